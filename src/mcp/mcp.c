@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 #include "base/log.h"
-#include "server/server_put.h"
+#include "dialect/dialect_put.h"
 
 #define NEW_VERSION "2026-07-28"
 #define META "io.modelcontextprotocol/"
@@ -165,7 +165,7 @@ static pal_mcp_taken list_tools(taking *t)
     pal_json_name(t->writer, "tools");
     pal_json_begin_array(t->writer);
     for (const pal_mcp_offer *offer = pal_mcp_offers; offer->name; offer++) {
-        if (t->peer->role >= offer->role)
+        if (t->peer->can_write || offer->is_read_only)
             put_offer(t->writer, offer);
     }
     pal_json_end_array(t->writer);
@@ -198,7 +198,7 @@ static pal_mcp_taken run_offer(taking *t, pal_mcp_ask *ask)
 {
     pal_error err = {0};
     pal_buf object;
-    pal_buf_init(&object, PAL_SERVER_ANSWER_BYTES_MAX);
+    pal_buf_init(&object, PAL_MCP_HOST_RESULT_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&object);
     ask->writer = &writer;
     pal_status status = ask->offer->run(ask, &err);
@@ -215,7 +215,7 @@ static pal_mcp_taken run_offer(taking *t, pal_mcp_ask *ask)
 
 static pal_status check_ask(const pal_mcp_ask *ask, pal_error *err)
 {
-    if (ask->peer->role < ask->offer->role)
+    if (!ask->peer->can_write && !ask->offer->is_read_only)
         return pal_error_set(err, PAL_DENIED,
                 "'%s' requires an API key that can write; this key can only read",
                 ask->offer->name);

@@ -13,7 +13,6 @@
 
 #include "base/json/json.h"
 #include "palaver/palaver.h"
-#include "server/server.h"
 
 /* ---- Messages ---- */
 
@@ -46,7 +45,7 @@ void pal_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char
 
 typedef struct pal_mcp_peer {
     pal_str tenant;
-    pal_key_role role;
+    bool can_write; /* may use the tools that write */
     pal_budget budget;
     pal_str scope; /* request ids are unique within this scope: an HTTP session, or empty */
 } pal_mcp_peer;

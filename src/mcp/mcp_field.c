@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
-#include "server/server_put.h"
 
 /* ---- The schema ---- */
 

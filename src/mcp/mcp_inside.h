@@ -4,7 +4,23 @@
 
 #include <pthread.h>
 #include "mcp/mcp.h"
-#include "server/server_limits.h"
+
+/* ---- Limits ---- */
+
+#define PAL_MCP_HOST_JOBS_MAX 10000 /* turns that MCP clients wait for */
+#define PAL_MCP_HOST_PAGE_MAX 200   /* entries in the response of a tool */
+/* Approximate bytes of all texts in the response of a tool. */
+#define PAL_MCP_HOST_PAGE_BYTES_MAX ((size_t)64 << 10)
+/* Bytes of the text of one message in that response. */
+#define PAL_MCP_HOST_TEXT_BYTES_MAX ((size_t)16 << 10)
+/* Bytes of a tool call's arguments, a name, a URL or a snippet in that response. */
+#define PAL_MCP_HOST_PART_BYTES_MAX ((size_t)4 << 10)
+/* Bytes of a text that a client passes to a tool. */
+#define PAL_MCP_HOST_INPUT_BYTES_MAX ((size_t)1 << 20)
+/* Bytes of a turn's answer; the rest is cut. */
+#define PAL_MCP_HOST_ANSWER_BYTES_MAX ((size_t)1 << 20)
+/* Bytes of the result of a tool. */
+#define PAL_MCP_HOST_RESULT_BYTES_MAX ((size_t)512 << 20)
 
 /* ---- Arguments: one table defines the schema and the checks ---- */
 
@@ -40,7 +56,6 @@ typedef struct pal_mcp_offer {
     const char *name;
     const char *title;
     const char *about;
-    pal_key_role role; /* required role */
     bool is_read_only;
     bool is_open_world; /* its result depends on more than this store */
     const pal_mcp_field *fields;

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "server/server_put.h"
+#include "dialect/dialect_put.h"
 
 #define PROGRESS_US 1000000 /* minimum time between two progress messages about the length of the
                                answer */
@@ -134,7 +134,7 @@ static pal_status enlist(pal_mcp_job *job, pal_error *err)
 {
     pal_mcp_host *host = job->host;
     pthread_mutex_lock(&host->lock);
-    bool has_room = host->jobs_len < PAL_SERVER_MCP_JOBS_MAX;
+    bool has_room = host->jobs_len < PAL_MCP_HOST_JOBS_MAX;
     if (has_room) {
         job->next = host->jobs;
         if (job->next)
@@ -145,7 +145,7 @@ static pal_status enlist(pal_mcp_job *job, pal_error *err)
     pthread_mutex_unlock(&host->lock);
     return has_room ? PAL_OK
                     : pal_error_set(err, PAL_BUSY, "%d turns are already running; retry later",
-                              PAL_SERVER_MCP_JOBS_MAX);
+                              PAL_MCP_HOST_JOBS_MAX);
 }
 
 static void unlist(pal_mcp_job *job)
@@ -270,7 +270,7 @@ static void end_job(pal_mcp_job *job)
 static void take_text(pal_mcp_job *job, pal_str text)
 {
     char words[80];
-    size_t room = PAL_SERVER_MCP_ANSWER_BYTES_MAX - job->text.len;
+    size_t room = PAL_MCP_HOST_ANSWER_BYTES_MAX - job->text.len;
     int64_t now = pal_clock_monotonic_us();
     bool is_cut = job->text_bytes > job->text.len;
     job->text_bytes += text.len;
@@ -408,7 +408,7 @@ static pal_mcp_job *new_job(pal_mcp_ask *ask, const pal_session *session)
     pal_json_type type = pal_json_type_of(token);
     if (!job)
         return NULL;
-    pal_buf_init(&job->text, PAL_SERVER_MCP_ANSWER_BYTES_MAX);
+    pal_buf_init(&job->text, PAL_MCP_HOST_ANSWER_BYTES_MAX);
     job->arena = pal_arena_new(0);
     if (!job->arena) {
         free_job(job);

@@ -1,8 +1,8 @@
 /* mcp_message.c - JSON-RPC as MCP uses it: parses one message, and writes the envelopes of
  * responses. All functions are pure and can be called from any thread. */
 #include "base/utf8.h"
+#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
-#include "server/server_put.h"
 
 #define META "io.modelcontextprotocol/"
 

@@ -3,10 +3,10 @@
  * Tools block while the store works. All functions can be called from any thread. */
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
+#include "dialect/openai/openai_id.h"
 #include "mcp/mcp_inside.h"
-#include "server/api/native/api_turn.h"
-#include "server/api/openai/api_openai.h"
-#include "server/server_put.h"
 
 #define LOAD_BYTES_MAX ((uint64_t)4 << 20) /* maximum size of the stored messages that are loaded
                                               for one page */
@@ -103,7 +103,7 @@ static void put_calls(pal_json_writer *writer, const pal_message *message)
         }
         pal_json_begin_object(writer);
         pal_put_str(writer, "name", part->name);
-        pal_put_str(writer, "arguments", cut(part->arguments, PAL_SERVER_MCP_PART_BYTES_MAX));
+        pal_put_str(writer, "arguments", cut(part->arguments, PAL_MCP_HOST_PART_BYTES_MAX));
         pal_json_end_object(writer);
     }
     if (is_begun)
@@ -124,9 +124,9 @@ static void put_attachments(pal_json_writer *writer, const pal_message *message)
         }
         pal_json_begin_object(writer);
         pal_put_text(writer, "kind", pal_part_kind_name(part->kind));
-        put_if(writer, "name", cut(part->name, PAL_SERVER_MCP_PART_BYTES_MAX));
+        put_if(writer, "name", cut(part->name, PAL_MCP_HOST_PART_BYTES_MAX));
         put_if(writer, "media_type", part->media_type);
-        put_if(writer, "url", cut(part->url, PAL_SERVER_MCP_PART_BYTES_MAX));
+        put_if(writer, "url", cut(part->url, PAL_MCP_HOST_PART_BYTES_MAX));
         pal_json_end_object(writer);
     }
     if (is_begun)
@@ -137,10 +137,10 @@ static void put_attachments(pal_json_writer *writer, const pal_message *message)
 static void put_message(pal_mcp_ask *ask, const pal_message *message, uint64_t offset)
 {
     pal_json_writer *writer = ask->writer;
-    pal_str all = pal_api_message_text(message, ask->arena);
+    pal_str all = pal_dialect_text(message, ask->arena);
     size_t from = offset < all.len ? pal_utf8_cut(all, (size_t)offset) : all.len;
     pal_str rest = pal_str_make(all.data ? all.data + from : NULL, all.len - from);
-    pal_str text = cut(rest, PAL_SERVER_MCP_TEXT_BYTES_MAX);
+    pal_str text = cut(rest, PAL_MCP_HOST_TEXT_BYTES_MAX);
     pal_json_begin_object(writer);
     pal_put_count(writer, "seq", message->seq);
     pal_put_text(writer, "role", pal_role_name(message->role));
@@ -164,10 +164,10 @@ static size_t weight_of(const pal_message *message)
         const pal_part *part = &message->parts[i];
         size_t arguments = part->arguments.len;
         text += part->text.len;
-        others += arguments < PAL_SERVER_MCP_PART_BYTES_MAX ? arguments
-                                                            : PAL_SERVER_MCP_PART_BYTES_MAX;
+        others += arguments < PAL_MCP_HOST_PART_BYTES_MAX ? arguments
+                                                            : PAL_MCP_HOST_PART_BYTES_MAX;
     }
-    return (text < PAL_SERVER_MCP_TEXT_BYTES_MAX ? text : PAL_SERVER_MCP_TEXT_BYTES_MAX) + others;
+    return (text < PAL_MCP_HOST_TEXT_BYTES_MAX ? text : PAL_MCP_HOST_TEXT_BYTES_MAX) + others;
 }
 
 /* Keeps as many messages as fit, but at least one, from the requested end. */
@@ -177,7 +177,7 @@ static void fit_page(pal_messages *page, bool from_end)
     for (; count < page->len; count++) {
         size_t at = from_end ? page->len - 1 - count : count;
         bytes += weight_of(&page->items[at]);
-        if (count && bytes > PAL_SERVER_MCP_PAGE_BYTES_MAX)
+        if (count && bytes > PAL_MCP_HOST_PAGE_BYTES_MAX)
             break;
     }
     if (count < page->len)
@@ -283,7 +283,7 @@ static pal_status put_hit(
     pal_put_count(writer, "seq", hit->seq);
     pal_put_text(writer, "role", pal_role_name(hit->role));
     pal_put_time(writer, "created_at", hit->created_at);
-    pal_put_str(writer, "snippet", cut(hit->snippet, PAL_SERVER_MCP_PART_BYTES_MAX));
+    pal_put_str(writer, "snippet", cut(hit->snippet, PAL_MCP_HOST_PART_BYTES_MAX));
     pal_json_end_object(writer);
     return PAL_OK;
 }

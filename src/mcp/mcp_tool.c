@@ -52,7 +52,7 @@ static const char *const own_role[] = {"user", "assistant", "system", NULL};
     {"conversation", PAL_MCP_TEXT, required, 1, PAL_KEY_LEN_MAX, 0, NULL, what}
 #define ONE_CONVERSATION CONVERSATION(true, "id, key or alias of the conversation")
 #define LIMIT(fallback) \
-    {"limit", PAL_MCP_NUMBER, false, 1, PAL_SERVER_MCP_PAGE_MAX, fallback, NULL, \
+    {"limit", PAL_MCP_NUMBER, false, 1, PAL_MCP_HOST_PAGE_MAX, fallback, NULL, \
             "maximum number of results"}
 #define CURSOR \
     {"cursor", PAL_MCP_TEXT, false, 0, PAL_KEY_LEN_MAX, 0, NULL, \
@@ -60,7 +60,7 @@ static const char *const own_role[] = {"user", "assistant", "system", NULL};
 #define SINCE(what) {"since", PAL_MCP_TIME, false, 0, 0, 0, NULL, what " at or after this time"}
 #define UNTIL(what) {"until", PAL_MCP_TIME, false, 0, 0, 0, NULL, what " before this time"}
 #define SAID(what) \
-    {"text", PAL_MCP_TEXT, true, 1, PAL_SERVER_MCP_INPUT_BYTES_MAX, 0, NULL, what}
+    {"text", PAL_MCP_TEXT, true, 1, PAL_MCP_HOST_INPUT_BYTES_MAX, 0, NULL, what}
 #define NAME(name, max, what) {name, PAL_MCP_TEXT, false, 0, max, 0, NULL, what}
 #define NEW_KEY \
     NAME("key", PAL_KEY_LEN_MAX, "a unique name for the conversation")
@@ -145,7 +145,7 @@ const pal_mcp_offer pal_mcp_offers[] = {
         {"list_conversations", "List conversations",
                 "Lists stored conversations, most recently changed first. Start here, or with "
                 "search_conversations, to find earlier messages.",
-                PAL_KEY_READ, true, false, list_fields,
+                true, false, list_fields,
                 OBJECT("\"conversations\"",
                         "\"conversations\":" LIST(CONVERSATION_SCHEMA) ",\"next_cursor\":" TEXT),
                 pal_mcp_list_conversations},
@@ -153,7 +153,7 @@ const pal_mcp_offer pal_mcp_offers[] = {
                 "Reads messages of a conversation in order: the newest messages, or those before "
                 "or after a seq. If has_more is true, call it again with next_before_seq or "
                 "next_after_seq.",
-                PAL_KEY_READ, true, false, read_fields,
+                true, false, read_fields,
                 OBJECT("\"conversation\",\"messages\",\"has_more\"",
                         "\"conversation\":" CONVERSATION_SCHEMA ",\"messages\":" LIST(
                                 MESSAGE_SCHEMA) ",\"has_more\":" FLAG ",\"next_after_seq\":" COUNT
@@ -162,31 +162,31 @@ const pal_mcp_offer pal_mcp_offers[] = {
         {"search_conversations", "Search conversations",
                 "Searches messages by words, in all conversations or in one, newest first. To read "
                 "the messages around a hit, call read_conversation with its seq.",
-                PAL_KEY_READ, true, false, search_fields,
+                true, false, search_fields,
                 OBJECT("\"hits\"", "\"hits\":" LIST(HIT_SCHEMA) ",\"next_cursor\":" TEXT),
                 pal_mcp_search_conversations},
         {"create_conversation", "Create a conversation",
                 "Creates an empty conversation. If a conversation with the key exists, returns it "
                 "instead, with created set to false.",
-                PAL_KEY_WRITE, false, false, create_fields,
+                false, false, create_fields,
                 OBJECT("\"conversation\",\"created\"",
                         "\"conversation\":" CONVERSATION_SCHEMA ",\"created\":" FLAG),
                 pal_mcp_create_conversation},
         {"append_message", "Append a message",
                 "Appends one message to a conversation without an answer. The message is safely on "
                 "disk when this returns.",
-                PAL_KEY_WRITE, false, false, append_fields, APPENDED_SCHEMA,
+                false, false, append_fields, APPENDED_SCHEMA,
                 pal_mcp_append_message},
         {"remember", "Remember something",
                 "Stores a note in the conversation whose key is the topic. Creates the "
                 "conversation if it does not exist. Use search_conversations or read_conversation "
                 "to find the note again.",
-                PAL_KEY_WRITE, false, false, remember_fields, APPENDED_SCHEMA, pal_mcp_remember},
+                false, false, remember_fields, APPENDED_SCHEMA, pal_mcp_remember},
         {"continue_conversation", "Continue a conversation",
                 "Sends a message to a conversation and returns the answer of the model that "
                 "Palaver uses. The model sees the earlier messages. If it fails, neither the "
                 "message nor an answer is stored.",
-                PAL_KEY_WRITE, false, true, continue_fields,
+                false, true, continue_fields,
                 OBJECT("\"conversation\",\"turn_id\",\"text\",\"finish_reason\",\"tool_calls\","
                        "\"usage\"",
                         "\"conversation\":" TEXT ",\"turn_id\":" TEXT ",\"text\":" TEXT
@@ -197,7 +197,7 @@ const pal_mcp_offer pal_mcp_offers[] = {
         {"fork_conversation", "Fork a conversation",
                 "Creates a conversation that begins with the messages of another one, up to a seq. "
                 "Later messages are separate.",
-                PAL_KEY_WRITE, false, false, fork_fields,
+                false, false, fork_fields,
                 OBJECT("\"conversation\"", "\"conversation\":" CONVERSATION_SCHEMA),
                 pal_mcp_fork_conversation},
         {0},

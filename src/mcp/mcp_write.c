@@ -1,8 +1,8 @@
 /* mcp_write.c - the tools that write: create and fork conversations, and append to them.
  * Each one returns after the change is durable. All functions can be called from any thread. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
-#include "server/server_put.h"
 
 #define TOPIC "memory" /* default topic of notes */
 

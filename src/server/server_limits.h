@@ -51,7 +51,6 @@
 #define PAL_SERVER_MESSAGE_PAGE_MAX 1000   /* messages in one response */
 #define PAL_SERVER_MESSAGE_PAGE_DEFAULT 50 /* messages in one response if no limit is sent */
 #define PAL_SERVER_EXPIRES_IN_S_MAX (3650u * 24 * 3600)  /* largest value of expires_in */
-#define PAL_SERVER_EXPORT_PAGE_BYTES ((size_t)256 << 10) /* bytes that an export reads at a time */
 #define PAL_SERVER_IMPORT_IDS_MAX 1000                   /* sessions that a response names */
 #define PAL_SERVER_IMPORT_PROBLEMS_MAX 20 /* problems that a response lists; all are counted */
 
@@ -71,18 +70,6 @@
 #define PAL_SERVER_PICO_SESSIONS_MAX 10000  /* sessions to search for those of PicoClaw's page */
 #define PAL_SERVER_TRASH_SESSIONS_MAX 10000 /* sessions to search for a key in the trash */
 #define PAL_SERVER_MCP_SESSIONS_MAX 10000   /* sessions of MCP clients; the oldest is dropped */
-#define PAL_SERVER_MCP_JOBS_MAX 10000       /* turns that MCP clients wait for */
-#define PAL_SERVER_MCP_PAGE_MAX 200         /* entries in the response of a tool */
-/* Approximate bytes of all texts in the response of a tool. */
-#define PAL_SERVER_MCP_PAGE_BYTES_MAX ((size_t)64 << 10)
-/* Bytes of the text of one message in that response. */
-#define PAL_SERVER_MCP_TEXT_BYTES_MAX ((size_t)16 << 10)
-/* Bytes of a tool call's arguments, a name, a URL or a snippet in that response. */
-#define PAL_SERVER_MCP_PART_BYTES_MAX ((size_t)4 << 10)
-/* Bytes of a text that a client passes to a tool. */
-#define PAL_SERVER_MCP_INPUT_BYTES_MAX ((size_t)1 << 20)
-/* Bytes of a turn's answer; the rest is cut. */
-#define PAL_SERVER_MCP_ANSWER_BYTES_MAX ((size_t)1 << 20)
 
 /* ---- OpenAI's Responses API ---- */
 

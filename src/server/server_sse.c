@@ -15,8 +15,8 @@
 
 #include <pthread.h>
 #include "base/memory.h"
+#include "dialect/dialect_put.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 #include "server/server_settings.h"
 
 typedef struct sse_reader {

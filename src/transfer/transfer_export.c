@@ -4,7 +4,6 @@
 #include "dialect/dialect_skillian.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/transcript/transcript.h"
-#include "server/server_limits.h"
 
 #define PAGE 500
 
@@ -133,7 +132,7 @@ static pal_status load_page(pal_export *export, pal_messages *out_page, pal_erro
 {
     pal_load load = {.after_seq = export->after_seq,
             .limit = export->is_alone || export->with_blobs ? 1 : PAGE,
-            .bytes_max = export->is_alone ? 0 : PAL_SERVER_EXPORT_PAGE_BYTES,
+            .bytes_max = export->is_alone ? 0 : PAL_TRANSFER_PAGE_BYTES,
             .hidden = export->form == PAL_EXPORT_NATIVE};
     return pal_store_load(export->store, export->tenant, export->session, &load, export->page_arena,
             out_page, err);

@@ -15,6 +15,8 @@
 #include "base/json/json.h"
 #include "palaver/store.h"
 
+#define PAL_TRANSFER_PAGE_BYTES ((size_t)256 << 10) /* bytes that an export reads at a time */
+
 typedef enum pal_export_form {
     PAL_EXPORT_NATIVE = 0,
     PAL_EXPORT_OPENAI = 1,

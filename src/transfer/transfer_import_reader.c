@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/json/json.h"
-#include "server/api/loom/api_loom_bead.h"
+#include "dialect/dialect_bead.h"
 
 pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind kind)
 {

@@ -79,7 +79,7 @@ static bool take(pal_mcp_host *host, const char *text)
     pal_buf buf;
     pal_rpc_message message;
     waiting w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
-    pal_mcp_peer peer = {.tenant = pal_str_of("default"), .role = PAL_KEY_WRITE};
+    pal_mcp_peer peer = {.tenant = pal_str_of("default"), .can_write = true};
     pal_mcp_taken taken = PAL_MCP_ANSWERED;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)

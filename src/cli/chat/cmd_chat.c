@@ -4,7 +4,7 @@
 
 #include <string.h>
 #include <unistd.h>
-#include "server/server_put.h"
+#include "dialect/dialect_put.h"
 
 #define WORDS_MAX 10000 /* maximum words of a question on the command line */
 #define DRAIN_MS 2000   /* how long a running turn may take to end when the user leaves */

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cli/terminal/terminal.h"
 #include "mcp/mcp.h"
+#include "server/server.h"
 
 typedef struct mcp_values {
     pal_cli_runtime_values runtime;
@@ -114,7 +115,7 @@ static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer 
 {
     pal_rpc_message message;
     pal_error wrong = {0};
-    pal_mcp_peer peer = {.tenant = pal_cli_tenant(s->cli), .role = PAL_KEY_ADMIN};
+    pal_mcp_peer peer = {.tenant = pal_cli_tenant(s->cli), .can_write = true};
     int code = pal_rpc_read(arena, line, &message, &wrong);
     if (code) {
         pal_rpc_put_error(writer, message.id, code, wrong.message);

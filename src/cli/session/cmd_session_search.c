@@ -6,7 +6,7 @@
 
 #include <string.h>
 #include "base/clock.h"
-#include "server/server_put.h"
+#include "dialect/dialect_put.h"
 
 #define WORDS_MAX 1000 /* maximum words of a text on the command line */
 

@@ -16,13 +16,14 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_inbound.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define LOOM_ALIAS "loom:"
 #define LOOM_RECORD "loom"
@@ -91,7 +92,7 @@ static uint64_t put_messages(pal_json_writer *writer, const pal_messages *list, 
         uint64_t tokens = given_tokens(message, arena);
         pal_json_begin_object(writer);
         pal_put_text(writer, "role", pal_role_name(message->role));
-        pal_put_str(writer, "content", pal_api_message_text(message, arena));
+        pal_put_str(writer, "content", pal_dialect_text(message, arena));
         pal_put_time(writer, "timestamp", message->created_at);
         if (!tokens)
             tokens = message->tokens;

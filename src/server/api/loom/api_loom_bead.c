@@ -89,16 +89,6 @@ static pal_status consider_record(bead_search *search, const pal_record *record,
     return consider(search, PAL_FIND_ID, pal_str_of(id), (int64_t)untimed_at, err);
 }
 
-/* Returns "BEAD|", the beginning of the names of the bead's records. False: the bead is too long to
- * have records. */
-static bool begin_name(pal_str bead, char out_name[PAL_RECORD_NAME_LEN_MAX + 1])
-{
-    if (bead.len + PAL_ID_TEXT_SIZE > PAL_RECORD_NAME_LEN_MAX)
-        return false;
-    snprintf(out_name, PAL_RECORD_NAME_LEN_MAX + 1, "%.*s|", PAL_STR_ARG(bead));
-    return true;
-}
-
 static bool begins_with(pal_str text, pal_str start)
 {
     return text.len >= start.len && memcmp(text.data, start.data, start.len) == 0;
@@ -113,7 +103,7 @@ static pal_status consider_records(bead_search *search, pal_error *err)
             .limit = PAL_RECORD_PAGE_MAX};
     pal_records page = {.has_more = true};
     pal_status status = PAL_OK;
-    if (!begin_name(search->bead, name))
+    if (!pal_bead_record_begin(search->bead, name))
         return PAL_OK;
     query.after = pal_str_of(name);
     while (status == PAL_OK && page.has_more) {
@@ -135,23 +125,6 @@ static pal_status find_old_record(bead_search *search, pal_record *out_record, p
         return PAL_NOT_FOUND;
     return pal_store_record_find(call->server->store, call->caller.tenant,
             pal_str_of(PAL_BEAD_RECORD), search->bead, call->arena, out_record, err);
-}
-
-bool pal_bead_record_name(
-        pal_str bead, pal_id session, char out_name[PAL_RECORD_NAME_LEN_MAX + 1])
-{
-    if (!begin_name(bead, out_name))
-        return false;
-    pal_id_to_text(session, out_name + strlen(out_name));
-    return true;
-}
-
-void pal_bead_record_body(int64_t untimed_at, char out_body[PAL_BEAD_BODY_SIZE])
-{
-    if (untimed_at)
-        snprintf(out_body, PAL_BEAD_BODY_SIZE, "{\"untimed\":%lld}", (long long)untimed_at);
-    else
-        snprintf(out_body, PAL_BEAD_BODY_SIZE, "{}");
 }
 
 void pal_bead_note(pal_call *call, pal_str bead, pal_id session)

@@ -3,12 +3,10 @@
 #ifndef PAL_API_LOOM_BEAD_H
 #define PAL_API_LOOM_BEAD_H
 
+#include "dialect/dialect_bead.h"
 #include "palaver/limits.h"
 #include "palaver/route.h"
 #include "server/server.h"
-
-#define PAL_BEAD_RECORD "bead" /* the kind of the records that lead from a bead to its session */
-#define PAL_BEAD_BODY_SIZE 40
 
 /* Finds the active session of the project's work item; if there are several, the one with the
  * newest update. `route` is the result of routing. PAL_NOT_FOUND if there is none. Blocks. */
@@ -19,15 +17,6 @@ PAL_CHECKED pal_status pal_bead_find(pal_call *call, const pal_route_context *co
  * several, the one with the newest update. PAL_NOT_FOUND if there is none. Blocks. */
 PAL_CHECKED pal_status pal_bead_find_any(
         pal_call *call, pal_str bead, pal_session *out_session, pal_error *err);
-
-/* Returns the name of the record that leads from the bead to the session. False: the bead's id is
- * too long for a name. */
-bool pal_bead_record_name(
-        pal_str bead, pal_id session, char out_name[PAL_RECORD_NAME_LEN_MAX + 1]);
-
-/* Writes the record's body. `untimed_at`: the time of the import if the session had no time of its
- * own, otherwise 0. */
-void pal_bead_record_body(int64_t untimed_at, char out_body[PAL_BEAD_BODY_SIZE]);
 
 /* Writes the record that leads from the bead to the session, for pal_bead_find_any(). If the record
  * cannot be written, pal_bead_find_any() searches all sessions, which only takes longer. */

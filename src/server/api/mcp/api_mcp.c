@@ -15,11 +15,11 @@
 #include "base/memory.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "mcp/mcp.h"
 #include "server/access/access_auth.h"
 #include "server/api/mcp/api_mcp_session.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 #include "server/server_settings.h"
 
 #define NEW_VERSION "2026-07-28"
@@ -343,7 +343,7 @@ static pal_status take(
     int code;
     pal_mcp_peer peer = {
             .tenant = call->caller.tenant,
-            .role = call->caller.role,
+            .can_write = call->caller.role >= PAL_KEY_WRITE,
             .budget = call->caller.budget,
             .scope = session,
     };

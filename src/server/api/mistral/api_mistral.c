@@ -4,8 +4,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include "dialect/dialect_put.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 /* ---- Errors ---- */
 

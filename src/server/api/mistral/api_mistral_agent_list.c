@@ -1,8 +1,8 @@
 /* api_mistral_agent_list.c - lists agents, newest first, in pages and with filters. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PAGE_DEFAULT 20
 #define SCAN_STEP 200 /* records that are read at a time */

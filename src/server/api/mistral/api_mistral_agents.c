@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define AGENT_VERSION "agent_version"
 #define PAGE_DEFAULT 20

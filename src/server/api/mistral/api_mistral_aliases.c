@@ -2,10 +2,10 @@
  * record: [{"alias":"live","version":1,"created_at":MS,"updated_at":MS}]. */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 typedef struct alias_change {
     pal_str name;

@@ -6,9 +6,10 @@
  * chunk that has a choice, and reasoning is a chunk of the content. Work of the server itself, such
  * as a handoff to another agent, is not shown. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "server/api/mistral/api_mistral_run.h"
 #include "server/api/native/api_turn.h"
-#include "server/server_put.h"
 
 /* ---- Members of both forms ---- */
 
@@ -191,7 +192,7 @@ static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
     if (has_thought(last))
         put_chunks(writer, last);
     else
-        pal_json_put_str(writer, pal_api_message_text(last, call->arena));
+        pal_json_put_str(writer, pal_dialect_text(last, call->arena));
     if (has_calls(outcome))
         put_calls(writer, outcome, call->arena);
     pal_json_end_object(writer);

@@ -1,11 +1,11 @@
 /* api_mistral_conversations.c - operations that call no model: read, list and delete conversations.
  * api_mistral_start.c has the routes that call a model. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PAGE_DEFAULT 100
 #define SCAN_STEP 200 /* records that are read at a time */

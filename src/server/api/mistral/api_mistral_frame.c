@@ -8,8 +8,8 @@
  * an answer is sent before the answer exists, and every delta names its part. */
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral_run.h"
-#include "server/server_put.h"
 
 /* ---- Frames ---- */
 

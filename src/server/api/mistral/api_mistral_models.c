@@ -1,6 +1,6 @@
 /* api_mistral_models.c - lists the available models in Mistral's format. */
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
-#include "server/server_put.h"
 
 /* Every model is listed with these capabilities. If a model lacks one, its service reports an
  * error. */

@@ -6,10 +6,10 @@
  * "turn" applies to every turn of the session, so the native API continues the conversation with
  * the same model and instructions. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 static const char *const own_members[] = {"turn", "context", "mistral", NULL};
 static const char *const turn_members[] = {"model", "system", NULL};

@@ -2,11 +2,11 @@
  * and reports tokens and cost. */
 #include <stdio.h>
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 /* ---- The plan ---- */
 

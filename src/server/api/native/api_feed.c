@@ -19,9 +19,9 @@
 #include <stdio.h>
 #include "base/memory.h"
 #include "base/random.h"
+#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define BOOT_SIZE 17 /* 16 digits and NUL */
 

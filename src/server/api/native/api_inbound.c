@@ -7,13 +7,13 @@
 #include "base/clock.h"
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "dialect/dialect_route.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 #include "server/server_settings.h"
 
 /* ---- Finding the session ---- */

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
 

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/skillian/api_skillian.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 /* ---- Showing ---- */
 

@@ -7,9 +7,9 @@
  * repeated: sessions and messages that were stored before are found again. */
 #include "base/log.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 #include "transfer/transfer_export.h"
 #include "transfer/transfer_import_reader.h"
 

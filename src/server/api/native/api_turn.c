@@ -4,10 +4,11 @@
 
 #include <stdio.h>
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 #include "server/server_sse.h"
 
 #define ELSEWHERE_RETRY_MS 1000 /* Retry-After if another process runs the turn */
@@ -91,7 +92,7 @@ static pal_str text_of(pal_call *call, const pal_turn_info *info)
             pal_store_message(call->server->store, call->caller.tenant, info->message, call->arena,
                     &message, &session, NULL) != PAL_OK)
         return (pal_str){0};
-    return pal_api_message_text(&message, call->arena);
+    return pal_dialect_text(&message, call->arena);
 }
 
 /* The state may have changed between two reads: the turn may have continued, or been set up again

@@ -120,7 +120,4 @@ PAL_CHECKED pal_status pal_api_tools_begin(
 PAL_CHECKED pal_status pal_api_tool_read(
         pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err);
 
-/* Returns the text of a message: its text parts and plain outputs, concatenated, in the arena. */
-pal_str pal_api_message_text(const pal_message *message, pal_arena *arena);
-
 #endif

@@ -3,10 +3,11 @@
 #include "server/api/native/api_turn.h"
 
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
 #include "server/server_idempotency.h"
-#include "server/server_put.h"
 
 /* ---- Showing the outcome ---- */
 
@@ -216,24 +217,6 @@ void pal_api_turn_refuse(pal_api_turn *turn)
 
 /* ---- Recorded messages ---- */
 
-pal_str pal_api_message_text(const pal_message *message, pal_arena *arena)
-{
-    pal_str text = {0};
-    pal_buf buf;
-    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
-    for (size_t i = 0; i < message->parts_len; i++) {
-        const pal_part *part = &message->parts[i];
-        if (part->kind == PAL_PART_TEXT || part->kind == PAL_PART_TOOL_RESULT)
-            pal_buf_append_str(&buf, part->text);
-        for (size_t k = 0; part->kind == PAL_PART_TOOL_RESULT && k < part->parts_len; k++)
-            pal_buf_append_str(&buf, part->parts[k].text);
-    }
-    if (buf.failure == PAL_OK && buf.len)
-        text = pal_arena_copy(arena, pal_buf_str(&buf));
-    pal_buf_done(&buf);
-    return text;
-}
-
 static size_t count_parts(const pal_messages *list, pal_part_kind kind)
 {
     size_t count = 0;
@@ -253,7 +236,7 @@ static void add_result(pal_api_outcome *outcome, const pal_message *message, pal
             pal_api_tool_call *call = &outcome->calls[k - 1];
             if (!pal_str_equal(call->call_id, part->call_id))
                 continue;
-            call->output = pal_api_message_text(&alone, arena);
+            call->output = pal_dialect_text(&alone, arena);
             call->has_output = true;
             call->is_error = part->is_error;
             break;
@@ -307,7 +290,7 @@ static pal_status gather(pal_api_turn *turn, pal_error *err)
         take_calls(outcome, &list, call->arena);
     for (size_t i = 0; status == PAL_OK && !outcome->text.len && i < list.len; i++)
         if (list.items[i].seq == outcome->seq)
-            outcome->text = pal_api_message_text(&list.items[i], call->arena);
+            outcome->text = pal_dialect_text(&list.items[i], call->arena);
     pal_id_to_text(turn->info.turn, id);
     query.turn_id = pal_str_of(id);
     if (status == PAL_OK && !pal_id_is_none(turn->info.turn))

@@ -5,6 +5,7 @@
  * the store, and the runtime is not called. */
 #include "server/api/native/api_turn.h"
 
+#include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
 #include "server/server_sse.h"
@@ -164,7 +165,7 @@ static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t sai
     if (newest) {
         outcome->seq = newest->seq;
         outcome->message = newest->id;
-        outcome->text = pal_api_message_text(newest, turn->call->arena);
+        outcome->text = pal_dialect_text(newest, turn->call->arena);
     }
     outcome->state = PAL_TURN_DONE;
     return newest && newest == &list->items[i - 1] && !(newest->flags & PAL_FLAG_ERROR);

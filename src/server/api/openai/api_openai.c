@@ -6,11 +6,10 @@
 #include "base/digest.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
-#define HEX_LEN 32
 #define MODELS_WAIT_MS 3000 /* maximum wait for endpoints that don't answer */
 
 /* ---- Errors ---- */
@@ -51,25 +50,7 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
     pal_json_end_object(writer);
 }
 
-/* ---- Ids ---- */
-
-void pal_openai_id_text(const char *prefix, pal_id id, char out_text[PAL_OPENAI_ID_SIZE])
-{
-    char hex[HEX_LEN + 1];
-    pal_hex(id.bytes, sizeof id.bytes, hex);
-    snprintf(out_text, PAL_OPENAI_ID_SIZE, "%.15s%.32s", prefix, hex);
-}
-
-bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id)
-{
-    pal_id id;
-    size_t len = strlen(prefix);
-    if (text.len != len + HEX_LEN || memcmp(text.data, prefix, len) != 0 ||
-            !pal_unhex(pal_str_make(text.data + len, HEX_LEN), id.bytes, sizeof id.bytes))
-        return false;
-    *out_id = id;
-    return true;
-}
+/* ---- Conversations ---- */
 
 static bool is_shown(const pal_session *session)
 {

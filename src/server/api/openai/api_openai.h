@@ -1,12 +1,12 @@
-/* api_openai.h - functions that the routes of OpenAI's API share: ids, metadata, lists of items. A
+/* api_openai.h - functions that the routes of OpenAI's API share: metadata, lists of items. A
  * conversation is a session, and an item is a part of a message (openai_items.h). */
 #ifndef PAL_API_OPENAI_H
 #define PAL_API_OPENAI_H
 
+#include "dialect/openai/openai_id.h"
 #include "dialect/openai/openai_items.h"
 #include "server/server.h"
 
-#define PAL_OPENAI_ID_SIZE 48   /* prefix, 32 hex digits and NUL */
 #define PAL_OPENAI_PAGE_MAX 100 /* items in one page */
 #define PAL_OPENAI_PAGE_DEFAULT 20
 #define PAL_OPENAI_METADATA_PAIRS_MAX 16
@@ -16,13 +16,6 @@
 extern const pal_api_route pal_openai_conversation_routes[]; /* api_openai_conversations.c */
 extern const pal_api_route pal_openai_response_routes[];     /* api_openai_responses.c */
 extern const pal_api_route pal_openai_chat_routes[];         /* api_openai_chat.c */
-
-/* ---- Ids ---- */
-
-/* Writes PREFIX and the id's 32 hex digits: "conv_...". */
-void pal_openai_id_text(const char *prefix, pal_id id, char out_text[PAL_OPENAI_ID_SIZE]);
-/* Returns false if the text is not such an id. */
-bool pal_openai_id_read(pal_str text, const char *prefix, pal_id *out_id);
 
 /* Finds the active session that "conv_..." names. 404 if there is none. `param` is the member that
  * contains the id; NULL if the id is in the path. */

@@ -7,13 +7,14 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai.h"
 #include "server/api/openai/api_openai_forward.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PASSING_MS (60 * 60 * 1000) /* a temporary session that was not erased expires after this
                                        time */
@@ -69,7 +70,7 @@ static pal_status take_system(pal_openai_chat *chat, pal_error *err)
     pal_buf buf;
     pal_buf_init(&buf, PAL_SYSTEM_LEN_MAX);
     while (request->messages_len && request->messages[0].role == PAL_ROLE_SYSTEM) {
-        pal_str text = pal_api_message_text(&request->messages[0], chat->call->arena);
+        pal_str text = pal_dialect_text(&request->messages[0], chat->call->arena);
         if (request->has_system)
             pal_buf_append_text(&buf, "\n\n");
         pal_buf_append_str(&buf, text);

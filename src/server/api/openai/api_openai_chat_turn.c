@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "dialect/dialect_put.h"
 #include "server/api/openai/api_openai.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define CHUNK_BYTES_MAX ((size_t)64 << 20)
 

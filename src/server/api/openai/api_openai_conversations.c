@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_session.h"
 #include "server/api/openai/api_openai.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 /* ---- Showing conversations ---- */
 

@@ -3,9 +3,9 @@
 #include "server/api/openai/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 /* ---- Reading ---- */
 

@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "server/server_put.h"
+#include "dialect/dialect_put.h"
 
 /* The names of the events and members of each form. */
 static const struct {

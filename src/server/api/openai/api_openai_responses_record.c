@@ -10,8 +10,8 @@
 #include "base/process.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define OUTPUT_MAX 1000 /* maximum number of messages of the output */
 

@@ -3,8 +3,8 @@
 #include "server/api/openai/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
 

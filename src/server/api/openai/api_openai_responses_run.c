@@ -15,8 +15,8 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 typedef struct response_run {
     pthread_mutex_t lock;

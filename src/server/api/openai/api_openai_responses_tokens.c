@@ -1,9 +1,9 @@
 /* api_openai_responses_tokens.c - counts the tokens of a request, and summarizes a conversation.
  * Neither changes the history. */
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/openai/api_openai_responses.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PAGE_MESSAGES 500 /* messages that are counted at a time */
 

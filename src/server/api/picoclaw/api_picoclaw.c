@@ -10,9 +10,10 @@
 #include <strings.h>
 #include "base/map.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
+#include "dialect/dialect_text.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 #define PICO "pico:"
 #define LEGACY_START "agent:"
@@ -92,7 +93,7 @@ static bool has_part(const pal_message *message, pal_part_kind kind)
 
 static bool is_said(const pal_message *message, pal_arena *arena)
 {
-    return trimmed(pal_api_message_text(message, arena)).len > 0 ||
+    return trimmed(pal_dialect_text(message, arena)).len > 0 ||
             has_part(message, PAL_PART_IMAGE) || has_part(message, PAL_PART_FILE);
 }
 
@@ -194,7 +195,7 @@ static void put_entries(pal_json_writer *writer, const pal_message *message, pal
         put_calls(writer, message);
     if (!is_said(message, arena))
         return;
-    begin_entry(writer, message, pal_api_message_text(message, arena));
+    begin_entry(writer, message, pal_dialect_text(message, arena));
     put_media(writer, message);
     pal_json_end_object(writer);
 }
@@ -225,7 +226,7 @@ static pal_str preview_of(const pal_messages *list, pal_arena *arena)
         const pal_message *message = &list->items[i];
         if (message->role != PAL_ROLE_USER)
             continue;
-        pal_str text = trimmed(pal_api_message_text(message, arena));
+        pal_str text = trimmed(pal_dialect_text(message, arena));
         size_t cut = cut_chars(text, TITLE_CHARS);
         char title[4 * TITLE_CHARS + 4];
         if (cut < text.len) {

@@ -8,12 +8,12 @@
 
 #include "base/log.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-#include "server/server_put.h"
 
 static const char exhausted_text[] =
         "I couldn't complete the request within the allowed iterations.";

@@ -1,6 +1,6 @@
-/* server_put.h - functions that write one member of a response. */
-#ifndef PAL_SERVER_PUT_H
-#define PAL_SERVER_PUT_H
+/* dialect_put.h - functions that write one member of a JSON object. */
+#ifndef PAL_DIALECT_PUT_H
+#define PAL_DIALECT_PUT_H
 
 #include "base/clock.h"
 #include "base/json/json.h"
