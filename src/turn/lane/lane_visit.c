@@ -70,3 +70,17 @@ void pal_visit(pal_turn *turn)
         pal_lane_wait(turn); /* results for a turn that has ended are treated like other messages */
     }
 }
+
+void pal_visit_after(pal_turn *turn)
+{
+    pal_lane_state *lane = turn->lane;
+
+    lane->guards++;
+    lane->running = NULL;
+    pal_lane_count(lane->runtime, -1, 0);
+    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    turn->phase = PAL_PHASE_NEW;
+    pal_visit(turn);
+    lane->guards--;
+    pal_lane_rest(lane);
+}

@@ -8,5 +8,8 @@
 bool pal_visit_is(const pal_turn *turn);
 /* Delivers them, begins in place of the other turn, waits, or is refused. */
 void pal_visit(pal_turn *turn);
+/* Called for a running turn that delivers something, after the turn that waits for it was put at
+ * the head of the queue: lets that turn begin first. */
+void pal_visit_after(pal_turn *turn);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
+#include "turn/lane/lane_visit.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_retell.h"
@@ -424,6 +425,20 @@ static void wait_again(pal_turn *turn, const brought *with)
 
 static const char interrupted[] = "interrupted by a new message";
 
+/* If a turn in this process already follows the unfinished turn, that turn continues it: its
+ * readers watch it under its id. */
+static bool leave_to_follower(pal_turn *turn)
+{
+    if (!(turn->is_backlog || pal_visit_is(turn)) ||
+            !pal_away_take(turn->lane, turn->resume->head.turn))
+        return false;
+    if (turn->is_backlog)
+        pal_turn_finish(turn, PAL_TURN_DONE);
+    else
+        pal_visit_after(turn);
+    return true;
+}
+
 void pal_resume_begin(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
@@ -431,13 +446,10 @@ void pal_resume_begin(pal_turn *turn)
             .results_len = pal_recover_results(&turn->request),
             .allowing = turn->allowing};
 
-    turn->allowing = PAL_ALLOW_NONE;
     lane->has_backlog |= turn->has_more;
-    if (turn->is_backlog && pal_away_take(lane, turn->resume->head.turn)) {
-        /* a turn in this process already follows it, and continues it */
-        pal_turn_finish(turn, PAL_TURN_DONE);
+    if (leave_to_follower(turn))
         return;
-    }
+    turn->allowing = PAL_ALLOW_NONE;
     become(turn);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     lane->guards++;
