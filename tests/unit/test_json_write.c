@@ -178,6 +178,33 @@ static void the_locale_does_not_change_the_output(void)
     setlocale(LC_ALL, "C");
 }
 
+/* Texts of escapes, plain characters and wide ones, in runs that end anywhere. */
+static void runs_of_any_characters_survive_a_round_trip(void)
+{
+    static const char *const pieces[] = {"\n", "\x01", "\"", "\\", "a", "ab/", "\xc3\xa9",
+            "\xe4\xb8\xad", "\xf0\x9f\x98\x80", "plain text of sixteen"};
+    uint32_t random = 3;
+    pal_buf text, json;
+    pal_buf_init(&text, 100000);
+    pal_buf_init(&json, 1000000);
+    for (int round = 0; round < 300; round++) {
+        pal_json value;
+        pal_buf_clear(&text);
+        while (text.len < 3000) {
+            random = random * 1664525 + 1013904223;
+            for (uint32_t i = 0; i <= (random >> 8) % 700; i++)
+                pal_buf_append_text(&text, pieces[(random >> 24) % 10]);
+        }
+        pal_buf_clear(&json);
+        pal_json_quote(&json, pal_buf_str(&text));
+        CHECK(pal_json_parse(arena, pal_buf_str(&json), NULL, &value, NULL) == PAL_OK);
+        CHECK(pal_str_equal(pal_json_string(value, arena), pal_buf_str(&text)));
+        pal_arena_reset(arena);
+    }
+    pal_buf_done(&text);
+    pal_buf_done(&json);
+}
+
 static void a_full_buf_is_the_only_failure(void)
 {
     pal_buf buf;
@@ -210,6 +237,7 @@ int main(void)
     RUN(every_byte_survives_a_round_trip);
     RUN(doubles_are_short_and_survive_a_round_trip);
     RUN(the_locale_does_not_change_the_output);
+    RUN(runs_of_any_characters_survive_a_round_trip);
     RUN(a_full_buf_is_the_only_failure);
     pal_arena_free(arena);
     return tap_done();

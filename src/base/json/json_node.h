@@ -21,10 +21,6 @@ _Static_assert(sizeof(struct pal_json_node) == 16, "four nodes a cache line");
 /* Every element needs a byte and a comma, so a count cannot overflow. */
 _Static_assert(PAL_JSON_BYTES_MAX / 2 < 1u << 29, "counts fit");
 
-/* Reads the next character of a valid string and writes its one to four bytes to `out`, unescaped.
- * *p is before the closing quote. Advances *p and returns the number of bytes. */
-size_t pal_json_unescape(const char **p, char out[4]);
-
 /* Returns true if two numbers are equal as pal_json_equal() defines it. */
 bool pal_json_number_equal(pal_json a, pal_json b);
 

@@ -9,6 +9,7 @@
 
 #include <string.h>
 #include "base/arena_grow.h"
+#include "base/json/json_hex.h"
 #include "base/json/json_node.h"
 #include "base/json/json_scan.h"
 #include "base/utf8.h"
@@ -119,11 +120,6 @@ static inline const char *skip_space(const char *p, const char *end)
     return skip_long_space(p, end);
 }
 
-static bool is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
-}
-
 static inline bool is_letter_escape(char c)
 {
     static const bool letters[256] = {
@@ -148,10 +144,25 @@ static inline const char *read_escape(reader *r, const char *p)
     if (*p != 'u')
         return is_letter_escape(*p) ? p + 1 : fail(r, start, "unknown escape");
     p++;
-    for (int i = 0; i < 4; i++, p++) {
-        if (p == r->end || !is_hex(*p))
-            return fail(r, p, "expected four hex digits after '\\u'");
-    }
+    if (r->end - p >= 4 && json_hex4(p) >= 0)
+        return p + 4;
+    while (p < r->end && json_hex(*p) >= 0)
+        p++;
+    return fail(r, p, "expected four hex digits after '\\u'");
+}
+
+/* `p` points to a backslash. Reads escapes and the few plain characters between them, for which
+ * json_scan() would be too slow. */
+static inline const char *read_escapes(reader *r, const char *p)
+{
+    do {
+        p = read_escape(r, p);
+        if (!p)
+            return NULL;
+        const char *near = r->end - p > JSON_PLAIN_NEAR ? p + JSON_PLAIN_NEAR : r->end;
+        while (p < near && json_is_plain(*p))
+            p++;
+    } while (p < r->end && *p == '\\');
     return p;
 }
 
@@ -183,7 +194,7 @@ static inline const char *read_string(reader *r, const char *p)
             break;
         if (*p == '\\') {
             has_escapes = 1;
-            p = read_escape(r, p);
+            p = read_escapes(r, p);
         } else if ((unsigned char)*p >= 0x80) {
             p = read_wide_chars(r, p);
         } else {

@@ -1,6 +1,5 @@
 /* json_scan.h - finds the next byte of a string that needs attention: a quote, a backslash, a
- * control character, or the start of a character that is not ASCII. For json_read.c and
- * json_write.c only.
+ * control character, or the start of a character that is not ASCII. For json_*.c only.
  *
  * Never reads at `end` or beyond, so texts need no padding. */
 #ifndef PAL_BASE_JSON_SCAN_H
@@ -12,6 +11,8 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+#define JSON_PLAIN_NEAR 16 /* plain characters in a row after which a scan is faster than a loop */
 
 static inline bool json_is_plain(char c)
 {

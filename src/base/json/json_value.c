@@ -5,7 +5,9 @@
 #include <assert.h>
 #include <string.h>
 #include "base/arena_grow.h"
+#include "base/json/json_hex.h"
 #include "base/json/json_node.h"
+#include "base/json/json_scan.h"
 #include "base/utf8.h"
 
 pal_json_type pal_json_type_of(pal_json value)
@@ -59,63 +61,45 @@ static bool has_escapes(pal_json string)
     return string.node->count != 0;
 }
 
-/* `p` points to the first of four hex digits, which are already checked. */
-static uint32_t hex4(const char *p)
-{
-    uint32_t number = 0;
-    for (int i = 0; i < 4; i++) {
-        uint32_t c = (unsigned char)p[i];
-        number = number << 4 | (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-    }
-    return number;
-}
-
 /* *p points to the byte after "\u". A high surrogate is combined with the low surrogate that
  * follows it. A lone surrogate is passed to pal_utf8_encode(), which writes U+FFFD. The closing
  * quote ends the look ahead. */
 static uint32_t unescape_unicode(const char **p)
 {
-    uint32_t c = hex4(*p);
+    uint32_t c = (uint32_t)json_hex4(*p);
     *p += 4;
     if (c < 0xd800 || c > 0xdbff || (*p)[0] != '\\' || (*p)[1] != 'u')
         return c;
-    uint32_t low = hex4(*p + 2);
+    uint32_t low = (uint32_t)json_hex4(*p + 2);
     if (low < 0xdc00 || low > 0xdfff)
         return c;
     *p += 6;
     return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 }
 
-size_t pal_json_unescape(const char **p, char out[4])
+/* Reads the next character of a valid string and writes its one to four bytes to `out`, unescaped.
+ * *p is before the closing quote. Advances *p and returns the number of bytes. */
+static inline size_t unescape(const char **p, char out[4])
 {
+    static const char letters[256] = {
+            ['b'] = '\b',
+            ['f'] = '\f',
+            ['n'] = '\n',
+            ['r'] = '\r',
+            ['t'] = '\t',
+            ['"'] = '"',
+            ['\\'] = '\\',
+            ['/'] = '/',
+    };
     char c = *(*p)++;
-    if (c != '\\') {
-        out[0] = c;
-        return 1;
+    if (c == '\\') {
+        c = *(*p)++;
+        if (c == 'u')
+            return pal_utf8_encode(unescape_unicode(p), out);
+        c = letters[(unsigned char)c];
     }
-    c = *(*p)++;
-    switch (c) {
-    case 'b':
-        out[0] = '\b';
-        return 1;
-    case 'f':
-        out[0] = '\f';
-        return 1;
-    case 'n':
-        out[0] = '\n';
-        return 1;
-    case 'r':
-        out[0] = '\r';
-        return 1;
-    case 't':
-        out[0] = '\t';
-        return 1;
-    case 'u':
-        return pal_utf8_encode(unescape_unicode(p), out);
-    default:
-        out[0] = c;
-        return 1;
-    }
+    out[0] = c;
+    return 1;
 }
 
 static pal_str unescape_all(pal_str escaped, pal_arena *arena)
@@ -135,11 +119,10 @@ static pal_str unescape_all(pal_str escaped, pal_arena *arena)
         memcpy(text + len, p, plain);
         len += plain;
         p += plain;
-        char bytes[4];
-        if (p < end) {
-            size_t count = pal_json_unescape(&p, bytes);
-            memcpy(text + len, bytes, count);
-            len += count;
+        /* Escapes, and the few plain bytes between them. */
+        for (plain = 0; p < end && plain < JSON_PLAIN_NEAR;) {
+            plain = *p == '\\' ? 0 : plain + 1;
+            len += unescape(&p, text + len);
         }
     }
     text[len] = '\0';
@@ -160,7 +143,7 @@ static bool escaped_is(pal_str escaped, pal_str text)
     size_t at = 0;
     while (p < end) {
         char bytes[4];
-        size_t count = pal_json_unescape(&p, bytes);
+        size_t count = unescape(&p, bytes);
         if (count > text.len - at || memcmp(bytes, text.data + at, count) != 0)
             return false;
         at += count;
@@ -199,7 +182,7 @@ static bool strings_equal(pal_json a, pal_json b)
     for (;;) {
         for (int i = 0; i < 2; i++) {
             if (sides[i].at == sides[i].count && sides[i].p < sides[i].end) {
-                sides[i].count = pal_json_unescape(&sides[i].p, sides[i].bytes);
+                sides[i].count = unescape(&sides[i].p, sides[i].bytes);
                 sides[i].at = 0;
             }
         }

@@ -209,9 +209,12 @@ void pal_json_put_members(pal_json_writer *writer, pal_str json)
 
 /* ---- Strings ---- */
 
-static void append_escape(pal_buf *buf, unsigned char c)
+#define DENSE_BYTES 512 /* bytes that are collected before they are appended */
+
+/* Writes an escape of two or six bytes. Returns the position after it. */
+static inline char *put_escape(char *to, unsigned char c)
 {
-    static const char letters[] = {
+    static const char letters[256] = {
             ['\b'] = 'b',
             ['\t'] = 't',
             ['\n'] = 'n',
@@ -221,35 +224,53 @@ static void append_escape(pal_buf *buf, unsigned char c)
             ['\\'] = '\\',
     };
     static const char digits[] = "0123456789abcdef";
+    *to++ = '\\';
     if (letters[c]) {
-        char escape[] = {'\\', letters[c]};
-        pal_buf_append(buf, escape, sizeof escape);
-    } else {
-        char escape[] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
-        pal_buf_append(buf, escape, sizeof escape);
+        *to++ = letters[c];
+        return to;
     }
+    memcpy(to, "u00", 3);
+    to[3] = digits[c >> 4];
+    to[4] = digits[c & 15];
+    return to + 5;
 }
 
-/* Writes the characters at `p` that are not ASCII. Returns the position after them. */
-static const char *append_wide_chars(pal_buf *buf, const char *p, const char *end)
+/* Writes the characters at *p that are not ASCII, at least one and at most `room` bytes. Invalid
+ * bytes become U+FFFD. Advances *p and returns the position after the written bytes. */
+static inline char *put_wide(char *to, size_t room, const char **p, const char *end)
 {
-    pal_str rest = pal_str_make(p, (size_t)(end - p));
-    size_t valid = 0;
-    while (valid < rest.len && (unsigned char)p[valid] >= 0x80) {
-        size_t len =
-                pal_utf8_char_len((const unsigned char *)p + valid, (const unsigned char *)end);
-        if (len == 0)
-            break;
+    const unsigned char *start = (const unsigned char *)*p, *stop = (const unsigned char *)end;
+    size_t valid = 0, len;
+    while (valid + 4 <= room && start + valid < stop && start[valid] >= 0x80 &&
+            (len = pal_utf8_char_len(start + valid, stop)) > 0)
         valid += len;
+    if (valid == 0) {
+        uint32_t replacement;
+        *p += pal_utf8_decode(pal_str_make(*p, (size_t)(end - *p)), &replacement);
+        return to + pal_utf8_encode(replacement, to);
     }
-    pal_buf_append(buf, p, valid);
-    if (valid)
-        return p + valid;
-    uint32_t replacement;
-    char bytes[4];
-    size_t broken = pal_utf8_decode(rest, &replacement);
-    pal_buf_append(buf, bytes, pal_utf8_encode(replacement, bytes));
-    return p + broken;
+    memcpy(to, *p, valid);
+    *p += valid;
+    return to + valid;
+}
+
+/* Writes characters that need attention, and the few plain ones between them. Returns the position
+ * after them. A text can need an escape for every byte, so the bytes are not appended singly. */
+static const char *append_dense(pal_buf *buf, const char *p, const char *end)
+{
+    char bytes[DENSE_BYTES + 6], *to = bytes;
+    unsigned plain = 0;
+    while (p < end && to - bytes < DENSE_BYTES && plain < JSON_PLAIN_NEAR) {
+        plain = json_is_plain(*p) ? plain + 1 : 0;
+        if (plain)
+            *to++ = *p++;
+        else if ((unsigned char)*p >= 0x80)
+            to = put_wide(to, (size_t)(bytes + sizeof bytes - to), &p, end);
+        else
+            to = put_escape(to, (unsigned char)*p++);
+    }
+    pal_buf_append(buf, bytes, (size_t)(to - bytes));
+    return p;
 }
 
 void pal_json_quote(pal_buf *buf, pal_str text)
@@ -263,13 +284,7 @@ void pal_json_quote(pal_buf *buf, pal_str text)
     pal_buf_append_char(buf, '"');
     for (; p < stop && !buf->failure; special = json_scan(p, stop)) {
         pal_buf_append(buf, p, (size_t)(special - p));
-        p = special;
-        if (p == stop)
-            break;
-        if ((unsigned char)*p >= 0x80)
-            p = append_wide_chars(buf, p, stop);
-        else
-            append_escape(buf, (unsigned char)*p++);
+        p = append_dense(buf, special, stop);
     }
     pal_buf_append_char(buf, '"');
 }
