@@ -4,9 +4,11 @@
 #include "base/utf8.h"
 #include "palaver/tokens.h"
 #include "provider/provider_play.h"
+#include "tokens/tokens_estimate.h"
 
 #define DELTAS_MAX 8
 #define DELTA_LEN_MIN 16
+#define CHAR_LEN_MAX 4 /* bytes of the longest character */
 
 static const pal_message *last_user(const pal_model_request *request)
 {
@@ -61,12 +63,18 @@ static size_t cut(pal_str text, pal_play_step *steps)
 /* The request's output limit also applies to this answer. */
 static pal_str limited(pal_str text, uint64_t tokens_max, bool *out_is_cut)
 {
+    pal_estimate estimate = {0};
+    size_t len = 0;
     *out_is_cut = false;
-    if (tokens_max == 0 || pal_tokens_estimate(text) <= tokens_max)
-        return text;
-    *out_is_cut = true;
-    while (text.len && pal_tokens_estimate(text) > tokens_max)
-        text.len = pal_utf8_cut(text, text.len - 1 - text.len / 16);
+    while (tokens_max && len < text.len) {
+        pal_str rest = pal_str_make(text.data + len, text.len - len);
+        size_t taken = pal_utf8_cut(rest, CHAR_LEN_MAX);
+        pal_estimate_feed(&estimate, pal_str_make(rest.data, taken));
+        *out_is_cut = pal_estimate_tokens(&estimate) > tokens_max;
+        if (*out_is_cut)
+            return pal_str_make(text.data, len);
+        len += taken;
+    }
     return text;
 }
 
@@ -80,7 +88,7 @@ static pal_play make_play(const pal_model_request *request, pal_arena *arena, pa
         return play;
     size_t len = cut(text, steps);
     steps[len++] = (pal_play_step){.kind = PAL_PLAY_USAGE,
-            .usage = {.input = count_input(request), .output = pal_tokens_estimate(text)}};
+            .usage = {.input = count_input(request), .output = pal_estimate_quickly(text)}};
     steps[len++] = (pal_play_step){
             .kind = PAL_PLAY_FINISH, .text = pal_str_of(is_cut ? "length" : "stop")};
     play.steps = steps;

@@ -6,7 +6,7 @@
  * answer is shown with its first words. On the loop; pure except for the sink.
  *
  * No response may block the loop for long. The answer fails if an event has too many JSON values,
- * or a very long string. A reader that only counts skips large events, and parses a large body on a
+ * or very long texts. A reader that only counts skips large events, and parses a large body on a
  * worker. */
 #include "provider/provider_reader.h"
 
@@ -138,6 +138,7 @@ static pal_status parse(pal_reader *reader, pal_str text, pal_json *out_value)
             .values_max = reader->is_on_worker ? 0 : PAL_PROVIDER_VALUES_MAX};
     pal_error err;
     pal_arena_reset(reader->scratch);
+    reader->texts_len = 0;
     pal_status status = pal_json_parse(reader->scratch, text, &limits, out_value, &err);
     if (status == PAL_INVALID && text.len <= MENDED_LEN_MAX &&
             pal_utf8_valid_len(text) < text.len)
@@ -340,11 +341,12 @@ void pal_reader_finish(pal_reader *reader, const pal_http_end *http)
 
 pal_str pal_reader_text(pal_reader *reader, pal_json value)
 {
-    if (reader->is_on_worker || pal_json_type_of(value) != PAL_JSON_STRING ||
-            pal_json_raw(value).len <= PAL_PROVIDER_TEXT_BYTES_MAX)
+    if (pal_json_type_of(value) == PAL_JSON_STRING)
+        reader->texts_len += pal_json_raw(value).len;
+    if (reader->is_on_worker || reader->texts_len <= PAL_PROVIDER_TEXT_BYTES_MAX)
         return pal_json_string(value, reader->scratch);
-    pal_answer_fail(&reader->answer, PAL_PROVIDER, "a text of the answer exceeds %u bytes",
-            PAL_PROVIDER_TEXT_BYTES_MAX);
+    pal_answer_fail(&reader->answer, PAL_PROVIDER,
+            "the texts of one event or response exceed %u bytes", PAL_PROVIDER_TEXT_BYTES_MAX);
     return pal_str_make(NULL, 0);
 }
 

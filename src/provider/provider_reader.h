@@ -32,6 +32,7 @@ struct pal_reader {
     bool is_event_stream; /* the service says that it is an event stream */
     bool has_events;
     bool is_on_worker; /* the limits of the loop do not apply */
+    size_t texts_len;  /* bytes of the texts that were read from the event, with their escapes */
     bool is_last; /* the text that is being read was left at the end without a terminator */
     pal_sse sse;
     pal_buf body;      /* the body of an answer that is not a stream; otherwise its first bytes */
@@ -68,8 +69,8 @@ void pal_reader_finish(pal_reader *reader, const pal_http_end *http);
 void pal_reader_content(pal_reader *reader, pal_json content);
 /* Reads {"prompt_tokens":...} and similar forms; replaces earlier values. */
 void pal_reader_usage(pal_reader *reader, pal_json usage);
-/* Returns the text of a string, or an empty text. The answer fails if it is too long for the loop.
- */
+/* Returns the text of a string, or an empty text. The answer fails if the texts of the event are
+ * too long for the loop. */
 pal_str pal_reader_text(pal_reader *reader, pal_json value);
 /* Returns the text of a member, as pal_reader_text() does. */
 pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name);

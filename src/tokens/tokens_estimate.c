@@ -10,6 +10,7 @@
 #include "tokens/tokens_estimate.h"
 
 #include "base/utf8.h"
+#include "palaver/limits.h"
 #include "palaver/tokens.h"
 
 enum { TOKEN = 100, ASCII = 25, INVALID = 100, CUT_MAX = 3 };
@@ -187,6 +188,16 @@ void pal_estimate_feed(pal_estimate *estimate, pal_str text)
 uint64_t pal_estimate_tokens(const pal_estimate *estimate)
 {
     return (estimate->weight + INVALID * (uint64_t)estimate->cut_len + TOKEN - 1) / TOKEN;
+}
+
+uint64_t pal_estimate_quickly(pal_str text)
+{
+    pal_str start = pal_str_make(text.data, pal_utf8_cut(text, PAL_TOKENS_ESTIMATED_BYTES_MAX));
+    uint64_t tokens = pal_tokens_estimate(start);
+
+    if (start.len == text.len)
+        return tokens;
+    return (uint64_t)((double)tokens / (double)start.len * (double)text.len);
 }
 
 uint64_t pal_tokens_estimate(pal_str text)

@@ -20,4 +20,8 @@ void pal_estimate_feed(pal_estimate *estimate, pal_str text);
  * can be fed afterwards. */
 uint64_t pal_estimate_tokens(const pal_estimate *estimate);
 
+/* Estimates the tokens of a text in bounded time, for threads that must not be blocked. The part
+ * after the first PAL_TOKENS_ESTIMATED_BYTES_MAX bytes is taken to be like the part before it. */
+uint64_t pal_estimate_quickly(pal_str text);
+
 #endif

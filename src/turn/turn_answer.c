@@ -262,18 +262,8 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
  * calibration does not learn from it. */
 static pal_usage guess_usage(const pal_turn *turn)
 {
-    pal_usage usage = {.input = turn->sent.items > 0 ? turn->sent.tokens : 0};
-    pal_arena *arena = pal_arena_new(0);
-    pal_message said = {0};
-    pal_error ignored;
-
-    if (!arena || pal_speech_message(&turn->answer, arena, &said, &ignored) != PAL_OK)
-        said.parts_len = 0;
-    for (size_t i = 0; i < said.parts_len; i++)
-        usage.output += pal_tokens_estimate(said.parts[i].text) +
-                pal_tokens_estimate(said.parts[i].arguments);
-    pal_arena_free(arena);
-    return usage;
+    return (pal_usage){.input = turn->sent.items > 0 ? turn->sent.tokens : 0,
+            .output = pal_speech_tokens(&turn->answer)};
 }
 
 /* Fills turn->ledger with the call's row, and adds its usage to the totals. */

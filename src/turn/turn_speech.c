@@ -7,6 +7,7 @@
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_items.h"
 #include "palaver/limits.h"
+#include "tokens/tokens_estimate.h"
 
 enum { PIECES_MAX = PAL_MESSAGE_PARTS_MAX };
 
@@ -187,6 +188,15 @@ void pal_speech_put_text(const pal_speech *answer, pal_buf *out_text)
     for (size_t i = 0; i < answer->len; i++)
         if (answer->pieces[i].kind == PAL_PART_TEXT)
             pal_buf_append_str(out_text, pal_buf_str(&answer->pieces[i].text));
+}
+
+uint64_t pal_speech_tokens(const pal_speech *answer)
+{
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < answer->len; i++)
+        tokens += pal_estimate_quickly(pal_buf_str(&answer->pieces[i].text));
+    return tokens;
 }
 
 /* ---- The message ---- */

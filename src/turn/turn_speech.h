@@ -29,6 +29,9 @@ pal_str pal_speech_call_id(const pal_speech *answer, uint32_t index);
 /* Appends all texts of the answer. */
 void pal_speech_put_text(const pal_speech *answer, pal_buf *out_text);
 
+/* Estimates the tokens of all texts and arguments. */
+uint64_t pal_speech_tokens(const pal_speech *answer);
+
 /* Makes the message, with copies of everything in the arena, in the order in which it arrived.
  * Calls without a name are left out. */
 PAL_CHECKED pal_status pal_speech_message(

@@ -5,6 +5,7 @@
  * compacts again. */
 #include "turn/turn_machine.h"
 
+#include "tokens/tokens_estimate.h"
 #include "turn/turn_event.h"
 
 static void drop_job(pal_turn *turn)
@@ -143,14 +144,14 @@ static void ignore_arguments(void *user, uint32_t index, pal_str delta)
 static pal_usage guess_usage(const pal_turn *turn)
 {
     const pal_summary_request *asked = &turn->job->request;
-    pal_usage usage = {.output = pal_tokens_estimate(pal_buf_str(&turn->summary))};
+    pal_usage usage = {.output = pal_estimate_quickly(pal_buf_str(&turn->summary))};
 
     for (size_t i = 0; i < asked->messages_len; i++) {
         const pal_message *message = &asked->messages[i];
 
         for (size_t k = 0; k < message->parts_len; k++)
-            usage.input += pal_tokens_estimate(message->parts[k].text) +
-                    pal_tokens_estimate(message->parts[k].arguments);
+            usage.input += pal_estimate_quickly(message->parts[k].text) +
+                    pal_estimate_quickly(message->parts[k].arguments);
     }
     return usage;
 }

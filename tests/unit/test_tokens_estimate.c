@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json/json.h"
+#include "palaver/limits.h"
 #include "palaver/tokens.h"
 #include "support/tap.h"
 #include "support/vectors.h"
@@ -128,6 +129,22 @@ static void reading_the_estimate_does_not_end_it(void)
     CHECK(pal_estimate_tokens(&e) == 2);
 }
 
+static void the_rest_of_a_long_text_counts_like_its_beginning(void)
+{
+    size_t len = 3 * PAL_TOKENS_ESTIMATED_BYTES_MAX;
+    char *text = pal_arena_alloc(arena, len);
+
+    CHECK(pal_estimate_quickly(pal_str_make(NULL, 0)) == 0);
+    CHECK(pal_estimate_quickly(pal_str_of("12345")) == 2);
+    for (size_t i = 0; i < len; i += 3)
+        memcpy(text + i, "\xe4\xb8\xad", 3);
+    CHECK(pal_estimate_quickly(pal_str_make(text, len)) / 1000 ==
+            pal_tokens_estimate(pal_str_make(text, len)) / 1000);
+    memset(text + len / 2, 'x', len - len / 2);
+    CHECK(pal_estimate_quickly(pal_str_make(text, len)) >
+            pal_tokens_estimate(pal_str_make(text, len)));
+}
+
 int main(void)
 {
     arena = pal_arena_new(0);
@@ -139,6 +156,7 @@ int main(void)
     RUN(each_invalid_byte_is_a_token);
     RUN(pieces_count_like_the_complete_text);
     RUN(reading_the_estimate_does_not_end_it);
+    RUN(the_rest_of_a_long_text_counts_like_its_beginning);
     pal_arena_free(arena);
     return tap_done();
 }
