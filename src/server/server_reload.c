@@ -37,10 +37,24 @@ typedef enum change_kind {
     CHANGE_AFTER_RESTART = 1,
 } change_kind;
 
-static void log_change(const pal_config_entry *entry, change_kind kind, bool is_tls)
+/* Which parts of the new configuration are in use. */
+typedef struct applied {
+    bool is_tls; /* the listener uses TLS */
+    bool settings;
+    bool certificate;
+} applied;
+
+static bool is_applied(const applied *parts, pal_str key)
 {
-    bool is_now = pal_settings_has(entry->key, is_tls);
-    if (is_now && kind == CHANGE_NOW)
+    bool is_certificate =
+            pal_str_is(key, "server.tls_certificate") || pal_str_is(key, "server.tls_key");
+    return is_certificate ? parts->certificate : parts->settings;
+}
+
+static void log_change(const pal_config_entry *entry, change_kind kind, const applied *parts)
+{
+    bool is_now = pal_settings_has(entry->key, parts->is_tls);
+    if (is_now && kind == CHANGE_NOW && is_applied(parts, entry->key))
         pal_log(PAL_LOG_INFO, "reloaded '%.*s': the new value is %.*s", PAL_STR_ARG(entry->key),
                 PAL_STR_ARG(entry->value));
     else if (!is_now && kind == CHANGE_AFTER_RESTART)
@@ -50,7 +64,7 @@ static void log_change(const pal_config_entry *entry, change_kind kind, bool is_
 
 /* A key of a list can be in only one of the two configurations. */
 static pal_status log_changes(const pal_config *before, const pal_config *after, change_kind kind,
-        bool is_tls, pal_error *err)
+        const applied *parts, pal_error *err)
 {
     entries old = {0}, fresh = {0};
     pal_arena *arena = pal_arena_new(0);
@@ -61,11 +75,11 @@ static pal_status log_changes(const pal_config *before, const pal_config *after,
         status = read_entries(after, arena, &fresh, err);
     for (size_t i = 0; status == PAL_OK && i < fresh.len; i++) {
         if (is_changed(&fresh.items[i], &old))
-            log_change(&fresh.items[i], kind, is_tls);
+            log_change(&fresh.items[i], kind, parts);
     }
     for (size_t i = 0; status == PAL_OK && i < old.len; i++) {
         if (!pal_map_find(&fresh.by_key, old.items[i].key) && is_changed(&old.items[i], &fresh))
-            log_change(&old.items[i], kind, is_tls);
+            log_change(&old.items[i], kind, parts);
     }
     pal_map_done(&old.by_key);
     pal_map_done(&fresh.by_key);
@@ -80,18 +94,20 @@ void pal_server_reload(pal_server *server, const pal_config *started, const pal_
 {
     pal_error err;
     const pal_config_values *values = pal_config_get(after);
-    bool is_tls = pal_listener_is_tls(server->listener);
-    if (pal_settings_set(server->settings, values, &err) != PAL_OK)
+    applied parts = {.is_tls = pal_listener_is_tls(server->listener)};
+    parts.settings = pal_settings_set(server->settings, values, &err) == PAL_OK;
+    if (!parts.settings)
         pal_log(PAL_LOG_ERROR, "could not reload the settings, the old ones stay in use: %s",
                 err.message);
-    if (pal_listener_reload(server->listener, &values->server, &err) != PAL_OK)
+    parts.certificate = pal_listener_reload(server->listener, &values->server, &err) == PAL_OK;
+    if (!parts.certificate)
         pal_log(PAL_LOG_ERROR, "could not reload the certificate, the old one stays in use: %s",
                 err.message);
-    else if (is_tls)
+    else if (parts.is_tls)
         pal_log(PAL_LOG_INFO, "reloaded the certificate '%.*s' for new connections",
                 PAL_STR_ARG(values->server.tls_certificate));
     /* Compare with the configuration that was applied last, and with the one from the start. */
-    if (log_changes(before, after, CHANGE_NOW, is_tls, &err) != PAL_OK ||
-            log_changes(started, after, CHANGE_AFTER_RESTART, is_tls, &err) != PAL_OK)
+    if (log_changes(before, after, CHANGE_NOW, &parts, &err) != PAL_OK ||
+            log_changes(started, after, CHANGE_AFTER_RESTART, &parts, &err) != PAL_OK)
         pal_log(PAL_LOG_WARN, "could not list the changed settings: %s", err.message);
 }

@@ -149,6 +149,14 @@ test('new connections get a renewed certificate, and old ones stay open', async 
         /error could not reload the certificate, the old one stays in use: .*No such file/);
     assert.equal(await nameShown(s.port), 'third');
 
+    // Keys of a certificate that is not used are not reported as reloaded; other keys are.
+    const said = await reload(s, `server:\n  tls_certificate: absent.pem\n  tls_key: key.pem\n` +
+        '  requests_per_minute: 977\n');
+    assert.match(said, /error could not reload the certificate.*absent\.pem/);
+    assert.match(said, /reloaded 'server\.requests_per_minute': the new value is 977/);
+    assert.doesNotMatch(said, /reloaded '?server\.tls_/);
+    assert.equal(await nameShown(s.port), 'third');
+
     // Without one it would be another listener.
     assert.match(await reload(s, ''), /error could not reload the certificate/);
     assert.equal(await nameShown(s.port), 'third');
