@@ -1,5 +1,5 @@
-/* json_hex.h - hex digits of escapes, read with a table: a text can consist of a million escapes. For
- * json_read.c and json_value.c only. */
+/* json_hex.h - reads the hex digits of escapes with a table: a text can consist of a million
+ * escapes. For json_read.c and json_value.c only. */
 #ifndef PAL_BASE_JSON_HEX_H
 #define PAL_BASE_JSON_HEX_H
 
