@@ -33,7 +33,7 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
 static pal_status open_parts(pal_server *server, pal_error *err)
 {
     bool is_local = pal_address_is_local(server->config->server.listen);
-    server->settings = pal_settings_new(server->config);
+    server->settings = pal_server_settings_new(server->config);
     server->keys = pal_keys_new(server->store, is_local);
     server->rate = pal_rate_new();
     server->idempotency = pal_idempotency_new();
@@ -142,6 +142,6 @@ void pal_server_close(pal_server *server)
     pal_idempotency_free(server->idempotency);
     pal_rate_free(server->rate);
     pal_keys_free(server->keys);
-    pal_settings_free(server->settings);
+    pal_server_settings_free(server->settings);
     pal_free(server);
 }

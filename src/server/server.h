@@ -224,7 +224,7 @@ struct pal_server {
     const pal_config_values *config;          /* the configuration from the start */
     const pal_route_settings *route_settings; /* the settings for routing inbound messages */
     _Atomic(pal_listener *) listener;         /* NULL while the first requests arrive early */
-    struct pal_settings *settings;            /* the part of the configuration that can change */
+    struct pal_server_settings *settings;     /* the part of the configuration that can change */
     struct pal_keys *keys;
     struct pal_rate *rate;
     struct pal_idempotency *idempotency;

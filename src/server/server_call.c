@@ -34,9 +34,10 @@ pal_frame *pal_frame_new(pal_server *server, pal_exchange *x)
     pal_buf_init(&frame->buf, PAL_SERVER_ANSWER_BYTES_MAX);
     frame->writer = pal_json_writer_make(&frame->buf);
     if (server->trace) {
-        pal_span_id parent;
-        bool has_parent = pal_span_id_from_header(pal_exchange_header(x, "traceparent"), &parent);
-        frame->span = pal_span_id_new(has_parent ? &parent : NULL);
+        pal_trace_span_id parent;
+        bool has_parent =
+                pal_trace_span_id_from_header(pal_exchange_header(x, "traceparent"), &parent);
+        frame->span = pal_trace_span_id_new(has_parent ? &parent : NULL);
     }
     pal_exchange_set_user(x, frame);
     return frame;

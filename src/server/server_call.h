@@ -14,7 +14,7 @@ typedef struct pal_frame {
     unsigned code; /* status code of the response while it waits to be stored */
     /* NULL: the request has no idempotency key, or it was released. */
     struct pal_idempotent *idempotent;
-    pal_span_id span;  /* the span of the request, if traces are made */
+    pal_trace_span_id span;  /* the span of the request, if traces are made */
     pal_id owner;      /* see pal_call_belongs(); none: the response belongs to no session */
     bool is_mixed;     /* see pal_call_is_mixed() */
     bool is_forgotten; /* the response must not be stored for a repeat */

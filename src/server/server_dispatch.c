@@ -395,20 +395,20 @@ static void trace_request(pal_frame *frame, unsigned code, int64_t duration_us)
 {
     const pal_call *call = &frame->call;
     const pal_api_route *route = call->route;
-    pal_span span = {.id = frame->span,
+    pal_trace_span span = {.id = frame->span,
             .kind = PAL_SPAN_SERVER,
             .name = route ? route->method : "unknown",
             .what = pal_str_of(route ? route->path : NULL),
             .end_ns = pal_trace_now_ns(),
             .is_error = code >= 500};
     span.start_ns = span.end_ns - duration_us * 1000;
-    pal_span_put(&span, "http.request.method", pal_exchange_method(call->exchange));
-    pal_span_put(&span, "http.route", span.what);
-    pal_span_put_number(&span, "http.response.status_code", code);
-    pal_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
-    pal_span_put(&span, "palaver.tenant", call->caller.tenant);
+    pal_trace_span_put(&span, "http.request.method", pal_exchange_method(call->exchange));
+    pal_trace_span_put(&span, "http.route", span.what);
+    pal_trace_span_put_number(&span, "http.response.status_code", code);
+    pal_trace_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
+    pal_trace_span_put(&span, "palaver.tenant", call->caller.tenant);
     if (span.is_error)
-        pal_span_put(&span, "error.type", pal_str_of(pal_status_name(frame->status)));
+        pal_trace_span_put(&span, "error.type", pal_str_of(pal_status_name(frame->status)));
     pal_trace_add(call->server->trace, &span);
 }
 

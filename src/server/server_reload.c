@@ -53,7 +53,7 @@ static bool is_applied(const applied *parts, pal_str key)
 
 static void log_change(const pal_config_entry *entry, change_kind kind, const applied *parts)
 {
-    bool is_now = pal_settings_has(entry->key, parts->is_tls);
+    bool is_now = pal_server_settings_has(entry->key, parts->is_tls);
     if (is_now && kind == CHANGE_NOW && is_applied(parts, entry->key))
         pal_log(PAL_LOG_INFO, "reloaded '%.*s': the new value is %.*s", PAL_STR_ARG(entry->key),
                 PAL_STR_ARG(entry->value));
@@ -95,7 +95,7 @@ void pal_server_reload(pal_server *server, const pal_config *started, const pal_
     pal_error err;
     const pal_config_values *values = pal_config_get(after);
     applied parts = {.is_tls = pal_listener_is_tls(server->listener)};
-    parts.settings = pal_settings_set(server->settings, values, &err) == PAL_OK;
+    parts.settings = pal_server_settings_set(server->settings, values, &err) == PAL_OK;
     if (!parts.settings)
         pal_log(PAL_LOG_ERROR, "could not reload the settings, the old ones stay in use: %s",
                 err.message);

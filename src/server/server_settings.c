@@ -40,7 +40,7 @@ static pal_status set_origins(
     return PAL_OK;
 }
 
-bool pal_origin_is_allowed(pal_settings *settings, pal_str origin)
+bool pal_origin_is_allowed(pal_server_settings *settings, pal_str origin)
 {
     struct pal_origins *origins = settings->origins;
     bool is_allowed = false;
@@ -53,7 +53,8 @@ bool pal_origin_is_allowed(pal_settings *settings, pal_str origin)
 
 /* ---- All settings ---- */
 
-pal_status pal_settings_set(pal_settings *settings, const pal_config_values *config, pal_error *err)
+pal_status pal_server_settings_set(
+        pal_server_settings *settings, const pal_config_values *config, pal_error *err)
 {
     const pal_config_server *server = &config->server;
     pal_status status =
@@ -73,21 +74,21 @@ pal_status pal_settings_set(pal_settings *settings, const pal_config_values *con
     return PAL_OK;
 }
 
-pal_settings *pal_settings_new(const pal_config_values *config)
+pal_server_settings *pal_server_settings_new(const pal_config_values *config)
 {
-    pal_settings *settings = pal_calloc(1, sizeof *settings);
+    pal_server_settings *settings = pal_calloc(1, sizeof *settings);
     if (!settings)
         return NULL;
     settings->origins = pal_calloc(1, sizeof *settings->origins);
     if (settings->origins)
         pthread_mutex_init(&settings->origins->lock, NULL);
-    if (settings->origins && pal_settings_set(settings, config, NULL) == PAL_OK)
+    if (settings->origins && pal_server_settings_set(settings, config, NULL) == PAL_OK)
         return settings;
-    pal_settings_free(settings);
+    pal_server_settings_free(settings);
     return NULL;
 }
 
-void pal_settings_free(pal_settings *settings)
+void pal_server_settings_free(pal_server_settings *settings)
 {
     if (!settings)
         return;
@@ -99,7 +100,7 @@ void pal_settings_free(pal_settings *settings)
     pal_free(settings);
 }
 
-bool pal_settings_has(pal_str key, bool is_tls)
+bool pal_server_settings_has(pal_str key, bool is_tls)
 {
     /* Some of these keys are applied by the listener (pal_listener_reload()), and server.drain by
      * the command. */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include "palaver/config.h"
 
-typedef struct pal_settings {
+typedef struct pal_server_settings {
     atomic_uint requests_per_minute;
     atomic_uint key_failures_per_minute;
     atomic_uint turns_per_key;
@@ -19,22 +19,22 @@ typedef struct pal_settings {
     _Atomic int64_t cleanup_interval;
     _Atomic int64_t trash_retention;
     struct pal_origins *origins; /* origins whose pages can call the server */
-} pal_settings;
+} pal_server_settings;
 
 /* NULL: out of memory. */
-pal_settings *pal_settings_new(const pal_config_values *config);
-void pal_settings_free(pal_settings *settings); /* accepts NULL */
+pal_server_settings *pal_server_settings_new(const pal_config_values *config);
+void pal_server_settings_free(pal_server_settings *settings); /* accepts NULL */
 
 /* Applies the settings for all threads from now on. On failure nothing has changed. */
-PAL_CHECKED pal_status pal_settings_set(
-        pal_settings *settings, const pal_config_values *config, pal_error *err);
+PAL_CHECKED pal_status pal_server_settings_set(
+        pal_server_settings *settings, const pal_config_values *config, pal_error *err);
 
 /* True if the configuration lets pages of that origin read responses. Can be called from any
  * thread. */
-bool pal_origin_is_allowed(pal_settings *settings, pal_str origin);
+bool pal_origin_is_allowed(pal_server_settings *settings, pal_str origin);
 
 /* True if a configuration key, such as "server.cors_origins", can change while the server runs.
  * `is_tls`: the listener uses TLS. */
-bool pal_settings_has(pal_str key, bool is_tls);
+bool pal_server_settings_has(pal_str key, bool is_tls);
 
 #endif

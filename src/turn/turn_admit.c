@@ -252,7 +252,7 @@ static void run(pal_turn *turn)
     pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     if (turn->is_planned) {
-        turn->phase = PAL_PHASE_PLAN;
+        turn->phase = PAL_TURN_PHASE_PLAN;
         pal_turn_planned(turn);
     } else {
         pal_servers_offer(turn);
@@ -404,7 +404,7 @@ static void take_name(pal_turn *turn)
         return;
     other = pal_map_find(
             &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
-    if (!other || other->phase == PAL_PHASE_ENDED)
+    if (!other || other->phase == PAL_TURN_PHASE_ENDED)
         pal_turn_rename(turn, id);
     else
         turn->info.turn = id; /* readers in this process follow it by that id */
@@ -419,7 +419,7 @@ static bool finds_failed(const pal_turn *turn)
                       pal_str_make((const char *)turn->resume->head.turn.bytes, sizeof(pal_id)))
             : NULL;
 
-    return other && other->phase == PAL_PHASE_ENDED && other->state == PAL_TURN_FAILED;
+    return other && other->phase == PAL_TURN_PHASE_ENDED && other->state == PAL_TURN_FAILED;
 }
 
 static void looked_around(pal_work_item *item)
@@ -504,7 +504,7 @@ void pal_turn_begin(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_FAILED);
         return;
     }
-    turn->phase = PAL_PHASE_ADMIT;
+    turn->phase = PAL_TURN_PHASE_ADMIT;
     pal_entry_note_stale(turn);
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;

@@ -75,7 +75,7 @@ bool pal_turn_take_steer(pal_turn *turn)
     if (!turn->runtime->options.senders_off &&
             pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
         return false;
-    turn->phase = PAL_PHASE_STEER;
+    turn->phase = PAL_TURN_PHASE_STEER;
     turn->steer = steer;
     turn->write.ops_len = 0;
     turn->rounds = 0; /* a new message from the user allows more rounds */
@@ -278,7 +278,7 @@ static void count(pal_turn *turn, const pal_model_end *end)
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
 {
     /* A call that failed before any output is free. */
-    if (!end->has_usage && (turn->phase != PAL_PHASE_CALL || !turn->output_seen))
+    if (!end->has_usage && (turn->phase != PAL_TURN_PHASE_CALL || !turn->output_seen))
         return;
     count(turn, end);
     pal_answer_keep_row(turn, &turn->ledger);
@@ -290,9 +290,9 @@ void pal_answer_cut(pal_turn *turn)
 
     if (!turn->call)
         return;
-    if (turn->phase == PAL_PHASE_SUMMARY) {
+    if (turn->phase == PAL_TURN_PHASE_SUMMARY) {
         pal_summary_spent(turn, &untold);
-    } else if (turn->phase == PAL_PHASE_CALL) {
+    } else if (turn->phase == PAL_TURN_PHASE_CALL) {
         count(turn, &untold);
         pal_answer_keep_row(turn, &turn->ledger);
     }
@@ -351,7 +351,7 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     pal_answer_keep_text(turn);
     turn->answered = turn->messages = message;
     turn->messages_len = 1;
-    turn->phase = PAL_PHASE_RECORD;
+    turn->phase = PAL_TURN_PHASE_RECORD;
     turn->work_status = end->finish == PAL_FINISH_LENGTH ? PAL_LIMIT
             : end->finish == PAL_FINISH_FILTERED         ? PAL_DENIED
                                                          : PAL_OK;

@@ -1,8 +1,9 @@
 /* turn_end.c - ends a turn. The part of the answer that has arrived is recorded with the reason, or
  * everything the turn has recorded is hidden. Only after that commit is the end published.
  *
- * States: PAL_PHASE_CLOSE while the last write is in flight, then PAL_PHASE_ENDED. Invariant:
- * callbacks that arrive at an ended turn find PAL_PHASE_ENDED and do nothing. On the loop.
+ * States: PAL_TURN_PHASE_CLOSE while the last write is in flight, then PAL_TURN_PHASE_ENDED.
+ * Invariant: callbacks that arrive at an ended turn find PAL_TURN_PHASE_ENDED and do nothing. On
+ * the loop.
  *
  * A crash before the last commit leaves an unfinished turn, which another process continues
  * (recovery_owed.c). */
@@ -75,7 +76,7 @@ static void leave_it(pal_turn *turn)
     pal_turn_stop_waiting(turn);
     if (pal_owed_hand_over(turn, end_left)) {
         turn->owes = false;
-        turn->phase = PAL_PHASE_CLOSE;
+        turn->phase = PAL_TURN_PHASE_CLOSE;
     } else {
         end_left(turn);
     }
@@ -128,7 +129,7 @@ void pal_turn_close(pal_turn *turn)
     }
     if (pal_conversation_drop(turn, &also))
         append.also = &also;
-    turn->phase = PAL_PHASE_CLOSE;
+    turn->phase = PAL_TURN_PHASE_CLOSE;
     turn->write.ops_len = 0;
     if (turn->request.whole && turn->first_seq > 0) {
         close_with_rewind(turn, append.also);
@@ -161,8 +162,8 @@ void pal_turn_stop_waiting(pal_turn *turn)
 /* Returns true if the failure is a refused write, and not a failure of the model or a tool. */
 static bool is_writing(const pal_turn *turn)
 {
-    return turn->phase == PAL_PHASE_RECORD || turn->phase == PAL_PHASE_TOOLS ||
-            turn->phase == PAL_PHASE_STEER || turn->phase == PAL_PHASE_PLAN;
+    return turn->phase == PAL_TURN_PHASE_RECORD || turn->phase == PAL_TURN_PHASE_TOOLS ||
+            turn->phase == PAL_TURN_PHASE_STEER || turn->phase == PAL_TURN_PHASE_PLAN;
 }
 
 void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
@@ -170,8 +171,8 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     va_list list;
     bool is_unwritable;
 
-    if (turn->phase == PAL_PHASE_CLOSE || turn->phase == PAL_PHASE_AWAY ||
-            turn->phase == PAL_PHASE_ENDED)
+    if (turn->phase == PAL_TURN_PHASE_CLOSE || turn->phase == PAL_TURN_PHASE_AWAY ||
+            turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     if (status == PAL_DENIED && turn->owes && is_writing(turn)) {
         pal_lease_lost(turn->lane);
@@ -184,7 +185,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     turn->info.status = status;
     turn->is_sealed = false;
     /* A model service can also deny a request, and that can be recorded. */
-    is_unwritable = turn->phase != PAL_PHASE_CALL &&
+    is_unwritable = turn->phase != PAL_TURN_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
                     status == PAL_NO_MEMORY);
     pal_turn_stop_waiting(turn);
@@ -207,39 +208,39 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 {
     if (turn->leader)
         turn = turn->leader;
-    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_PHASE_AWAY ||
-            turn->phase == PAL_PHASE_ENDED)
+    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_TURN_PHASE_AWAY ||
+            turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     turn->is_cancelled = true;
     pal_turn_set_reason(turn, reason);
     switch (turn->phase) {
-    case PAL_PHASE_CALL:
-    case PAL_PHASE_SUMMARY:
+    case PAL_TURN_PHASE_CALL:
+    case PAL_TURN_PHASE_SUMMARY:
         pal_answer_cut(turn);
         pal_turn_stop_waiting(turn);
-        if (turn->phase == PAL_PHASE_CALL || pal_summary_stop(turn))
+        if (turn->phase == PAL_TURN_PHASE_CALL || pal_summary_stop(turn))
             pal_turn_close(turn);
         break;
-    case PAL_PHASE_SERVERS:
+    case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
         pal_turn_close(turn);
         break;
-    case PAL_PHASE_MODEL:
+    case PAL_TURN_PHASE_MODEL:
         pal_models_leave(turn);
         pal_turn_close(turn);
         break;
-    case PAL_PHASE_WAIT:
+    case PAL_TURN_PHASE_WAIT:
         pal_turn_stop_waiting(turn);
         pal_turn_close(turn);
         break;
-    case PAL_PHASE_NEW:
+    case PAL_TURN_PHASE_NEW:
         pal_lane_withdraw(turn);
         break;
-    case PAL_PHASE_TOOLS:
+    case PAL_TURN_PHASE_TOOLS:
         stop_tools(turn);
         break;
-    case PAL_PHASE_PAUSED:
-    case PAL_PHASE_ASKING:
+    case PAL_TURN_PHASE_PAUSED:
+    case PAL_TURN_PHASE_ASKING:
         pal_unpark(turn, stop_tools);
         break;
     default:
@@ -257,25 +258,25 @@ void pal_turn_hand_over(pal_turn *turn)
         return;
     turn->hands_over = turn->is_cancelled = true;
     switch (turn->phase) {
-    case PAL_PHASE_SERVERS:
+    case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
         leave_it(turn);
         break;
-    case PAL_PHASE_MODEL:
+    case PAL_TURN_PHASE_MODEL:
         pal_models_leave(turn);
         leave_it(turn);
         break;
-    case PAL_PHASE_SUMMARY:
+    case PAL_TURN_PHASE_SUMMARY:
         pal_turn_stop_waiting(turn);
         if (pal_summary_stop(turn))
             leave_it(turn);
         break;
-    case PAL_PHASE_CALL:
-    case PAL_PHASE_WAIT:
-    case PAL_PHASE_TOOLS:
-    case PAL_PHASE_PAUSED:
-    case PAL_PHASE_ASKING:
-    case PAL_PHASE_UNPARK:
+    case PAL_TURN_PHASE_CALL:
+    case PAL_TURN_PHASE_WAIT:
+    case PAL_TURN_PHASE_TOOLS:
+    case PAL_TURN_PHASE_PAUSED:
+    case PAL_TURN_PHASE_ASKING:
+    case PAL_TURN_PHASE_UNPARK:
         leave_it(turn);
         break;
     default:
@@ -301,19 +302,19 @@ static pal_str endpoint_of(const pal_turn *turn)
 
 void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
-    if (turn->phase == PAL_PHASE_ENDED)
+    if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     if (turn->hands_over && state == PAL_TURN_CANCELED) {
         leave_it(turn);
         return;
     }
     turn->end_state = state;
-    if (turn->phase != PAL_PHASE_AWAY && pal_owed_settle(turn, settled)) {
-        turn->phase = PAL_PHASE_CLOSE;
+    if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, settled)) {
+        turn->phase = PAL_TURN_PHASE_CLOSE;
         return;
     }
     pal_away_leave(turn);
-    turn->phase = PAL_PHASE_ENDED;
+    turn->phase = PAL_TURN_PHASE_ENDED;
     pal_turn_set_state(turn, state);
     pal_turn_stop_waiting(turn);
     pal_timer_stop(turn->runtime->loop, &turn->deadline);

@@ -307,7 +307,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
             event = rest_of(entry, after);
         watcher->is_over = !watch(&event, user);
     }
-    if (turn->phase == PAL_PHASE_ENDED || watcher->is_over)
+    if (turn->phase == PAL_TURN_PHASE_ENDED || watcher->is_over)
         end_watcher(turn, watcher);
     else
         log->watchers = watcher;

@@ -141,7 +141,7 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 
 static bool is_beside(const pal_turn *turn, const pal_op *op)
 {
-    if (turn->phase == PAL_PHASE_ADMIT)
+    if (turn->phase == PAL_TURN_PHASE_ADMIT)
         return false; /* the session is created together with everything that belongs to it */
     if (op->kind == PAL_OP_MARK && op->u.mark == &turn->epoch)
         return true;
@@ -188,7 +188,7 @@ static void find_model(pal_turn *turn)
 void pal_turn_planned(pal_turn *turn)
 {
     /* it has ended in the meantime, or another process has it */
-    if (turn->phase != PAL_PHASE_PLAN) {
+    if (turn->phase != PAL_TURN_PHASE_PLAN) {
         pal_budget_release(atomic_exchange(&turn->held, NULL));
         return;
     }
@@ -228,7 +228,7 @@ void pal_turn_next_step(pal_turn *turn)
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
-    turn->phase = PAL_PHASE_PLAN;
+    turn->phase = PAL_TURN_PHASE_PLAN;
     turn->fence = turn->lane->fence;
     turn->work.work = pal_plan_work;
     turn->work.done = planned;
@@ -359,7 +359,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
         return false;
     turn->holds++;
     turn->attempt++;
-    turn->phase = PAL_PHASE_WAIT;
+    turn->phase = PAL_TURN_PHASE_WAIT;
     pal_turn_set_state(turn, PAL_TURN_RETRYING);
     turn->info.attempt = turn->attempt;
     turn->info.retry_at = pal_clock_now_ms() + delay;
@@ -454,7 +454,7 @@ static void call_model(pal_turn *turn)
     pal_error err = {0};
     pal_status status;
 
-    turn->phase = PAL_PHASE_CALL;
+    turn->phase = PAL_TURN_PHASE_CALL;
     if (turn->attempt == 0) {
         turn->attempt = 1;
         turn->step++;

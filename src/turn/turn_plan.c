@@ -19,11 +19,11 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
 
     if (turn->is_settled)
         return PAL_OK;
-    status = pal_settings_find(
+    status = pal_turn_settings_find(
             turn->runtime, &turn->request, session, turn->arena, &turn->settings, err);
     if (status != PAL_OK)
         return status;
-    turn->tools_len = pal_settings_tools(
+    turn->tools_len = pal_turn_settings_tools(
             &turn->settings, turn->tools, turn->tools_len, turn->request.tools_len);
     turn->provider = turn->runtime->providers[turn->settings.endpoint];
     turn->is_settled = true;
@@ -32,7 +32,7 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
 
 static pal_window turn_window(const pal_turn *turn)
 {
-    pal_window window = pal_settings_window(turn->runtime, &turn->settings, &turn->request);
+    pal_window window = pal_turn_settings_window(turn->runtime, &turn->settings, &turn->request);
 
     window.fence = turn->fence;
     window.tools = turn->tools;
@@ -120,7 +120,7 @@ static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *w
 {
     const pal_runtime *runtime = turn->runtime;
     size_t endpoint =
-            pal_settings_endpoint_of_model(&runtime->options, model, turn->settings.endpoint);
+            pal_turn_settings_endpoint_of_model(&runtime->options, model, turn->settings.endpoint);
 
     turn->summary_provider = runtime->providers[endpoint];
     if (endpoint == turn->settings.endpoint)

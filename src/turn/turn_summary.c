@@ -74,7 +74,7 @@ static void summary_kept(pal_work_item *item)
     const pal_compacted *compacted = &turn->summary_end->compacted;
 
     turn->holds--;
-    if (turn->phase == PAL_PHASE_ENDED)
+    if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     if (turn->is_cancelled && !turn->compact) {
         drop_job(turn);
@@ -252,7 +252,7 @@ void pal_summary_ask(pal_turn *turn)
     };
     pal_error err = {0};
 
-    turn->phase = PAL_PHASE_SUMMARY;
+    turn->phase = PAL_TURN_PHASE_SUMMARY;
     if (!turn->summary_end) {
         turn->call_attempt = turn->attempt;
         turn->attempt = 1;

@@ -405,7 +405,7 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
 {
     if (run->is_allowed || !is_third(turn, run))
         return false;
-    turn->phase = PAL_PHASE_ASKING;
+    turn->phase = PAL_TURN_PHASE_ASKING;
     pal_turn_set_state(turn, PAL_TURN_ASKING);
     pal_tools_tell_asking(turn, run->id, run->name);
     park_asking(turn);
@@ -414,7 +414,7 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
 
 const pal_tool_run *pal_tools_asked(const pal_turn *turn)
 {
-    for (size_t i = 0; turn->phase == PAL_PHASE_ASKING && i < turn->runs_len; i++)
+    for (size_t i = 0; turn->phase == PAL_TURN_PHASE_ASKING && i < turn->runs_len; i++)
         if (turn->runs[i].state == PAL_TOOL_WAITING && !turn->runs[i].is_callers)
             return &turn->runs[i];
     return NULL;
@@ -459,7 +459,7 @@ static void end_with_calls(pal_turn *turn)
 
 static void pause_turn(pal_turn *turn)
 {
-    turn->phase = PAL_PHASE_PAUSED;
+    turn->phase = PAL_TURN_PHASE_PAUSED;
     pal_turn_set_state(turn, PAL_TURN_PAUSED);
     pal_park(turn);
     pal_tools_tell_paused(turn);
@@ -467,7 +467,7 @@ static void pause_turn(pal_turn *turn)
 
 static void go_on(pal_turn *turn)
 {
-    if (turn->phase != PAL_PHASE_TOOLS && turn->phase != PAL_PHASE_PAUSED)
+    if (turn->phase != PAL_TURN_PHASE_TOOLS && turn->phase != PAL_TURN_PHASE_PAUSED)
         return;
     if (!turn->is_sealed && !start_waiting(turn))
         return;
@@ -485,7 +485,7 @@ static void go_on(pal_turn *turn)
         return;
     else if (turn->request.calls_end_turn)
         end_with_calls(turn);
-    else if (turn->phase != PAL_PHASE_PAUSED)
+    else if (turn->phase != PAL_TURN_PHASE_PAUSED)
         pause_turn(turn);
 }
 
@@ -501,7 +501,7 @@ static void begin_failed(pal_turn *turn)
 
 void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 {
-    turn->phase = PAL_PHASE_TOOLS;
+    turn->phase = PAL_TURN_PHASE_TOOLS;
     turn->messages = NULL;
     turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
     turn->runs_len = 0;
@@ -532,7 +532,7 @@ void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 
 void pal_tools_stop(pal_turn *turn, const char *text)
 {
-    turn->phase = PAL_PHASE_TOOLS;
+    turn->phase = PAL_TURN_PHASE_TOOLS;
     for (size_t i = 0; i < turn->runs_len; i++) {
         pal_tool_run *run = &turn->runs[i];
 
@@ -591,7 +591,7 @@ pal_status pal_tools_results(
 
 void pal_tools_go_on(pal_turn *turn)
 {
-    turn->phase = PAL_PHASE_TOOLS;
+    turn->phase = PAL_TURN_PHASE_TOOLS;
     go_on(turn);
 }
 

@@ -227,7 +227,7 @@ static bool open_server(void)
     config = (pal_config_values){.server = toy_config()};
     config.server.idempotency_ms = 60000;
     server = (pal_server){.config = &config,
-            .settings = pal_settings_new(&config),
+            .settings = pal_server_settings_new(&config),
             .metrics = pal_metrics_new(),
             .idempotency = pal_idempotency_new(),
             .version = "test"};
@@ -256,7 +256,7 @@ static void end(void)
     pal_store_close(server.store);
     pal_idempotency_free(server.idempotency);
     pal_metrics_free(server.metrics);
-    pal_settings_free(server.settings);
+    pal_server_settings_free(server.settings);
 }
 
 static void a_repeat_gets_the_first_answer(void)

@@ -53,7 +53,7 @@ static bool open_all(void)
     return pal_trace_open(runtime, pal_str_of(url), &trace, &err) == PAL_OK;
 }
 
-static bool run_turn(pal_id *out_session, pal_span_id parent)
+static bool run_turn(pal_id *out_session, pal_trace_span_id parent)
 {
     pal_error err = {0};
     pal_turn_info info;
@@ -86,12 +86,12 @@ static bool has(const char *text)
 static void a_turn_and_its_model_call_are_spans(void)
 {
     pal_id session;
-    pal_span_id parent;
+    pal_trace_span_id parent;
     char id[PAL_ID_TEXT_SIZE];
     pal_buf_init(&bodies, 1 << 20);
     if (!CHECK(open_all()))
         exit(1);
-    CHECK(pal_span_id_from_header(
+    CHECK(pal_trace_span_id_from_header(
             pal_str_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &parent));
     CHECK(run_turn(&session, parent));
     pal_runtime_drain(runtime, 1000);
@@ -115,7 +115,7 @@ static void a_turn_and_its_model_call_are_spans(void)
 
 static void headers_that_mean_nothing_are_left_alone(void)
 {
-    pal_span_id id;
+    pal_trace_span_id id;
     static const char *const bad[] = {"", "00", "00-0af7651916cd43dd8448eb211c80319c-",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -123,7 +123,7 @@ static void headers_that_mean_nothing_are_left_alone(void)
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
             "00-0af7651916cd43dd8448eb211c80319z-b7ad6b7169203331-01"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(!pal_span_id_from_header(pal_str_of(bad[i]), &id));
+        CHECK(!pal_trace_span_id_from_header(pal_str_of(bad[i]), &id));
 }
 
 int main(void)

@@ -65,11 +65,11 @@ typedef struct pal_connection {
 /* ---- Exchanges ---- */
 
 /* Used on the connection's thread only. */
-typedef enum pal_phase {
-    PAL_PHASE_HEAD = 0, /* the request line has arrived */
-    PAL_PHASE_BODY = 1,
-    PAL_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
-} pal_phase;
+typedef enum pal_exchange_phase {
+    PAL_EXCHANGE_PHASE_HEAD = 0, /* the request line has arrived */
+    PAL_EXCHANGE_PHASE_BODY = 1,
+    PAL_EXCHANGE_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
+} pal_exchange_phase;
 
 typedef enum pal_exchange_state {
     PAL_EXCHANGE_OPEN = 0,
@@ -105,7 +105,7 @@ struct pal_exchange { /* allocated in its own arena */
     uint32_t owner_streams_max;
     bool is_owner_full; /* a stream was refused because the owner has owner_streams_max */
     bool is_large;      /* uses the workers for large bodies */
-    pal_phase phase;
+    pal_exchange_phase phase;
     bool is_counted; /* counted in handled_len */
     bool is_watched; /* pal_exchange_watch() has a callback for this exchange */
     bool is_raw; /* the response is written past libmicrohttpd, which accepts none at this point */

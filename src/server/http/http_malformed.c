@@ -79,7 +79,7 @@ void pal_unfinished_free(pal_listener *listener)
 /* libmicrohttpd reports the size of a head only when the head is complete. */
 static bool has_whole_head(const pal_exchange *x)
 {
-    return x->phase == PAL_PHASE_HEAD &&
+    return x->phase == PAL_EXCHANGE_PHASE_HEAD &&
             MHD_get_connection_info(x->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 }
 
@@ -87,9 +87,9 @@ static pal_exchange *find(bool is_body, bool is_head_whole)
 {
     pal_exchange *found = NULL;
     for (pal_exchange *x = own ? own->first : NULL; x; x = x->later) {
-        bool is_meant = is_body ? x->phase == PAL_PHASE_BODY && x->is_chunked
+        bool is_meant = is_body ? x->phase == PAL_EXCHANGE_PHASE_BODY && x->is_chunked
                 : is_head_whole ? has_whole_head(x)
-                                : x->phase == PAL_PHASE_HEAD;
+                                : x->phase == PAL_EXCHANGE_PHASE_HEAD;
         if (is_meant && found)
             return NULL;
         if (is_meant)

@@ -170,7 +170,7 @@ static bool begin_handling(pal_exchange *x)
     }
     pal_unfinished_remove(x);
     atomic_store(&x->connection->deadline_us, 0);
-    x->phase = PAL_PHASE_HANDLED;
+    x->phase = PAL_EXCHANGE_PHASE_HANDLED;
     x->is_counted = true;
     return true;
 }
@@ -208,7 +208,7 @@ static bool admit(pal_exchange *x)
     if (!options->admit || options->admit(x, options->user))
         return true;
     pal_unfinished_remove(x);
-    x->phase = PAL_PHASE_HANDLED;
+    x->phase = PAL_EXCHANGE_PHASE_HANDLED;
     x->has_more = x->has_body;
     atomic_store(&x->connection->deadline_us, 0);
     return false;
@@ -231,7 +231,7 @@ static enum MHD_Result take_head(pal_exchange *x, const char *method, const char
         return refuse_head(x, 413, too_long(x));
     if (length > listener_room(x->listener))
         return refuse_head(x, 503, bodies_full);
-    x->phase = PAL_PHASE_BODY;
+    x->phase = PAL_EXCHANGE_PHASE_BODY;
     return MHD_YES;
 }
 
@@ -240,7 +240,7 @@ enum MHD_Result pal_request_refuse_raw(pal_exchange *x, unsigned code, const cha
     pal_unfinished_remove(x);
     x->is_raw = true;
     x->has_more = true;
-    x->phase = PAL_PHASE_HANDLED;
+    x->phase = PAL_EXCHANGE_PHASE_HANDLED;
     atomic_store(&x->connection->deadline_us, 0);
     pal_exchange_refuse(x, code, why);
     return MHD_NO;
@@ -283,11 +283,11 @@ enum MHD_Result pal_request_more(void *user, struct MHD_Connection *mhd, const c
     if (!x)
         return MHD_NO;
     switch (x->phase) {
-    case PAL_PHASE_HEAD:
+    case PAL_EXCHANGE_PHASE_HEAD:
         return take_head(x, method, version);
-    case PAL_PHASE_BODY:
+    case PAL_EXCHANGE_PHASE_BODY:
         return *data_len ? take_body(x, data, data_len) : take_whole(x);
-    case PAL_PHASE_HANDLED:
+    case PAL_EXCHANGE_PHASE_HANDLED:
         break;
     }
     return pal_exchange_settle(x);
@@ -339,7 +339,7 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
     if (!x)
         return;
     *context = NULL;
-    if (x->phase != PAL_PHASE_HANDLED) {
+    if (x->phase != PAL_EXCHANGE_PHASE_HANDLED) {
         bool is_late = code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ||
                 atomic_load(&x->connection->is_cut);
         if (is_late && !atomic_load(&listener->is_closing))

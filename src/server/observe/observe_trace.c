@@ -26,9 +26,9 @@ int64_t pal_trace_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-pal_span_id pal_span_id_new(const pal_span_id *parent)
+pal_trace_span_id pal_trace_span_id_new(const pal_trace_span_id *parent)
 {
-    pal_span_id id = {0};
+    pal_trace_span_id id = {0};
     pal_random_bytes(id.span, sizeof id.span);
     if (parent) {
         memcpy(id.trace, parent->trace, sizeof id.trace);
@@ -39,10 +39,10 @@ pal_span_id pal_span_id_new(const pal_span_id *parent)
     return id;
 }
 
-bool pal_span_id_from_header(pal_str header, pal_span_id *out_parent)
+bool pal_trace_span_id_from_header(pal_str header, pal_trace_span_id *out_parent)
 {
     static const uint8_t none[16];
-    pal_span_id id = {0};
+    pal_trace_span_id id = {0};
     if (header.len < 55 || header.data[2] != '-' || header.data[35] != '-' ||
             memcmp(header.data, "ff", 2) == 0 ||
             !pal_unhex(pal_str_make(header.data + 3, 32), id.trace, 16) ||
@@ -56,25 +56,25 @@ bool pal_span_id_from_header(pal_str header, pal_span_id *out_parent)
 
 /* ---- Writing a span ---- */
 
-static pal_span_attribute *add_attribute(pal_span *span, const char *name)
+static pal_trace_span_attribute *add_attribute(pal_trace_span *span, const char *name)
 {
     if (span->attributes_len == PAL_SPAN_ATTRIBUTES_MAX)
         return NULL;
-    pal_span_attribute *attribute = &span->attributes[span->attributes_len++];
-    *attribute = (pal_span_attribute){.name = name};
+    pal_trace_span_attribute *attribute = &span->attributes[span->attributes_len++];
+    *attribute = (pal_trace_span_attribute){.name = name};
     return attribute;
 }
 
-void pal_span_put(pal_span *span, const char *name, pal_str text)
+void pal_trace_span_put(pal_trace_span *span, const char *name, pal_str text)
 {
-    pal_span_attribute *attribute = text.len ? add_attribute(span, name) : NULL;
+    pal_trace_span_attribute *attribute = text.len ? add_attribute(span, name) : NULL;
     if (attribute)
         attribute->text = text;
 }
 
-void pal_span_put_number(pal_span *span, const char *name, int64_t number)
+void pal_trace_span_put_number(pal_trace_span *span, const char *name, int64_t number)
 {
-    pal_span_attribute *attribute = add_attribute(span, name);
+    pal_trace_span_attribute *attribute = add_attribute(span, name);
     if (!attribute)
         return;
     attribute->number = number;
@@ -98,7 +98,7 @@ static void put_long(pal_json_writer *writer, const char *name, int64_t number)
     pal_json_put_text(writer, text);
 }
 
-static void put_attribute(pal_json_writer *writer, const pal_span_attribute *attribute)
+static void put_attribute(pal_json_writer *writer, const pal_trace_span_attribute *attribute)
 {
     pal_json_begin_object(writer);
     pal_json_name(writer, "key");
@@ -115,7 +115,7 @@ static void put_attribute(pal_json_writer *writer, const pal_span_attribute *att
     pal_json_end_object(writer);
 }
 
-static void put_status(pal_json_writer *writer, const pal_span *span)
+static void put_status(pal_json_writer *writer, const pal_trace_span *span)
 {
     pal_json_name(writer, "status");
     pal_json_begin_object(writer);
@@ -128,7 +128,7 @@ static void put_status(pal_json_writer *writer, const pal_span *span)
     pal_json_end_object(writer);
 }
 
-static void put_span(pal_buf *buf, const pal_span *span)
+static void put_span(pal_buf *buf, const pal_trace_span *span)
 {
     static const uint8_t none[8];
     char name[256];
@@ -156,7 +156,7 @@ static void put_span(pal_buf *buf, const pal_span *span)
     pal_json_end_object(&writer);
 }
 
-void pal_trace_add(pal_trace *trace, const pal_span *span)
+void pal_trace_add(pal_trace *trace, const pal_trace_span *span)
 {
     pthread_mutex_lock(&trace->lock);
     size_t len = trace->spans.len;

@@ -10,37 +10,37 @@
 #define PAL_SPAN_ATTRIBUTES_MAX 12
 
 /* The identity of a span. All zero: there is no span. */
-typedef struct pal_span_id {
+typedef struct pal_trace_span_id {
     uint8_t trace[16];
     uint8_t span[8];
     uint8_t parent[8]; /* all zero if it has none */
-} pal_span_id;
+} pal_trace_span_id;
 
-typedef struct pal_span_attribute {
+typedef struct pal_trace_span_attribute {
     const char *name;
     pal_str text;
     int64_t number;
     bool is_number;
-} pal_span_attribute;
+} pal_trace_span_attribute;
 
-typedef enum pal_span_kind {
+typedef enum pal_trace_span_kind {
     PAL_SPAN_INTERNAL = 1,
     PAL_SPAN_SERVER = 2,
     PAL_SPAN_CLIENT = 3,
-} pal_span_kind;
+} pal_trace_span_kind;
 
-typedef struct pal_span {
-    pal_span_id id;
-    pal_span_kind kind;
+typedef struct pal_trace_span {
+    pal_trace_span_id id;
+    pal_trace_span_kind kind;
     const char *name; /* such as "chat" */
     pal_str what;     /* appended to the name: "chat gpt-5"; may be empty */
     int64_t start_ns; /* nanoseconds since 1970 */
     int64_t end_ns;
-    pal_span_attribute attributes[PAL_SPAN_ATTRIBUTES_MAX];
+    pal_trace_span_attribute attributes[PAL_SPAN_ATTRIBUTES_MAX];
     size_t attributes_len;
     bool is_error;
     pal_str message; /* if is_error: the cause */
-} pal_span;
+} pal_trace_span;
 
 typedef struct pal_trace pal_trace;
 
@@ -54,19 +54,19 @@ void pal_trace_close(pal_trace *trace);
 int64_t pal_trace_now_ns(void);
 
 /* Creates a span below `parent`, which may be NULL. */
-pal_span_id pal_span_id_new(const pal_span_id *parent);
+pal_trace_span_id pal_trace_span_id_new(const pal_trace_span_id *parent);
 /* Reads a client's header `traceparent`. Returns false if it is not usable. */
-bool pal_span_id_from_header(pal_str header, pal_span_id *out_parent);
+bool pal_trace_span_id_from_header(pal_str header, pal_trace_span_id *out_parent);
 
-void pal_span_put(pal_span *span, const char *name, pal_str text); /* adds an attribute; an empty
-                                                                      one is left out */
-void pal_span_put_number(pal_span *span, const char *name, int64_t number);
+void pal_trace_span_put(pal_trace_span *span, const char *name, pal_str text); /* adds an attribute;
+                                                                      an empty one is left out */
+void pal_trace_span_put_number(pal_trace_span *span, const char *name, int64_t number);
 
 /* Adds a span that has ended. Can be called from any thread; never blocks. */
-void pal_trace_add(pal_trace *trace, const pal_span *span);
+void pal_trace_add(pal_trace *trace, const pal_trace_span *span);
 
 /* Follows a turn to its end, with spans below `parent`. Can be called from any thread. */
-void pal_trace_turn(pal_trace *trace, const pal_span_id *parent, pal_str tenant, pal_id session,
-        pal_id turn, pal_str model);
+void pal_trace_turn(pal_trace *trace, const pal_trace_span_id *parent, pal_str tenant,
+        pal_id session, pal_id turn, pal_str model);
 
 #endif

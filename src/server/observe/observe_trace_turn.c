@@ -21,7 +21,7 @@ typedef struct pal_trace_turn {
     pal_task task;
     pal_trace *trace;
     struct pal_trace_turn *next, **at; /* guarded by the trace's lock */
-    pal_span_id id;
+    pal_trace_span_id id;
     pal_id turn;
     char tenant[PAL_TENANT_LEN_MAX + 1];
     char session[PAL_ID_TEXT_SIZE];
@@ -41,36 +41,36 @@ static void copy_text(pal_str text, char *out, size_t size)
 
 /* ---- Spans ---- */
 
-static pal_span begin_span(const pal_trace_turn_state *t, const char *name, int64_t start_ns)
+static pal_trace_span begin_span(const pal_trace_turn_state *t, const char *name, int64_t start_ns)
 {
-    pal_span span = {.id = pal_span_id_new(&t->id),
+    pal_trace_span span = {.id = pal_trace_span_id_new(&t->id),
             .kind = PAL_SPAN_INTERNAL,
             .name = name,
             .start_ns = start_ns,
             .end_ns = pal_trace_now_ns()};
-    pal_span_put(&span, "gen_ai.operation.name", pal_str_of(name));
-    pal_span_put(&span, "gen_ai.conversation.id", pal_str_of(t->session));
+    pal_trace_span_put(&span, "gen_ai.operation.name", pal_str_of(name));
+    pal_trace_span_put(&span, "gen_ai.conversation.id", pal_str_of(t->session));
     return span;
 }
 
-static void put_usage(pal_span *span, const pal_usage *usage)
+static void put_usage(pal_trace_span *span, const pal_usage *usage)
 {
     uint64_t input = usage->input + usage->cache_read + usage->cache_write;
-    pal_span_put_number(span, "gen_ai.usage.input_tokens", (int64_t)input);
-    pal_span_put_number(span, "gen_ai.usage.output_tokens", (int64_t)usage->output);
+    pal_trace_span_put_number(span, "gen_ai.usage.input_tokens", (int64_t)input);
+    pal_trace_span_put_number(span, "gen_ai.usage.output_tokens", (int64_t)usage->output);
 }
 
 static void end_step(pal_trace_turn_state *t, const pal_event *event)
 {
     if (!t->step_ns)
         return;
-    pal_span span = begin_span(t, "chat", t->step_ns);
+    pal_trace_span span = begin_span(t, "chat", t->step_ns);
     span.kind = PAL_SPAN_CLIENT;
     span.what = pal_str_of(t->model);
-    pal_span_put(&span, "gen_ai.request.model", pal_str_of(t->model));
+    pal_trace_span_put(&span, "gen_ai.request.model", pal_str_of(t->model));
     if (event->kind == PAL_EVENT_MESSAGE) {
         put_usage(&span, &event->usage);
-        pal_span_put(&span, "gen_ai.response.finish_reasons",
+        pal_trace_span_put(&span, "gen_ai.response.finish_reasons",
                 pal_str_of(event->finish_length ? "length" : "stop"));
     } else {
         span.is_error = true;
@@ -105,10 +105,10 @@ static void end_tool(pal_trace_turn_state *t, const pal_event *event)
     tool_span *tool = event->call_id.len ? find_tool(t, event->call_id) : NULL;
     if (!tool)
         return;
-    pal_span span = begin_span(t, "execute_tool", tool->start_ns);
+    pal_trace_span span = begin_span(t, "execute_tool", tool->start_ns);
     span.what = event->name;
-    pal_span_put(&span, "gen_ai.tool.name", event->name);
-    pal_span_put(&span, "gen_ai.tool.call.id", event->call_id);
+    pal_trace_span_put(&span, "gen_ai.tool.name", event->name);
+    pal_trace_span_put(&span, "gen_ai.tool.call.id", event->call_id);
     span.is_error = event->status != PAL_OK;
     if (span.is_error)
         span.message = pal_str_of(pal_status_name(event->status));
@@ -119,17 +119,17 @@ static void end_tool(pal_trace_turn_state *t, const pal_event *event)
 static void end_turn(pal_trace_turn_state *t, const pal_event *event)
 {
     char turn[PAL_ID_TEXT_SIZE];
-    pal_span span = begin_span(t, "invoke_agent", t->start_ns);
+    pal_trace_span span = begin_span(t, "invoke_agent", t->start_ns);
     span.id = t->id;
     pal_id_to_text(t->turn, turn);
-    pal_span_put(&span, "gen_ai.request.model", pal_str_of(t->model));
-    pal_span_put(&span, "palaver.turn.id", pal_str_of(turn));
-    pal_span_put(&span, "palaver.tenant", pal_str_of(t->tenant));
-    pal_span_put(&span, "palaver.turn.state", pal_str_of(pal_turn_state_name(event->state)));
+    pal_trace_span_put(&span, "gen_ai.request.model", pal_str_of(t->model));
+    pal_trace_span_put(&span, "palaver.turn.id", pal_str_of(turn));
+    pal_trace_span_put(&span, "palaver.tenant", pal_str_of(t->tenant));
+    pal_trace_span_put(&span, "palaver.turn.state", pal_str_of(pal_turn_state_name(event->state)));
     put_usage(&span, &event->usage);
     span.is_error = event->state == PAL_TURN_FAILED;
     if (span.is_error) {
-        pal_span_put(&span, "error.type", pal_str_of(pal_status_name(event->status)));
+        pal_trace_span_put(&span, "error.type", pal_str_of(pal_status_name(event->status)));
         span.message = event->text;
     }
     pal_trace_add(t->trace, &span);
@@ -201,15 +201,15 @@ static bool enter(pal_trace *trace, pal_trace_turn_state *t)
     return true;
 }
 
-void pal_trace_turn(pal_trace *trace, const pal_span_id *parent, pal_str tenant, pal_id session,
-        pal_id turn, pal_str model)
+void pal_trace_turn(pal_trace *trace, const pal_trace_span_id *parent, pal_str tenant,
+        pal_id session, pal_id turn, pal_str model)
 {
     pal_trace_turn_state *t = pal_calloc(1, sizeof *t);
     if (!t)
         return;
     t->task.run = follow;
     t->trace = trace;
-    t->id = pal_span_id_new(parent);
+    t->id = pal_trace_span_id_new(parent);
     t->turn = turn;
     t->start_ns = pal_trace_now_ns();
     copy_text(tenant, t->tenant, sizeof t->tenant);

@@ -41,7 +41,7 @@ static pal_status hidden_rows(
         mem_session *session, pal_arena *arena, uint64_t *out_rows, pal_error *err)
 {
     uint64_t first = session->info->record.fork_seq + 1;
-    pal_span *spans;
+    pal_view_span *spans;
     size_t len;
 
     *out_rows = 0;
@@ -52,7 +52,7 @@ static pal_status hidden_rows(
         return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session's marks");
     pal_marks_resolve(session->marks, session->marks_len);
     len = pal_marks_hidden(session->marks, session->marks_len, UINT64_MAX, false, spans);
-    len = pal_spans_merge(spans, len);
+    len = pal_view_spans_merge(spans, len);
     for (size_t i = 0; i < len; i++)
         if (spans[i].first <= first && spans[i].last >= first)
             *out_rows = spans[i].last - first + 1;

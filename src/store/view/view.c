@@ -44,7 +44,7 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 
 typedef struct loading {
     const pal_load *load;
-    const pal_spans *hidden; /* parts that must be removed from their messages */
+    const pal_view_spans *hidden; /* parts that must be removed from their messages */
     pal_arena *arena;
     pal_message *items;
     size_t len;
@@ -129,7 +129,7 @@ pal_status pal_view_decode(
             (unsigned long long)row->seq, inner.message);
 }
 
-static bool part_is_hidden(const pal_spans *hidden, uint64_t seq, size_t part)
+static bool part_is_hidden(const pal_view_spans *hidden, uint64_t seq, size_t part)
 {
     for (size_t i = 0; i < hidden->parts_len; i++)
         if (hidden->parts[i].seq == seq && hidden->parts[i].part == part)
@@ -138,7 +138,7 @@ static bool part_is_hidden(const pal_spans *hidden, uint64_t seq, size_t part)
 }
 
 /* Returns false if no part of the message is left. */
-static bool drop_hidden_parts(const pal_spans *hidden, pal_message *message)
+static bool drop_hidden_parts(const pal_view_spans *hidden, pal_message *message)
 {
     size_t kept = 0;
 
@@ -242,7 +242,7 @@ static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first
 
 /* Reads the visible rows of first..last, the newest piece first. */
 static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const pal_spans *hidden, loading *state, pal_error *err)
+        const pal_view_spans *hidden, loading *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = hidden->len;
@@ -268,7 +268,7 @@ static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first,
 
 /* Reads the visible rows of first..last, the oldest piece first. */
 static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const pal_spans *hidden, loading *state, pal_error *err)
+        const pal_view_spans *hidden, loading *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = 0;
@@ -309,7 +309,7 @@ static pal_status load_from_end(pal_engine *engine, const pal_session_row *sessi
         pal_arena *scratch, pal_error *err)
 {
     pal_chain_level at = pal_chain_start(session);
-    pal_spans hidden = {0};
+    pal_view_spans hidden = {0};
     pal_status status = PAL_OK;
 
     state->hidden = &hidden;
@@ -333,7 +333,7 @@ static pal_status load_from_start(pal_engine *engine, const pal_session_row *ses
         loading *state, pal_arena *scratch, pal_error *err)
 {
     pal_chain owners = {0};
-    pal_spans hidden = {0};
+    pal_view_spans hidden = {0};
     pal_status status = pal_chain_collect(engine, session, state->load->after_seq, scratch, &owners,
             state->load->hidden ? NULL : &hidden, err);
 

@@ -62,7 +62,7 @@ pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at, pal_ma
 }
 
 static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_seq, pal_arena *arena,
-        pal_spans *hidden, pal_error *err)
+        pal_view_spans *hidden, pal_error *err)
 {
     pal_hidden_part *grown = pal_arena_array(arena, hidden->parts_len + len, sizeof(*grown));
 
@@ -76,10 +76,10 @@ static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_se
 }
 
 pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_arena *arena,
-        pal_spans *hidden, pal_error *err)
+        pal_view_spans *hidden, pal_error *err)
 {
     pal_mark *marks;
-    pal_span *grown;
+    pal_view_span *grown;
     size_t len;
     pal_status status = pal_chain_marks(engine, at, PAL_MARKS_HIDING, arena, &marks, &len, err);
 
@@ -92,7 +92,7 @@ pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_are
     if (hidden->len > 0)
         memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
     hidden->len += pal_marks_hidden(marks, len, at->below_seq, hidden->partly, grown + hidden->len);
-    hidden->len = pal_spans_merge(grown, hidden->len);
+    hidden->len = pal_view_spans_merge(grown, hidden->len);
     hidden->items = grown;
     return hidden->partly ? PAL_OK : add_parts(marks, len, at->below_seq, arena, hidden, err);
 }
@@ -118,7 +118,7 @@ static pal_status chain_push(
 }
 
 pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session, uint64_t after_seq,
-        pal_arena *arena, pal_chain *owners, pal_spans *hidden, pal_error *err)
+        pal_arena *arena, pal_chain *owners, pal_view_spans *hidden, pal_error *err)
 {
     pal_chain_level at = pal_chain_start(session);
     pal_status status = PAL_OK;
@@ -142,14 +142,14 @@ pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session,
 typedef struct cutting {
     pal_piece *items; /* has room for all possible pieces */
     size_t len;
-    const pal_spans *hidden;
+    const pal_view_spans *hidden;
     size_t span; /* spans from this index on are newer than the rows that are being cut */
 } cutting;
 
 /* Adds the visible parts of one session's rows, newest first. */
 static void cut_level(cutting *state, uint64_t handle, uint64_t first, uint64_t last)
 {
-    const pal_span *spans = state->hidden->items;
+    const pal_view_span *spans = state->hidden->items;
 
     while (first <= last) {
         uint64_t from = first;
@@ -172,7 +172,7 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
         pal_error *err)
 {
     pal_chain owners = {0};
-    pal_spans hidden = {.partly = whole};
+    pal_view_spans hidden = {.partly = whole};
     cutting state = {.hidden = &hidden};
     pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners, &hidden, err);
 

@@ -21,13 +21,13 @@ typedef struct pal_chain {
 } pal_chain;
 
 /* Hidden messages and parts. */
-typedef struct pal_spans {
-    pal_span *items; /* merged: no two spans touch */
+typedef struct pal_view_spans {
+    pal_view_span *items; /* merged: no two spans touch */
     size_t len;
     bool partly;            /* input: messages with a hidden part count as hidden */
     pal_hidden_part *parts; /* if not `partly`: the hidden parts */
     size_t parts_len;
-} pal_spans;
+} pal_view_spans;
 
 pal_chain_level pal_chain_start(const pal_session_row *session);
 bool pal_chain_is_root(const pal_chain_level *at);
@@ -37,12 +37,13 @@ PAL_CHECKED pal_status pal_chain_up(
 
 /* Adds everything that the marks of this level hide. */
 PAL_CHECKED pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at,
-        pal_arena *arena, pal_spans *hidden, pal_error *err);
+        pal_arena *arena, pal_view_spans *hidden, pal_error *err);
 
 /* Returns all owners of rows after `after_seq` and, unless `hidden` is NULL, everything that their
  * marks hide. */
 PAL_CHECKED pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session,
-        uint64_t after_seq, pal_arena *arena, pal_chain *owners, pal_spans *hidden, pal_error *err);
+        uint64_t after_seq, pal_arena *arena, pal_chain *owners, pal_view_spans *hidden,
+        pal_error *err);
 
 /* Returns the marks of one level that count for the levels below. */
 PAL_CHECKED pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at,

@@ -47,8 +47,8 @@ static bool hides_the_rest(const pal_mark *mark, uint64_t below_seq)
             mark->seq < mark->through_seq && mark->through_seq < below_seq;
 }
 
-size_t pal_marks_hidden(
-        const pal_mark *marks, size_t len, uint64_t below_seq, bool partly, pal_span *out_spans)
+size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, bool partly,
+        pal_view_span *out_spans)
 {
     size_t spans = 0;
 
@@ -56,9 +56,9 @@ size_t pal_marks_hidden(
         const pal_mark *mark = &marks[i];
 
         if (hides_the_rest(mark, below_seq))
-            out_spans[spans++] = (pal_span){mark->seq + 1, mark->through_seq};
+            out_spans[spans++] = (pal_view_span){mark->seq + 1, mark->through_seq};
         else if (hides_one(mark, below_seq) && (partly || mark->target == 0))
-            out_spans[spans++] = (pal_span){mark->seq, mark->seq};
+            out_spans[spans++] = (pal_view_span){mark->seq, mark->seq};
     }
     return spans;
 }
@@ -76,12 +76,12 @@ size_t pal_marks_hidden_parts(
 
 static int compare_spans(const void *left, const void *right)
 {
-    const pal_span *a = left, *b = right;
+    const pal_view_span *a = left, *b = right;
 
     return (a->first > b->first) - (a->first < b->first);
 }
 
-size_t pal_spans_merge(pal_span *spans, size_t len)
+size_t pal_view_spans_merge(pal_view_span *spans, size_t len)
 {
     size_t kept = 0;
 

@@ -23,10 +23,10 @@ static inline uint64_t pal_mark_through(const pal_mark *mark, uint64_t last_seq)
 }
 
 /* A range of hidden seqs: first..last, inclusive. */
-typedef struct pal_span {
+typedef struct pal_view_span {
     uint64_t first;
     uint64_t last;
-} pal_span;
+} pal_view_span;
 
 /* A hidden part of a message that is itself visible. */
 typedef struct pal_hidden_part {
@@ -39,14 +39,14 @@ typedef struct pal_hidden_part {
  * appended: a fork at that message sees the history of that moment. A message that was hidden
  * individually before the fork stays hidden. `partly`: messages with a hidden part count as
  * hidden. */
-size_t pal_marks_hidden(
-        const pal_mark *marks, size_t len, uint64_t below_seq, bool partly, pal_span *out_spans);
+size_t pal_marks_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, bool partly,
+        pal_view_span *out_spans);
 /* Writes the hidden parts to `out_parts` by the same rules, and returns their number. */
 size_t pal_marks_hidden_parts(
         const pal_mark *marks, size_t len, uint64_t below_seq, pal_hidden_part *out_parts);
 
 /* Sorts the spans by their first seq, merges those that touch, and returns the number of remaining
  * spans. */
-size_t pal_spans_merge(pal_span *spans, size_t len);
+size_t pal_view_spans_merge(pal_view_span *spans, size_t len);
 
 #endif

@@ -21,8 +21,8 @@
 typedef struct deciding {
     const pal_standing_level *levels;
     size_t levels_len;
-    pal_spans now;
-    pal_spans then;    /* the messages that the first `then_end` marks of `then_level` hide */
+    pal_view_spans now;
+    pal_view_spans then;    /* the messages that the first `then_end` marks of `then_level` hide */
     size_t then_level; /* SIZE_MAX: not computed yet */
     size_t then_end;
     pal_mark *scratch; /* room for the marks of one level */
@@ -37,7 +37,7 @@ static pal_status no_memory(pal_error *err)
 /* ---- Hidden messages ---- */
 
 /* Returns whether `outer` contains everything that `inner` contains up to `seq`. */
-static bool spans_cover(const pal_spans *outer, const pal_spans *inner, uint64_t seq)
+static bool spans_cover(const pal_view_spans *outer, const pal_view_spans *inner, uint64_t seq)
 {
     size_t at = 0;
 
@@ -53,7 +53,7 @@ static bool spans_cover(const pal_spans *outer, const pal_spans *inner, uint64_t
 }
 
 /* Collects what the first levels hide from the next level. */
-static size_t hidden_above(const deciding *state, size_t levels_len, pal_span *out_spans)
+static size_t hidden_above(const deciding *state, size_t levels_len, pal_view_span *out_spans)
 {
     size_t len = 0;
 
@@ -66,7 +66,7 @@ static size_t hidden_above(const deciding *state, size_t levels_len, pal_span *o
 }
 
 /* Returns what was hidden in the level before its mark at `index` was made. */
-static const pal_spans *hidden_then(deciding *state, size_t level, size_t index)
+static const pal_view_spans *hidden_then(deciding *state, size_t level, size_t index)
 {
     const pal_standing_level *of = &state->levels[level];
     size_t end = state->ends[index], len = 0;
@@ -80,7 +80,7 @@ static const pal_spans *hidden_then(deciding *state, size_t level, size_t index)
     state->then.len = hidden_above(state, level, state->then.items);
     state->then.len += pal_marks_hidden(
             state->scratch, len, UINT64_MAX, true, state->then.items + state->then.len);
-    state->then.len = pal_spans_merge(state->then.items, state->then.len);
+    state->then.len = pal_view_spans_merge(state->then.items, state->then.len);
     state->then_level = level;
     state->then_end = end;
     return &state->then;
@@ -89,7 +89,7 @@ static const pal_spans *hidden_then(deciding *state, size_t level, size_t index)
 static bool mark_stands(deciding *state, size_t level, size_t index)
 {
     const pal_mark *mark = &state->levels[level].marks[index];
-    const pal_spans *then;
+    const pal_view_spans *then;
 
     if (mark->undone || mark->seq > state->levels[level].below_seq)
         return false;
@@ -166,7 +166,7 @@ static int compare_pins(const void *left, const void *right)
     return (a->order < b->order) - (a->order > b->order);
 }
 
-static bool in_sight(const pal_spans *hidden, uint64_t seq)
+static bool in_sight(const pal_view_spans *hidden, uint64_t seq)
 {
     for (size_t i = 0; i < hidden->len && hidden->items[i].first <= seq; i++)
         if (hidden->items[i].last >= seq)
@@ -222,8 +222,8 @@ pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_l
         pal_marks_resolve(levels[i].marks, levels[i].len);
         total += levels[i].len;
     }
-    state.now.items = pal_arena_array(arena, total + 1, sizeof(pal_span));
-    state.then.items = pal_arena_array(arena, total + 1, sizeof(pal_span));
+    state.now.items = pal_arena_array(arena, total + 1, sizeof(pal_view_span));
+    state.then.items = pal_arena_array(arena, total + 1, sizeof(pal_view_span));
     state.scratch = pal_arena_array(arena, total + 1, sizeof(*state.scratch));
     state.ends = pal_arena_array(arena, total + 1, sizeof(*state.ends));
     found.prunes = pal_arena_array(arena, total + 1, sizeof(*found.prunes));
@@ -232,7 +232,7 @@ pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_l
     if (!pins || pal_arena_failure(arena))
         return no_memory(err);
     state.now.len = hidden_above(&state, levels_len, state.now.items);
-    state.now.len = pal_spans_merge(state.now.items, state.now.len);
+    state.now.len = pal_view_spans_merge(state.now.items, state.now.len);
     for (size_t i = levels_len; i-- > 0;)
         if (!walk_level(&state, i, &found))
             break;

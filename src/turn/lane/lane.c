@@ -172,7 +172,7 @@ void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
 
     pal_error_set(&err, status, "%s", text);
     pal_turn_tell_started(turn, &err);
-    turn->phase = PAL_PHASE_ENDED;
+    turn->phase = PAL_TURN_PHASE_ENDED;
     pal_turn_set_state(turn, PAL_TURN_FAILED);
     pal_turn_set_reason(turn, text);
     turn->info.status = status;
@@ -330,10 +330,10 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
 /* A durable turn is not reported as failed: another process runs it, or will run it. */
 static void end_here(pal_turn *turn)
 {
-    bool is_durable = turn->phase == PAL_PHASE_AWAY || turn->inbox_len > 0;
+    bool is_durable = turn->phase == PAL_TURN_PHASE_AWAY || turn->inbox_len > 0;
 
     pal_away_leave(turn);
-    turn->phase = PAL_PHASE_ENDED;
+    turn->phase = PAL_TURN_PHASE_ENDED;
     if (!is_durable) {
         pal_turn_set_state(turn, PAL_TURN_FAILED);
         turn->info.status = PAL_CANCELED;

@@ -45,7 +45,7 @@ void pal_follow_end(pal_turn *turn)
         each->state = turn->state;
         each->usage = turn->usage;
         each->text = pal_arena_copy(each->arena, turn->text);
-        each->phase = PAL_PHASE_ENDED;
+        each->phase = PAL_TURN_PHASE_ENDED;
         each->leader = NULL;
     }
 }

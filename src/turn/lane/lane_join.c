@@ -317,7 +317,7 @@ static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
     pal_turn_info info;
 
     if (!other || other == turn || !turn->started ||
-            (other->phase == PAL_PHASE_ENDED && other->state != outcome->state))
+            (other->phase == PAL_TURN_PHASE_ENDED && other->state != outcome->state))
         return false;
     pal_turn_fill_info(other, &info);
     tell(turn, info);

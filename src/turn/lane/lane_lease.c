@@ -22,7 +22,8 @@ static void renew_later(pal_lane_state *lane);
  * to end gets the error from its write. */
 static void lose(pal_turn *turn)
 {
-    if (turn->phase <= PAL_PHASE_ADMIT || turn->phase == PAL_PHASE_CLOSE || turn->is_sealed)
+    if (turn->phase <= PAL_TURN_PHASE_ADMIT || turn->phase == PAL_TURN_PHASE_CLOSE ||
+            turn->is_sealed)
         return;
     turn->info.status = PAL_DENIED;
     pal_turn_stop(turn, "another process took over the session");

@@ -68,7 +68,7 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
 
 static void ask_again(pal_turn *turn, const pal_part *part)
 {
-    turn->phase = PAL_PHASE_ASKING;
+    turn->phase = PAL_TURN_PHASE_ASKING;
     pal_turn_set_state(turn, PAL_TURN_ASKING);
     pal_tools_tell_asking(turn, part->call_id, part->name);
 }
@@ -96,7 +96,7 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
     if (found->kind == PAL_RESUME_ASKING) {
         ask_again(turn, &found->answer->parts[found->asked]);
     } else {
-        turn->phase = PAL_PHASE_PAUSED;
+        turn->phase = PAL_TURN_PHASE_PAUSED;
         pal_turn_set_state(turn, PAL_TURN_PAUSED);
         pal_tools_tell_paused(turn);
     }
@@ -117,7 +117,7 @@ void pal_park(pal_turn *turn)
 bool pal_park_is(const pal_turn *turn)
 {
     return turn && turn->is_parked &&
-            (turn->phase == PAL_PHASE_PAUSED || turn->phase == PAL_PHASE_ASKING);
+            (turn->phase == PAL_TURN_PHASE_PAUSED || turn->phase == PAL_TURN_PHASE_ASKING);
 }
 
 static void try_unpark(pal_turn *turn);
@@ -126,7 +126,7 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
 {
     (void)lane;
     (void)view; /* the write shows who has the lease */
-    if (turn->phase == PAL_PHASE_UNPARK)
+    if (turn->phase == PAL_TURN_PHASE_UNPARK)
         try_unpark(turn);
 }
 
@@ -135,7 +135,7 @@ static void try_again(pal_timer *timer)
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
     turn->holds--;
-    if (turn->phase == PAL_PHASE_UNPARK)
+    if (turn->phase == PAL_TURN_PHASE_UNPARK)
         pal_holder_look(turn->lane, turn, holder_seen);
 }
 
@@ -161,7 +161,7 @@ static void unparked(pal_write *write)
     turn->holds--;
     if (has_lease)
         pal_lease_taken(turn->lane, turn->ops[0].u.lease.fence);
-    if (turn->phase != PAL_PHASE_UNPARK)
+    if (turn->phase != PAL_TURN_PHASE_UNPARK)
         return;
     if (status == PAL_OK) {
         turn->is_parked = false;
@@ -192,7 +192,7 @@ void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
         then(turn);
         return;
     }
-    turn->phase = PAL_PHASE_UNPARK;
+    turn->phase = PAL_TURN_PHASE_UNPARK;
     turn->then = then;
     try_unpark(turn);
 }

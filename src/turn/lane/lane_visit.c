@@ -32,7 +32,7 @@ static void deliver(pal_turn *turn, pal_turn *to)
     pal_turn_fill_info(to, &info);
     if (started)
         started(&info, NULL, turn->started_user);
-    turn->phase = PAL_PHASE_ENDED;
+    turn->phase = PAL_TURN_PHASE_ENDED;
     pal_lane_leave(turn);
 }
 
@@ -51,9 +51,9 @@ void pal_visit(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
     pal_turn *running = lane->running;
-    pal_phase wanted = turn->allowing ? PAL_PHASE_ASKING : PAL_PHASE_PAUSED;
+    pal_turn_phase wanted = turn->allowing ? PAL_TURN_PHASE_ASKING : PAL_TURN_PHASE_PAUSED;
     bool is_settling =
-            running ? running->phase <= PAL_PHASE_ADMIT : lane->first || lane->is_waiting;
+            running ? running->phase <= PAL_TURN_PHASE_ADMIT : lane->first || lane->is_waiting;
 
     if (running && running->phase == wanted) {
         deliver(turn, running);

@@ -231,7 +231,7 @@ static void joined(pal_write *write)
     turn->info.state = lane->running->state;
     turn->info.steered = true;
     pal_turn_tell_started(turn, NULL);
-    turn->phase = PAL_PHASE_ENDED;
+    turn->phase = PAL_TURN_PHASE_ENDED;
     pal_lane_leave(turn);
 }
 
@@ -322,7 +322,7 @@ void pal_lane_step_back(pal_turn *turn)
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
-    turn->phase = PAL_PHASE_NEW;
+    turn->phase = PAL_TURN_PHASE_NEW;
     turn->goes_first = true;
     if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
         wait_in_queue(turn);

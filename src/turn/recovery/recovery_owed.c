@@ -118,7 +118,7 @@ static void handed(pal_write *write)
     handing *h = (handing *)((char *)write - offsetof(handing, write));
 
     h->turn->holds--;
-    if (h->turn->phase == PAL_PHASE_CLOSE)
+    if (h->turn->phase == PAL_TURN_PHASE_CLOSE)
         h->then(h->turn); /* if the write failed, the next process counts this try */
 }
 

@@ -174,7 +174,7 @@ static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_e
 {
     size_t unused;
 
-    if (name.len == 0 || pal_settings_endpoint(&runtime->options, name, &unused))
+    if (name.len == 0 || pal_turn_settings_endpoint(&runtime->options, name, &unused))
         return PAL_OK;
     return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
             (int)(name.len < 80 ? name.len : 80), name.data);
@@ -214,7 +214,7 @@ pal_turn *pal_turn_make(
     pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
     status = check_endpoint(runtime, request->endpoint, err);
     if (status == PAL_OK)
-        status = pal_settings_check_agent(&runtime->options, request->agent, err);
+        status = pal_turn_settings_check_agent(&runtime->options, request->agent, err);
     if (status == PAL_OK)
         status = check_opening(request, err);
     if (status == PAL_OK)
@@ -371,7 +371,7 @@ static pal_status open_endpoints(
     runtime->options = pal_copy_options(runtime->arena, &given);
     if (pal_arena_failure(runtime->arena) != PAL_OK)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    return pal_settings_check(&runtime->options, err);
+    return pal_turn_settings_check(&runtime->options, err);
 }
 
 pal_status pal_runtime_open(
@@ -420,7 +420,7 @@ static void stop_all(pal_ask *ask)
     while (pal_map_next(&runtime->turns, &position, &key, &value)) {
         pal_turn *turn = value;
 
-        if (turn->phase != PAL_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
+        if (turn->phase != PAL_TURN_PHASE_ENDED && turn->state != PAL_TURN_QUEUED)
             pal_turn_hand_over(turn);
     }
     pal_forwards_stop(runtime);
@@ -512,7 +512,7 @@ pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint)
 {
     size_t at;
 
-    if (!pal_settings_endpoint(&runtime->options, endpoint, &at))
+    if (!pal_turn_settings_endpoint(&runtime->options, endpoint, &at))
         return (pal_str){0};
     return runtime->options.endpoints[at].api_key_env;
 }

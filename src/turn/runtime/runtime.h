@@ -141,25 +141,25 @@ typedef struct pal_conversation {
     bool is_lost;        /* it cannot be continued: the next call begins a new one */
 } pal_conversation;
 
-typedef enum pal_phase {
-    PAL_PHASE_NEW = 0,
-    PAL_PHASE_ADMIT,
-    PAL_PHASE_SERVERS, /* waits until the tool servers have started */
-    PAL_PHASE_PLAN,
-    PAL_PHASE_MODEL,   /* requests the first model of the endpoint */
-    PAL_PHASE_SUMMARY, /* requests a summary from the model */
-    PAL_PHASE_CALL,
-    PAL_PHASE_WAIT, /* waits before the next try */
-    PAL_PHASE_RECORD,
-    PAL_PHASE_TOOLS,
-    PAL_PHASE_PAUSED,
-    PAL_PHASE_ASKING,
-    PAL_PHASE_STEER,
-    PAL_PHASE_UNPARK, /* acquires the lease again after waiting for a client */
-    PAL_PHASE_CLOSE,
-    PAL_PHASE_AWAY, /* another process runs the turn; this one follows it in the store */
-    PAL_PHASE_ENDED,
-} pal_phase;
+typedef enum pal_turn_phase {
+    PAL_TURN_PHASE_NEW = 0,
+    PAL_TURN_PHASE_ADMIT,
+    PAL_TURN_PHASE_SERVERS, /* waits until the tool servers have started */
+    PAL_TURN_PHASE_PLAN,
+    PAL_TURN_PHASE_MODEL,   /* requests the first model of the endpoint */
+    PAL_TURN_PHASE_SUMMARY, /* requests a summary from the model */
+    PAL_TURN_PHASE_CALL,
+    PAL_TURN_PHASE_WAIT, /* waits before the next try */
+    PAL_TURN_PHASE_RECORD,
+    PAL_TURN_PHASE_TOOLS,
+    PAL_TURN_PHASE_PAUSED,
+    PAL_TURN_PHASE_ASKING,
+    PAL_TURN_PHASE_STEER,
+    PAL_TURN_PHASE_UNPARK, /* acquires the lease again after waiting for a client */
+    PAL_TURN_PHASE_CLOSE,
+    PAL_TURN_PHASE_AWAY, /* another process runs the turn; this one follows it in the store */
+    PAL_TURN_PHASE_ENDED,
+} pal_turn_phase;
 
 #define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* operations in one write of a turn */
 
@@ -186,7 +186,7 @@ struct pal_turn {
     pal_turn *followers;
     pal_turn *next_follower;
     pal_turn *leader; /* the turn that a follower was merged into */
-    pal_phase phase;
+    pal_turn_phase phase;
     pal_turn_state state;
     pal_turn_info info;
     pal_event_log events;
@@ -246,7 +246,7 @@ struct pal_turn {
 
     /* reservation of its budget, while a call is planned or runs */
     _Atomic(pal_reservation *) held;
-    pal_settings settings; /* valid from the first plan on */
+    pal_turn_settings settings; /* valid from the first plan on */
     bool is_settled;
     pal_turn *next_waiter; /* next turn that waits for the name of a model, or for tool servers */
     pal_provider *provider;

@@ -63,7 +63,7 @@ static bool tell_known(start *s)
     pal_turn_info info;
 
     /* A failed turn is tried again. If the messages differ, the store reports that. */
-    if (!known || (known->phase == PAL_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
+    if (!known || (known->phase == PAL_TURN_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
             !pal_join_says(known, &s->request, s->arena))
         return false;
     pal_turn_fill_info(known, &info);
@@ -316,7 +316,7 @@ static void find_on_loop(pal_ask *asked)
     if (!turn)
         return;
     pal_turn_fill_info(turn, q->out_info);
-    q->is_elsewhere = turn->phase == PAL_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
+    q->is_elsewhere = turn->phase == PAL_TURN_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
             turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
 }
 
@@ -432,11 +432,11 @@ static void results_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = pal_id_is_none(q->turn) ? turn_of_lane(q) : find_turn(q);
 
-    if (turn && turn->phase == PAL_PHASE_AWAY)
+    if (turn && turn->phase == PAL_TURN_PHASE_AWAY)
         q->status = PAL_NOT_FOUND; /* the process that runs it may have released it */
     if (!turn || q->status == PAL_NOT_FOUND)
         return;
-    if (turn->phase != PAL_PHASE_PAUSED) {
+    if (turn->phase != PAL_TURN_PHASE_PAUSED) {
         q->status = pal_error_set(q->err, PAL_CONFLICT,
                 "the turn is not waiting for results: its state is '%s'",
                 pal_turn_state_name(turn->state));
@@ -488,7 +488,7 @@ static void waiting_on_loop(pal_ask *asked)
     const pal_tool_run *run = turn ? pal_tools_asked(turn) : NULL;
     pal_buf buf;
 
-    if (turn && turn->phase == PAL_PHASE_AWAY) {
+    if (turn && turn->phase == PAL_TURN_PHASE_AWAY) {
         q->status = PAL_NOT_FOUND; /* the store knows what it waits for */
         return;
     }
@@ -546,11 +546,11 @@ static void allow_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = acting(find_turn(q));
 
-    if (turn && turn->phase == PAL_PHASE_AWAY)
+    if (turn && turn->phase == PAL_TURN_PHASE_AWAY)
         q->status = PAL_NOT_FOUND;
     if (!turn || q->status == PAL_NOT_FOUND)
         return;
-    if (turn->phase == PAL_PHASE_ASKING)
+    if (turn->phase == PAL_TURN_PHASE_ASKING)
         pal_tools_allow(turn, q->allow);
     else
         q->status = pal_error_set(q->err, PAL_CONFLICT,

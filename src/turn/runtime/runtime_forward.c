@@ -443,9 +443,9 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
     const pal_runtime_options *options = &runtime->options;
     bool is_named = request->endpoint.len > 0;
     pal_str model = request->model.len ? request->model : options->model;
-    size_t at = pal_settings_endpoint_of_model(options, model, 0);
+    size_t at = pal_turn_settings_endpoint_of_model(options, model, 0);
 
-    if (is_named && !pal_settings_endpoint(options, request->endpoint, &at))
+    if (is_named && !pal_turn_settings_endpoint(options, request->endpoint, &at))
         return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
                 (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
                 request->endpoint.data);

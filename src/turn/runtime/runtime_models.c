@@ -261,7 +261,7 @@ void pal_models_ask(pal_turn *turn)
     model_question *question;
     pal_error err = {0};
 
-    turn->phase = PAL_PHASE_MODEL;
+    turn->phase = PAL_TURN_PHASE_MODEL;
     turn->next_waiter = runtime->model_waiters;
     runtime->model_waiters = turn;
     if (runtime->model_questions[endpoint])

@@ -10,7 +10,7 @@ typedef struct preview {
     pal_runtime *runtime;
     const pal_turn_request *request;
     pal_arena *arena;
-    pal_settings settings;
+    pal_turn_settings settings;
     pal_tool *tools;
     size_t tools_len;
 } preview;
@@ -98,7 +98,8 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     asked.tenant = pal_turn_tenant(asked.tenant);
     status = pal_reading_begin(runtime->store, asked.tenant, asked.session, arena, &reading, err);
     if (status == PAL_OK)
-        status = pal_settings_find(runtime, &asked, &reading.row.session, arena, &p.settings, err);
+        status = pal_turn_settings_find(
+                runtime, &asked, &reading.row.session, arena, &p.settings, err);
     if (status == PAL_OK)
         status = pal_offer_check(&asked, arena, err);
     if (status != PAL_OK)
@@ -106,9 +107,9 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     pal_ask_loop(runtime->loop, &p.ask);
     if (!p.tools)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    window = pal_settings_window(runtime, &p.settings, &asked);
+    window = pal_turn_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
-    window.tools_len = pal_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
+    window.tools_len = pal_turn_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
     status = plan_window(&p, &window, &reading, out_plan, err);
     if (status == PAL_OK)
         status = plan_again(&p, window, &reading, out_plan, err);

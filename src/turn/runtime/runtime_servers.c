@@ -95,7 +95,7 @@ void pal_servers_offer(pal_turn *turn)
         go_on(turn);
         return;
     }
-    turn->phase = PAL_PHASE_SERVERS;
+    turn->phase = PAL_TURN_PHASE_SERVERS;
     turn->next_waiter = runtime->server_waiters;
     runtime->server_waiters = turn;
 }

@@ -30,7 +30,8 @@ typedef struct level {
     pal_str parameters;
 } level;
 
-bool pal_settings_endpoint(const pal_runtime_options *options, pal_str name, size_t *out_endpoint)
+bool pal_turn_settings_endpoint(
+        const pal_runtime_options *options, pal_str name, size_t *out_endpoint)
 {
     for (size_t i = 0; i < options->endpoints_len; i++) {
         if (!pal_str_equal(options->endpoints[i].name, name))
@@ -41,7 +42,7 @@ bool pal_settings_endpoint(const pal_runtime_options *options, pal_str name, siz
     return false;
 }
 
-size_t pal_settings_endpoint_of_model(
+size_t pal_turn_settings_endpoint_of_model(
         const pal_runtime_options *options, pal_str model, size_t otherwise)
 {
     for (size_t i = 0; model.len > 0 && i < options->endpoints_len; i++)
@@ -57,7 +58,7 @@ static pal_status no_endpoint(pal_str name, const char *whose, pal_str who, pal_
             (int)(who.len < 80 ? who.len : 80), who.data ? who.data : "");
 }
 
-pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err)
+pal_status pal_turn_settings_check(const pal_runtime_options *options, pal_error *err)
 {
     size_t unused;
 
@@ -66,10 +67,11 @@ pal_status pal_settings_check(const pal_runtime_options *options, pal_error *err
 
         if (agent->name.len == 0)
             return pal_error_set(err, PAL_INVALID, "agents[%zu] has no name", i);
-        if (agent->endpoint.len > 0 && !pal_settings_endpoint(options, agent->endpoint, &unused))
+        if (agent->endpoint.len > 0 &&
+                !pal_turn_settings_endpoint(options, agent->endpoint, &unused))
             return no_endpoint(agent->endpoint, " in agent ", agent->name, err);
     }
-    return pal_settings_check_agent(options, options->default_agent, err);
+    return pal_turn_settings_check_agent(options, options->default_agent, err);
 }
 
 /* ---- Levels ---- */
@@ -134,7 +136,7 @@ static const pal_agent_settings *find_agent(const pal_runtime_options *options, 
     return NULL;
 }
 
-pal_status pal_settings_check_agent(
+pal_status pal_turn_settings_check_agent(
         const pal_runtime_options *options, pal_str name, pal_error *err)
 {
     if (name.len == 0 || options->agents_len == 0 || find_agent(options, name))
@@ -230,7 +232,7 @@ static pal_status merge_parameters(const pal_str *texts, size_t len, pal_arena *
 /* If a level names a model but no endpoint, uses the endpoint whose default model it is, if there
  * is one. */
 static pal_status choose_endpoint(const pal_runtime_options *options, const level *levels,
-        size_t len, pal_settings *settings, pal_error *err)
+        size_t len, pal_turn_settings *settings, pal_error *err)
 {
     for (size_t i = 0; i < len; i++) {
         size_t own = options->endpoints_len;
@@ -238,12 +240,12 @@ static pal_status choose_endpoint(const pal_runtime_options *options, const leve
         if (settings->model.len == 0)
             settings->model = levels[i].model;
         if (levels[i].endpoint.len > 0) {
-            if (!pal_settings_endpoint(options, levels[i].endpoint, &settings->endpoint))
+            if (!pal_turn_settings_endpoint(options, levels[i].endpoint, &settings->endpoint))
                 return no_endpoint(levels[i].endpoint, "", (pal_str){0}, err);
             break;
         }
         if (levels[i].model.len > 0)
-            own = pal_settings_endpoint_of_model(options, levels[i].model, own);
+            own = pal_turn_settings_endpoint_of_model(options, levels[i].model, own);
         if (own < options->endpoints_len) {
             settings->endpoint = own;
             break;
@@ -254,14 +256,16 @@ static pal_status choose_endpoint(const pal_runtime_options *options, const leve
     return PAL_OK;
 }
 
-pal_status pal_settings_find(const pal_runtime *runtime, const pal_turn_request *request,
-        const pal_session *session, pal_arena *arena, pal_settings *out_settings, pal_error *err)
+pal_status pal_turn_settings_find(const pal_runtime *runtime, const pal_turn_request *request,
+        const pal_session *session, pal_arena *arena, pal_turn_settings *out_settings,
+        pal_error *err)
 {
     const pal_runtime_options *options = &runtime->options;
-    pal_settings settings = {.system = options->system, .rounds_max = options->max_tool_iterations};
+    pal_turn_settings settings = {
+            .system = options->system, .rounds_max = options->max_tool_iterations};
     level levels[3];
     pal_str parameters[4];
-    pal_status status = pal_settings_check_agent(options, request->agent, err);
+    pal_status status = pal_turn_settings_check_agent(options, request->agent, err);
 
     if (status != PAL_OK)
         return status;
@@ -313,7 +317,8 @@ static bool is_offered(const pal_agent_settings *agent, pal_str tool)
     return false;
 }
 
-size_t pal_settings_tools(const pal_settings *settings, pal_tool *tools, size_t len, size_t callers)
+size_t pal_turn_settings_tools(
+        const pal_turn_settings *settings, pal_tool *tools, size_t len, size_t callers)
 {
     size_t kept = callers;
 
@@ -325,8 +330,8 @@ size_t pal_settings_tools(const pal_settings *settings, pal_tool *tools, size_t 
     return kept;
 }
 
-pal_window pal_settings_window(
-        pal_runtime *runtime, const pal_settings *settings, const pal_turn_request *request)
+pal_window pal_turn_settings_window(
+        pal_runtime *runtime, const pal_turn_settings *settings, const pal_turn_request *request)
 {
     const pal_provider *provider = runtime->providers[settings->endpoint];
     pal_window window = {
