@@ -79,7 +79,7 @@ void pal_visit_after(pal_turn *turn)
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
-    turn->phase = PAL_PHASE_NEW;
+    turn->phase = PAL_TURN_PHASE_NEW;
     pal_visit(turn);
     lane->guards--;
     pal_lane_rest(lane);
