@@ -103,7 +103,7 @@ extern const pal_api pal_api_mcp; /* "/mcp" */
 extern const pal_api pal_api_picoclaw;
 extern const pal_api pal_api_root; /* "/": routes of no API, with the native envelope */
 
-/* All APIs, with NULL at the end (server_dispatch.c). */
+/* All APIs, with NULL at the end (api_list.c). */
 extern const pal_api *const pal_apis[];
 
 /* ---- One call ---- */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "server/server_idempotency.h"
 
-#define RETRY_MS 1000 /* Retry-After if the store's queue is full or all streams are open */
+#define RETRY_MS 1000 /* Retry-After if the store's queue is full or too many turns run */
 
 /* A response needs memory. This one is for the case that there is none. */
 static const char no_memory_answer[] = "{\"error\":\"out of memory\",\"detail\":\"out of memory\","
@@ -114,16 +114,6 @@ pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_
     call->fail_code = code;
     call->fail_name = name;
     return pal_error_set(err, status, "%s", message);
-}
-
-pal_status pal_call_refuse_stream(pal_call *call, pal_error *err)
-{
-    call->fail_retry_ms = RETRY_MS;
-    if (pal_exchange_is_owner_full(call->exchange))
-        return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
-                "too many open streams of this key; retry later, or raise server.streams_per_key");
-    return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-            "too many open streams; retry later, or raise server.streams_max");
 }
 
 /* Takes the body out of the frame first: the frame is in the arena, which can end with the

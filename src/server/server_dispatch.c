@@ -27,10 +27,6 @@
 #define DRAIN_RETRY_MS 5000
 #define TURNS_RETRY_MS 1000
 
-const pal_api *const pal_apis[] = {
-        &pal_api_native, &pal_api_openai, &pal_api_mistral, &pal_api_mcp, &pal_api_picoclaw,
-        &pal_api_root, NULL};
-
 /* ---- Finding the route ---- */
 
 /* The API with the longest prefix that matches the path. */

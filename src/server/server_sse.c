@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include "base/memory.h"
 #include "dialect/dialect_put.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
 
@@ -270,9 +271,6 @@ static void add_headers(pal_call *call, const pal_turn_info *info)
 {
     char id[PAL_ID_TEXT_SIZE];
     pal_exchange *x = call->exchange;
-    pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
-    /* Keeps nginx from buffering. */
-    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no"));
     pal_id_to_text(info->turn, id);
     pal_exchange_add_header(x, "x-palaver-turn", pal_str_of(id));
     pal_id_to_text(info->session, id);
@@ -281,11 +279,9 @@ static void add_headers(pal_call *call, const pal_turn_info *info)
 
 static bool open_stream(pal_call *call, const pal_turn_info *info, sse_reader *reader)
 {
-    pal_call_streaming(call);
     add_headers(call, info);
     pthread_mutex_lock(&reader->lock);
-    reader->stream = pal_exchange_stream(
-            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, reader);
+    reader->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, reader);
     bool is_open = reader->stream != NULL;
     reader->holders += is_open;
     pthread_mutex_unlock(&reader->lock);
@@ -319,7 +315,7 @@ pal_status pal_sse_turn(pal_call *call, const pal_turn_info *info, uint64_t afte
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     if (!open_stream(call, info, reader)) {
         release(reader);
-        return pal_call_refuse_stream(call, err);
+        return pal_run_refuse_stream(call, err);
     }
     begin_watching(reader, after);
     release(reader);

@@ -81,6 +81,9 @@ void pal_exchange_set_large(pal_exchange *x, bool is_large);
  * the exchange. A stream reports this by itself. Can be called from any thread, once, before the
  * response. False: the client cannot be watched. */
 bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user);
+/* Removes that callback, if there is one: `left` is not called after this. The response and
+ * pal_exchange_stream() remove it too. */
+void pal_exchange_unwatch(pal_exchange *x);
 
 /* ---- Streams ---- */
 

@@ -323,8 +323,6 @@ void pal_watch_wake(pal_listener *listener);
 /* Watches the client of a stream from now on. False: out of memory, or the watch failed. */
 bool pal_watch_add_stream(pal_listener *listener, pal_stream *stream);
 void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream);
-/* Removes the `left` callback. Call it before the response. */
-void pal_exchange_unwatch(pal_exchange *x);
 /* Reads and discards what the client still sends, so that the client can read the response. */
 void pal_watch_linger(pal_listener *listener, int fd);
 

@@ -19,6 +19,7 @@
 #include "mcp/mcp.h"
 #include "server/access/access_auth.h"
 #include "server/api/mcp/api_mcp_session.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
 
@@ -116,19 +117,13 @@ static bool open_stream(mcp_answer *answer)
 {
     pal_error err;
     pal_call *call = answer->call;
-    pal_exchange *x = call->exchange;
     answer->call = NULL;
-    pal_call_streaming(call);
-    pal_exchange_add_header(x, "cache-control", pal_str_of("no-store"));
-    /* Keeps nginx from buffering. */
-    pal_exchange_add_header(x, "x-accel-buffering", pal_str_of("no"));
-    answer->stream =
-            pal_exchange_stream(x, 200, "text/event-stream; charset=utf-8", stream_gone, answer);
+    answer->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, answer);
     if (answer->stream) {
         answer->holders++;
         return true;
     }
-    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_status status = pal_run_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     return false;
 }

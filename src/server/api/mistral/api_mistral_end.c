@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "dialect/dialect_member.h"
 #include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 /* ---- Operations at the end ---- */
@@ -117,13 +118,10 @@ static void send_failure(pal_mistral_runner *run)
         call->fail_name = pal_status_name(PAL_BUDGET); /* a retry does not help */
     else if (call->fail_code == 429)
         call->fail_retry_ms = run->retry_after_ms > 0 ? run->retry_after_ms : 1000;
-    if (run->is_refused && pal_exchange_is_owner_full(call->exchange))
-        (void)pal_call_refuse_stream(call, &err);
+    if (run->is_refused && run->options.is_stream)
+        (void)pal_run_refuse_stream(call, &err);
     else if (run->is_refused)
-        pal_error_set(&err, PAL_BUSY,
-                run->options.is_stream
-                        ? "too many open streams; retry later, or raise server.streams_max"
-                        : "too many waiting requests; retry later");
+        pal_error_set(&err, PAL_BUSY, "too many waiting requests; retry later");
     pal_call_fail(call, err.status, &err);
 }
 

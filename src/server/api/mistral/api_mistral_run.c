@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/sum.h"
 #include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define FRAMES_BYTES_MAX ((size_t)64 << 20)
@@ -138,11 +139,7 @@ void pal_mistral_run_open(pal_mistral_runner *run)
     pal_buf buf;
     if (!call || run->is_refused)
         return;
-    pal_call_streaming(call);
-    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
-    run->stream = pal_exchange_stream(
-            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, run);
+    run->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, run);
     run->is_refused = !run->stream;
     if (run->is_refused)
         return;

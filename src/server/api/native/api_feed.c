@@ -21,6 +21,7 @@
 #include "base/random.h"
 #include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define BOOT_SIZE 17 /* 16 digits and NUL */
@@ -290,15 +291,10 @@ static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
     reader->feed = feed;
     reader->ring = ring;
-    pal_call_streaming(call);
-    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
-    reader->stream = pal_exchange_stream(
-            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, reader);
+    reader->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, reader);
     if (!reader->stream) {
         pal_free(reader);
-        return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,
-                "too many open streams; retry later, or raise server.streams_max");
+        return pal_run_refuse_stream(call, err);
     }
     reader->next = ring->readers;
     ring->readers = reader;

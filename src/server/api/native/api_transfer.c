@@ -9,6 +9,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_put.h"
 #include "server/api/native/api_native.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 #include "transfer/transfer_export.h"
 #include "transfer/transfer_import_reader.h"
@@ -78,7 +79,7 @@ static pal_status export_session(pal_call *call, pal_error *err)
     const char *type = is_native ? "application/x-ndjson" : "application/json";
     if (pal_exchange_pull(call->exchange, 200, type, write_piece, export_done, it))
         return PAL_OK;
-    return pal_call_refuse_stream(call, err);
+    return pal_run_refuse_stream(call, err);
 }
 
 /* ---- Import ---- */

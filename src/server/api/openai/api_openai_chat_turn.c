@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_put.h"
 #include "server/api/openai/api_openai.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define CHUNK_BYTES_MAX ((size_t)64 << 20)
@@ -340,12 +341,8 @@ static void open_stream(reading *r)
         return;
     r->is_begun = true;
     r->call = NULL;
-    pal_call_streaming(call);
-    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
     r->holders++;
-    r->stream = pal_exchange_stream(
-            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, r);
+    r->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, r);
     if (r->stream) {
         pal_buf buf;
         pal_json_writer writer = begin_chunk(r, &buf);
@@ -355,7 +352,7 @@ static void open_stream(reading *r)
         return;
     }
     r->holders--;
-    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_status status = pal_run_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     pal_turn_abandon(r->server->runtime, r->tenant, r->turn);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define CONTENT_TYPE_SIZE 128
@@ -165,16 +166,13 @@ static void open_stream(relay *r)
 {
     pal_call *call = r->call;
     pal_error err;
-    pal_call_streaming(call);
-    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
     r->holders++;
-    r->stream = pal_exchange_stream(call->exchange, r->code, r->content_type, stream_gone, r);
+    r->stream = pal_run_stream(call, r->code, r->content_type, stream_gone, r);
     r->call = NULL;
     if (r->stream)
         return;
     r->holders--;
-    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_status status = pal_run_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     leave(r);
 }

@@ -4,6 +4,7 @@
 #include "server/api/openai/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define PIECE_BYTES ((size_t)100 << 10) /* size of the pieces that are created at a time */
@@ -167,8 +168,8 @@ pal_status pal_response_replay(
         return status;
     pal_call_streaming(call);
     pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    if (pal_exchange_pull(call->exchange, 200, "text/event-stream; charset=utf-8", more, done, r))
+    if (pal_exchange_pull(call->exchange, 200, PAL_RUN_EVENT_STREAM, more, done, r))
         return PAL_OK;
     pal_response_events_done(&r->events);
-    return pal_call_refuse_stream(call, err);
+    return pal_run_refuse_stream(call, err);
 }

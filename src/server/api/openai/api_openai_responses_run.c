@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_put.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 typedef struct response_run {
@@ -348,18 +349,14 @@ static bool open_stream(response_run *run)
     pal_call *call = run->call;
     pal_error err;
     run->call = NULL;
-    pal_call_streaming(call);
-    pal_exchange_add_header(call->exchange, "cache-control", pal_str_of("no-store"));
-    pal_exchange_add_header(call->exchange, "x-accel-buffering", pal_str_of("no"));
     run->holders++;
-    run->stream = pal_exchange_stream(
-            call->exchange, 200, "text/event-stream; charset=utf-8", stream_gone, run);
+    run->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, run);
     if (run->stream) {
         pal_stream_allow(run->stream, PAL_RESPONSE_STREAM_BYTES_MAX);
         return true;
     }
     run->holders--;
-    pal_status status = pal_call_refuse_stream(call, &err);
+    pal_status status = pal_run_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
     return false;
 }

@@ -1,0 +1,380 @@
+/* run.c - the life of a run; run.h describes its threads, locks and references.
+ *
+ *   pal_run_start()  -> on_start()   refused, or begin(): started(), then the turn is watched
+ *   pal_run_join()   -> begin()
+ *   on_event()       each event; the last one is finish(): done() or failed(), the stream ends
+ *   on_watch_end()   no more events come; if there was no last one, the server is stopping
+ *   on_stream_end(), on_client_left()   the client is gone
+ *
+ * The reference of the turn goes from pal_run_new() to on_start() to on_watch_end(). A stream, a
+ * worker and a write each add one. */
+#include "server/run/run.h"
+
+#include <string.h>
+#include "base/memory.h"
+#include "dialect/dialect_member.h"
+#include "server/server_call.h"
+
+/* ---- References ---- */
+
+void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size)
+{
+    pal_str tenant = call->caller.tenant;
+    pal_run *run = pal_calloc(1, size + tenant.len + 1);
+    if (!run)
+        return NULL;
+    if (!handlers->has_no_arena) {
+        run->arena = pal_arena_new(0);
+        if (!run->arena) {
+            pal_free(run);
+            return NULL;
+        }
+    }
+    char *copy = (char *)run + size;
+    if (tenant.len)
+        memcpy(copy, tenant.data, tenant.len);
+    run->tenant = pal_str_make(copy, tenant.len);
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->client_lock, NULL);
+    run->handlers = handlers;
+    run->server = call->server;
+    run->call = call;
+    run->holders = 1;
+    return run;
+}
+
+void pal_run_lock(pal_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+}
+
+void pal_run_unlock(pal_run *run)
+{
+    pthread_mutex_unlock(&run->lock);
+}
+
+void pal_run_hold(pal_run *run)
+{
+    pal_run_lock(run);
+    run->holders++;
+    pal_run_unlock(run);
+}
+
+void pal_run_release(pal_run *run)
+{
+    pal_run_lock(run);
+    bool is_last = --run->holders == 0;
+    pal_run_unlock(run);
+    if (!is_last)
+        return;
+    if (run->handlers->free)
+        run->handlers->free(run);
+    pthread_mutex_destroy(&run->client_lock);
+    pthread_mutex_destroy(&run->lock);
+    pal_arena_free(run->arena);
+    pal_free(run);
+}
+
+/* ---- The client leaves ---- */
+
+static void set_turn(pal_run *run, pal_id turn, bool is_running)
+{
+    pthread_mutex_lock(&run->client_lock);
+    run->turn = turn;
+    run->is_running = is_running;
+    pthread_mutex_unlock(&run->client_lock);
+}
+
+void pal_run_abandon(pal_run *run)
+{
+    pthread_mutex_lock(&run->client_lock);
+    bool is_running = run->is_running;
+    pal_id turn = run->turn;
+    pthread_mutex_unlock(&run->client_lock);
+    if (is_running)
+        pal_turn_abandon(run->server->runtime, run->tenant, turn);
+}
+
+static void leave(pal_run *run)
+{
+    pthread_mutex_lock(&run->client_lock);
+    run->is_gone = true;
+    pthread_mutex_unlock(&run->client_lock);
+    if (run->leave == PAL_RUN_ABANDON)
+        pal_run_abandon(run);
+}
+
+/* The client left before the response. Called on a listener thread, under the listener's lock.
+ * pal_run_take_call() removes this callback, so the run exists. */
+static void on_client_left(void *user)
+{
+    leave(user);
+}
+
+/* Called on a listener thread. A reader stops watching, because the next event of its turn may come
+ * only after hours. */
+static void on_stream_end(void *user)
+{
+    pal_run *run = user;
+    pal_run_lock(run);
+    run->stream = NULL;
+    bool must_unwatch = run->leave == PAL_RUN_READ && run->is_watching;
+    pal_run_unlock(run);
+    leave(run);
+    if (must_unwatch)
+        pal_turn_unwatch(run->server->runtime, run->turn, run);
+    pal_run_release(run);
+}
+
+/* ---- The response ---- */
+
+pal_call *pal_run_take_call(pal_run *run)
+{
+    pal_call *call = run->call;
+    run->call = NULL;
+    /* The response may be sent after the run is freed: pal_call_send() first stores it. */
+    pal_exchange_unwatch(call->exchange);
+    return call;
+}
+
+bool pal_run_open(pal_run *run)
+{
+    pal_error err;
+    if (run->is_streaming)
+        return run->stream != NULL;
+    run->is_streaming = true;
+    run->holders++;
+    run->stream = pal_run_stream(run->call, 200, PAL_RUN_EVENT_STREAM, on_stream_end, run);
+    if (run->stream) {
+        run->call = NULL;
+        return true;
+    }
+    run->holders--;
+    pal_call *call = pal_run_take_call(run);
+    pal_status status = pal_run_refuse_stream(call, &err);
+    pal_call_fail(call, status, &err);
+    if (run->leave == PAL_RUN_ABANDON)
+        pal_run_abandon(run);
+    else if (run->leave == PAL_RUN_READ)
+        run->is_over = true;
+    return false;
+}
+
+bool pal_run_write(pal_run *run, const pal_buf *frame)
+{
+    if (run->stream && (frame->failure || !pal_stream_write(run->stream, pal_buf_str(frame))))
+        pal_run_end(run);
+    return run->stream != NULL;
+}
+
+void pal_run_end(pal_run *run)
+{
+    if (run->stream)
+        pal_stream_end(run->stream);
+    run->stream = NULL;
+}
+
+static void on_worker(pal_exchange *x)
+{
+    const pal_call *call = pal_exchange_user(x);
+    pal_run *run = call->user;
+    run->work(run);
+    pal_run_release(run);
+}
+
+bool pal_run_to_worker(pal_run *run, void (*work)(pal_run *run))
+{
+    run->work = work;
+    run->call->user = run;
+    run->holders++;
+    if (pal_exchange_try_worker(run->call->exchange, on_worker))
+        return true;
+    run->holders--;
+    return false;
+}
+
+void pal_run_stop(pal_run *run)
+{
+    run->is_over = true;
+}
+
+/* ---- The end of the turn ---- */
+
+pal_op *pal_run_cleanup(pal_run *run, pal_op_kind kind)
+{
+    pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
+    if (op)
+        *op = (pal_op){.kind = kind, .tenant = run->tenant, .session = run->session};
+    run->cleanup = op;
+    return op;
+}
+
+static void on_cleaned_up(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
+{
+    (void)ops;
+    (void)ops_len;
+    (void)status;
+    (void)err;
+    pal_run_release(user);
+}
+
+/* The lock must not be held. If the write fails, the next read repairs the record, or the session
+ * expires. */
+static void clean_up(pal_run *run)
+{
+    pal_run_lock(run);
+    if (run->is_temporary) {
+        pal_erasure *erasure = pal_arena_alloc(run->arena, sizeof *erasure);
+        pal_op *op = erasure ? pal_run_cleanup(run, PAL_OP_ERASE) : NULL;
+        if (op)
+            op->u.erasure = erasure;
+    }
+    pal_op *op = run->cleanup;
+    run->cleanup = NULL;
+    run->holders += op != NULL;
+    pal_run_unlock(run);
+    if (op && pal_store_apply_async(run->server->store, op, 1, on_cleaned_up, run, NULL) != PAL_OK)
+        pal_run_release(run);
+}
+
+/* The lock must be held. */
+static void finish(pal_run *run, const pal_event *end)
+{
+    run->is_over = true;
+    set_turn(run, run->turn, false);
+    if (end->state == PAL_TURN_DONE)
+        run->handlers->done(run, end);
+    else
+        run->handlers->failed(run, end);
+    if (run->is_over && !run->keeps_stream)
+        pal_run_end(run);
+}
+
+/* The lock must not be held. Ends a run whose turn did not report its end. */
+static void finish_early(pal_run *run, const pal_event *end)
+{
+    pal_run_lock(run);
+    bool is_early = !run->is_over;
+    if (is_early)
+        finish(run, end);
+    pal_run_unlock(run);
+    if (is_early)
+        clean_up(run);
+}
+
+/* ---- Events, on the loop ---- */
+
+static bool on_event(const pal_event *event, void *user)
+{
+    pal_run *run = user;
+    bool is_end = event->kind == PAL_EVENT_ENDED;
+    if (event->number > run->log_after)
+        pal_server_log_event(event, run->session);
+    pal_run_lock(run);
+    if (is_end && !run->is_over)
+        finish(run, event);
+    else if (!run->is_over)
+        run->handlers->event(run, event);
+    bool continues = !run->is_over;
+    pal_run_unlock(run);
+    if (is_end)
+        clean_up(run);
+    return continues;
+}
+
+static void on_watch_end(void *user)
+{
+    pal_run *run = user;
+    const pal_event lost = {.kind = PAL_EVENT_ENDED,
+            .state = PAL_TURN_CANCELED,
+            .text = pal_str_of("the server is stopping")};
+    pal_run_lock(run);
+    run->is_watching = false;
+    pal_run_unlock(run);
+    finish_early(run, &lost);
+    pal_run_release(run);
+}
+
+/* ---- Starting ---- */
+
+static void watch(pal_run *run, uint64_t after)
+{
+    pal_error err = {0};
+    pal_run_lock(run);
+    run->is_watching = true;
+    run->holders++; /* the watch may end before pal_turn_watch() returns */
+    pal_run_unlock(run);
+    if (pal_turn_watch(run->server->runtime, run->tenant, run->turn, after, on_event, on_watch_end,
+                run, &err) != PAL_OK) {
+        const pal_event lost = {.kind = PAL_EVENT_ENDED,
+                .state = PAL_TURN_FAILED,
+                .status = err.status,
+                .text = pal_str_of(err.message)};
+        if (run->leave == PAL_RUN_ABANDON)
+            pal_run_abandon(run);
+        finish_early(run, &lost);
+        on_watch_end(run);
+    }
+    /* If a reader left before the watch began, on_stream_end() could not end the watch. */
+    pal_run_lock(run);
+    bool must_unwatch = run->leave == PAL_RUN_READ && !run->stream && run->is_watching;
+    pal_run_unlock(run);
+    if (must_unwatch)
+        pal_turn_unwatch(run->server->runtime, run->turn, run);
+    pal_run_release(run);
+}
+
+static void begin(pal_run *run, const pal_turn_info *info, uint64_t after)
+{
+    pal_run_lock(run);
+    set_turn(run, info->turn, true);
+    if (run->handlers->started)
+        run->handlers->started(run, info);
+    if (run->call && run->leave == PAL_RUN_ABANDON && !run->is_over)
+        (void)pal_exchange_watch(run->call->exchange, on_client_left, run);
+    bool is_over = run->is_over;
+    pal_run_unlock(run);
+    if (is_over)
+        pal_run_release(run);
+    else
+        watch(run, after);
+}
+
+/* Called on the loop. */
+static void on_start(const pal_turn_info *info, const pal_error *err, void *user)
+{
+    pal_run *run = user;
+    if (err) {
+        if (run->handlers->refused)
+            run->handlers->refused(run, err);
+        else
+            pal_call_fail(pal_run_take_call(run), err->status, err);
+        clean_up(run);
+        pal_run_release(run);
+        return;
+    }
+    pal_call_trace_turn(run->call, info, run->model);
+    /* A temporary session is erased, but the response must still be stored under the idempotency
+     * key, so the response belongs to no session. */
+    pal_call_belongs(run->call, run->is_temporary ? (pal_id){{0}} : run->session);
+    begin(run, info, 0);
+}
+
+pal_status pal_run_start(pal_run *run, const pal_turn_request *request, pal_error *err)
+{
+    run->session = request->session;
+    run->model = pal_arena_copy(run->arena, request->model);
+    pal_status status = pal_arena_checked(run->arena, err);
+    if (status == PAL_OK)
+        status = pal_turn_start_async(run->server->runtime, request, on_start, run, err);
+    if (status != PAL_OK)
+        pal_run_release(run);
+    return status;
+}
+
+void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after)
+{
+    run->session = info->session;
+    begin(run, info, after);
+}

@@ -1,0 +1,182 @@
+/* run.h - runs a turn for a client, for every API: starts the turn, reports its events, opens the
+ * stream, notices that the client leaves, and cleans up at the end.
+ *
+ * An API declares a struct whose first member is a pal_run, and a table of functions. A handler
+ * creates the struct with pal_run_new(), fills in its own members, and calls pal_run_start().
+ * docs/add-an-api.md has the steps and an example.
+ *
+ * Threads. A run is used by up to four threads, which end in any order:
+ *
+ *   the runtime's loop   reports the events of the turn, and owns the call until it is answered
+ *   a listener thread    reports that the stream has ended or that the client has left
+ *   a worker             sends a response that must read the store (pal_run_to_worker())
+ *   the store's writer   reports the end of the write that cleans up
+ *
+ * Each of them holds a reference while it needs the run. The last one frees it.
+ *
+ * Locks. `lock` guards the run and the API's struct. The functions of the table are called with
+ * this lock held, except for refused() and free(), which are called when only one thread uses the
+ * run. With the lock held, a function can answer the call, open and write the stream, abandon the
+ * turn and start the next one. It must not block. It must not call pal_turn_watch() and
+ * pal_turn_unwatch(), whose callbacks take the lock, and not pal_store_apply_async(), which calls
+ * back at once if the store is in memory.
+ *
+ * The listener reports a client that leaves before the response under its own lock. Opening a
+ * stream takes that lock too, while `lock` is held. So that report takes only `client_lock`, which
+ * is always taken last. */
+#ifndef PAL_RUN_H
+#define PAL_RUN_H
+
+#include <pthread.h>
+#include "server/server.h"
+
+/* The longest frame of a stream. */
+#define PAL_RUN_FRAME_BYTES_MAX ((size_t)64 << 20)
+
+typedef struct pal_run pal_run;
+
+/* ---- Failed turns ---- */
+
+#define PAL_RUN_SAME_CODE 0u /* the client gets the code of the model service */
+
+/* One row of the table from failed turns to HTTP codes (run_failure.c). A row applies if both of
+ * its conditions hold. A list of rows ends with a zeroed row. */
+typedef struct pal_run_failure {
+    long from, to;     /* codes of the model service, both included; 0: any code, or none */
+    pal_status status; /* status of the turn; PAL_OK: any */
+    unsigned code;     /* HTTP code for the client, or PAL_RUN_SAME_CODE */
+    const char *name;  /* the API's name of the error; NULL: derived from the status */
+    const char *param; /* the request's member that caused the error; NULL: none */
+} pal_run_failure;
+
+/* Rows that an API has instead of the common ones. */
+extern const pal_run_failure pal_run_failures_responses[];
+extern const pal_run_failure pal_run_failures_mistral[];
+extern const pal_run_failure pal_run_failures_native[];
+
+/* Finds the row for a turn that ended and is not done: first in `rows`, which may be NULL, then in
+ * the common rows. The result has the final `code`. */
+pal_run_failure pal_run_failure_of(const pal_run_failure *rows, const pal_event *end);
+
+/* ---- The table of an API ---- */
+
+typedef struct pal_run_handlers {
+    /* The turn was not started. Answer the call. NULL: the call fails with `err`. Called on the
+     * loop, without the lock. */
+    void (*refused)(pal_run *run, const pal_error *err);
+
+    /* The turn was started. Open the stream here if it begins at once. May be NULL. */
+    void (*started)(pal_run *run, const pal_turn_info *info);
+    /* One event of the turn, except for the last one. */
+    void (*event)(pal_run *run, const pal_event *event);
+    /* The answer is recorded. Send the response, or the last frame of the stream. The run then
+     * ends the stream. */
+    void (*done)(pal_run *run, const pal_event *end);
+    /* The same for a turn that failed, was canceled, or was interrupted because the server stops.
+     * In the last case, end->number is 0 if the turn did not report it. */
+    void (*failed)(pal_run *run, const pal_event *end);
+
+    void (*free)(pal_run *run);      /* frees the API's members; may be NULL */
+    const pal_run_failure *failures; /* for pal_run_fail(); NULL: only the common rows */
+    bool has_no_arena;               /* run->arena is NULL, which makes an idle stream smaller */
+} pal_run_handlers;
+
+/* What happens if the client leaves before the end. */
+typedef enum pal_run_leave {
+    PAL_RUN_ABANDON = 0,  /* the turn is stopped */
+    PAL_RUN_CONTINUE = 1, /* the turn continues, and the run reports its events to the end */
+    PAL_RUN_READ = 2,     /* the run only reads a turn: the turn continues, the run ends */
+} pal_run_leave;
+
+struct pal_run {
+    const pal_run_handlers *handlers;
+    pal_server *server;
+    pal_arena *arena; /* lives as long as the run; the call's arena ends when a stream begins */
+    pal_str tenant;
+    pal_call *call;     /* NULL after the response was sent or a stream has begun */
+    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
+
+    /* Set these before the run starts. */
+    pal_id session;
+    pal_run_leave leave;
+    bool is_temporary; /* the session exists for this turn only and is erased at the end */
+
+    bool is_streaming;  /* a stream was opened, or refused */
+    bool is_over;       /* the turn has ended, or its events no longer matter */
+    bool keeps_stream;  /* set in done() or failed(): the API calls pal_run_end() later */
+    uint64_t log_after; /* events up to this number are not logged */
+    pal_op *cleanup;    /* see pal_run_cleanup() */
+
+    /* Only for run.c. */
+    pthread_mutex_t lock;
+    unsigned holders;
+    bool is_watching; /* the runtime reports events */
+    pal_str model;    /* for the trace */
+    void (*work)(pal_run *run);
+    pthread_mutex_t client_lock; /* guards the next three members */
+    pal_id turn;
+    bool is_running; /* the turn has not ended */
+    bool is_gone;    /* the client has left */
+};
+
+/* ---- The life of a run ---- */
+
+/* Allocates the API's struct of `size` bytes, zeroed, for a call. NULL without memory. Until the
+ * run is started, pal_run_release() frees it. */
+void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size);
+
+/* Starts a turn. The call is answered later; neither the call nor the run may be used afterwards.
+ * If it fails, the run is freed and the caller answers the call. Can be called from any thread. */
+PAL_CHECKED pal_status pal_run_start(pal_run *run, const pal_turn_request *request, pal_error *err);
+
+/* Joins a turn that was started before: calls started(), then event() for its events after number
+ * `after`. Answers the call in any case. Neither may be used afterwards. With PAL_RUN_READ, call it
+ * on a worker. */
+void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after);
+
+void pal_run_hold(pal_run *run);
+void pal_run_release(pal_run *run);
+void pal_run_lock(pal_run *run);
+void pal_run_unlock(pal_run *run);
+
+/* ---- For the functions of the table; the lock must be held ---- */
+
+/* Opens the stream, unless it was opened before. Returns false if there is no stream. If it is
+ * refused, the call fails, and the turn is stopped unless it should continue without the client. */
+bool pal_run_open(pal_run *run);
+/* Sends a frame, if there is a stream. If the frame is incomplete because memory is missing, or
+ * cannot be sent, the stream ends, so that the client notices the gap. Returns false if there is no
+ * stream any more. */
+bool pal_run_write(pal_run *run, const pal_buf *frame);
+/* Sends what was written, and ends the stream, if there is one. */
+void pal_run_end(pal_run *run);
+
+/* Returns the call, in order to answer it. The run no longer uses it. */
+pal_call *pal_run_take_call(pal_run *run);
+/* Answers the call with the error for a turn that is not done. */
+void pal_run_fail(pal_run *run, const pal_event *end);
+/* Runs `work` on a worker, without the lock. It must answer the call. False: there is no worker,
+ * and the call is still unanswered. */
+bool pal_run_to_worker(pal_run *run, void (*work)(pal_run *run));
+
+/* The client needs no more events, although the turn may continue. */
+void pal_run_stop(pal_run *run);
+/* Stops the turn. */
+void pal_run_abandon(pal_run *run);
+/* Returns an operation on the session that is written after done(), failed() or refused(). Nothing
+ * waits for it, and it may fail. NULL without memory. A temporary session is erased instead. */
+pal_op *pal_run_cleanup(pal_run *run, pal_op_kind kind);
+
+/* ---- Streams (run_stream.c) ---- */
+
+/* Opens the stream of a call, with the headers that every stream has. See pal_exchange_stream() for
+ * `gone`. NULL: it was refused; answer with pal_run_refuse_stream(). */
+pal_stream *pal_run_stream(pal_call *call, unsigned code, const char *content_type,
+        void (*gone)(void *user), void *user);
+/* Sets the error of a call whose stream was refused: 429 if the key has too many streams, otherwise
+ * 503. Returns the status. */
+pal_status pal_run_refuse_stream(pal_call *call, pal_error *err);
+
+#define PAL_RUN_EVENT_STREAM "text/event-stream; charset=utf-8"
+
+#endif
