@@ -173,22 +173,6 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
     answer(frame, failure.code);
 }
 
-void pal_server_log_event(const pal_event *event, pal_id session)
-{
-    char turn_id[PAL_ID_TEXT_SIZE], session_id[PAL_ID_TEXT_SIZE];
-    bool is_failure = event->kind == PAL_EVENT_ENDED && event->state == PAL_TURN_FAILED;
-    if (!is_failure && event->kind != PAL_EVENT_RETRYING)
-        return;
-    pal_id_to_text(event->turn, turn_id);
-    pal_id_to_text(session, session_id);
-    if (is_failure)
-        pal_log(PAL_LOG_WARN, "turn %s of session %s failed: %.*s", turn_id, session_id,
-                PAL_STR_ARG(event->text));
-    else
-        pal_log(PAL_LOG_WARN, "turn %s of session %s retries its model call (attempt %llu): %.*s",
-                turn_id, session_id, (unsigned long long)event->count, PAL_STR_ARG(event->text));
-}
-
 /* ---- Sending ---- */
 
 /* Runs on a worker. The response is stored before it is sent, so that a client that has it gets the

@@ -46,8 +46,4 @@ void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json
 pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
         pal_error *err, const char *format, ...) PAL_PRINTF(6, 7);
 
-/* Logs that a turn failed or that a model call is retried, and nothing else. The code that reads a
- * turn's events for its client calls this. */
-void pal_server_log_event(const pal_event *event, pal_id session);
-
 #endif

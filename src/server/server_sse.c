@@ -215,8 +215,6 @@ static bool write_event(sse_reader *reader, const pal_event *event)
 static bool watch(const pal_event *event, void *user)
 {
     sse_reader *reader = user;
-    if (event->number > reader->past)
-        pal_server_log_event(event, reader->session);
     pthread_mutex_lock(&reader->lock);
     bool goes_on = reader->stream && !reader->is_ended && write_event(reader, event);
     pthread_mutex_unlock(&reader->lock);

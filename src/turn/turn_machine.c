@@ -47,6 +47,7 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     if (is_waiting(state) != is_waiting(turn->state))
         count_waiting(turn->runtime, is_waiting(state) ? 1 : -1);
     turn->state = turn->info.state = state;
+    turn->info.events = turn->events.newest;
     /* The usage of its calls is in the ledger by now. */
     if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
         pal_budget_release(atomic_exchange(&turn->held, NULL));
@@ -360,10 +361,10 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     turn->holds++;
     turn->attempt++;
     turn->phase = PAL_TURN_PHASE_WAIT;
-    pal_turn_set_state(turn, PAL_TURN_RETRYING);
     turn->info.attempt = turn->attempt;
     turn->info.retry_at = pal_clock_now_ms() + delay;
     snprintf(turn->info.reason, sizeof(turn->info.reason), "%.*s", PAL_STR_ARG(end->error));
+    pal_turn_set_state(turn, PAL_TURN_RETRYING);
     pthread_mutex_lock(&runtime->lock);
     runtime->stats.model_retries++;
     pthread_mutex_unlock(&runtime->lock);

@@ -576,6 +576,22 @@ test('a failed stream is logged', async (t) => {
     await s.post('/v1/chat/completions',
         { stream: true, messages: [{ role: 'user', content: cut }] });
     await s.logged(/^\S+ warn request \S+: could not forward the stream: \S.*$/m);
+    const ended = '<<say abcdefghijklmnopqrstuvwxyz>><<chunk 5>><<cut after=3 mode=eof>>';
+    await s.post('/v1/chat/completions',
+        { stream: true, messages: [{ role: 'user', content: ended }] });
+    await s.logged(/^\S+ warn request \S+: the forwarded stream ended without \[DONE\]$/m);
+    await s.post('/v1/chat/completions',
+        { stream: true, messages: [{ role: 'user', content: '<<fail status=401>>' }] });
+    await s.logged(/^\S+ warn request \S+: the model service responded with code 401$/m);
+});
+
+test('a turn that fails in the background is logged', async (t) => {
+    const s = await serveModel(t);
+    const id = await s.session();
+    await s.turn(id, { message: '<<fail status=401>>', background: true });
+    await s.logged(new RegExp(`^\\S+ warn turn \\S+ of session ${id} failed: \\S.*401$`, 'm'));
+    const lines = s.log().match(/ failed: /g);
+    assert.equal(lines.length, 1, s.log());
 });
 
 test('a turn counts against the budget if its service reports no usage', async (t) => {

@@ -269,8 +269,6 @@ static bool on_event(const pal_event *event, void *user)
 {
     pal_run *run = user;
     bool is_end = event->kind == PAL_EVENT_ENDED;
-    if (event->number > run->log_after)
-        pal_server_log_event(event, run->session);
     pal_run_lock(run);
     if (is_end && !run->is_over)
         finish(run, event);

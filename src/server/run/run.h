@@ -104,7 +104,6 @@ struct pal_run {
     bool is_streaming;  /* a stream was opened, or refused */
     bool is_over;       /* the turn has ended, or its events no longer matter */
     bool keeps_stream;  /* set in done() or failed(): the API calls pal_run_end() later */
-    uint64_t log_after; /* events up to this number are not logged */
     pal_op *cleanup;    /* see pal_run_cleanup() */
 
     /* Only for run.c. */

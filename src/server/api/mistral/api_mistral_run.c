@@ -218,7 +218,6 @@ static void note(pal_mistral_runner *run, const pal_event *event)
         note_question(run, event);
     else if (event->kind == PAL_EVENT_ENDED)
         note_end(run, event);
-    pal_server_log_event(event, run->options.session);
 }
 
 /* Whether the event is text that a client waits for. */

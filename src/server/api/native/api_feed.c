@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "dialect/dialect_put.h"
@@ -161,8 +162,26 @@ static void store_changed(const pal_change *change, void *user)
     add_event(user, change->tenant, &event);
 }
 
+/* Logs failures and retries here, because a turn in the background has no client that would report
+ * them. A refused turn has no events; its request reports the refusal. */
+static void log_turn(const pal_turn_info *info)
+{
+    char turn[PAL_ID_TEXT_SIZE], session[PAL_ID_TEXT_SIZE];
+    bool is_failure = info->state == PAL_TURN_FAILED && info->events > 0;
+    if ((!is_failure && info->state != PAL_TURN_RETRYING) || info->is_elsewhere)
+        return;
+    pal_id_to_text(info->turn, turn);
+    pal_id_to_text(info->session, session);
+    if (is_failure)
+        pal_log(PAL_LOG_WARN, "turn %s of session %s failed: %s", turn, session, info->reason);
+    else
+        pal_log(PAL_LOG_WARN, "turn %s of session %s retries its model call (attempt %u): %s", turn,
+                session, (unsigned)info->attempt, info->reason);
+}
+
 static void turn_changed(pal_str tenant, const pal_turn_info *info, void *user)
 {
+    log_turn(info);
     feed_event event = {.state = info->state, .session = info->session, .turn = info->turn};
     add_event(user, tenant.len ? tenant : pal_str_of("default"), &event);
 }

@@ -88,10 +88,6 @@ static bool see(const pal_event *event, void *user)
 {
     pal_api_turn *turn = user;
     const pal_api_outcome *outcome = &turn->outcome;
-    /* A failure of the turn is not logged here: it becomes the failure of the request, which is
-     * logged. */
-    if (event->kind == PAL_EVENT_RETRYING)
-        pal_server_log_event(event, turn->request.session);
     if (event->kind == PAL_EVENT_MESSAGE)
         note_answer(&turn->outcome, event);
     if (is_still(event->kind))

@@ -22,6 +22,7 @@
 #define CONTENT_TYPE_SIZE 128
 #define FRAME_BYTES_MAX PAL_SERVER_FRAME_BYTES_MAX
 #define USAGE_FRAME_BYTES_MAX 65536
+#define END_FRAME_BYTES_MAX 32 /* bytes at the end of a stream that can contain "data: [DONE]" */
 
 typedef struct relay {
     pthread_mutex_t lock;
@@ -36,6 +37,7 @@ typedef struct relay {
     pal_buf pending; /* the complete body, or the beginning of a frame */
     size_t seen;     /* bytes of `pending` that were searched and contain no end of a frame */
     bool hides_usage;
+    bool has_end; /* the stream had its last frame */
     char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
 } relay;
 
@@ -130,6 +132,14 @@ static bool write_shown(const relay *r, pal_str frames)
     return true;
 }
 
+/* Whether the last frame is "data: [DONE]". */
+static bool has_end(pal_str frames)
+{
+    static const char end[] = "[DONE]";
+    size_t len = frames.len < END_FRAME_BYTES_MAX ? frames.len : END_FRAME_BYTES_MAX;
+    return len && memmem(frames.data + frames.len - len, len, end, sizeof end - 1);
+}
+
 /* The lock must be held. */
 static void write_frames(relay *r, pal_str bytes)
 {
@@ -138,6 +148,7 @@ static void write_frames(relay *r, pal_str bytes)
     pal_buf_append_str(&r->pending, bytes);
     pal_str all = pal_buf_str(&r->pending);
     size_t len = all.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all, r->seen);
+    r->has_end = r->has_end || has_end(pal_str_make(all.data, len));
     /* If a frame cannot be kept, the stream ends, so that the client notices the gap. */
     if (r->pending.failure || !write_shown(r, pal_str_make(all.data, len))) {
         pal_stream_end(r->stream);
@@ -184,7 +195,11 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     if (!r->stream)
         return;
     if (status == PAL_OK) {
+        r->has_end = r->has_end || has_end(pal_buf_str(&r->pending));
         (void)write_shown(r, pal_buf_str(&r->pending));
+        if (!r->has_end)
+            pal_log(PAL_LOG_WARN, "request %s: the forwarded stream ended without [DONE]",
+                    r->request_id);
     } else {
         pal_log(PAL_LOG_WARN, "request %s: could not forward the stream: %s", r->request_id,
                 err->message);
@@ -251,6 +266,9 @@ static void answer_read(relay *r)
         pal_json_put_raw(pal_call_writer(call), pal_buf_str(&r->pending));
         pal_call_send(call, r->code);
     } else {
+        if (r->code >= 400)
+            pal_log(PAL_LOG_WARN, "request %s: the model service responded with code %u",
+                    r->request_id, r->code);
         pal_call_streaming(call);
         pal_exchange_answer_with(call->exchange, r->code, "application/json", &r->pending);
     }

@@ -261,8 +261,6 @@ static bool watch(const pal_event *event, void *user)
 {
     response_run *run = user;
     bool is_end = event->kind == PAL_EVENT_ENDED;
-    if (!run->is_reader)
-        pal_server_log_event(event, run->response.session);
     pthread_mutex_lock(&run->lock);
     bool has_gap = event->number != run->next_event++;
     if (has_gap)

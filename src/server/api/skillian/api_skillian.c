@@ -129,8 +129,6 @@ static void send_failure(pal_api_turn *turn)
         pal_call_fail(call, state->status, &state->failure);
         return;
     }
-    pal_log(PAL_LOG_WARN, "request %.*s: the turn failed: %s",
-            PAL_STR_ARG(pal_exchange_id(call->exchange)), state->failure.message);
     call->fail_code = 500;
     add_reason(call, &state->failure);
     pal_error_set(&err, state->status, "%s", state->failed);
