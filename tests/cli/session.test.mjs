@@ -254,7 +254,7 @@ test('delete, restore and erase move a session to the trash, back, and away', (t
     const w = workspace(t);
     w.ok('session', 'append', 'k', 'one', '--create');
     const { id } = w.json('session', 'show', 'k').session;
-    assert.match(w.ok('session', 'delete', 'k'), new RegExp(`^Moved to the trash.*${id}`));
+    assert.match(w.ok('session', 'delete', 'k'), new RegExp(`^Moved to the trash.*\\npalaver session restore ${id}\\n$`));
     assert.deepEqual(w.json('session', 'list').sessions, []);
     assert.equal(w.json('session', 'show', id).session.state, 'trash');
     assertFails(w.run('session', 'restore', 'nobody'), 1, /session 'nobody' is not in the trash/);

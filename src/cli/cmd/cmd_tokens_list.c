@@ -46,8 +46,8 @@ static void print_text(pal_cli *cli, const pal_config_values *config)
     pal_buf_append_char(&cli->out, '\n');
     pal_cli_table_print(cli, &models);
     pal_buf_append_text(&cli->out,
-            "\nModels of the configuration are tried first, then the longest name. * matches any "
-            "ending.\n");
+            "\nModels of the configuration are tried first, then the longest name.\n"
+            "* matches any ending.\n");
 }
 
 static void put_limit_json(pal_json_writer *writer, const char *name, uint64_t limit)

@@ -16,7 +16,7 @@ static pal_status session_delete(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     return pal_cli_print_session(
-            cli, session.id, "Moved to the trash. 'palaver session restore ", "' restores it.");
+            cli, session.id, "Moved to the trash. To restore it:\npalaver session restore ", "");
 }
 
 static pal_status session_restore(pal_cli *cli, void *values)
