@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 
 typedef struct char_range {
@@ -284,10 +285,8 @@ void pal_cli_print_error_json(const pal_error *err, const char *hint)
     pal_buf_init(&line, 8192);
     pal_json_writer writer = pal_json_writer_make(&line);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "error");
-    pal_json_put_text(&writer, err->message);
-    pal_json_name(&writer, "code");
-    pal_json_put_text(&writer, pal_status_name(err->status));
+    pal_put_text(&writer, "error", err->message);
+    pal_put_text(&writer, "code", pal_status_name(err->status));
     pal_json_name(&writer, "hint");
     if (hint && *hint)
         pal_json_put_text(&writer, hint);

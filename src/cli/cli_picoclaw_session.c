@@ -3,6 +3,7 @@
 #include "cli/cli_picoclaw_inside.h"
 
 #include <string.h>
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 
 /* ---- The record ---- */
@@ -80,15 +81,12 @@ static pal_str metadata_of(pal_picoclaw_walk *w, pal_arena *arena)
     pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "source");
-    pal_json_put_text(&writer, "picoclaw");
+    pal_put_text(&writer, "source", "picoclaw");
     if (w->meta.updated_at.len) {
-        pal_json_name(&writer, "updated_at");
-        pal_json_put_str(&writer, w->meta.updated_at);
+        pal_put_str(&writer, "updated_at", w->meta.updated_at);
     }
     if (w->meta.extra.len) {
-        pal_json_name(&writer, "picoclaw");
-        pal_json_put_raw(&writer, w->meta.extra);
+        pal_put_raw(&writer, "picoclaw", w->meta.extra);
     }
     pal_json_end_object(&writer);
     pal_str text = pal_arena_copy(arena, pal_buf_str(&buf));
@@ -179,8 +177,7 @@ pal_status pal_picoclaw_keep_summary(pal_picoclaw_walk *w)
     pal_buf_init(&body, PAL_JSON_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&body);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "summary");
-    pal_json_put_str(&writer, w->meta.summary);
+    pal_put_str(&writer, "summary", w->meta.summary);
     pal_json_end_object(&writer);
     status = body.failure ? pal_cli_no_memory(w->import->cli) : session_marks(w, &marks, &len);
     while (status == PAL_OK && len > 0 &&

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "palaver/context.h"
 
 #define PLAN_BYTES_MAX ((size_t)256 << 20)
@@ -27,54 +28,35 @@ static const char *kind_name(pal_item_kind kind)
     return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[0];
 }
 
-static void put_text(pal_json_writer *writer, const char *name, const char *text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
-}
-
-static void put_str(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
-static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
-}
-
 static void put_hash(pal_json_writer *writer, uint64_t hash)
 {
     char text[17];
     snprintf(text, sizeof text, "%016" PRIx64, hash);
-    put_text(writer, "hash", text);
+    pal_put_text(writer, "hash", text);
 }
 
 static void put_item(pal_json_writer *writer, const pal_plan_item *item)
 {
     pal_json_begin_object(writer);
-    put_text(writer, "kind", kind_name(item->kind));
-    put_text(writer, "disposition", pal_disposition_name(item->disposition));
+    pal_put_text(writer, "kind", kind_name(item->kind));
+    pal_put_text(writer, "disposition", pal_disposition_name(item->disposition));
     if (item->message)
-        put_text(writer, "role", pal_role_name(item->message->role));
+        pal_put_text(writer, "role", pal_role_name(item->message->role));
     if (item->kind == PAL_ITEM_RANGE)
-        put_number(writer, "first_seq", item->first_seq);
+        pal_put_count(writer, "first_seq", item->first_seq);
     if (item->seq)
-        put_number(writer, "seq", item->seq);
+        pal_put_count(writer, "seq", item->seq);
     if (item->kind == PAL_ITEM_RANGE || item->kind == PAL_ITEM_TOOLS)
-        put_number(writer, "count", item->count);
-    put_number(writer, "tokens", item->tokens);
-    put_number(writer, "bytes", item->bytes);
-    put_number(writer, "images", item->images);
+        pal_put_count(writer, "count", item->count);
+    pal_put_count(writer, "tokens", item->tokens);
+    pal_put_count(writer, "bytes", item->bytes);
+    pal_put_count(writer, "images", item->images);
     if (item->is_pinned) {
-        pal_json_name(writer, "pinned");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "pinned", true);
     }
     if (item->hash)
         put_hash(writer, item->hash);
-    put_str(writer, "reason", item->reason);
+    pal_put_str(writer, "reason", item->reason);
     pal_json_end_object(writer);
 }
 
@@ -82,13 +64,13 @@ static void put_prune(pal_json_writer *writer, const pal_plan *plan)
 {
     pal_json_name(writer, "prune");
     pal_json_begin_object(writer);
-    put_number(writer, "tokens", plan->prune_tokens);
+    pal_put_count(writer, "tokens", plan->prune_tokens);
     pal_json_name(writer, "parts");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < plan->prune_len; i++) {
         pal_json_begin_object(writer);
-        put_number(writer, "seq", plan->prune[i].seq);
-        put_number(writer, "part", plan->prune[i].part);
+        pal_put_count(writer, "seq", plan->prune[i].seq);
+        pal_put_count(writer, "part", plan->prune[i].part);
         pal_json_end_object(writer);
     }
     pal_json_end_array(writer);
@@ -99,8 +81,8 @@ static void put_cut(pal_json_writer *writer, const pal_plan *plan)
 {
     pal_json_name(writer, "cut");
     pal_json_begin_object(writer);
-    put_number(writer, "seq", plan->cut_seq);
-    put_number(writer, "tokens", plan->cut_tokens);
+    pal_put_count(writer, "seq", plan->cut_seq);
+    pal_put_count(writer, "tokens", plan->cut_tokens);
     pal_json_name(writer, "keep");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < plan->keep_len; i++)
@@ -111,11 +93,11 @@ static void put_cut(pal_json_writer *writer, const pal_plan *plan)
 
 static void put_action(pal_json_writer *writer, const pal_plan *plan)
 {
-    put_text(writer, "action", pal_action_name(plan->action));
-    put_str(writer, "reason", plan->reason);
-    put_text(writer, "strategy", pal_strategy_name(plan->strategy));
+    pal_put_text(writer, "action", pal_action_name(plan->action));
+    pal_put_str(writer, "reason", plan->reason);
+    pal_put_text(writer, "strategy", pal_strategy_name(plan->strategy));
     if (plan->action == PAL_ACTION_REFUSE)
-        put_text(writer, "refusal", plan->refusal.message);
+        pal_put_text(writer, "refusal", plan->refusal.message);
     if (plan->action == PAL_ACTION_PRUNE)
         put_prune(writer, plan);
     if (plan->action == PAL_ACTION_COMPACT)
@@ -124,20 +106,19 @@ static void put_action(pal_json_writer *writer, const pal_plan *plan)
 
 static void put_totals(pal_json_writer *writer, const pal_plan *plan)
 {
-    put_number(writer, "tokens", plan->tokens);
-    put_number(writer, "tokens_plain", plan->tokens_plain);
-    put_number(writer, "usable", plan->usable);
-    put_number(writer, "bytes", plan->bytes);
-    put_number(writer, "images", plan->images);
-    pal_json_name(writer, "is_estimate");
-    pal_json_put_bool(writer, plan->is_estimate);
-    put_number(writer, "repairs", plan->repairs);
-    put_number(writer, "first_seq", plan->first_seq);
+    pal_put_count(writer, "tokens", plan->tokens);
+    pal_put_count(writer, "tokens_plain", plan->tokens_plain);
+    pal_put_count(writer, "usable", plan->usable);
+    pal_put_count(writer, "bytes", plan->bytes);
+    pal_put_count(writer, "images", plan->images);
+    pal_put_flag(writer, "is_estimate", plan->is_estimate);
+    pal_put_count(writer, "repairs", plan->repairs);
+    pal_put_count(writer, "first_seq", plan->first_seq);
     pal_json_name(writer, "prefix");
     pal_json_begin_object(writer);
-    put_number(writer, "items", plan->prefix_items);
-    put_number(writer, "tokens", plan->prefix_tokens);
-    put_str(writer, "break", plan->prefix_break);
+    pal_put_count(writer, "items", plan->prefix_items);
+    pal_put_count(writer, "tokens", plan->prefix_tokens);
+    pal_put_str(writer, "break", plan->prefix_break);
     pal_json_end_object(writer);
 }
 

@@ -3,25 +3,19 @@
 
 #include <string.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 
 #define KEY_PREFIX "skillian:"
 
-static void put_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
 static void put_null(pal_json_writer *writer, const char *name)
 {
-    pal_json_name(writer, name);
-    pal_json_put_raw(writer, pal_str_of("null"));
+    pal_put_raw(writer, name, pal_str_of("null"));
 }
 
 static void put_time(pal_json_writer *writer, const char *name, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];
-    put_text(writer, name, pal_str_make(text, pal_time_to_text(ms, text)));
+    pal_put_str(writer, name, pal_str_make(text, pal_time_to_text(ms, text)));
 }
 
 void pal_skillian_row_begin(pal_json_writer *writer, const pal_session *session)
@@ -34,7 +28,7 @@ void pal_skillian_row_begin(pal_json_writer *writer, const pal_session *session)
     if (key.len > len && memcmp(key.data, KEY_PREFIX, len) == 0)
         name = pal_str_make(key.data + len, key.len - len);
     pal_json_begin_object(writer);
-    put_text(writer, "id", name);
+    pal_put_str(writer, "id", name);
     put_time(writer, "created_at", session->created_at);
     put_time(writer, "last_accessed", session->updated_at);
     pal_json_name(writer, "conversation_data");
@@ -70,8 +64,7 @@ static void put_arguments(pal_json_writer *writer, pal_str arguments, pal_arena 
     bool is_object = arguments.len &&
             pal_json_parse(scratch, arguments, NULL, &value, NULL) == PAL_OK &&
             pal_json_type_of(value) == PAL_JSON_OBJECT;
-    pal_json_name(writer, "args");
-    pal_json_put_raw(writer, is_object ? pal_json_raw(value) : pal_str_of("{}"));
+    pal_put_raw(writer, "args", is_object ? pal_json_raw(value) : pal_str_of("{}"));
 }
 
 static void put_calls(pal_json_writer *writer, const pal_message *message, pal_arena *scratch)
@@ -86,8 +79,8 @@ static void put_calls(pal_json_writer *writer, const pal_message *message, pal_a
             pal_json_begin_array(writer);
         }
         pal_json_begin_object(writer);
-        put_text(writer, "id", part->call_id);
-        put_text(writer, "name", part->name);
+        pal_put_str(writer, "id", part->call_id);
+        pal_put_str(writer, "name", part->name);
         put_arguments(writer, part->arguments, scratch);
         pal_json_end_object(writer);
     }
@@ -100,10 +93,10 @@ static void put_calls(pal_json_writer *writer, const pal_message *message, pal_a
 static void put_result(pal_json_writer *writer, const pal_part *part, pal_arena *scratch)
 {
     pal_json_begin_object(writer);
-    put_text(writer, "role", pal_str_of("tool"));
-    put_text(writer, "content",
+    pal_put_str(writer, "role", pal_str_of("tool"));
+    pal_put_str(writer, "content",
             part->parts_len ? texts_of(part->parts, part->parts_len, scratch) : part->text);
-    put_text(writer, "tool_call_id", part->call_id);
+    pal_put_str(writer, "tool_call_id", part->call_id);
     put_null(writer, "tool_calls");
     pal_json_end_object(writer);
 }
@@ -117,8 +110,8 @@ void pal_skillian_message_put(
     if (message->role == PAL_ROLE_TOOL)
         return;
     pal_json_begin_object(writer);
-    put_text(writer, "role", pal_str_of(pal_role_name(message->role)));
-    put_text(writer, "content", texts_of(message->parts, message->parts_len, scratch));
+    pal_put_str(writer, "role", pal_str_of(pal_role_name(message->role)));
+    pal_put_str(writer, "content", texts_of(message->parts, message->parts_len, scratch));
     put_null(writer, "tool_call_id");
     put_calls(writer, message, scratch);
     pal_json_end_object(writer);

@@ -4,8 +4,8 @@
 #include "mcp/mcp_inside.h"
 
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "base/log.h"
-#include "dialect/dialect_put.h"
 
 #define NEW_VERSION "2026-07-28"
 #define META "io.modelcontextprotocol/"
@@ -62,8 +62,7 @@ static void put_versions(pal_json_writer *writer, const char *name)
 
 static void put_capabilities(pal_json_writer *writer)
 {
-    pal_json_name(writer, "capabilities");
-    pal_json_put_raw(writer, pal_str_of("{\"tools\":{}}"));
+    pal_put_raw(writer, "capabilities", pal_str_of("{\"tools\":{}}"));
     pal_put_text(writer, "instructions", instructions);
 }
 
@@ -79,8 +78,7 @@ static pal_mcp_taken initialize(taking *t)
     pal_put_str(t->writer, "protocolVersion",
             pal_mcp_knows_revision(version) ? version : pal_str_of(old_versions[0]));
     put_capabilities(t->writer);
-    pal_json_name(t->writer, "serverInfo");
-    pal_json_put_raw(t->writer, pal_str_of(PAL_MCP_SERVER_INFO));
+    pal_put_raw(t->writer, "serverInfo", pal_str_of(PAL_MCP_SERVER_INFO));
     pal_mcp_end_result(t->writer);
     return PAL_MCP_ANSWERED;
 }
@@ -114,12 +112,10 @@ static pal_mcp_taken wrong_version(taking *t)
     t->code = PAL_RPC_WRONG_VERSION;
     pal_json_begin_object(writer);
     pal_put_text(writer, "jsonrpc", "2.0");
-    pal_json_name(writer, "id");
-    pal_json_put_raw(writer, t->message->id);
+    pal_put_raw(writer, "id", t->message->id);
     pal_json_name(writer, "error");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "code");
-    pal_json_put_i64(writer, t->code);
+    pal_put_number(writer, "code", t->code);
     pal_put_text(writer, "message", "Unsupported protocol version");
     pal_json_name(writer, "data");
     pal_json_begin_object(writer);
@@ -141,8 +137,7 @@ static void put_offer(pal_json_writer *writer, const pal_mcp_offer *offer)
     pal_put_text(writer, "description", offer->about);
     pal_json_name(writer, "inputSchema");
     pal_mcp_fields_put(offer->fields, writer);
-    pal_json_name(writer, "outputSchema");
-    pal_json_put_raw(writer, pal_str_of(offer->output));
+    pal_put_raw(writer, "outputSchema", pal_str_of(offer->output));
     pal_json_name(writer, "annotations");
     pal_json_begin_object(writer);
     pal_put_text(writer, "title", offer->title);

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/nearest.h"
-#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
 
 /* ---- The schema ---- */

@@ -9,10 +9,11 @@
 
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
+#include "dialect/native/native.h"
 
 #define PROGRESS_US 1000000 /* minimum time between two progress messages about the length of the
                                answer */
@@ -194,8 +195,7 @@ static void tell_progress(pal_mcp_job *job, const char *words)
     pal_put_text(&writer, "method", "notifications/progress");
     pal_json_name(&writer, "params");
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "progressToken");
-    pal_json_put_raw(&writer, job->token);
+    pal_put_raw(&writer, "progressToken", job->token);
     pal_put_count(&writer, "progress", ++job->progress);
     pal_put_text(&writer, "message", words);
     pal_json_end_object(&writer);
@@ -218,7 +218,7 @@ static void put_answer(pal_mcp_job *job, pal_json_writer *writer)
     }
     pal_put_text(writer, "finish_reason", job->is_length ? "length" : "stop");
     pal_put_count(writer, "tool_calls", job->tool_calls);
-    pal_put_usage(writer, "usage", &job->usage);
+    pal_native_put_usage(writer, "usage", &job->usage);
     pal_json_end_object(writer);
 }
 

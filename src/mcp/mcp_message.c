@@ -1,7 +1,7 @@
 /* mcp_message.c - JSON-RPC as MCP uses it: parses one message, and writes the envelopes of
  * responses. All functions are pure and can be called from any thread. */
+#include "base/json/json_put.h"
 #include "base/utf8.h"
-#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
 
 #define META "io.modelcontextprotocol/"
@@ -93,8 +93,7 @@ static void begin_message(pal_json_writer *writer, pal_str id)
     pal_put_text(writer, "jsonrpc", "2.0");
     if (id.len == 0)
         return;
-    pal_json_name(writer, "id");
-    pal_json_put_raw(writer, id);
+    pal_put_raw(writer, "id", id);
 }
 
 void pal_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char *message)
@@ -102,8 +101,7 @@ void pal_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char
     begin_message(writer, id);
     pal_json_name(writer, "error");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "code");
-    pal_json_put_i64(writer, code);
+    pal_put_number(writer, "code", code);
     pal_put_text(writer, "message", message);
     pal_json_end_object(writer);
     pal_json_end_object(writer);
@@ -119,8 +117,7 @@ void pal_mcp_begin_result(pal_json_writer *writer, pal_str id, bool is_new)
     pal_put_text(writer, "resultType", "complete");
     pal_json_name(writer, "_meta");
     pal_json_begin_object(writer);
-    pal_json_name(writer, META "serverInfo");
-    pal_json_put_raw(writer, pal_str_of(PAL_MCP_SERVER_INFO));
+    pal_put_raw(writer, META "serverInfo", pal_str_of(PAL_MCP_SERVER_INFO));
     pal_json_end_object(writer);
 }
 
@@ -146,8 +143,7 @@ void pal_mcp_put_success(
 {
     pal_mcp_begin_result(writer, id, is_new);
     put_content(writer, text.len ? text : object);
-    pal_json_name(writer, "structuredContent");
-    pal_json_put_raw(writer, object);
+    pal_put_raw(writer, "structuredContent", object);
     pal_put_flag(writer, "isError", false);
     pal_mcp_end_result(writer);
 }

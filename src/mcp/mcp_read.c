@@ -1,9 +1,9 @@
 /* mcp_read.c - the tools that only read: list, read and search conversations. Models read
  * their results and have small windows, so every result is limited and says how to get the rest.
  * Tools block while the store works. All functions can be called from any thread. */
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_id.h"
 #include "mcp/mcp_inside.h"
@@ -19,19 +19,13 @@ static pal_str cut(pal_str text, size_t max)
 
 /* ---- Conversations ---- */
 
-static void put_if(pal_json_writer *writer, const char *name, pal_str text)
-{
-    if (text.len)
-        pal_put_str(writer, name, text);
-}
-
 void pal_mcp_put_conversation(pal_json_writer *writer, const pal_session *session)
 {
     pal_put_id(writer, "id", session->id);
-    put_if(writer, "key", session->key);
-    put_if(writer, "title", session->title);
-    put_if(writer, "project", session->project);
-    put_if(writer, "agent", session->agent);
+    pal_put_str_if(writer, "key", session->key);
+    pal_put_str_if(writer, "title", session->title);
+    pal_put_str_if(writer, "project", session->project);
+    pal_put_str_if(writer, "agent", session->agent);
     pal_put_count(writer, "messages", session->last_seq);
     pal_put_time(writer, "created_at", session->created_at);
     pal_put_time(writer, "updated_at", session->updated_at);
@@ -82,7 +76,7 @@ pal_status pal_mcp_list_conversations(pal_mcp_ask *ask, pal_error *err)
         pal_json_end_object(ask->writer);
     }
     pal_json_end_array(ask->writer);
-    put_if(ask->writer, "next_cursor", page.cursor);
+    pal_put_str_if(ask->writer, "next_cursor", page.cursor);
     pal_json_end_object(ask->writer);
     return PAL_OK;
 }
@@ -124,9 +118,9 @@ static void put_attachments(pal_json_writer *writer, const pal_message *message)
         }
         pal_json_begin_object(writer);
         pal_put_text(writer, "kind", pal_part_kind_name(part->kind));
-        put_if(writer, "name", cut(part->name, PAL_MCP_HOST_PART_BYTES_MAX));
-        put_if(writer, "media_type", part->media_type);
-        put_if(writer, "url", cut(part->url, PAL_MCP_HOST_PART_BYTES_MAX));
+        pal_put_str_if(writer, "name", cut(part->name, PAL_MCP_HOST_PART_BYTES_MAX));
+        pal_put_str_if(writer, "media_type", part->media_type);
+        pal_put_str_if(writer, "url", cut(part->url, PAL_MCP_HOST_PART_BYTES_MAX));
         pal_json_end_object(writer);
     }
     if (is_begun)
@@ -145,7 +139,7 @@ static void put_message(pal_mcp_ask *ask, const pal_message *message, uint64_t o
     pal_put_count(writer, "seq", message->seq);
     pal_put_text(writer, "role", pal_role_name(message->role));
     pal_put_time(writer, "created_at", message->created_at);
-    put_if(writer, "model", message->model);
+    pal_put_str_if(writer, "model", message->model);
     pal_put_str(writer, "text", text);
     if (text.len < rest.len) {
         pal_put_count(writer, "text_bytes", all.len);
@@ -278,8 +272,8 @@ static pal_status put_hit(
     }
     pal_json_begin_object(writer);
     pal_put_text(writer, "conversation", id);
-    put_if(writer, "key", session->key);
-    put_if(writer, "title", session->title);
+    pal_put_str_if(writer, "key", session->key);
+    pal_put_str_if(writer, "title", session->title);
     pal_put_count(writer, "seq", hit->seq);
     pal_put_text(writer, "role", pal_role_name(hit->role));
     pal_put_time(writer, "created_at", hit->created_at);
@@ -317,7 +311,7 @@ pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err)
     for (size_t i = 0; status == PAL_OK && i < hits.len; i++)
         status = put_hit(ask, &hits.items[i], &session, err);
     pal_json_end_array(ask->writer);
-    put_if(ask->writer, "next_cursor", hits.cursor);
+    pal_put_str_if(ask->writer, "next_cursor", hits.cursor);
     if (hits.partial)
         pal_put_flag(ask->writer, "partial", true);
     pal_json_end_object(ask->writer);

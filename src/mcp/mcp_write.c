@@ -1,7 +1,7 @@
 /* mcp_write.c - the tools that write: create and fork conversations, and append to them.
  * Each one returns after the change is durable. All functions can be called from any thread. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "mcp/mcp_inside.h"
 
 #define TOPIC "memory" /* default topic of notes */

@@ -3,6 +3,7 @@
  * Up to four marks show the service which parts later requests will share: the end of the tools,
  * the end of the system field, the stable beginning of the conversation, and the whole conversation
  * if it is stable. Pure functions; provider_anthropic_read.c reads the answers. */
+#include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
@@ -54,19 +55,16 @@ static pal_status put_tool(
         pal_json_writer *writer, const pal_tool *tool, bool is_marked, pal_error *err)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "name");
-    pal_json_put_str(writer, tool->name);
+    pal_put_str(writer, "name", tool->name);
     if (tool->description.len) {
-        pal_json_name(writer, "description");
-        pal_json_put_str(writer, tool->description);
+        pal_put_str(writer, "description", tool->description);
     }
     pal_json_name(writer, "input_schema");
     pal_status status = pal_request_put_schema(writer, tool, err);
     if (status != PAL_OK)
         return status;
     if (is_marked) {
-        pal_json_name(writer, "cache_control");
-        pal_json_put_raw(writer, pal_str_of("{\"type\":\"ephemeral\"}"));
+        pal_put_raw(writer, "cache_control", pal_str_of("{\"type\":\"ephemeral\"}"));
     }
     pal_json_end_object(writer);
     return PAL_OK;
@@ -98,16 +96,13 @@ static pal_status put_choice(
     pal_json function = pal_json_find(choice, "function");
     pal_json_name(writer, "tool_choice");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "type");
-    pal_json_put_text(writer, choice_type(choice));
+    pal_put_text(writer, "type", choice_type(choice));
     if (pal_json_type_of(choice) == PAL_JSON_OBJECT) {
         bool is_flat = pal_json_type_of(function) == PAL_JSON_NONE;
-        pal_json_name(writer, "name");
-        pal_json_put_str(writer, pal_member_string(is_flat ? choice : function, "name", arena));
+        pal_put_str(writer, "name", pal_member_string(is_flat ? choice : function, "name", arena));
     }
     if (!is_parallel) {
-        pal_json_name(writer, "disable_parallel_tool_use");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "disable_parallel_tool_use", true);
     }
     pal_json_end_object(writer);
     return PAL_OK;
@@ -164,15 +159,13 @@ static void put_translated(
         pal_json_put_raw(writer, pal_json_raw(stop));
         pal_json_end_array(writer);
     } else if (pal_json_type_of(stop) == PAL_JSON_ARRAY) {
-        pal_json_name(writer, "stop_sequences");
-        pal_json_put_raw(writer, pal_json_raw(stop));
+        pal_put_raw(writer, "stop_sequences", pal_json_raw(stop));
     }
     if (pal_json_type_of(user) == PAL_JSON_STRING &&
             pal_json_type_of(pal_request_parameter(request, "metadata", arena)) == PAL_JSON_NONE) {
         pal_json_name(writer, "metadata");
         pal_json_begin_object(writer);
-        pal_json_name(writer, "user_id");
-        pal_json_put_raw(writer, pal_json_raw(user));
+        pal_put_raw(writer, "user_id", pal_json_raw(user));
         pal_json_end_object(writer);
     }
 }
@@ -180,18 +173,15 @@ static void put_translated(
 static pal_status put_all(
         pal_json_writer *writer, const pal_model_request *request, pal_arena *arena, pal_error *err)
 {
-    pal_json_name(writer, "model");
-    pal_json_put_str(writer, request->model);
-    pal_json_name(writer, "max_tokens");
-    pal_json_put_u64(writer, max_tokens(request, arena));
+    pal_put_str(writer, "model", request->model);
+    pal_put_count(writer, "max_tokens", max_tokens(request, arena));
     pal_status status = put_tools(writer, request, arena, err);
     if (status == PAL_OK)
         status = put_messages(writer, request, err);
     if (status != PAL_OK)
         return status;
     if (request->stream) {
-        pal_json_name(writer, "stream");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "stream", true);
     }
     put_translated(writer, request, arena);
     return pal_request_put_parameters(writer, request, own_names, err);

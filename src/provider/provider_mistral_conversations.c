@@ -5,6 +5,7 @@
  * conversation gets all messages, and `end` reports its id. A known conversation gets the messages
  * since the model's last answer. Instructions and tools belong to a conversation from its
  * beginning; an agent (a model named "ag_..." or "ag:...") has its own. On the loop. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/mistral/mistral_entries.h"
 #include "provider/provider_kind.h"
@@ -61,8 +62,7 @@ static void put_instructions(pal_json_writer *writer, const pal_model_request *r
     if (text.failure)
         writer->buf->failure = text.failure;
     if (text.len) {
-        pal_json_name(writer, "instructions");
-        pal_json_put_str(writer, pal_buf_str(&text));
+        pal_put_str(writer, "instructions", pal_buf_str(&text));
     }
     pal_buf_done(&text);
 }
@@ -72,8 +72,7 @@ static void put_seed(pal_json_writer *writer, const pal_model_request *request, 
     pal_json seed = pal_request_parameter(request, "seed", arena);
     if (pal_json_type_of(seed) != PAL_JSON_NUMBER)
         return;
-    pal_json_name(writer, "random_seed");
-    pal_json_put_raw(writer, pal_json_raw(seed));
+    pal_put_raw(writer, "random_seed", pal_json_raw(seed));
 }
 
 static pal_status put_choice(
@@ -85,8 +84,7 @@ static pal_status put_choice(
     if (status != PAL_OK)
         return status;
     /* The API has these values, but no way to name one tool. */
-    pal_json_name(writer, "tool_choice");
-    pal_json_put_raw(writer,
+    pal_put_raw(writer, "tool_choice",
             request->tool_choice.data[0] == '"' ? request->tool_choice : pal_str_of("\"any\""));
     return PAL_OK;
 }
@@ -100,8 +98,7 @@ static pal_status put_arguments(
     pal_json_name(writer, "completion_args");
     pal_json_begin_object(writer);
     if (max) {
-        pal_json_name(writer, "max_tokens");
-        pal_json_put_u64(writer, max);
+        pal_put_count(writer, "max_tokens", max);
     }
     put_seed(writer, request, arena);
     pal_status status = put_choice(writer, request, err);
@@ -117,8 +114,7 @@ static pal_status put_start(
 {
     bool by_agent = is_agent(request->model);
     pal_status status = PAL_OK;
-    pal_json_name(writer, by_agent ? "agent_id" : "model");
-    pal_json_put_str(writer, request->model);
+    pal_put_str(writer, by_agent ? "agent_id" : "model", request->model);
     if (!by_agent) {
         pal_model_request plain = *request;
         plain.tool_choice = pal_str_make(NULL, 0);
@@ -129,8 +125,7 @@ static pal_status put_start(
         pal_json value = pal_request_parameter(request, outer_names[i], arena);
         if (pal_json_type_of(value) == PAL_JSON_NONE)
             continue;
-        pal_json_name(writer, outer_names[i]);
-        pal_json_put_raw(writer, pal_json_raw(value));
+        pal_put_raw(writer, outer_names[i], pal_json_raw(value));
     }
     return status;
 }
@@ -145,12 +140,9 @@ static pal_status put_all(
         status = put_inputs(writer, request, err);
     if (status != PAL_OK)
         return status;
-    pal_json_name(writer, "stream");
-    pal_json_put_bool(writer, request->stream);
-    pal_json_name(writer, "store");
-    pal_json_put_bool(writer, !request->is_aside);
-    pal_json_name(writer, "handoff_execution");
-    pal_json_put_text(writer, "server");
+    pal_put_flag(writer, "stream", request->stream);
+    pal_put_flag(writer, "store", !request->is_aside);
+    pal_put_text(writer, "handoff_execution", "server");
     return put_arguments(writer, request, arena, err);
 }
 

@@ -1,5 +1,6 @@
 /* provider_openai.c - writes requests for chat completions: for OpenAI, and for Mistral, which
  * rejects unknown members. Pure functions; provider_openai_read.c reads the answers. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 #include "provider/provider_kind.h"
@@ -60,13 +61,11 @@ static void put_stream(pal_json_writer *writer, const pal_model_request *request
 {
     if (!request->stream)
         return;
-    pal_json_name(writer, "stream");
-    pal_json_put_bool(writer, true);
+    pal_put_flag(writer, "stream", true);
     /* Mistral always reports usage, and it rejects a request for it. */
     if (is_mistral)
         return;
-    pal_json_name(writer, "stream_options");
-    pal_json_put_raw(writer, pal_str_of("{\"include_usage\":true}"));
+    pal_put_raw(writer, "stream_options", pal_str_of("{\"include_usage\":true}"));
 }
 
 static void put_max(pal_json_writer *writer, const pal_model_request *request, bool is_mistral)
@@ -74,8 +73,7 @@ static void put_max(pal_json_writer *writer, const pal_model_request *request, b
     if (request->output_max == 0)
         return;
     bool is_new = !is_mistral && takes_completion_tokens(request->model);
-    pal_json_name(writer, is_new ? "max_completion_tokens" : "max_tokens");
-    pal_json_put_u64(writer, request->output_max);
+    pal_put_count(writer, is_new ? "max_completion_tokens" : "max_tokens", request->output_max);
 }
 
 /* With a key, requests of one conversation are more likely to find its cache. Other services reject
@@ -85,8 +83,7 @@ static void put_cache_key(
 {
     if (request->conversation.len == 0 || !pal_str_is(provider->url, OPENAI_URL))
         return;
-    pal_json_name(writer, "prompt_cache_key");
-    pal_json_put_str(writer, request->conversation);
+    pal_put_str(writer, "prompt_cache_key", request->conversation);
 }
 
 static pal_status write_chat(const pal_provider *provider, const pal_model_request *request,
@@ -94,8 +91,7 @@ static pal_status write_chat(const pal_provider *provider, const pal_model_reque
 {
     pal_json_writer writer = pal_json_writer_make(body);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "model");
-    pal_json_put_str(&writer, request->model);
+    pal_put_str(&writer, "model", request->model);
     pal_status status = put_messages(&writer, request, err);
     if (status == PAL_OK)
         status = pal_request_put_tools(&writer, request, err);

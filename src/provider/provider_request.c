@@ -1,4 +1,5 @@
 /* provider_request.c - parts of requests that several services share. Pure functions. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 
@@ -83,23 +84,19 @@ pal_status pal_request_put_schema(pal_json_writer *writer, const pal_tool *tool,
 static pal_status put_tool(pal_json_writer *writer, const pal_tool *tool, pal_error *err)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "type");
-    pal_json_put_text(writer, "function");
+    pal_put_text(writer, "type", "function");
     pal_json_name(writer, "function");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "name");
-    pal_json_put_str(writer, tool->name);
+    pal_put_str(writer, "name", tool->name);
     if (tool->description.len) {
-        pal_json_name(writer, "description");
-        pal_json_put_str(writer, tool->description);
+        pal_put_str(writer, "description", tool->description);
     }
     pal_json_name(writer, "parameters");
     pal_status status = pal_request_put_schema(writer, tool, err);
     if (status != PAL_OK)
         return status;
     if (tool->is_strict) {
-        pal_json_name(writer, "strict");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "strict", true);
     }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
@@ -123,8 +120,7 @@ pal_status pal_request_put_tools(
         return PAL_OK;
     status = pal_request_check_json(request->tool_choice, "'tool_choice'", err);
     if (status == PAL_OK) {
-        pal_json_name(writer, "tool_choice");
-        pal_json_put_raw(writer, request->tool_choice);
+        pal_put_raw(writer, "tool_choice", request->tool_choice);
     }
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "server/server_idempotency.h"
 
@@ -83,10 +84,8 @@ unsigned pal_status_http(pal_status status)
 void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "error");
-    pal_json_put_str(writer, failure->message);
-    pal_json_name(writer, "detail");
-    pal_json_put_str(writer, failure->message);
+    pal_put_str(writer, "error", failure->message);
+    pal_put_str(writer, "detail", failure->message);
     pal_json_name(writer, "code");
     if (failure->name.len)
         pal_json_put_str(writer, failure->name);
@@ -97,8 +96,7 @@ void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json
         pal_json_put_str(writer, failure->param);
     else
         pal_json_put_null(writer);
-    pal_json_name(writer, "request_id");
-    pal_json_put_str(writer, pal_exchange_id(call->exchange));
+    pal_put_str(writer, "request_id", pal_exchange_id(call->exchange));
     pal_json_put_members(writer, call->fail_members);
     pal_json_end_object(writer);
 }

@@ -58,6 +58,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -261,11 +262,9 @@ static pal_status make_record(
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "request");
-    pal_json_put_text(&writer, entry->request);
+    pal_put_text(&writer, "request", entry->request);
     if (code) {
-        pal_json_name(&writer, "code");
-        pal_json_put_u64(&writer, code);
+        pal_put_count(&writer, "code", code);
     }
     pal_json_end_object(&writer);
     *out_record = (pal_record){.kind = pal_str_of(KIND), .name = pal_str_of(entry->name)};
@@ -279,8 +278,7 @@ static pal_status make_answer(
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "body");
-    pal_json_put_str(&writer, body);
+    pal_put_str(&writer, "body", body);
     pal_json_end_object(&writer);
     *out_record = (pal_record){.kind = pal_str_of(ANSWER_KIND),
             .name = pal_str_of(entry->name),

@@ -14,8 +14,9 @@
 #include "server/server_sse.h"
 
 #include <pthread.h>
+#include "base/json/json_put.h"
 #include "base/memory.h"
-#include "dialect/dialect_put.h"
+#include "dialect/native/native.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
@@ -67,7 +68,7 @@ static void put_ended(pal_json_writer *writer, const pal_event *event)
         pal_put_text(writer, "code", pal_status_name(event->status));
     if (event->text.len)
         pal_put_str(writer, "reason", event->text);
-    pal_put_usage(writer, "usage", &event->usage);
+    pal_native_put_usage(writer, "usage", &event->usage);
 }
 
 /* Writes the members of a call that belong to this kind of event. */
@@ -112,7 +113,7 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
     case PAL_EVENT_MESSAGE:
         put_message(writer, event);
         pal_put_text(writer, "finish_reason", event->finish_length ? "length" : "stop");
-        pal_put_usage(writer, "usage", &event->usage);
+        pal_native_put_usage(writer, "usage", &event->usage);
         break;
     case PAL_EVENT_RETRYING:
         pal_put_count(writer, "attempt", event->count);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
@@ -204,13 +205,10 @@ static void write_params(pal_buf *out, const pal_mcp_call *call, pal_str state)
 {
     pal_json_writer json = pal_json_writer_make(out);
     pal_json_begin_object(&json);
-    pal_json_name(&json, "name");
-    pal_json_put_str(&json, call->tool);
-    pal_json_name(&json, "arguments");
-    pal_json_put_raw(&json, call->arguments);
+    pal_put_str(&json, "name", call->tool);
+    pal_put_raw(&json, "arguments", call->arguments);
     if (state.len) {
-        pal_json_name(&json, "requestState");
-        pal_json_put_raw(&json, state);
+        pal_put_raw(&json, "requestState", state);
     }
     pal_json_end_object(&json);
 }

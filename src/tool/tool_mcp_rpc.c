@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
 
@@ -70,16 +71,12 @@ static void write_meta(pal_json_writer *json, const pal_mcp_request *request)
     pal_json_name(json, "_meta");
     pal_json_begin_object(json);
     if (request->progressed) {
-        pal_json_name(json, "progressToken");
-        pal_json_put_u64(json, request->id);
+        pal_put_count(json, "progressToken", request->id);
     }
     if (request->mcp->era == PAL_MCP_ERA_NEW) {
-        pal_json_name(json, META "protocolVersion");
-        pal_json_put_text(json, request->mcp->version);
-        pal_json_name(json, META "clientInfo");
-        pal_json_put_raw(json, pal_str_of(CLIENT));
-        pal_json_name(json, META "clientCapabilities");
-        pal_json_put_raw(json, pal_str_of("{}"));
+        pal_put_text(json, META "protocolVersion", request->mcp->version);
+        pal_put_raw(json, META "clientInfo", pal_str_of(CLIENT));
+        pal_put_raw(json, META "clientCapabilities", pal_str_of("{}"));
     }
     pal_json_end_object(json);
 }
@@ -89,14 +86,11 @@ static void write_request(pal_buf *out, const pal_mcp_request *request, pal_str 
     pal_json_writer json = pal_json_writer_make(out);
     bool has_meta = request->progressed || request->mcp->era == PAL_MCP_ERA_NEW;
     pal_json_begin_object(&json);
-    pal_json_name(&json, "jsonrpc");
-    pal_json_put_text(&json, "2.0");
+    pal_put_text(&json, "jsonrpc", "2.0");
     if (!request->is_notification) {
-        pal_json_name(&json, "id");
-        pal_json_put_u64(&json, request->id);
+        pal_put_count(&json, "id", request->id);
     }
-    pal_json_name(&json, "method");
-    pal_json_put_text(&json, request->method);
+    pal_put_text(&json, "method", request->method);
     if (params.len || has_meta) {
         pal_json_name(&json, "params");
         pal_json_begin_object(&json);

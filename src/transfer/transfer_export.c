@@ -1,6 +1,7 @@
 /* transfer_export.c - implements transfer_export.h. */
 #include "transfer/transfer_export.h"
 
+#include "base/json/json_put.h"
 #include "dialect/dialect_skillian.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/transcript/transcript.h"
@@ -145,8 +146,7 @@ static pal_status finish(pal_export *export, pal_buf *out, pal_error *err)
     pal_json_end_array(&export->writer);
     if (export->form == PAL_EXPORT_SKILLIAN) {
         pal_json_end_object(&export->writer);
-        pal_json_name(&export->writer, "message_count");
-        pal_json_put_u64(&export->writer, export->questions);
+        pal_put_count(&export->writer, "message_count", export->questions);
     }
     pal_json_end_object(&export->writer);
     pal_buf_append_char(out, '\n');

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_bead.h"
 
 pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind kind)
@@ -67,12 +68,9 @@ static pal_status keep_conversation(pal_import_reader *reader, const pal_transcr
     pal_buf_init(&body, PAL_JSON_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&body);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "conversation");
-    pal_json_put_str(&writer, facts->conversation);
-    pal_json_name(&writer, "tokens");
-    pal_json_put_u64(&writer, facts->conversation_tokens);
-    pal_json_name(&writer, "imported");
-    pal_json_put_bool(&writer, true);
+    pal_put_str(&writer, "conversation", facts->conversation);
+    pal_put_count(&writer, "tokens", facts->conversation_tokens);
+    pal_put_flag(&writer, "imported", true);
     pal_json_end_object(&writer);
     pal_id_to_text(pal_import_session(reader->import), id);
     pal_status status = body.failure

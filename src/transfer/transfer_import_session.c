@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "palaver/limits.h"
 
 #define EXPIRED_RECORD "import_expired"
@@ -285,8 +286,7 @@ static pal_str with_tokens(pal_import *import, pal_json metadata, uint64_t token
         pal_json_name_str(&writer, pal_json_string(name, import->arena));
         pal_json_put_raw(&writer, pal_json_raw(value));
     }
-    pal_json_name(&writer, "token_count");
-    pal_json_put_u64(&writer, tokens);
+    pal_put_count(&writer, "token_count", tokens);
     pal_json_end_object(&writer);
     if (!buf.failure)
         made = pal_arena_copy(import->arena, pal_buf_str(&buf));

@@ -23,6 +23,7 @@
 #include "turn/turn_conversation.h"
 
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "turn/turn_machine.h"
 
 #define RECORD_KIND "mistral_conversation"
@@ -64,20 +65,13 @@ pal_record *pal_conversation_record(
     pal_buf_init(&body, BODY_LEN_MAX);
     writer = pal_json_writer_make(&body);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "endpoint");
-    pal_json_put_str(&writer, pal_provider_name(turn->provider));
-    pal_json_name(&writer, "model");
-    pal_json_put_str(&writer, turn->settings.model);
-    pal_json_name(&writer, "conversation");
-    pal_json_put_str(&writer, end->conversation);
-    pal_json_name(&writer, "message");
-    pal_json_put_text(&writer, message);
-    pal_json_name(&writer, "tokens");
-    pal_json_put_u64(&writer, turn->conversation.tokens);
-    pal_json_name(&writer, "prefix");
-    pal_json_put_u64(&writer, turn->conversation.prefix);
-    pal_json_name(&writer, "checkpoint");
-    pal_json_put_u64(&writer, turn->conversation.checkpoint);
+    pal_put_str(&writer, "endpoint", pal_provider_name(turn->provider));
+    pal_put_str(&writer, "model", turn->settings.model);
+    pal_put_str(&writer, "conversation", end->conversation);
+    pal_put_text(&writer, "message", message);
+    pal_put_count(&writer, "tokens", turn->conversation.tokens);
+    pal_put_count(&writer, "prefix", turn->conversation.prefix);
+    pal_put_count(&writer, "checkpoint", turn->conversation.checkpoint);
     pal_json_end_object(&writer);
     record = body.failure == PAL_OK ? pal_arena_alloc(arena, sizeof(*record)) : NULL;
     if (record)

@@ -13,14 +13,15 @@
 #include <stdio.h>
 
 #include "base/json/json.h"
+#include "base/json/json_put.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_follow.h"
+#include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/runtime/runtime_models.h"
+#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
-#include "turn/lane/lane_follow.h"
-#include "turn/lane/lane_backlog.h"
-#include "turn/runtime/runtime_models.h"
-#include "turn/recovery/recovery_owed.h"
-#include "turn/lane/lane_park.h"
-#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_speech.h"
 #include "turn/turn_whole.h"
 
@@ -110,8 +111,7 @@ static pal_message *make_record(pal_turn *turn)
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, turn->is_cancelled ? "interrupted" : "error");
-    pal_json_put_text(&writer, turn->info.reason);
+    pal_put_text(&writer, turn->is_cancelled ? "interrupted" : "error", turn->info.reason);
     pal_json_end_object(&writer);
     message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);

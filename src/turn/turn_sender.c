@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "palaver/limits.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_speaker.h"
@@ -178,8 +179,7 @@ static pal_str mark_merged(pal_str extra, pal_arena *arena)
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
     pal_json_put_members(&writer, extra);
-    pal_json_name(&writer, "merged");
-    pal_json_put_bool(&writer, true);
+    pal_put_flag(&writer, "merged", true);
     pal_json_end_object(&writer);
     if (buf.failure == PAL_OK)
         marked = pal_arena_copy(arena, pal_buf_str(&buf));

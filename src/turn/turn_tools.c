@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
@@ -328,12 +329,9 @@ void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf)
         if (!run->is_callers || run->state != PAL_TOOL_WAITING)
             continue;
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "call_id");
-        pal_json_put_str(&writer, run->id);
-        pal_json_name(&writer, "name");
-        pal_json_put_str(&writer, run->name);
-        pal_json_name(&writer, "arguments");
-        pal_json_put_str(&writer, run->arguments);
+        pal_put_str(&writer, "call_id", run->id);
+        pal_put_str(&writer, "name", run->name);
+        pal_put_str(&writer, "arguments", run->arguments);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 
 static pal_status body_done(pal_buf *buf, pal_arena *arena, pal_str *out_body, pal_error *err)
 {
@@ -50,20 +51,11 @@ static uint64_t number_of(pal_json object, const char *name)
     return number;
 }
 
-static void put_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    if (text.len == 0)
-        return;
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
 static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
 {
     if (number == 0)
         return;
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
+    pal_put_count(writer, name, number);
 }
 
 /* ---- Checkpoints ---- */
@@ -141,8 +133,7 @@ static void write_usage(pal_json_writer *writer, const pal_checkpoint_record *re
     put_number(writer, "output", record->usage.output);
     put_number(writer, "reasoning", record->usage.reasoning);
     pal_json_end_object(writer);
-    pal_json_name(writer, "cost_micros");
-    pal_json_put_i64(writer, record->cost_micros);
+    pal_put_number(writer, "cost_micros", record->cost_micros);
 }
 
 pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
@@ -155,9 +146,9 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
     pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    put_text(&writer, "strategy", pal_str_of(pal_strategy_name(checkpoint->strategy)));
-    put_text(&writer, "summary", checkpoint->summary);
-    put_text(&writer, "hint", checkpoint->hint);
+    pal_put_str_if(&writer, "strategy", pal_str_of(pal_strategy_name(checkpoint->strategy)));
+    pal_put_str_if(&writer, "summary", checkpoint->summary);
+    pal_put_str_if(&writer, "hint", checkpoint->hint);
     put_number(&writer, "dropped", checkpoint->dropped);
     put_number(&writer, "tokens", checkpoint->tokens);
     put_number(&writer, "hidden_tokens", checkpoint->hidden_tokens);
@@ -166,13 +157,12 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
     put_number(&writer, "tokens_before", record->tokens_before);
     put_number(&writer, "tokens_after", record->tokens_after);
     if (record->is_fallback) {
-        pal_json_name(&writer, "fallback");
-        pal_json_put_bool(&writer, true);
+        pal_put_flag(&writer, "fallback", true);
     }
-    put_text(&writer, "model", record->model);
+    pal_put_str_if(&writer, "model", record->model);
     write_usage(&writer, record);
-    put_text(&writer, "reason", record->reason);
-    put_text(&writer, "note", record->note);
+    pal_put_str_if(&writer, "reason", record->reason);
+    pal_put_str_if(&writer, "note", record->note);
     pal_json_name(&writer, "keep");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < record->keep_len; i++)
@@ -321,10 +311,9 @@ pal_status pal_epoch_write(
     pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    put_text(&writer, "system", record->system);
+    pal_put_str_if(&writer, "system", record->system);
     if (record->is_own) {
-        pal_json_name(&writer, "own");
-        pal_json_put_bool(&writer, true);
+        pal_put_flag(&writer, "own", true);
     }
     pal_json_name(&writer, "tools");
     pal_json_begin_array(&writer);
@@ -332,11 +321,10 @@ pal_status pal_epoch_write(
         const pal_tool *tool = &record->tools[i];
 
         pal_json_begin_object(&writer);
-        put_text(&writer, "name", tool->name);
-        put_text(&writer, "description", tool->description);
+        pal_put_str_if(&writer, "name", tool->name);
+        pal_put_str_if(&writer, "description", tool->description);
         if (tool->schema.len > 0) {
-            pal_json_name(&writer, "schema");
-            pal_json_put_raw(&writer, tool->schema);
+            pal_put_raw(&writer, "schema", tool->schema);
         }
         put_number(&writer, "tokens", tool->tokens);
         pal_json_end_object(&writer);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/memory.h"
 
 #define TEXT_BYTES 1024
@@ -399,26 +400,21 @@ static void print_json(bench *b)
 {
     pal_json_writer writer = pal_json_writer_make(&b->cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "message_bytes");
-    pal_json_put_u64(&writer, TEXT_BYTES);
+    pal_put_count(&writer, "message_bytes", TEXT_BYTES);
     pal_json_name(&writer, "results");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < b->results_len; i++) {
         const result *r = &b->results[i];
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "name");
-        pal_json_put_text(&writer, r->name);
-        pal_json_name(&writer, "per_second");
-        pal_json_put_f64(&writer, per_second(r));
+        pal_put_text(&writer, "name", r->name);
+        pal_put_f64(&writer, "per_second", per_second(r));
         pal_json_name(&writer, "ratio");
         if (*b->dir && i + 1 < b->results_len)
             pal_json_put_f64(&writer, per_second(r) / per_second(&b->results[0]));
         else
             pal_json_put_null(&writer);
-        pal_json_name(&writer, "median_us");
-        pal_json_put_f64(&writer, percentile_us(r, 0.5));
-        pal_json_name(&writer, "p99_us");
-        pal_json_put_f64(&writer, percentile_us(r, 0.99));
+        pal_put_f64(&writer, "median_us", percentile_us(r, 0.5));
+        pal_put_f64(&writer, "p99_us", percentile_us(r, 0.99));
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json/json_put.h"
 
 #define TURNS 1000
 #define TURNS_MAX 100000
@@ -441,38 +442,23 @@ static void print_text(pal_cli *cli, const talk *t, const run *runs, const price
     pal_cli_table_print(cli, &table);
 }
 
-static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
-}
-
-static void put_real(pal_json_writer *writer, const char *name, double number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_f64(writer, number);
-}
-
 static void print_json(pal_json_writer *writer, const talk *t, const run *runs, const prices *p)
 {
     for (size_t i = 0; i < RUNS; i++) {
         const run *r = &runs[i];
         pal_json_begin_object(writer);
-        pal_json_name(writer, "conversation");
-        pal_json_put_text(writer, t->name);
-        pal_json_name(writer, "strategy");
-        pal_json_put_text(writer, r->name);
-        put_number(writer, "requests", r->requests);
-        put_number(writer, "sent", r->sent);
-        put_number(writer, "cached", r->cached);
-        put_number(writer, "output", r->output);
-        put_number(writer, "cuts", r->cuts);
-        put_real(writer, "hit", share(r->cached, r->sent));
-        put_real(writer, "hit_between_cuts", share(r->between_cached, r->between_sent));
-        put_real(writer, "cost", cost(r, p));
-        put_real(writer, "ratio", cost(r, p) / cost(&runs[0], p));
-        pal_json_name(writer, "refused");
-        pal_json_put_bool(writer, r->refused);
+        pal_put_text(writer, "conversation", t->name);
+        pal_put_text(writer, "strategy", r->name);
+        pal_put_count(writer, "requests", r->requests);
+        pal_put_count(writer, "sent", r->sent);
+        pal_put_count(writer, "cached", r->cached);
+        pal_put_count(writer, "output", r->output);
+        pal_put_count(writer, "cuts", r->cuts);
+        pal_put_f64(writer, "hit", share(r->cached, r->sent));
+        pal_put_f64(writer, "hit_between_cuts", share(r->between_cached, r->between_sent));
+        pal_put_f64(writer, "cost", cost(r, p));
+        pal_put_f64(writer, "ratio", cost(r, p) / cost(&runs[0], p));
+        pal_put_flag(writer, "refused", r->refused);
         pal_json_end_object(writer);
     }
 }

@@ -4,7 +4,8 @@
 
 #include <string.h>
 #include <unistd.h>
-#include "dialect/dialect_put.h"
+#include "base/json/json_put.h"
+#include "dialect/native/native.h"
 
 #define WORDS_MAX 10000 /* maximum words of a question on the command line */
 #define DRAIN_MS 2000   /* how long a running turn may take to end when the user leaves */
@@ -96,7 +97,7 @@ static void put_json(pal_chat *chat, const pal_chat_answer *answer)
     pal_put_id(&writer, "turn_id", answer->turn);
     pal_put_text(&writer, "state", pal_turn_state_name(answer->state));
     pal_put_str(&writer, "text", answer->text);
-    pal_put_usage(&writer, "usage", &answer->usage);
+    pal_native_put_usage(&writer, "usage", &answer->usage);
     pal_json_end_object(&writer);
     pal_buf_append_char(&chat->cli->out, '\n');
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/json/json_put.h"
 
 /* ---- show ---- */
 
@@ -20,15 +21,11 @@ static void show_json(pal_cli *cli, const pal_config_entry *entries, size_t len)
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < len; i++) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "key");
-        pal_json_put_str(&writer, entries[i].key);
-        pal_json_name(&writer, "value");
-        pal_json_put_raw(&writer, entries[i].value);
-        pal_json_name(&writer, "source");
-        pal_json_put_text(&writer, pal_config_source_name(entries[i].source));
+        pal_put_str(&writer, "key", entries[i].key);
+        pal_put_raw(&writer, "value", entries[i].value);
+        pal_put_text(&writer, "source", pal_config_source_name(entries[i].source));
         if (entries[i].line) {
-            pal_json_name(&writer, "line");
-            pal_json_put_u64(&writer, entries[i].line);
+            pal_put_count(&writer, "line", entries[i].line);
         }
         pal_json_end_object(&writer);
     }
@@ -89,8 +86,7 @@ static void check_json(pal_cli *cli, const pal_config *config)
     uint32_t line;
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "ok");
-    pal_json_put_bool(&writer, true);
+    pal_put_flag(&writer, "ok", true);
     if (!pal_config_warning_at(config, 0, &text, &line)) {
         pal_json_end_object(&writer);
         pal_buf_append_char(&cli->out, '\n');
@@ -100,10 +96,8 @@ static void check_json(pal_cli *cli, const pal_config *config)
     pal_json_begin_array(&writer);
     for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "line");
-        pal_json_put_u64(&writer, line);
-        pal_json_name(&writer, "text");
-        pal_json_put_str(&writer, text);
+        pal_put_count(&writer, "line", line);
+        pal_put_str(&writer, "text", text);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

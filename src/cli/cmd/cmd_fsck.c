@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/json/json_put.h"
 
 typedef struct fsck_values {
     bool repair;
@@ -30,10 +31,8 @@ static void put_finding_json(fsck *check, const pal_finding *finding)
         pal_json_put_null(writer);
     else
         pal_json_put_str(writer, pal_cli_id(check->cli, finding->session));
-    pal_json_name(writer, "repaired");
-    pal_json_put_bool(writer, finding->repaired);
-    pal_json_name(writer, "text");
-    pal_json_put_text(writer, finding->text);
+    pal_put_flag(writer, "repaired", finding->repaired);
+    pal_put_text(writer, "text", finding->text);
     pal_json_end_object(writer);
 }
 
@@ -50,10 +49,8 @@ static void keep_advice(fsck *check, const pal_finding *finding)
     }
     pal_buf_append_text(&check->advice, check->advice.len ? "," : "");
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "repaired");
-    pal_json_put_bool(&writer, finding->repaired);
-    pal_json_name(&writer, "text");
-    pal_json_put_text(&writer, finding->text);
+    pal_put_flag(&writer, "repaired", finding->repaired);
+    pal_put_text(&writer, "text", finding->text);
     pal_json_end_object(&writer);
 }
 
@@ -90,8 +87,7 @@ static void put_advice(fsck *check)
         return;
     pal_buf_init(&list, PAL_JSON_BYTES_MAX);
     pal_buf_format(&list, "[%.*s]", (int)check->advice.len, check->advice.data);
-    pal_json_name(&check->writer, "advice");
-    pal_json_put_raw(&check->writer, pal_buf_str(&list));
+    pal_put_raw(&check->writer, "advice", pal_buf_str(&list));
     pal_buf_done(&list);
 }
 
@@ -101,10 +97,8 @@ static pal_status conclude(fsck *check, bool repair)
     uint64_t left = check->found - check->repaired;
     if (cli->json) {
         pal_json_end_array(&check->writer);
-        pal_json_name(&check->writer, "found");
-        pal_json_put_u64(&check->writer, check->found);
-        pal_json_name(&check->writer, "repaired");
-        pal_json_put_u64(&check->writer, check->repaired);
+        pal_put_count(&check->writer, "found", check->found);
+        pal_put_count(&check->writer, "repaired", check->repaired);
         put_advice(check);
         pal_json_end_object(&check->writer);
         pal_buf_append_char(&cli->out, '\n');

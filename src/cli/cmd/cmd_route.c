@@ -1,4 +1,5 @@
 /* cmd_route.c - `palaver route`: shows which session inbound messages belong to. */
+#include "base/json/json_put.h"
 #include "cli/cli.h"
 #include "dialect/dialect_route.h"
 
@@ -11,12 +12,6 @@ static const pal_cli_option options[] = {
                 "report a wrong line and continue with the next one"},
         {0},
 };
-
-static void put_member(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
 
 static void put_texts(pal_json_writer *writer, const char *name, const pal_str *texts, size_t len)
 {
@@ -32,16 +27,14 @@ static void print_route(pal_cli *cli, const pal_route *route)
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
     put_texts(&writer, "main_aliases", &route->main_alias, 1);
-    put_member(&writer, "main_session_key", route->main_key);
-    pal_json_name(&writer, "scope");
-    pal_json_put_raw(&writer, route->scope);
+    pal_put_str(&writer, "main_session_key", route->main_key);
+    pal_put_raw(&writer, "scope", route->scope);
     put_texts(&writer, "session_aliases", route->aliases, route->aliases_len);
-    put_member(&writer, "session_key", route->key);
-    put_member(&writer, "signature", route->signature);
-    put_member(&writer, "matched_by", route->matched_by);
+    pal_put_str(&writer, "session_key", route->key);
+    pal_put_str(&writer, "signature", route->signature);
+    pal_put_str(&writer, "matched_by", route->matched_by);
     if (route->is_explicit) {
-        pal_json_name(&writer, "explicit");
-        pal_json_put_bool(&writer, true);
+        pal_put_flag(&writer, "explicit", true);
     }
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');

@@ -1,6 +1,8 @@
 /* cmd_stats.c - `palaver stats`: prints how much is stored. */
 #include "cli/cli.h"
 
+#include "base/json/json_put.h"
+
 typedef struct stat_row {
     const char *name; /* the name in JSON */
     const char *text; /* the label for people */
@@ -29,11 +31,9 @@ static void print_json(pal_cli *cli, pal_str backend, const stat_row *rows, size
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "backend");
-    pal_json_put_str(&writer, backend);
+    pal_put_str(&writer, "backend", backend);
     for (size_t i = 0; i < rows_len; i++) {
-        pal_json_name(&writer, rows[i].name);
-        pal_json_put_u64(&writer, rows[i].value);
+        pal_put_count(&writer, rows[i].name, rows[i].value);
     }
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');

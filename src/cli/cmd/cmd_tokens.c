@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/json/json_put.h"
 
 #define ENCODING_DEFAULT "o200k_base"
 
@@ -176,15 +177,12 @@ static void print_json(tokenizer *t, uint64_t tokens, uint64_t bytes)
     pal_buf_init(&rest, PAL_CLI_OUT_MAX);
     pal_json_writer writer = pal_json_writer_make(&rest);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "tokens");
-    pal_json_put_u64(&writer, tokens);
+    pal_put_count(&writer, "tokens", tokens);
     put_text_or_null(
             &writer, "encoding", t->encoding ? pal_encoding_name(t->encoding) : (pal_str){0});
     put_text_or_null(&writer, "model", pal_str_of(t->given->model));
-    pal_json_name(&writer, "exact");
-    pal_json_put_bool(&writer, t->is_exact);
-    pal_json_name(&writer, "bytes");
-    pal_json_put_u64(&writer, bytes);
+    pal_put_flag(&writer, "exact", t->is_exact);
+    pal_put_count(&writer, "bytes", bytes);
     pal_json_end_object(&writer);
     if (t->given->ids) {
         pal_buf_append_text(out, "],");

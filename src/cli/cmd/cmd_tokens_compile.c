@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <unistd.h>
+#include "base/json/json_put.h"
 
 typedef struct compile_values {
     const char *name;
@@ -30,10 +31,8 @@ static void print(pal_cli *cli, const compile_values *v, size_t table_len)
     char size[PAL_CLI_SIZE_SIZE];
     if (cli->json) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "encoding");
-        pal_json_put_text(&writer, v->name);
-        pal_json_name(&writer, "bytes");
-        pal_json_put_u64(&writer, table_len);
+        pal_put_text(&writer, "encoding", v->name);
+        pal_put_count(&writer, "bytes", table_len);
         pal_json_end_object(&writer);
         pal_buf_append_char(&cli->out, '\n');
         return;

@@ -2,6 +2,8 @@
  * models: first those of the configuration, then the built-in ones. */
 #include "cli/cli.h"
 
+#include "base/json/json_put.h"
+
 static void put_limit(pal_cli *cli, pal_cli_table *table, uint64_t limit)
 {
     if (limit)
@@ -62,15 +64,13 @@ static void put_limit_json(pal_json_writer *writer, const char *name, uint64_t l
 static void put_rule_json(pal_json_writer *writer, const pal_model_rule *rule)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "name");
-    pal_json_put_str(writer, rule->pattern);
+    pal_put_str(writer, "name", rule->pattern);
     pal_json_name(writer, "encoding");
     if (rule->encoding.len)
         pal_json_put_str(writer, rule->encoding);
     else
         pal_json_put_null(writer);
-    pal_json_name(writer, "exact");
-    pal_json_put_bool(writer, rule->is_exact);
+    pal_put_flag(writer, "exact", rule->is_exact);
     put_limit_json(writer, "context", rule->context);
     put_limit_json(writer, "output", rule->output);
     pal_json_end_object(writer);
@@ -85,10 +85,8 @@ static void print_json(pal_cli *cli, const pal_config_values *config)
     pal_json_begin_array(&writer);
     for (size_t i = 0; pal_encoding_at(i); i++) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "name");
-        pal_json_put_str(&writer, pal_encoding_name(pal_encoding_at(i)));
-        pal_json_name(&writer, "size");
-        pal_json_put_u64(&writer, pal_encoding_size(pal_encoding_at(i)));
+        pal_put_str(&writer, "name", pal_encoding_name(pal_encoding_at(i)));
+        pal_put_count(&writer, "size", pal_encoding_size(pal_encoding_at(i)));
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <unistd.h>
+#include "base/json/json_put.h"
 #include "dialect/native/native.h"
 
 #define LINES_MAX 100000
@@ -202,10 +203,8 @@ static pal_status print_appended(pal_cli *cli, const batch *appended)
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < appended->len; i++) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "seq");
-        pal_json_put_u64(&writer, appended->messages[i].seq);
-        pal_json_name(&writer, "id");
-        pal_json_put_str(&writer, pal_cli_id(cli, appended->messages[i].id));
+        pal_put_count(&writer, "seq", appended->messages[i].seq);
+        pal_put_str(&writer, "id", pal_cli_id(cli, appended->messages[i].id));
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/json/json_put.h"
 
 typedef struct compact_values {
     pal_cli_window_values window;
@@ -77,8 +78,7 @@ static pal_status diff(compacter *c)
     if (cli->json) {
         pal_json_writer writer = pal_json_writer_make(&cli->out);
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "diff");
-        pal_json_put_str(&writer, text);
+        pal_put_str(&writer, "diff", text);
         pal_json_end_object(&writer);
         pal_buf_append_char(&cli->out, '\n');
     } else {
@@ -110,31 +110,18 @@ static pal_status read_summary(compacter *c)
     return status;
 }
 
-static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
-}
-
-static void put_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
 static void print_json(pal_cli *cli, const pal_compacted *made)
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    put_number(&writer, "number", made->number);
-    put_number(&writer, "seq", made->seq);
-    pal_json_name(&writer, "fallback");
-    pal_json_put_bool(&writer, made->is_fallback);
-    put_number(&writer, "messages", made->messages);
-    put_number(&writer, "tokens_before", made->tokens_before);
-    put_number(&writer, "tokens_after", made->tokens_after);
-    put_text(&writer, "summary", made->summary);
-    put_text(&writer, "note", made->note);
+    pal_put_count(&writer, "number", made->number);
+    pal_put_count(&writer, "seq", made->seq);
+    pal_put_flag(&writer, "fallback", made->is_fallback);
+    pal_put_count(&writer, "messages", made->messages);
+    pal_put_count(&writer, "tokens_before", made->tokens_before);
+    pal_put_count(&writer, "tokens_after", made->tokens_after);
+    pal_put_str(&writer, "summary", made->summary);
+    pal_put_str(&writer, "note", made->note);
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "transfer/transfer_import_reader.h"
 
@@ -136,39 +137,31 @@ static void print_text(importer *im)
     print_problems(im);
 }
 
-static void put_u64(pal_json_writer *writer, const char *name, uint64_t value)
-{
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, value);
-}
-
 static void print_json(importer *im)
 {
     pal_import_counts counts = pal_import_count(im->store);
     pal_json_writer writer = pal_json_writer_make(&im->cli->out);
     pal_json_begin_object(&writer);
-    put_u64(&writer, "files", im->files);
-    put_u64(&writer, "files_failed", im->files_failed);
-    put_u64(&writer, "sessions", counts.sessions);
-    put_u64(&writer, "sessions_known", counts.sessions_known);
-    put_u64(&writer, "messages", counts.messages);
-    put_u64(&writer, "messages_known", counts.messages_known);
-    put_u64(&writer, "messages_failed", counts.failed);
-    put_u64(&writer, "marks", counts.marks);
+    pal_put_count(&writer, "files", im->files);
+    pal_put_count(&writer, "files_failed", im->files_failed);
+    pal_put_count(&writer, "sessions", counts.sessions);
+    pal_put_count(&writer, "sessions_known", counts.sessions_known);
+    pal_put_count(&writer, "messages", counts.messages);
+    pal_put_count(&writer, "messages_known", counts.messages_known);
+    pal_put_count(&writer, "messages_failed", counts.failed);
+    pal_put_count(&writer, "marks", counts.marks);
     if (im->verified_sessions) {
-        put_u64(&writer, "sessions_verified", im->verified_sessions);
-        put_u64(&writer, "messages_verified", im->verified_messages);
+        pal_put_count(&writer, "sessions_verified", im->verified_sessions);
+        pal_put_count(&writer, "messages_verified", im->verified_messages);
     }
-    put_u64(&writer, "problems_total", im->problems_len);
+    pal_put_count(&writer, "problems_total", im->problems_len);
     pal_json_name(&writer, "problems");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < im->problems_len && i < PROBLEMS_SHOWN; i++) {
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "file");
-        pal_json_put_text(&writer, im->problems[i].file);
-        put_u64(&writer, "line", im->problems[i].line);
-        pal_json_name(&writer, "text");
-        pal_json_put_str(&writer, im->problems[i].text);
+        pal_put_text(&writer, "file", im->problems[i].file);
+        pal_put_count(&writer, "line", im->problems[i].line);
+        pal_put_str(&writer, "text", im->problems[i].text);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 #include "base/clock.h"
-#include "dialect/dialect_put.h"
+#include "base/json/json_put.h"
 
 #define WORDS_MAX 1000 /* maximum words of a text on the command line */
 

@@ -6,6 +6,7 @@
 
 #include <string.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/native/native.h"
 
 #define PAGE 500
@@ -360,8 +361,7 @@ static pal_status show_json(show *s)
             status = pal_native_mark_put(writer, &s->marks[i], &cli->err);
         pal_json_end_array(writer);
     }
-    pal_json_name(writer, "has_more");
-    pal_json_put_bool(writer, s->has_more);
+    pal_put_flag(writer, "has_more", s->has_more);
     pal_json_end_object(writer);
     pal_buf_append_char(&cli->out, '\n');
     return status;

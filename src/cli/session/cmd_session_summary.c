@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/json/json_put.h"
 
 typedef struct summary_values {
     const char *set;
@@ -24,10 +25,8 @@ static pal_status print_summary(pal_cli *cli, pal_id session)
     }
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "session_id");
-    pal_json_put_str(&writer, pal_cli_id(cli, session));
-    pal_json_name(&writer, "summary");
-    pal_json_put_str(&writer, summary);
+    pal_put_str(&writer, "session_id", pal_cli_id(cli, session));
+    pal_put_str(&writer, "summary", summary);
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');
     return PAL_OK;

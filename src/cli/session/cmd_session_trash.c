@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/json/json_put.h"
 
 typedef struct erase_values {
     bool yes;
@@ -68,13 +69,10 @@ static void print_erasure(pal_cli *cli, pal_str id, const pal_erasure *erasure)
     }
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "status");
-    pal_json_put_text(&writer, "erased");
-    pal_json_name(&writer, "session_id");
-    pal_json_put_str(&writer, id);
+    pal_put_text(&writer, "status", "erased");
+    pal_put_str(&writer, "session_id", id);
     for (size_t i = 0; i < counts_len; i++) {
-        pal_json_name(&writer, counts[i].name);
-        pal_json_put_u64(&writer, counts[i].count);
+        pal_put_count(&writer, counts[i].name, counts[i].count);
     }
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');

@@ -5,6 +5,7 @@
  * Consecutive messages of one role are written as one, because all results must be in one message,
  * after their calls. A cache mark is put on the last block that can have one: a block that is
  * neither thinking nor empty. */
+#include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 
@@ -29,8 +30,7 @@ static void put_others(block_writer *out, pal_json object, const char *const *ow
 
 static void put_member(block_writer *out, const char *name, pal_str text)
 {
-    pal_json_name(out->json, name);
-    pal_json_put_str(out->json, text);
+    pal_put_str(out->json, name, text);
 }
 
 static void begin_block(block_writer *out, const char *type)
@@ -42,8 +42,7 @@ static void begin_block(block_writer *out, const char *type)
 static void end_block(block_writer *out)
 {
     if (out->marks_next) {
-        pal_json_name(out->json, "cache_control");
-        pal_json_put_raw(out->json, pal_str_of("{\"type\":\"ephemeral\"}"));
+        pal_put_raw(out->json, "cache_control", pal_str_of("{\"type\":\"ephemeral\"}"));
         out->marks_next = false;
     }
     pal_json_end_object(out->json);
@@ -168,8 +167,7 @@ static bool is_unknown(const pal_part *part, pal_json kept)
 static void put_unknown(block_writer *out, pal_json kept)
 {
     pal_json_begin_object(out->json);
-    pal_json_name(out->json, "type");
-    pal_json_put_raw(out->json, pal_json_raw(pal_json_find(kept, "type")));
+    pal_put_raw(out->json, "type", pal_json_raw(pal_json_find(kept, "type")));
     put_others(out, kept, NULL);
     end_block(out);
 }
@@ -218,8 +216,7 @@ static void put_result(block_writer *out, const pal_part *part, pal_json kept)
         pal_json_end_array(out->json);
     }
     if (part->is_error) {
-        pal_json_name(out->json, "is_error");
-        pal_json_put_bool(out->json, true);
+        pal_put_flag(out->json, "is_error", true);
     }
     put_others(out, kept, own);
     out->marks_next = marks_this;

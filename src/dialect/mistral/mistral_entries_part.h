@@ -4,6 +4,7 @@
 #define PAL_MISTRAL_ENTRIES_PART_H
 
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
@@ -12,8 +13,7 @@
 
 static inline void pal_entries_put_member(pal_json_writer *writer, const char *name, pal_str text)
 {
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
+    pal_put_str(writer, name, text);
 }
 
 /* Begins an object with "object" and "type". The caller ends it. */

@@ -1,6 +1,7 @@
 /* mistral_entries_show.c - shows stored messages as entries: the parts, the id and the
  * content of each entry. */
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_part.h"
 #include "dialect/mistral/mistral_entries.h"
@@ -199,8 +200,7 @@ pal_status pal_mistral_entries_of(const pal_message *messages, size_t messages_l
 static void put_time(pal_json_writer *writer, const char *name, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, pal_str_make(text, pal_time_to_text(ms, text)));
+    pal_put_str(writer, name, pal_str_make(text, pal_time_to_text(ms, text)));
 }
 
 static pal_json chunk_of(const pal_part *part, pal_arena *arena)
@@ -257,8 +257,7 @@ static void put_said(pal_json_writer *writer, const pal_mistral_entry *entry, pa
     if (is_output) {
         put_author(writer, entry);
     } else {
-        pal_json_name(writer, "prefix");
-        pal_json_put_bool(writer, pal_json_string_is(input, "prefix"));
+        pal_put_flag(writer, "prefix", pal_json_string_is(input, "prefix"));
     }
 }
 

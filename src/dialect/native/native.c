@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
@@ -134,8 +135,7 @@ static void write_part_member(const pal_member *member, const pal_member_table *
         pal_json_writer *writer, const pal_part *part)
 {
     if (member->offset == offsetof(pal_part, kind)) {
-        pal_json_name(writer, "type");
-        pal_json_put_text(writer, pal_part_kind_name(part->kind));
+        pal_put_text(writer, "type", pal_part_kind_name(part->kind));
     } else if (part->parts_len) {
         pal_json_name(writer, "parts");
         write_parts(writer, table, part->parts, part->parts_len);
@@ -372,13 +372,11 @@ static void write_message_member(enum message_other which, const pal_member_tabl
     const pal_message *message = &record->message;
     switch (which) {
     case ROLE:
-        pal_json_name(writer, "role");
-        pal_json_put_text(writer, pal_role_name(message->role));
+        pal_put_text(writer, "role", pal_role_name(message->role));
         break;
     case CONTENT:
         if (is_plain_text(message)) {
-            pal_json_name(writer, "content");
-            pal_json_put_str(writer, message->parts[0].text);
+            pal_put_str(writer, "content", message->parts[0].text);
         }
         break;
     case PARTS:
@@ -635,4 +633,16 @@ pal_status pal_message_from_json(
     if (status != PAL_OK)
         return status;
     return pal_native_message_read(value, arena, out_message, err);
+}
+
+void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage)
+{
+    pal_json_name(writer, name);
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "input_tokens", usage->input);
+    pal_put_count(writer, "cache_read_tokens", usage->cache_read);
+    pal_put_count(writer, "cache_write_tokens", usage->cache_write);
+    pal_put_count(writer, "output_tokens", usage->output);
+    pal_put_count(writer, "reasoning_tokens", usage->reasoning);
+    pal_json_end_object(writer);
 }

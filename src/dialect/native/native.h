@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "dialect/native/native.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
@@ -59,5 +60,8 @@ PAL_CHECKED pal_status pal_native_mark_read(
 
 const char *pal_mark_kind_name(pal_mark_kind kind); /* for example "rewind"; "none" if unknown */
 pal_mark_kind pal_mark_kind_from_name(pal_str name);
+
+/* Writes the member `name` with the counts of a usage. */
+void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage);
 
 #endif

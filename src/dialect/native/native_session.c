@@ -1,6 +1,7 @@
 /* native_session.c - sessions and marks in the native JSON format, docs/sessions.md. */
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
@@ -83,8 +84,7 @@ static void write_session_other(
     if (member->offset == offsetof(pal_session, state)) {
         if (session->state == PAL_SESSION_NONE)
             return;
-        pal_json_name(writer, "state");
-        pal_json_put_text(writer, pal_session_state_name(session->state));
+        pal_put_text(writer, "state", pal_session_state_name(session->state));
     } else if (session->aliases_len) {
         pal_json_name(writer, "aliases");
         pal_json_begin_array(writer);
@@ -209,8 +209,7 @@ static pal_status read_mark_kind(
 
 static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record)
 {
-    pal_json_name(writer, member->name);
-    pal_json_put_text(writer, pal_mark_kind_name(((const pal_mark *)record)->kind));
+    pal_put_text(writer, member->name, pal_mark_kind_name(((const pal_mark *)record)->kind));
 }
 
 pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)

@@ -5,6 +5,7 @@
  * Every message gives a text that can be read, and that is written the same again. Any program can
  * set an extra, so a kept member is never written where the reader expects a known member. */
 #include "base/buf.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
@@ -37,8 +38,7 @@ static bool has_others(pal_json object, const char *const *without)
 
 static void put_member(chat_writer *out, const char *name, pal_str text)
 {
-    pal_json_name(out->json, name);
-    pal_json_put_str(out->json, text);
+    pal_put_str(out->json, name, text);
 }
 
 /* ---- Content ---- */

@@ -7,10 +7,11 @@
 #include "dialect/openai/openai_items_part.h"
 
 #include "base/buf.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/native/native.h"
-#include "dialect/openai/openai_items.h"
 #include "dialect/openai/openai_chat_part.h"
+#include "dialect/openai/openai_items.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define BLOB_PREFIX "sha256:"
@@ -29,8 +30,7 @@ pal_status pal_items_unknown(pal_json object, const char *const *own, const char
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
     if (type) {
-        pal_json_name(&writer, "type");
-        pal_json_put_text(&writer, type);
+        pal_put_text(&writer, "type", type);
     }
     for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
         if (pal_json_type_of(value) == PAL_JSON_NULL || pal_member_is_one_of(name, own))
@@ -219,8 +219,7 @@ pal_status pal_items_read_content(
 
 static void put_member(pal_items_writer *out, const char *name, pal_str text)
 {
-    pal_json_name(out->json, name);
-    pal_json_put_str(out->json, text);
+    pal_put_str(out->json, name, text);
 }
 
 static bool is_refusal_in(const pal_part *part, pal_arena *scratch)
@@ -284,8 +283,7 @@ static void put_kept_source(pal_items_writer *out, pal_json inner)
 {
     bool has_data = pal_json_type_of(pal_json_find(inner, "file_data")) == PAL_JSON_STRING;
     const char *name = has_data ? "file_data" : "file_id";
-    pal_json_name(out->json, name);
-    pal_json_put_raw(out->json, pal_json_raw(pal_json_find(inner, name)));
+    pal_put_raw(out->json, name, pal_json_raw(pal_json_find(inner, name)));
 }
 
 static void put_source(pal_items_writer *out, const pal_part *part, pal_json inner)

@@ -2,6 +2,7 @@
  * each item. openai_items.c reads them. */
 #include "dialect/openai/openai_items.h"
 
+#include "base/json/json_put.h"
 #include "dialect/dialect_part.h"
 #include "dialect/openai/openai_items_part.h"
 
@@ -80,8 +81,7 @@ bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_i
 
 static void put_member(pal_items_writer *out, const char *name, pal_str text)
 {
-    pal_json_name(out->json, name);
-    pal_json_put_str(out->json, text);
+    pal_put_str(out->json, name, text);
 }
 
 static const char *role_of(const pal_message *message, pal_arena *scratch)

@@ -2,6 +2,7 @@
  * contain a whole session. */
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/picoclaw/picoclaw_part.h"
 
@@ -171,30 +172,20 @@ static void put_time(pal_json_writer *writer, const char *name, pal_str text, in
     char made[PAL_TIME_TEXT_SIZE];
     if (!text.len)
         text = ms ? pal_str_make(made, pal_time_to_text(ms, made)) : pal_str_of(GO_TIME_ZERO);
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
-
-static void put_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
+    pal_put_str(writer, name, text);
 }
 
 static void put_meta(pal_json_writer *writer, const pal_picoclaw_meta *meta)
 {
     pal_json_begin_object(writer);
-    put_text(writer, "key", meta->key);
-    put_text(writer, "summary", meta->summary);
-    pal_json_name(writer, "skip");
-    pal_json_put_u64(writer, meta->skip);
-    pal_json_name(writer, "count");
-    pal_json_put_u64(writer, meta->count);
+    pal_put_str(writer, "key", meta->key);
+    pal_put_str(writer, "summary", meta->summary);
+    pal_put_count(writer, "skip", meta->skip);
+    pal_put_count(writer, "count", meta->count);
     put_time(writer, "created_at", meta->created_at, meta->created_at_ms);
     put_time(writer, "updated_at", meta->updated_at, meta->updated_at_ms);
     if (meta->scope.len) {
-        pal_json_name(writer, "scope");
-        pal_json_put_raw(writer, meta->scope);
+        pal_put_raw(writer, "scope", meta->scope);
     }
     if (meta->aliases_len) {
         pal_json_name(writer, "aliases");

@@ -5,6 +5,7 @@
  * without a field are kept: in a part's extra as {"picoclaw":{...}}, or in the message's extra
  * under their own name; if a native member has that name, under "picoclaw". */
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/picoclaw/picoclaw_part.h"
@@ -106,12 +107,10 @@ static pal_status keep_in_part(pal_arena *arena, pal_str type, pal_str inner, pa
     pal_json_name(&writer, PAL_PICOCLAW_KEPT);
     pal_json_begin_object(&writer);
     if (type.len) {
-        pal_json_name(&writer, "type");
-        pal_json_put_str(&writer, type);
+        pal_put_str(&writer, "type", type);
     }
     if (inner.len) {
-        pal_json_name(&writer, "function");
-        pal_json_put_raw(&writer, inner);
+        pal_put_raw(&writer, "function", inner);
     }
     pal_json_put_members(&writer, unknown);
     pal_json_end_object(&writer);
@@ -166,8 +165,7 @@ static pal_status shelter(pal_str *extra, pal_str role, pal_arena *arena, pal_er
     pal_json_name(&writer, PAL_PICOCLAW_KEPT);
     pal_json_begin_object(&writer);
     if (role.len) {
-        pal_json_name(&writer, "role");
-        pal_json_put_str(&writer, role);
+        pal_put_str(&writer, "role", role);
     }
     put_members(&writer, object, true, arena);
     pal_json_end_object(&writer);

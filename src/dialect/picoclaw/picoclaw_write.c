@@ -8,6 +8,7 @@
  * ignores the case of names ("Role"). So members of an extra are written only if they cannot be
  * mistaken for a known member. */
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
@@ -179,8 +180,7 @@ static void put_text(line *out, const char *name, pal_str text)
 {
     if (!text.len)
         return;
-    pal_json_name(&out->writer, name);
-    pal_json_put_str(&out->writer, text);
+    pal_put_str(&out->writer, name, text);
 }
 
 /* An unknown role is kept in the extra. A message with results has the role tool, whoever sent
@@ -199,8 +199,7 @@ static void put_role(line *out)
     if (!name.len && role == PAL_ROLE_USER && message->parts_len &&
             message->parts[0].kind == PAL_PART_TOOL_RESULT)
         role = PAL_ROLE_TOOL;
-    pal_json_name(&out->writer, "role");
-    pal_json_put_str(&out->writer, name.len ? name : pal_str_of(pal_role_name(role)));
+    pal_put_str(&out->writer, "role", name.len ? name : pal_str_of(pal_role_name(role)));
 }
 
 static bool can_say_time(const pal_message *message)
@@ -271,15 +270,12 @@ static void put_call(line *out, const pal_part *part)
     pal_json kept = kept_in(out, part->extra);
     pal_str type = pal_json_string(pal_json_find(kept, "type"), out->arena);
     pal_json_begin_object(&out->writer);
-    pal_json_name(&out->writer, "id");
-    pal_json_put_str(&out->writer, part->call_id);
+    pal_put_str(&out->writer, "id", part->call_id);
     put_text(out, "type", type.len ? type : pal_str_of("function"));
     pal_json_name(&out->writer, "function");
     pal_json_begin_object(&out->writer);
-    pal_json_name(&out->writer, "name");
-    pal_json_put_str(&out->writer, part->name);
-    pal_json_name(&out->writer, "arguments");
-    pal_json_put_str(&out->writer, part->arguments);
+    pal_put_str(&out->writer, "name", part->name);
+    pal_put_str(&out->writer, "arguments", part->arguments);
     put_kept(out, pal_json_find(kept, "function"), inner, COUNT_OF(inner), "thought_signature",
             is_text);
     pal_json_end_object(&out->writer);
@@ -344,8 +340,7 @@ static void put_extra(line *out)
 static void put_members(line *out)
 {
     put_role(out);
-    pal_json_name(&out->writer, "content");
-    pal_json_put_str(&out->writer, out->content);
+    pal_put_str(&out->writer, "content", out->content);
     put_text(out, "model_name", out->message->model);
     put_time(out);
     put_array(out, "media", is_medium, put_medium);
@@ -424,23 +419,18 @@ static void put_marks(line *out)
 {
     pal_json_writer *writer = &out->writer;
     if (out->extra_differs) {
-        pal_json_name(writer, "extra");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "extra", true);
     }
     if (!out->parts_differ)
         return;
-    pal_json_name(writer, "parts");
-    pal_json_put_bool(writer, true);
+    pal_put_flag(writer, "parts", true);
     if (out->content_part != NOWHERE) {
-        pal_json_name(writer, "content");
-        pal_json_put_u64(writer, out->content_part);
+        pal_put_count(writer, "content", out->content_part);
     }
     if (out->reasoning_part != NOWHERE) {
-        pal_json_name(writer, "reasoning");
-        pal_json_put_u64(writer, out->reasoning_part);
+        pal_put_count(writer, "reasoning", out->reasoning_part);
     }
-    pal_json_name(writer, "calls");
-    pal_json_put_bool(writer, true);
+    pal_put_flag(writer, "calls", true);
 }
 
 static bool needs_more(const line *out, const pal_message *rest)

@@ -3,6 +3,7 @@
  * the lines. */
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_sent.h"
@@ -305,14 +306,6 @@ void pal_transcript_learn(pal_transcript *in, pal_str *fact, pal_str value)
         pal_transcript_relearn(in, fact, value);
 }
 
-static void put_fact(pal_json_writer *writer, const char *name, pal_str value)
-{
-    if (value.len == 0)
-        return;
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, value);
-}
-
 void pal_transcript_settle_facts(pal_transcript *in, const char *agent)
 {
     pal_transcript_facts *facts = &in->facts;
@@ -328,9 +321,9 @@ void pal_transcript_settle_facts(pal_transcript *in, const char *agent)
     pal_transcript_learn(in, &facts->session.agent, pal_str_of(agent));
     pal_json_writer writer = pal_json_writer_make(&text);
     pal_json_begin_object(&writer);
-    put_fact(&writer, "source", pal_str_of(agent));
-    put_fact(&writer, "original_id", facts->original_id);
-    put_fact(&writer, "branch", facts->branch);
+    pal_put_str_if(&writer, "source", pal_str_of(agent));
+    pal_put_str_if(&writer, "original_id", facts->original_id);
+    pal_put_str_if(&writer, "branch", facts->branch);
     pal_json_end_object(&writer);
     if (text.failure)
         in->failure = text.failure;

@@ -9,6 +9,7 @@
  * "go_session"; values next to that object are kept in its member "part". A part of an unknown type
  * becomes a text that shows it, with a warning, so that nothing is lost silently. */
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/transcript/transcript_reader.h"
@@ -112,8 +113,7 @@ static pal_str unread(reading *r, pal_json object, const char *const *read, pal_
         pal_json_put_raw(&writer, pal_json_raw(value));
     }
     if (more.len) {
-        pal_json_name(&writer, "part");
-        pal_json_put_raw(&writer, more);
+        pal_put_raw(&writer, "part", more);
     }
     pal_json_end_object(&writer);
     if (buf.failure)

@@ -5,6 +5,7 @@
  * then one line {"palaver":"mark","mark":{...}} for each mark. A file can contain several sessions,
  * one after the other. */
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
@@ -160,10 +161,8 @@ pal_status pal_transcript_write_session(pal_buf *buf, const pal_session *session
     size_t start = buf->len;
     pal_json_writer writer = pal_json_writer_make(buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "palaver");
-    pal_json_put_text(&writer, "session");
-    pal_json_name(&writer, "version");
-    pal_json_put_u64(&writer, PAL_TRANSCRIPT_VERSION);
+    pal_put_text(&writer, "palaver", "session");
+    pal_put_count(&writer, "version", PAL_TRANSCRIPT_VERSION);
     pal_json_name(&writer, "session");
     pal_status status = pal_native_session_put(&writer, session, err);
     if (status == PAL_OK)
@@ -184,8 +183,7 @@ pal_status pal_transcript_write_mark(pal_buf *buf, const pal_mark *mark, pal_err
     size_t start = buf->len;
     pal_json_writer writer = pal_json_writer_make(buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "palaver");
-    pal_json_put_text(&writer, "mark");
+    pal_put_text(&writer, "palaver", "mark");
     pal_json_name(&writer, "mark");
     pal_status status = pal_native_mark_put(&writer, mark, err);
     if (status == PAL_OK)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/map.h"
 #include "dialect/dialect_member.h"
 #include "dialect/transcript/transcript_reader.h"
@@ -174,8 +175,7 @@ static void put_kept(pal_json_writer *writer, pal_json line, const char *const *
         pal_json_type type = pal_json_type_of(value);
         if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
             continue;
-        pal_json_name(writer, names[i]);
-        pal_json_put_raw(writer, pal_json_raw(value));
+        pal_put_raw(writer, names[i], pal_json_raw(value));
     }
 }
 
@@ -188,12 +188,10 @@ static bool try_metadata(pal_transcript *in, const char *program, pal_json line,
     pal_buf_init(&buf, PAL_METADATA_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_json_name(&writer, "source");
-    pal_json_put_text(&writer, program);
+    pal_put_text(&writer, "source", program);
     put_kept(&writer, line, names, names_len);
     if (pal_json_type_of(more) == PAL_JSON_OBJECT && pal_json_count(more)) {
-        pal_json_name(&writer, "metadata");
-        pal_json_put_raw(&writer, pal_json_raw(more));
+        pal_put_raw(&writer, "metadata", pal_json_raw(more));
     }
     pal_json_end_object(&writer);
     bool fits = !buf.failure;

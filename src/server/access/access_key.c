@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/random.h"
 #include "base/utf8.h"
 
@@ -61,12 +62,6 @@ pal_status pal_key_tenant_check(pal_str tenant, pal_error *err)
 
 /* ---- The record ---- */
 
-static void put_number(pal_json_writer *writer, const char *name, int64_t number)
-{
-    pal_json_name(writer, name);
-    pal_json_put_i64(writer, number);
-}
-
 static void put_time(pal_json_writer *writer, const char *name, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];
@@ -82,27 +77,20 @@ static void put_time(pal_json_writer *writer, const char *name, int64_t ms)
 void pal_key_put(const pal_key *key, const char *secret, pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "id");
-    pal_json_put_str(writer, key->id);
+    pal_put_str(writer, "id", key->id);
     if (secret) {
-        pal_json_name(writer, "key");
-        pal_json_put_text(writer, secret);
+        pal_put_text(writer, "key", secret);
     }
-    pal_json_name(writer, "tenant");
-    pal_json_put_str(writer, key->tenant);
-    pal_json_name(writer, "role");
-    pal_json_put_text(writer, pal_key_role_name(key->role));
-    pal_json_name(writer, "label");
-    pal_json_put_str(writer, key->label);
+    pal_put_str(writer, "tenant", key->tenant);
+    pal_put_text(writer, "role", pal_key_role_name(key->role));
+    pal_put_str(writer, "label", key->label);
     pal_json_name(writer, "budget");
     pal_json_begin_object(writer);
-    pal_json_name(writer, "tokens");
-    pal_json_put_u64(writer, key->budget_tokens);
-    put_number(writer, "cost_micros", key->budget_cost_micros);
-    pal_json_name(writer, "period");
-    pal_json_put_text(writer, key->is_monthly ? "month" : "day");
+    pal_put_count(writer, "tokens", key->budget_tokens);
+    pal_put_number(writer, "cost_micros", key->budget_cost_micros);
+    pal_put_text(writer, "period", key->is_monthly ? "month" : "day");
     pal_json_end_object(writer);
-    put_number(writer, "requests_per_minute", key->requests_per_minute);
+    pal_put_number(writer, "requests_per_minute", key->requests_per_minute);
     put_time(writer, "created_at", key->created_at);
     pal_json_name(writer, "used_on");
     if (key->used_on.len)

@@ -4,20 +4,15 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "server/api/api_schema.h"
-
-static void put_text(pal_json_writer *writer, const char *name, const char *text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
-}
 
 static void put_ref(pal_json_writer *writer, const char *schema)
 {
     char ref[128];
     snprintf(ref, sizeof ref, "#/components/schemas/%s", schema);
     pal_json_begin_object(writer);
-    put_text(writer, "$ref", ref);
+    pal_put_text(writer, "$ref", ref);
     pal_json_end_object(writer);
 }
 
@@ -27,17 +22,14 @@ static void put_parameter(
         pal_json_writer *writer, const char *in, pal_str name, const char *schema, const char *help)
 {
     pal_json_begin_object(writer);
-    put_text(writer, "in", in);
-    pal_json_name(writer, "name");
-    pal_json_put_str(writer, name);
+    pal_put_text(writer, "in", in);
+    pal_put_str(writer, "name", name);
     if (strcmp(in, "path") == 0) {
-        pal_json_name(writer, "required");
-        pal_json_put_bool(writer, true);
+        pal_put_flag(writer, "required", true);
     }
     if (help)
-        put_text(writer, "description", help);
-    pal_json_name(writer, "schema");
-    pal_json_put_raw(writer, pal_str_of(schema));
+        pal_put_text(writer, "description", help);
+    pal_put_raw(writer, "schema", pal_str_of(schema));
     pal_json_end_object(writer);
 }
 
@@ -101,7 +93,7 @@ static void put_response(
 {
     pal_json_name(writer, code);
     pal_json_begin_object(writer);
-    put_text(writer, "description", help);
+    pal_put_text(writer, "description", help);
     if (what)
         put_content(writer, what);
     pal_json_end_object(writer);
@@ -115,8 +107,8 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     snprintf(code, sizeof code, "%u", route->doc.code);
     pal_json_name(writer, method);
     pal_json_begin_object(writer);
-    put_text(writer, "operationId", route->doc.id);
-    put_text(writer, "summary", route->doc.summary);
+    pal_put_text(writer, "operationId", route->doc.id);
+    pal_put_text(writer, "summary", route->doc.summary);
     put_parameters(writer, route);
     if (route->doc.request) {
         pal_json_name(writer, "requestBody");
@@ -130,8 +122,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     put_response(writer, "default", "the error and its cause", "Error");
     pal_json_end_object(writer);
     if (route->role == PAL_KEY_NONE) {
-        pal_json_name(writer, "security");
-        pal_json_put_raw(writer, pal_str_of("[]"));
+        pal_put_raw(writer, "security", pal_str_of("[]"));
     }
     pal_json_end_object(writer);
 }
@@ -187,16 +178,14 @@ static void put_path(const pal_api_route *route, void *user)
 static void put_components(pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "securitySchemes");
-    pal_json_put_raw(writer,
+    pal_put_raw(writer, "securitySchemes",
             pal_str_of("{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
                        "\"header\":{\"type\":\"apiKey\",\"in\":\"header\","
                        "\"name\":\"x-api-key\"}}"));
     pal_json_name(writer, "schemas");
     pal_json_begin_object(writer);
     for (const pal_schema *schema = pal_schemas; schema->name; schema++) {
-        pal_json_name(writer, schema->name);
-        pal_json_put_raw(writer, pal_str_of(schema->json));
+        pal_put_raw(writer, schema->name, pal_str_of(schema->json));
     }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
@@ -207,14 +196,13 @@ pal_status pal_openapi_handle(pal_call *call, pal_error *err)
     pal_json_writer *writer = pal_call_writer(call);
     (void)err;
     pal_json_begin_object(writer);
-    put_text(writer, "openapi", "3.1.0");
+    pal_put_text(writer, "openapi", "3.1.0");
     pal_json_name(writer, "info");
     pal_json_begin_object(writer);
-    put_text(writer, "title", "Palaver");
-    put_text(writer, "version", call->server->version);
+    pal_put_text(writer, "title", "Palaver");
+    pal_put_text(writer, "version", call->server->version);
     pal_json_end_object(writer);
-    pal_json_name(writer, "security");
-    pal_json_put_raw(writer, pal_str_of("[{\"key\":[]},{\"header\":[]}]"));
+    pal_put_raw(writer, "security", pal_str_of("[{\"key\":[]},{\"header\":[]}]"));
     pal_json_name(writer, "paths");
     pal_json_begin_object(writer);
     each_route(put_path, writer);

@@ -7,21 +7,16 @@
 #include "server/observe/observe_health.h"
 
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "server/access/access_auth.h"
-
-static void put_text(pal_json_writer *writer, const char *name, const char *text)
-{
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
-}
 
 pal_status pal_health_live(pal_call *call, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
     (void)err;
     pal_json_begin_object(writer);
-    put_text(writer, "status", "ok");
-    put_text(writer, "version", call->server->version);
+    pal_put_text(writer, "status", "ok");
+    pal_put_text(writer, "version", call->server->version);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;
@@ -34,8 +29,8 @@ pal_status pal_health_ready(pal_call *call, pal_error *err)
     pal_status status = pal_store_ready(call->server->store, err);
     bool is_ready = status == PAL_OK && !is_draining;
     pal_json_begin_object(writer);
-    put_text(writer, "status", is_ready ? "ready" : is_draining ? "stopping" : "failing");
-    put_text(writer, "store", status == PAL_OK ? "ok" : pal_status_name(status));
+    pal_put_text(writer, "status", is_ready ? "ready" : is_draining ? "stopping" : "failing");
+    pal_put_text(writer, "store", status == PAL_OK ? "ok" : pal_status_name(status));
     pal_json_end_object(writer);
     pal_call_send(call, is_ready ? 200 : 503);
     return PAL_OK;
@@ -53,26 +48,20 @@ pal_status pal_health_details(pal_call *call, pal_error *err)
     if (status == PAL_OK)
         status = pal_runtime_tools(call->server->runtime, call->arena, &tools, &tools_len, err);
     pal_json_begin_object(writer);
-    put_text(writer, "status", has_store && status == PAL_OK ? "healthy" : "degraded");
+    pal_put_text(writer, "status", has_store && status == PAL_OK ? "healthy" : "degraded");
     if (!pal_auth_is_known(call)) {
         pal_json_end_object(writer);
         pal_call_send(call, 200);
         return PAL_OK;
     }
-    put_text(writer, "version", call->server->version);
-    put_text(writer, "environment", "production");
-    pal_json_name(writer, "llm_provider");
-    pal_json_put_str(writer, endpoint);
-    pal_json_name(writer, "llm_model");
-    pal_json_put_str(writer, model);
-    pal_json_name(writer, "skills_count");
-    pal_json_put_u64(writer, 0);
-    pal_json_name(writer, "tools_count");
-    pal_json_put_u64(writer, tools_len);
-    pal_json_name(writer, "knowledge_documents");
-    pal_json_put_u64(writer, 0);
-    pal_json_name(writer, "business_db_healthy");
-    pal_json_put_bool(writer, has_store);
+    pal_put_text(writer, "version", call->server->version);
+    pal_put_text(writer, "environment", "production");
+    pal_put_str(writer, "llm_provider", endpoint);
+    pal_put_str(writer, "llm_model", model);
+    pal_put_count(writer, "skills_count", 0);
+    pal_put_count(writer, "tools_count", tools_len);
+    pal_put_count(writer, "knowledge_documents", 0);
+    pal_put_flag(writer, "business_db_healthy", has_store);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -85,8 +86,7 @@ static void put_hex(pal_json_writer *writer, const char *name, const uint8_t *by
 {
     char text[33];
     pal_hex(bytes, len, text);
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
+    pal_put_text(writer, name, text);
 }
 
 /* In OTLP's JSON, 64-bit numbers are strings. */
@@ -94,22 +94,19 @@ static void put_long(pal_json_writer *writer, const char *name, int64_t number)
 {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)number);
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
+    pal_put_text(writer, name, text);
 }
 
 static void put_attribute(pal_json_writer *writer, const pal_trace_span_attribute *attribute)
 {
     pal_json_begin_object(writer);
-    pal_json_name(writer, "key");
-    pal_json_put_text(writer, attribute->name);
+    pal_put_text(writer, "key", attribute->name);
     pal_json_name(writer, "value");
     pal_json_begin_object(writer);
     if (attribute->is_number) {
         put_long(writer, "intValue", attribute->number);
     } else {
-        pal_json_name(writer, "stringValue");
-        pal_json_put_str(writer, attribute->text);
+        pal_put_str(writer, "stringValue", attribute->text);
     }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
@@ -120,10 +117,8 @@ static void put_status(pal_json_writer *writer, const pal_trace_span *span)
     pal_json_name(writer, "status");
     pal_json_begin_object(writer);
     if (span->is_error) {
-        pal_json_name(writer, "code");
-        pal_json_put_u64(writer, 2);
-        pal_json_name(writer, "message");
-        pal_json_put_str(writer, span->message);
+        pal_put_count(writer, "code", 2);
+        pal_put_str(writer, "message", span->message);
     }
     pal_json_end_object(writer);
 }
@@ -141,10 +136,8 @@ static void put_span(pal_buf *buf, const pal_trace_span *span)
     put_hex(&writer, "spanId", span->id.span, sizeof span->id.span);
     if (memcmp(span->id.parent, none, sizeof none) != 0)
         put_hex(&writer, "parentSpanId", span->id.parent, sizeof span->id.parent);
-    pal_json_name(&writer, "name");
-    pal_json_put_text(&writer, name);
-    pal_json_name(&writer, "kind");
-    pal_json_put_u64(&writer, span->kind);
+    pal_put_text(&writer, "name", name);
+    pal_put_count(&writer, "kind", span->kind);
     put_long(&writer, "startTimeUnixNano", span->start_ns);
     put_long(&writer, "endTimeUnixNano", span->end_ns);
     pal_json_name(&writer, "attributes");

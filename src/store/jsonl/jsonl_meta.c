@@ -13,6 +13,7 @@
  * cut, therefore the member names the session. */
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/picoclaw/picoclaw.h"
 #include "store/jsonl/jsonl.h"
@@ -84,8 +85,7 @@ void pal_jl_summary_write(pal_buf *body, pal_str summary)
     pal_json_writer json = pal_json_writer_make(body);
 
     pal_json_begin_object(&json);
-    pal_json_name(&json, "summary");
-    pal_json_put_str(&json, summary);
+    pal_put_str(&json, "summary", summary);
     pal_json_end_object(&json);
 }
 
@@ -106,11 +106,9 @@ static void put_ours(pal_json_writer *json, const char *session, uint64_t missin
 {
     pal_json_name(json, OURS);
     pal_json_begin_object(json);
-    pal_json_name(json, SESSION);
-    pal_json_put_text(json, session);
+    pal_put_text(json, SESSION, session);
     if (missing > 0) {
-        pal_json_name(json, MISSING);
-        pal_json_put_u64(json, missing);
+        pal_put_count(json, MISSING, missing);
     }
     pal_json_end_object(json);
 }

@@ -2,6 +2,7 @@
  * is a JSON object whose member "is" names its kind; a body of any size is its tail. A later record
  * of the same object replaces an earlier one, so the log can be rewritten from the state alone. */
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "dialect/native/native.h"
 #include "store/jsonl/jsonl.h"
 
@@ -19,8 +20,7 @@ static void begin(record *r, jl_batch *batch, const char *kind)
     pal_buf_init(&r->buf, RECORD_BYTES_MAX);
     r->json = pal_json_writer_make(&r->buf);
     pal_json_begin_object(&r->json);
-    pal_json_name(&r->json, "is");
-    pal_json_put_text(&r->json, kind);
+    pal_put_text(&r->json, "is", kind);
 }
 
 static void end(record *r, pal_str tail)
@@ -37,20 +37,17 @@ static void put_str(record *r, const char *name, pal_str text)
 {
     if (text.len == 0)
         return;
-    pal_json_name(&r->json, name);
-    pal_json_put_str(&r->json, text);
+    pal_put_str(&r->json, name, text);
 }
 
 static void put_u64(record *r, const char *name, uint64_t number)
 {
-    pal_json_name(&r->json, name);
-    pal_json_put_u64(&r->json, number);
+    pal_put_count(&r->json, name, number);
 }
 
 static void put_i64(record *r, const char *name, int64_t number)
 {
-    pal_json_name(&r->json, name);
-    pal_json_put_i64(&r->json, number);
+    pal_put_number(&r->json, name, number);
 }
 
 static void put_id(record *r, const char *name, pal_id id)

@@ -5,21 +5,13 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
-
-static void put_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    if (text.len == 0)
-        return;
-    pal_json_name(writer, name);
-    pal_json_put_str(writer, text);
-}
+#include "base/json/json_put.h"
 
 static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
 {
     if (number == 0)
         return;
-    pal_json_name(writer, name);
-    pal_json_put_u64(writer, number);
+    pal_put_count(writer, name, number);
 }
 
 static void put_budget(pal_json_writer *writer, const pal_budget *budget)
@@ -31,7 +23,7 @@ static void put_budget(pal_json_writer *writer, const pal_budget *budget)
     put_number(writer, "tenant_tokens", budget->tenant_tokens);
     put_number(writer, "tenant_cost_micros", (uint64_t)budget->tenant_cost_micros);
     put_number(writer, "since", (uint64_t)budget->since);
-    put_text(writer, "owner", pal_str_of(budget->owner));
+    pal_put_str_if(writer, "owner", pal_str_of(budget->owner));
     pal_json_end_object(writer);
 }
 
@@ -39,7 +31,7 @@ static void put_context(pal_json_writer *writer, const pal_context_settings *set
 {
     pal_json_name(writer, "context");
     pal_json_begin_object(writer);
-    put_text(writer, "strategy", pal_str_of(pal_strategy_name(settings->strategy)));
+    pal_put_str_if(writer, "strategy", pal_str_of(pal_strategy_name(settings->strategy)));
     put_number(writer, "auto_off", settings->auto_off);
     put_number(writer, "prune_off", settings->prune_off);
     put_number(writer, "max_tokens", settings->max_tokens);
@@ -61,12 +53,12 @@ static void put_tools(pal_json_writer *writer, const pal_tool *tools, size_t len
     pal_json_begin_array(writer);
     for (size_t i = 0; i < len; i++) {
         pal_json_begin_object(writer);
-        put_text(writer, "name", tools[i].name);
-        put_text(writer, "description", tools[i].description);
-        put_text(writer, "schema", tools[i].schema);
+        pal_put_str_if(writer, "name", tools[i].name);
+        pal_put_str_if(writer, "description", tools[i].description);
+        pal_put_str_if(writer, "schema", tools[i].schema);
         put_number(writer, "tokens", tools[i].tokens);
         put_number(writer, "strict", tools[i].is_strict);
-        put_text(writer, "call_extra", tools[i].call_extra);
+        pal_put_str_if(writer, "call_extra", tools[i].call_extra);
         pal_json_end_object(writer);
     }
     pal_json_end_array(writer);
@@ -92,16 +84,15 @@ static pal_status put_messages(
 
 static void put_settings(pal_json_writer *writer, const pal_turn_request *request)
 {
-    put_text(writer, "endpoint", request->endpoint);
-    put_text(writer, "model", request->model);
+    pal_put_str_if(writer, "endpoint", request->endpoint);
+    pal_put_str_if(writer, "model", request->model);
     if (request->has_system) {
-        pal_json_name(writer, "system");
-        pal_json_put_str(writer, request->system);
+        pal_put_str(writer, "system", request->system);
     }
-    put_text(writer, "tool_choice", request->tool_choice);
-    put_text(writer, "parameters", request->parameters);
-    put_text(writer, "label", request->label);
-    put_text(writer, "agent", request->agent);
+    pal_put_str_if(writer, "tool_choice", request->tool_choice);
+    pal_put_str_if(writer, "parameters", request->parameters);
+    pal_put_str_if(writer, "label", request->label);
+    pal_put_str_if(writer, "agent", request->agent);
     put_number(writer, "output_max", request->output_max);
     put_number(writer, "max_tool_iterations", request->max_tool_iterations);
     put_number(writer, "whole", request->whole);
@@ -123,8 +114,7 @@ static void put_id(pal_json_writer *writer, const char *name, pal_id id)
     if (pal_id_is_none(id))
         return;
     pal_id_to_text(id, text);
-    pal_json_name(writer, name);
-    pal_json_put_text(writer, text);
+    pal_put_text(writer, name, text);
 }
 
 static void put_head(pal_json_writer *writer, const pal_inbox_head *head)

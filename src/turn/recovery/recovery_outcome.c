@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_owed.h"
@@ -399,12 +400,9 @@ void pal_outcome_put_open(const pal_outcome *outcome, pal_buf *buf)
                 !pal_resume_is_callers(&callers, part->name))
             continue;
         pal_json_begin_object(&writer);
-        pal_json_name(&writer, "call_id");
-        pal_json_put_str(&writer, part->call_id);
-        pal_json_name(&writer, "name");
-        pal_json_put_str(&writer, part->name);
-        pal_json_name(&writer, "arguments");
-        pal_json_put_str(&writer, part->arguments);
+        pal_put_str(&writer, "call_id", part->call_id);
+        pal_put_str(&writer, "name", part->name);
+        pal_put_str(&writer, "arguments", part->arguments);
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
@@ -95,8 +96,7 @@ pal_status pal_forward_ask_usage(pal_str body, pal_arena *arena, pal_str *out_bo
     pal_json_begin_object(&writer);
     if (pal_json_type_of(options) == PAL_JSON_OBJECT)
         pal_member_put_others(&writer, options, usage_name, NULL, arena);
-    pal_json_name(&writer, "include_usage");
-    pal_json_put_bool(&writer, true);
+    pal_put_flag(&writer, "include_usage", true);
     pal_json_end_object(&writer);
     pal_json_end_object(&writer);
     status = pal_member_keep(&buf, arena, out_body, err);

@@ -15,8 +15,8 @@
  * without that number. */
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_inbound.h"
@@ -67,8 +67,7 @@ static void put_metadata(pal_json_writer *writer, const pal_session *session, pa
     if (read_metadata(session, arena, &value))
         value = pal_json_find(value, "metadata");
     bool is_object = pal_json_type_of(value) == PAL_JSON_OBJECT;
-    pal_json_name(writer, "metadata");
-    pal_json_put_raw(writer, is_object ? pal_json_raw(value) : pal_str_of("{}"));
+    pal_put_raw(writer, "metadata", is_object ? pal_json_raw(value) : pal_str_of("{}"));
 }
 
 /* Returns the token count that the client sent with the message; 0 if it sent none. */
@@ -196,8 +195,7 @@ static pal_status put_conversation(
                     : list.has_more ? session->tokens
                                     : shown);
     put_metadata(writer, session, call->arena);
-    pal_json_name(writer, "entity_metadata");
-    pal_json_put_raw(writer, pal_str_of("{\"schema_version\":\"1.0\"}"));
+    pal_put_raw(writer, "entity_metadata", pal_str_of("{\"schema_version\":\"1.0\"}"));
     if (list.has_more)
         pal_put_flag(writer, "truncated", true);
     pal_json_end_object(writer);

@@ -12,10 +12,10 @@
 #include "server/api/mcp/api_mcp.h"
 
 #include <pthread.h>
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "mcp/mcp.h"
 #include "server/access/access_auth.h"
 #include "server/api/mcp/api_mcp_session.h"

@@ -4,7 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include "dialect/dialect_put.h"
+#include "base/json/json_put.h"
 #include "server/server_call.h"
 
 /* ---- Errors ---- */
@@ -122,8 +122,7 @@ void pal_mistral_put_raw(pal_json_writer *writer, pal_json object, const char *n
     pal_json value = pal_json_find(object, name);
     if (pal_mistral_is_absent(value))
         return;
-    pal_json_name(writer, name);
-    pal_json_put_raw(writer, pal_json_raw(value));
+    pal_put_raw(writer, name, pal_json_raw(value));
 }
 
 void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const char *name)
@@ -132,8 +131,7 @@ void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const
         pal_mistral_put_raw(writer, object, name);
         return;
     }
-    pal_json_name(writer, name);
-    pal_json_put_null(writer);
+    pal_put_null(writer, name);
 }
 
 static bool has_calls(const pal_messages *messages)

@@ -1,6 +1,6 @@
 /* api_mistral_agent_list.c - lists agents, newest first, in pages and with filters. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/server_call.h"
 

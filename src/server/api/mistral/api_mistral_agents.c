@@ -8,9 +8,9 @@
  * nothing. */
 #include <inttypes.h>
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
@@ -142,11 +142,9 @@ pal_status pal_mistral_agent_record(
     pal_put_count(&writer, "version", agent->current);
     pal_put_count(&writer, "count", agent->count);
     if (!pal_mistral_is_absent(agent->aliases)) {
-        pal_json_name(&writer, "aliases");
-        pal_json_put_raw(&writer, pal_json_raw(agent->aliases));
+        pal_put_raw(&writer, "aliases", pal_json_raw(agent->aliases));
     }
-    pal_json_name(&writer, "fields");
-    pal_json_put_raw(&writer, pal_json_raw(agent->fields));
+    pal_put_raw(&writer, "fields", pal_json_raw(agent->fields));
     pal_json_end_object(&writer);
     pal_status status = pal_member_keep(&buf, call->arena, &body, err);
     pal_buf_done(&buf);
@@ -279,8 +277,7 @@ static pal_status make_fields(pal_call *call, pal_json old, pal_json *out_fields
         pal_json value = choose_field(call->body, old, field_names[i], i < 2);
         if (pal_mistral_is_absent(value))
             continue;
-        pal_json_name(&writer, field_names[i]);
-        pal_json_put_raw(&writer, pal_json_raw(value));
+        pal_put_raw(&writer, field_names[i], pal_json_raw(value));
     }
     pal_json_end_object(&writer);
     pal_status status = pal_member_keep(&buf, call->arena, &json, err);

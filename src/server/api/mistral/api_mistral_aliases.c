@@ -1,8 +1,8 @@
 /* api_mistral_aliases.c - aliases: names for versions of an agent. They are stored in the agent's
  * record: [{"alias":"live","version":1,"created_at":MS,"updated_at":MS}]. */
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
@@ -17,10 +17,8 @@ typedef struct alias_change {
 
 static void put_times(pal_json_writer *writer, int64_t created_at, int64_t updated_at)
 {
-    pal_json_name(writer, "created_at");
-    pal_json_put_i64(writer, created_at);
-    pal_json_name(writer, "updated_at");
-    pal_json_put_i64(writer, updated_at);
+    pal_put_number(writer, "created_at", created_at);
+    pal_put_number(writer, "updated_at", updated_at);
 }
 
 static int64_t time_of(pal_json alias, const char *name)

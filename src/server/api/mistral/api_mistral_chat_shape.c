@@ -5,8 +5,8 @@
  * It differs from OpenAI's in three ways. A call is complete in one chunk, the usage is in the last
  * chunk that has a choice, and reasoning is a chunk of the content. Work of the server itself, such
  * as a handoff to another agent, is not shown. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "server/api/mistral/api_mistral_run.h"
 #include "server/api/native/api_turn.h"
@@ -58,8 +58,7 @@ static void put_calls(pal_json_writer *writer, const pal_mistral_outcome *outcom
 static void put_tail(pal_json_writer *writer, const pal_mistral_outcome *outcome)
 {
     if (!outcome) {
-        pal_json_name(writer, "finish_reason");
-        pal_json_put_null(writer);
+        pal_put_null(writer, "finish_reason");
     } else {
         pal_put_text(writer, "finish_reason",
                 outcome->is_cut              ? "length"

@@ -1,7 +1,7 @@
 /* api_mistral_conversations.c - operations that call no model: read, list and delete conversations.
  * api_mistral_start.c has the routes that call a model. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_session.h"

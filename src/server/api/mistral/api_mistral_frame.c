@@ -7,8 +7,8 @@
  * Ids and indexes are those that the entries get in the response and in the history. So the id of
  * an answer is sent before the answer exists, and every delta names its part. */
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral_run.h"
 
 /* ---- Frames ---- */

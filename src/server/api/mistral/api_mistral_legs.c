@@ -3,6 +3,7 @@
  * turn starts, because later turns start on the runtime's loop, which must not read from the
  * store. */
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_turn.h"
@@ -110,8 +111,7 @@ static pal_status apply_args(
         pal_json value = choose(levels, args_known[i].name);
         if (pal_mistral_is_absent(value))
             continue;
-        pal_json_name(&writer, args_known[i].sent_as);
-        pal_json_put_raw(&writer, pal_json_raw(value));
+        pal_put_raw(&writer, args_known[i].sent_as, pal_json_raw(value));
     }
     pal_json_end_object(&writer);
     pal_status status = pal_member_keep(&buf, call->arena, &request->parameters, err);

@@ -1,5 +1,5 @@
 /* api_mistral_models.c - lists the available models in Mistral's format. */
-#include "dialect/dialect_put.h"
+#include "base/json/json_put.h"
 #include "server/api/mistral/api_mistral.h"
 
 /* Every model is listed with these capabilities. If a model lacks one, its service reports an

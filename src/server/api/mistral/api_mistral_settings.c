@@ -5,8 +5,8 @@
  *
  * "turn" applies to every turn of the session, so the native API continues the conversation with
  * the same model and instructions. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
@@ -102,18 +102,11 @@ pal_status pal_mistral_settings_read(
 
 /* ---- Sessions ---- */
 
-static void keep_text(pal_json_writer *writer, const char *name, pal_str text)
-{
-    if (text.len)
-        pal_put_str(writer, name, text);
-}
-
 static void keep_value(pal_json_writer *writer, const char *name, pal_json value)
 {
     if (pal_mistral_is_absent(value))
         return;
-    pal_json_name(writer, name);
-    pal_json_put_raw(writer, pal_json_raw(value));
+    pal_put_raw(writer, name, pal_json_raw(value));
 }
 
 pal_status pal_mistral_settings_keep(
@@ -127,17 +120,17 @@ pal_status pal_mistral_settings_keep(
         pal_json_put_members(&writer, pal_json_raw(settings->metadata));
     pal_json_name(&writer, "turn");
     pal_json_begin_object(&writer);
-    keep_text(&writer, "model", settings->model);
-    keep_text(&writer, "system", settings->instructions);
+    pal_put_str_if(&writer, "model", settings->model);
+    pal_put_str_if(&writer, "system", settings->instructions);
     pal_member_put_others(
             &writer, pal_json_find(settings->base, "turn"), turn_members, NULL, call->arena);
     pal_json_end_object(&writer);
     keep_value(&writer, "context", pal_json_find(settings->base, "context"));
     pal_json_name(&writer, "mistral");
     pal_json_begin_object(&writer);
-    keep_text(&writer, "agent_id", settings->agent_id);
-    keep_text(&writer, "agent_version", settings->agent_version);
-    keep_text(&writer, "description", settings->description);
+    pal_put_str_if(&writer, "agent_id", settings->agent_id);
+    pal_put_str_if(&writer, "agent_version", settings->agent_version);
+    pal_put_str_if(&writer, "description", settings->description);
     keep_value(&writer, "tools", settings->tools);
     keep_value(&writer, "completion_args", settings->completion_args);
     keep_value(&writer, "guardrails", settings->guardrails);

@@ -1,7 +1,6 @@
 /* api_branch.c - operations on a session's history: forks, rewinds, resets, pins and undo, and the
  * list of the marks that they leave. No operation in this file removes a message. */
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_session.h"

@@ -1,8 +1,8 @@
 /* api_context.c - shows the context that a model gets of a session, compacts and searches sessions,
  * and reports tokens and cost. */
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
@@ -364,8 +364,7 @@ static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error 
     pal_put_count(writer, "cache_write_tokens", sum.usage.cache_write);
     pal_put_count(writer, "output_tokens", sum.usage.output);
     pal_put_count(writer, "reasoning_tokens", sum.usage.reasoning);
-    pal_json_name(writer, "cost_micros");
-    pal_json_put_i64(writer, sum.cost_micros);
+    pal_put_number(writer, "cost_micros", sum.cost_micros);
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;

@@ -17,10 +17,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "server/run/run.h"
 #include "server/server_call.h"

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <strings.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_route.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_message.h"

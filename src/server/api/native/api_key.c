@@ -1,4 +1,5 @@
 /* api_key.c - API keys over HTTP, for admins: create, list, revoke. */
+#include "base/json/json_put.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_key.h"
 #include "server/api/native/api_native.h"
@@ -97,8 +98,7 @@ static pal_status list_keys(pal_call *call, pal_error *err)
     for (size_t i = 0; i < page.keys_len; i++)
         pal_key_put(&page.keys[i], NULL, writer);
     pal_json_end_array(writer);
-    pal_json_name(writer, "has_more");
-    pal_json_put_bool(writer, page.has_more);
+    pal_put_flag(writer, "has_more", page.has_more);
     pal_json_name(writer, "cursor");
     if (page.has_more)
         pal_json_put_str(writer, page.keys[page.keys_len - 1].id);

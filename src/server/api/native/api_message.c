@@ -6,8 +6,8 @@
 #include "server/api/native/api_message.h"
 
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
 #include "server/api/native/api_native.h"

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/native/native.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
@@ -418,8 +418,7 @@ static void erased(
     pal_json_begin_object(writer);
     put_status(writer, "erased", ops[0].session);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        pal_json_name(writer, counts[i].name);
-        pal_json_put_u64(writer, counts[i].count);
+        pal_put_count(writer, counts[i].name, counts[i].count);
     }
     pal_json_end_object(writer);
     pal_call_send(call, 200);

@@ -5,9 +5,9 @@
  * the memory of one page. The body of an import has arrived completely, within
  * server.body_bytes_max. An import is committed in batches. If it is interrupted, it can be
  * repeated: sessions and messages that were stored before are found again. */
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_native.h"
 #include "server/run/run.h"
 #include "server/server_call.h"

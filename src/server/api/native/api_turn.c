@@ -3,8 +3,8 @@
 #include "server/api/native/api_turn.h"
 
 #include <stdio.h>
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
@@ -69,8 +69,7 @@ static void put_waits(
         pal_json_writer *writer, const pal_turn_info *info, const pal_turn_waits *waits)
 {
     if (info->state == PAL_TURN_PAUSED) {
-        pal_json_name(writer, "waiting");
-        pal_json_put_raw(writer, waits->calls.len ? waits->calls : pal_str_of("[]"));
+        pal_put_raw(writer, "waiting", waits->calls.len ? waits->calls : pal_str_of("[]"));
     }
     if (info->state == PAL_TURN_ASKING) {
         pal_json_name(writer, "asking");

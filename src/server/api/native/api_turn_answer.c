@@ -2,9 +2,10 @@
  * Runs on a worker. */
 #include "server/api/native/api_turn.h"
 
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
+#include "dialect/native/native.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
 #include "server/server_idempotency.h"
@@ -57,8 +58,7 @@ static void put_call(pal_json_writer *writer, const pal_api_tool_call *call)
 static void put_still(pal_json_writer *writer, const pal_api_outcome *outcome)
 {
     if (outcome->state == PAL_TURN_PAUSED) {
-        pal_json_name(writer, "waiting");
-        pal_json_put_raw(writer, outcome->waiting.len ? outcome->waiting : pal_str_of("[]"));
+        pal_put_raw(writer, "waiting", outcome->waiting.len ? outcome->waiting : pal_str_of("[]"));
     }
     if (outcome->state == PAL_TURN_ASKING) {
         pal_json_name(writer, "asking");
@@ -88,9 +88,8 @@ static void put_outcome(pal_json_writer *writer, const pal_api_outcome *outcome)
         put_call(writer, &outcome->calls[i]);
     pal_json_end_array(writer);
     put_still(writer, outcome);
-    pal_put_usage(writer, "usage", &outcome->sum.usage);
-    pal_json_name(writer, "cost_micros");
-    pal_json_put_i64(writer, outcome->sum.cost_micros);
+    pal_native_put_usage(writer, "usage", &outcome->sum.usage);
+    pal_put_number(writer, "cost_micros", outcome->sum.cost_micros);
     if (outcome->reason.len)
         pal_put_str(writer, "reason", outcome->reason);
 }

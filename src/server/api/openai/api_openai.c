@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 #include "base/digest.h"
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
 

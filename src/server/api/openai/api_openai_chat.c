@@ -5,9 +5,9 @@
 #include "server/api/openai/api_openai_chat.h"
 
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
 #include "server/api/native/api_session.h"

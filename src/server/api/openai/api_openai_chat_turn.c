@@ -5,7 +5,7 @@
 #include "server/api/openai/api_openai_chat.h"
 
 #include "base/clock.h"
-#include "dialect/dialect_put.h"
+#include "base/json/json_put.h"
 #include "server/api/openai/api_openai.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -182,8 +182,7 @@ static void end_chunk(chat_run *r, pal_json_writer *writer, const char *finish)
     pal_json_end_object(writer);
     pal_json_end_array(writer);
     if (r->has_usage_chunk) {
-        pal_json_name(writer, "usage");
-        pal_json_put_null(writer);
+        pal_put_null(writer, "usage");
     }
     pal_json_end_object(writer);
     pal_buf_append_text(writer->buf, "\n\n");

@@ -6,8 +6,8 @@
  * requested number of items are loaded. */
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_session.h"
 #include "server/api/openai/api_openai.h"
 #include "server/server_call.h"

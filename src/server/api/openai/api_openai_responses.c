@@ -2,8 +2,8 @@
  * the input. */
 #include "server/api/openai/api_openai_responses.h"
 
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
 

@@ -10,9 +10,9 @@
  * events again. */
 #include "server/api/openai/api_openai_responses.h"
 
+#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 
 /* The names of the events and members of each form. */
 static const struct {
@@ -167,15 +167,12 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
         pal_put_text(writer, "status", "in_progress");
     } else if (piece->form == PAL_RESPONSE_REASONING) {
         pal_put_text(writer, "type", "reasoning");
-        pal_json_name(writer, "summary");
-        pal_json_put_raw(writer, no_list);
-        pal_json_name(writer, "content");
-        pal_json_put_raw(writer, no_list);
+        pal_put_raw(writer, "summary", no_list);
+        pal_put_raw(writer, "content", no_list);
     } else {
         pal_put_text(writer, "type", "message");
         pal_put_text(writer, "role", "assistant");
-        pal_json_name(writer, "content");
-        pal_json_put_raw(writer, no_list);
+        pal_put_raw(writer, "content", no_list);
         pal_put_text(writer, "status", "in_progress");
     }
     pal_json_end_object(writer);

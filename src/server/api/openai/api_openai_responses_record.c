@@ -7,10 +7,10 @@
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
 
+#include "base/json/json_put.h"
 #include "base/process.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/server_call.h"
 
 #define OUTPUT_MAX 1000 /* maximum number of messages of the output */
@@ -162,11 +162,9 @@ static void put_body(pal_json_writer *writer, const pal_response *response)
     put_ids(writer, response);
     put_numbers(writer, &response->usage);
     if (response->deltas.len) {
-        pal_json_name(writer, "deltas");
-        pal_json_put_raw(writer, response->deltas);
+        pal_put_raw(writer, "deltas", response->deltas);
     }
-    pal_json_name(writer, "echo");
-    pal_json_put_raw(writer, response->echo);
+    pal_put_raw(writer, "echo", response->echo);
     pal_json_end_object(writer);
 }
 

@@ -2,8 +2,8 @@
  * response repeats. Only reads and checks. */
 #include "server/api/openai/api_openai_responses.h"
 
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/server_call.h"
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
@@ -74,8 +74,7 @@ static pal_status read_plain(
         if (!member->upstream ||
                 (is_named(member, "parallel_tool_calls") && !request->turn.tools_len))
             continue;
-        pal_json_name(parameters, member->upstream);
-        pal_json_put_raw(parameters, pal_json_raw(value));
+        pal_put_raw(parameters, member->upstream, pal_json_raw(value));
         if (is_named(member, "top_logprobs"))
             pal_put_flag(parameters, "logprobs", true);
     }
@@ -90,8 +89,7 @@ static void put_member(
     pal_json value = pal_json_find(object, name);
     if (is_absent(value))
         return;
-    pal_json_name(writer, upstream);
-    pal_json_put_raw(writer, pal_json_raw(value));
+    pal_put_raw(writer, upstream, pal_json_raw(value));
 }
 
 static pal_status read_schema(
@@ -129,8 +127,7 @@ static pal_status read_text(pal_call *call, pal_json_writer *parameters, pal_err
         return read_schema(call, format, parameters, err);
     if (!pal_json_string_is(type, "json_object"))
         return wrong(call, "text.format.type", type, "one of text, json_schema, json_object", err);
-    pal_json_name(parameters, "response_format");
-    pal_json_put_raw(parameters, pal_str_of("{\"type\":\"json_object\"}"));
+    pal_put_raw(parameters, "response_format", pal_str_of("{\"type\":\"json_object\"}"));
     return PAL_OK;
 }
 
@@ -303,8 +300,7 @@ static void echo_all(const pal_response_request *request, pal_str model, pal_jso
     pal_json body = request->call->body;
     pal_json_begin_object(writer);
     pal_put_str(writer, "model", model);
-    pal_json_name(writer, "access_programs");
-    pal_json_put_null(writer);
+    pal_put_null(writer, "access_programs");
     pal_json_name(writer, "conversation");
     if (request->conversation.len) {
         pal_json_begin_object(writer);

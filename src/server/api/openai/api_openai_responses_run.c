@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 

@@ -1,7 +1,7 @@
 /* api_openai_responses_tokens.c - counts the tokens of a request, and summarizes a conversation.
  * Neither changes the history. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/openai/api_openai_responses.h"
 #include "server/server_call.h"
 

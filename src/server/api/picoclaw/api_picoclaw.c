@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "base/json/json_put.h"
 #include "base/map.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"

@@ -6,9 +6,9 @@
  * was created for it is moved to the trash. */
 #include "server/api/skillian/api_skillian.h"
 
+#include "base/json/json_put.h"
 #include "base/log.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_put.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_session.h"

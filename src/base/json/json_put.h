@@ -1,11 +1,10 @@
-/* dialect_put.h - functions that write one member of a JSON object. */
-#ifndef PAL_DIALECT_PUT_H
-#define PAL_DIALECT_PUT_H
+/* json_put.h - functions that write one member of a JSON object. */
+#ifndef PAL_JSON_PUT_H
+#define PAL_JSON_PUT_H
 
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "palaver/id.h"
-#include "palaver/message.h"
 
 static inline void pal_put_id(pal_json_writer *writer, const char *name, pal_id id)
 {
@@ -21,6 +20,18 @@ static inline void pal_put_count(pal_json_writer *writer, const char *name, uint
     pal_json_put_u64(writer, count);
 }
 
+static inline void pal_put_number(pal_json_writer *writer, const char *name, int64_t number)
+{
+    pal_json_name(writer, name);
+    pal_json_put_i64(writer, number);
+}
+
+static inline void pal_put_f64(pal_json_writer *writer, const char *name, double number)
+{
+    pal_json_name(writer, name);
+    pal_json_put_f64(writer, number);
+}
+
 static inline void pal_put_flag(pal_json_writer *writer, const char *name, bool flag)
 {
     pal_json_name(writer, name);
@@ -31,6 +42,26 @@ static inline void pal_put_str(pal_json_writer *writer, const char *name, pal_st
 {
     pal_json_name(writer, name);
     pal_json_put_str(writer, text);
+}
+
+/* Writes JSON text that is known to be valid. */
+static inline void pal_put_raw(pal_json_writer *writer, const char *name, pal_str json)
+{
+    pal_json_name(writer, name);
+    pal_json_put_raw(writer, json);
+}
+
+static inline void pal_put_null(pal_json_writer *writer, const char *name)
+{
+    pal_json_name(writer, name);
+    pal_json_put_null(writer);
+}
+
+/* Writes nothing if the text is empty. */
+static inline void pal_put_str_if(pal_json_writer *writer, const char *name, pal_str text)
+{
+    if (text.len)
+        pal_put_str(writer, name, text);
 }
 
 /* Writes null if the text is empty. */
@@ -55,18 +86,6 @@ static inline void pal_put_time(pal_json_writer *writer, const char *name, int64
     char text[PAL_TIME_TEXT_SIZE];
     pal_json_name(writer, name);
     pal_json_put_str(writer, pal_str_make(text, pal_time_to_text(ms, text)));
-}
-
-static inline void pal_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage)
-{
-    pal_json_name(writer, name);
-    pal_json_begin_object(writer);
-    pal_put_count(writer, "input_tokens", usage->input);
-    pal_put_count(writer, "cache_read_tokens", usage->cache_read);
-    pal_put_count(writer, "cache_write_tokens", usage->cache_write);
-    pal_put_count(writer, "output_tokens", usage->output);
-    pal_put_count(writer, "reasoning_tokens", usage->reasoning);
-    pal_json_end_object(writer);
 }
 
 #endif
