@@ -1,7 +1,10 @@
-/* test_turn_inbox.c - a request that waits in the inbox keeps its conditions, also if another
- * process runs it. */
+/* test_turn_inbox.c - a request that waits in the inbox stays there until it is answered, and keeps
+ * its conditions, also if another process runs it. */
 #include "turn_fixture.h"
 #include "turn_service.h"
+
+#include "support/on_loop.h"
+#include "turn/turn_machine.h"
 
 #define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
 #define SIENNA "{\"sender\":\"@sienna:sunbeam.pt\"}"
@@ -166,6 +169,52 @@ static void an_unfinished_turn_keeps_its_owner(void)
     service_close(s);
 }
 
+/* ---- A turn that is stopped at its start ---- */
+
+/* The waiting request begins, its process is told to stop, and then an older request turns up: the
+ * turn goes back. Several processes must meet for this, so the steps are made by hand. */
+static void stop_and_step_back(void *user)
+{
+    pal_lane_state *lane = pal_lane_find(runtime, S("default"), *(pal_id *)user);
+    pal_turn *turn = lane ? lane->first : NULL;
+
+    if (!CHECK(turn && !lane->running))
+        return;
+    pal_lane_unqueue(lane, &lane->first);
+    lane->running = turn;
+    pal_lane_count(runtime, 1, 0);
+    turn->phase = PAL_TURN_PHASE_ADMIT;
+    pal_turn_hand_over(turn);
+    pal_lane_step_back(turn);
+}
+
+static void a_request_that_cannot_begin_stays_if_its_process_stops(void)
+{
+    pal_turn_request request;
+    pal_inbox_item *items;
+    pal_turn_info info;
+    pal_id session;
+    uint64_t fence;
+    size_t len = 0;
+
+    begin(NULL);
+    session = new_session();
+    CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), WAIT_MS, &fence, &err)));
+    request = said(session, "a");
+    request.lane = PAL_LANE_QUEUE;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    on_loop(runtime->loop, stop_and_step_back, &session);
+    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    CHECK(info.state == PAL_TURN_QUEUED);
+    pal_runtime_close(runtime, 0);
+    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
+    CHECK(ok(pal_store_lease_release(store, S(""), session, fence, &err)));
+    open_runtime(NULL, (pal_runtime_options){0});
+    wait_for_empty_inbox(session);
+    CHECK(all_of(session).len == 2); /* the next process has answered it */
+    end();
+}
+
 int main(void)
 {
     RUN(a_waiting_request_expects_its_seq);
@@ -173,6 +222,7 @@ int main(void)
     RUN(requests_of_two_owners_are_not_merged);
     RUN(requests_of_two_owners_are_not_merged_after_a_restart);
     RUN(an_unfinished_turn_keeps_its_owner);
+    RUN(a_request_that_cannot_begin_stays_if_its_process_stops);
     pal_arena_free(arena);
     return tap_done();
 }
