@@ -9,7 +9,6 @@
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
-#include "server/server_sse.h"
 
 #define ELSEWHERE_RETRY_MS 1000 /* Retry-After if another process runs the turn */
 #define NO_TURN "the turn does not exist or is no longer in memory; read the session's messages"
@@ -199,7 +198,7 @@ static pal_status get_events(pal_call *call, pal_error *err)
     }
     if (info.is_elsewhere)
         return refuse_elsewhere(call, err);
-    return pal_sse_turn(call, &info, after, err);
+    return pal_api_turn_stream(call, &info, after, err);
 }
 
 /* ---- Changing turns ---- */

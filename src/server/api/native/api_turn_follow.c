@@ -8,7 +8,6 @@
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
-#include "server/server_sse.h"
 
 static pal_api_turn *turn_of(pal_exchange *x)
 {
@@ -203,7 +202,7 @@ void pal_api_turn_follow(pal_api_turn *turn)
     if (turn->is_background)
         pal_api_turn_send_state(turn);
     else if (turn->is_stream)
-        status = pal_sse_turn(call, &turn->info, turn->stream_after, &err);
+        status = pal_api_turn_stream(call, &turn->info, turn->stream_after, &err);
     else
         pal_api_turn_await(turn);
     if (status != PAL_OK)
