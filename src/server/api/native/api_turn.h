@@ -82,9 +82,9 @@ PAL_CHECKED pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err);
  * the background, or when the turn stops. */
 void pal_api_turn_follow(pal_api_turn *turn);
 
-/* Responds with a stream of the turn's events after number `after`: past events first, then each new
- * one. If the reader leaves, the turn continues. The call must not be used after PAL_OK. If it fails,
- * nothing was sent. Call it on a worker. */
+/* Responds with a stream of the turn's events after number `after`: past events first, then each
+ * new one. If the reader leaves, the turn continues. The call must not be used after PAL_OK. If it
+ * fails, nothing was sent. Call it on a worker. */
 PAL_CHECKED pal_status pal_api_turn_stream(
         pal_call *call, const pal_turn_info *info, uint64_t after, pal_error *err);
 
