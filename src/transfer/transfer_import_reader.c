@@ -81,26 +81,25 @@ static pal_status keep_conversation(pal_import_reader *reader, const pal_transcr
     return status;
 }
 
-/* `untimed_at` is the time that was assigned to a row without a time; 0 if the row has one. */
-static pal_status keep_bead(pal_import_reader *reader, pal_str bead, int64_t untimed_at)
+static pal_status keep_bead(pal_import_reader *reader, pal_str bead)
 {
     char name[PAL_RECORD_NAME_LEN_MAX + 1], body[PAL_BEAD_BODY_SIZE];
     if (!pal_bead_record_name(bead, pal_import_session(reader->import), name))
         return PAL_OK;
-    pal_bead_record_body(untimed_at, body);
+    pal_bead_record_body(reader->untimed_at, body);
     return pal_import_record(reader->import, pal_str_of(PAL_BEAD_RECORD), pal_str_of(name),
-            pal_str_of(body), untimed_at != 0);
+            pal_str_of(body), reader->untimed_at != 0);
 }
 
 /* Adds the records that lead from names that clients use to the session. */
-static pal_status keep_records(
-        pal_import_reader *reader, const pal_transcript_facts *facts, int64_t untimed_at)
+static pal_status keep_records(pal_import_reader *reader)
 {
+    const pal_transcript_facts *facts = reader->facts;
     pal_status status = PAL_OK;
-    if (pal_id_is_none(pal_import_session(reader->import)))
+    if (!facts || pal_id_is_none(pal_import_session(reader->import)))
         return PAL_OK;
     if (facts->bead.len)
-        status = keep_bead(reader, facts->bead, untimed_at);
+        status = keep_bead(reader, facts->bead);
     if (status == PAL_OK && facts->conversation.len)
         status = keep_conversation(reader, facts);
     return status;
@@ -111,12 +110,13 @@ static pal_status begin_session(
         pal_import_reader *reader, const pal_transcript_facts *facts, uint64_t line)
 {
     pal_import_begun begun = {.number = ++reader->sessions};
-    int64_t untimed_at = 0;
     pal_status status = PAL_OK;
+    reader->facts = facts;
+    reader->untimed_at = 0;
     if (facts)
         begun.session = facts->session;
     if (facts && facts->bead.len && !begun.session.created_at && !begun.session.updated_at)
-        begun.session.created_at = untimed_at = pal_clock_now_ms();
+        begun.session.created_at = reader->untimed_at = pal_clock_now_ms();
     if (facts && facts->room.len)
         status = route_room(reader, facts->room, &begun.session);
     if (status == PAL_INVALID || status == PAL_LIMIT) {
@@ -132,7 +132,7 @@ static pal_status begin_session(
     reader->is_renamed = begun.is_renamed;
     if (status == PAL_OK)
         status = pal_import_begin(reader->import, &begun.session, begun.is_native);
-    return status == PAL_OK && facts ? keep_records(reader, facts, untimed_at) : status;
+    return status == PAL_OK ? keep_records(reader) : status;
 }
 
 /* In a renamed session, the id of a native message becomes its client id, because the id may belong
@@ -142,18 +142,25 @@ static pal_status take_message(pal_import_reader *reader, const pal_message *mes
     pal_message copy = *message;
     char id[PAL_ID_TEXT_SIZE];
     pal_status status = reader->sessions ? PAL_OK : begin_session(reader, NULL, line);
+    pal_id session = pal_import_session(reader->import);
     if (reader->is_renamed && !pal_id_is_none(copy.id)) {
         pal_id_to_text(copy.id, id);
         if (!copy.client_id.len)
             copy.client_id = pal_arena_copy(pal_import_arena(reader->import), pal_str_of(id));
         copy.id = (pal_id){{0}};
     }
-    return status == PAL_OK ? pal_import_message(reader->import, &copy, line) : status;
+    if (status == PAL_OK)
+        status = pal_import_message(reader->import, &copy, line);
+    /* The message may show that the session in the store is a different conversation. */
+    if (status == PAL_OK && !pal_id_equal(session, pal_import_session(reader->import)))
+        status = keep_records(reader);
+    return status;
 }
 
 static pal_status take_items(pal_import_reader *reader, const pal_transcript_items *items)
 {
     pal_status status = PAL_OK;
+    reader->facts = NULL; /* those of the last line are gone */
     for (size_t i = 0; status == PAL_OK && i < items->len; i++) {
         const pal_transcript_item *item = &items->items[i];
         switch (item->kind) {

@@ -33,6 +33,8 @@ typedef struct pal_import_reader {
     pal_transcript *transcript;
     size_t sessions; /* number of sessions that have begun */
     bool is_renamed; /* the newest session was renamed */
+    const pal_transcript_facts *facts; /* the session of the current line; NULL: none */
+    int64_t untimed_at; /* the time that was assigned to it; 0: it had a time */
 } pal_import_reader;
 
 PAL_CHECKED pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind kind);

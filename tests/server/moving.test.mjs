@@ -138,6 +138,19 @@ test('a row of Loom that has grown raises the token count', async (t) => {
     assert.equal((await read()).token_count, one.token_count);
 });
 
+test('rows of two Looms that have the same session id belong to their own beads', async (t) => {
+    const s = await serveModel(t);
+    for (const [project, text] of [['pA', 'here'], ['pB', 'there'], ['pB', 'there']]) {
+        const row = loom('u1', 'b1', { project_id: project, messages: [{ role: 'user', content: text }] });
+        assert.equal((await s.post('/api/v1/import', JSON.stringify(row))).code, 200);
+    }
+    for (const [project, text] of [['pA', 'here'], ['pB', 'there']]) {
+        const found = await s.post('/api/v1/conversations', { project_id: project, bead_id: 'b1' });
+        assert.deepEqual([found.code, found.json.messages.map((m) => m.content)], [200, [text]]);
+    }
+    assert.equal((await s.get('/api/v1/conversations/u1')).json.project_id, 'pA');
+});
+
 test('metadata of Loom that is too long is reported, and the rest is imported', async (t) => {
     const s = await serveModel(t);
     const row = loom('u1', 'b1', { token_count: 100, metadata: { notes: 'x'.repeat(300000) } });
