@@ -14,13 +14,15 @@ static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
 {
     pal_op *op = work->op;
 
-    if (op->kind == PAL_OP_FORK)
-        op->status = pal_view_fork(
-                store->engine, work, op->u.fork.parent, op->u.fork.at_seq, arena, &op->error);
+    if (op->kind == PAL_OP_FORK) {
+        bool keeps = op->u.fork.keep_mark;
+        op->status = pal_view_fork(store->engine, work, op->u.fork.parent, op->u.fork.at_seq,
+                keeps ? op->u.fork.session->fork_mark : UINT64_MAX, arena, &op->error);
+    }
     if (op->kind == PAL_OP_ADOPT) {
         op->u.adopt.adopted = false;
-        op->status = pal_view_fork(
-                store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, arena, &op->error);
+        op->status = pal_view_fork(store->engine, work, op->u.adopt.from, PAL_SEQ_ANY, UINT64_MAX,
+                arena, &op->error);
         if (work->fork_seq == 0)
             return false;
     }

@@ -67,7 +67,6 @@ typedef struct pal_session_row {
     pal_session session;
     uint64_t handle;      /* the backend's number of the session */
     uint64_t mark_number; /* number of the newest mark; 0: no marks */
-    uint64_t fork_mark;   /* the parent's mark_number when this session was forked */
 } pal_session_row;
 
 /* A blob that an operation refers to. */

@@ -56,6 +56,11 @@ static pal_status add_mark(pal_import *import, const pal_mark *given, uint64_t l
         mark.target = mark_here(import, given);
     else
         mark.seq = seq_of(import, given->seq);
+    if (mark.kind == PAL_MARK_HIDE)
+        mark.target = given->target;
+    /* A rewind with a target ends there, even if the session here has later messages already. */
+    if (mark.kind == PAL_MARK_REWIND && given->target)
+        mark.target = seq_of(import, given->target);
     status = pal_store_mark(import->store, import->tenant, import->id, &mark, &why);
     if (status == PAL_OK) {
         import->counts.marks++;

@@ -166,6 +166,7 @@ pal_status pal_import_make(pal_import *import, pal_session *session)
         op->u.fork.session = session;
         op->u.fork.parent = pal_import_renamed(import, session->parent_id);
         op->u.fork.at_seq = session->fork_seq;
+        op->u.fork.keep_mark = true;
     } else {
         op->u.create.session = session;
     }

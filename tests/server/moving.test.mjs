@@ -473,3 +473,54 @@ test('the configurations in docs/coming-from.md are valid', (t) => {
         palaver(dir, 'config', 'show');
     }
 });
+
+test('forks show the same messages and summaries in a copy of the store', async (t) => {
+    for (const [from, to] of [['chats.db', 'jsonl:copy'], ['jsonl:chats', 'copy.db']]) {
+        const dir = workspace(t);
+        const s = await serve(t, { dir, args: ['--store', from] });
+        const on = (id, what, body, method = 'POST') => s.ask(method, `/api/v1/sessions/${id}/${what}`, { body });
+        await s.post('/api/v1/sessions', { key: 'a' });
+        await on('a', 'messages', { messages: [1, 2, 3, 4, 5, 6].map((n) => ({ role: 'user', content: `m${n}` })) });
+        await on('a', 'rewind', { to_seq: 5 });
+        await on('a', 'fork', { at_seq: 5, key: 'b' });
+        await on('b', 'messages', { role: 'user', content: 'own' });
+        await on('b', 'fork', { key: 'c' });
+        // None of this concerns the forks, which are older.
+        await on('a', 'rewind', { to_seq: 1 });
+        await on('a', 'summary', { summary: 'of a' }, 'PUT');
+        await on('b', 'truncate', { keep: 2 });
+        await on('b', 'summary', { summary: 'of b' }, 'PUT');
+        const look = async (server) => {
+            const seen = {};
+            for (const id of ['a', 'b', 'c']) {
+                const { messages } = (await server.get(`/api/v1/sessions/${id}/messages`)).json;
+                const { summary } = (await server.get(`/api/v1/sessions/${id}/summary`)).json;
+                seen[id] = [summary, ...messages.map((m) => m.content)];
+            }
+            return seen;
+        };
+        const seen = await look(s);
+        assert.deepEqual(seen, { a: ['of a', 'm1'], b: ['of b', 'm5', 'own'], c: ['', 'm1', 'm2', 'm3', 'm4', 'm5', 'own'] });
+        await s.stop();
+        palaver(dir, 'session', 'export', '--store', from, '--all', '-o', 'all.jsonl');
+        for (let i = 0; i < 2; i++) palaver(dir, 'session', 'import', '--store', to, 'all.jsonl');
+        const copy = await serve(t, { dir, args: ['--store', to] });
+        assert.deepEqual(await look(copy), seen);
+        await copy.stop();
+    }
+});
+
+test('a truncation after the first import hides the same messages in the copy', (t) => {
+    const dir = workspace(t);
+    const run = (store, ...args) => palaver(dir, 'session', args[0], '--store', store, ...args.slice(1));
+    run('one.db', 'new', '--key', 'k');
+    for (const text of ['1', '2', '3', '4']) run('one.db', 'append', 'k', text);
+    const copy = () => {
+        run('one.db', 'export', 'k', '-o', 'k.jsonl');
+        run('two.db', 'import', 'k.jsonl');
+        return JSON.parse(run('two.db', 'show', 'k', '--json')).messages.map((m) => m.content);
+    };
+    assert.deepEqual(copy(), ['1', '2', '3', '4']);
+    run('one.db', 'truncate', 'k', '--keep', '2');
+    assert.deepEqual(copy(), ['3', '4']);
+});

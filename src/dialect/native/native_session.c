@@ -32,6 +32,7 @@ static const pal_member session_members[] = {
         {"metadata", PAL_MEMBER_OBJECT, FULL, offsetof(pal_session, metadata)},
         {"parent_id", PAL_MEMBER_ID, FULL, offsetof(pal_session, parent_id)},
         {"fork_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, fork_seq)},
+        {"fork_mark", PAL_MEMBER_U64, FULL, offsetof(pal_session, fork_mark)},
         {"last_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, last_seq)},
         {"tokens", PAL_MEMBER_U64, FULL, offsetof(pal_session, tokens)},
         {"bytes", PAL_MEMBER_U64, FULL, offsetof(pal_session, bytes)},

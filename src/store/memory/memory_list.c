@@ -25,7 +25,7 @@ static void copy_session(const mem_session *session, pal_arena *arena, pal_sessi
         to->aliases[i] = pal_arena_copy(arena, from->aliases[i]);
     out_row->handle = session->handle;
     out_row->mark_number = session->mark_number;
-    out_row->fork_mark = session->fork_mark;
+    to->fork_mark = session->fork_mark;
 }
 
 static mem_session *find_by(mem_engine *engine, pal_str tenant_name, pal_find_by by, pal_str name)

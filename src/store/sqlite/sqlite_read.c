@@ -29,7 +29,7 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->extra = pal_sql_copy(sql, 10, arena);
     session->parent_id = pal_sql_uuid(sql, 11);
     session->fork_seq = (uint64_t)pal_sql_int(sql, 12);
-    out_row->fork_mark = (uint64_t)pal_sql_int(sql, 13);
+    session->fork_mark = (uint64_t)pal_sql_int(sql, 13);
     session->last_seq = (uint64_t)pal_sql_int(sql, 14);
     out_row->mark_number = (uint64_t)pal_sql_int(sql, 15);
     session->tokens = (uint64_t)pal_sql_int(sql, 16);

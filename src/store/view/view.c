@@ -464,7 +464,7 @@ static pal_status check_forkable(const pal_session *parent, pal_error *err)
 }
 
 pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint64_t at_seq,
-        pal_arena *arena, pal_error *err)
+        uint64_t mark_max, pal_arena *arena, pal_error *err)
 {
     pal_session_row row;
     pal_chain_level at;
@@ -484,7 +484,7 @@ pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent, uint
     if (at_seq == 0)
         return PAL_OK;
     at = pal_chain_start(&row);
-    at.number_max = row.mark_number;
+    at.number_max = row.mark_number < mark_max ? row.mark_number : mark_max;
     while (at_seq <= at.row.session.fork_seq) {
         status = pal_chain_up(engine, &at, arena, err);
         if (status != PAL_OK)

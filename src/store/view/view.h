@@ -23,8 +23,9 @@ PAL_CHECKED pal_status pal_view_marks(pal_engine *engine, const pal_session_row 
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
 
 /* Sets the work's fork_parent, fork_seq and fork_mark. fork_parent is the session that owns the row
- * `at_seq` of `parent`, which can be an ancestor of `parent`. */
+ * `at_seq` of `parent`, which can be an ancestor of `parent`. Marks of `parent` with a number over
+ * `mark_max` do not apply to the fork. */
 PAL_CHECKED pal_status pal_view_fork(pal_engine *engine, pal_work *work, pal_id parent,
-        uint64_t at_seq, pal_arena *arena, pal_error *err);
+        uint64_t at_seq, uint64_t mark_max, pal_arena *arena, pal_error *err);
 
 #endif

@@ -28,7 +28,7 @@ pal_status pal_chain_up(pal_engine *engine, pal_chain_level *at, pal_arena *aren
     pal_id parent = at->row.session.parent_id;
     pal_chain_level up = {.last_seq = at->row.session.fork_seq,
             .below_seq = at->row.session.fork_seq,
-            .number_max = at->row.fork_mark};
+            .number_max = at->row.session.fork_mark};
     pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
     pal_status status = engine->backend->session_find(
             engine, at->row.session.tenant, PAL_FIND_ID, name, arena, &up.row, err);
