@@ -284,6 +284,37 @@ static void files_may_be_denied(void)
     all_is_well(id, "first|");
 }
 
+static bool says_gone(pal_id id, const char *word)
+{
+    bool is_refused = !say(id, "lost") && err.status == PAL_IO && strstr(err.message, word) &&
+            strstr(err.message, "nothing more is written");
+
+    return is_refused && pal_store_ready(store, &err) == PAL_IO && strstr(err.message, word);
+}
+
+/* Otherwise acknowledged messages would be where the next start does not look for them. */
+static void nothing_is_written_after_the_directory_is_gone(void)
+{
+    char away[SCRATCH_PATH_MAX + 8];
+    pal_id id = two_sessions();
+
+    snprintf(away, sizeof away, "%s.away", directory);
+    CHECK(pal_store_ready(store, &err) == PAL_OK);
+    CHECK(rename(directory, away) == 0);
+    CHECK(says_gone(id, "removed"));
+    CHECK(mkdir(directory, 0700) == 0);
+    CHECK(says_gone(id, "replaced"));
+    CHECK(rmdir(directory) == 0 && rename(away, directory) == 0);
+    CHECK(say(id, "second") && say(by_key("y"), "more"));
+    CHECK(pal_store_ready(store, &err) == PAL_OK);
+    rename_in(".palaver/log", ".palaver/away");
+    CHECK(says_gone(id, ".palaver/log"));
+    CHECK(!is_there(".palaver/log"));
+    rename_in(".palaver/away", ".palaver/log");
+    reopen();
+    all_is_well(id, "first|second|");
+}
+
 int main(void)
 {
     dir_make();
@@ -293,6 +324,7 @@ int main(void)
     RUN(our_own_files_may_be_directories);
     RUN(the_directory_may_be_a_file);
     RUN(files_may_be_denied);
+    RUN(nothing_is_written_after_the_directory_is_gone);
     dir_done();
     return tap_done();
 }

@@ -50,6 +50,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -135,6 +136,8 @@ static pal_status open_directory(jl_engine *engine, const char *location, pal_er
             (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (engine->lock_fd < 0 && (may_write || errno != ENOENT))
         return pal_jl_refused(engine, err, JL_SIDE "/lock");
+    if (!realpath(location, engine->real_path))
+        engine->real_path[0] = '\0';
     return PAL_OK;
 }
 
@@ -240,7 +243,9 @@ static void jsonl_apply(pal_engine *base, pal_work *works, size_t works_len)
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, &err);
     if (status == PAL_OK) {
-        status = apply_batch(engine, works, works_len, &err);
+        status = pal_jl_still_there(engine, &err);
+        if (status == PAL_OK)
+            status = apply_batch(engine, works, works_len, &err);
         lock_give(engine);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -257,7 +262,9 @@ static pal_status refresh(jl_engine *engine, bool all, pal_error *err)
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, err);
     if (status == PAL_OK) {
-        status = all ? pal_jl_load(engine, err) : pal_jl_catch_up(engine, err);
+        status = pal_jl_still_there(engine, err);
+        if (status == PAL_OK)
+            status = all ? pal_jl_load(engine, err) : pal_jl_catch_up(engine, err);
         lock_give(engine);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -573,6 +580,17 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
     return read_end(base, PAL_OK);
 }
 
+static pal_status jsonl_ready(pal_engine *base, pal_error *err)
+{
+    jl_engine *engine = (jl_engine *)base;
+    pal_status status;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    status = pal_jl_still_there(engine, err);
+    pthread_rwlock_unlock(&engine->lock);
+    return status;
+}
+
 const pal_store_backend pal_store_jsonl = {
         .scheme = "jsonl",
         .open = jsonl_open,
@@ -595,5 +613,6 @@ const pal_store_backend pal_store_jsonl = {
         .blob_get = jsonl_blob_get,
         .blob_size = jsonl_blob_size,
         .stat = jsonl_stat,
+        .ready = jsonl_ready,
         .check = jsonl_check,
 };

@@ -9,6 +9,7 @@
 #ifndef PAL_JSONL_H
 #define PAL_JSONL_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include "base/buf.h"
@@ -94,6 +95,7 @@ typedef struct jl_engine {
     mem_engine *mem;            /* the same object as `memory` */
     bool is_stale;              /* memory and disk differ: everything must be loaded again */
     char location[JL_PATH_MAX]; /* path of the directory, for messages */
+    char real_path[PATH_MAX];   /* the same, absolute and without links; empty: unknown */
     int dir_fd;
     int lock_fd;
     int log_fd; /* -1: the log does not exist (read-only) */
@@ -224,6 +226,10 @@ PAL_CHECKED pal_status pal_jl_replace(
 PAL_CHECKED pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err);
 /* Makes the names in the directory of `path` durable, and the name of that directory. */
 PAL_CHECKED pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err);
+
+/* Fails with PAL_IO if the directory or its log was removed, moved or replaced while the store is
+ * open. Other processes replace the log, but never remove it. */
+PAL_CHECKED pal_status pal_jl_still_there(const jl_engine *engine, pal_error *err);
 /* Makes the name of the store's directory durable, and the names that it contains from the
  * beginning. */
 PAL_CHECKED pal_status pal_jl_sync_store(jl_engine *engine, pal_error *err);

@@ -15,12 +15,19 @@
 #define NAME_LEN_MAX 200 /* bytes of names that the store chooses, far below the limits of file
                             systems */
 
+static pal_status status_of(int error)
+{
+    return error == EACCES || error == EPERM     ? PAL_DENIED
+            : error == ENOSPC || error == EDQUOT ? PAL_FULL
+                                                 : PAL_IO;
+}
+
 pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
 {
     int error = errno;
 
-    return pal_error_set(err, error == EACCES || error == EPERM ? PAL_DENIED : PAL_IO,
-            "%s '%.120s': %s", what, path, strerror(error));
+    return pal_error_set(
+            err, status_of(error), "%s '%.120s': %s", what, path, strerror(error));
 }
 
 /* Returns the reason with a remedy. */
@@ -39,9 +46,7 @@ pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
 {
     int error = errno;
     const char *reason = reason_of(error);
-    pal_status status = error == EACCES || error == EPERM ? PAL_DENIED
-            : error == ENOSPC || error == EDQUOT    ? PAL_FULL
-                                                    : PAL_IO;
+    pal_status status = status_of(error);
 
     if (*path == '\0')
         return pal_error_set(err, status, "cannot use '%.120s': %s", engine->location, reason);
@@ -306,4 +311,28 @@ bool pal_jl_tenant_of(const char *name, char *out_tenant, size_t *out_len)
     }
     *out_len = len;
     return len > 0 && *name == '\0';
+}
+
+pal_status pal_jl_still_there(const jl_engine *engine, pal_error *err)
+{
+    struct stat ours, found;
+    bool is_there;
+
+    if (engine->real_path[0] && fstat(engine->dir_fd, &ours) == 0) {
+        is_there = stat(engine->real_path, &found) == 0;
+        if (!is_there && errno != ENOENT && errno != ENOTDIR)
+            return PAL_OK; /* unknown; the commit reports the problem */
+        if (!is_there || found.st_ino != ours.st_ino || found.st_dev != ours.st_dev)
+            return pal_error_set(err, PAL_IO,
+                    "'%.120s' was %s while the store is open: nothing more is written; restart "
+                    "with the right directory",
+                    engine->location, is_there ? "replaced" : "removed");
+    }
+    if (engine->log_inode != 0 && fstatat(engine->dir_fd, JL_LOG, &found, 0) != 0 &&
+            errno == ENOENT)
+        return pal_error_set(err, PAL_IO,
+                "'%.80s/%s' was removed while the store is open: nothing more is written; restart "
+                "with the right directory",
+                engine->location, JL_LOG);
+    return PAL_OK;
 }
