@@ -24,6 +24,7 @@ test('new sets every field and prints JSON', (t) => {
     const session = w.json('session', 'new', '--key', 'k', '--title', 'T', '--project', 'P',
         '--agent', 'A', '--alias', 'one', '--alias', 'two', '--metadata', '{"a":[1,2]}',
         '--expires', '24h');
+    assert.deepEqual([session.session_id, session.message_count], [session.id, 0]);
     assert.equal(session.key, 'k');
     assert.equal(session.title, 'T');
     assert.equal(session.project, 'P');
@@ -248,6 +249,14 @@ test('fork, rewind, undo and reset change what is visible', (t) => {
     assertFails(w.run('session', 'fork', 'k', '--at', '99'), 1, /99/);
     assertFails(w.run('session', 'undo', 'f'), 1, /hint: .*--marks/);
     assertFails(w.run('session', 'undo', 'k', '--mark', '77'), 1, /77/);
+});
+
+test('a truncate that hides nothing adds no mark', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'k', 'one', '--create');
+    assert.match(w.ok('session', 'truncate', 'k', '--keep', '5'), /^Nothing was changed/);
+    const mark = w.json('session', 'truncate', 'k', '--keep', '5');
+    assert.deepEqual([mark.number, mark.kind], [0, 'rewind']);
 });
 
 test('delete, restore and erase move a session to the trash, back, and away', (t) => {

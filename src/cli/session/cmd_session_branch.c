@@ -72,9 +72,10 @@ const pal_cli_command pal_cmd_session_fork = {
 
 /* ---- rewind, reset, undo ---- */
 
+/* Without a mark, `text` is the output in every format. */
 static pal_status print_mark(pal_cli *cli, const pal_mark *mark, const char *text)
 {
-    if (!cli->json) {
+    if (!cli->json || !mark->number) {
         pal_buf_append_text(&cli->out, text);
         return PAL_OK;
     }
@@ -109,7 +110,7 @@ static pal_status session_truncate(pal_cli *cli, void *values)
 {
     const truncate_values *given = values;
     pal_session session;
-    pal_mark mark;
+    pal_mark mark = {0};
     char text[160];
     if (!given->keep.given || given->keep.value > UINT32_MAX)
         return pal_cli_usage(cli, "palaver session truncate SESSION --keep N",
@@ -126,8 +127,9 @@ static pal_status session_truncate(pal_cli *cli, void *values)
                 "this.\n",
                 (unsigned long long)mark.number);
     else
-        snprintf(text, sizeof text,
-                "Nothing was changed: the session has no more messages than that.\n");
+        snprintf(text, sizeof text, "%s\n",
+                cli->json ? "{\"number\":0,\"kind\":\"rewind\"}"
+                          : "Nothing was changed: the session has no more messages than that.");
     return print_mark(cli, &mark, text);
 }
 

@@ -130,7 +130,7 @@ static pal_status list_json(pal_cli *cli, pal_session_query *query, bool all)
         query->cursor = pal_buf_str(&cursor);
         status = pal_store_list(cli->store, query, arena, &page, &cli->err);
         for (size_t i = 0; status == PAL_OK && i < page.sessions_len; i++)
-            status = pal_native_session_put(&writer, &page.sessions[i], &cli->err);
+            status = pal_native_session_show(&writer, &page.sessions[i], &cli->err);
         if (status == PAL_OK) {
             pal_buf_clear(&cursor);
             pal_buf_append_str(&cursor, page.cursor);
@@ -138,6 +138,8 @@ static pal_status list_json(pal_cli *cli, pal_session_query *query, bool all)
         }
     } while (status == PAL_OK && all && cursor.len);
     pal_json_end_array(&writer);
+    pal_json_name(&writer, "has_more");
+    pal_json_put_bool(&writer, cursor.len > 0);
     pal_json_name(&writer, "cursor");
     if (cursor.len)
         pal_json_put_str(&writer, pal_buf_str(&cursor));

@@ -73,7 +73,7 @@ pal_status pal_cli_print_session(pal_cli *cli, pal_id id, const char *head, cons
     if (status != PAL_OK)
         return status;
     pal_json_writer writer = pal_json_writer_make(&cli->out);
-    status = pal_native_session_put(&writer, &session, &cli->err);
+    status = pal_native_session_show(&writer, &session, &cli->err);
     pal_buf_append_char(&cli->out, '\n');
     return status;
 }

@@ -133,6 +133,8 @@ static void print_json(pal_cli *cli, const pal_hits *hits)
         pal_json_end_object(&writer);
     }
     pal_json_end_array(&writer);
+    pal_json_name(&writer, "has_more");
+    pal_json_put_bool(&writer, hits->cursor.len > 0);
     pal_json_name(&writer, "cursor");
     if (hits->cursor.len)
         pal_json_put_str(&writer, hits->cursor);

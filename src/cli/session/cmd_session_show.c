@@ -347,7 +347,7 @@ static pal_status show_json(show *s)
     *writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(writer);
     pal_json_name(writer, "session");
-    pal_status status = pal_native_session_put(writer, &s->session, &cli->err);
+    pal_status status = pal_native_session_show(writer, &s->session, &cli->err);
     if (status != PAL_OK)
         return status;
     pal_json_name(writer, "messages");

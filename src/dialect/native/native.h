@@ -47,6 +47,10 @@ PAL_CHECKED pal_status pal_native_message_put(
         pal_json_writer *writer, const pal_message *message, pal_error *err);
 PAL_CHECKED pal_status pal_native_session_put(
         pal_json_writer *writer, const pal_session *session, pal_error *err);
+/* The form in responses and in the output of commands: the native form, preceded by "session_id"
+ * and "message_count". */
+PAL_CHECKED pal_status pal_native_session_show(
+        pal_json_writer *writer, const pal_session *session, pal_error *err);
 PAL_CHECKED pal_status pal_native_mark_put(
         pal_json_writer *writer, const pal_mark *mark, pal_error *err);
 

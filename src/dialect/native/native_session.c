@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
@@ -107,6 +108,12 @@ static pal_status check_session(const pal_session *session, pal_error *err)
     return status;
 }
 
+static void put_members(pal_json_writer *writer, const pal_session *session)
+{
+    pal_members_write(&session_table, FULL, writer, session);
+    pal_json_put_members(writer, session->extra);
+}
+
 pal_status pal_native_session_put(
         pal_json_writer *writer, const pal_session *session, pal_error *err)
 {
@@ -114,8 +121,21 @@ pal_status pal_native_session_put(
     if (status != PAL_OK)
         return status;
     pal_json_begin_object(writer);
-    pal_members_write(&session_table, FULL, writer, session);
-    pal_json_put_members(writer, session->extra);
+    put_members(writer, session);
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+pal_status pal_native_session_show(
+        pal_json_writer *writer, const pal_session *session, pal_error *err)
+{
+    pal_status status = check_session(session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "session_id", session->id);
+    pal_put_count(writer, "message_count", session->last_seq);
+    put_members(writer, session);
     pal_json_end_object(writer);
     return PAL_OK;
 }

@@ -12,26 +12,6 @@
 #include "server/api/skillian/api_skillian.h"
 #include "server/server_call.h"
 
-/* ---- Showing ---- */
-
-pal_status pal_api_session_put(pal_json_writer *writer, const pal_session *session, pal_error *err)
-{
-    pal_buf buf;
-    pal_buf_init(&buf, PAL_METADATA_LEN_MAX + PAL_SCOPE_LEN_MAX + (2u << 20));
-    pal_json_writer native = pal_json_writer_make(&buf);
-    pal_status status = pal_native_session_put(&native, session, err);
-    pal_json_begin_object(writer);
-    pal_put_id(writer, "session_id", session->id);
-    pal_put_count(writer, "message_count", session->last_seq);
-    if (status == PAL_OK && buf.failure == PAL_OK)
-        pal_json_put_members(writer, pal_buf_str(&buf));
-    else if (status == PAL_OK)
-        status = pal_error_set(err, buf.failure, "out of memory");
-    pal_json_end_object(writer);
-    pal_buf_done(&buf);
-    return status;
-}
-
 /* ---- Answering after a write ---- */
 
 typedef struct pal_session_answer {
@@ -50,7 +30,7 @@ static void send_session(pal_exchange *x)
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
             pal_str_of(id), call->arena, &session, &err);
     if (status == PAL_OK)
-        status = pal_api_session_put(pal_call_writer(call), &session, &err);
+        status = pal_native_session_show(pal_call_writer(call), &session, &err);
     if (status == PAL_OK)
         pal_call_send(call, answer->code);
     else
@@ -178,7 +158,7 @@ static pal_status get_session(pal_call *call, pal_error *err)
     pal_session session;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)
-        status = pal_api_session_put(pal_call_writer(call), &session, err);
+        status = pal_native_session_show(pal_call_writer(call), &session, err);
     if (status == PAL_OK)
         pal_call_send(call, 200);
     return status;
@@ -229,7 +209,7 @@ static pal_status list_sessions(pal_call *call, pal_error *err)
     pal_json_name(writer, "sessions");
     pal_json_begin_array(writer);
     for (size_t i = 0; status == PAL_OK && i < page.sessions_len; i++)
-        status = pal_api_session_put(writer, &page.sessions[i], err);
+        status = pal_native_session_show(writer, &page.sessions[i], err);
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", page.cursor.len > 0);
     pal_put_str_or_null(writer, "cursor", page.cursor);

@@ -4,11 +4,6 @@
 
 #include "server/server.h"
 
-/* Writes the session as one object: its native form, preceded by "session_id" and
- * "message_count". */
-PAL_CHECKED pal_status pal_api_session_put(
-        pal_json_writer *writer, const pal_session *session, pal_error *err);
-
 /* Responds with the current state of the session. Can be called from any thread; the session is
  * read on a worker. */
 void pal_api_session_send(pal_call *call, pal_id session, unsigned code);
