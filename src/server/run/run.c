@@ -198,44 +198,71 @@ void pal_run_stop(pal_run *run)
     run->is_over = true;
 }
 
-/* ---- The end of the turn ---- */
+/* ---- Writes ---- */
 
-pal_op *pal_run_cleanup(pal_run *run, pal_op_kind kind)
+typedef struct run_write {
+    pal_run *run;
+    pal_op *ops;
+    size_t ops_len;
+    pal_run_written written;
+} run_write;
+
+bool pal_run_apply(pal_run *run, pal_op *ops, size_t ops_len, pal_run_written written)
 {
-    pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
-    if (op)
-        *op = (pal_op){.kind = kind, .tenant = run->tenant, .session = run->session};
-    run->cleanup = op;
-    return op;
+    run->write = pal_arena_alloc(run->arena, sizeof *run->write);
+    if (run->write)
+        *run->write = (run_write){run, ops, ops_len, written};
+    return run->write != NULL;
 }
 
-static void on_cleaned_up(
+static void unlock_and_write(pal_run *run);
+
+static void on_written(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
-    (void)ops;
-    (void)ops_len;
-    (void)status;
-    (void)err;
-    pal_run_release(user);
+    const run_write *write = user;
+    pal_run *run = write->run;
+    for (size_t i = 0; status == PAL_OK && i < ops_len; i++) {
+        status = ops[i].status;
+        err = &ops[i].error;
+    }
+    pal_run_lock(run);
+    if (write->written)
+        write->written(run, status, err);
+    unlock_and_write(run);
+    pal_run_release(run);
 }
 
-/* The lock must not be held. If the write fails, the next read repairs the record, or the session
- * expires. */
-static void clean_up(pal_run *run)
+/* Unlocks the run, then begins the write that was requested while it was locked. */
+static void unlock_and_write(pal_run *run)
 {
-    pal_run_lock(run);
-    if (run->is_temporary) {
-        pal_erasure *erasure = pal_arena_alloc(run->arena, sizeof *erasure);
-        pal_op *op = erasure ? pal_run_cleanup(run, PAL_OP_ERASE) : NULL;
-        if (op)
-            op->u.erasure = erasure;
-    }
-    pal_op *op = run->cleanup;
-    run->cleanup = NULL;
-    run->holders += op != NULL;
+    pal_error err = {0};
+    run_write *write = run->write;
+    run->write = NULL;
+    run->holders += write != NULL;
     pal_run_unlock(run);
-    if (op && pal_store_apply_async(run->server->store, op, 1, on_cleaned_up, run, NULL) != PAL_OK)
-        pal_run_release(run);
+    if (!write)
+        return;
+    pal_status status = pal_store_apply_async(
+            run->server->store, write->ops, write->ops_len, on_written, write, &err);
+    if (status != PAL_OK)
+        on_written(NULL, 0, status, &err, write);
+}
+
+/* ---- The end of the turn ---- */
+
+/* The lock must be held. If this fails, the session expires. */
+static void erase_temporary(pal_run *run)
+{
+    pal_erasure *erasure = pal_arena_alloc(run->arena, sizeof *erasure);
+    pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
+    if (!erasure || !op)
+        return;
+    *op = (pal_op){.kind = PAL_OP_ERASE,
+            .tenant = run->tenant,
+            .session = run->session,
+            .u.erasure = erasure};
+    (void)pal_run_apply(run, op, 1, NULL);
 }
 
 /* The lock must be held. */
@@ -247,20 +274,19 @@ static void finish(pal_run *run, const pal_event *end)
         run->handlers->done(run, end);
     else
         run->handlers->failed(run, end);
-    if (run->is_over && !run->keeps_stream)
+    if (!run->keeps_stream)
         pal_run_end(run);
+    if (run->is_temporary)
+        erase_temporary(run);
 }
 
 /* The lock must not be held. Ends a run whose turn did not report its end. */
 static void finish_early(pal_run *run, const pal_event *end)
 {
     pal_run_lock(run);
-    bool is_early = !run->is_over;
-    if (is_early)
+    if (!run->is_over)
         finish(run, end);
-    pal_run_unlock(run);
-    if (is_early)
-        clean_up(run);
+    unlock_and_write(run);
 }
 
 /* ---- Events, on the loop ---- */
@@ -268,16 +294,13 @@ static void finish_early(pal_run *run, const pal_event *end)
 static bool on_event(const pal_event *event, void *user)
 {
     pal_run *run = user;
-    bool is_end = event->kind == PAL_EVENT_ENDED;
     pal_run_lock(run);
-    if (is_end && !run->is_over)
+    if (!run->is_over && event->kind == PAL_EVENT_ENDED)
         finish(run, event);
     else if (!run->is_over)
         run->handlers->event(run, event);
     bool continues = !run->is_over;
-    pal_run_unlock(run);
-    if (is_end)
-        clean_up(run);
+    unlock_and_write(run);
     return continues;
 }
 
@@ -332,7 +355,7 @@ static void begin(pal_run *run, const pal_turn_info *info, uint64_t after)
     if (run->call && run->leave == PAL_RUN_ABANDON && !run->is_over)
         (void)pal_exchange_watch(run->call->exchange, on_client_left, run);
     bool is_over = run->is_over;
-    pal_run_unlock(run);
+    unlock_and_write(run);
     if (is_over)
         pal_run_release(run);
     else
@@ -348,7 +371,10 @@ static void on_start(const pal_turn_info *info, const pal_error *err, void *user
             run->handlers->refused(run, err);
         else
             pal_call_fail(pal_run_take_call(run), err->status, err);
-        clean_up(run);
+        pal_run_lock(run);
+        if (run->is_temporary)
+            erase_temporary(run);
+        unlock_and_write(run);
         pal_run_release(run);
         return;
     }

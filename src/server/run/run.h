@@ -10,7 +10,7 @@
  *   the runtime's loop   reports the events of the turn, and owns the call until it is answered
  *   a listener thread    reports that the stream has ended or that the client has left
  *   a worker             sends a response that must read the store (pal_run_to_worker())
- *   the store's writer   reports the end of the write that cleans up
+ *   the store's writer   reports the end of a write (pal_run_apply())
  *
  * Each of them holds a reference while it needs the run. The last one frees it.
  *
@@ -19,7 +19,7 @@
  * run. With the lock held, a function can answer the call, open and write the stream, abandon the
  * turn and start the next one. It must not block. It must not call pal_turn_watch() and
  * pal_turn_unwatch(), whose callbacks take the lock, and not pal_store_apply_async(), which calls
- * back at once if the store is in memory.
+ * back at once if the store is in memory: pal_run_apply() writes after the lock was released.
  *
  * The listener reports a client that leaves before the response under its own lock. Opening a
  * stream takes that lock too, while `lock` is held. So that report takes only `client_lock`, which
@@ -101,10 +101,9 @@ struct pal_run {
     pal_run_leave leave;
     bool is_temporary; /* the session exists for this turn only and is erased at the end */
 
-    bool is_streaming;  /* a stream was opened, or refused */
-    bool is_over;       /* the turn has ended, or its events no longer matter */
-    bool keeps_stream;  /* set in done() or failed(): the API calls pal_run_end() later */
-    pal_op *cleanup;    /* see pal_run_cleanup() */
+    bool is_streaming; /* a stream was opened, or refused */
+    bool is_over;      /* the turn has ended, or its events no longer matter */
+    bool keeps_stream; /* set in done() or failed(): the API calls pal_run_end() later */
 
     /* Only for run.c. */
     pthread_mutex_t lock;
@@ -112,6 +111,7 @@ struct pal_run {
     bool is_watching; /* the runtime reports events */
     pal_str model;    /* for the trace */
     void (*work)(pal_run *run);
+    struct run_write *write;     /* a write that begins when the lock is released */
     pthread_mutex_t client_lock; /* guards the next three members */
     pal_id turn;
     bool is_running; /* the turn has not ended */
@@ -162,9 +162,13 @@ bool pal_run_to_worker(pal_run *run, void (*work)(pal_run *run));
 void pal_run_stop(pal_run *run);
 /* Stops the turn. */
 void pal_run_abandon(pal_run *run);
-/* Returns an operation on the session that is written after done(), failed() or refused(). Nothing
- * waits for it, and it may fail. NULL without memory. A temporary session is erased instead. */
-pal_op *pal_run_cleanup(pal_run *run, pal_op_kind kind);
+
+/* Applies operations, which must be in the run's arena, when the calling function of the table has
+ * returned. Each function can do this once. `written` is called with the lock held, on the store's
+ * writer or on this thread; it may be NULL. `status` is the first failure of the batch or of one of
+ * its operations. False: out of memory. */
+typedef void (*pal_run_written)(pal_run *run, pal_status status, const pal_error *err);
+bool pal_run_apply(pal_run *run, pal_op *ops, size_t ops_len, pal_run_written written);
 
 /* ---- Streams (run_stream.c) ---- */
 

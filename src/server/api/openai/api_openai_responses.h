@@ -93,13 +93,8 @@ PAL_CHECKED pal_status pal_response_output(pal_call *call, const pal_response *r
 PAL_CHECKED pal_status pal_response_send(
         pal_call *call, const pal_response *response, pal_error *err);
 
-/* ---- Failures (api_openai_responses_failure.c) ---- */
-
-/* Returns OpenAI's error code: "server_error", "rate_limit_exceeded" and so on. */
+/* Returns the error code of OpenAI for a failed turn: "server_error", "rate_limit_exceeded" ... */
 pal_str pal_response_error_code(pal_status status, long code);
-/* `event` is the last event of the turn. */
-void pal_response_set_failure(pal_response *response, const pal_event *event, pal_arena *arena);
-void pal_response_fail_call(pal_call *call, const pal_event *event);
 
 /* ---- The request (api_openai_responses_request.c) ---- */
 

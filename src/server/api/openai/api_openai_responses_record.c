@@ -297,6 +297,14 @@ static void settle_lost(pal_call *call, pal_response *response)
                 call->arena);
 }
 
+pal_str pal_response_error_code(pal_status status, long code)
+{
+    if (code == 429 || status == PAL_BUDGET)
+        return pal_str_of("rate_limit_exceeded");
+    return pal_str_of(code == 400 || status == PAL_LIMIT || status == PAL_INVALID ? "invalid_prompt"
+                                                                                  : "server_error");
+}
+
 /* Determines how the response ended, if the record does not contain it yet. */
 static void settle(pal_call *call, pal_response *response)
 {
