@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 typedef struct char_range {
@@ -303,7 +304,7 @@ void pal_cli_print_error_json(const pal_error *err, const char *hint)
 
 pal_status pal_cli_no_memory(pal_cli *cli)
 {
-    return pal_error_set(&cli->err, PAL_NO_MEMORY, "out of memory");
+    return pal_no_memory(&cli->err);
 }
 
 pal_str pal_cli_id(pal_cli *cli, pal_id id)

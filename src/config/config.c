@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/memory.h"
 #include "base/nearest.h"
 #include "base/utf8.h"
 #include "config/config_row.h"
@@ -12,11 +13,6 @@
 
 #define READ_SIZE (64u << 10)
 #define PREFIX "PALAVER_" /* prefix of environment variables that override keys */
-
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-}
 
 /* ---- Life cycle ---- */
 
@@ -26,7 +22,7 @@ static pal_status fill(pal_config *config, pal_str text, const char *name, pal_e
     if (name) {
         config->name = pal_arena_copy(config->arena, pal_str_of(name)).data;
         if (!config->name)
-            return no_memory(err);
+            return pal_no_memory(err);
         status = pal_config_node_parse(config->arena, text, config->name, &config->root, err);
     }
     if (status == PAL_OK && config->root)
@@ -47,7 +43,7 @@ static pal_status make(pal_str text, const char *name, pal_config **out_config, 
         config->arena = arena;
         status = fill(config, text, name, err);
     } else {
-        no_memory(err);
+        pal_no_memory(err);
     }
     if (status == PAL_OK)
         *out_config = config;
@@ -78,7 +74,7 @@ static pal_status read_file(const char *path, int fd, pal_buf *buf, pal_error *e
     do {
         char *room = pal_buf_reserve(buf, READ_SIZE);
         if (!room)
-            return no_memory(err);
+            return pal_no_memory(err);
         got = read(fd, room, READ_SIZE);
         if (got > 0)
             pal_buf_commit(buf, (size_t)got);
@@ -153,13 +149,13 @@ static pal_status override(pal_config *config, const char *key, const char *name
     pal_config_override *entry = pal_arena_alloc(config->arena, sizeof *entry);
     pal_str text = pal_arena_copy(config->arena, value);
     if (!entry || !text.data)
-        return no_memory(err);
+        return pal_no_memory(err);
     char *field = (char *)&config->state + base + row->offset;
     pal_config_wants(row, wants, sizeof wants);
     if (memchr(text.data, '\0', text.len) || !pal_utf8_is_valid(text) ||
             !pal_config_value_read(row, text, true, config->arena, field))
         return pal_arena_failure(config->arena)
-                ? no_memory(err)
+                ? pal_no_memory(err)
                 : pal_config_fail(err, PAL_INVALID, name, 0, "must be %s", wants);
     *entry = (pal_config_override){row, source, config->overrides};
     config->overrides = entry;

@@ -3,6 +3,7 @@
  * It can be called from any thread, as long as no thread changes the environment. */
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/memory.h"
 #include "config/config_row.h"
 #include "palaver/limits.h"
 
@@ -54,7 +55,7 @@ static int shown(pal_str text)
 static void fail_no_memory(resolver *r)
 {
     if (r->status == PAL_OK)
-        r->status = pal_error_set(r->err, PAL_NO_MEMORY, "out of memory");
+        r->status = pal_no_memory(r->err);
 }
 
 /* `node` is the part of the file that requires the variable; NULL if it is not from a file. */

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include "base/memory.h"
 
 #define PATH_LEN_MAX (16u << 10)
 #define VALUE_LEN_MAX (64u << 20)
@@ -111,7 +112,7 @@ pal_status pal_config_list(const pal_config *config, pal_arena *arena,
     pal_buf_done(&w.path);
     pal_buf_done(&w.value);
     if (failed)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *out_entries = entries;
     *out_len = w.len;
     return PAL_OK;

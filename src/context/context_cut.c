@@ -7,6 +7,7 @@
 #include "context/context_draft.h"
 
 #include "base/map.h"
+#include "base/memory.h"
 
 #define PRESERVE_TOKENS_MIN 2000
 #define PRESERVE_TOKENS_MAX 15000
@@ -48,10 +49,6 @@ typedef struct pair_list {
     pal_map pending; /* ids */
 } pair_list;
 
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "not enough memory for the plan");
-}
 
 static pal_status pairs_init(pal_draft *draft, pair_list *pairs, pal_error *err)
 {
@@ -64,7 +61,7 @@ static pal_status pairs_init(pal_draft *draft, pair_list *pairs, pal_error *err)
         return pal_draft_failure(draft, err);
     for (size_t i = 0; i < input->pending_len; i++) {
         if (pal_map_set(&pairs->pending, input->pending[i], pairs) != PAL_OK)
-            return no_memory(err);
+            return pal_no_memory(err);
     }
     return PAL_OK;
 }
@@ -82,7 +79,7 @@ static pal_status pairs_add(pal_draft *draft, pair_list *pairs, size_t place, pa
         const pal_part *part = &line->message->parts[i];
         if (part->kind == PAL_PART_TOOL_CALL) {
             if (pal_map_set(&pairs->calls, part->call_id, line) != PAL_OK)
-                return no_memory(err);
+                return pal_no_memory(err);
             if (pal_map_find(&pairs->pending, part->call_id)) {
                 line->must = true;
                 draft->pending = place < draft->pending ? place : draft->pending;

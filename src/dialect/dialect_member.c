@@ -1,6 +1,7 @@
 /* dialect_member.c - reads and writes JSON objects with tables of members. */
 #include <stdio.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
@@ -356,7 +357,7 @@ pal_status pal_members_check(const pal_member_table *table, uint32_t form, const
         return PAL_OK;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     const pal_json_limits limits = {.depth_max = PAL_EXTRA_DEPTH_MAX};
     pal_json value;
     pal_error inner = {0};

@@ -8,6 +8,7 @@
 #include "dialect/dialect_route.h"
 
 #include <stdio.h>
+#include "base/memory.h"
 #include "base/nearest.h"
 
 /* The state of a reader. After a failure all further reads do nothing, like those of a buf. */
@@ -337,7 +338,7 @@ pal_status pal_route_input_read(
     read_config(&r, value, &input.config);
     read_context(&r, value, &input.context);
     if (r.status == PAL_OK && pal_arena_failure(arena))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (r.status == PAL_OK)
         *out_input = input;
     return r.status;
@@ -350,7 +351,7 @@ pal_status pal_route_context_read(
     pal_route_context context = {.kind = PAL_ROUTE_CHAT};
     read_context(&r, value, &context);
     if (r.status == PAL_OK && pal_arena_failure(arena))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (r.status == PAL_OK)
         *out_context = context;
     return r.status;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "base/nearest.h"
 #include "mcp/mcp_inside.h"
 
@@ -96,7 +97,7 @@ static pal_status check_text(
         return check_choice(field, value, err);
     pal_str text = pal_json_string(value, arena);
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (field->kind == PAL_MCP_TIME)
         return pal_time_from_text(text, &ms)
                 ? PAL_OK

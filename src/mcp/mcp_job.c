@@ -466,7 +466,7 @@ pal_status pal_mcp_job_start(
         return err->status;
     pal_mcp_job *job = new_job(ask, &session);
     if (!job)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     job->outlet = outlet;
     job->outlet_user = outlet_user;
     job->runtime = runtime;

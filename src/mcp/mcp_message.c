@@ -1,6 +1,7 @@
 /* mcp_message.c - JSON-RPC as MCP uses it: parses one message, and writes the envelopes of
  * responses. All functions are pure and can be called from any thread. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "mcp/mcp_inside.h"
 
@@ -79,7 +80,7 @@ int pal_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, p
     }
     int code = read_object(message, out_message, arena, err);
     if (code == 0 && pal_arena_failure(arena) != PAL_OK) {
-        pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(err);
         return PAL_RPC_INTERNAL_ERROR;
     }
     return code;

@@ -55,7 +55,7 @@ static pal_http_host *find_host(pal_http *http, pal_str url, pal_error *err)
         }
     }
     if (!host)
-        (void)pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        (void)pal_no_memory(err);
 out:
     pal_buf_done(&name);
     return host;
@@ -389,7 +389,7 @@ static pal_status make_ready(pal_http *http, pal_error *err)
     /* Only one thread uses the shared names and TLS sessions, so they need no locks. */
     http->share = curl_share_init();
     if (!http->share)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
     curl_share_setopt(http->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
     return PAL_OK;
@@ -421,7 +421,7 @@ pal_status pal_http_start(pal_http *http, const pal_http_request *request,
     call->host = host;
     if (host &&
             !pal_timer_start(http->loop, &call->timer, deadline(call) - call->started_ms, on_timer))
-        status = pal_error_set(&ours, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(&ours);
 out:
     if (host)
         pal_http_host_touch(http, host);
@@ -471,7 +471,7 @@ pal_status pal_http_open(
     options = options ? options : &defaults;
     pal_http *http = pal_calloc(1, sizeof *http);
     if (!http)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     http->loop = loop;
     http->connections_max = options->connections_max;
     http->calls_max = options->calls_max;
@@ -480,7 +480,7 @@ pal_status pal_http_open(
     if (!copy_ca_file(http, options->ca_file)) {
         free_parts(http);
         pal_free(http);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     *out_http = http;
     return PAL_OK;

@@ -215,18 +215,13 @@ static size_t take_body(char *data, size_t one, size_t len, void *user)
 
 /* ---- Building the request ---- */
 
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-}
-
 pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
 {
     pal_status status = PAL_NO_MEMORY;
     CURLU *parsed = curl_url();
     char *text = pal_malloc(url.len + 1);
     if (!parsed || !text) {
-        (void)no_memory(err);
+        (void)pal_no_memory(err);
         goto out;
     }
     if (url.len)
@@ -237,7 +232,7 @@ pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err)
     if (rc == CURLUE_OK)
         rc = append_host(parsed, out_name);
     if (rc == CURLUE_OUT_OF_MEMORY || out_name->failure == PAL_NO_MEMORY)
-        status = no_memory(err);
+        status = pal_no_memory(err);
     else if (rc)
         status = pal_error_set(err, PAL_INVALID, "'%s' is not an http or https URL", text);
     else if (out_name->failure)
@@ -297,7 +292,7 @@ static pal_status add_request_header(
     pal_buf_done(&line);
     if (status == PAL_LIMIT)
         return pal_error_set(err, status, "header '%.*s' is too long", PAL_STR_ARG(header->name));
-    return status ? no_memory(err) : PAL_OK;
+    return status ? pal_no_memory(err) : PAL_OK;
 }
 
 static bool is_named(const pal_http_header *header, const char *name)
@@ -319,8 +314,8 @@ static pal_status set_headers(pal_http_call *call, const pal_http_request *reque
     /* Removes headers that libcurl adds by default: "Expect: 100-continue" and the content type of
      * a form. */
     if (!add_line(call, "Expect:") || (!has_type && !add_line(call, "Content-Type:")))
-        return no_memory(err);
-    return curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) ? no_memory(err)
+        return pal_no_memory(err);
+    return curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) ? pal_no_memory(err)
                                                                            : PAL_OK;
 }
 
@@ -334,14 +329,14 @@ static pal_status set_body(pal_http_call *call, const pal_http_request *request,
     call->body_len = request->body.len;
     call->body = pal_malloc(request->body.len);
     if (!call->body)
-        return no_memory(err);
+        return pal_no_memory(err);
     if (request->body.len)
         memcpy(call->body, request->body.data, request->body.len);
     curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
     curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, call->body);
     curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_len);
     if (curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, request->method))
-        return no_memory(err);
+        return pal_no_memory(err);
     return PAL_OK;
 }
 
@@ -412,7 +407,7 @@ pal_status pal_http_call_setup(pal_http_call *call, const pal_http_request *requ
                 request->method ? request->method : "");
     call->easy = curl_easy_init();
     if (!call->easy || !set_options(call) || !set_url(call, request->url))
-        return no_memory(err);
+        return pal_no_memory(err);
     set_callbacks(call);
     pal_status status = set_headers(call, request, err);
     return status ? status : set_body(call, request, err);
@@ -494,7 +489,7 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
         (void)pal_error_set(
                 &text, PAL_LIMIT, "the response of '%s' exceeds the limit", call->host->name);
     else if (end.status == PAL_NO_MEMORY)
-        (void)no_memory(&text);
+        (void)pal_no_memory(&text);
     else if (end.status)
         describe_curl(call, result, &text);
     else if (call->code / 100 == 3 && call->target[0])

@@ -222,7 +222,7 @@ pal_status pal_loop_open(uint32_t workers, pal_loop **out_loop, pal_error *err)
 {
     pal_loop *loop = pal_calloc(1, sizeof *loop);
     if (!loop)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pthread_mutex_init(&loop->lock, NULL);
     pal_status status = open_uv(loop, err);
     if (status)

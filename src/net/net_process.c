@@ -282,7 +282,7 @@ pal_status pal_process_write(pal_process *process, pal_str bytes, pal_error *err
         return pal_error_set(err, PAL_LIMIT, "the process does not read its input");
     write_job *job = pal_malloc(sizeof *job + bytes.len);
     if (!job)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     job->process = process;
     job->len = bytes.len;
     if (bytes.len)
@@ -419,7 +419,7 @@ pal_status pal_process_start(pal_loop *loop, const pal_process_spec *spec,
     pal_child child;
     pal_process *process = new_process(loop, spec, events, user);
     if (!process)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = pal_child_start(spec, &child, err);
     if (status) {
         process->told = process->dead = true;

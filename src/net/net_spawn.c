@@ -195,7 +195,7 @@ no_attributes:
 static pal_status describe(const pal_process_spec *spec, int rc, pal_error *err)
 {
     if (rc == ENOMEM)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (spec->directory && access(spec->directory, X_OK))
         return pal_error_set(err, errno == ENOENT ? PAL_NOT_FOUND : PAL_IO,
                 "could not start '%s' in '%s': %s", spec->arguments[0], spec->directory,

@@ -57,7 +57,7 @@ pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err)
     workers->threads = pal_calloc(len, sizeof *workers->threads);
     if (!workers->threads) {
         pal_workers_close(loop);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     while (workers->threads_len < len && rc == 0) {
         rc = pal_thread_start(&workers->threads[workers->threads_len], 0, run_worker, loop);

@@ -164,7 +164,7 @@ static pal_status take_headers(
     provider->headers = pal_arena_array(provider->kept, len, sizeof(*provider->headers));
     provider->secrets = pal_arena_array(provider->kept, 2 * len, sizeof(*provider->secrets));
     if (!provider->headers || !provider->secrets)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (has_control(key))
         return pal_error_set(err, PAL_INVALID,
                 "the API key of provider '%.*s' contains control characters",
@@ -190,7 +190,7 @@ static pal_status set_up(pal_provider *provider, const pal_provider_config *conf
     provider->kept = pal_arena_new(0);
     provider->scratch = pal_arena_new(0);
     if (!provider->kept || !provider->scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     provider->name = pal_arena_copy(provider->kept, config->name);
     provider->connect_ms = config->connect_ms;
     provider->idle_ms = config->idle_ms;
@@ -201,7 +201,7 @@ static pal_status set_up(pal_provider *provider, const pal_provider_config *conf
     if (status == PAL_OK && provider->kind->open)
         status = provider->kind->open(provider, config, err);
     if (status == PAL_OK && pal_arena_failure(provider->kept))
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     return status;
 }
 
@@ -216,7 +216,7 @@ pal_status pal_provider_open(pal_http *http, pal_loop *loop, const pal_provider_
                 PAL_STR_ARG(config->kind));
     pal_provider *provider = pal_calloc(1, sizeof(*provider));
     if (!provider)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     provider->kind = kind;
     provider->http = http;
     provider->loop = loop;

@@ -4,6 +4,7 @@
  * the end of the system field, the stable beginning of the conversation, and the whole conversation
  * if it is stable. Pure functions; provider_anthropic_read.c reads the answers. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
@@ -193,7 +194,7 @@ static pal_status write_messages(const pal_provider *provider, const pal_model_r
     (void)provider;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_json_writer writer = pal_json_writer_make(out_body);
     pal_buf_append_text(out_path, "/messages");
     pal_json_begin_object(&writer);

@@ -329,11 +329,11 @@ pal_status pal_discover_start(pal_http *http, pal_loop *loop, const pal_discover
 {
     pal_discover *discover = pal_calloc(1, sizeof(*discover));
     if (!discover)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *discover = (pal_discover){.http = http, .loop = loop, .told = told, .user = user};
     if (set_up(discover, env) != PAL_OK) {
         free_discover(discover);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     *out_discover = discover;
     return PAL_OK;

@@ -1,6 +1,7 @@
 /* provider_echo.c - the provider that is used if there is no other. It is not a model: it answers
  * "echo: " and the user's message, as the model "echo", and calls no tools. The same request always
  * gets the same answer. On the loop. */
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "palaver/tokens.h"
 #include "provider/provider_play.h"
@@ -102,7 +103,7 @@ static pal_status start_echo(pal_provider *provider, const pal_model_request *re
     pal_buf answer;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_buf_init(&answer, PAL_JSON_BYTES_MAX);
     pal_buf_append_text(&answer, "echo: ");
     append_texts(&answer, last_user(request));

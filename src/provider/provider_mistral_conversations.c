@@ -6,6 +6,7 @@
  * since the model's last answer. Instructions and tools belong to a conversation from its
  * beginning; an agent (a model named "ag_..." or "ag:...") has its own. On the loop. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/mistral/mistral_entries.h"
 #include "provider/provider_kind.h"
@@ -166,7 +167,7 @@ static pal_status write_conversation(const pal_provider *provider, const pal_mod
     (void)provider;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_json_writer writer = pal_json_writer_make(out_body);
     pal_buf_append_text(out_path, "/conversations");
     if (request->conversation.len) {

@@ -192,7 +192,7 @@ pal_status pal_provider_models(
     pal_status status = PAL_OK;
     pal_models_query *query = pal_calloc(1, sizeof(*query));
     if (!query)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *query = (pal_models_query){.provider = provider, .told = told, .user = user};
     pal_buf_init(&query->body, PAL_PROVIDER_EVENT_BYTES_MAX);
     query->next = provider->queries;
@@ -202,7 +202,7 @@ pal_status pal_provider_models(
     if (provider->kind->url)
         status = ask(query, err);
     else if (!pal_timer_start(provider->loop, &query->timer, 0, on_timer))
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     if (status != PAL_OK)
         free_query(query);
     return status;

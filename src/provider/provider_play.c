@@ -126,7 +126,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
     play_call *call = pal_calloc(1, sizeof(*call));
     if (!call) {
         pal_arena_free(play->owned);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     call->base = (pal_model_call){.provider = provider, .cancel = cancel_play};
     call->play = *play;
@@ -137,7 +137,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
     if (!pal_timer_start(provider->loop, &call->timer, 0, on_timer)) {
         detach(call);
         free_detached(call);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     *out_call = &call->base;
     return PAL_OK;

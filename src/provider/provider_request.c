@@ -1,5 +1,6 @@
 /* provider_request.c - parts of requests that several services share. Pure functions. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 
@@ -32,7 +33,7 @@ pal_status pal_request_put_parameters(pal_json_writer *writer, const pal_model_r
     pal_arena *arena = pal_arena_new(0);
     pal_json object = {0}, name, value;
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = parse_parameters(request, arena, &object, err);
     for (pal_json_iter iter = pal_json_each(object);
             status == PAL_OK && pal_json_next(&iter, &name, &value);) {
@@ -61,7 +62,7 @@ pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err
     pal_json value;
     pal_error inner = {0};
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = pal_json_parse(arena, json, NULL, &value, &inner);
     pal_arena_free(arena);
     if (status != PAL_OK)

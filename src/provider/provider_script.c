@@ -194,7 +194,7 @@ static pal_status read_script(
     pal_str copy = pal_arena_copy(provider->kept, text);
     pal_play_step *steps = pal_arena_array(provider->kept, count_lines(text), sizeof(*steps));
     if (!steps || (text.len && copy.len == 0))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     script->steps = steps;
     return read_steps(provider->kept, copy, steps, &script->steps_len, err);
 }
@@ -206,7 +206,7 @@ static pal_status open_script(
     pal_str path = pal_arena_copy(provider->kept, config->path);
     pal_script *script = pal_arena_alloc(provider->kept, sizeof(*script));
     if (!script)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (path.len == 0)
         return pal_error_set(err, PAL_INVALID,
                 "'path' of provider '%.*s' is missing: a script needs a file",

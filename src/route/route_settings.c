@@ -118,11 +118,6 @@ static const pal_route_main *add_agent(pal_route_settings *settings, pal_str id)
     return known;
 }
 
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-}
-
 static pal_status set_agents(
         pal_route_settings *settings, const pal_route_config *config, pal_error *err)
 {
@@ -142,7 +137,7 @@ static pal_status set_agents(
         const pal_route_main *known =
                 add_agent(settings, pal_route_id(settings->arena, id, PAL_LITERAL("main")));
         if (!known)
-            return no_memory(err);
+            return pal_no_memory(err);
         if (i == 0 || (agent->is_default && !chosen))
             settings->default_agent = known;
         chosen = chosen || agent->is_default;
@@ -150,7 +145,7 @@ static pal_status set_agents(
     if (status == PAL_OK && !settings->default_agent) {
         settings->default_agent = add_agent(settings, PAL_LITERAL("main"));
         if (!settings->default_agent)
-            status = no_memory(err);
+            status = pal_no_memory(err);
     }
     return status;
 }
@@ -168,7 +163,7 @@ static pal_status claim(pal_route_settings *settings, pal_str id, pal_str *name,
     const pal_str *owner = pal_map_find(&settings->links, id);
     if (owner && !is_smaller(*name, *owner))
         return PAL_OK;
-    return pal_map_set(&settings->links, id, name) == PAL_OK ? PAL_OK : no_memory(err);
+    return pal_map_set(&settings->links, id, name) == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
 static pal_status add_link(
@@ -178,14 +173,14 @@ static pal_status add_link(
     snprintf(at, sizeof at, "identity_links[%zu]", index);
     pal_str *name = pal_arena_alloc(settings->arena, sizeof *name);
     if (!name)
-        return no_memory(err);
+        return pal_no_memory(err);
     pal_status status = normalize(settings->arena, at, link->name, name, err);
     for (size_t i = 0; i < link->ids_len && status == PAL_OK; i++) {
         pal_str id = {0};
         snprintf(at, sizeof at, "identity_links[%zu][%zu]", index, i);
         status = normalize(settings->arena, at, link->ids[i], &id, err);
         if (status == PAL_OK && pal_arena_failure(settings->arena))
-            status = no_memory(err);
+            status = pal_no_memory(err);
         if (status == PAL_OK && id.len && name->len)
             status = claim(settings, id, name, err);
     }
@@ -256,7 +251,7 @@ static pal_status set_rule_agent(pal_route_settings *settings, const pal_route_r
     out_case->agent = pal_route_agent_pick(settings, settings->arena, trimmed, &id);
     if (!out_case->agent)
         out_case->agent = add_agent(settings, id);
-    return out_case->agent ? PAL_OK : no_memory(err);
+    return out_case->agent ? PAL_OK : pal_no_memory(err);
 }
 
 static pal_status add_rule(
@@ -292,7 +287,7 @@ static pal_status set_rules(
         return status;
     settings->cases = pal_arena_array(settings->arena, config->rules_len, sizeof *settings->cases);
     if (!settings->cases)
-        return no_memory(err);
+        return pal_no_memory(err);
     for (size_t i = 0; i < config->rules_len && status == PAL_OK; i++)
         status = add_rule(settings, &config->rules[i], i, err);
     return status;
@@ -310,7 +305,7 @@ static pal_status compile(
     if (status == PAL_OK)
         status = set_rules(settings, config, err);
     if (status == PAL_OK && pal_arena_failure(settings->arena))
-        status = no_memory(err);
+        status = pal_no_memory(err);
     return status;
 }
 
@@ -320,7 +315,7 @@ pal_status pal_route_settings_new(
     static const pal_route_config none;
     pal_route_settings *settings = pal_calloc(1, sizeof *settings);
     if (!settings)
-        return no_memory(err);
+        return pal_no_memory(err);
     pal_status status = PAL_NO_MEMORY;
     pal_map_init(&settings->links);
     pal_map_init(&settings->agents);
@@ -328,7 +323,7 @@ pal_status pal_route_settings_new(
     if (settings->arena)
         status = compile(settings, config ? config : &none, err);
     else
-        status = no_memory(err);
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         *out_settings = settings;
     else

@@ -41,7 +41,7 @@ static pal_status open_parts(pal_server *server, pal_error *err)
     server->mistral_gate = pal_mistral_gate_new();
     if (!server->settings || !server->keys || !server->rate || !server->idempotency ||
             !server->mcp || !server->mistral_gate)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = check_open(server, is_local, err);
     pal_str url = server->config->server.otlp_url;
     if (status == PAL_OK && url.len)
@@ -71,7 +71,7 @@ pal_status pal_server_open(
 {
     pal_server *server = pal_calloc(1, sizeof *server);
     if (!server)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     server->store = options->store;
     server->runtime = options->runtime;
     server->models = options->models;
@@ -84,7 +84,7 @@ pal_status pal_server_open(
     if (status == PAL_OK) {
         server->feed = pal_feed_new(server);
         if (!server->feed)
-            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            status = pal_no_memory(err);
     }
     if (status == PAL_OK) {
         server->care = pal_care_start(server);

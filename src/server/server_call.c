@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "server/server_idempotency.h"
 
 #define RETRY_MS 1000 /* Retry-After if the store's queue is full or too many turns run */
@@ -292,7 +293,7 @@ pal_status pal_call_apply(
 {
     applying *work = pal_arena_alloc(call->arena, sizeof *work);
     if (!work)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *work = (applying){.call = call, .done = done, .ops = ops, .ops_len = ops_len};
     pal_status status = apply(work, err);
     if (status == PAL_LIMIT && !call->fail_code) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
 
@@ -39,7 +40,7 @@ pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size
         return wrong(call, name, err, "a string", type_text(value));
     pal_str text = pal_json_string(value, call->arena);
     if (pal_arena_failure(call->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (text.len > len_max) {
         call->fail_param = name;
         return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu", name,

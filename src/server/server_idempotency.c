@@ -219,7 +219,7 @@ static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
         is_same = strcmp(other->request, entry->request) == 0;
     pthread_mutex_unlock(&table->lock);
     if (status == PAL_NO_MEMORY)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (status == PAL_CONFLICT && !is_same)
         return refuse_other(call, err);
     if (status == PAL_CONFLICT) {
@@ -348,7 +348,7 @@ static pal_status find_answer(pal_call *call, pal_json record, pal_str *out_text
         return status;
     *out_text = pal_json_string(pal_json_find(body, "body"), call->arena);
     if (pal_arena_failure(call->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     return PAL_OK;
 }
 
@@ -406,7 +406,7 @@ pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *
     call->idempotency_key = key;
     pal_idempotent *entry = pal_arena_alloc(call->arena, sizeof *entry);
     if (!entry || name_all(call, entry) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = enter(call, entry, err);
     if (status != PAL_OK)
         return status;
@@ -465,7 +465,7 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
     pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
     const pal_idempotent *entry = pal_frame_of(call)->idempotent;
     if (!record || make_record(call, entry, 0, record) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     batch->from[batch->len] = SIZE_MAX;
     batch->ops[batch->len++] = (pal_op){
             .kind = PAL_OP_RECORD_PUT,
@@ -493,7 +493,7 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
     bool is_repeat = pal_frame_of(call)->is_repeat;
     bool was_found = false;
     if (!batch.ops || !batch.from)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (size_t i = 0; i < ops_len; i++) {
         bool found = is_repeat && was_found && was_written_with(&ops[i]);
         if (is_repeat && !found)

@@ -2,6 +2,7 @@
  * restart. Call it from the thread that waits for signals. */
 #include "base/log.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "server/access/access_auth.h"
 #include "server/server.h"
 #include "server/server_settings.h"
@@ -68,7 +69,7 @@ static pal_status log_changes(const pal_config *before, const pal_config *after,
 {
     entries old = {0}, fresh = {0};
     pal_arena *arena = pal_arena_new(0);
-    pal_status status = arena ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    pal_status status = arena ? PAL_OK : pal_no_memory(err);
     if (status == PAL_OK)
         status = read_entries(before, arena, &old, err);
     if (status == PAL_OK)

@@ -28,7 +28,7 @@ static pal_status set_origins(
         items[i] = pal_arena_copy(arena, given[i]);
     if (!items || pal_arena_failure(arena)) {
         pal_arena_free(arena);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     pthread_mutex_lock(&origins->lock);
     pal_arena *before = origins->arena;

@@ -95,7 +95,7 @@ pal_status pal_store_open(
         return status;
     store = pal_calloc(1, sizeof(*store));
     if (!store)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
+        return pal_no_memory(err);
     store->options = options_with_defaults(options);
     pthread_rwlock_init(&store->watch_lock, NULL);
     status = backend->open(location, &store->options, &store->engine, err);
@@ -204,7 +204,7 @@ static pal_status leading_system_seq(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to reset a session");
+        return pal_no_memory(err);
     status = pal_store_load(store, tenant, session, &load, arena, &messages, err);
     if (status == PAL_OK) {
         bool leads = messages.len > 0 && messages.items[0].role == PAL_ROLE_SYSTEM;
@@ -384,7 +384,7 @@ static pal_status check_row(const pal_row *row, pal_error *err)
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check a message");
+        return pal_no_memory(err);
     if (row->role <= PAL_ROLE_NONE || row->role > PAL_ROLE_TOOL)
         status = pal_error_set(err, PAL_CORRUPT, "role %d is not known", (int)row->role);
     else if (row->is_text)

@@ -119,7 +119,7 @@ static pal_status batch_new(
     pal_status status;
 
     if (!self)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a batch");
+        return pal_no_memory(err);
     self->store = store;
     self->ops = ops;
     self->ops_len = ops_len;

@@ -5,6 +5,8 @@
  * mark is written only if the messages were appended. After a crash both exist or neither. */
 #include "palaver/store.h"
 
+#include "base/memory.h"
+
 #define REPLACE_TRIES 8 /* number of attempts while other writers append to the session */
 
 /* ---- Truncating ---- */
@@ -19,7 +21,7 @@ static pal_status find_cut(pal_store *store, pal_str tenant, pal_id session, uin
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to truncate a session");
+        return pal_no_memory(err);
     status = pal_store_load(store, tenant, session, &load, arena, &kept, err);
     if (status == PAL_OK && kept.has_more && kept.len > 0)
         *out_seq = kept.items[0].seq - 1;
@@ -56,7 +58,7 @@ static pal_status find_last(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to replace a history");
+        return pal_no_memory(err);
     pal_id_to_text(session, id);
     status = pal_store_find(
             store, tenant, PAL_FIND_ID, pal_str_of(id), arena, &found, err);

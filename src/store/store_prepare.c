@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
@@ -105,7 +106,7 @@ static pal_status collect_blob(const pal_store_options *options, pal_arena *aren
                 part->data.len, (unsigned long long)options->blob_bytes_max);
     if (part->data.len > 0) {
         if (pal_sha256(part->data, blob->hash) != PAL_OK)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash a blob");
+            return pal_no_memory(err);
         pal_hex(blob->hash, sizeof(blob->hash), name + 7);
         part->blob = pal_arena_copy(arena, pal_str_of(name));
         blob->is_new = true;
@@ -128,7 +129,7 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
     pal_status status = PAL_OK;
 
     if (!copy)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+        return pal_no_memory(err);
     if (len > 0)
         memcpy(copy, parts, len * sizeof(*copy));
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
@@ -214,7 +215,7 @@ static pal_status check_client_ids(pal_row *rows, size_t len, pal_error *err)
             status = pal_error_set(err, PAL_INVALID, "client id '%.*s' occurs twice",
                     PAL_STR_ARG(rows[i].client_id));
         else if (pal_map_set(&seen, rows[i].client_id, &rows[i]) != PAL_OK)
-            status = pal_error_set(err, PAL_NO_MEMORY, "no memory to compare client ids");
+            status = pal_no_memory(err);
     }
     pal_map_done(&seen);
     return status;
@@ -326,7 +327,7 @@ static pal_status prepare_blob(const pal_store_options *options, pal_prepared *p
                 op->u.blob.data.len, (unsigned long long)options->blob_bytes_max);
     blob = pal_arena_alloc(prepared->arena, sizeof(*blob));
     if (!blob || pal_sha256(op->u.blob.data, blob->hash) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a blob");
+        return pal_no_memory(err);
     blob->is_new = true;
     blob->media_type = op->u.blob.media_type;
     blob->data = op->u.blob.data;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
 #include "store/store_front.h"
@@ -32,7 +33,7 @@ pal_status pal_store_handle(
         return PAL_OK;
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to find a session");
+        return pal_no_memory(err);
     status = pal_view_session(store->engine, tenant, id, arena, &row, err);
     if (status == PAL_OK)
         *out_handle = row.handle;
@@ -157,7 +158,7 @@ pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_
     rows = pal_arena_array(arena, checked.limit + 1, sizeof(*rows));
     page.sessions = pal_arena_array(arena, checked.limit, sizeof(*page.sessions));
     if (!rows || !page.sessions)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of sessions");
+        return pal_no_memory(err);
     status = store->engine->backend->session_list(store->engine, &checked, after_ms, after_handle,
             arena, rows, checked.limit + 1, &len, err);
     if (status != PAL_OK)
@@ -193,7 +194,7 @@ pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uin
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to count messages");
+        return pal_no_memory(err);
     status = pal_reading_begin(store, tenant, session, arena, &reading, err);
     if (status == PAL_OK)
         status = pal_reading_count(&reading, after_seq, before_seq, out_count, err);
@@ -308,7 +309,7 @@ pal_status pal_store_inbox_owners(pal_store *store, const pal_inbox_owner *after
         limit = PAL_INBOX_OWNERS_MAX;
     owners = pal_arena_array(arena, limit, sizeof(*owners));
     if (!owners)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of sessions");
+        return pal_no_memory(err);
     status = store->engine->backend->inbox_owners(
             store->engine, after ? after : &before_all, pal_clock_now_ms(), arena, owners, limit,
             out_len, err);

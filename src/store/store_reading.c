@@ -1,6 +1,7 @@
 /* store_reading.c - several reads of one session, which is looked up once. */
 #include "store/store_reading.h"
 
+#include "base/memory.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/view/view.h"
@@ -35,7 +36,7 @@ pal_status pal_reading_count(const pal_reading *reading, uint64_t after_seq, uin
     pal_status status;
 
     if (!scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to count messages");
+        return pal_no_memory(err);
     status = pal_chain_pieces(reading->store->engine, &reading->row, after_seq, before_seq, false,
             scratch, &pieces, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)

@@ -23,7 +23,7 @@ static pal_status read_something(pal_store *store, pal_error *err)
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to look at the store");
+        return pal_no_memory(err);
     status = store->engine->backend->record_find(store->engine, pal_str_of(PROBE_TENANT),
             pal_str_of("probe"), pal_str_of("probe"), arena, &record, err);
     pal_arena_free(arena);
@@ -38,7 +38,7 @@ static pal_status write_something(pal_store *store, pal_error *err)
     pal_status status;
 
     if (!body)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to try a write");
+        return pal_no_memory(err);
     memset(body, 'x', PROBE_BYTES);
     body[0] = body[PROBE_BYTES - 1] = '"';
     record.body = pal_str_make(body, PROBE_BYTES);

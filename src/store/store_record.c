@@ -1,6 +1,7 @@
 /* store_record.c - records in the front: their checks, and the functions that read and write
  * them. */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/store.h"
 #include "store/store_front.h"
@@ -156,7 +157,7 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
         return status;
     records = pal_arena_array(arena, checked.limit + 1, sizeof(*records));
     if (!records)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a page of records");
+        return pal_no_memory(err);
     status = store->engine->backend->record_list(store->engine, &checked, handle,
             pal_clock_now_ms(), arena, records, checked.limit + 1, &len, err);
     if (status == PAL_OK)

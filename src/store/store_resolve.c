@@ -8,6 +8,7 @@
 #include "palaver/store.h"
 
 #include <strings.h>
+#include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
 
@@ -34,7 +35,7 @@ static pal_status routed_record(
     record.aliases = pal_arena_array(arena, given->aliases_len, sizeof(*record.aliases));
     record.aliases_len = 0;
     if (given->aliases_len > 0 && !record.aliases)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the aliases");
+        return pal_no_memory(err);
     for (size_t i = 0; i < given->aliases_len; i++)
         if (given->aliases[i].len <= PAL_KEY_LEN_MAX)
             record.aliases[record.aliases_len++] = given->aliases[i];
@@ -242,7 +243,7 @@ static pal_status complete_names(pal_store *store, const pal_resolve *resolve,
     changed.alias_apart = pal_str_make(NULL, 0);
     changed.aliases = pal_arena_array(arena, stored->aliases_len + 2, sizeof(*changed.aliases));
     if (!changed.aliases)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the aliases");
+        return pal_no_memory(err);
     for (size_t i = 0; i < stored->aliases_len; i++)
         changed.aliases[i] = stored->aliases[i];
     for (size_t i = 0; i < 2; i++)
@@ -303,7 +304,7 @@ pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
         return status;
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to resolve a session");
+        return pal_no_memory(err);
     if (resolve->is_main && resolve->routed_key.len > 0)
         status = resolve_main(store, resolve, arena, &resolution, err);
     else if (resolve->is_explicit)

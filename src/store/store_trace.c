@@ -200,7 +200,7 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
     tracer *self = pal_calloc(1, sizeof(*self));
 
     if (!self)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to trace the store");
+        return pal_no_memory(err);
     self->table = trace_table;
     self->table.scheme = inner->backend->scheme;
     self->table.direct = inner->backend->direct;

@@ -162,7 +162,7 @@ pal_status pal_writer_open(pal_engine **engine, pal_writer **out_writer, pal_err
     int error;
 
     if (!writer)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store's writer");
+        return pal_no_memory(err);
     writer->engine = engine;
     pthread_mutex_init(&writer->lock, NULL);
     pthread_mutex_init(&writer->failure_lock, NULL);

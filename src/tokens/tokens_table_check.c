@@ -187,7 +187,7 @@ static pal_status trie_check(const struct pal_table *table, pal_error *err)
     bool is_good;
 
     if (!seen)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     is_good = bases_are_good(table, seen) && ends_are_good(table) && byte_pairs_are_good(table);
     pal_free(seen);
     return is_good ? PAL_OK : corrupt(err, "its trie does not match its tokens");

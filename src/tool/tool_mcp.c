@@ -247,7 +247,7 @@ pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *co
         return status;
     pal_mcp *mcp = pal_calloc(1, sizeof(*mcp));
     if (!mcp)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     mcp->loop = loop;
     mcp->client = http;
     mcp->changed = changed;
@@ -260,7 +260,7 @@ pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *co
     if (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
             !pal_timer_start(loop, &mcp->timer, 0, on_start)) {
         free_mcp(mcp);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     *out_mcp = mcp;
     return PAL_OK;

@@ -353,7 +353,7 @@ pal_status pal_mcp_start(pal_mcp *mcp, pal_str name, pal_str arguments, pal_tool
         return status;
     pal_mcp_call *call = new_call(mcp, *find_shown(mcp, name), text);
     if (!call)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     call->told = told;
     call->user = user;
     bool is_sent = mcp->state == PAL_MCP_READY && send_call(call, (pal_str){0}, &why);

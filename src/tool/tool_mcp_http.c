@@ -180,7 +180,7 @@ static pal_status send_http(pal_mcp *mcp, pal_mcp_request *request, pal_str mess
 {
     pal_mcp_exchange *x = new_exchange(mcp, request);
     if (!x)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = start_http(x, false, message, err);
     if (status)
         end_exchange(x);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "tool/tool_mcp_inside.h"
 
@@ -117,7 +118,7 @@ pal_status pal_mcp_send(
     pal_buf message;
     request->mcp = mcp;
     if (enlist(request))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_buf_init(&message, PAL_MCP_MESSAGE_BYTES_MAX);
     write_request(&message, request, params);
     remove_line_ends(&message);
@@ -127,7 +128,7 @@ pal_status pal_mcp_send(
                 PAL_STR_ARG(mcp->config.name));
     if (status == PAL_OK && wait_ms &&
             !pal_timer_start(mcp->loop, &request->timer, wait_ms, on_late))
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         status = mcp->transport->send(mcp, request, pal_buf_str(&message), err);
     if (status)

@@ -71,7 +71,7 @@ static pal_status open_stdio(pal_mcp *mcp, pal_error *err)
             .line_bytes_max = PAL_MCP_MESSAGE_BYTES_MAX};
     pal_mcp_child *child = pal_calloc(1, sizeof(*child));
     if (!child)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     child->mcp = mcp;
     pal_status status = pal_process_start(mcp->loop, &spec, &events, child, &child->process, err);
     if (status)

@@ -2,16 +2,12 @@
 #include "transfer/transfer_export.h"
 
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_skillian.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/transcript/transcript.h"
 
 #define PAGE 500
-
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-}
 
 bool pal_export_form_from_name(pal_str name, pal_export_form *out_form)
 {
@@ -58,7 +54,7 @@ pal_status pal_export_begin(
     export->is_alone = false;
     export->questions = 0;
     if (!export->arena)
-        return no_memory(err);
+        return pal_no_memory(err);
     if (export->form == PAL_EXPORT_NATIVE)
         return begin_native(export, session, out, err);
     if (export->form == PAL_EXPORT_SKILLIAN) {
@@ -158,7 +154,7 @@ pal_status pal_export_page(pal_export *export, pal_buf *out, bool *out_more, pal
     pal_messages page;
     export->page_arena = pal_arena_new(0);
     export->writer.buf = out;
-    pal_status status = export->page_arena ? load_page(export, &page, err) : no_memory(err);
+    pal_status status = export->page_arena ? load_page(export, &page, err) : pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < page.len; i++)
         status = put_message(export, &page.items[i], out, err);
     if (status == PAL_OK) {

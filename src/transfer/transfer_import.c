@@ -87,7 +87,7 @@ pal_import_counts pal_import_count(const pal_import *import)
 
 pal_status pal_import_no_memory(pal_import *import)
 {
-    return pal_error_set(import->err, PAL_NO_MEMORY, "out of memory");
+    return pal_no_memory(import->err);
 }
 
 void pal_import_tell(pal_import *import, uint64_t line, const char *text)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_bead.h"
 
 pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind kind)
@@ -13,7 +14,7 @@ pal_status pal_import_reader_open(pal_import_reader *reader, pal_transcript_kind
     reader->sessions = 0;
     reader->is_renamed = false;
     reader->transcript = pal_transcript_open(kind);
-    return reader->transcript ? PAL_OK : pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory");
+    return reader->transcript ? PAL_OK : pal_no_memory(reader->err);
 }
 
 void pal_import_reader_close(pal_import_reader *reader)
@@ -55,7 +56,7 @@ static pal_status route_room(pal_import_reader *reader, pal_str room, pal_sessio
         session->aliases[i] = pal_arena_copy(arena, route.aliases[i]);
     pal_route_settings_free(defaults);
     if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(reader->err);
     return status;
 }
 
@@ -74,7 +75,7 @@ static pal_status keep_conversation(pal_import_reader *reader, const pal_transcr
     pal_json_end_object(&writer);
     pal_id_to_text(pal_import_session(reader->import), id);
     pal_status status = body.failure
-            ? pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory")
+            ? pal_no_memory(reader->err)
             : pal_import_record(reader->import, pal_str_of(PAL_IMPORT_CONVERSATION_RECORD),
                       pal_str_of(id), pal_buf_str(&body), true);
     pal_buf_done(&body);
@@ -217,7 +218,7 @@ pal_status pal_import_reader_value(pal_import_reader *reader, pal_str text, bool
     pal_status status = PAL_OK;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(reader->err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(reader->err);
     *out_done = pal_json_parse(arena, text, NULL, &value, &why) == PAL_OK;
     if (*out_done && pal_json_type_of(value) == PAL_JSON_ARRAY) {
         pal_json_iter iter = pal_json_each(value);

@@ -292,7 +292,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
         after = 0; /* those numbers came from another process, which ran the turn before */
 
     if (!watcher)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *watcher = (pal_watcher){.next = log->watchers, .watch = watch, .gone = gone, .user = user};
     pthread_mutex_lock(&turn->runtime->lock);
     turn->runtime->stats.watchers++;

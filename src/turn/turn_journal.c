@@ -106,7 +106,7 @@ static void start_commit(pal_journal *journal)
     journal->item.done = commit_done;
     if (!make_room(journal, len)) {
         for (pal_write *write = journal->running; write; write = write->next)
-            pal_error_set(&write->failure, PAL_NO_MEMORY, "out of memory");
+            pal_no_memory(&write->failure);
         /* Nothing was copied into the commit, so there are no results to copy back. A callback may
          * write again, and that write may start the next commit. */
         pal_write *failed = journal->running;

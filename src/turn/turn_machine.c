@@ -90,7 +90,7 @@ void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
     if (turn->is_write_starved) {
         turn->is_write_starved = false;
         turn->write.ops_len = 0;
-        pal_error_set(&turn->write.failure, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(&turn->write.failure);
         done(&turn->write);
         return;
     }

@@ -4,6 +4,7 @@
 #include "turn/turn_offer.h"
 
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
 
@@ -82,7 +83,7 @@ pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena, pal_tool **
 
     pal_ask_loop(runtime->loop, &o.ask);
     if (!o.tools)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *out_tools = o.tools;
     *out_len = o.len;
     return PAL_OK;

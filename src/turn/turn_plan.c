@@ -3,6 +3,7 @@
  * meanwhile.
  *
  * A prune is committed before the plan relies on it. A crash leaves at most such a prune. */
+#include "base/memory.h"
 #include "turn/runtime/runtime_budget.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_machine.h"
@@ -142,7 +143,7 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
     turn->job_arena = pal_arena_new(0);
     job = turn->job_arena ? pal_arena_alloc(turn->job_arena, sizeof(*job)) : NULL;
     if (!job)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = pal_compact_begin(turn->runtime->store, &window, &compaction, turn->job_arena, job,
             &ready, &nothing, err);
     if (status == PAL_OK && ready)

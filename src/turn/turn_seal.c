@@ -7,6 +7,7 @@
  * commit leaves an unfinished turn, which another process continues. On the loop. */
 #include "turn/turn_seal.h"
 
+#include "base/memory.h"
 #include "turn/recovery/recovery_owed.h"
 
 bool pal_seal_is_wanted(const pal_turn *turn)
@@ -60,11 +61,11 @@ static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
     pal_status status = PAL_OK;
 
     if (!record || pal_arena_failure(turn->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *record = (pal_record){0};
     status = turn->request.finish(&end, turn->step_arena, record, turn->request.finish_user, err);
     if (status == PAL_OK && pal_arena_failure(turn->step_arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         turn->seal_record = record->kind.len > 0 ? record : NULL;
     return status;

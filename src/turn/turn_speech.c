@@ -242,7 +242,7 @@ pal_status pal_speech_message(
     pal_status failure = failure_of(answer);
 
     if (failure == PAL_NO_MEMORY)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (failure != PAL_OK)
         return pal_error_set(err, PAL_LIMIT,
                 "the answer exceeds the limit of %u bytes (PAL_MESSAGE_BYTES_MAX), or has too many "

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "palaver/limits.h"
 #include "palaver/window.h"
 #include "window/window_prompt.h"
@@ -328,7 +329,7 @@ pal_status pal_builtin_run(pal_store *store, pal_str tenant, pal_id session, pal
     if (status == PAL_OK)
         *out_text = pal_arena_copy(arena, pal_buf_str(&r.out));
     if (status == PAL_OK && (r.out.failure != PAL_OK || pal_arena_failure(arena) != PAL_OK))
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     pal_buf_done(&r.out);
     return status;
 }

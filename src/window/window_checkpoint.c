@@ -2,6 +2,7 @@
 #include "window/window_record.h"
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "palaver/window.h"
 
 #define DIFF_LINES_MAX 2000 /* lines of each summary; the rest after them counts as one line */
@@ -52,7 +53,7 @@ pal_status pal_window_uncompact(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = find_target(store, tenant, session, number, arena, &undo.target, err);
     if (status == PAL_OK)
         status = pal_store_mark(store, tenant, session, &undo, err);

@@ -4,6 +4,7 @@
  * The summary is stored as a checkpoint. It replaces the current checkpoint and keeps its cut. If
  * there is none, it is placed before the first message, so that all messages stay visible. One mark
  * is one commit. */
+#include "base/memory.h"
 #include "context/context_checkpoint.h"
 #include "palaver/window.h"
 #include "window/window_record.h"
@@ -93,7 +94,7 @@ pal_status pal_window_summary_set(pal_store *store, pal_str tenant, pal_id sessi
 
     *out_mark = (pal_mark){0};
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = set(store, tenant, session, summary, arena, out_mark, err);
     pal_arena_free(arena);
     return status;

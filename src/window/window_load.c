@@ -2,6 +2,8 @@
  * and the kept messages before it. Reads only; can block. */
 #include "window/window_inside.h"
 
+#include "base/memory.h"
+
 /* With a tail of twice the sendable size, a compaction sees everything that it has to summarize. */
 enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 
@@ -181,7 +183,7 @@ static pal_status find_last(const pal_reading *reading, const pal_window *window
         return status;
     last = pal_arena_alloc(arena, sizeof(*last));
     if (!last)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     last->sent = sent;
     input->last = last;
     return PAL_OK;

@@ -160,7 +160,7 @@ static void *append_until(void *user)
 {
     worker *w = user;
     pal_arena *arena = pal_arena_new(0);
-    w->status = arena ? PAL_OK : pal_error_set(&w->err, PAL_NO_MEMORY, "out of memory");
+    w->status = arena ? PAL_OK : pal_no_memory(&w->err);
     while (w->status == PAL_OK) {
         int64_t began = pal_clock_monotonic_us();
         if (began >= w->until_us || interrupted)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <stddef.h>
 #include "base/log.h"
+#include "base/memory.h"
 #include "server/access/access_auth.h"
 #include "server/observe/observe_metrics.h"
 #include "server/observe/observe_notify.h"
@@ -66,7 +67,7 @@ static pal_status read_again(const pal_cli *cli, pal_config **out_config, pal_er
     fresh.config = NULL;
     fresh.arena = pal_arena_new(0);
     if (!fresh.arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = pal_cli_config_load(&fresh);
     pal_arena_free(fresh.arena);
     if (status == PAL_OK) {

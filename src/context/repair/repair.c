@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/memory.h"
 #include "base/utf8.h"
 
 #define LINE_SIZE 256
@@ -240,7 +241,7 @@ pal_status pal_context_repair(const pal_message *messages, size_t messages_len,
     pal_repair_work work = {.input = input, .rules = &profiles[input->profile], .arena = arena};
     work.scratch = pal_arena_new(0);
     if (!work.scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     /* Allocates room for all messages at once: doubling would touch three times as much memory. */
     work.messages = pal_arena_array(work.scratch, messages_len + ROOM_SPARE, sizeof(pal_message));
     work.messages_cap = work.messages ? messages_len + ROOM_SPARE : 0;

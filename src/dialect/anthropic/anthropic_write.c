@@ -6,6 +6,7 @@
  * after their calls. A cache mark is put on the last block that can have one: a block that is
  * neither thinking nor empty. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 
@@ -331,7 +332,7 @@ static pal_status put_with(putter put, pal_json_writer *writer, const pal_messag
 {
     block_writer out = {.json = writer, .scratch = pal_arena_new(0)};
     if (!out.scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     put(&out, messages, messages_len, marks);
     pal_status status = pal_arena_checked(out.scratch, err);
     pal_arena_free(out.scratch);

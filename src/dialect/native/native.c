@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
@@ -587,7 +588,7 @@ pal_status pal_native_message_put(
     if (message->has_usage && message->extra.len) {
         arena = pal_arena_new(0);
         if (!arena)
-            return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            return pal_no_memory(err);
         status = pal_json_parse(arena, message->extra, NULL, &extra, err);
     }
     if (status == PAL_OK)

@@ -6,6 +6,7 @@
  * set an extra, so a kept member is never written where the reader expects a known member. */
 #include "base/buf.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
@@ -489,7 +490,7 @@ pal_status pal_openai_chat_put(pal_json_writer *writer, const pal_message *messa
         return pal_error_set(err, PAL_INVALID, "a message has no role");
     chat_writer out = {writer, pal_arena_new(0)};
     if (!out.scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     put_message(&out, message);
     pal_status status = pal_arena_checked(out.scratch, err);
     pal_arena_free(out.scratch);

@@ -3,6 +3,7 @@
 #include "dialect/openai/openai_items.h"
 
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_part.h"
 #include "dialect/openai/openai_items_part.h"
 
@@ -237,7 +238,7 @@ pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *messa
 {
     pal_items_writer out = {writer, pal_arena_new(0)};
     if (!out.scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     put_item(&out, message, index, status);
     pal_status result = pal_arena_checked(out.scratch, err);
     pal_arena_free(out.scratch);

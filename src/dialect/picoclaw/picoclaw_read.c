@@ -6,6 +6,7 @@
  * under their own name; if a native member has that name, under "picoclaw". */
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/picoclaw/picoclaw_part.h"
@@ -173,7 +174,7 @@ static pal_status shelter(pal_str *extra, pal_str role, pal_arena *arena, pal_er
     pal_json_end_object(&writer);
     *extra = keep(&buf, arena);
     pal_buf_done(&buf);
-    return extra->len ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return extra->len ? PAL_OK : pal_no_memory(err);
 }
 
 /* ---- Parts ---- */

@@ -111,7 +111,7 @@ pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
     }
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = pal_key_list(keys->store, (pal_str){0}, 1, arena, &page, err);
     if (status == PAL_OK) {
         *out_any = page.keys_len > 0;
@@ -189,7 +189,7 @@ static pal_status find_key(
 {
     uint8_t digest[PAL_SHA256_SIZE];
     if (pal_sha256(secret, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pthread_mutex_lock(&keys->lock);
     bool found =
             find_cached(keys, pal_str_make((const char *)digest, sizeof digest), arena, out_key);

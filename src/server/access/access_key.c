@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/utf8.h"
 
@@ -131,7 +132,7 @@ static pal_status read_key(pal_str json, pal_arena *arena, pal_key *out_key, pal
     key.requests_per_minute =
             rate <= PAL_SERVER_KEY_RATE_MAX ? (uint32_t)rate : PAL_SERVER_KEY_RATE_MAX;
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (key.role == PAL_KEY_NONE || key.tenant.len == 0)
         return pal_error_set(err, PAL_CORRUPT, "the record of a key is damaged");
     *out_key = key;
@@ -159,7 +160,7 @@ static pal_status digest_of(pal_str secret, char out_name[DIGEST_TEXT_SIZE], pal
 {
     uint8_t digest[PAL_SHA256_SIZE];
     if (pal_sha256(secret, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_hex(digest, sizeof digest, out_name);
     return PAL_OK;
 }
@@ -198,7 +199,7 @@ pal_status pal_key_create(pal_store *store, const pal_key *given, pal_arena *are
     key.used_on = (pal_str){0};
     key.revoked_at = 0;
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = write_key(store, pal_str_of(name), &key, 0, err);
     if (status != PAL_OK)
         return status;
@@ -259,7 +260,7 @@ pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_are
         return status;
     page.keys = pal_arena_array(arena, records.len ? records.len : 1, sizeof *page.keys);
     if (!page.keys)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (size_t i = 0; i < records.len && status == PAL_OK; i++)
         status = read_key(records.items[i].body, arena, &page.keys[page.keys_len++], err);
     page.has_more = records.has_more;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 #include "base/digest.h"
+#include "base/memory.h"
 #include "base/random.h"
 
 /* The tenant of API keys: the name of a request's tenant contains no control character. */
@@ -50,7 +51,7 @@ pal_status pal_secret_get(pal_store *store, uint8_t out_secret[PAL_SECRET_SIZE],
 {
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_status status = read_secret(store, arena, out_secret, err);
     if (status == PAL_NOT_FOUND) {
         status = make_secret(store, err);

@@ -128,7 +128,7 @@ static pal_status read_proxies(pal_listener *listener, pal_error *err)
     size_t len = listener->config.trusted_proxies_len;
     listener->proxies = pal_calloc(len, sizeof *listener->proxies);
     if (!listener->proxies)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (size_t i = 0; i < len; i++) {
         pal_status status =
                 pal_proxy_parse(listener->config.trusted_proxies[i], &listener->proxies[i], err);
@@ -263,7 +263,7 @@ pal_status pal_listener_open(
     pthread_condattr_t attr;
     sigset_t all, before;
     if (!listener)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     listener->options = *options;
     listener->config = *options->config;
     set_limits(&listener->limits, options->config);

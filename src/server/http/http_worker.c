@@ -5,6 +5,7 @@
  * Requests with large bodies have a few workers of their own. However many such requests arrive,
  * other requests still find workers, and only a few large bodies are processed at the same time. */
 #include <string.h>
+#include "base/memory.h"
 #include "server/http/http_inside.h"
 
 #define WORKER_STACK_BYTES ((size_t)1 << 20)
@@ -84,7 +85,7 @@ pal_status pal_worker_pools_open(pal_listener *listener, pal_error *err)
     if (open_workers(&listener->workers, listener, PAL_SERVER_WORKERS_MAX) &&
             open_workers(&listener->large_workers, listener, PAL_SERVER_LARGE_WORKERS_MAX))
         return PAL_OK;
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    return pal_no_memory(err);
 }
 
 static void end_workers(pal_worker_pool *workers)

@@ -357,14 +357,14 @@ pal_status pal_trace_open(pal_runtime *runtime, pal_str url, pal_trace **out_tra
 {
     pal_trace *trace = pal_calloc(1, sizeof *trace);
     if (!trace)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     trace->runtime = runtime;
     pthread_mutex_init(&trace->lock, NULL);
     pthread_cond_init(&trace->changed, NULL);
     pal_buf_init(&trace->spans, PAL_SERVER_TRACE_BYTES_MAX);
     pal_status status = copy_url(url, &trace->url)
             ? pal_loop_open(1, &trace->loop, err)
-            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            : pal_no_memory(err);
     if (status == PAL_OK) {
         on_loop(trace, start_on_loop);
         if (!trace->http) {

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
+#include "base/memory.h"
 #include "store/jsonl/jsonl.h"
 
 #define FILE_BYTES_MAX (SIZE_MAX / 4)
@@ -175,7 +176,7 @@ static pal_status mend_lines(jl_engine *engine, jl_file *file, pal_error *err)
     if (status == PAL_OK) {
         divide(file, pal_buf_str(&text), &kept, &aside);
         if (kept.failure || aside.failure)
-            status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+            status = pal_no_memory(err);
     }
     if (status == PAL_OK)
         status = set_aside(engine, file, pal_buf_str(&aside), err);

@@ -71,7 +71,7 @@ static pal_status detour(jl_engine *engine, jl_file *file, pal_error *err)
     pal_jl_side_path(file->tenant, file->id, path);
     file->moved_from = pal_malloc(strlen(path) + 1);
     if (!file->moved_from)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+        return pal_no_memory(err);
     memcpy(file->moved_from, path, strlen(path) + 1);
     return pal_jl_make_dirs(engine, path, err);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "base/digest.h"
+#include "base/memory.h"
 #include "store/jsonl/jsonl.h"
 
 #define NAME_LEN_MAX 200 /* bytes of names that the store chooses, far below the limits of file
@@ -262,7 +263,7 @@ static pal_status hashed_name(pal_str tenant, char *out_name, pal_error *err)
     uint8_t digest[PAL_SHA256_SIZE];
 
     if (pal_sha256(tenant, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash a name");
+        return pal_no_memory(err);
     out_name[0] = '=';
     pal_hex(digest, sizeof digest, out_name + 1);
     return PAL_OK;

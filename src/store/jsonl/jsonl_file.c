@@ -98,11 +98,11 @@ pal_status pal_jl_file_set_path(jl_engine *engine, jl_file *file, const char *pa
     char *copy = pal_malloc(size);
 
     if (!copy)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+        return pal_no_memory(err);
     memcpy(copy, path, size);
     if (pal_map_set(&engine->paths, pal_str_of(copy), file) != PAL_OK) {
         pal_free(copy);
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+        return pal_no_memory(err);
     }
     if (file->path && strcmp(file->path, path) != 0 &&
             pal_map_find(&engine->paths, pal_str_of(file->path)) == file)
@@ -148,7 +148,7 @@ pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err
     if (!file->trouble)
         file->trouble = pal_malloc(sizeof *file->trouble);
     if (!file->trouble)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     *file->trouble = *why;
     return PAL_OK;
 }
@@ -185,7 +185,7 @@ static pal_status place_active(jl_engine *engine, const mem_session *session, co
     }
     base = pal_picoclaw_base(key, arena);
     if (pal_arena_failure(arena) != PAL_OK || pal_sha256(key, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a file's name");
+        return pal_no_memory(err);
     snprintf(out_path, JL_PATH_MAX, "%s%.*s", directory, PAL_STR_ARG(base));
     if (base.len <= BASE_LEN_MAX && is_free(engine, out_path, file))
         return PAL_OK;
@@ -281,7 +281,7 @@ static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_ar
         return PAL_OK;
     work->blobs = pal_arena_array(arena, work->blobs_len, sizeof *work->blobs);
     if (!work->blobs)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+        return pal_no_memory(err);
     collect(message.parts, message.parts_len, tenant, work->blobs);
     return PAL_OK;
 }
@@ -312,7 +312,7 @@ static pal_status row_add(
 static pal_status line_is_bad(jl_file *file, pal_error *err)
 {
     if (!pal_mem_reserve((void **)&file->bad, &file->bad_cap, file->bad_len, 1, sizeof *file->bad))
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+        return pal_no_memory(err);
     file->bad[file->bad_len++] = file->lines;
     return PAL_OK;
 }
@@ -404,7 +404,7 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     pal_buf_init(&text, FILE_BYTES_MAX);
     lines_path(file, path);
     file->size = file->lines = file->bad_len = file->inode = file->zeros = 0;
@@ -442,7 +442,7 @@ pal_status pal_jl_rows_save(jl_engine *engine, mem_session *session, jl_file *fi
     pal_buf text;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     pal_buf_init(&text, FILE_BYTES_MAX);
     pal_jl_file_path(file, ".jsonl", path);
     for (size_t i = 0; status == PAL_OK && i < session->rows_len; i++) {

@@ -384,7 +384,7 @@ static void apply_sweep(jl_batch *batch, pal_work *work)
     due *records = look_due(batch, work->now_ms);
 
     if (pal_arena_failure(batch->arena)) {
-        work->op->status = pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to sweep");
+        work->op->status = pal_no_memory(&work->op->error);
         return;
     }
     look(batch->engine, sights);

@@ -4,6 +4,7 @@
  * PicoClaw wrote have no id. Their id is derived from the session's id, the position and the line
  * itself, so that every process that reads the file derives the same id. */
 #include "base/digest.h"
+#include "base/memory.h"
 #include "dialect/native/native.h"
 #include "dialect/picoclaw/picoclaw.h"
 #include "store/jsonl/jsonl.h"
@@ -76,7 +77,7 @@ pal_status pal_jl_id_of(const char *kind, pal_str text, pal_id *out_id, pal_erro
     status = buf.failure ? buf.failure : pal_sha256(pal_buf_str(&buf), digest);
     pal_buf_done(&buf);
     if (status != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to hash a name");
+        return pal_no_memory(err);
     memcpy(out_id->bytes, digest, sizeof out_id->bytes);
     out_id->bytes[6] = (uint8_t)((out_id->bytes[6] & 0x0f) | 0x80);
     out_id->bytes[8] = (uint8_t)((out_id->bytes[8] & 0x3f) | 0x80);
@@ -90,7 +91,7 @@ static pal_status foreign_id(pal_str line, pal_id session, uint64_t seq, pal_are
     char *text = pal_arena_alloc(arena, len);
 
     if (!text)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+        return pal_no_memory(err);
     memcpy(text, session.bytes, sizeof session.bytes);
     for (size_t i = 0; i < sizeof seq; i++)
         text[sizeof session.bytes + i] = (char)(seq >> (8 * i));

@@ -277,7 +277,7 @@ static pal_status follow_record(
     }
     lines = pal_arena_new(0);
     if (!lines)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the log");
+        return pal_no_memory(err);
     status = pal_jl_rows_add(engine, session, file, record->tail, lines, err);
     pal_arena_free(lines);
     pal_jl_file_path(file, ".jsonl", path);

@@ -232,7 +232,7 @@ pal_status pal_jl_log_each(
     pal_status status = PAL_OK;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the log");
+        return pal_no_memory(err);
     while (status == PAL_OK && at < end) {
         size_t before = at, len = next_frame(text, &at);
         const char *frame = text.data + at;

@@ -58,7 +58,7 @@ static pal_status hidden_rows(
         return PAL_OK;
     spans = pal_arena_array(arena, session->marks_len, sizeof *spans);
     if (!spans)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session's marks");
+        return pal_no_memory(err);
     pal_marks_resolve(session->marks, session->marks_len);
     len = pal_marks_hidden(session->marks, session->marks_len, UINT64_MAX, false, spans);
     len = pal_view_spans_merge(spans, len);
@@ -145,7 +145,7 @@ static pal_status keep_text(jl_file *file, pal_str text, pal_error *err)
     char *copy = pal_malloc(text.len), *cursor = copy;
 
     if (!copy)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a meta file");
+        return pal_no_memory(err);
     pal_mem_put(&cursor, text);
     pal_free(file->meta);
     file->meta = copy;
@@ -179,7 +179,7 @@ static pal_status fill(mem_session *session, const jl_file *file, pal_arena *are
     meta->aliases_len = record->aliases_len;
     meta->extra = with_ours(meta->extra, id, file->missing, arena);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a meta file");
+        status = pal_no_memory(err);
     return status;
 }
 
@@ -204,7 +204,7 @@ pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *fi
     pal_buf text;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a meta file");
+        return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     if (file->meta_len > 0 &&
             pal_picoclaw_meta_read(pal_str_make(file->meta, file->meta_len), arena, &meta, err) !=
@@ -375,7 +375,7 @@ pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *fi
     pal_buf text;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a meta file");
+        return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     pal_jl_file_path(file, ".meta.json", path);
     pal_jl_meta_note(engine, file);

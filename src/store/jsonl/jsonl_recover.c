@@ -24,18 +24,13 @@
 
 #define FILE_BYTES_MAX (SIZE_MAX / 4)
 
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "no memory to read the log");
-}
-
 static pal_status text_copy(const char *text, char **out_copy, pal_error *err)
 {
     size_t size = strlen(text) + 1;
 
     *out_copy = pal_malloc(size);
     if (!*out_copy)
-        return no_memory(err);
+        return pal_no_memory(err);
     memcpy(*out_copy, text, size);
     return PAL_OK;
 }
@@ -58,7 +53,7 @@ static pal_status late_make(jl_file *file, const jl_record *record, pal_error *e
 {
     file->late = pal_calloc(1, sizeof *file->late);
     if (!file->late)
-        return no_memory(err);
+        return pal_no_memory(err);
     pal_buf_init(&file->late->lines, FILE_BYTES_MAX);
     pal_buf_init(&file->late->text, FILE_BYTES_MAX);
     file->late->at = pal_jl_record_u64(record, "at");
@@ -80,7 +75,7 @@ pal_status pal_jl_late_note(
         return file->late->from ? PAL_OK : text_copy(from, &file->late->from, err);
     file->late->now_ms = (int64_t)pal_jl_record_u64(record, "now");
     pal_buf_append_str(&file->late->lines, record->tail);
-    return file->late->lines.failure ? no_memory(err) : PAL_OK;
+    return file->late->lines.failure ? pal_no_memory(err) : PAL_OK;
 }
 
 /* ---- Comparing with the disk ---- */
@@ -312,7 +307,7 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
 
     file->late->has_text = completed(engine, file, text, at->inode, &file->late->text);
     if (file->late->text.failure)
-        return no_memory(err);
+        return pal_no_memory(err);
     if (at->inode == 0)
         return PAL_OK;
     if (file->late->from)
@@ -321,7 +316,7 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
      * name. */
     if (strcmp(at->path, from) == 0 &&
             pal_map_set(&engine->paths, pal_str_of(file->late->from), file) != PAL_OK)
-        return no_memory(err);
+        return pal_no_memory(err);
     return text_copy(at->path, &file->late->found, err);
 }
 
@@ -344,7 +339,7 @@ static pal_status settle_writing(jl_engine *engine, jl_file *file, const place *
     pal_status status = PAL_OK;
 
     if (file->late->text.failure)
-        return no_memory(err);
+        return pal_no_memory(err);
     if (is_written || at->inode != 0)
         status = write_text(engine, at->path, file->late->at,
                 is_written ? &file->late->text : NULL, err);
@@ -381,7 +376,7 @@ static pal_status settle_file(jl_engine *engine, jl_file *file, pal_error *err)
     pal_status status;
 
     if (!places)
-        return no_memory(err);
+        return pal_no_memory(err);
     pal_buf_init(&places[0].text, FILE_BYTES_MAX);
     pal_buf_init(&places[1].text, FILE_BYTES_MAX);
     status = locate(engine, file, places, err);

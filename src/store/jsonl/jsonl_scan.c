@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "dialect/picoclaw/picoclaw.h"
 #include "message/message_check.h"
 #include "store/jsonl/jsonl.h"
@@ -92,14 +93,14 @@ static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal
     take_names(meta, base, pal_mem_tenant_find(engine->mem, tenant), arena, &record);
     take_times(engine, path, meta, &record);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        status = pal_no_memory(err);
     if (status == PAL_OK && pal_jl_session(engine, tenant, record.id))
         return PAL_OK; /* the file was moved away meanwhile, and its old name belongs to a new
                           file */
     if (status == PAL_OK)
         status = pal_jl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
     if (status == PAL_OK && !(file = pal_jl_file_get(engine, tenant, record.id)))
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         status = pal_jl_file_set_path(engine, file, path, err);
     if (status == PAL_OK)
@@ -141,7 +142,7 @@ static pal_status found(
         return PAL_OK;
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     snprintf(meta_path, sizeof meta_path, "%.1000s.meta.json", path);
     status = pal_jl_read_file(engine, meta_path, PAL_PICOCLAW_META_MAX, &text, NULL, err);
@@ -226,7 +227,7 @@ static pal_status legacy_rows(const pal_store_options *options, const pal_picocl
 
     work->rows = pal_arena_array(arena, legacy->messages_len + 1, sizeof *work->rows);
     if (!work->rows)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < legacy->messages_len; i++) {
         pal_message message = legacy->messages[i];
 
@@ -247,7 +248,7 @@ static pal_status legacy_apply(jl_engine *engine, pal_work *works, size_t works_
     jl_batch batch;
 
     if (pal_jl_batch_init(&batch, engine) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < works_len; i++) {
         pal_jl_apply_one(&batch, &works[i]);
         status = works[i].op->status;
@@ -333,7 +334,7 @@ static pal_status migrate_one(
         return PAL_OK;
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a session");
+        return pal_no_memory(err);
     pal_buf_init(&text, LEGACY_BYTES_MAX);
     snprintf(path, sizeof path, "%.500s%.300s", directory, name);
     snprintf(migrated, sizeof migrated, "%.900s.migrated", path);

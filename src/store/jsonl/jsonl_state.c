@@ -11,11 +11,6 @@
 
 #define BLOB_BYTES_MAX ((size_t)1 << 30)
 
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
-}
-
 mem_session *pal_jl_session(jl_engine *engine, pal_str tenant_name, pal_id id)
 {
     mem_session *session = NULL;
@@ -136,14 +131,14 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
     uint64_t own;
 
     if (!info)
-        return no_memory(err);
+        return pal_no_memory(err);
     info->record.last_seq = record->fork_seq;
     info->record.tokens = info->record.bytes = 0;
     if (!session) {
         session = session_new(engine, record->id, tenant, handle, info);
         if (!session) {
             pal_free(info);
-            return no_memory(err);
+            return pal_no_memory(err);
         }
         join_orphans(engine, session);
     } else {
@@ -165,7 +160,7 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
     *out_session = session;
     if (record->state == PAL_SESSION_ACTIVE &&
             pal_mem_names_take(session, &info->record, NULL, 0) != PAL_OK)
-        return no_memory(err);
+        return pal_no_memory(err);
     return PAL_OK;
 }
 
@@ -189,7 +184,7 @@ static pal_status apply_session(
         session->mark_number = get_u64(record, "mark_number");
     file = pal_jl_file_get(engine, session->tenant->name, session->id);
     if (!file)
-        return no_memory(err);
+        return pal_no_memory(err);
     file->is_logged = true;
     file->named_inode = (ino_t)get_u64(record, "inode");
     if (path.len == 0 || path.len >= sizeof text || from.len >= sizeof from_text)
@@ -227,10 +222,10 @@ pal_status pal_jl_state_mark(mem_session *session, const pal_mark *mark, pal_err
 
     if (!pal_mem_reserve(
                 (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof copy))
-        return no_memory(err);
+        return pal_no_memory(err);
     body = pal_malloc(mark->body.len);
     if (!body)
-        return no_memory(err);
+        return pal_no_memory(err);
     copy.body = pal_mem_put(&body, mark->body);
     copy.undone = copy.inherited = false;
     session->marks[session->marks_len++] = copy;
@@ -277,7 +272,7 @@ static pal_status apply_inbox(
 
     item = pal_mem_alloc(sizeof *item, client_id.len + delivery.len + record->tail.len, &cursor);
     if (!item)
-        return no_memory(err);
+        return pal_no_memory(err);
     item->item.id = get_id(record, "id", arena);
     item->item.created_at = get_i64(record, "created_at");
     item->item.client_id = pal_mem_put(&cursor, client_id);
@@ -296,7 +291,7 @@ static pal_status apply_lease(
     char *copy = pal_malloc(owner.len), *cursor = copy;
 
     if (!copy)
-        return no_memory(err);
+        return pal_no_memory(err);
     pal_mem_put(&cursor, owner);
     pal_free(session->lease_owner);
     session->lease_owner = copy;
@@ -356,7 +351,7 @@ static pal_status apply_ledger(
     if (!pal_jl_session(engine, work.tenant, op.session))
         op.session = (pal_id){{0}};
     status = pal_mem_ledger_add(engine->mem, &work);
-    return status == PAL_OK ? PAL_OK : no_memory(err);
+    return status == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
 /* A record of an erased session was removed with the session. */
@@ -376,10 +371,10 @@ static pal_status apply_record(
             tenant ? pal_jl_session(engine, tenant->name, given.session) : NULL;
 
     if (!tenant)
-        return no_memory(err);
+        return pal_no_memory(err);
     if (!owner && !pal_id_is_none(given.session))
         return PAL_OK;
-    return pal_mem_record_keep(tenant, owner, &given) == PAL_OK ? PAL_OK : no_memory(err);
+    return pal_mem_record_keep(tenant, owner, &given) == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
 static void apply_record_drop(jl_engine *engine, const jl_record *record, pal_arena *arena)
@@ -416,7 +411,7 @@ static pal_status apply_blob(
     status = pal_jl_read_file(engine, name, BLOB_BYTES_MAX, &data, NULL, err);
     blob.data = pal_buf_str(&data);
     if (status == PAL_OK)
-        status = pal_mem_blob_put(engine->mem, &work) == PAL_OK ? PAL_OK : no_memory(err);
+        status = pal_mem_blob_put(engine->mem, &work) == PAL_OK ? PAL_OK : pal_no_memory(err);
     else if (status == PAL_NOT_FOUND)
         status = PAL_OK;
     pal_buf_done(&data);
@@ -460,8 +455,9 @@ pal_status pal_jl_state_apply(
     if (strcmp(kind, "blob") == 0)
         return apply_blob(engine, record, arena, err);
     if (strcmp(kind, "tenant") == 0)
-        return pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena)) ? PAL_OK
-                                                                                 : no_memory(err);
+        return pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena))
+                ? PAL_OK
+                : pal_no_memory(err);
     if (strcmp(kind, "start") == 0) {
         engine->mem->handle_last = get_u64(record, "handle_last");
         engine->log_lost = get_u64(record, "lost");

@@ -133,7 +133,7 @@ static pal_status list_tenant(const mem_tenant *tenant, const pal_session_query 
     mem_session **found = gather(tenant, query, after_ms, after_handle, &len);
 
     if (!found)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to list sessions");
+        return pal_no_memory(err);
     qsort(found, len, sizeof(mem_session *), compare_sessions);
     if (len > rows_max)
         len = rows_max;
@@ -219,7 +219,7 @@ static pal_status list_owners(const mem_engine *engine, const pal_inbox_owner *a
     mem_session **found = pal_calloc(len + 1, sizeof(mem_session *));
 
     if (!found)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to list sessions");
+        return pal_no_memory(err);
     find_owners(engine, after, now_ms, found);
     qsort(found, len, sizeof(mem_session *), compare_by_owner);
     if (len > owners_max)

@@ -6,7 +6,7 @@
 
 static pal_status no_memory(pal_work *work)
 {
-    return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory for the record");
+    return pal_no_memory(&work->op->error);
 }
 
 /* ---- Kinds ---- */

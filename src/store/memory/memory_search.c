@@ -5,6 +5,7 @@
  * the rarest word and looks them up in those of the others. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/memory/memory_words.h"
 
 enum {
@@ -56,7 +57,7 @@ pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_ind
         if (pal_mem_words_add(engine, engine->unindexed))
             engine->unindexed = engine->unindexed->newer;
         else
-            status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+            status = pal_no_memory(err);
     }
     *out_more = engine->unindexed != NULL;
     pthread_rwlock_unlock(&engine->lock);

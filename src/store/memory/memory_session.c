@@ -89,7 +89,7 @@ pal_status pal_mem_session_for(
 
 static pal_status no_memory(pal_work *work)
 {
-    return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory for the session");
+    return pal_no_memory(&work->op->error);
 }
 
 static size_t record_text_len(const pal_session *record)

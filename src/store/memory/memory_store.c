@@ -106,7 +106,7 @@ static pal_status memory_open(const char *location, const pal_store_options *opt
     engine = pal_calloc(1, sizeof *engine);
     if (!engine || pal_mem_lock_init(&engine->lock) != 0) {
         pal_free(engine);
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the store");
+        return pal_no_memory(err);
     }
     engine->base.backend = &pal_store_memory;
     engine->cap = cap;

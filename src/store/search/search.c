@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "palaver/limits.h"
 #include "store/search/search.h"
 #include "store/search/search_text.h"
@@ -158,7 +159,7 @@ static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t u
 
     *out_more = true;
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+        return pal_no_memory(err);
     for (uint32_t i = 0; *out_more && i < parts_max; i++) {
         pal_work work = {.op = &op, .now_ms = pal_clock_now_ms()};
 
@@ -399,7 +400,7 @@ static pal_status give_hits(const searching *state, pal_hits *out_hits, pal_erro
         hits.partial = true;
     }
     if (!hits.items || pal_arena_failure(state->arena))
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the hits");
+        return pal_no_memory(err);
     for (size_t i = 0; i < hits.len; i++)
         hits.items[i] = state->found[i].hit;
     *out_hits = hits;
@@ -416,7 +417,7 @@ static pal_status run_search(
     state->wanted = (size_t)state->search->limit + 1;
     state->found = pal_arena_array(scratch, state->wanted, sizeof(*state->found));
     if (!state->found)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the hits");
+        return pal_no_memory(err);
     if (pal_id_is_none(state->search->session))
         return search_tenant(store, state, below, scratch, err);
     return search_session(store, state, below, scratch, err);
@@ -442,7 +443,7 @@ pal_status pal_store_search(pal_store *store, const pal_search *search, pal_aren
     if (scratch && state.scratch)
         status = run_search(store, &state, below, scratch, err);
     else
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for a search");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         status = give_hits(&state, out_hits, err);
     pal_buf_done(&state.text);

@@ -6,6 +6,7 @@
 #include "store/search/search.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/view/view_chain.h"
 
 /* The maximum number of forks that are checked for one message. Beyond that, the message counts as
@@ -64,7 +65,7 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
     }
     seen = pal_arena_alloc(sight->arena, sizeof(*seen));
     if (!seen)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a search");
+        return pal_no_memory(err);
     seen->id = id;
     status = sight->engine->backend->session_find(
             sight->engine, sight->tenant, PAL_FIND_ID, key, sight->arena, &row, err);
@@ -77,7 +78,7 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
         return status;
     key = pal_str_make((const char *)seen->id.bytes, sizeof(seen->id.bytes));
     if (pal_map_set(&sight->known, key, seen) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a search");
+        return pal_no_memory(err);
     *out_seen = seen;
     return PAL_OK;
 }
@@ -109,7 +110,7 @@ static pal_status ask_forks(pal_sight *sight, uint64_t of, uint64_t handle, uint
         }
         more = pal_arena_alloc(sight->arena, sizeof(*more));
         if (!more)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory for a search");
+            return pal_no_memory(err);
         *more = (pending){.handle = seen->handle, .next = *list};
         *list = more;
     }

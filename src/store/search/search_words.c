@@ -1,6 +1,7 @@
 /* search_words.c - words: how a search compares texts and queries. See search_words.h. */
 #include "store/search/search_words.h"
 
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
@@ -253,7 +254,7 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
                 text.len, PAL_SEARCH_TEXT_LEN_MAX);
     query.phrases = pal_arena_array(arena, PAL_SEARCH_WORDS_MAX, sizeof(*query.phrases));
     if (!query.phrases)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the words of a search");
+        return pal_no_memory(err);
     while (status == PAL_OK && text.len > 0) {
         bool is_prefix;
 
@@ -265,7 +266,7 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
         status = add_phrase(&query, part, is_prefix, arena, err);
     }
     if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the words of a search");
+        status = pal_no_memory(err);
     if (status == PAL_OK && query.len == 0)
         status = pal_error_set(err, PAL_INVALID, "the search contains no words");
     if (status == PAL_OK)

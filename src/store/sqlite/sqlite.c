@@ -286,7 +286,7 @@ static pal_status sqlite_open(const char *location, const pal_store_options *opt
         return status;
     self = sqlite_new(location, options);
     if (!self)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a store");
+        return pal_no_memory(err);
     self->engine.backend = &pal_store_sqlite;
     status = open_writer(self, err);
     if (status != PAL_OK) {

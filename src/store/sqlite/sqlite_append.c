@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/memory.h"
 #include "store/sqlite/sqlite.h"
 #include "store/view/view_marks.h"
 
@@ -414,7 +415,7 @@ static pal_status undo_target(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to undo a mark");
+        return pal_no_memory(&work->op->error);
     status = pal_sqlite_marks_read(conn, &scan, arena, &marks, &len, &work->op->error);
     if (status == PAL_OK) {
         pal_marks_resolve(marks, len);

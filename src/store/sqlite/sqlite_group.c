@@ -11,6 +11,7 @@
  * contain it are dropped in the same transaction. All groups can be derived from the blocks. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/sqlite/sqlite_group.h"
 
 #define KEYS_OF_LEVEL (INT64_C(1) << 40)
@@ -164,7 +165,7 @@ pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int64_t number,
     pal_status status = PAL_OK;
 
     if (!state.builder)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+        return pal_no_memory(err);
     if (level == 1)
         status = find_wide(conn, first, wide, err);
     for (; status == PAL_OK && state.child < PAL_GROUP_CHILDREN; state.child++) {

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/search/search_text.h"
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/sqlite_group.h"
@@ -132,7 +133,7 @@ static pal_status build_block(pal_sql_conn *conn, int64_t block, pal_arena *aren
     if (state.builder && state.scratch && part)
         status = add_rows(conn, &state, block, err);
     else
-        status = pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         status = pal_block_finish(state.builder, arena, &part->chunks, &part->chunks_len, err);
     if (status == PAL_OK) {
@@ -185,7 +186,7 @@ static pal_status build_group(pal_sql_conn *conn, int level, int64_t number, pal
     pal_status status;
 
     if (!part)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for the search index");
+        return pal_no_memory(err);
     *part = (pal_index_part){
             .block = pal_sqlite_group_key(level, number), .level = level, .number = number};
     status = pal_sqlite_group_build(
@@ -412,7 +413,7 @@ static pal_status check_block(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check the search index");
+        return pal_no_memory(err);
     status = build_block(conn, block, arena, &part, err);
     if (status == PAL_OK)
         status = compare_chunks(conn, part, out_same, err);
@@ -455,7 +456,7 @@ static pal_status check_group(pal_sql_conn *conn, int64_t key, bool *out_same, p
     pal_status status;
 
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to check the search index");
+        return pal_no_memory(err);
     pal_sqlite_group_of_key(key, &level, &number);
     status = build_group(conn, level, number, arena, &part, err);
     if (status == PAL_OK)

@@ -3,6 +3,7 @@
  * names back that are still free. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/sqlite/sqlite.h"
 
 pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, pal_error *err)
@@ -143,7 +144,7 @@ pal_status pal_sqlite_restore(pal_sql_conn *conn, pal_work *work)
         return pal_error_set(&work->op->error, PAL_CONFLICT, "the session is not in the trash");
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory to restore a session");
+        return pal_no_memory(&work->op->error);
     status = restore_with(conn, work, &head, arena);
     pal_arena_free(arena);
     return status;

@@ -11,6 +11,7 @@
 #include "store/view/view.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "dialect/native/native.h"
 #include "palaver/limits.h"
 #include "store/view/view_chain.h"
@@ -78,7 +79,7 @@ static bool grow(loading *state)
         return true;
     items = pal_arena_array(state->arena, cap, sizeof(*items));
     if (!items) {
-        state->status = pal_error_set(state->err, PAL_NO_MEMORY, "no memory for the messages");
+        state->status = pal_no_memory(state->err);
         return false;
     }
     if (state->len > 0)
@@ -93,7 +94,7 @@ static pal_status decode_text(pal_str text, pal_arena *arena, pal_message *messa
 {
     message->parts = pal_arena_alloc(arena, sizeof(*message->parts));
     if (!message->parts)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for a message");
+        return pal_no_memory(err);
     message->parts_len = 1;
     message->parts[0].kind = PAL_PART_TEXT;
     message->parts[0].text = pal_arena_copy(arena, text);
@@ -355,7 +356,7 @@ pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, con
     pal_status status;
 
     if (!scratch)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory to load messages");
+        return pal_no_memory(err);
     if (load->from_end)
         status = load_from_end(engine, session, &state, scratch, err);
     else

@@ -7,6 +7,7 @@
  * than the row at which the fork was made. */
 #include "store/view/view_chain.h"
 
+#include "base/memory.h"
 #include "palaver/limits.h"
 
 pal_chain_level pal_chain_start(const pal_session_row *session)
@@ -107,7 +108,7 @@ static pal_status chain_push(
         pal_chain_level *levels = pal_arena_array(arena, cap, sizeof(*levels));
 
         if (!levels)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory for a chain of forks");
+            return pal_no_memory(err);
         if (owners->len > 0)
             memcpy(levels, owners->levels, owners->len * sizeof(*levels));
         owners->levels = levels;

@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "store/view/view_chain.h"
 
 typedef struct deciding {
@@ -28,11 +29,6 @@ typedef struct deciding {
     pal_mark *scratch; /* room for the marks of one level */
     size_t *ends;      /* for each mark of the level, the end of the earlier marks that affect it */
 } deciding;
-
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "no memory for the marks");
-}
 
 /* ---- Hidden messages ---- */
 
@@ -230,7 +226,7 @@ pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_l
     found.pins = pal_arena_array(arena, total + 1, sizeof(*found.pins));
     pins = pal_arena_array(arena, total + 1, sizeof(*pins));
     if (!pins || pal_arena_failure(arena))
-        return no_memory(err);
+        return pal_no_memory(err);
     state.now.len = hidden_above(&state, levels_len, state.now.items);
     state.now.len = pal_view_spans_merge(state.now.items, state.now.len);
     for (size_t i = levels_len; i-- > 0;)
@@ -255,7 +251,7 @@ static pal_status read_levels(pal_engine *engine, const pal_session_row *session
         return status;
     levels = pal_arena_array(arena, owners.len, sizeof(*levels));
     if (!levels)
-        return no_memory(err);
+        return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < owners.len; i++) {
         const pal_chain_level *at = &owners.levels[owners.len - 1 - i];
 
@@ -304,7 +300,7 @@ pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session,
     pal_status status;
 
     if (!scratch)
-        return no_memory(err);
+        return pal_no_memory(err);
     status = read_levels(engine, session, scratch, &levels, &levels_len, err);
     if (status == PAL_OK)
         status = pal_standing_decide(levels, levels_len, scratch, &found, err);
@@ -317,7 +313,7 @@ pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session,
     if (status == PAL_OK && found.pins_len > 0)
         standing.pins = pal_arena_array(arena, found.pins_len, sizeof(*standing.pins));
     if (status == PAL_OK && pal_arena_failure(arena))
-        status = no_memory(err);
+        status = pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < found.prunes_len; i++)
         status = read_body(engine, &found.prunes[i], arena, &standing.prunes[i], err);
     if (status == PAL_OK && found.pins_len > 0)

@@ -1,6 +1,8 @@
 /* compile.c - turns a vocabulary into a table. tokens_table.h describes its layout. */
 #include "tokens/compile/compile.h"
 
+#include "base/memory.h"
+
 struct specials {
     struct pal_special *list;
     uint32_t len;
@@ -8,11 +10,6 @@ struct specials {
     uint32_t bytes_len;
     uint32_t ids_end;
 };
-
-static pal_status no_memory(pal_error *err)
-{
-    return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-}
 
 /* Reads "name id" into the list. The name may contain spaces. */
 static bool special_read(pal_str line, struct specials *out)
@@ -47,7 +44,7 @@ static pal_status specials_read(
     out->list = pal_arena_array(arena, lines, sizeof out->list[0]);
     out->bytes = pal_arena_alloc(arena, text.len + 1);
     if (!out->list || !out->bytes)
-        return no_memory(err);
+        return pal_no_memory(err);
     for (unsigned number = 1; text.len > 0; number++) {
         const char *end = memchr(text.data, '\n', text.len);
         pal_str line = pal_str_make(text.data, end ? (size_t)(end - text.data) : text.len);
@@ -158,7 +155,7 @@ static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *
     parts->filter = pal_arena_alloc(arena, (size_t)1 << parts->pair_bits);
     parts->pairs = pal_arena_array(arena, (size_t)1 << parts->pair_bits, sizeof parts->pairs[0]);
     if (pal_arena_failure(arena) != PAL_OK)
-        return no_memory(err);
+        return pal_no_memory(err);
     tokens_fill(parts);
     byte_pairs_begin(parts);
     pairs_fill(parts);
@@ -249,7 +246,7 @@ static pal_status table_write(const pal_vocabulary *vocabulary, const struct par
     head_fill(&head, vocabulary, parts);
     table = pal_arena_alloc(arena, sections_place(&head, sizes));
     if (!table)
-        return no_memory(err);
+        return pal_no_memory(err);
     memcpy(table, &head, sizeof head);
     for (int i = 0; i < PAL_TABLE_SECTIONS; i++)
         memcpy(table + head.offsets[i], sources[i], sizes[i]);
@@ -292,7 +289,7 @@ pal_status pal_encoding_compile(
     }
     work = pal_arena_new(0);
     if (!work)
-        return no_memory(err);
+        return pal_no_memory(err);
     status = compile(vocabulary, &parts, work, err);
     if (status == PAL_OK)
         status = table_write(vocabulary, &parts, arena, out_table, err);

@@ -3,6 +3,8 @@
  * free slots. If there is none for a bucket, everything is tried again with another seed. */
 #include "tokens/compile/compile.h"
 
+#include "base/memory.h"
+
 #define DISPLACEMENTS 65536u
 #define SEEDS 64u
 
@@ -124,7 +126,7 @@ static pal_status hashing_init(struct hashing *h, pal_arena *arena, pal_error *e
     h->members = pal_arena_array(arena, len, sizeof h->members[0]);
     h->order = pal_arena_array(arena, h->buckets, sizeof h->order[0]);
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (uint32_t i = 0; i < len; i++)
         h->keys[i] = pal_table_key_any(h->vocab->tokens[i].bytes, h->vocab->tokens[i].len);
     return PAL_OK;

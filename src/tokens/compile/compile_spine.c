@@ -2,6 +2,8 @@
  * in the table, so that counting does not have to search for it. */
 #include "tokens/compile/compile.h"
 
+#include "base/memory.h"
+
 /* The tokens that have a given token as one half. */
 struct made {
     uint32_t *first;  /* the first token whose left half this is, or PAL_TOKEN_NONE */
@@ -70,7 +72,7 @@ pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
     };
 
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     made_fill(vocab, &made);
     for (uint32_t i = 0; i < vocab->len; i++) {
         tokens[i].low_left = PAL_TOKEN_NONE;

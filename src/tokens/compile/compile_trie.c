@@ -3,6 +3,7 @@
  * places. Nodes with the most children come first, so that the many nodes with one child fill the
  * gaps. */
 #include <stdlib.h>
+#include "base/memory.h"
 #include "tokens/compile/compile.h"
 
 struct node {
@@ -185,7 +186,7 @@ static pal_status nodes_make(struct packing *k, pal_arena *arena, pal_error *err
     k->order = pal_arena_array(arena, bytes, sizeof k->order[0]);
     above = pal_arena_array(arena, bytes, sizeof above[0]);
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     qsort_r(k->sorted, tokens, sizeof(uint32_t), bytes_order, k->vocab);
     k->nodes[0].high = tokens;
     k->nodes_len = 1;
@@ -209,7 +210,7 @@ pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
     k.used = pal_arena_array(arena, k.room / 64 + 1, sizeof(uint64_t));
     k.bases = pal_arena_array(arena, k.room / 64 + 1, sizeof(uint64_t));
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     nodes_order(&k);
     if (!nodes_place(&k))
         return pal_error_set(err, PAL_LIMIT, "the vocabulary has too many tokens for a table");
@@ -221,7 +222,7 @@ pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
     out_trie->len = base_max + PAL_TRIE_END + 1;
     out_trie->places = pal_arena_array(arena, out_trie->len, sizeof(uint32_t));
     if (!out_trie->places)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (uint32_t i = 0; i < out_trie->len; i++)
         out_trie->places[i] = PAL_TRIE_FREE;
     places_write(&k, out_trie->places);

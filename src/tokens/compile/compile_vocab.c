@@ -1,5 +1,6 @@
 /* compile_vocab.c - reads a vocabulary and finds out how its tokens are merged. */
 #include <stdlib.h>
+#include "base/memory.h"
 #include "tokens/compile/compile.h"
 
 static uint64_t bytes_hash(const unsigned char *bytes, uint32_t len)
@@ -119,7 +120,7 @@ static pal_status index_make(struct pal_vocab *vocab, pal_arena *arena, pal_erro
         size *= 2;
     vocab->index = pal_arena_array(arena, size, sizeof(uint32_t));
     if (!vocab->index)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     vocab->index_mask = size - 1;
     for (uint32_t i = 0; i < vocab->len; i++) {
         const struct pal_vocab_token *token = &vocab->tokens[i];
@@ -166,7 +167,7 @@ pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *aren
         lines += text.data[i] == '\n';
     vocab->tokens = pal_arena_array(arena, lines, sizeof vocab->tokens[0]);
     if (!bytes || !vocab->tokens)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     vocab->len = 0;
     for (uint32_t number = 1; text.len > 0; number++) {
         pal_str line = line_take(&text);

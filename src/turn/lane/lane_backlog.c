@@ -240,7 +240,7 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
 
     turn->inbox_ids = pal_arena_array(turn->arena, len + 1, sizeof(*turn->inbox_ids));
     if (!turn->inbox_ids)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (; at < len; at++) {
         if (!is_left(turn, &items[at])) {
             if (!pal_str_is(items[at].delivery, "steer"))
@@ -257,5 +257,5 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
         turn->has_more = pal_backlog_is_there(turn, &items[at], len - at, turn->arena);
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
-            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            : pal_no_memory(err);
 }

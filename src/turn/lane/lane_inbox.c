@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 
 static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
 {
@@ -153,7 +154,7 @@ pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head
         };
     pal_buf_done(&buf);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     return status;
 }
 
@@ -168,7 +169,7 @@ static pal_status read_messages(
             pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*request->messages));
     request->messages_len = 0;
     if (!request->messages)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     while (status == PAL_OK && pal_json_next(&each, NULL, &value))
         status = pal_message_from_json(
                 pal_json_raw(value), arena, &request->messages[request->messages_len++], err);
@@ -236,7 +237,7 @@ static pal_status read_tools(
     pal_json tool;
 
     if (!tools)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     request->tools = tools;
     request->tools_len = 0;
     while (pal_json_next(&each, NULL, &tool))

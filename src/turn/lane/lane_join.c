@@ -17,12 +17,13 @@
 
 #include <stdio.h>
 
+#include "base/memory.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/recovery/recovery_owed.h"
-#include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_resume.h"
 #include "turn/turn_event.h"
 #include "turn/turn_sender.h"
@@ -76,7 +77,7 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
     turn->settled_len = 0;
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
-            : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            : pal_no_memory(err);
 }
 
 /* ---- Finding the first turn: on a worker ---- */

@@ -245,7 +245,7 @@ static pal_status write_item(
         request.messages = turn->as_sent; /* prepared for recording again when the turn begins */
     turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
     if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *out_item = item;
     return pal_inbox_write(&request,
             &(pal_inbox_head){.turn = turn->acting, .spent = turn->spent_tries}, delivery,

@@ -9,6 +9,7 @@
  * the session unchanged. */
 #include "turn/recovery/recovery_inspect.h"
 
+#include "base/memory.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
@@ -126,7 +127,7 @@ pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages
     uint32_t spilled;
 
     if (!messages)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     memcpy(messages, turn->request.messages, len * sizeof(*messages));
     *out_messages = messages;
     pal_join_name(turn, messages);
@@ -137,7 +138,7 @@ pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages
         status = pal_sender_show(messages, len, turn->arena);
     if (status == PAL_OK)
         status = pal_arena_failure(turn->arena);
-    return status == PAL_NO_MEMORY ? pal_error_set(err, PAL_NO_MEMORY, "out of memory") : status;
+    return status == PAL_NO_MEMORY ? pal_no_memory(err) : status;
 }
 
 pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
@@ -153,7 +154,7 @@ pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
         return status;
     turn->as_sent = pal_arena_alloc(turn->arena, size);
     if (!turn->as_sent)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     memcpy(turn->as_sent, turn->request.messages, size);
     memcpy(turn->request.messages, recorded, size);
     return PAL_OK;
@@ -211,7 +212,7 @@ static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
         turn->resume = NULL;
     }
     if (pal_arena_failure(turn->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     turn->settled_len = len;
     for (size_t i = 0; i < turn->request.messages_len; i++)
         messages[len++] = turn->request.messages[i];
@@ -345,6 +346,6 @@ void pal_recover_work(pal_work_item *item)
 
     turn->work_error = (pal_error){0};
     turn->work_status = scratch ? recover(turn, scratch, &turn->work_error)
-                                : pal_error_set(&turn->work_error, PAL_NO_MEMORY, "out of memory");
+                                : pal_no_memory(&turn->work_error);
     pal_arena_free(scratch);
 }

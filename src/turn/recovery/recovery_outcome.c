@@ -13,6 +13,7 @@
 
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_owed.h"
@@ -189,7 +190,7 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
     if (status == PAL_OK)
         status = look_whether_hidden(reading, &g, err);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         decide(&g);
     return status;

@@ -15,11 +15,12 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
 #include "turn/lane/lane_visit.h"
-#include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
+#include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_retell.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/runtime/runtime_servers.h"
@@ -173,7 +174,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     kept = *item;
     kept.body = pal_arena_copy(turn->arena, item->body); /* the settings point into the body */
     if (!found || !kept.body.data)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *found = (pal_resume){.item = item->id,
             .client_id = pal_arena_copy(turn->arena, item->client_id),
             .request = {.tenant = turn->request.tenant, .session = turn->request.session}};

@@ -200,7 +200,7 @@ pal_turn *pal_turn_make(
     pal_status status = PAL_OK;
 
     if (!turn) {
-        pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(err);
         return NULL;
     }
     turn->runtime = runtime;
@@ -225,7 +225,7 @@ pal_turn *pal_turn_make(
                 pal_map_set(&runtime->turns,
                         pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)),
                         turn) != PAL_OK)
-            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+            status = pal_no_memory(err);
     }
     if (status != PAL_OK) {
         turn->arena = NULL; /* the caller keeps it */
@@ -251,7 +251,7 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
     runtime->model_questions = pal_arena_array(
             runtime->arena, options->endpoints_len, sizeof(*runtime->model_questions));
     if (!runtime->providers || !runtime->provider_models || !runtime->model_questions)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < options->endpoints_len; i++) {
         const pal_endpoint *endpoint = &options->endpoints[i];
         pal_provider_config config = {
@@ -370,7 +370,7 @@ static pal_status open_endpoints(
         return status;
     runtime->options = pal_copy_options(runtime->arena, &given);
     if (pal_arena_failure(runtime->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     return pal_turn_settings_check(&runtime->options, err);
 }
 
@@ -381,7 +381,7 @@ pal_status pal_runtime_open(
     opening o = {.ask.run = open_on_loop, .runtime = runtime, .err = err};
 
     if (!runtime)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pthread_mutex_init(&runtime->lock, NULL);
     pthread_cond_init(&runtime->changed, NULL);
     pal_map_init(&runtime->lanes);
@@ -393,7 +393,7 @@ pal_status pal_runtime_open(
     runtime->store = options->store;
     runtime->arena = pal_arena_new(0);
     set_owner(runtime);
-    o.status = runtime->arena ? PAL_OK : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+    o.status = runtime->arena ? PAL_OK : pal_no_memory(err);
     if (o.status == PAL_OK)
         o.status = open_endpoints(runtime, options, err);
     if (o.status == PAL_OK)
@@ -542,6 +542,6 @@ pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena, pal_str *
     if (out_is_stopgap)
         *out_is_stopgap = runtime->is_stopgap;
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     return PAL_OK;
 }

@@ -215,7 +215,7 @@ pal_status pal_budget_hold(pal_budget_book *book, pal_store *store,
         return PAL_OK;
     r = make(holder, tokens, cost_micros);
     if (!r)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     r->settled = &book->stripes[stripe].settled;
     pthread_mutex_lock(&book->stripes[stripe].lock);
     for (int looks = 0;; looks++) {

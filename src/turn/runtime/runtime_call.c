@@ -128,7 +128,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
     if (!s || !arena || pal_arena_failure(arena) != PAL_OK) {
         pal_arena_free(arena);
         pal_free(s);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     pal_loop_post(runtime->loop, &s->task);
     return PAL_OK;
@@ -329,7 +329,7 @@ static pal_status find_stored(
     pal_status status;
 
     if (!arena)
-        return pal_error_set(q->err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(q->err);
     if (pal_id_is_none(session))
         status = pal_outcome_find(runtime->store, q->tenant, q->turn, arena, &outcome, q->err);
     else
@@ -421,7 +421,7 @@ pal_status pal_turn_cancel(pal_runtime *runtime, pal_str tenant, pal_id turn, pa
         return status;
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     status = pal_turn_wait(runtime, tenant, turn, 10000, arena, &info, &text, err);
     pal_arena_free(arena);
     return status;
@@ -537,7 +537,7 @@ pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn, p
     if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
         status = waiting_stored(runtime, &q);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "provider/provider_discover.h"
 #include "turn/runtime/runtime_ask.h"
 
@@ -85,7 +86,7 @@ pal_status pal_discover_endpoints(
     if (d.status != PAL_OK)
         return d.status;
     if (!d.endpoints || pal_arena_failure(runtime->arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     options->endpoints = d.endpoints;
     options->endpoints_len = d.len;
     return PAL_OK;

@@ -502,12 +502,12 @@ static pal_forwarding *make_request(pal_runtime *runtime, const pal_forward *req
     if (request->asks_usage && pal_provider_hides_usage(runtime->providers[endpoint])) {
         arena = pal_arena_new(0);
         status = arena ? pal_forward_ask_usage(request->body, arena, &asked.body, err)
-                       : pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+                       : pal_no_memory(err);
     }
     if (status == PAL_OK)
         f = make(runtime, &asked, endpoint, model);
     if (status == PAL_OK && !f)
-        pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(err);
     pal_arena_free(arena);
     return f;
 }

@@ -179,13 +179,13 @@ pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms, pal_aren
     taking t = {.ask.run = take_list, .list = list, .arena = arena};
 
     if (!list)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_ask_begin(&list->ask);
     pal_ask_loop(runtime->loop, &begin.ask);
     pal_ask_wait_for(&list->ask, timeout_ms > 0 ? timeout_ms : 0);
     pal_ask_loop(runtime->loop, &t.ask);
     if (!t.models || pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *out_models = t.models;
     *out_len = t.len;
     return PAL_OK;

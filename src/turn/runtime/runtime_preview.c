@@ -1,5 +1,6 @@
 /* runtime_preview.c - shows what a turn would send, without running it. On the caller's thread,
  * except for the list of tools, which is copied on the loop. */
+#include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_offer.h"
@@ -34,7 +35,7 @@ static pal_status add_messages(const preview *p, pal_context_input *input, pal_e
     pal_status status = PAL_OK;
 
     if (!all)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (input->checkpoint.seq > seq)
         seq = input->checkpoint.seq;
     for (size_t i = 0; i < input->messages_len; i++)
@@ -106,7 +107,7 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
         return status;
     pal_ask_loop(runtime->loop, &p.ask);
     if (!p.tools)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     window = pal_turn_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
     window.tools_len = pal_turn_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);

@@ -8,6 +8,7 @@
  * the loop. */
 #include "turn/runtime/runtime_servers.h"
 
+#include "base/memory.h"
 #include "turn/turn_event.h"
 #include "turn/turn_machine.h"
 #include "turn/turn_offer.h"
@@ -139,7 +140,7 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
     runtime->servers =
             pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_mcp *));
     if (!runtime->servers)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < options->tool_servers_len; i++) {
         status = open_server(runtime, &options->tool_servers[i], &runtime->servers[i], err);
         runtime->servers_len += status == PAL_OK;
@@ -147,7 +148,7 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
     if (status == PAL_OK && runtime->servers_len > 0 &&
             !pal_timer_start(
                     runtime->loop, &runtime->servers_timer, options->tools_wait_ms, too_slow))
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     return status;
 }
 

@@ -313,7 +313,7 @@ static pal_status begin_session(pal_call *call, pal_error *err)
 {
     char id[PAL_MCP_SESSION_ID_SIZE];
     if (!pal_mcp_sessions_add(call->server->mcp->sessions, call->caller.tenant, id))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_exchange_add_header(call->exchange, SESSION_HEADER, pal_str_of(id));
     return PAL_OK;
 }
@@ -344,7 +344,7 @@ static pal_status take(
     };
     mcp_answer *answer = new_answer(call);
     if (!answer)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_mcp_taken taken = pal_mcp_host_take(call->server->mcp->host, &peer, message, &http_outlet,
             answer, call->arena, pal_call_writer(call), &code);
     if (taken == PAL_MCP_LATER)

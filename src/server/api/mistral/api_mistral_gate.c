@@ -106,13 +106,13 @@ pal_status pal_mistral_gate_enter(
     pal_mistral_pass *pass = new_pass(call, session, inside);
     pal_status status = PAL_OK;
     if (!pass)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pthread_mutex_lock(&gate->lock);
     pal_mistral_pass *first = pal_map_find(&gate->inside, key_of(pass));
     if (first)
         status = wait_behind(first, pass, err);
     else if (pal_map_set(&gate->inside, key_of(pass), pass) != PAL_OK)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     pthread_mutex_unlock(&gate->lock);
     if (status != PAL_OK) {
         pal_free(pass);

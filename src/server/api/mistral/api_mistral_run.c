@@ -339,10 +339,10 @@ pal_status pal_mistral_run(pal_call *call, const pal_mistral_run_options *option
 {
     pal_mistral_runner *run = new_run(call, options);
     if (!run)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     if (pal_arena_failure(run->arena) != PAL_OK) {
         pal_mistral_run_release(run);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     }
     run->frames.agent_id = run->options.legs.items[0].agent_id;
     if (pal_id_is_none(options->turn)) {

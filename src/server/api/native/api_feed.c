@@ -238,7 +238,7 @@ static feed_ring *get_ring(pal_feed *feed, pal_call *call, pal_error *err)
     }
     ring = pal_calloc(1, sizeof *ring);
     if (!ring) {
-        pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(err);
         return NULL;
     }
     pal_random_bytes(&random, sizeof random);
@@ -307,7 +307,7 @@ static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_
     if (!ring)
         return err->status;
     if (!reader)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     reader->feed = feed;
     reader->ring = ring;
     reader->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, reader);

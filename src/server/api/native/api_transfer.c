@@ -7,6 +7,7 @@
  * repeated: sessions and messages that were stored before are found again. */
 #include "base/json/json_put.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_native.h"
 #include "server/run/run.h"
@@ -253,7 +254,7 @@ static pal_status import_sessions(pal_call *call, pal_error *err)
     it.ids = pal_arena_array(call->arena, PAL_SERVER_IMPORT_IDS_MAX, sizeof *it.ids);
     it.import = pal_import_new(call->server->store, call->caller.tenant, on_problem, &it, err);
     if (!it.ids || !it.import)
-        status = pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        status = pal_no_memory(err);
     if (status == PAL_OK)
         status = read_transcript(&it, kind, err);
     if (status == PAL_OK) {

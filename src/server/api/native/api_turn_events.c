@@ -10,6 +10,7 @@
 #include "server/api/native/api_turn.h"
 
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/native/native.h"
 #include "server/run/run.h"
 #include "server/server_limits.h"
@@ -199,7 +200,7 @@ pal_status pal_api_turn_stream(
             .has_no_arena = true};
     event_reader *reader = pal_run_new(call, &handlers, sizeof *reader);
     if (!reader)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     reader->past = info->events;
     reader->past_room = call->server->settings->stream_bytes_max / 2;
     reader->run.leave = PAL_RUN_READ;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "server/api/openai/api_openai.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -414,7 +415,7 @@ pal_status pal_openai_chat_run(const pal_openai_chat *chat, pal_error *err)
     const pal_turn_request *request = &chat->request;
     chat_run *r = pal_run_new(chat->call, &handlers, sizeof *r);
     if (!r)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pal_buf_init(&r->text, PAL_PROVIDER_ANSWER_BYTES_MAX);
     pal_buf_init(&r->reasoning, PAL_PROVIDER_ANSWER_BYTES_MAX);
     pal_buf_init(&r->refusal, PAL_PROVIDER_ANSWER_BYTES_MAX);

@@ -374,7 +374,7 @@ pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_er
     static const pal_forward_sink sink = {on_header, on_head, on_bytes, on_end};
     relay *r = pal_calloc(1, sizeof *r);
     if (!r)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     pthread_mutex_init(&r->lock, NULL);
     pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
     r->holders = 2; /* one for the forwarding, one for this function */

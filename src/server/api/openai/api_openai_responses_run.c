@@ -7,6 +7,7 @@
 #include "server/api/openai/api_openai_responses.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "dialect/dialect_member.h"
 #include "server/run/run.h"
@@ -352,7 +353,7 @@ static void started(pal_run *run, const pal_turn_info *info)
     if (r->is_waiting && !keep_background(r)) {
         /* The client does not know of it, so it fails like any other response. */
         pal_error err;
-        pal_error_set(&err, PAL_NO_MEMORY, "out of memory");
+        pal_no_memory(&err);
         pal_call_fail(pal_run_take_call(run), PAL_NO_MEMORY, &err);
         pal_run_abandon(run);
     }
@@ -395,7 +396,7 @@ pal_status pal_response_run(
             .input_len = turn->messages_len};
     response_run *r = new_run(request->call, &response);
     if (!r)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     r->run.leave = request->is_background ? PAL_RUN_CONTINUE : PAL_RUN_ABANDON;
     r->run.is_temporary = request->is_passing;
     r->wants_stream = request->is_stream;
@@ -417,7 +418,7 @@ pal_status pal_response_look_on(
     const pal_turn_info info = {.turn = response->turn, .session = response->session};
     response_run *r = new_run(call, response);
     if (!r)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     r->run.leave = PAL_RUN_READ;
     r->events.told_from = (uint64_t)(after + 1);
     r->wants_stream = true;

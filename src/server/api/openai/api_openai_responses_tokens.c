@@ -1,6 +1,7 @@
 /* api_openai_responses_tokens.c - counts the tokens of a request, and summarizes a conversation.
  * Neither changes the history. */
 #include "base/json/json_put.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "server/api/openai/api_openai_responses.h"
 #include "server/server_call.h"
@@ -38,7 +39,7 @@ static pal_status count_stored(
     pal_load load = {.before_seq = context->seq ? context->seq + 1 : 0, .limit = PAGE_MESSAGES};
     pal_status status = PAL_OK;
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     while (status == PAL_OK && page.has_more) {
         pal_arena_reset(arena);
         status = pal_store_load(call->server->store, call->caller.tenant, context->session.id,

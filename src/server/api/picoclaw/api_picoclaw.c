@@ -10,6 +10,7 @@
 #include <strings.h>
 #include "base/json/json_put.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_turn.h"
@@ -310,7 +311,7 @@ static pal_status compare_newest(pal_call *call, pal_map *newest, const pal_sess
         return PAL_OK;
     first = pal_arena_alloc(call->arena, sizeof *first);
     if (!first || pal_map_set(newest, lower, first) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     *first = (pico_newest){id, session->parent_id};
     return PAL_OK;
 }
