@@ -396,6 +396,29 @@ test('an import reports and shows the lines that it does not understand', (t) =>
     assert.match(told.problems[0].text, /no 'content', and 'blocks' is unknown/);
 });
 
+test('rows with unusual messages lose nothing silently', (t) => {
+    const dir = workspace(t);
+    const rows = { loom: (id, messages) => ({ session_id: id, bead_id: 'b', project_id: 'p', messages }),
+        skillian: (id, messages) => ({ id, created_at: '2026-02-04T10:00:00Z', conversation_data: { messages } }) };
+    const shown = [[{ content: ['word'] }, /word/], [{ content: { deep: 'word' } }, /word/], [{ text: 'word' }, /word/],
+        [{ content: [{ type: 'text', text: 'word' }, { type: 'image_url', image_url: 'https://x/y' }] }, /word.*x\/y/]];
+    const stored = [{ content: '', parts: [{ text: 'word' }] }, { content: '', images: ['word'] }];
+    for (const [format, row] of Object.entries(rows)) {
+        const bring = (id, message) => {
+            write(dir, 'row.jsonl', row(id, [{ role: 'user', content: 'first', name: 'ann' }, { role: 'assistant', ...message }]));
+            const report = importFile(dir, 'row.jsonl');
+            assert.deepEqual([report.messages, report.problems_total], [2, 1], JSON.stringify([message, report]));
+            return palaver(dir, 'session', 'export', `${format}:${id}`);
+        };
+        shown.forEach(([message, text], i) => {
+            bring(`s${i}`, message);
+            assert.match(palaver(dir, 'session', 'export', '--format', 'openai', `${format}:s${i}`), text);
+        });
+        stored.forEach((message, i) => assert.match(bring(`e${i}`, message), /word/));
+        assert.match(bring('calls', { content: 'x', tool_calls: 'odd' }), /"ann"/);
+    }
+});
+
 test('a file without anything in the format is an error', (t) => {
     const dir = workspace(t);
     const fails = (...args) => {

@@ -185,7 +185,7 @@ static void odd_records_are_reported(void)
     CHECK(warned(13, "skipped"));
     CHECK(warned(14, "from-the-future"));
     CHECK(warned(23, "skipped"));
-    CHECK(count(PAL_ENTRY_WARNING) == 4);
+    CHECK(count(PAL_ENTRY_WARNING) == 5); /* and the block of the type brand_new */
 }
 
 static void going_back_becomes_a_rewind(void)
@@ -255,8 +255,9 @@ static void wrong_blocks_are_kept_unchanged(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of(line));
     finish();
-    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 0))
+    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 3))
         return;
+    CHECK(warned(1, "'content' is not an object") && warned(1, "'content[1]' has an unknown type"));
     const pal_part *result = message(0)->parts;
     CHECK(result->kind == PAL_PART_TOOL_RESULT && result->parts_len == 2);
     CHECK(pal_str_is(result->parts[0].text, "in") && result->parts[1].kind == PAL_PART_FILE);
@@ -265,6 +266,27 @@ static void wrong_blocks_are_kept_unchanged(void)
 }
 
 /* ---- Codex ---- */
+
+static void unusual_parts_of_codex_are_kept(void)
+{
+    static const char line[] =
+            "{\"timestamp\":\"2026-01-01T00:00:00Z\",\"type\":\"response_item\",\"payload\":{"
+            "\"type\":\"message\",\"role\":\"user\",\"content\":[\"stray\","
+            "{\"type\":\"refusal\",\"refusal\":\"No.\"},{\"type\":\"input_file\",\"filename\":\"a.txt\","
+            "\"file_data\":\"data:text/plain;base64,aGk=\"},{\"type\":\"smell\",\"of\":\"roses\"}]}}";
+    begin(PAL_TRANSCRIPT_AUTO);
+    feed(pal_str_of(line));
+    finish();
+    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 1 && message(0)->parts_len == 3))
+        return;
+    CHECK(text_is(message(0), 0, PAL_PART_TEXT, "No."));
+    CHECK(pal_str_is(message(0)->parts[1].name, "a.txt"));
+    CHECK(pal_str_is(message(0)->parts[1].data, "hi"));
+    CHECK(pal_str_is(message(0)->parts[2].extra,
+            "{\"codex\":{\"type\":\"smell\",\"of\":\"roses\"}}"));
+    CHECK(count(PAL_ENTRY_WARNING) == 2);
+    CHECK(warned(1, "'content' is not an object") && warned(1, "'content[2]' has an unknown type"));
+}
 
 static void codex_is_read(void)
 {
@@ -587,6 +609,7 @@ int main(void)
     RUN(parallel_results_are_not_a_rewind);
     RUN(messages_that_cannot_be_stored_are_reported);
     RUN(wrong_blocks_are_kept_unchanged);
+    RUN(unusual_parts_of_codex_are_kept);
     RUN(codex_is_read);
     RUN(pieces_of_codex_answers_are_merged);
     RUN(codex_rollbacks_become_rewinds);

@@ -116,6 +116,31 @@ void pal_transcript_warn(pal_transcript *in, const char *format, ...)
     in->counts.skipped++;
 }
 
+void pal_transcript_tell_strays(pal_transcript *in, pal_json list)
+{
+    pal_json item;
+    if (pal_json_type_of(list) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &item);) {
+        pal_json_type type = pal_json_type_of(item);
+        if (type != PAL_JSON_OBJECT && type != PAL_JSON_NULL)
+            pal_transcript_warn(in, "a part of 'content' is not an object and is left out");
+    }
+}
+
+void pal_transcript_tell_opaque(pal_transcript *in, const pal_part *parts, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        const pal_part *part = &parts[i];
+        bool has_bytes = part->url.len || part->data.len || part->blob.len || part->name.len;
+        if (part->kind == PAL_PART_FILE && !has_bytes)
+            pal_transcript_warn(in,
+                    "'content[%zu]' has an unknown type: it is stored, but not shown to models",
+                    i);
+        pal_transcript_tell_opaque(in, part->parts, part->parts_len);
+    }
+}
+
 static void copy_strings(pal_arena *arena, pal_str **strings, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -444,8 +469,8 @@ static pal_str clean(pal_str line, bool is_first)
     return line;
 }
 
-/* A short message of the Go package looks like one of OpenAI or of Palaver. A later one can show
- * the format, which is then used from there on. */
+/* A short message of the Go package can look like one of Palaver. A later one can show the format,
+ * which is then used from there on. */
 static void find_kind(pal_transcript *in, pal_json line)
 {
     if (in->is_guess && pal_go_session_is(line)) {
@@ -455,7 +480,7 @@ static void find_kind(pal_transcript *in, pal_json line)
     if (in->kind != PAL_TRANSCRIPT_AUTO)
         return;
     in->kind = detect(line);
-    in->is_guess = in->kind != PAL_TRANSCRIPT_GO_SESSION && has(line, "role");
+    in->is_guess = in->kind == PAL_TRANSCRIPT_NATIVE && has(line, "role");
 }
 
 static void read_line(pal_transcript *in, pal_json line)

@@ -80,6 +80,8 @@ static void read_content(pal_transcript *in, pal_json content, pal_message *mess
     if (pal_blocks_read(&reader, content, "content", &message->parts, &message->parts_len) !=
             PAL_OK)
         message->parts_len = 0;
+    pal_transcript_tell_strays(in, content);
+    pal_transcript_tell_opaque(in, message->parts, message->parts_len);
 }
 
 static pal_message make_message(pal_transcript *in, const claude_record *record, pal_role role)

@@ -57,22 +57,38 @@ static const pal_member item_members[] = {
 };
 static const pal_member_table item_table = {item_members, COUNT_OF(item_members), NULL, NULL};
 
-/* Reads {"type":"input_text"|"output_text","text"} or {"type":"input_image","image_url"}. */
+static void read_data(pal_transcript *in, pal_str url, pal_part *part)
+{
+    if (!pal_data_url_decode(url, in->line_arena, &part->media_type, &part->data))
+        part->url = url;
+}
+
+/* Reads {"type":"input_text"|"output_text","text"}, {"type":"refusal","refusal"},
+ * {"type":"input_image","image_url"} or {"type":"input_file","filename","file_data"|"file_url"}. */
 static pal_part read_content_part(pal_transcript *in, pal_json item)
 {
+    pal_arena *arena = in->line_arena;
     pal_part part = {.kind = PAL_PART_TEXT};
     pal_json text = pal_json_find(item, "text");
-    pal_str url = pal_member_string(item, "image_url", in->line_arena);
+    pal_str image = pal_member_string(item, "image_url", arena);
+    pal_str file = pal_member_string(item, "file_data", arena);
+    if (pal_json_string_is(pal_json_find(item, "type"), "refusal"))
+        text = pal_json_find(item, "refusal");
+    if (!file.len)
+        file = pal_member_string(item, "file_url", arena);
     if (pal_json_type_of(text) == PAL_JSON_STRING) {
-        part.text = pal_json_string(text, in->line_arena);
-    } else if (url.len) {
-        part.kind = PAL_PART_IMAGE;
-        if (!pal_data_url_decode(url, in->line_arena, &part.media_type, &part.data))
-            part.url = url;
-    } else {
-        part.kind = PAL_PART_FILE;
-        part.extra = pal_member_wrap(in->line_arena, AGENT, pal_json_raw(item));
+        part.text = pal_json_string(text, arena);
+        return part;
     }
+    part.kind = image.len ? PAL_PART_IMAGE : PAL_PART_FILE;
+    if (image.len)
+        read_data(in, image, &part);
+    else if (file.len)
+        read_data(in, file, &part);
+    else
+        part.extra = pal_member_wrap(arena, AGENT, pal_json_raw(item));
+    if (!image.len)
+        part.name = pal_member_string(item, "filename", arena);
     return part;
 }
 
@@ -92,6 +108,8 @@ static size_t read_content(pal_transcript *in, pal_json content, pal_part **out_
         if (pal_json_type_of(item) == PAL_JSON_OBJECT)
             parts[used++] = read_content_part(in, item);
     }
+    pal_transcript_tell_strays(in, content);
+    pal_transcript_tell_opaque(in, parts, used);
     *out_parts = parts;
     return used;
 }

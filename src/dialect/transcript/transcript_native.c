@@ -93,14 +93,7 @@ static bool is_empty(const pal_message *message, pal_json *out_kept, pal_arena *
 static bool tell_unknown(pal_transcript *in, const pal_message *message)
 {
     pal_json kept, name, value;
-    for (size_t i = 0; i < message->parts_len; i++) {
-        const pal_part *part = &message->parts[i];
-        bool has_bytes = part->url.len || part->data.len || part->blob.len || part->name.len;
-        if (part->kind == PAL_PART_FILE && !has_bytes)
-            pal_transcript_warn(in,
-                    "'content[%zu]' has an unknown type: it is stored, but not shown to models",
-                    i);
-    }
+    pal_transcript_tell_opaque(in, message->parts, message->parts_len);
     if (!is_empty(message, &kept, in->line_arena))
         return true;
     pal_json_iter iter = pal_json_each(kept);

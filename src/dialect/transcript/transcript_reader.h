@@ -25,7 +25,7 @@ typedef struct pal_held {
  * requested. */
 struct pal_transcript {
     pal_transcript_kind kind;
-    bool is_guess; /* `kind` comes from a message that several formats can contain */
+    bool is_guess; /* `kind` is native, because of a message that other formats can contain too */
     pal_transcript_counts counts;
     uint64_t line;      /* the current line */
     pal_status failure; /* a failure outside the arenas; permanent */
@@ -66,6 +66,11 @@ struct pal_transcript {
 /* ---- Returning items; if there is no memory, the arena has failed ---- */
 
 void pal_transcript_warn(pal_transcript *in, const char *format, ...) PAL_PRINTF(2, 3);
+
+/* Reports items of a list of parts that are not objects. They are left out. */
+void pal_transcript_tell_strays(pal_transcript *in, pal_json list);
+/* Reports file parts without a file. They keep content of an unknown type in their extra. */
+void pal_transcript_tell_opaque(pal_transcript *in, const pal_part *parts, size_t len);
 
 /* Returns the message after all held messages. It is copied. A message that the store would reject
  * is skipped with a warning, here and below. */

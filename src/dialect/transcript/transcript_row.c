@@ -106,23 +106,74 @@ static pal_part read_call(pal_transcript *in, pal_json call)
     return part;
 }
 
-static pal_str read_content(pal_transcript *in, pal_json content)
+/* The members of a message that have a meaning here. */
+typedef struct row_message {
+    pal_json role;
+    pal_json content;
+    pal_json timestamp;
+    pal_json token_count;
+    pal_json tool_call_id;
+    pal_json tool_calls;
+    pal_str others; /* all other members, as an object; may be empty */
+} row_message;
+
+static const pal_member message_members[] = {
+        {"role", PAL_MEMBER_VALUE, 1, offsetof(row_message, role)},
+        {"content", PAL_MEMBER_VALUE, 1, offsetof(row_message, content)},
+        {"timestamp", PAL_MEMBER_VALUE, 1, offsetof(row_message, timestamp)},
+        {"token_count", PAL_MEMBER_VALUE, 1, offsetof(row_message, token_count)},
+        {"tool_call_id", PAL_MEMBER_VALUE, 1, offsetof(row_message, tool_call_id)},
+        {"tool_calls", PAL_MEMBER_VALUE, 1, offsetof(row_message, tool_calls)},
+};
+static const pal_member_table message_table = {
+        message_members, sizeof(message_members) / sizeof(message_members[0]), NULL, NULL};
+
+static bool are_texts(pal_json array)
 {
-    if (pal_json_type_of(content) == PAL_JSON_ARRAY)
-        return pal_transcript_texts(in->line_arena, content);
-    return text_or_json(content, in->line_arena);
+    pal_json item;
+    for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &item);)
+        if (pal_json_type_of(pal_json_find(item, "text")) != PAL_JSON_STRING)
+            return false;
+    return true;
 }
 
-static void read_parts(pal_transcript *in, pal_json from, pal_message *message)
+/* A message without content may have it in a member that is unknown here. Then all unknown members
+ * are shown as text, so that no message becomes empty silently. */
+static pal_str read_content(pal_transcript *in, const row_message *from)
 {
-    pal_json call, calls = pal_json_find(from, "tool_calls");
-    pal_str text = read_content(in, pal_json_find(from, "content"));
+    pal_json_type type = pal_json_type_of(from->content);
+    bool is_list = type == PAL_JSON_ARRAY;
+    if (is_list && are_texts(from->content))
+        return pal_transcript_texts(in->line_arena, from->content);
+    if (is_list || type == PAL_JSON_OBJECT)
+        pal_transcript_warn(in, "'content' is not a text; it is kept as JSON");
+    if (type != PAL_JSON_NONE || pal_json_count(from->tool_calls) || !from->others.len)
+        return text_or_json(from->content, in->line_arena);
+    pal_transcript_warn(in, "a message has no 'content'; its other members are kept as JSON");
+    return from->others;
+}
+
+static void tell_others(pal_transcript *in, const row_message *from, const pal_message *message)
+{
+    pal_json_type type = pal_json_type_of(from->tool_calls);
+    if (type != PAL_JSON_NONE && type != PAL_JSON_ARRAY)
+        pal_transcript_warn(in, "'tool_calls' is not a list and is left out");
+    if (from->others.len && message->parts_len == 1 &&
+            message->parts[0].kind == PAL_PART_TEXT && message->parts[0].text.len == 0)
+        pal_transcript_warn(
+                in, "a message is empty; its other members are stored, but not shown to models");
+}
+
+static void read_parts(pal_transcript *in, const row_message *from, pal_message *message)
+{
+    pal_json call, calls = from->tool_calls;
+    pal_str text = read_content(in, from);
     size_t most = pal_json_count(calls) < CALLS_MAX ? pal_json_count(calls) : CALLS_MAX;
     message->parts = pal_arena_array(in->line_arena, most + 1, sizeof(*message->parts));
     if (!message->parts)
         return; /* the caller checks the arena */
     if (message->role == PAL_ROLE_TOOL) {
-        pal_str id = pal_member_string(from, "tool_call_id", in->line_arena);
+        pal_str id = pal_json_string(from->tool_call_id, in->line_arena);
         message->parts[message->parts_len++] = (pal_part){.kind = PAL_PART_TOOL_RESULT,
                 .call_id = id.len ? id : pal_str_of("none"),
                 .text = text};
@@ -138,17 +189,23 @@ static void read_parts(pal_transcript *in, pal_json from, pal_message *message)
 static void read_message(pal_transcript *in, row *from, pal_json value)
 {
     pal_message message = {0};
+    row_message given = {0};
     uint64_t tokens = 0;
-    message.role = pal_role_from_name(pal_member_string(value, "role", in->line_arena));
+    pal_error error;
+    if (pal_members_read(&message_table, 1, value, in->line_arena, &given, &given.others,
+                &error) == PAL_OK)
+        message.role = pal_role_from_name(pal_json_string(given.role, in->line_arena));
     if (message.role == PAL_ROLE_NONE) {
         pal_transcript_warn(in, "skipped: a message has an unknown role");
         return;
     }
-    read_parts(in, value, &message);
-    message.created_at = read_time(in, pal_json_find(value, "timestamp"));
+    read_parts(in, &given, &message);
+    tell_others(in, &given, &message);
+    message.extra = pal_member_wrap(in->line_arena, from->program, given.others);
+    message.created_at = read_time(in, given.timestamp);
     if (!message.created_at)
         message.created_at = in->facts.session.created_at;
-    if (pal_json_u64(pal_json_find(value, "token_count"), &tokens) && tokens <= UINT32_MAX)
+    if (pal_json_u64(given.token_count, &tokens) && tokens <= UINT32_MAX)
         message.tokens = (uint32_t)tokens;
     message.client_id = client_id_of(in, from, value);
     pal_transcript_emit(in, &message);
