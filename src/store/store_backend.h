@@ -226,6 +226,10 @@ typedef struct pal_store_backend {
     /* Finds one row by the id of its message, and returns its session too. */
     pal_status (*row_find)(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
             pal_row *out_row, pal_id *out_session, pal_error *err);
+    /* Finds a row that the session owns by the client id of its message. Returns PAL_NOT_FOUND
+     * without a message. */
+    pal_status (*row_find_client)(pal_engine *engine, uint64_t handle, pal_str client_id,
+            pal_arena *arena, pal_row *out_row, pal_error *err);
 
     /* Returns rows of the tenant from the newest arrival to the oldest. The result contains all
      * rows that match, and possibly others, which the front discards. */

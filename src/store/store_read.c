@@ -226,6 +226,17 @@ pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_ar
     return status;
 }
 
+pal_status pal_store_find_client_id(pal_store *store, pal_str tenant, pal_id session,
+        pal_str client_id, pal_arena *arena, pal_message *out_message, pal_error *err)
+{
+    pal_reading reading;
+    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+
+    if (status != PAL_OK)
+        return status;
+    return pal_reading_find_client_id(&reading, client_id, arena, out_message, err);
+}
+
 pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {

@@ -53,6 +53,51 @@ pal_status pal_reading_standing(
     return pal_standing_read(reading->store->engine, &reading->row, arena, out_standing, err);
 }
 
+pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client_id,
+        pal_arena *arena, pal_message *out_message, pal_error *err)
+{
+    pal_engine *engine = reading->store->engine;
+    pal_row row;
+    pal_status status = PAL_NOT_FOUND;
+
+    if (client_id.len > 0)
+        status = engine->backend->row_find_client(
+                engine, reading->row.handle, client_id, arena, &row, err);
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(err, PAL_NOT_FOUND, "no message with client id '%.*s'",
+                (int)(client_id.len < 80 ? client_id.len : 80),
+                client_id.len ? client_id.data : "");
+    return status == PAL_OK ? pal_view_decode(&row, arena, out_message, err) : status;
+}
+
+/* Encodes both messages as one append would, and compares the rows. */
+pal_status pal_reading_is_repeat(const pal_reading *reading, const pal_message *stored,
+        const pal_message *given, bool *out_is_repeat, pal_error *err)
+{
+    pal_message pair[] = {*stored, *given};
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .session = {{1}}, /* any session will do: nothing is written */
+            .u.append = {.messages = pair, .messages_len = 2}};
+    pal_prepared prepared;
+    pal_status status;
+
+    for (size_t i = 0; i < 2; i++) {
+        pair[i].client_id = (pal_str){0};
+        pair[i].tokens = 1; /* saves counting them */
+    }
+    status = pal_prepare(&reading->store->options, &op, 1, &prepared, err);
+    if (status == PAL_OK && op.status != PAL_OK)
+        status = pal_error_set(err, op.status, "%s", op.error.message);
+    if (status == PAL_OK) {
+        const pal_row *rows = prepared.works[0].rows;
+
+        *out_is_repeat = rows[0].role == rows[1].role && rows[0].is_text == rows[1].is_text &&
+                pal_str_equal(rows[0].body, rows[1].body);
+    }
+    pal_prepared_done(&prepared);
+    return status;
+}
+
 pal_status pal_reading_inbox_list(const pal_reading *reading, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {

@@ -21,10 +21,16 @@ PAL_CHECKED pal_status pal_reading_count(const pal_reading *reading, uint64_t af
         uint64_t before_seq, uint64_t *out_count, pal_error *err);
 PAL_CHECKED pal_status pal_reading_standing(
         const pal_reading *reading, pal_arena *arena, pal_standing *out_standing, pal_error *err);
+PAL_CHECKED pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client_id,
+        pal_arena *arena, pal_message *out_message, pal_error *err);
 PAL_CHECKED pal_status pal_reading_inbox_list(const pal_reading *reading, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
 /* Returns the recorded lease, even if it has expired. If the owner is empty, the lease is free. */
 PAL_CHECKED pal_status pal_reading_lease(
         const pal_reading *reading, pal_arena *arena, pal_lease *out_lease, pal_error *err);
+/* Sets *out_is_repeat if an append of `given` is recognized as a repeat of `stored`: the role and
+ * the content are equal. `given` may have the data of blobs that `stored` refers to. */
+PAL_CHECKED pal_status pal_reading_is_repeat(const pal_reading *reading, const pal_message *stored,
+        const pal_message *given, bool *out_is_repeat, pal_error *err);
 
 #endif

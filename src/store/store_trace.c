@@ -79,6 +79,12 @@ static pal_status trace_row_find(pal_engine *engine, pal_str tenant, pal_id id, 
     TRACED(row_find, tenant, id, arena, out_row, out_session, err);
 }
 
+static pal_status trace_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
+{
+    TRACED(row_find_client, handle, client_id, arena, out_row, err);
+}
+
 static pal_status trace_row_search(pal_engine *engine, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err)
 {
@@ -177,6 +183,7 @@ static const pal_store_backend trace_table = {
         .session_list = trace_session_list,
         .row_scan = trace_row_scan,
         .row_find = trace_row_find,
+        .row_find_client = trace_row_find_client,
         .row_search = trace_row_search,
         .fork_list = trace_fork_list,
         .index_build = trace_index_build,

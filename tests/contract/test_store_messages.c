@@ -215,6 +215,31 @@ static void a_conflict_says_whether_a_client_id_is_known(void)
     CHECK(op.status == PAL_CONFLICT && !op.u.append.replayed);
 }
 
+static void a_client_id_is_looked_up_by_reading(void)
+{
+    pal_message messages[] = {with_client_id("a", "1"), with_client_id("b", "2")};
+    pal_message found = {0};
+    pal_mark rewind = {.kind = PAL_MARK_REWIND, .seq = 1};
+    pal_id session = new_session(), other = new_session();
+
+    OK(append(session, messages, 2, PAL_SEQ_ANY));
+    OK(pal_store_find_client_id(store, no_tenant(), session, S("2"), arena, &found, &err));
+    CHECK(same_message(&found, &messages[1]));
+    OK(pal_store_mark(store, no_tenant(), session, &rewind, &err));
+    OK(pal_store_find_client_id(store, no_tenant(), session, S("2"), arena, &found, &err));
+    CHECK(found.seq == 2); /* hidden, and found */
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find_client_id(store, no_tenant(), session, S("3"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find_client_id(store, no_tenant(), session, S(""), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find_client_id(store, no_tenant(), other, S("2"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find_client_id(store, no_tenant(), pal_id_new(), S("2"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find_client_id(store, S("guest"), session, S("2"), arena, &found, &err));
+}
+
 static void a_client_id_comes_once_in_a_batch(void)
 {
     pal_message messages[] = {with_client_id("a", "1"), with_client_id("a", "1")};
@@ -327,6 +352,7 @@ void contract_messages(void)
     RUN(the_same_client_id_is_the_same_message);
     RUN(a_client_id_with_another_content_conflicts);
     RUN(a_conflict_says_whether_a_client_id_is_known);
+    RUN(a_client_id_is_looked_up_by_reading);
     RUN(a_client_id_comes_once_in_a_batch);
     RUN(a_fork_has_client_ids_of_its_own);
     RUN(a_message_id_exists_once);

@@ -96,6 +96,12 @@ static pal_status fault_row_find(pal_engine *engine, pal_str tenant, pal_id id, 
     PASS(row_find(self->inner, tenant, id, arena, out_row, out_session, err));
 }
 
+static pal_status fault_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
+{
+    PASS(row_find_client(self->inner, handle, client_id, arena, out_row, err));
+}
+
 static pal_status fault_row_search(pal_engine *engine, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err)
 {
@@ -201,6 +207,7 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .session_list = fault_session_list,
             .row_scan = fault_row_scan,
             .row_find = fault_row_find,
+            .row_find_client = fault_row_find_client,
             .row_search = fault_row_search,
             .fork_list = fault_fork_list,
             .index_build = self->inner->backend->index_build ? fault_index_build : NULL,

@@ -386,6 +386,23 @@ static pal_status jsonl_row_find(pal_engine *base, pal_str tenant, pal_id id, pa
                     memory_of(base), tenant, id, arena, out_row, out_session, err));
 }
 
+static pal_status jsonl_row_find_client(pal_engine *base, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
+{
+    pal_status status = read_begin(base, err);
+    const pal_error *trouble;
+
+    if (status != PAL_OK)
+        return status;
+    trouble = trouble_of((jl_engine *)base, handle);
+    if (trouble)
+        status = pal_error_set(err, trouble->status, "%s", trouble->message);
+    else
+        status = pal_store_memory.row_find_client(
+                memory_of(base), handle, client_id, arena, out_row, err);
+    return read_end(base, status);
+}
+
 static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err)
 {
@@ -600,6 +617,7 @@ const pal_store_backend pal_store_jsonl = {
         .session_list = jsonl_session_list,
         .row_scan = jsonl_row_scan,
         .row_find = jsonl_row_find,
+        .row_find_client = jsonl_row_find_client,
         .row_search = jsonl_row_search,
         .index_build = jsonl_index_build,
         .fork_list = jsonl_fork_list,

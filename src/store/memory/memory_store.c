@@ -223,6 +223,30 @@ static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, p
     return status;
 }
 
+static pal_status memory_row_find_client(pal_engine *base, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
+{
+    mem_engine *engine = (mem_engine *)base;
+    pal_status status = PAL_NOT_FOUND;
+    const mem_session *session;
+    const mem_row *found;
+    pal_row row;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    session = pal_mem_session_by_handle(engine, handle);
+    found = session ? pal_map_find(&session->client_ids, client_id) : NULL;
+    if (found) {
+        row = found->row;
+        row.client_id = pal_arena_copy(arena, row.client_id);
+        row.body = pal_arena_copy(arena, row.body);
+        status = pal_mem_arena_status(arena, err);
+    }
+    pthread_rwlock_unlock(&engine->lock);
+    if (status == PAL_OK)
+        *out_row = row;
+    return status;
+}
+
 /* ---- Reading: the rest ---- */
 
 static bool mark_is_wanted(const pal_mark *mark, const pal_mark_scan *scan)
@@ -409,6 +433,7 @@ const pal_store_backend pal_store_memory = {
         .session_list = pal_mem_list,
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
+        .row_find_client = memory_row_find_client,
         .row_search = pal_mem_row_search,
         .index_build = pal_mem_index_build,
         .fork_list = pal_mem_fork_list,

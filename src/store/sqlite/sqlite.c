@@ -306,6 +306,7 @@ const pal_store_backend pal_store_sqlite = {
         .session_list = pal_sqlite_session_list,
         .row_scan = pal_sqlite_row_scan,
         .row_find = pal_sqlite_row_find,
+        .row_find_client = pal_sqlite_row_find_client,
         .row_search = pal_sqlite_row_search,
         .fork_list = pal_sqlite_fork_list,
         .index_build = pal_sqlite_index_build,

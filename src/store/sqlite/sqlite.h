@@ -319,6 +319,8 @@ pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal
         void *user, pal_error *err);
 pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err);
+pal_status pal_sqlite_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err);
 pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err);
 pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,

@@ -363,6 +363,36 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
     return status;
 }
 
+pal_status pal_sqlite_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
+        pal_arena *arena, pal_row *out_row, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    bool found;
+    pal_row row;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_CLIENT);
+    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_text(&sql, client_id);
+    found = pal_sql_row(&sql);
+    if (found) {
+        pal_sqlite_row_read(&sql, &row);
+        row.client_id = pal_sql_copy(&sql, 6, arena);
+        row.body = pal_sql_copy(&sql, 7, arena);
+    }
+    status = pal_sql_end_copied(&sql, arena, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK && !found)
+        return PAL_NOT_FOUND;
+    if (status == PAL_OK)
+        *out_row = row;
+    return status;
+}
+
 pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {

@@ -95,74 +95,73 @@ static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_erro
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-static pal_status read_turn_of(pal_turn *turn, pal_id id, pal_error *err)
-{
-    pal_message message;
-    pal_id session;
-    pal_status status = pal_store_message(turn->runtime->store, turn->request.tenant, id,
-            turn->arena, &message, &session, err);
-
-    if (status != PAL_OK || pal_id_is_none(message.turn_id))
-        return status;
-    return read_outcome(turn, message.turn_id, id, err);
-}
-
 static pal_status other_message(pal_str client_id, pal_error *err)
 {
     return pal_error_set(err, PAL_CONFLICT, "client id '%.*s' was used for another message",
             PAL_STR_ARG(client_id));
 }
 
-pal_op pal_join_probe(const pal_turn *turn, pal_message *messages)
+/* Compares the request's messages with those that were recorded under the same client ids. Sets
+ * *out_is_known if any of the ids is known, and *out_is_repeat if all messages are. `out_first` is
+ * the recorded form of the first message. */
+static pal_status compare(pal_turn *turn, const pal_message *messages, pal_message *out_first,
+        bool *out_is_known, bool *out_is_repeat, pal_error *err)
 {
-    return (pal_op){.kind = PAL_OP_APPEND,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.append = {.messages = messages,
-                    .messages_len = turn->request.messages_len,
-                    .expected_seq = PAL_SEQ_ANY - 1}};
-}
+    pal_reading reading;
+    size_t same_len = 0;
+    pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, turn->arena, &reading, err);
 
-static pal_status probe(pal_turn *turn, pal_message *messages, bool *out_is_repeat,
-        bool *out_is_known, pal_error *err)
-{
-    pal_op op = pal_join_probe(turn, messages);
-    pal_status status = pal_store_apply(turn->runtime->store, &op, 1, err);
+    *out_is_known = *out_is_repeat = false;
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < turn->request.messages_len; i++) {
+        pal_message found;
+        bool is_same = false;
 
-    if (status == PAL_OK && op.status != PAL_OK && op.status != PAL_CONFLICT)
-        status = pal_error_set(err, op.status, "%s", op.error.message);
-    *out_is_repeat = status == PAL_OK && op.status == PAL_OK;
-    *out_is_known = status == PAL_OK && op.u.append.replayed;
-    if (*out_is_repeat) {
-        turn->found_id = messages[0].id;
-        turn->found_seq = messages[0].seq;
+        status = pal_reading_find_client_id(
+                &reading, messages[i].client_id, turn->arena, &found, err);
+        if (status == PAL_NOT_FOUND)
+            continue;
+        if (status == PAL_OK)
+            status = pal_reading_is_repeat(&reading, &found, &messages[i], &is_same, err);
+        if (status != PAL_OK)
+            return status;
+        *out_is_known = true;
+        same_len += is_same;
+        if (i == 0)
+            *out_first = found;
     }
-    return status;
+    *out_is_repeat = same_len > 0 && same_len == turn->request.messages_len;
+    return PAL_OK;
 }
 
-/* Messages that were merged with others are recorded with a mark, so both forms are tried. */
-static pal_status look_for_repeat(pal_turn *turn, bool *out_is_repeat, pal_error *err)
+/* Messages that were merged with others are recorded with a mark, so both forms are compared. */
+static pal_status look_for_repeat(
+        pal_turn *turn, pal_message *out_first, bool *out_is_repeat, pal_error *err)
 {
     pal_message *messages = NULL;
-    bool is_known = false;
+    bool is_known;
     pal_status status = pal_recover_recorded(turn, &messages, err);
 
     *out_is_repeat = false;
     if (status == PAL_OK)
-        status = probe(turn, messages, out_is_repeat, &is_known, err);
-    if (status == PAL_OK && is_known && !*out_is_repeat &&
-            pal_sender_mark(messages, turn->request.messages_len, turn->arena))
-        status = probe(turn, messages, out_is_repeat, &is_known, err);
-    if (status == PAL_OK && is_known && !*out_is_repeat)
+        status = compare(turn, messages, out_first, &is_known, out_is_repeat, err);
+    if (status != PAL_OK || !is_known || *out_is_repeat)
+        return status;
+    if (pal_sender_mark(messages, turn->request.messages_len, turn->arena))
+        status = compare(turn, messages, out_first, &is_known, out_is_repeat, err);
+    if (status == PAL_OK && !*out_is_repeat)
         status = other_message(pal_turn_client_id(turn), err);
     return status;
 }
 
 bool pal_join_is_repeat(pal_turn *turn)
 {
+    pal_message first;
     bool is_repeat;
 
-    return pal_join_may_look(turn) && look_for_repeat(turn, &is_repeat, NULL) == PAL_OK &&
+    return pal_join_may_look(turn) && look_for_repeat(turn, &first, &is_repeat, NULL) == PAL_OK &&
             is_repeat;
 }
 
@@ -182,6 +181,7 @@ static pal_status look_whether_spent(
 pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
 {
     bool is_repeat = false, is_spent = false;
+    pal_message first;
     pal_status status;
 
     turn->was_said = false;
@@ -189,14 +189,20 @@ pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
         turn->outcome = NULL;
         turn->spent_tries += is_spent;
         is_spent = false;
-        status = look_for_repeat(turn, &is_repeat, err);
-        if (status == PAL_OK && is_repeat)
-            status = read_turn_of(turn, turn->found_id, err);
-        if (status == PAL_OK && is_repeat)
+        status = look_for_repeat(turn, &first, &is_repeat, err);
+        if (status != PAL_OK || !is_repeat)
+            return status;
+        turn->found_id = first.id;
+        turn->found_seq = first.seq;
+        if (!pal_id_is_none(first.turn_id))
+            status = read_outcome(turn, first.turn_id, first.id, err);
+        if (status == PAL_OK)
             status = look_whether_spent(turn, may_go_on, &is_spent, err);
+        if (status != PAL_OK)
+            return status;
     } while (is_spent);
-    turn->was_said = status == PAL_OK && is_repeat;
-    return status;
+    turn->was_said = true;
+    return PAL_OK;
 }
 
 static pal_str plain_json(const pal_message *message, pal_arena *arena)

@@ -14,10 +14,6 @@ bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_ar
 /* Sets the client ids of `messages` to those of this try. */
 void pal_join_name(const pal_turn *turn, pal_message *messages);
 
-/* Returns an append of the request's messages that succeeds only if they are known. It records
- * nothing. */
-pal_op pal_join_probe(const pal_turn *turn, pal_message *messages);
-
 /* On a worker: returns true if all messages of the request were recorded before, under the same
  * client ids. */
 bool pal_join_is_repeat(pal_turn *turn);

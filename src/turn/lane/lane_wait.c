@@ -270,10 +270,16 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
             .session = turn->request.session,
             .u.inbox_item = item};
     if (known) {
-        turn->ops[1] = pal_join_probe(turn, known);
-        turn->ops[1].with_previous = true;
-        turn->ops[1].u.append.inbox_ids = &item->id;
-        turn->ops[1].u.append.inbox_ids_len = 1;
+        /* No session has this seq, so the append succeeds only if the messages are known. */
+        turn->ops[1] = (pal_op){.kind = PAL_OP_APPEND,
+                .tenant = turn->request.tenant,
+                .session = turn->request.session,
+                .with_previous = true,
+                .u.append = {.messages = known,
+                        .messages_len = turn->request.messages_len,
+                        .expected_seq = PAL_SEQ_ANY - 1,
+                        .inbox_ids = &item->id,
+                        .inbox_ids_len = 1}};
     }
     change_inbox(turn, known ? 2 : 1, done);
 }
