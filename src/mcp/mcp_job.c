@@ -41,7 +41,7 @@ struct pal_mcp_job {
     uint64_t text_bytes;
     pal_id message;
     uint64_t seq;
-    bool is_length;
+    pal_finish finish; /* why the model stopped writing the newest answer */
     uint64_t tool_calls;
     uint64_t progress;
     int64_t told_us;
@@ -216,7 +216,7 @@ static void put_answer(pal_mcp_job *job, pal_json_writer *writer)
         pal_put_id(writer, "message_id", job->message);
         pal_put_count(writer, "seq", job->seq);
     }
-    pal_put_text(writer, "finish_reason", job->is_length ? "length" : "stop");
+    pal_put_text(writer, "finish_reason", job->finish == PAL_FINISH_LENGTH ? "length" : "stop");
     pal_put_count(writer, "tool_calls", job->tool_calls);
     pal_native_put_usage(writer, "usage", &job->usage);
     pal_json_end_object(writer);
@@ -347,7 +347,7 @@ static bool watch(const pal_event *event, void *user)
     case PAL_EVENT_MESSAGE:
         job->message = event->message;
         job->seq = event->seq;
-        job->is_length = event->finish_length;
+        job->finish = event->finish;
         break;
     case PAL_EVENT_PAUSED:
     case PAL_EVENT_ASKING:

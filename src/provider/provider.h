@@ -30,14 +30,6 @@ typedef struct pal_model_request {
     bool is_aside;        /* a question outside the conversation, which the service must not keep */
 } pal_model_request;
 
-typedef enum pal_finish {
-    PAL_FINISH_NONE = 0,
-    PAL_FINISH_STOP = 1,
-    PAL_FINISH_LENGTH = 2,
-    PAL_FINISH_TOOL_CALLS = 3,
-    PAL_FINISH_FILTERED = 4,
-} pal_finish;
-
 /* The result of a call. The texts are valid during `end` only. */
 typedef struct pal_model_end {
     pal_status status; /* PAL_OK; PAL_PROVIDER: the service responded with an error or with an

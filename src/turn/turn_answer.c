@@ -110,8 +110,7 @@ static void recorded(pal_write *write)
                     .seq = message->seq,
                     .at = message->created_at,
                     .usage = message->usage,
-                    .finish_length = turn->work_status == PAL_LIMIT,
-                    .finish_filtered = turn->work_status == PAL_DENIED});
+                    .finish = turn->finish});
     turn->epoch = (pal_mark){0};
     turn->attempt = 0;
     turn->after_overflow = turn->after_compaction = false;
@@ -352,9 +351,7 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     turn->answered = turn->messages = message;
     turn->messages_len = 1;
     turn->phase = PAL_TURN_PHASE_RECORD;
-    turn->work_status = end->finish == PAL_FINISH_LENGTH ? PAL_LIMIT
-            : end->finish == PAL_FINISH_FILTERED         ? PAL_DENIED
-                                                         : PAL_OK;
+    turn->finish = end->finish;
     turn->write.ops_len = 0;
     count(turn, end);
     append.ledger = &turn->ledger;

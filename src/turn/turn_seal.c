@@ -54,8 +54,7 @@ static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
             .messages_len = turn->said_len,
             .answer = turn->answered,
             .has_calls = has_calls,
-            .finish_length = turn->work_status == PAL_LIMIT,
-            .finish_filtered = turn->work_status == PAL_DENIED,
+            .finish = turn->finish,
             .usage = turn->usage,
             .cost_micros = turn->cost_micros};
     pal_status status = PAL_OK;

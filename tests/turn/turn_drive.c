@@ -232,7 +232,7 @@ static bool told(const pal_event *event, void *user)
     put_text(&out, "status", pal_status_name(event->status));
     put_number(&out, "input", event->usage.input);
     put_number(&out, "output", event->usage.output);
-    put_bool(&out, "length", event->finish_length);
+    put_bool(&out, "length", event->finish == PAL_FINISH_LENGTH);
     line_end(&out);
     return true;
 }

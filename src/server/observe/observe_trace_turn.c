@@ -71,7 +71,7 @@ static void end_step(pal_trace_turn_state *t, const pal_event *event)
     if (event->kind == PAL_EVENT_MESSAGE) {
         put_usage(&span, &event->usage);
         pal_trace_span_put(&span, "gen_ai.response.finish_reasons",
-                pal_str_of(event->finish_length ? "length" : "stop"));
+                pal_str_of(event->finish == PAL_FINISH_LENGTH ? "length" : "stop"));
     } else {
         span.is_error = true;
         span.message = event->text;

@@ -260,6 +260,7 @@ struct pal_turn {
     pal_conversation conversation;
     pal_speech answer;
     pal_id answer_id;      /* the id that the answer will have */
+    pal_finish finish;     /* why the model stopped writing its newest answer */
     uint32_t step;         /* number of model calls */
     uint32_t rounds;       /* rounds of tool calls */
     uint32_t attempt;      /* try of the current call, from 1 */

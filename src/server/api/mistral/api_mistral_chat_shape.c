@@ -61,9 +61,9 @@ static void put_tail(pal_json_writer *writer, const pal_mistral_outcome *outcome
         pal_put_null(writer, "finish_reason");
     } else {
         pal_put_text(writer, "finish_reason",
-                outcome->is_cut              ? "length"
-                        : has_calls(outcome) ? "tool_calls"
-                                             : "stop");
+                outcome->finish == PAL_FINISH_LENGTH ? "length"
+                        : has_calls(outcome)         ? "tool_calls"
+                                                     : "stop");
     }
     pal_json_end_object(writer);
     pal_json_end_array(writer);

@@ -129,7 +129,7 @@ static void send_failure(pal_mistral_runner *run)
 
 static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
 {
-    pal_mistral_outcome outcome = {.asked = run->asked, .usage = run->usage, .is_cut = run->is_cut};
+    pal_mistral_outcome outcome = {.asked = run->asked, .usage = run->usage, .finish = run->finish};
     if (run->calls.len &&
             pal_json_parse(run->arena, run->calls, NULL, &outcome.calls, NULL) != PAL_OK)
         outcome.calls = (pal_json){0};

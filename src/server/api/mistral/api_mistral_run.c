@@ -170,7 +170,7 @@ static void note_answer(pal_mistral_runner *run, const pal_event *event)
                 event->seq > run->options.messages_len ? event->seq - run->options.messages_len : 1;
     }
     run->last_seq = event->seq;
-    run->is_cut = event->finish_length;
+    run->finish = event->finish;
 }
 
 /* The results of a handoff are refused if another API has started a turn in the session meanwhile,

@@ -68,7 +68,7 @@ typedef struct pal_mistral_outcome {
                        empty */
     pal_str asked;  /* the call that waits for permission; may be empty */
     pal_usage usage;
-    bool is_cut; /* the answer was cut by the output limit */
+    pal_finish finish; /* why the model stopped writing the newest answer */
 } pal_mistral_outcome;
 
 /* The format of the streams and responses of one kind of request. */

@@ -33,7 +33,7 @@ typedef struct pal_mistral_runner {
     uint64_t last_seq;   /* seq of the newest message */
     uint64_t kept_seq;   /* seq of the newest message of earlier turns */
     pal_usage usage;
-    bool is_cut;   /* the newest answer was cut by the output limit */
+    pal_finish finish; /* why the model stopped writing the newest answer */
     pal_str calls; /* calls for the caller, as a JSON array */
     pal_str asked; /* the call that waits for permission; may be empty */
     pal_turn_state state;

@@ -25,7 +25,7 @@ typedef struct pal_api_outcome {
     uint64_t from_seq; /* seq of the turn's first answer; 0 if it has none */
     uint64_t seq;      /* seq of the turn's newest answer */
     pal_id message;    /* id of the turn's newest answer */
-    bool is_cut;       /* the newest answer was cut by the output limit */
+    pal_finish finish; /* why the model stopped writing the newest answer */
     bool has_calls;    /* the newest answer calls tools */
     pal_turn_state state;
     pal_status status; /* if FAILED: the cause */

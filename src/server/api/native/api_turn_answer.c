@@ -78,9 +78,9 @@ static void put_outcome(pal_json_writer *writer, const pal_api_outcome *outcome)
         pal_put_id(writer, "message_id", outcome->message);
         pal_put_count(writer, "seq", outcome->seq);
         pal_put_text(writer, "finish_reason",
-                outcome->is_cut              ? "length"
-                        : outcome->has_calls ? "tool_calls"
-                                             : "stop");
+                outcome->finish == PAL_FINISH_LENGTH ? "length"
+                        : outcome->has_calls         ? "tool_calls"
+                                                     : "stop");
     }
     pal_json_name(writer, "tool_calls");
     pal_json_begin_array(writer);

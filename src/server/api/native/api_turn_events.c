@@ -99,7 +99,8 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
         break;
     case PAL_EVENT_MESSAGE:
         put_message(writer, event);
-        pal_put_text(writer, "finish_reason", event->finish_length ? "length" : "stop");
+        pal_put_text(writer, "finish_reason",
+                event->finish == PAL_FINISH_LENGTH ? "length" : "stop");
         pal_native_put_usage(writer, "usage", &event->usage);
         break;
     case PAL_EVENT_RETRYING:

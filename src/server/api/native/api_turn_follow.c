@@ -50,7 +50,7 @@ static void note_answer(pal_api_outcome *outcome, const pal_event *event)
         outcome->from_seq = event->seq;
     outcome->seq = event->seq;
     outcome->message = event->message;
-    outcome->is_cut = event->finish_length;
+    outcome->finish = event->finish;
 }
 
 /* The turn has stopped. This replaces the facts of an earlier stop. */

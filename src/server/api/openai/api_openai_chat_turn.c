@@ -33,8 +33,7 @@ typedef struct chat_run {
     int64_t created_at;
     bool wants_stream;
     bool has_usage_chunk;
-    bool is_cut;
-    bool is_filtered;
+    pal_finish finish; /* why the model stopped writing the newest answer */
     pal_usage usage;
 } chat_run;
 
@@ -71,10 +70,10 @@ static void put_usage(pal_json_writer *writer, const pal_usage *usage)
 
 static const char *finish_of(const chat_run *r)
 {
-    return r->is_cut         ? "length"
-            : r->is_filtered ? "content_filter"
-            : r->calls_len   ? "tool_calls"
-                             : "stop";
+    return r->finish == PAL_FINISH_LENGTH       ? "length"
+            : r->finish == PAL_FINISH_FILTERED ? "content_filter"
+            : r->calls_len                     ? "tool_calls"
+                                               : "stop";
 }
 
 /* ---- The complete object; the lock must be held ---- */
@@ -368,8 +367,7 @@ static void event(pal_run *run, const pal_event *event)
         note_arguments(r, event);
         break;
     case PAL_EVENT_MESSAGE:
-        r->is_cut = event->finish_length;
-        r->is_filtered = event->finish_filtered;
+        r->finish = event->finish;
         break;
     default:
         break;

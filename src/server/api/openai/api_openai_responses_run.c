@@ -85,14 +85,15 @@ static void clean_up(response_run *r)
 /* ---- The end of a response ---- */
 
 /* `at` is in milliseconds. It is the time of the event, so that all readers see the same time. */
-static void set_end(
-        response_run *r, int64_t at, bool is_length, bool is_filtered, const pal_usage *usage)
+static void set_end(response_run *r, int64_t at, pal_finish finish, const pal_usage *usage)
 {
     pal_response *response = &r->response;
     if (pal_response_is_over(response))
         return;
-    response->status = is_length || is_filtered ? PAL_RESPONSE_INCOMPLETE : PAL_RESPONSE_COMPLETED;
-    response->is_filtered = is_filtered;
+    response->is_filtered = finish == PAL_FINISH_FILTERED;
+    response->status = finish == PAL_FINISH_LENGTH || response->is_filtered
+            ? PAL_RESPONSE_INCOMPLETE
+            : PAL_RESPONSE_COMPLETED;
     response->usage = *usage;
     response->completed_at = at / 1000;
 }
@@ -104,7 +105,7 @@ static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *
     response_run *r = user;
     pal_response *response = &r->response;
     pal_run_lock(&r->run);
-    set_end(r, end->answer->created_at, end->finish_length, end->finish_filtered, &end->usage);
+    set_end(r, end->answer->created_at, end->finish, &end->usage);
     response->output =
             pal_response_events_messages(&r->events, r->run.arena, &response->output_len);
     response->deltas = pal_response_events_deltas(&r->events);
@@ -152,7 +153,7 @@ static void ended(pal_run *run, const pal_event *end)
     bool is_done =
             end->state == PAL_TURN_DONE && !r->events.failure && end->number == r->next_event;
     if (is_done)
-        set_end(r, pal_clock_now_ms(), false, false, &end->usage);
+        set_end(r, pal_clock_now_ms(), PAL_FINISH_STOP, &end->usage);
     else
         set_failure(r, end);
     if (r->wants_stream)
@@ -209,7 +210,7 @@ static void event(pal_run *run, const pal_event *event)
         pal_response_events_arguments(events, event->call_id, event->text);
         break;
     case PAL_EVENT_MESSAGE:
-        set_end(r, event->at, event->finish_length, event->finish_filtered, &event->usage);
+        set_end(r, event->at, event->finish, &event->usage);
         break;
     default:
         break;
