@@ -43,7 +43,7 @@ static int write_file(const char *path, pal_str data)
 
 static int compile(char **argv, pal_arena *arena)
 {
-    pal_vocabulary vocabulary = {pal_str_of(argv[1]), pal_str_of(argv[2]), {NULL, 0}, {NULL, 0}};
+    pal_vocabulary vocabulary = {.name = pal_str_of(argv[1]), .pattern = pal_str_of(argv[2])};
     pal_str table;
     pal_error err;
 

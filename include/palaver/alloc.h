@@ -16,6 +16,7 @@ typedef struct pal_allocator {
     void *(*resize)(void *memory, size_t size, void *user);
     void (*release)(void *memory, void *user);
     void *user;
+    PAL_RESERVED(4);
 } pal_allocator;
 
 /* Sets the allocator; NULL restores that of the C library. The struct is copied. Call this once,

@@ -1,7 +1,10 @@
 /* api.h - the version, and macros that every public header uses: PAL_API exports a symbol,
- * PAL_CHECKED warns if a result is ignored, and PAL_PRINTF checks format strings. */
+ * PAL_CHECKED warns if a result is ignored, PAL_PRINTF checks format strings, and PAL_RESERVED
+ * keeps room in structs. */
 #ifndef PALAVER_API_H
 #define PALAVER_API_H
+
+#include <stdint.h>
 
 #define PAL_VERSION "0.1.0"
 #define PAL_VERSION_MAJOR 0
@@ -17,5 +20,10 @@
 #define PAL_CHECKED
 #define PAL_PRINTF(format_at, args_at)
 #endif
+
+/* Room for the members of later versions, at the end of a struct. A new member takes some of it, so
+ * the size of a struct never changes, and a program also works with a newer library than it was
+ * compiled for. Zero it with the rest of the struct; programs do not use it otherwise. */
+#define PAL_RESERVED(words) uint64_t reserved[words]
 
 #endif

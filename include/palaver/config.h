@@ -34,12 +34,14 @@ typedef struct pal_config_price {
     double cache_read;
     double cache_write;
     double output;
+    PAL_RESERVED(4);
 } pal_config_price;
 
 /* A model with its properties and its prices. */
 typedef struct pal_config_model {
     pal_model_rule rule;
     pal_config_price price;
+    PAL_RESERVED(4);
 } pal_config_model;
 
 /* Durations in milliseconds. 0: forever. */
@@ -47,11 +49,13 @@ typedef struct pal_config_expiry {
     int64_t session_expiration;
     int64_t cleanup_interval;
     int64_t trash_retention;
+    PAL_RESERVED(4);
 } pal_config_expiry;
 
 /* Limits for one tenant. 0: no limit. */
 typedef struct pal_config_limits {
     uint32_t sessions_per_tenant; /* for pal_store_options.sessions_max */
+    PAL_RESERVED(6);
 } pal_config_limits;
 
 /* Settings of `palaver serve`. 0 means "no limit" only if the key's help says so. */
@@ -89,6 +93,7 @@ typedef struct pal_config_server {
     uint32_t turns_per_key;           /* turns and forwarded requests of one key at the same time;
                                          0: no limit */
     uint32_t streams_per_key;         /* streams of one key at the same time; 0: no limit */
+    PAL_RESERVED(16);
 } pal_config_server;
 
 struct pal_context_settings; /* declared in context.h */
@@ -109,6 +114,7 @@ typedef struct pal_config_values {
                                                   those */
     pal_config_server server;
     pal_config_limits limits;
+    PAL_RESERVED(16);
 } pal_config_values;
 
 /* ---- Life cycle ---- */
@@ -187,6 +193,7 @@ typedef struct pal_config_entry {
     pal_str value; /* JSON, without secrets */
     pal_config_source source;
     uint32_t line; /* line in the file; 0: the value does not come from the file */
+    PAL_RESERVED(4);
 } pal_config_entry;
 
 /* Lists all keys and their current values, in the order of the documentation, in the arena. */
@@ -206,6 +213,7 @@ typedef struct pal_config_key {
     const char *help;  /* one line that explains the key */
     bool is_required;  /* every element of its list must have this key */
     bool is_group;     /* the key contains other keys, which follow */
+    PAL_RESERVED(4);
 } pal_config_key;
 
 /* Returns the keys one by one. False if `index` is past the last one. */

@@ -80,6 +80,7 @@ typedef struct pal_context_settings {
                                         40000 */
     uint64_t prune_minimum_tokens;   /* a prune must save more tokens than this; 20000 */
     uint32_t prune_protect_turns;    /* newest turns that are not pruned; 2 */
+    PAL_RESERVED(8);
 } pal_context_settings;
 
 /* Applies the settings in the metadata of a session or an agent. The metadata is a JSON object
@@ -105,6 +106,7 @@ typedef struct pal_context_limits {
     uint32_t images;
     uint64_t image_bytes; /* bytes of one image */
     uint64_t answer;      /* tokens that the request asks for the answer; they are left free */
+    PAL_RESERVED(4);
 } pal_context_limits;
 
 /* Sets bytes, images and image_bytes to the documented limits of the profile's service, if they are
@@ -134,6 +136,7 @@ typedef struct pal_tool {
     bool is_strict;  /* the service must enforce the schema, if it can */
     pal_str call_extra; /* a JSON object that is stored as the `extra` of each call of this tool;
                            may be empty */
+    PAL_RESERVED(6);
 } pal_tool;
 
 /* The result of a compaction. It replaces all messages up to and including `seq`. */
@@ -147,6 +150,7 @@ typedef struct pal_checkpoint {
     uint64_t tokens;        /* tokens of the message that carries the summary; 0: count them */
     uint64_t messages;      /* visible messages up to `seq`; 0: all are visible */
     uint64_t hidden_tokens; /* tokens of these messages without the head; 0: unknown */
+    PAL_RESERVED(4);
 } pal_checkpoint;
 
 /* A part whose content is no longer sent. */
@@ -163,6 +167,7 @@ typedef struct pal_pruned_info {
     pal_part_kind kind; /* kind of the part that is not sent */
     pal_str name;       /* name of its tool or file; may be empty */
     pal_str text;       /* the built-in placeholder */
+    PAL_RESERVED(4);
 } pal_pruned_info;
 
 /* Returns the text that is sent instead of the part. An empty text means the built-in placeholder.
@@ -179,6 +184,7 @@ typedef struct pal_context_last {
     uint64_t first_seq;   /* seq of the oldest message in its tail */
     const pal_sent *sent; /* used instead of all other members if not NULL: the record of the
                              request in pal_message.sent */
+    PAL_RESERVED(4);
 } pal_context_last;
 
 /* Everything that a plan depends on. */
@@ -214,6 +220,7 @@ typedef struct pal_context_input {
                                      tokens, so room must be made; 0: it does not */
     pal_pruned_text pruned_text;  /* NULL: the built-in placeholders */
     void *pruned_user;
+    PAL_RESERVED(16);
 } pal_context_input;
 
 /* Returns the tokens that may be sent: the smaller of settings.max_tokens and what the limits
@@ -260,6 +267,7 @@ typedef struct pal_plan_item {
     const pal_message *message; /* the message that is sent, in the arena or in the input;
                                    NULL: nothing is sent */
     pal_str reason; /* for example "newest that fit" or "orphan result: no call 'c1' before it" */
+    PAL_RESERVED(4);
 } pal_plan_item;
 
 /* Says what the caller has to do with a plan. */
@@ -302,6 +310,7 @@ typedef struct pal_plan {
     const uint64_t *keep_seqs; /* COMPACT: messages up to cut_seq that are still sent */
     size_t keep_len;
     uint64_t first_seq; /* seq of the oldest message of the tail that is sent */
+    PAL_RESERVED(8);
 } pal_plan;
 
 /* Makes a plan. The items that are sent are valid for the profile and within all limits, whatever
@@ -335,6 +344,7 @@ typedef struct pal_repair {
     uint64_t seq; /* the message; 0: a message that the repair created */
     bool dropped; /* the message is not sent at all */
     pal_str text;
+    PAL_RESERVED(4);
 } pal_repair;
 
 typedef struct pal_repaired {
@@ -342,6 +352,7 @@ typedef struct pal_repaired {
     size_t len;
     pal_repair *repairs;
     size_t repairs_len;
+    PAL_RESERVED(4);
 } pal_repaired;
 
 /* Turns any list of messages into one that the profile's service accepts:

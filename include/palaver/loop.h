@@ -23,6 +23,7 @@ typedef struct pal_tool_loop {
     uint32_t equal;                                 /* how many equal calls in a row there were */
     char last_name[PAL_TOOL_LOOP_NAME_LEN_MAX + 1]; /* the tool of the last call; empty: there was
                                                        no call */
+    PAL_RESERVED(2);
 } pal_tool_loop;
 
 /* Records a call. Returns true if it is the third equal call in a row, or a later one. Calls are

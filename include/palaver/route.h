@@ -24,6 +24,7 @@ typedef struct pal_route_link {
     pal_str name;
     const pal_str *ids;
     size_t ids_len;
+    PAL_RESERVED(2);
 } pal_route_link;
 
 typedef enum pal_route_mention {
@@ -42,6 +43,7 @@ typedef struct pal_route_when {
     pal_str topic;  /* for example "topic:42" */
     pal_str sender; /* the canonical name if the sender is linked, otherwise the sender's id */
     pal_route_mention mentioned;
+    PAL_RESERVED(4);
 } pal_route_when;
 
 /* Selects an agent for matching messages. The first rule that matches is used. A rule without any
@@ -53,12 +55,14 @@ typedef struct pal_route_rule {
     const pal_str *dimensions; /* replace the dimensions of the settings; none: use those of the
                                   settings */
     size_t dimensions_len;
+    PAL_RESERVED(4);
 } pal_route_rule;
 
 typedef struct pal_route_agent {
     pal_str id;
     bool is_default; /* the default agent. If several agents are marked, the first of them; if none
                         is, the first agent; without any agents, "main" */
+    PAL_RESERVED(4);
 } pal_route_agent;
 
 typedef struct pal_route_config {
@@ -74,6 +78,7 @@ typedef struct pal_route_config {
     const pal_route_agent *agents; /* if there are any, messages are routed only to these agents */
     size_t agents_len;
     bool link_across_channels; /* a linked person has one session for all channels */
+    PAL_RESERVED(8);
 } pal_route_config;
 
 /* A configuration that was checked and compiled. It never changes, so threads can share it. */
@@ -121,6 +126,7 @@ typedef struct pal_route_context {
     pal_str bead_id;
     pal_str project_path;
     pal_str branch;
+    PAL_RESERVED(8);
 } pal_route_context;
 
 /* ---- Result ---- */
@@ -157,6 +163,7 @@ typedef struct pal_route {
     pal_str earlier_keys[PAL_ROUTE_EARLIER_MAX];
     size_t earlier_keys_len;
     bool is_own_alias; /* the key is explicit and is an alias of the message's own chat */
+    PAL_RESERVED(8);
 } pal_route;
 
 /* Routes a message. The same input always gives the same result. Use a separate arena in each

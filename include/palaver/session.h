@@ -53,6 +53,7 @@ typedef struct pal_session {
     pal_str extra;      /* unknown members as a JSON object, for example {"a":1}; empty if there are
                            none */
     uint64_t fork_mark; /* the parent's marks up to this number apply to the shared messages */
+    PAL_RESERVED(6);
 } pal_session;
 
 /* Returns the name, for example "active". "none" for an unknown value. */

@@ -65,6 +65,7 @@ typedef struct pal_store_options {
     uint32_t sessions_max; /* maximum number of active sessions of one tenant, expired ones not
                               counted; creating one more fails with PAL_BUDGET. 0: no limit. With a
                               limit, every creation reads the tenant's sessions */
+    PAL_RESERVED(8);
 } pal_store_options;
 
 /* Turns off SQLite's memory statistics for the whole process. SQLite otherwise takes a process-wide
@@ -121,12 +122,14 @@ typedef struct pal_session_query {
     int64_t updated_to;      /* sessions updated at this time or later are left out; 0: none */
     uint32_t limit;          /* sessions on a page, up to PAL_SESSION_PAGE_MAX; 0: 50 */
     pal_str cursor;          /* the `cursor` of the previous page; empty: the first page */
+    PAL_RESERVED(8);
 } pal_session_query;
 
 typedef struct pal_session_page {
     pal_session *sessions; /* the session that was updated last comes first */
     size_t sessions_len;
     pal_str cursor; /* for the next page; empty on the last page */
+    PAL_RESERVED(4);
 } pal_session_page;
 
 /* Lists a tenant's sessions, one page per call. PAL_INVALID: the cursor is not valid. PAL_LIMIT:
@@ -172,12 +175,14 @@ typedef struct pal_resolve {
      * chat. The alias is not looked up then, because it may lead to another chat. If is_main is
      * set: the key of the main session. Otherwise empty. */
     pal_str routed_key;
+    PAL_RESERVED(4);
 } pal_resolve;
 
 typedef struct pal_resolution {
     pal_id session;
     bool created; /* the session did not exist before */
     bool adopted; /* the session took the history of another session, without copying it */
+    PAL_RESERVED(4);
 } pal_resolution;
 
 /* Finds the session that a message belongs to, or creates it. Several processes that resolve the
@@ -224,12 +229,14 @@ typedef struct pal_load {
     uint64_t bytes_max;  /* maximum sum of their stored bytes */
     bool from_end;       /* select from the newest backward; otherwise from the oldest forward */
     bool hidden;         /* include messages and parts that a mark hides */
+    PAL_RESERVED(4);
 } pal_load;
 
 typedef struct pal_messages {
     pal_message *items; /* in ascending order of seq, even with from_end */
     size_t len;
     bool has_more; /* a limit was reached and more messages match */
+    PAL_RESERVED(4);
 } pal_messages;
 
 /* Loads messages of a session. The messages that a fork shares with its parents are included.
@@ -299,6 +306,7 @@ typedef struct pal_mark {
     bool inherited;       /* the mark belongs to a parent session and can be undone only there */
     pal_str body;         /* JSON; may be empty */
     int64_t created_at;
+    PAL_RESERVED(4);
 } pal_mark;
 
 /* Adds a mark. `mark` gives kind, seq, target and body. On success the store sets number,
@@ -346,6 +354,7 @@ typedef struct pal_standing {
     size_t prunes_len;
     uint64_t *pins; /* the seqs of pinned, visible messages, ascending */
     size_t pins_len;
+    PAL_RESERVED(4);
 } pal_standing;
 
 /* Reports the marks that are in effect. The cost depends on the number of marks and on the size of
@@ -371,6 +380,7 @@ typedef struct pal_search {
     pal_str cursor;      /* the `cursor` of the previous page; empty: the first page */
     uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
                             through messages that are not in it; 0: as long as it takes */
+    PAL_RESERVED(8);
 } pal_search;
 
 typedef struct pal_hit {
@@ -381,6 +391,7 @@ typedef struct pal_hit {
     pal_role role;
     int64_t created_at;
     pal_str snippet; /* some words around the first match */
+    PAL_RESERVED(4);
 } pal_hit;
 
 typedef struct pal_hits {
@@ -389,6 +400,7 @@ typedef struct pal_hits {
     pal_str cursor; /* for the next page; empty on the last page */
     bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
                        continues there. */
+    PAL_RESERVED(4);
 } pal_hits;
 
 /* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
@@ -435,6 +447,7 @@ typedef struct pal_erasure {
     uint64_t ledger; /* ledger rows that were kept without their session and texts, so that sums
                         stay correct */
     uint64_t records;
+    PAL_RESERVED(4);
 } pal_erasure;
 
 /* Erases a session and everything derived from it. The session can be in any state. Cannot be
@@ -447,6 +460,7 @@ typedef struct pal_sweep {
     uint64_t erased;  /* sessions that were erased because they had been in the trash for longer
                          than trash_ms */
     bool has_more;    /* the limit was reached; call again */
+    PAL_RESERVED(4);
 } pal_sweep;
 
 /* Moves expired sessions to the trash, erases sessions that have been in the trash for more than
@@ -466,6 +480,7 @@ typedef struct pal_inbox_item {
                           does not interpret it */
     pal_str body;      /* JSON */
     int64_t created_at;
+    PAL_RESERVED(4);
 } pal_inbox_item;
 
 /* Adds an item and sets its id and created_at. If an item with the same client_id is waiting,
@@ -487,6 +502,7 @@ PAL_API PAL_CHECKED pal_status pal_store_inbox_drop(
 typedef struct pal_inbox_owner {
     pal_str tenant;
     pal_id session;
+    PAL_RESERVED(2);
 } pal_inbox_owner;
 
 /* Lists the active sessions that have items in their inbox, ordered by id and then by tenant, for a
@@ -504,6 +520,7 @@ typedef struct pal_lease {
     uint64_t fence;
     int64_t expires_at; /* milliseconds since 1970, by the clock of the process that took it */
     int64_t ttl_ms;     /* the duration that it was last taken or renewed for */
+    PAL_RESERVED(4);
 } pal_lease;
 
 /* Takes the lease for `ttl_ms`, or renews it if `owner` already holds it. PAL_BUSY: another owner
@@ -534,6 +551,7 @@ typedef struct pal_ledger_row {
     pal_usage usage;
     int64_t cost_micros; /* in millionths of the currency of the price list */
     int64_t created_at;  /* milliseconds since 1970; 0: now */
+    PAL_RESERVED(4);
 } pal_ledger_row;
 
 /* Writes a row to the ledger, once per request_id. If `session` is empty, the row belongs to the
@@ -546,6 +564,7 @@ typedef struct pal_ledger_sum {
     uint64_t calls;
     pal_usage usage;
     int64_t cost_micros;
+    PAL_RESERVED(4);
 } pal_ledger_sum;
 
 typedef struct pal_ledger_query {
@@ -555,6 +574,7 @@ typedef struct pal_ledger_query {
     pal_str agent;   /* empty: any */
     int64_t from;    /* earliest created_at, in milliseconds since 1970; 0: any */
     int64_t to;      /* rows created at this time or later are left out; 0: none */
+    PAL_RESERVED(4);
 } pal_ledger_query;
 
 /* Adds up ledger rows. If the query names no session, rows of erased sessions are included. */
@@ -589,6 +609,7 @@ typedef struct pal_record {
     int64_t updated_at; /* set by the store */
     int64_t expires_at; /* from this time on the record is not found, and the sweep removes it;
                            0: never */
+    PAL_RESERVED(4);
 } pal_record;
 
 /* Instead of an expected version: do not check it. */
@@ -614,12 +635,14 @@ typedef struct pal_record_query {
     bool descending; /* order by name, descending; otherwise ascending. Names are compared byte by
                         byte */
     uint32_t limit;  /* records on a page, up to PAL_RECORD_PAGE_MAX; 0: 50 */
+    PAL_RESERVED(4);
 } pal_record_query;
 
 typedef struct pal_records {
     pal_record *items;
     size_t len;
     bool has_more;
+    PAL_RESERVED(4);
 } pal_records;
 
 /* Lists the records of one kind, ordered by name. */
@@ -727,9 +750,11 @@ typedef struct pal_op {
                                    are used */
             uint64_t expected_version;
         } record;
+        PAL_RESERVED(20); /* the size of `u`, whatever its members become */
     } u;
     pal_status status;
     pal_error error;
+    PAL_RESERVED(4);
 } pal_op;
 
 /* Applies operations in one durable commit, in their order. They can concern any number of
@@ -775,6 +800,7 @@ typedef struct pal_change {
     uint64_t seq;
     pal_mark_kind mark;
     uint64_t number;
+    PAL_RESERVED(4);
 } pal_change;
 
 /* Called after a change is durable and before the call that made it returns or reports its
@@ -806,6 +832,7 @@ typedef struct pal_store_stats {
     uint64_t tenants;
     uint64_t commits; /* commits through this pal_store */
     uint64_t ops;     /* operations in those commits */
+    PAL_RESERVED(8);
 } pal_store_stats;
 
 /* Counts what is stored, over all tenants. The counts are kept, so this is cheap for a store of any
@@ -825,6 +852,7 @@ typedef struct pal_finding {
     bool repaired;
     char text[PAL_ERROR_MESSAGE_MAX];
     bool advice; /* nothing is damaged, but the user should know: other users can read the files */
+    PAL_RESERVED(4);
 } pal_finding;
 
 /* Called for each problem, on the thread that runs the check. */

@@ -55,6 +55,7 @@ typedef struct pal_vocabulary {
                         its rank */
     pal_str special; /* special tokens, one line for each with its plain name and its id
                         ("<|endoftext|> 199999"); may be empty */
+    PAL_RESERVED(4);
 } pal_vocabulary;
 
 /* Makes the table that pal_encoding_open() maps, in the arena. PAL_INVALID: `err` names the
@@ -137,6 +138,7 @@ typedef struct pal_model {
     uint64_t context; /* limit of input and output together */
     uint64_t output;
     uint64_t input; /* limit of the input, if there is a separate one */
+    PAL_RESERVED(4);
 } pal_model;
 
 /* One row of the table of models. `pattern` is a name, or a prefix that ends in '*'. */
@@ -147,6 +149,7 @@ typedef struct pal_model_rule {
     uint64_t context;
     uint64_t output;
     uint64_t input;
+    PAL_RESERVED(4);
 } pal_model_rule;
 
 /* The built-in table, with the user's rows before it. Never changes. */

@@ -50,6 +50,7 @@ typedef struct pal_endpoint {
     pal_str model;       /* the default model, for requests that name none */
     pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
                             about a rejected key; may be empty */
+    PAL_RESERVED(8);
 } pal_endpoint;
 
 /* An MCP server: either a command to start, or a URL. */
@@ -63,6 +64,7 @@ typedef struct pal_tool_server {
     const pal_header *headers;
     size_t headers_len;
     int64_t call_ms; /* timeout of one tool call; 0: 120000 */
+    PAL_RESERVED(8);
 } pal_tool_server;
 
 /* Prices of a model, in millionths of the currency per million tokens. `pattern` selects the models
@@ -73,6 +75,7 @@ typedef struct pal_price {
     uint64_t cache_read;
     uint64_t cache_write;
     uint64_t output;
+    PAL_RESERVED(4);
 } pal_price;
 
 /* Settings for all sessions of one agent. The request and the session's metadata override them.
@@ -92,6 +95,7 @@ typedef struct pal_agent_settings {
     uint32_t max_tool_iterations;
     pal_str parameters; /* a JSON object whose members are added to requests to the model service;
                            they override those of the runtime */
+    PAL_RESERVED(8);
 } pal_agent_settings;
 
 /* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
@@ -143,6 +147,7 @@ typedef struct pal_runtime_options {
                                     neither for the model nor in the record */
     uint32_t calls_max;          /* HTTP calls to services that run at the same time, each with one
                                     open file; further calls wait. 0: no limit */
+    PAL_RESERVED(24);
 } pal_runtime_options;
 
 /* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
@@ -203,6 +208,7 @@ typedef struct pal_budget {
     int64_t since;              /* milliseconds since 1970 */
     char owner[PAL_OWNER_SIZE]; /* the name that pal_runtime_owned() counts the turn under; may be
                                    empty */
+    PAL_RESERVED(4);
 } pal_budget;
 
 /* Describes a turn that is about to end as DONE. Valid during the callback only. */
@@ -217,6 +223,7 @@ typedef struct pal_turn_end {
     pal_finish finish;         /* why the model stopped writing the answer */
     pal_usage usage;           /* total of the turn */
     int64_t cost_micros;
+    PAL_RESERVED(8);
 } pal_turn_end;
 
 /* Called once, on the loop, just before the commit that ends a turn as DONE. Not called for turns
@@ -279,6 +286,7 @@ typedef struct pal_turn_request {
     pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
                               has agents, a name that is not one of them fails with
                               PAL_NOT_FOUND */
+    PAL_RESERVED(16);
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -316,6 +324,7 @@ typedef struct pal_turn_info {
     uint64_t seq;   /* the seq of that answer; 0: none */
     bool is_elsewhere; /* the turn is not in this process: another process runs it, will continue it
                           or has ended it. It cannot be watched or canceled here */
+    PAL_RESERVED(8);
 } pal_turn_info;
 
 /* Starts a turn and waits until its messages are durable. Does not wait for the model: use
@@ -391,6 +400,7 @@ typedef struct pal_event {
     long code;              /* ENDED: as in pal_turn_info */
     int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
     bool is_refusal;        /* TEXT: the model declines to answer */
+    PAL_RESERVED(4);
 } pal_event;
 
 /* Receives one event, on the loop. Return false to stop watching. */
@@ -461,6 +471,7 @@ typedef struct pal_turn_waits {
     pal_str asked_call_id;   /* ASKING: the call that needs approval */
     pal_str asked_name;      /* ASKING: the tool */
     pal_str asked_arguments; /* ASKING: the arguments of the call */
+    PAL_RESERVED(4);
 } pal_turn_waits;
 
 /* Reports what a turn waits for. For a turn that is not in this runtime's memory, only `calls` is
@@ -503,6 +514,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_tur
 typedef struct pal_served_model {
     pal_str endpoint;
     pal_str model;
+    PAL_RESERVED(4);
 } pal_served_model;
 
 /* Lists the models of all endpoints; each endpoint's default model comes first. Endpoints that do
@@ -529,6 +541,7 @@ typedef struct pal_forward {
     pal_budget budget; /* only the tenant's limits apply; they are checked before the call */
     bool asks_usage;   /* add stream_options.include_usage to the request of a stream if the service
                           needs it to report its usage */
+    PAL_RESERVED(8);
 } pal_forward;
 
 /* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any
@@ -541,6 +554,7 @@ typedef struct pal_forward_sink {
     /* Always called, once and last. PAL_OK: the response is complete, whatever its HTTP status.
      * PAL_BUDGET: the budget is used up, and no request was sent. */
     void (*end)(pal_status status, const pal_error *err, void *user);
+    PAL_RESERVED(4);
 } pal_forward_sink;
 
 typedef struct pal_forwarding pal_forwarding;
@@ -590,6 +604,7 @@ typedef struct pal_runtime_stats {
     uint64_t watchers;
     pal_usage usage; /* total of all model calls that have ended */
     int64_t cost_micros;
+    PAL_RESERVED(8);
 } pal_runtime_stats;
 
 /* Reports the runtime's counters. Can be called from any thread. */

@@ -43,6 +43,7 @@ typedef struct pal_window {
     void *pruned_user;
     bool assume_last; /* plan with the system text and the tools that the epoch began with, instead
                          of those above. For showing a context */
+    PAL_RESERVED(8);
 } pal_window;
 
 /* Loads the newest messages, the current checkpoint, pins and prunes, and makes a plan
@@ -74,6 +75,7 @@ typedef struct pal_summary_request {
     pal_str model;
     uint64_t output_max; /* maximum tokens of the summary */
     pal_str parameters;  /* as in pal_compaction */
+    PAL_RESERVED(8);
 } pal_summary_request;
 
 /* The model's answer. Texts must be in the arena or live as long as the program. */
@@ -87,6 +89,7 @@ typedef struct pal_summary_answer {
     pal_str price_version;
     pal_str turn_id; /* for the ledger; empty if the summary was not made in a turn */
     pal_str agent;
+    PAL_RESERVED(8);
 } pal_summary_answer;
 
 /* Calls a model to write a summary, on the thread that compacts. Can block. The compaction uses its
@@ -114,6 +117,7 @@ typedef struct pal_compaction {
                            be empty */
     const struct pal_budget *budget; /* refuses a compaction that calls a model if the budget is
                                         used up; NULL: no budget; pal_turn_compact() only */
+    PAL_RESERVED(8);
 } pal_compaction;
 
 /* The result of a compaction. */
@@ -126,6 +130,7 @@ typedef struct pal_compacted {
     uint64_t tokens_after;  /* tokens of the context after the compaction */
     pal_str summary;
     pal_str note; /* why the fallback was used, or why nothing was done */
+    PAL_RESERVED(4);
 } pal_compacted;
 
 /* Makes a checkpoint. The previous summary is merged into the new one. Pinned messages, the last

@@ -110,7 +110,7 @@ static void try_fields(pal_str text)
         f[i] = pal_str_make(text.data + at, len);
         at += len + 1;
     }
-    pal_route_link link = {f[16], &f[17], 2};
+    pal_route_link link = {.name = f[16], .ids = &f[17], .ids_len = 2};
     pal_route_rule rule = {.name = f[19],
             .agent = f[20],
             .when = {.channel = f[21], .sender = f[22]},

@@ -87,7 +87,8 @@ static void try_vocabulary(pal_str text)
     vocab *bytes = vocab_new(1, "ab", 0);
     pal_str good = vocab_text(bytes, 1, 0, arena);
     char *tokens = pal_arena_alloc(arena, good.len + text.len + 1);
-    pal_vocabulary vocabulary = {pal_str_of("x"), pal_str_of("gpt2"), {NULL, 0}, text};
+    pal_vocabulary vocabulary = {
+            .name = pal_str_of("x"), .pattern = pal_str_of("gpt2"), .special = text};
     pal_str table;
     pal_error err;
 

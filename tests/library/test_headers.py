@@ -1,4 +1,5 @@
-"""test_headers.py - every public header compiles alone, as C11 and as C++, with both compilers.
+"""test_headers.py - every public header compiles alone, as C11 and as C++, with both compilers; and
+the headers agree with those of earlier releases, whose copies are in tests/data/include-VERSION.
 
     test_headers.py SOURCE_ROOT
 """
@@ -7,6 +8,7 @@ import os
 import shutil
 import sys
 
+import layout
 import tap
 
 INCLUDE = os.path.join(sys.argv[1], 'include')
@@ -38,4 +40,11 @@ for name, options in COMPILERS:
     if shutil.which(name):
         tests += [('%s alone with %s' % (header, name), compiles(name, options, header))
                   for header in headers]
+for earlier in sorted(glob.glob(os.path.join(sys.argv[1], 'tests', 'data', 'include-*'))):
+    version = os.path.basename(earlier)[len('include-'):]
+    for name, check in [('structs and enums are those of', layout.same_layout),
+                        ('new members take reserved room of', layout.only_in_reserved_room),
+                        ('functions are those of', layout.same_functions)]:
+        tests.append(('%s %s' % (name, version),
+                      lambda check=check, earlier=earlier: check(earlier, INCLUDE)))
 tap.main(tests)

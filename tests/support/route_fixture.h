@@ -132,7 +132,7 @@ static const pal_str chat_only[] = {{"chat", 4}};
 static const pal_str chat_and_sender[] = {{"chat", 4}, {"sender", 6}};
 static const pal_str all_dimensions[] = {{"space", 5}, {"chat", 4}, {"topic", 5}, {"sender", 6}};
 static const pal_str john_ids[] = {{"telegram:123", 12}, {"U-SLACK", 7}};
-static const pal_route_link john[] = {{{"John", 4}, john_ids, 2}};
+static const pal_route_link john[] = {{.name = {"John", 4}, .ids = john_ids, .ids_len = 2}};
 
 static inline void route_begin(void)
 {

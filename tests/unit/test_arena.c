@@ -257,7 +257,10 @@ static void count_release(void *memory, void *user)
 static void the_programs_allocator_is_used(void)
 {
     int live = 0;
-    pal_allocator allocator = {count_alloc, count_resize, count_release, &live};
+    pal_allocator allocator = {.alloc = count_alloc,
+            .resize = count_resize,
+            .release = count_release,
+            .user = &live};
     pal_allocator_set(&allocator);
     void *memory = pal_realloc(pal_malloc(10), 20);
     unsigned char *zeroed = pal_calloc(4, 4);

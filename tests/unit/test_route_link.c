@@ -89,8 +89,9 @@ static void the_smaller_name_gets_the_id(void)
 {
     static const pal_str ids[] = {{"7", 1}};
     static const pal_str with_channel[] = {{"telegram:7", 10}};
-    pal_route_link links[] = {
-            {str("bob"), ids, 1}, {str("Anna"), with_channel, 1}, {str("carl"), ids, 1}};
+    pal_route_link links[] = {{.name = str("bob"), .ids = ids, .ids_len = 1},
+            {.name = str("Anna"), .ids = with_channel, .ids_len = 1},
+            {.name = str("carl"), .ids = ids, .ids_len = 1}};
     pal_route_config config = {
             .dimensions = sender_only, .dimensions_len = 1, .links = links, .links_len = 3};
     pal_route_context context = {.channel = str("slack"), .sender_id = str("7")};

@@ -72,7 +72,7 @@ static void errors_name_wrong_settings(void)
     pal_route_config agents = {.agents = &nobody, .agents_len = 1};
     fails(&agents, &context, PAL_INVALID, "'agents[0]' has an empty id");
     pal_str bad = pal_str_make("\xff", 1);
-    pal_route_link link = {str("john"), &bad, 1};
+    pal_route_link link = {.name = str("john"), .ids = &bad, .ids_len = 1};
     pal_route_config links = {.links = &link, .links_len = 1};
     fails(&links, &context, PAL_INVALID, "'identity_links[0][0]' is not valid UTF-8");
     pal_route_config many = {.rules = &rule, .rules_len = PAL_ROUTE_RULES_MAX + 1};

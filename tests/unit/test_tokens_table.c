@@ -12,8 +12,10 @@ static pal_arena *arena;
 static pal_status compile(
         const char *pattern, pal_str tokens, const char *special, pal_str *out, pal_error *err)
 {
-    pal_vocabulary vocabulary = {
-            pal_str_of("mine"), pal_str_of(pattern), tokens, pal_str_of(special)};
+    pal_vocabulary vocabulary = {.name = pal_str_of("mine"),
+            .pattern = pal_str_of(pattern),
+            .tokens = tokens,
+            .special = pal_str_of(special)};
 
     return pal_encoding_compile(&vocabulary, arena, out, err);
 }
@@ -210,7 +212,8 @@ static void an_allocation_failure_is_reported(void)
     bool was_fine = false;
 
     for (uint64_t nth = 1; nth < 200 && !was_fine; nth++) {
-        pal_vocabulary vocabulary = {pal_str_of("mine"), pal_str_of("gpt2"), tokens, {NULL, 0}};
+        pal_vocabulary vocabulary = {
+                .name = pal_str_of("mine"), .pattern = pal_str_of("gpt2"), .tokens = tokens};
         pal_arena *mine = pal_arena_new(0);
         pal_str table;
         pal_status status;

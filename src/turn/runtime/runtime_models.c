@@ -117,8 +117,8 @@ static void take_name(taking *t, pal_str endpoint, pal_str model)
 {
     if (model.len == 0)
         return;
-    t->models[t->len++] =
-            (pal_served_model){pal_arena_copy(t->arena, endpoint), pal_arena_copy(t->arena, model)};
+    t->models[t->len++] = (pal_served_model){.endpoint = pal_arena_copy(t->arena, endpoint),
+            .model = pal_arena_copy(t->arena, model)};
 }
 
 static void take_endpoint(taking *t, size_t at)

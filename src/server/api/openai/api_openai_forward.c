@@ -371,7 +371,8 @@ static void on_end(pal_status status, const pal_error *err, void *user)
 
 pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_error *err)
 {
-    static const pal_forward_sink sink = {on_header, on_head, on_bytes, on_end};
+    static const pal_forward_sink sink = {
+            .header = on_header, .head = on_head, .bytes = on_bytes, .end = on_end};
     relay *r = pal_calloc(1, sizeof *r);
     if (!r)
         return pal_no_memory(err);

@@ -1,0 +1,619 @@
+/* turn.h - runs turns. A turn is one exchange with a model: it begins with the user's message,
+ * includes any number of model calls and tools, and ends when the answer is recorded.
+ *
+ * Durability: the user's message is committed before the model is called, each answer before its
+ * tools run, and their results before the next call. If a process dies, the next runtime on the
+ * same store continues its turns. docs/turns.md describes the life of a turn.
+ *
+ * Threads: a runtime runs all its turns on one event loop, which has a thread of its own. Every
+ * function here can be called from any thread. Callbacks run on the loop and must not block. A
+ * callback can call only these functions of its runtime: pal_turn_start_async(), pal_turn_watch(),
+ * pal_turn_find(), pal_turn_abandon() and pal_forwarding_leave().
+ *
+ * Ownership: a function copies its arguments unless its comment says otherwise. Results are
+ * allocated in the arena that the caller passes. An id is empty if pal_id_is_none() says so.
+ *
+ * Errors: every function that can fail returns a pal_status and fills `err`, which may be NULL.
+ * Outputs are meaningful only after PAL_OK. Any of these functions can return PAL_NO_MEMORY or an
+ * error of the store; their comments list the other errors. */
+#ifndef PALAVER_TURN_H
+#define PALAVER_TURN_H
+
+#include "palaver/context.h"
+#include "palaver/limits.h"
+#include "palaver/store.h"
+#include "palaver/window.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pal_runtime pal_runtime;
+
+/* ---- Configuration ---- */
+
+/* A header of an HTTP request. */
+typedef struct pal_header {
+    pal_str name;
+    pal_str value;
+} pal_header;
+
+/* A model service that the runtime can call. */
+typedef struct pal_endpoint {
+    pal_str name; /* unique; if empty, the kind is used as the name */
+    pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
+    pal_str url;  /* if empty, the usual URL of the kind */
+    pal_str api_key;           /* may be empty */
+    const pal_header *headers; /* sent with every request */
+    size_t headers_len;
+    pal_str path;        /* kind "script" only: the file with the recorded answers */
+    pal_str model;       /* the default model, for requests that name none */
+    pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
+                            about a rejected key; may be empty */
+    PAL_RESERVED(8);
+} pal_endpoint;
+
+/* An MCP server: either a command to start, or a URL. */
+typedef struct pal_tool_server {
+    pal_str name; /* its tools are shown to the model as NAME__TOOL */
+    const pal_str *command;
+    size_t command_len;
+    const pal_str *environment; /* "NAME=value" */
+    size_t environment_len;
+    pal_str url;
+    const pal_header *headers;
+    size_t headers_len;
+    int64_t call_ms; /* timeout of one tool call; 0: 120000 */
+    PAL_RESERVED(8);
+} pal_tool_server;
+
+/* Prices of a model, in millionths of the currency per million tokens. `pattern` selects the models
+ * as in pal_model_rule. */
+typedef struct pal_price {
+    pal_str pattern;
+    uint64_t input;
+    uint64_t cache_read;
+    uint64_t cache_write;
+    uint64_t output;
+    PAL_RESERVED(4);
+} pal_price;
+
+/* Settings for all sessions of one agent. The request and the session's metadata override them.
+ * Members that are empty, NULL or 0 fall back to the runtime's. docs/turns.md has the order. */
+typedef struct pal_agent_settings {
+    pal_str name;     /* matches pal_session.agent; case does not matter */
+    pal_str system;   /* replaces the runtime's instructions */
+    pal_str endpoint; /* the name of one of the runtime's endpoints */
+    pal_str model;
+    const pal_context_settings *context; /* replaces the runtime's settings completely, so start
+                                            from a copy of those */
+    const pal_str *tools; /* the server tools and built-in tools that the agent may use: names, or
+                             prefixes that end in '*', such as "files__*" */
+    size_t tools_len;
+    bool has_tools; /* apply `tools`, even if it is empty; otherwise all server tools and built-in
+                       tools are allowed */
+    uint32_t max_tool_iterations;
+    pal_str parameters; /* a JSON object whose members are added to requests to the model service;
+                           they override those of the runtime */
+    PAL_RESERVED(8);
+} pal_agent_settings;
+
+/* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
+ * runtime. A number that is 0 means the default in its comment. */
+typedef struct pal_runtime_options {
+    pal_store *store;
+    const pal_models *models;      /* NULL: the built-in table */
+    const pal_endpoint *endpoints; /* the first one is the default */
+    size_t endpoints_len;          /* 0: find endpoints by API keys in the environment, otherwise by
+                                      asking servers on this machine. If none is found, "echo" is
+                                      used, which is not a model: it repeats the message */
+    const pal_tool_server *tool_servers;
+    size_t tool_servers_len;
+    const pal_price *prices;
+    size_t prices_len;
+    pal_str price_version;
+    pal_str system; /* instructions for every session; may be empty */
+    pal_context_settings context;
+    uint32_t max_tool_iterations; /* rounds of tools in one turn; 10 */
+    uint32_t retries_max;         /* retries of one model call; 5 */
+    int64_t turn_ms;              /* maximum duration of a turn; 0: no limit */
+    int64_t lease_ms;             /* how long a process that died blocks a session; 30000 */
+    uint32_t turns_max;           /* turns that run or wait at the same time; 100000 */
+    uint32_t events_max;          /* events of one turn that are kept for late readers; 10000 */
+    uint64_t events_bytes_max;    /* bytes of those events; 4 MiB */
+    bool builtin_tools_off;       /* do not offer read_output, search_output and recall */
+    const pal_agent_settings *agents;
+    size_t agents_len;
+    pal_str compaction_model;  /* model for summaries; if empty, the model of the turn */
+    pal_str compaction_prompt; /* replaces the built-in prompt; may be empty */
+    bool leave_inbox; /* do not run messages that were waiting before this runtime was opened; by
+                         default they run in the background. For programs that exit soon */
+    pal_str model;    /* the default model, at the endpoint whose default model it is, otherwise at
+                         the first endpoint; if empty, the first endpoint's default model */
+    int64_t tools_wait_ms;         /* how long after opening turns wait for tool servers that are
+                                      starting; 10000. Then turns run without the missing tools, and
+                                      a TOOLS_MISSING event reports each missing server */
+    pal_str default_agent;         /* the name of one of `agents`, whose settings apply to sessions
+                                      that have no agent or an agent that is not in `agents`; if
+                                      empty, the runtime's settings apply */
+    pal_str parameters;            /* a JSON object whose members are added to every request to a
+                                      model service, such as {"temperature": 0.7}; may be empty */
+    pal_str compaction_system;     /* pal_compaction.system for all summaries; may be empty */
+    pal_str compaction_parameters; /* pal_compaction.parameters for all summaries; may be empty */
+    pal_pruned_text pruned_text; /* replaces the built-in placeholders for pruned content; NULL: use
+                                    those. Several worker threads can call it at the same time */
+    void *pruned_user;           /* passed to pruned_text */
+    bool senders_off;            /* do not put "<sender> " in front of the messages of a group,
+                                    neither for the model nor in the record */
+    uint32_t calls_max;          /* HTTP calls to services that run at the same time, each with one
+                                    open file; further calls wait. 0: no limit */
+    PAL_RESERVED(24);
+} pal_runtime_options;
+
+/* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
+ * default agent. Case does not matter. NULL if there is neither. The result points into
+ * `options`. */
+PAL_API const pal_agent_settings *pal_agent_find(const pal_runtime_options *options, pal_str name);
+
+/* Starts a runtime. The caller owns it and must release it with pal_runtime_close(), before it
+ * closes the store. If no endpoint is given, this blocks until endpoints were searched for.
+ * PAL_INVALID: `err` names the option that is wrong. PAL_NOT_FOUND: an agent's endpoint or the
+ * default agent does not exist. */
+PAL_API PAL_CHECKED pal_status pal_runtime_open(
+        const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err);
+
+/* Stops accepting turns and waits up to `drain_ms` for running turns and forwarded requests to end.
+ * Blocks.
+ *
+ * Turns that have not ended by then are left to the next runtime on the same store, which continues
+ * them. Here they get an ENDED event with their current state; they are not canceled. A turn with
+ * `finish` is an exception, because no other runtime can end it: it is canceled if it runs, and
+ * fails if it is queued. Compactions and forwarded requests that still run are canceled.
+ *
+ * All functions that read can still be called afterwards. */
+PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
+
+/* Drains the runtime and frees it. Blocks. Accepts NULL. */
+PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
+
+/* Reports the endpoint and the model that a request gets if it names neither. `out_is_stopgap` (may
+ * be NULL) is set to true if no endpoint was configured and none was found, so that "echo"
+ * answers. */
+PAL_API PAL_CHECKED pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena,
+        pal_str *out_endpoint, pal_str *out_model, bool *out_is_stopgap, pal_error *err);
+
+/* Returns the name of the environment variable that the endpoint's API key was read from. Empty if
+ * the endpoint has no key or its variable is unknown. Valid until the runtime is closed. */
+PAL_API pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint);
+
+/* ---- Starting a turn ---- */
+
+/* Decides what happens to a message if the session is not idle. A session is idle if no turn runs
+ * in it, in any process, and no older messages are waiting. */
+typedef enum pal_lane {
+    PAL_LANE_REJECT = 0,    /* fail with PAL_BUSY, "session is busy" */
+    PAL_LANE_QUEUE = 1,     /* wait for all older messages; waiting messages of a group are merged
+                               into one turn, see docs/turns.md */
+    PAL_LANE_STEER = 2,     /* join the running turn at the next safe point */
+    PAL_LANE_INTERRUPT = 3, /* stop the running turn, then run */
+} pal_lane;
+
+/* Limits on the tokens and the cost of model calls since `since`. If a call would begin over a
+ * limit, it is not made, and the turn fails with PAL_BUDGET. 0: no limit. */
+typedef struct pal_budget {
+    uint64_t session_tokens;
+    int64_t session_cost_micros;
+    uint64_t tenant_tokens;
+    int64_t tenant_cost_micros;
+    int64_t since;              /* milliseconds since 1970 */
+    char owner[PAL_OWNER_SIZE]; /* the name that pal_runtime_owned() counts the turn under; may be
+                                   empty */
+    PAL_RESERVED(4);
+} pal_budget;
+
+/* Describes a turn that is about to end as DONE. Valid during the callback only. */
+typedef struct pal_turn_end {
+    pal_id turn;
+    pal_id session;
+    const pal_id *messages; /* everything that the turn records, in order: the request's messages,
+                               answers and results, including those of this last commit */
+    size_t messages_len;
+    const pal_message *answer; /* the last answer; its seq is not known yet */
+    bool has_calls;            /* calls of the caller's tools are waiting for results */
+    bool finish_length;        /* the output limit cut the answer off */
+    bool finish_filtered;      /* the service's content filter cut the answer off */
+    pal_usage usage;           /* total of the turn */
+    int64_t cost_micros;
+    PAL_RESERVED(8);
+} pal_turn_end;
+
+/* Called once, on the loop, just before the commit that ends a turn as DONE. Not called for turns
+ * that end in any other way. The callback can fill `out_record`, allocating from `arena`. The
+ * record is written in that same commit, so it exists if and only if the answer does. Leave the
+ * record's kind empty to write none.
+ *
+ * The turn fails if the callback returns anything but PAL_OK, or if the store rejects the record.
+ * If the commit itself fails, the turn fails after the callback has been called. */
+typedef pal_status (*pal_turn_finisher)(const pal_turn_end *end, pal_arena *arena,
+        pal_record *out_record, void *user, pal_error *err);
+
+/* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
+ * or 0 fall back to the session's metadata, the agent's settings and the runtime's options, in that
+ * order. docs/turns.md lists them. */
+typedef struct pal_turn_request {
+    pal_str tenant;
+    pal_id session;
+    pal_message *messages; /* the user's messages; copies get an id and a seq when they are
+                              recorded. None: continue the session, for example after tool
+                              results */
+    size_t messages_len;
+    pal_lane lane;
+    pal_str endpoint; /* if empty, the endpoint whose default model is `model`, or the default
+                         endpoint */
+    pal_str model;    /* if empty, the endpoint's default model */
+    pal_str system;   /* replaces all other instructions, if has_system is set */
+    bool has_system;
+    const pal_tool *tools; /* tools that the caller runs; a call of one pauses the turn */
+    size_t tools_len;
+    bool no_server_tools; /* offer only the caller's tools */
+    pal_str tool_choice;  /* JSON in OpenAI's format; empty: auto */
+    pal_str parameters;   /* a JSON object whose members are added to requests to the model service.
+                             They override those of session, agent and runtime; null removes a
+                             member */
+    uint64_t output_max;  /* maximum tokens of one answer; 0: the model's limit */
+    bool has_context;
+    pal_context_settings context; /* replaces all other context settings, if has_context is set */
+    uint32_t max_tool_iterations; /* rounds of tools; 0: the session's, the agent's or the
+                                     runtime's */
+    bool whole;                   /* all or nothing: if the turn fails or is canceled, everything
+                                     that it recorded is hidden again */
+    pal_budget budget;
+    pal_str label;            /* free text, returned in the STARTED event; may be empty */
+    bool no_retries;          /* do not retry failed model calls, because the caller does */
+    bool calls_end_turn;      /* a call of one of `tools` ends the turn as DONE with has_calls,
+                                 instead of pausing it. A later turn brings the results, as messages
+                                 of role tool before its other messages. Calls that get no result
+                                 there are recorded as interrupted */
+    pal_turn_finisher finish; /* may be NULL. A queued request with `finish` is kept in memory only,
+                                 because the callback could not be made after a restart */
+    void *finish_user;        /* must stay valid until the turn has ended or was refused */
+    uint64_t expected_seq;    /* not 0: fail with PAL_CONFLICT unless this is the session's last_seq
+                                 when the messages are recorded */
+    const pal_op *opening; /* operations that create the session, in the commit that records the
+                              messages: a create with the id `session`, which must be new, and any
+                              others. If one of them fails, the turn is refused. Not copied: must
+                              stay valid until pal_turn_start() returns or `started` is called */
+    size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session exists */
+    pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
+                              has agents, a name that is not one of them fails with
+                              PAL_NOT_FOUND */
+    PAL_RESERVED(16);
+} pal_turn_request;
+
+typedef enum pal_turn_state {
+    PAL_TURN_NONE = 0,
+    PAL_TURN_QUEUED = 1, /* waits until the session is free */
+    PAL_TURN_RUNNING = 2,
+    PAL_TURN_RETRYING = 3, /* waits before it calls the model again */
+    PAL_TURN_PAUSED = 4,   /* waits for results of the caller's tools: pal_turn_results() */
+    PAL_TURN_ASKING = 5,   /* waits for approval of a tool call: pal_turn_allow() */
+    PAL_TURN_DONE = 6,
+    PAL_TURN_FAILED = 7,
+    PAL_TURN_CANCELED = 8,
+} pal_turn_state;
+
+/* Returns the lower-case name, for example "retrying". "none" for an unknown value. */
+PAL_API const char *pal_turn_state_name(pal_turn_state state);
+
+typedef struct pal_turn_info {
+    pal_id turn;
+    pal_id session;
+    pal_turn_state state;
+    bool replayed;    /* the client ids were used before: this is the turn of the first request, in
+                         whichever process it runs. `turn` is empty if those messages do not belong
+                         to a turn */
+    bool steered;     /* the messages joined the running turn `turn` */
+    uint64_t events;  /* number of the newest event */
+    uint32_t attempt; /* RETRYING: the number of the next attempt, from 2 */
+    int64_t retry_at; /* RETRYING: time of the next attempt, in milliseconds since 1970 */
+    char reason[PAL_ERROR_MESSAGE_MAX]; /* RETRYING, FAILED, ASKING, CANCELED: why */
+    pal_status status;                  /* FAILED: the error */
+    long code;                          /* FAILED: the HTTP status of the model service; 0: none */
+    int64_t retry_after_ms;             /* FAILED: the delay that the service requested; 0: none */
+    bool has_calls; /* DONE: the caller's tools were called; the PAUSED event carried the calls */
+    pal_id message; /* the newest answer; empty if there is none yet */
+    uint64_t seq;   /* the seq of that answer; 0: none */
+    bool is_elsewhere; /* the turn is not in this process: another process runs it, will continue it
+                          or has ended it. It cannot be watched or canceled here */
+    PAL_RESERVED(8);
+} pal_turn_info;
+
+/* Starts a turn and waits until its messages are durable. Does not wait for the model: use
+ * pal_turn_watch() or pal_turn_wait() for the answer.
+ *
+ *   PAL_BUSY       the session is not idle, and the lane is REJECT or there are no messages
+ *   PAL_CONFLICT   expected_seq does not match, or a client id was used for a different message
+ *   PAL_INVALID    a message, tool or result is not valid
+ *   PAL_NOT_FOUND  there is no such session, endpoint or agent
+ *   PAL_LIMIT      the session's inbox is full
+ *   PAL_OVERLOADED turns_max turns run or wait already
+ *   PAL_CANCELED   the runtime is being closed */
+PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
+        pal_turn_info *out_info, pal_error *err);
+
+/* Like pal_turn_start(), but does not wait. If this function returns PAL_OK, `started` is called
+ * exactly once, on the loop: with `info`, or with `err` and `info` NULL if the turn was refused. */
+typedef void (*pal_turn_started)(const pal_turn_info *info, const pal_error *err, void *user);
+PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
+        const pal_turn_request *request, pal_turn_started started, void *user, pal_error *err);
+
+/* ---- Events ---- */
+
+/* Each comment lists the members of pal_event that are set, in addition to number, kind and
+ * turn. */
+typedef enum pal_event_kind {
+    PAL_EVENT_NONE = 0,
+    PAL_EVENT_STARTED = 1,   /* the turn runs. text: the request's label */
+    PAL_EVENT_STEP = 2,      /* a model call begins. count: its number, from 1; message: the id that
+                                its answer will have; name: the model */
+    PAL_EVENT_TEXT = 3,      /* text: more of the answer; count: the part that it belongs to, from
+                                1; is_refusal */
+    PAL_EVENT_REASONING = 4, /* text: more of the reasoning; count: the part that it belongs to,
+                                from 1 */
+    PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1 */
+    PAL_EVENT_ARGUMENTS = 6,    /* call_id; text: more of the call's arguments */
+    PAL_EVENT_MESSAGE = 7,      /* an answer was recorded. message, seq, at, usage, finish_length,
+                                   finish_filtered */
+    PAL_EVENT_TOOL_STARTED = 8, /* call_id, name; text: the arguments */
+    PAL_EVENT_TOOL_ENDED = 9,   /* call_id, name; text: the result; status */
+    PAL_EVENT_RETRYING = 10,  /* count: the number of the attempt; at: its time; text: the reason */
+    PAL_EVENT_COMPACTED = 11, /* text: what was done; count: tokens saved */
+    PAL_EVENT_STEERED = 12,   /* a message joined the turn. message, seq */
+    PAL_EVENT_PAUSED = 13,    /* text: the calls for the caller, a JSON array. With calls_end_turn
+                                 the turn is over and ENDED is next */
+    PAL_EVENT_ASKING = 14,    /* call_id, name; text: the question */
+    PAL_EVENT_ENDED = 15,     /* always the last event. state, status; text: the reason; usage:
+                                 total of the turn; name: the endpoint, if one was chosen; code;
+                                 retry_after_ms */
+    PAL_EVENT_TOOLS_MISSING = 16, /* a tool server did not start in time, so this turn runs without
+                                     its tools. name: the server; text: the reason */
+} pal_event_kind;
+
+/* Returns the lower-case name, for example "tool_started". "none" for an unknown value. */
+PAL_API const char *pal_event_kind_name(pal_event_kind kind);
+
+/* One event of a turn. Valid during the callback only. */
+typedef struct pal_event {
+    uint64_t number; /* counted from 1 in each turn. Late readers get several events that add to one
+                        text as one event, with the number of the last */
+    pal_event_kind kind;
+    pal_id turn;
+    pal_str text;
+    pal_str call_id;
+    pal_str name;
+    pal_id message;
+    uint64_t seq;
+    uint64_t count;
+    int64_t at; /* milliseconds since 1970 */
+    pal_usage usage;
+    pal_turn_state state;
+    pal_status status;
+    bool finish_length;     /* MESSAGE: the output limit cut the answer off */
+    long code;              /* ENDED: as in pal_turn_info */
+    int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
+    bool finish_filtered;   /* MESSAGE: the service's content filter cut the answer off */
+    bool is_refusal;        /* TEXT: the model declines to answer */
+    PAL_RESERVED(4);
+} pal_event;
+
+/* Receives one event, on the loop. Return false to stop watching. */
+typedef bool (*pal_watch)(const pal_event *event, void *user);
+
+/* Watches a turn. Calls `watch` for each event after number `after`: first for past events that are
+ * still kept, before this function returns, then for new events up to and including ENDED. A turn
+ * can have any number of watchers.
+ *
+ * If a turn has many events, older events that add to one text are merged into one, so that no text
+ * is lost. If this does not make enough room, the oldest events are dropped. In both cases an event
+ * has a number that is larger than the previous one + 1.
+ *
+ * An ENDED event with a state other than DONE, FAILED or CANCELED means that this runtime was
+ * closed. Another one continues the turn. Its events are numbered from 1 again. If `after` is
+ * larger than the newest number, all events are sent.
+ *
+ * `gone` (may be NULL) is called once, on the loop, when no more events will come, for whatever
+ * reason. If this function fails, neither callback is called.
+ *
+ * PAL_NOT_FOUND: the turn is not in this runtime's memory; read the session's messages. */
+PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        uint64_t after, pal_watch watch, void (*gone)(void *user), void *user, pal_error *err);
+/* Stops the watchers of the turn that were added with `user`, and calls their `gone`. No callback
+ * is made after this function returns. */
+PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
+
+/* ---- While a turn runs ---- */
+
+/* Reports the current state of a turn. For a turn that is not in this runtime's memory, the store
+ * is read: the turn is waiting, runs in another process, will be continued, or has ended. On the
+ * loop the store is not read. PAL_NOT_FOUND: the turn has recorded nothing, or its messages do not
+ * exist any more. */
+PAL_API PAL_CHECKED pal_status pal_turn_find(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_turn_info *out_info, pal_error *err);
+/* Reports the active turn of a session: the one that runs or waits for the caller, otherwise the
+ * first in the queue. Turns of other processes are found in the store. PAL_NOT_FOUND: the session
+ * is idle. */
+PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant,
+        pal_id session, pal_turn_info *out_info, pal_error *err);
+
+/* Stops a turn. The answer so far is recorded and marked as interrupted. If the turn is queued, its
+ * messages are removed from the inbox. A turn that runs in another process is not stopped. Waits
+ * until the end is durable, up to 10 seconds; then it returns PAL_TIMEOUT. PAL_NOT_FOUND: the turn
+ * is not in this runtime's memory. */
+PAL_API PAL_CHECKED pal_status pal_turn_cancel(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, pal_error *err);
+
+/* Like pal_turn_cancel(), but does not wait, for threads that must not block. The ENDED event
+ * reports the end. If there is no memory, the turn is not stopped. */
+PAL_API void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn);
+
+/* Sends results of the caller's tools to a PAUSED turn: messages of role tool with one TOOL_RESULT
+ * part for each call. The turn continues when it has all results. This also works after a restart
+ * and in another process than the turn's: then send all results at once. Name the turn, or name the
+ * session and leave `turn` empty. Waits until the results are accepted.
+ *
+ *   PAL_CONFLICT   the turn is not paused
+ *   PAL_INVALID    a result does not belong to a call that waits for one
+ *   PAL_NOT_FOUND  there is no such turn or session */
+PAL_API PAL_CHECKED pal_status pal_turn_results(pal_runtime *runtime, pal_str tenant,
+        pal_id session, pal_id turn, pal_message *messages, size_t messages_len,
+        pal_turn_info *out_info, pal_error *err);
+
+/* The calls that a turn waits for. Members that do not apply are empty. */
+typedef struct pal_turn_waits {
+    pal_str calls; /* PAUSED: the calls for the caller, the JSON array of the PAUSED event */
+    pal_str asked_call_id;   /* ASKING: the call that needs approval */
+    pal_str asked_name;      /* ASKING: the tool */
+    pal_str asked_arguments; /* ASKING: the arguments of the call */
+    PAL_RESERVED(4);
+} pal_turn_waits;
+
+/* Reports what a turn waits for. For a turn that is not in this runtime's memory, only `calls` is
+ * reported, from the store. PAL_NOT_FOUND: there is no such turn. */
+PAL_API PAL_CHECKED pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        pal_arena *arena, pal_turn_waits *out_waits, pal_error *err);
+
+/* Answers an ASKING turn. True: the call is run. False: the call gets an error as its result. The
+ * turn continues in both cases. This also works after a restart and in another process than the
+ * turn's. PAL_CONFLICT: the turn is not asking. */
+PAL_API PAL_CHECKED pal_status pal_turn_allow(
+        pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err);
+
+/* Waits until a turn ends, pauses or asks. `out_text` is the text of its newest answer. A turn that
+ * FAILED is not an error here: check out_info->state.
+ *
+ *   PAL_TIMEOUT    `timeout_ms` have passed; a negative value waits without limit
+ *   PAL_NOT_FOUND  the turn is not in this runtime's memory */
+PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        int64_t timeout_ms, pal_arena *arena, pal_turn_info *out_info, pal_str *out_text,
+        pal_error *err);
+
+/* ---- Context, models and tools ---- */
+
+/* Compacts a session with the runtime's model, as a turn does. All members of `compaction` are used
+ * except `summarise` and `user`; if prompt, model, system or parameters are empty, those of the
+ * runtime's options are used. Blocks until it is done. PAL_BUSY: a turn is running in the
+ * session. */
+PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
+        pal_id session, const pal_compaction *compaction, pal_arena *arena,
+        pal_compacted *out_compacted, pal_error *err);
+
+/* Plans what the model would receive for `request` now, with the runtime's settings. Messages of
+ * the request are planned as if they were already recorded. Changes nothing. Reads the store on the
+ * caller's thread. */
+PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request,
+        pal_arena *arena, pal_plan *out_plan, pal_error *err);
+
+/* A model that an endpoint offers. */
+typedef struct pal_served_model {
+    pal_str endpoint;
+    pal_str model;
+    PAL_RESERVED(4);
+} pal_served_model;
+
+/* Lists the models of all endpoints; each endpoint's default model comes first. Endpoints that do
+ * not answer within `timeout_ms` are left out. Blocks. */
+PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms,
+        pal_arena *arena, pal_served_model **out_models, size_t *out_len, pal_error *err);
+
+/* Lists the server tools and built-in tools that a turn would offer to the model, in addition to
+ * the caller's. */
+PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
+        pal_tool **out_tools, size_t *out_len, pal_error *err);
+
+/* ---- Forwarding ---- */
+
+/* A request that is sent to an endpoint unchanged. */
+typedef struct pal_forward {
+    pal_str endpoint;  /* if empty, the endpoint whose default model is `model`, or the default
+                          endpoint */
+    pal_str model;     /* if empty, the default model */
+    pal_str path;      /* appended to the endpoint's URL, for example "/chat/completions" */
+    pal_str body;      /* JSON */
+    pal_str tenant;    /* the ledger row is written for this tenant, with the purpose "forward" and
+                          without a session */
+    pal_budget budget; /* only the tenant's limits apply; they are checked before the call */
+    bool asks_usage;   /* add stream_options.include_usage to the request of a stream if the service
+                          needs it to report its usage */
+    PAL_RESERVED(8);
+} pal_forward;
+
+/* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any
+ * number of times), end. */
+typedef struct pal_forward_sink {
+    void (*header)(pal_str name, pal_str value, void *user); /* may be NULL; names are in lower
+                                                                case */
+    void (*head)(unsigned code, void *user); /* once, after the headers; the HTTP status */
+    void (*bytes)(pal_str bytes, void *user);
+    /* Always called, once and last. PAL_OK: the response is complete, whatever its HTTP status.
+     * PAL_BUDGET: the budget is used up, and no request was sent. */
+    void (*end)(pal_status status, const pal_error *err, void *user);
+    PAL_RESERVED(4);
+} pal_forward_sink;
+
+typedef struct pal_forwarding pal_forwarding;
+
+/* Forwards a request without waiting: no session, no tools, no retries. The sink may be called
+ * before this function returns. The caller must release *out_forwarding with
+ * pal_forwarding_leave().
+ *
+ * The usage in the response is added to the runtime's stats at once, and to the ledger soon after,
+ * at the latest when the runtime is closed. If the response reports no usage, as a stream that was
+ * not asked for it, the tokens of the request and of the response so far are counted with the
+ * model's encoding. An error response counts nothing.
+ *
+ *   PAL_CONFLICT   the endpoint does not speak chat completions
+ *   PAL_NOT_FOUND  there is no such endpoint */
+PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
+        const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
+/* Releases a forwarded request. Call it once for each, before the runtime is closed, from any
+ * thread or from the sink. If the call is still running, it is canceled, and `end` reports that
+ * soon after. Accepts NULL. */
+PAL_API void pal_forwarding_leave(pal_forwarding *forwarding);
+
+/* Counts the turns and forwarded requests of an owner (pal_budget.owner) that run or wait now. Can
+ * be called from any thread; does not wait for the loop. */
+PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
+
+/* ---- Statistics ---- */
+
+/* Called on the loop when the state of a turn changes. Must not block. `info` is valid during the
+ * callback only. */
+typedef void (*pal_turn_sink)(pal_str tenant, const pal_turn_info *info, void *user);
+
+/* Reports the states of all turns of this runtime to `sink` from now on, and no longer to the
+ * previous sink. NULL ends it. No callback of the previous sink is made after this function
+ * returns. */
+PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user);
+
+typedef struct pal_runtime_stats {
+    uint64_t turns_running;
+    uint64_t turns_queued;
+    uint64_t turns_waiting; /* PAUSED or ASKING */
+    uint64_t turns_ended;
+    uint64_t turns_failed;
+    uint64_t model_calls;
+    uint64_t model_retries;
+    uint64_t tool_calls;
+    uint64_t watchers;
+    pal_usage usage; /* total of all model calls that have ended */
+    int64_t cost_micros;
+    PAL_RESERVED(8);
+} pal_runtime_stats;
+
+/* Reports the runtime's counters. Can be called from any thread. */
+PAL_API void pal_runtime_stat(pal_runtime *runtime, pal_runtime_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
