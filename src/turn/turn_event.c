@@ -12,11 +12,18 @@
 
 enum { MERGED_BYTES_MAX = 32 * 1024 }; /* maximum text of a merged event */
 
+/* Almost all events add to a text. Such an event has no other members than these. */
 struct pal_event_entry {
-    pal_event event; /* its texts and `ends` follow in the same allocation */
-    size_t bytes;
-    uint64_t first; /* number of the first event in this entry */
-    uint32_t *ends; /* where the text of each event except the last ends; NULL: a single event */
+    uint64_t number; /* of the last event in this entry */
+    uint64_t first;  /* of the first event in this entry */
+    pal_event_kind kind;
+    bool is_refusal;
+    uint64_t count;
+    pal_str text;
+    pal_str call_id;
+    uint32_t *ends;   /* where the text of each event except the last ends; NULL: a single event */
+    size_t bytes;     /* of the allocation, which includes the texts, `ends` and `event` */
+    pal_event *event; /* an event that does not add to a text; otherwise NULL */
 };
 
 struct pal_watcher {
@@ -37,22 +44,37 @@ static pal_str copy_text(char **at, pal_str text)
     return copy;
 }
 
+static bool adds_to_text(pal_event_kind kind)
+{
+    return kind == PAL_EVENT_TEXT || kind == PAL_EVENT_REASONING || kind == PAL_EVENT_ARGUMENTS;
+}
+
 static pal_event_entry *make_entry(const pal_event *event)
 {
-    size_t texts = event->text.len + event->call_id.len + event->name.len;
-    pal_event_entry *entry = pal_malloc(sizeof(*entry) + texts);
+    size_t whole = adds_to_text(event->kind) ? 0 : sizeof(*event);
+    size_t bytes = sizeof(pal_event_entry) + whole + event->text.len + event->call_id.len +
+            event->name.len;
+    pal_event_entry *entry = pal_malloc(bytes);
     char *at;
 
     if (!entry)
         return NULL;
-    at = (char *)(entry + 1);
-    entry->event = *event;
-    entry->first = event->number;
-    entry->ends = NULL;
-    entry->bytes = sizeof(*entry) + texts;
-    entry->event.text = copy_text(&at, event->text);
-    entry->event.call_id = copy_text(&at, event->call_id);
-    entry->event.name = copy_text(&at, event->name);
+    at = (char *)(entry + 1) + whole;
+    *entry = (pal_event_entry){.number = event->number,
+            .first = event->number,
+            .kind = event->kind,
+            .is_refusal = event->is_refusal,
+            .count = event->count,
+            .text = copy_text(&at, event->text),
+            .call_id = copy_text(&at, event->call_id),
+            .bytes = bytes};
+    if (whole) {
+        entry->event = (pal_event *)(entry + 1);
+        *entry->event = *event;
+        entry->event->text = entry->text;
+        entry->event->call_id = entry->call_id;
+        entry->event->name = copy_text(&at, event->name);
+    }
     return entry;
 }
 
@@ -68,7 +90,7 @@ static void drop_oldest(pal_event_log *log)
 
 static bool grow(pal_event_log *log, size_t cap_max)
 {
-    size_t cap = log->cap ? log->cap * 2 : 16;
+    size_t cap = log->cap ? log->cap * 2 : 8;
     pal_event_entry **entries;
 
     if (cap > cap_max)
@@ -91,30 +113,26 @@ static bool grow(pal_event_log *log, size_t cap_max)
 
 static size_t count_of(const pal_event_entry *entry)
 {
-    return (size_t)(entry->event.number - entry->first) + 1;
+    return (size_t)(entry->number - entry->first) + 1;
 }
 
 static bool can_merge(const pal_event_entry *a, const pal_event_entry *b)
 {
-    const pal_event *x = &a->event, *y = &b->event;
-
-    return x->kind == y->kind &&
-            (x->kind == PAL_EVENT_TEXT || x->kind == PAL_EVENT_REASONING ||
-                    x->kind == PAL_EVENT_ARGUMENTS) &&
-            x->count == y->count && x->is_refusal == y->is_refusal &&
-            pal_str_equal(x->call_id, y->call_id) && a->event.number + 1 == b->first;
+    return a->kind == b->kind && adds_to_text(a->kind) && a->count == b->count &&
+            a->is_refusal == b->is_refusal && pal_str_equal(a->call_id, b->call_id) &&
+            a->number + 1 == b->first;
 }
 
 static uint32_t end_of(const pal_event_entry *entry, size_t at)
 {
-    return at + 1 < count_of(entry) ? entry->ends[at] : (uint32_t)entry->event.text.len;
+    return at + 1 < count_of(entry) ? entry->ends[at] : (uint32_t)entry->text.len;
 }
 
 /* Merges `len` entries from `at` on. Returns NULL if there is no memory. */
 static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
 {
     const pal_event_entry *first = log->entries[(log->first + at) % log->cap];
-    size_t count = 0, text = 0, call_id = first->event.call_id.len;
+    size_t count = 0, text = 0, bytes;
     pal_event_entry *merged;
     uint32_t *ends;
     char *to;
@@ -123,27 +141,27 @@ static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
         const pal_event_entry *each = log->entries[(log->first + at + i) % log->cap];
 
         count += count_of(each);
-        text += each->event.text.len;
+        text += each->text.len;
     }
-    merged = pal_malloc(sizeof(*merged) + count * sizeof(*ends) + text + call_id);
+    bytes = sizeof(*merged) + count * sizeof(*ends) + text + first->call_id.len;
+    merged = pal_malloc(bytes);
     if (!merged)
         return NULL;
     ends = (uint32_t *)(merged + 1);
     to = (char *)(ends + count);
-    *merged = (pal_event_entry){.event = first->event,
-            .bytes = sizeof(*merged) + count * sizeof(*ends) + text + call_id,
-            .first = first->first,
-            .ends = ends};
-    merged->event.call_id = copy_text(&to, first->event.call_id);
-    merged->event.text = pal_str_make(to, text);
+    *merged = *first;
+    merged->bytes = bytes;
+    merged->ends = ends;
+    merged->call_id = copy_text(&to, first->call_id);
+    merged->text = pal_str_make(to, text);
     for (size_t i = 0, k = 0, before = 0; i < len; i++) {
         const pal_event_entry *each = log->entries[(log->first + at + i) % log->cap];
 
         for (size_t j = 0; j < count_of(each); j++)
             ends[k++] = (uint32_t)before + end_of(each, j);
-        before += each->event.text.len;
-        copy_text(&to, each->event.text);
-        merged->event.number = each->event.number;
+        before += each->text.len;
+        copy_text(&to, each->text);
+        merged->number = each->number;
     }
     return merged;
 }
@@ -152,12 +170,12 @@ static pal_event_entry *merge(const pal_event_log *log, size_t at, size_t len)
 static size_t run_at(const pal_event_log *log, size_t at)
 {
     const pal_event_entry *before = log->entries[(log->first + at) % log->cap];
-    size_t len = 1, bytes = before->event.text.len;
+    size_t len = 1, bytes = before->text.len;
 
     for (; at + len < log->len; len++) {
         const pal_event_entry *next = log->entries[(log->first + at + len) % log->cap];
 
-        bytes += next->event.text.len;
+        bytes += next->text.len;
         if (!can_merge(before, next) || bytes > MERGED_BYTES_MAX)
             break;
         before = next;
@@ -197,14 +215,20 @@ static void make_room(pal_event_log *log)
     log->len = kept;
 }
 
-/* Returns the part of the event after the number `after`. */
-static pal_event rest_of(const pal_event_entry *entry, uint64_t after)
+/* Returns the event, or the part of a merged event after the number `after`. */
+static pal_event event_after(const pal_turn *turn, const pal_event_entry *entry, uint64_t after)
 {
-    pal_event event = entry->event;
-    size_t from = after >= entry->first ? entry->ends[after - entry->first] : 0;
+    size_t from = entry->ends && after >= entry->first ? entry->ends[after - entry->first] : 0;
 
-    event.text = pal_str_make(event.text.data + from, event.text.len - from);
-    return event;
+    if (entry->event)
+        return *entry->event;
+    return (pal_event){.number = entry->number,
+            .kind = entry->kind,
+            .turn = turn->id,
+            .text = pal_str_make(entry->text.data + from, entry->text.len - from),
+            .call_id = entry->call_id,
+            .count = entry->count,
+            .is_refusal = entry->is_refusal};
 }
 
 /* If there is no memory, the event is published but not kept. */
@@ -299,12 +323,11 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
     pthread_mutex_unlock(&turn->runtime->lock);
     for (size_t i = 0; i < log->len && !watcher->is_over; i++) {
         const pal_event_entry *entry = log->entries[(log->first + i) % log->cap];
-        pal_event event = entry->event;
+        pal_event event;
 
-        if (event.number <= after)
+        if (entry->number <= after)
             continue;
-        if (entry->ends)
-            event = rest_of(entry, after);
+        event = event_after(turn, entry, after);
         watcher->is_over = !watch(&event, user);
     }
     if (turn->phase == PAL_TURN_PHASE_ENDED || watcher->is_over)

@@ -80,7 +80,7 @@ typedef struct pal_context_settings {
                                         40000 */
     uint64_t prune_minimum_tokens;   /* a prune must save more tokens than this; 20000 */
     uint32_t prune_protect_turns;    /* newest turns that are not pruned; 2 */
-    PAL_RESERVED(8);
+    PAL_RESERVED(4);
 } pal_context_settings;
 
 /* Applies the settings in the metadata of a session or an agent. The metadata is a JSON object
@@ -220,7 +220,7 @@ typedef struct pal_context_input {
                                      tokens, so room must be made; 0: it does not */
     pal_pruned_text pruned_text;  /* NULL: the built-in placeholders */
     void *pruned_user;
-    PAL_RESERVED(16);
+    PAL_RESERVED(8);
 } pal_context_input;
 
 /* Returns the tokens that may be sent: the smaller of settings.max_tokens and what the limits
@@ -267,7 +267,7 @@ typedef struct pal_plan_item {
     const pal_message *message; /* the message that is sent, in the arena or in the input;
                                    NULL: nothing is sent */
     pal_str reason; /* for example "newest that fit" or "orphan result: no call 'c1' before it" */
-    PAL_RESERVED(4);
+    PAL_RESERVED(2);
 } pal_plan_item;
 
 /* Says what the caller has to do with a plan. */
@@ -310,7 +310,7 @@ typedef struct pal_plan {
     const uint64_t *keep_seqs; /* COMPACT: messages up to cut_seq that are still sent */
     size_t keep_len;
     uint64_t first_seq; /* seq of the oldest message of the tail that is sent */
-    PAL_RESERVED(8);
+    PAL_RESERVED(4);
 } pal_plan;
 
 /* Makes a plan. The items that are sent are valid for the profile and within all limits, whatever

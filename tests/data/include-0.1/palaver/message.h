@@ -70,7 +70,7 @@ struct pal_part {
     uint64_t bytes;  /* image, file: size of the blob, for a plan; 0: not looked up. Not stored */
     uint32_t number; /* the number that the part was appended with, counted from 1, if other parts
                         of its message may be hidden; 0: its position is its number. Not stored */
-    PAL_RESERVED(4);
+    PAL_RESERVED(3);
 };
 
 /* The tokens of one model call, as the service reported them. */
@@ -80,7 +80,7 @@ typedef struct pal_usage {
     uint64_t cache_write; /* input that the service wrote to its cache */
     uint64_t output;      /* output, including reasoning */
     uint64_t reasoning;   /* the part of the output that is reasoning */
-    PAL_RESERVED(3);
+    PAL_RESERVED(2);
 } pal_usage;
 
 /* A record of the request that led to an answer. Later plans learn from it how the service counts,
@@ -118,7 +118,7 @@ typedef struct pal_message {
                           none */
     pal_id turn_id; /* the turn that recorded the message; empty: it was appended without a turn */
     const pal_sent *sent; /* answers only: the request for it; NULL: unknown */
-    PAL_RESERVED(4);
+    PAL_RESERVED(3);
 } pal_message;
 
 /* Names of roles and kinds of parts, for example "user" and "tool_call". An unknown value gives

@@ -473,7 +473,7 @@ typedef struct pal_inbox_item {
                           does not interpret it */
     pal_str body;      /* JSON */
     int64_t created_at;
-    PAL_RESERVED(4);
+    PAL_RESERVED(2);
 } pal_inbox_item;
 
 /* Adds an item and sets its id and created_at. If an item with the same client_id is waiting,

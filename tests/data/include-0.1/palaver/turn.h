@@ -208,7 +208,7 @@ typedef struct pal_budget {
     int64_t since;              /* milliseconds since 1970 */
     char owner[PAL_OWNER_SIZE]; /* the name that pal_runtime_owned() counts the turn under; may be
                                    empty */
-    PAL_RESERVED(4);
+    PAL_RESERVED(2);
 } pal_budget;
 
 /* Describes a turn that is about to end as DONE. Valid during the callback only. */
@@ -287,7 +287,7 @@ typedef struct pal_turn_request {
     pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
                               has agents, a name that is not one of them fails with
                               PAL_NOT_FOUND */
-    PAL_RESERVED(16);
+    PAL_RESERVED(8);
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -325,7 +325,7 @@ typedef struct pal_turn_info {
     uint64_t seq;   /* the seq of that answer; 0: none */
     bool is_elsewhere; /* the turn is not in this process: another process runs it, will continue it
                           or has ended it. It cannot be watched or canceled here */
-    PAL_RESERVED(8);
+    PAL_RESERVED(4);
 } pal_turn_info;
 
 /* Starts a turn and waits until its messages are durable. Does not wait for the model: use
@@ -403,7 +403,7 @@ typedef struct pal_event {
     int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
     bool finish_filtered;   /* MESSAGE: the service's content filter cut the answer off */
     bool is_refusal;        /* TEXT: the model declines to answer */
-    PAL_RESERVED(4);
+    PAL_RESERVED(2);
 } pal_event;
 
 /* Receives one event, on the loop. Return false to stop watching. */
