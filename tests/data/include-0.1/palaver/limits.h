@@ -70,6 +70,8 @@
 
 #define PAL_TOKENS_IMAGE 1500          /* tokens that an image counts, whatever its size */
 #define PAL_TOKENS_FILE 1000           /* tokens that a file counts, whatever its size */
+#define PAL_TOKENS_ESTIMATED_BYTES_MAX (1u << 20) /* bytes of an answer that are examined if its
+                                                     service reports no usage */
 #define PAL_MODEL_RULES_MAX 10000      /* models in a configuration */
 #define PAL_SENT_ITEMS_EACH 8          /* first items of a request that have a hash each; later
                                           items share hashes */
@@ -96,8 +98,8 @@
                                                        other response that is not a stream */
 #define PAL_PROVIDER_ERROR_BYTES_MAX (1u << 20)     /* bytes of an error that is passed on */
 #define PAL_PROVIDER_VALUES_MAX 500000u             /* JSON values in an event or a response */
-#define PAL_PROVIDER_TEXT_BYTES_MAX (6u << 20)      /* bytes of one JSON string in an event or a
-                                                       response, with its escapes */
+#define PAL_PROVIDER_TEXT_BYTES_MAX (4u << 20)      /* bytes of all texts in one event or response,
+                                                       with their escapes */
 #define PAL_PROVIDER_SAID_BYTES_MAX (8u << 20)      /* bytes of all texts and tool arguments in one
                                                        response */
 #define PAL_PROVIDER_INLINE_BYTES_MAX (256u << 10)  /* bytes of a passed-on response, or of one of

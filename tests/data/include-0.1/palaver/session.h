@@ -52,6 +52,7 @@ typedef struct pal_session {
     int64_t deleted_at; /* milliseconds since 1970; 0: not in the trash */
     pal_str extra;      /* unknown members as a JSON object, for example {"a":1}; empty if there are
                            none */
+    uint64_t fork_mark; /* the parent's marks up to this number apply to the shared messages */
     PAL_RESERVED(6);
 } pal_session;
 

@@ -704,6 +704,8 @@ typedef struct pal_op {
             const pal_session *session;
             pal_id parent;
             uint64_t at_seq;
+            bool keep_mark; /* only the parent's marks up to session->fork_mark apply to the fork,
+                               as when a store is copied; otherwise all that exist now */
         } fork;
         struct {
             pal_id from;  /* the session whose history this session adopts, if this session is
