@@ -97,6 +97,20 @@ def is_reserved(member):
     return member.split('.')[-1] == 'reserved'
 
 
+def renewal(earlier, today):
+    """What to do about an intended change, as long as the version has not been released."""
+    if '-%d.%d' % version_of(today) != os.path.basename(earlier)[len('include'):]:
+        return ''
+    return ('\nif this version has not been released, renew its copy of the headers: '
+            'cp include/palaver/*.h tests/data/%s/palaver/' % os.path.basename(earlier))
+
+
+def version_of(include):
+    text = tap.read(include, 'palaver', 'api.h')
+    return tuple(int(re.search(r'PAL_VERSION_%s (\d+)' % part, text).group(1))
+                 for part in ('MAJOR', 'MINOR'))
+
+
 def same_layout(earlier, today):
     """Every struct keeps its size, every member its place and size, every enumerator its value."""
     before, now = text_of(earlier), text_of(today)

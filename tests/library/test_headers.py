@@ -27,6 +27,15 @@ def compiles(compiler, language, header):
     return test
 
 
+def agrees(check, earlier):
+    def test():
+        try:
+            check(earlier, INCLUDE)
+        except tap.Failed as problem:
+            raise tap.Failed(str(problem) + layout.renewal(earlier, INCLUDE))
+    return test
+
+
 def the_gathering_header_has_all():
     gathered = tap.read(INCLUDE, 'palaver', 'palaver.h')
     for header in headers:
@@ -45,6 +54,5 @@ for earlier in sorted(glob.glob(os.path.join(sys.argv[1], 'tests', 'data', 'incl
     for name, check in [('structs and enums are those of', layout.same_layout),
                         ('new members take reserved room of', layout.only_in_reserved_room),
                         ('functions are those of', layout.same_functions)]:
-        tests.append(('%s %s' % (name, version),
-                      lambda check=check, earlier=earlier: check(earlier, INCLUDE)))
+        tests.append(('%s %s' % (name, version), agrees(check, earlier)))
 tap.main(tests)

@@ -34,6 +34,15 @@ typedef enum pal_part_kind {
     PAL_PART_COMPACTION = 7,
 } pal_part_kind;
 
+/* Why a model stopped writing an answer. */
+typedef enum pal_finish {
+    PAL_FINISH_NONE = 0,       /* not known */
+    PAL_FINISH_STOP = 1,       /* the answer is complete */
+    PAL_FINISH_LENGTH = 2,     /* the output limit cut the answer off */
+    PAL_FINISH_TOOL_CALLS = 3, /* the answer calls tools */
+    PAL_FINISH_FILTERED = 4,   /* the content filter of the service cut the answer off */
+} pal_finish;
+
 /* Bits of pal_message.flags. */
 typedef enum pal_message_flag {
     PAL_FLAG_SUMMARY = 1 << 0,   /* a summary that replaces the messages before it */

@@ -254,6 +254,13 @@ PAL_API PAL_CHECKED pal_status pal_store_count(pal_store *store, pal_str tenant,
 PAL_API PAL_CHECKED pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id,
         pal_arena *arena, pal_message *out_message, pal_id *out_session, pal_error *err);
 
+/* Finds the message that was appended to the session with this client id, whether it is visible or
+ * hidden. Client ids belong to one session: messages that a fork shares with its parents are not
+ * found. PAL_NOT_FOUND if the session has no such message. */
+PAL_API PAL_CHECKED pal_status pal_store_find_client_id(pal_store *store, pal_str tenant,
+        pal_id session, pal_str client_id, pal_arena *arena, pal_message *out_message,
+        pal_error *err);
+
 /* ---- Forks, rewinds, marks ---- */
 
 /* Creates a session that begins with the messages of `parent` up to `at_seq`, without copying them.

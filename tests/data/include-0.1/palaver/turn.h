@@ -220,8 +220,7 @@ typedef struct pal_turn_end {
     size_t messages_len;
     const pal_message *answer; /* the last answer; its seq is not known yet */
     bool has_calls;            /* calls of the caller's tools are waiting for results */
-    bool finish_length;        /* the output limit cut the answer off */
-    bool finish_filtered;      /* the service's content filter cut the answer off */
+    pal_finish finish;         /* why the model stopped writing the answer */
     pal_usage usage;           /* total of the turn */
     int64_t cost_micros;
     PAL_RESERVED(8);
@@ -362,8 +361,7 @@ typedef enum pal_event_kind {
                                 from 1 */
     PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1 */
     PAL_EVENT_ARGUMENTS = 6,    /* call_id; text: more of the call's arguments */
-    PAL_EVENT_MESSAGE = 7,      /* an answer was recorded. message, seq, at, usage, finish_length,
-                                   finish_filtered */
+    PAL_EVENT_MESSAGE = 7,      /* an answer was recorded. message, seq, at, usage, finish */
     PAL_EVENT_TOOL_STARTED = 8, /* call_id, name; text: the arguments */
     PAL_EVENT_TOOL_ENDED = 9,   /* call_id, name; text: the result; status */
     PAL_EVENT_RETRYING = 10,  /* count: the number of the attempt; at: its time; text: the reason */
@@ -398,10 +396,9 @@ typedef struct pal_event {
     pal_usage usage;
     pal_turn_state state;
     pal_status status;
-    bool finish_length;     /* MESSAGE: the output limit cut the answer off */
+    pal_finish finish;      /* MESSAGE: why the model stopped writing the answer */
     long code;              /* ENDED: as in pal_turn_info */
     int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
-    bool finish_filtered;   /* MESSAGE: the service's content filter cut the answer off */
     bool is_refusal;        /* TEXT: the model declines to answer */
     PAL_RESERVED(2);
 } pal_event;
