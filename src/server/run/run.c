@@ -3,7 +3,8 @@
  *   pal_run_start()  -> on_start()   refused, or begin(): started(), then the turn is watched
  *   pal_run_join()   -> begin()
  *   on_event()       each event; the last one is finish(): done() or failed(), the stream ends
- *   on_watch_end()   no more events come; if there was no last one, the server is stopping
+ *   on_watch_end()   no more events come; if there was no last one, the server is stopping. The
+ *                    next turn of the run starts here
  *   on_stream_end(), on_client_left()   the client is gone
  *
  * The reference of the turn goes from pal_run_new() to on_start() to on_watch_end(). A stream, a
@@ -95,6 +96,14 @@ void pal_run_abandon(pal_run *run)
         pal_turn_abandon(run->server->runtime, run->tenant, turn);
 }
 
+bool pal_run_is_gone(pal_run *run)
+{
+    pthread_mutex_lock(&run->client_lock);
+    bool is_gone = run->is_gone;
+    pthread_mutex_unlock(&run->client_lock);
+    return is_gone;
+}
+
 static void leave(pal_run *run)
 {
     pthread_mutex_lock(&run->client_lock);
@@ -137,19 +146,27 @@ pal_call *pal_run_take_call(pal_run *run)
     return call;
 }
 
-bool pal_run_open(pal_run *run)
+bool pal_run_try_open(pal_run *run)
 {
-    pal_error err;
     if (run->is_streaming)
         return run->stream != NULL;
     run->is_streaming = true;
     run->holders++;
     run->stream = pal_run_stream(run->call, 200, PAL_RUN_EVENT_STREAM, on_stream_end, run);
-    if (run->stream) {
+    if (run->stream)
         run->call = NULL;
+    else
+        run->holders--;
+    return run->stream != NULL;
+}
+
+bool pal_run_open(pal_run *run)
+{
+    pal_error err;
+    if (pal_run_try_open(run))
         return true;
-    }
-    run->holders--;
+    if (!run->call)
+        return false; /* the stream has ended, or was refused before */
     pal_call *call = pal_run_take_call(run);
     pal_status status = pal_run_refuse_stream(call, &err);
     pal_call_fail(call, status, &err);
@@ -196,6 +213,7 @@ bool pal_run_to_worker(pal_run *run, void (*work)(pal_run *run))
 void pal_run_stop(pal_run *run)
 {
     run->is_over = true;
+    set_turn(run, run->turn, false);
 }
 
 /* ---- Writes ---- */
@@ -266,27 +284,34 @@ static void erase_temporary(pal_run *run)
 }
 
 /* The lock must be held. */
-static void finish(pal_run *run, const pal_event *end)
+static void end_run(pal_run *run)
 {
-    run->is_over = true;
-    set_turn(run, run->turn, false);
-    if (end->state == PAL_TURN_DONE)
-        run->handlers->done(run, end);
-    else
-        run->handlers->failed(run, end);
     if (!run->keeps_stream)
         pal_run_end(run);
     if (run->is_temporary)
         erase_temporary(run);
 }
 
-/* The lock must not be held. Ends a run whose turn did not report its end. */
-static void finish_early(pal_run *run, const pal_event *end)
+/* The lock must be held. */
+static void finish(pal_run *run, const pal_event *end)
 {
-    pal_run_lock(run);
-    if (!run->is_over)
-        finish(run, end);
-    unlock_and_write(run);
+    pal_run_stop(run);
+    if (end->state == PAL_TURN_DONE)
+        run->handlers->done(run, end);
+    else
+        run->handlers->failed(run, end);
+    if (run->next)
+        run->is_over = false;
+    else
+        end_run(run);
+}
+
+bool pal_run_next(pal_run *run, const pal_turn_request *request)
+{
+    run->next = pal_arena_alloc(run->arena, sizeof *run->next);
+    if (run->next)
+        *run->next = *request;
+    return run->next != NULL;
 }
 
 /* ---- Events, on the loop ---- */
@@ -299,22 +324,33 @@ static bool on_event(const pal_event *event, void *user)
         finish(run, event);
     else if (!run->is_over)
         run->handlers->event(run, event);
-    bool continues = !run->is_over;
+    bool continues = !run->is_over && event->kind != PAL_EVENT_ENDED;
     unlock_and_write(run);
     return continues;
 }
 
+/* If the end of the turn was not reported, the run ends with `lost`. */
+static void end_watch(pal_run *run, const pal_event *lost)
+{
+    pal_run_lock(run);
+    run->is_watching = false;
+    if (!run->is_over && !run->next)
+        finish(run, lost);
+    const pal_turn_request *next = run->next;
+    run->next = NULL;
+    unlock_and_write(run);
+    if (next)
+        pal_run_start(run, next);
+    else
+        pal_run_release(run);
+}
+
 static void on_watch_end(void *user)
 {
-    pal_run *run = user;
     const pal_event lost = {.kind = PAL_EVENT_ENDED,
             .state = PAL_TURN_CANCELED,
             .text = pal_str_of("the server is stopping")};
-    pal_run_lock(run);
-    run->is_watching = false;
-    pal_run_unlock(run);
-    finish_early(run, &lost);
-    pal_run_release(run);
+    end_watch(user, &lost);
 }
 
 /* ---- Starting ---- */
@@ -334,8 +370,7 @@ static void watch(pal_run *run, uint64_t after)
                 .text = pal_str_of(err.message)};
         if (run->leave == PAL_RUN_ABANDON)
             pal_run_abandon(run);
-        finish_early(run, &lost);
-        on_watch_end(run);
+        end_watch(run, &lost);
     }
     /* If a reader left before the watch began, on_stream_end() could not end the watch. */
     pal_run_lock(run);
@@ -352,14 +387,31 @@ static void begin(pal_run *run, const pal_turn_info *info, uint64_t after)
     set_turn(run, info->turn, true);
     if (run->handlers->started)
         run->handlers->started(run, info);
-    if (run->call && run->leave == PAL_RUN_ABANDON && !run->is_over)
-        (void)pal_exchange_watch(run->call->exchange, on_client_left, run);
+    if (run->call && run->leave == PAL_RUN_ABANDON && !run->is_over && !run->has_callback)
+        run->has_callback = pal_exchange_watch(run->call->exchange, on_client_left, run);
     bool is_over = run->is_over;
     unlock_and_write(run);
-    if (is_over)
+    if (is_over) {
         pal_run_release(run);
+        return;
+    }
+    /* The client may have left while this turn was being started. */
+    if (run->leave == PAL_RUN_ABANDON && pal_run_is_gone(run))
+        pal_run_abandon(run);
+    watch(run, after);
+}
+
+static void refuse(pal_run *run, const pal_error *err)
+{
+    pal_run_lock(run);
+    run->is_over = true;
+    if (run->handlers->refused)
+        run->handlers->refused(run, err);
     else
-        watch(run, after);
+        pal_call_fail(pal_run_take_call(run), err->status, err);
+    end_run(run);
+    unlock_and_write(run);
+    pal_run_release(run);
 }
 
 /* Called on the loop. */
@@ -367,34 +419,28 @@ static void on_start(const pal_turn_info *info, const pal_error *err, void *user
 {
     pal_run *run = user;
     if (err) {
-        if (run->handlers->refused)
-            run->handlers->refused(run, err);
-        else
-            pal_call_fail(pal_run_take_call(run), err->status, err);
-        pal_run_lock(run);
-        if (run->is_temporary)
-            erase_temporary(run);
-        unlock_and_write(run);
-        pal_run_release(run);
+        refuse(run, err);
         return;
     }
-    pal_call_trace_turn(run->call, info, run->model);
-    /* A temporary session is erased, but the response must still be stored under the idempotency
-     * key, so the response belongs to no session. */
-    pal_call_belongs(run->call, run->is_temporary ? (pal_id){{0}} : run->session);
+    if (run->call) {
+        pal_call_trace_turn(run->call, info, run->model);
+        /* A temporary session is erased, but the response must still be stored under the
+         * idempotency key, so the response belongs to no session. */
+        pal_call_belongs(run->call, run->is_temporary ? (pal_id){{0}} : run->session);
+    }
     begin(run, info, 0);
 }
 
-pal_status pal_run_start(pal_run *run, const pal_turn_request *request, pal_error *err)
+void pal_run_start(pal_run *run, const pal_turn_request *request)
 {
+    pal_error err = {0};
     run->session = request->session;
     run->model = pal_arena_copy(run->arena, request->model);
-    pal_status status = pal_arena_checked(run->arena, err);
+    pal_status status = pal_arena_checked(run->arena, &err);
     if (status == PAL_OK)
-        status = pal_turn_start_async(run->server->runtime, request, on_start, run, err);
+        status = pal_turn_start_async(run->server->runtime, request, on_start, run, &err);
     if (status != PAL_OK)
-        pal_run_release(run);
-    return status;
+        refuse(run, &err);
 }
 
 void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after)

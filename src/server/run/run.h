@@ -15,11 +15,11 @@
  * Each of them holds a reference while it needs the run. The last one frees it.
  *
  * Locks. `lock` guards the run and the API's struct. The functions of the table are called with
- * this lock held, except for refused() and free(), which are called when only one thread uses the
- * run. With the lock held, a function can answer the call, open and write the stream, abandon the
- * turn and start the next one. It must not block. It must not call pal_turn_watch() and
- * pal_turn_unwatch(), whose callbacks take the lock, and not pal_store_apply_async(), which calls
- * back at once if the store is in memory: pal_run_apply() writes after the lock was released.
+ * this lock held, except for free(). With the lock held, a function can answer the call, open and
+ * write the stream, abandon the turn and start the next one. It must not block. It must not call
+ * pal_turn_watch() and pal_turn_unwatch(), whose callbacks take the lock, and not
+ * pal_store_apply_async(), which calls back at once if the store is in memory: pal_run_apply()
+ * writes after the lock was released.
  *
  * The listener reports a client that leaves before the response under its own lock. Opening a
  * stream takes that lock too, while `lock` is held. So that report takes only `client_lock`, which
@@ -61,8 +61,7 @@ pal_run_failure pal_run_failure_of(const pal_run_failure *rows, const pal_event 
 /* ---- The table of an API ---- */
 
 typedef struct pal_run_handlers {
-    /* The turn was not started. Answer the call. NULL: the call fails with `err`. Called on the
-     * loop, without the lock. */
+    /* The turn was not started. Answer the call. NULL: the call fails with `err`. */
     void (*refused)(pal_run *run, const pal_error *err);
 
     /* The turn was started. Open the stream here if it begins at once. May be NULL. */
@@ -108,13 +107,15 @@ struct pal_run {
     /* Only for run.c. */
     pthread_mutex_t lock;
     unsigned holders;
-    bool is_watching; /* the runtime reports events */
-    pal_str model;    /* for the trace */
+    bool is_watching;       /* the runtime reports events */
+    bool has_callback;      /* the listener reports that the client leaves */
+    pal_turn_request *next; /* the turn that starts when the current one has ended */
+    pal_str model;          /* for the trace */
     void (*work)(pal_run *run);
     struct run_write *write;     /* a write that begins when the lock is released */
     pthread_mutex_t client_lock; /* guards the next three members */
     pal_id turn;
-    bool is_running; /* the turn has not ended */
+    bool is_running; /* the turn has not ended, and the client waits for it */
     bool is_gone;    /* the client has left */
 };
 
@@ -124,13 +125,13 @@ struct pal_run {
  * run is started, pal_run_release() frees it. */
 void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size);
 
-/* Starts a turn. The call is answered later; neither the call nor the run may be used afterwards.
- * If it fails, the run is freed and the caller answers the call. Can be called from any thread. */
-PAL_CHECKED pal_status pal_run_start(pal_run *run, const pal_turn_request *request, pal_error *err);
+/* Starts a turn. The run answers the call, also if the turn cannot be started. Neither the call nor
+ * the run may be used afterwards. Can be called from any thread. */
+void pal_run_start(pal_run *run, const pal_turn_request *request);
 
 /* Joins a turn that was started before: calls started(), then event() for its events after number
- * `after`. Answers the call in any case. Neither may be used afterwards. With PAL_RUN_READ, call it
- * on a worker. */
+ * `after`. The run answers the call. Neither may be used afterwards. With PAL_RUN_READ, call it on
+ * a worker. */
 void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after);
 
 void pal_run_hold(pal_run *run);
@@ -143,6 +144,8 @@ void pal_run_unlock(pal_run *run);
 /* Opens the stream, unless it was opened before. Returns false if there is no stream. If it is
  * refused, the call fails, and the turn is stopped unless it should continue without the client. */
 bool pal_run_open(pal_run *run);
+/* The same, but if the stream is refused, nothing happens: the API answers the call. */
+bool pal_run_try_open(pal_run *run);
 /* Sends a frame, if there is a stream. If the frame is incomplete because memory is missing, or
  * cannot be sent, the stream ends, so that the client notices the gap. Returns false if there is no
  * stream any more. */
@@ -158,10 +161,15 @@ void pal_run_fail(pal_run *run, const pal_event *end);
  * and the call is still unanswered. */
 bool pal_run_to_worker(pal_run *run, void (*work)(pal_run *run));
 
-/* The client needs no more events, although the turn may continue. */
+/* The client needs no more events, although the turn may continue. The API ends the stream. */
 void pal_run_stop(pal_run *run);
 /* Stops the turn. */
 void pal_run_abandon(pal_run *run);
+/* Whether the client has left. */
+bool pal_run_is_gone(pal_run *run);
+/* Called in done(): the run continues with another turn, for the same client. Everything in the
+ * request must be in the run's arena. False: out of memory. */
+bool pal_run_next(pal_run *run, const pal_turn_request *request);
 
 /* Applies operations, which must be in the run's arena, when the calling function of the table has
  * returned. Each function can do this once. `written` is called with the lock held, on the store's

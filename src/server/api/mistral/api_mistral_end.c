@@ -15,16 +15,15 @@ static bool is_done(const pal_mistral_runner *run)
 
 static pal_op op_of(const pal_mistral_runner *run, pal_op_kind kind)
 {
-    return (pal_op){
-            .kind = kind, .tenant = pal_str_of(run->tenant), .session = run->options.session};
+    return (pal_op){.kind = kind, .tenant = run->run.tenant, .session = run->options.session};
 }
 
 /* Hides the messages of the request's turns, up to `last_seq`. */
 static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
 {
     size_t len = (size_t)(last_seq - run->first_seq + 1);
-    run->ops = pal_arena_array(run->arena, len, sizeof *run->ops);
-    run->marks = pal_arena_array(run->arena, len, sizeof *run->marks);
+    run->ops = pal_arena_array(run->run.arena, len, sizeof *run->ops);
+    run->marks = pal_arena_array(run->run.arena, len, sizeof *run->marks);
     for (size_t i = 0; run->ops && run->marks && i < len; i++) {
         run->marks[i] = (pal_mark){.kind = PAL_MARK_HIDE, .seq = run->first_seq + i};
         run->ops[i] = op_of(run, PAL_OP_MARK);
@@ -43,8 +42,8 @@ static void plan_speaker(pal_mistral_runner *run)
     run->speaker = (pal_record){.kind = pal_str_of(PAL_MISTRAL_SPEAKER),
             .name = pal_str_of(run->speaker_name),
             .session = run->options.session};
-    run->ops = pal_arena_alloc(run->arena, sizeof *run->ops);
-    if (run->ops && pal_member_keep(&buf, run->arena, &run->speaker.body, NULL) == PAL_OK) {
+    run->ops = pal_arena_alloc(run->run.arena, sizeof *run->ops);
+    if (run->ops && pal_member_keep(&buf, run->run.arena, &run->speaker.body, NULL) == PAL_OK) {
         run->ops[0] = op_of(run, PAL_OP_RECORD_PUT);
         run->ops[0].u.record.record = &run->speaker;
         run->ops[0].u.record.expected_version = PAL_VERSION_ANY;
@@ -60,7 +59,7 @@ static void plan_end(pal_mistral_runner *run)
     uint64_t left_seq = run->state == PAL_TURN_DONE ? run->last_seq : run->kept_seq;
     run->ops_len = 0;
     if (run->options.is_passing || (!is_done(run) && run->options.is_made)) {
-        run->ops = pal_arena_alloc(run->arena, sizeof *run->ops);
+        run->ops = pal_arena_alloc(run->run.arena, sizeof *run->ops);
         if (run->ops) {
             run->ops[0] = op_of(run, PAL_OP_ERASE);
             run->ops[0].u.erasure = &run->erasure;
@@ -78,8 +77,8 @@ static void log_failures(const pal_mistral_runner *run, pal_status status)
     for (size_t i = 0; status == PAL_OK && i < run->ops_len; i++)
         status = run->ops[i].status;
     if (status != PAL_OK)
-        pal_log(PAL_LOG_WARN,
-                "could not clean up a conversation after a request: %s", pal_status_name(status));
+        pal_log(PAL_LOG_WARN, "could not clean up a conversation after a request: %s",
+                pal_status_name(status));
 }
 
 static void leave(pal_mistral_runner *run)
@@ -91,27 +90,16 @@ static void leave(pal_mistral_runner *run)
 
 /* ---- Failing ---- */
 
-/* The model service's errors about the request are passed on. Its errors about its API key do not
- * concern the caller and become 502. */
 static unsigned code_of(const pal_mistral_runner *run)
 {
-    pal_status status = run->error.status;
-    if (run->is_refused || status == PAL_CANCELED)
-        return 503;
-    if (run->code == 429 || run->code == 400 || run->code == 413)
-        return (unsigned)run->code;
-    if (run->code == 422 || run->code == 404)
-        return 400;
-    if (status == PAL_BUSY)
-        return 409;
-    bool is_foreign =
-            run->code || status == PAL_DENIED || status == PAL_NOT_FOUND;
-    return is_foreign ? 502 : pal_status_http(status);
+    const pal_event end = {
+            .state = PAL_TURN_FAILED, .status = run->error.status, .code = run->code};
+    return run->is_refused ? 503 : pal_run_failure_of(pal_run_failures_mistral, &end).code;
 }
 
 static void send_failure(pal_mistral_runner *run)
 {
-    pal_call *call = run->call;
+    pal_call *call = pal_run_take_call(&run->run);
     pal_error err = run->error;
     call->fail_code = code_of(run);
     if (err.status == PAL_BUDGET)
@@ -131,7 +119,7 @@ static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
 {
     pal_mistral_outcome outcome = {.asked = run->asked, .usage = run->usage, .finish = run->finish};
     if (run->calls.len &&
-            pal_json_parse(run->arena, run->calls, NULL, &outcome.calls, NULL) != PAL_OK)
+            pal_json_parse(run->run.arena, run->calls, NULL, &outcome.calls, NULL) != PAL_OK)
         outcome.calls = (pal_json){0};
     return outcome;
 }
@@ -143,120 +131,93 @@ static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
     pal_messages messages = {0};
     pal_status status = PAL_OK;
     if (run->answer_seq)
-        status = pal_store_load(run->server->store, pal_str_of(run->tenant), run->options.session,
-                &load, run->call->arena, &messages, err);
+        status = pal_store_load(run->run.server->store, run->run.tenant, run->options.session,
+                &load, run->run.call->arena, &messages, err);
     run->frames.leg = pal_mistral_leg_of(run);
     if (status == PAL_OK)
-        status = run->options.shape->answer(run->call, &run->frames, &messages, &outcome, err);
-    return status == PAL_OK ? pal_arena_checked(run->call->arena, err) : status;
+        status = run->options.shape->answer(run->run.call, &run->frames, &messages, &outcome, err);
+    return status == PAL_OK ? pal_arena_checked(run->run.call->arena, err) : status;
 }
 
 /* Called on a worker. */
-static void answer(pal_exchange *x)
+static void answer(pal_run *base)
 {
-    pal_call *call = pal_exchange_user(x);
-    pal_mistral_runner *run = call->user;
+    pal_mistral_runner *run = (pal_mistral_runner *)base;
     pal_error err = {0};
     pal_status status = PAL_OK;
     if (is_done(run))
         status = put_answer(run, &err);
     if (run->asked.len && run->options.is_passing) /* the session is erased, so the confirmation can
                                                       never arrive */
-        pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), run->turn);
+        pal_turn_abandon(base->server->runtime, base->tenant, base->turn);
     if (run->ops_len)
-        log_failures(run, pal_store_apply(run->server->store, run->ops, run->ops_len, NULL));
+        log_failures(run, pal_store_apply(base->server->store, run->ops, run->ops_len, NULL));
     leave(run);
-    bool is_own = run->options.is_stream; /* true for a refused stream; otherwise the run may be
-                                             freed with the call */
     if (!is_done(run))
         send_failure(run);
     else if (status == PAL_OK)
-        pal_call_send(call, 200);
+        pal_call_send(pal_run_take_call(base), 200);
     else
-        pal_call_fail(call, status, &err);
-    if (is_own)
-        pal_mistral_run_release(run);
+        pal_call_fail(pal_run_take_call(base), status, &err);
 }
 
-/* The lock must be held. Writes the last frames. */
-static void put_last(pal_mistral_runner *run)
+/* Writes the last frames. */
+static void end_stream(pal_mistral_runner *run)
 {
     const pal_mistral_shape *shape = run->options.shape;
     const pal_mistral_outcome outcome = outcome_of(run);
+    pal_buf buf;
+    if (!run->run.stream)
+        return;
+    pal_mistral_run_begin_frames(run, &buf);
     if (is_done(run))
         shape->done(&run->frames, &outcome);
     else
         shape->failed(&run->frames, code_of(run),
                 run->error.message[0] ? run->error.message : "the model returned no answer");
+    pal_mistral_run_write_frames(run, &buf);
+    pal_run_end(&run->run);
 }
 
-static void end_stream(pal_mistral_runner *run)
-{
-    pal_buf buf;
-    pthread_mutex_lock(&run->lock);
-    if (run->stream) {
-        pal_mistral_run_begin_frames(run, &buf);
-        put_last(run);
-        pal_mistral_run_write_frames(run, &buf);
-        pal_stream_end(run->stream);
-    }
-    pthread_mutex_unlock(&run->lock);
-    pal_mistral_run_release(run);
-}
-
-/* If no worker accepts the job, the client is asked to retry. */
 static void end(pal_mistral_runner *run)
 {
-    bool is_own = run->options.is_stream;
     leave(run);
-    if (!run->call) {
+    if (run->run.call)
+        send_failure(run);
+    else
         end_stream(run);
-        return;
-    }
-    send_failure(run);
-    if (is_own)
-        pal_mistral_run_release(run);
 }
 
-static void tidied(pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
+static void tidied(pal_run *base, pal_status status, const pal_error *err)
 {
-    (void)ops;
-    (void)ops_len;
+    pal_mistral_runner *run = (pal_mistral_runner *)base;
     (void)err;
-    log_failures(user, status);
-    end(user);
+    log_failures(run, status);
+    end(run);
 }
 
-/* The lock must be held. Undoes the request, because its response cannot be sent. */
+/* Undoes the request, because its response cannot be sent: no worker accepts the job. */
 static void take_back(pal_mistral_runner *run)
 {
     run->is_refused = true;
     if (run->asked.len)
-        pal_turn_abandon(run->server->runtime, pal_str_of(run->tenant), run->turn);
+        pal_turn_abandon(run->run.server->runtime, run->run.tenant, run->run.turn);
     plan_end(run);
 }
 
 void pal_mistral_run_finish(pal_mistral_runner *run)
 {
-    pthread_mutex_lock(&run->lock);
-    if (run->state == PAL_TURN_RUNNING && run->asked.len == 0) {
-        run->state = PAL_TURN_CANCELED;
-        pal_error_set(&run->error, PAL_CANCELED, "the server is stopping");
-    }
+    pal_run *base = &run->run;
     if (run->options.is_stream && is_done(run))
         pal_mistral_run_open(run);
     plan_end(run);
-    pthread_mutex_unlock(&run->lock);
-    if (run->call) {
-        run->call->user = run;
-        if (pal_exchange_try_worker(run->call->exchange, answer))
-            return;
-        pthread_mutex_lock(&run->lock);
+    if (base->call && pal_run_to_worker(base, answer))
+        return;
+    if (base->call)
         take_back(run);
-        pthread_mutex_unlock(&run->lock);
-    }
-    if (run->ops_len == 0 ||
-            pal_store_apply_async(run->server->store, run->ops, run->ops_len, tidied, run, NULL) !=
-                    PAL_OK)
+    else if (run->asked.len && run->options.is_passing) /* the confirmation can never arrive */
+        pal_turn_abandon(base->server->runtime, base->tenant, base->turn);
+    base->keeps_stream = true;
+    if (run->ops_len == 0 || !pal_run_apply(base, run->ops, run->ops_len, tidied))
         end(run);
 }

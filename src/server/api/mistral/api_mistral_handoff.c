@@ -20,12 +20,12 @@ static const pal_mistral_target *next_target(pal_mistral_runner *run, pal_json c
 {
     const pal_mistral_target *first = NULL;
     pal_json call;
-    if (run->state != PAL_TURN_DONE || pal_mistral_run_is_gone(run) || run->options.is_clients ||
+    if (run->state != PAL_TURN_DONE || pal_run_is_gone(&run->run) || run->options.is_clients ||
             run->legs_run > PAL_MISTRAL_LEGS_MAX)
         return NULL;
     for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);) {
         const pal_mistral_target *target =
-                target_of(run, pal_member_string(call, "name", run->arena));
+                target_of(run, pal_member_string(call, "name", run->run.arena));
         if (!target)
             return NULL;
         first = first ? first : target;
@@ -44,21 +44,21 @@ static pal_message *make_results(
             .next_id = to->agent_id,
             .next_name = to->agent_name};
     size_t len = 0, count = pal_json_count(calls);
-    pal_message *messages = pal_arena_array(run->arena, count, sizeof *messages);
-    pal_part *parts = pal_arena_array(run->arena, count, sizeof *parts);
+    pal_message *messages = pal_arena_array(run->run.arena, count, sizeof *messages);
+    pal_part *parts = pal_arena_array(run->run.arena, count, sizeof *parts);
     pal_json call;
     pal_json_iter iter = pal_json_each(calls);
     for (; messages && parts && pal_json_next(&iter, NULL, &call); len++) {
         parts[len] = (pal_part){.kind = PAL_PART_TOOL_RESULT,
-                .call_id = pal_member_string(call, "call_id", run->arena),
-                .name = pal_member_string(call, "name", run->arena),
+                .call_id = pal_member_string(call, "call_id", run->run.arena),
+                .name = pal_member_string(call, "name", run->run.arena),
                 .text = pal_str_of(len ? "Another handoff came first." : "done"),
                 .is_error = len > 0};
         messages[len] = (pal_message){
                 .id = pal_id_new(), .role = PAL_ROLE_TOOL, .parts = &parts[len], .parts_len = 1};
     }
     *out_len = len;
-    if (!len || pal_mistral_handoff_keep(&handoff, run->arena, &parts[0].extra, NULL) != PAL_OK)
+    if (!len || pal_mistral_handoff_keep(&handoff, run->run.arena, &parts[0].extra, NULL) != PAL_OK)
         return NULL;
     return messages;
 }
@@ -76,7 +76,7 @@ static void tell(pal_mistral_runner *run, pal_id message, const pal_mistral_leg 
 bool pal_mistral_run_hand_over(pal_mistral_runner *run, pal_message **out_messages, size_t *out_len)
 {
     pal_json calls = {0};
-    if (run->calls.len && pal_json_parse(run->arena, run->calls, NULL, &calls, NULL) != PAL_OK)
+    if (run->calls.len && pal_json_parse(run->run.arena, run->calls, NULL, &calls, NULL) != PAL_OK)
         return false;
     const pal_mistral_target *target = next_target(run, calls);
     if (!target)

@@ -4,26 +4,13 @@
 #ifndef PAL_API_MISTRAL_RUN_INSIDE_H
 #define PAL_API_MISTRAL_RUN_INSIDE_H
 
-#include <pthread.h>
 #include "server/api/mistral/api_mistral_run.h"
+#include "server/run/run.h"
 
 typedef struct pal_mistral_runner {
-    pthread_mutex_t lock;
-    unsigned holders; /* guarded by the lock; one for the sequence of turns, one for the stream */
-    pal_call *call;   /* NULL after a stream has begun */
-    pal_server *server;
-    char tenant[PAL_TENANT_LEN_MAX + 1];
+    pal_run run;
     pal_mistral_run_options options;
-    pal_arena *arena; /* separate if there is a stream; otherwise the call's */
-
-    pthread_mutex_t turn_lock; /* guards the next three members; may be taken while `lock` is
-                                  held */
-    pal_id turn;
-    bool can_abandon; /* the turn runs only for this request and can be abandoned */
-    bool is_gone;     /* the client has left */
-
-    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
-    bool is_refused;    /* there was no room for the stream or for a worker */
+    bool is_refused; /* there was no room for the stream or for a worker */
     pal_mistral_frames frames;
 
     size_t leg;
@@ -55,25 +42,21 @@ static inline const pal_mistral_leg *pal_mistral_leg_of(const pal_mistral_runner
     return &run->options.legs.items[run->leg];
 }
 
-bool pal_mistral_run_is_gone(pal_mistral_runner *run);
+/* The run's lock must be held for all of these. */
 
-/* Drops one reference; the last one frees the run. */
-void pal_mistral_run_release(pal_mistral_runner *run);
-
-/* The lock must be held. Begins the stream, unless it has begun. */
+/* Begins the stream, unless it has begun. */
 void pal_mistral_run_open(pal_mistral_runner *run);
-/* The lock must be held. Frames are written into `buf` between these two calls and are then sent,
- * if there is a stream. */
+/* Frames are written into `buf` between these two calls and are then sent, if there is a stream. */
 void pal_mistral_run_begin_frames(pal_mistral_runner *run, pal_buf *buf);
 void pal_mistral_run_write_frames(pal_mistral_runner *run, pal_buf *buf);
 
-/* The lock must be held. Returns the results of the handoff calls, for the turn of the next agent.
- * False if there is no handoff. */
+/* Returns the results of the handoff calls, for the turn of the next agent. False if there is no
+ * handoff. */
 bool pal_mistral_run_hand_over(
         pal_mistral_runner *run, pal_message **out_messages, size_t *out_len);
 
-/* Called after the last turn, on the loop, or on any thread if the first turn could not be started.
- * Cleans up, leaves the conversation and answers. */
+/* Called after the last turn, or if a turn could not be started. Cleans up, leaves the conversation
+ * and answers. */
 void pal_mistral_run_finish(pal_mistral_runner *run);
 
 #endif

@@ -426,5 +426,6 @@ pal_status pal_openai_chat_run(const pal_openai_chat *chat, pal_error *err)
     for (size_t i = 0; r->tools && i < request->tools_len; i++)
         r->tools[r->tools_len++] = pal_arena_copy(r->run.arena, request->tools[i].name);
     r->run.is_temporary = chat->is_passing;
-    return pal_run_start(&r->run, request, err);
+    pal_run_start(&r->run, request);
+    return PAL_OK;
 }

@@ -407,7 +407,8 @@ pal_status pal_response_run(
     r->request = request;
     turn->finish = finish;
     turn->finish_user = r;
-    return pal_run_start(&r->run, turn, err);
+    pal_run_start(&r->run, turn);
+    return PAL_OK;
 }
 
 /* ---- Reading the events of a running response ---- */
