@@ -14,11 +14,16 @@
  * It undoes the last merge of the two tokens: if the tokens at the border would now have merged
  * earlier than that, the two are not compatible. This is repeated until both sides are bytes.
  *
- * Nearly always there is a shorter way. Most incompatible pairs are decided by the two bytes at the
- * border: one table lookup gives the token that they make. Most compatible pairs are decided as
- * follows: nothing merges with the whole left token if no longer token begins at its place, and the
- * table's values about the spines exclude the rest. Texts without words depend on this, because
- * they need about one such decision per byte.
+ * Nearly always the bytes at the border and the table's values about the spines decide;
+ * is_neighbor() asks for these first. Often the text after a token decides alone (look_ahead()):
+ * - A token is blocked if its last byte merges with the byte after it, before it becomes part of
+ *   anything in the token. The token is never made, and nothing can follow it.
+ * - A token is alone if all longer tokens of its place are blocked. Then the whole token never
+ *   merges with the text after it.
+ * - A token that is alone is free if the table says that nothing else of its right spine merges
+ *   with the text after it either. Every token can follow it. So the row of the text from its place
+ *   on begins with it: if it does not fit the token before it, no other token of the place does.
+ * Texts without words depend on this, because they need about one such decision per byte.
  *
  * In a run of one byte the longest tokens are nearly always wrong, and there are many of them. So
  * the tokens are guessed there (tokens_runs.h) and only checked. A wrong guess costs time but never
@@ -83,69 +88,95 @@ void pal_merge_done(struct pal_merge *merge)
     pal_merge_init(merge);
 }
 
-/* Values of `joined`, which is otherwise the token that the last token of a row makes with the text
- * after it. */
-#define NOTHING PAL_TOKEN_NONE
-#define UNKNOWN 0u
-
-/* Returns whether the two tokens can be neighbors. `joined` is the only token that the left one
- * makes with the beginning of the right one. */
+/* Returns whether the two tokens can be neighbors. If the left one is alone, it is not asked
+ * whether the whole of it merges with the right one. */
 static bool is_compatible(
-        const struct pal_table *table, uint32_t left, uint32_t joined, uint32_t right)
+        const struct pal_table *table, uint32_t left, bool is_alone, uint32_t right)
 {
-    uint32_t whole = joined == UNKNOWN ? PAL_TOKEN_NONE : left;
+    uint32_t whole = is_alone ? left : PAL_TOKEN_NONE;
     uint32_t limit = UINT32_MAX;
 
     while ((left | right) >= PAL_TOKEN_FIRST) {
-        uint32_t made = PAL_TOKEN_NONE;
-
-        if (left != whole)
-            made = pal_pair_tokens(table, left, right);
-        else if (joined != NOTHING && table->tokens[joined].right == right)
-            made = joined;
-        if (made < limit)
+        if (left != whole && pal_pair_tokens(table, left, right) < limit)
             return false;
         /* The token with the higher number was made last. If both are the same, the right one
          * was. */
         if (left > right) {
             limit = left;
-            left = table->tokens[left].right;
+            left = table->origins[left].right;
         } else {
             limit = right + 1;
-            right = table->tokens[right].left;
+            right = table->origins[right].left;
         }
     }
-    return pal_pair_bytes(table, left, right) >= limit;
+    return (left == whole) | (pal_pair_bytes(table, left, right) >= limit);
 }
 
-/* Like is_compatible(), for the last token of a row and the text at `border`, where `right` begins.
- * Computing all conditions is cheaper here than branching. */
-static inline bool is_neighbor(const struct pal_table *table, uint32_t left, uint32_t joined,
+/* Returns whether the first byte of the text can merge with all or the beginning of the `len` bytes
+ * after it, into a token below `limit`. A pair of bytes does not count. */
+static inline bool byte_joins(const struct pal_table *table, const unsigned char *p, size_t len,
+        uint32_t limit)
+{
+    uint32_t base = table->byte_pairs[p[0] << 8 | p[1]].base;
+
+    for (size_t i = 2; i <= len; i++) {
+        const struct pal_place *place = &table->trie[base + p[i]];
+
+        if (pal_trie_label(place) != p[i])
+            break;
+        base = pal_trie_base(place);
+        if (place->token < limit && table->origins[place->token].left == p[0])
+            return true;
+    }
+    return false;
+}
+
+/* Like is_compatible(), for the last token of a row and the text at `border`, where `right`
+ * begins. */
+static inline bool is_neighbor(const struct pal_table *table, uint32_t left, bool is_alone,
         uint32_t right, const unsigned char *border)
 {
     const struct pal_token *l = &table->tokens[left];
     const struct pal_token *r = &table->tokens[right];
     const struct pal_byte_pair *bytes = &table->byte_pairs[border[-1] << 8 | border[0]];
-    bool is_whole_free =
-            (joined > right) & (joined == NOTHING || table->tokens[joined].right != right);
-    bool is_byte_free = (left < PAL_TOKEN_FIRST) | (bytes->lowest >= l->low_right) |
-            (r->low_joined >= l->low_right);
+    uint32_t highest = l->low_right - 1; /* as in look_ahead() */
 
-    if ((bytes->token < l->low_right) & (bytes->token <= r->low_left))
+    highest = r->low_left < highest ? r->low_left : highest;
+    if (bytes->token <= highest)
         return false;
-    if (is_whole_free & is_byte_free & ~(l->joins >> border[0] % 32))
+    if (is_alone && !(l->joins >> border[0] % 32 & 1) &&
+            (left < PAL_TOKEN_FIRST ||
+                    !byte_joins(table, border - 1, pal_table_len(table, right), l->low_right)))
         return true;
-    return is_compatible(table, left, joined, right);
+    return is_compatible(table, left, is_alone, right);
 }
 
-/* Returns whether no token can follow `left`, which ends before `next`. */
-static inline bool is_blocked(const struct pal_table *table, uint32_t left,
+/* What the text after a token says about it. */
+struct outlook {
+    bool is_blocked; /* no token can follow */
+    bool is_free;    /* every token can follow, if the token is alone */
+};
+
+static inline struct outlook look_ahead(const struct pal_table *table, uint32_t token,
         const unsigned char *next, const unsigned char *end)
 {
-    uint32_t bytes = next < end ? pal_pair_bytes(table, next[-1], next[0]) : PAL_TOKEN_NONE;
+    const struct pal_token *l = &table->tokens[token];
+    const struct pal_byte_pair *bytes;
+    uint32_t highest = l->low_right - 1; /* the bytes block the token if they make this or less */
 
-    return bytes < table->tokens[left].low_right &&
-            (next + 1 == end || bytes <= table->byte_pairs[next[0] << 8 | next[1]].lowest);
+    if (next == end)
+        return (struct outlook){.is_blocked = false, .is_free = true};
+    bytes = &table->byte_pairs[next[-1] << 8 | next[0]];
+    if (next + 1 < end) {
+        uint32_t lowest = table->byte_pairs[next[0] << 8 | next[1]].lowest;
+
+        highest = lowest < highest ? lowest : highest;
+    }
+    return (struct outlook){
+            .is_blocked = bytes->token <= highest,
+            .is_free = ((token < PAL_TOKEN_FIRST) | (bytes->lowest >= l->low_right)) &
+                    ~(l->joins >> next[0] % 32),
+    };
 }
 
 static inline bool is_dead(const struct pal_merge *merge, size_t at)
@@ -159,8 +190,8 @@ struct walk {
     size_t len;
     size_t at;
     size_t tokens_len;
-    uint32_t joined; /* the token that the last token makes with the text after it, or NOTHING or
-                        UNKNOWN */
+    bool is_alone;   /* the last token is alone */
+    bool is_free;    /* the last token is free */
     size_t kept;     /* the first `kept` tokens are never removed again */
     size_t guessed;  /* the first `guessed` tokens may be guesses; longer tokens were not tried for
                         them */
@@ -170,25 +201,24 @@ struct walk {
 /* A token that may become the next one of a row. */
 struct step {
     uint32_t token;
-    uint32_t joined;
     size_t len;
-    bool is_longest;
+    bool is_alone;
 };
 
 static inline bool fits(const struct pal_table *table, const struct pal_merge *merge,
         const struct walk *walk, uint32_t token)
 {
-    return walk->tokens_len == 0 ||
-            is_neighbor(table, merge->tokens[walk->tokens_len - 1], walk->joined, token,
+    return walk->is_free || walk->tokens_len == 0 ||
+            is_neighbor(table, merge->tokens[walk->tokens_len - 1], walk->is_alone, token,
                     walk->p + walk->at);
 }
 
-static inline void push(
-        struct pal_merge *merge, struct walk *walk, uint32_t token, size_t len, uint32_t joined)
+static inline void push(struct pal_merge *merge, struct walk *walk, uint32_t token, size_t len)
 {
     merge->tokens[walk->tokens_len++] = token;
     walk->at += len;
-    walk->joined = joined;
+    walk->is_alone = false;
+    walk->is_free = false;
 }
 
 static inline uint32_t pop(
@@ -197,7 +227,8 @@ static inline uint32_t pop(
     uint32_t token = merge->tokens[--walk->tokens_len];
 
     walk->at -= pal_table_len(table, token);
-    walk->joined = UNKNOWN;
+    walk->is_alone = false;
+    walk->is_free = false;
     return token;
 }
 
@@ -224,46 +255,43 @@ static struct walk follow_guess(
             repeated = token;
         else
             repeated = PAL_TOKEN_NONE;
-        push(merge, &walk, token, len, UNKNOWN);
+        push(merge, &walk, token, len);
         pal_runs_next(runs, len);
     }
     walk.guessed = walk.tokens_len;
     return walk;
 }
 
-/* The longest token of a place cannot make a longer token with the text after it. */
 static inline struct step step_longest(const struct pal_table *table, struct walk *walk)
 {
-    struct step step = {.joined = NOTHING, .is_longest = true};
+    struct step step = {.is_alone = true};
 
     step.token = pal_trie_longest(table, walk->p + walk->at, walk->p + walk->len, &step.len);
     walk->work += step.len;
     return step;
 }
 
-static inline bool can_step(const struct pal_table *table, const struct pal_merge *merge,
-        const struct walk *walk, const struct step *step)
+/* Appends the token if it fits. Otherwise the step becomes the next token of the place that is
+ * worth trying, or PAL_TOKEN_NONE. */
+static inline bool step_take(const struct pal_table *table, struct pal_merge *merge,
+        struct walk *walk, struct step *step)
 {
     size_t end = walk->at + step->len;
+    struct outlook outlook = look_ahead(table, step->token, walk->p + end, walk->p + walk->len);
+    bool is_free = step->is_alone & outlook.is_free;
 
-    return !is_dead(merge, end) &&
-            !is_blocked(table, step->token, walk->p + end, walk->p + walk->len) &&
-            fits(table, merge, walk, step->token);
-}
-
-/* Returns the next shorter token of the place. Of the tokens that it makes with the text after it,
- * only the longest token of the place is remembered. Nearly always it is the only one. */
-static inline struct step step_shorter(const struct pal_table *table, struct step step)
-{
-    uint32_t longer = step.token;
-
-    step.token = table->tokens[longer].prefix;
-    if (!step.is_longest)
-        step.joined = UNKNOWN;
-    else if (table->tokens[longer].left == step.token)
-        step.joined = longer;
-    step.is_longest = false;
-    return step;
+    if (!outlook.is_blocked) {
+        if (!is_dead(merge, end) && fits(table, merge, walk, step->token)) {
+            push(merge, walk, step->token, step->len);
+            walk->is_alone = step->is_alone;
+            walk->is_free = is_free;
+            return true;
+        }
+        step->is_alone = false;
+    }
+    walk->work++;
+    step->token = is_free ? PAL_TOKEN_NONE : pal_table_prefix(table, step->token);
+    return false;
 }
 
 /* No token of the place fits, so the place is dead. Goes back until there is a place with an
@@ -279,13 +307,13 @@ static struct walk go_back(
             *step = step_longest(table, &walk);
             return walk;
         }
-        step->token = table->tokens[step->token].prefix;
+        step->token = pal_table_prefix(table, step->token);
     }
-    step->joined = UNKNOWN;
+    step->is_alone = false;
     if (step->token == PAL_TOKEN_NONE) {
         /* There is a row for every text, so this happens only with a damaged table. It gets single
          * bytes, which are never removed, so that the loop ends. */
-        push(merge, &walk, walk.p[walk.at], 1, UNKNOWN);
+        push(merge, &walk, walk.p[walk.at], 1);
         walk.kept = walk.tokens_len;
     }
     return walk;
@@ -297,7 +325,9 @@ size_t pal_merge_all(
     struct walk walk = {.p = p, .len = len};
 
     assert(len > 0 && len <= merge->window);
-    memset(merge->dead, 0, (len / 64 + 1) * sizeof merge->dead[0]);
+    merge->dead[0] = 0;
+    if (len >= 64)
+        memset(merge->dead, 0, (len / 64 + 1) * sizeof merge->dead[0]);
     merge->runs.end = 0;
     while (walk.at < len) {
         struct step step;
@@ -308,16 +338,12 @@ size_t pal_merge_all(
                 break;
         }
         step = step_longest(table, &walk);
-        while (step.token != PAL_TOKEN_NONE && !can_step(table, merge, &walk, &step)) {
-            walk.work++;
-            step = step_shorter(table, step);
+        while (step.token != PAL_TOKEN_NONE && !step_take(table, merge, &walk, &step)) {
             if (step.token == PAL_TOKEN_NONE)
                 walk = go_back(table, merge, walk, &step);
             if (step.token != PAL_TOKEN_NONE)
                 step.len = pal_table_len(table, step.token);
         }
-        if (step.token != PAL_TOKEN_NONE)
-            push(merge, &walk, step.token, step.len, step.joined);
     }
     merge->work += walk.work;
     return walk.tokens_len;
@@ -330,22 +356,19 @@ static size_t walk_on(const struct pal_table *table, struct pal_merge *merge,
 {
     uint32_t *last = merge->last;
     uint32_t base = table->head->trie_root;
-    uint32_t place = 0;
     size_t found = 0;
 
-    for (size_t i = at; i < len && !(place & PAL_TRIE_LEAF); i++) {
-        uint32_t token;
+    for (size_t i = at; i < len; i++) {
+        const struct pal_place *place = &table->trie[base + p[i]];
 
-        place = table->trie[base + p[i]];
         if (pal_trie_label(place) != p[i])
             break;
-        base = pal_trie_value(place);
-        if (last[i + 1] != PAL_TOKEN_NONE || !pal_trie_ends(place))
+        base = pal_trie_base(place);
+        if (last[i + 1] != PAL_TOKEN_NONE || place->token == PAL_TOKEN_NONE)
             continue;
-        token = pal_trie_token(table, place);
         merge->work++;
-        if (is_neighbor(table, last[at], UNKNOWN, token, p + at)) {
-            last[i + 1] = token;
+        if (is_neighbor(table, last[at], false, place->token, p + at)) {
+            last[i + 1] = place->token;
             found += i + 1 >= from;
         }
     }

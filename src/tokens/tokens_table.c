@@ -51,11 +51,12 @@ void pal_table_sizes(const struct pal_encoding *head, uint64_t out_sizes[PAL_TAB
 
     out_sizes[PAL_TABLE_SLOTS] = (uint64_t)head->slots_len * sizeof(struct pal_slot);
     out_sizes[PAL_TABLE_DISPLACEMENTS] = ((uint64_t)1 << head->bucket_bits) * sizeof(uint16_t);
-    out_sizes[PAL_TABLE_TOKENS] = ((uint64_t)head->tokens_len + 1) * sizeof(struct pal_token);
+    out_sizes[PAL_TABLE_TOKENS] = (uint64_t)head->tokens_len * sizeof(struct pal_token);
+    out_sizes[PAL_TABLE_ORIGINS] = (uint64_t)head->tokens_len * sizeof(struct pal_origin);
     out_sizes[PAL_TABLE_PAIRS] = ((uint64_t)1 << head->pair_bits) * sizeof(uint32_t);
     out_sizes[PAL_TABLE_FILTER] = (uint64_t)1 << head->pair_bits;
     out_sizes[PAL_TABLE_BYTE_PAIRS] = 256 * 256 * sizeof(struct pal_byte_pair);
-    out_sizes[PAL_TABLE_TRIE] = (uint64_t)head->trie_len * sizeof(uint32_t);
+    out_sizes[PAL_TABLE_TRIE] = (uint64_t)head->trie_len * sizeof(struct pal_place);
     out_sizes[PAL_TABLE_BYTES] = head->bytes_len;
     out_sizes[PAL_TABLE_IDS] = ids_len * sizeof(uint32_t);
     out_sizes[PAL_TABLE_SPECIALS] = (uint64_t)head->specials_len * sizeof(struct pal_special);
@@ -71,6 +72,7 @@ void pal_table_view(const struct pal_encoding *encoding, struct pal_table *out_t
     t->slots = section(encoding, PAL_TABLE_SLOTS);
     t->displacements = section(encoding, PAL_TABLE_DISPLACEMENTS);
     t->tokens = section(encoding, PAL_TABLE_TOKENS);
+    t->origins = section(encoding, PAL_TABLE_ORIGINS);
     t->pairs = section(encoding, PAL_TABLE_PAIRS);
     t->filter = section(encoding, PAL_TABLE_FILTER);
     t->byte_pairs = section(encoding, PAL_TABLE_BYTE_PAIRS);
@@ -119,7 +121,7 @@ uint32_t pal_table_find(const struct pal_table *table, const unsigned char *p, s
     token = pal_slot_token(slot);
     if (len > PAL_SLOT_LEN_MAX &&
             (pal_table_len(table, token) != len ||
-                    memcmp(table->bytes + table->tokens[token].start, p, len) != 0))
+                    memcmp(table->bytes + table->origins[token].start, p, len) != 0))
         return PAL_TOKEN_NONE;
     return token;
 }
@@ -127,7 +129,7 @@ uint32_t pal_table_find(const struct pal_table *table, const unsigned char *p, s
 static pal_str token_text(const struct pal_table *table, uint32_t token)
 {
     return pal_str_make(
-            (const char *)table->bytes + table->tokens[token].start, pal_table_len(table, token));
+            (const char *)table->bytes + table->origins[token].start, pal_table_len(table, token));
 }
 
 /* Ids increase with the numbers of the tokens, except for single bytes. */

@@ -22,7 +22,7 @@
 #include "tokens/split/split.h"
 
 #define PAL_TABLE_MAGIC "PALTOKEN"
-#define PAL_TABLE_VERSION 2u
+#define PAL_TABLE_VERSION 3u
 #define PAL_TABLE_ORDER 0x01020304u /* has another value if the byte order differs */
 #define PAL_TABLE_NAME_MAX 63
 #define PAL_TABLE_ALIGN 64
@@ -35,12 +35,12 @@
 enum pal_table_section {
     PAL_TABLE_SLOTS,         /* struct pal_slot[slots_len] */
     PAL_TABLE_DISPLACEMENTS, /* uint16_t[1 << bucket_bits] */
-    PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len + 1]; the last one marks the end of the
-                                bytes */
+    PAL_TABLE_TOKENS,        /* struct pal_token[tokens_len] */
+    PAL_TABLE_ORIGINS,       /* struct pal_origin[tokens_len] */
     PAL_TABLE_PAIRS,         /* uint32_t[1 << pair_bits]: a token by its two halves */
     PAL_TABLE_FILTER,        /* uint8_t[1 << pair_bits]: eight bits for each entry of the pairs */
     PAL_TABLE_BYTE_PAIRS,    /* struct pal_byte_pair[256][256]; pairs of bytes are not in PAIRS */
-    PAL_TABLE_TRIE,          /* uint32_t[trie_len] */
+    PAL_TABLE_TRIE,          /* struct pal_place[trie_len] */
     PAL_TABLE_BYTES,         /* the bytes of all tokens */
     PAL_TABLE_IDS,           /* uint32_t[tokens_len - 256], or empty */
     PAL_TABLE_SPECIALS,      /* struct pal_special[specials_len], ordered by id */
@@ -64,28 +64,30 @@ struct pal_slot {
 #define PAL_SLOT_KEY (((uint64_t)1 << PAL_SLOT_TOKEN_SHIFT) - 1)
 
 /* A token. Its left spine is the token, its left half, the left half of that, and so on down to its
- * first byte; its right spine goes down to its last byte. The last four members answer most of the
- * questions whether two tokens can be neighbors; tokens_merge.c has the rules. */
+ * first byte; its right spine goes down to its last byte. The members about the spines answer most
+ * of the questions whether two tokens can be neighbors; tokens_merge.c has the rules. What is
+ * needed for nearly every token is here, and the rest in its origin, so that the CPU cache holds
+ * more tokens. */
 struct pal_token {
-    uint32_t prefix; /* the longest other token that it begins with, or PAL_TOKEN_NONE */
-    uint32_t start;  /* start of its bytes */
-    uint32_t left;   /* the two halves that merge into it; the token itself, twice, if no two do */
-    uint32_t right;
-    uint32_t low_left;  /* the lowest token of the left spine except the byte, or PAL_TOKEN_NONE */
     uint32_t low_right; /* the lowest token of the right spine except the byte, or PAL_TOKEN_NONE */
-    /* The lowest token that some byte makes with a token of the left spine, before that token
-     * becomes part of the next token of the spine; or PAL_TOKEN_NONE. */
-    uint32_t low_joined;
     /* The first bytes, modulo 32, of everything that a token of the right spine can merge with
      * before it becomes part of the next token of the spine. Does not include the token itself. */
     uint32_t joins;
+    uint32_t low_left; /* the lowest token of the left spine except the byte, or PAL_TOKEN_NONE */
+    uint32_t prefix;   /* pal_table_prefix() and, above it, pal_table_len() */
+};
+
+struct pal_origin {
+    uint32_t start; /* start of its bytes */
+    uint32_t left;  /* the two halves that merge into it; the token itself, twice, if no two do */
+    uint32_t right;
 };
 
 /* The properties of two bytes. */
 struct pal_byte_pair {
     uint32_t token;  /* the token that they make, or PAL_TOKEN_NONE */
     uint32_t lowest; /* the lowest token that begins with them, or PAL_TOKEN_NONE */
-    uint32_t place;  /* place in the trie; PAL_TRIE_FREE: no token begins with them */
+    uint32_t base;   /* base of their node in the trie; 0: no longer token begins with them */
 };
 
 struct pal_special {
@@ -128,10 +130,11 @@ struct pal_table {
     const struct pal_slot *slots;
     const uint16_t *displacements;
     const struct pal_token *tokens;
+    const struct pal_origin *origins;
     const uint32_t *pairs;
     const uint8_t *filter;
     const struct pal_byte_pair *byte_pairs;
-    const uint32_t *trie;
+    const struct pal_place *trie;
     const unsigned char *bytes;
     const uint32_t *ids;
     const struct pal_special *specials;
@@ -234,9 +237,21 @@ static inline uint32_t pal_slot_token(const struct pal_slot *slot)
 /* Returns the token that is equal to this word, or PAL_TOKEN_NONE. */
 uint32_t pal_table_find(const struct pal_table *table, const unsigned char *p, size_t len);
 
+#define PAL_PREFIX_BITS 21
+#define PAL_PREFIX_NONE ((1u << PAL_PREFIX_BITS) - 1)
+
+/* Returns the number of bytes of a token. */
 static inline size_t pal_table_len(const struct pal_table *table, uint32_t token)
 {
-    return table->tokens[token + 1].start - table->tokens[token].start;
+    return table->tokens[token].prefix >> PAL_PREFIX_BITS;
+}
+
+/* Returns the longest other token that a token begins with, or PAL_TOKEN_NONE. */
+static inline uint32_t pal_table_prefix(const struct pal_table *table, uint32_t token)
+{
+    uint32_t prefix = table->tokens[token].prefix & PAL_PREFIX_NONE;
+
+    return prefix == PAL_PREFIX_NONE ? PAL_TOKEN_NONE : prefix;
 }
 
 static inline uint32_t pal_table_id(const struct pal_table *table, uint32_t token)
@@ -295,8 +310,8 @@ static inline uint32_t pal_pair_tokens(
     while ((entry = table->pairs[at]) != 0) {
         uint32_t token = entry & PAL_PAIR_TOKEN_MASK;
 
-        if (entry - token == tag && table->tokens[token].left == left &&
-                table->tokens[token].right == right)
+        if (entry - token == tag && table->origins[token].left == left &&
+                table->origins[token].right == right)
             return token;
         at = (at + 1) & mask;
     }
@@ -313,50 +328,34 @@ static inline uint32_t pal_pair_find(const struct pal_table *table, uint32_t lef
 /* ---- The trie ---- */
 
 /* A double array. A node has a base; its child for byte c, if there is one, is at base + c and has
- * the label c. No two nodes have the same base, so the label decides. A node that is a token and
- * has children has the token as its child PAL_TRIE_END; a leaf has the token instead of a base.
- * Free places have the label PAL_TRIE_FREE. A place has two flags, 21 bits of base or token, and 9
- * bits of label. */
-#define PAL_TRIE_LEAF (1u << 31)
-#define PAL_TRIE_TOKEN (1u << 30) /* has a child PAL_TRIE_END */
-#define PAL_TRIE_VALUE_BITS 21
-#define PAL_TRIE_END 256u
-#define PAL_TRIE_FREE 511u
+ * the label c. No two nodes have the same base, so the label decides. A leaf has the base 0, which
+ * no node with children has, so nothing is found from there on. */
+struct pal_place {
+    uint32_t link;  /* the label and, above its 9 bits, the base */
+    uint32_t token; /* the token that ends here, or PAL_TOKEN_NONE */
+};
 
-static inline uint32_t pal_trie_value(uint32_t place)
+#define PAL_TRIE_LABEL_BITS 9
+#define PAL_TRIE_BASE_BITS 22
+#define PAL_TRIE_FREE 511u /* the label of a free place */
+
+static inline uint32_t pal_trie_base(const struct pal_place *place)
 {
-    return place >> 9 & ((1u << PAL_TRIE_VALUE_BITS) - 1);
+    return place->link >> PAL_TRIE_LABEL_BITS;
 }
 
-static inline uint32_t pal_trie_label(uint32_t place)
+static inline uint32_t pal_trie_label(const struct pal_place *place)
 {
-    return place & 511u;
+    return place->link & ((1u << PAL_TRIE_LABEL_BITS) - 1);
 }
 
-/* Returns true if a token ends at this place. */
-static inline bool pal_trie_ends(uint32_t place)
-{
-    return place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN);
-}
-
-/* Returns the token that ends at this place. */
-static inline uint32_t pal_trie_token(const struct pal_table *table, uint32_t place)
-{
-    uint32_t value = pal_trie_value(place);
-
-    return place & PAL_TRIE_LEAF ? value : pal_trie_value(table->trie[value + PAL_TRIE_END]);
-}
-
-/* Returns the place of two bytes from the root, or PAL_TRIE_FREE. */
+/* Returns the base of the node of two bytes; 0: no longer token begins with them. */
 static inline uint32_t pal_trie_two(
-        const uint32_t *trie, uint32_t root, unsigned first, unsigned second)
+        const struct pal_place *trie, uint32_t root, unsigned first, unsigned second)
 {
-    uint32_t place = trie[root + first];
+    const struct pal_place *place = &trie[pal_trie_base(&trie[root + first]) + second];
 
-    if (place & PAL_TRIE_LEAF)
-        return PAL_TRIE_FREE;
-    place = trie[pal_trie_value(place) + second];
-    return pal_trie_label(place) == second ? place : PAL_TRIE_FREE;
+    return pal_trie_label(place) == second ? pal_trie_base(place) : 0;
 }
 
 /* Returns the longest token that the text begins with, and its length. The text must not be empty.
@@ -366,32 +365,31 @@ static inline uint32_t pal_trie_longest(const struct pal_table *table, const uns
 {
     const unsigned char *q = p + 2;
     const struct pal_byte_pair *pair;
-    uint32_t found = PAL_TRIE_FREE;
-    uint32_t place;
+    uint32_t token = *p;
+    uint32_t base;
+    size_t len = 1;
 
     *out_len = 1;
     if (q > end)
-        return *p;
+        return token;
     pair = &table->byte_pairs[p[0] << 8 | p[1]];
-    place = pair->place;
-    if (place == PAL_TRIE_FREE)
-        return *p;
-    while (!(place & PAL_TRIE_LEAF) && q < end) {
-        place = table->trie[pal_trie_value(place) + *q];
+    if (pair->token != PAL_TOKEN_NONE) {
+        token = pair->token;
+        len = 2;
+    }
+    for (base = pair->base; base != 0 && q < end; q++) {
+        const struct pal_place *place = &table->trie[base + *q];
+
         if (pal_trie_label(place) != *q)
             break;
-        q++;
-        if (pal_trie_ends(place)) {
-            found = place;
-            *out_len = (size_t)(q - p);
+        base = pal_trie_base(place);
+        if (place->token != PAL_TOKEN_NONE) {
+            token = place->token;
+            len = (size_t)(q - p) + 1;
         }
     }
-    if (found != PAL_TRIE_FREE)
-        return pal_trie_token(table, found);
-    if (pair->token == PAL_TOKEN_NONE)
-        return *p;
-    *out_len = 2;
-    return pair->token;
+    *out_len = len;
+    return token;
 }
 
 #endif

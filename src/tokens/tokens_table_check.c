@@ -16,12 +16,12 @@ static bool head_is_good(const struct pal_encoding *head, size_t len)
             head->version == PAL_TABLE_VERSION && head->order == PAL_TABLE_ORDER &&
             head->size == len && head->name_len > 0 && head->name_len <= PAL_TABLE_NAME_MAX &&
             head->pattern < pal_splits_len && head->tokens_len >= PAL_TOKEN_FIRST &&
-            head->tokens_len <= PAL_TOKENS_MAX && head->token_len_max > 0 &&
+            head->tokens_len < PAL_TOKENS_MAX && head->token_len_max > 0 &&
             head->token_len_max <= PAL_TOKEN_LEN_MAX && head->has_ids <= 1 && head->slots_len > 0 &&
             head->bucket_bits > 0 && head->bucket_bits <= 24 && head->pair_bits > 0 &&
-            head->pair_bits <= 24 && head->trie_len > PAL_TRIE_END &&
-            head->trie_root + PAL_TRIE_END < head->trie_len &&
-            head->trie_root < 1u << PAL_TRIE_VALUE_BITS;
+            head->pair_bits <= 24 && head->trie_len > 255 &&
+            head->trie_root > 0 && head->trie_root < 1u << PAL_TRIE_BASE_BITS &&
+            head->trie_root + 255 < head->trie_len;
 }
 
 static bool sections_are_good(const struct pal_encoding *head)
@@ -41,26 +41,26 @@ static bool sections_are_good(const struct pal_encoding *head)
 static bool is_made(const struct pal_table *table, uint32_t token)
 {
     return token < PAL_TOKEN_FIRST ||
-            (table->tokens[token].left < token && table->tokens[token].right < token);
+            (table->origins[token].left < token && table->origins[token].right < token);
 }
 
 static bool tokens_are_good(const struct pal_table *table)
 {
     uint32_t len = table->head->tokens_len;
 
-    if (table->tokens[0].start != 0 || table->tokens[len].start != table->head->bytes_len)
-        return false;
-    for (uint32_t i = 0; i < len; i++) {
-        const struct pal_token *token = &table->tokens[i];
-        uint32_t bytes = table->tokens[i + 1].start - token->start;
+    uint32_t at = 0;
 
-        if (table->tokens[i + 1].start < token->start || bytes == 0 ||
-                bytes > table->token_len_max || table->tokens[i + 1].start > table->head->bytes_len)
+    for (uint32_t i = 0; i < len; i++) {
+        size_t bytes = pal_table_len(table, i);
+
+        if (table->origins[i].start != at || bytes == 0 || bytes > table->token_len_max ||
+                bytes > table->head->bytes_len - at)
             return false;
-        if (i < PAL_TOKEN_FIRST && (bytes != 1 || table->bytes[token->start] != i))
+        if (i < PAL_TOKEN_FIRST && (bytes != 1 || table->bytes[at] != i))
             return false;
+        at += (uint32_t)bytes;
     }
-    return true;
+    return at == table->head->bytes_len;
 }
 
 /* Prefixes must become shorter, so that following them ends. They are followed like the trie
@@ -68,7 +68,7 @@ static bool tokens_are_good(const struct pal_table *table)
 static bool prefixes_are_good(const struct pal_table *table)
 {
     for (uint32_t i = 0; i < table->head->tokens_len; i++) {
-        uint32_t prefix = table->tokens[i].prefix;
+        uint32_t prefix = pal_table_prefix(table, i);
 
         if (prefix != PAL_TOKEN_NONE &&
                 (prefix >= table->head->tokens_len || !is_made(table, prefix) ||
@@ -106,39 +106,39 @@ static bool pairs_are_good(const struct pal_table *table)
 /* Returns whether the token's bytes lead to a place that names this token. */
 static bool trie_follow(const struct pal_table *table, uint32_t token)
 {
-    const unsigned char *p = table->bytes + table->tokens[token].start;
+    const unsigned char *p = table->bytes + table->origins[token].start;
     size_t len = pal_table_len(table, token);
     uint32_t base = table->head->trie_root;
-    uint32_t place = 0;
+    const struct pal_place *place = NULL;
 
     for (size_t i = 0; i < len; i++) {
-        if (place & PAL_TRIE_LEAF)
-            return false;
-        place = table->trie[base + p[i]];
+        place = &table->trie[base + p[i]];
         if (pal_trie_label(place) != p[i])
             return false;
-        base = pal_trie_value(place);
+        base = pal_trie_base(place);
     }
-    if (place & PAL_TRIE_LEAF)
-        return base == token;
-    return (place & PAL_TRIE_TOKEN) && pal_trie_value(table->trie[base + PAL_TRIE_END]) == token;
+    return place->token == token;
 }
 
-/* All bases must lead to places, and no two of them to the same ones: the trie is a tree. */
+/* All bases must lead to places, and no two of them to the same ones: the trie is a tree. Nothing
+ * may be found from the base 0. */
 static bool bases_are_good(const struct pal_table *table, uint64_t *seen)
 {
     uint32_t root = table->head->trie_root;
 
     seen[root / 64] |= (uint64_t)1 << root % 64;
     for (uint32_t i = 0; i < table->head->trie_len; i++) {
-        uint32_t place = table->trie[i];
-        uint32_t value = pal_trie_value(place);
+        uint32_t base = pal_trie_base(&table->trie[i]);
 
-        if (pal_trie_label(place) >= PAL_TRIE_END || (place & PAL_TRIE_LEAF))
+        if (pal_trie_label(&table->trie[i]) > 255)
             continue;
-        if (value + PAL_TRIE_END >= table->head->trie_len || (seen[value / 64] >> value % 64 & 1))
+        if (pal_trie_label(&table->trie[i]) == i)
             return false;
-        seen[value / 64] |= (uint64_t)1 << value % 64;
+        if (base == 0)
+            continue;
+        if (base + 255 >= table->head->trie_len || (seen[base / 64] >> base % 64 & 1))
+            return false;
+        seen[base / 64] |= (uint64_t)1 << base % 64;
     }
     return true;
 }
@@ -157,9 +157,9 @@ static bool ends_are_good(const struct pal_table *table)
         ends += is_found;
     }
     for (uint32_t i = 0; i < table->head->trie_len; i++) {
-        uint32_t place = table->trie[i];
+        const struct pal_place *place = &table->trie[i];
 
-        if (pal_trie_label(place) < PAL_TRIE_END && (place & (PAL_TRIE_LEAF | PAL_TRIE_TOKEN)))
+        if (pal_trie_label(place) <= 255 && place->token != PAL_TOKEN_NONE)
             ends--;
     }
     return ends == 0;
@@ -171,7 +171,7 @@ static bool byte_pairs_are_good(const struct pal_table *table)
     for (unsigned i = 0; i < 256 * 256; i++) {
         const struct pal_byte_pair *pair = &table->byte_pairs[i];
 
-        if (pair->place != pal_trie_two(table->trie, table->head->trie_root, i >> 8, i & 255))
+        if (pair->base != pal_trie_two(table->trie, table->head->trie_root, i >> 8, i & 255))
             return false;
         if (pair->token != PAL_TOKEN_NONE &&
                 (pair->token >= table->head->tokens_len || !is_made(table, pair->token) ||

@@ -262,13 +262,18 @@ static size_t count_window(struct pal_walk *walk, const unsigned char *p, size_t
         find_all(starts, &pieces);
     count_tokens(walk, p, &pieces);
     for (size_t i = 0; i < pieces.len; i++) {
-        uint64_t before = walk->count;
+        const unsigned char *piece = p + pieces.begins[i];
+        size_t piece_len = pieces.lens[i];
+        size_t tokens_len;
 
-        put_other(walk, p + pieces.begins[i], pieces.lens[i]);
-        if (walk->cache && pieces.lens[i] <= PAL_SLOT_LEN_MAX) {
-            cache_put(walk, pal_table_key(p + pieces.begins[i], pieces.lens[i]),
-                    walk->count - before);
+        if (piece_len > PAL_SLOT_LEN_MAX) {
+            put_other(walk, piece, piece_len);
+            continue;
         }
+        tokens_len = pal_merge_all(&walk->table, &walk->merge, piece, piece_len);
+        walk->count += tokens_len;
+        if (walk->cache)
+            cache_put(walk, pal_table_key(piece, piece_len), tokens_len);
     }
     return 63 - (size_t)__builtin_clzll(starts);
 }

@@ -68,6 +68,7 @@ struct parts {
     struct pal_compiled_hash hash;
     struct specials specials;
     struct pal_token *tokens;
+    struct pal_origin *origins;
     unsigned char *bytes;
     uint32_t bytes_len;
     uint32_t *ids;
@@ -86,7 +87,7 @@ static void byte_pairs_begin(struct parts *parts)
         parts->byte_pairs[i] = (struct pal_byte_pair){
                 .token = PAL_TOKEN_NONE,
                 .lowest = PAL_TOKEN_NONE,
-                .place = pal_trie_two(parts->trie.places, parts->trie.root, i >> 8, i & 255),
+                .base = pal_trie_two(parts->trie.places, parts->trie.root, i >> 8, i & 255),
         };
     }
     for (uint32_t i = vocab->len; i-- > PAL_TOKEN_FIRST;) {
@@ -129,14 +130,15 @@ static void tokens_fill(struct parts *parts)
     for (uint32_t i = 0; i < vocab->len; i++) {
         const struct pal_vocab_token *token = &vocab->tokens[i];
 
-        parts->tokens[i] = (struct pal_token){
-                .prefix = token->prefix, .start = at, .left = token->left, .right = token->right};
+        parts->tokens[i].prefix =
+                token->len << PAL_PREFIX_BITS | (token->prefix & PAL_PREFIX_NONE);
+        parts->origins[i] = (struct pal_origin){
+                .start = at, .left = token->left, .right = token->right};
         memcpy(parts->bytes + at, token->bytes, token->len);
         at += token->len;
         if (i >= PAL_TOKEN_FIRST)
             parts->ids[i - PAL_TOKEN_FIRST] = token->id;
     }
-    parts->tokens[vocab->len] = (struct pal_token){.prefix = PAL_TOKEN_NONE, .start = at};
 }
 
 static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *err)
@@ -148,7 +150,8 @@ static pal_status arrays_make(struct parts *parts, pal_arena *arena, pal_error *
     parts->pair_bits = 8;
     while ((1u << parts->pair_bits) < vocab->len + vocab->len / 4)
         parts->pair_bits++;
-    parts->tokens = pal_arena_array(arena, (size_t)vocab->len + 1, sizeof parts->tokens[0]);
+    parts->tokens = pal_arena_array(arena, vocab->len, sizeof parts->tokens[0]);
+    parts->origins = pal_arena_array(arena, vocab->len, sizeof parts->origins[0]);
     parts->bytes = pal_arena_alloc(arena, parts->bytes_len);
     parts->ids = pal_arena_array(arena, vocab->len, sizeof parts->ids[0]);
     parts->byte_pairs = pal_arena_array(arena, 256 * 256, sizeof parts->byte_pairs[0]);
@@ -230,6 +233,7 @@ static pal_status table_write(const pal_vocabulary *vocabulary, const struct par
             [PAL_TABLE_SLOTS] = parts->hash.slots,
             [PAL_TABLE_DISPLACEMENTS] = parts->hash.displacements,
             [PAL_TABLE_TOKENS] = parts->tokens,
+            [PAL_TABLE_ORIGINS] = parts->origins,
             [PAL_TABLE_PAIRS] = parts->pairs,
             [PAL_TABLE_FILTER] = parts->filter,
             [PAL_TABLE_BYTE_PAIRS] = parts->byte_pairs,

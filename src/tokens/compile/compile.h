@@ -36,7 +36,7 @@ pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *aren
 pal_status pal_vocab_merge(struct pal_vocab *vocab, pal_error *err);
 
 struct pal_compiled_trie {
-    uint32_t *places;
+    struct pal_place *places;
     uint32_t len;
     uint32_t root;
     uint32_t tokens_len;

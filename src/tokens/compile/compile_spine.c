@@ -4,19 +4,16 @@
 
 #include "base/memory.h"
 
-/* The tokens that have a given token as one half. */
+/* The tokens that have a given token as their left half. */
 struct made {
-    uint32_t *first;  /* the first token whose left half this is, or PAL_TOKEN_NONE */
-    uint32_t *next;   /* the next token with the same left half */
-    uint32_t *lowest; /* the lowest token that this makes with a byte before it */
+    uint32_t *first; /* the first token whose left half this is, or PAL_TOKEN_NONE */
+    uint32_t *next;  /* the next token with the same left half */
 };
 
 static void made_fill(const struct pal_vocab *vocab, struct made *made)
 {
-    for (uint32_t i = 0; i < vocab->len; i++) {
+    for (uint32_t i = 0; i < vocab->len; i++)
         made->first[i] = PAL_TOKEN_NONE;
-        made->lowest[i] = PAL_TOKEN_NONE;
-    }
     for (uint32_t i = vocab->len; i-- > PAL_TOKEN_FIRST;) {
         const struct pal_vocab_token *token = &vocab->tokens[i];
 
@@ -24,24 +21,13 @@ static void made_fill(const struct pal_vocab *vocab, struct made *made)
             continue;
         made->next[i] = made->first[token->left];
         made->first[token->left] = i;
-        if (token->left < PAL_TOKEN_FIRST)
-            made->lowest[token->right] = i;
     }
 }
 
-static void left_spine(const struct pal_vocab *vocab, const struct made *made,
-        struct pal_token *token, uint32_t at)
+static void left_spine(const struct pal_vocab *vocab, struct pal_token *token, uint32_t at)
 {
-    uint32_t above = PAL_TOKEN_NONE;
-
-    for (; at >= PAL_TOKEN_FIRST; at = vocab->tokens[at].left) {
-        uint32_t joined = made->lowest[at];
-
+    for (; at >= PAL_TOKEN_FIRST; at = vocab->tokens[at].left)
         token->low_left = at;
-        if (joined <= above && joined < token->low_joined)
-            token->low_joined = joined;
-        above = at;
-    }
 }
 
 static void right_spine(const struct pal_vocab *vocab, const struct made *made,
@@ -68,7 +54,6 @@ pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
     struct made made = {
             .first = pal_arena_array(arena, vocab->len, sizeof(uint32_t)),
             .next = pal_arena_array(arena, vocab->len, sizeof(uint32_t)),
-            .lowest = pal_arena_array(arena, vocab->len, sizeof(uint32_t)),
     };
 
     if (pal_arena_failure(arena) != PAL_OK)
@@ -77,10 +62,9 @@ pal_status pal_compile_spines(const struct pal_vocab *vocab, pal_arena *arena,
     for (uint32_t i = 0; i < vocab->len; i++) {
         tokens[i].low_left = PAL_TOKEN_NONE;
         tokens[i].low_right = PAL_TOKEN_NONE;
-        tokens[i].low_joined = PAL_TOKEN_NONE;
         if (!vocab->tokens[i].is_merged)
             continue;
-        left_spine(vocab, &made, &tokens[i], i);
+        left_spine(vocab, &tokens[i], i);
         right_spine(vocab, &made, &tokens[i], i);
     }
     return PAL_OK;

@@ -89,8 +89,7 @@ static void node_prefixes(struct packing *k, uint32_t index, uint32_t *above)
 
 static bool base_fits(const struct packing *k, const struct node *node, uint32_t base)
 {
-    if (bit_get(k->bases, base) ||
-            (node->token != PAL_TOKEN_NONE && bit_get(k->used, base + PAL_TRIE_END)))
+    if (bit_get(k->bases, base))
         return false;
     for (uint32_t i = 0; i < node->children_len; i++)
         if (bit_get(k->used, base + k->nodes[node->children + i].label))
@@ -102,15 +101,13 @@ static bool node_place(struct packing *k, struct node *node, uint32_t *from)
 {
     uint32_t base = *from;
 
-    while (base + PAL_TRIE_END < k->room && !base_fits(k, node, base))
+    while (base + 255 < k->room && !base_fits(k, node, base))
         base++;
-    if (base + PAL_TRIE_END >= k->room)
+    if (base + 255 >= k->room)
         return false;
     *from = base;
     node->base = base;
     bit_set(k->bases, base);
-    if (node->token != PAL_TOKEN_NONE)
-        bit_set(k->used, base + PAL_TRIE_END);
     for (uint32_t i = 0; i < node->children_len; i++)
         bit_set(k->used, base + k->nodes[node->children + i].label);
     return true;
@@ -128,7 +125,7 @@ static void nodes_order(struct packing *k)
 
 static bool nodes_place(struct packing *k)
 {
-    uint32_t from = 1; /* place 0 stays free, because a failed search ends there */
+    uint32_t from = 1; /* 0 is the base of leaves */
     uint32_t len = 0;
 
     for (uint32_t i = 0; i < k->order_len; i++) {
@@ -146,24 +143,18 @@ static bool nodes_place(struct packing *k)
     return true;
 }
 
-static uint32_t node_word(const struct node *node)
-{
-    if (node->children_len == 0)
-        return PAL_TRIE_LEAF | node->token << 9 | node->label;
-    return (node->token != PAL_TOKEN_NONE ? PAL_TRIE_TOKEN : 0) | node->base << 9 | node->label;
-}
-
-static void places_write(const struct packing *k, uint32_t *places)
+static void places_write(const struct packing *k, struct pal_place *places)
 {
     for (uint32_t i = 0; i < k->order_len; i++) {
         const struct node *node = &k->nodes[k->order[i]];
 
-        if (node->token != PAL_TOKEN_NONE)
-            places[node->base + PAL_TRIE_END] = node->token << 9 | PAL_TRIE_END;
         for (uint32_t j = 0; j < node->children_len; j++) {
             const struct node *child = &k->nodes[node->children + j];
 
-            places[node->base + child->label] = node_word(child);
+            places[node->base + child->label] = (struct pal_place){
+                    .link = child->base << PAL_TRIE_LABEL_BITS | child->label,
+                    .token = child->token,
+            };
         }
     }
 }
@@ -201,7 +192,7 @@ static pal_status nodes_make(struct packing *k, pal_arena *arena, pal_error *err
 pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
         struct pal_compiled_trie *out_trie, pal_error *err)
 {
-    struct packing k = {.vocab = vocab, .room = 1u << PAL_TRIE_VALUE_BITS};
+    struct packing k = {.vocab = vocab, .room = 1u << PAL_TRIE_BASE_BITS};
     pal_status status = nodes_make(&k, arena, err);
     uint32_t base_max = 0;
 
@@ -219,12 +210,12 @@ pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
 
         base_max = base > base_max ? base : base_max;
     }
-    out_trie->len = base_max + PAL_TRIE_END + 1;
-    out_trie->places = pal_arena_array(arena, out_trie->len, sizeof(uint32_t));
+    out_trie->len = base_max + 256;
+    out_trie->places = pal_arena_array(arena, out_trie->len, sizeof out_trie->places[0]);
     if (!out_trie->places)
         return pal_no_memory(err);
     for (uint32_t i = 0; i < out_trie->len; i++)
-        out_trie->places[i] = PAL_TRIE_FREE;
+        out_trie->places[i] = (struct pal_place){PAL_TRIE_FREE, PAL_TOKEN_NONE};
     places_write(&k, out_trie->places);
     out_trie->root = k.nodes[0].base;
     out_trie->tokens_len = k.nodes[0].high;

@@ -69,9 +69,13 @@ static const unsigned char *run(const struct scan *scan, const unsigned char *p,
 {
     size_t len;
 
-    while (PAL_IN(pal_class_at(p, scan->end, &len), set))
+    for (;;) {
+        while (p < scan->end && *p < 0x80 && PAL_IN(pal_class_ascii[*p], set))
+            p++;
+        if (!PAL_IN(pal_class_at(p, scan->end, &len), set))
+            return p;
         p += len;
-    return p;
+    }
 }
 
 #define UNDECIDED SIZE_MAX
