@@ -67,12 +67,13 @@ pal_mcp_host *pal_mcp_host_new(const pal_mcp_host_options *options);
 /* Cancels running jobs and waits for their end. Must not be called on the loop. Accepts NULL. */
 void pal_mcp_host_free(pal_mcp_host *host);
 
-/* Receives the messages of a turn. All callbacks run on the runtime's loop and must not block for
+/* Receives the messages of a turn. say() and end() run on the runtime's loop and must not block for
  * long. */
 typedef struct pal_mcp_outlet {
-    /* The turn has started. Return false if the messages cannot be delivered; the callback has then
-     * answered the request. */
-    bool (*begin)(void *user, pal_mcp_job *job, const pal_turn_info *info);
+    /* Starts the turn of the job, and then calls pal_mcp_job_begin(), pal_mcp_job_event() and
+     * pal_mcp_job_end() for it. NULL: the job starts and watches its turn itself. */
+    pal_status (*start)(
+            void *user, pal_mcp_job *job, const pal_turn_request *request, pal_error *err);
     /* A message to send: progress while the turn runs, and its response as the last one. */
     void (*say)(void *user, pal_str message, bool is_last);
     /* Called exactly once, after all other callbacks. If the turn was canceled, there was no
@@ -95,11 +96,22 @@ pal_mcp_taken pal_mcp_host_take(pal_mcp_host *host, const pal_mcp_peer *peer,
 /* Whether a revision of the old era is supported. */
 bool pal_mcp_knows_revision(pal_str version);
 
-/* Cancels a job. An outlet may call it from `begin` until `end`. Does not wait. */
-void pal_mcp_job_cancel(pal_mcp_job *job);
-/* Whether the job belongs to the new era. */
-bool pal_mcp_job_is_new(const pal_mcp_job *job);
 /* Cancels all jobs of a scope. */
 void pal_mcp_host_cancel(pal_mcp_host *host, pal_str scope);
+
+/* Whether the job belongs to the new era. */
+bool pal_mcp_job_is_new(const pal_mcp_job *job);
+
+/* ---- For an outlet that starts the turn of the job ---- */
+
+/* Sets the user of say() and end(). Call it before the turn is started. */
+void pal_mcp_job_set_user(pal_mcp_job *job, void *outlet_user);
+/* The turn has started. False: the client does not wait for a response; stop the turn. */
+bool pal_mcp_job_begin(pal_mcp_job *job, const pal_turn_info *info);
+/* One event of the turn. */
+void pal_mcp_job_event(pal_mcp_job *job, const pal_event *event);
+/* The last event. Sends the response, calls end() and frees the job. Also for a turn that was not
+ * started: then the event has the error. */
+void pal_mcp_job_end(pal_mcp_job *job, const pal_event *end);
 
 #endif

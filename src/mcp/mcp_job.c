@@ -1,10 +1,10 @@
 /* mcp_job.c - turns that MCP clients wait for: a job, from its start to its response.
  *
  * No thread waits for a job. The runtime's loop reports that it has started, its events, and its
- * end. Its messages go to the transport's outlet. All turns are all-or-nothing: if a turn fails or
- * is canceled, the conversation is unchanged. A job is in the host's list from its start to its
- * end. The lock guards the list and the members that say whether a job is canceled; the loop owns
- * all other members. */
+ * end; the transport can do this instead. Its messages go to the transport's outlet. All turns are
+ * all-or-nothing: if a turn fails or is canceled, the conversation is unchanged. A job is in the
+ * host's list from its start to its end. The lock guards the list and the members that say whether
+ * a job is canceled; the loop owns all other members. */
 #include "mcp/mcp_inside.h"
 
 #include <stdio.h>
@@ -15,8 +15,9 @@
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
-#define PROGRESS_US 1000000 /* minimum time between two progress messages about the length of the
-                               answer */
+#define PROGRESS_US                                                                                \
+    1000000 /* minimum time between two progress messages about the length of the                  \
+               answer */
 #define MESSAGE_BYTES_MAX ((size_t)32 << 20)
 
 struct pal_mcp_job {
@@ -110,16 +111,14 @@ void pal_mcp_jobs_cancel(pal_mcp_host *host, pal_str scope, pal_str id)
     pthread_mutex_unlock(&host->lock);
 }
 
-void pal_mcp_job_cancel(pal_mcp_job *job)
-{
-    pthread_mutex_lock(&job->host->lock);
-    cancel(job);
-    pthread_mutex_unlock(&job->host->lock);
-}
-
 bool pal_mcp_job_is_new(const pal_mcp_job *job)
 {
     return job->is_new;
+}
+
+void pal_mcp_job_set_user(pal_mcp_job *job, void *outlet_user)
+{
+    job->outlet_user = outlet_user;
 }
 
 /* ---- Creating and freeing jobs ---- */
@@ -239,9 +238,10 @@ static void write_answer(pal_mcp_job *job, pal_json_writer *writer)
 static void write_failure(pal_mcp_job *job, pal_json_writer *writer)
 {
     char text[PAL_ERROR_MESSAGE_MAX + 80];
-    const char *what = job->state == PAL_TURN_CANCELED ? "the turn was canceled" : "the model "
-                                                                                   "returned no "
-                                                                                   "answer";
+    const char *what = job->state == PAL_TURN_CANCELED ? "the turn was canceled"
+                                                       : "the model "
+                                                         "returned no "
+                                                         "answer";
     snprintf(text, sizeof text, "%s%s%s; the conversation is unchanged", what,
             job->reason[0] ? ": " : "", job->reason);
     pal_mcp_put_failure(writer, job->id, job->is_new, pal_str_of(text));
@@ -291,8 +291,8 @@ static void take_step(pal_mcp_job *job, const pal_event *event)
     pal_buf_clear(&job->text);
     job->text_bytes = 0;
     job->told_us = pal_clock_monotonic_us();
-    snprintf(words, sizeof words,
-            "calling the model (call %llu)", (unsigned long long)event->count);
+    snprintf(
+            words, sizeof words, "calling the model (call %llu)", (unsigned long long)event->count);
     tell_progress(job, words);
 }
 
@@ -328,9 +328,8 @@ static void take_question(pal_mcp_job *job, const pal_event *event)
     pal_turn_abandon(job->runtime, job->tenant, job->turn);
 }
 
-static bool watch(const pal_event *event, void *user)
+void pal_mcp_job_event(pal_mcp_job *job, const pal_event *event)
 {
-    pal_mcp_job *job = user;
     switch (event->kind) {
     case PAL_EVENT_STEP:
         take_step(job, event);
@@ -359,6 +358,28 @@ static bool watch(const pal_event *event, void *user)
     default:
         break;
     }
+}
+
+void pal_mcp_job_end(pal_mcp_job *job, const pal_event *end)
+{
+    take_end(job, end);
+    end_job(job);
+}
+
+bool pal_mcp_job_begin(pal_mcp_job *job, const pal_turn_info *info)
+{
+    pthread_mutex_lock(&job->host->lock);
+    job->turn = info->turn;
+    bool is_wanted = !job->is_canceled;
+    pthread_mutex_unlock(&job->host->lock);
+    return is_wanted;
+}
+
+/* ---- Jobs that run their turn themselves ---- */
+
+static bool watch(const pal_event *event, void *user)
+{
+    pal_mcp_job_event(user, event);
     return event->kind != PAL_EVENT_ENDED;
 }
 
@@ -369,13 +390,11 @@ static void watched(void *user)
 
 static void fail_job(pal_mcp_job *job, const pal_error *err)
 {
-    job->state = PAL_TURN_FAILED;
-    job->status = err->status;
-    snprintf(job->reason, sizeof job->reason, "%s", err->message);
-    end_job(job);
+    const pal_event end = {
+            .state = PAL_TURN_FAILED, .status = err->status, .text = pal_str_of(err->message)};
+    pal_mcp_job_end(job, &end);
 }
 
-/* If the client no longer waits, the turn is abandoned. */
 static void started(const pal_turn_info *info, const pal_error *err, void *user)
 {
     pal_mcp_job *job = user;
@@ -384,16 +403,8 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
         fail_job(job, err);
         return;
     }
-    pthread_mutex_lock(&job->host->lock);
-    job->turn = info->turn;
-    bool is_wanted = !job->is_canceled;
-    pthread_mutex_unlock(&job->host->lock);
-    if (!is_wanted || !job->outlet->begin(job->outlet_user, job, info)) {
+    if (!pal_mcp_job_begin(job, info))
         pal_turn_abandon(job->runtime, job->tenant, info->turn);
-        pthread_mutex_lock(&job->host->lock);
-        job->is_canceled = true;
-        pthread_mutex_unlock(&job->host->lock);
-    }
     if (pal_turn_watch(job->runtime, job->tenant, info->turn, 0, watch, watched, job, &inner) !=
             PAL_OK)
         fail_job(job, &inner);
@@ -448,7 +459,10 @@ static pal_status start(pal_mcp_job *job, pal_mcp_ask *ask, pal_error *err)
         status = enlist(job, err);
     if (status != PAL_OK)
         return status;
-    status = pal_turn_start_async(job->runtime, &request, started, job, err);
+    if (job->outlet->start)
+        status = job->outlet->start(job->outlet_user, job, &request, err);
+    else
+        status = pal_turn_start_async(job->runtime, &request, started, job, err);
     if (status != PAL_OK)
         unlist(job);
     return status;

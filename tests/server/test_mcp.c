@@ -19,13 +19,6 @@ typedef struct waiting {
     bool has_ended;
 } waiting;
 
-static bool begin(void *user, pal_mcp_job *job, const pal_turn_info *info)
-{
-    (void)user;
-    (void)info;
-    return !pal_mcp_job_is_new(job);
-}
-
 static void say(void *user, pal_str message, bool is_last)
 {
     waiting *w = user;
@@ -43,7 +36,7 @@ static void end(void *user)
     pthread_mutex_unlock(&w->lock);
 }
 
-static const pal_mcp_outlet outlet = {.begin = begin, .say = say, .end = end};
+static const pal_mcp_outlet outlet = {.say = say, .end = end};
 
 static void wait_for_end(waiting *w)
 {

@@ -64,14 +64,6 @@ static void write_line(speaking *s, pal_str message)
 
 /* ---- Turns ---- */
 
-static bool turn_begin(void *user, pal_mcp_job *job, const pal_turn_info *info)
-{
-    (void)user;
-    (void)job;
-    (void)info;
-    return true;
-}
-
 static void turn_say(void *user, pal_str message, bool is_last)
 {
     (void)is_last;
@@ -83,7 +75,7 @@ static void turn_end(void *user)
     (void)user;
 }
 
-static const pal_mcp_outlet outlet = {.begin = turn_begin, .say = turn_say, .end = turn_end};
+static const pal_mcp_outlet outlet = {.say = turn_say, .end = turn_end};
 
 static pal_runtime *open_runtime(void *user, pal_error *err)
 {

@@ -6,12 +6,10 @@
  * and its headers repeat members of its body. The server never sends messages on its own, so it
  * refuses GET, as the protocol allows.
  *
- * Threads: the messages of a turn arrive on the runtime's loop, the end of a stream on a listener
- * thread. Both sides hold an mcp_answer until each of them has ended. Its lock guards all its
- * members. */
+ * A job (mcp.h) writes the messages of a turn, and a run (run.h) runs it and delivers them. The
+ * functions of the job are called with the run's lock held. */
 #include "server/api/mcp/api_mcp.h"
 
-#include <pthread.h>
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_base64.h"
@@ -65,134 +63,93 @@ void pal_mcp_service_free(pal_mcp_service *service)
 
 /* ---- The response of a turn ---- */
 
-typedef struct mcp_answer {
-    pthread_mutex_t lock;
-    unsigned holders;
-    pal_call *call;     /* set until the response is sent or a stream is open */
-    pal_stream *stream; /* NULL if there is no stream, or if it has ended */
-    pal_mcp_job *job;   /* set while the turn runs */
+typedef struct mcp_run {
+    pal_run run;
+    pal_mcp_job *job; /* it is freed when the turn has ended */
     bool wants_stream;
-} mcp_answer;
+} mcp_run;
 
-static void release(mcp_answer *answer)
+static void say(void *user, pal_str message, bool is_last)
 {
-    pthread_mutex_lock(&answer->lock);
-    bool is_last = --answer->holders == 0;
-    pthread_mutex_unlock(&answer->lock);
-    if (!is_last)
+    pal_run *run = user;
+    pal_buf frame;
+    if (run->call && is_last) {
+        pal_call *call = pal_run_take_call(run);
+        pal_json_put_raw(pal_call_writer(call), message);
+        pal_call_send(call, 200);
+    }
+    if (!run->stream)
         return;
-    pthread_mutex_destroy(&answer->lock);
-    pal_free(answer);
+    pal_buf_init(&frame, message.len + 64);
+    pal_buf_append_text(&frame, "event: message\ndata: ");
+    pal_buf_append_str(&frame, message);
+    pal_buf_append_text(&frame, "\n\n");
+    (void)pal_run_write(run, &frame);
+    pal_buf_done(&frame);
 }
 
-static mcp_answer *new_answer(pal_call *call)
+static void end(void *user)
 {
+    pal_run *run = user;
+    pal_error err;
+    if (!run->call)
+        return;
+    pal_call *call = pal_run_take_call(run);
+    call->fail_code = 503;
+    pal_error_set(&err, PAL_CANCELED, "the turn was canceled, or its answer was lost");
+    pal_call_fail(call, PAL_CANCELED, &err);
+}
+
+static void started(pal_run *run, const pal_turn_info *info)
+{
+    mcp_run *m = (mcp_run *)run;
+    if (!pal_mcp_job_begin(m->job, info) || (m->wants_stream && !pal_run_open(run)))
+        pal_run_abandon(run);
+}
+
+static void event(pal_run *run, const pal_event *event)
+{
+    pal_mcp_job_event(((mcp_run *)run)->job, event);
+}
+
+static void ended(pal_run *run, const pal_event *last)
+{
+    pal_mcp_job_end(((mcp_run *)run)->job, last);
+}
+
+static void refused(pal_run *run, const pal_error *err)
+{
+    const pal_event last = {.state = PAL_TURN_FAILED,
+            .status = err->status,
+            .text = pal_str_of(err->message)};
+    ended(run, &last);
+}
+
+/* In the old era a disconnect does not cancel the turn: its answer is stored in the
+ * conversation. */
+static pal_status start(
+        void *user, pal_mcp_job *job, const pal_turn_request *request, pal_error *err)
+{
+    static const pal_run_handlers handlers = {.refused = refused,
+            .started = started,
+            .event = event,
+            .done = ended,
+            .failed = ended};
     static const char type[] = "text/event-stream";
+    pal_call *call = user;
     pal_str accept = pal_exchange_header(call->exchange, "accept");
-    mcp_answer *answer = pal_calloc(1, sizeof *answer);
-    if (!answer)
-        return NULL;
-    pthread_mutex_init(&answer->lock, NULL);
-    answer->holders = 1;
-    answer->call = call;
-    answer->wants_stream = accept.len && memmem(accept.data, accept.len, type, sizeof type - 1);
-    return answer;
+    mcp_run *m = pal_run_new(call, &handlers, sizeof *m);
+    if (!m)
+        return pal_no_memory(err);
+    m->job = job;
+    m->wants_stream = accept.len && memmem(accept.data, accept.len, type, sizeof type - 1);
+    m->run.leave = pal_mcp_job_is_new(job) ? PAL_RUN_ABANDON : PAL_RUN_CONTINUE;
+    pal_mcp_job_set_user(job, m);
+    pal_run_start(&m->run, request);
+    return PAL_OK;
 }
 
-/* Called on a listener thread. In the old era a disconnect does not cancel the turn: its answer is
- * stored in the conversation. */
-static void stream_gone(void *user)
-{
-    mcp_answer *answer = user;
-    pthread_mutex_lock(&answer->lock);
-    answer->stream = NULL;
-    if (answer->job && pal_mcp_job_is_new(answer->job))
-        pal_mcp_job_cancel(answer->job);
-    pthread_mutex_unlock(&answer->lock);
-    release(answer);
-}
-
-/* The lock must be held. */
-static bool open_stream(mcp_answer *answer)
-{
-    pal_error err;
-    pal_call *call = answer->call;
-    answer->call = NULL;
-    answer->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, answer);
-    if (answer->stream) {
-        answer->holders++;
-        return true;
-    }
-    pal_status status = pal_run_refuse_stream(call, &err);
-    pal_call_fail(call, status, &err);
-    return false;
-}
-
-static bool answer_begin(void *user, pal_mcp_job *job, const pal_turn_info *info)
-{
-    mcp_answer *answer = user;
-    bool is_heard = true;
-    pthread_mutex_lock(&answer->lock);
-    pal_call_trace_turn(answer->call, info, (pal_str){0});
-    answer->job = job;
-    if (answer->wants_stream)
-        is_heard = open_stream(answer);
-    pthread_mutex_unlock(&answer->lock);
-    return is_heard;
-}
-
-/* The lock must be held. If there is no memory, the stream ends, so the client notices the loss. */
-static void write_event(pal_stream *stream, pal_str message)
-{
-    pal_buf event;
-    pal_buf_init(&event, message.len + 64);
-    pal_buf_append_text(&event, "event: message\ndata: ");
-    pal_buf_append_str(&event, message);
-    pal_buf_append_text(&event, "\n\n");
-    if (!event.failure)
-        (void)pal_stream_write(stream, pal_buf_str(&event));
-    pal_buf_done(&event);
-}
-
-static void answer_say(void *user, pal_str message, bool is_last)
-{
-    mcp_answer *answer = user;
-    pal_call *call = NULL;
-    pthread_mutex_lock(&answer->lock);
-    if (answer->stream)
-        write_event(answer->stream, message);
-    if (is_last) {
-        call = answer->call;
-        answer->call = NULL;
-    }
-    pthread_mutex_unlock(&answer->lock);
-    if (!call)
-        return;
-    pal_json_put_raw(pal_call_writer(call), message);
-    pal_call_send(call, 200);
-}
-
-static void answer_end(void *user)
-{
-    mcp_answer *answer = user;
-    pal_error err;
-    pthread_mutex_lock(&answer->lock);
-    pal_call *call = answer->call;
-    answer->call = NULL;
-    answer->job = NULL;
-    if (answer->stream)
-        pal_stream_end(answer->stream);
-    pthread_mutex_unlock(&answer->lock);
-    if (call) {
-        call->fail_code = 503;
-        pal_error_set(&err, PAL_CANCELED, "the turn was canceled, or its answer was lost");
-        pal_call_fail(call, PAL_CANCELED, &err);
-    }
-    release(answer);
-}
-
-static const pal_mcp_outlet http_outlet = {
-        .begin = answer_begin, .say = answer_say, .end = answer_end};
+static const pal_mcp_outlet http_outlet = {.start = start, .say = say, .end = end};
 
 /* ---- Errors ---- */
 
@@ -342,14 +299,10 @@ static pal_status take(
             .budget = call->caller.budget,
             .scope = session,
     };
-    mcp_answer *answer = new_answer(call);
-    if (!answer)
-        return pal_no_memory(err);
     pal_mcp_taken taken = pal_mcp_host_take(call->server->mcp->host, &peer, message, &http_outlet,
-            answer, call->arena, pal_call_writer(call), &code);
+            call, call->arena, pal_call_writer(call), &code);
     if (taken == PAL_MCP_LATER)
         return PAL_OK; /* the call may already be freed */
-    release(answer);
     return send_taken(call, message, taken, code, err);
 }
 
