@@ -207,7 +207,7 @@ static void erase(pal_id *session)
 
 static void words_come_and_go_with_their_messages(void)
 {
-    const mem_engine *engine;
+    const memory_engine *engine;
     pal_id sessions[8];
     bool held = true;
 
@@ -229,7 +229,7 @@ static void words_come_and_go_with_their_messages(void)
     for (size_t i = 0; i < 8; i++)
         erase(&sessions[i]);
     complete_index();
-    engine = (mem_engine *)*pal_store_engine(store);
+    engine = (memory_engine *)*pal_store_engine(store);
     CHECK(engine->tenant_list->words.first[0] == NULL && engine->places.len == 0);
     pal_store_close(store);
 }

@@ -62,7 +62,7 @@
 
 /* ---- The directory's lock ---- */
 
-static pal_status lock_take(jl_engine *engine, pal_error *err)
+static pal_status lock_take(jsonl_engine *engine, pal_error *err)
 {
     int64_t until = pal_clock_monotonic_us() + (int64_t)engine->options.busy_timeout_ms * 1000;
     int how = (engine->options.read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
@@ -72,7 +72,7 @@ static pal_status lock_take(jl_engine *engine, pal_error *err)
         return PAL_OK;
     while (flock(engine->lock_fd, how) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return pal_jl_io(err, "could not lock", JL_SIDE "/lock");
+            return pal_jsonl_io(err, "could not lock", JSONL_SIDE "/lock");
         if (pal_clock_monotonic_us() > until)
             return pal_error_set(err, PAL_BUSY, "another process holds the lock of the directory");
         nanosleep(&wait, NULL);
@@ -80,7 +80,7 @@ static pal_status lock_take(jl_engine *engine, pal_error *err)
     return PAL_OK;
 }
 
-static void lock_give(jl_engine *engine)
+static void lock_give(jsonl_engine *engine)
 {
     if (engine->lock_fd >= 0)
         flock(engine->lock_fd, LOCK_UN);
@@ -88,7 +88,7 @@ static void lock_give(jl_engine *engine)
 
 /* Remembers the directory's time of modification after our own meta files changed it, so that the
  * directory is not scanned again. */
-static void note_directory(jl_engine *engine)
+static void note_directory(jsonl_engine *engine)
 {
     struct stat facts;
 
@@ -98,9 +98,9 @@ static void note_directory(jl_engine *engine)
 
 /* ---- Opening and closing ---- */
 
-static void engine_free(jl_engine *engine)
+static void engine_free(jsonl_engine *engine)
 {
-    pal_jl_files_clear(engine);
+    pal_jsonl_files_clear(engine);
     if (engine->memory)
         pal_store_memory.close(engine->memory);
     if (engine->log_fd >= 0)
@@ -113,7 +113,7 @@ static void engine_free(jl_engine *engine)
     pal_free(engine);
 }
 
-static pal_status open_directory(jl_engine *engine, const char *location, pal_error *err)
+static pal_status open_directory(jsonl_engine *engine, const char *location, pal_error *err)
 {
     bool may_write = !engine->options.read_only;
     struct stat facts;
@@ -122,36 +122,36 @@ static pal_status open_directory(jl_engine *engine, const char *location, pal_er
     if (*location == '\0')
         return pal_error_set(err, PAL_INVALID, "the directory is missing; use jsonl:DIR");
     if (may_write && mkdir(location, 0700) != 0 && errno != EEXIST)
-        return pal_jl_io(err, "could not create", location);
+        return pal_jsonl_io(err, "could not create", location);
     engine->dir_fd = open(location, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->dir_fd < 0)
-        return pal_jl_refused(engine, err, "");
-    if (may_write && mkdirat(engine->dir_fd, JL_SIDE, 0700) != 0 && errno != EEXIST)
-        return pal_jl_refused(engine, err, JL_SIDE);
-    if (fstatat(engine->dir_fd, JL_SIDE, &facts, 0) == 0 && !S_ISDIR(facts.st_mode)) {
+        return pal_jsonl_refused(engine, err, "");
+    if (may_write && mkdirat(engine->dir_fd, JSONL_SIDE, 0700) != 0 && errno != EEXIST)
+        return pal_jsonl_refused(engine, err, JSONL_SIDE);
+    if (fstatat(engine->dir_fd, JSONL_SIDE, &facts, 0) == 0 && !S_ISDIR(facts.st_mode)) {
         errno = ENOTDIR;
-        return pal_jl_refused(engine, err, JL_SIDE);
+        return pal_jsonl_refused(engine, err, JSONL_SIDE);
     }
-    engine->lock_fd = openat(engine->dir_fd, JL_SIDE "/lock",
+    engine->lock_fd = openat(engine->dir_fd, JSONL_SIDE "/lock",
             (may_write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (engine->lock_fd < 0 && (may_write || errno != ENOENT))
-        return pal_jl_refused(engine, err, JL_SIDE "/lock");
+        return pal_jsonl_refused(engine, err, JSONL_SIDE "/lock");
     if (!realpath(location, engine->real_path))
         engine->real_path[0] = '\0';
     return PAL_OK;
 }
 
-static pal_status load_first(jl_engine *engine, pal_error *err)
+static pal_status load_first(jsonl_engine *engine, pal_error *err)
 {
     pal_status status = lock_take(engine, err);
 
     if (status != PAL_OK)
         return status;
     if (!engine->options.read_only)
-        unlinkat(engine->dir_fd, JL_SIDE "/new", 0); /* left by a writer that died */
-    status = pal_jl_load(engine, err);
+        unlinkat(engine->dir_fd, JSONL_SIDE "/new", 0); /* left by a writer that died */
+    status = pal_jsonl_load(engine, err);
     if (status == PAL_OK && !engine->options.read_only && engine->log_len > LOG_LARGE_BYTES)
-        engine->is_stale = pal_jl_compact(engine, NULL) != PAL_OK;
+        engine->is_stale = pal_jsonl_compact(engine, NULL) != PAL_OK;
     lock_give(engine);
     return status;
 }
@@ -159,10 +159,10 @@ static pal_status load_first(jl_engine *engine, pal_error *err)
 static pal_status jsonl_open(const char *location, const pal_store_options *options,
         pal_engine **out_engine, pal_error *err)
 {
-    jl_engine *engine = pal_calloc(1, sizeof *engine);
+    jsonl_engine *engine = pal_calloc(1, sizeof *engine);
     pal_status status;
 
-    if (!engine || pal_mem_lock_init(&engine->lock) != 0) {
+    if (!engine || pal_memory_lock_init(&engine->lock) != 0) {
         pal_free(engine);
         return pal_no_memory(err);
     }
@@ -170,7 +170,7 @@ static pal_status jsonl_open(const char *location, const pal_store_options *opti
     engine->options = *options;
     engine->dir_fd = engine->lock_fd = engine->log_fd = -1;
     status = pal_store_memory.open("", options, &engine->memory, err);
-    engine->mem = (mem_engine *)engine->memory;
+    engine->mem = (memory_engine *)engine->memory;
     if (status == PAL_OK)
         status = open_directory(engine, location, err);
     if (status == PAL_OK)
@@ -185,7 +185,7 @@ static pal_status jsonl_open(const char *location, const pal_store_options *opti
 
 static void jsonl_close(pal_engine *base)
 {
-    engine_free((jl_engine *)base);
+    engine_free((jsonl_engine *)base);
 }
 
 /* ---- Writing ---- */
@@ -199,51 +199,52 @@ static void fail_all(pal_work *works, size_t works_len, pal_status status, const
 
 /* Returns whether PicoClaw has changed a file that is about to be written. PicoClaw does not use
  * our lock. */
-static bool is_overtaken(jl_engine *engine, const pal_work *works, size_t works_len)
+static bool is_overtaken(jsonl_engine *engine, const pal_work *works, size_t works_len)
 {
     for (size_t i = 0; i < works_len; i++) {
-        const jl_file *file = pal_jl_file_find(engine, works[i].tenant, works[i].op->session);
+        const jsonl_file *file = pal_jsonl_file_find(engine, works[i].tenant, works[i].op->session);
 
-        if (file && pal_jl_file_changed(engine, file))
+        if (file && pal_jsonl_file_changed(engine, file))
             return true;
     }
     return false;
 }
 
-static pal_status apply_batch(jl_engine *engine, pal_work *works, size_t works_len, pal_error *err)
+static pal_status apply_batch(
+        jsonl_engine *engine, pal_work *works, size_t works_len, pal_error *err)
 {
-    jl_batch batch;
-    pal_status status = pal_jl_catch_up(engine, err);
+    jsonl_batch batch;
+    pal_status status = pal_jsonl_catch_up(engine, err);
 
     if (status == PAL_OK && is_overtaken(engine, works, works_len))
-        status = pal_jl_load(engine, err);
+        status = pal_jsonl_load(engine, err);
     if (status != PAL_OK)
         return status;
-    status = pal_jl_batch_init(&batch, engine);
+    status = pal_jsonl_batch_init(&batch, engine);
     if (status != PAL_OK)
         pal_error_set(err, status, "no memory for the batch");
     for (size_t i = 0; status == PAL_OK && i < works_len; i++)
         if (pal_work_may_run(&works[i]))
-            pal_jl_apply_one(&batch, &works[i]);
+            pal_jsonl_apply_one(&batch, &works[i]);
     if (status == PAL_OK)
-        status = pal_jl_commit(&batch, works, works_len, err);
+        status = pal_jsonl_commit(&batch, works, works_len, err);
     if (status != PAL_OK)
         engine->is_stale = true;
-    pal_jl_batch_done(&batch);
+    pal_jsonl_batch_done(&batch);
     note_directory(engine);
     return status;
 }
 
 static void jsonl_apply(pal_engine *base, pal_work *works, size_t works_len)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_error err = {0};
     pal_status status;
 
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, &err);
     if (status == PAL_OK) {
-        status = pal_jl_still_there(engine, &err);
+        status = pal_jsonl_still_there(engine, &err);
         if (status == PAL_OK)
             status = apply_batch(engine, works, works_len, &err);
         lock_give(engine);
@@ -255,16 +256,16 @@ static void jsonl_apply(pal_engine *base, pal_work *works, size_t works_len)
 
 /* ---- Reading ---- */
 
-static pal_status refresh(jl_engine *engine, bool all, pal_error *err)
+static pal_status refresh(jsonl_engine *engine, bool all, pal_error *err)
 {
     pal_status status;
 
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, err);
     if (status == PAL_OK) {
-        status = pal_jl_still_there(engine, err);
+        status = pal_jsonl_still_there(engine, err);
         if (status == PAL_OK)
-            status = all ? pal_jl_load(engine, err) : pal_jl_catch_up(engine, err);
+            status = all ? pal_jsonl_load(engine, err) : pal_jsonl_catch_up(engine, err);
         lock_give(engine);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -274,11 +275,11 @@ static pal_status refresh(jl_engine *engine, bool all, pal_error *err)
 /* Takes the lock for reading, with a state that is as new as the disk. */
 static pal_status read_begin(pal_engine *base, pal_error *err)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = PAL_OK;
 
     pthread_rwlock_rdlock(&engine->lock);
-    if (!pal_jl_is_behind(engine))
+    if (!pal_jsonl_is_behind(engine))
         return PAL_OK;
     pthread_rwlock_unlock(&engine->lock);
     status = refresh(engine, false, err);
@@ -288,23 +289,23 @@ static pal_status read_begin(pal_engine *base, pal_error *err)
 }
 
 /* Returns why the session's lines cannot be read, or NULL if they can. */
-static const pal_error *trouble_of(jl_engine *engine, uint64_t handle)
+static const pal_error *trouble_of(jsonl_engine *engine, uint64_t handle)
 {
-    const mem_session *session = pal_mem_session_by_handle(engine->mem, handle);
-    const jl_file *file =
-            session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
+    const memory_session *session = pal_memory_session_by_handle(engine->mem, handle);
+    const jsonl_file *file =
+            session ? pal_jsonl_file_find(engine, session->tenant->name, session->id) : NULL;
 
     return file && file->is_unreadable ? file->trouble : NULL;
 }
 
 static pal_engine *memory_of(pal_engine *base)
 {
-    return ((jl_engine *)base)->memory;
+    return ((jsonl_engine *)base)->memory;
 }
 
 static pal_status read_end(pal_engine *base, pal_status status)
 {
-    pthread_rwlock_unlock(&((jl_engine *)base)->lock);
+    pthread_rwlock_unlock(&((jsonl_engine *)base)->lock);
     return status;
 }
 
@@ -318,7 +319,7 @@ static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by
 
     if (status != PAL_OK)
         return status;
-    trouble = trouble_of((jl_engine *)base, row.handle);
+    trouble = trouble_of((jsonl_engine *)base, row.handle);
     if (trouble)
         return pal_error_set(err, trouble->status, "%s", trouble->message);
     *out_row = row;
@@ -330,7 +331,7 @@ static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by
 static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
@@ -366,7 +367,7 @@ static pal_status jsonl_row_scan(
 
     if (status != PAL_OK)
         return status;
-    trouble = trouble_of((jl_engine *)base, scan->handle);
+    trouble = trouble_of((jsonl_engine *)base, scan->handle);
     if (trouble)
         status = pal_error_set(err, trouble->status, "%s", trouble->message);
     else
@@ -394,7 +395,7 @@ static pal_status jsonl_row_find_client(pal_engine *base, uint64_t handle, pal_s
 
     if (status != PAL_OK)
         return status;
-    trouble = trouble_of((jl_engine *)base, handle);
+    trouble = trouble_of((jsonl_engine *)base, handle);
     if (trouble)
         status = pal_error_set(err, trouble->status, "%s", trouble->message);
     else
@@ -545,7 +546,7 @@ static pal_status jsonl_blob_size(pal_engine *base, pal_str tenant, const uint8_
 
 static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = read_begin(base, err);
     size_t position = 0;
     pal_str key;
@@ -557,21 +558,22 @@ static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_e
     if (status == PAL_OK) {
         out_stats->disk_bytes = engine->log_len + out_stats->blob_bytes;
         while (pal_map_next(&engine->files, &position, &key, &file))
-            out_stats->disk_bytes += ((jl_file *)file)->size + ((jl_file *)file)->meta_len;
+            out_stats->disk_bytes += ((jsonl_file *)file)->size + ((jsonl_file *)file)->meta_len;
     }
     return read_end(base, status);
 }
 
-static pal_status check_repair(jl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
+static pal_status check_repair(
+        jsonl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
 {
     pal_status status;
 
     pthread_rwlock_wrlock(&engine->lock);
     status = lock_take(engine, err);
     if (status == PAL_OK) {
-        status = pal_jl_load(engine, err);
+        status = pal_jsonl_load(engine, err);
         if (status == PAL_OK)
-            status = pal_jl_repair(engine, sink, user, err);
+            status = pal_jsonl_repair(engine, sink, user, err);
         lock_give(engine);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -581,7 +583,7 @@ static pal_status check_repair(jl_engine *engine, pal_finding_sink sink, void *u
 static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_check,
         pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = PAL_OK;
 
     (void)row_check;
@@ -591,7 +593,7 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
         status = read_begin(base, err);
     if (status != PAL_OK)
         return status;
-    pal_jl_check(engine, sink, progress, user);
+    pal_jsonl_check(engine, sink, progress, user);
     /* If other users cannot enter the directory, the modes of its files do not matter. */
     (void)pal_private_check(engine->location, repair, sink, user);
     return read_end(base, PAL_OK);
@@ -599,11 +601,11 @@ static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_c
 
 static pal_status jsonl_ready(pal_engine *base, pal_error *err)
 {
-    jl_engine *engine = (jl_engine *)base;
+    jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    status = pal_jl_still_there(engine, err);
+    status = pal_jsonl_still_there(engine, err);
     pthread_rwlock_unlock(&engine->lock);
     return status;
 }

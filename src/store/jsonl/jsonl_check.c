@@ -37,7 +37,7 @@ static void tell(const report *to, pal_id session, bool repaired, const char *fo
 
 /* ---- Finding damage ---- */
 
-static void check_log(jl_engine *engine, const report *to)
+static void check_log(jsonl_engine *engine, const report *to)
 {
     uint64_t places = engine->log_gaps + engine->log_lost;
 
@@ -48,7 +48,7 @@ static void check_log(jl_engine *engine, const report *to)
                 (unsigned long long)places);
 }
 
-static void check_file(const jl_file *file, const report *to)
+static void check_file(const jsonl_file *file, const report *to)
 {
     if (file->trouble)
         tell(to, file->id, false, "%s", file->trouble->message);
@@ -64,10 +64,10 @@ static void check_file(const jl_file *file, const report *to)
 }
 
 /* If the parent's lines cannot be read at all, only that is reported. */
-static void check_fork(jl_engine *engine, const mem_session *session, const report *to)
+static void check_fork(jsonl_engine *engine, const memory_session *session, const report *to)
 {
     const pal_session *record = &session->info->record;
-    const jl_file *file = pal_jl_file_find(engine, session->tenant->name, record->parent_id);
+    const jsonl_file *file = pal_jsonl_file_find(engine, session->tenant->name, record->parent_id);
     uint64_t there = session->parent ? session->parent->info->record.last_seq : 0;
     char parent[PAL_ID_TEXT_SIZE];
 
@@ -78,7 +78,7 @@ static void check_fork(jl_engine *engine, const mem_session *session, const repo
             (unsigned long long)record->fork_seq, parent, (unsigned long long)there);
 }
 
-void pal_jl_check(jl_engine *engine, pal_finding_sink sink, pal_progress progress, void *user)
+void pal_jsonl_check(jsonl_engine *engine, pal_finding_sink sink, pal_progress progress, void *user)
 {
     report to = {sink, user};
     size_t position = 0;
@@ -86,8 +86,8 @@ void pal_jl_check(jl_engine *engine, pal_finding_sink sink, pal_progress progres
     void *value;
 
     check_log(engine, &to);
-    for (const mem_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
-        for (const mem_session *session = tenant->sessions; session; session = session->next)
+    for (const memory_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
+        for (const memory_session *session = tenant->sessions; session; session = session->next)
             check_fork(engine, session, &to);
     while (pal_map_next(&engine->files, &position, &key, &value)) {
         check_file(value, &to);
@@ -100,7 +100,7 @@ void pal_jl_check(jl_engine *engine, pal_finding_sink sink, pal_progress progres
 
 /* Divides the text of a file as it was when it was read: lines to keep, without the zeros before
  * them, and lines that are not messages. */
-static void divide(const jl_file *file, pal_str text, pal_buf *kept, pal_buf *aside)
+static void divide(const jsonl_file *file, pal_str text, pal_buf *kept, pal_buf *aside)
 {
     uint64_t number = 0;
     size_t bad = 0;
@@ -111,8 +111,8 @@ static void divide(const jl_file *file, pal_str text, pal_buf *kept, pal_buf *as
                 end ? (size_t)(end - text.data) - at + 1 : text.len - at);
 
         at += line.len;
-        pal_jl_zeros_pass(&line);
-        number += !pal_jl_line_is_blank(line);
+        pal_jsonl_zeros_pass(&line);
+        number += !pal_jsonl_line_is_blank(line);
         if (bad < file->bad_len && file->bad[bad] == number) {
             pal_buf_append_str(aside, line);
             bad++;
@@ -122,38 +122,39 @@ static void divide(const jl_file *file, pal_str text, pal_buf *kept, pal_buf *as
     }
 }
 
-static pal_status set_aside(jl_engine *engine, const jl_file *file, pal_str lines, pal_error *err)
+static pal_status set_aside(
+        jsonl_engine *engine, const jsonl_file *file, pal_str lines, pal_error *err)
 {
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_status status;
     int fd;
 
     if (lines.len == 0)
         return PAL_OK;
-    pal_jl_aside_path(file, path);
-    status = pal_jl_make_dirs(engine, path, err);
+    pal_jsonl_aside_path(file, path);
+    status = pal_jsonl_make_dirs(engine, path, err);
     if (status != PAL_OK)
         return status;
     fd = openat(
             engine->dir_fd, path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return pal_jl_refused(engine, err, path);
+        return pal_jsonl_refused(engine, err, path);
     if (write(fd, lines.data, lines.len) != (ssize_t)lines.len || fsync(fd) != 0)
-        status = pal_jl_io(err, "could not write", path);
+        status = pal_jsonl_io(err, "could not write", path);
     close(fd);
-    return status == PAL_OK ? pal_jl_sync_dir(engine, path, err) : status;
+    return status == PAL_OK ? pal_jsonl_sync_dir(engine, path, err) : status;
 }
 
 /* Saves the meta file for the lines that remain. */
 static pal_status save_meta_without_bad(
-        jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
 {
     size_t bad_len = file->bad_len;
     pal_status status;
 
     file->lines -= bad_len;
     file->bad_len = 0;
-    status = pal_jl_meta_save(engine, session, file, err);
+    status = pal_jsonl_meta_save(engine, session, file, err);
     file->lines += bad_len;
     file->bad_len = bad_len;
     return status;
@@ -161,18 +162,18 @@ static pal_status save_meta_without_bad(
 
 /* The log and the meta file are written first. From then on they determine which lines are hidden,
  * however many lines there are before them. */
-static pal_status mend_lines(jl_engine *engine, jl_file *file, pal_error *err)
+static pal_status mend_lines(jsonl_engine *engine, jsonl_file *file, pal_error *err)
 {
-    mem_session *session = pal_jl_session(engine, file->tenant, file->id);
+    memory_session *session = pal_jsonl_session(engine, file->tenant, file->id);
     pal_buf text, kept, aside;
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_status status;
 
     pal_buf_init(&text, FILE_BYTES_MAX);
     pal_buf_init(&kept, FILE_BYTES_MAX);
     pal_buf_init(&aside, FILE_BYTES_MAX);
-    pal_jl_file_path(file, ".jsonl", path);
-    status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, NULL, err);
+    pal_jsonl_file_path(file, ".jsonl", path);
+    status = pal_jsonl_read_file(engine, path, FILE_BYTES_MAX, &text, NULL, err);
     if (status == PAL_OK) {
         divide(file, pal_buf_str(&text), &kept, &aside);
         if (kept.failure || aside.failure)
@@ -183,16 +184,16 @@ static pal_status mend_lines(jl_engine *engine, jl_file *file, pal_error *err)
     if (status == PAL_OK && session && session->info->record.state == PAL_SESSION_ACTIVE)
         status = save_meta_without_bad(engine, session, file, err);
     if (status == PAL_OK)
-        status = pal_jl_replace(engine, path, pal_buf_str(&kept), err);
+        status = pal_jsonl_replace(engine, path, pal_buf_str(&kept), err);
     if (status == PAL_OK)
-        status = pal_jl_sync_dir(engine, path, err);
+        status = pal_jsonl_sync_dir(engine, path, err);
     pal_buf_done(&text);
     pal_buf_done(&kept);
     pal_buf_done(&aside);
     return status;
 }
 
-static void tell_mended(const jl_file *file, const report *to)
+static void tell_mended(const jsonl_file *file, const report *to)
 {
     if (file->zeros > 0)
         tell(to, file->id, true, "'%.160s.jsonl' had %llu zeros in its lines", file->path,
@@ -204,9 +205,10 @@ static void tell_mended(const jl_file *file, const report *to)
 }
 
 /* Lost lines cannot be restored. They are reported for the last time. */
-static pal_status forget_missing(jl_engine *engine, jl_file *file, const report *to, pal_error *err)
+static pal_status forget_missing(
+        jsonl_engine *engine, jsonl_file *file, const report *to, pal_error *err)
 {
-    mem_session *session = pal_jl_session(engine, file->tenant, file->id);
+    memory_session *session = pal_jsonl_session(engine, file->tenant, file->id);
     uint64_t missing = file->missing;
     pal_status status;
 
@@ -215,14 +217,14 @@ static pal_status forget_missing(jl_engine *engine, jl_file *file, const report 
     tell(to, file->id, false, "'%.160s.jsonl' had lost %llu line%s; nothing can restore them",
             file->path, (unsigned long long)missing, missing == 1 ? "" : "s");
     file->missing = 0;
-    status = pal_jl_meta_save(engine, session, file, err);
+    status = pal_jsonl_meta_save(engine, session, file, err);
     if (status != PAL_OK)
         file->missing = missing;
     return status;
 }
 
 /* Lost records of the log cannot be restored. They are reported for the last time. */
-static pal_status forget_lost(jl_engine *engine, const report *to, pal_error *err)
+static pal_status forget_lost(jsonl_engine *engine, const report *to, pal_error *err)
 {
     uint64_t lost = engine->log_lost;
     pal_status status;
@@ -233,13 +235,13 @@ static pal_status forget_lost(jl_engine *engine, const report *to, pal_error *er
             "the log had lost records in %llu damaged places; they cannot be restored",
             (unsigned long long)lost);
     engine->log_lost = 0;
-    status = pal_jl_compact(engine, err);
+    status = pal_jsonl_compact(engine, err);
     if (status != PAL_OK)
         engine->log_lost = lost;
     return status;
 }
 
-pal_status pal_jl_repair(jl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
+pal_status pal_jsonl_repair(jsonl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
 {
     report to = {sink, user};
     pal_status status = forget_lost(engine, &to, err);
@@ -249,7 +251,7 @@ pal_status pal_jl_repair(jl_engine *engine, pal_finding_sink sink, void *user, p
     void *value;
 
     while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
-        jl_file *file = value;
+        jsonl_file *file = value;
 
         status = forget_missing(engine, file, &to, err);
         if (status != PAL_OK)
@@ -257,7 +259,7 @@ pal_status pal_jl_repair(jl_engine *engine, pal_finding_sink sink, void *user, p
         if ((file->zeros == 0 && file->bad_len == 0) || file->trouble)
             continue;
         if (!is_mended)
-            status = pal_jl_compact(engine, err);
+            status = pal_jsonl_compact(engine, err);
         is_mended = true;
         if (status == PAL_OK)
             status = mend_lines(engine, file, err);

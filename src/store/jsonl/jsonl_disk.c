@@ -23,7 +23,7 @@ static pal_status status_of(int error)
                                                  : PAL_IO;
 }
 
-pal_status pal_jl_io(pal_error *err, const char *what, const char *path)
+pal_status pal_jsonl_io(pal_error *err, const char *what, const char *path)
 {
     int error = errno;
 
@@ -43,7 +43,7 @@ static const char *reason_of(int error)
     return strerror(error);
 }
 
-pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
+pal_status pal_jsonl_refused(jsonl_engine *engine, pal_error *err, const char *path)
 {
     int error = errno;
     const char *reason = reason_of(error);
@@ -55,21 +55,21 @@ pal_status pal_jl_refused(jl_engine *engine, pal_error *err, const char *path)
             err, status, "cannot use '%.80s/%.80s': %s", engine->location, path, reason);
 }
 
-pal_status pal_jl_append_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
+pal_status pal_jsonl_append_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
 {
     struct stat facts;
     size_t done = 0;
     off_t end;
 
     if (fstat(fd, &facts) != 0)
-        return pal_jl_io(err, "could not look at", path);
+        return pal_jsonl_io(err, "could not look at", path);
     while ((uint64_t)facts.st_size == at && done < data.len) {
         ssize_t len = write(fd, data.data + done, data.len - done);
 
         if (len < 0 && errno == EINTR)
             continue;
         if (len <= 0)
-            return pal_jl_io(err, "could not write", path);
+            return pal_jsonl_io(err, "could not write", path);
         done += (size_t)len;
     }
     end = lseek(fd, 0, SEEK_CUR);
@@ -82,7 +82,7 @@ pal_status pal_jl_append_at(int fd, pal_str data, uint64_t at, const char *path,
     return pal_error_set(err, PAL_BUSY, "'%.120s' was changed by another program", path);
 }
 
-pal_status pal_jl_write_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
+pal_status pal_jsonl_write_at(int fd, pal_str data, uint64_t at, const char *path, pal_error *err)
 {
     size_t done = 0;
 
@@ -92,7 +92,7 @@ pal_status pal_jl_write_at(int fd, pal_str data, uint64_t at, const char *path, 
         if (len < 0 && errno == EINTR)
             continue;
         if (len <= 0)
-            return pal_jl_io(err, "could not write", path);
+            return pal_jsonl_io(err, "could not write", path);
         done += (size_t)len;
     }
     return PAL_OK;
@@ -111,17 +111,17 @@ static pal_status read_all(int fd, const char *path, pal_buf *text, pal_error *e
         if (len < 0 && errno == EINTR)
             continue;
         if (len < 0)
-            return pal_jl_io(err, "could not read", path);
+            return pal_jsonl_io(err, "could not read", path);
         if (len == 0)
             return PAL_OK;
         pal_buf_commit(text, (size_t)len);
     }
 }
 
-pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_max,
+pal_status pal_jsonl_read_file(jsonl_engine *engine, const char *path, size_t bytes_max,
         pal_buf *out_text, struct stat *out_stat, pal_error *err)
 {
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | pal_jl_open_flags(path);
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | pal_jsonl_open_flags(path);
     int fd = openat(engine->dir_fd, path, flags);
     pal_status status = PAL_OK;
     struct stat facts;
@@ -129,12 +129,12 @@ pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_ma
     if (fd < 0 && errno == ENOENT)
         return PAL_NOT_FOUND;
     if (fd < 0)
-        return pal_jl_refused(engine, err, path);
+        return pal_jsonl_refused(engine, err, path);
     if (fstat(fd, &facts) != 0) {
-        status = pal_jl_refused(engine, err, path);
+        status = pal_jsonl_refused(engine, err, path);
     } else if (S_ISDIR(facts.st_mode)) {
         errno = EISDIR;
-        status = pal_jl_refused(engine, err, path);
+        status = pal_jsonl_refused(engine, err, path);
     } else if (!S_ISREG(facts.st_mode)) {
         status = pal_error_set(err, PAL_IO, "'%.80s/%.80s' is not a regular file; move it away",
                 engine->location, path);
@@ -149,25 +149,25 @@ pal_status pal_jl_read_file(jl_engine *engine, const char *path, size_t bytes_ma
     return status;
 }
 
-int pal_jl_open_flags(const char *path)
+int pal_jsonl_open_flags(const char *path)
 {
-    return strncmp(path, JL_SIDE "/", sizeof JL_SIDE) == 0 ? O_NOFOLLOW : 0;
+    return strncmp(path, JSONL_SIDE "/", sizeof JSONL_SIDE) == 0 ? O_NOFOLLOW : 0;
 }
 
 /* Programs that could use the old file can use the new one too. */
-static void keep_mode(jl_engine *engine, const char *path, int fd)
+static void keep_mode(jsonl_engine *engine, const char *path, int fd)
 {
     struct stat facts;
 
-    if (pal_jl_open_flags(path) != 0 || fstatat(engine->dir_fd, path, &facts, 0) != 0)
+    if (pal_jsonl_open_flags(path) != 0 || fstatat(engine->dir_fd, path, &facts, 0) != 0)
         return;
     (void)!fchown(fd, facts.st_uid, facts.st_gid);
     (void)!fchmod(fd, facts.st_mode & 0777);
 }
 
-pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal_error *err)
+pal_status pal_jsonl_replace(jsonl_engine *engine, const char *path, pal_str text, pal_error *err)
 {
-    static const char temporary[] = JL_SIDE "/new";
+    static const char temporary[] = JSONL_SIDE "/new";
     pal_status status = PAL_OK;
     int fd;
 
@@ -176,14 +176,14 @@ pal_status pal_jl_replace(jl_engine *engine, const char *path, pal_str text, pal
     fd = openat(
             engine->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return pal_jl_io(err, "could not write", path);
+        return pal_jsonl_io(err, "could not write", path);
     keep_mode(engine, path, fd);
-    status = pal_jl_write_at(fd, text, 0, path, err);
+    status = pal_jsonl_write_at(fd, text, 0, path, err);
     if (status == PAL_OK && fsync(fd) != 0)
-        status = pal_jl_io(err, "could not sync", path);
+        status = pal_jsonl_io(err, "could not sync", path);
     close(fd);
     if (status == PAL_OK && renameat(engine->dir_fd, temporary, engine->dir_fd, path) != 0)
-        status = pal_jl_io(err, "could not replace", path);
+        status = pal_jsonl_io(err, "could not replace", path);
     if (status != PAL_OK)
         unlinkat(engine->dir_fd, temporary, 0);
     return status;
@@ -198,17 +198,17 @@ static pal_status sync_one(int from_fd, const char *directory, pal_error *err)
 
     if (fd < 0)
         return errno == EACCES || errno == ENOENT ? PAL_OK
-                                                  : pal_jl_io(err, "could not open", directory);
+                                                  : pal_jsonl_io(err, "could not open", directory);
     if (fsync(fd) != 0 && errno != EINVAL)
-        status = pal_jl_io(err, "could not sync", directory);
+        status = pal_jsonl_io(err, "could not sync", directory);
     close(fd);
     return status;
 }
 
 /* A process may have created the directories above and died before it synced them. */
-pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err)
+pal_status pal_jsonl_sync_dir(jsonl_engine *engine, const char *path, pal_error *err)
 {
-    char directory[JL_PATH_MAX];
+    char directory[JSONL_PATH_MAX];
     pal_status status = PAL_OK;
     char *slash;
 
@@ -223,25 +223,25 @@ pal_status pal_jl_sync_dir(jl_engine *engine, const char *path, pal_error *err)
 }
 
 /* A directory must be durable before anything is moved into it. */
-pal_status pal_jl_make_dirs(jl_engine *engine, const char *path, pal_error *err)
+pal_status pal_jsonl_make_dirs(jsonl_engine *engine, const char *path, pal_error *err)
 {
-    char part[JL_PATH_MAX];
+    char part[JSONL_PATH_MAX];
     pal_status status = PAL_OK;
 
     for (const char *slash = strchr(path, '/'); slash && status == PAL_OK;
             slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
         if (mkdirat(engine->dir_fd, part, 0700) == 0)
-            status = pal_jl_sync_dir(engine, part, err);
+            status = pal_jsonl_sync_dir(engine, part, err);
         else if (errno != EEXIST)
-            status = pal_jl_io(err, "could not create", part);
+            status = pal_jsonl_io(err, "could not create", part);
     }
     return status;
 }
 
-pal_status pal_jl_sync_store(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_sync_store(jsonl_engine *engine, pal_error *err)
 {
-    pal_status status = sync_one(engine->dir_fd, JL_SIDE, err);
+    pal_status status = sync_one(engine->dir_fd, JSONL_SIDE, err);
 
     if (status == PAL_OK)
         status = sync_one(engine->dir_fd, ".", err);
@@ -269,8 +269,8 @@ static pal_status hashed_name(pal_str tenant, char *out_name, pal_error *err)
     return PAL_OK;
 }
 
-pal_status pal_jl_tenant_dir(
-        pal_str tenant, const char *under, char out_path[JL_PATH_MAX], pal_error *err)
+pal_status pal_jsonl_tenant_dir(
+        pal_str tenant, const char *under, char out_path[JSONL_PATH_MAX], pal_error *err)
 {
     char name[PAL_TENANT_LEN_MAX * 3 + 1];
     size_t len = 0;
@@ -290,11 +290,11 @@ pal_status pal_jl_tenant_dir(
         if (status != PAL_OK)
             return status;
     }
-    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/%s/%s/", under, name);
+    snprintf(out_path, JSONL_PATH_MAX, JSONL_SIDE "/%s/%s/", under, name);
     return PAL_OK;
 }
 
-bool pal_jl_tenant_of(const char *name, char *out_tenant, size_t *out_len)
+bool pal_jsonl_tenant_of(const char *name, char *out_tenant, size_t *out_len)
 {
     size_t len = 0;
     uint8_t byte;
@@ -314,7 +314,7 @@ bool pal_jl_tenant_of(const char *name, char *out_tenant, size_t *out_len)
     return len > 0 && *name == '\0';
 }
 
-pal_status pal_jl_still_there(const jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_still_there(const jsonl_engine *engine, pal_error *err)
 {
     struct stat ours, found;
     bool is_there;
@@ -329,11 +329,11 @@ pal_status pal_jl_still_there(const jl_engine *engine, pal_error *err)
                     "with the right directory",
                     engine->location, is_there ? "replaced" : "removed");
     }
-    if (engine->log_inode != 0 && fstatat(engine->dir_fd, JL_LOG, &found, 0) != 0 &&
+    if (engine->log_inode != 0 && fstatat(engine->dir_fd, JSONL_LOG, &found, 0) != 0 &&
             errno == ENOENT)
         return pal_error_set(err, PAL_IO,
                 "'%.80s/%s' was removed while the store is open: nothing more is written; restart "
                 "with the right directory",
-                engine->location, JL_LOG);
+                engine->location, JSONL_LOG);
     return PAL_OK;
 }

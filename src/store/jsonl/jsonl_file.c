@@ -33,26 +33,26 @@ static pal_str key_of(pal_str tenant, pal_id id, char out_key[KEY_SIZE])
     return pal_str_make(out_key, sizeof id.bytes + len);
 }
 
-jl_file *pal_jl_file_find(jl_engine *engine, pal_str tenant, pal_id id)
+jsonl_file *pal_jsonl_file_find(jsonl_engine *engine, pal_str tenant, pal_id id)
 {
     char key[KEY_SIZE];
 
     return pal_map_find(&engine->files, key_of(tenant, id, key));
 }
 
-jl_file *pal_jl_file_get(jl_engine *engine, pal_str tenant, pal_id id)
+jsonl_file *pal_jsonl_file_get(jsonl_engine *engine, pal_str tenant, pal_id id)
 {
-    jl_file *file = pal_jl_file_find(engine, tenant, id);
+    jsonl_file *file = pal_jsonl_file_find(engine, tenant, id);
     char *cursor, key[KEY_SIZE];
 
     if (file)
         return file;
-    file = pal_mem_alloc(sizeof *file, KEY_SIZE, &cursor);
+    file = pal_memory_alloc(sizeof *file, KEY_SIZE, &cursor);
     if (!file)
         return NULL;
     file->id = id;
-    file->sum = JL_SUM_START;
-    file->key = pal_mem_put(&cursor, key_of(tenant, id, key));
+    file->sum = JSONL_SUM_START;
+    file->key = pal_memory_put(&cursor, key_of(tenant, id, key));
     file->tenant = pal_str_make(file->key.data + sizeof id.bytes, file->key.len - sizeof id.bytes);
     if (pal_map_set(&engine->files, file->key, file) != PAL_OK) {
         pal_free(file);
@@ -61,18 +61,18 @@ jl_file *pal_jl_file_get(jl_engine *engine, pal_str tenant, pal_id id)
     return file;
 }
 
-static void file_free(jl_file *file)
+static void file_free(jsonl_file *file)
 {
     pal_free(file->path);
     pal_free(file->moved_from);
     pal_free(file->bad);
     pal_free(file->meta);
     pal_free(file->trouble);
-    pal_jl_late_free(file);
+    pal_jsonl_late_free(file);
     pal_free(file);
 }
 
-void pal_jl_file_drop(jl_engine *engine, jl_file *file)
+void pal_jsonl_file_drop(jsonl_engine *engine, jsonl_file *file)
 {
     if (file->path && pal_map_find(&engine->paths, pal_str_of(file->path)) == file)
         pal_map_remove(&engine->paths, pal_str_of(file->path));
@@ -80,7 +80,7 @@ void pal_jl_file_drop(jl_engine *engine, jl_file *file)
     file_free(file);
 }
 
-void pal_jl_files_clear(jl_engine *engine)
+void pal_jsonl_files_clear(jsonl_engine *engine)
 {
     size_t position = 0;
     pal_str key;
@@ -92,7 +92,8 @@ void pal_jl_files_clear(jl_engine *engine)
     pal_map_done(&engine->paths);
 }
 
-pal_status pal_jl_file_set_path(jl_engine *engine, jl_file *file, const char *path, pal_error *err)
+pal_status pal_jsonl_file_set_path(
+        jsonl_engine *engine, jsonl_file *file, const char *path, pal_error *err)
 {
     size_t size = strlen(path) + 1;
     char *copy = pal_malloc(size);
@@ -112,17 +113,17 @@ pal_status pal_jl_file_set_path(jl_engine *engine, jl_file *file, const char *pa
     return PAL_OK;
 }
 
-void pal_jl_file_path(const jl_file *file, const char *ending, char out_path[JL_PATH_MAX])
+void pal_jsonl_file_path(const jsonl_file *file, const char *ending, char out_path[JSONL_PATH_MAX])
 {
     /* Files that PicoClaw must not see have no extension that it knows. */
-    bool is_side = strncmp(file->path, JL_SIDE "/rows/", sizeof JL_SIDE "/rows/" - 1) == 0;
+    bool is_side = strncmp(file->path, JSONL_SIDE "/rows/", sizeof JSONL_SIDE "/rows/" - 1) == 0;
 
-    snprintf(out_path, JL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
+    snprintf(out_path, JSONL_PATH_MAX, "%s%s", file->path, is_side ? "" : ending);
 }
 
 /* The name is the id. For tenants other than the first it includes a hash of the tenant, because
  * two tenants may have the same id. */
-static void side_name(const char *folder, pal_str tenant, pal_id id, char out_path[JL_PATH_MAX])
+static void side_name(const char *folder, pal_str tenant, pal_id id, char out_path[JSONL_PATH_MAX])
 {
     char text[PAL_ID_TEXT_SIZE], hex[17] = "";
     uint8_t digest[PAL_SHA256_SIZE];
@@ -130,20 +131,21 @@ static void side_name(const char *folder, pal_str tenant, pal_id id, char out_pa
     pal_id_to_text(id, text);
     if (!pal_str_is(tenant, "default") && pal_sha256(tenant, digest) == PAL_OK)
         pal_hex(digest, 8, hex);
-    snprintf(out_path, JL_PATH_MAX, JL_SIDE "/%s/%s%s%s", folder, text, hex[0] ? "." : "", hex);
+    snprintf(out_path, JSONL_PATH_MAX, JSONL_SIDE "/%s/%s%s%s", folder, text, hex[0] ? "." : "",
+            hex);
 }
 
-void pal_jl_side_path(pal_str tenant, pal_id id, char out_path[JL_PATH_MAX])
+void pal_jsonl_side_path(pal_str tenant, pal_id id, char out_path[JSONL_PATH_MAX])
 {
     side_name("rows", tenant, id, out_path);
 }
 
-void pal_jl_aside_path(const jl_file *file, char out_path[JL_PATH_MAX])
+void pal_jsonl_aside_path(const jsonl_file *file, char out_path[JSONL_PATH_MAX])
 {
     side_name("aside", file->tenant, file->id, out_path);
 }
 
-pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err)
+pal_status pal_jsonl_file_fault(jsonl_file *file, const pal_error *why, pal_error *err)
 {
     if (!file->trouble)
         file->trouble = pal_malloc(sizeof *file->trouble);
@@ -157,19 +159,19 @@ pal_status pal_jl_file_fault(jl_file *file, const pal_error *why, pal_error *err
 
 /* Returns whether the path is free or belongs to this session. The directory must have been
  * scanned. */
-static bool is_free(jl_engine *engine, const char *path, const jl_file *file)
+static bool is_free(jsonl_engine *engine, const char *path, const jsonl_file *file)
 {
-    const jl_file *holder = pal_map_find(&engine->paths, pal_str_of(path));
+    const jsonl_file *holder = pal_map_find(&engine->paths, pal_str_of(path));
 
     return !holder || holder == file;
 }
 
-static pal_status place_active(jl_engine *engine, const mem_session *session, const jl_file *file,
-        pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err)
+static pal_status place_active(jsonl_engine *engine, const memory_session *session,
+        const jsonl_file *file, pal_arena *arena, char out_path[JSONL_PATH_MAX], pal_error *err)
 {
     const pal_session *record = &session->info->record;
-    char id[PAL_ID_TEXT_SIZE], directory[JL_PATH_MAX / 2] = "", hex[2 * PAL_SHA256_SIZE + 1];
-    char found[JL_PATH_MAX];
+    char id[PAL_ID_TEXT_SIZE], directory[JSONL_PATH_MAX / 2] = "", hex[2 * PAL_SHA256_SIZE + 1];
+    char found[JSONL_PATH_MAX];
     uint8_t digest[PAL_SHA256_SIZE];
     pal_str key = record->key, base;
     pal_status status;
@@ -178,7 +180,7 @@ static pal_status place_active(jl_engine *engine, const mem_session *session, co
     if (key.len == 0)
         key = pal_str_of(id);
     if (!pal_str_is(session->tenant->name, "default")) {
-        status = pal_jl_tenant_dir(session->tenant->name, "tenants", found, err);
+        status = pal_jsonl_tenant_dir(session->tenant->name, "tenants", found, err);
         if (status != PAL_OK)
             return status;
         snprintf(directory, sizeof directory, "%.400s", found);
@@ -186,66 +188,66 @@ static pal_status place_active(jl_engine *engine, const mem_session *session, co
     base = pal_picoclaw_base(key, arena);
     if (pal_arena_failure(arena) != PAL_OK || pal_sha256(key, digest) != PAL_OK)
         return pal_no_memory(err);
-    snprintf(out_path, JL_PATH_MAX, "%s%.*s", directory, PAL_STR_ARG(base));
+    snprintf(out_path, JSONL_PATH_MAX, "%s%.*s", directory, PAL_STR_ARG(base));
     if (base.len <= BASE_LEN_MAX && is_free(engine, out_path, file))
         return PAL_OK;
     pal_hex(digest, 8, hex);
     if (base.len > BASE_LEN_MAX)
         base.len = BASE_LEN_MAX;
-    snprintf(out_path, JL_PATH_MAX, "%s%.*s-%s", directory, PAL_STR_ARG(base), hex);
+    snprintf(out_path, JSONL_PATH_MAX, "%s%.*s-%s", directory, PAL_STR_ARG(base), hex);
     if (!is_free(engine, out_path, file))
-        snprintf(out_path, JL_PATH_MAX, "%s%.*s-%s-%s", directory,
+        snprintf(out_path, JSONL_PATH_MAX, "%s%.*s-%s-%s", directory,
                 (int)(base.len > 100 ? 100 : base.len), base.data, hex, id);
     return PAL_OK;
 }
 
-pal_status pal_jl_place(jl_engine *engine, const mem_session *session, const jl_file *file,
-        pal_arena *arena, char out_path[JL_PATH_MAX], pal_error *err)
+pal_status pal_jsonl_place(jsonl_engine *engine, const memory_session *session,
+        const jsonl_file *file, pal_arena *arena, char out_path[JSONL_PATH_MAX], pal_error *err)
 {
     pal_session_state state = session->info->record.state;
 
     if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
         return place_active(engine, session, file, arena, out_path, err);
-    pal_jl_side_path(session->tenant->name, session->id, out_path);
+    pal_jsonl_side_path(session->tenant->name, session->id, out_path);
     return PAL_OK;
 }
 
-pal_status pal_jl_file_unlink(jl_engine *engine, const jl_file *file, pal_error *err)
+pal_status pal_jsonl_file_unlink(jsonl_engine *engine, const jsonl_file *file, pal_error *err)
 {
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_status status;
 
     if (!file->path)
         return PAL_OK;
-    pal_jl_file_path(file, ".jsonl", path);
+    pal_jsonl_file_path(file, ".jsonl", path);
     if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
-        return pal_jl_io(err, "could not remove", path);
-    pal_jl_file_path(file, ".meta.json", path);
+        return pal_jsonl_io(err, "could not remove", path);
+    pal_jsonl_file_path(file, ".meta.json", path);
     if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
-        return pal_jl_io(err, "could not remove", path);
-    status = pal_jl_sync_dir(engine, path, err);
-    return status == PAL_OK ? pal_jl_aside_unlink(engine, file, err) : status;
+        return pal_jsonl_io(err, "could not remove", path);
+    status = pal_jsonl_sync_dir(engine, path, err);
+    return status == PAL_OK ? pal_jsonl_aside_unlink(engine, file, err) : status;
 }
 
-pal_status pal_jl_aside_unlink(jl_engine *engine, const jl_file *file, pal_error *err)
+pal_status pal_jsonl_aside_unlink(jsonl_engine *engine, const jsonl_file *file, pal_error *err)
 {
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
 
-    pal_jl_aside_path(file, path);
+    pal_jsonl_aside_path(file, path);
     if (unlinkat(engine->dir_fd, path, 0) == 0)
-        return pal_jl_sync_dir(engine, path, err);
-    return errno == ENOENT ? PAL_OK : pal_jl_io(err, "could not remove", path);
+        return pal_jsonl_sync_dir(engine, path, err);
+    return errno == ENOENT ? PAL_OK : pal_jsonl_io(err, "could not remove", path);
 }
 
 /* ---- Lines as rows ---- */
 
 /* Returns the existing blobs that the row's message refers to. A lost blob must not make the
  * session unreadable. */
-static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_arena *arena,
+static pal_status row_blobs(const pal_row *row, const memory_tenant *tenant, pal_arena *arena,
         pal_work *work, pal_error *err);
 
 static size_t collect(
-        const pal_part *parts, size_t len, const mem_tenant *tenant, pal_work_blob *out_blobs)
+        const pal_part *parts, size_t len, const memory_tenant *tenant, pal_work_blob *out_blobs)
 {
     size_t count = 0;
 
@@ -265,7 +267,7 @@ static size_t collect(
     return count;
 }
 
-static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_arena *arena,
+static pal_status row_blobs(const pal_row *row, const memory_tenant *tenant, pal_arena *arena,
         pal_work *work, pal_error *err)
 {
     pal_message message;
@@ -287,8 +289,8 @@ static pal_status row_blobs(const pal_row *row, const mem_tenant *tenant, pal_ar
 }
 
 /* Adds the row as it is in the file, even if the session's state does not allow writing. */
-static pal_status row_add(
-        jl_engine *engine, mem_session *session, pal_row *row, pal_arena *arena, pal_error *err)
+static pal_status row_add(jsonl_engine *engine, memory_session *session, pal_row *row,
+        pal_arena *arena, pal_error *err)
 {
     pal_session *record = &session->info->record, before = *record;
     pal_op op = {.kind = PAL_OP_APPEND, .session = session->id};
@@ -300,7 +302,7 @@ static pal_status row_add(
     op.u.append.expected_seq = PAL_SEQ_ANY;
     record->state = PAL_SESSION_ACTIVE;
     record->expires_at = 0;
-    status = pal_mem_append(engine->mem, &work);
+    status = pal_memory_append(engine->mem, &work);
     record->state = before.state;
     record->expires_at = before.expires_at;
     record->updated_at = before.updated_at;
@@ -309,21 +311,22 @@ static pal_status row_add(
     return status;
 }
 
-static pal_status line_is_bad(jl_file *file, pal_error *err)
+static pal_status line_is_bad(jsonl_file *file, pal_error *err)
 {
-    if (!pal_mem_reserve((void **)&file->bad, &file->bad_cap, file->bad_len, 1, sizeof *file->bad))
+    if (!pal_memory_reserve(
+                (void **)&file->bad, &file->bad_cap, file->bad_len, 1, sizeof *file->bad))
         return pal_no_memory(err);
     file->bad[file->bad_len++] = file->lines;
     return PAL_OK;
 }
 
 /* A duplicate line, for example after a manual copy, counts as one message. */
-static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str line,
-        pal_arena *arena, pal_error *err)
+static pal_status line_add(jsonl_engine *engine, memory_session *session, jsonl_file *file,
+        pal_str line, pal_arena *arena, pal_error *err)
 {
     const pal_session *record = &session->info->record;
     pal_row row;
-    pal_status status = pal_jl_line_read(&engine->options, line, session->id,
+    pal_status status = pal_jsonl_line_read(&engine->options, line, session->id,
             record->last_seq + 1, record->created_at, arena, &row, err);
 
     if (status == PAL_OK)
@@ -334,7 +337,7 @@ static pal_status line_add(jl_engine *engine, mem_session *session, jl_file *fil
     return line_is_bad(file, err);
 }
 
-bool pal_jl_line_is_blank(pal_str line)
+bool pal_jsonl_line_is_blank(pal_str line)
 {
     for (size_t i = 0; i < line.len; i++)
         if (line.data[i] != ' ' && line.data[i] != '\t' && line.data[i] != '\r' &&
@@ -343,7 +346,7 @@ bool pal_jl_line_is_blank(pal_str line)
     return true;
 }
 
-void pal_jl_zeros_pass(pal_str *line)
+void pal_jsonl_zeros_pass(pal_str *line)
 {
     while (line->len > 0 && *line->data == '\0') {
         line->data++;
@@ -360,8 +363,8 @@ static uint64_t zeros_in(pal_str line)
     return zeros;
 }
 
-pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *file, pal_str lines,
-        pal_arena *arena, pal_error *err)
+pal_status pal_jsonl_rows_add(jsonl_engine *engine, memory_session *session, jsonl_file *file,
+        pal_str lines, pal_arena *arena, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t at = 0;
@@ -373,31 +376,32 @@ pal_status pal_jl_rows_add(jl_engine *engine, mem_session *session, jl_file *fil
 
         file->is_open_ended = end == NULL;
         file->zeros += zeros_in(line);
-        pal_jl_zeros_pass(&line);
-        if (!pal_jl_line_is_blank(line))
+        pal_jsonl_zeros_pass(&line);
+        if (!pal_jsonl_line_is_blank(line))
             status = line_add(engine, session, file, line, arena, err);
         pal_arena_reset(arena);
         at += len + 1;
     }
     file->size += lines.len;
-    file->sum = pal_jl_sum(file->sum, lines);
+    file->sum = pal_jsonl_sum(file->sum, lines);
     return status;
 }
 
 /* Returns where the lines are. If the last batch is not finished, they are not in their final place
  * yet. */
-static void lines_path(const jl_file *file, char out_path[JL_PATH_MAX])
+static void lines_path(const jsonl_file *file, char out_path[JSONL_PATH_MAX])
 {
     if (file->late && file->late->found)
-        snprintf(out_path, JL_PATH_MAX, "%s", file->late->found);
+        snprintf(out_path, JSONL_PATH_MAX, "%s", file->late->found);
     else
-        pal_jl_file_path(file, ".jsonl", out_path);
+        pal_jsonl_file_path(file, ".jsonl", out_path);
 }
 
-pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+pal_status pal_jsonl_rows_load(
+        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_error why = {0};
     struct stat facts;
     pal_buf text;
@@ -408,9 +412,9 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     pal_buf_init(&text, FILE_BYTES_MAX);
     lines_path(file, path);
     file->size = file->lines = file->bad_len = file->inode = file->zeros = 0;
-    file->sum = JL_SUM_START;
+    file->sum = JSONL_SUM_START;
     file->is_open_ended = false;
-    status = pal_jl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, &why);
+    status = pal_jsonl_read_file(engine, path, FILE_BYTES_MAX, &text, &facts, &why);
     if (file->late && file->late->has_text && (status == PAL_OK || status == PAL_NOT_FOUND)) {
         if (status == PAL_NOT_FOUND)
             memset(&facts, 0, sizeof facts);
@@ -421,11 +425,11 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     file->is_unreadable = status != PAL_OK && status != PAL_NOT_FOUND && status != PAL_NO_MEMORY;
     if (status == PAL_OK) {
         file->inode = facts.st_ino;
-        status = pal_jl_rows_add(engine, session, file, pal_buf_str(&text), arena, err);
+        status = pal_jsonl_rows_add(engine, session, file, pal_buf_str(&text), arena, err);
     } else if (status == PAL_NOT_FOUND) {
         status = PAL_OK;
     } else if (file->is_unreadable) {
-        status = pal_jl_file_fault(file, &why, err);
+        status = pal_jsonl_file_fault(file, &why, err);
     } else {
         pal_error_set(err, status, "%s", why.message);
     }
@@ -434,42 +438,44 @@ pal_status pal_jl_rows_load(jl_engine *engine, mem_session *session, jl_file *fi
     return status;
 }
 
-pal_status pal_jl_rows_save(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+pal_status pal_jsonl_rows_save(
+        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_status status = PAL_OK;
     pal_buf text;
 
     if (!arena)
         return pal_no_memory(err);
     pal_buf_init(&text, FILE_BYTES_MAX);
-    pal_jl_file_path(file, ".jsonl", path);
+    pal_jsonl_file_path(file, ".jsonl", path);
     for (size_t i = 0; status == PAL_OK && i < session->rows_len; i++) {
-        status = pal_jl_line_write(&text, &session->rows[session->rows_skip + i]->row, arena, err);
+        status = pal_jsonl_line_write(
+                &text, &session->rows[session->rows_skip + i]->row, arena, err);
         pal_arena_reset(arena);
     }
     if (status == PAL_OK)
-        status = pal_jl_replace(engine, path, pal_buf_str(&text), err);
+        status = pal_jsonl_replace(engine, path, pal_buf_str(&text), err);
     if (status == PAL_OK) {
         struct stat facts;
 
         file->size = text.len;
-        file->sum = pal_jl_sum(JL_SUM_START, pal_buf_str(&text));
+        file->sum = pal_jsonl_sum(JSONL_SUM_START, pal_buf_str(&text));
         file->lines = session->rows_len;
         file->bad_len = 0;
         file->is_open_ended = false;
         file->inode = fstatat(engine->dir_fd, path, &facts, 0) == 0 ? facts.st_ino : 0;
-        status = pal_jl_sync_dir(engine, path, err);
+        status = pal_jsonl_sync_dir(engine, path, err);
     }
     pal_buf_done(&text);
     pal_arena_free(arena);
     return status;
 }
 
-bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
+bool pal_jsonl_file_changed(jsonl_engine *engine, const jsonl_file *file)
 {
-    char path[JL_PATH_MAX], meta[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX], meta[JSONL_PATH_MAX];
     struct stat facts;
 
     if (file->trouble)
@@ -483,7 +489,7 @@ bool pal_jl_file_changed(jl_engine *engine, const jl_file *file)
         return true;
     if (facts.st_ino != file->inode)
         return true;
-    pal_jl_file_path(file, ".meta.json", meta);
+    pal_jsonl_file_path(file, ".meta.json", meta);
     if (strcmp(path, meta) == 0)
         return false;
     if (fstatat(engine->dir_fd, meta, &facts, 0) != 0)

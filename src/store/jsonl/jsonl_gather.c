@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "store/jsonl/jsonl.h"
 
-static void touch(jl_batch *batch, jl_file *file)
+static void touch(jsonl_batch *batch, jsonl_file *file)
 {
     if (file->is_touched)
         return;
@@ -16,7 +16,7 @@ static void touch(jl_batch *batch, jl_file *file)
     batch->touched = file;
 }
 
-static void fail(jl_batch *batch, pal_status status)
+static void fail(jsonl_batch *batch, pal_status status)
 {
     if (!batch->log.failure)
         batch->log.failure = status;
@@ -26,10 +26,10 @@ static void fail(jl_batch *batch, pal_status status)
 
 /* Chooses the path that the file must have now. The path changes in memory immediately, and on disk
  * with the commit. */
-static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_file *file)
+static pal_status settle_path(jsonl_batch *batch, const memory_session *session, jsonl_file *file)
 {
-    char path[JL_PATH_MAX];
-    pal_status status = pal_jl_place(batch->engine, session, file, batch->arena, path, NULL);
+    char path[JSONL_PATH_MAX];
+    pal_status status = pal_jsonl_place(batch->engine, session, file, batch->arena, path, NULL);
 
     if (status != PAL_OK || (file->path && strcmp(file->path, path) == 0))
         return status;
@@ -40,15 +40,15 @@ static pal_status settle_path(jl_batch *batch, const mem_session *session, jl_fi
         memcpy(file->moved_from, file->path, strlen(file->path) + 1);
         batch->has_moves = true;
     }
-    return pal_jl_file_set_path(batch->engine, file, path, NULL);
+    return pal_jsonl_file_set_path(batch->engine, file, path, NULL);
 }
 
 /* Adds the session to the batch. Its record is written if the log does not contain it or if it may
  * have changed. */
-static mem_session *touch_session(jl_batch *batch, pal_str tenant, pal_id id, bool is_changed)
+static memory_session *touch_session(jsonl_batch *batch, pal_str tenant, pal_id id, bool is_changed)
 {
-    mem_session *session = pal_jl_session(batch->engine, tenant, id);
-    jl_file *file = session ? pal_jl_file_get(batch->engine, tenant, id) : NULL;
+    memory_session *session = pal_jsonl_session(batch->engine, tenant, id);
+    jsonl_file *file = session ? pal_jsonl_file_get(batch->engine, tenant, id) : NULL;
     pal_status status = PAL_OK;
 
     if (!session)
@@ -61,28 +61,29 @@ static mem_session *touch_session(jl_batch *batch, pal_str tenant, pal_id id, bo
     if (is_changed || !file->is_logged) {
         status = settle_path(batch, session, file);
         if (status == PAL_OK)
-            pal_jl_put_session(batch, session);
+            pal_jsonl_put_session(batch, session);
         else
             fail(batch, status);
     }
     if (file->is_unmarked)
-        pal_jl_put_unmark(batch, session);
+        pal_jsonl_put_unmark(batch, session);
     file->is_unmarked = false;
     /* Includes marks that were read from PicoClaw's meta file, which we write from now on. */
     for (size_t i = 0; i < session->marks_len; i++)
         if (session->marks[i].number > file->mark_logged)
-            pal_jl_put_mark(batch, session, &session->marks[i]);
+            pal_jsonl_put_mark(batch, session, &session->marks[i]);
     return session;
 }
 
-static pal_status lines_of(jl_batch *batch, pal_work *work, jl_append *append)
+static pal_status lines_of(jsonl_batch *batch, pal_work *work, jsonl_append *append)
 {
     pal_status status = PAL_OK;
 
     append->from = batch->lines.len;
     append->lines = work->rows_len;
     for (size_t i = 0; status == PAL_OK && i < work->rows_len; i++)
-        status = pal_jl_line_write(&batch->lines, &work->rows[i], batch->arena, &work->op->error);
+        status =
+                pal_jsonl_line_write(&batch->lines, &work->rows[i], batch->arena, &work->op->error);
     append->len = batch->lines.len - append->from;
     if (status != PAL_OK && !batch->lines.failure)
         batch->lines.len = append->from;
@@ -90,7 +91,7 @@ static pal_status lines_of(jl_batch *batch, pal_work *work, jl_append *append)
 }
 
 /* If another program left the last line without a newline, adds the newline first. */
-static void open_end(jl_batch *batch, jl_append *append)
+static void open_end(jsonl_batch *batch, jsonl_append *append)
 {
     if (!append->file->is_open_ended)
         return;
@@ -103,12 +104,12 @@ static void open_end(jl_batch *batch, jl_append *append)
     append->file->is_open_ended = false;
 }
 
-static void gather_lines(jl_batch *batch, const pal_work *work, jl_append *append)
+static void gather_lines(jsonl_batch *batch, const pal_work *work, jsonl_append *append)
 {
-    append->file = pal_jl_file_get(batch->engine, work->tenant, work->op->session);
+    append->file = pal_jsonl_file_get(batch->engine, work->tenant, work->op->session);
     if (!append->file ||
-            !pal_mem_reserve((void **)&batch->appends, &batch->appends_cap, batch->appends_len, 1,
-                    sizeof *batch->appends)) {
+            !pal_memory_reserve((void **)&batch->appends, &batch->appends_cap, batch->appends_len,
+                    1, sizeof *batch->appends)) {
         fail(batch, PAL_NO_MEMORY);
         return;
     }
@@ -121,36 +122,36 @@ static void gather_lines(jl_batch *batch, const pal_work *work, jl_append *appen
     open_end(batch, append);
     append->file->size += append->len;
     if (!batch->lines.failure)
-        append->file->sum = pal_jl_sum(append->file->sum,
+        append->file->sum = pal_jsonl_sum(append->file->sum,
                 pal_str_make(batch->lines.data + append->from, append->len));
     append->file->lines += append->lines;
     batch->appends[batch->appends_len++] = *append;
-    pal_jl_put_append(batch, append, work->now_ms);
+    pal_jsonl_put_append(batch, append, work->now_ms);
 }
 
-static void gather_ledger(jl_batch *batch, const pal_work *work, const pal_ledger_row *given)
+static void gather_ledger(jsonl_batch *batch, const pal_work *work, const pal_ledger_row *given)
 {
     pal_ledger_row row = *given;
 
     if (row.created_at == 0)
         row.created_at = work->now_ms;
-    pal_jl_put_ledger(batch, work->tenant, work->op->session, &row);
+    pal_jsonl_put_ledger(batch, work->tenant, work->op->session, &row);
 }
 
-static void gather_blobs(jl_batch *batch, const pal_work *work)
+static void gather_blobs(jsonl_batch *batch, const pal_work *work)
 {
-    mem_tenant *tenant = pal_mem_tenant_find(batch->engine->mem, work->tenant);
+    memory_tenant *tenant = pal_memory_tenant_find(batch->engine->mem, work->tenant);
 
     for (size_t i = 0; tenant && i < work->blobs_len; i++) {
-        const mem_blob *blob =
+        const memory_blob *blob =
                 pal_map_find(&tenant->blobs, pal_str_make((const char *)work->blobs[i].hash, 32));
 
         if (blob && work->blobs[i].is_new)
-            pal_jl_put_blob(batch, work->tenant, blob);
+            pal_jsonl_put_blob(batch, work->tenant, blob);
     }
 }
 
-static void gather_append(jl_batch *batch, pal_work *work, jl_append *append)
+static void gather_append(jsonl_batch *batch, pal_work *work, jsonl_append *append)
 {
     const pal_op *op = work->op;
 
@@ -162,21 +163,21 @@ static void gather_append(jl_batch *batch, pal_work *work, jl_append *append)
     for (size_t i = 0; i < op->u.append.ledger_len; i++)
         gather_ledger(batch, work, &op->u.append.ledger[i]);
     for (size_t i = 0; i < op->u.append.inbox_ids_len; i++)
-        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.append.inbox_ids[i]);
+        pal_jsonl_put_inbox_drop(batch, work->tenant, op->session, op->u.append.inbox_ids[i]);
 }
 
 /* Sessions that may lose their names to this operation, because they have expired. */
 typedef struct holders {
-    mem_session *items[PAL_ALIASES_MAX + 1];
+    memory_session *items[PAL_ALIASES_MAX + 1];
     size_t len;
 } holders;
 
-static void find_holders(jl_batch *batch, const pal_work *work, holders *out_holders)
+static void find_holders(jsonl_batch *batch, const pal_work *work, holders *out_holders)
 {
-    mem_tenant *tenant = pal_mem_tenant_find(batch->engine->mem, work->tenant);
+    memory_tenant *tenant = pal_memory_tenant_find(batch->engine->mem, work->tenant);
     const pal_op *op = work->op;
     const pal_session *record = NULL;
-    mem_session *session;
+    memory_session *session;
 
     out_holders->len = 0;
     if (op->kind == PAL_OP_CREATE)
@@ -186,17 +187,17 @@ static void find_holders(jl_batch *batch, const pal_work *work, holders *out_hol
     else if (op->kind == PAL_OP_UPDATE)
         record = op->u.update.session;
     else if (op->kind == PAL_OP_RESTORE &&
-            (session = pal_jl_session(batch->engine, work->tenant, op->session)))
+            (session = pal_jsonl_session(batch->engine, work->tenant, op->session)))
         record = &session->info->record;
     for (size_t i = 0; tenant && record && i <= record->aliases_len && i <= PAL_ALIASES_MAX; i++) {
-        session = i == 0 ? pal_mem_name_find(&tenant->keys, record->key)
-                         : pal_mem_name_find(&tenant->aliases, record->aliases[i - 1]);
-        if (session && pal_mem_session_expired(session, work->now_ms))
+        session = i == 0 ? pal_memory_name_find(&tenant->keys, record->key)
+                         : pal_memory_name_find(&tenant->aliases, record->aliases[i - 1]);
+        if (session && pal_memory_session_expired(session, work->now_ms))
             out_holders->items[out_holders->len++] = session;
     }
 }
 
-static void gather_holders(jl_batch *batch, const holders *before)
+static void gather_holders(jsonl_batch *batch, const holders *before)
 {
     for (size_t i = 0; i < before->len; i++)
         if (before->items[i]->info->record.state == PAL_SESSION_TRASH)
@@ -207,35 +208,35 @@ static void gather_holders(jl_batch *batch, const holders *before)
 /* If the record's session is not in the log, the record would be lost when the log is read again,
  * so the session is added. A session that is in the log needs nothing, because records are not part
  * of its files. */
-static void gather_record(jl_batch *batch, const pal_work *work)
+static void gather_record(jsonl_batch *batch, const pal_work *work)
 {
     const pal_record *record = work->op->u.record.record;
-    const jl_file *file = pal_jl_file_find(batch->engine, work->tenant, record->session);
+    const jsonl_file *file = pal_jsonl_file_find(batch->engine, work->tenant, record->session);
 
     if (work->op->kind == PAL_OP_RECORD_DROP) {
-        pal_jl_put_record_drop(batch, work->tenant, record->kind, record->name);
+        pal_jsonl_put_record_drop(batch, work->tenant, record->kind, record->name);
         return;
     }
     if (!pal_id_is_none(record->session) && (!file || !file->is_logged))
         touch_session(batch, work->tenant, record->session, false);
-    pal_jl_put_record(batch, work->tenant, record);
+    pal_jsonl_put_record(batch, work->tenant, record);
 }
 
 /* The parent of a fork must be in the log too. It may be a session of PicoClaw that was not written
  * to yet. */
-static void gather_fork(jl_batch *batch, const pal_work *work)
+static void gather_fork(jsonl_batch *batch, const pal_work *work)
 {
-    const jl_file *parent = pal_jl_file_find(batch->engine, work->tenant, work->fork_parent);
+    const jsonl_file *parent = pal_jsonl_file_find(batch->engine, work->tenant, work->fork_parent);
 
     if (parent && !parent->is_logged)
         touch_session(batch, work->tenant, work->fork_parent, false);
     touch_session(batch, work->tenant, work->op->session, true);
 }
 
-static void gather(jl_batch *batch, pal_work *work, jl_append *append)
+static void gather(jsonl_batch *batch, pal_work *work, jsonl_append *append)
 {
     pal_op *op = work->op;
-    mem_session *session;
+    memory_session *session;
 
     switch (op->kind) {
     case PAL_OP_CREATE:
@@ -262,17 +263,17 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
         break;
     case PAL_OP_INBOX_ADD:
         touch_session(batch, work->tenant, op->session, false);
-        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_item->id);
-        pal_jl_put_inbox(batch, work->tenant, op->session, op->u.inbox_item);
+        pal_jsonl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_item->id);
+        pal_jsonl_put_inbox(batch, work->tenant, op->session, op->u.inbox_item);
         break;
     case PAL_OP_INBOX_DROP:
-        pal_jl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_id);
+        pal_jsonl_put_inbox_drop(batch, work->tenant, op->session, op->u.inbox_id);
         break;
     case PAL_OP_LEASE_TAKE:
     case PAL_OP_LEASE_RELEASE:
         session = touch_session(batch, work->tenant, op->session, false);
         if (session)
-            pal_jl_put_lease(batch, session);
+            pal_jsonl_put_lease(batch, session);
         break;
     case PAL_OP_LEDGER_ADD:
         gather_ledger(batch, work, op->u.ledger_row);
@@ -282,7 +283,7 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
         break;
     case PAL_OP_ERASE:
         batch->is_erasing = true;
-        pal_jl_put_erase(batch, work->tenant, op->session);
+        pal_jsonl_put_erase(batch, work->tenant, op->session);
         /* The session still exists if forks share its rows. */
         touch_session(batch, work->tenant, op->session, true);
         break;
@@ -300,16 +301,16 @@ static void gather(jl_batch *batch, pal_work *work, jl_append *append)
 
 typedef struct sight {
     pal_id id;
-    mem_tenant *tenant;
+    memory_tenant *tenant;
     pal_session_state state;
 } sight;
 
-static size_t look(jl_engine *engine, sight *out_sights)
+static size_t look(jsonl_engine *engine, sight *out_sights)
 {
     size_t len = 0;
 
-    for (mem_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
-        for (mem_session *session = tenant->sessions; session; session = session->next) {
+    for (memory_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
+        for (memory_session *session = tenant->sessions; session; session = session->next) {
             if (out_sights)
                 out_sights[len] = (sight){session->id, tenant, session->info->record.state};
             len++;
@@ -317,15 +318,15 @@ static size_t look(jl_engine *engine, sight *out_sights)
     return len;
 }
 
-static void gather_sweep(jl_batch *batch, const sight *sights, size_t len)
+static void gather_sweep(jsonl_batch *batch, const sight *sights, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
-        mem_session *session = pal_jl_session(
+        memory_session *session = pal_jsonl_session(
                 batch->engine, sights[i].tenant->name, sights[i].id);
 
         if (!session || session->info->record.state == PAL_SESSION_ERASED) {
             if (sights[i].state != PAL_SESSION_ERASED)
-                pal_jl_put_erase(batch, sights[i].tenant->name, sights[i].id);
+                pal_jsonl_put_erase(batch, sights[i].tenant->name, sights[i].id);
             touch_session(batch, sights[i].tenant->name, sights[i].id, true);
         } else if (session->info->record.state != sights[i].state) {
             touch_session(batch, sights[i].tenant->name, sights[i].id, true);
@@ -336,14 +337,14 @@ static void gather_sweep(jl_batch *batch, const sight *sights, size_t len)
 
 /* A record that the sweep may remove. */
 typedef struct due {
-    const mem_tenant *tenant;
+    const memory_tenant *tenant;
     pal_str kind;
     pal_str name;
     struct due *next;
 } due;
 
-static due *look_kind(
-        jl_batch *batch, const mem_tenant *tenant, const mem_kind *kind, int64_t now_ms, due *list)
+static due *look_kind(jsonl_batch *batch, const memory_tenant *tenant, const memory_kind *kind,
+        int64_t now_ms, due *list)
 {
     for (size_t i = 0; i < kind->len; i++) {
         const pal_record *record = &kind->items[i]->record;
@@ -360,24 +361,24 @@ static due *look_kind(
     return list;
 }
 
-static due *look_due(jl_batch *batch, int64_t now_ms)
+static due *look_due(jsonl_batch *batch, int64_t now_ms)
 {
     due *list = NULL;
 
-    for (mem_tenant *tenant = batch->engine->mem->tenant_list; tenant; tenant = tenant->next)
-        for (mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+    for (memory_tenant *tenant = batch->engine->mem->tenant_list; tenant; tenant = tenant->next)
+        for (memory_kind *kind = tenant->kind_list; kind; kind = kind->next)
             list = look_kind(batch, tenant, kind, now_ms, list);
     return list;
 }
 
-static void gather_due(jl_batch *batch, const due *list)
+static void gather_due(jsonl_batch *batch, const due *list)
 {
     for (; list; list = list->next)
-        if (!pal_mem_record_get(list->tenant, list->kind, list->name))
-            pal_jl_put_record_drop(batch, list->tenant->name, list->kind, list->name);
+        if (!pal_memory_record_get(list->tenant, list->kind, list->name))
+            pal_jsonl_put_record_drop(batch, list->tenant->name, list->kind, list->name);
 }
 
-static void apply_sweep(jl_batch *batch, pal_work *work)
+static void apply_sweep(jsonl_batch *batch, pal_work *work)
 {
     size_t len = look(batch->engine, NULL);
     sight *sights = pal_arena_array(batch->arena, len + 1, sizeof *sights);
@@ -394,22 +395,22 @@ static void apply_sweep(jl_batch *batch, pal_work *work)
 }
 
 /* A session whose files cannot be used is never written to. */
-static pal_status refuse(jl_batch *batch, pal_work *work)
+static pal_status refuse(jsonl_batch *batch, pal_work *work)
 {
-    const jl_file *file = pal_jl_file_find(batch->engine, work->tenant, work->op->session);
+    const jsonl_file *file = pal_jsonl_file_find(batch->engine, work->tenant, work->op->session);
 
     if (!file || !file->trouble)
-        file = pal_jl_file_find(batch->engine, work->tenant, work->fork_parent);
+        file = pal_jsonl_file_find(batch->engine, work->tenant, work->fork_parent);
     if (!file || !file->trouble)
         return PAL_OK;
     work->op->error = *file->trouble;
     return file->trouble->status;
 }
 
-void pal_jl_apply_one(jl_batch *batch, pal_work *work)
+void pal_jsonl_apply_one(jsonl_batch *batch, pal_work *work)
 {
     pal_op *op = work->op;
-    jl_append append = {0};
+    jsonl_append append = {0};
     holders before;
 
     if (op->kind == PAL_OP_SWEEP) {

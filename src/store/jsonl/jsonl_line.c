@@ -11,7 +11,7 @@
 #include "store/store_prepare.h"
 #include "store/view/view.h"
 
-pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena, pal_error *err)
+pal_status pal_jsonl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena, pal_error *err)
 {
     size_t before = buf->len;
     pal_message message;
@@ -34,7 +34,7 @@ pal_status pal_jl_line_write(pal_buf *buf, const pal_row *row, pal_arena *arena,
     return status;
 }
 
-pal_status pal_jl_row_of(const pal_store_options *options, const pal_message *message,
+pal_status pal_jsonl_row_of(const pal_store_options *options, const pal_message *message,
         pal_arena *arena, pal_row *out_row, pal_error *err)
 {
     pal_row row = {.id = message->id,
@@ -64,7 +64,7 @@ pal_status pal_jl_row_of(const pal_store_options *options, const pal_message *me
     return PAL_OK;
 }
 
-pal_status pal_jl_id_of(const char *kind, pal_str text, pal_id *out_id, pal_error *err)
+pal_status pal_jsonl_id_of(const char *kind, pal_str text, pal_id *out_id, pal_error *err)
 {
     uint8_t digest[PAL_SHA256_SIZE];
     pal_buf buf;
@@ -97,10 +97,10 @@ static pal_status foreign_id(pal_str line, pal_id session, uint64_t seq, pal_are
         text[sizeof session.bytes + i] = (char)(seq >> (8 * i));
     if (line.len > 0)
         memcpy(text + sizeof session.bytes + sizeof seq, line.data, line.len);
-    return pal_jl_id_of("line", pal_str_make(text, len), out_id, err);
+    return pal_jsonl_id_of("line", pal_str_make(text, len), out_id, err);
 }
 
-pal_status pal_jl_line_read(const pal_store_options *options, pal_str line, pal_id session,
+pal_status pal_jsonl_line_read(const pal_store_options *options, pal_str line, pal_id session,
         uint64_t seq, int64_t otherwise_ms, pal_arena *arena, pal_row *out_row, pal_error *err)
 {
     pal_message message = {0};
@@ -115,6 +115,6 @@ pal_status pal_jl_line_read(const pal_store_options *options, pal_str line, pal_
     if (pal_id_is_none(message.id))
         status = foreign_id(line, session, seq, arena, &message.id, err);
     if (status == PAL_OK)
-        status = pal_jl_row_of(options, &message, arena, out_row, err);
+        status = pal_jsonl_row_of(options, &message, arena, out_row, err);
     return status;
 }

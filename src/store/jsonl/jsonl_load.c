@@ -15,14 +15,14 @@
 
 #define LOG_BYTES_MAX (SIZE_MAX / 4)
 
-static bool is_kind(const jl_record *record, const char *kind)
+static bool is_kind(const jsonl_record *record, const char *kind)
 {
     return pal_json_string_is(pal_json_find(record->json, "is"), kind);
 }
 
 /* A batch that only marks the previous one as finished needs no recovery. Neither does a rewritten
  * log. */
-static void note_last(jl_engine *engine, const jl_record *record)
+static void note_last(jsonl_engine *engine, const jsonl_record *record)
 {
     if (is_kind(record, "done") || is_kind(record, "start"))
         engine->is_settled = true;
@@ -32,82 +32,82 @@ static void note_last(jl_engine *engine, const jl_record *record)
         engine->is_late_erasing = true;
 }
 
-static mem_session *record_session(
-        jl_engine *engine, const jl_record *record, pal_arena *arena)
+static memory_session *record_session(
+        jsonl_engine *engine, const jsonl_record *record, pal_arena *arena)
 {
-    return pal_jl_session(engine, pal_jl_record_tenant(record, arena),
-            pal_jl_record_session(record, arena));
+    return pal_jsonl_session(engine, pal_jsonl_record_tenant(record, arena),
+            pal_jsonl_record_session(record, arena));
 }
 
-static jl_file *record_file(jl_engine *engine, const jl_record *record, pal_arena *arena)
+static jsonl_file *record_file(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena)
 {
-    const mem_session *session = record_session(engine, record, arena);
+    const memory_session *session = record_session(engine, record, arena);
 
-    return session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
+    return session ? pal_jsonl_file_find(engine, session->tenant->name, session->id) : NULL;
 }
 
-static pal_status load_record(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
+static pal_status load_record(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena,
+        bool is_last, pal_error *err)
 {
     pal_status status;
-    jl_file *file;
+    jsonl_file *file;
 
     if (is_last)
         note_last(engine, record);
-    status = pal_jl_state_apply(engine, record, arena, is_last && engine->is_late, err);
+    status = pal_jsonl_state_apply(engine, record, arena, is_last && engine->is_late, err);
     if (status != PAL_OK || !is_kind(record, "append"))
         return status;
     file = record_file(engine, record, arena);
     if (!file || !file->path)
         return PAL_OK;
-    file->named_inode = (ino_t)pal_jl_record_u64(record, "inode");
-    return is_last && engine->is_late ? pal_jl_late_note(file, record, NULL, err) : PAL_OK;
+    file->named_inode = (ino_t)pal_jsonl_record_u64(record, "inode");
+    return is_last && engine->is_late ? pal_jsonl_late_note(file, record, NULL, err) : PAL_OK;
 }
 
 /* ---- Loading everything ---- */
 
 /* If PicoClaw has rewritten the file with fewer lines, the marks are no longer valid. */
-static void drop_marks(mem_session *session, jl_file *file)
+static void drop_marks(memory_session *session, jsonl_file *file)
 {
     uint64_t last_seq = session->info->record.last_seq;
 
     for (size_t i = 0; i < session->marks_len && !file->is_unmarked; i++)
         file->is_unmarked = session->marks[i].through_seq > last_seq;
     if (file->is_unmarked)
-        pal_jl_state_unmark(session);
+        pal_jsonl_state_unmark(session);
 }
 
-static pal_status load_session(jl_engine *engine, mem_session *session, pal_error *err)
+static pal_status load_session(jsonl_engine *engine, memory_session *session, pal_error *err)
 {
     pal_session_state state = session->info->record.state;
-    jl_file *file = pal_jl_file_find(engine, session->tenant->name, session->id);
+    jsonl_file *file = pal_jsonl_file_find(engine, session->tenant->name, session->id);
     pal_status status = PAL_OK;
 
     if (!file || !file->path)
         return PAL_OK;
-    status = pal_jl_rows_load(engine, session, file, err);
+    status = pal_jsonl_rows_load(engine, session, file, err);
     if (status != PAL_OK || file->is_unreadable)
         return status;
     if (state != PAL_SESSION_ERASED)
         drop_marks(session, file);
     if (state == PAL_SESSION_ACTIVE || state == PAL_SESSION_QUARANTINED)
-        status = pal_jl_meta_load(engine, session, file, err);
+        status = pal_jsonl_meta_load(engine, session, file, err);
     return status;
 }
 
-static pal_status load_sessions(jl_engine *engine, pal_error *err)
+static pal_status load_sessions(jsonl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
 
-    for (mem_tenant *tenant = engine->mem->tenant_list; tenant && status == PAL_OK;
+    for (memory_tenant *tenant = engine->mem->tenant_list; tenant && status == PAL_OK;
             tenant = tenant->next)
-        for (mem_session *session = tenant->sessions; session && status == PAL_OK;
+        for (memory_session *session = tenant->sessions; session && status == PAL_OK;
                 session = session->next)
             status = load_session(engine, session, err);
     return status;
 }
 
-static pal_status open_log(jl_engine *engine, pal_error *err)
+static pal_status open_log(jsonl_engine *engine, pal_error *err)
 {
     int flags = engine->options.read_only ? O_RDONLY : O_RDWR | O_CREAT;
     struct stat facts;
@@ -116,26 +116,26 @@ static pal_status open_log(jl_engine *engine, pal_error *err)
         close(engine->log_fd);
     engine->log_len = engine->log_kept = 0;
     engine->log_inode = 0;
-    engine->log_fd = openat(engine->dir_fd, JL_LOG, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    engine->log_fd = openat(engine->dir_fd, JSONL_LOG, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (engine->log_fd < 0 && errno == ENOENT && engine->options.read_only)
         return PAL_OK;
     if (engine->log_fd < 0 || fstat(engine->log_fd, &facts) != 0)
-        return pal_jl_refused(engine, err, JL_LOG);
+        return pal_jsonl_refused(engine, err, JSONL_LOG);
     engine->log_dev = facts.st_dev;
     engine->log_inode = facts.st_ino;
     return PAL_OK;
 }
 
-static pal_status load_log(jl_engine *engine, pal_error *err)
+static pal_status load_log(jsonl_engine *engine, pal_error *err)
 {
     size_t len = 0;
     pal_buf text;
     pal_status status;
 
     pal_buf_init(&text, LOG_BYTES_MAX);
-    status = pal_jl_read_file(engine, JL_LOG, LOG_BYTES_MAX, &text, NULL, err);
+    status = pal_jsonl_read_file(engine, JSONL_LOG, LOG_BYTES_MAX, &text, NULL, err);
     if (status == PAL_OK)
-        status = pal_jl_log_each(engine, pal_buf_str(&text), load_record, &len, err);
+        status = pal_jsonl_log_each(engine, pal_buf_str(&text), load_record, &len, err);
     else if (status == PAL_NOT_FOUND)
         status = PAL_OK;
     if (status == PAL_OK)
@@ -144,12 +144,12 @@ static pal_status load_log(jl_engine *engine, pal_error *err)
     return status;
 }
 
-static void clear(jl_engine *engine)
+static void clear(jsonl_engine *engine)
 {
-    pal_mem_engine_clear(engine->mem);
+    pal_memory_engine_clear(engine->mem);
     engine->mem->handle_last = 0;
     engine->followed = NULL;
-    pal_jl_files_clear(engine);
+    pal_jsonl_files_clear(engine);
     engine->batch = engine->log_gaps = engine->log_holes = engine->log_lost = 0;
     engine->log_tail_len = engine->orphans = 0;
     engine->is_late = engine->is_settled = engine->is_late_erasing = false;
@@ -157,16 +157,16 @@ static void clear(jl_engine *engine)
     engine->passed_over.status = PAL_OK;
 }
 
-static bool same_log(jl_engine *engine, struct stat *out_facts)
+static bool same_log(jsonl_engine *engine, struct stat *out_facts)
 {
-    if (fstatat(engine->dir_fd, JL_LOG, out_facts, 0) != 0)
+    if (fstatat(engine->dir_fd, JSONL_LOG, out_facts, 0) != 0)
         return engine->log_inode == 0;
     return out_facts->st_ino == engine->log_inode && out_facts->st_dev == engine->log_dev &&
             (uint64_t)out_facts->st_size >= engine->log_len;
 }
 
 /* Finishes the last batch and rewrites a damaged log. */
-static pal_status mend(jl_engine *engine, pal_error *err)
+static pal_status mend(jsonl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
     struct stat facts;
@@ -176,13 +176,13 @@ static pal_status mend(jl_engine *engine, pal_error *err)
     /* The process that created or replaced the log may have died before its name was durable.
      * Nothing was appended to it since. */
     if (engine->log_len == 0 || engine->is_log_new)
-        status = pal_jl_sync_store(engine, err);
+        status = pal_jsonl_sync_store(engine, err);
     engine->is_log_new = false;
     if (status == PAL_OK && engine->is_late)
-        status = pal_jl_finish(engine, engine->is_late_erasing, err);
+        status = pal_jsonl_finish(engine, engine->is_late_erasing, err);
     if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {
         engine->log_lost += engine->log_gaps;
-        status = pal_jl_compact(engine, err);
+        status = pal_jsonl_compact(engine, err);
         /* There may be no space for a new log. The old log can still be read and written. */
         if (status != PAL_OK && same_log(engine, &facts)) {
             engine->log_lost -= engine->log_gaps;
@@ -192,7 +192,7 @@ static pal_status mend(jl_engine *engine, pal_error *err)
     return status;
 }
 
-pal_status pal_jl_load(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_load(jsonl_engine *engine, pal_error *err)
 {
     pal_status status;
 
@@ -202,22 +202,22 @@ pal_status pal_jl_load(jl_engine *engine, pal_error *err)
     if (status == PAL_OK)
         status = load_log(engine, err);
     if (status == PAL_OK)
-        status = pal_jl_settle(engine, err);
+        status = pal_jsonl_settle(engine, err);
     if (status == PAL_OK)
         status = load_sessions(engine, err);
     if (status == PAL_OK)
-        status = pal_jl_scan(engine, err);
+        status = pal_jsonl_scan(engine, err);
     if (status == PAL_OK)
         status = mend(engine, err);
     if (status != PAL_OK)
         return status;
     engine->is_stale = false;
-    return pal_jl_migrate(engine, err);
+    return pal_jsonl_migrate(engine, err);
 }
 
 /* ---- Changes by other processes ---- */
 
-static void note_followed(jl_engine *engine, jl_file *file)
+static void note_followed(jsonl_engine *engine, jsonl_file *file)
 {
     if (!file || file->is_followed)
         return;
@@ -228,31 +228,31 @@ static void note_followed(jl_engine *engine, jl_file *file)
 
 /* Reads the meta files of changed sessions. The other process has written them, or PicoClaw has
  * written them later. */
-static pal_status load_followed(jl_engine *engine, pal_error *err)
+static pal_status load_followed(jsonl_engine *engine, pal_error *err)
 {
     pal_status status = PAL_OK;
 
     for (; engine->followed; engine->followed = engine->followed->next_touched) {
-        jl_file *file = engine->followed;
-        mem_session *session = pal_jl_session(engine, file->tenant, file->id);
+        jsonl_file *file = engine->followed;
+        memory_session *session = pal_jsonl_session(engine, file->tenant, file->id);
 
         file->is_followed = false;
         if (status == PAL_OK && file->path && session && !file->is_unreadable &&
                 session->info->record.state == PAL_SESSION_ACTIVE)
-            status = pal_jl_meta_load(engine, session, file, err);
+            status = pal_jsonl_meta_load(engine, session, file, err);
     }
     return status;
 }
 
-static pal_status follow_record(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
+static pal_status follow_record(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena,
+        bool is_last, pal_error *err)
 {
     pal_status status;
-    mem_session *session;
-    char path[JL_PATH_MAX];
+    memory_session *session;
+    char path[JSONL_PATH_MAX];
     struct stat facts;
     pal_arena *lines;
-    jl_file *file;
+    jsonl_file *file;
     pal_session made;
 
     /* The writer died before the batch was finished, or could not record that it is finished. */
@@ -264,29 +264,29 @@ static pal_status follow_record(
     if (is_kind(record, "session") &&
             pal_native_session_read(
                     pal_json_find(record->json, "session"), arena, &made, NULL) == PAL_OK)
-        note_followed(engine, pal_jl_file_find(engine, made.tenant, made.id));
+        note_followed(engine, pal_jsonl_file_find(engine, made.tenant, made.id));
     else
         note_followed(engine, record_file(engine, record, arena));
     if (status != PAL_OK || !is_kind(record, "append"))
         return status;
     session = record_session(engine, record, arena);
-    file = session ? pal_jl_file_find(engine, session->tenant->name, session->id) : NULL;
-    if (!file || !file->path || file->size != pal_jl_record_u64(record, "at")) {
+    file = session ? pal_jsonl_file_find(engine, session->tenant->name, session->id) : NULL;
+    if (!file || !file->path || file->size != pal_jsonl_record_u64(record, "at")) {
         engine->is_stale = true;
         return PAL_OK;
     }
     lines = pal_arena_new(0);
     if (!lines)
         return pal_no_memory(err);
-    status = pal_jl_rows_add(engine, session, file, record->tail, lines, err);
+    status = pal_jsonl_rows_add(engine, session, file, record->tail, lines, err);
     pal_arena_free(lines);
-    pal_jl_file_path(file, ".jsonl", path);
+    pal_jsonl_file_path(file, ".jsonl", path);
     if (file->inode == 0 && fstatat(engine->dir_fd, path, &facts, 0) == 0)
         file->inode = facts.st_ino;
     return status;
 }
 
-static pal_status follow(jl_engine *engine, pal_error *err)
+static pal_status follow(jsonl_engine *engine, pal_error *err)
 {
     size_t len = 0;
     pal_buf text;
@@ -295,7 +295,7 @@ static pal_status follow(jl_engine *engine, pal_error *err)
 
     pal_buf_init(&text, LOG_BYTES_MAX);
     if (fstat(engine->log_fd, &facts) != 0)
-        status = pal_jl_io(err, "could not look at", JL_LOG);
+        status = pal_jsonl_io(err, "could not look at", JSONL_LOG);
     while (status == PAL_OK && engine->log_len + text.len < (uint64_t)facts.st_size) {
         char *room = pal_buf_reserve(&text, 65536);
         ssize_t got =
@@ -309,7 +309,7 @@ static pal_status follow(jl_engine *engine, pal_error *err)
             pal_buf_commit(&text, (size_t)got);
     }
     if (status == PAL_OK)
-        status = pal_jl_log_each(engine, pal_buf_str(&text), follow_record, &len, err);
+        status = pal_jsonl_log_each(engine, pal_buf_str(&text), follow_record, &len, err);
     if (status == PAL_OK)
         status = load_followed(engine, err);
     if (status == PAL_OK)
@@ -325,7 +325,7 @@ static bool same_time(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-bool pal_jl_is_behind(jl_engine *engine)
+bool pal_jsonl_is_behind(jsonl_engine *engine)
 {
     struct stat facts = {0};
 
@@ -335,58 +335,58 @@ bool pal_jl_is_behind(jl_engine *engine)
 }
 
 /* Returns whether PicoClaw or another program has written to a file without the log. */
-static bool any_changed(jl_engine *engine)
+static bool any_changed(jsonl_engine *engine)
 {
     size_t position = 0;
     pal_str key;
     void *file;
 
     while (pal_map_next(&engine->files, &position, &key, &file))
-        if (pal_jl_file_changed(engine, file))
+        if (pal_jsonl_file_changed(engine, file))
             return true;
     return false;
 }
 
-pal_status pal_jl_catch_up(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_catch_up(jsonl_engine *engine, pal_error *err)
 {
     struct stat facts = {0};
     pal_status status = PAL_OK;
 
     if (engine->is_stale || !same_log(engine, &facts))
-        return pal_jl_load(engine, err);
+        return pal_jsonl_load(engine, err);
     if ((uint64_t)facts.st_size > engine->log_len)
         status = follow(engine, err);
     if (status == PAL_OK && engine->is_stale)
-        return pal_jl_load(engine, err);
+        return pal_jsonl_load(engine, err);
     if (status == PAL_OK &&
             (fstat(engine->dir_fd, &facts) != 0 || !same_time(facts.st_mtim, engine->scanned))) {
         if (any_changed(engine))
-            return pal_jl_load(engine, err);
-        status = pal_jl_scan(engine, err);
+            return pal_jsonl_load(engine, err);
+        status = pal_jsonl_scan(engine, err);
         if (status == PAL_OK)
-            status = pal_jl_migrate(engine, err);
+            status = pal_jsonl_migrate(engine, err);
     }
     return status;
 }
 
 /* ---- Rewriting the log ---- */
 
-pal_status pal_jl_compact(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_compact(jsonl_engine *engine, pal_error *err)
 {
-    jl_batch batch;
+    jsonl_batch batch;
     pal_status status = PAL_NO_MEMORY;
 
-    if (pal_jl_batch_init(&batch, engine) == PAL_OK) {
-        pal_jl_put_all(&batch);
-        pal_jl_log_finish(&batch);
+    if (pal_jsonl_batch_init(&batch, engine) == PAL_OK) {
+        pal_jsonl_put_all(&batch);
+        pal_jsonl_log_finish(&batch);
         status = batch.log.failure;
     }
     if (status == PAL_OK)
-        status = pal_jl_replace(engine, JL_LOG, pal_buf_str(&batch.log), err);
+        status = pal_jsonl_replace(engine, JSONL_LOG, pal_buf_str(&batch.log), err);
     else
         pal_error_set(err, status, "no memory for the log");
     if (status == PAL_OK)
-        status = pal_jl_sync_dir(engine, JL_LOG, err);
+        status = pal_jsonl_sync_dir(engine, JSONL_LOG, err);
     if (status == PAL_OK)
         status = open_log(engine, err);
     if (status == PAL_OK) {
@@ -396,6 +396,6 @@ pal_status pal_jl_compact(jl_engine *engine, pal_error *err)
         engine->is_late = false;
         engine->batch++;
     }
-    pal_jl_batch_done(&batch);
+    pal_jsonl_batch_done(&batch);
     return status;
 }

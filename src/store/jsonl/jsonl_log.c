@@ -38,7 +38,7 @@ static uint64_t get_number(const char *at, size_t bytes)
     return number;
 }
 
-uint64_t pal_jl_sum(uint64_t sum, pal_str bytes)
+uint64_t pal_jsonl_sum(uint64_t sum, pal_str bytes)
 {
     for (size_t i = 0; i < bytes.len; i++)
         sum = (sum ^ (unsigned char)bytes.data[i]) * 0x100000001b3u;
@@ -47,14 +47,14 @@ uint64_t pal_jl_sum(uint64_t sum, pal_str bytes)
 
 static uint64_t checksum(const char *frame, size_t len)
 {
-    uint64_t sum = pal_jl_sum(JL_SUM_START, pal_str_make(frame, SUM_AT));
+    uint64_t sum = pal_jsonl_sum(JSONL_SUM_START, pal_str_make(frame, SUM_AT));
 
-    return pal_jl_sum(sum, pal_str_make(frame + HEAD_LEN, len - HEAD_LEN));
+    return pal_jsonl_sum(sum, pal_str_make(frame + HEAD_LEN, len - HEAD_LEN));
 }
 
 /* ---- Writing ---- */
 
-pal_status pal_jl_batch_init(jl_batch *batch, jl_engine *engine)
+pal_status pal_jsonl_batch_init(jsonl_batch *batch, jsonl_engine *engine)
 {
     memset(batch, 0, sizeof *batch);
     batch->engine = engine;
@@ -64,7 +64,7 @@ pal_status pal_jl_batch_init(jl_batch *batch, jl_engine *engine)
     return batch->arena ? PAL_OK : PAL_NO_MEMORY;
 }
 
-void pal_jl_batch_untouch(jl_batch *batch)
+void pal_jsonl_batch_untouch(jsonl_batch *batch)
 {
     while (batch->touched) {
         batch->touched->is_touched = false;
@@ -75,9 +75,9 @@ void pal_jl_batch_untouch(jl_batch *batch)
     }
 }
 
-void pal_jl_batch_done(jl_batch *batch)
+void pal_jsonl_batch_done(jsonl_batch *batch)
 {
-    pal_jl_batch_untouch(batch);
+    pal_jsonl_batch_untouch(batch);
     pal_buf_done(&batch->log);
     pal_buf_done(&batch->lines);
     pal_free(batch->appends);
@@ -89,7 +89,7 @@ static size_t frame_len(const char *frame)
     return HEAD_LEN + (size_t)get_number(frame + 4, 4) + (size_t)get_number(frame + 8, 4);
 }
 
-void pal_jl_log_put(jl_batch *batch, pal_str json, pal_str tail)
+void pal_jsonl_log_put(jsonl_batch *batch, pal_str json, pal_str tail)
 {
     size_t at = batch->log.len;
     char head[HEAD_LEN] = "PLVJ";
@@ -112,7 +112,7 @@ void pal_jl_log_put(jl_batch *batch, pal_str json, pal_str tail)
     batch->frames++;
 }
 
-void pal_jl_log_finish(jl_batch *batch)
+void pal_jsonl_log_finish(jsonl_batch *batch)
 {
     char *frame;
 
@@ -156,11 +156,11 @@ static size_t next_frame(pal_str text, size_t *in_out_at)
     return len;
 }
 
-static pal_status tell(jl_engine *engine, const char *frame, jl_record_sink sink, pal_arena *arena,
-        bool is_last, pal_error *err)
+static pal_status tell(jsonl_engine *engine, const char *frame, jsonl_record_sink sink,
+        pal_arena *arena, bool is_last, pal_error *err)
 {
     size_t json_len = (size_t)get_number(frame + 4, 4);
-    jl_record record = {
+    jsonl_record record = {
             .tail = pal_str_make(frame + HEAD_LEN + json_len, (size_t)get_number(frame + 8, 4))};
     pal_status status = pal_json_parse(
             arena, pal_str_make(frame + HEAD_LEN, json_len), NULL, &record.json, err);
@@ -201,9 +201,9 @@ static size_t complete_len(pal_str text, size_t *out_last)
 }
 
 /* Frames are missing: decides whether only a record "done" is lost, or records that matter. */
-static void note_gap(jl_engine *engine, size_t len, uint64_t batch)
+static void note_gap(jsonl_engine *engine, size_t len, uint64_t batch)
 {
-    size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;
+    size_t done_len = HEAD_LEN + sizeof JSONL_DONE - 1;
 
     if (len == 0)
         return;
@@ -213,19 +213,19 @@ static void note_gap(jl_engine *engine, size_t len, uint64_t batch)
         engine->log_gaps++;
 }
 
-static void note_tail(jl_engine *engine, pal_str batch)
+static void note_tail(jsonl_engine *engine, pal_str batch)
 {
-    size_t done_len = HEAD_LEN + sizeof JL_DONE - 1;
+    size_t done_len = HEAD_LEN + sizeof JSONL_DONE - 1;
     bool is_done = batch.len == done_len &&
-            memcmp(batch.data + HEAD_LEN, JL_DONE, sizeof JL_DONE - 1) == 0;
+            memcmp(batch.data + HEAD_LEN, JSONL_DONE, sizeof JSONL_DONE - 1) == 0;
 
     engine->log_tail_len = is_done ? batch.len : 0;
     if (is_done)
         memcpy(engine->log_tail, batch.data, batch.len);
 }
 
-pal_status pal_jl_log_each(
-        jl_engine *engine, pal_str text, jl_record_sink sink, size_t *out_len, pal_error *err)
+pal_status pal_jsonl_log_each(
+        jsonl_engine *engine, pal_str text, jsonl_record_sink sink, size_t *out_len, pal_error *err)
 {
     size_t last, at = 0, end = complete_len(text, &last);
     pal_arena *arena = pal_arena_new(0);

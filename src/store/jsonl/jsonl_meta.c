@@ -26,7 +26,7 @@
 /* ---- Lines that are hidden from the start ---- */
 
 /* Returns the number of the line, counted from 1, that contains the session's row `row`. */
-static uint64_t line_of_row(const jl_file *file, uint64_t row)
+static uint64_t line_of_row(const jsonl_file *file, uint64_t row)
 {
     uint64_t line = row;
 
@@ -36,7 +36,7 @@ static uint64_t line_of_row(const jl_file *file, uint64_t row)
 }
 
 /* Returns how many rows are among the first `line` lines. */
-static uint64_t rows_until(const jl_file *file, uint64_t line)
+static uint64_t rows_until(const jsonl_file *file, uint64_t line)
 {
     uint64_t rows = line < file->lines ? line : file->lines;
 
@@ -47,7 +47,7 @@ static uint64_t rows_until(const jl_file *file, uint64_t line)
 
 /* Returns how many of the session's own rows are hidden without a gap from the first row on. */
 static pal_status hidden_rows(
-        mem_session *session, pal_arena *arena, uint64_t *out_rows, pal_error *err)
+        memory_session *session, pal_arena *arena, uint64_t *out_rows, pal_error *err)
 {
     uint64_t first = session->info->record.fork_seq + 1;
     pal_view_span *spans;
@@ -80,7 +80,7 @@ static pal_str summary_in(const pal_mark *mark, pal_arena *arena)
     return pal_json_string(pal_json_find(body, "summary"), arena);
 }
 
-void pal_jl_summary_write(pal_buf *body, pal_str summary)
+void pal_jsonl_summary_write(pal_buf *body, pal_str summary)
 {
     pal_json_writer json = pal_json_writer_make(body);
 
@@ -89,7 +89,7 @@ void pal_jl_summary_write(pal_buf *body, pal_str summary)
     pal_json_end_object(&json);
 }
 
-static pal_str summary_of(mem_session *session, pal_arena *arena)
+static pal_str summary_of(memory_session *session, pal_arena *arena)
 {
     pal_str summary = {NULL, 0};
 
@@ -140,20 +140,20 @@ static pal_str with_ours(
     return text;
 }
 
-static pal_status keep_text(jl_file *file, pal_str text, pal_error *err)
+static pal_status keep_text(jsonl_file *file, pal_str text, pal_error *err)
 {
     char *copy = pal_malloc(text.len), *cursor = copy;
 
     if (!copy)
         return pal_no_memory(err);
-    pal_mem_put(&cursor, text);
+    pal_memory_put(&cursor, text);
     pal_free(file->meta);
     file->meta = copy;
     file->meta_len = text.len;
     return PAL_OK;
 }
 
-static pal_status fill(mem_session *session, const jl_file *file, pal_arena *arena,
+static pal_status fill(memory_session *session, const jsonl_file *file, pal_arena *arena,
         pal_picoclaw_meta *meta, pal_error *err)
 {
     const pal_session *record = &session->info->record;
@@ -183,23 +183,24 @@ static pal_status fill(mem_session *session, const jl_file *file, pal_arena *are
     return status;
 }
 
-void pal_jl_meta_note(jl_engine *engine, jl_file *file)
+void pal_jsonl_meta_note(jsonl_engine *engine, jsonl_file *file)
 {
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     struct stat facts;
 
-    pal_jl_file_path(file, ".meta.json", path);
+    pal_jsonl_file_path(file, ".meta.json", path);
     if (fstatat(engine->dir_fd, path, &facts, 0) != 0)
         memset(&facts, 0, sizeof facts);
     file->meta_inode = facts.st_ino;
     file->meta_time = facts.st_mtim;
 }
 
-pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+pal_status pal_jsonl_meta_save(
+        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_picoclaw_meta meta = {0};
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_status status;
     pal_buf text;
 
@@ -216,13 +217,13 @@ pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *fi
     if (status == PAL_OK && text.failure)
         status = pal_error_set(
                 err, text.failure, "a meta file is too large, or there is no memory");
-    pal_jl_file_path(file, ".meta.json", path);
+    pal_jsonl_file_path(file, ".meta.json", path);
     if (status == PAL_OK)
-        status = pal_jl_make_dirs(engine, path, err);
+        status = pal_jsonl_make_dirs(engine, path, err);
     if (status == PAL_OK)
-        status = pal_jl_replace(engine, path, pal_buf_str(&text), err);
+        status = pal_jsonl_replace(engine, path, pal_buf_str(&text), err);
     if (status == PAL_OK)
-        pal_jl_meta_note(engine, file);
+        pal_jsonl_meta_note(engine, file);
     if (status == PAL_OK)
         status = keep_text(file, pal_buf_str(&text), err);
     pal_buf_done(&text);
@@ -232,7 +233,7 @@ pal_status pal_jl_meta_save(jl_engine *engine, mem_session *session, jl_file *fi
 
 /* ---- Reading ---- */
 
-static pal_status add_summary(mem_session *session, const jl_file *file,
+static pal_status add_summary(memory_session *session, const jsonl_file *file,
         const pal_picoclaw_meta *meta, pal_arena *arena, pal_error *err)
 {
     uint64_t first = session->info->record.fork_seq;
@@ -247,19 +248,19 @@ static pal_status add_summary(mem_session *session, const jl_file *file,
     if (meta->summary.len == 0 || pal_str_equal(meta->summary, summary_of(session, arena)))
         return PAL_OK;
     pal_buf_init(&body, PAL_MARK_BODY_LEN_MAX);
-    pal_jl_summary_write(&body, meta->summary);
+    pal_jsonl_summary_write(&body, meta->summary);
     mark.body = pal_buf_str(&body);
     status = body.failure ? pal_error_set(err, body.failure,
             "a summary is too large, or there is no memory")
-                          : pal_jl_state_mark(session, &mark, err);
+                          : pal_jsonl_state_mark(session, &mark, err);
     pal_buf_done(&body);
     return status;
 }
 
 /* Adopts changes that PicoClaw made. They are not in the log until the session is written to or the
  * log is rewritten. Until then every reader derives the same marks. */
-static pal_status take_over(mem_session *session, jl_file *file, const pal_picoclaw_meta *meta,
-        pal_arena *arena, pal_error *err)
+static pal_status take_over(memory_session *session, jsonl_file *file,
+        const pal_picoclaw_meta *meta, pal_arena *arena, pal_error *err)
 {
     pal_mark mark = {.kind = PAL_MARK_RESET, .created_at = meta->updated_at_ms};
     pal_session *record = &session->info->record;
@@ -270,7 +271,7 @@ static pal_status take_over(mem_session *session, jl_file *file, const pal_picoc
      * too. */
     if (status == PAL_OK && hidden > rows_until(file, meta->skip) &&
             meta->updated_at_ms >= record->updated_at) {
-        pal_jl_state_unmark(session);
+        pal_jsonl_state_unmark(session);
         file->is_unmarked = true;
         hidden = 0;
     }
@@ -278,7 +279,7 @@ static pal_status take_over(mem_session *session, jl_file *file, const pal_picoc
     mark.seq = record->fork_seq;
     mark.through_seq = record->fork_seq + rows_until(file, meta->skip);
     if (status == PAL_OK && meta->skip > 0 && rows_until(file, meta->skip) > hidden)
-        status = pal_jl_state_mark(session, &mark, err);
+        status = pal_jsonl_state_mark(session, &mark, err);
     if (status == PAL_OK)
         status = add_summary(session, file, meta, arena, err);
     if (meta->updated_at_ms > record->updated_at)
@@ -303,8 +304,8 @@ static bool is_ours(const pal_picoclaw_meta *meta, pal_arena *arena)
 
 /* Returns how many lines the session's file has lost, by the meta file of this session. Files of
  * older versions do not name the session. */
-static uint64_t missing_of(const pal_picoclaw_meta *meta, const mem_session *session,
-        const jl_file *file, pal_arena *arena)
+static uint64_t missing_of(const pal_picoclaw_meta *meta, const memory_session *session,
+        const jsonl_file *file, pal_arena *arena)
 {
     pal_json ours = ours_in(meta, arena);
     char id[PAL_ID_TEXT_SIZE];
@@ -317,8 +318,8 @@ static uint64_t missing_of(const pal_picoclaw_meta *meta, const mem_session *ses
     return missing + (meta->count > file->lines ? meta->count - file->lines : 0);
 }
 
-bool pal_jl_meta_look(
-        jl_engine *engine, const char *path, bool *out_is_ours, int64_t *out_updated_at_ms)
+bool pal_jsonl_meta_look(
+        jsonl_engine *engine, const char *path, bool *out_is_ours, int64_t *out_updated_at_ms)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_picoclaw_meta meta = {0};
@@ -328,7 +329,8 @@ bool pal_jl_meta_look(
     if (!arena)
         return false;
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
-    is_read = pal_jl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, NULL) == PAL_OK &&
+    is_read =
+            pal_jsonl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, NULL) == PAL_OK &&
             pal_picoclaw_meta_read(pal_buf_str(&text), arena, &meta, NULL) == PAL_OK;
     if (is_read) {
         *out_is_ours = is_ours(&meta, arena);
@@ -339,8 +341,8 @@ bool pal_jl_meta_look(
     return is_read;
 }
 
-static pal_status compare(jl_engine *engine, mem_session *session, jl_file *file, pal_str text,
-        pal_arena *arena, pal_error *err)
+static pal_status compare(jsonl_engine *engine, memory_session *session, jsonl_file *file,
+        pal_str text, pal_arena *arena, pal_error *err)
 {
     pal_picoclaw_meta meta = {0};
     pal_status status = pal_picoclaw_meta_read(text, arena, &meta, err);
@@ -362,14 +364,15 @@ static pal_status compare(jl_engine *engine, mem_session *session, jl_file *file
     /* A meta file of ours that is unreadable or has a wrong count of lines is written again.
      * Nothing else is affected. */
     if (status == PAL_OK && is_stale && !engine->options.read_only)
-        (void)!pal_jl_meta_save(engine, session, file, NULL);
+        (void)!pal_jsonl_meta_save(engine, session, file, NULL);
     return status;
 }
 
-pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *file, pal_error *err)
+pal_status pal_jsonl_meta_load(
+        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    char path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX];
     pal_error why = {0};
     pal_status status;
     pal_buf text;
@@ -377,9 +380,9 @@ pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *fi
     if (!arena)
         return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
-    pal_jl_file_path(file, ".meta.json", path);
-    pal_jl_meta_note(engine, file);
-    status = pal_jl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, &why);
+    pal_jsonl_file_path(file, ".meta.json", path);
+    pal_jsonl_meta_note(engine, file);
+    status = pal_jsonl_read_file(engine, path, PAL_PICOCLAW_META_MAX, &text, NULL, &why);
     if (status == PAL_OK) {
         status = compare(engine, session, file, pal_buf_str(&text), arena, err);
         if (status != PAL_NO_MEMORY)
@@ -387,11 +390,11 @@ pal_status pal_jl_meta_load(jl_engine *engine, mem_session *session, jl_file *fi
     } else if (status == PAL_NOT_FOUND) {
         status = PAL_OK;
         if (file->is_logged && !engine->options.read_only)
-            (void)!pal_jl_meta_save(engine, session, file, NULL);
+            (void)!pal_jsonl_meta_save(engine, session, file, NULL);
     } else if (status == PAL_NO_MEMORY) {
         pal_error_set(err, status, "%s", why.message);
     } else {
-        status = pal_jl_file_fault(file, &why, err);
+        status = pal_jsonl_file_fault(file, &why, err);
     }
     pal_buf_done(&text);
     pal_arena_free(arena);

@@ -9,12 +9,12 @@
 #define RECORD_BYTES_MAX (64u << 20)
 
 typedef struct record {
-    jl_batch *batch;
+    jsonl_batch *batch;
     pal_buf buf;
     pal_json_writer json;
 } record;
 
-static void begin(record *r, jl_batch *batch, const char *kind)
+static void begin(record *r, jsonl_batch *batch, const char *kind)
 {
     r->batch = batch;
     pal_buf_init(&r->buf, RECORD_BYTES_MAX);
@@ -29,7 +29,7 @@ static void end(record *r, pal_str tail)
     if (r->buf.failure && !r->batch->log.failure)
         r->batch->log.failure = r->buf.failure;
     else
-        pal_jl_log_put(r->batch, pal_buf_str(&r->buf), tail);
+        pal_jsonl_log_put(r->batch, pal_buf_str(&r->buf), tail);
     pal_buf_done(&r->buf);
 }
 
@@ -64,16 +64,16 @@ static void put_id(record *r, const char *name, pal_id id)
 
 /* Writes where a file comes from and how it begins. Recovery recognizes the file by this after a
  * crash, even in a copy of the directory. */
-static void put_move(record *r, const jl_file *file)
+static void put_move(record *r, const jsonl_file *file)
 {
     put_str(r, "from", pal_str_of(file->moved_from));
     put_u64(r, "at", file->size);
     put_u64(r, "sum", file->sum);
 }
 
-void pal_jl_put_session(jl_batch *batch, mem_session *session)
+void pal_jsonl_put_session(jsonl_batch *batch, memory_session *session)
 {
-    jl_file *file = pal_jl_file_find(batch->engine, session->tenant->name, session->id);
+    jsonl_file *file = pal_jsonl_file_find(batch->engine, session->tenant->name, session->id);
     pal_status status;
     record r;
 
@@ -99,7 +99,7 @@ void pal_jl_put_session(jl_batch *batch, mem_session *session)
         file->is_logged = true;
 }
 
-void pal_jl_put_erase(jl_batch *batch, pal_str tenant, pal_id id)
+void pal_jsonl_put_erase(jsonl_batch *batch, pal_str tenant, pal_id id)
 {
     record r;
 
@@ -109,7 +109,7 @@ void pal_jl_put_erase(jl_batch *batch, pal_str tenant, pal_id id)
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms)
+void pal_jsonl_put_append(jsonl_batch *batch, const jsonl_append *append, int64_t now_ms)
 {
     record r;
 
@@ -123,9 +123,9 @@ void pal_jl_put_append(jl_batch *batch, const jl_append *append, int64_t now_ms)
     end(&r, pal_str_make(batch->lines.data + append->from, append->len));
 }
 
-void pal_jl_put_mark(jl_batch *batch, const mem_session *session, const pal_mark *mark)
+void pal_jsonl_put_mark(jsonl_batch *batch, const memory_session *session, const pal_mark *mark)
 {
-    jl_file *file = pal_jl_file_find(batch->engine, session->tenant->name, session->id);
+    jsonl_file *file = pal_jsonl_file_find(batch->engine, session->tenant->name, session->id);
     record r;
 
     if (file)
@@ -142,7 +142,7 @@ void pal_jl_put_mark(jl_batch *batch, const mem_session *session, const pal_mark
     end(&r, mark->body);
 }
 
-void pal_jl_put_unmark(jl_batch *batch, const mem_session *session)
+void pal_jsonl_put_unmark(jsonl_batch *batch, const memory_session *session)
 {
     record r;
 
@@ -152,8 +152,8 @@ void pal_jl_put_unmark(jl_batch *batch, const mem_session *session)
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_inbox(
-        jl_batch *batch, pal_str tenant, pal_id session, const pal_inbox_item *item)
+void pal_jsonl_put_inbox(
+        jsonl_batch *batch, pal_str tenant, pal_id session, const pal_inbox_item *item)
 {
     record r;
 
@@ -167,7 +167,7 @@ void pal_jl_put_inbox(
     end(&r, item->body);
 }
 
-void pal_jl_put_inbox_drop(jl_batch *batch, pal_str tenant, pal_id session, pal_id item)
+void pal_jsonl_put_inbox_drop(jsonl_batch *batch, pal_str tenant, pal_id session, pal_id item)
 {
     record r;
 
@@ -178,7 +178,7 @@ void pal_jl_put_inbox_drop(jl_batch *batch, pal_str tenant, pal_id session, pal_
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_lease(jl_batch *batch, const mem_session *session)
+void pal_jsonl_put_lease(jsonl_batch *batch, const memory_session *session)
 {
     record r;
 
@@ -192,7 +192,8 @@ void pal_jl_put_lease(jl_batch *batch, const mem_session *session)
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pal_ledger_row *row)
+void pal_jsonl_put_ledger(
+        jsonl_batch *batch, pal_str tenant, pal_id session, const pal_ledger_row *row)
 {
     record r;
 
@@ -216,7 +217,7 @@ void pal_jl_put_ledger(jl_batch *batch, pal_str tenant, pal_id session, const pa
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_record(jl_batch *batch, pal_str tenant, const pal_record *given)
+void pal_jsonl_put_record(jsonl_batch *batch, pal_str tenant, const pal_record *given)
 {
     record r;
 
@@ -232,7 +233,7 @@ void pal_jl_put_record(jl_batch *batch, pal_str tenant, const pal_record *given)
     end(&r, given->body);
 }
 
-void pal_jl_put_record_drop(jl_batch *batch, pal_str tenant, pal_str kind, pal_str name)
+void pal_jsonl_put_record_drop(jsonl_batch *batch, pal_str tenant, pal_str kind, pal_str name)
 {
     record r;
 
@@ -243,7 +244,7 @@ void pal_jl_put_record_drop(jl_batch *batch, pal_str tenant, pal_str kind, pal_s
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_blob(jl_batch *batch, pal_str tenant, const mem_blob *blob)
+void pal_jsonl_put_blob(jsonl_batch *batch, pal_str tenant, const memory_blob *blob)
 {
     char hex[2 * PAL_SHA256_SIZE + 1];
     record r;
@@ -257,14 +258,14 @@ void pal_jl_put_blob(jl_batch *batch, pal_str tenant, const mem_blob *blob)
     end(&r, pal_str_make(NULL, 0));
 }
 
-void pal_jl_put_done(jl_batch *batch)
+void pal_jsonl_put_done(jsonl_batch *batch)
 {
-    pal_jl_log_put(batch, pal_str_of(JL_DONE), pal_str_make(NULL, 0));
+    pal_jsonl_log_put(batch, pal_str_of(JSONL_DONE), pal_str_make(NULL, 0));
 }
 
 /* ---- The complete record ---- */
 
-static void put_start(jl_batch *batch)
+static void put_start(jsonl_batch *batch)
 {
     record r;
 
@@ -275,35 +276,36 @@ static void put_start(jl_batch *batch)
     end(&r, pal_str_make(NULL, 0));
 }
 
-static void put_tenant(jl_batch *batch, const mem_tenant *tenant)
+static void put_tenant(jsonl_batch *batch, const memory_tenant *tenant)
 {
     record r;
 
     begin(&r, batch, "tenant");
     put_str(&r, "tenant", tenant->name);
     end(&r, pal_str_make(NULL, 0));
-    for (const mem_blob *blob = tenant->blob_list; blob; blob = blob->next)
-        pal_jl_put_blob(batch, tenant->name, blob);
-    for (mem_session *session = tenant->sessions; session; session = session->next) {
-        pal_jl_put_session(batch, session);
+    for (const memory_blob *blob = tenant->blob_list; blob; blob = blob->next)
+        pal_jsonl_put_blob(batch, tenant->name, blob);
+    for (memory_session *session = tenant->sessions; session; session = session->next) {
+        pal_jsonl_put_session(batch, session);
         for (size_t i = 0; i < session->marks_len; i++)
-            pal_jl_put_mark(batch, session, &session->marks[i]);
-        for (const mem_item *item = session->inbox; item; item = item->next)
-            pal_jl_put_inbox(batch, tenant->name, session->id, &item->item);
+            pal_jsonl_put_mark(batch, session, &session->marks[i]);
+        for (const memory_item *item = session->inbox; item; item = item->next)
+            pal_jsonl_put_inbox(batch, tenant->name, session->id, &item->item);
         if (session->lease_fence > 0)
-            pal_jl_put_lease(batch, session);
+            pal_jsonl_put_lease(batch, session);
     }
-    for (const mem_entry *entry = tenant->ledger; entry; entry = entry->next)
-        pal_jl_put_ledger(batch, tenant->name, entry->session ? entry->session->id : (pal_id){{0}},
-                &entry->row);
-    for (const mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+    for (const memory_entry *entry = tenant->ledger; entry; entry = entry->next)
+        pal_jsonl_put_ledger(batch, tenant->name,
+                entry->session ? entry->session->id : (pal_id){{0}}, &entry->row);
+    for (const memory_kind *kind = tenant->kind_list; kind; kind = kind->next)
         for (size_t i = 0; i < kind->len; i++)
-            pal_jl_put_record(batch, tenant->name, &kind->items[i]->record);
+            pal_jsonl_put_record(batch, tenant->name, &kind->items[i]->record);
 }
 
-void pal_jl_put_all(jl_batch *batch)
+void pal_jsonl_put_all(jsonl_batch *batch)
 {
     put_start(batch);
-    for (const mem_tenant *tenant = batch->engine->mem->tenant_list; tenant; tenant = tenant->next)
+    for (const memory_tenant *tenant = batch->engine->mem->tenant_list; tenant;
+            tenant = tenant->next)
         put_tenant(batch, tenant);
 }

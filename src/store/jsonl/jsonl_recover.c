@@ -37,7 +37,7 @@ static pal_status text_copy(const char *text, char **out_copy, pal_error *err)
 
 /* ---- Reading the batch ---- */
 
-void pal_jl_late_free(jl_file *file)
+void pal_jsonl_late_free(jsonl_file *file)
 {
     if (!file->late)
         return;
@@ -49,23 +49,23 @@ void pal_jl_late_free(jl_file *file)
     file->late = NULL;
 }
 
-static pal_status late_make(jl_file *file, const jl_record *record, pal_error *err)
+static pal_status late_make(jsonl_file *file, const jsonl_record *record, pal_error *err)
 {
     file->late = pal_calloc(1, sizeof *file->late);
     if (!file->late)
         return pal_no_memory(err);
     pal_buf_init(&file->late->lines, FILE_BYTES_MAX);
     pal_buf_init(&file->late->text, FILE_BYTES_MAX);
-    file->late->at = pal_jl_record_u64(record, "at");
-    file->late->inode = (ino_t)pal_jl_record_u64(record, "inode");
+    file->late->at = pal_jsonl_record_u64(record, "at");
+    file->late->inode = (ino_t)pal_jsonl_record_u64(record, "inode");
     file->late->has_sum =
             pal_json_type_of(pal_json_find(record->json, "sum")) != PAL_JSON_NONE;
-    file->late->sum = pal_jl_record_u64(record, "sum");
+    file->late->sum = pal_jsonl_record_u64(record, "sum");
     return PAL_OK;
 }
 
-pal_status pal_jl_late_note(
-        jl_file *file, const jl_record *record, const char *from, pal_error *err)
+pal_status pal_jsonl_late_note(
+        jsonl_file *file, const jsonl_record *record, const char *from, pal_error *err)
 {
     pal_status status = file->late ? PAL_OK : late_make(file, record, err);
 
@@ -73,7 +73,7 @@ pal_status pal_jl_late_note(
         return status;
     if (from)
         return file->late->from ? PAL_OK : text_copy(from, &file->late->from, err);
-    file->late->now_ms = (int64_t)pal_jl_record_u64(record, "now");
+    file->late->now_ms = (int64_t)pal_jsonl_record_u64(record, "now");
     pal_buf_append_str(&file->late->lines, record->tail);
     return file->late->lines.failure ? pal_no_memory(err) : PAL_OK;
 }
@@ -114,17 +114,17 @@ static size_t len_there(pal_str lines, pal_str behind)
 }
 
 /* Returns whether the file begins as it did before the batch. */
-static bool fits(const jl_late *late, pal_str text, ino_t inode)
+static bool fits(const jsonl_late *late, pal_str text, ino_t inode)
 {
     if (text.len < late->at)
         return false;
     if (!late->has_sum)
         return late->inode == 0 || late->inode == inode;
-    return pal_jl_sum(JL_SUM_START, pal_str_make(text.data, late->at)) == late->sum;
+    return pal_jsonl_sum(JSONL_SUM_START, pal_str_make(text.data, late->at)) == late->sum;
 }
 
 /* A file that the batch wrote first is recognized by its beginning. */
-static bool is_ours(const jl_late *late, pal_str text, ino_t inode)
+static bool is_ours(const jsonl_late *late, pal_str text, ino_t inode)
 {
     pal_str lines = pal_buf_str(&late->lines);
 
@@ -136,26 +136,26 @@ static bool is_ours(const jl_late *late, pal_str text, ino_t inode)
 
 /* PicoClaw may have rewritten the file so that it begins as before but ends there: it has removed
  * the lines, and its meta file is newer than the lines. */
-static bool is_cut(jl_engine *engine, const jl_file *file, pal_str text, ino_t inode)
+static bool is_cut(jsonl_engine *engine, const jsonl_file *file, pal_str text, ino_t inode)
 {
-    const jl_late *late = file->late;
-    char path[JL_PATH_MAX];
+    const jsonl_late *late = file->late;
+    char path[JSONL_PATH_MAX];
     bool is_palavers = false;
     int64_t updated_at = 0;
 
     if (late->at == 0 || text.len != late->at || late->inode == inode)
         return false;
-    pal_jl_file_path(file, ".meta.json", path);
-    return pal_jl_meta_look(engine, path, &is_palavers, &updated_at) && !is_palavers &&
+    pal_jsonl_file_path(file, ".meta.json", path);
+    return pal_jsonl_meta_look(engine, path, &is_palavers, &updated_at) && !is_palavers &&
             updated_at >= late->now_ms;
 }
 
 /* Returns the content of the file when the batch is finished. Returns false if the file stays
  * unchanged. */
 static bool completed(
-        jl_engine *engine, const jl_file *file, pal_str text, ino_t inode, pal_buf *out_text)
+        jsonl_engine *engine, const jsonl_file *file, pal_str text, ino_t inode, pal_buf *out_text)
 {
-    const jl_late *late = file->late;
+    const jsonl_late *late = file->late;
     pal_str lines = pal_buf_str(&late->lines), behind;
     size_t skip;
 
@@ -179,48 +179,48 @@ static bool completed(
 
 /* One possible place of the file. */
 typedef struct place {
-    char path[JL_PATH_MAX]; /* path with its extension */
+    char path[JSONL_PATH_MAX]; /* path with its extension */
     pal_buf text;
     ino_t inode; /* 0: there is no file */
 } place;
 
-static pal_status look(jl_engine *engine, place *at, pal_error *err)
+static pal_status look(jsonl_engine *engine, place *at, pal_error *err)
 {
     struct stat facts = {0};
     pal_status status;
 
     at->text.len = 0;
     at->inode = 0;
-    status = pal_jl_read_file(engine, at->path, FILE_BYTES_MAX, &at->text, &facts, err);
+    status = pal_jsonl_read_file(engine, at->path, FILE_BYTES_MAX, &at->text, &facts, err);
     if (status == PAL_OK)
         at->inode = facts.st_ino;
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-static void path_before(const jl_file *file, char out_path[JL_PATH_MAX])
+static void path_before(const jsonl_file *file, char out_path[JSONL_PATH_MAX])
 {
-    jl_file before = *file;
+    jsonl_file before = *file;
 
     before.path = file->late->from;
-    pal_jl_file_path(&before, ".jsonl", out_path);
+    pal_jsonl_file_path(&before, ".jsonl", out_path);
 }
 
 /* Returns whether another file of the batch was here and was not moved away yet. */
-static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path)
+static bool is_anothers(jsonl_engine *engine, const jsonl_file *file, const char *path)
 {
-    char from[JL_PATH_MAX], via[JL_PATH_MAX];
+    char from[JSONL_PATH_MAX], via[JSONL_PATH_MAX];
     size_t position = 0;
     struct stat facts;
     pal_str key;
     void *value;
 
     while (pal_map_next(&engine->files, &position, &key, &value)) {
-        const jl_file *other = value;
+        const jsonl_file *other = value;
 
         if (other == file || !other->late || !other->late->from)
             continue;
         path_before(other, from);
-        pal_jl_side_path(other->tenant, other->id, via);
+        pal_jsonl_side_path(other->tenant, other->id, via);
         if (strcmp(from, path) == 0 && fstatat(engine->dir_fd, via, &facts, 0) != 0)
             return true;
     }
@@ -230,14 +230,15 @@ static bool is_anothers(jl_engine *engine, const jl_file *file, const char *path
 /* Finds the file. No other file can be at the place in between, in .palaver/rows. Of the old and
  * the new path, the one with the expected contents is used; if both or neither have them, the inode
  * number decides. A file that does not exist is created in .palaver/rows. */
-static pal_status locate(jl_engine *engine, const jl_file *file, place *out_place, pal_error *err)
+static pal_status locate(
+        jsonl_engine *engine, const jsonl_file *file, place *out_place, pal_error *err)
 {
-    const jl_late *late = file->late;
+    const jsonl_late *late = file->late;
     place *from = out_place + 1;
     pal_status status;
     bool is_there, was_there;
 
-    pal_jl_side_path(file->tenant, file->id, out_place->path);
+    pal_jsonl_side_path(file->tenant, file->id, out_place->path);
     status = look(engine, out_place, err);
     if (status != PAL_OK || out_place->inode != 0)
         return status;
@@ -247,7 +248,7 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
         path_before(file, from->path);
         status = look(engine, from, err);
     }
-    pal_jl_file_path(file, ".jsonl", out_place->path);
+    pal_jsonl_file_path(file, ".jsonl", out_place->path);
     if (status == PAL_OK)
         status = look(engine, out_place, err);
     if (status != PAL_OK)
@@ -267,7 +268,7 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
     }
     if (out_place->inode == 0) {
         out_place->text.len = 0;
-        pal_jl_side_path(file->tenant, file->id, out_place->path);
+        pal_jsonl_side_path(file->tenant, file->id, out_place->path);
     }
     return PAL_OK;
 }
@@ -277,33 +278,34 @@ static pal_status locate(jl_engine *engine, const jl_file *file, place *out_plac
 /* Writes the missing bytes, if any, and syncs the file: existing bytes may be only in the system's
  * cache. */
 static pal_status write_text(
-        jl_engine *engine, const char *path, uint64_t at, const pal_buf *text, pal_error *err)
+        jsonl_engine *engine, const char *path, uint64_t at, const pal_buf *text, pal_error *err)
 {
-    int flags = O_RDWR | O_CREAT | O_CLOEXEC | pal_jl_open_flags(path), fd;
-    pal_status status = pal_jl_make_dirs(engine, path, err);
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | pal_jsonl_open_flags(path), fd;
+    pal_status status = pal_jsonl_make_dirs(engine, path, err);
 
     if (status != PAL_OK)
         return status;
     fd = openat(engine->dir_fd, path, flags, 0600);
     if (fd < 0)
-        return pal_jl_refused(engine, err, path);
+        return pal_jsonl_refused(engine, err, path);
     if (text) {
-        status = pal_jl_write_at(
+        status = pal_jsonl_write_at(
                 fd, pal_str_make(text->data + at, text->len - (size_t)at), at, path, err);
         if (status == PAL_OK && ftruncate(fd, (off_t)text->len) != 0)
-            status = pal_jl_io(err, "could not cut", path);
+            status = pal_jsonl_io(err, "could not cut", path);
     }
     if (status == PAL_OK && fsync(fd) != 0)
-        status = pal_jl_io(err, "could not sync", path);
+        status = pal_jsonl_io(err, "could not sync", path);
     close(fd);
-    return status == PAL_OK ? pal_jl_sync_dir(engine, path, err) : status;
+    return status == PAL_OK ? pal_jsonl_sync_dir(engine, path, err) : status;
 }
 
 /* Records where the lines are, for the rest of this process's reading. */
-static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *at, pal_error *err)
+static pal_status settle_reading(
+        jsonl_engine *engine, jsonl_file *file, const place *at, pal_error *err)
 {
     pal_str text = pal_buf_str(&at->text);
-    char from[JL_PATH_MAX] = "";
+    char from[JSONL_PATH_MAX] = "";
 
     file->late->has_text = completed(engine, file, text, at->inode, &file->late->text);
     if (file->late->text.failure)
@@ -321,18 +323,19 @@ static pal_status settle_reading(jl_engine *engine, jl_file *file, const place *
 }
 
 /* Sets moved_from to the path without its extension. */
-static pal_status note_move(jl_file *file, const char *path, pal_error *err)
+static pal_status note_move(jsonl_file *file, const char *path, pal_error *err)
 {
-    char to[JL_PATH_MAX], via[JL_PATH_MAX];
+    char to[JSONL_PATH_MAX], via[JSONL_PATH_MAX];
 
-    pal_jl_file_path(file, ".jsonl", to);
+    pal_jsonl_file_path(file, ".jsonl", to);
     if (strcmp(path, to) == 0)
         return PAL_OK;
-    pal_jl_side_path(file->tenant, file->id, via);
+    pal_jsonl_side_path(file->tenant, file->id, via);
     return text_copy(strcmp(path, via) == 0 ? via : file->late->from, &file->moved_from, err);
 }
 
-static pal_status settle_writing(jl_engine *engine, jl_file *file, const place *at, pal_error *err)
+static pal_status settle_writing(
+        jsonl_engine *engine, jsonl_file *file, const place *at, pal_error *err)
 {
     bool is_written =
             completed(engine, file, pal_buf_str(&at->text), at->inode, &file->late->text);
@@ -344,7 +347,7 @@ static pal_status settle_writing(jl_engine *engine, jl_file *file, const place *
         status = write_text(engine, at->path, file->late->at,
                 is_written ? &file->late->text : NULL, err);
     if (status == PAL_OK && file->late->from)
-        status = pal_jl_sync_dir(engine, file->late->from, err);
+        status = pal_jsonl_sync_dir(engine, file->late->from, err);
     if (status == PAL_OK && (is_written || at->inode != 0))
         status = note_move(file, at->path, err);
     return status;
@@ -352,25 +355,25 @@ static pal_status settle_writing(jl_engine *engine, jl_file *file, const place *
 
 /* Removes the session's meta file under its old name, unless PicoClaw has created one there since.
  * The meta file that belongs there now is written when its session is read. */
-static pal_status drop_old_meta(jl_engine *engine, const jl_file *file, pal_error *err)
+static pal_status drop_old_meta(jsonl_engine *engine, const jsonl_file *file, pal_error *err)
 {
-    char path[JL_PATH_MAX];
-    jl_file before = *file;
+    char path[JSONL_PATH_MAX];
+    jsonl_file before = *file;
     bool is_palavers = false;
     int64_t updated_at;
 
     before.path = file->late->from;
     if (!before.path)
         return PAL_OK;
-    pal_jl_file_path(&before, ".meta.json", path);
-    if (!pal_jl_meta_look(engine, path, &is_palavers, &updated_at) || !is_palavers)
+    pal_jsonl_file_path(&before, ".meta.json", path);
+    if (!pal_jsonl_meta_look(engine, path, &is_palavers, &updated_at) || !is_palavers)
         return PAL_OK;
     if (unlinkat(engine->dir_fd, path, 0) != 0 && errno != ENOENT)
-        return pal_jl_io(err, "could not remove", path);
-    return pal_jl_sync_dir(engine, path, err);
+        return pal_jsonl_io(err, "could not remove", path);
+    return pal_jsonl_sync_dir(engine, path, err);
 }
 
-static pal_status settle_file(jl_engine *engine, jl_file *file, pal_error *err)
+static pal_status settle_file(jsonl_engine *engine, jsonl_file *file, pal_error *err)
 {
     place *places = pal_calloc(2, sizeof *places);
     pal_status status;
@@ -389,9 +392,9 @@ static pal_status settle_file(jl_engine *engine, jl_file *file, pal_error *err)
     return status;
 }
 
-pal_status pal_jl_settle(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_settle(jsonl_engine *engine, pal_error *err)
 {
-    jl_file *moved = NULL;
+    jsonl_file *moved = NULL;
     pal_status status = PAL_OK;
     size_t position = 0;
     pal_str key;
@@ -401,9 +404,9 @@ pal_status pal_jl_settle(jl_engine *engine, pal_error *err)
         return PAL_OK;
     /* Nothing may reach the disk before the log that describes it. */
     if (!engine->options.read_only && fdatasync(engine->log_fd) != 0)
-        return pal_jl_io(err, "could not sync", JL_LOG);
+        return pal_jsonl_io(err, "could not sync", JSONL_LOG);
     while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
-        jl_file *file = value;
+        jsonl_file *file = value;
 
         if (!file->late || !file->path)
             continue;
@@ -415,15 +418,15 @@ pal_status pal_jl_settle(jl_engine *engine, pal_error *err)
         return status;
     /* Files that are already in their places may have been moved without a sync. */
     if (status == PAL_OK && moved)
-        status = pal_jl_sync_dir(engine, JL_SIDE "/rows/", err);
-    for (jl_file *file = moved; status == PAL_OK && file; file = file->next_touched)
+        status = pal_jsonl_sync_dir(engine, JSONL_SIDE "/rows/", err);
+    for (jsonl_file *file = moved; status == PAL_OK && file; file = file->next_touched)
         status = drop_old_meta(engine, file, err);
     if (status == PAL_OK)
-        status = pal_jl_make_moves(engine, moved, err);
+        status = pal_jsonl_make_moves(engine, moved, err);
     for (; moved; moved = moved->next_touched) {
         pal_free(moved->moved_from);
         moved->moved_from = NULL;
-        pal_jl_late_free(moved);
+        pal_jsonl_late_free(moved);
     }
     return status;
 }

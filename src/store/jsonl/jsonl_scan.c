@@ -17,8 +17,8 @@
 #define LEGACY_BYTES_MAX ((size_t)1 << 29)
 
 /* Called for each name in one tenant's directory. */
-typedef pal_status (*name_sink)(
-        jl_engine *engine, pal_str tenant, const char *directory, const char *name, pal_error *err);
+typedef pal_status (*name_sink)(jsonl_engine *engine, pal_str tenant, const char *directory,
+        const char *name, pal_error *err);
 
 static bool has_ending(const char *name, const char *ending, size_t *out_len)
 {
@@ -32,14 +32,14 @@ static bool has_ending(const char *name, const char *ending, size_t *out_len)
 
 /* ---- One session ---- */
 
-static void take_names(const pal_picoclaw_meta *meta, pal_str base, const mem_tenant *tenant,
+static void take_names(const pal_picoclaw_meta *meta, pal_str base, const memory_tenant *tenant,
         pal_arena *arena, pal_session *record)
 {
     pal_str key = meta->key.len > 0 ? meta->key : base;
 
     /* A copy of a session's files contains the same key. The copy exists, but without a key. */
     if (pal_text_check(key, "key", PAL_KEY_LEN_MAX, true, NULL) == PAL_OK &&
-            !(tenant && pal_mem_name_find(&tenant->keys, key)))
+            !(tenant && pal_memory_name_find(&tenant->keys, key)))
         record->key = key;
     record->is_routed = true;
     record->aliases = pal_arena_array(arena, meta->aliases_len + 1, sizeof *record->aliases);
@@ -56,9 +56,9 @@ static void take_names(const pal_picoclaw_meta *meta, pal_str base, const mem_te
 }
 
 static void take_times(
-        jl_engine *engine, const char *path, const pal_picoclaw_meta *meta, pal_session *record)
+        jsonl_engine *engine, const char *path, const pal_picoclaw_meta *meta, pal_session *record)
 {
-    char name[JL_PATH_MAX];
+    char name[JSONL_PATH_MAX];
     struct stat facts;
     int64_t ms = 0;
 
@@ -80,55 +80,56 @@ static uint64_t handle_of(pal_id id)
     return handle | (uint64_t)1 << 63;
 }
 
-static pal_status adopt(jl_engine *engine, pal_str tenant, const char *path, pal_str base,
+static pal_status adopt(jsonl_engine *engine, pal_str tenant, const char *path, pal_str base,
         const pal_picoclaw_meta *meta, pal_arena *arena, pal_error *err)
 {
     pal_session record = {.state = PAL_SESSION_ACTIVE, .tenant = tenant};
-    mem_session *session = NULL;
-    jl_file *file = NULL;
-    char unique[JL_PATH_MAX + PAL_TENANT_LEN_MAX + 2];
+    memory_session *session = NULL;
+    jsonl_file *file = NULL;
+    char unique[JSONL_PATH_MAX + PAL_TENANT_LEN_MAX + 2];
     int len = snprintf(unique, sizeof unique, "%.*s/%s", PAL_STR_ARG(tenant), path);
-    pal_status status = pal_jl_id_of("session", pal_str_make(unique, (size_t)len), &record.id, err);
+    pal_status status =
+            pal_jsonl_id_of("session", pal_str_make(unique, (size_t)len), &record.id, err);
 
-    take_names(meta, base, pal_mem_tenant_find(engine->mem, tenant), arena, &record);
+    take_names(meta, base, pal_memory_tenant_find(engine->mem, tenant), arena, &record);
     take_times(engine, path, meta, &record);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_no_memory(err);
-    if (status == PAL_OK && pal_jl_session(engine, tenant, record.id))
+    if (status == PAL_OK && pal_jsonl_session(engine, tenant, record.id))
         return PAL_OK; /* the file was moved away meanwhile, and its old name belongs to a new
                           file */
     if (status == PAL_OK)
-        status = pal_jl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
-    if (status == PAL_OK && !(file = pal_jl_file_get(engine, tenant, record.id)))
+        status = pal_jsonl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
+    if (status == PAL_OK && !(file = pal_jsonl_file_get(engine, tenant, record.id)))
         status = pal_no_memory(err);
     if (status == PAL_OK)
-        status = pal_jl_file_set_path(engine, file, path, err);
+        status = pal_jsonl_file_set_path(engine, file, path, err);
     if (status == PAL_OK)
-        status = pal_jl_rows_load(engine, session, file, err);
+        status = pal_jsonl_rows_load(engine, session, file, err);
     if (status == PAL_OK && !file->is_unreadable)
-        status = pal_jl_meta_load(engine, session, file, err);
+        status = pal_jsonl_meta_load(engine, session, file, err);
     return status;
 }
 
 /* Returns whether this is a meta file of ours without lines, at a path for which the log has no
  * session. Its session was moved or erased, and the writer died before it removed the file. */
-static bool is_left_over(jl_engine *engine, const char *path, const char *meta_path)
+static bool is_left_over(jsonl_engine *engine, const char *path, const char *meta_path)
 {
-    char lines_path[JL_PATH_MAX];
+    char lines_path[JSONL_PATH_MAX];
     bool is_ours = false;
     int64_t updated_at;
     struct stat facts;
 
     snprintf(lines_path, sizeof lines_path, "%.1000s.jsonl", path);
     return engine->log_len > 0 && fstatat(engine->dir_fd, lines_path, &facts, 0) != 0 &&
-            errno == ENOENT && pal_jl_meta_look(engine, meta_path, &is_ours, &updated_at) &&
+            errno == ENOENT && pal_jsonl_meta_look(engine, meta_path, &is_ours, &updated_at) &&
             is_ours;
 }
 
-static pal_status found(
-        jl_engine *engine, pal_str tenant, const char *directory, const char *name, pal_error *err)
+static pal_status found(jsonl_engine *engine, pal_str tenant, const char *directory,
+        const char *name, pal_error *err)
 {
-    char path[JL_PATH_MAX], meta_path[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX], meta_path[JSONL_PATH_MAX];
     pal_picoclaw_meta meta = {0};
     pal_arena *arena;
     pal_status status;
@@ -145,7 +146,7 @@ static pal_status found(
         return pal_no_memory(err);
     pal_buf_init(&text, PAL_PICOCLAW_META_MAX);
     snprintf(meta_path, sizeof meta_path, "%.1000s.meta.json", path);
-    status = pal_jl_read_file(engine, meta_path, PAL_PICOCLAW_META_MAX, &text, NULL, err);
+    status = pal_jsonl_read_file(engine, meta_path, PAL_PICOCLAW_META_MAX, &text, NULL, err);
     if (status == PAL_OK)
         status = pal_picoclaw_meta_read(pal_buf_str(&text), arena, &meta, err);
     if (status == PAL_OK && is_left_over(engine, path, meta_path)) {
@@ -165,7 +166,7 @@ static pal_status found(
 /* ---- All directories ---- */
 
 static pal_status each_name(
-        jl_engine *engine, pal_str tenant, const char *directory, name_sink sink, pal_error *err)
+        jsonl_engine *engine, pal_str tenant, const char *directory, name_sink sink, pal_error *err)
 {
     int fd = openat(
             engine->dir_fd, *directory ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -174,7 +175,7 @@ static pal_status each_name(
     struct dirent *entry;
 
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
-        pal_jl_refused(engine, &engine->passed_over, directory);
+        pal_jsonl_refused(engine, &engine->passed_over, directory);
     if (fd >= 0 && !entries)
         close(fd);
     while (status == PAL_OK && entries && (entry = readdir(entries)) != NULL)
@@ -184,11 +185,11 @@ static pal_status each_name(
     return status;
 }
 
-static pal_status each_tenant(jl_engine *engine, name_sink sink, pal_error *err)
+static pal_status each_tenant(jsonl_engine *engine, name_sink sink, pal_error *err)
 {
-    int fd = openat(engine->dir_fd, JL_SIDE "/tenants", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(engine->dir_fd, JSONL_SIDE "/tenants", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
-    char tenant[PAL_TENANT_LEN_MAX], directory[JL_PATH_MAX];
+    char tenant[PAL_TENANT_LEN_MAX], directory[JSONL_PATH_MAX];
     pal_status status = each_name(engine, pal_str_of("default"), "", sink, err);
     struct dirent *entry;
     size_t len;
@@ -196,9 +197,9 @@ static pal_status each_tenant(jl_engine *engine, name_sink sink, pal_error *err)
     if (fd >= 0 && !entries)
         close(fd);
     while (status == PAL_OK && entries && (entry = readdir(entries)) != NULL) {
-        if (!pal_jl_tenant_of(entry->d_name, tenant, &len))
+        if (!pal_jsonl_tenant_of(entry->d_name, tenant, &len))
             continue;
-        snprintf(directory, sizeof directory, JL_SIDE "/tenants/%.300s/", entry->d_name);
+        snprintf(directory, sizeof directory, JSONL_SIDE "/tenants/%.300s/", entry->d_name);
         status = each_name(engine, pal_str_make(tenant, len), directory, sink, err);
     }
     if (entries)
@@ -206,7 +207,7 @@ static pal_status each_tenant(jl_engine *engine, name_sink sink, pal_error *err)
     return status;
 }
 
-pal_status pal_jl_scan(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_scan(jsonl_engine *engine, pal_error *err)
 {
     struct stat facts;
     bool is_known = fstat(engine->dir_fd, &facts) == 0;
@@ -237,34 +238,35 @@ static pal_status legacy_rows(const pal_store_options *options, const pal_picocl
             message.id = pal_id_new();
         if (message.created_at == 0)
             message.created_at = otherwise_ms;
-        status = pal_jl_row_of(options, &message, arena, &work->rows[work->rows_len++], err);
+        status = pal_jsonl_row_of(options, &message, arena, &work->rows[work->rows_len++], err);
     }
     return status;
 }
 
-static pal_status legacy_apply(jl_engine *engine, pal_work *works, size_t works_len, pal_error *err)
+static pal_status legacy_apply(
+        jsonl_engine *engine, pal_work *works, size_t works_len, pal_error *err)
 {
     pal_status status = PAL_OK;
-    jl_batch batch;
+    jsonl_batch batch;
 
-    if (pal_jl_batch_init(&batch, engine) != PAL_OK)
+    if (pal_jsonl_batch_init(&batch, engine) != PAL_OK)
         return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < works_len; i++) {
-        pal_jl_apply_one(&batch, &works[i]);
+        pal_jsonl_apply_one(&batch, &works[i]);
         status = works[i].op->status;
         if (status != PAL_OK && err)
             *err = works[i].op->error;
     }
     if (status == PAL_OK)
-        status = pal_jl_commit(&batch, works, works_len, err);
+        status = pal_jsonl_commit(&batch, works, works_len, err);
     if (status != PAL_OK)
         engine->is_stale = true;
-    pal_jl_batch_done(&batch);
+    pal_jsonl_batch_done(&batch);
     return status;
 }
 
 /* Creates the session with all its messages in one batch. */
-static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_legacy *legacy,
+static pal_status import(jsonl_engine *engine, pal_str tenant, const pal_picoclaw_legacy *legacy,
         pal_str key, pal_arena *arena, pal_error *err)
 {
     int64_t now_ms = pal_clock_now_ms();
@@ -284,7 +286,7 @@ static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_l
     if (rows.rows_len > 0)
         works[works_len++] = rows;
     if (legacy->summary.len > 0) {
-        pal_jl_summary_write(&body, legacy->summary);
+        pal_jsonl_summary_write(&body, legacy->summary);
         mark.body = pal_buf_str(&body);
         works[works_len++] = (pal_work){.op = &checkpoint};
     }
@@ -300,19 +302,19 @@ static pal_status import(jl_engine *engine, pal_str tenant, const pal_picoclaw_l
     return status;
 }
 
-static pal_status migrate_text(jl_engine *engine, pal_str tenant, pal_str base, pal_str text,
+static pal_status migrate_text(jsonl_engine *engine, pal_str tenant, pal_str base, pal_str text,
         pal_arena *arena, pal_error *err)
 {
-    mem_tenant *known = pal_mem_tenant_find(engine->mem, tenant);
+    memory_tenant *known = pal_memory_tenant_find(engine->mem, tenant);
     pal_picoclaw_legacy legacy;
-    mem_session *session;
+    memory_session *session;
     pal_str key;
     pal_status status = pal_picoclaw_legacy_read(text, arena, &legacy, err);
 
     if (status != PAL_OK)
         return status;
     key = legacy.key.len > 0 ? legacy.key : base;
-    session = known ? pal_mem_name_find(&known->keys, key) : NULL;
+    session = known ? pal_memory_name_find(&known->keys, key) : NULL;
     /* The file was imported before and only its renaming was lost, or the session is newer than the
      * file. */
     if (session)
@@ -320,10 +322,10 @@ static pal_status migrate_text(jl_engine *engine, pal_str tenant, pal_str base, 
     return import(engine, tenant, &legacy, key, arena, err);
 }
 
-static pal_status migrate_one(
-        jl_engine *engine, pal_str tenant, const char *directory, const char *name, pal_error *err)
+static pal_status migrate_one(jsonl_engine *engine, pal_str tenant, const char *directory,
+        const char *name, pal_error *err)
 {
-    char path[JL_PATH_MAX], migrated[JL_PATH_MAX];
+    char path[JSONL_PATH_MAX], migrated[JSONL_PATH_MAX];
     size_t base_len, ignored;
     pal_error why = {0};
     pal_arena *arena;
@@ -338,12 +340,12 @@ static pal_status migrate_one(
     pal_buf_init(&text, LEGACY_BYTES_MAX);
     snprintf(path, sizeof path, "%.500s%.300s", directory, name);
     snprintf(migrated, sizeof migrated, "%.900s.migrated", path);
-    status = pal_jl_read_file(engine, path, LEGACY_BYTES_MAX, &text, NULL, &why);
+    status = pal_jsonl_read_file(engine, path, LEGACY_BYTES_MAX, &text, NULL, &why);
     if (status == PAL_OK) {
         status = migrate_text(
                 engine, tenant, pal_str_make(name, base_len), pal_buf_str(&text), arena, err);
         if (status == PAL_OK && renameat(engine->dir_fd, path, engine->dir_fd, migrated) == 0)
-            status = pal_jl_sync_dir(engine, path, err);
+            status = pal_jsonl_sync_dir(engine, path, err);
     } else if (status == PAL_NO_MEMORY) {
         pal_error_set(err, status, "%s", why.message);
     } else {
@@ -357,7 +359,7 @@ static pal_status migrate_one(
     return status == PAL_NO_MEMORY || status == PAL_IO ? status : PAL_OK;
 }
 
-pal_status pal_jl_migrate(jl_engine *engine, pal_error *err)
+pal_status pal_jsonl_migrate(jsonl_engine *engine, pal_error *err)
 {
     return engine->options.read_only ? PAL_OK : each_tenant(engine, migrate_one, err);
 }

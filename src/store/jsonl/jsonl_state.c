@@ -11,25 +11,26 @@
 
 #define BLOB_BYTES_MAX ((size_t)1 << 30)
 
-mem_session *pal_jl_session(jl_engine *engine, pal_str tenant_name, pal_id id)
+memory_session *pal_jsonl_session(jsonl_engine *engine, pal_str tenant_name, pal_id id)
 {
-    mem_session *session = NULL;
+    memory_session *session = NULL;
 
     if (tenant_name.len > 0)
-        return pal_mem_session_find(engine->mem, tenant_name, id);
-    for (mem_tenant *tenant = engine->mem->tenant_list; tenant && !session; tenant = tenant->next)
+        return pal_memory_session_find(engine->mem, tenant_name, id);
+    for (memory_tenant *tenant = engine->mem->tenant_list; tenant && !session;
+            tenant = tenant->next)
         session = pal_map_find(&tenant->ids, mem_id_key(&id));
     return session;
 }
 
 /* ---- Members ---- */
 
-static pal_str get_str(const jl_record *record, const char *name, pal_arena *arena)
+static pal_str get_str(const jsonl_record *record, const char *name, pal_arena *arena)
 {
     return pal_json_string(pal_json_find(record->json, name), arena);
 }
 
-static uint64_t get_u64(const jl_record *record, const char *name)
+static uint64_t get_u64(const jsonl_record *record, const char *name)
 {
     uint64_t number = 0;
 
@@ -37,7 +38,7 @@ static uint64_t get_u64(const jl_record *record, const char *name)
     return number;
 }
 
-static int64_t get_i64(const jl_record *record, const char *name)
+static int64_t get_i64(const jsonl_record *record, const char *name)
 {
     int64_t number = 0;
 
@@ -45,7 +46,7 @@ static int64_t get_i64(const jl_record *record, const char *name)
     return number;
 }
 
-static pal_id get_id(const jl_record *record, const char *name, pal_arena *arena)
+static pal_id get_id(const jsonl_record *record, const char *name, pal_arena *arena)
 {
     pal_id id = {{0}};
 
@@ -56,16 +57,16 @@ static pal_id get_id(const jl_record *record, const char *name, pal_arena *arena
 
 /* ---- Sessions ---- */
 
-static pal_str handle_key(const mem_session *session)
+static pal_str handle_key(const memory_session *session)
 {
     return pal_str_make((const char *)&session->handle, sizeof session->handle);
 }
 
-static mem_session *session_new(
-        jl_engine *engine, pal_id id, mem_tenant *tenant, uint64_t handle, mem_info *info)
+static memory_session *session_new(
+        jsonl_engine *engine, pal_id id, memory_tenant *tenant, uint64_t handle, memory_info *info)
 {
-    mem_engine *mem = engine->mem;
-    mem_session *session = pal_calloc(1, sizeof *session);
+    memory_engine *mem = engine->mem;
+    memory_session *session = pal_calloc(1, sizeof *session);
 
     if (!session)
         return NULL;
@@ -86,11 +87,11 @@ static mem_session *session_new(
     if (session->handle >> 63 == 0 && session->handle > mem->handle_last)
         mem->handle_last = session->handle;
     session->info = info;
-    pal_mem_session_link(tenant, session, NULL);
+    pal_memory_session_link(tenant, session, NULL);
     return session;
 }
 
-static void join(mem_session *session, mem_session *parent)
+static void join(memory_session *session, memory_session *parent)
 {
     session->parent = parent;
     session->next_child = parent->children;
@@ -99,9 +100,9 @@ static void join(mem_session *session, mem_session *parent)
 
 /* A fork may be known before its parent: PicoClaw's sessions are found last, and a session may
  * adopt a younger one. */
-static void join_parent(jl_engine *engine, mem_session *session, const pal_session *record)
+static void join_parent(jsonl_engine *engine, memory_session *session, const pal_session *record)
 {
-    mem_session *parent = pal_jl_session(engine, session->tenant->name, record->parent_id);
+    memory_session *parent = pal_jsonl_session(engine, session->tenant->name, record->parent_id);
 
     if (session->parent || parent == session || pal_id_is_none(record->parent_id))
         return;
@@ -111,9 +112,9 @@ static void join_parent(jl_engine *engine, mem_session *session, const pal_sessi
         engine->orphans++;
 }
 
-static void join_orphans(jl_engine *engine, mem_session *parent)
+static void join_orphans(jsonl_engine *engine, memory_session *parent)
 {
-    for (mem_session *session = parent->tenant->sessions; session && engine->orphans > 0;
+    for (memory_session *session = parent->tenant->sessions; session && engine->orphans > 0;
             session = session->next)
         if (!session->parent && session != parent &&
                 pal_id_equal(session->info->record.parent_id, parent->id)) {
@@ -122,12 +123,12 @@ static void join_orphans(jl_engine *engine, mem_session *parent)
         }
 }
 
-pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, uint64_t handle,
-        uint64_t fork_mark, mem_session **out_session, pal_error *err)
+pal_status pal_jsonl_state_session(jsonl_engine *engine, const pal_session *record, uint64_t handle,
+        uint64_t fork_mark, memory_session **out_session, pal_error *err)
 {
-    mem_tenant *tenant = pal_mem_tenant_get(engine->mem, record->tenant);
-    mem_session *session = pal_jl_session(engine, record->tenant, record->id);
-    mem_info *info = tenant ? pal_mem_info_new(record, tenant) : NULL;
+    memory_tenant *tenant = pal_memory_tenant_get(engine->mem, record->tenant);
+    memory_session *session = pal_jsonl_session(engine, record->tenant, record->id);
+    memory_info *info = tenant ? pal_memory_info_new(record, tenant) : NULL;
     uint64_t own;
 
     if (!info)
@@ -149,7 +150,7 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
         info->record.tokens = before->tokens;
         info->record.bytes = before->bytes;
         if (before->state == PAL_SESSION_ACTIVE)
-            pal_mem_names_drop(session, before, NULL);
+            pal_memory_names_drop(session, before, NULL);
         mem_state_leave(session);
         pal_free(session->info);
         session->info = info;
@@ -159,30 +160,30 @@ pal_status pal_jl_state_session(jl_engine *engine, const pal_session *record, ui
     join_parent(engine, session, record);
     *out_session = session;
     if (record->state == PAL_SESSION_ACTIVE &&
-            pal_mem_names_take(session, &info->record, NULL, 0) != PAL_OK)
+            pal_memory_names_take(session, &info->record, NULL, 0) != PAL_OK)
         return pal_no_memory(err);
     return PAL_OK;
 }
 
-static pal_status apply_session(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
+static pal_status apply_session(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena,
+        bool is_last, pal_error *err)
 {
     pal_str path = get_str(record, "path", arena), from = get_str(record, "from", arena);
-    mem_session *session = NULL;
-    char text[JL_PATH_MAX], from_text[JL_PATH_MAX] = "";
+    memory_session *session = NULL;
+    char text[JSONL_PATH_MAX], from_text[JSONL_PATH_MAX] = "";
     pal_session given;
-    jl_file *file;
+    jsonl_file *file;
     pal_status status =
             pal_native_session_read(pal_json_find(record->json, "session"), arena, &given, err);
 
     if (status == PAL_OK)
-        status = pal_jl_state_session(engine, &given, get_u64(record, "handle"),
+        status = pal_jsonl_state_session(engine, &given, get_u64(record, "handle"),
                 get_u64(record, "fork_mark"), &session, err);
     if (status != PAL_OK || !session)
         return status;
     if (session->mark_number < get_u64(record, "mark_number"))
         session->mark_number = get_u64(record, "mark_number");
-    file = pal_jl_file_get(engine, session->tenant->name, session->id);
+    file = pal_jsonl_file_get(engine, session->tenant->name, session->id);
     if (!file)
         return pal_no_memory(err);
     file->is_logged = true;
@@ -195,38 +196,38 @@ static pal_status apply_session(
     else if (file->path)
         snprintf(from_text, sizeof from_text, "%s", file->path);
     if (is_last && from_text[0] != '\0' && strcmp(from_text, text) != 0)
-        status = pal_jl_late_note(file, record, from_text, err);
+        status = pal_jsonl_late_note(file, record, from_text, err);
     if (status == PAL_OK && (!file->path || strcmp(file->path, text) != 0))
-        status = pal_jl_file_set_path(engine, file, text, err);
+        status = pal_jsonl_file_set_path(engine, file, text, err);
     return status;
 }
 
 static pal_status apply_erase(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
+        jsonl_engine *engine, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
     pal_op op = {.kind = PAL_OP_ERASE, .session = get_id(record, "session", arena)};
     pal_work work = {.op = &op, .tenant = get_str(record, "tenant", arena)};
 
     (void)err;
     /* A session that was removed with its last child no longer exists. */
-    (void)pal_mem_erase(engine->mem, &work);
+    (void)pal_memory_erase(engine->mem, &work);
     return PAL_OK;
 }
 
 /* ---- Data of a session ---- */
 
-pal_status pal_jl_state_mark(mem_session *session, const pal_mark *mark, pal_error *err)
+pal_status pal_jsonl_state_mark(memory_session *session, const pal_mark *mark, pal_error *err)
 {
     pal_mark copy = *mark;
     char *body;
 
-    if (!pal_mem_reserve(
+    if (!pal_memory_reserve(
                 (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof copy))
         return pal_no_memory(err);
     body = pal_malloc(mark->body.len);
     if (!body)
         return pal_no_memory(err);
-    copy.body = pal_mem_put(&body, mark->body);
+    copy.body = pal_memory_put(&body, mark->body);
     copy.undone = copy.inherited = false;
     session->marks[session->marks_len++] = copy;
     if (session->mark_number < mark->number)
@@ -234,7 +235,7 @@ pal_status pal_jl_state_mark(mem_session *session, const pal_mark *mark, pal_err
     return PAL_OK;
 }
 
-void pal_jl_state_unmark(mem_session *session)
+void pal_jsonl_state_unmark(memory_session *session)
 {
     for (size_t i = 0; i < session->marks_len; i++)
         pal_free((char *)session->marks[i].body.data);
@@ -242,9 +243,9 @@ void pal_jl_state_unmark(mem_session *session)
 }
 
 static pal_status apply_mark(
-        jl_engine *engine, mem_session *session, const jl_record *record, pal_error *err)
+        jsonl_engine *engine, memory_session *session, const jsonl_record *record, pal_error *err)
 {
-    jl_file *file = pal_jl_file_find(engine, session->tenant->name, session->id);
+    jsonl_file *file = pal_jsonl_file_find(engine, session->tenant->name, session->id);
     pal_mark mark = {.number = get_u64(record, "number"),
             .kind = (pal_mark_kind)get_u64(record, "kind"),
             .seq = get_u64(record, "seq"),
@@ -259,25 +260,25 @@ static pal_status apply_mark(
         return PAL_OK;
     if (session->info->record.updated_at < mark.created_at)
         session->info->record.updated_at = mark.created_at;
-    return pal_jl_state_mark(session, &mark, err);
+    return pal_jsonl_state_mark(session, &mark, err);
 }
 
 static pal_status apply_inbox(
-        mem_session *session, const jl_record *record, pal_arena *arena, pal_error *err)
+        memory_session *session, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
     pal_str client_id = get_str(record, "client_id", arena);
     pal_str delivery = get_str(record, "delivery", arena);
-    mem_item **link = &session->inbox, *item;
+    memory_item **link = &session->inbox, *item;
     char *cursor;
 
-    item = pal_mem_alloc(sizeof *item, client_id.len + delivery.len + record->tail.len, &cursor);
+    item = pal_memory_alloc(sizeof *item, client_id.len + delivery.len + record->tail.len, &cursor);
     if (!item)
         return pal_no_memory(err);
     item->item.id = get_id(record, "id", arena);
     item->item.created_at = get_i64(record, "created_at");
-    item->item.client_id = pal_mem_put(&cursor, client_id);
-    item->item.delivery = pal_mem_put(&cursor, delivery);
-    item->item.body = pal_mem_put(&cursor, record->tail);
+    item->item.client_id = pal_memory_put(&cursor, client_id);
+    item->item.delivery = pal_memory_put(&cursor, delivery);
+    item->item.body = pal_memory_put(&cursor, record->tail);
     while (*link)
         link = &(*link)->next;
     *link = item;
@@ -285,14 +286,14 @@ static pal_status apply_inbox(
 }
 
 static pal_status apply_lease(
-        mem_session *session, const jl_record *record, pal_arena *arena, pal_error *err)
+        memory_session *session, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
     pal_str owner = get_str(record, "owner", arena);
     char *copy = pal_malloc(owner.len), *cursor = copy;
 
     if (!copy)
         return pal_no_memory(err);
-    pal_mem_put(&cursor, owner);
+    pal_memory_put(&cursor, owner);
     pal_free(session->lease_owner);
     session->lease_owner = copy;
     session->lease_owner_len = owner.len;
@@ -302,10 +303,10 @@ static pal_status apply_lease(
     return PAL_OK;
 }
 
-static pal_status apply_of_session(jl_engine *engine, const jl_record *record, const char *kind,
-        pal_arena *arena, pal_error *err)
+static pal_status apply_of_session(jsonl_engine *engine, const jsonl_record *record,
+        const char *kind, pal_arena *arena, pal_error *err)
 {
-    mem_session *session = pal_jl_session(
+    memory_session *session = pal_jsonl_session(
             engine, get_str(record, "tenant", arena), get_id(record, "session", arena));
 
     if (!session)
@@ -317,9 +318,9 @@ static pal_status apply_of_session(jl_engine *engine, const jl_record *record, c
     if (strcmp(kind, "lease") == 0)
         return apply_lease(session, record, arena, err);
     if (strcmp(kind, "unmark") == 0)
-        pal_jl_state_unmark(session);
+        pal_jsonl_state_unmark(session);
     if (strcmp(kind, "inbox_drop") == 0)
-        pal_mem_inbox_remove(session, get_id(record, "id", arena));
+        pal_memory_inbox_remove(session, get_id(record, "id", arena));
     if (strcmp(kind, "append") == 0 && session->info->record.updated_at < get_i64(record, "now"))
         session->info->record.updated_at = get_i64(record, "now");
     return PAL_OK;
@@ -328,7 +329,7 @@ static pal_status apply_of_session(jl_engine *engine, const jl_record *record, c
 /* ---- Data of a tenant ---- */
 
 static pal_status apply_ledger(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
+        jsonl_engine *engine, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
     pal_ledger_row row = {.request_id = get_str(record, "request_id", arena),
             .turn_id = get_str(record, "turn_id", arena),
@@ -350,17 +351,17 @@ static pal_status apply_ledger(
     pal_work work = {.op = &op, .tenant = get_str(record, "tenant", arena)};
     pal_status status;
 
-    if (!pal_jl_session(engine, work.tenant, op.session))
+    if (!pal_jsonl_session(engine, work.tenant, op.session))
         op.session = (pal_id){{0}};
-    status = pal_mem_ledger_add(engine->mem, &work);
+    status = pal_memory_ledger_add(engine->mem, &work);
     return status == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
 /* A record of an erased session was removed with the session. */
 static pal_status apply_record(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
+        jsonl_engine *engine, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
-    mem_tenant *tenant = pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena));
+    memory_tenant *tenant = pal_memory_tenant_get(engine->mem, get_str(record, "tenant", arena));
     pal_record given = {.kind = get_str(record, "kind", arena),
             .name = get_str(record, "name", arena),
             .session = get_id(record, "session", arena),
@@ -369,30 +370,30 @@ static pal_status apply_record(
             .created_at = get_i64(record, "created_at"),
             .updated_at = get_i64(record, "updated_at"),
             .expires_at = get_i64(record, "expires_at")};
-    mem_session *owner =
-            tenant ? pal_jl_session(engine, tenant->name, given.session) : NULL;
+    memory_session *owner =
+            tenant ? pal_jsonl_session(engine, tenant->name, given.session) : NULL;
 
     if (!tenant)
         return pal_no_memory(err);
     if (!owner && !pal_id_is_none(given.session))
         return PAL_OK;
-    return pal_mem_record_keep(tenant, owner, &given) == PAL_OK ? PAL_OK : pal_no_memory(err);
+    return pal_memory_record_keep(tenant, owner, &given) == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
-static void apply_record_drop(jl_engine *engine, const jl_record *record, pal_arena *arena)
+static void apply_record_drop(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena)
 {
-    mem_tenant *tenant = pal_mem_tenant_find(engine->mem, get_str(record, "tenant", arena));
-    mem_record *found = NULL;
+    memory_tenant *tenant = pal_memory_tenant_find(engine->mem, get_str(record, "tenant", arena));
+    memory_record *found = NULL;
 
     if (tenant)
-        found = pal_mem_record_get(
+        found = pal_memory_record_get(
                 tenant, get_str(record, "kind", arena), get_str(record, "name", arena));
     if (found)
-        pal_mem_record_remove(found);
+        pal_memory_record_remove(found);
 }
 
 static pal_status apply_blob(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, pal_error *err)
+        jsonl_engine *engine, const jsonl_record *record, pal_arena *arena, pal_error *err)
 {
     pal_str tenant = get_str(record, "tenant", arena), hash = get_str(record, "hash", arena);
     pal_work_blob blob = {.is_new = true, .media_type = get_str(record, "media_type", arena)};
@@ -402,41 +403,41 @@ static pal_status apply_blob(
             .now_ms = get_i64(record, "put_at"),
             .blobs = &blob,
             .blobs_len = 1};
-    char path[JL_PATH_MAX], name[JL_PATH_MAX];
-    pal_status status = pal_jl_tenant_dir(tenant, "blobs", path, err);
+    char path[JSONL_PATH_MAX], name[JSONL_PATH_MAX];
+    pal_status status = pal_jsonl_tenant_dir(tenant, "blobs", path, err);
     pal_buf data;
 
     if (status != PAL_OK || !pal_unhex(hash, blob.hash, sizeof blob.hash))
         return status;
     snprintf(name, sizeof name, "%.900s%.*s", path, PAL_STR_ARG(hash));
     pal_buf_init(&data, BLOB_BYTES_MAX);
-    status = pal_jl_read_file(engine, name, BLOB_BYTES_MAX, &data, NULL, err);
+    status = pal_jsonl_read_file(engine, name, BLOB_BYTES_MAX, &data, NULL, err);
     blob.data = pal_buf_str(&data);
     if (status == PAL_OK)
-        status = pal_mem_blob_put(engine->mem, &work) == PAL_OK ? PAL_OK : pal_no_memory(err);
+        status = pal_memory_blob_put(engine->mem, &work) == PAL_OK ? PAL_OK : pal_no_memory(err);
     else if (status == PAL_NOT_FOUND)
         status = PAL_OK;
     pal_buf_done(&data);
     return status;
 }
 
-uint64_t pal_jl_record_u64(const jl_record *record, const char *name)
+uint64_t pal_jsonl_record_u64(const jsonl_record *record, const char *name)
 {
     return get_u64(record, name);
 }
 
-pal_id pal_jl_record_session(const jl_record *record, pal_arena *arena)
+pal_id pal_jsonl_record_session(const jsonl_record *record, pal_arena *arena)
 {
     return get_id(record, "session", arena);
 }
 
-pal_str pal_jl_record_tenant(const jl_record *record, pal_arena *arena)
+pal_str pal_jsonl_record_tenant(const jsonl_record *record, pal_arena *arena)
 {
     return get_str(record, "tenant", arena);
 }
 
-pal_status pal_jl_state_apply(
-        jl_engine *engine, const jl_record *record, pal_arena *arena, bool is_last, pal_error *err)
+pal_status pal_jsonl_state_apply(jsonl_engine *engine, const jsonl_record *record, pal_arena *arena,
+        bool is_last, pal_error *err)
 {
     pal_str kind_text = get_str(record, "is", arena);
     char kind[16];
@@ -457,7 +458,7 @@ pal_status pal_jl_state_apply(
     if (strcmp(kind, "blob") == 0)
         return apply_blob(engine, record, arena, err);
     if (strcmp(kind, "tenant") == 0)
-        return pal_mem_tenant_get(engine->mem, get_str(record, "tenant", arena))
+        return pal_memory_tenant_get(engine->mem, get_str(record, "tenant", arena))
                 ? PAL_OK
                 : pal_no_memory(err);
     if (strcmp(kind, "start") == 0) {

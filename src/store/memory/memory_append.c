@@ -8,18 +8,18 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-typedef struct mem_plan {
-    mem_engine *engine;
+typedef struct memory_plan {
+    memory_engine *engine;
     pal_work *work;
-    mem_tenant *tenant;
-    mem_session *session; /* NULL: the operation concerns only the tenant */
+    memory_tenant *tenant;
+    memory_session *session; /* NULL: the operation concerns only the tenant */
     size_t rows_len;      /* new rows after those of the session, in its array */
     size_t refs_len;      /* new references after those of the session, in its array */
-    mem_blob *blobs;      /* new blobs, linked by next */
-    mem_entry *entries;   /* new entries, linked by next */
-} mem_plan;
+    memory_blob *blobs;      /* new blobs, linked by next */
+    memory_entry *entries;   /* new entries, linked by next */
+} memory_plan;
 
-static pal_status no_memory(mem_plan *plan, const char *what)
+static pal_status no_memory(memory_plan *plan, const char *what)
 {
     return pal_error_set(&plan->work->op->error, PAL_NO_MEMORY, "no memory for the %s", what);
 }
@@ -31,16 +31,18 @@ static pal_str hash_key(const uint8_t hash[32])
 
 /* ---- Blobs ---- */
 
-static pal_status plan_new_blob(mem_plan *plan, const pal_work_blob *given, mem_blob **out_blob)
+static pal_status plan_new_blob(
+        memory_plan *plan, const pal_work_blob *given, memory_blob **out_blob)
 {
     char *cursor;
-    mem_blob *blob = pal_mem_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
+    memory_blob *blob =
+            pal_memory_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
 
     if (!blob)
         return no_memory(plan, "blob");
     memcpy(blob->hash, given->hash, sizeof blob->hash);
-    blob->media_type = pal_mem_put(&cursor, given->media_type);
-    blob->data = pal_mem_put(&cursor, given->data);
+    blob->media_type = pal_memory_put(&cursor, given->media_type);
+    blob->data = pal_memory_put(&cursor, given->data);
     if (pal_map_set(&plan->tenant->blobs, hash_key(blob->hash), blob) != PAL_OK) {
         pal_free(blob);
         return no_memory(plan, "blob");
@@ -52,9 +54,9 @@ static pal_status plan_new_blob(mem_plan *plan, const pal_work_blob *given, mem_
     return PAL_OK;
 }
 
-static pal_status plan_blob(mem_plan *plan, const pal_work_blob *given, mem_blob **out_blob)
+static pal_status plan_blob(memory_plan *plan, const pal_work_blob *given, memory_blob **out_blob)
 {
-    mem_blob *blob = pal_map_find(&plan->tenant->blobs, hash_key(given->hash));
+    memory_blob *blob = pal_map_find(&plan->tenant->blobs, hash_key(given->hash));
     char hex[65];
 
     if (!blob && given->is_new)
@@ -67,17 +69,17 @@ static pal_status plan_blob(mem_plan *plan, const pal_work_blob *given, mem_blob
     return PAL_OK;
 }
 
-static pal_status plan_refs(mem_plan *plan)
+static pal_status plan_refs(memory_plan *plan)
 {
-    mem_session *session = plan->session;
+    memory_session *session = plan->session;
     const pal_work *work = plan->work;
     uint64_t last_seq = session->info->record.last_seq;
 
-    if (!pal_mem_reserve((void **)&session->refs, &session->refs_cap, session->refs_len,
+    if (!pal_memory_reserve((void **)&session->refs, &session->refs_cap, session->refs_len,
                 work->blobs_len, sizeof *session->refs))
         return no_memory(plan, "message");
     for (size_t i = 0; i < work->blobs_len; i++) {
-        mem_ref *ref = &session->refs[session->refs_len + i];
+        memory_ref *ref = &session->refs[session->refs_len + i];
         pal_status status = plan_blob(plan, &work->blobs[i], &ref->blob);
 
         if (status != PAL_OK)
@@ -92,18 +94,18 @@ static pal_status plan_refs(mem_plan *plan)
 /* ---- Ledger ---- */
 
 /* A call that is already recorded is not added again. */
-static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
+static pal_status plan_entry(memory_plan *plan, const pal_ledger_row *given)
 {
     bool has_id = given->request_id.len > 0;
-    mem_entry *entry;
+    memory_entry *entry;
 
     if (has_id && pal_map_find(&plan->tenant->requests, given->request_id))
         return PAL_OK;
-    entry = pal_mem_entry_new(plan->tenant, given, plan->work->now_ms);
+    entry = pal_memory_entry_new(plan->tenant, given, plan->work->now_ms);
     if (!entry)
         return no_memory(plan, "ledger");
     if (has_id && pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
-        pal_mem_entry_free(plan->tenant, entry);
+        pal_memory_entry_free(plan->tenant, entry);
         return no_memory(plan, "ledger");
     }
     entry->session = plan->session;
@@ -112,7 +114,7 @@ static pal_status plan_entry(mem_plan *plan, const pal_ledger_row *given)
     return PAL_OK;
 }
 
-static pal_status plan_entries(mem_plan *plan)
+static pal_status plan_entries(memory_plan *plan)
 {
     const pal_op *op = plan->work->op;
     pal_status status = PAL_OK;
@@ -124,22 +126,23 @@ static pal_status plan_entries(mem_plan *plan)
 
 /* ---- Rows ---- */
 
-static mem_row *row_new(const pal_row *given, mem_session *session)
+static memory_row *row_new(const pal_row *given, memory_session *session)
 {
     char *cursor;
-    mem_row *row = pal_mem_alloc(sizeof *row, given->client_id.len + given->body.len, &cursor);
+    memory_row *row =
+            pal_memory_alloc(sizeof *row, given->client_id.len + given->body.len, &cursor);
 
     if (!row)
         return NULL;
     row->session = session;
     row->row = *given;
-    row->row.client_id = pal_mem_put(&cursor, given->client_id);
-    row->row.body = pal_mem_put(&cursor, given->body);
+    row->row.client_id = pal_memory_put(&cursor, given->client_id);
+    row->row.body = pal_memory_put(&cursor, given->body);
     return row;
 }
 
 /* Adds the row to the maps of ids and of client ids, or to neither. */
-static bool row_index(mem_row *row)
+static bool row_index(memory_row *row)
 {
     if (pal_map_set(&row->session->tenant->rows, mem_id_key(&row->row.id), row) != PAL_OK)
         return false;
@@ -150,11 +153,11 @@ static bool row_index(mem_row *row)
     return false;
 }
 
-static pal_status plan_row(mem_plan *plan, const pal_row *given)
+static pal_status plan_row(memory_plan *plan, const pal_row *given)
 {
-    mem_session *session = plan->session;
+    memory_session *session = plan->session;
     char text[PAL_ID_TEXT_SIZE];
-    mem_row *row;
+    memory_row *row;
 
     if (pal_map_find(&plan->tenant->rows, mem_id_key(&given->id))) {
         pal_id_to_text(given->id, text);
@@ -170,13 +173,13 @@ static pal_status plan_row(mem_plan *plan, const pal_row *given)
     return PAL_OK;
 }
 
-static pal_status plan_rows(mem_plan *plan)
+static pal_status plan_rows(memory_plan *plan)
 {
-    mem_session *session = plan->session;
+    memory_session *session = plan->session;
     pal_status status = PAL_OK;
 
-    if (!pal_mem_reserve((void **)&session->rows, &session->rows_cap,
-                session->rows_skip + session->rows_len, plan->work->rows_len, sizeof(mem_row *)))
+    if (!pal_memory_reserve((void **)&session->rows, &session->rows_cap,
+                session->rows_skip + session->rows_len, plan->work->rows_len, sizeof(memory_row *)))
         return no_memory(plan, "message");
     for (size_t i = 0; status == PAL_OK && i < plan->work->rows_len; i++)
         status = plan_row(plan, &plan->work->rows[i]);
@@ -185,12 +188,12 @@ static pal_status plan_rows(mem_plan *plan)
 
 /* ---- The end of a plan ---- */
 
-static void plan_abort(mem_plan *plan)
+static void plan_abort(memory_plan *plan)
 {
-    mem_session *session = plan->session;
+    memory_session *session = plan->session;
 
     while (plan->rows_len > 0) {
-        mem_row *row = session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
+        memory_row *row = session->rows[session->rows_skip + session->rows_len + --plan->rows_len];
 
         pal_map_remove(&plan->tenant->rows, mem_id_key(&row->row.id));
         if (row->row.client_id.len > 0)
@@ -198,26 +201,26 @@ static void plan_abort(mem_plan *plan)
         pal_free(row);
     }
     while (plan->blobs) {
-        mem_blob *blob = plan->blobs;
+        memory_blob *blob = plan->blobs;
 
         plan->blobs = blob->next;
         pal_map_remove(&plan->tenant->blobs, hash_key(blob->hash));
         pal_free(blob);
     }
     while (plan->entries) {
-        mem_entry *entry = plan->entries;
+        memory_entry *entry = plan->entries;
 
         plan->entries = entry->next;
         if (entry->row.request_id.len > 0)
             pal_map_remove(&plan->tenant->requests, entry->row.request_id);
-        pal_mem_entry_free(plan->tenant, entry);
+        pal_memory_entry_free(plan->tenant, entry);
     }
 }
 
-static void commit_blobs(mem_plan *plan)
+static void commit_blobs(memory_plan *plan)
 {
     while (plan->blobs) {
-        mem_blob *blob = plan->blobs;
+        memory_blob *blob = plan->blobs;
 
         plan->blobs = blob->next;
         blob->prev = NULL;
@@ -230,25 +233,25 @@ static void commit_blobs(mem_plan *plan)
     }
 }
 
-static void commit_entries(mem_plan *plan)
+static void commit_entries(memory_plan *plan)
 {
     while (plan->entries) {
-        mem_entry *entry = plan->entries;
+        memory_entry *entry = plan->entries;
 
         plan->entries = entry->next;
-        pal_mem_entry_link(plan->tenant, entry);
+        pal_memory_entry_link(plan->tenant, entry);
     }
 }
 
-static void commit_rows(mem_plan *plan)
+static void commit_rows(memory_plan *plan)
 {
-    mem_session *session = plan->session;
+    memory_session *session = plan->session;
     pal_session *record = &session->info->record;
 
     for (size_t i = 0; i < plan->rows_len; i++) {
-        mem_row *row = session->rows[session->rows_skip + session->rows_len + i];
+        memory_row *row = session->rows[session->rows_skip + session->rows_len + i];
 
-        pal_mem_arrival_link(plan->engine, row);
+        pal_memory_arrival_link(plan->engine, row);
         plan->work->rows[i].seq = row->row.seq;
         record->tokens += row->row.tokens;
         record->bytes += row->row.body.len;
@@ -260,10 +263,10 @@ static void commit_rows(mem_plan *plan)
         session->refs[session->refs_len + i].blob->refs++;
     session->refs_len += plan->refs_len;
     if (plan->engine->cap && session->rows_len > plan->engine->cap)
-        pal_mem_rows_cut(plan->engine, session, plan->engine->cap);
+        pal_memory_rows_cut(plan->engine, session, plan->engine->cap);
 }
 
-static void plan_commit(mem_plan *plan)
+static void plan_commit(memory_plan *plan)
 {
     commit_blobs(plan);
     commit_entries(plan);
@@ -273,12 +276,12 @@ static void plan_commit(mem_plan *plan)
 
 /* ---- Operations ---- */
 
-static mem_row *known_row(const mem_session *session, const pal_row *given)
+static memory_row *known_row(const memory_session *session, const pal_row *given)
 {
     return given->client_id.len ? pal_map_find(&session->client_ids, given->client_id) : NULL;
 }
 
-static bool is_replay(const mem_session *session, const pal_work *work)
+static bool is_replay(const memory_session *session, const pal_work *work)
 {
     for (size_t i = 0; i < work->rows_len; i++)
         if (known_row(session, &work->rows[i]))
@@ -287,11 +290,11 @@ static bool is_replay(const mem_session *session, const pal_work *work)
 }
 
 /* Every message must have the same content as the first time. */
-static pal_status check_replay(const mem_session *session, pal_work *work)
+static pal_status check_replay(const memory_session *session, pal_work *work)
 {
     for (size_t i = 0; i < work->rows_len; i++) {
         const pal_row *given = &work->rows[i];
-        const mem_row *known = known_row(session, given);
+        const memory_row *known = known_row(session, given);
 
         if (!known)
             return pal_error_set(&work->op->error, PAL_CONFLICT,
@@ -305,10 +308,10 @@ static pal_status check_replay(const mem_session *session, pal_work *work)
     return PAL_OK;
 }
 
-static void fill_replayed(const mem_session *session, pal_work *work)
+static void fill_replayed(const memory_session *session, pal_work *work)
 {
     for (size_t i = 0; i < work->rows_len; i++) {
-        const mem_row *known = known_row(session, &work->rows[i]);
+        const memory_row *known = known_row(session, &work->rows[i]);
 
         work->rows[i].seq = known->row.seq;
         work->rows[i].id = known->row.id;
@@ -317,7 +320,7 @@ static void fill_replayed(const mem_session *session, pal_work *work)
     }
 }
 
-static pal_status plan_append(mem_plan *plan)
+static pal_status plan_append(memory_plan *plan)
 {
     pal_work *work = plan->work;
     uint64_t expected_seq = work->op->u.append.expected_seq;
@@ -333,11 +336,11 @@ static pal_status plan_append(mem_plan *plan)
     return status == PAL_OK ? plan_rows(plan) : status;
 }
 
-pal_status pal_mem_append(mem_engine *engine, pal_work *work)
+pal_status pal_memory_append(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
-    mem_plan plan = {.engine = engine, .work = work};
-    pal_status status = pal_mem_session_for(engine, work, 0, &plan.session);
+    memory_plan plan = {.engine = engine, .work = work};
+    pal_status status = pal_memory_session_for(engine, work, 0, &plan.session);
 
     if (status != PAL_OK)
         return status;
@@ -353,23 +356,23 @@ pal_status pal_mem_append(mem_engine *engine, pal_work *work)
     if (op->u.append.replayed)
         fill_replayed(plan.session, work);
     for (size_t i = 0; i < op->u.append.inbox_ids_len; i++)
-        pal_mem_inbox_remove(plan.session, op->u.append.inbox_ids[i]);
+        pal_memory_inbox_remove(plan.session, op->u.append.inbox_ids[i]);
     plan_commit(&plan);
     return PAL_OK;
 }
 
-pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
+pal_status pal_memory_ledger_add(memory_engine *engine, pal_work *work)
 {
-    mem_plan plan = {.engine = engine, .work = work};
+    memory_plan plan = {.engine = engine, .work = work};
     pal_status status = PAL_OK;
 
     /* A call that was made is recorded even if its session was deleted meanwhile. */
     if (!pal_id_is_none(work->op->session))
-        status = pal_mem_session_for(
-                engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &plan.session);
+        status = pal_memory_session_for(
+                engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &plan.session);
     if (status != PAL_OK)
         return status;
-    plan.tenant = pal_mem_tenant_get(engine, work->tenant);
+    plan.tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!plan.tenant)
         return no_memory(&plan, "ledger");
     status = plan_entry(&plan, work->op->u.ledger_row);
@@ -378,14 +381,14 @@ pal_status pal_mem_ledger_add(mem_engine *engine, pal_work *work)
     return status;
 }
 
-pal_status pal_mem_blob_put(mem_engine *engine, pal_work *work)
+pal_status pal_memory_blob_put(memory_engine *engine, pal_work *work)
 {
-    mem_plan plan = {.engine = engine, .work = work};
-    mem_blob *blob = NULL;
+    memory_plan plan = {.engine = engine, .work = work};
+    memory_blob *blob = NULL;
     pal_status status;
 
     assert(work->blobs_len == 1);
-    plan.tenant = pal_mem_tenant_get(engine, work->tenant);
+    plan.tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!plan.tenant)
         return no_memory(&plan, "blob");
     status = plan_blob(&plan, &work->blobs[0], &blob);

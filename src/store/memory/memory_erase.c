@@ -12,7 +12,7 @@
 
 /* ---- Blobs ---- */
 
-static void blob_free(mem_tenant *tenant, mem_blob *blob)
+static void blob_free(memory_tenant *tenant, memory_blob *blob)
 {
     pal_map_remove(&tenant->blobs, pal_str_make((const char *)blob->hash, sizeof blob->hash));
     if (blob->prev)
@@ -27,13 +27,13 @@ static void blob_free(mem_tenant *tenant, mem_blob *blob)
 }
 
 /* Drops the references of rows outside first_seq..last_seq. Returns how many blobs were removed. */
-static uint64_t refs_keep(mem_session *session, uint64_t first_seq, uint64_t last_seq)
+static uint64_t refs_keep(memory_session *session, uint64_t first_seq, uint64_t last_seq)
 {
     uint64_t gone = 0;
     size_t kept = 0;
 
     for (size_t i = 0; i < session->refs_len; i++) {
-        mem_ref *ref = &session->refs[i];
+        memory_ref *ref = &session->refs[i];
 
         if (ref->last_seq >= first_seq && ref->first_seq <= last_seq) {
             session->refs[kept++] = *ref;
@@ -48,11 +48,11 @@ static uint64_t refs_keep(mem_session *session, uint64_t first_seq, uint64_t las
 
 /* ---- Rows and marks ---- */
 
-static void row_free(mem_engine *engine, mem_row *row)
+static void row_free(memory_engine *engine, memory_row *row)
 {
     pal_session *record = &row->session->info->record;
 
-    pal_mem_arrival_unlink(engine, row);
+    pal_memory_arrival_unlink(engine, row);
     record->tokens -= row->row.tokens;
     record->bytes -= row->row.body.len;
     pal_map_remove(&row->session->tenant->rows, mem_id_key(&row->row.id));
@@ -61,7 +61,7 @@ static void row_free(mem_engine *engine, mem_row *row)
     pal_free(row);
 }
 
-void pal_mem_rows_cut(mem_engine *engine, mem_session *session, size_t rows_len)
+void pal_memory_rows_cut(memory_engine *engine, memory_session *session, size_t rows_len)
 {
     uint64_t last_seq = session->info->record.last_seq;
 
@@ -78,7 +78,7 @@ void pal_mem_rows_cut(mem_engine *engine, mem_session *session, size_t rows_len)
 }
 
 /* Removes the rows after `last_seq`. Returns their number. */
-static uint64_t rows_truncate(mem_engine *engine, mem_session *session, uint64_t last_seq)
+static uint64_t rows_truncate(memory_engine *engine, memory_session *session, uint64_t last_seq)
 {
     pal_session *record = &session->info->record;
     uint64_t gone = 0;
@@ -91,7 +91,7 @@ static uint64_t rows_truncate(mem_engine *engine, mem_session *session, uint64_t
     return gone;
 }
 
-static uint64_t marks_truncate(mem_session *session, uint64_t last_seq, bool all)
+static uint64_t marks_truncate(memory_session *session, uint64_t last_seq, bool all)
 {
     size_t kept = 0, len = session->marks_len;
 
@@ -106,12 +106,12 @@ static uint64_t marks_truncate(mem_session *session, uint64_t last_seq, bool all
 
 /* ---- Sessions ---- */
 
-static uint64_t inbox_clear(mem_session *session)
+static uint64_t inbox_clear(memory_session *session)
 {
     uint64_t gone = 0;
 
     while (session->inbox) {
-        mem_item *item = session->inbox;
+        memory_item *item = session->inbox;
 
         session->inbox = item->next;
         pal_free(item);
@@ -121,21 +121,21 @@ static uint64_t inbox_clear(mem_session *session)
 }
 
 /* The numbers stay for the tenant's sums. Everything that identifies the session is removed. */
-static uint64_t ledger_forget(mem_session *session)
+static uint64_t ledger_forget(memory_session *session)
 {
     uint64_t count = 0;
 
     while (session->ledger) {
-        mem_entry *entry = session->ledger;
+        memory_entry *entry = session->ledger;
 
         session->ledger = entry->next_session;
-        pal_mem_entry_forget(session->tenant, entry);
+        pal_memory_entry_forget(session->tenant, entry);
         count++;
     }
     return count;
 }
 
-static void lease_clear(mem_session *session)
+static void lease_clear(memory_session *session)
 {
     pal_free(session->lease_owner);
     session->lease_owner = NULL;
@@ -145,7 +145,7 @@ static void lease_clear(mem_session *session)
 }
 
 /* Keeps only what the children need: ids, seqs and counts. */
-static void info_blank(mem_info *info)
+static void info_blank(memory_info *info)
 {
     pal_session *record = &info->record;
     pal_str none = {NULL, 0};
@@ -159,9 +159,9 @@ static void info_blank(mem_info *info)
     record->deleted_at = 0;
 }
 
-static void unlink_child(mem_session *session)
+static void unlink_child(memory_session *session)
 {
-    mem_session **link;
+    memory_session **link;
 
     if (!session->parent)
         return;
@@ -171,9 +171,9 @@ static void unlink_child(mem_session *session)
 }
 
 /* Removes a session from all structures. It must have no rows, marks, inbox items or names. */
-static void session_free(mem_engine *engine, mem_session *session)
+static void session_free(memory_engine *engine, memory_session *session)
 {
-    mem_tenant *tenant = session->tenant;
+    memory_tenant *tenant = session->tenant;
 
     mem_state_leave(session);
     unlink_child(session);
@@ -197,17 +197,17 @@ static void session_free(mem_engine *engine, mem_session *session)
     pal_free(session);
 }
 
-static uint64_t shared_seq(const mem_session *session)
+static uint64_t shared_seq(const memory_session *session)
 {
     uint64_t seq = 0;
 
-    for (const mem_session *child = session->children; child; child = child->next_child)
+    for (const memory_session *child = session->children; child; child = child->next_child)
         if (child->info->record.fork_seq > seq)
             seq = child->info->record.fork_seq;
     return seq;
 }
 
-static void session_empty(mem_engine *engine, mem_session *session, pal_erasure *erasure)
+static void session_empty(memory_engine *engine, memory_session *session, pal_erasure *erasure)
 {
     uint64_t keep_seq = shared_seq(session);
 
@@ -216,20 +216,20 @@ static void session_empty(mem_engine *engine, mem_session *session, pal_erasure 
     erasure->blobs += refs_keep(session, 0, keep_seq);
 }
 
-void pal_mem_shell_trim(mem_engine *engine, mem_session *session)
+void pal_memory_shell_trim(memory_engine *engine, memory_session *session)
 {
     pal_erasure ignored = {0};
 
     session_empty(engine, session, &ignored);
 }
 
-static void session_erase(mem_engine *engine, mem_session *session, pal_erasure *erasure)
+static void session_erase(memory_engine *engine, memory_session *session, pal_erasure *erasure)
 {
-    pal_mem_names_drop(session, &session->info->record, NULL);
+    pal_memory_names_drop(session, &session->info->record, NULL);
     erasure->aliases += session->info->record.aliases_len;
     erasure->inbox += inbox_clear(session);
     erasure->ledger += ledger_forget(session);
-    erasure->records += pal_mem_records_erase(session);
+    erasure->records += pal_memory_records_erase(session);
     lease_clear(session);
     session_empty(engine, session, erasure);
     erasure->shared += session->rows_len;
@@ -237,7 +237,7 @@ static void session_erase(mem_engine *engine, mem_session *session, pal_erasure 
     info_blank(session->info);
     mem_state_enter(session);
     while (session && !session->children && session->info->record.state == PAL_SESSION_ERASED) {
-        mem_session *parent = session->parent;
+        memory_session *parent = session->parent;
 
         session_empty(engine, session, erasure);
         session_free(engine, session);
@@ -245,12 +245,12 @@ static void session_erase(mem_engine *engine, mem_session *session, pal_erasure 
     }
 }
 
-pal_status pal_mem_erase(mem_engine *engine, pal_work *work)
+pal_status pal_memory_erase(memory_engine *engine, pal_work *work)
 {
     pal_erasure erasure = {0};
-    mem_session *session = NULL;
-    pal_status status =
-            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    memory_session *session = NULL;
+    pal_status status = pal_memory_session_for(
+            engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
 
     if (status != PAL_OK)
         return status;
@@ -263,14 +263,14 @@ pal_status pal_mem_erase(mem_engine *engine, pal_work *work)
 /* ---- Sweep ---- */
 
 static void sweep_session(
-        mem_engine *engine, mem_session *session, const pal_work *work, pal_sweep *result)
+        memory_engine *engine, memory_session *session, const pal_work *work, pal_sweep *result)
 {
     const pal_session *record = &session->info->record;
     int64_t trash_ms = work->op->u.sweep.trash_ms;
     pal_erasure erasure = {0};
 
-    if (pal_mem_session_expired(session, work->now_ms)) {
-        pal_mem_session_trash(session, work->now_ms);
+    if (pal_memory_session_expired(session, work->now_ms)) {
+        pal_memory_session_trash(session, work->now_ms);
         result->trashed++;
     } else if (record->state == PAL_SESSION_TRASH && trash_ms >= 0 &&
             record->deleted_at < work->now_ms - trash_ms) {
@@ -281,9 +281,9 @@ static void sweep_session(
 
 /* Erasing a session also removes erased ancestors that have no other child. An adopted parent can
  * come after its child in the list, so the next session is never an erased one. */
-static mem_session *next_to_sweep(const mem_session *session)
+static memory_session *next_to_sweep(const memory_session *session)
 {
-    mem_session *next = session->next;
+    memory_session *next = session->next;
 
     while (next && next->info->record.state == PAL_SESSION_ERASED)
         next = next->next;
@@ -291,11 +291,11 @@ static mem_session *next_to_sweep(const mem_session *session)
 }
 
 static void sweep_tenant(
-        mem_engine *engine, mem_tenant *tenant, const pal_work *work, pal_sweep *result)
+        memory_engine *engine, memory_tenant *tenant, const pal_work *work, pal_sweep *result)
 {
     uint32_t limit = work->op->u.sweep.limit;
-    mem_session *session, *next;
-    mem_blob *blob, *next_blob;
+    memory_session *session, *next;
+    memory_blob *blob, *next_blob;
 
     for (session = tenant->sessions; session && !result->has_more; session = next) {
         next = next_to_sweep(session);
@@ -309,15 +309,15 @@ static void sweep_tenant(
     }
 }
 
-pal_status pal_mem_sweep(mem_engine *engine, pal_work *work)
+pal_status pal_memory_sweep(memory_engine *engine, pal_work *work)
 {
     uint32_t records_left = work->op->u.sweep.limit;
     pal_sweep result = {0};
     bool has_more = false;
 
-    for (mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next) {
+    for (memory_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next) {
         sweep_tenant(engine, tenant, work, &result);
-        has_more = pal_mem_records_sweep(tenant, work->now_ms, &records_left) || has_more;
+        has_more = pal_memory_records_sweep(tenant, work->now_ms, &records_left) || has_more;
     }
     result.has_more = result.has_more || has_more;
     work->op->u.sweep.result = result;
@@ -337,7 +337,7 @@ static void names_clear(pal_map *names)
     pal_map_done(names);
 }
 
-static void session_clear(mem_engine *engine, mem_session *session)
+static void session_clear(memory_engine *engine, memory_session *session)
 {
     session->children = NULL;
     session->parent = NULL;
@@ -347,15 +347,15 @@ static void session_clear(mem_engine *engine, mem_session *session)
     session_free(engine, session);
 }
 
-static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
+static void tenant_clear(memory_engine *engine, memory_tenant *tenant)
 {
-    pal_mem_records_clear(tenant);
-    pal_mem_words_clear(&tenant->words);
+    pal_memory_records_clear(tenant);
+    pal_memory_words_clear(&tenant->words);
     while (tenant->sessions)
         session_clear(engine, tenant->sessions);
     while (tenant->blob_list)
         blob_free(tenant, tenant->blob_list);
-    pal_mem_ledger_clear(tenant);
+    pal_memory_ledger_clear(tenant);
     names_clear(&tenant->keys);
     names_clear(&tenant->aliases);
     pal_map_done(&tenant->blobs);
@@ -364,12 +364,12 @@ static void tenant_clear(mem_engine *engine, mem_tenant *tenant)
     pal_free(tenant);
 }
 
-void pal_mem_engine_clear(mem_engine *engine)
+void pal_memory_engine_clear(memory_engine *engine)
 {
     pal_map_done(&engine->places); /* first, so that rows are freed without a lookup of their
                                       words */
     while (engine->tenant_list) {
-        mem_tenant *tenant = engine->tenant_list;
+        memory_tenant *tenant = engine->tenant_list;
 
         engine->tenant_list = tenant->next;
         tenant_clear(engine, tenant);

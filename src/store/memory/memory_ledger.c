@@ -9,17 +9,17 @@
 
 /* ---- Books ---- */
 
-static mem_book *book_get(mem_tenant *tenant, pal_str agent)
+static memory_book *book_get(memory_tenant *tenant, pal_str agent)
 {
-    mem_book *book = pal_map_find(&tenant->agents, agent);
+    memory_book *book = pal_map_find(&tenant->agents, agent);
     char *cursor;
 
     if (book)
         return book;
-    book = pal_mem_alloc(sizeof *book, agent.len, &cursor);
+    book = pal_memory_alloc(sizeof *book, agent.len, &cursor);
     if (!book)
         return NULL;
-    book->agent = pal_mem_put(&cursor, agent);
+    book->agent = pal_memory_put(&cursor, agent);
     if (pal_map_set(&tenant->agents, book->agent, book) == PAL_OK)
         return book;
     pal_free(book);
@@ -31,10 +31,10 @@ static pal_str hour_key(const int64_t *hour)
     return pal_str_make((const char *)hour, sizeof *hour);
 }
 
-static mem_hour *hour_get(mem_book *book, int64_t created_at)
+static memory_hour *hour_get(memory_book *book, int64_t created_at)
 {
     int64_t number = created_at / PAL_LEDGER_HOUR_MS;
-    mem_hour *hour = pal_map_find(&book->hours, hour_key(&number));
+    memory_hour *hour = pal_map_find(&book->hours, hour_key(&number));
 
     if (hour)
         return hour;
@@ -48,7 +48,7 @@ static mem_hour *hour_get(mem_book *book, int64_t created_at)
     return NULL;
 }
 
-static void book_clear(mem_book *book)
+static void book_clear(memory_book *book)
 {
     size_t position = 0;
     pal_str key;
@@ -61,24 +61,24 @@ static void book_clear(mem_book *book)
 
 /* ---- Turns ---- */
 
-static mem_turn *turn_get(mem_tenant *tenant, pal_str id)
+static memory_turn *turn_get(memory_tenant *tenant, pal_str id)
 {
-    mem_turn *turn = pal_map_find(&tenant->turns, id);
+    memory_turn *turn = pal_map_find(&tenant->turns, id);
     char *cursor;
 
     if (turn)
         return turn;
-    turn = pal_mem_alloc(sizeof *turn, id.len, &cursor);
+    turn = pal_memory_alloc(sizeof *turn, id.len, &cursor);
     if (!turn)
         return NULL;
-    turn->id = pal_mem_put(&cursor, id);
+    turn->id = pal_memory_put(&cursor, id);
     if (pal_map_set(&tenant->turns, turn->id, turn) == PAL_OK)
         return turn;
     pal_free(turn);
     return NULL;
 }
 
-static void turn_free_if_empty(mem_tenant *tenant, mem_turn *turn)
+static void turn_free_if_empty(memory_tenant *tenant, memory_turn *turn)
 {
     if (!turn || turn->entries)
         return;
@@ -88,40 +88,40 @@ static void turn_free_if_empty(mem_tenant *tenant, mem_turn *turn)
 
 /* ---- Entries ---- */
 
-static mem_entry *entry_copy(const pal_ledger_row *given, int64_t now_ms)
+static memory_entry *entry_copy(const pal_ledger_row *given, int64_t now_ms)
 {
     size_t text_len = given->request_id.len + given->turn_id.len + given->agent.len +
             given->purpose.len + given->provider.len + given->model.len + given->price_version.len;
     char *cursor;
-    mem_entry *entry = pal_mem_alloc(sizeof *entry, text_len, &cursor);
+    memory_entry *entry = pal_memory_alloc(sizeof *entry, text_len, &cursor);
 
     if (!entry)
         return NULL;
     entry->row = *given;
-    entry->row.request_id = pal_mem_put(&cursor, given->request_id);
-    entry->row.turn_id = pal_mem_put(&cursor, given->turn_id);
-    entry->row.agent = pal_mem_put(&cursor, given->agent);
-    entry->row.purpose = pal_mem_put(&cursor, given->purpose);
-    entry->row.provider = pal_mem_put(&cursor, given->provider);
-    entry->row.model = pal_mem_put(&cursor, given->model);
-    entry->row.price_version = pal_mem_put(&cursor, given->price_version);
+    entry->row.request_id = pal_memory_put(&cursor, given->request_id);
+    entry->row.turn_id = pal_memory_put(&cursor, given->turn_id);
+    entry->row.agent = pal_memory_put(&cursor, given->agent);
+    entry->row.purpose = pal_memory_put(&cursor, given->purpose);
+    entry->row.provider = pal_memory_put(&cursor, given->provider);
+    entry->row.model = pal_memory_put(&cursor, given->model);
+    entry->row.price_version = pal_memory_put(&cursor, given->price_version);
     if (entry->row.created_at == 0)
         entry->row.created_at = now_ms;
     return entry;
 }
 
 /* If a later step fails, empty hours and agents may stay, but the turn's id must not. */
-static bool entry_place(mem_tenant *tenant, mem_entry *entry)
+static bool entry_place(memory_tenant *tenant, memory_entry *entry)
 {
-    mem_book *book = NULL;
+    memory_book *book = NULL;
 
-    entry->hours[MEM_BOOK_ALL] = hour_get(&tenant->book, entry->row.created_at);
-    if (!entry->hours[MEM_BOOK_ALL])
+    entry->hours[MEMORY_BOOK_ALL] = hour_get(&tenant->book, entry->row.created_at);
+    if (!entry->hours[MEMORY_BOOK_ALL])
         return false;
     if (entry->row.agent.len > 0) {
         book = book_get(tenant, entry->row.agent);
-        entry->hours[MEM_BOOK_AGENT] = book ? hour_get(book, entry->row.created_at) : NULL;
-        if (!entry->hours[MEM_BOOK_AGENT])
+        entry->hours[MEMORY_BOOK_AGENT] = book ? hour_get(book, entry->row.created_at) : NULL;
+        if (!entry->hours[MEMORY_BOOK_AGENT])
             return false;
     }
     if (entry->row.turn_id.len == 0)
@@ -130,9 +130,9 @@ static bool entry_place(mem_tenant *tenant, mem_entry *entry)
     return entry->turn != NULL;
 }
 
-mem_entry *pal_mem_entry_new(mem_tenant *tenant, const pal_ledger_row *row, int64_t now_ms)
+memory_entry *pal_memory_entry_new(memory_tenant *tenant, const pal_ledger_row *row, int64_t now_ms)
 {
-    mem_entry *entry = entry_copy(row, now_ms);
+    memory_entry *entry = entry_copy(row, now_ms);
 
     if (entry && !entry_place(tenant, entry)) {
         pal_free(entry);
@@ -141,7 +141,7 @@ mem_entry *pal_mem_entry_new(mem_tenant *tenant, const pal_ledger_row *row, int6
     return entry;
 }
 
-void pal_mem_entry_free(mem_tenant *tenant, mem_entry *entry)
+void pal_memory_entry_free(memory_tenant *tenant, memory_entry *entry)
 {
     turn_free_if_empty(tenant, entry->turn);
     pal_free(entry);
@@ -171,7 +171,7 @@ static void sum_add_row(pal_ledger_sum *sum, const pal_ledger_row *row)
     sum_add(sum, &one);
 }
 
-void pal_mem_entry_link(mem_tenant *tenant, mem_entry *entry)
+void pal_memory_entry_link(memory_tenant *tenant, memory_entry *entry)
 {
     entry->next = tenant->ledger;
     tenant->ledger = entry;
@@ -183,8 +183,8 @@ void pal_mem_entry_link(mem_tenant *tenant, mem_entry *entry)
         entry->next_turn = entry->turn->entries;
         entry->turn->entries = entry;
     }
-    for (int i = 0; i < MEM_BOOKS; i++) {
-        mem_hour *hour = entry->hours[i];
+    for (int i = 0; i < MEMORY_BOOKS; i++) {
+        memory_hour *hour = entry->hours[i];
 
         if (!hour)
             continue;
@@ -194,9 +194,9 @@ void pal_mem_entry_link(mem_tenant *tenant, mem_entry *entry)
     }
 }
 
-static void leave_turn(mem_tenant *tenant, mem_entry *entry)
+static void leave_turn(memory_tenant *tenant, memory_entry *entry)
 {
-    mem_entry **link;
+    memory_entry **link;
 
     if (!entry->turn)
         return;
@@ -207,7 +207,7 @@ static void leave_turn(mem_tenant *tenant, mem_entry *entry)
     entry->turn = NULL;
 }
 
-void pal_mem_entry_forget(mem_tenant *tenant, mem_entry *entry)
+void pal_memory_entry_forget(memory_tenant *tenant, memory_entry *entry)
 {
     pal_ledger_row *row = &entry->row;
 
@@ -235,14 +235,14 @@ static void values_free(pal_map *map)
     pal_map_done(map);
 }
 
-void pal_mem_ledger_clear(mem_tenant *tenant)
+void pal_memory_ledger_clear(memory_tenant *tenant)
 {
     size_t position = 0;
     pal_str key;
     void *book;
 
     while (tenant->ledger) {
-        mem_entry *entry = tenant->ledger;
+        memory_entry *entry = tenant->ledger;
 
         tenant->ledger = entry->next;
         pal_free(entry);
@@ -257,7 +257,7 @@ void pal_mem_ledger_clear(mem_tenant *tenant)
 
 /* ---- Sums ---- */
 
-static bool is_wanted(const mem_entry *entry, const pal_ledger_query *query, uint64_t handle)
+static bool is_wanted(const memory_entry *entry, const pal_ledger_query *query, uint64_t handle)
 {
     const pal_ledger_row *row = &entry->row;
 
@@ -271,26 +271,26 @@ static bool is_wanted(const mem_entry *entry, const pal_ledger_query *query, uin
 }
 
 static void sum_session(
-        const mem_session *session, const pal_ledger_query *query, pal_ledger_sum *sum)
+        const memory_session *session, const pal_ledger_query *query, pal_ledger_sum *sum)
 {
-    const mem_entry *entry = session ? session->ledger : NULL;
+    const memory_entry *entry = session ? session->ledger : NULL;
 
     for (; entry; entry = entry->next_session)
         if (is_wanted(entry, query, session->handle))
             sum_add_row(sum, &entry->row);
 }
 
-static void sum_turn(
-        const mem_turn *turn, const pal_ledger_query *query, uint64_t handle, pal_ledger_sum *sum)
+static void sum_turn(const memory_turn *turn, const pal_ledger_query *query, uint64_t handle,
+        pal_ledger_sum *sum)
 {
-    for (const mem_entry *entry = turn ? turn->entries : NULL; entry; entry = entry->next_turn)
+    for (const memory_entry *entry = turn ? turn->entries : NULL; entry; entry = entry->next_turn)
         if (is_wanted(entry, query, handle))
             sum_add_row(sum, &entry->row);
 }
 
 /* If only a part of an hour is requested, its entries are summed one by one. */
 static void sum_hour(
-        const mem_hour *hour, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
+        const memory_hour *hour, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
 {
     int64_t first = hour->hour * PAL_LEDGER_HOUR_MS;
 
@@ -300,13 +300,13 @@ static void sum_hour(
     }
     if (first >= query->to || first <= query->from - PAL_LEDGER_HOUR_MS)
         return;
-    for (const mem_entry *entry = hour->entries; entry; entry = entry->next_hour[which])
+    for (const memory_entry *entry = hour->entries; entry; entry = entry->next_hour[which])
         if (is_wanted(entry, query, 0))
             sum_add_row(sum, &entry->row);
 }
 
 static void sum_book(
-        const mem_book *book, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
+        const memory_book *book, int which, const pal_ledger_query *query, pal_ledger_sum *sum)
 {
     size_t position = 0;
     pal_str key;
@@ -316,24 +316,24 @@ static void sum_book(
         sum_hour(hour, which, query, sum);
 }
 
-pal_status pal_mem_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
+pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
         pal_ledger_sum *out_sum, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_tenant *tenant;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_tenant *tenant;
     pal_ledger_sum sum = {0};
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, query->tenant);
+    tenant = pal_memory_tenant_find(engine, query->tenant);
     if (tenant && query->turn_id.len > 0)
         sum_turn(pal_map_find(&tenant->turns, query->turn_id), query, handle, &sum);
     else if (tenant && handle != 0)
-        sum_session(pal_mem_session_by_handle(engine, handle), query, &sum);
+        sum_session(pal_memory_session_by_handle(engine, handle), query, &sum);
     else if (tenant && query->agent.len > 0)
-        sum_book(pal_map_find(&tenant->agents, query->agent), MEM_BOOK_AGENT, query, &sum);
+        sum_book(pal_map_find(&tenant->agents, query->agent), MEMORY_BOOK_AGENT, query, &sum);
     else if (tenant)
-        sum_book(&tenant->book, MEM_BOOK_ALL, query, &sum);
+        sum_book(&tenant->book, MEMORY_BOOK_ALL, query, &sum);
     pthread_rwlock_unlock(&engine->lock);
     *out_sum = sum;
     return PAL_OK;

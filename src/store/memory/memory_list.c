@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-static void copy_session(const mem_session *session, pal_arena *arena, pal_session_row *out_row)
+static void copy_session(const memory_session *session, pal_arena *arena, pal_session_row *out_row)
 {
     const pal_session *from = &session->info->record;
     pal_session *to = &out_row->session;
@@ -28,35 +28,36 @@ static void copy_session(const mem_session *session, pal_arena *arena, pal_sessi
     to->fork_mark = session->fork_mark;
 }
 
-static mem_session *find_by(mem_engine *engine, pal_str tenant_name, pal_find_by by, pal_str name)
+static memory_session *find_by(
+        memory_engine *engine, pal_str tenant_name, pal_find_by by, pal_str name)
 {
-    mem_tenant *tenant = pal_mem_tenant_find(engine, tenant_name);
-    mem_session *session = NULL;
+    memory_tenant *tenant = pal_memory_tenant_find(engine, tenant_name);
+    memory_session *session = NULL;
     pal_id id;
 
     if (!tenant)
         return NULL;
     if (by == PAL_FIND_ID) {
         memcpy(id.bytes, name.data, sizeof id.bytes);
-        return pal_mem_session_find(engine, tenant_name, id);
+        return pal_memory_session_find(engine, tenant_name, id);
     }
-    session = pal_mem_name_find(by == PAL_FIND_KEY ? &tenant->keys : &tenant->aliases, name);
-    return session && !pal_mem_session_expired(session, pal_clock_now_ms()) ? session : NULL;
+    session = pal_memory_name_find(by == PAL_FIND_KEY ? &tenant->keys : &tenant->aliases, name);
+    return session && !pal_memory_session_expired(session, pal_clock_now_ms()) ? session : NULL;
 }
 
-pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    mem_session *session;
+    memory_session *session;
     pal_session_row row;
 
     pthread_rwlock_rdlock(&engine->lock);
     session = find_by(engine, tenant, by, name);
     if (session) {
         copy_session(session, arena, &row);
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
@@ -64,20 +65,20 @@ pal_status pal_mem_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_st
     return status;
 }
 
-pal_session_state pal_mem_state(const mem_session *session, int64_t now_ms)
+pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms)
 {
-    return pal_mem_session_expired(session, now_ms) ? PAL_SESSION_TRASH
+    return pal_memory_session_expired(session, now_ms) ? PAL_SESSION_TRASH
                                                     : session->info->record.state;
 }
 
-static bool matches(const mem_session *session, const pal_session_query *query, int64_t now_ms)
+static bool matches(const memory_session *session, const pal_session_query *query, int64_t now_ms)
 {
     const pal_session *record = &session->info->record;
     pal_session_state wanted = query->state == PAL_SESSION_NONE ? PAL_SESSION_ACTIVE : query->state;
 
     if (record->state != wanted || wanted == PAL_SESSION_ERASED)
         return false;
-    if (pal_mem_session_expired(session, now_ms))
+    if (pal_memory_session_expired(session, now_ms))
         return false;
     if (query->project.len > 0 && !pal_str_equal(query->project, record->project))
         return false;
@@ -89,7 +90,7 @@ static bool matches(const mem_session *session, const pal_session_query *query, 
 }
 
 /* The newest update comes first, then the largest handle. */
-static bool comes_before(const mem_session *a, int64_t updated_at, uint64_t handle)
+static bool comes_before(const memory_session *a, int64_t updated_at, uint64_t handle)
 {
     int64_t a_updated_at = a->info->record.updated_at;
 
@@ -98,24 +99,25 @@ static bool comes_before(const mem_session *a, int64_t updated_at, uint64_t hand
 
 static int compare_sessions(const void *a, const void *b)
 {
-    const mem_session *left = *(mem_session *const *)a, *right = *(mem_session *const *)b;
+    const memory_session *left = *(memory_session *const *)a, *right = *(memory_session *const *)b;
 
     return comes_before(left, right->info->record.updated_at, right->handle) ? -1 : 1;
 }
 
 /* Collects the matching sessions after the cursor. Returns NULL if there is no memory. */
-static mem_session **gather(const mem_tenant *tenant, const pal_session_query *query,
+static memory_session **gather(const memory_tenant *tenant, const pal_session_query *query,
         int64_t after_ms, uint64_t after_handle, size_t *out_len)
 {
     int64_t now_ms = pal_clock_now_ms();
     size_t count = 0;
-    mem_session **found;
+    memory_session **found;
 
-    for (mem_session *session = tenant->sessions; session; session = session->next)
+    for (memory_session *session = tenant->sessions; session; session = session->next)
         count++;
-    found = pal_calloc(count, sizeof(mem_session *));
+    found = pal_calloc(count, sizeof(memory_session *));
     *out_len = 0;
-    for (mem_session *session = found ? tenant->sessions : NULL; session; session = session->next) {
+    for (memory_session *session = found ? tenant->sessions : NULL; session;
+            session = session->next) {
         bool is_after = after_handle == 0 ||
                 (session->handle != after_handle && !comes_before(session, after_ms, after_handle));
 
@@ -125,36 +127,36 @@ static mem_session **gather(const mem_tenant *tenant, const pal_session_query *q
     return found;
 }
 
-static pal_status list_tenant(const mem_tenant *tenant, const pal_session_query *query,
+static pal_status list_tenant(const memory_tenant *tenant, const pal_session_query *query,
         int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
     size_t len;
-    mem_session **found = gather(tenant, query, after_ms, after_handle, &len);
+    memory_session **found = gather(tenant, query, after_ms, after_handle, &len);
 
     if (!found)
         return pal_no_memory(err);
-    qsort(found, len, sizeof(mem_session *), compare_sessions);
+    qsort(found, len, sizeof(memory_session *), compare_sessions);
     if (len > rows_max)
         len = rows_max;
     for (size_t i = 0; i < len; i++)
         copy_session(found[i], arena, &out_rows[i]);
     pal_free(found);
     *out_len = len;
-    return pal_mem_arena_status(arena, err);
+    return pal_memory_arena_status(arena, err);
 }
 
-pal_status pal_mem_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
+pal_status pal_memory_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
         uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
         size_t *out_len, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_OK;
-    mem_tenant *tenant;
+    memory_tenant *tenant;
     size_t len = 0;
 
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, query->tenant);
+    tenant = pal_memory_tenant_find(engine, query->tenant);
     if (tenant)
         status = list_tenant(
                 tenant, query, after_ms, after_handle, arena, out_rows, rows_max, &len, err);
@@ -179,30 +181,31 @@ static int compare_owners(pal_inbox_owner a, pal_inbox_owner b)
     return order;
 }
 
-static pal_inbox_owner owner_of(const mem_session *session)
+static pal_inbox_owner owner_of(const memory_session *session)
 {
     return (pal_inbox_owner){.tenant = session->tenant->name, .session = session->id};
 }
 
-static bool is_owner(const mem_session *session, const pal_inbox_owner *after, int64_t now_ms)
+static bool is_owner(const memory_session *session, const pal_inbox_owner *after, int64_t now_ms)
 {
-    return session->inbox && pal_mem_state(session, now_ms) == PAL_SESSION_ACTIVE &&
+    return session->inbox && pal_memory_state(session, now_ms) == PAL_SESSION_ACTIVE &&
             compare_owners(owner_of(session), *after) > 0;
 }
 
 static int compare_by_owner(const void *a, const void *b)
 {
-    return compare_owners(owner_of(*(mem_session *const *)a), owner_of(*(mem_session *const *)b));
+    return compare_owners(
+            owner_of(*(memory_session *const *)a), owner_of(*(memory_session *const *)b));
 }
 
 /* Fills the array as far as there is room. Returns the total number. */
-static size_t find_owners(const mem_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
-        mem_session **out_owners)
+static size_t find_owners(const memory_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
+        memory_session **out_owners)
 {
     size_t len = 0;
 
-    for (const mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
-        for (mem_session *session = tenant->sessions; session; session = session->next)
+    for (const memory_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
+        for (memory_session *session = tenant->sessions; session; session = session->next)
             if (is_owner(session, after, now_ms)) {
                 if (out_owners)
                     out_owners[len] = session;
@@ -211,17 +214,17 @@ static size_t find_owners(const mem_engine *engine, const pal_inbox_owner *after
     return len;
 }
 
-static pal_status list_owners(const mem_engine *engine, const pal_inbox_owner *after,
+static pal_status list_owners(const memory_engine *engine, const pal_inbox_owner *after,
         int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
         size_t *out_len, pal_error *err)
 {
     size_t len = find_owners(engine, after, now_ms, NULL);
-    mem_session **found = pal_calloc(len + 1, sizeof(mem_session *));
+    memory_session **found = pal_calloc(len + 1, sizeof(memory_session *));
 
     if (!found)
         return pal_no_memory(err);
     find_owners(engine, after, now_ms, found);
-    qsort(found, len, sizeof(mem_session *), compare_by_owner);
+    qsort(found, len, sizeof(memory_session *), compare_by_owner);
     if (len > owners_max)
         len = owners_max;
     for (size_t i = 0; i < len; i++) {
@@ -230,14 +233,14 @@ static pal_status list_owners(const mem_engine *engine, const pal_inbox_owner *a
     }
     pal_free(found);
     *out_len = len;
-    return pal_mem_arena_status(arena, err);
+    return pal_memory_arena_status(arena, err);
 }
 
-pal_status pal_mem_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
+pal_status pal_memory_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
         pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
         pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     size_t len = 0;
     pal_status status;
 

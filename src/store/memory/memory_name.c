@@ -5,34 +5,34 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-mem_session *pal_mem_name_find(const pal_map *names, pal_str text)
+memory_session *pal_memory_name_find(const pal_map *names, pal_str text)
 {
-    const mem_name *name = pal_map_find(names, text);
+    const memory_name *name = pal_map_find(names, text);
 
     return name ? name->session : NULL;
 }
 
-static bool name_take(pal_map *names, pal_str text, mem_session *session)
+static bool name_take(pal_map *names, pal_str text, memory_session *session)
 {
     char *cursor;
-    mem_name *name;
+    memory_name *name;
 
     if (text.len == 0 || pal_map_find(names, text))
         return true;
-    name = pal_mem_alloc(sizeof *name, text.len, &cursor);
+    name = pal_memory_alloc(sizeof *name, text.len, &cursor);
     if (!name)
         return false;
     name->session = session;
-    name->text = pal_mem_put(&cursor, text);
+    name->text = pal_memory_put(&cursor, text);
     if (pal_map_set(names, name->text, name) == PAL_OK)
         return true;
     pal_free(name);
     return false;
 }
 
-static void name_drop(pal_map *names, pal_str text, const mem_session *session)
+static void name_drop(pal_map *names, pal_str text, const memory_session *session)
 {
-    if (text.len > 0 && pal_mem_name_find(names, text) == session)
+    if (text.len > 0 && pal_memory_name_find(names, text) == session)
         pal_free(pal_map_remove(names, text));
 }
 
@@ -49,7 +49,7 @@ static bool is_apart(const pal_session *record, pal_str alias)
     return record->alias_apart.len > 0 && pal_str_equal(record->alias_apart, alias);
 }
 
-void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_session *keep)
+void pal_memory_names_drop(memory_session *self, const pal_session *record, const pal_session *keep)
 {
     if (!keep || !pal_str_equal(keep->key, record->key))
         name_drop(&self->tenant->keys, record->key, self);
@@ -58,46 +58,46 @@ void pal_mem_names_drop(mem_session *self, const pal_session *record, const pal_
             name_drop(&self->tenant->aliases, record->aliases[i], self);
 }
 
-void pal_mem_session_trash(mem_session *session, int64_t now_ms)
+void pal_memory_session_trash(memory_session *session, int64_t now_ms)
 {
-    pal_mem_names_drop(session, &session->info->record, NULL);
+    pal_memory_names_drop(session, &session->info->record, NULL);
     mem_state_leave(session);
     session->info->record.state = PAL_SESSION_TRASH;
     mem_state_enter(session);
     session->info->record.deleted_at = now_ms;
 }
 
-static bool is_held(const mem_session *holder, const mem_session *self, int64_t now_ms)
+static bool is_held(const memory_session *holder, const memory_session *self, int64_t now_ms)
 {
-    return holder && holder != self && !pal_mem_session_expired(holder, now_ms);
+    return holder && holder != self && !pal_memory_session_expired(holder, now_ms);
 }
 
-pal_status pal_mem_names_check(
-        mem_tenant *tenant, pal_work *work, const pal_session *record, const mem_session *self)
+pal_status pal_memory_names_check(memory_tenant *tenant, pal_work *work, const pal_session *record,
+        const memory_session *self)
 {
-    if (is_held(pal_mem_name_find(&tenant->keys, record->key), self, work->now_ms))
+    if (is_held(pal_memory_name_find(&tenant->keys, record->key), self, work->now_ms))
         return pal_error_set(
                 &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
     for (size_t i = 0; !record->is_routed && i < record->aliases_len; i++)
-        if (is_held(pal_mem_name_find(&tenant->aliases, record->aliases[i]), self, work->now_ms))
+        if (is_held(pal_memory_name_find(&tenant->aliases, record->aliases[i]), self, work->now_ms))
             return pal_error_set(&work->op->error, PAL_CONFLICT, "alias '%.*s' is taken",
                     PAL_STR_ARG(record->aliases[i]));
     return PAL_OK;
 }
 
 static void trash_expired(
-        const pal_map *names, pal_str text, const mem_session *self, int64_t now_ms)
+        const pal_map *names, pal_str text, const memory_session *self, int64_t now_ms)
 {
-    mem_session *holder = pal_mem_name_find(names, text);
+    memory_session *holder = pal_memory_name_find(names, text);
 
-    if (holder && holder != self && pal_mem_session_expired(holder, now_ms))
-        pal_mem_session_trash(holder, now_ms);
+    if (holder && holder != self && pal_memory_session_expired(holder, now_ms))
+        pal_memory_session_trash(holder, now_ms);
 }
 
-pal_status pal_mem_names_take(
-        mem_session *self, const pal_session *record, const pal_session *before, int64_t now_ms)
+pal_status pal_memory_names_take(
+        memory_session *self, const pal_session *record, const pal_session *before, int64_t now_ms)
 {
-    mem_tenant *tenant = self->tenant;
+    memory_tenant *tenant = self->tenant;
     bool taken;
 
     trash_expired(&tenant->keys, record->key, self, now_ms);
@@ -109,6 +109,6 @@ pal_status pal_mem_names_take(
                 name_take(&tenant->aliases, record->aliases[i], self);
     if (taken)
         return PAL_OK;
-    pal_mem_names_drop(self, record, before);
+    pal_memory_names_drop(self, record, before);
     return PAL_NO_MEMORY;
 }

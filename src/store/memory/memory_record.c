@@ -11,17 +11,17 @@ static pal_status no_memory(pal_work *work)
 
 /* ---- Kinds ---- */
 
-static mem_kind *kind_get(mem_tenant *tenant, pal_str name)
+static memory_kind *kind_get(memory_tenant *tenant, pal_str name)
 {
-    mem_kind *kind = pal_map_find(&tenant->kinds, name);
+    memory_kind *kind = pal_map_find(&tenant->kinds, name);
     char *cursor;
 
     if (kind)
         return kind;
-    kind = pal_mem_alloc(sizeof *kind, name.len, &cursor);
+    kind = pal_memory_alloc(sizeof *kind, name.len, &cursor);
     if (!kind)
         return NULL;
-    kind->name = pal_mem_put(&cursor, name);
+    kind->name = pal_memory_put(&cursor, name);
     if (pal_map_set(&tenant->kinds, kind->name, kind) != PAL_OK) {
         pal_free(kind);
         return NULL;
@@ -39,7 +39,7 @@ static int compare(pal_str a, pal_str b)
 }
 
 /* Returns the index of the name, or where it would be inserted. */
-static size_t place_of(const mem_kind *kind, pal_str name)
+static size_t place_of(const memory_kind *kind, pal_str name)
 {
     size_t first = 0, last = kind->len;
 
@@ -54,14 +54,14 @@ static size_t place_of(const mem_kind *kind, pal_str name)
     return first;
 }
 
-static bool is_at(const mem_kind *kind, size_t place, pal_str name)
+static bool is_at(const memory_kind *kind, size_t place, pal_str name)
 {
     return place < kind->len && pal_str_equal(kind->items[place]->record.name, name);
 }
 
-mem_record *pal_mem_record_get(const mem_tenant *tenant, pal_str kind_name, pal_str name)
+memory_record *pal_memory_record_get(const memory_tenant *tenant, pal_str kind_name, pal_str name)
 {
-    const mem_kind *kind = pal_map_find(&tenant->kinds, kind_name);
+    const memory_kind *kind = pal_map_find(&tenant->kinds, kind_name);
     size_t place = kind ? place_of(kind, name) : 0;
 
     return kind && is_at(kind, place, name) ? kind->items[place] : NULL;
@@ -69,22 +69,23 @@ mem_record *pal_mem_record_get(const mem_tenant *tenant, pal_str kind_name, pal_
 
 /* ---- Adding and removing ---- */
 
-static mem_record *record_new(mem_kind *kind, const pal_record *given)
+static memory_record *record_new(memory_kind *kind, const pal_record *given)
 {
     char *cursor;
-    mem_record *record = pal_mem_alloc(sizeof *record, given->name.len + given->body.len, &cursor);
+    memory_record *record =
+            pal_memory_alloc(sizeof *record, given->name.len + given->body.len, &cursor);
 
     if (!record)
         return NULL;
     record->kind = kind;
     record->record = *given;
     record->record.kind = kind->name;
-    record->record.name = pal_mem_put(&cursor, given->name);
-    record->record.body = pal_mem_put(&cursor, given->body);
+    record->record.name = pal_memory_put(&cursor, given->name);
+    record->record.body = pal_memory_put(&cursor, given->body);
     return record;
 }
 
-static void own(mem_session *owner, mem_record *record)
+static void own(memory_session *owner, memory_record *record)
 {
     record->owner = owner;
     if (!owner)
@@ -95,7 +96,7 @@ static void own(mem_session *owner, mem_record *record)
     owner->records = record;
 }
 
-static void record_free(mem_record *record)
+static void record_free(memory_record *record)
 {
     if (record->next)
         record->next->prev = record->prev;
@@ -106,14 +107,16 @@ static void record_free(mem_record *record)
     pal_free(record);
 }
 
-pal_status pal_mem_record_keep(mem_tenant *tenant, mem_session *owner, const pal_record *given)
+pal_status pal_memory_record_keep(
+        memory_tenant *tenant, memory_session *owner, const pal_record *given)
 {
-    mem_kind *kind = kind_get(tenant, given->kind);
-    mem_record *record;
+    memory_kind *kind = kind_get(tenant, given->kind);
+    memory_record *record;
     size_t place;
 
     if (!kind ||
-            !pal_mem_reserve((void **)&kind->items, &kind->cap, kind->len, 1, sizeof(mem_record *)))
+            !pal_memory_reserve(
+                    (void **)&kind->items, &kind->cap, kind->len, 1, sizeof(memory_record *)))
         return PAL_NO_MEMORY;
     record = record_new(kind, given);
     if (!record)
@@ -123,7 +126,7 @@ pal_status pal_mem_record_keep(mem_tenant *tenant, mem_session *owner, const pal
         record_free(kind->items[place]);
     } else {
         memmove(kind->items + place + 1, kind->items + place,
-                (kind->len - place) * sizeof(mem_record *));
+                (kind->len - place) * sizeof(memory_record *));
         kind->len++;
     }
     kind->items[place] = record;
@@ -131,28 +134,28 @@ pal_status pal_mem_record_keep(mem_tenant *tenant, mem_session *owner, const pal
     return PAL_OK;
 }
 
-void pal_mem_record_remove(mem_record *record)
+void pal_memory_record_remove(memory_record *record)
 {
-    mem_kind *kind = record->kind;
+    memory_kind *kind = record->kind;
     size_t place = place_of(kind, record->record.name);
 
     kind->len--;
     memmove(kind->items + place, kind->items + place + 1,
-            (kind->len - place) * sizeof(mem_record *));
+            (kind->len - place) * sizeof(memory_record *));
     record_free(record);
 }
 
-uint64_t pal_mem_records_erase(mem_session *session)
+uint64_t pal_memory_records_erase(memory_session *session)
 {
     uint64_t gone = 0;
 
     for (; session->records; gone++)
-        pal_mem_record_remove(session->records);
+        pal_memory_record_remove(session->records);
     return gone;
 }
 
 /* Makes one pass, however many records are removed. */
-static bool sweep_kind(mem_kind *kind, int64_t now_ms, uint32_t *left)
+static bool sweep_kind(memory_kind *kind, int64_t now_ms, uint32_t *left)
 {
     bool has_more = false;
     size_t kept = 0;
@@ -172,19 +175,19 @@ static bool sweep_kind(mem_kind *kind, int64_t now_ms, uint32_t *left)
     return has_more;
 }
 
-bool pal_mem_records_sweep(mem_tenant *tenant, int64_t now_ms, uint32_t *left)
+bool pal_memory_records_sweep(memory_tenant *tenant, int64_t now_ms, uint32_t *left)
 {
     bool has_more = false;
 
-    for (mem_kind *kind = tenant->kind_list; kind; kind = kind->next)
+    for (memory_kind *kind = tenant->kind_list; kind; kind = kind->next)
         has_more = sweep_kind(kind, now_ms, left) || has_more;
     return has_more;
 }
 
-void pal_mem_records_clear(mem_tenant *tenant)
+void pal_memory_records_clear(memory_tenant *tenant)
 {
     while (tenant->kind_list) {
-        mem_kind *kind = tenant->kind_list;
+        memory_kind *kind = tenant->kind_list;
 
         tenant->kind_list = kind->next;
         for (size_t i = 0; i < kind->len; i++)
@@ -198,41 +201,44 @@ void pal_mem_records_clear(mem_tenant *tenant)
 /* ---- Operations ---- */
 
 /* Of the session that the operation names, only the fence matters for the record. */
-static pal_status check_fence(mem_engine *engine, pal_work *work)
+static pal_status check_fence(memory_engine *engine, pal_work *work)
 {
-    mem_session *ignored;
+    memory_session *ignored;
 
     if (pal_id_is_none(work->op->session))
         return PAL_OK;
-    return pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &ignored);
+    return pal_memory_session_for(
+            engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &ignored);
 }
 
-static pal_status find_owner(mem_engine *engine, pal_work *work, mem_session **out_owner)
+static pal_status find_owner(memory_engine *engine, pal_work *work, memory_session **out_owner)
 {
     pal_id id = work->op->u.record.record->session;
 
     *out_owner = NULL;
     if (pal_id_is_none(id))
         return PAL_OK;
-    return pal_mem_session_check(engine, work, id, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, out_owner);
+    return pal_memory_session_check(
+            engine, work, id, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, out_owner);
 }
 
 /* Returns the record, or NULL if it does not exist or has expired. */
-static mem_record *find_live(mem_engine *engine, const pal_work *work)
+static memory_record *find_live(memory_engine *engine, const pal_work *work)
 {
     const pal_record *wanted = work->op->u.record.record;
-    const mem_tenant *tenant = pal_mem_tenant_find(engine, work->tenant);
-    mem_record *record = tenant ? pal_mem_record_get(tenant, wanted->kind, wanted->name) : NULL;
+    const memory_tenant *tenant = pal_memory_tenant_find(engine, work->tenant);
+    memory_record *record =
+            tenant ? pal_memory_record_get(tenant, wanted->kind, wanted->name) : NULL;
 
     return record && !pal_record_expired(&record->record, work->now_ms) ? record : NULL;
 }
 
-pal_status pal_mem_record_put(mem_engine *engine, pal_work *work)
+pal_status pal_memory_record_put(memory_engine *engine, pal_work *work)
 {
     pal_record record = *work->op->u.record.record;
-    const mem_record *before = find_live(engine, work);
-    mem_session *owner = NULL;
-    mem_tenant *tenant;
+    const memory_record *before = find_live(engine, work);
+    memory_session *owner = NULL;
+    memory_tenant *tenant;
     pal_status status = check_fence(engine, work);
 
     if (status == PAL_OK)
@@ -244,28 +250,28 @@ pal_status pal_mem_record_put(mem_engine *engine, pal_work *work)
     record.version = before ? before->record.version + 1 : 1;
     record.created_at = before ? before->record.created_at : work->now_ms;
     record.updated_at = work->now_ms;
-    tenant = pal_mem_tenant_get(engine, work->tenant);
-    if (!tenant || pal_mem_record_keep(tenant, owner, &record) != PAL_OK)
+    tenant = pal_memory_tenant_get(engine, work->tenant);
+    if (!tenant || pal_memory_record_keep(tenant, owner, &record) != PAL_OK)
         return no_memory(work);
     *work->op->u.record.record = record;
     return PAL_OK;
 }
 
-pal_status pal_mem_record_drop(mem_engine *engine, pal_work *work)
+pal_status pal_memory_record_drop(memory_engine *engine, pal_work *work)
 {
-    mem_record *record = find_live(engine, work);
+    memory_record *record = find_live(engine, work);
     pal_status status = check_fence(engine, work);
 
     if (status == PAL_OK && !record)
         status = pal_record_missing(work);
     if (status == PAL_OK)
-        pal_mem_record_remove(record);
+        pal_memory_record_remove(record);
     return status;
 }
 
 /* ---- Reading ---- */
 
-static void record_copy(const mem_record *record, pal_arena *arena, pal_record *out_record)
+static void record_copy(const memory_record *record, pal_arena *arena, pal_record *out_record)
 {
     *out_record = record->record;
     out_record->kind = pal_arena_copy(arena, record->record.kind);
@@ -273,21 +279,21 @@ static void record_copy(const mem_record *record, pal_arena *arena, pal_record *
     out_record->body = pal_arena_copy(arena, record->record.body);
 }
 
-pal_status pal_mem_record_find(pal_engine *base, pal_str tenant_name, pal_str kind, pal_str name,
+pal_status pal_memory_record_find(pal_engine *base, pal_str tenant_name, pal_str kind, pal_str name,
         pal_arena *arena, pal_record *out_record, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const mem_tenant *tenant;
-    const mem_record *found;
+    const memory_tenant *tenant;
+    const memory_record *found;
     pal_record record;
 
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, tenant_name);
-    found = tenant ? pal_mem_record_get(tenant, kind, name) : NULL;
+    tenant = pal_memory_tenant_find(engine, tenant_name);
+    found = tenant ? pal_memory_record_get(tenant, kind, name) : NULL;
     if (found) {
         record_copy(found, arena, &record);
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
@@ -296,7 +302,7 @@ pal_status pal_mem_record_find(pal_engine *base, pal_str tenant_name, pal_str ki
 }
 
 /* Lists from the record after `after` on, in the requested order. */
-static size_t list_kind(const mem_kind *kind, const pal_record_query *query, uint64_t handle,
+static size_t list_kind(const memory_kind *kind, const pal_record_query *query, uint64_t handle,
         int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max)
 {
     size_t place = 0, left = kind->len, len = 0;
@@ -309,7 +315,7 @@ static size_t list_kind(const mem_kind *kind, const pal_record_query *query, uin
             left = kind->len - (place += is_at(kind, place, query->after));
     }
     for (size_t i = 0; i < left && len < records_max; i++) {
-        const mem_record *record = kind->items[query->descending ? left - 1 - i : place + i];
+        const memory_record *record = kind->items[query->descending ? left - 1 - i : place + i];
 
         if (handle != 0 && (!record->owner || record->owner->handle != handle))
             continue;
@@ -319,24 +325,24 @@ static size_t list_kind(const mem_kind *kind, const pal_record_query *query, uin
     return len;
 }
 
-pal_status pal_mem_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
+pal_status pal_memory_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
         int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
         size_t *out_len, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_tenant *tenant;
-    const mem_kind *kind = NULL;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_tenant *tenant;
+    const memory_kind *kind = NULL;
     size_t len = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, query->tenant);
+    tenant = pal_memory_tenant_find(engine, query->tenant);
     if (tenant)
         kind = pal_map_find(&tenant->kinds, query->kind);
     if (kind)
         len = list_kind(kind, query, handle, now_ms, arena, out_records, records_max);
     pthread_rwlock_unlock(&engine->lock);
-    status = pal_mem_arena_status(arena, err);
+    status = pal_memory_arena_status(arena, err);
     if (status == PAL_OK)
         *out_len = len;
     return status;

@@ -16,7 +16,7 @@ enum {
 
 /* ---- The order of arrival ---- */
 
-void pal_mem_arrival_link(mem_engine *engine, mem_row *row)
+void pal_memory_arrival_link(memory_engine *engine, memory_row *row)
 {
     row->pos = ++engine->pos_last;
     row->older = engine->newest;
@@ -29,9 +29,9 @@ void pal_mem_arrival_link(mem_engine *engine, mem_row *row)
     row->session->tenant->counts.content_bytes += row->row.body.len;
 }
 
-void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row)
+void pal_memory_arrival_unlink(memory_engine *engine, memory_row *row)
 {
-    pal_mem_words_remove(engine, row);
+    pal_memory_words_remove(engine, row);
     if (row == engine->unindexed)
         engine->unindexed = row->newer;
     if (row->older)
@@ -44,17 +44,17 @@ void pal_mem_arrival_unlink(mem_engine *engine, mem_row *row)
     row->session->tenant->counts.content_bytes -= row->row.body.len;
 }
 
-pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_index_part **out_part,
-        bool *out_more, pal_error *err)
+pal_status pal_memory_index_build(pal_engine *base, pal_arena *arena,
+        const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_OK;
 
     (void)arena;
     *out_part = NULL;
     pthread_rwlock_wrlock(&engine->lock);
     for (int i = 0; status == PAL_OK && i < INDEX_STEP && engine->unindexed; i++) {
-        if (pal_mem_words_add(engine, engine->unindexed))
+        if (pal_memory_words_add(engine, engine->unindexed))
             engine->unindexed = engine->unindexed->newer;
         else
             status = pal_no_memory(err);
@@ -68,27 +68,27 @@ pal_status pal_mem_index_build(pal_engine *base, pal_arena *arena, const pal_ind
 
 /* The first `left` positions of a word, which were not examined yet. */
 typedef struct source {
-    const mem_word *word;
+    const memory_word *word;
     size_t left;
 } source;
 
 typedef struct looking {
-    mem_engine *engine;
-    const mem_tenant *tenant;
+    memory_engine *engine;
+    const memory_tenant *tenant;
     const pal_row_search *search;
     pal_found_sink sink;
     void *user;
     bool wanted;
     bool has_prefix;                  /* some term is a prefix */
     pal_term prefix;                  /* one of the prefix terms */
-    const mem_word *words[TERMS_MAX]; /* a row must have all of these words */
+    const memory_word *words[TERMS_MAX]; /* a row must have all of these words */
     size_t words_len;
     bool is_missing; /* one of the words does not occur */
     source sources[SOURCES_MAX];
     size_t sources_len;
 } looking;
 
-static void offer(looking *state, const mem_row *row)
+static void offer(looking *state, const memory_row *row)
 {
     const pal_row_search *search = state->search;
     pal_found_row found = {.row = &row->row,
@@ -105,30 +105,31 @@ static void offer(looking *state, const mem_row *row)
 }
 
 /* Offers rows down to `end`, which is excluded; NULL means all rows. */
-static void walk(looking *state, const mem_row *end)
+static void walk(looking *state, const memory_row *end)
 {
-    for (const mem_row *row = state->engine->newest; state->wanted && row != end; row = row->older)
+    for (const memory_row *row = state->engine->newest; state->wanted && row != end;
+            row = row->older)
         offer(state, row);
 }
 
 static bool take_term(pal_term term, void *user)
 {
     looking *state = user;
-    const mem_word *word;
+    const memory_word *word;
 
     if (term.is_prefix) {
         state->has_prefix = true;
         state->prefix = term;
         return true;
     }
-    word = pal_mem_word_find(&state->tenant->words, term.text);
+    word = pal_memory_word_find(&state->tenant->words, term.text);
     state->is_missing = state->is_missing || !word;
     if (word)
         state->words[state->words_len++] = word;
     return word && state->words_len < TERMS_MAX;
 }
 
-static bool add_source(looking *state, const mem_word *word)
+static bool add_source(looking *state, const memory_word *word)
 {
     uint64_t below = state->search->below_pos ? state->search->below_pos : UINT64_MAX >> 1;
 
@@ -137,14 +138,14 @@ static bool add_source(looking *state, const mem_word *word)
     if (state->sources_len == SOURCES_MAX)
         return false;
     state->sources[state->sources_len++] =
-            (source){.word = word, .left = pal_mem_word_below(word, below)};
+            (source){.word = word, .left = pal_memory_word_below(word, below)};
     return true;
 }
 
 static bool add_prefixed(looking *state)
 {
     pal_str text = state->prefix.text;
-    const mem_word *word = pal_mem_word_from(&state->tenant->words, text);
+    const memory_word *word = pal_memory_word_from(&state->tenant->words, text);
 
     for (; word && word->text.len >= text.len && memcmp(word->text.data, text.data, text.len) == 0;
             word = word->next[0])
@@ -156,9 +157,9 @@ static bool add_prefixed(looking *state)
 /* Finds where all possible matches are. Returns false if walking all rows is better. */
 static bool find_sources(looking *state)
 {
-    const mem_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
+    const memory_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
 
-    if (!add_source(state, pal_mem_word_wide(&state->tenant->words)))
+    if (!add_source(state, pal_memory_word_wide(&state->tenant->words)))
         return false;
     for (size_t i = 1; i < state->words_len; i++)
         if (state->words[i]->len < rarest->len)
@@ -191,7 +192,7 @@ static uint64_t take_newest(looking *state, bool *out_wide)
         if (from->left == 0 || from->word->positions[from->left - 1] != newest)
             continue;
         from->left--;
-        *out_wide = *out_wide || from->word == pal_mem_word_wide(&state->tenant->words);
+        *out_wide = *out_wide || from->word == pal_memory_word_wide(&state->tenant->words);
     }
     return newest;
 }
@@ -199,14 +200,14 @@ static uint64_t take_newest(looking *state, bool *out_wide)
 static bool has_all(const looking *state, uint64_t pos)
 {
     for (size_t i = 0; i < state->words_len; i++)
-        if (!pal_mem_word_has(state->words[i], pos))
+        if (!pal_memory_word_has(state->words[i], pos))
             return false;
     return true;
 }
 
 static void look(looking *state)
 {
-    const mem_row *unindexed = state->engine->unindexed;
+    const memory_row *unindexed = state->engine->unindexed;
     uint64_t pos;
     bool is_wide;
 
@@ -218,7 +219,7 @@ static void look(looking *state)
     if (unindexed)
         walk(state, unindexed->older);
     while (state->wanted && (pos = take_newest(state, &is_wide)) > 0) {
-        const mem_row *row = pal_mem_row_at(state->engine, pos);
+        const memory_row *row = pal_memory_row_at(state->engine, pos);
 
         /* A row whose words were added only in part was already examined by the walk. */
         if (!row || (unindexed && pos >= unindexed->pos))
@@ -228,33 +229,33 @@ static void look(looking *state)
     }
 }
 
-pal_status pal_mem_row_search(pal_engine *base, const pal_row_search *search, pal_found_sink sink,
-        void *user, pal_error *err)
+pal_status pal_memory_row_search(pal_engine *base, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     looking state = {
             .engine = engine, .search = search, .sink = sink, .user = user, .wanted = true};
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    state.tenant = pal_mem_tenant_find(engine, search->tenant);
+    state.tenant = pal_memory_tenant_find(engine, search->tenant);
     if (state.tenant)
         look(&state);
     pthread_rwlock_unlock(&engine->lock);
     return PAL_OK;
 }
 
-pal_status pal_mem_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq, pal_arena *arena,
-        pal_id **out_ids, size_t *out_len, pal_error *err)
+pal_status pal_memory_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_session *session, *child;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_session *session, *child;
     pal_id *ids = NULL;
     size_t len = 0, at = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle);
     for (child = session ? session->children : NULL; child; child = child->next_child)
         len += child->info->record.fork_seq >= min_seq;
     if (len > 0)
@@ -263,7 +264,7 @@ pal_status pal_mem_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq
         if (child->info->record.fork_seq >= min_seq)
             ids[at++] = child->id;
     pthread_rwlock_unlock(&engine->lock);
-    status = pal_mem_arena_status(arena, err);
+    status = pal_memory_arena_status(arena, err);
     if (status == PAL_OK) {
         *out_ids = ids;
         *out_len = len;

@@ -4,22 +4,22 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-mem_tenant *pal_mem_tenant_find(mem_engine *engine, pal_str name)
+memory_tenant *pal_memory_tenant_find(memory_engine *engine, pal_str name)
 {
     return pal_map_find(&engine->tenants, name);
 }
 
-mem_tenant *pal_mem_tenant_get(mem_engine *engine, pal_str name)
+memory_tenant *pal_memory_tenant_get(memory_engine *engine, pal_str name)
 {
-    mem_tenant *tenant = pal_mem_tenant_find(engine, name);
+    memory_tenant *tenant = pal_memory_tenant_find(engine, name);
     char *cursor;
 
     if (tenant)
         return tenant;
-    tenant = pal_mem_alloc(sizeof *tenant, name.len, &cursor);
+    tenant = pal_memory_alloc(sizeof *tenant, name.len, &cursor);
     if (!tenant)
         return NULL;
-    tenant->name = pal_mem_put(&cursor, name);
+    tenant->name = pal_memory_put(&cursor, name);
     if (pal_map_set(&engine->tenants, tenant->name, tenant) != PAL_OK) {
         pal_free(tenant);
         return NULL;
@@ -29,19 +29,19 @@ mem_tenant *pal_mem_tenant_get(mem_engine *engine, pal_str name)
     return tenant;
 }
 
-mem_session *pal_mem_session_find(mem_engine *engine, pal_str tenant, pal_id id)
+memory_session *pal_memory_session_find(memory_engine *engine, pal_str tenant, pal_id id)
 {
-    const mem_tenant *owner = pal_mem_tenant_find(engine, tenant);
+    const memory_tenant *owner = pal_memory_tenant_find(engine, tenant);
 
     return owner ? pal_map_find(&owner->ids, mem_id_key(&id)) : NULL;
 }
 
-mem_session *pal_mem_session_by_handle(mem_engine *engine, uint64_t handle)
+memory_session *pal_memory_session_by_handle(memory_engine *engine, uint64_t handle)
 {
     return pal_map_find(&engine->handles, pal_str_make((const char *)&handle, sizeof handle));
 }
 
-bool pal_mem_session_expired(const mem_session *session, int64_t now_ms)
+bool pal_memory_session_expired(const memory_session *session, int64_t now_ms)
 {
     const pal_session *record = &session->info->record;
 
@@ -49,34 +49,34 @@ bool pal_mem_session_expired(const mem_session *session, int64_t now_ms)
             now_ms > record->expires_at;
 }
 
-pal_status pal_mem_session_check(
-        mem_engine *engine, pal_work *work, pal_id id, unsigned allow, mem_session **out_session)
+pal_status pal_memory_session_check(memory_engine *engine, pal_work *work, pal_id id,
+        unsigned allow, memory_session **out_session)
 {
-    mem_session *session = pal_mem_session_find(engine, work->tenant, id);
+    memory_session *session = pal_memory_session_find(engine, work->tenant, id);
     pal_error *err = &work->op->error;
     char text[PAL_ID_TEXT_SIZE];
 
     pal_id_to_text(id, text);
     if (!session || session->info->record.state == PAL_SESSION_ERASED)
         return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
-    if (session->info->record.state == PAL_SESSION_TRASH && !(allow & MEM_ALLOW_TRASH))
+    if (session->info->record.state == PAL_SESSION_TRASH && !(allow & MEMORY_ALLOW_TRASH))
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", text);
-    if (pal_mem_session_expired(session, work->now_ms) && !(allow & MEM_ALLOW_EXPIRED))
+    if (pal_memory_session_expired(session, work->now_ms) && !(allow & MEMORY_ALLOW_EXPIRED))
         return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", text);
     *out_session = session;
     return PAL_OK;
 }
 
-pal_status pal_mem_session_for(
-        mem_engine *engine, pal_work *work, unsigned allow, mem_session **out_session)
+pal_status pal_memory_session_for(
+        memory_engine *engine, pal_work *work, unsigned allow, memory_session **out_session)
 {
-    mem_session *session = NULL;
+    memory_session *session = NULL;
     pal_status status;
 
     if (work->op->fence != 0) /* a running turn can end even if its session was deleted */
-        allow |= MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH;
-    status = pal_mem_session_check(engine, work, work->op->session, allow, &session);
+        allow |= MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH;
+    status = pal_memory_session_check(engine, work, work->op->session, allow, &session);
     if (status != PAL_OK)
         return status;
     if (work->op->fence != 0 && work->op->fence != session->lease_fence)
@@ -103,12 +103,12 @@ static size_t record_text_len(const pal_session *record)
 }
 
 /* Copies the record and its texts into one allocation. Returns NULL if there is no memory. */
-mem_info *pal_mem_info_new(const pal_session *record, const mem_tenant *tenant)
+memory_info *pal_memory_info_new(const pal_session *record, const memory_tenant *tenant)
 {
     size_t aliases_size = record->aliases_len * sizeof(pal_str);
     size_t text_len = record_text_len(record);
     char *cursor;
-    mem_info *info = pal_mem_alloc(sizeof *info, aliases_size + text_len, &cursor);
+    memory_info *info = pal_memory_alloc(sizeof *info, aliases_size + text_len, &cursor);
     pal_session *copy;
 
     if (!info)
@@ -120,33 +120,33 @@ mem_info *pal_mem_info_new(const pal_session *record, const mem_tenant *tenant)
     cursor += aliases_size;
     info->text = cursor;
     info->text_len = text_len;
-    copy->key = pal_mem_put(&cursor, record->key);
-    copy->title = pal_mem_put(&cursor, record->title);
-    copy->project = pal_mem_put(&cursor, record->project);
-    copy->agent = pal_mem_put(&cursor, record->agent);
-    copy->scope = pal_mem_put(&cursor, record->scope);
-    copy->metadata = pal_mem_put(&cursor, record->metadata);
-    copy->extra = pal_mem_put(&cursor, record->extra);
-    copy->alias_apart = pal_mem_put(&cursor, record->alias_apart);
+    copy->key = pal_memory_put(&cursor, record->key);
+    copy->title = pal_memory_put(&cursor, record->title);
+    copy->project = pal_memory_put(&cursor, record->project);
+    copy->agent = pal_memory_put(&cursor, record->agent);
+    copy->scope = pal_memory_put(&cursor, record->scope);
+    copy->metadata = pal_memory_put(&cursor, record->metadata);
+    copy->extra = pal_memory_put(&cursor, record->extra);
+    copy->alias_apart = pal_memory_put(&cursor, record->alias_apart);
     for (size_t i = 0; i < record->aliases_len; i++)
-        copy->aliases[i] = pal_mem_put(&cursor, record->aliases[i]);
+        copy->aliases[i] = pal_memory_put(&cursor, record->aliases[i]);
     return info;
 }
 
-static pal_str session_handle_key(const mem_session *session)
+static pal_str session_handle_key(const memory_session *session)
 {
     return pal_str_make((const char *)&session->handle, sizeof session->handle);
 }
 
 /* Adds the session to the maps. On failure nothing is left in them. */
-static pal_status session_index(mem_engine *engine, mem_session *session, int64_t now_ms)
+static pal_status session_index(memory_engine *engine, memory_session *session, int64_t now_ms)
 {
     const pal_session *record = &session->info->record;
 
     if (pal_map_set(&session->tenant->ids, mem_id_key(&session->id), session) != PAL_OK)
         return PAL_NO_MEMORY;
     if (pal_map_set(&engine->handles, session_handle_key(session), session) == PAL_OK) {
-        if (pal_mem_names_take(session, record, NULL, now_ms) == PAL_OK)
+        if (pal_memory_names_take(session, record, NULL, now_ms) == PAL_OK)
             return PAL_OK;
         pal_map_remove(&engine->handles, session_handle_key(session));
     }
@@ -154,7 +154,7 @@ static pal_status session_index(mem_engine *engine, mem_session *session, int64_
     return PAL_NO_MEMORY;
 }
 
-void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session *parent)
+void pal_memory_session_link(memory_tenant *tenant, memory_session *session, memory_session *parent)
 {
     session->prev = tenant->sessions_last;
     if (session->prev)
@@ -171,10 +171,10 @@ void pal_mem_session_link(mem_tenant *tenant, mem_session *session, mem_session 
 }
 
 /* Creates a session from a complete record. */
-static pal_status session_add(mem_engine *engine, pal_work *work, const pal_session *record,
-        mem_tenant *tenant, mem_session *parent)
+static pal_status session_add(memory_engine *engine, pal_work *work, const pal_session *record,
+        memory_tenant *tenant, memory_session *parent)
 {
-    mem_session *session = pal_calloc(1, sizeof *session);
+    memory_session *session = pal_calloc(1, sizeof *session);
     pal_status status = PAL_NO_MEMORY;
 
     if (!session)
@@ -183,7 +183,7 @@ static pal_status session_add(mem_engine *engine, pal_work *work, const pal_sess
     session->tenant = tenant;
     session->handle = engine->handle_last + 1;
     session->fork_mark = parent ? work->fork_mark : 0;
-    session->info = pal_mem_info_new(record, tenant);
+    session->info = pal_memory_info_new(record, tenant);
     if (session->info)
         status = session_index(engine, session, work->now_ms);
     if (status != PAL_OK) {
@@ -192,7 +192,7 @@ static pal_status session_add(mem_engine *engine, pal_work *work, const pal_sess
         return no_memory(work);
     }
     engine->handle_last = session->handle;
-    pal_mem_session_link(tenant, session, parent);
+    pal_memory_session_link(tenant, session, parent);
     work->op->session = record->id;
     return PAL_OK;
 }
@@ -215,23 +215,23 @@ static pal_session record_make(const pal_work *work, const pal_session *given)
     return record;
 }
 
-static pal_status check_room(const mem_tenant *tenant, pal_work *work)
+static pal_status check_room(const memory_tenant *tenant, pal_work *work)
 {
     uint32_t count = 0;
 
     if (work->sessions_max == 0)
         return PAL_OK;
-    for (mem_session *s = tenant->sessions; s && count < work->sessions_max; s = s->next)
+    for (memory_session *s = tenant->sessions; s && count < work->sessions_max; s = s->next)
         count += s->info->record.state == PAL_SESSION_ACTIVE &&
-                !pal_mem_session_expired(s, work->now_ms);
+                !pal_memory_session_expired(s, work->now_ms);
     return count >= work->sessions_max ? pal_sessions_full(work) : PAL_OK;
 }
 
 /* Makes the checks that create and fork share, then adds the session. */
 static pal_status session_create(
-        mem_engine *engine, pal_work *work, const pal_session *record, mem_session *parent)
+        memory_engine *engine, pal_work *work, const pal_session *record, memory_session *parent)
 {
-    mem_tenant *tenant = pal_mem_tenant_get(engine, work->tenant);
+    memory_tenant *tenant = pal_memory_tenant_get(engine, work->tenant);
     char text[PAL_ID_TEXT_SIZE];
     pal_status status;
 
@@ -241,7 +241,7 @@ static pal_status session_create(
         pal_id_to_text(record->id, text);
         return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' exists", text);
     }
-    status = pal_mem_names_check(tenant, work, record, NULL);
+    status = pal_memory_names_check(tenant, work, record, NULL);
     if (status == PAL_OK)
         status = check_room(tenant, work);
     if (status != PAL_OK)
@@ -249,16 +249,16 @@ static pal_status session_create(
     return session_add(engine, work, record, tenant, parent);
 }
 
-pal_status pal_mem_create(mem_engine *engine, pal_work *work)
+pal_status pal_memory_create(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_session record = record_make(work, op->u.create.session);
-    mem_tenant *tenant = pal_mem_tenant_find(engine, work->tenant);
-    mem_session *holder = NULL;
+    memory_tenant *tenant = pal_memory_tenant_find(engine, work->tenant);
+    memory_session *holder = NULL;
 
     if (op->u.create.or_find && tenant)
-        holder = pal_mem_name_find(&tenant->keys, record.key);
-    if (holder && !pal_mem_session_expired(holder, work->now_ms)) {
+        holder = pal_memory_name_find(&tenant->keys, record.key);
+    if (holder && !pal_memory_session_expired(holder, work->now_ms)) {
         op->session = holder->info->record.id;
         op->u.create.existing = true;
         return PAL_OK;
@@ -267,18 +267,18 @@ pal_status pal_mem_create(mem_engine *engine, pal_work *work)
     return session_create(engine, work, &record, NULL);
 }
 
-pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
+pal_status pal_memory_fork(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_session record = record_make(work, op->u.fork.session);
-    mem_session *named, *parent = NULL;
-    pal_status status = pal_mem_session_check(engine, work, op->u.fork.parent, 0, &named);
+    memory_session *named, *parent = NULL;
+    pal_status status = pal_memory_session_check(engine, work, op->u.fork.parent, 0, &named);
 
     if (status != PAL_OK)
         return status;
     if (!pal_id_is_none(work->fork_parent)) {
         /* The parent may be an erased session above the named one, because its rows are shared. */
-        parent = pal_mem_session_find(engine, work->tenant, work->fork_parent);
+        parent = pal_memory_session_find(engine, work->tenant, work->fork_parent);
         if (!parent || parent->info->record.last_seq < work->fork_seq)
             return pal_error_set(&op->error, PAL_NOT_FOUND, "the messages of the fork were erased");
         record.parent_id = work->fork_parent;
@@ -289,15 +289,15 @@ pal_status pal_mem_fork(mem_engine *engine, pal_work *work)
 }
 
 /* A session can become the child of another one only while it has no messages and no marks. */
-pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
+pal_status pal_memory_adopt(memory_engine *engine, pal_work *work)
 {
-    mem_session *session = NULL, *parent;
+    memory_session *session = NULL, *parent;
     pal_session *record;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
     if (status != PAL_OK)
         return status;
-    parent = pal_mem_session_find(engine, work->tenant, work->fork_parent);
+    parent = pal_memory_session_find(engine, work->tenant, work->fork_parent);
     if (!parent || parent->info->record.last_seq < work->fork_seq)
         return pal_error_set(&work->op->error, PAL_NOT_FOUND,
                 "the session to adopt no longer exists");
@@ -317,7 +317,7 @@ pal_status pal_mem_adopt(mem_engine *engine, pal_work *work)
     return PAL_OK;
 }
 
-static pal_session record_updated(const mem_session *session, const pal_work *work)
+static pal_session record_updated(const memory_session *session, const pal_work *work)
 {
     const pal_session *given = work->op->u.update.session;
     uint32_t fields = work->op->u.update.fields;
@@ -347,47 +347,47 @@ static pal_session record_updated(const mem_session *session, const pal_work *wo
     return record;
 }
 
-pal_status pal_mem_update(mem_engine *engine, pal_work *work)
+pal_status pal_memory_update(memory_engine *engine, pal_work *work)
 {
     bool sets_expiry = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
-    mem_session *session = NULL;
+    memory_session *session = NULL;
     pal_session record, *before;
-    mem_info *info;
+    memory_info *info;
     pal_status status =
-            pal_mem_session_for(engine, work, sets_expiry ? MEM_ALLOW_EXPIRED : 0, &session);
+            pal_memory_session_for(engine, work, sets_expiry ? MEMORY_ALLOW_EXPIRED : 0, &session);
 
     if (status != PAL_OK)
         return status;
     before = &session->info->record;
     record = record_updated(session, work);
-    status = pal_mem_names_check(session->tenant, work, &record, session);
+    status = pal_memory_names_check(session->tenant, work, &record, session);
     if (status != PAL_OK)
         return status;
-    info = pal_mem_info_new(&record, session->tenant);
+    info = pal_memory_info_new(&record, session->tenant);
     if (!info)
         return no_memory(work);
-    if (pal_mem_names_take(session, &record, before, work->now_ms) != PAL_OK) {
+    if (pal_memory_names_take(session, &record, before, work->now_ms) != PAL_OK) {
         pal_free(info);
         return no_memory(work);
     }
-    pal_mem_names_drop(session, before, &record);
+    pal_memory_names_drop(session, before, &record);
     pal_free(session->info);
     session->info = info;
     return PAL_OK;
 }
 
-pal_status pal_mem_delete(mem_engine *engine, pal_work *work)
+pal_status pal_memory_delete(memory_engine *engine, pal_work *work)
 {
-    mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED, &session);
+    memory_session *session = NULL;
+    pal_status status = pal_memory_session_for(engine, work, MEMORY_ALLOW_EXPIRED, &session);
 
     if (status == PAL_OK)
-        pal_mem_session_trash(session, work->now_ms);
+        pal_memory_session_trash(session, work->now_ms);
     return status;
 }
 
 /* Removes aliases from the record that belong to other sessions by now. */
-static void aliases_filter(mem_session *session)
+static void aliases_filter(memory_session *session)
 {
     pal_session *record = &session->info->record;
     size_t kept = 0;
@@ -395,35 +395,35 @@ static void aliases_filter(mem_session *session)
     if (record->is_routed)
         return;
     for (size_t i = 0; i < record->aliases_len; i++)
-        if (pal_mem_name_find(&session->tenant->aliases, record->aliases[i]) == session)
+        if (pal_memory_name_find(&session->tenant->aliases, record->aliases[i]) == session)
             record->aliases[kept++] = record->aliases[i];
     record->aliases_len = kept;
 }
 
-pal_status pal_mem_restore(mem_engine *engine, pal_work *work)
+pal_status pal_memory_restore(memory_engine *engine, pal_work *work)
 {
-    mem_session *session = NULL, *holder;
+    memory_session *session = NULL, *holder;
     pal_session *record;
     char text[PAL_ID_TEXT_SIZE];
-    pal_status status =
-            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    pal_status status = pal_memory_session_for(
+            engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
 
     if (status != PAL_OK)
         return status;
     record = &session->info->record;
-    if (record->state == PAL_SESSION_ACTIVE && !pal_mem_session_expired(session, work->now_ms)) {
+    if (record->state == PAL_SESSION_ACTIVE && !pal_memory_session_expired(session, work->now_ms)) {
         pal_id_to_text(record->id, text);
         return pal_error_set(
                 &work->op->error, PAL_CONFLICT, "session '%s' is not in the trash", text);
     }
-    holder = pal_mem_name_find(&session->tenant->keys, record->key);
-    if (holder && holder != session && !pal_mem_session_expired(holder, work->now_ms))
+    holder = pal_memory_name_find(&session->tenant->keys, record->key);
+    if (holder && holder != session && !pal_memory_session_expired(holder, work->now_ms))
         return pal_error_set(
                 &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
     status = check_room(session->tenant, work);
     if (status != PAL_OK)
         return status;
-    if (pal_mem_names_take(session, record, record->state == PAL_SESSION_ACTIVE ? record : NULL,
+    if (pal_memory_names_take(session, record, record->state == PAL_SESSION_ACTIVE ? record : NULL,
                 work->now_ms) != PAL_OK)
         return no_memory(work);
     aliases_filter(session);

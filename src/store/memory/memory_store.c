@@ -16,7 +16,7 @@
 
 /* ---- Functions for the other files ---- */
 
-void *pal_mem_alloc(size_t size, size_t text_len, char **out_text)
+void *pal_memory_alloc(size_t size, size_t text_len, char **out_text)
 {
     char *memory = text_len <= SIZE_MAX - size ? pal_calloc(1, size + text_len) : NULL;
 
@@ -25,7 +25,7 @@ void *pal_mem_alloc(size_t size, size_t text_len, char **out_text)
     return memory;
 }
 
-pal_str pal_mem_put(char **cursor, pal_str text)
+pal_str pal_memory_put(char **cursor, pal_str text)
 {
     pal_str copy = pal_str_make(*cursor, text.len);
 
@@ -35,7 +35,7 @@ pal_str pal_mem_put(char **cursor, pal_str text)
     return copy;
 }
 
-bool pal_mem_reserve(void **array, size_t *cap, size_t len, size_t more, size_t element_size)
+bool pal_memory_reserve(void **array, size_t *cap, size_t len, size_t more, size_t element_size)
 {
     size_t wanted = *cap > 0 ? *cap : 8;
     void *grown;
@@ -52,7 +52,7 @@ bool pal_mem_reserve(void **array, size_t *cap, size_t len, size_t more, size_t 
     return true;
 }
 
-pal_status pal_mem_arena_status(pal_arena *arena, pal_error *err)
+pal_status pal_memory_arena_status(pal_arena *arena, pal_error *err)
 {
     pal_status failure = pal_arena_failure(arena);
 
@@ -80,7 +80,7 @@ static pal_status parse_cap(const char *location, size_t *out_cap, pal_error *er
     return PAL_OK;
 }
 
-int pal_mem_lock_init(pthread_rwlock_t *lock)
+int pal_memory_lock_init(pthread_rwlock_t *lock)
 {
     pthread_rwlockattr_t attr;
     int failed = pthread_rwlockattr_init(&attr);
@@ -96,7 +96,7 @@ int pal_mem_lock_init(pthread_rwlock_t *lock)
 static pal_status memory_open(const char *location, const pal_store_options *options,
         pal_engine **out_engine, pal_error *err)
 {
-    mem_engine *engine;
+    memory_engine *engine;
     size_t cap = 0;
     pal_status status = parse_cap(location, &cap, err);
 
@@ -104,7 +104,7 @@ static pal_status memory_open(const char *location, const pal_store_options *opt
     if (status != PAL_OK)
         return status;
     engine = pal_calloc(1, sizeof *engine);
-    if (!engine || pal_mem_lock_init(&engine->lock) != 0) {
+    if (!engine || pal_memory_lock_init(&engine->lock) != 0) {
         pal_free(engine);
         return pal_no_memory(err);
     }
@@ -116,36 +116,36 @@ static pal_status memory_open(const char *location, const pal_store_options *opt
 
 static void memory_close(pal_engine *base)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
 
-    pal_mem_engine_clear(engine);
+    pal_memory_engine_clear(engine);
     pthread_rwlock_destroy(&engine->lock);
     pal_free(engine);
 }
 
 /* ---- Writing ---- */
 
-static pal_status apply_one(mem_engine *engine, pal_work *work)
+static pal_status apply_one(memory_engine *engine, pal_work *work)
 {
-    static pal_status (*const apply[])(mem_engine *, pal_work *) = {
-            [PAL_OP_CREATE] = pal_mem_create,
-            [PAL_OP_UPDATE] = pal_mem_update,
-            [PAL_OP_APPEND] = pal_mem_append,
-            [PAL_OP_FORK] = pal_mem_fork,
-            [PAL_OP_ADOPT] = pal_mem_adopt,
-            [PAL_OP_MARK] = pal_mem_mark,
-            [PAL_OP_DELETE] = pal_mem_delete,
-            [PAL_OP_RESTORE] = pal_mem_restore,
-            [PAL_OP_ERASE] = pal_mem_erase,
-            [PAL_OP_INBOX_ADD] = pal_mem_inbox_add,
-            [PAL_OP_INBOX_DROP] = pal_mem_inbox_drop,
-            [PAL_OP_LEASE_TAKE] = pal_mem_lease_take,
-            [PAL_OP_LEASE_RELEASE] = pal_mem_lease_release,
-            [PAL_OP_LEDGER_ADD] = pal_mem_ledger_add,
-            [PAL_OP_BLOB_PUT] = pal_mem_blob_put,
-            [PAL_OP_SWEEP] = pal_mem_sweep,
-            [PAL_OP_RECORD_PUT] = pal_mem_record_put,
-            [PAL_OP_RECORD_DROP] = pal_mem_record_drop,
+    static pal_status (*const apply[])(memory_engine *, pal_work *) = {
+            [PAL_OP_CREATE] = pal_memory_create,
+            [PAL_OP_UPDATE] = pal_memory_update,
+            [PAL_OP_APPEND] = pal_memory_append,
+            [PAL_OP_FORK] = pal_memory_fork,
+            [PAL_OP_ADOPT] = pal_memory_adopt,
+            [PAL_OP_MARK] = pal_memory_mark,
+            [PAL_OP_DELETE] = pal_memory_delete,
+            [PAL_OP_RESTORE] = pal_memory_restore,
+            [PAL_OP_ERASE] = pal_memory_erase,
+            [PAL_OP_INBOX_ADD] = pal_memory_inbox_add,
+            [PAL_OP_INBOX_DROP] = pal_memory_inbox_drop,
+            [PAL_OP_LEASE_TAKE] = pal_memory_lease_take,
+            [PAL_OP_LEASE_RELEASE] = pal_memory_lease_release,
+            [PAL_OP_LEDGER_ADD] = pal_memory_ledger_add,
+            [PAL_OP_BLOB_PUT] = pal_memory_blob_put,
+            [PAL_OP_SWEEP] = pal_memory_sweep,
+            [PAL_OP_RECORD_PUT] = pal_memory_record_put,
+            [PAL_OP_RECORD_DROP] = pal_memory_record_drop,
     };
 
     return apply[work->op->kind](engine, work);
@@ -153,7 +153,7 @@ static pal_status apply_one(mem_engine *engine, pal_work *work)
 
 static void memory_apply(pal_engine *base, pal_work *works, size_t works_len)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
 
     pthread_rwlock_wrlock(&engine->lock);
     for (size_t i = 0; i < works_len; i++)
@@ -165,7 +165,7 @@ static void memory_apply(pal_engine *base, pal_work *works, size_t works_len)
 /* ---- Reading: rows ---- */
 
 static void scan_rows(
-        const mem_session *session, const pal_row_scan *scan, pal_row_sink sink, void *user)
+        const memory_session *session, const pal_row_scan *scan, pal_row_sink sink, void *user)
 {
     uint64_t last = session->info->record.last_seq;
     uint64_t first = last - session->rows_len + 1;
@@ -183,12 +183,12 @@ static void scan_rows(
 static pal_status memory_row_scan(
         pal_engine *base, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_session *session;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_session *session;
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, scan->handle);
+    session = pal_memory_session_by_handle(engine, scan->handle);
     if (session)
         scan_rows(session, scan, sink, user);
     pthread_rwlock_unlock(&engine->lock);
@@ -198,22 +198,22 @@ static pal_status memory_row_scan(
 static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const mem_tenant *owner;
-    const mem_row *found;
+    const memory_tenant *owner;
+    const memory_row *found;
     pal_id session;
     pal_row row;
 
     pthread_rwlock_rdlock(&engine->lock);
-    owner = pal_mem_tenant_find(engine, tenant);
+    owner = pal_memory_tenant_find(engine, tenant);
     found = owner ? pal_map_find(&owner->rows, mem_id_key(&id)) : NULL;
     if (found) {
         row = found->row;
         row.client_id = pal_arena_copy(arena, row.client_id);
         row.body = pal_arena_copy(arena, row.body);
         session = found->session->id;
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK) {
@@ -226,20 +226,20 @@ static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, p
 static pal_status memory_row_find_client(pal_engine *base, uint64_t handle, pal_str client_id,
         pal_arena *arena, pal_row *out_row, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const mem_session *session;
-    const mem_row *found;
+    const memory_session *session;
+    const memory_row *found;
     pal_row row;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle);
     found = session ? pal_map_find(&session->client_ids, client_id) : NULL;
     if (found) {
         row = found->row;
         row.client_id = pal_arena_copy(arena, row.client_id);
         row.body = pal_arena_copy(arena, row.body);
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
@@ -259,14 +259,14 @@ static bool mark_is_wanted(const pal_mark *mark, const pal_mark_scan *scan)
 static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_session *session;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_session *session;
     pal_mark *marks = NULL;
     size_t len = 0, at = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, scan->handle);
+    session = pal_memory_session_by_handle(engine, scan->handle);
     for (size_t i = 0; session && i < session->marks_len; i++)
         len += mark_is_wanted(&session->marks[i], scan);
     if (len > 0)
@@ -282,7 +282,7 @@ static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, 
         at++;
     }
     pthread_rwlock_unlock(&engine->lock);
-    status = pal_mem_arena_status(arena, err);
+    status = pal_memory_arena_status(arena, err);
     if (status == PAL_OK) {
         *out_marks = marks;
         *out_len = len;
@@ -293,15 +293,15 @@ static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, 
 static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_session *session;
-    const mem_item *item;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_session *session;
+    const memory_item *item;
     pal_inbox_item *items = NULL;
     size_t len = 0, i = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle);
     for (item = session ? session->inbox : NULL; item; item = item->next)
         len++;
     if (len > 0)
@@ -313,7 +313,7 @@ static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena
         items[i].body = pal_arena_copy(arena, item->item.body);
     }
     pthread_rwlock_unlock(&engine->lock);
-    status = pal_mem_arena_status(arena, err);
+    status = pal_memory_arena_status(arena, err);
     if (status == PAL_OK) {
         *out_items = items;
         *out_len = len;
@@ -324,20 +324,20 @@ static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena
 static pal_status memory_lease_find(
         pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const mem_session *session;
+    const memory_session *session;
     pal_lease lease = {0};
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_mem_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle);
     if (session && session->lease_fence > 0) {
         lease.owner =
                 pal_arena_copy(arena, pal_str_make(session->lease_owner, session->lease_owner_len));
         lease.fence = session->lease_fence;
         lease.expires_at = session->lease_expires_at;
         lease.ttl_ms = session->lease_ttl_ms;
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
@@ -348,13 +348,13 @@ static pal_status memory_lease_find(
 static pal_status memory_blob_size(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
         uint64_t *out_bytes, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
-    const mem_tenant *tenant;
-    const mem_blob *blob = NULL;
+    memory_engine *engine = (memory_engine *)base;
+    const memory_tenant *tenant;
+    const memory_blob *blob = NULL;
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, tenant_name);
+    tenant = pal_memory_tenant_find(engine, tenant_name);
     if (tenant)
         blob = pal_map_find(&tenant->blobs, pal_str_make((const char *)hash, 32));
     if (blob)
@@ -366,20 +366,20 @@ static pal_status memory_blob_size(pal_engine *base, pal_str tenant_name, const 
 static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
         pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const mem_tenant *tenant;
-    const mem_blob *blob = NULL;
+    const memory_tenant *tenant;
+    const memory_blob *blob = NULL;
     pal_str media_type, data;
 
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_mem_tenant_find(engine, tenant_name);
+    tenant = pal_memory_tenant_find(engine, tenant_name);
     if (tenant)
         blob = pal_map_find(&tenant->blobs, pal_str_make((const char *)hash, 32));
     if (blob) {
         media_type = pal_arena_copy(arena, blob->media_type);
         data = pal_arena_copy(arena, blob->data);
-        status = pal_mem_arena_status(arena, err);
+        status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK) {
@@ -391,14 +391,14 @@ static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const u
 
 /* ---- Maintenance ---- */
 
-static void stat_tenant(const mem_tenant *tenant, pal_store_stats *stats)
+static void stat_tenant(const memory_tenant *tenant, pal_store_stats *stats)
 {
     /* Names that begin with a control character are internal; API keys are stored under such a
      * name. */
     bool is_ours = tenant->name.len > 0 && (unsigned char)tenant->name.data[0] < 0x20;
     bool has_any =
             tenant->sessions || tenant->blob_list || tenant->ledger || tenant->kind_list;
-    const mem_counts *counts = &tenant->counts;
+    const memory_counts *counts = &tenant->counts;
 
     stats->sessions_active += counts->states[PAL_SESSION_ACTIVE];
     stats->sessions_trash += counts->states[PAL_SESSION_TRASH];
@@ -411,12 +411,12 @@ static void stat_tenant(const mem_tenant *tenant, pal_store_stats *stats)
 
 static pal_status memory_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
 {
-    mem_engine *engine = (mem_engine *)base;
+    memory_engine *engine = (memory_engine *)base;
     pal_store_stats stats = {0};
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    for (const mem_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
+    for (const memory_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next)
         stat_tenant(tenant, &stats);
     pthread_rwlock_unlock(&engine->lock);
     *out_stats = stats;
@@ -429,21 +429,21 @@ const pal_store_backend pal_store_memory = {
         .open = memory_open,
         .close = memory_close,
         .apply = memory_apply,
-        .session_find = pal_mem_find,
-        .session_list = pal_mem_list,
+        .session_find = pal_memory_find,
+        .session_list = pal_memory_list,
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
         .row_find_client = memory_row_find_client,
-        .row_search = pal_mem_row_search,
-        .index_build = pal_mem_index_build,
-        .fork_list = pal_mem_fork_list,
+        .row_search = pal_memory_row_search,
+        .index_build = pal_memory_index_build,
+        .fork_list = pal_memory_fork_list,
         .mark_list = memory_mark_list,
         .inbox_list = memory_inbox_list,
         .lease_find = memory_lease_find,
-        .inbox_owners = pal_mem_inbox_owners,
-        .ledger_sum = pal_mem_ledger_sum,
-        .record_find = pal_mem_record_find,
-        .record_list = pal_mem_record_list,
+        .inbox_owners = pal_memory_inbox_owners,
+        .ledger_sum = pal_memory_ledger_sum,
+        .record_find = pal_memory_record_find,
+        .record_list = pal_memory_record_list,
         .blob_get = memory_blob_get,
         .blob_size = memory_blob_size,
         .stat = memory_stat,

@@ -13,7 +13,7 @@ static pal_status no_memory(pal_work *work, const char *what)
 /* ---- Marks ---- */
 
 /* Finds the mark to undo. Fails if it cannot be undone. */
-static pal_status undo_target(mem_session *session, pal_work *work, uint64_t *out_number)
+static pal_status undo_target(memory_session *session, pal_work *work, uint64_t *out_number)
 {
     uint64_t wanted = work->op->u.mark->target;
 
@@ -35,7 +35,7 @@ static pal_status undo_target(mem_session *session, pal_work *work, uint64_t *ou
     return pal_error_set(&work->op->error, PAL_NOT_FOUND, "nothing to undo");
 }
 
-static pal_status mark_check(mem_session *session, pal_work *work, pal_mark *mark)
+static pal_status mark_check(memory_session *session, pal_work *work, pal_mark *mark)
 {
     uint64_t last_seq = session->info->record.last_seq;
     bool is_pin = mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN;
@@ -50,18 +50,18 @@ static pal_status mark_check(mem_session *session, pal_work *work, pal_mark *mar
     return PAL_OK;
 }
 
-pal_status pal_mem_mark(mem_engine *engine, pal_work *work)
+pal_status pal_memory_mark(memory_engine *engine, pal_work *work)
 {
     pal_mark mark = *work->op->u.mark;
-    mem_session *session = NULL;
+    memory_session *session = NULL;
     char *body;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
     if (status == PAL_OK)
         status = mark_check(session, work, &mark);
     if (status != PAL_OK)
         return status;
-    if (!pal_mem_reserve(
+    if (!pal_memory_reserve(
                 (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof mark))
         return no_memory(work, "mark");
     body = pal_malloc(mark.body.len);
@@ -73,7 +73,7 @@ pal_status pal_mem_mark(mem_engine *engine, pal_work *work)
     mark.inherited = false;
     mark.created_at = work->now_ms;
     *work->op->u.mark = mark;
-    mark.body = pal_mem_put(&body, mark.body);
+    mark.body = pal_memory_put(&body, mark.body);
     session->marks[session->marks_len++] = mark;
     session->info->record.updated_at = work->now_ms;
     return PAL_OK;
@@ -81,38 +81,38 @@ pal_status pal_mem_mark(mem_engine *engine, pal_work *work)
 
 /* ---- Inbox ---- */
 
-static mem_item *item_new(const pal_inbox_item *given, pal_id id, int64_t now_ms)
+static memory_item *item_new(const pal_inbox_item *given, pal_id id, int64_t now_ms)
 {
     size_t text_len = given->client_id.len + given->delivery.len + given->body.len;
     char *cursor;
-    mem_item *item = pal_mem_alloc(sizeof *item, text_len, &cursor);
+    memory_item *item = pal_memory_alloc(sizeof *item, text_len, &cursor);
 
     if (!item)
         return NULL;
     item->item.id = id;
     item->item.created_at = now_ms;
-    item->item.client_id = pal_mem_put(&cursor, given->client_id);
-    item->item.delivery = pal_mem_put(&cursor, given->delivery);
-    item->item.body = pal_mem_put(&cursor, given->body);
+    item->item.client_id = pal_memory_put(&cursor, given->client_id);
+    item->item.delivery = pal_memory_put(&cursor, given->delivery);
+    item->item.body = pal_memory_put(&cursor, given->body);
     return item;
 }
 
-static mem_item *item_find(const mem_session *session, pal_str client_id)
+static memory_item *item_find(const memory_session *session, pal_str client_id)
 {
-    mem_item *item = client_id.len > 0 ? session->inbox : NULL;
+    memory_item *item = client_id.len > 0 ? session->inbox : NULL;
 
     while (item && !pal_str_equal(item->item.client_id, client_id))
         item = item->next;
     return item;
 }
 
-pal_status pal_mem_inbox_add(mem_engine *engine, pal_work *work)
+pal_status pal_memory_inbox_add(memory_engine *engine, pal_work *work)
 {
     pal_inbox_item *given = work->op->u.inbox_item;
-    mem_item *item, **end;
-    mem_session *session = NULL;
+    memory_item *item, **end;
+    memory_session *session = NULL;
     size_t waiting = 0;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
     if (status != PAL_OK)
         return status;
@@ -137,10 +137,10 @@ pal_status pal_mem_inbox_add(mem_engine *engine, pal_work *work)
     return PAL_OK;
 }
 
-bool pal_mem_inbox_remove(mem_session *session, pal_id id)
+bool pal_memory_inbox_remove(memory_session *session, pal_id id)
 {
-    for (mem_item **link = &session->inbox; *link; link = &(*link)->next) {
-        mem_item *item = *link;
+    for (memory_item **link = &session->inbox; *link; link = &(*link)->next) {
+        memory_item *item = *link;
 
         if (!pal_id_equal(item->item.id, id))
             continue;
@@ -151,13 +151,13 @@ bool pal_mem_inbox_remove(mem_session *session, pal_id id)
     return false;
 }
 
-pal_status pal_mem_inbox_drop(mem_engine *engine, pal_work *work)
+pal_status pal_memory_inbox_drop(memory_engine *engine, pal_work *work)
 {
     char text[PAL_ID_TEXT_SIZE];
-    mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    memory_session *session = NULL;
+    pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
-    if (status != PAL_OK || pal_mem_inbox_remove(session, work->op->u.inbox_id))
+    if (status != PAL_OK || pal_memory_inbox_remove(session, work->op->u.inbox_id))
         return status;
     pal_id_to_text(work->op->u.inbox_id, text);
     return pal_error_set(&work->op->error, PAL_NOT_FOUND, "no item '%s' in the inbox", text);
@@ -165,20 +165,20 @@ pal_status pal_mem_inbox_drop(mem_engine *engine, pal_work *work)
 
 /* ---- Lease ---- */
 
-static pal_str lease_owner(const mem_session *session)
+static pal_str lease_owner(const memory_session *session)
 {
     return pal_str_make(session->lease_owner, session->lease_owner_len);
 }
 
-pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
+pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_str wanted = op->u.lease.owner;
     int64_t now_ms = pal_clock_now_ms();
     bool is_held, is_mine;
     char *owner, *cursor;
-    mem_session *session = NULL;
-    pal_status status = pal_mem_session_for(engine, work, 0, &session);
+    memory_session *session = NULL;
+    pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
     if (status != PAL_OK)
         return status;
@@ -195,7 +195,7 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
             return no_memory(work, "lease");
         pal_free(session->lease_owner);
         session->lease_owner = cursor = owner;
-        session->lease_owner_len = pal_mem_put(&cursor, wanted).len;
+        session->lease_owner_len = pal_memory_put(&cursor, wanted).len;
         /* A caller that presents the fence was the last owner, so the fence stays the same. */
         session->lease_fence += op->fence == 0;
     }
@@ -207,11 +207,11 @@ pal_status pal_mem_lease_take(mem_engine *engine, pal_work *work)
 }
 
 /* The fence stays, because the next owner must get a larger one. */
-pal_status pal_mem_lease_release(mem_engine *engine, pal_work *work)
+pal_status pal_memory_lease_release(memory_engine *engine, pal_work *work)
 {
-    mem_session *session = NULL;
-    pal_status status =
-            pal_mem_session_for(engine, work, MEM_ALLOW_EXPIRED | MEM_ALLOW_TRASH, &session);
+    memory_session *session = NULL;
+    pal_status status = pal_memory_session_for(
+            engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
 
     if (status == PAL_OK && work->op->u.lease.fence == session->lease_fence) {
         session->lease_owner_len = 0;

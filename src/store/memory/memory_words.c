@@ -34,11 +34,12 @@ static int compare(pal_str a, pal_str b)
 }
 
 /* Finds, on each level, the link before the first word that is not less than `text`. */
-static mem_word *find_links(mem_words *words, pal_str text, mem_word **links[MEM_WORD_LEVELS])
+static memory_word *find_links(
+        memory_words *words, pal_str text, memory_word **links[MEMORY_WORD_LEVELS])
 {
-    mem_word **next = words->first;
+    memory_word **next = words->first;
 
-    for (int level = MEM_WORD_LEVELS; level-- > 0;) {
+    for (int level = MEMORY_WORD_LEVELS; level-- > 0;) {
         while (next[level] && compare(next[level]->text, text) < 0)
             next = next[level]->next;
         links[level] = &next[level];
@@ -46,53 +47,54 @@ static mem_word *find_links(mem_words *words, pal_str text, mem_word **links[MEM
     return *links[0];
 }
 
-mem_word *pal_mem_word_from(const mem_words *words, pal_str text)
+memory_word *pal_memory_word_from(const memory_words *words, pal_str text)
 {
-    mem_word *const *next = words->first;
+    memory_word *const *next = words->first;
 
-    for (int level = MEM_WORD_LEVELS; level-- > 0;)
+    for (int level = MEMORY_WORD_LEVELS; level-- > 0;)
         while (next[level] && compare(next[level]->text, text) < 0)
             next = next[level]->next;
     return next[0];
 }
 
-mem_word *pal_mem_word_find(const mem_words *words, pal_str text)
+memory_word *pal_memory_word_find(const memory_words *words, pal_str text)
 {
-    mem_word *word = pal_mem_word_from(words, text);
+    memory_word *word = pal_memory_word_from(words, text);
 
     return word && pal_str_equal(word->text, text) ? word : NULL;
 }
 
-mem_word *pal_mem_word_wide(const mem_words *words)
+memory_word *pal_memory_word_wide(const memory_words *words)
 {
-    return pal_mem_word_find(words, wide_name);
+    return pal_memory_word_find(words, wide_name);
 }
 
 /* One word in four is also on the next level. */
-static int draw_levels(mem_words *words)
+static int draw_levels(memory_words *words)
 {
     uint64_t random = words->random = words->random * UINT64_C(6364136223846793005) + 1;
     int levels = 1;
 
-    for (; levels < MEM_WORD_LEVELS && random >> 62 == 0; random <<= 2)
+    for (; levels < MEMORY_WORD_LEVELS && random >> 62 == 0; random <<= 2)
         levels++;
     return levels;
 }
 
-static mem_word *word_new(mem_words *words, pal_str text)
+static memory_word *word_new(memory_words *words, pal_str text)
 {
-    mem_word **links[MEM_WORD_LEVELS];
-    mem_word *word = find_links(words, text, links);
+    memory_word **links[MEMORY_WORD_LEVELS];
+    memory_word *word = find_links(words, text, links);
     char *cursor;
     int levels;
 
     if (word && pal_str_equal(word->text, text))
         return word;
     levels = draw_levels(words);
-    word = pal_mem_alloc(sizeof *word + (size_t)levels * sizeof(mem_word *), text.len, &cursor);
+    word = pal_memory_alloc(
+            sizeof *word + (size_t)levels * sizeof(memory_word *), text.len, &cursor);
     if (!word)
         return NULL;
-    word->text = pal_mem_put(&cursor, text);
+    word->text = pal_memory_put(&cursor, text);
     for (int level = 0; level < levels; level++) {
         word->next[level] = *links[level];
         *links[level] = word;
@@ -100,21 +102,21 @@ static mem_word *word_new(mem_words *words, pal_str text)
     return word;
 }
 
-static void word_free(mem_words *words, mem_word *word)
+static void word_free(memory_words *words, memory_word *word)
 {
-    mem_word **links[MEM_WORD_LEVELS];
+    memory_word **links[MEMORY_WORD_LEVELS];
 
     find_links(words, word->text, links);
-    for (int level = 0; level < MEM_WORD_LEVELS && *links[level] == word; level++)
+    for (int level = 0; level < MEMORY_WORD_LEVELS && *links[level] == word; level++)
         *links[level] = word->next[level];
     memset((char *)word->text.data, 0, word->text.len);
     pal_free(word->positions);
     pal_free(word);
 }
 
-void pal_mem_words_clear(mem_words *words)
+void pal_memory_words_clear(memory_words *words)
 {
-    for (mem_word *word = words->first[0], *next; word; word = next) {
+    for (memory_word *word = words->first[0], *next; word; word = next) {
         next = word->next[0];
         pal_free(word->positions);
         pal_free(word);
@@ -125,7 +127,7 @@ void pal_mem_words_clear(mem_words *words)
 /* ---- Positions ---- */
 
 /* Returns the number of positions below `pos`. */
-size_t pal_mem_word_below(const mem_word *word, uint64_t pos)
+size_t pal_memory_word_below(const memory_word *word, uint64_t pos)
 {
     size_t low = 0, high = word->len;
 
@@ -140,23 +142,23 @@ size_t pal_mem_word_below(const mem_word *word, uint64_t pos)
     return low;
 }
 
-bool pal_mem_word_has(const mem_word *word, uint64_t pos)
+bool pal_memory_word_has(const memory_word *word, uint64_t pos)
 {
-    size_t at = pal_mem_word_below(word, pos);
+    size_t at = pal_memory_word_below(word, pos);
 
     return at < word->len && word->positions[at] == pos;
 }
 
 /* Rows arrive in ascending order. A row that failed before for lack of memory is added again. */
-static bool add_position(mem_words *words, pal_str text, uint64_t pos)
+static bool add_position(memory_words *words, pal_str text, uint64_t pos)
 {
-    mem_word *word = word_new(words, text);
+    memory_word *word = word_new(words, text);
 
     if (!word)
         return false;
     if (word->len > 0 && word->positions[word->len - 1] == pos)
         return true;
-    if (!pal_mem_reserve((void **)&word->positions, &word->cap, word->len,
+    if (!pal_memory_reserve((void **)&word->positions, &word->cap, word->len,
                 word->len < POSITIONS_MIN ? POSITIONS_MIN - word->len : 1,
                 sizeof *word->positions)) {
         if (word->len == 0)
@@ -167,10 +169,10 @@ static bool add_position(mem_words *words, pal_str text, uint64_t pos)
     return true;
 }
 
-static void drop_position(mem_words *words, pal_str text, uint64_t pos)
+static void drop_position(memory_words *words, pal_str text, uint64_t pos)
 {
-    mem_word *word = pal_mem_word_find(words, text);
-    size_t at = word ? pal_mem_word_below(word, pos) : 0, kept = 0;
+    memory_word *word = pal_memory_word_find(words, text);
+    size_t at = word ? pal_memory_word_below(word, pos) : 0, kept = 0;
 
     if (!word || at == word->len || word->positions[at] != pos)
         return;
@@ -192,7 +194,7 @@ static void drop_position(mem_words *words, pal_str text, uint64_t pos)
 /* ---- Rows ---- */
 
 typedef struct row_words {
-    mem_words *words;
+    memory_words *words;
     uint64_t pos;
     bool is_removal;
     bool failed;
@@ -210,7 +212,7 @@ static bool take_term(pal_term term, void *user)
 }
 
 /* A damaged row has no words. */
-static bool each_word(const mem_row *row, row_words *state)
+static bool each_word(const memory_row *row, row_words *state)
 {
     pal_arena *scratch = pal_arena_new(0);
     pal_buf text, normal;
@@ -236,19 +238,19 @@ static bool each_word(const mem_row *row, row_words *state)
     return (status == PAL_OK || status == PAL_CORRUPT) && !state->failed;
 }
 
-static pal_str pos_key(const mem_row *row)
+static pal_str pos_key(const memory_row *row)
 {
     return pal_str_make((const char *)&row->pos, sizeof row->pos);
 }
 
-bool pal_mem_words_add(mem_engine *engine, mem_row *row)
+bool pal_memory_words_add(memory_engine *engine, memory_row *row)
 {
     row_words state = {.words = &row->session->tenant->words, .pos = row->pos};
 
     return pal_map_set(&engine->places, pos_key(row), row) == PAL_OK && each_word(row, &state);
 }
 
-void pal_mem_words_remove(mem_engine *engine, mem_row *row)
+void pal_memory_words_remove(memory_engine *engine, memory_row *row)
 {
     row_words state = {
             .words = &row->session->tenant->words, .pos = row->pos, .is_removal = true};
@@ -257,7 +259,7 @@ void pal_mem_words_remove(mem_engine *engine, mem_row *row)
         (void)each_word(row, &state);
 }
 
-mem_row *pal_mem_row_at(const mem_engine *engine, uint64_t pos)
+memory_row *pal_memory_row_at(const memory_engine *engine, uint64_t pos)
 {
     return pal_map_find(&engine->places, pal_str_make((const char *)&pos, sizeof pos));
 }
