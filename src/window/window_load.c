@@ -30,6 +30,19 @@ static void set_limits(const pal_window *window, const pal_model *model, pal_con
     pal_profile_limits(window->profile, limits);
 }
 
+/* The default threshold of `reset` leaves the room free that the limits state for an answer. A
+ * threshold from the settings, or an answer of unknown length, does not change it. */
+static void set_threshold(
+        const pal_window *window, const pal_model *model, pal_context_input *input)
+{
+    uint64_t usable = pal_context_usable(&input->limits);
+    bool is_stated = window->limits.output || model->output;
+
+    if (input->settings.strategy == PAL_STRATEGY_RESET && !input->settings.compaction_threshold &&
+            is_stated && usable < PAL_COMPACTION_THRESHOLD)
+        input->settings.compaction_threshold = usable;
+}
+
 /* Returns the number of tokens to load, by the stored counts: the sendable tokens, and the pruned
  * ones, which are loaded but not sent. */
 static uint64_t tail_tokens(const pal_window_view *view)
@@ -220,6 +233,7 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
     input->pruned_text = window->pruned_text;
     input->pruned_user = window->pruned_user;
     set_limits(window, &view.model, &input->limits);
+    set_threshold(window, &view.model, input);
     status = read_marks(reading, window, arena, &view, err);
     if (status == PAL_OK)
         status = load_tail(reading, arena, &view, err);

@@ -126,6 +126,19 @@ test('input limits of models are obeyed, and can be configured', bounded, async 
     assert.ok((await plan(s, id, '?model=codestral-latest')).usable > 200000);
 });
 
+test('reset leaves the room free that a model needs for its answer', bounded, async (t) => {
+    const s = await serveModel(t, { config: `models:
+  - {name: stated, context: 128000, output: 32000}
+  - {name: unknown, context: 128000}
+context: {token_strategy: reset}
+` });
+    const id = await s.session();
+    assert.equal((await plan(s, id, '?model=stated')).usable, 96000);
+    assert.equal((await plan(s, id, '?model=unknown')).usable, 118000);
+    const own = await s.session({ metadata: { context: { compaction_threshold: 117000 } } });
+    assert.equal((await plan(s, own, '?model=stated')).usable, 117000);
+});
+
 for (const kind of ['mistral', 'mistral_conversations']) {
     const cases = ['compact', 'summarization', 'sliding_window', 'reset'].map((strategy) =>
         [strategy, 'the threshold takes effect at 118,000', '  compaction_threshold: 118000\n']);
