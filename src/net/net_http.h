@@ -36,8 +36,8 @@ typedef struct pal_http_end {
                           never reported */
     long code;         /* HTTP status; 0: there was no response */
     bool sent;         /* the request may have reached the server */
-    bool unreachable;  /* no server listens there, or the host does not exist; a quick retry is
-                          useless */
+    bool unreachable;  /* there is probably no such server: the host does not exist, no connection
+                          could be made, or TLS failed */
     char error[256];   /* for example "could not connect to 'host': ..."; for a redirect, its
                           target */
 } pal_http_end;

@@ -474,15 +474,33 @@ static void describe_curl(const pal_http_call *call, CURLcode result, pal_error 
             call->host->name, text);
 }
 
+/* Whether there is probably no such server. A lack of local resources, such as file descriptors,
+ * says nothing about the server. */
+static bool is_unreachable(const pal_http_call *call, CURLcode result)
+{
+    int error = os_error(call);
+    if (call->stage == PAL_HTTP_WAITING || call->stage == PAL_HTTP_SENT)
+        return false;
+    switch (result) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_SSL_CONNECT_ERROR: /* for example https:// at a port that speaks http */
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return true;
+    case CURLE_COULDNT_CONNECT:
+        return error == ECONNREFUSED || error == ENETUNREACH || error == EHOSTUNREACH;
+    default:
+        return false;
+    }
+}
+
 void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http_end *out_end)
 {
     pal_error text = {PAL_OK, ""};
     pal_http_end end = {.status = status_of(call, result)};
     end.code = call->headed ? call->code : 0;
     end.sent = call->stage == PAL_HTTP_SENT;
-    end.unreachable = end.status == PAL_IO &&
-            (result == CURLE_COULDNT_RESOLVE_HOST ||
-                    (result == CURLE_COULDNT_CONNECT && os_error(call) == ECONNREFUSED));
+    end.unreachable = is_unreachable(call, result);
     if (end.status == PAL_TIMEOUT)
         describe_timeout(call, &text);
     else if (end.status == PAL_LIMIT)

@@ -48,8 +48,8 @@ typedef struct pal_model_end {
     bool is_overflow;   /* the request was too long for the model */
     bool is_retryable;
     int64_t retry_after_ms; /* the delay that the service requested; -1: none */
-    bool is_unreachable;    /* no server listens there, or the host does not exist, and the service
-                               was never reached */
+    bool is_unreachable;    /* there is probably no such server (pal_http_end.unreachable), and the
+                               service was never reached */
 } pal_model_end;
 
 /* Receives the answer in order, as it arrives. `end` is called once, last, and not after a cancel.

@@ -35,6 +35,15 @@ test('a service that was never reachable fails after a few retries, with the rea
     assert.ok(await retries(s) <= 2, `${await retries(s)} retries`);
 });
 
+test('https at a port that speaks http fails after a few retries, with the reason', async (t) => {
+    const port = await listen(t, (request, response) => response.end());
+    const s = await serveModel(t, { model: { url: `https://127.0.0.1:${port}` } });
+    const failed = await s.post('/api/v1/chat', { message: 'hello' });
+    assert.equal(failed.code, 500);
+    assert.match(failed.json.reason, /could not connect to .*SSL/);
+    assert.ok(await retries(s) <= 2, `${await retries(s)} retries`);
+});
+
 test('the server waits for a service that was reachable before', async (t) => {
     const mock = new MockModel();
     const url = await mock.listen();

@@ -484,7 +484,7 @@ static void connecting_has_a_time_limit(void)
     t.request.connect_ms = 50;
     send_talk(&t);
     finish_talk(&t);
-    CHECK(t.end.status == PAL_TIMEOUT && !t.end.sent);
+    CHECK(t.end.status == PAL_TIMEOUT && !t.end.sent && t.end.unreachable);
     CHECK(strstr(t.end.error, "could not connect to") == t.end.error);
     done_talk(&t);
     for (int i = 0; i < 4; i++)
