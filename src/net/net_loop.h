@@ -43,6 +43,13 @@ struct pal_work_item {
 };
 void pal_loop_work(pal_loop *loop, pal_work_item *item);
 
+/* The same for work that another thread does, which does not belong to the loop. pal_loop_hold()
+ * must be called on the loop, which stays open until it is released.
+ * pal_loop_tell_done() can be called from any thread. It runs item->done on the loop, and then
+ * releases the loop once. Neither fails. */
+void pal_loop_hold(pal_loop *loop);
+void pal_loop_tell_done(pal_loop *loop, pal_work_item *item);
+
 /* A timer that fires once. It is a member of its owner's struct; a zeroed timer is stopped. Must be
  * used on the loop. Timers are kept in a heap, so thousands of waiting timers cost nothing. */
 typedef struct pal_timer pal_timer;

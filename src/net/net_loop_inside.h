@@ -51,15 +51,13 @@ struct pal_loop {
  * closed connection fails with EPIPE. `stack_bytes` 0: the default. Returns an errno. */
 int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user);
 
-/* A loop that is being closed waits while it is held. Must be called on the loop. */
-void pal_loop_hold(pal_loop *loop);
+/* Releases a hold without an item. Must be called on the loop. */
 void pal_loop_release(pal_loop *loop);
 
 void pal_timers_open(pal_loop *loop);
 void pal_timers_close(pal_loop *loop); /* the loop must run once more afterwards */
 
 PAL_CHECKED pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err);
-void pal_workers_close(pal_loop *loop);                       /* runs all waiting items first */
-void pal_loop_tell_done(pal_loop *loop, pal_work_item *item); /* called on a worker thread */
+void pal_workers_close(pal_loop *loop); /* runs all waiting items first */
 
 #endif

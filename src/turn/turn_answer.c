@@ -254,7 +254,7 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
             .u.ledger_row = &s->row};
     s->write = (pal_write){.ops = &s->op, .ops_len = 1, .done = spent_kept};
     turn->holds++;
-    pal_journal_write(&turn->runtime->journal, &s->write);
+    pal_runtime_write(turn->runtime, &s->write);
 }
 
 /* For a call without reported usage: our count of what was sent, and an estimate of the output. The

@@ -6,7 +6,7 @@
  * each of them. But waking a thread costs more than any of them. So one worker does all three and
  * notifies the loop once, unless other writes in the session forbid it. If the worker meets an
  * obstacle, it leaves the rest to the loop. Turns that arrive while ENTRIES_MAX workers are busy
- * this way also go through the loop: their commits gather in the journal and share one sync.
+ * this way also go through the loop: their writes share commits.
  *
  * Invariant: while the worker has the turn, the loop does not touch it. The lane's fence belongs to
  * the running turn. */

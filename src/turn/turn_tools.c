@@ -390,10 +390,11 @@ void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
 }
 
 /* Results of other calls of this answer are kept in memory, so the turn parks only if there are
- * none. */
+ * none, and none are being recorded. */
 static void park_asking(pal_turn *turn)
 {
-    if (count_state(turn, PAL_TOOL_RUNNING) == 0 && count_state(turn, PAL_TOOL_ENDED) == 0)
+    if (!turn->messages && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
+            count_state(turn, PAL_TOOL_ENDED) == 0)
         pal_park(turn);
 }
 

@@ -2,6 +2,7 @@
  * store, and many at once are admitted together; on the backend that the argument names. */
 #include <pthread.h>
 
+#include "base/memory.h"
 #include "stored_fixture.h"
 
 enum { CROWD = 10 };
@@ -92,16 +93,47 @@ static void started(const pal_turn_info *info, const pal_error *why, void *user)
         *(pal_id *)user = info->turn;
 }
 
+static void filled(pal_op *ops, size_t len, pal_status status, const pal_error *why, void *user)
+{
+    pal_free(ops);
+}
+
+/* Fills the queue of the store's writer, which the gate holds in a commit. */
+static void fill_queue(pal_id session)
+{
+    static pal_message message;
+    pal_status status = PAL_OK;
+    pal_op first = {.kind = PAL_OP_APPEND, .session = session};
+
+    message = (pal_message){.role = PAL_ROLE_SYSTEM};
+    first.u.append.messages = &message;
+    first.u.append.messages_len = 1;
+    first.u.append.expected_seq = PAL_SEQ_ANY;
+    for (size_t i = 0; status == PAL_OK; i++) {
+        pal_op *op = pal_calloc(1, sizeof(*op));
+
+        if (i == 0)
+            *op = first; /* the others fail their checks, and wait all the same */
+        status = pal_store_apply_async(store, op, 1, filled, NULL, &err);
+        if (status != PAL_OK)
+            pal_free(op);
+    }
+    CHECK(status == PAL_LIMIT);
+}
+
 /* Runs a crowd of turns while nothing is committed for so long after all have looked around. */
-static void run_crowd(int64_t hold_ms)
+static void run_crowd(int64_t hold_ms, bool is_full)
 {
     pal_id sessions[CROWD], turns[CROWD] = {0};
 
     begin_seen();
+    pal_id other = new_session();
     for (size_t i = 0; i < CROWD; i++)
         sessions[i] = new_session();
     forget_seen();
     set_gate(true);
+    if (is_full)
+        fill_queue(other);
     for (size_t i = 0; i < CROWD; i++) {
         pal_turn_request request = said(sessions[i], "a");
 
@@ -123,18 +155,26 @@ static void run_crowd(int64_t hold_ms)
 static void a_crowd_is_admitted_together(void)
 {
     for (int64_t hold_ms = 1; hold_ms < 10000; hold_ms *= 4) {
-        run_crowd(hold_ms);
+        run_crowd(hold_ms, false);
         if (seen.ops_most > CROWD)
             break;
     }
     CHECK(seen.ops_most > CROWD && seen.commits < 2 * CROWD);
 }
 
+static void a_full_queue_of_the_store_delays_turns_only(void)
+{
+    run_crowd(20, true);
+}
+
 int main(int argc, char **argv)
 {
     backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_looks_at_its_session_twice);
-    RUN(a_crowd_is_admitted_together);
+    if (strcmp(backend, "memory") != 0) { /* it has no writer, and so no queue */
+        RUN(a_crowd_is_admitted_together);
+        RUN(a_full_queue_of_the_store_delays_turns_only);
+    }
     pal_arena_free(arena);
     return tap_done();
 }

@@ -73,7 +73,7 @@ static void renew(pal_timer *timer)
                     .is_watched = true}};
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
     lane->holds++;
-    pal_journal_write(&lane->runtime->journal, &lane->write);
+    pal_runtime_write(lane->runtime, &lane->write);
 }
 
 static void renew_later(pal_lane_state *lane)
@@ -167,5 +167,5 @@ void pal_lease_release(pal_lane_state *lane)
     lane->fence = 0;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
     lane->holds++;
-    pal_journal_write(&lane->runtime->journal, &lane->write);
+    pal_runtime_write(lane->runtime, &lane->write);
 }

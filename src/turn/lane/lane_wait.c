@@ -21,7 +21,7 @@ static void change_inbox(pal_turn *turn, size_t ops_len, void (*done)(pal_write 
     turn->holds++;
     turn->lane->holds++;
     turn->lane->changes++;
-    pal_journal_write(&turn->runtime->journal, &turn->write);
+    pal_runtime_write(turn->runtime, &turn->write);
 }
 
 static void inbox_changed(pal_turn *turn)

@@ -145,7 +145,7 @@ bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
     h->ops[1] = op;
     h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = handed};
     turn->holds++;
-    pal_journal_write(&turn->runtime->journal, &h->write);
+    pal_runtime_write(turn->runtime, &h->write);
     return true;
 }
 

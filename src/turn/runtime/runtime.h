@@ -38,37 +38,26 @@ typedef struct pal_backlog pal_backlog;
 /* The answer of a client to the approval question of a turn that does not run in this process. */
 typedef enum pal_allowing { PAL_ALLOW_NONE = 0, PAL_ALLOW_YES, PAL_ALLOW_NO } pal_allowing;
 
-/* ---- Writes (turn_journal.c) ---- */
+/* ---- Writes (turn_write.c) ---- */
 
 typedef struct pal_write pal_write;
 
-/* A list of operations, with the data that they point to. It is committed together with the
- * operations of other turns. The owner keeps the memory until `done` is called, exactly once, on
- * the loop. */
+/* A list of operations, with the data that they point to. The owner keeps all of it unchanged until
+ * `done` is called, exactly once, on the loop. */
 struct pal_write {
     pal_op *ops;
     size_t ops_len;
     /* each operation has its status; `failure` is set if none was applied */
     void (*done)(pal_write *write);
     pal_error failure;
+    pal_runtime *runtime;
+    pal_work_item item;
     pal_write *next;
 };
 
-typedef struct pal_journal {
-    pal_runtime *runtime;
-    pal_write *first, **last; /* writes that wait for the next commit */
-    pal_write *running;       /* writes of the commit that runs now */
-    pal_work_item item;
-    pal_op *ops; /* the operations of that commit, copied into one array */
-    size_t ops_cap;
-    bool busy;
-} pal_journal;
-
-void pal_journal_init(pal_journal *journal, pal_runtime *runtime);
-void pal_journal_done(pal_journal *journal);
-/* Queues the write, and starts a commit if none runs. `write` must stay valid until `done` is
- * called. If there is no memory, `done` is called before this function returns. */
-void pal_journal_write(pal_journal *journal, pal_write *write);
+/* Passes the write to the store, which commits it together with the writes of other turns and with
+ * appends. Writes are committed in the order of these calls. */
+void pal_runtime_write(pal_runtime *runtime, pal_write *write);
 
 /* ---- Events (turn_event.c) ---- */
 
@@ -378,7 +367,9 @@ struct pal_runtime {
     size_t servers_len;
     pal_turn *server_waiters;
     pal_timer servers_timer; /* while it runs, turns wait for starting servers */
-    pal_journal journal;
+    pal_write *writes_first, **writes_last; /* writes that are not passed to the store yet */
+    size_t writes_passed;     /* writes that the store has, or that wait for room in its queue */
+    pal_write *blocked_write; /* the write that waits for room, on a worker; NULL: none */
     pal_budget_book budgets;
     pal_map lanes; /* by session and tenant */
     pal_map turns; /* by id; all turns in memory */

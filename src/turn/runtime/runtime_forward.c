@@ -172,7 +172,7 @@ static void keep_bill(
     pal_budget_hold_only(b->held,
             usage->input + usage->output + usage->cache_read + usage->cache_write, cost_micros);
     b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = bill_kept};
-    pal_journal_write(&f->runtime->journal, &b->write);
+    pal_runtime_write(f->runtime, &b->write);
 }
 
 static bool is_label(pal_str name)
