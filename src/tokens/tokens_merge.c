@@ -179,6 +179,13 @@ static inline struct outlook look_ahead(const struct pal_table *table, uint32_t 
     };
 }
 
+/* Returns whether the first byte of the text never merges with the next one. Then it is free. */
+static inline bool is_lone_byte(
+        const struct pal_table *table, const unsigned char *p, const unsigned char *end)
+{
+    return end - p > 1 && table->byte_pairs[p[0] << 8 | p[1]].lowest == PAL_TOKEN_NONE;
+}
+
 static inline bool is_dead(const struct pal_merge *merge, size_t at)
 {
     return merge->dead[at / 64] >> at % 64 & 1;
@@ -322,7 +329,7 @@ static struct walk go_back(
 size_t pal_merge_all(
         const struct pal_table *table, struct pal_merge *merge, const unsigned char *p, size_t len)
 {
-    struct walk walk = {.p = p, .len = len};
+    struct walk walk = {.p = p, .len = len, .is_free = true};
 
     assert(len > 0 && len <= merge->window);
     merge->dead[0] = 0;
@@ -336,6 +343,12 @@ size_t pal_merge_all(
             walk = follow_guess(table, merge, walk);
             if (walk.at == len)
                 break;
+        }
+        if (walk.is_free && is_lone_byte(table, p + walk.at, p + len)) {
+            push(merge, &walk, p[walk.at], 1);
+            walk.is_alone = true;
+            walk.is_free = true;
+            continue;
         }
         step = step_longest(table, &walk);
         while (step.token != PAL_TOKEN_NONE && !step_take(table, merge, &walk, &step)) {
