@@ -7,6 +7,7 @@
 #include "dialect/dialect_text.h"
 #include "dialect/native/native.h"
 #include "server/api/native/api_message.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_idempotency.h"
 
@@ -164,20 +165,13 @@ void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *e
         pal_call_fail(call, status, err);
 }
 
-/* A refusal by the model service becomes 502, because its 403 or 404 does not concern the caller's
- * key or path. PAL_IO means the disk; a failed connection to the service is PAL_PROVIDER. */
-static unsigned code_of_failure(pal_status status)
-{
-    bool is_foreign = status == PAL_DENIED || status == PAL_NOT_FOUND;
-    return is_foreign ? 502 : pal_status_http(status);
-}
-
 static void fail_outcome(pal_api_turn *turn)
 {
     pal_error err;
     const pal_api_outcome *outcome = &turn->outcome;
     pal_status status = outcome->status == PAL_OK ? PAL_PROVIDER : outcome->status;
-    turn->call->fail_code = code_of_failure(status);
+    const pal_event end = {.state = PAL_TURN_FAILED, .status = status};
+    turn->call->fail_code = pal_run_failure_of(pal_run_failures_native, &end).code;
     pal_error_set(&err, status, "%.*s",
             (int)(outcome->reason.len < PAL_ERROR_MESSAGE_MAX ? outcome->reason.len
                                                               : PAL_ERROR_MESSAGE_MAX),

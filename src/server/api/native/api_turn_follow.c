@@ -1,18 +1,38 @@
-/* api_turn_follow.c - follows the turn of a request until the request can be answered.
+/* api_turn_follow.c - starts the turn of a request, and follows it until the request is answered.
  *
- * Three threads use it one after the other, never at the same time: a worker starts to follow the
- * turn, the runtime's loop sees its events, and a worker answers. On the loop, nothing is read from
- * the store, and the runtime is not called. */
+ * A run (run.h) starts the turn and reports its events on the runtime's loop. A worker then
+ * answers, because it reads the store. So three threads use a pal_api_turn one after the other,
+ * never at the same time: the handler's, the loop and a worker. If the client leaves, the turn
+ * continues. */
 #include "server/api/native/api_turn.h"
 
+#include "base/memory.h"
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 static pal_api_turn *turn_of(pal_exchange *x)
 {
     const pal_call *call = pal_exchange_user(x);
     return call->user;
+}
+
+typedef struct turn_run {
+    pal_run run;
+    pal_api_turn *turn; /* in the call's arena */
+} turn_run;
+
+static pal_api_turn *turn_in(pal_run *run)
+{
+    return ((turn_run *)run)->turn;
+}
+
+/* A worker continues. The turn must not be used afterwards. */
+static void to_worker(pal_run *run, pal_exchange_work work)
+{
+    pal_run_stop(run);
+    pal_exchange_to_worker(pal_run_take_call(run)->exchange, work);
 }
 
 /* ---- When the turn stops ---- */
@@ -82,26 +102,41 @@ static bool is_still(pal_event_kind kind)
     return kind == PAL_EVENT_PAUSED || kind == PAL_EVENT_ASKING || kind == PAL_EVENT_ENDED;
 }
 
-/* Called on the loop. */
-static bool see(const pal_event *event, void *user)
+static void note(pal_api_turn *turn, const pal_event *event)
 {
-    pal_api_turn *turn = user;
-    const pal_api_outcome *outcome = &turn->outcome;
     if (event->kind == PAL_EVENT_MESSAGE)
         note_answer(&turn->outcome, event);
     if (is_still(event->kind))
         note_still(turn, event);
-    if (outcome->stop_at)
-        return event->number < outcome->stop_at;
-    return event->kind != PAL_EVENT_ENDED &&
-            !(is_still(event->kind) && event->number > outcome->after);
 }
 
-/* Called on the loop. */
-static void seen(void *user)
+static void event(pal_run *run, const pal_event *event)
 {
-    const pal_api_turn *turn = user;
-    pal_exchange_to_worker(turn->call->exchange, answer);
+    const pal_api_outcome *outcome = &turn_in(run)->outcome;
+    note(turn_in(run), event);
+    if (outcome->stop_at ? event->number >= outcome->stop_at
+                         : is_still(event->kind) && event->number > outcome->after)
+        to_worker(run, answer);
+}
+
+/* Called on a worker. */
+static void fail_unwatched(pal_exchange *x)
+{
+    pal_api_turn *turn = turn_of(x);
+    pal_api_turn_fail(turn, turn->start_error.status, &turn->start_error);
+}
+
+static void ended(pal_run *run, const pal_event *end)
+{
+    pal_api_turn *turn = turn_in(run);
+    if (end->number) {
+        note(turn, end);
+    } else if (end->state == PAL_TURN_FAILED) { /* the turn could not be watched */
+        pal_error_set(&turn->start_error, end->status, "%.*s", PAL_STR_ARG(end->text));
+        to_worker(run, fail_unwatched);
+        return;
+    }
+    to_worker(run, answer);
 }
 
 static bool stands_still(pal_turn_state state)
@@ -111,20 +146,28 @@ static bool stands_still(pal_turn_state state)
 
 void pal_api_turn_await(pal_api_turn *turn)
 {
+    static const pal_run_handlers handlers = {
+            .event = event, .done = ended, .failed = ended, .has_no_arena = true};
     pal_call *call = turn->call;
-    pal_runtime *runtime = call->server->runtime;
     pal_turn_info info;
     pal_error err = {0};
-    pal_status status = pal_turn_find(runtime, call->caller.tenant, turn->info.turn, &info, &err);
+    turn_run *r = NULL;
+    pal_status status = pal_turn_find(
+            call->server->runtime, call->caller.tenant, turn->info.turn, &info, &err);
     if (status == PAL_OK) {
-        turn->outcome = (pal_api_outcome){.after = info.events};
-        if (stands_still(info.state))
-            turn->outcome.stop_at = info.events;
-        status = pal_turn_watch(
-                runtime, call->caller.tenant, turn->info.turn, 0, see, seen, turn, &err);
+        r = pal_run_new(call, &handlers, sizeof *r);
+        status = r ? PAL_OK : pal_no_memory(&err);
     }
-    if (status != PAL_OK)
+    if (status != PAL_OK) {
         pal_api_turn_fail(turn, status, &err);
+        return;
+    }
+    turn->outcome = (pal_api_outcome){.after = info.events};
+    if (stands_still(info.state))
+        turn->outcome.stop_at = info.events;
+    r->turn = turn;
+    r->run.leave = PAL_RUN_CONTINUE;
+    pal_run_join(&r->run, &info, 0);
 }
 
 /* ---- Repeated requests whose turn is unknown ----
@@ -218,24 +261,32 @@ static void after_start(pal_exchange *x)
         pal_api_turn_refuse(turn);
         return;
     }
-    pal_call_trace_turn(turn->call, info, turn->request.model);
     if (info->replayed && pal_id_is_none(info->turn))
         pal_api_turn_recall(turn);
     else
         pal_api_turn_follow(turn);
 }
 
-/* Called on the loop. */
-static void started(const pal_turn_info *info, const pal_error *err, void *user)
+static void refused(pal_run *run, const pal_error *err)
 {
-    pal_api_turn *turn = user;
-    turn->start_error = err ? *err : (pal_error){0};
-    if (info)
-        turn->info = *info;
-    pal_exchange_to_worker(turn->call->exchange, after_start);
+    turn_in(run)->start_error = *err;
+    to_worker(run, after_start);
+}
+
+static void started(pal_run *run, const pal_turn_info *info)
+{
+    turn_in(run)->info = *info;
+    to_worker(run, after_start);
 }
 
 pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err)
 {
-    return pal_turn_start_async(turn->call->server->runtime, &turn->request, started, turn, err);
+    static const pal_run_handlers handlers = {.refused = refused, .started = started};
+    turn_run *r = pal_run_new(turn->call, &handlers, sizeof *r);
+    if (!r)
+        return pal_no_memory(err);
+    r->turn = turn;
+    r->run.leave = PAL_RUN_CONTINUE;
+    pal_run_start(&r->run, &turn->request);
+    return PAL_OK;
 }
