@@ -1,4 +1,5 @@
-/* log.h - log lines for operators. The library never logs; the command and the server do. */
+/* log.h - log lines for operators. The command and the server log; the
+ * library logs only errors of its own code. */
 #ifndef PAL_BASE_LOG_H
 #define PAL_BASE_LOG_H
 

@@ -7,7 +7,7 @@
  *
  * A crash before the commit leaves the session unchanged, and the caller has received no
  * response. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
@@ -252,7 +252,7 @@ static void run(pal_turn *turn)
     pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     if (turn->is_planned) {
-        turn->phase = PAL_TURN_PHASE_PLAN;
+        pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
         pal_turn_planned(turn);
     } else {
         pal_servers_offer(turn);
@@ -504,7 +504,7 @@ void pal_turn_begin(pal_turn *turn)
         pal_turn_finish(turn, PAL_TURN_FAILED);
         return;
     }
-    turn->phase = PAL_TURN_PHASE_ADMIT;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ADMIT);
     pal_entry_note_stale(turn);
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;

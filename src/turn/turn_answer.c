@@ -4,7 +4,7 @@
  *
  * A crash before the commit loses the answer; the turn then calls the model again
  * (recovery_resume.c). After the commit only the calls of the answer can be left open. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include <stdio.h>
 
@@ -75,7 +75,7 @@ bool pal_turn_take_steer(pal_turn *turn)
     if (!turn->runtime->options.senders_off &&
             pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
         return false;
-    turn->phase = PAL_TURN_PHASE_STEER;
+    pal_turn_enter(turn, PAL_TURN_PHASE_STEER);
     turn->steer = steer;
     turn->write.ops_len = 0;
     turn->rounds = 0; /* a new message from the user allows more rounds */
@@ -350,7 +350,7 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     pal_answer_keep_text(turn);
     turn->answered = turn->messages = message;
     turn->messages_len = 1;
-    turn->phase = PAL_TURN_PHASE_RECORD;
+    pal_turn_enter(turn, PAL_TURN_PHASE_RECORD);
     turn->finish = end->finish;
     turn->write.ops_len = 0;
     count(turn, end);

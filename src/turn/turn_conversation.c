@@ -24,7 +24,7 @@
 
 #include "base/json/json.h"
 #include "base/json/json_put.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #define RECORD_KIND "mistral_conversation"
 

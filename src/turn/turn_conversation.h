@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_CONVERSATION_H
 #define PAL_TURN_CONVERSATION_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* On a worker, before the plan is made from `input`: sets *out_tokens to the number of tokens that
  * the service reports, if the conversation is so full that room must be made; otherwise to 0. */

@@ -7,7 +7,7 @@
  *
  * A crash before the last commit leaves an unfinished turn, which another process continues
  * (recovery_owed.c). */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void leave_it(pal_turn *turn)
     pal_turn_stop_waiting(turn);
     if (pal_owed_hand_over(turn, end_left)) {
         turn->owes = false;
-        turn->phase = PAL_TURN_PHASE_CLOSE;
+        pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
     } else {
         end_left(turn);
     }
@@ -129,7 +129,7 @@ void pal_turn_close(pal_turn *turn)
     }
     if (pal_conversation_drop(turn, &also))
         append.also = &also;
-    turn->phase = PAL_TURN_PHASE_CLOSE;
+    pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
     turn->write.ops_len = 0;
     if (turn->request.whole && turn->first_seq > 0) {
         close_with_rewind(turn, append.also);
@@ -310,11 +310,11 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     }
     turn->end_state = state;
     if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, settled)) {
-        turn->phase = PAL_TURN_PHASE_CLOSE;
+        pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
         return;
     }
     pal_away_leave(turn);
-    turn->phase = PAL_TURN_PHASE_ENDED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_turn_set_state(turn, state);
     pal_turn_stop_waiting(turn);
     pal_timer_stop(turn->runtime->loop, &turn->deadline);

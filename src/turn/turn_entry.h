@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_ENTRY_H
 #define PAL_TURN_ENTRY_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Adds an operation to turn->write that acquires the session's lease, unless the lease is held. */
 void pal_entry_add_lease(pal_turn *turn);

@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_EVENT_H
 #define PAL_TURN_EVENT_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* Numbers the event, keeps a copy within the limits, and calls every reader. */
 void pal_event_tell(pal_turn *turn, pal_event event);

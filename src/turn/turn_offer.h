@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_OFFER_H
 #define PAL_TURN_OFFER_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* Returns the caller's tools, then the built-in ones, then those of the servers; in the arena. NULL
  * if there is no memory. */

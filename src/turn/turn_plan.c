@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "turn/runtime/runtime_budget.h"
 #include "turn/turn_conversation.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/turn_sender.h"
 #include "window/window_load.h"
 

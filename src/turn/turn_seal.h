@@ -3,7 +3,7 @@
 #ifndef PAL_TURN_SEAL_H
 #define PAL_TURN_SEAL_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Returns false if nothing depends on which commit is the last. */
 bool pal_seal_is_wanted(const pal_turn *turn);

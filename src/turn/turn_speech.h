@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_SPEECH_H
 #define PAL_TURN_SPEECH_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* pal_speech_init() frees nothing. pal_speech_done() and pal_speech_clear() free all pieces; the
  * answer can be used again. */

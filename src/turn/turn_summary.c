@@ -3,7 +3,7 @@
  *
  * A crash before the checkpoint is committed leaves the conversation unchanged; the next turn
  * compacts again. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "tokens/tokens_estimate.h"
 #include "turn/turn_event.h"
@@ -252,7 +252,7 @@ void pal_summary_ask(pal_turn *turn)
     };
     pal_error err = {0};
 
-    turn->phase = PAL_TURN_PHASE_SUMMARY;
+    pal_turn_enter(turn, PAL_TURN_PHASE_SUMMARY);
     if (!turn->summary_end) {
         turn->call_attempt = turn->attempt;
         turn->attempt = 1;

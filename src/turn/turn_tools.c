@@ -7,7 +7,7 @@
  *
  * After a crash, calls without a recorded result are open. recovery_resume.c adds a result for
  * them, or waits for the caller again. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include <stdio.h>
 
@@ -404,7 +404,7 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
 {
     if (run->is_allowed || !is_third(turn, run))
         return false;
-    turn->phase = PAL_TURN_PHASE_ASKING;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
     pal_turn_set_state(turn, PAL_TURN_ASKING);
     pal_tools_tell_asking(turn, run->id, run->name);
     park_asking(turn);
@@ -458,7 +458,7 @@ static void end_with_calls(pal_turn *turn)
 
 static void pause_turn(pal_turn *turn)
 {
-    turn->phase = PAL_TURN_PHASE_PAUSED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_PAUSED);
     pal_turn_set_state(turn, PAL_TURN_PAUSED);
     pal_park(turn);
     pal_tools_tell_paused(turn);
@@ -500,7 +500,7 @@ static void begin_failed(pal_turn *turn)
 
 void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 {
-    turn->phase = PAL_TURN_PHASE_TOOLS;
+    pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
     turn->messages = NULL;
     turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
     turn->runs_len = 0;
@@ -531,7 +531,7 @@ void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 
 void pal_tools_stop(pal_turn *turn, const char *text)
 {
-    turn->phase = PAL_TURN_PHASE_TOOLS;
+    pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
     for (size_t i = 0; i < turn->runs_len; i++) {
         pal_tool_run *run = &turn->runs[i];
 
@@ -590,7 +590,7 @@ pal_status pal_tools_results(
 
 void pal_tools_go_on(pal_turn *turn)
 {
-    turn->phase = PAL_TURN_PHASE_TOOLS;
+    pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
     go_on(turn);
 }
 

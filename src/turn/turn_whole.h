@@ -2,7 +2,7 @@
 #ifndef PAL_TURN_WHOLE_H
 #define PAL_TURN_WHOLE_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* On the loop: adds operations to turn->write that hide everything the turn has recorded. */
 void pal_whole_undo(pal_turn *turn);

@@ -9,7 +9,7 @@
  *
  * A loop that is being closed waits for the writes in flight. A crash loses those that are not
  * committed, and their `done` is never called. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "base/memory.h"
 #include "turn/turn_seal.h"

@@ -111,6 +111,17 @@ def names_are_unique():
     tap.check(code == 1 and "has the name of 'src/base/map.c'" in said, said)
 
 
+def a_public_header_may_share_its_name():
+    with tempfile.TemporaryDirectory() as root:
+        for path in 'include/palaver/map.h', 'src/map/map.h':
+            write(root, path, with_head(path, ''))
+        said = lint(root)[1]
+        write(root, 'src/message/map.h', with_head('src/message/map.h', ''))
+        code, said_again = lint(root)
+    tap.check('has the name of' not in said, said)
+    tap.check(code == 1 and "has the name of 'src/map/map.h'" in said_again, said_again)
+
+
 def files_begin_with_what_they_are_for():
     with tempfile.TemporaryDirectory() as root:
         write(root, 'src/base/x.c', 'int x;\n')
@@ -126,6 +137,7 @@ def the_tree_keeps_the_rules():
 
 tap.main([(name, case(*rest)) for name, *rest in CASES] + [
     ('file names are unique', names_are_unique),
+    ('a public header may share its name with a private one', a_public_header_may_share_its_name),
     ('files begin with what they are for', files_begin_with_what_they_are_for),
     ('the tree keeps the rules', the_tree_keeps_the_rules),
 ])

@@ -5,7 +5,7 @@
 
 #include "support/on_loop.h"
 #include "turn/lane/lane_park.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #define CALL                                                                                       \
     "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"c1\",\"function\":"                       \

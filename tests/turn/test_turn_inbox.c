@@ -4,7 +4,7 @@
 #include "turn_service.h"
 
 #include "support/on_loop.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"
 #define SIENNA "{\"sender\":\"@sienna:sunbeam.pt\"}"

@@ -8,7 +8,7 @@
  *
  * A lane is freed when nothing runs, waits or refers to it. A crash loses the lane, but not the
  * requests: they wait in the inbox. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "base/memory.h"
 #include "turn/lane/lane_backlog.h"
@@ -172,7 +172,7 @@ void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
 
     pal_error_set(&err, status, "%s", text);
     pal_turn_tell_started(turn, &err);
-    turn->phase = PAL_TURN_PHASE_ENDED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_turn_set_state(turn, PAL_TURN_FAILED);
     pal_turn_set_reason(turn, text);
     turn->info.status = status;
@@ -333,7 +333,7 @@ static void end_here(pal_turn *turn)
     bool is_durable = turn->phase == PAL_TURN_PHASE_AWAY || turn->inbox_len > 0;
 
     pal_away_leave(turn);
-    turn->phase = PAL_TURN_PHASE_ENDED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     if (!is_durable) {
         pal_turn_set_state(turn, PAL_TURN_FAILED);
         turn->info.status = PAL_CANCELED;

@@ -18,7 +18,7 @@
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_holder.h"
 #include "turn/runtime/runtime_owner.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/turn_sender.h"
 
 enum { LOOK_MS_MIN = 50 };

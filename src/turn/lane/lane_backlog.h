@@ -3,7 +3,7 @@
 #ifndef PAL_LANE_BACKLOG_H
 #define PAL_LANE_BACKLOG_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* Searches for such requests in the background, and runs them. */
 void pal_backlog_start(pal_runtime *runtime);

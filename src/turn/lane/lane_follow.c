@@ -3,7 +3,7 @@
  * exists only in memory. */
 #include "turn/lane/lane_follow.h"
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/turn_sender.h"
 
 bool pal_follow_merge(pal_turn *turn, pal_turn *next)
@@ -45,7 +45,7 @@ void pal_follow_end(pal_turn *turn)
         each->state = turn->state;
         each->usage = turn->usage;
         each->text = pal_arena_copy(each->arena, turn->text);
-        each->phase = PAL_TURN_PHASE_ENDED;
+        pal_turn_enter(each, PAL_TURN_PHASE_ENDED);
         each->leader = NULL;
     }
 }

@@ -2,7 +2,7 @@
 #ifndef PAL_LANE_FOLLOW_H
 #define PAL_LANE_FOLLOW_H
 
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 /* Merges the next waiting turn into this one. Returns false if they cannot be merged, for example
  * without the lease: another process may have run one of them. The caller must still remove `next`

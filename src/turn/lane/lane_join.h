@@ -2,7 +2,7 @@
 #ifndef PAL_LANE_JOIN_H
 #define PAL_LANE_JOIN_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Returns true if the request can be recognized, because it has a client id. */
 bool pal_join_may_look(const pal_turn *turn);

@@ -7,7 +7,7 @@
  * followed there; otherwise it is stopped. On the loop.
  *
  * A crash leaves the lease in the store. Other processes take it as recovery_holder.c describes. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "palaver/limits.h"
 #include "turn/lane/lane_park.h"

@@ -68,7 +68,7 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
 
 static void ask_again(pal_turn *turn, const pal_part *part)
 {
-    turn->phase = PAL_TURN_PHASE_ASKING;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
     pal_turn_set_state(turn, PAL_TURN_ASKING);
     pal_tools_tell_asking(turn, part->call_id, part->name);
 }
@@ -96,7 +96,7 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
     if (found->kind == PAL_RESUME_ASKING) {
         ask_again(turn, &found->answer->parts[found->asked]);
     } else {
-        turn->phase = PAL_TURN_PHASE_PAUSED;
+        pal_turn_enter(turn, PAL_TURN_PHASE_PAUSED);
         pal_turn_set_state(turn, PAL_TURN_PAUSED);
         pal_tools_tell_paused(turn);
     }
@@ -192,7 +192,7 @@ void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
         then(turn);
         return;
     }
-    turn->phase = PAL_TURN_PHASE_UNPARK;
+    pal_turn_enter(turn, PAL_TURN_PHASE_UNPARK);
     turn->then = then;
     try_unpark(turn);
 }

@@ -32,7 +32,7 @@ static void deliver(pal_turn *turn, pal_turn *to)
     pal_turn_fill_info(to, &info);
     if (started)
         started(&info, NULL, turn->started_user);
-    turn->phase = PAL_TURN_PHASE_ENDED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_lane_leave(turn);
 }
 
@@ -79,7 +79,7 @@ void pal_visit_after(pal_turn *turn)
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
-    turn->phase = PAL_TURN_PHASE_NEW;
+    pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
     pal_visit(turn);
     lane->guards--;
     pal_lane_rest(lane);

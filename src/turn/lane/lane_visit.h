@@ -2,7 +2,7 @@
 #ifndef PAL_LANE_VISIT_H
 #define PAL_LANE_VISIT_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Returns true if the turn only delivers results or an approval to another turn. */
 bool pal_visit_is(const pal_turn *turn);

@@ -6,7 +6,7 @@
  * again. So a new request keeps its place, and a repeat leaves nothing in the inbox. The repeat
  * joins the first turn (lane_join.c), and its caller gets only the id of that turn. A crash before
  * the commit leaves nothing, and the caller has received no response. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "base/memory.h"
 #include "turn/lane/lane_inbox.h"
@@ -231,7 +231,7 @@ static void joined(pal_write *write)
     turn->info.state = lane->running->state;
     turn->info.steered = true;
     pal_turn_tell_started(turn, NULL);
-    turn->phase = PAL_TURN_PHASE_ENDED;
+    pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_lane_leave(turn);
 }
 
@@ -328,7 +328,7 @@ void pal_lane_step_back(pal_turn *turn)
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
-    turn->phase = PAL_TURN_PHASE_NEW;
+    pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
     turn->goes_first = true;
     if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
         wait_in_queue(turn);

@@ -54,7 +54,7 @@ void pal_away_begin(pal_turn *turn)
         lane->running = NULL;
         pal_lane_count(turn->runtime, -1, 0);
     }
-    turn->phase = PAL_TURN_PHASE_AWAY;
+    pal_turn_enter(turn, PAL_TURN_PHASE_AWAY);
     turn->is_parked = turn->owes = turn->is_sealed = false;
     turn->is_cancelled = false;
     turn->resume = NULL;
@@ -79,7 +79,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
         pal_retell_step(turn);
         pal_speech_clear(&turn->answer);
         turn->attempt = 0;
-        turn->phase = PAL_TURN_PHASE_NEW;
+        pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
         turn->is_again = true;
         pal_lane_wait_first(turn);
         return true;

@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "store/store_reading.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_holder *out_holder, pal_error *err)

@@ -2,7 +2,7 @@
 #ifndef PAL_RECOVERY_INSPECT_H
 #define PAL_RECOVERY_INSPECT_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Returns how many messages at the beginning of the request are results of calls. */
 size_t pal_recover_results(const pal_turn_request *request);

@@ -18,7 +18,7 @@
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_resume.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 enum { PAGE = 256 };
 

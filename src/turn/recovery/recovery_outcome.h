@@ -3,7 +3,7 @@
 #define PAL_RECOVERY_OUTCOME_H
 
 #include "turn/recovery/recovery_holder.h"
-#include "turn/runtime/runtime.h"
+#include "turn/turn.h"
 
 #define PAL_TURN_UNKNOWN_TEXT                                                                      \
     "the turn does not exist or is no longer in memory; read the session's messages"

@@ -2,7 +2,7 @@
 #ifndef PAL_RECOVERY_OWED_H
 #define PAL_RECOVERY_OWED_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Returns the id of the first message that a turn records. The turn is found in the store by this
  * id. */

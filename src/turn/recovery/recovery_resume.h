@@ -4,7 +4,7 @@
 
 #include "store/store_reading.h"
 #include "turn/lane/lane_inbox.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 typedef enum pal_resume_kind {
     PAL_RESUME_DEAD = 0, /* its process died while it ran */

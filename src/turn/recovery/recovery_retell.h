@@ -2,7 +2,7 @@
 #ifndef PAL_RECOVERY_RETELL_H
 #define PAL_RECOVERY_RETELL_H
 
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* Publishes a stored message of the turn, unless readers know it, and adds its usage. */
 void pal_retell(pal_turn *turn, const pal_message *message);

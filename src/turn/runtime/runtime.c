@@ -17,7 +17,7 @@
 #include "turn/turn_speech.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/runtime/runtime_discover.h"

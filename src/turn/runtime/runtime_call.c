@@ -6,7 +6,7 @@
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 #include "base/memory.h"
 

@@ -21,7 +21,7 @@
 #include "turn/runtime/runtime_budget.h"
 #include "turn/runtime/runtime_forward_count.h"
 #include "turn/runtime/runtime_owner.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 struct pal_forwarding {
     pal_runtime *runtime;

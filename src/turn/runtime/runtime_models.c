@@ -7,7 +7,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 /* ---- The complete list ---- */
 
@@ -261,7 +261,7 @@ void pal_models_ask(pal_turn *turn)
     model_question *question;
     pal_error err = {0};
 
-    turn->phase = PAL_TURN_PHASE_MODEL;
+    pal_turn_enter(turn, PAL_TURN_PHASE_MODEL);
     turn->next_waiter = runtime->model_waiters;
     runtime->model_waiters = turn;
     if (runtime->model_questions[endpoint])

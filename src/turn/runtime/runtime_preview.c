@@ -2,7 +2,7 @@
  * except for the list of tools, which is copied on the loop. */
 #include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/turn_offer.h"
 #include "window/window_load.h"
 

@@ -1,5 +1,5 @@
 /* runtime_price.c - computes the cost of a model call. */
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 
 static bool price_matches(pal_str pattern, pal_str model)
 {

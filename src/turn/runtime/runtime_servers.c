@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "turn/turn_event.h"
-#include "turn/turn_machine.h"
+#include "turn/turn.h"
 #include "turn/turn_offer.h"
 
 /* ---- Waiting ---- */
@@ -96,7 +96,7 @@ void pal_servers_offer(pal_turn *turn)
         go_on(turn);
         return;
     }
-    turn->phase = PAL_TURN_PHASE_SERVERS;
+    pal_turn_enter(turn, PAL_TURN_PHASE_SERVERS);
     turn->next_waiter = runtime->server_waiters;
     runtime->server_waiters = turn;
 }

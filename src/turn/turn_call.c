@@ -1,14 +1,9 @@
-/* turn_machine.c - runs one turn as a state machine: admit, plan, call, record, run tools, and
- * again from plan, until the model calls no more tools.
- *
- * States: turn->phase says which step is in progress, and turn->state what clients see. On the
+/* turn_call.c - plans the next model call, makes it, and retries it. turn.h has the phases. On the
  * loop; only the plan runs on a worker.
  *
  * Durability: the user's message is committed before the model is called, an answer before its
- * tools run, and results before the next call. After a crash the log ends with the last commit, and
- * the next turn adds results for calls that have none. Every write carries the fence of the lease.
- * So a process that was considered dead cannot write late. */
-#include "turn/turn_machine.h"
+ * tools run, and results before the next call. */
+#include "turn/turn.h"
 
 #include <stdio.h>
 
@@ -18,7 +13,6 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/runtime/runtime_models.h"
-#include "turn/turn_seal.h"
 #include "turn/turn_speech.h"
 #include "turn/recovery/recovery_owed.h"
 
@@ -28,37 +22,6 @@
 
 static void call_model(pal_turn *turn);
 static void on_end(void *user, const pal_model_end *end);
-
-static bool is_waiting(pal_turn_state state)
-{
-    return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING;
-}
-
-static void count_waiting(pal_runtime *runtime, int change)
-{
-    pthread_mutex_lock(&runtime->lock);
-    runtime->stats.turns_waiting += (uint64_t)(int64_t)change;
-    pthread_cond_broadcast(&runtime->changed);
-    pthread_mutex_unlock(&runtime->lock);
-}
-
-void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
-{
-    if (is_waiting(state) != is_waiting(turn->state))
-        count_waiting(turn->runtime, is_waiting(state) ? 1 : -1);
-    turn->state = turn->info.state = state;
-    turn->info.events = turn->events.newest;
-    /* The usage of its calls is in the ledger by now. */
-    if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
-        pal_budget_release(atomic_exchange(&turn->held, NULL));
-    if (turn->runtime->watch && !turn->compact)
-        turn->runtime->watch(turn->request.tenant, &turn->info, turn->runtime->watch_user);
-}
-
-void pal_turn_set_reason(pal_turn *turn, const char *reason)
-{
-    snprintf(turn->info.reason, sizeof(turn->info.reason), "%s", reason);
-}
 
 /* ---- Planning ---- */
 
@@ -123,7 +86,7 @@ void pal_turn_next_step(pal_turn *turn)
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
-    turn->phase = PAL_TURN_PHASE_PLAN;
+    pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
     turn->fence = turn->lane->fence;
     turn->work.work = pal_plan_work;
     turn->work.done = planned;
@@ -254,7 +217,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
         return false;
     turn->holds++;
     turn->attempt++;
-    turn->phase = PAL_TURN_PHASE_WAIT;
+    pal_turn_enter(turn, PAL_TURN_PHASE_WAIT);
     turn->info.attempt = turn->attempt;
     turn->info.retry_at = pal_clock_now_ms() + delay;
     snprintf(turn->info.reason, sizeof(turn->info.reason), "%.*s", PAL_STR_ARG(end->error));
@@ -349,7 +312,7 @@ static void call_model(pal_turn *turn)
     pal_error err = {0};
     pal_status status;
 
-    turn->phase = PAL_TURN_PHASE_CALL;
+    pal_turn_enter(turn, PAL_TURN_PHASE_CALL);
     if (turn->attempt == 0) {
         turn->attempt = 1;
         turn->step++;

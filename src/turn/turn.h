@@ -1,0 +1,581 @@
+/* turn.h - one turn: its phases, its types, and the functions that the files of turn/ share. All
+ * functions run on the loop, unless a comment says otherwise. */
+#ifndef PAL_TURN_H
+#define PAL_TURN_H
+
+#include "turn/runtime/runtime.h"
+
+/* ---- Phases ---- */
+
+/* What a turn is doing now. turn->state is what clients see; turn->phase is what the turn waits
+ * for. This table is complete: pal_turn_enter() accepts no other change of the phase.
+ *
+ *   X(phase, thread, waits for, cancel, crash, phases that may follow)
+ *
+ * `thread` has the turn while it waits; everything else runs on the loop. Every write carries the
+ * fence of the lease, so a process that is considered dead cannot write late. From CLOSE and AWAY
+ * on, a cancel has no effect. An admitted turn that a crash interrupts is unfinished in the store
+ * (recovery_owed.c), and another process continues it from its last commit
+ * (recovery_resume.c). */
+#define PAL_TURN_PHASES(X)                                                                         \
+    X(NEW, "loop", "its place in the session's queue (lane.c)",                                    \
+            "leaves the queue and the inbox (lane_wait.c)",                                        \
+            "the request waits in the inbox, or was never acknowledged",                           \
+            PAL_PHASE(ADMIT) | PAL_PHASE(AWAY) | PAL_PHASE(ENDED))                                 \
+    X(ADMIT, "worker", "the inspection of the session and the first commit (turn_admit.c)",        \
+            "seen after the commit",                                                               \
+            "before the commit nothing has happened; after it the turn is unfinished",             \
+            PAL_PHASE(NEW) | PAL_PHASE(ADMIT) | PAL_PHASE(SERVERS) | PAL_PHASE(PLAN) |             \
+                    PAL_PHASE(STEER) | PAL_PHASE(PAUSED) | PAL_PHASE(ASKING) |                     \
+                    PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                                        \
+    X(SERVERS, "loop", "the start of the tool servers (runtime_servers.c)",                        \
+            "closes the turn", "the turn is unfinished",                                           \
+            PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                               \
+    X(PLAN, "worker", "the plan of the next model call (turn_plan.c)",                             \
+            "seen after the plan", "the turn is unfinished; at most a prune is stored",            \
+            PAL_PHASE(PLAN) | PAL_PHASE(MODEL) | PAL_PHASE(SUMMARY) | PAL_PHASE(CALL) |            \
+                    PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                                         \
+    X(MODEL, "loop", "the name of the endpoint's first model (runtime_models.c)",                  \
+            "closes the turn", "the turn is unfinished",                                           \
+            PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                               \
+    X(SUMMARY, "loop", "a summary from a model, and its commit (turn_summary.c)",                  \
+            "drops the call and closes the turn, or is seen after the commit",                     \
+            "the turn is unfinished; the next one compacts again",                                 \
+            PAL_PHASE(PLAN) | PAL_PHASE(SUMMARY) | PAL_PHASE(WAIT) | PAL_PHASE(STEER) |            \
+                    PAL_PHASES_OF_ENDS)                                                            \
+    X(CALL, "loop", "the model's answer (turn_call.c)",                                            \
+            "drops the call, and records the part that has arrived",                               \
+            "the answer is lost; the turn is unfinished, and calls the model again",               \
+            PAL_PHASE(PLAN) | PAL_PHASE(WAIT) | PAL_PHASE(RECORD) | PAL_PHASE(STEER) |             \
+                    PAL_PHASES_OF_ENDS)                                                            \
+    X(WAIT, "loop", "the delay before the next try, for example after a 429 (turn_call.c)",        \
+            "closes the turn", "the turn is unfinished",                                           \
+            PAL_PHASE(PLAN) | PAL_PHASE(SUMMARY) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)          \
+    X(RECORD, "loop", "the commit of the answer (turn_answer.c)",                                  \
+            "seen after the commit; no effect if the commit ends the turn",                        \
+            "the answer is stored or lost, as a whole",                                            \
+            PAL_PHASE(TOOLS) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                              \
+    X(TOOLS, "loop", "results of tools, and their commits (turn_tools.c)",                         \
+            "ends the calls with \"interrupted\" as their results",                                \
+            "calls without a result are not run again; they get \"interrupted\"",                  \
+            PAL_PHASE(TOOLS) | PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASE(PAUSED) |            \
+                    PAL_PHASE(ASKING) | PAL_PHASES_OF_ENDS)                                        \
+    X(PAUSED, "loop", "results from the client (lane_park.c)",                                     \
+            "unparks, then as in TOOLS", "no effect: any process can take the results",            \
+            PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
+    X(ASKING, "loop", "approval by the client (lane_park.c)",                                      \
+            "unparks, then as in TOOLS", "no effect: any process can take the approval",           \
+            PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
+    X(STEER, "loop", "the commit of a message steered into the turn (turn_answer.c)",              \
+            "seen after the commit", "the message is recorded, or waits in the inbox",             \
+            PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                               \
+    X(UNPARK, "loop", "the commit that takes the session again (lane_park.c)",                     \
+            "seen after the commit", "no effect, or the turn is unfinished",                       \
+            PAL_PHASE(TOOLS) | PAL_PHASES_OF_ENDS)                                                 \
+    X(CLOSE, "loop", "the commit of a turn that ends without an answer (turn_end.c)",              \
+            "no effect", "the turn is unfinished, or has ended",                                   \
+            PAL_PHASES_OF_ENDS)                                                                    \
+    X(AWAY, "loop", "the end of a turn that another process runs (recovery_away.c)",               \
+            "no effect here", "no effect: the turn belongs to the other process",                  \
+            PAL_PHASE(NEW) | PAL_PHASE(ENDED))                                                     \
+    X(ENDED, "loop", "nothing; it is kept in memory for late readers", "no effect", "no effect", 0)
+
+#define PAL_TURN_PHASE_VALUE(phase, thread, waits, cancel, crash, next) PAL_TURN_PHASE_##phase,
+typedef enum pal_turn_phase {
+    PAL_TURN_PHASES(PAL_TURN_PHASE_VALUE) PAL_TURN_PHASES_LEN
+} pal_turn_phase;
+#undef PAL_TURN_PHASE_VALUE
+
+#define PAL_PHASE(phase) (1u << PAL_TURN_PHASE_##phase)
+/* A turn can fail, lose its session or end in every phase after its first commit. */
+#define PAL_PHASES_OF_ENDS (PAL_PHASE(CLOSE) | PAL_PHASE(AWAY) | PAL_PHASE(ENDED))
+
+typedef struct pal_turn_phase_row {
+    const char *name, *thread, *waits_for, *on_cancel, *on_crash;
+    uint32_t next; /* bits of the phases that may follow */
+} pal_turn_phase_row;
+
+extern const pal_turn_phase_row pal_turn_phase_rows[PAL_TURN_PHASES_LEN];
+
+/* ---- The types of a turn ---- */
+
+/* The answer of a client to the approval question of a turn that does not run in this process. */
+typedef enum pal_allowing { PAL_ALLOW_NONE = 0, PAL_ALLOW_YES, PAL_ALLOW_NO } pal_allowing;
+
+/* The parts of the model's answer that have arrived. */
+typedef struct pal_speech_piece pal_speech_piece; /* defined in turn_speech.c */
+
+typedef struct pal_speech {
+    pal_speech_piece *pieces; /* in the order in which they began */
+    size_t len, cap;
+    pal_status failure;
+} pal_speech;
+
+typedef enum pal_tool_state {
+    PAL_TOOL_WAITING = 0,
+    PAL_TOOL_RUNNING = 1,
+    PAL_TOOL_ENDED = 2,
+    PAL_TOOL_RECORDED = 3,
+} pal_tool_state;
+
+typedef struct pal_tool_run {
+    pal_turn *turn;
+    pal_tool_state state;
+    bool is_callers;             /* the caller runs this tool */
+    bool is_allowed;             /* a person has approved this call */
+    bool is_counted;             /* counted toward three identical calls in a row */
+    pal_str id, name, arguments; /* in the step's arena */
+    pal_mcp_call *call;
+    pal_work_item item; /* a built-in tool runs on a worker */
+    pal_arena *arena;   /* owns the result */
+    pal_message result; /* a message with role tool */
+    bool is_error;
+} pal_tool_run;
+
+/* A caller that waits for a compaction; on the caller's stack. */
+typedef struct pal_compact_wait {
+    pal_ask ask;
+    const pal_compaction *compaction;
+    pal_arena *arena;
+    pal_compacted *out_compacted;
+    pal_error *err;
+    pal_status status;
+} pal_compact_wait;
+
+/* The conversation that a model service keeps for this session; see turn_conversation.c. */
+typedef struct pal_conversation {
+    /* the conversation to continue, in the step's arena; empty: the call begins a new one */
+    pal_str id;
+    uint64_t tokens;     /* tokens in the conversation, as far as is known */
+    uint64_t prefix;     /* hash of its beginning: the instructions and tools */
+    /* number of the checkpoint that was in effect when the conversation began */
+    uint64_t checkpoint;
+    uint64_t fresh_seq;  /* messages from this seq on were never sent; 0: unknown */
+    /* another program began it, and this runtime has not recorded an answer of it yet */
+    bool is_imported;
+    bool is_lost;        /* it cannot be continued: the next call begins a new one */
+} pal_conversation;
+
+#define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* operations in one write of a turn */
+
+struct pal_turn {
+    pal_runtime *runtime;
+    pal_lane_state *lane;
+    pal_turn *next; /* next turn in the lane's queue, or in the list of ended turns */
+    pal_id id;
+    /* works, writes and calls in flight; an ended turn is freed only when this is 0 */
+    uint32_t holds;
+    pal_arena *arena; /* owns the request */
+    pal_turn_request request;
+    pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
+    size_t inbox_len;
+    bool is_backlog;   /* takes its messages from the inbox when it begins */
+    bool has_more;     /* the inbox has more requests that are not turns in this process */
+    pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
+    size_t known_len;
+    bool is_taken;       /* another process runs the waiting request, or has run it */
+    bool must_wait;      /* an older request waits in the inbox */
+    bool gave_way;       /* it has already yielded to that request */
+    bool goes_first;     /* goes to the head of the queue, because it had begun before */
+    /* waiting turns that were merged into this one; they get the same events */
+    pal_turn *followers;
+    pal_turn *next_follower;
+    pal_turn *leader; /* the turn that a follower was merged into */
+    pal_turn_phase phase;
+    pal_turn_state state;
+    pal_turn_info info;
+    pal_event_log events;
+
+    uint64_t fence;  /* the fence of the lease, for writes by workers */
+    /* fence of a dead process's lease that can be taken, with the end of that lease; 0: none */
+    uint64_t stale_fence;
+    int64_t stale_expires_at;
+    uint32_t lease_tries; /* how often acquiring the lease was retried at once */
+    bool is_entered; /* a worker has made its first commit */
+    bool is_planned; /* the same worker has also made the first plan */
+    pal_str known_key; /* its key in the runtime's map `known`; empty: it is not in the map */
+
+    /* The commit that ends the turn (turn_seal.c). */
+    bool is_sealed; /* the last commit is being made, or was made */
+    pal_id *said;   /* ids of all recorded messages, for the `finish` callback; in `arena` */
+    size_t said_len, said_cap;
+    const pal_message *answered; /* the last answer, in the step's arena */
+    pal_record *seal_record;     /* the record that `finish` has filled; in the step's arena */
+
+    /* The inbox item of an unfinished turn (recovery_owed.c). */
+    pal_id acting; /* the turn's id in the store; the first turn's id if this request is a repeat */
+    pal_id first_id; /* id of its first message; none: not recorded yet */
+    /* the item that marks the turn as unfinished; its id is none if there is no item */
+    pal_inbox_item owed_item;
+    bool owes;                /* the item is in the inbox */
+    uint32_t tries;           /* processes that began to answer it, including this one */
+    uint64_t told_seq;        /* seq of the newest answer that its readers were notified of */
+
+    /* State that the turn finds when it begins. */
+    pal_id leftover;       /* an obsolete inbox item, to be dropped */
+    /* seq of the first message of the turn that left that item, to be rewound; or 0 */
+    uint64_t leftover_seq;
+    struct pal_resume *resume;   /* an unfinished turn that no process runs; recovery_resume.c */
+    bool is_looked_up;     /* it is known whether the same request came before; lane_join.c */
+    bool was_said; /* the request was recorded before, and this turn does not record it again */
+    pal_id found_id;       /* id of the first message of the earlier request */
+    uint64_t found_seq;    /* seq of that message */
+    /* turns with the same request that failed; this turn records the request once more */
+    uint32_t spent_tries;
+    struct pal_outcome *outcome; /* outcome of the turn that recorded the request; NULL: unknown */
+    pal_allowing allowing;       /* the client's answer to an approval; recovery_resume.c */
+
+    bool is_parked;  /* PAUSED or ASKING, and the lease was released */
+    bool hands_over; /* the turn stops in this process, and another process continues it */
+    void (*then)(pal_turn *turn); /* the next step after unparking or after the lookup */
+    pal_turn_state end_state;     /* the state that the turn is about to end in */
+    pal_id parked_item; /* the previous item, while it is replaced */
+    uint64_t on_seq;    /* seq of the answer whose calls it was last unparked for; 0: none */
+    pal_str said_again; /* client id of the earlier request that this turn continues */
+    bool ends_found;    /* the turn that it found failed in this process: that turn is over */
+    int64_t visits;     /* how often it has tried to deliver results or approvals to another turn */
+    bool is_again;      /* it was followed in the store, and begins again with the same request */
+
+    pal_turn_started started;
+    void *started_user;
+
+    /* reservation of its budget, while a call is planned or runs */
+    _Atomic(pal_reservation *) held;
+    pal_turn_settings settings; /* valid from the first plan on */
+    bool is_settled;
+    pal_turn *next_waiter; /* next turn that waits for the name of a model, or for tool servers */
+    pal_provider *provider;
+    pal_model_call *call;
+    pal_arena *step_arena; /* owns the plan and the model's answer */
+    pal_plan plan;
+    pal_message *request_messages;
+    size_t request_len;
+    pal_tool *tools; /* all tools that the model is shown; the caller's come first */
+    size_t tools_len;
+    pal_conversation conversation;
+    pal_speech answer;
+    pal_id answer_id;      /* the id that the answer will have */
+    pal_finish finish;     /* why the model stopped writing its newest answer */
+    uint32_t step;         /* number of model calls */
+    uint32_t rounds;       /* rounds of tool calls */
+    uint32_t attempt;      /* try of the current call, from 1 */
+    uint32_t call_attempt; /* `attempt` of the call, saved while a summary is requested before it */
+    /* when the first try could not reach the service, by the loop's clock */
+    int64_t unreachable_ms;
+    bool output_seen;      /* readers have seen a part of this call's answer */
+    bool after_overflow, after_compaction;
+    bool last_call; /* the model must not call tools: there were too many rounds */
+    bool is_cancelled;
+    uint64_t first_seq;  /* seq of its first message */
+    pal_tool_loop doom;
+    pal_usage usage;
+    int64_t cost_micros;
+    pal_timer timer;
+    pal_timer deadline;
+
+    pal_compact_wait *compact; /* a caller wants only a compaction; NULL for ordinary turns */
+    pal_provider *summary_provider;
+    pal_compact_job *job;
+    pal_arena *job_arena;
+    pal_buf summary;
+    struct pal_summary_end *summary_end; /* how the request for the summary ended */
+    pal_steer *steer;                    /* the steer that is being recorded */
+
+    pal_tool_run *runs;
+    size_t runs_len;
+    pal_message *messages; /* messages of the current write */
+    size_t messages_len;
+    /* how many of them are results of open calls; these come before the request's messages */
+    size_t settled_len;
+    /* the request's messages before they were changed for recording; NULL: they are unchanged */
+    pal_message *as_sent;
+
+    pal_work_item work;
+    pal_error work_error;
+    pal_status work_status;
+    pal_write write;
+    pal_op *ops; /* room for PAL_TURN_OPS_MAX operations; NULL if there is nothing to write */
+    bool is_write_starved; /* there was no memory for an operation */
+    pal_ledger_row ledger;
+    char ledger_id[PAL_ID_TEXT_SIZE];
+    char id_text[PAL_ID_TEXT_SIZE];
+    /* what the model was sent, to be stored with the answer's message; items 0: nothing yet */
+    pal_sent sent;
+    uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
+    pal_mark mark;
+    /* a new epoch that the request began, stored with the answer; kind NONE: no new epoch */
+    pal_mark epoch;
+
+    pal_str text; /* the newest answer, for pal_turn_wait() */
+    pal_arena *text_arena;
+};
+
+/* ---- turn_phase.c ---- */
+
+/* Changes the phase. A change that PAL_TURN_PHASES does not list is a bug. It is logged, and with
+ * PAL_STRICT (debug builds, and builds with tests) it ends the process. */
+void pal_turn_enter(pal_turn *turn, pal_turn_phase phase);
+/* Sets the state, and notifies the runtime's watch unless the turn is a compaction. In every state
+ * except RUNNING and RETRYING, also releases the budget reservation. */
+void pal_turn_set_state(pal_turn *turn, pal_turn_state state);
+/* Copies the reason, cut to PAL_ERROR_MESSAGE_MAX. */
+void pal_turn_set_reason(pal_turn *turn, const char *reason);
+
+/* ---- turn_call.c ---- */
+
+/* Takes messages that were steered into the turn, plans, and calls the model. */
+void pal_turn_next_step(pal_turn *turn);
+/* Called when a plan was made, or has failed: calls the model, or does whatever else is next. */
+void pal_turn_planned(pal_turn *turn);
+/* Returns turn->step_arena, and creates it if needed; NULL if there is no memory. */
+pal_arena *pal_turn_step_arena(pal_turn *turn);
+
+/* If the failed call can be retried, waits and calls the model again. Returns false if it
+ * cannot. */
+bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
+
+/* ---- turn_answer.c ---- */
+
+/* Records the model's answer, and continues with its calls or ends the turn. */
+void pal_answer_record(pal_turn *turn, const pal_model_end *end);
+/* Stores the cost of a call that brought no answer. */
+void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
+/* Stores the estimated cost of a call that is about to be canceled: the service charges for what
+ * was sent. */
+void pal_answer_cut(pal_turn *turn);
+/* Writes one row of the ledger in a separate write, independent of the turn's other writes. Copies
+ * the id and the model; the other texts must live as long as the turn. */
+void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row);
+/* Adds usage and cost to the totals of the turn and of the runtime. */
+void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
+/* Adds the usage of a call that belongs to no turn. */
+void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
+/* Keeps the text of the answer for pal_turn_wait(). */
+void pal_answer_keep_text(pal_turn *turn);
+/* Returns true if a message was steered into the turn. The turn then records it and continues. */
+bool pal_turn_take_steer(pal_turn *turn);
+
+/* ---- turn_end.c ---- */
+
+/* Ends the turn. The part of the answer that has arrived is recorded first. */
+void pal_turn_close(pal_turn *turn);
+/* Ends the turn as FAILED. If the status means that the failure cannot be recorded, no message is
+ * written. If a write was denied because another process took the session, follows the turn in the
+ * store instead. Does nothing if the turn is ending or already followed. */
+void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
+/* Cancels the turn, or its leader if it was merged. Does nothing if its last commit is being
+ * made. */
+void pal_turn_stop(pal_turn *turn, const char *reason);
+/* The runtime is closing: leaves the turn unfinished in the store, so that another process can
+ * continue it. */
+void pal_turn_hand_over(pal_turn *turn);
+/* Stops the turn's call, timer and tools. None of them calls back afterwards. */
+void pal_turn_stop_waiting(pal_turn *turn);
+/* Publishes the end of the turn, and lets the next turn begin. */
+void pal_turn_finish(pal_turn *turn, pal_turn_state state);
+
+static inline pal_str pal_turn_tenant(pal_str tenant)
+{
+    return tenant.len ? tenant : pal_str_of("default");
+}
+
+#define PAL_INTERRUPTED_TEXT "[Tool execution was interrupted]"
+
+static inline pal_turn *pal_turn_of_work(pal_work_item *item)
+{
+    return (pal_turn *)((char *)item - offsetof(pal_turn, work));
+}
+
+static inline pal_turn *pal_turn_of_write(pal_write *write)
+{
+    return (pal_turn *)((char *)write - offsetof(pal_turn, write));
+}
+
+/* Appends messages, after the operations that turn->write already has. The same commit removes the
+ * inbox items `inbox_ids` and stores `ledger` (or NULL) and `also`. `done` is called when
+ * everything is durable, or has failed. */
+typedef struct pal_turn_append {
+    pal_message *messages;
+    size_t messages_len;
+    size_t settled_len; /* how many messages at the beginning are not the turn's own */
+    const pal_id *inbox_ids;
+    size_t inbox_len;
+    const pal_ledger_row *ledger;
+    /* committed before the messages, or NULL; its failure does not fail the rest */
+    pal_mark *epoch;
+    uint64_t expected_seq; /* 0: any */
+    pal_record *record;    /* stored in the same commit, and fails with it; NULL: none */
+    const pal_op *also; /* puts or drops a record, or NULL; its failure does not fail the rest */
+    bool gives_lease;   /* this is the turn's last commit, and no turn waits for the session */
+    void (*done)(pal_write *write);
+} pal_turn_append;
+/* without starting the write */
+void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append);
+/* The same, and starts the write. */
+void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
+/* Allocates turn->ops if needed. Returns false if there is no memory. */
+bool pal_turn_make_ops(pal_turn *turn);
+/* Adds an operation to turn->write. Operations that are added later are applied only if this one
+ * succeeds. */
+void pal_turn_add_op(pal_turn *turn, pal_op op);
+/* Starts turn->write. */
+void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write));
+/* Returns the failure of turn->write, or PAL_OK. */
+pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error);
+
+/* ---- turn_admit.c ---- */
+
+/* The turn has its lane now: records its messages and runs it. */
+void pal_turn_begin(pal_turn *turn);
+
+/* ---- turn_summary.c ---- */
+
+/* Requests the summary that turn->job needs, stores it, and continues with the next step. */
+void pal_summary_ask(pal_turn *turn);
+/* Returns false if the summary is being stored; the turn then continues when that is done. */
+bool pal_summary_stop(pal_turn *turn);
+/* Counts a call for a summary, and stores its ledger row. Called only if no checkpoint stores the
+ * row. */
+void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end);
+/* Reports the end of the compaction to its waiting caller, if there is one. */
+void pal_compact_tell(pal_turn *turn);
+/* Reports an error to a caller that waits for a compaction. `wait` must not be used afterwards. */
+void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why);
+
+/* ---- turn_tools.c ---- */
+
+/* Runs the calls of the recorded answer. Continues with the next step when all calls have ended. */
+void pal_tools_begin(pal_turn *turn, const pal_message *answer);
+/* Stops running calls. Calls without a result get `text` as their result, and all results are
+ * recorded. */
+void pal_tools_stop(pal_turn *turn, const char *text);
+/* Takes the results of the caller's tools. */
+PAL_CHECKED pal_status pal_tools_results(
+        pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
+/* Answers the approval question of the turn, which must be ASKING, and continues. */
+void pal_tools_allow(pal_turn *turn, bool allow);
+/* pal_tools_tell_paused() publishes the calls that wait for the caller, and pal_tools_tell_asking()
+ * the call that waits for approval. pal_tools_say_why() writes the reason for the question. */
+void pal_tools_tell_paused(pal_turn *turn);
+void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX]);
+void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
+/* Writes the calls that wait for the caller as JSON. */
+void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
+/* Returns the call that waits for approval, or NULL. */
+const pal_tool_run *pal_tools_asked(const pal_turn *turn);
+/* Returns true if the caller runs the tool with this name. */
+bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
+void pal_tools_cancel(pal_turn *turn); /* stops running calls; they do not call back */
+void pal_tools_done(pal_turn *turn);   /* frees the calls */
+
+/* ---- lane.c ---- */
+
+/* Calls the `started` callback of the turn, once: with the turn's state, or with the error if the
+ * turn is not run. */
+void pal_turn_tell_started(pal_turn *turn, const pal_error *err);
+
+/* Returns the lane of a session, and creates it if needed; NULL if there is no memory. */
+pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session);
+pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
+/* Takes a new turn: it begins, waits, joins the running turn, or is refused. */
+void pal_lane_enter(pal_turn *turn);
+/* Sets turn->known_ids. Returns false if there is no memory. */
+bool pal_lane_note_known(pal_turn *turn);
+/* Notes that the session's inbox has requests that are not turns in this process. They are run when
+ * the session is free. Returns false if there is no memory. */
+bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session);
+/* Ends all waiting turns of the lane. Their messages stay in the inbox. */
+void pal_lane_empty(pal_lane_state *lane);
+/* Frees all lanes. The loop must be closed. */
+void pal_lanes_done(pal_runtime *runtime);
+/* Removes an ended turn from its lane: the next turn begins, or the lease is released. */
+void pal_lane_leave(pal_turn *turn);
+/* Called when the lane may be free: the oldest waiting request begins, or the lane is freed. */
+void pal_lane_rest(pal_lane_state *lane);
+/* Makes the turn the lane's running turn, and begins it. */
+void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
+/* Returns true if the request can begin at once. Results of calls can begin before waiting
+ * requests, because their turn began before those. */
+bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request);
+/* Refuses a turn, and reports the reason to the caller that started it. */
+void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text);
+/* Returns true if no turn runs in the lane and no request waits for it. */
+bool pal_lane_is_free(const pal_lane_state *lane);
+/* Add to and remove from the lane's queue. `at` is the link to the turn that is removed. */
+void pal_lane_enqueue(pal_turn *turn);
+void pal_lane_unqueue(pal_lane_state *lane, pal_turn **at);
+/* Puts a turn that was followed in the store at the head of the queue. */
+void pal_lane_wait_first(pal_turn *turn);
+/* The runtime is closing: waiting turns are followed in the store, because another process may run
+ * them. */
+void pal_lane_hand_over(pal_lane_state *lane);
+/* changes the counts in the stats */
+void pal_lane_count(pal_runtime *runtime, int running, int queued);
+/* Removes and returns the first message steered into the running turn; NULL if there is none. */
+pal_steer *pal_lane_steer(pal_lane_state *lane);
+void pal_steer_free(pal_steer *steer);
+
+/* ---- lane_wait.c ---- */
+
+/* Called for a new turn if another turn runs or waits: the new turn waits, joins or is refused,
+ * depending on its lane mode. */
+void pal_lane_wait(pal_turn *turn);
+/* pal_lane_may_wait() returns whether a running turn that cannot continue now may wait.
+ * pal_lane_step_back() then makes it the next turn to begin. */
+bool pal_lane_may_wait(const pal_turn *turn);
+void pal_lane_step_back(pal_turn *turn);
+/* Removes a waiting turn from the queue, and its messages from the inbox. */
+void pal_lane_withdraw(pal_turn *turn);
+
+/* ---- lane_lease.c ---- */
+
+/* Called when a turn's first write has acquired the lease. */
+void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
+/* Called when another process has the lease: no turn begins here for a while. Returns false if
+ * there is no memory. */
+bool pal_lease_await(pal_lane_state *lane);
+/* Releases the lease, if it is held and no write of the lane is in flight. */
+void pal_lease_release(pal_lane_state *lane);
+/* Called when another process has taken the lease: writes with the old fence are denied. */
+void pal_lease_lost(pal_lane_state *lane);
+/* Adds the release of the lease to turn->write. */
+void pal_lease_add_release(pal_turn *turn);
+
+/* ---- runtime.c ---- */
+
+/* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
+ * request. On failure returns NULL, and the caller keeps the arena. */
+pal_turn *pal_turn_make(
+        pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
+
+/* Returns the client id of the request's first message as the client sent it, even if the message
+ * is recorded in a changed form. Empty if there was none. */
+pal_str pal_turn_client_id(const pal_turn *turn);
+/* Called when the turn's messages are durable: from now on, a request that repeats them gets this
+ * turn. */
+void pal_runtime_know(pal_turn *turn);
+void pal_runtime_unknow(pal_turn *turn); /* the messages are not durable after all */
+/* Returns the turn that already runs this request, or NULL if it is not in memory. */
+pal_turn *pal_runtime_known(
+        pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
+
+/* Called when the turn has ended. It stays in memory for a while, so that late readers still find
+ * it. */
+void pal_runtime_ended(pal_turn *turn, bool has_run);
+
+/* ---- runtime_call.c ---- */
+
+/* Fills in the public state of the turn. */
+void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info);
+
+/* ---- turn_plan.c ---- */
+
+/* Runs on a worker: plans, prunes, and prepares everything that the model is sent. */
+void pal_plan_work(pal_work_item *item);
+
+/* ---- runtime_price.c ---- */
+
+/* Returns the cost of a call in millionths; 0 if the model has no price. On any thread. */
+int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage);
+
+#endif
