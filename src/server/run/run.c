@@ -54,13 +54,6 @@ void pal_run_unlock(pal_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
-void pal_run_hold(pal_run *run)
-{
-    pal_run_lock(run);
-    run->holders++;
-    pal_run_unlock(run);
-}
-
 void pal_run_release(pal_run *run)
 {
     pal_run_lock(run);

@@ -94,17 +94,18 @@ struct pal_run {
     pal_str tenant;
     pal_call *call;     /* NULL after the response was sent or a stream has begun */
     pal_stream *stream; /* NULL if there is no stream, or if it has ended */
+    pal_id session;
 
     /* Set these before the run starts. */
-    pal_id session;
     pal_run_leave leave;
     bool is_temporary; /* the session exists for this turn only and is erased at the end */
 
+    /* What the run has done so far. */
     bool is_streaming; /* a stream was opened, or refused */
     bool is_over;      /* the turn has ended, or its events no longer matter */
     bool keeps_stream; /* set in done() or failed(): the API calls pal_run_end() later */
 
-    /* Only for run.c. */
+    /* Only for run.c, except that the API can read `turn`. */
     pthread_mutex_t lock;
     unsigned holders;
     bool is_watching;       /* the runtime reports events */
@@ -121,8 +122,8 @@ struct pal_run {
 
 /* ---- The life of a run ---- */
 
-/* Allocates the API's struct of `size` bytes, zeroed, for a call. NULL without memory. Until the
- * run is started, pal_run_release() frees it. */
+/* Allocates the API's struct of `size` bytes, zeroed, for a call. NULL without memory. If
+ * the run is not started, free it with pal_run_release(). */
 void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size);
 
 /* Starts a turn. The run answers the call, also if the turn cannot be started. Neither the call nor
@@ -134,8 +135,9 @@ void pal_run_start(pal_run *run, const pal_turn_request *request);
  * a worker. */
 void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after);
 
-void pal_run_hold(pal_run *run);
+/* Frees a run that was not started. A started run releases itself. */
 void pal_run_release(pal_run *run);
+/* For callbacks of the API that are not in its table. */
 void pal_run_lock(pal_run *run);
 void pal_run_unlock(pal_run *run);
 
