@@ -31,6 +31,12 @@
 #define PAL_LEASE_POLL_MS_MAX 1000   /* interval of checks while a turn waits for another process */
 #define PAL_TURN_OPENING_MAX 4       /* operations in pal_turn_request.opening */
 #define PAL_TURN_UNREACHABLE_MS 2000 /* how long a service that was never reached is retried */
+#define PAL_BINDING_RESULT_BYTES_MAX (1u << 30) /* bytes of the JSON that a function of binding.h
+                                                   returns */
+#define PAL_BINDING_MESSAGES_DEFAULT 100        /* messages that pal_binding_load() returns if the
+                                                   query gives no limit */
+#define PAL_DISPATCH_BYTES_MAX (4u << 20) /* bytes of events that wait for pal_runtime_dispatch(), for
+                                             each watcher; then the watcher is stopped */
 #define PAL_TOOLS_WAIT_MS 10000      /* default of pal_runtime_options.tools_wait_ms */
 #define PAL_APPEND_MESSAGES_MAX 10000  /* messages in one append */
 #define PAL_BATCH_OPS_MAX 10000        /* operations in one pal_store_apply() */

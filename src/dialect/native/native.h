@@ -1,5 +1,6 @@
-/* native.h - the native JSON format of messages, sessions and marks: docs/messages.md and
- * docs/sessions.md. It can express everything in the structs, and keeps unknown members.
+/* native.h - the native JSON format of messages, sessions, marks and turns: docs/messages.md,
+ * docs/sessions.md and docs/api.md. It can express everything in the structs of the first three, and
+ * keeps unknown members.
  *
  * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_NATIVE_H
@@ -14,6 +15,7 @@
 #include "palaver/session.h"
 #include "palaver/store.h"
 #include "palaver/str.h"
+#include "palaver/turn.h"
 
 #define PAL_MESSAGE_PARTS_MAX 4096 /* parts in one message, and in one tool result */
 
@@ -67,5 +69,16 @@ pal_mark_kind pal_mark_kind_from_name(pal_str name);
 
 /* Writes the member `name` with the counts of a usage. */
 void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage);
+
+/* Writes the members "turn_id" to "seq" of an object: the current state of a turn. */
+void pal_native_turn_put(pal_json_writer *writer, const pal_turn_info *info);
+
+/* Writes the object with the data of an event. */
+void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_id session);
+
+/* Reads a request for a turn, except its tenant and session. Texts point into the parsed text or the
+ * arena. PAL_INVALID: a member is unknown or wrong. */
+PAL_CHECKED pal_status pal_native_turn_read(
+        pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err);
 
 #endif

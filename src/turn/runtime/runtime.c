@@ -21,6 +21,7 @@
 #include "turn/runtime/runtime_ask.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/runtime/runtime_discover.h"
+#include "turn/runtime/runtime_dispatch.h"
 #include "turn/runtime/runtime_forward.h"
 #include "turn/runtime/runtime_models.h"
 #include "turn/turn_offer.h"
@@ -329,6 +330,7 @@ static void free_runtime(pal_runtime *runtime)
 {
     pal_loop_close(runtime->loop);
     pal_lanes_done(runtime);
+    pal_dispatch_done(&runtime->dispatch);
     pal_map_done(&runtime->turns);
     pal_map_done(&runtime->known);
     pal_map_done(&runtime->owners);
@@ -382,6 +384,7 @@ pal_status pal_runtime_open(
     if (!runtime)
         return pal_no_memory(err);
     pthread_mutex_init(&runtime->lock, NULL);
+    pal_dispatch_init(&runtime->dispatch);
     pthread_cond_init(&runtime->changed, NULL);
     pal_map_init(&runtime->lanes);
     pal_map_init(&runtime->turns);

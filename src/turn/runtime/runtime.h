@@ -113,6 +113,14 @@ struct pal_lane_state {
     uint32_t guards; /* code on the stack still uses the lane: it must not be freed */
 };
 
+/* Callbacks that wait for pal_runtime_dispatch(): runtime_dispatch.c. */
+typedef struct pal_dispatch {
+    pthread_mutex_t lock; /* protects all members */
+    struct pal_dispatch_item *first, *last;
+    size_t len;
+    int fd; /* an eventfd, which is readable while there are items; -1: not requested yet */
+} pal_dispatch;
+
 struct pal_runtime {
     pal_turn_sink watch; /* called on the loop when the state of a turn changes, or NULL */
     void *watch_user;
@@ -157,6 +165,8 @@ struct pal_runtime {
     pal_runtime_stats stats;
     size_t forwards_len; /* running forwards, including those that are about to begin */
     pal_map owners;      /* number of turns and forwards of each owner */
+
+    pal_dispatch dispatch;
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
+#include "dialect/native/native.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
@@ -122,7 +123,7 @@ static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
     pal_str text = text_of(call, info);
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
-    pal_api_turn_put_info(writer, info);
+    pal_native_turn_put(writer, info);
     if (info->seq)
         pal_put_str(writer, "text", text);
     put_waits(writer, info, &waits);

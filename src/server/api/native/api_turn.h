@@ -106,9 +106,6 @@ void pal_api_turn_fail(pal_api_turn *turn, pal_status status, const pal_error *e
 /* Call it on a worker. The turn was not started, for the reason in `start_error`. */
 void pal_api_turn_refuse(pal_api_turn *turn);
 
-/* Writes the members "turn_id" to "reason": the current state of the turn. */
-void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info);
-
 /* Finds the turn that the path names. Call it on a worker, because it waits for the runtime. */
 PAL_CHECKED pal_status pal_api_turn_find(pal_call *call, pal_turn_info *out_info, pal_error *err);
 

@@ -13,36 +13,6 @@
 
 /* ---- Showing the outcome ---- */
 
-/* The first six bytes of a turn's id are its creation time. */
-static int64_t made_at(pal_id id)
-{
-    int64_t ms = 0;
-    for (size_t i = 0; i < 6; i++)
-        ms = ms << 8 | id.bytes[i];
-    return ms;
-}
-
-void pal_api_turn_put_info(pal_json_writer *writer, const pal_turn_info *info)
-{
-    pal_put_id(writer, "turn_id", info->turn);
-    pal_put_id(writer, "session_id", info->session);
-    pal_put_text(writer, "state", pal_turn_state_name(info->state));
-    pal_put_time(writer, "since", made_at(info->turn));
-    pal_put_count(writer, "events", info->events);
-    if (info->state == PAL_TURN_RETRYING) {
-        pal_put_count(writer, "attempt", info->attempt);
-        pal_put_time(writer, "retry_at", info->retry_at);
-    }
-    if (info->state == PAL_TURN_FAILED)
-        pal_put_text(writer, "code", pal_status_name(info->status));
-    if (info->reason[0])
-        pal_put_text(writer, "reason", info->reason);
-    if (info->seq) {
-        pal_put_id(writer, "message_id", info->message);
-        pal_put_count(writer, "seq", info->seq);
-    }
-}
-
 static void put_call(pal_json_writer *writer, const pal_api_tool_call *call)
 {
     pal_json_begin_object(writer);
@@ -128,7 +98,7 @@ void pal_api_turn_send_state(pal_api_turn *turn)
 {
     pal_json_writer *writer = pal_call_writer(turn->call);
     put_begin(turn, writer);
-    pal_api_turn_put_info(writer, &turn->info);
+    pal_native_turn_put(writer, &turn->info);
     pal_json_end_object(writer);
     pal_call_send(turn->call, 202);
 }
@@ -144,7 +114,7 @@ static pal_str make_members(pal_call *call, const pal_turn_info *info)
     pal_json_begin_object(&writer);
     pal_json_name(&writer, "turn");
     pal_json_begin_object(&writer);
-    pal_api_turn_put_info(&writer, info);
+    pal_native_turn_put(&writer, info);
     pal_json_end_object(&writer);
     pal_json_end_object(&writer);
     pal_str members = {0};

@@ -1,7 +1,8 @@
 /* palaver.h - includes all public headers.
  *
  * To store conversations, begin with store.h (examples/embed.c). To get answers from a model, begin
- * with turn.h, which uses a store (examples/turn.c). The other headers can be used alone:
+ * with turn.h, which uses a store (examples/turn.c). For a binding to another language, use
+ * binding.h, which needs no other header (examples/binding.py). The other headers can be used alone:
  *
  *   route.h               finds the session that a message belongs to
  *   context.h, window.h   decide what the model sees
@@ -29,6 +30,7 @@
 #include "palaver/alloc.h"
 #include "palaver/api.h"
 #include "palaver/arena.h"
+#include "palaver/binding.h"
 #include "palaver/config.h"
 #include "palaver/context.h"
 #include "palaver/dialect.h"
