@@ -35,8 +35,8 @@
                                                    returns */
 #define PAL_BINDING_MESSAGES_DEFAULT 100        /* messages that pal_binding_load() returns if the
                                                    query gives no limit */
-#define PAL_DISPATCH_BYTES_MAX (4u << 20) /* bytes of events that wait for pal_runtime_dispatch(), for
-                                             each watcher; then the watcher is stopped */
+#define PAL_DISPATCH_BYTES_MAX (4u << 20) /* bytes of events that wait for pal_runtime_dispatch(),
+                                             for each watch; then the watch ends */
 #define PAL_TOOLS_WAIT_MS 10000      /* default of pal_runtime_options.tools_wait_ms */
 #define PAL_APPEND_MESSAGES_MAX 10000  /* messages in one append */
 #define PAL_BATCH_OPS_MAX 10000        /* operations in one pal_store_apply() */

@@ -2,7 +2,8 @@
  *
  * To store conversations, begin with store.h (examples/embed.c). To get answers from a model, begin
  * with turn.h, which uses a store (examples/turn.c). For a binding to another language, use
- * binding.h, which needs no other header (examples/binding.py). The other headers can be used alone:
+ * binding.h, which needs no other header (examples/binding.py). The other headers can be used
+ * alone:
  *
  *   route.h               finds the session that a message belongs to
  *   context.h, window.h   decide what the model sees

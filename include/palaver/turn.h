@@ -173,8 +173,8 @@ PAL_API PAL_CHECKED pal_status pal_runtime_open(
  * All functions that read can still be called afterwards. */
 PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
 
-/* Drains the runtime and frees it. Events that wait for pal_runtime_dispatch() are dropped, and each
- * `gone` that was not called yet is called on the calling thread. Blocks. Accepts NULL. */
+/* Drains the runtime and frees it. Events that wait for pal_runtime_dispatch() are dropped, and
+ * each `gone` that was not called yet is called on the calling thread. Blocks. Accepts NULL. */
 PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
 
 /* Reports the endpoint and the model that a request gets if it names neither. `out_is_stopgap` (may
@@ -432,19 +432,20 @@ PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 /* ---- Events on the caller's thread ---- */
 
 /* Like pal_turn_watch(), but both callbacks run in pal_runtime_dispatch(), on the thread that calls
- * it. For programs with an event loop. Such a callback can call every function of the runtime except
- * pal_runtime_dispatch() and pal_runtime_close(). To stop the watch, return false from `watch`.
+ * it. For programs with an event loop. Such a callback can call every function of the runtime
+ * except pal_runtime_dispatch() and pal_runtime_close(). To stop the watch, return false from
+ * `watch`.
  *
- * Events wait until they are dispatched. If more than PAL_DISPATCH_BYTES_MAX bytes wait, or there is
- * no memory for an event, the watch ends after the waiting events: `gone` is called, and ENDED was
- * not reported. Watch the turn again, after the last number, to get the others. */
+ * Events wait until they are dispatched. If more than PAL_DISPATCH_BYTES_MAX bytes wait, or there
+ * is no memory for an event, the watch ends after the waiting events: `gone` is called, and ENDED
+ * was not reported. Watch the turn again, after the last number, to get the others. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant,
         pal_id turn, uint64_t after, pal_watch watch, void (*gone)(void *user), void *user,
         pal_error *err);
 
 /* Returns a file descriptor that is readable while callbacks of pal_turn_watch_queued() wait, for
- * poll(), epoll and event loops. Do not read it, write it or close it: pal_runtime_close() closes it.
- * -1 if the system has no more file descriptors. */
+ * poll(), epoll and event loops. Do not read it, write it or close it: pal_runtime_close() closes
+ * it. -1 if the system has no more file descriptors. */
 PAL_API int pal_runtime_fd(pal_runtime *runtime);
 
 /* Makes up to `callbacks_max` waiting callbacks (0: all that wait now), in order, on the calling

@@ -1,6 +1,6 @@
 /* native.h - the native JSON format of messages, sessions, marks and turns: docs/messages.md,
- * docs/sessions.md and docs/api.md. It can express everything in the structs of the first three, and
- * keeps unknown members.
+ * docs/sessions.md and docs/api.md. It can express everything in the structs of the first three,
+ * and keeps unknown members.
  *
  * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_NATIVE_H
@@ -76,8 +76,8 @@ void pal_native_turn_put(pal_json_writer *writer, const pal_turn_info *info);
 /* Writes the object with the data of an event. */
 void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_id session);
 
-/* Reads a request for a turn, except its tenant and session. Texts point into the parsed text or the
- * arena. PAL_INVALID: a member is unknown or wrong. */
+/* Reads a request for a turn, except its tenant and session. Texts point into the parsed text or
+ * the arena. PAL_INVALID: a member is unknown or wrong. */
 PAL_CHECKED pal_status pal_native_turn_read(
         pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err);
 
