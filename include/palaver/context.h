@@ -234,14 +234,14 @@ PAL_API uint64_t pal_context_sendable(const pal_context_input *input);
 typedef enum pal_disposition {
     PAL_SENT = 0,
     PAL_SENT_PRUNED = 1,      /* sent with a placeholder for one or more parts */
-    PAL_SUMMARISED = 2,       /* not sent; the summary replaces it */
+    PAL_SUMMARIZED = 2,       /* not sent; the summary replaces it */
     PAL_DROPPED = 3,          /* not sent */
     PAL_SENT_REPAIRED = 4,    /* sent, but changed so that the service accepts it */
-    PAL_SENT_SYNTHESISED = 5, /* sent, and created by the plan: a summary, a notice or the result of
+    PAL_SENT_SYNTHESIZED = 5, /* sent, and created by the plan: a summary, a notice or the result of
                                  an interrupted call */
 } pal_disposition;
 
-/* Returns the name, for example "summarised". "unknown" for an unknown value. */
+/* Returns the name, for example "summarized". "unknown" for an unknown value. */
 PAL_API const char *pal_disposition_name(pal_disposition disposition);
 
 typedef enum pal_item_kind {

@@ -522,7 +522,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenan
 /* ---- Context, models and tools ---- */
 
 /* Compacts a session with the runtime's model, as a turn does. All members of `compaction` are used
- * except `summarise` and `user`; if prompt, model, system or parameters are empty, those of the
+ * except `summarize` and `user`; if prompt, model, system or parameters are empty, those of the
  * runtime's options are used. Blocks until it is done. PAL_BUSY: a turn is running in the
  * session. */
 PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,

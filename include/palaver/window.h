@@ -94,12 +94,12 @@ typedef struct pal_summary_answer {
 
 /* Calls a model to write a summary, on the thread that compacts. Can block. The compaction uses its
  * fallback if this returns anything but PAL_OK or sets an empty text. */
-typedef pal_status (*pal_summarise)(const pal_summary_request *request, pal_arena *arena,
+typedef pal_status (*pal_summarize)(const pal_summary_request *request, pal_arena *arena,
         pal_summary_answer *out_answer, void *user, pal_error *err);
 
 /* Options of a compaction. Zero it, then set the members that are needed. */
 typedef struct pal_compaction {
-    pal_summarise summarise; /* NULL: leave out whole turns, the oldest first, instead of making a
+    pal_summarize summarize; /* NULL: leave out whole turns, the oldest first, instead of making a
                                 summary */
     void *user;
     pal_str prompt;   /* replaces the built-in prompt; may be empty */

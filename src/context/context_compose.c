@@ -81,7 +81,7 @@ static pal_status set_notice(composition *c, pal_error *err)
     *line = (pal_line){.kind = PAL_ITEM_NOTICE,
             .count = 1,
             .message = notice,
-            .disposition = PAL_SENT_SYNTHESISED,
+            .disposition = PAL_SENT_SYNTHESIZED,
             .reason = PAL_TEXT("says what is left out")};
     pal_status status = pal_draft_failure(draft, err);
     if (status != PAL_OK)
@@ -282,7 +282,7 @@ static pal_status add_made(composition *c, size_t at, pal_error *err)
     pal_message *message = &c->repaired.messages[at];
     pal_plan_item *item = add_item(c);
     *item = (pal_plan_item){.kind = PAL_ITEM_MESSAGE,
-            .disposition = PAL_SENT_SYNTHESISED,
+            .disposition = PAL_SENT_SYNTHESIZED,
             .seq = message->seq,
             .first_seq = message->seq,
             .count = 1,

@@ -336,7 +336,7 @@ size_t pal_place_compact(const pal_draft *draft)
     return place;
 }
 
-size_t pal_place_summarise(const pal_draft *draft)
+size_t pal_place_summarize(const pal_draft *draft)
 {
     size_t len = draft->tail_len, recent = draft->settings.keep_recent_messages;
     if (len <= recent)

@@ -60,7 +60,7 @@ static pal_status add_made(pal_draft *draft, pal_item_kind kind, pal_role role, 
     if (status == PAL_OK)
         status = add_message(draft, kind, made, reason, err);
     draft->lines[draft->len - 1].disposition =
-            kind == PAL_ITEM_SYSTEM ? PAL_SENT : PAL_SENT_SYNTHESISED;
+            kind == PAL_ITEM_SYSTEM ? PAL_SENT : PAL_SENT_SYNTHESIZED;
     return status;
 }
 
@@ -85,16 +85,16 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
 
 /* Adds messages of which only the seqs are known. */
 static void add_range(pal_draft *draft, uint64_t first_seq, uint64_t seq, uint64_t count,
-        uint64_t tokens, bool is_summarised)
+        uint64_t tokens, bool is_summarized)
 {
     pal_line *line = add_line(draft, PAL_ITEM_RANGE);
     line->first_seq = first_seq;
     line->seq = seq;
     line->count = count;
     line->size.tokens = tokens;
-    line->disposition = is_summarised ? PAL_SUMMARISED : PAL_DROPPED;
+    line->disposition = is_summarized ? PAL_SUMMARIZED : PAL_DROPPED;
     line->reason =
-            is_summarised ? PAL_TEXT("the summary replaces them") : PAL_TEXT("left out for room");
+            is_summarized ? PAL_TEXT("the summary replaces them") : PAL_TEXT("left out for room");
 }
 
 static pal_status add_summary(pal_draft *draft, pal_error *err)

@@ -147,7 +147,7 @@ bool pal_line_lasts(const pal_draft *draft, size_t index);
 pal_size pal_draft_lasting(const pal_draft *draft);
 /* Returns where a compaction cuts so that the recent messages stay; 0: there is nothing to cut. */
 size_t pal_place_compact(const pal_draft *draft);
-size_t pal_place_summarise(const pal_draft *draft);
+size_t pal_place_summarize(const pal_draft *draft);
 size_t pal_place_reset(const pal_draft *draft);
 /* The retry rule of Loom (which sends agents to work items): this share of `len` messages, without
  * the first and the last, is kept. Returns how many are left out after the first. */

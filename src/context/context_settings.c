@@ -17,7 +17,7 @@
 static const char *const strategy_names[] = {
         "compact", "summarization", "sliding_window", "reset", "none"};
 static const char *const disposition_names[] = {
-        "sent", "pruned", "summarised", "dropped", "repaired", "synthesised"};
+        "sent", "pruned", "summarized", "dropped", "repaired", "synthesized"};
 static const char *const action_names[] = {"send", "prune", "compact", "refuse"};
 
 static const char *name_at(const char *const *names, size_t len, unsigned value)

@@ -162,7 +162,7 @@ static size_t cut_place(const pal_draft *draft)
 {
     switch (draft->settings.strategy) {
     case PAL_STRATEGY_SUMMARIZATION:
-        return pal_place_summarise(draft);
+        return pal_place_summarize(draft);
     case PAL_STRATEGY_RESET:
         return pal_place_reset(draft);
     default:

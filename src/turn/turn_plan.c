@@ -104,7 +104,7 @@ static pal_compaction wanted_compaction(const pal_turn *turn)
 
     if (turn->compact)
         compaction = *turn->compact->compaction;
-    compaction.summarise = NULL;
+    compaction.summarize = NULL;
     if (compaction.prompt.len == 0)
         compaction.prompt = options->compaction_prompt;
     if (compaction.model.len == 0)

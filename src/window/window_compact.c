@@ -383,14 +383,14 @@ pal_status pal_window_compact(pal_store *store, const pal_window *window,
 
     if (status != PAL_OK || !ready)
         return status;
-    why = compaction->summarise ? pal_compact_no_model(&job)
+    why = compaction->summarize ? pal_compact_no_model(&job)
                                 : pal_str_of("no model is available for the summary");
     if (job.is_given) {
         answer.text = compaction->summary;
         answer.model = pal_str_of("user");
         answered = true;
-    } else if (job.needs_model && compaction->summarise) {
-        answered = compaction->summarise(
+    } else if (job.needs_model && compaction->summarize) {
+        answered = compaction->summarize(
                            &job.request, arena, &answer, compaction->user, &failure) == PAL_OK;
         why = pal_arena_copy(arena, pal_str_of(failure.message));
     }

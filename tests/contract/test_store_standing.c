@@ -280,7 +280,7 @@ static void a_fork_does_not_follow_its_parent(void)
     CHECK(stands(child, NULL));
 }
 
-static void a_fork_out_of_sight_is_not_summarised_away(void)
+static void a_fork_out_of_sight_is_not_summarized_away(void)
 {
     pal_id parent = of_words("a b c d"), child;
 
@@ -356,7 +356,7 @@ void contract_standing(void)
     RUN(pins_follow_the_newest_word);
     RUN(a_fork_inherits_what_it_shares);
     RUN(a_fork_does_not_follow_its_parent);
-    RUN(a_fork_out_of_sight_is_not_summarised_away);
+    RUN(a_fork_out_of_sight_is_not_summarized_away);
     RUN(an_erased_parent_leaves_what_forks_need);
     RUN(many_checkpoints_cost_little);
     RUN(a_tenant_sees_only_its_own);

@@ -366,7 +366,7 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     for (size_t i = 0; i < plan.items_len; i++)
         if (plan.items[i].kind == PAL_ITEM_RANGE)
             plan.items[0] = plan.items[i];
-    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
+    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARIZED);
     CHECK(plan.items[0].count == 10 - 2 + (made.seq - 100) && plan.items[0].seq == made.seq);
 }
 

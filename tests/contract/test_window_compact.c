@@ -36,7 +36,7 @@ pal_status script_run(const pal_summary_request *request, pal_arena *answers,
 
 pal_compacted compact(const pal_window *window, script *s)
 {
-    pal_compaction compaction = {.summarise = script_run, .user = s, .reason = S("manual")};
+    pal_compaction compaction = {.summarize = script_run, .user = s, .reason = S("manual")};
     pal_compacted compacted = {0};
 
     OK(pal_window_compact(store, window, &compaction, arena, &compacted, &err));
@@ -121,7 +121,7 @@ static void the_second_summary_takes_the_first_in(void)
     CHECK(second.messages == second.seq - first.seq);
     plan = plan_of(&window);
     CHECK(pal_str_is(plan.items[2].message->parts[0].text, "We began, and went on."));
-    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARISED);
+    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARIZED);
 }
 
 /* What the mark says of the summary is what a plan would count for it. */
@@ -194,7 +194,7 @@ static void a_cut_that_is_asked_for_goes_to_a_turn(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compaction compaction = {.summarise = script_run, .user = &s, .cut_seq = 5};
+    pal_compaction compaction = {.summarize = script_run, .user = &s, .cut_seq = 5};
     pal_compacted made = {0};
 
     say_turns(session, 10, 300);
@@ -239,7 +239,7 @@ static void redo_asks_about_the_same_messages(void)
     pal_window window = window_of(session);
     script s = {.answer = "Zero."};
     pal_compaction again = {
-            .summarise = script_run, .user = &s, .prompt = S("In verse!"), .model = S("poet")};
+            .summarize = script_run, .user = &s, .prompt = S("In verse!"), .model = S("poet")};
     pal_compacted first, redone = {0};
     pal_str diff = {0};
     pal_plan plan;
@@ -463,7 +463,7 @@ static void every_allocation_may_fail(void)
     say_turns(session, 10, 300);
     for (uint64_t nth = 1; status != PAL_OK && nth < 5000; nth++) {
         script s = {.answer = "We began."};
-        pal_compaction compaction = {.summarise = script_run, .user = &s};
+        pal_compaction compaction = {.summarize = script_run, .user = &s};
         pal_compacted made = {0};
         pal_arena *small = pal_arena_new(0);
         bool fired;

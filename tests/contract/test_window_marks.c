@@ -163,7 +163,7 @@ static void a_lost_lease_writes_no_mark(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We counted."};
-    pal_compaction compaction = {.summarise = script_run, .user = &s};
+    pal_compaction compaction = {.summarize = script_run, .user = &s};
     pal_compacted compacted;
     uint64_t fence = 0;
 
@@ -258,7 +258,7 @@ static void a_fork_has_its_parents_checkpoint(void)
     CHECK(pal_window_uncompact(store, no_tenant(), fork, 0, &err) != PAL_OK);
     /* A parent's can be made again for the fork alone. */
     pal_compaction again = {
-            .summarise = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
+            .summarize = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
     pal_compacted redone = {0};
     s.answer = "Another first part.";
     OK(pal_window_compact(store, &window, &again, arena, &redone, &err));

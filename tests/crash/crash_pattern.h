@@ -1,4 +1,4 @@
-/* crash_pattern.h - texts that can be recognised: who said it, as which number, and whether every
+/* crash_pattern.h - texts that can be recognized: who said it, as which number, and whether every
  * byte of it is as it was. */
 #ifndef PAL_TESTS_CRASH_PATTERN_H
 #define PAL_TESTS_CRASH_PATTERN_H

@@ -14,7 +14,7 @@ function tekken() {
     return tiktokenWith(json.bpe_ranks, pattern, offset);
 }
 
-// `prepare` makes of a text one that the package leaves as it is; Qwen's normalises.
+// `prepare` makes of a text one that the package leaves as it is; Qwen's normalizes.
 const COMPARISONS = [
     { encoding: 'claude', by: 'tiktoken', load: claude },
     { encoding: 'tekken', by: 'tiktoken', load: tekken },

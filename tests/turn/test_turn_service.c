@@ -632,14 +632,14 @@ static void anthropic_is_told_in_words_not_to_call(void)
 
     begin_kind(s, "anthropic",
             (pal_runtime_options){.context.preserve_recent_tokens = 60,
-                    .compaction_system = S("You summarise.")});
+                    .compaction_system = S("You summarize.")});
     CHECK(ok(pal_store_create(store, &made, &session, &err)));
     fill(session);
     CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
     CHECK(compacted.number > 0 && pal_str_is(compacted.summary, "short"));
     CHECK(!has(s->bodies[0], "\"tool_choice\""));
     HAS(s->bodies[0], "\"temperature\":0.25");
-    HAS(s->bodies[0], "You summarise.");
+    HAS(s->bodies[0], "You summarize.");
     HAS(s->bodies[1], "\"tool_choice\":{\"type\":\"none\"}");
     question = strstr(s->bodies[0], "SHORTEN THIS");
     CHECK(question && !strstr(question, "cache_control"));

@@ -302,7 +302,7 @@ static void names_convert_both_ways(void)
     CHECK(pal_strategy_from_name(pal_str_of("summarization"), &strategy));
     CHECK(strategy == PAL_STRATEGY_SUMMARIZATION);
     CHECK(!pal_strategy_from_name(pal_str_of("magic"), &strategy));
-    CHECK(strcmp(pal_disposition_name(PAL_SUMMARISED), "summarised") == 0);
+    CHECK(strcmp(pal_disposition_name(PAL_SUMMARIZED), "summarized") == 0);
     CHECK(strcmp(pal_action_name(PAL_ACTION_REFUSE), "refuse") == 0);
     CHECK(strcmp(pal_action_name((pal_action)9), "unknown") == 0);
 }

@@ -40,7 +40,7 @@ static void the_order_is_always_the_same(void)
     CHECK(pal_id_equal(plan.items[5].message->id, (pal_id){{0}}));
     /* 1 to 5 without the head and the kept one. */
     const pal_plan_item *range = &plan.items[3];
-    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_SUMMARISED);
+    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_SUMMARIZED);
     CHECK(range->first_seq == 1 && range->seq == 5 && range->count == 3 && range->hash == 0);
     uint64_t tokens = 0, bytes = 0;
     for (size_t i = 0; i < plan.items_len; i++) {
@@ -195,7 +195,7 @@ static void the_plan_lists_repairs(void)
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "1 2 made 3"));
     CHECK(plan.repairs >= 3);
-    CHECK(plan.items[2].disposition == PAL_SENT_SYNTHESISED && plan.items[2].tokens > 0);
+    CHECK(plan.items[2].disposition == PAL_SENT_SYNTHESIZED && plan.items[2].tokens > 0);
     CHECK(text_has(plan.items[2].reason, "lost"));
     CHECK(plan_item(&plan, 4)->disposition == PAL_DROPPED);
     CHECK(text_has(plan_item(&plan, 4)->reason, "no call 'nobody'"));
