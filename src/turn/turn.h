@@ -22,7 +22,7 @@
             "leaves the queue and the inbox (lane_wait.c)",                                        \
             "the request waits in the inbox, or was never acknowledged",                           \
             PAL_PHASE(ADMIT) | PAL_PHASE(AWAY) | PAL_PHASE(ENDED))                                 \
-    X(ADMIT, "worker", "the inspection of the session and the first commit (turn_admit.c)",        \
+    X(ADMIT, "worker", "the inspection of the session and the first commit (turn_first_commit.c)", \
             "seen after the commit",                                                               \
             "before the commit nothing has happened; after it the turn is unfinished",             \
             PAL_PHASE(NEW) | PAL_PHASE(ADMIT) | PAL_PHASE(SERVERS) | PAL_PHASE(PLAN) |             \
@@ -72,7 +72,7 @@
     X(UNPARK, "loop", "the commit that takes the session again (lane_park.c)",                     \
             "seen after the commit", "no effect, or the turn is unfinished",                       \
             PAL_PHASE(TOOLS) | PAL_PHASES_OF_ENDS)                                                 \
-    X(CLOSE, "loop", "the commit of a turn that ends without an answer (turn_end.c)",              \
+    X(CLOSE, "loop", "the commit of a turn that ends without an answer (turn_last_commit.c)",      \
             "no effect", "the turn is unfinished, or has ended",                                   \
             PAL_PHASES_OF_ENDS)                                                                    \
     X(AWAY, "loop", "the end of a turn that another process runs (recovery_away.c)",               \
@@ -195,7 +195,7 @@ struct pal_turn {
     bool is_planned; /* the same worker has also made the first plan */
     pal_str known_key; /* its key in the runtime's map `known`; empty: it is not in the map */
 
-    /* The commit that ends the turn (turn_seal.c). */
+    /* The commit that ends the turn (turn_last_commit.c). */
     bool is_sealed; /* the last commit is being made, or was made */
     pal_id *said;   /* ids of all recorded messages, for the `finish` callback; in `arena` */
     size_t said_len, said_cap;
@@ -355,10 +355,16 @@ void pal_answer_keep_text(pal_turn *turn);
 /* Returns true if a message was steered into the turn. The turn then records it and continues. */
 bool pal_turn_take_steer(pal_turn *turn);
 
-/* ---- turn_end.c ---- */
+/* ---- turn_last_commit.c ---- */
 
 /* Ends the turn. The part of the answer that has arrived is recorded first. */
 void pal_turn_close(pal_turn *turn);
+
+/* ---- turn_end.c ---- */
+
+/* Ends the turn in this process. It stays unfinished in the store, and the next process continues
+ * it. */
+void pal_turn_leave(pal_turn *turn);
 /* Ends the turn as FAILED. If the status means that the failure cannot be recorded, no message is
  * written. If a write was denied because another process took the session, follows the turn in the
  * store instead. Does nothing if the turn is ending or already followed. */
@@ -391,6 +397,8 @@ static inline pal_turn *pal_turn_of_write(pal_write *write)
     return (pal_turn *)((char *)write - offsetof(pal_turn, write));
 }
 
+/* ---- turn_write.c ---- */
+
 /* Appends messages, after the operations that turn->write already has. The same commit removes the
  * inbox items `inbox_ids` and stores `ledger` (or NULL) and `also`. `done` is called when
  * everything is durable, or has failed. */
@@ -418,12 +426,15 @@ bool pal_turn_make_ops(pal_turn *turn);
 /* Adds an operation to turn->write. Operations that are added later are applied only if this one
  * succeeds. */
 void pal_turn_add_op(pal_turn *turn, pal_op op);
+/* Adds a rewind to turn->write, which hides the messages from `first_seq` to `last_seq`; 0: to the
+ * end. On the loop, or on the worker that has the turn. */
+void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq);
 /* Starts turn->write. */
 void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write));
 /* Returns the failure of turn->write, or PAL_OK. */
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error);
 
-/* ---- turn_admit.c ---- */
+/* ---- turn_first_commit.c ---- */
 
 /* The turn has its lane now: records its messages and runs it. */
 void pal_turn_begin(pal_turn *turn);
@@ -538,6 +549,11 @@ bool pal_lease_await(pal_lane_state *lane);
 void pal_lease_release(pal_lane_state *lane);
 /* Called when another process has taken the lease: writes with the old fence are denied. */
 void pal_lease_lost(pal_lane_state *lane);
+/* Notes a dead process's lease, so that pal_lease_add_take() can take it. */
+void pal_lease_note_stale(pal_turn *turn);
+/* Adds the acquisition of the lease to turn->write, unless the lease is held. On the loop, or on
+ * the worker that has the turn. */
+void pal_lease_add_take(pal_turn *turn);
 /* Adds the release of the lease to turn->write. */
 void pal_lease_add_release(pal_turn *turn);
 

@@ -14,7 +14,7 @@
 #include "base/sum.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
-#include "turn/turn_seal.h"
+#include "turn/turn_last_commit.h"
 #include "turn/turn_sender.h"
 #include "turn/turn_speech.h"
 
@@ -360,8 +360,8 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     also.u.record.record = pal_conversation_record(turn, end, message);
     if (also.u.record.record)
         append.also = &also;
-    if (pal_seal_is_wanted(turn) && is_last(turn, message))
-        status = pal_seal(turn, &append, has_calls(message), &err);
+    if (pal_last_commit_is_wanted(turn) && is_last(turn, message))
+        status = pal_last_commit_prepare(turn, &append, has_calls(message), &err);
     if (status == PAL_OK && !has_calls(message) && is_last(turn, message))
         give_lease(turn, &append);
     if (status == PAL_OK && turn->lane->fence && pauses(turn, message))

@@ -1,63 +1,20 @@
-/* turn_end.c - ends a turn. The part of the answer that has arrived is recorded with the reason, or
- * everything the turn has recorded is hidden. Only after that commit is the end published.
+/* turn_end.c - ends a turn: it fails, is stopped, or is left to another process. turn_last_commit.c
+ * records why, and only after that commit is the end published.
  *
- * States: PAL_TURN_PHASE_CLOSE while the last write is in flight, then PAL_TURN_PHASE_ENDED.
  * Invariant: callbacks that arrive at an ended turn find PAL_TURN_PHASE_ENDED and do nothing. On
- * the loop.
- *
- * A crash before the last commit leaves an unfinished turn, which another process continues
- * (recovery_owed.c). */
+ * the loop. */
 #include "turn/turn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/json/json.h"
-#include "base/json/json_put.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_follow.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_models.h"
 #include "turn/runtime/runtime_servers.h"
-#include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
-#include "turn/turn_speech.h"
-#include "turn/turn_whole.h"
-
-/* A turn that was stopped with an error status, for example by the time limit, has failed. */
-static pal_turn_state end_state(const pal_turn *turn)
-{
-    return turn->is_cancelled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
-}
-
-static void closed(pal_write *write)
-{
-    pal_turn *turn = pal_turn_of_write(write);
-    pal_error err = {0};
-    pal_status status = pal_turn_write_status(turn, &err);
-    bool owes = turn->owes;
-
-    turn->holds--;
-    turn->owes = false;
-    if (owes && status == PAL_DENIED) {
-        pal_lease_lost(turn->lane);
-        pal_away_begin(turn);
-        return;
-    }
-    if (owes && status != PAL_OK)
-        pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
-    pal_turn_finish(turn, end_state(turn));
-}
-
-/* All or nothing: hides everything that the turn has recorded. */
-static void close_with_rewind(pal_turn *turn, const pal_op *also)
-{
-    pal_whole_undo(turn);
-    if (also && pal_turn_make_ops(turn))
-        turn->ops[turn->write.ops_len++] = *also; /* applied even if the other operations fail */
-    pal_turn_write(turn, closed);
-}
 
 static void end_left(pal_turn *turn)
 {
@@ -70,9 +27,7 @@ static void end_left(pal_turn *turn)
     pal_turn_finish(turn, state);
 }
 
-/* The turn ends in this process and stays unfinished in the store: the next process continues
- * it. */
-static void leave_it(pal_turn *turn)
+void pal_turn_leave(pal_turn *turn)
 {
     pal_turn_stop_waiting(turn);
     if (pal_owed_hand_over(turn, end_left)) {
@@ -89,60 +44,6 @@ static void settled(pal_write *write)
 
     turn->holds--;
     pal_turn_finish(turn, turn->end_state);
-}
-
-/* Makes a message with the part of the answer that has arrived, and the reason of the end. Returns
- * NULL if there is no memory. */
-static pal_message *make_record(pal_turn *turn)
-{
-    pal_arena *arena = pal_turn_step_arena(turn);
-    pal_message *message = arena ? pal_arena_alloc(arena, sizeof(*message)) : NULL;
-    pal_buf buf;
-    pal_json_writer writer;
-    pal_error ignored;
-
-    if (!message || pal_speech_message(&turn->answer, arena, message, &ignored) != PAL_OK)
-        return NULL;
-    for (size_t i = 0; i < message->parts_len; i++)
-        if (message->parts[i].kind == PAL_PART_TOOL_CALL)
-            message->parts_len = i; /* a call that was cut off in the middle was never run */
-    message->flags = PAL_FLAG_ERROR;
-    message->model = turn->settings.model;
-    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
-    writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_text(&writer, turn->is_cancelled ? "interrupted" : "error", turn->info.reason);
-    pal_json_end_object(&writer);
-    message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
-    pal_buf_done(&buf);
-    return message;
-}
-
-void pal_turn_close(pal_turn *turn)
-{
-    pal_turn_append append = {.messages_len = 1, .done = closed};
-    pal_op also;
-
-    if (turn->hands_over) {
-        leave_it(turn);
-        return;
-    }
-    if (pal_conversation_drop(turn, &also))
-        append.also = &also;
-    pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
-    turn->write.ops_len = 0;
-    if (turn->request.whole && turn->first_seq > 0) {
-        close_with_rewind(turn, append.also);
-        return;
-    }
-    append.messages = turn->first_seq > 0 || turn->owes ? make_record(turn) : NULL;
-    if (!append.messages) {
-        pal_turn_finish(turn, end_state(turn));
-        return;
-    }
-    pal_answer_keep_text(turn);
-    pal_owed_end(turn, &append);
-    pal_turn_write_append(turn, &append);
 }
 
 void pal_turn_stop_waiting(pal_turn *turn)
@@ -260,16 +161,16 @@ void pal_turn_hand_over(pal_turn *turn)
     switch (turn->phase) {
     case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
-        leave_it(turn);
+        pal_turn_leave(turn);
         break;
     case PAL_TURN_PHASE_MODEL:
         pal_models_leave(turn);
-        leave_it(turn);
+        pal_turn_leave(turn);
         break;
     case PAL_TURN_PHASE_SUMMARY:
         pal_turn_stop_waiting(turn);
         if (pal_summary_stop(turn))
-            leave_it(turn);
+            pal_turn_leave(turn);
         break;
     case PAL_TURN_PHASE_CALL:
     case PAL_TURN_PHASE_WAIT:
@@ -277,7 +178,7 @@ void pal_turn_hand_over(pal_turn *turn)
     case PAL_TURN_PHASE_PAUSED:
     case PAL_TURN_PHASE_ASKING:
     case PAL_TURN_PHASE_UNPARK:
-        leave_it(turn);
+        pal_turn_leave(turn);
         break;
     default:
         break; /* the work in flight checks is_cancelled when it is done */
@@ -305,7 +206,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     if (turn->hands_over && state == PAL_TURN_CANCELED) {
-        leave_it(turn);
+        pal_turn_leave(turn);
         return;
     }
     turn->end_state = state;

@@ -18,7 +18,7 @@
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
 #include "turn/turn_event.h"
-#include "turn/turn_seal.h"
+#include "turn/turn_last_commit.h"
 #include "turn/turn_speech.h"
 
 enum { PARALLEL_MAX = 16 };
@@ -305,8 +305,8 @@ static bool record_ended(pal_turn *turn)
     append.messages_len = take_ended(turn, append.messages);
     if (append.messages_len == 0)
         return false;
-    if (pal_seal_is_wanted(turn) && is_last(turn))
-        status = pal_seal(turn, &append, has_open(turn), &err);
+    if (pal_last_commit_is_wanted(turn) && is_last(turn))
+        status = pal_last_commit_prepare(turn, &append, has_open(turn), &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
         return true;

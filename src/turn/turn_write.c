@@ -12,7 +12,7 @@
 #include "turn/turn.h"
 
 #include "base/memory.h"
-#include "turn/turn_seal.h"
+#include "turn/turn_last_commit.h"
 
 enum { PASSED_MAX = 64 };
 
@@ -153,7 +153,7 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
     for (size_t i = 0; i < own_len; i++)
         own[i].turn_id = turn->acting;
     if (!turn->is_sealed)
-        pal_seal_note(turn, own, own_len);
+        pal_last_commit_note(turn, own, own_len);
     if (append->epoch)
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = append->epoch});
     pal_turn_add_op(turn,
@@ -180,6 +180,12 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 {
     pal_turn_add_append(turn, append);
     pal_turn_write(turn, append->done);
+}
+
+void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
+{
+    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
 }
 
 static bool is_beside(const pal_turn *turn, const pal_op *op)

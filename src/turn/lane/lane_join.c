@@ -10,7 +10,7 @@
  *
  * The store would recognize the client ids of the first request. So the second try of the client id
  * "a" is recorded as "a#2", in all processes alike. An all-or-nothing turn that failed was rewound
- * (turn_whole.c), and its messages are always recorded again. While such a try waits, its inbox
+ * (turn_last_commit.c). Its messages are always recorded again. While such a try waits, its inbox
  * item has the number of the try. So the commit that removes the item also records the message
  * under the right client id. */
 #include "turn/lane/lane_join.h"
@@ -27,7 +27,6 @@
 #include "turn/recovery/recovery_resume.h"
 #include "turn/turn_event.h"
 #include "turn/turn_sender.h"
-#include "turn/turn_whole.h"
 
 /* ---- Client ids ---- */
 
@@ -165,6 +164,19 @@ bool pal_join_is_repeat(pal_turn *turn)
             is_repeat;
 }
 
+/* Sets *out_hidden if the message `seq` is hidden. Then its all-or-nothing turn has failed. */
+static pal_status is_hidden(pal_turn *turn, uint64_t seq, bool *out_hidden, pal_error *err)
+{
+    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1};
+    pal_messages list;
+    pal_status status = pal_store_load(turn->runtime->store, turn->request.tenant,
+            turn->request.session, &load, turn->arena, &list, err);
+
+    if (status == PAL_OK)
+        *out_hidden = list.len == 0;
+    return status;
+}
+
 /* Returns whether the turn that was found is over without an answer, and cannot be continued. */
 static pal_status look_whether_spent(
         pal_turn *turn, bool may_go_on, bool *out_spent, pal_error *err)
@@ -172,7 +184,7 @@ static pal_status look_whether_spent(
     const pal_outcome *outcome = turn->outcome;
 
     if (turn->request.whole)
-        return pal_whole_is_hidden(turn, turn->found_seq, out_spent, err);
+        return is_hidden(turn, turn->found_seq, out_spent, err);
     *out_spent = outcome && outcome->state == PAL_TURN_FAILED &&
             !(may_go_on && outcome->is_last && !outcome->is_hidden);
     return PAL_OK;

@@ -99,7 +99,28 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
     renew_later(lane);
 }
 
+void pal_lease_add_take(pal_turn *turn)
+{
+    if (turn->lane->fence)
+        return;
+    pal_turn_add_op(turn,
+            (pal_op){.kind = PAL_OP_LEASE_TAKE,
+                    .u.lease = {.owner = pal_str_of(turn->runtime->owner),
+                            .ttl_ms = turn->runtime->options.lease_ms,
+                            .stale_fence = turn->stale_fence,
+                            .stale_expires_at = turn->stale_expires_at,
+                            .is_watched = true}});
+}
+
 /* ---- The lease of another process ---- */
+
+void pal_lease_note_stale(pal_turn *turn)
+{
+    const pal_lane_state *lane = turn->lane;
+
+    turn->stale_fence = lane->is_stale ? lane->seen_fence : 0;
+    turn->stale_expires_at = lane->is_stale ? lane->seen_expires_at : 0;
+}
 
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {

@@ -17,7 +17,6 @@
 #include "turn/recovery/recovery_holder.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
-#include "turn/turn_entry.h"
 #include "turn/turn_event.h"
 
 enum { AGAIN_MS = 50 };
@@ -180,8 +179,8 @@ static void try_unpark(pal_turn *turn)
     turn->parked_item = turn->owed_item.id;
     turn->on_seq = turn->answered ? turn->answered->seq : 0;
     turn->write.ops_len = 0;
-    pal_entry_note_stale(turn);
-    pal_entry_add_lease(turn);
+    pal_lease_note_stale(turn);
+    pal_lease_add_take(turn);
     pal_owed_replace(turn, turn->parked_item);
     pal_turn_write(turn, unparked);
 }

@@ -5,17 +5,17 @@
  * Calls of the newest answer can be open for two reasons: a process died, or the caller delivers
  * the results now, as messages of role tool at the beginning of the request. Delivered results are
  * matched with their calls. All other open calls get "interrupted" as their result, before any new
- * message is recorded. Nothing is written here: turn_entry.c commits the result, so a crash leaves
- * the session unchanged. */
+ * message is recorded. Nothing is written here: turn_first_commit.c commits the result, so a crash
+ * leaves the session unchanged. */
 #include "turn/recovery/recovery_inspect.h"
 
 #include "base/memory.h"
+#include "base/json/json.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_resume.h"
 #include "turn/turn_sender.h"
-#include "turn/turn_whole.h"
 
 enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
 
@@ -289,6 +289,43 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
             : PAL_OK;
 }
 
+/* Sets *out_seq to 0 if there is no such message: the turn died before it recorded one, or it was a
+ * repeat. */
+static pal_status find_leftover_seq(pal_turn *turn, pal_str body, uint64_t *out_seq, pal_error *err)
+{
+    pal_id id, session;
+    pal_message message;
+    pal_json value;
+    pal_status status;
+
+    *out_seq = 0;
+    if (pal_json_parse(turn->arena, body, NULL, &value, NULL) != PAL_OK ||
+            !pal_id_from_text(pal_json_string(pal_json_find(value, "first"), turn->arena), &id))
+        return PAL_OK;
+    status = pal_store_message(
+            turn->runtime->store, turn->request.tenant, id, turn->arena, &message, &session, err);
+    if (status == PAL_OK && pal_id_equal(session, turn->request.session))
+        *out_seq = message.seq;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+/* Looks for the item of an all-or-nothing turn of version 0.1.0, which died. That version kept an
+ * item with the delivery "whole" in the inbox: {"first":"<the message's id>"}. The first commit of
+ * this turn rewinds that turn, and drops the item. */
+static pal_status find_leftover(
+        pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
+{
+    turn->leftover = (pal_id){{0}};
+    turn->leftover_seq = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (!pal_str_is(items[i].delivery, "whole"))
+            continue;
+        turn->leftover = items[i].id;
+        return find_leftover_seq(turn, items[i].body, &turn->leftover_seq, err);
+    }
+    return PAL_OK;
+}
+
 static pal_status look_into_inbox(
         pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
 {
@@ -299,7 +336,7 @@ static pal_status look_into_inbox(
             pal_reading_inbox_list(reading, takes ? turn->arena : scratch, &items, &len, err);
 
     if (status == PAL_OK)
-        status = pal_whole_find(turn, items, len, err);
+        status = find_leftover(turn, items, len, err);
     if (status == PAL_OK)
         status = pal_resume_look(turn, reading, items, len, err);
     if (status == PAL_OK && takes && !turn->resume)

@@ -1,12 +1,20 @@
-/* turn_admit.c - begins a turn. It settles what a dead process left open. Then it commits the
- * user's messages together with the lease, before anything else happens.
+/* turn_first_commit.c - begins a turn, up to its first commit. The commit contains the lease, the
+ * cleanup after a dead turn, the turn's messages, and the item that marks the turn as unfinished
+ * (recovery_owed.c). Nothing else happens before it.
  *
- * On the loop; the store is read on a worker. Steps: acquire the lease if it is needed, inspect the
- * session, commit, run. A turn can also wait for another process's lease, yield to an older
- * request, join the first turn of a repeated request, or continue an unfinished turn.
+ * Steps: acquire the lease if it is needed, inspect the session, commit, run. A turn can also wait
+ * for another process's lease, yield to an older request, join the first turn of a repeated
+ * request, or continue an unfinished turn.
  *
- * A crash before the commit leaves the session unchanged, and the caller has received no
- * response. */
+ * Inspecting the session, committing and planning are three pieces of work, and the loop can start
+ * each of them. But waking a thread costs more than any of them. So one worker does all three and
+ * notifies the loop once, unless other writes in the session forbid it. If the worker meets an
+ * obstacle, it leaves the rest to the loop. Turns that arrive while ENTRIES_MAX workers are busy
+ * this way also go through the loop: their writes share commits.
+ *
+ * Invariant: while the worker has the turn, the loop does not touch it. The lane's fence belongs to
+ * the running turn. A crash before the commit leaves the session unchanged, and the caller has
+ * received no response. */
 #include "turn/turn.h"
 
 #include "turn/lane/lane_backlog.h"
@@ -14,13 +22,153 @@
 #include "turn/lane/lane_park.h"
 #include "turn/lane/lane_visit.h"
 #include "turn/recovery/recovery_holder.h"
+#include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/recovery/recovery_owed.h"
-#include "turn/recovery/recovery_inspect.h"
 #include "turn/runtime/runtime_servers.h"
-#include "turn/turn_entry.h"
 #include "turn/turn_event.h"
-#include "turn/turn_whole.h"
+
+enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
+
+/* ---- The contents of the commit ---- */
+
+/* Rewinds an all-or-nothing turn that an older version left, and drops its item. */
+static void settle_leftover(pal_turn *turn)
+{
+    if (pal_id_is_none(turn->leftover))
+        return;
+    if (turn->leftover_seq > 0)
+        pal_turn_add_rewind(turn, turn->leftover_seq, 0);
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->leftover});
+}
+
+/* Returns true if the lease is required first: an open call may belong to a turn that another
+ * process runs. */
+static bool needs_lease(const pal_turn *turn)
+{
+    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover) ||
+                                         (turn->resume && !turn->is_taken));
+}
+
+/* Puts the complete commit into turn->write; it may have no operations. */
+static void make_commit(pal_turn *turn)
+{
+    bool owes = turn->messages_len > 0 || !turn->is_backlog;
+    bool owes_first = owes && turn->inbox_len == 0 && pal_turn_client_id(turn).len > 0;
+
+    turn->write.ops_len = 0;
+    turn->said_len = 0;
+    for (size_t i = 0; i < turn->request.opening_len; i++)
+        pal_turn_add_op(turn, turn->request.opening[i]);
+    pal_lease_add_take(turn);
+    settle_leftover(turn);
+    if (owes_first)
+        pal_owed_add(turn); /* before the messages; see recovery_owed.c */
+    if (turn->messages_len > 0)
+        pal_turn_add_append(turn,
+                &(pal_turn_append){.messages = turn->messages,
+                        .messages_len = turn->messages_len,
+                        .settled_len = turn->settled_len,
+                        .inbox_ids = turn->inbox_ids,
+                        .inbox_len = turn->inbox_len,
+                        .expected_seq = turn->request.expected_seq});
+    if (owes && !owes_first)
+        pal_owed_add(turn);
+}
+
+/* For a successful commit: returns true if its messages had been recorded before. */
+static bool is_replay(const pal_turn *turn)
+{
+    bool replayed = false;
+
+    for (size_t i = 0; i < turn->write.ops_len; i++)
+        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_OK)
+            replayed = turn->ops[i].u.append.replayed;
+    return replayed;
+}
+
+/* For a successful commit: notes the turn's first message and its seq. */
+static void note_seq(pal_turn *turn)
+{
+    if (turn->messages_len > 0)
+        turn->first_seq = turn->messages[0].seq; /* a rollback also hides the settled results */
+    if (turn->messages_len > turn->settled_len)
+        turn->first_id = turn->messages[turn->settled_len].id;
+    turn->conversation.fresh_seq = turn->first_seq;
+}
+
+/* ---- All steps on one worker ---- */
+
+/* Returns true if one worker can do all steps. `entered` must be called when the worker is done. */
+static bool takes_one_worker(pal_turn *turn)
+{
+    const pal_lane_state *lane = turn->lane;
+    pal_runtime *runtime = turn->runtime;
+
+    turn->is_entered = turn->is_planned = false;
+    if (turn->compact || turn->is_backlog || turn->inbox_len > 0 || lane->holds > 0 ||
+            lane->changes > 0 || runtime->entries_len >= ENTRIES_MAX ||
+            pal_servers_are_awaited(turn) || !pal_turn_step_arena(turn) ||
+            !pal_servers_gather(turn))
+        return false;
+    runtime->entries_len++;
+    return true;
+}
+
+/* Returns the fence of the lease. If this commit has acquired the lease, the loop does not know the
+ * fence yet. */
+static uint64_t fence_of(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->write.ops_len; i++)
+        if (turn->ops[i].kind == PAL_OP_LEASE_TAKE)
+            return turn->ops[i].u.lease.fence;
+    return turn->lane->fence;
+}
+
+static void commit_and_plan(pal_turn *turn)
+{
+    pal_error err = {0};
+
+    make_commit(turn);
+    if (turn->write.ops_len == 0 || turn->is_write_starved)
+        return; /* the loop tries again, and reports the error */
+    turn->write.failure = (pal_error){0};
+    if (pal_store_apply(turn->runtime->store, turn->ops, turn->write.ops_len, &err) != PAL_OK)
+        turn->write.failure = err;
+    turn->is_entered = true;
+    if (pal_turn_write_status(turn, &err) != PAL_OK || is_replay(turn))
+        return;
+    note_seq(turn);
+    turn->fence = fence_of(turn);
+    pal_plan_work(&turn->work);
+    turn->is_planned = true;
+}
+
+/* Runs on a worker. Afterwards is_entered says that turn->write was applied, and is_planned that
+ * pal_plan_work() was done. If is_entered is false, everything is as pal_recover_work() leaves
+ * it. */
+static void look_and_commit(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    pal_recover_work(item);
+    if (turn->work_status == PAL_OK && !turn->is_taken && !turn->must_wait && !turn->resume &&
+            !needs_lease(turn))
+        commit_and_plan(turn);
+}
+
+/* The same for a new session, which needs no look. Runs on a worker. */
+static void prepare_and_commit(pal_work_item *item)
+{
+    pal_turn *turn = pal_turn_of_work(item);
+
+    turn->work_error = (pal_error){0};
+    turn->work_status = pal_recover_prepare(turn, &turn->work_error);
+    if (turn->work_status == PAL_OK)
+        commit_and_plan(turn);
+}
+
+/* ---- Refusing ---- */
 
 static void admit(pal_turn *turn);
 static void look_around(pal_turn *turn);
@@ -219,7 +367,7 @@ static void looked_for_first(pal_work_item *item)
         return;
     }
     turn->write.ops_len = 0;
-    pal_whole_settle(turn);
+    settle_leftover(turn);
     pal_turn_write(turn, replay_settled);
 }
 
@@ -330,7 +478,7 @@ static void admitted(pal_write *write)
         return;
     }
     turn->lane->has_backlog |= turn->has_more;
-    if (pal_entry_is_replay(turn)) {
+    if (is_replay(turn)) {
         replayed(turn);
         return;
     }
@@ -338,14 +486,14 @@ static void admitted(pal_write *write)
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
-    pal_entry_note_seq(turn);
+    note_seq(turn);
     turn->is_backlog = false; /* from now on it is a turn like any other */
     run(turn);
 }
 
 static void admit(pal_turn *turn)
 {
-    pal_entry_make(turn);
+    make_commit(turn);
     if (turn->write.ops_len > 0 || turn->is_write_starved) {
         pal_turn_write(turn, admitted);
         return;
@@ -376,7 +524,7 @@ static void leased(pal_write *write)
 static void take_lease(pal_turn *turn)
 {
     turn->write.ops_len = 0;
-    pal_entry_add_lease(turn);
+    pal_lease_add_take(turn);
     pal_turn_write(turn, leased);
 }
 
@@ -431,7 +579,7 @@ static void looked_around(pal_work_item *item)
         refuse(turn, &turn->work_error);
     } else if (turn->is_taken) {
         pal_away_begin(turn);
-    } else if (pal_entry_needs_lease(turn)) {
+    } else if (needs_lease(turn)) {
         take_lease(turn);
     } else if (turn->must_wait && finds_failed(turn)) {
         turn->ends_found = true;
@@ -452,7 +600,7 @@ static void entered(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
-    pal_entry_end(turn);
+    turn->runtime->entries_len--;
     if (turn->is_entered)
         admitted(&turn->write);
     else
@@ -465,8 +613,8 @@ static void look_around(pal_turn *turn)
         refuse(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
         return;
     }
-    if (pal_entry_begin(turn))
-        work(turn, pal_entry_look, entered);
+    if (takes_one_worker(turn))
+        work(turn, look_and_commit, entered);
     else
         work(turn, pal_recover_work, looked_around);
 }
@@ -476,8 +624,8 @@ static void begin_at_once(pal_turn *turn)
 {
     pal_error err;
 
-    if (pal_entry_begin(turn))
-        work(turn, pal_entry_prepare, entered);
+    if (takes_one_worker(turn))
+        work(turn, prepare_and_commit, entered);
     else if (pal_recover_prepare(turn, &err) == PAL_OK)
         admit(turn);
     else
@@ -505,7 +653,7 @@ void pal_turn_begin(pal_turn *turn)
         return;
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_ADMIT);
-    pal_entry_note_stale(turn);
+    pal_lease_note_stale(turn);
     turn->messages = turn->request.messages;
     turn->messages_len = turn->request.messages_len;
     if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {

@@ -1,0 +1,202 @@
+/* turn_last_commit.c - the last commit of a turn. It stores what must exist if and only if the turn
+ * has ended: the caller's record, and the removal of the inbox item that marks the turn as
+ * unfinished.
+ *
+ * With an answer, the commit must be known to be the last one before it is made. From then on
+ * is_sealed is set: a message sent to the turn starts a separate turn, and a cancel comes too late.
+ * Without an answer, the commit records the part of the answer that has arrived, with the reason of
+ * the end. If an all-or-nothing turn fails, the commit hides everything that the turn has recorded.
+ *
+ * A crash before the commit leaves an unfinished turn, which another process continues
+ * (recovery_owed.c). On the loop. */
+#include "turn/turn_last_commit.h"
+
+#include "base/json/json_put.h"
+#include "base/memory.h"
+#include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_owed.h"
+#include "turn/turn_conversation.h"
+#include "turn/turn_speech.h"
+
+/* ---- With an answer ---- */
+
+bool pal_last_commit_is_wanted(const pal_turn *turn)
+{
+    return turn->owes || turn->request.finish;
+}
+
+static bool make_room(pal_turn *turn, size_t len)
+{
+    size_t cap = turn->said_cap ? turn->said_cap : 8;
+    pal_id *said;
+
+    if (turn->said_len + len <= turn->said_cap)
+        return true;
+    while (cap < turn->said_len + len)
+        cap *= 2;
+    said = pal_arena_array(turn->arena, cap, sizeof(*said));
+    if (!said)
+        return false;
+    for (size_t i = 0; i < turn->said_len; i++)
+        said[i] = turn->said[i];
+    turn->said = said;
+    turn->said_cap = cap;
+    return true;
+}
+
+void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (pal_id_is_none(messages[i].id))
+            messages[i].id = pal_id_new();
+    if (!turn->request.finish || !make_room(turn, len))
+        return; /* without memory the arena has failed, and so pal_last_commit_prepare() fails */
+    for (size_t i = 0; i < len; i++)
+        turn->said[turn->said_len++] = messages[i].id;
+}
+
+static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
+{
+    pal_record *record = pal_arena_alloc(turn->step_arena, sizeof(*record));
+    pal_turn_end end = {.turn = turn->id,
+            .session = turn->request.session,
+            .messages = turn->said,
+            .messages_len = turn->said_len,
+            .answer = turn->answered,
+            .has_calls = has_calls,
+            .finish = turn->finish,
+            .usage = turn->usage,
+            .cost_micros = turn->cost_micros};
+    pal_status status = PAL_OK;
+
+    if (!record || pal_arena_failure(turn->arena) != PAL_OK)
+        return pal_no_memory(err);
+    *record = (pal_record){0};
+    status = turn->request.finish(&end, turn->step_arena, record, turn->request.finish_user, err);
+    if (status == PAL_OK && pal_arena_failure(turn->step_arena) != PAL_OK)
+        status = pal_no_memory(err);
+    if (status == PAL_OK)
+        turn->seal_record = record->kind.len > 0 ? record : NULL;
+    return status;
+}
+
+pal_status pal_last_commit_prepare(
+        pal_turn *turn, pal_turn_append *append, bool has_calls, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    pal_last_commit_note(turn, append->messages, append->messages_len);
+    if (turn->request.finish)
+        status = tell_finish(turn, has_calls, err);
+    if (status != PAL_OK)
+        return status;
+    append->record = turn->seal_record;
+    pal_owed_end(turn, append);
+    turn->is_sealed = true;
+    return PAL_OK;
+}
+
+/* ---- Without an answer ---- */
+
+/* A turn that was stopped with an error status, for example by the time limit, has failed. */
+static pal_turn_state end_state(const pal_turn *turn)
+{
+    return turn->is_cancelled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
+}
+
+/* Before the first answer, the turn has recorded only the request's messages, without gaps. Later
+ * messages belong to other writers and stay visible. */
+static void undo(pal_turn *turn)
+{
+    bool is_said_only =
+            !turn->answered && turn->messages_len > 0 && turn->messages[0].seq == turn->first_seq;
+
+    pal_turn_add_rewind(
+            turn, turn->first_seq, is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
+    if (turn->owes)
+        pal_turn_add_op(
+                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
+}
+
+static void closed(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+    bool owes = turn->owes;
+
+    turn->holds--;
+    turn->owes = false;
+    if (owes && status == PAL_DENIED) {
+        pal_lease_lost(turn->lane);
+        pal_away_begin(turn);
+        return;
+    }
+    if (owes && status != PAL_OK)
+        pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
+    pal_turn_finish(turn, end_state(turn));
+}
+
+/* All or nothing: hides everything that the turn has recorded. */
+static void close_with_rewind(pal_turn *turn, const pal_op *also)
+{
+    undo(turn);
+    if (also && pal_turn_make_ops(turn))
+        turn->ops[turn->write.ops_len++] = *also; /* applied even if the other operations fail */
+    pal_turn_write(turn, closed);
+}
+
+/* Makes a message with the part of the answer that has arrived, and the reason of the end. Returns
+ * NULL if there is no memory. */
+static pal_message *make_record(pal_turn *turn)
+{
+    pal_arena *arena = pal_turn_step_arena(turn);
+    pal_message *message = arena ? pal_arena_alloc(arena, sizeof(*message)) : NULL;
+    pal_buf buf;
+    pal_json_writer writer;
+    pal_error ignored;
+
+    if (!message || pal_speech_message(&turn->answer, arena, message, &ignored) != PAL_OK)
+        return NULL;
+    for (size_t i = 0; i < message->parts_len; i++)
+        if (message->parts[i].kind == PAL_PART_TOOL_CALL)
+            message->parts_len = i; /* a call that was cut off in the middle was never run */
+    message->flags = PAL_FLAG_ERROR;
+    message->model = turn->settings.model;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, turn->is_cancelled ? "interrupted" : "error", turn->info.reason);
+    pal_json_end_object(&writer);
+    message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return message;
+}
+
+void pal_turn_close(pal_turn *turn)
+{
+    pal_turn_append append = {.messages_len = 1, .done = closed};
+    pal_op also;
+
+    if (turn->hands_over) {
+        pal_turn_leave(turn);
+        return;
+    }
+    if (pal_conversation_drop(turn, &also))
+        append.also = &also;
+    pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
+    turn->write.ops_len = 0;
+    if (turn->request.whole && turn->first_seq > 0) {
+        close_with_rewind(turn, append.also);
+        return;
+    }
+    append.messages = turn->first_seq > 0 || turn->owes ? make_record(turn) : NULL;
+    if (!append.messages) {
+        pal_turn_finish(turn, end_state(turn));
+        return;
+    }
+    pal_answer_keep_text(turn);
+    pal_owed_end(turn, &append);
+    pal_turn_write_append(turn, &append);
+}
