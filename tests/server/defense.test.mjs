@@ -254,9 +254,10 @@ test('large bodies delay neither health checks nor small requests', async (t) =>
     const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n` });
     await s.post('/api/v1/sessions', { key: 'k' });
     // A request that waits behind a large one is answered a few times at most until all are done.
-    // A fast machine may be done with ten before that shows: then there are more of them.
+    // A fast machine may be done with ten before that shows: then there are more of them. On a busy
+    // machine the small requests may get no time at all: then it is tried again.
     let rounds = 0;
-    for (const copies of [1, 2, 4]) {
+    for (const copies of [1, 2, 4, 4, 4, 4]) {
         rounds = await roundsBeside(s, copies);
         if (rounds > 10) break;
     }
