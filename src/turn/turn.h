@@ -158,156 +158,186 @@ typedef struct pal_conversation {
 
 #define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* operations in one write of a turn */
 
-struct pal_turn {
-    pal_runtime *runtime;
-    pal_lane_state *lane;
-    pal_turn *next; /* next turn in the lane's queue, or in the list of ended turns */
-    pal_id id;
-    /* works, writes and calls in flight; an ended turn is freed only when this is 0 */
-    uint32_t holds;
-    pal_arena *arena; /* owns the request */
-    pal_turn_request request;
+/* The turn's place in its lane: how it waits, and who waits with it. */
+typedef struct pal_turn_queue {
     pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
     size_t inbox_len;
     bool is_backlog;   /* takes its messages from the inbox when it begins */
     bool has_more;     /* the inbox has more requests that are not turns in this process */
     pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
     size_t known_len;
-    bool is_taken;       /* another process runs the waiting request, or has run it */
-    bool must_wait;      /* an older request waits in the inbox */
-    bool gave_way;       /* it has already yielded to that request */
-    bool goes_first;     /* goes to the head of the queue, because it had begun before */
+    bool is_taken;   /* another process runs the waiting request, or has run it */
+    bool must_wait;  /* an older request waits in the inbox */
+    bool gave_way;   /* it has already yielded to that request */
+    bool goes_first; /* goes to the head of the queue, because it had begun before */
+    bool is_again;   /* it was followed in the store, and begins again with the same request */
+    int64_t visits;  /* how often it has tried to deliver results or approvals to another turn */
     /* waiting turns that were merged into this one; they get the same events */
     pal_turn *followers;
     pal_turn *next_follower;
     pal_turn *leader; /* the turn that a follower was merged into */
-    pal_turn_phase phase;
-    pal_turn_state state;
-    pal_turn_info info;
-    pal_event_log events;
-
-    uint64_t fence;  /* the fence of the lease, for writes by workers */
     /* fence of a dead process's lease that can be taken, with the end of that lease; 0: none */
     uint64_t stale_fence;
     int64_t stale_expires_at;
     uint32_t lease_tries; /* how often acquiring the lease was retried at once */
-    bool is_entered; /* a worker has made its first commit */
-    bool is_planned; /* the same worker has also made the first plan */
-    pal_str known_key; /* its key in the runtime's map `known`; empty: it is not in the map */
+} pal_turn_queue;
 
-    /* The commit that ends the turn (turn_last_commit.c). */
-    bool is_sealed; /* the last commit is being made, or was made */
-    pal_id *said;   /* ids of all recorded messages, for the `finish` callback; in `arena` */
-    size_t said_len, said_cap;
-    const pal_message *answered; /* the last answer, in the step's arena */
-    pal_record *seal_record;     /* the record that `finish` has filled; in the step's arena */
-
-    /* The inbox item of an unfinished turn (recovery_owed.c). */
-    pal_id acting; /* the turn's id in the store; the first turn's id if this request is a repeat */
-    pal_id first_id; /* id of its first message; none: not recorded yet */
-    /* the item that marks the turn as unfinished; its id is none if there is no item */
-    pal_inbox_item owed_item;
-    bool owes;                /* the item is in the inbox */
-    uint32_t tries;           /* processes that began to answer it, including this one */
-    uint64_t told_seq;        /* seq of the newest answer that its readers were notified of */
-
-    /* State that the turn finds when it begins. */
-    pal_id leftover;       /* an obsolete inbox item, to be dropped */
+/* What the turn has found in the session when it began. */
+typedef struct pal_turn_found {
+    pal_id leftover; /* an obsolete inbox item, to be dropped */
     /* seq of the first message of the turn that left that item, to be rewound; or 0 */
     uint64_t leftover_seq;
-    struct pal_resume *resume;   /* an unfinished turn that no process runs; recovery_resume.c */
-    bool is_looked_up;     /* it is known whether the same request came before; lane_join.c */
-    bool was_said; /* the request was recorded before, and this turn does not record it again */
-    pal_id found_id;       /* id of the first message of the earlier request */
-    uint64_t found_seq;    /* seq of that message */
+    struct pal_resume *resume; /* an unfinished turn that no process runs; recovery_resume.c */
+    bool is_failed;            /* that turn failed in this process: it is over */
+    bool is_looked_up;         /* it is known whether the same request came before; lane_join.c */
+    bool was_said;             /* the request was recorded before, and is not recorded again */
+    pal_id id;                 /* id of the first message of the earlier request */
+    uint64_t seq;              /* seq of that message */
+    pal_str client_id;         /* client id of the earlier request that this turn continues */
     /* turns with the same request that failed; this turn records the request once more */
     uint32_t spent_tries;
     struct pal_outcome *outcome; /* outcome of the turn that recorded the request; NULL: unknown */
-    pal_allowing allowing;       /* the client's answer to an approval; recovery_resume.c */
+} pal_turn_found;
 
-    bool is_parked;  /* PAUSED or ASKING, and the lease was released */
-    bool hands_over; /* the turn stops in this process, and another process continues it */
-    void (*then)(pal_turn *turn); /* the next step after unparking or after the lookup */
-    pal_turn_state end_state;     /* the state that the turn is about to end in */
-    pal_id parked_item; /* the previous item, while it is replaced */
+/* The inbox item of an unfinished turn (recovery_owed.c). */
+typedef struct pal_turn_owed {
+    pal_id turn;        /* the turn's id in the store; the first turn's id if this is a repeat */
+    pal_id first_id;    /* id of its first message; none: not recorded yet */
+    uint64_t first_seq; /* seq of its first message */
+    /* the item that marks the turn as unfinished; its id is none if there is no item */
+    pal_inbox_item item;
+    bool is_stored;     /* the item is in the inbox */
+    bool is_parked;     /* PAUSED or ASKING, and the lease was released */
+    pal_id previous_id; /* the previous item, while it is replaced */
+    uint32_t tries;     /* processes that began to answer it, including this one */
+    uint64_t told_seq;  /* seq of the newest answer that its readers were notified of */
     uint64_t on_seq;    /* seq of the answer whose calls it was last unparked for; 0: none */
-    pal_str said_again; /* client id of the earlier request that this turn continues */
-    bool ends_found;    /* the turn that it found failed in this process: that turn is over */
-    int64_t visits;     /* how often it has tried to deliver results or approvals to another turn */
-    bool is_again;      /* it was followed in the store, and begins again with the same request */
+} pal_turn_owed;
 
-    pal_turn_started started;
-    void *started_user;
-
-    /* reservation of its budget, while a call is planned or runs */
-    _Atomic(pal_reservation *) held;
-    pal_turn_settings settings; /* valid from the first plan on */
-    bool is_settled;
-    pal_turn *next_waiter; /* next turn that waits for the name of a model, or for tool servers */
-    pal_provider *provider;
-    pal_model_call *call;
-    pal_arena *step_arena; /* owns the plan and the model's answer */
-    pal_plan plan;
-    pal_message *request_messages;
-    size_t request_len;
-    pal_tool *tools; /* all tools that the model is shown; the caller's come first */
-    size_t tools_len;
-    pal_conversation conversation;
-    pal_speech answer;
-    pal_id answer_id;      /* the id that the answer will have */
-    pal_finish finish;     /* why the model stopped writing its newest answer */
-    uint32_t step;         /* number of model calls */
-    uint32_t rounds;       /* rounds of tool calls */
-    uint32_t attempt;      /* try of the current call, from 1 */
-    uint32_t call_attempt; /* `attempt` of the call, saved while a summary is requested before it */
+/* One model call with the calls of its answer. */
+typedef struct pal_turn_step {
+    uint32_t number;  /* number of model calls */
+    uint32_t rounds;  /* rounds of tool calls */
+    uint32_t attempt; /* try of the current call, from 1 */
     /* when the first try could not reach the service, by the loop's clock */
     int64_t unreachable_ms;
-    bool output_seen;      /* readers have seen a part of this call's answer */
+    /* reservation of its budget, while a call is planned or runs */
+    _Atomic(pal_reservation *) held;
+    pal_arena *arena; /* owns the plan and the model's answer */
+    pal_plan plan;
     bool after_overflow, after_compaction;
-    bool last_call; /* the model must not call tools: there were too many rounds */
-    bool is_cancelled;
-    uint64_t first_seq;  /* seq of its first message */
-    pal_tool_loop doom;
-    pal_usage usage;
-    int64_t cost_micros;
-    pal_timer timer;
-    pal_timer deadline;
-
-    pal_compact_wait *compact; /* a caller wants only a compaction; NULL for ordinary turns */
-    pal_provider *summary_provider;
-    pal_compact_job *job;
-    pal_arena *job_arena;
-    pal_buf summary;
-    struct pal_summary_end *summary_end; /* how the request for the summary ended */
-    pal_steer *steer;                    /* the steer that is being recorded */
-
+    bool is_last;          /* the model must not call tools: there were too many rounds */
+    pal_message *messages; /* what the model is sent */
+    size_t messages_len;
+    /* the same as numbers, to be stored with the answer's message; items 0: nothing yet */
+    pal_sent sent;
+    uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
+    pal_tool *tools; /* all tools that the model is shown; the caller's come first */
+    size_t tools_len;
+    pal_provider *provider;
+    pal_conversation conversation;
+    pal_model_call *call;
+    pal_speech answer;
+    pal_id answer_id; /* the id that the answer will have */
+    bool output_seen; /* readers have seen a part of this call's answer */
     pal_tool_run *runs;
     size_t runs_len;
+    pal_tool_loop doom;
+    pal_steer *steer; /* the steer that is being recorded */
+} pal_turn_step;
+
+/* How far the worker has come that makes the first commit. */
+typedef enum pal_first_commit {
+    PAL_FIRST_COMMIT_OPEN = 0,
+    PAL_FIRST_COMMIT_MADE,
+    PAL_FIRST_COMMIT_PLANNED, /* the same worker has also made the first plan */
+} pal_first_commit;
+
+/* The write in flight, and what the last commit needs. */
+typedef struct pal_turn_commit {
+    pal_write write;
+    pal_op *ops;     /* room for PAL_TURN_OPS_MAX operations; NULL if there is nothing to write */
+    bool is_starved; /* there was no memory for an operation */
+    bool is_last;    /* the last commit is being made, or was made (turn_last_commit.c) */
+    pal_first_commit progress;
+    uint64_t fence;        /* the fence of the lease, for writes by workers */
     pal_message *messages; /* messages of the current write */
     size_t messages_len;
     /* how many of them are results of open calls; these come before the request's messages */
     size_t settled_len;
+    pal_ledger_row ledger;
+    char ledger_id[PAL_ID_TEXT_SIZE];
+    pal_mark mark;
+    /* a new epoch that the request began, stored with the answer; kind NONE: no new epoch */
+    pal_mark epoch;
+    pal_id *said; /* ids of all recorded messages, for the `finish` callback; in turn->arena */
+    size_t said_len, said_cap;
+    const pal_message *answered; /* the last answer, in the step's arena */
+    pal_record *record;          /* the record that `finish` has filled; in the step's arena */
+} pal_turn_commit;
+
+/* A compaction (turn_summary.c). */
+typedef struct pal_turn_summary {
+    pal_compact_wait *wait; /* a caller wants only a compaction; NULL for ordinary turns */
+    pal_compact_job *job;
+    pal_arena *arena;
+    pal_provider *provider;
+    pal_buf text;
+    uint32_t call_attempt;       /* attempt of the call, saved while a summary is requested */
+    struct pal_summary_end *end; /* how the request for the summary ended */
+} pal_turn_summary;
+
+/* What came of the turn so far. */
+typedef struct pal_turn_outcome {
+    pal_finish finish;    /* why the model stopped writing its newest answer */
+    pal_turn_state state; /* the state that the turn is about to end in */
+    pal_usage usage;
+    int64_t cost_micros;
+    pal_str text; /* the newest answer, for pal_turn_wait() */
+    pal_arena *arena;
+} pal_turn_outcome;
+
+struct pal_turn {
+    pal_runtime *runtime;
+    pal_lane_state *lane;
+    pal_turn *next;        /* next turn in the lane's queue, or in the list of ended turns */
+    pal_turn *next_waiter; /* next turn that waits for the name of a model, or for tool servers */
+    pal_id id;
+    char id_text[PAL_ID_TEXT_SIZE];
+    pal_str known_key; /* its key in the runtime's map `known`; empty: it is not in the map */
+    /* works, writes and calls in flight; an ended turn is freed only when this is 0 */
+    uint32_t holds;
+    pal_turn_phase phase;
+    pal_turn_state state;
+    bool is_cancelled;
+    bool hands_over; /* the turn stops in this process, and another process continues it */
+    void (*then)(pal_turn *turn); /* the next step after unparking or after the lookup */
+    pal_turn_info info;
+    pal_event_log events;
+
+    pal_arena *arena; /* owns the request */
+    pal_turn_request request;
     /* the request's messages before they were changed for recording; NULL: they are unchanged */
     pal_message *as_sent;
+    pal_allowing allowing; /* the client's answer to an approval; recovery_resume.c */
+    pal_turn_started started;
+    void *started_user;
+    pal_turn_settings settings; /* valid from the first plan on */
+    bool is_settled;
+
+    pal_turn_queue queue;
+    pal_turn_found found;
+    pal_turn_owed owed;
+    pal_turn_step step;
+    pal_turn_commit commit;
+    pal_turn_summary summary;
+    pal_turn_outcome outcome;
 
     pal_work_item work;
     pal_error work_error;
     pal_status work_status;
-    pal_write write;
-    pal_op *ops; /* room for PAL_TURN_OPS_MAX operations; NULL if there is nothing to write */
-    bool is_write_starved; /* there was no memory for an operation */
-    pal_ledger_row ledger;
-    char ledger_id[PAL_ID_TEXT_SIZE];
-    char id_text[PAL_ID_TEXT_SIZE];
-    /* what the model was sent, to be stored with the answer's message; items 0: nothing yet */
-    pal_sent sent;
-    uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
-    pal_mark mark;
-    /* a new epoch that the request began, stored with the answer; kind NONE: no new epoch */
-    pal_mark epoch;
-
-    pal_str text; /* the newest answer, for pal_turn_wait() */
-    pal_arena *text_arena;
+    pal_timer timer;
+    pal_timer deadline;
 };
 
 /* ---- turn_phase.c ---- */
@@ -327,7 +357,7 @@ void pal_turn_set_reason(pal_turn *turn, const char *reason);
 void pal_turn_next_step(pal_turn *turn);
 /* Called when a plan was made, or has failed: calls the model, or does whatever else is next. */
 void pal_turn_planned(pal_turn *turn);
-/* Returns turn->step_arena, and creates it if needed; NULL if there is no memory. */
+/* Returns turn->step.arena, and creates it if needed; NULL if there is no memory. */
 pal_arena *pal_turn_step_arena(pal_turn *turn);
 
 /* If the failed call can be retried, waits and calls the model again. Returns false if it
@@ -394,14 +424,14 @@ static inline pal_turn *pal_turn_of_work(pal_work_item *item)
 
 static inline pal_turn *pal_turn_of_write(pal_write *write)
 {
-    return (pal_turn *)((char *)write - offsetof(pal_turn, write));
+    return (pal_turn *)((char *)write - offsetof(pal_turn, commit.write));
 }
 
 /* ---- turn_write.c ---- */
 
-/* Appends messages, after the operations that turn->write already has. The same commit removes the
- * inbox items `inbox_ids` and stores `ledger` (or NULL) and `also`. `done` is called when
- * everything is durable, or has failed. */
+/* Appends messages, after the operations that turn->commit.write already has. The same commit
+ * removes the inbox items `inbox_ids` and stores `ledger` (or NULL) and `also`. `done` is called
+ * when everything is durable, or has failed. */
 typedef struct pal_turn_append {
     pal_message *messages;
     size_t messages_len;
@@ -421,17 +451,17 @@ typedef struct pal_turn_append {
 void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append);
 /* The same, and starts the write. */
 void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append);
-/* Allocates turn->ops if needed. Returns false if there is no memory. */
+/* Allocates turn->commit.ops if needed. Returns false if there is no memory. */
 bool pal_turn_make_ops(pal_turn *turn);
-/* Adds an operation to turn->write. Operations that are added later are applied only if this one
- * succeeds. */
+/* Adds an operation to turn->commit.write. Operations that are added later are applied only if this
+ * one succeeds. */
 void pal_turn_add_op(pal_turn *turn, pal_op op);
-/* Adds a rewind to turn->write, which hides the messages from `first_seq` to `last_seq`; 0: to the
- * end. On the loop, or on the worker that has the turn. */
+/* Adds a rewind to turn->commit.write, which hides the messages from `first_seq` to `last_seq`; 0:
+ * to the end. On the loop, or on the worker that has the turn. */
 void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq);
-/* Starts turn->write. */
+/* Starts turn->commit.write. */
 void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write));
-/* Returns the failure of turn->write, or PAL_OK. */
+/* Returns the failure of turn->commit.write, or PAL_OK. */
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error);
 
 /* ---- turn_first_commit.c ---- */
@@ -441,7 +471,8 @@ void pal_turn_begin(pal_turn *turn);
 
 /* ---- turn_summary.c ---- */
 
-/* Requests the summary that turn->job needs, stores it, and continues with the next step. */
+/* Requests the summary that turn->summary.job needs, stores it, and continues with the next step.
+ */
 void pal_summary_ask(pal_turn *turn);
 /* Returns false if the summary is being stored; the turn then continues when that is done. */
 bool pal_summary_stop(pal_turn *turn);
@@ -490,7 +521,7 @@ pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session
 pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
 /* Takes a new turn: it begins, waits, joins the running turn, or is refused. */
 void pal_lane_enter(pal_turn *turn);
-/* Sets turn->known_ids. Returns false if there is no memory. */
+/* Sets turn->queue.known_ids. Returns false if there is no memory. */
 bool pal_lane_note_known(pal_turn *turn);
 /* Notes that the session's inbox has requests that are not turns in this process. They are run when
  * the session is free. Returns false if there is no memory. */
@@ -551,10 +582,10 @@ void pal_lease_release(pal_lane_state *lane);
 void pal_lease_lost(pal_lane_state *lane);
 /* Notes a dead process's lease, so that pal_lease_add_take() can take it. */
 void pal_lease_note_stale(pal_turn *turn);
-/* Adds the acquisition of the lease to turn->write, unless the lease is held. On the loop, or on
- * the worker that has the turn. */
+/* Adds the acquisition of the lease to turn->commit.write, unless the lease is held. On the loop,
+ * or on the worker that has the turn. */
 void pal_lease_add_take(pal_turn *turn);
-/* Adds the release of the lease to turn->write. */
+/* Adds the release of the lease to turn->commit.write. */
 void pal_lease_add_release(pal_turn *turn);
 
 /* ---- runtime.c ---- */

@@ -23,12 +23,12 @@ void pal_answer_keep_text(pal_turn *turn)
     pal_buf text;
 
     pal_buf_init(&text, PAL_MESSAGE_BYTES_MAX);
-    pal_speech_put_text(&turn->answer, &text);
-    if (text.len > 0 && !turn->text_arena)
-        turn->text_arena = pal_arena_new(0);
-    if (text.len > 0 && turn->text_arena) {
-        pal_arena_reset(turn->text_arena);
-        turn->text = pal_arena_copy(turn->text_arena, pal_buf_str(&text));
+    pal_speech_put_text(&turn->step.answer, &text);
+    if (text.len > 0 && !turn->outcome.arena)
+        turn->outcome.arena = pal_arena_new(0);
+    if (text.len > 0 && turn->outcome.arena) {
+        pal_arena_reset(turn->outcome.arena);
+        turn->outcome.text = pal_arena_copy(turn->outcome.arena, pal_buf_str(&text));
     }
     pal_buf_done(&text);
 }
@@ -46,11 +46,11 @@ static void after_answer(pal_turn *turn);
 static void steered(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
-    pal_steer *steer = turn->steer;
+    pal_steer *steer = turn->step.steer;
     pal_error err = {0};
 
     turn->holds--;
-    turn->steer = NULL;
+    turn->step.steer = NULL;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
         pal_steer_free(steer);
         pal_turn_fail(turn, err.status, "%s", err.message);
@@ -62,13 +62,13 @@ static void steered(pal_write *write)
                         .message = steer->messages[i].id,
                         .seq = steer->messages[i].seq});
     pal_steer_free(steer);
-    turn->attempt = 0;
+    turn->step.attempt = 0;
     pal_turn_next_step(turn);
 }
 
 bool pal_turn_take_steer(pal_turn *turn)
 {
-    pal_steer *steer = turn->compact ? NULL : pal_lane_steer(turn->lane);
+    pal_steer *steer = turn->summary.wait ? NULL : pal_lane_steer(turn->lane);
 
     if (!steer)
         return false;
@@ -76,10 +76,10 @@ bool pal_turn_take_steer(pal_turn *turn)
             pal_sender_show(steer->messages, steer->messages_len, steer->arena) != PAL_OK)
         return false;
     pal_turn_enter(turn, PAL_TURN_PHASE_STEER);
-    turn->steer = steer;
-    turn->write.ops_len = 0;
-    turn->rounds = 0; /* a new message from the user allows more rounds */
-    turn->last_call = false;
+    turn->step.steer = steer;
+    turn->commit.write.ops_len = 0;
+    turn->step.rounds = 0; /* a new message from the user allows more rounds */
+    turn->step.is_last = false;
     pal_turn_write_append(turn,
             &(pal_turn_append){.messages = steer->messages,
                     .messages_len = steer->messages_len,
@@ -92,7 +92,7 @@ bool pal_turn_take_steer(pal_turn *turn)
 static void recorded(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
-    pal_message *message = turn->messages;
+    pal_message *message = turn->commit.messages;
     pal_error err = {0};
 
     turn->holds--;
@@ -100,9 +100,9 @@ static void recorded(pal_write *write)
         pal_turn_fail(turn, err.status, "could not store the answer: %.180s", err.message);
         return;
     }
-    turn->owes = turn->owes && !turn->is_sealed;
-    turn->told_seq = turn->info.seq = message->seq;
-    turn->output_seen = false; /* readers have the recorded message */
+    turn->owed.is_stored = turn->owed.is_stored && !turn->commit.is_last;
+    turn->owed.told_seq = turn->info.seq = message->seq;
+    turn->step.output_seen = false; /* readers have the recorded message */
     turn->info.message = message->id;
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_MESSAGE,
@@ -110,16 +110,16 @@ static void recorded(pal_write *write)
                     .seq = message->seq,
                     .at = message->created_at,
                     .usage = message->usage,
-                    .finish = turn->finish});
-    turn->epoch = (pal_mark){0};
-    turn->attempt = 0;
-    turn->after_overflow = turn->after_compaction = false;
-    if (turn->first_seq == 0)
-        turn->first_seq = message->seq;
+                    .finish = turn->outcome.finish});
+    turn->commit.epoch = (pal_mark){0};
+    turn->step.attempt = 0;
+    turn->step.after_overflow = turn->step.after_compaction = false;
+    if (turn->owed.first_seq == 0)
+        turn->owed.first_seq = message->seq;
     pal_conversation_answered(turn, message);
     if (has_calls(message))
         pal_tools_begin(turn, message);
-    else if (turn->is_sealed)
+    else if (turn->commit.is_last)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else if (turn->is_cancelled)
         pal_turn_finish(turn, PAL_TURN_CANCELED);
@@ -141,7 +141,7 @@ static bool is_last(const pal_turn *turn, const pal_message *answer)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++)
         if (answer->parts[i].kind == PAL_PART_TOOL_CALL &&
-                (turn->last_call || !turn->request.calls_end_turn ||
+                (turn->step.is_last || !turn->request.calls_end_turn ||
                         !pal_tools_is_callers(turn, answer->parts[i].name)))
             return false;
     return true;
@@ -164,7 +164,7 @@ static bool pauses(const pal_turn *turn, const pal_message *answer)
 {
     size_t calls = 0;
 
-    if (turn->is_cancelled || turn->lane->steers || turn->last_call || !turn->owes ||
+    if (turn->is_cancelled || turn->lane->steers || turn->step.is_last || !turn->owed.is_stored ||
             turn->request.calls_end_turn || turn->lane->holds > 0)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++) {
@@ -186,7 +186,7 @@ static pal_ledger_row ledger_row(pal_turn *turn, const pal_usage *usage, char *r
             .turn_id = pal_str_of(turn->id_text),
             .agent = turn->settings.agent,
             .purpose = pal_str_of("turn"),
-            .provider = pal_provider_name(turn->provider),
+            .provider = pal_provider_name(turn->step.provider),
             .model = turn->settings.model,
             .price_version = turn->runtime->options.price_version,
             .usage = *usage,
@@ -213,8 +213,8 @@ void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t
 
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros)
 {
-    add_usage(&turn->usage, usage);
-    pal_sum_i64(&turn->cost_micros, cost_micros);
+    add_usage(&turn->outcome.usage, usage);
+    pal_sum_i64(&turn->outcome.cost_micros, cost_micros);
     pal_runtime_add_usage(turn->runtime, usage, cost_micros);
 }
 
@@ -261,39 +261,39 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
  * calibration does not learn from it. */
 static pal_usage guess_usage(const pal_turn *turn)
 {
-    return (pal_usage){.input = turn->sent.items > 0 ? turn->sent.tokens : 0,
-            .output = pal_speech_tokens(&turn->answer)};
+    return (pal_usage){.input = turn->step.sent.items > 0 ? turn->step.sent.tokens : 0,
+            .output = pal_speech_tokens(&turn->step.answer)};
 }
 
-/* Fills turn->ledger with the call's row, and adds its usage to the totals. */
+/* Fills turn->commit.ledger with the call's row, and adds its usage to the totals. */
 static void count(pal_turn *turn, const pal_model_end *end)
 {
     pal_usage usage = end->has_usage ? end->usage : guess_usage(turn);
 
-    turn->ledger = ledger_row(turn, &usage, turn->ledger_id);
-    pal_answer_add_usage(turn, &usage, turn->ledger.cost_micros);
+    turn->commit.ledger = ledger_row(turn, &usage, turn->commit.ledger_id);
+    pal_answer_add_usage(turn, &usage, turn->commit.ledger.cost_micros);
 }
 
 void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
 {
     /* A call that failed before any output is free. */
-    if (!end->has_usage && (turn->phase != PAL_TURN_PHASE_CALL || !turn->output_seen))
+    if (!end->has_usage && (turn->phase != PAL_TURN_PHASE_CALL || !turn->step.output_seen))
         return;
     count(turn, end);
-    pal_answer_keep_row(turn, &turn->ledger);
+    pal_answer_keep_row(turn, &turn->commit.ledger);
 }
 
 void pal_answer_cut(pal_turn *turn)
 {
     const pal_model_end untold = {0};
 
-    if (!turn->call)
+    if (!turn->step.call)
         return;
     if (turn->phase == PAL_TURN_PHASE_SUMMARY) {
         pal_summary_spent(turn, &untold);
     } else if (turn->phase == PAL_TURN_PHASE_CALL) {
         count(turn, &untold);
-        pal_answer_keep_row(turn, &turn->ledger);
+        pal_answer_keep_row(turn, &turn->commit.ledger);
     }
 }
 
@@ -316,7 +316,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     pal_status status = PAL_NO_MEMORY;
 
     if (message)
-        status = pal_speech_message(&turn->answer, arena, message, &err);
+        status = pal_speech_message(&turn->step.answer, arena, message, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", message ? err.message : "out of memory");
         return NULL;
@@ -327,13 +327,13 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
         return NULL;
     }
     mark_calls(turn, message);
-    message->id = turn->answer_id;
+    message->id = turn->step.answer_id;
     /* the events before and after the commit report the same time */
     message->created_at = pal_clock_now_ms();
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;
-    message->sent = turn->sent.items > 0 ? &turn->sent : NULL;
+    message->sent = turn->step.sent.items > 0 ? &turn->step.sent : NULL;
     return message;
 }
 
@@ -348,15 +348,15 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     if (!message)
         return;
     pal_answer_keep_text(turn);
-    turn->answered = turn->messages = message;
-    turn->messages_len = 1;
+    turn->commit.answered = turn->commit.messages = message;
+    turn->commit.messages_len = 1;
     pal_turn_enter(turn, PAL_TURN_PHASE_RECORD);
-    turn->finish = end->finish;
-    turn->write.ops_len = 0;
+    turn->outcome.finish = end->finish;
+    turn->commit.write.ops_len = 0;
     count(turn, end);
-    append.ledger = &turn->ledger;
-    if (turn->epoch.kind == PAL_MARK_EPOCH)
-        append.epoch = &turn->epoch;
+    append.ledger = &turn->commit.ledger;
+    if (turn->commit.epoch.kind == PAL_MARK_EPOCH)
+        append.epoch = &turn->commit.epoch;
     also.u.record.record = pal_conversation_record(turn, end, message);
     if (also.u.record.record)
         append.also = &also;

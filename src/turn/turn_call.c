@@ -27,9 +27,9 @@ static void on_end(void *user, const pal_model_end *end);
 
 pal_arena *pal_turn_step_arena(pal_turn *turn)
 {
-    if (!turn->step_arena)
-        turn->step_arena = pal_arena_new(0);
-    return turn->step_arena;
+    if (!turn->step.arena)
+        turn->step.arena = pal_arena_new(0);
+    return turn->step.arena;
 }
 
 /* No model is configured for the endpoint: uses the endpoint's first model, which is requested
@@ -47,7 +47,7 @@ void pal_turn_planned(pal_turn *turn)
 {
     /* it has ended in the meantime, or another process has it */
     if (turn->phase != PAL_TURN_PHASE_PLAN) {
-        pal_budget_release(atomic_exchange(&turn->held, NULL));
+        pal_budget_release(atomic_exchange(&turn->step.held, NULL));
         return;
     }
     if (turn->is_cancelled)
@@ -56,9 +56,9 @@ void pal_turn_planned(pal_turn *turn)
         pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
     else if (turn->settings.model.len == 0)
         find_model(turn);
-    else if (turn->job)
+    else if (turn->summary.job)
         pal_summary_ask(turn);
-    else if (turn->compact)
+    else if (turn->summary.wait)
         pal_turn_finish(turn, PAL_TURN_DONE); /* there was nothing to compact */
     else
         call_model(turn);
@@ -80,14 +80,14 @@ void pal_turn_next_step(pal_turn *turn)
     }
     if (pal_turn_take_steer(turn))
         return; /* the turn returns to this function after the message is recorded */
-    if (turn->step_arena)
-        pal_arena_reset(turn->step_arena);
+    if (turn->step.arena)
+        pal_arena_reset(turn->step.arena);
     if (!pal_turn_step_arena(turn)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
-    turn->fence = turn->lane->fence;
+    turn->commit.fence = turn->lane->fence;
     turn->work.work = pal_plan_work;
     turn->work.done = planned;
     turn->holds++;
@@ -98,7 +98,7 @@ void pal_turn_next_step(pal_turn *turn)
 
 static void seen(pal_turn *turn)
 {
-    turn->output_seen = true;
+    turn->step.output_seen = true;
 }
 
 static void tell_text(pal_turn *turn, pal_str delta)
@@ -106,8 +106,8 @@ static void tell_text(pal_turn *turn, pal_str delta)
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_TEXT,
                     .text = delta,
-                    .count = turn->answer.len,
-                    .is_refusal = pal_speech_is_refusal(&turn->answer)});
+                    .count = turn->step.answer.len,
+                    .is_refusal = pal_speech_is_refusal(&turn->step.answer)});
 }
 
 static void on_text(void *user, pal_str delta)
@@ -115,7 +115,7 @@ static void on_text(void *user, pal_str delta)
     pal_turn *turn = user;
 
     seen(turn);
-    pal_speech_text(&turn->answer, delta);
+    pal_speech_text(&turn->step.answer, delta);
     tell_text(turn, delta);
 }
 
@@ -124,7 +124,7 @@ static void on_refusal(void *user, pal_str delta)
     pal_turn *turn = user;
 
     seen(turn);
-    pal_speech_refusal(&turn->answer, delta);
+    pal_speech_refusal(&turn->step.answer, delta);
     tell_text(turn, delta);
 }
 
@@ -133,16 +133,17 @@ static void on_reasoning(void *user, pal_str delta)
     pal_turn *turn = user;
 
     seen(turn);
-    pal_speech_reasoning(&turn->answer, delta);
+    pal_speech_reasoning(&turn->step.answer, delta);
     pal_event_tell(turn,
-            (pal_event){.kind = PAL_EVENT_REASONING, .text = delta, .count = turn->answer.len});
+            (pal_event){
+                    .kind = PAL_EVENT_REASONING, .text = delta, .count = turn->step.answer.len});
 }
 
 static void on_signature(void *user, pal_str signature, pal_str family)
 {
     pal_turn *turn = user;
 
-    pal_speech_signature(&turn->answer, signature, family);
+    pal_speech_signature(&turn->step.answer, signature, family);
 }
 
 static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
@@ -150,12 +151,12 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
     pal_turn *turn = user;
 
     seen(turn);
-    pal_speech_call_begin(&turn->answer, index, id, name);
+    pal_speech_call_begin(&turn->step.answer, index, id, name);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_CALL,
-                    .call_id = pal_speech_call_id(&turn->answer, index),
+                    .call_id = pal_speech_call_id(&turn->step.answer, index),
                     .name = name,
-                    .count = turn->answer.len});
+                    .count = turn->step.answer.len});
 }
 
 static void on_arguments(void *user, uint32_t index, pal_str delta)
@@ -163,8 +164,8 @@ static void on_arguments(void *user, uint32_t index, pal_str delta)
     pal_turn *turn = user;
     pal_str id;
 
-    pal_speech_arguments(&turn->answer, index, delta);
-    id = pal_speech_call_id(&turn->answer, index);
+    pal_speech_arguments(&turn->step.answer, index, delta);
+    id = pal_speech_call_id(&turn->step.answer, index);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_ARGUMENTS, .call_id = id, .text = delta});
 }
 
@@ -175,7 +176,7 @@ static void try_again(pal_timer *timer)
     turn->holds--;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     turn->info.reason[0] = '\0';
-    if (turn->job)
+    if (turn->summary.job)
         pal_summary_ask(turn);
     else
         pal_turn_next_step(turn);
@@ -198,11 +199,11 @@ static int64_t retry_delay_ms(pal_turn *turn, const pal_model_end *end)
     int64_t delay;
 
     if (!end->is_unreachable)
-        return pal_retry_delay_ms(turn->attempt, end->retry_after_ms, jitter());
-    if (turn->attempt == 1)
-        turn->unreachable_ms = now;
-    delay = UNREACHABLE_FIRST_MS << (turn->attempt < 8 ? turn->attempt - 1 : 7);
-    return now - turn->unreachable_ms + delay <= PAL_TURN_UNREACHABLE_MS ? delay : -1;
+        return pal_retry_delay_ms(turn->step.attempt, end->retry_after_ms, jitter());
+    if (turn->step.attempt == 1)
+        turn->step.unreachable_ms = now;
+    delay = UNREACHABLE_FIRST_MS << (turn->step.attempt < 8 ? turn->step.attempt - 1 : 7);
+    return now - turn->step.unreachable_ms + delay <= PAL_TURN_UNREACHABLE_MS ? delay : -1;
 }
 
 bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
@@ -210,15 +211,15 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     pal_runtime *runtime = turn->runtime;
     int64_t delay = retry_delay_ms(turn, end);
 
-    if (!end->is_retryable || delay < 0 || turn->output_seen || turn->request.no_retries ||
-            turn->attempt > runtime->options.retries_max)
+    if (!end->is_retryable || delay < 0 || turn->step.output_seen || turn->request.no_retries ||
+            turn->step.attempt > runtime->options.retries_max)
         return false;
     if (!pal_timer_start(runtime->loop, &turn->timer, delay, try_again))
         return false;
     turn->holds++;
-    turn->attempt++;
+    turn->step.attempt++;
     pal_turn_enter(turn, PAL_TURN_PHASE_WAIT);
-    turn->info.attempt = turn->attempt;
+    turn->info.attempt = turn->step.attempt;
     turn->info.retry_at = pal_clock_now_ms() + delay;
     snprintf(turn->info.reason, sizeof(turn->info.reason), "%.*s", PAL_STR_ARG(end->error));
     pal_turn_set_state(turn, PAL_TURN_RETRYING);
@@ -227,7 +228,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     pthread_mutex_unlock(&runtime->lock);
     pal_event_tell(turn,
             (pal_event){.kind = PAL_EVENT_RETRYING,
-                    .count = turn->attempt,
+                    .count = turn->step.attempt,
                     .at = turn->info.retry_at,
                     .text = end->error});
     return true;
@@ -238,16 +239,16 @@ static void on_end(void *user, const pal_model_end *end)
     pal_turn *turn = user;
 
     turn->holds--;
-    turn->call = NULL;
+    turn->step.call = NULL;
     if (end->status == PAL_OK) {
         pal_answer_record(turn, end);
         return;
     }
     pal_answer_spent(turn, end);
-    if (pal_conversation_failed(turn, end) && !turn->output_seen) {
+    if (pal_conversation_failed(turn, end) && !turn->step.output_seen) {
         pal_turn_next_step(turn);
-    } else if (end->is_overflow && !turn->after_compaction && !turn->output_seen) {
-        turn->after_overflow = true;
+    } else if (end->is_overflow && !turn->step.after_compaction && !turn->step.output_seen) {
+        turn->step.after_overflow = true;
         pal_turn_next_step(turn);
     } else if (!pal_turn_retry(turn, end)) {
         turn->info.code = end->code;
@@ -261,34 +262,35 @@ static void on_end(void *user, const pal_model_end *end)
 /* An epoch is stored with the answer that followed it. Losing an epoch costs one cache miss. */
 static void note_epoch(pal_turn *turn)
 {
-    turn->epoch = (pal_mark){0};
-    if (turn->mark.kind != PAL_MARK_EPOCH)
+    turn->commit.epoch = (pal_mark){0};
+    if (turn->commit.mark.kind != PAL_MARK_EPOCH)
         return;
-    turn->epoch = turn->mark;
-    turn->epoch.body = pal_arena_copy(turn->arena, turn->mark.body);
+    turn->commit.epoch = turn->commit.mark;
+    turn->commit.epoch.body = pal_arena_copy(turn->arena, turn->commit.mark.body);
 }
 
 /* Frees the plan after it was sent. Thousands of turns can wait for answers at the same time, and
  * the plans would be a third of their memory. */
 static void drop_plan(pal_turn *turn)
 {
-    pal_arena_free(turn->step_arena);
-    turn->step_arena = NULL;
-    turn->request_messages = NULL;
-    turn->request_len = 0;
-    turn->plan = (pal_plan){0};
-    turn->mark = (pal_mark){0};
-    pal_free(turn->ops);
-    turn->ops = NULL;
-    turn->write.ops_len = 0;
+    pal_arena_free(turn->step.arena);
+    turn->step.arena = NULL;
+    turn->step.messages = NULL;
+    turn->step.messages_len = 0;
+    turn->step.plan = (pal_plan){0};
+    turn->commit.mark = (pal_mark){0};
+    pal_free(turn->commit.ops);
+    turn->commit.ops = NULL;
+    turn->commit.write.ops_len = 0;
 }
 
 /* A turn without messages of its own is found by its first answer. */
 static pal_id next_id(pal_turn *turn)
 {
-    if (turn->request.messages_len > 0 || !pal_id_is_none(turn->first_id) || turn->step > 1)
+    if (turn->request.messages_len > 0 || !pal_id_is_none(turn->owed.first_id) ||
+            turn->step.number > 1)
         return pal_id_new();
-    return pal_owed_first(turn->acting);
+    return pal_owed_first(turn->owed.turn);
 }
 
 static void call_model(pal_turn *turn)
@@ -298,13 +300,14 @@ static void call_model(pal_turn *turn)
     char session[PAL_ID_TEXT_SIZE];
     pal_model_request request = {
             .model = turn->settings.model,
-            .messages = turn->request_messages,
-            .messages_len = turn->request_len,
-            .stable_len = turn->request_len,
-            .tools = turn->tools,
-            .tools_len = turn->tools_len,
-            .tool_choice = turn->last_call && turn->tools_len > 0 ? pal_str_of("\"none\"")
-                                                                  : turn->request.tool_choice,
+            .messages = turn->step.messages,
+            .messages_len = turn->step.messages_len,
+            .stable_len = turn->step.messages_len,
+            .tools = turn->step.tools,
+            .tools_len = turn->step.tools_len,
+            .tool_choice = turn->step.is_last && turn->step.tools_len > 0
+                    ? pal_str_of("\"none\"")
+                    : turn->request.tool_choice,
             .parameters = turn->settings.parameters,
             .output_max = turn->request.output_max,
             .stream = true,
@@ -313,22 +316,22 @@ static void call_model(pal_turn *turn)
     pal_status status;
 
     pal_turn_enter(turn, PAL_TURN_PHASE_CALL);
-    if (turn->attempt == 0) {
-        turn->attempt = 1;
-        turn->step++;
-        turn->answer_id = next_id(turn);
+    if (turn->step.attempt == 0) {
+        turn->step.attempt = 1;
+        turn->step.number++;
+        turn->step.answer_id = next_id(turn);
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_STEP,
-                        .count = turn->step,
-                        .message = turn->answer_id,
+                        .count = turn->step.number,
+                        .message = turn->step.answer_id,
                         .name = turn->settings.model});
     }
-    turn->output_seen = false;
-    pal_speech_clear(&turn->answer);
+    turn->step.output_seen = false;
+    pal_speech_clear(&turn->step.answer);
     pal_id_to_text(turn->request.session, session);
-    request.conversation =
-            pal_provider_keeps(turn->provider) ? turn->conversation.id : pal_str_of(session);
-    status = pal_provider_start(turn->provider, &request, &sink, turn, &turn->call, &err);
+    request.conversation = pal_provider_keeps(turn->step.provider) ? turn->step.conversation.id
+                                                                   : pal_str_of(session);
+    status = pal_provider_start(turn->step.provider, &request, &sink, turn, &turn->step.call, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", err.message);
         return;
@@ -338,6 +341,6 @@ static void call_model(pal_turn *turn)
     turn->runtime->stats.model_calls++;
     pthread_mutex_unlock(&turn->runtime->lock);
     note_epoch(turn);
-    if (!pal_provider_keeps(turn->provider))
+    if (!pal_provider_keeps(turn->step.provider))
         drop_plan(turn);
 }

@@ -49,29 +49,29 @@ pal_record *pal_conversation_record(
         pal_turn *turn, const pal_model_end *end, const pal_message *answer)
 {
     const pal_usage *usage = &end->usage;
-    pal_arena *arena = turn->step_arena;
+    pal_arena *arena = turn->step.arena;
     pal_record *record;
     pal_json_writer writer;
     pal_buf body;
     char session[PAL_ID_TEXT_SIZE], message[PAL_ID_TEXT_SIZE];
 
-    if (!pal_provider_keeps(turn->provider) || end->conversation.len == 0)
+    if (!pal_provider_keeps(turn->step.provider) || end->conversation.len == 0)
         return NULL;
     if (end->has_usage)
-        turn->conversation.tokens =
+        turn->step.conversation.tokens =
                 usage->input + usage->cache_read + usage->cache_write + usage->output;
     pal_id_to_text(turn->request.session, session);
     pal_id_to_text(answer->id, message);
     pal_buf_init(&body, BODY_LEN_MAX);
     writer = pal_json_writer_make(&body);
     pal_json_begin_object(&writer);
-    pal_put_str(&writer, "endpoint", pal_provider_name(turn->provider));
+    pal_put_str(&writer, "endpoint", pal_provider_name(turn->step.provider));
     pal_put_str(&writer, "model", turn->settings.model);
     pal_put_str(&writer, "conversation", end->conversation);
     pal_put_text(&writer, "message", message);
-    pal_put_count(&writer, "tokens", turn->conversation.tokens);
-    pal_put_count(&writer, "prefix", turn->conversation.prefix);
-    pal_put_count(&writer, "checkpoint", turn->conversation.checkpoint);
+    pal_put_count(&writer, "tokens", turn->step.conversation.tokens);
+    pal_put_count(&writer, "prefix", turn->step.conversation.prefix);
+    pal_put_count(&writer, "checkpoint", turn->step.conversation.checkpoint);
     pal_json_end_object(&writer);
     record = body.failure == PAL_OK ? pal_arena_alloc(arena, sizeof(*record)) : NULL;
     if (record)
@@ -88,15 +88,15 @@ bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
     char session[PAL_ID_TEXT_SIZE];
     pal_record *record;
 
-    if (!turn->provider || !pal_provider_keeps(turn->provider) || !turn->step_arena ||
-            (turn->conversation.is_imported && !turn->conversation.is_lost))
+    if (!turn->step.provider || !pal_provider_keeps(turn->step.provider) || !turn->step.arena ||
+            (turn->step.conversation.is_imported && !turn->step.conversation.is_lost))
         return false;
-    record = pal_arena_alloc(turn->step_arena, sizeof(*record));
+    record = pal_arena_alloc(turn->step.arena, sizeof(*record));
     if (!record)
         return false;
     pal_id_to_text(turn->request.session, session);
     *record = (pal_record){.kind = pal_str_of(RECORD_KIND),
-            .name = pal_arena_copy(turn->step_arena, pal_str_of(session))};
+            .name = pal_arena_copy(turn->step.arena, pal_str_of(session))};
     *out_op = (pal_op){.kind = PAL_OP_RECORD_DROP,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
@@ -138,22 +138,22 @@ static pal_status find_record(
 
     pal_id_to_text(turn->request.session, session);
     status = pal_store_record_find(turn->runtime->store, turn->request.tenant,
-            pal_str_of(RECORD_KIND), pal_str_of(session), turn->step_arena, &record, err);
+            pal_str_of(RECORD_KIND), pal_str_of(session), turn->step.arena, &record, err);
     *out_is_known = status == PAL_OK &&
-            pal_json_parse(turn->step_arena, record.body, NULL, out_body, NULL) == PAL_OK;
+            pal_json_parse(turn->step.arena, record.body, NULL, out_body, NULL) == PAL_OK;
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
 /* Returns true if the record belongs to the newest answer that the plan can contain. */
 static bool is_newest(const pal_turn *turn, const pal_context_input *input, pal_json body)
 {
-    pal_arena *arena = turn->step_arena;
+    pal_arena *arena = turn->step.arena;
     size_t at = input->messages_len;
     pal_id message;
 
     while (at > 0 && input->messages[at - 1].role != PAL_ROLE_ASSISTANT)
         at--;
-    return at > 0 && is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
+    return at > 0 && is_text(body, "endpoint", pal_provider_name(turn->step.provider), arena) &&
             is_text(body, "model", turn->settings.model, arena) &&
             number_of(body, "checkpoint") == input->checkpoint.number &&
             pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
@@ -168,7 +168,7 @@ pal_status pal_conversation_full(
     pal_status status = PAL_OK;
 
     *out_tokens = 0;
-    if (pal_provider_keeps(turn->provider))
+    if (pal_provider_keeps(turn->step.provider))
         status = find_record(turn, &body, &is_known, err);
     if (is_known && is_newest(turn, input, body) &&
             number_of(body, "tokens") >= threshold_of(turn, input))
@@ -180,27 +180,27 @@ pal_status pal_conversation_full(
  * it. */
 static bool has_seen(const pal_turn *turn, pal_id message)
 {
-    size_t at = turn->request_len;
+    size_t at = turn->step.messages_len;
 
-    while (at > 0 && turn->request_messages[at - 1].role != PAL_ROLE_ASSISTANT) {
+    while (at > 0 && turn->step.messages[at - 1].role != PAL_ROLE_ASSISTANT) {
         at--;
-        if (turn->conversation.fresh_seq == 0 ||
-                (turn->request_messages[at].seq > 0 &&
-                        turn->request_messages[at].seq < turn->conversation.fresh_seq))
+        if (turn->step.conversation.fresh_seq == 0 ||
+                (turn->step.messages[at].seq > 0 &&
+                        turn->step.messages[at].seq < turn->step.conversation.fresh_seq))
             return false;
     }
-    return at > 0 && at < turn->request_len &&
-            pal_id_equal(turn->request_messages[at - 1].id, message);
+    return at > 0 && at < turn->step.messages_len &&
+            pal_id_equal(turn->step.messages[at - 1].id, message);
 }
 
 /* An imported conversation contains messages from elsewhere. So all messages here are new to it
  * until the first answer. A message of a failed turn is sent again: twice is better than never. */
 static bool is_unanswered(const pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->request_len; i++)
-        if (turn->request_messages[i].role == PAL_ROLE_ASSISTANT)
+    for (size_t i = 0; i < turn->step.messages_len; i++)
+        if (turn->step.messages[i].role == PAL_ROLE_ASSISTANT)
             return false;
-    return turn->request_len > 0;
+    return turn->step.messages_len > 0;
 }
 
 static bool is_imported(pal_json body)
@@ -214,19 +214,19 @@ static bool is_imported(pal_json body)
  * last one. */
 static bool is_same(const pal_turn *turn, pal_json body)
 {
-    pal_arena *arena = turn->step_arena;
+    pal_arena *arena = turn->step.arena;
     pal_id message;
 
-    return is_text(body, "endpoint", pal_provider_name(turn->provider), arena) &&
+    return is_text(body, "endpoint", pal_provider_name(turn->step.provider), arena) &&
             is_text(body, "model", turn->settings.model, arena) &&
-            number_of(body, "prefix") == turn->conversation.prefix &&
+            number_of(body, "prefix") == turn->step.conversation.prefix &&
             pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
             has_seen(turn, message);
 }
 
 static bool can_go_on(const pal_turn *turn, const pal_context_input *input, pal_json body)
 {
-    const pal_conversation *conversation = &turn->conversation;
+    const pal_conversation *conversation = &turn->step.conversation;
 
     return !conversation->is_lost &&
             number_of(body, "checkpoint") == conversation->checkpoint &&
@@ -244,9 +244,9 @@ static const pal_part *next_call(const pal_message *message, size_t *at)
 
 static void rename_results(pal_turn *turn, size_t first, pal_str from, pal_str to)
 {
-    for (size_t i = first; i < turn->request_len; i++)
-        for (size_t j = 0; j < turn->request_messages[i].parts_len; j++) {
-            pal_part *part = &turn->request_messages[i].parts[j];
+    for (size_t i = first; i < turn->step.messages_len; i++)
+        for (size_t j = 0; j < turn->step.messages[i].parts_len; j++) {
+            pal_part *part = &turn->step.messages[i].parts[j];
 
             if (part->kind == PAL_PART_TOOL_RESULT && pal_str_equal(part->call_id, from))
                 part->call_id = to;
@@ -257,57 +257,57 @@ static void rename_results(pal_turn *turn, size_t first, pal_str from, pal_str t
  * original ids. */
 static void restore_ids(pal_turn *turn, const pal_context_input *input)
 {
-    size_t at = turn->request_len, sent_at = 0, own_at = 0;
+    size_t at = turn->step.messages_len, sent_at = 0, own_at = 0;
     const pal_message *own = NULL;
     const pal_part *sent, *original;
 
-    while (at > 0 && turn->request_messages[at - 1].role != PAL_ROLE_ASSISTANT)
+    while (at > 0 && turn->step.messages[at - 1].role != PAL_ROLE_ASSISTANT)
         at--;
     for (size_t i = 0; at > 0 && i < input->messages_len; i++)
-        if (pal_id_equal(input->messages[i].id, turn->request_messages[at - 1].id))
+        if (pal_id_equal(input->messages[i].id, turn->step.messages[at - 1].id))
             own = &input->messages[i];
-    while (own && (sent = next_call(&turn->request_messages[at - 1], &sent_at)) != NULL &&
+    while (own && (sent = next_call(&turn->step.messages[at - 1], &sent_at)) != NULL &&
             (original = next_call(own, &own_at)) != NULL)
         rename_results(turn, at, sent->call_id, original->call_id);
 }
 
 pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input, pal_error *err)
 {
-    pal_conversation *conversation = &turn->conversation;
+    pal_conversation *conversation = &turn->step.conversation;
     bool is_known = false;
     pal_json body;
     pal_status status;
 
-    if (!pal_provider_keeps(turn->provider))
+    if (!pal_provider_keeps(turn->step.provider))
         return PAL_OK;
     conversation->id = (pal_str){0};
     conversation->checkpoint = input->checkpoint.number;
-    conversation->prefix = prefix_of(&turn->plan);
-    conversation->tokens = turn->plan.tokens;
+    conversation->prefix = prefix_of(&turn->step.plan);
+    conversation->tokens = turn->step.plan.tokens;
     status = find_record(turn, &body, &is_known, err);
     conversation->is_imported = is_known && is_imported(body);
     if (status != PAL_OK || !is_known || !can_go_on(turn, input, body))
         return status;
-    conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step_arena);
+    conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step.arena);
     restore_ids(turn, input);
     return PAL_OK;
 }
 
 void pal_conversation_answered(pal_turn *turn, const pal_message *answer)
 {
-    turn->conversation.fresh_seq = answer->seq + 1;
-    turn->conversation.is_lost = false;
-    turn->conversation.is_imported = false;
+    turn->step.conversation.fresh_seq = answer->seq + 1;
+    turn->step.conversation.is_lost = false;
+    turn->step.conversation.is_imported = false;
 }
 
 bool pal_conversation_failed(pal_turn *turn, const pal_model_end *end)
 {
-    if (turn->conversation.id.len == 0)
+    if (turn->step.conversation.id.len == 0)
         return false;
     /* After 429 the service has not processed the request; after any other failure it may have. The
      * contents of an imported conversation exist only at the service, so it is lost only if the
      * service says so. */
-    turn->conversation.is_lost = turn->conversation.is_imported
+    turn->step.conversation.is_lost = turn->step.conversation.is_imported
             ? end->is_stale || end->is_overflow
             : end->code != 429;
     return end->is_stale || end->is_overflow;

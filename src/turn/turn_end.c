@@ -22,7 +22,7 @@ static void end_left(pal_turn *turn)
             ? turn->state
             : PAL_TURN_QUEUED;
 
-    turn->owes = false;
+    turn->owed.is_stored = false;
     pal_turn_set_reason(turn, "the server is stopping; the next server continues the turn");
     pal_turn_finish(turn, state);
 }
@@ -31,7 +31,7 @@ void pal_turn_leave(pal_turn *turn)
 {
     pal_turn_stop_waiting(turn);
     if (pal_owed_hand_over(turn, end_left)) {
-        turn->owes = false;
+        turn->owed.is_stored = false;
         pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
     } else {
         end_left(turn);
@@ -43,14 +43,14 @@ static void settled(pal_write *write)
     pal_turn *turn = pal_turn_of_write(write);
 
     turn->holds--;
-    pal_turn_finish(turn, turn->end_state);
+    pal_turn_finish(turn, turn->outcome.state);
 }
 
 void pal_turn_stop_waiting(pal_turn *turn)
 {
-    if (turn->call) {
-        pal_model_call_cancel(turn->call);
-        turn->call = NULL;
+    if (turn->step.call) {
+        pal_model_call_cancel(turn->step.call);
+        turn->step.call = NULL;
         turn->holds--;
     }
     if (turn->timer.position > 0) {
@@ -75,7 +75,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     if (turn->phase == PAL_TURN_PHASE_CLOSE || turn->phase == PAL_TURN_PHASE_AWAY ||
             turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (status == PAL_DENIED && turn->owes && is_writing(turn)) {
+    if (status == PAL_DENIED && turn->owed.is_stored && is_writing(turn)) {
         pal_lease_lost(turn->lane);
         pal_away_begin(turn); /* another process took the session, and continues the turn */
         return;
@@ -84,7 +84,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     vsnprintf(turn->info.reason, sizeof(turn->info.reason), format, list);
     va_end(list);
     turn->info.status = status;
-    turn->is_sealed = false;
+    turn->commit.is_last = false;
     /* A model service can also deny a request, and that can be recorded. */
     is_unwritable = turn->phase != PAL_TURN_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
@@ -94,9 +94,9 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
         pal_turn_close(turn);
         return;
     }
-    if (turn->owes)
+    if (turn->owed.is_stored)
         pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
-    turn->owes = false;
+    turn->owed.is_stored = false;
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
@@ -107,9 +107,9 @@ static void stop_tools(pal_turn *turn)
 
 void pal_turn_stop(pal_turn *turn, const char *reason)
 {
-    if (turn->leader)
-        turn = turn->leader;
-    if (turn->is_cancelled || turn->is_sealed || turn->phase == PAL_TURN_PHASE_AWAY ||
+    if (turn->queue.leader)
+        turn = turn->queue.leader;
+    if (turn->is_cancelled || turn->commit.is_last || turn->phase == PAL_TURN_PHASE_AWAY ||
             turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     turn->is_cancelled = true;
@@ -151,11 +151,11 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 
 void pal_turn_hand_over(pal_turn *turn)
 {
-    if (turn->compact || turn->request.finish) {
+    if (turn->summary.wait || turn->request.finish) {
         pal_turn_stop(turn, "the server is stopping");
         return;
     }
-    if (turn->is_cancelled || turn->is_sealed)
+    if (turn->is_cancelled || turn->commit.is_last)
         return;
     turn->hands_over = turn->is_cancelled = true;
     switch (turn->phase) {
@@ -191,7 +191,7 @@ static void forget_failed(pal_turn *turn)
     if (!turn->request.whole || turn->state == PAL_TURN_DONE)
         return;
     pal_runtime_unknow(turn);
-    for (pal_turn *each = turn->followers; each; each = each->next_follower)
+    for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)
         pal_runtime_unknow(each);
 }
 
@@ -209,7 +209,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
         pal_turn_leave(turn);
         return;
     }
-    turn->end_state = state;
+    turn->outcome.state = state;
     if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, settled)) {
         pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
         return;
@@ -227,7 +227,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
                     .status = turn->info.status,
                     .text = pal_str_of(turn->info.reason),
                     .name = endpoint_of(turn),
-                    .usage = turn->usage,
+                    .usage = turn->outcome.usage,
                     .code = turn->info.code,
                     .retry_after_ms = turn->info.retry_after_ms});
     pal_compact_tell(turn);

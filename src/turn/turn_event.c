@@ -302,7 +302,7 @@ static void tell_one(pal_turn *turn, pal_event event)
 void pal_event_tell(pal_turn *turn, pal_event event)
 {
     tell_one(turn, event);
-    for (pal_turn *each = turn->followers; each; each = each->next_follower)
+    for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)
         tell_one(each, event);
 }
 

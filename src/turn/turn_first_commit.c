@@ -35,42 +35,43 @@ enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
 /* Rewinds an all-or-nothing turn that an older version left, and drops its item. */
 static void settle_leftover(pal_turn *turn)
 {
-    if (pal_id_is_none(turn->leftover))
+    if (pal_id_is_none(turn->found.leftover))
         return;
-    if (turn->leftover_seq > 0)
-        pal_turn_add_rewind(turn, turn->leftover_seq, 0);
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->leftover});
+    if (turn->found.leftover_seq > 0)
+        pal_turn_add_rewind(turn, turn->found.leftover_seq, 0);
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->found.leftover});
 }
 
 /* Returns true if the lease is required first: an open call may belong to a turn that another
  * process runs. */
 static bool needs_lease(const pal_turn *turn)
 {
-    return !turn->lane->fence && (turn->settled_len > 0 || !pal_id_is_none(turn->leftover) ||
-                                         (turn->resume && !turn->is_taken));
+    return !turn->lane->fence &&
+            (turn->commit.settled_len > 0 || !pal_id_is_none(turn->found.leftover) ||
+                    (turn->found.resume && !turn->queue.is_taken));
 }
 
-/* Puts the complete commit into turn->write; it may have no operations. */
+/* Puts the complete commit into turn->commit.write; it may have no operations. */
 static void make_commit(pal_turn *turn)
 {
-    bool owes = turn->messages_len > 0 || !turn->is_backlog;
-    bool owes_first = owes && turn->inbox_len == 0 && pal_turn_client_id(turn).len > 0;
+    bool owes = turn->commit.messages_len > 0 || !turn->queue.is_backlog;
+    bool owes_first = owes && turn->queue.inbox_len == 0 && pal_turn_client_id(turn).len > 0;
 
-    turn->write.ops_len = 0;
-    turn->said_len = 0;
+    turn->commit.write.ops_len = 0;
+    turn->commit.said_len = 0;
     for (size_t i = 0; i < turn->request.opening_len; i++)
         pal_turn_add_op(turn, turn->request.opening[i]);
     pal_lease_add_take(turn);
     settle_leftover(turn);
     if (owes_first)
         pal_owed_add(turn); /* before the messages; see recovery_owed.c */
-    if (turn->messages_len > 0)
+    if (turn->commit.messages_len > 0)
         pal_turn_add_append(turn,
-                &(pal_turn_append){.messages = turn->messages,
-                        .messages_len = turn->messages_len,
-                        .settled_len = turn->settled_len,
-                        .inbox_ids = turn->inbox_ids,
-                        .inbox_len = turn->inbox_len,
+                &(pal_turn_append){.messages = turn->commit.messages,
+                        .messages_len = turn->commit.messages_len,
+                        .settled_len = turn->commit.settled_len,
+                        .inbox_ids = turn->queue.inbox_ids,
+                        .inbox_len = turn->queue.inbox_len,
                         .expected_seq = turn->request.expected_seq});
     if (owes && !owes_first)
         pal_owed_add(turn);
@@ -81,20 +82,21 @@ static bool is_replay(const pal_turn *turn)
 {
     bool replayed = false;
 
-    for (size_t i = 0; i < turn->write.ops_len; i++)
-        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_OK)
-            replayed = turn->ops[i].u.append.replayed;
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++)
+        if (turn->commit.ops[i].kind == PAL_OP_APPEND && turn->commit.ops[i].status == PAL_OK)
+            replayed = turn->commit.ops[i].u.append.replayed;
     return replayed;
 }
 
 /* For a successful commit: notes the turn's first message and its seq. */
 static void note_seq(pal_turn *turn)
 {
-    if (turn->messages_len > 0)
-        turn->first_seq = turn->messages[0].seq; /* a rollback also hides the settled results */
-    if (turn->messages_len > turn->settled_len)
-        turn->first_id = turn->messages[turn->settled_len].id;
-    turn->conversation.fresh_seq = turn->first_seq;
+    if (turn->commit.messages_len > 0)
+        turn->owed.first_seq =
+                turn->commit.messages[0].seq; /* a rollback also hides the settled results */
+    if (turn->commit.messages_len > turn->commit.settled_len)
+        turn->owed.first_id = turn->commit.messages[turn->commit.settled_len].id;
+    turn->step.conversation.fresh_seq = turn->owed.first_seq;
 }
 
 /* ---- All steps on one worker ---- */
@@ -105,9 +107,9 @@ static bool takes_one_worker(pal_turn *turn)
     const pal_lane_state *lane = turn->lane;
     pal_runtime *runtime = turn->runtime;
 
-    turn->is_entered = turn->is_planned = false;
-    if (turn->compact || turn->is_backlog || turn->inbox_len > 0 || lane->holds > 0 ||
-            lane->changes > 0 || runtime->entries_len >= ENTRIES_MAX ||
+    turn->commit.progress = PAL_FIRST_COMMIT_OPEN;
+    if (turn->summary.wait || turn->queue.is_backlog || turn->queue.inbox_len > 0 ||
+            lane->holds > 0 || lane->changes > 0 || runtime->entries_len >= ENTRIES_MAX ||
             pal_servers_are_awaited(turn) || !pal_turn_step_arena(turn) ||
             !pal_servers_gather(turn))
         return false;
@@ -119,9 +121,9 @@ static bool takes_one_worker(pal_turn *turn)
  * fence yet. */
 static uint64_t fence_of(const pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->write.ops_len; i++)
-        if (turn->ops[i].kind == PAL_OP_LEASE_TAKE)
-            return turn->ops[i].u.lease.fence;
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++)
+        if (turn->commit.ops[i].kind == PAL_OP_LEASE_TAKE)
+            return turn->commit.ops[i].u.lease.fence;
     return turn->lane->fence;
 }
 
@@ -130,30 +132,31 @@ static void commit_and_plan(pal_turn *turn)
     pal_error err = {0};
 
     make_commit(turn);
-    if (turn->write.ops_len == 0 || turn->is_write_starved)
+    if (turn->commit.write.ops_len == 0 || turn->commit.is_starved)
         return; /* the loop tries again, and reports the error */
-    turn->write.failure = (pal_error){0};
-    if (pal_store_apply(turn->runtime->store, turn->ops, turn->write.ops_len, &err) != PAL_OK)
-        turn->write.failure = err;
-    turn->is_entered = true;
+    turn->commit.write.failure = (pal_error){0};
+    if (pal_store_apply(turn->runtime->store, turn->commit.ops, turn->commit.write.ops_len, &err) !=
+            PAL_OK)
+        turn->commit.write.failure = err;
+    turn->commit.progress = PAL_FIRST_COMMIT_MADE;
     if (pal_turn_write_status(turn, &err) != PAL_OK || is_replay(turn))
         return;
     note_seq(turn);
-    turn->fence = fence_of(turn);
+    turn->commit.fence = fence_of(turn);
     pal_plan_work(&turn->work);
-    turn->is_planned = true;
+    turn->commit.progress = PAL_FIRST_COMMIT_PLANNED;
 }
 
-/* Runs on a worker. Afterwards is_entered says that turn->write was applied, and is_planned that
- * pal_plan_work() was done. If is_entered is false, everything is as pal_recover_work() leaves
- * it. */
+/* Runs on a worker. Afterwards turn->commit.progress says whether turn->commit.write was applied,
+ * and whether pal_plan_work() was done. If it was not applied, everything is as pal_recover_work()
+ * leaves it. */
 static void look_and_commit(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
     pal_recover_work(item);
-    if (turn->work_status == PAL_OK && !turn->is_taken && !turn->must_wait && !turn->resume &&
-            !needs_lease(turn))
+    if (turn->work_status == PAL_OK && !turn->queue.is_taken && !turn->queue.must_wait &&
+            !turn->found.resume && !needs_lease(turn))
         commit_and_plan(turn);
 }
 
@@ -188,7 +191,7 @@ static void refuse(pal_turn *turn, pal_error *err);
 /* The lookup did not find a first turn of this request. */
 static void refuse_unknown(pal_turn *turn)
 {
-    pal_error why = turn->write.failure;
+    pal_error why = turn->commit.write.failure;
 
     refuse(turn, turn->work_status != PAL_OK ? &turn->work_error : &why);
 }
@@ -206,8 +209,8 @@ static bool is_for_good(const pal_turn *turn, pal_status status)
 {
     if (status == PAL_CONFLICT || status == PAL_INVALID)
         return true;
-    for (size_t i = 0; status == PAL_LIMIT && i < turn->write.ops_len; i++)
-        if (turn->ops[i].kind == PAL_OP_APPEND && turn->ops[i].status == PAL_LIMIT)
+    for (size_t i = 0; status == PAL_LIMIT && i < turn->commit.write.ops_len; i++)
+        if (turn->commit.ops[i].kind == PAL_OP_APPEND && turn->commit.ops[i].status == PAL_LIMIT)
             return true;
     return false;
 }
@@ -216,13 +219,15 @@ static bool is_for_good(const pal_turn *turn, pal_status status)
  * are not tried again. Returns true if the removal is in progress. */
 static bool drop_waiting(pal_turn *turn, pal_status status)
 {
-    if (turn->inbox_len == 0 || !is_for_good(turn, status) || !pal_turn_make_ops(turn))
+    if (turn->queue.inbox_len == 0 || !is_for_good(turn, status) || !pal_turn_make_ops(turn))
         return false;
-    turn->write.ops_len = 0;
-    while (turn->inbox_len > 0 && turn->write.ops_len < PAL_TURN_OPS_MAX) {
-        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP,
-                                      .u.inbox_id = turn->inbox_ids[--turn->inbox_len]});
-        turn->ops[turn->write.ops_len - 1].with_previous = false; /* an item may be gone already */
+    turn->commit.write.ops_len = 0;
+    while (turn->queue.inbox_len > 0 && turn->commit.write.ops_len < PAL_TURN_OPS_MAX) {
+        pal_turn_add_op(turn,
+                (pal_op){.kind = PAL_OP_INBOX_DROP,
+                        .u.inbox_id = turn->queue.inbox_ids[--turn->queue.inbox_len]});
+        turn->commit.ops[turn->commit.write.ops_len - 1].with_previous =
+                false; /* an item may be gone already */
     }
     pal_turn_write(turn, refuse_settled);
     return true;
@@ -245,18 +250,18 @@ static void refuse(pal_turn *turn, pal_error *err)
     }
     /* PAL_BUSY: the running turn may be the first turn of this request. PAL_CONFLICT: the first
      * request may have been merged with others. */
-    turn->write.failure = why;
+    turn->commit.write.failure = why;
     if ((err->status == PAL_BUSY || err->status == PAL_CONFLICT) &&
             pal_join_look(turn, refuse_unknown))
         return;
     if (drop_waiting(turn, err->status))
         return;
-    if (turn->is_backlog)
+    if (turn->queue.is_backlog)
         pal_backlog_again(turn->runtime);
     if (err->status == PAL_BUSY)
         pal_error_set(err, PAL_BUSY, "session is busy: %s",
-                turn->must_wait ? "older messages are waiting in its inbox"
-                                : "another process is running a turn in it");
+                turn->queue.must_wait ? "older messages are waiting in its inbox"
+                                      : "another process is running a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
     pal_turn_tell_started(turn, err);
@@ -283,7 +288,7 @@ static bool may_look_again(pal_turn *turn, pal_holder_view view)
     if (pal_lane_may_wait(turn))
         return false;
     return view == PAL_HOLDER_SUSPECT ||
-            (pal_visit_is(turn) && turn->visits++ < VISIT_LOOKS_MAX);
+            (pal_visit_is(turn) && turn->queue.visits++ < VISIT_LOOKS_MAX);
 }
 
 /* A turn that may not wait is refused while the holder is alive. If that is not known yet, the turn
@@ -292,8 +297,8 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
 {
     bool is_stopping = lane->runtime->is_closing || turn->is_cancelled;
 
-    if (view == PAL_HOLDER_NONE && !is_stopping && turn->lease_tries < LEASE_TRIES_MAX) {
-        turn->lease_tries++;
+    if (view == PAL_HOLDER_NONE && !is_stopping && turn->queue.lease_tries < LEASE_TRIES_MAX) {
+        turn->queue.lease_tries++;
         pal_turn_begin(turn);
     } else if (!is_stopping && may_look_again(turn, view) &&
             pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, look_again)) {
@@ -313,17 +318,17 @@ static void look_at_holder(pal_turn *turn)
 /* The first turn of this request failed: this turn continues it from its last commit. */
 static void go_on_again(pal_turn *turn)
 {
-    pal_id id = turn->outcome->turn;
+    pal_id id = turn->found.outcome->turn;
 
-    turn->outcome = NULL;
+    turn->found.outcome = NULL;
     if (turn->started)
         pal_turn_rename(turn, id);
-    turn->acting = id;
+    turn->owed.turn = id;
     turn->info.replayed = true;
-    turn->first_id = turn->found_id;
-    turn->first_seq = turn->found_seq;
-    turn->said_again = turn->as_sent[0].client_id;
-    turn->request.messages_len = turn->messages_len = turn->settled_len = 0;
+    turn->owed.first_id = turn->found.id;
+    turn->owed.first_seq = turn->found.seq;
+    turn->found.client_id = turn->as_sent[0].client_id;
+    turn->request.messages_len = turn->commit.messages_len = turn->commit.settled_len = 0;
     look_around(turn);
 }
 
@@ -336,9 +341,10 @@ static void replay_settled(pal_write *write)
     turn->holds--;
     if (status != PAL_OK)
         refuse(turn, &err);
-    else if (!turn->was_said)
+    else if (!turn->found.was_said)
         look_around(turn);
-    else if (turn->outcome && turn->outcome->state == PAL_TURN_FAILED && !turn->request.whole)
+    else if (turn->found.outcome && turn->found.outcome->state == PAL_TURN_FAILED &&
+            !turn->request.whole)
         go_on_again(turn);
     else
         pal_join(turn);
@@ -353,7 +359,7 @@ static void look_for_first(pal_work_item *item)
 
     turn->work_error = (pal_error){0};
     turn->work_status = pal_join_find(turn, turn->started != NULL, err);
-    if (turn->work_status == PAL_OK && !turn->was_said)
+    if (turn->work_status == PAL_OK && !turn->found.was_said)
         turn->work_status = pal_join_rename(turn, err);
 }
 
@@ -366,7 +372,7 @@ static void looked_for_first(pal_work_item *item)
         refuse(turn, &turn->work_error);
         return;
     }
-    turn->write.ops_len = 0;
+    turn->commit.write.ops_len = 0;
     settle_leftover(turn);
     pal_turn_write(turn, replay_settled);
 }
@@ -382,12 +388,12 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
 static void replayed(pal_turn *turn)
 {
     /* This try is over, and its inbox item is obsolete. */
-    turn->leftover = turn->owed_item.id;
-    turn->leftover_seq = 0;
-    turn->owed_item = (pal_inbox_item){0};
-    turn->owes = false;
-    turn->first_id = (pal_id){{0}};
-    turn->inbox_len = 0; /* the commit removed the items from the inbox */
+    turn->found.leftover = turn->owed.item.id;
+    turn->found.leftover_seq = 0;
+    turn->owed.item = (pal_inbox_item){0};
+    turn->owed.is_stored = false;
+    turn->owed.first_id = (pal_id){{0}};
+    turn->queue.inbox_len = 0; /* the commit removed the items from the inbox */
     work(turn, look_for_first, looked_for_first);
 }
 
@@ -399,7 +405,7 @@ static void run(pal_turn *turn)
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    if (turn->is_planned) {
+    if (turn->commit.progress == PAL_FIRST_COMMIT_PLANNED) {
         pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
         pal_turn_planned(turn);
     } else {
@@ -410,15 +416,15 @@ static void run(pal_turn *turn)
 /* Applies the effects of the committed operations, even if others failed. */
 static void take_over(pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->write.ops_len; i++) {
-        const pal_op *op = &turn->ops[i];
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
+        const pal_op *op = &turn->commit.ops[i];
 
-        if (op->status != PAL_OK || turn->write.failure.status != PAL_OK)
+        if (op->status != PAL_OK || turn->commit.write.failure.status != PAL_OK)
             continue;
         if (op->kind == PAL_OP_LEASE_TAKE)
             pal_lease_taken(turn->lane, op->u.lease.fence);
         if (op->kind == PAL_OP_INBOX_DROP)
-            turn->leftover = (pal_id){{0}};
+            turn->found.leftover = (pal_id){{0}};
         if (op->kind == PAL_OP_INBOX_ADD)
             pal_owed_added(turn);
     }
@@ -428,11 +434,11 @@ static void take_over(pal_turn *turn)
  * nor a repeat, so the append conflicts. */
 static bool try_without_settled(pal_turn *turn, pal_status status)
 {
-    if (status != PAL_CONFLICT || turn->settled_len == 0 || turn->request.messages_len == 0)
+    if (status != PAL_CONFLICT || turn->commit.settled_len == 0 || turn->request.messages_len == 0)
         return false;
-    turn->messages += turn->settled_len;
-    turn->messages_len -= turn->settled_len;
-    turn->settled_len = 0;
+    turn->commit.messages += turn->commit.settled_len;
+    turn->commit.messages_len -= turn->commit.settled_len;
+    turn->commit.settled_len = 0;
     admit(turn);
     return true;
 }
@@ -440,9 +446,10 @@ static bool try_without_settled(pal_turn *turn, pal_status status)
 /* The same request waits in the inbox or is being answered: another process received it. */
 static bool is_clash(const pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->write.ops_len; i++)
-        if (turn->ops[i].kind == PAL_OP_INBOX_ADD)
-            return turn->write.failure.status == PAL_OK && turn->ops[i].status == PAL_CONFLICT;
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++)
+        if (turn->commit.ops[i].kind == PAL_OP_INBOX_ADD)
+            return turn->commit.write.failure.status == PAL_OK &&
+                    turn->commit.ops[i].status == PAL_CONFLICT;
     return false;
 }
 
@@ -461,11 +468,11 @@ static void admitted(pal_write *write)
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
-    turn->owes = false;
+    turn->owed.is_stored = false;
     take_over(turn);
     turn->holds--;
     if (status != PAL_OK && is_clash(turn)) {
-        turn->is_looked_up = false;
+        turn->found.is_looked_up = false;
         if (!pal_join_look(turn, look_around_again))
             refuse(turn, &err);
         return;
@@ -477,30 +484,30 @@ static void admitted(pal_write *write)
             refuse(turn, &err);
         return;
     }
-    turn->lane->has_backlog |= turn->has_more;
+    turn->lane->has_backlog |= turn->queue.has_more;
     if (is_replay(turn)) {
         replayed(turn);
         return;
     }
-    if (turn->is_backlog && turn->request.messages_len == 0) {
+    if (turn->queue.is_backlog && turn->request.messages_len == 0) {
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
     note_seq(turn);
-    turn->is_backlog = false; /* from now on it is a turn like any other */
+    turn->queue.is_backlog = false; /* from now on it is a turn like any other */
     run(turn);
 }
 
 static void admit(pal_turn *turn)
 {
     make_commit(turn);
-    if (turn->write.ops_len > 0 || turn->is_write_starved) {
+    if (turn->commit.write.ops_len > 0 || turn->commit.is_starved) {
         pal_turn_write(turn, admitted);
         return;
     }
     turn->holds++;
-    turn->write.failure = (pal_error){0};
-    admitted(&turn->write);
+    turn->commit.write.failure = (pal_error){0};
+    admitted(&turn->commit.write);
 }
 
 /* ---- Recovery ---- */
@@ -523,7 +530,7 @@ static void leased(pal_write *write)
 
 static void take_lease(pal_turn *turn)
 {
-    turn->write.ops_len = 0;
+    turn->commit.write.ops_len = 0;
     pal_lease_add_take(turn);
     pal_turn_write(turn, leased);
 }
@@ -532,9 +539,9 @@ static void take_lease(pal_turn *turn)
 static void give_way(pal_turn *turn)
 {
     /* The older request could not be run the first time. It is tried again after a delay. */
-    if (turn->gave_way)
+    if (turn->queue.gave_way)
         (void)pal_lease_await(turn->lane);
-    turn->gave_way = true;
+    turn->queue.gave_way = true;
     turn->lane->has_backlog = true;
     if (pal_lane_may_wait(turn))
         pal_lane_step_back(turn);
@@ -545,10 +552,10 @@ static void give_way(pal_turn *turn)
 /* A turn that was found in the inbox takes the id under which it was sent. */
 static void take_name(pal_turn *turn)
 {
-    pal_id id = turn->acting;
+    pal_id id = turn->owed.turn;
     const pal_turn *other;
 
-    if (!turn->is_backlog || pal_id_equal(turn->id, id))
+    if (!turn->queue.is_backlog || pal_id_equal(turn->id, id))
         return;
     other = pal_map_find(
             &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
@@ -562,9 +569,10 @@ static void take_name(pal_turn *turn)
  * not be stored. */
 static bool finds_failed(const pal_turn *turn)
 {
-    const pal_turn *other = turn->resume && !turn->ends_found
+    const pal_turn *other = turn->found.resume && !turn->found.is_failed
             ? pal_map_find(&turn->runtime->turns,
-                      pal_str_make((const char *)turn->resume->head.turn.bytes, sizeof(pal_id)))
+                      pal_str_make(
+                              (const char *)turn->found.resume->head.turn.bytes, sizeof(pal_id)))
             : NULL;
 
     return other && other->phase == PAL_TURN_PHASE_ENDED && other->state == PAL_TURN_FAILED;
@@ -577,18 +585,19 @@ static void looked_around(pal_work_item *item)
     turn->holds--;
     if (turn->work_status != PAL_OK) {
         refuse(turn, &turn->work_error);
-    } else if (turn->is_taken) {
+    } else if (turn->queue.is_taken) {
         pal_away_begin(turn);
     } else if (needs_lease(turn)) {
         take_lease(turn);
-    } else if (turn->must_wait && finds_failed(turn)) {
-        turn->ends_found = true;
+    } else if (turn->queue.must_wait && finds_failed(turn)) {
+        turn->found.is_failed = true;
         look_around(turn);
-    } else if (turn->must_wait) {
+    } else if (turn->queue.must_wait) {
         give_way(turn);
-    } else if (turn->resume) {
+    } else if (turn->found.resume) {
         pal_resume_begin(turn);
-    } else if (turn->is_backlog && turn->messages_len == 0 && pal_id_is_none(turn->leftover)) {
+    } else if (turn->queue.is_backlog && turn->commit.messages_len == 0 &&
+            pal_id_is_none(turn->found.leftover)) {
         pal_turn_finish(turn, PAL_TURN_DONE);
     } else {
         take_name(turn);
@@ -601,8 +610,8 @@ static void entered(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->runtime->entries_len--;
-    if (turn->is_entered)
-        admitted(&turn->write);
+    if (turn->commit.progress != PAL_FIRST_COMMIT_OPEN)
+        admitted(&turn->commit.write);
     else
         looked_around(item);
 }
@@ -636,7 +645,7 @@ static void too_late(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
 
-    if (turn->is_sealed)
+    if (turn->commit.is_last)
         return; /* only the last commit is missing */
     turn->info.status = PAL_TIMEOUT;
     pal_turn_stop(turn, "the turn exceeded its time limit (turn.timeout)");
@@ -654,9 +663,9 @@ void pal_turn_begin(pal_turn *turn)
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_ADMIT);
     pal_lease_note_stale(turn);
-    turn->messages = turn->request.messages;
-    turn->messages_len = turn->request.messages_len;
-    if ((turn->is_backlog || turn->inbox_len > 0) && !turn->lane->fence) {
+    turn->commit.messages = turn->request.messages;
+    turn->commit.messages_len = turn->request.messages_len;
+    if ((turn->queue.is_backlog || turn->queue.inbox_len > 0) && !turn->lane->fence) {
         /* another process may be about to run the waiting request, or has run it */
         take_lease(turn);
     } else if (turn->request.opening_len > 0) {

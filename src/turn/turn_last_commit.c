@@ -3,9 +3,10 @@
  * unfinished.
  *
  * With an answer, the commit must be known to be the last one before it is made. From then on
- * is_sealed is set: a message sent to the turn starts a separate turn, and a cancel comes too late.
- * Without an answer, the commit records the part of the answer that has arrived, with the reason of
- * the end. If an all-or-nothing turn fails, the commit hides everything that the turn has recorded.
+ * turn->commit.is_last is set: a message sent to the turn starts a separate turn, and a cancel
+ * comes too late. Without an answer, the commit records the part of the answer that has arrived,
+ * with the reason of the end. If an all-or-nothing turn fails, the commit hides everything that the
+ * turn has recorded.
  *
  * A crash before the commit leaves an unfinished turn, which another process continues
  * (recovery_owed.c). On the loop. */
@@ -23,25 +24,25 @@
 
 bool pal_last_commit_is_wanted(const pal_turn *turn)
 {
-    return turn->owes || turn->request.finish;
+    return turn->owed.is_stored || turn->request.finish;
 }
 
 static bool make_room(pal_turn *turn, size_t len)
 {
-    size_t cap = turn->said_cap ? turn->said_cap : 8;
+    size_t cap = turn->commit.said_cap ? turn->commit.said_cap : 8;
     pal_id *said;
 
-    if (turn->said_len + len <= turn->said_cap)
+    if (turn->commit.said_len + len <= turn->commit.said_cap)
         return true;
-    while (cap < turn->said_len + len)
+    while (cap < turn->commit.said_len + len)
         cap *= 2;
     said = pal_arena_array(turn->arena, cap, sizeof(*said));
     if (!said)
         return false;
-    for (size_t i = 0; i < turn->said_len; i++)
-        said[i] = turn->said[i];
-    turn->said = said;
-    turn->said_cap = cap;
+    for (size_t i = 0; i < turn->commit.said_len; i++)
+        said[i] = turn->commit.said[i];
+    turn->commit.said = said;
+    turn->commit.said_cap = cap;
     return true;
 }
 
@@ -53,31 +54,31 @@ void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len)
     if (!turn->request.finish || !make_room(turn, len))
         return; /* without memory the arena has failed, and so pal_last_commit_prepare() fails */
     for (size_t i = 0; i < len; i++)
-        turn->said[turn->said_len++] = messages[i].id;
+        turn->commit.said[turn->commit.said_len++] = messages[i].id;
 }
 
 static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
 {
-    pal_record *record = pal_arena_alloc(turn->step_arena, sizeof(*record));
+    pal_record *record = pal_arena_alloc(turn->step.arena, sizeof(*record));
     pal_turn_end end = {.turn = turn->id,
             .session = turn->request.session,
-            .messages = turn->said,
-            .messages_len = turn->said_len,
-            .answer = turn->answered,
+            .messages = turn->commit.said,
+            .messages_len = turn->commit.said_len,
+            .answer = turn->commit.answered,
             .has_calls = has_calls,
-            .finish = turn->finish,
-            .usage = turn->usage,
-            .cost_micros = turn->cost_micros};
+            .finish = turn->outcome.finish,
+            .usage = turn->outcome.usage,
+            .cost_micros = turn->outcome.cost_micros};
     pal_status status = PAL_OK;
 
     if (!record || pal_arena_failure(turn->arena) != PAL_OK)
         return pal_no_memory(err);
     *record = (pal_record){0};
-    status = turn->request.finish(&end, turn->step_arena, record, turn->request.finish_user, err);
-    if (status == PAL_OK && pal_arena_failure(turn->step_arena) != PAL_OK)
+    status = turn->request.finish(&end, turn->step.arena, record, turn->request.finish_user, err);
+    if (status == PAL_OK && pal_arena_failure(turn->step.arena) != PAL_OK)
         status = pal_no_memory(err);
     if (status == PAL_OK)
-        turn->seal_record = record->kind.len > 0 ? record : NULL;
+        turn->commit.record = record->kind.len > 0 ? record : NULL;
     return status;
 }
 
@@ -91,9 +92,9 @@ pal_status pal_last_commit_prepare(
         status = tell_finish(turn, has_calls, err);
     if (status != PAL_OK)
         return status;
-    append->record = turn->seal_record;
+    append->record = turn->commit.record;
     pal_owed_end(turn, append);
-    turn->is_sealed = true;
+    turn->commit.is_last = true;
     return PAL_OK;
 }
 
@@ -109,14 +110,14 @@ static pal_turn_state end_state(const pal_turn *turn)
  * messages belong to other writers and stay visible. */
 static void undo(pal_turn *turn)
 {
-    bool is_said_only =
-            !turn->answered && turn->messages_len > 0 && turn->messages[0].seq == turn->first_seq;
+    bool is_said_only = !turn->commit.answered && turn->commit.messages_len > 0 &&
+            turn->commit.messages[0].seq == turn->owed.first_seq;
 
-    pal_turn_add_rewind(
-            turn, turn->first_seq, is_said_only ? turn->first_seq + turn->messages_len - 1 : 0);
-    if (turn->owes)
+    pal_turn_add_rewind(turn, turn->owed.first_seq,
+            is_said_only ? turn->owed.first_seq + turn->commit.messages_len - 1 : 0);
+    if (turn->owed.is_stored)
         pal_turn_add_op(
-                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
+                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
 }
 
 static void closed(pal_write *write)
@@ -124,10 +125,10 @@ static void closed(pal_write *write)
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
-    bool owes = turn->owes;
+    bool owes = turn->owed.is_stored;
 
     turn->holds--;
-    turn->owes = false;
+    turn->owed.is_stored = false;
     if (owes && status == PAL_DENIED) {
         pal_lease_lost(turn->lane);
         pal_away_begin(turn);
@@ -143,7 +144,8 @@ static void close_with_rewind(pal_turn *turn, const pal_op *also)
 {
     undo(turn);
     if (also && pal_turn_make_ops(turn))
-        turn->ops[turn->write.ops_len++] = *also; /* applied even if the other operations fail */
+        turn->commit.ops[turn->commit.write.ops_len++] =
+                *also; /* applied even if the other operations fail */
     pal_turn_write(turn, closed);
 }
 
@@ -157,7 +159,7 @@ static pal_message *make_record(pal_turn *turn)
     pal_json_writer writer;
     pal_error ignored;
 
-    if (!message || pal_speech_message(&turn->answer, arena, message, &ignored) != PAL_OK)
+    if (!message || pal_speech_message(&turn->step.answer, arena, message, &ignored) != PAL_OK)
         return NULL;
     for (size_t i = 0; i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_CALL)
@@ -186,12 +188,12 @@ void pal_turn_close(pal_turn *turn)
     if (pal_conversation_drop(turn, &also))
         append.also = &also;
     pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
-    turn->write.ops_len = 0;
-    if (turn->request.whole && turn->first_seq > 0) {
+    turn->commit.write.ops_len = 0;
+    if (turn->request.whole && turn->owed.first_seq > 0) {
         close_with_rewind(turn, append.also);
         return;
     }
-    append.messages = turn->first_seq > 0 || turn->owes ? make_record(turn) : NULL;
+    append.messages = turn->owed.first_seq > 0 || turn->owed.is_stored ? make_record(turn) : NULL;
     if (!append.messages) {
         pal_turn_finish(turn, end_state(turn));
         return;

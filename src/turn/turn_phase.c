@@ -51,8 +51,8 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     turn->info.events = turn->events.newest;
     /* The usage of its calls is in the ledger by now. */
     if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
-        pal_budget_release(atomic_exchange(&turn->held, NULL));
-    if (turn->runtime->watch && !turn->compact)
+        pal_budget_release(atomic_exchange(&turn->step.held, NULL));
+    if (turn->runtime->watch && !turn->summary.wait)
         turn->runtime->watch(turn->request.tenant, &turn->info, turn->runtime->watch_user);
 }
 

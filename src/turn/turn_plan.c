@@ -24,9 +24,9 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
             turn->runtime, &turn->request, session, turn->arena, &turn->settings, err);
     if (status != PAL_OK)
         return status;
-    turn->tools_len = pal_turn_settings_tools(
-            &turn->settings, turn->tools, turn->tools_len, turn->request.tools_len);
-    turn->provider = turn->runtime->providers[turn->settings.endpoint];
+    turn->step.tools_len = pal_turn_settings_tools(
+            &turn->settings, turn->step.tools, turn->step.tools_len, turn->request.tools_len);
+    turn->step.provider = turn->runtime->providers[turn->settings.endpoint];
     turn->is_settled = true;
     return PAL_OK;
 }
@@ -35,11 +35,11 @@ static pal_window turn_window(const pal_turn *turn)
 {
     pal_window window = pal_turn_settings_window(turn->runtime, &turn->settings, &turn->request);
 
-    window.fence = turn->fence;
-    window.tools = turn->tools;
-    window.tools_len = turn->tools_len;
-    window.after_overflow = turn->after_overflow;
-    window.after_compaction = turn->after_compaction;
+    window.fence = turn->commit.fence;
+    window.tools = turn->step.tools;
+    window.tools_len = turn->step.tools_len;
+    window.after_overflow = turn->step.after_overflow;
+    window.after_compaction = turn->step.after_compaction;
     return window;
 }
 
@@ -53,7 +53,7 @@ static pal_status load_bytes(pal_turn *turn, pal_part *parts, size_t len, pal_er
 
         if (part->blob.len > 0 && part->kind != PAL_PART_TOOL_RESULT && part->data.len == 0)
             status = pal_store_blob_get(turn->runtime->store, turn->request.tenant, part->blob,
-                    turn->step_arena, &media_type, &part->data, err);
+                    turn->step.arena, &media_type, &part->data, err);
         if (status == PAL_OK && part->parts_len > 0)
             status = load_bytes(turn, part->parts, part->parts_len, err);
     }
@@ -71,39 +71,40 @@ static pal_status load_messages(pal_turn *turn, pal_message *messages, size_t le
 
 static pal_status make_request(pal_turn *turn, pal_error *err)
 {
-    pal_status status = pal_plan_messages(
-            &turn->plan, turn->step_arena, &turn->request_messages, &turn->request_len, err);
+    pal_status status = pal_plan_messages(&turn->step.plan, turn->step.arena, &turn->step.messages,
+            &turn->step.messages_len, err);
 
     if (status != PAL_OK)
         return status;
-    turn->request_len =
-            pal_sender_join(turn->request_messages, turn->request_len, turn->step_arena);
-    return load_messages(turn, turn->request_messages, turn->request_len, err);
+    turn->step.messages_len =
+            pal_sender_join(turn->step.messages, turn->step.messages_len, turn->step.arena);
+    return load_messages(turn, turn->step.messages, turn->step.messages_len, err);
 }
 
 /* Copied because the plan is freed before the answer arrives. */
 static pal_status note_sent(pal_turn *turn, pal_error *err)
 {
     const pal_sent *sent = NULL;
-    pal_status status = pal_plan_sent(&turn->plan, turn->step_arena, &sent, err);
+    pal_status status = pal_plan_sent(&turn->step.plan, turn->step.arena, &sent, err);
 
     if (status != PAL_OK)
         return status;
-    turn->sent = *sent;
-    memcpy(turn->sent_hashes, sent->hashes, sent->hashes_len * sizeof(turn->sent_hashes[0]));
-    turn->sent.hashes = turn->sent_hashes;
+    turn->step.sent = *sent;
+    memcpy(turn->step.sent_hashes, sent->hashes,
+            sent->hashes_len * sizeof(turn->step.sent_hashes[0]));
+    turn->step.sent.hashes = turn->step.sent_hashes;
     return PAL_OK;
 }
 
 static pal_compaction wanted_compaction(const pal_turn *turn)
 {
     const pal_runtime_options *options = &turn->runtime->options;
-    pal_compaction compaction = {.reason = turn->after_overflow
+    pal_compaction compaction = {.reason = turn->step.after_overflow
                     ? pal_str_of("the model service rejected the request as too long")
                     : pal_str_of("over the limit")};
 
-    if (turn->compact)
-        compaction = *turn->compact->compaction;
+    if (turn->summary.wait)
+        compaction = *turn->summary.wait->compaction;
     compaction.summarize = NULL;
     if (compaction.prompt.len == 0)
         compaction.prompt = options->compaction_prompt;
@@ -123,14 +124,14 @@ static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *w
     size_t endpoint =
             pal_turn_settings_endpoint_of_model(&runtime->options, model, turn->settings.endpoint);
 
-    turn->summary_provider = runtime->providers[endpoint];
+    turn->summary.provider = runtime->providers[endpoint];
     if (endpoint == turn->settings.endpoint)
         return;
-    window->profile = pal_provider_profile(turn->summary_provider);
-    window->family = pal_provider_family(turn->summary_provider, model);
+    window->profile = pal_provider_profile(turn->summary.provider);
+    window->family = pal_provider_family(turn->summary.provider, model);
 }
 
-/* If there is nothing to compact, turn->job is NULL afterwards. */
+/* If there is nothing to compact, turn->summary.job is NULL afterwards. */
 static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *err)
 {
     pal_compaction compaction = wanted_compaction(turn);
@@ -140,24 +141,24 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
     pal_status status;
 
     choose_summary_provider(turn, compaction.model, &window);
-    turn->job_arena = pal_arena_new(0);
-    job = turn->job_arena ? pal_arena_alloc(turn->job_arena, sizeof(*job)) : NULL;
+    turn->summary.arena = pal_arena_new(0);
+    job = turn->summary.arena ? pal_arena_alloc(turn->summary.arena, sizeof(*job)) : NULL;
     if (!job)
         return pal_no_memory(err);
-    status = pal_compact_begin(turn->runtime->store, &window, &compaction, turn->job_arena, job,
+    status = pal_compact_begin(turn->runtime->store, &window, &compaction, turn->summary.arena, job,
             &ready, &nothing, err);
     if (status == PAL_OK && ready)
         status = load_messages(
                 turn, (pal_message *)job->request.messages, job->request.messages_len, err);
     if (status == PAL_OK && ready) {
-        turn->job = job;
+        turn->summary.job = job;
         return PAL_OK;
     }
-    if (status == PAL_OK && turn->compact)
-        *turn->compact->out_compacted =
-                (pal_compacted){.note = pal_arena_copy(turn->compact->arena, nothing.note)};
-    pal_arena_free(turn->job_arena);
-    turn->job_arena = NULL;
+    if (status == PAL_OK && turn->summary.wait)
+        *turn->summary.wait->out_compacted =
+                (pal_compacted){.note = pal_arena_copy(turn->summary.wait->arena, nothing.note)};
+    pal_arena_free(turn->summary.arena);
+    turn->summary.arena = NULL;
     return status;
 }
 
@@ -171,7 +172,7 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
 
     for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
         status = pal_window_load(
-                store, window, tries == 0 ? reading : NULL, turn->step_arena, view, err);
+                store, window, tries == 0 ? reading : NULL, turn->step.arena, view, err);
         if (status == PAL_OK)
             status = pal_conversation_full(turn, &view->input, &window->full_tokens, err);
         if (status != PAL_OK)
@@ -180,10 +181,10 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
         /* A prune leaves nothing more to prune. If it still did, the last plan must not send too
          * much for that reason. */
         view->input.settings.prune_off |= tries + 1 == PLANS_MAX;
-        status = pal_context_plan(&view->input, turn->step_arena, &turn->plan, err);
-        if (status != PAL_OK || turn->plan.action != PAL_ACTION_PRUNE)
+        status = pal_context_plan(&view->input, turn->step.arena, &turn->step.plan, err);
+        if (status != PAL_OK || turn->step.plan.action != PAL_ACTION_PRUNE)
             break;
-        status = pal_window_prune(store, window, &turn->plan, turn->step_arena, err);
+        status = pal_window_prune(store, window, &turn->step.plan, turn->step.arena, err);
     }
     return status;
 }
@@ -193,12 +194,12 @@ static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_
 {
     pal_status status = plan_window(turn, window, reading, view, err);
 
-    if (status != PAL_OK || turn->plan.action != PAL_ACTION_COMPACT)
+    if (status != PAL_OK || turn->step.plan.action != PAL_ACTION_COMPACT)
         return status;
     status = begin_summary(turn, *window, err);
-    if (status != PAL_OK || turn->job)
+    if (status != PAL_OK || turn->summary.job)
         return status;
-    window->after_compaction = turn->after_compaction = true;
+    window->after_compaction = turn->step.after_compaction = true;
     return plan_window(turn, window, NULL, view, err);
 }
 
@@ -216,19 +217,19 @@ static pal_status hold_budget(pal_turn *turn, pal_error *err)
     pal_status status;
 
     /* The ledger has the previous call. */
-    pal_budget_release(atomic_exchange(&turn->held, NULL));
+    pal_budget_release(atomic_exchange(&turn->step.held, NULL));
     status = pal_budget_hold(&runtime->budgets, runtime->store, &holder, usage.output,
             pal_price_of(runtime, turn->settings.model, &usage), &held, err);
     if (status == PAL_OK)
-        atomic_store(&turn->held, held);
+        atomic_store(&turn->step.held, held);
     return status;
 }
 
 static void hold_input(pal_turn *turn)
 {
-    pal_usage usage = {.input = turn->plan.tokens};
+    pal_usage usage = {.input = turn->step.plan.tokens};
 
-    pal_budget_hold_more(atomic_load(&turn->held), usage.input,
+    pal_budget_hold_more(atomic_load(&turn->step.held), usage.input,
             pal_price_of(turn->runtime, turn->settings.model, &usage));
 }
 
@@ -239,19 +240,20 @@ static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *er
     bool needs_epoch = false;
     pal_status status = hold_budget(turn, err);
 
-    if (status == PAL_OK && turn->compact)
+    if (status == PAL_OK && turn->summary.wait)
         return begin_summary(turn, window, err);
     if (status == PAL_OK)
         status = plan_or_compact(turn, &window, reading, &view, err);
-    if (status != PAL_OK || turn->job)
+    if (status != PAL_OK || turn->summary.job)
         return status;
-    if (turn->plan.action == PAL_ACTION_REFUSE)
-        return pal_error_set(err, turn->plan.refusal.status, "%s", turn->plan.refusal.message);
+    if (turn->step.plan.action == PAL_ACTION_REFUSE)
+        return pal_error_set(
+                err, turn->step.plan.refusal.status, "%s", turn->step.plan.refusal.message);
     hold_input(turn);
     status = pal_window_epoch_mark(
-            &window, &view.standing, turn->step_arena, &turn->mark, &needs_epoch, err);
+            &window, &view.standing, turn->step.arena, &turn->commit.mark, &needs_epoch, err);
     if (!needs_epoch)
-        turn->mark.kind = PAL_MARK_NONE;
+        turn->commit.mark.kind = PAL_MARK_NONE;
     if (status == PAL_OK)
         status = note_sent(turn, err);
     if (status == PAL_OK)
@@ -266,7 +268,7 @@ void pal_plan_work(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
     /* settings outlive the step */
-    pal_arena *arena = turn->is_settled ? turn->step_arena : turn->arena;
+    pal_arena *arena = turn->is_settled ? turn->step.arena : turn->arena;
     pal_reading reading;
 
     *err = (pal_error){0};

@@ -10,11 +10,11 @@
 
 static void drop_job(pal_turn *turn)
 {
-    pal_arena_free(turn->job_arena);
-    turn->job_arena = NULL;
-    turn->job = NULL;
-    turn->summary_end = NULL;
-    pal_buf_done(&turn->summary);
+    pal_arena_free(turn->summary.arena);
+    turn->summary.arena = NULL;
+    turn->summary.job = NULL;
+    turn->summary.end = NULL;
+    pal_buf_done(&turn->summary.text);
 }
 
 typedef struct pal_summary_end {
@@ -30,12 +30,12 @@ typedef struct pal_summary_end {
 static void keep_summary(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
-    summary_end *end = turn->summary_end;
+    summary_end *end = turn->summary.end;
 
     turn->work_error = (pal_error){0};
-    turn->work_status =
-            pal_compact_end(turn->runtime->store, turn->job, end->is_answered ? &end->answer : NULL,
-                    end->failure, turn->job_arena, &end->compacted, &turn->work_error);
+    turn->work_status = pal_compact_end(turn->runtime->store, turn->summary.job,
+            end->is_answered ? &end->answer : NULL, end->failure, turn->summary.arena,
+            &end->compacted, &turn->work_error);
 }
 
 static void give(const pal_compact_wait *wait, const pal_compacted *compacted)
@@ -53,12 +53,12 @@ void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why)
 
 void pal_compact_tell(pal_turn *turn)
 {
-    pal_compact_wait *wait = turn->compact;
+    pal_compact_wait *wait = turn->summary.wait;
     pal_error err = {.status = turn->info.status ? turn->info.status : PAL_CANCELED};
 
     if (!wait)
         return;
-    turn->compact = NULL; /* the waiting caller's memory is gone after the next call */
+    turn->summary.wait = NULL; /* the waiting caller's memory is gone after the next call */
     memcpy(err.message, turn->info.reason, sizeof(err.message));
     if (turn->state != PAL_TURN_DONE)
         pal_compact_refuse(wait, &err);
@@ -71,12 +71,12 @@ void pal_compact_tell(pal_turn *turn)
 static void summary_kept(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
-    const pal_compacted *compacted = &turn->summary_end->compacted;
+    const pal_compacted *compacted = &turn->summary.end->compacted;
 
     turn->holds--;
     if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (turn->is_cancelled && !turn->compact) {
+    if (turn->is_cancelled && !turn->summary.wait) {
         drop_job(turn);
         pal_turn_close(turn);
         return;
@@ -93,16 +93,17 @@ static void summary_kept(pal_work_item *item)
                     .count = compacted->tokens_before > compacted->tokens_after
                             ? compacted->tokens_before - compacted->tokens_after
                             : 0});
-    if (turn->compact) {
-        give(turn->compact, compacted);
+    if (turn->summary.wait) {
+        give(turn->summary.wait, compacted);
         drop_job(turn);
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
     drop_job(turn);
-    turn->attempt = turn->call_attempt; /* tries of the summary do not count as tries of the call */
-    turn->after_compaction = true;
-    turn->after_overflow = false;
+    turn->step.attempt =
+            turn->summary.call_attempt; /* tries of the summary do not count as tries of the call */
+    turn->step.after_compaction = true;
+    turn->step.after_overflow = false;
     pal_turn_next_step(turn);
 }
 
@@ -118,7 +119,7 @@ static void summary_text(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    pal_buf_append_str(&turn->summary, delta);
+    pal_buf_append_str(&turn->summary.text, delta);
 }
 
 static void ignore_text(void *user, pal_str delta)
@@ -133,7 +134,7 @@ static void note_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
     pal_turn *turn = user;
 
-    turn->summary_end->has_call = true;
+    turn->summary.end->has_call = true;
 }
 
 static void ignore_arguments(void *user, uint32_t index, pal_str delta)
@@ -143,8 +144,8 @@ static void ignore_arguments(void *user, uint32_t index, pal_str delta)
 /* For a summary without reported usage: estimates of the request and of the output. */
 static pal_usage guess_usage(const pal_turn *turn)
 {
-    const pal_summary_request *asked = &turn->job->request;
-    pal_usage usage = {.output = pal_estimate_quickly(pal_buf_str(&turn->summary))};
+    const pal_summary_request *asked = &turn->summary.job->request;
+    pal_usage usage = {.output = pal_estimate_quickly(pal_buf_str(&turn->summary.text))};
 
     for (size_t i = 0; i < asked->messages_len; i++) {
         const pal_message *message = &asked->messages[i];
@@ -159,14 +160,14 @@ static pal_usage guess_usage(const pal_turn *turn)
 void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end)
 {
     pal_usage usage = model_end->has_usage ? model_end->usage : guess_usage(turn);
-    pal_str model = turn->job->request.model;
+    pal_str model = turn->summary.job->request.model;
     char request_id[PAL_ID_TEXT_SIZE];
     pal_ledger_row row = {
             .request_id = pal_str_make(request_id, PAL_ID_TEXT_LEN),
             .turn_id = pal_str_of(turn->id_text),
             .agent = turn->settings.agent,
             .purpose = pal_str_of("compaction"),
-            .provider = pal_provider_name(turn->summary_provider),
+            .provider = pal_provider_name(turn->summary.provider),
             .model = model,
             .price_version = turn->runtime->options.price_version,
             .usage = usage,
@@ -181,20 +182,20 @@ void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end)
 /* A call that failed before any output is free. */
 static bool is_free(const pal_turn *turn, const pal_model_end *model_end)
 {
-    return model_end->status != PAL_OK && !model_end->has_usage && turn->summary.len == 0;
+    return model_end->status != PAL_OK && !model_end->has_usage && turn->summary.text.len == 0;
 }
 
 static void summary_ended(void *user, const pal_model_end *model_end)
 {
     pal_turn *turn = user;
-    summary_end *end = turn->summary_end;
-    bool asks_again = model_end->status == PAL_OK && turn->summary.len == 0 && end->has_call &&
+    summary_end *end = turn->summary.end;
+    bool asks_again = model_end->status == PAL_OK && turn->summary.text.len == 0 && end->has_call &&
             !end->forbids_calls;
     /* The row of an answer with usage is written with the checkpoint. */
     bool is_kept_later = model_end->status == PAL_OK && model_end->has_usage && !asks_again;
 
     turn->holds--;
-    turn->call = NULL;
+    turn->step.call = NULL;
     if (!is_kept_later && !is_free(turn, model_end))
         pal_summary_spent(turn, model_end);
     if (model_end->status != PAL_OK && pal_turn_retry(turn, model_end))
@@ -205,15 +206,16 @@ static void summary_ended(void *user, const pal_model_end *model_end)
         return;
     }
     *end = (summary_end){.is_answered = model_end->status == PAL_OK};
-    end->failure = pal_arena_copy(turn->job_arena, model_end->error);
+    end->failure = pal_arena_copy(turn->summary.arena, model_end->error);
     end->answer = (pal_summary_answer){
-            .text = pal_arena_copy(turn->job_arena, pal_buf_str(&turn->summary)),
-            .model = pal_arena_copy(turn->job_arena, model_end->model),
+            .text = pal_arena_copy(turn->summary.arena, pal_buf_str(&turn->summary.text)),
+            .model = pal_arena_copy(turn->summary.arena, model_end->model),
             .has_usage = is_kept_later,
             .usage = model_end->usage,
-            .provider = pal_provider_name(turn->summary_provider),
+            .provider = pal_provider_name(turn->summary.provider),
             .price_version = turn->runtime->options.price_version,
-            .cost_micros = pal_price_of(turn->runtime, turn->job->request.model, &model_end->usage),
+            .cost_micros = pal_price_of(
+                    turn->runtime, turn->summary.job->request.model, &model_end->usage),
             .turn_id = pal_str_of(turn->id_text),
             .agent = turn->settings.agent,
     };
@@ -226,9 +228,10 @@ static void summary_ended(void *user, const pal_model_end *model_end)
  * itself says not to call tools. tool_choice is set only if the model called a tool anyway. */
 static pal_str tool_choice(const pal_turn *turn)
 {
-    bool is_costly = pal_provider_profile(turn->summary_provider) == PAL_PROFILE_ANTHROPIC;
+    bool is_costly = pal_provider_profile(turn->summary.provider) == PAL_PROFILE_ANTHROPIC;
 
-    if (turn->job->request.tools_len == 0 || (is_costly && !turn->summary_end->forbids_calls))
+    if (turn->summary.job->request.tools_len == 0 ||
+            (is_costly && !turn->summary.end->forbids_calls))
         return (pal_str){0};
     return pal_str_of("\"none\"");
 }
@@ -237,7 +240,7 @@ void pal_summary_ask(pal_turn *turn)
 {
     static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, note_call,
             ignore_arguments, summary_ended, NULL};
-    const pal_summary_request *asked = &turn->job->request;
+    const pal_summary_request *asked = &turn->summary.job->request;
     pal_model_request request = {
             .model = asked->model,
             .messages = asked->messages,
@@ -253,36 +256,36 @@ void pal_summary_ask(pal_turn *turn)
     pal_error err = {0};
 
     pal_turn_enter(turn, PAL_TURN_PHASE_SUMMARY);
-    if (!turn->summary_end) {
-        turn->call_attempt = turn->attempt;
-        turn->attempt = 1;
-        turn->output_seen = false;
-        turn->summary_end = pal_arena_alloc(turn->job_arena, sizeof(*turn->summary_end));
+    if (!turn->summary.end) {
+        turn->summary.call_attempt = turn->step.attempt;
+        turn->step.attempt = 1;
+        turn->step.output_seen = false;
+        turn->summary.end = pal_arena_alloc(turn->summary.arena, sizeof(*turn->summary.end));
     }
-    pal_buf_done(&turn->summary);
-    pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
-    if (!turn->summary_end) {
+    pal_buf_done(&turn->summary.text);
+    pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
+    if (!turn->summary.end) {
         drop_job(turn);
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
-    if (turn->job->is_given) {
-        turn->summary_end->is_answered = true;
-        turn->summary_end->answer.text = turn->compact->compaction->summary;
-        turn->summary_end->answer.model = pal_str_of("user");
+    if (turn->summary.job->is_given) {
+        turn->summary.end->is_answered = true;
+        turn->summary.end->answer.text = turn->summary.wait->compaction->summary;
+        turn->summary.end->answer.model = pal_str_of("user");
         end_summary(turn);
         return;
     }
     request.tool_choice = tool_choice(turn);
-    if (turn->job->needs_model &&
-            pal_provider_start(turn->summary_provider, &request, &sink, turn, &turn->call, &err) ==
-                    PAL_OK) {
+    if (turn->summary.job->needs_model &&
+            pal_provider_start(turn->summary.provider, &request, &sink, turn, &turn->step.call,
+                    &err) == PAL_OK) {
         turn->holds++;
         return;
     }
-    turn->summary_end->failure = turn->job->needs_model
-            ? pal_arena_copy(turn->job_arena, pal_str_of(err.message))
-            : pal_compact_no_model(turn->job);
+    turn->summary.end->failure = turn->summary.job->needs_model
+            ? pal_arena_copy(turn->summary.arena, pal_str_of(err.message))
+            : pal_compact_no_model(turn->summary.job);
     end_summary(turn);
 }
 

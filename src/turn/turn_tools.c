@@ -146,9 +146,9 @@ static pal_mcp *server_of(const pal_runtime *runtime, pal_str name)
 
 static const pal_tool *tool_named(const pal_turn *turn, pal_str name)
 {
-    for (size_t i = 0; i < turn->tools_len; i++)
-        if (pal_str_equal(turn->tools[i].name, name))
-            return &turn->tools[i];
+    for (size_t i = 0; i < turn->step.tools_len; i++)
+        if (pal_str_equal(turn->step.tools[i].name, name))
+            return &turn->step.tools[i];
     return NULL;
 }
 
@@ -220,8 +220,8 @@ static size_t count_state(const pal_turn *turn, pal_tool_state state)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < turn->runs_len; i++)
-        count += turn->runs[i].state == state;
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        count += turn->step.runs[i].state == state;
     return count;
 }
 
@@ -231,12 +231,12 @@ static void results_recorded(pal_write *write)
     pal_error err = {0};
 
     turn->holds--;
-    if (turn->messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
-        turn->told_seq = turn->messages[turn->messages_len - 1].seq;
-    turn->messages = NULL;
-    turn->owes = turn->owes && !turn->is_sealed;
+    if (turn->commit.messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
+        turn->owed.told_seq = turn->commit.messages[turn->commit.messages_len - 1].seq;
+    turn->commit.messages = NULL;
+    turn->owed.is_stored = turn->owed.is_stored && !turn->commit.is_last;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        turn->owes = !pal_id_is_none(turn->owed_item.id);
+        turn->owed.is_stored = !pal_id_is_none(turn->owed.item.id);
         pal_turn_fail(turn, err.status, "could not store the results: %.180s", err.message);
         return;
     }
@@ -254,8 +254,8 @@ static size_t take_ended(pal_turn *turn, pal_message *out_messages)
 {
     size_t len = 0;
 
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        pal_tool_run *run = &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        pal_tool_run *run = &turn->step.runs[i];
 
         if (run->state == PAL_TOOL_RECORDED || is_open(run))
             continue;
@@ -274,17 +274,17 @@ static bool is_last(const pal_turn *turn)
 
     if (turn->is_cancelled || turn->lane->steers)
         return false;
-    for (size_t i = 0; i < turn->runs_len; i++)
-        open += is_open(&turn->runs[i]);
-    if (open + count_state(turn, PAL_TOOL_RECORDED) < turn->runs_len)
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        open += is_open(&turn->step.runs[i]);
+    if (open + count_state(turn, PAL_TOOL_RECORDED) < turn->step.runs_len)
         return false;
-    return open > 0 ? turn->request.calls_end_turn : turn->last_call;
+    return open > 0 ? turn->request.calls_end_turn : turn->step.is_last;
 }
 
 static bool has_open(const pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->runs_len; i++)
-        if (is_open(&turn->runs[i]))
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (is_open(&turn->step.runs[i]))
             return true;
     return false;
 }
@@ -297,7 +297,8 @@ static bool record_ended(pal_turn *turn)
 
     if (count_state(turn, PAL_TOOL_ENDED) == 0)
         return false;
-    append.messages = pal_arena_array(turn->step_arena, turn->runs_len, sizeof(*append.messages));
+    append.messages =
+            pal_arena_array(turn->step.arena, turn->step.runs_len, sizeof(*append.messages));
     if (!append.messages) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return true;
@@ -311,9 +312,9 @@ static bool record_ended(pal_turn *turn)
         pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
         return true;
     }
-    turn->messages = append.messages;
-    turn->messages_len = append.messages_len;
-    turn->write.ops_len = 0;
+    turn->commit.messages = append.messages;
+    turn->commit.messages_len = append.messages_len;
+    turn->commit.write.ops_len = 0;
     pal_turn_write_append(turn, &append);
     return true;
 }
@@ -323,8 +324,8 @@ void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf)
     pal_json_writer writer = pal_json_writer_make(buf);
 
     pal_json_begin_array(&writer);
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        const pal_tool_run *run = &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        const pal_tool_run *run = &turn->step.runs[i];
 
         if (!run->is_callers || run->state != PAL_TOOL_WAITING)
             continue;
@@ -349,12 +350,12 @@ void pal_tools_tell_paused(pal_turn *turn)
 
 static void all_recorded(pal_turn *turn)
 {
-    bool was_last = turn->last_call && !turn->lane->steers;
+    bool was_last = turn->step.is_last && !turn->lane->steers;
 
     pal_tools_done(turn);
-    pal_speech_clear(&turn->answer); /* the answer is recorded */
-    turn->rounds++;
-    turn->last_call = turn->rounds >= turn->settings.rounds_max;
+    pal_speech_clear(&turn->step.answer); /* the answer is recorded */
+    turn->step.rounds++;
+    turn->step.is_last = turn->step.rounds >= turn->settings.rounds_max;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     if (was_last && !turn->is_cancelled)
         pal_turn_finish(turn, PAL_TURN_DONE);
@@ -369,7 +370,7 @@ static bool is_third(pal_turn *turn, pal_tool_run *run)
     if (run->is_counted)
         return false;
     run->is_counted = true;
-    return pal_tool_loop_add(&turn->doom, run->name, run->arguments);
+    return pal_tool_loop_add(&turn->step.doom, run->name, run->arguments);
 }
 
 void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX])
@@ -393,7 +394,7 @@ void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
  * none, and none are being recorded. */
 static void park_asking(pal_turn *turn)
 {
-    if (!turn->messages && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
+    if (!turn->commit.messages && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
             count_state(turn, PAL_TOOL_ENDED) == 0)
         pal_park(turn);
 }
@@ -413,9 +414,9 @@ static bool asks(pal_turn *turn, pal_tool_run *run)
 
 const pal_tool_run *pal_tools_asked(const pal_turn *turn)
 {
-    for (size_t i = 0; turn->phase == PAL_TURN_PHASE_ASKING && i < turn->runs_len; i++)
-        if (turn->runs[i].state == PAL_TOOL_WAITING && !turn->runs[i].is_callers)
-            return &turn->runs[i];
+    for (size_t i = 0; turn->phase == PAL_TURN_PHASE_ASKING && i < turn->step.runs_len; i++)
+        if (turn->step.runs[i].state == PAL_TOOL_WAITING && !turn->step.runs[i].is_callers)
+            return &turn->step.runs[i];
     return NULL;
 }
 
@@ -424,12 +425,12 @@ static bool start_waiting(pal_turn *turn)
 {
     bool is_skipped = turn->is_cancelled || turn->lane->steers;
 
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        pal_tool_run *run = &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        pal_tool_run *run = &turn->step.runs[i];
 
         if (run->state != PAL_TOOL_WAITING)
             continue;
-        if (turn->last_call) {
+        if (turn->step.is_last) {
             end_with(run, exhausted_text, true); /* no tool was offered in this call */
         } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
             is_third(turn, run);
@@ -468,17 +469,17 @@ static void go_on(pal_turn *turn)
 {
     if (turn->phase != PAL_TURN_PHASE_TOOLS && turn->phase != PAL_TURN_PHASE_PAUSED)
         return;
-    if (!turn->is_sealed && !start_waiting(turn))
+    if (!turn->commit.is_last && !start_waiting(turn))
         return;
-    if (turn->messages) /* a write is in flight, and calls this function again */
+    if (turn->commit.messages) /* a write is in flight, and calls this function again */
         return;
-    if (turn->is_sealed) {
+    if (turn->commit.is_last) {
         end_with_calls(turn);
         return;
     }
     if (record_ended(turn))
         return;
-    if (count_state(turn, PAL_TOOL_RECORDED) == turn->runs_len)
+    if (count_state(turn, PAL_TOOL_RECORDED) == turn->step.runs_len)
         all_recorded(turn);
     else if (!has_open(turn) || count_state(turn, PAL_TOOL_RUNNING) > 0)
         return;
@@ -491,8 +492,8 @@ static void go_on(pal_turn *turn)
 /* If the commit with these calls was the last one, the turn has ended despite the failure. */
 static void begin_failed(pal_turn *turn)
 {
-    turn->info.has_calls = turn->is_sealed;
-    if (turn->is_sealed)
+    turn->info.has_calls = turn->commit.is_last;
+    if (turn->commit.is_last)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
@@ -501,12 +502,12 @@ static void begin_failed(pal_turn *turn)
 void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 {
     pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
-    turn->messages = NULL;
-    turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
-    turn->runs_len = 0;
-    for (size_t i = 0; turn->runs && i < answer->parts_len; i++) {
+    turn->commit.messages = NULL;
+    turn->step.runs = pal_calloc(answer->parts_len, sizeof(*turn->step.runs));
+    turn->step.runs_len = 0;
+    for (size_t i = 0; turn->step.runs && i < answer->parts_len; i++) {
         const pal_part *part = &answer->parts[i];
-        pal_tool_run *run = &turn->runs[turn->runs_len];
+        pal_tool_run *run = &turn->step.runs[turn->step.runs_len];
 
         if (part->kind != PAL_PART_TOOL_CALL)
             continue;
@@ -516,13 +517,13 @@ void pal_tools_begin(pal_turn *turn, const pal_message *answer)
         run->arguments = part->arguments;
         run->is_callers = pal_tools_is_callers(turn, part->name);
         run->arena = pal_arena_new(0);
-        turn->runs_len++;
+        turn->step.runs_len++;
         if (!run->arena) {
             begin_failed(turn);
             return;
         }
     }
-    if (!turn->runs) {
+    if (!turn->step.runs) {
         begin_failed(turn);
         return;
     }
@@ -532,8 +533,8 @@ void pal_tools_begin(pal_turn *turn, const pal_message *answer)
 void pal_tools_stop(pal_turn *turn, const char *text)
 {
     pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        pal_tool_run *run = &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        pal_tool_run *run = &turn->step.runs[i];
 
         if (run->call) {
             pal_mcp_cancel(run->call);
@@ -549,10 +550,10 @@ void pal_tools_stop(pal_turn *turn, const char *text)
 
 static pal_tool_run *waiting_run(const pal_turn *turn, pal_str call_id)
 {
-    for (size_t i = 0; i < turn->runs_len; i++)
-        if (turn->runs[i].is_callers && turn->runs[i].state == PAL_TOOL_WAITING &&
-                pal_str_equal(turn->runs[i].id, call_id))
-            return &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (turn->step.runs[i].is_callers && turn->step.runs[i].state == PAL_TOOL_WAITING &&
+                pal_str_equal(turn->step.runs[i].id, call_id))
+            return &turn->step.runs[i];
     return NULL;
 }
 
@@ -596,11 +597,11 @@ void pal_tools_go_on(pal_turn *turn)
 
 void pal_tools_allow(pal_turn *turn, bool allow)
 {
-    pal_tool_loop_reset(&turn->doom);
+    pal_tool_loop_reset(&turn->step.doom);
     turn->info.reason[0] = '\0';
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        pal_tool_run *run = &turn->runs[i];
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        pal_tool_run *run = &turn->step.runs[i];
 
         if (run->state != PAL_TOOL_WAITING || run->is_callers)
             continue;
@@ -615,20 +616,20 @@ void pal_tools_allow(pal_turn *turn, bool allow)
 
 void pal_tools_cancel(pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->runs_len; i++) {
-        if (!turn->runs[i].call)
+    for (size_t i = 0; i < turn->step.runs_len; i++) {
+        if (!turn->step.runs[i].call)
             continue;
-        pal_mcp_cancel(turn->runs[i].call);
-        turn->runs[i].call = NULL;
+        pal_mcp_cancel(turn->step.runs[i].call);
+        turn->step.runs[i].call = NULL;
         turn->holds--;
     }
 }
 
 void pal_tools_done(pal_turn *turn)
 {
-    for (size_t i = 0; i < turn->runs_len; i++)
-        pal_arena_free(turn->runs[i].arena);
-    pal_free(turn->runs);
-    turn->runs = NULL;
-    turn->runs_len = 0;
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        pal_arena_free(turn->step.runs[i].arena);
+    pal_free(turn->step.runs);
+    turn->step.runs = NULL;
+    turn->step.runs_len = 0;
 }

@@ -106,37 +106,37 @@ void pal_runtime_write(pal_runtime *runtime, pal_write *write)
 
 bool pal_turn_make_ops(pal_turn *turn)
 {
-    if (!turn->ops)
-        turn->ops = pal_calloc(PAL_TURN_OPS_MAX, sizeof(*turn->ops));
-    return turn->ops != NULL;
+    if (!turn->commit.ops)
+        turn->commit.ops = pal_calloc(PAL_TURN_OPS_MAX, sizeof(*turn->commit.ops));
+    return turn->commit.ops != NULL;
 }
 
 void pal_turn_add_op(pal_turn *turn, pal_op op)
 {
     if (!pal_turn_make_ops(turn)) {
-        turn->is_write_starved = true; /* pal_turn_write() reports it */
+        turn->commit.is_starved = true; /* pal_turn_write() reports it */
         return;
     }
     op.tenant = turn->request.tenant;
     op.session = turn->request.session;
     op.fence = turn->lane->fence;
-    op.with_previous = turn->write.ops_len > 0;
-    turn->ops[turn->write.ops_len++] = op;
+    op.with_previous = turn->commit.write.ops_len > 0;
+    turn->commit.ops[turn->commit.write.ops_len++] = op;
 }
 
 void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
 {
-    turn->write.ops = turn->ops;
-    turn->write.done = done;
+    turn->commit.write.ops = turn->commit.ops;
+    turn->commit.write.done = done;
     turn->holds++;
-    if (turn->is_write_starved) {
-        turn->is_write_starved = false;
-        turn->write.ops_len = 0;
-        pal_no_memory(&turn->write.failure);
-        done(&turn->write);
+    if (turn->commit.is_starved) {
+        turn->commit.is_starved = false;
+        turn->commit.write.ops_len = 0;
+        pal_no_memory(&turn->commit.write.failure);
+        done(&turn->commit.write);
         return;
     }
-    pal_runtime_write(turn->runtime, &turn->write);
+    pal_runtime_write(turn->runtime, &turn->commit.write);
 }
 
 static pal_op put_record(pal_record *record)
@@ -151,8 +151,8 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
     size_t own_len = append->messages_len - append->settled_len;
 
     for (size_t i = 0; i < own_len; i++)
-        own[i].turn_id = turn->acting;
-    if (!turn->is_sealed)
+        own[i].turn_id = turn->owed.turn;
+    if (!turn->commit.is_last)
         pal_last_commit_note(turn, own, own_len);
     if (append->epoch)
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = append->epoch});
@@ -166,8 +166,8 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
                             .inbox_ids_len = append->inbox_len,
                             .ledger = append->ledger,
                             .ledger_len = append->ledger != NULL}});
-    if (append->epoch && turn->ops)
-        turn->ops[turn->write.ops_len - 1].with_previous = false;
+    if (append->epoch && turn->commit.ops)
+        turn->commit.ops[turn->commit.write.ops_len - 1].with_previous = false;
     if (append->record)
         pal_turn_add_op(turn, put_record(append->record));
     if (append->also)
@@ -184,31 +184,32 @@ void pal_turn_write_append(pal_turn *turn, const pal_turn_append *append)
 
 void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
 {
-    turn->mark = (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->mark});
+    turn->commit.mark =
+            (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->commit.mark});
 }
 
 static bool is_beside(const pal_turn *turn, const pal_op *op)
 {
     if (turn->phase == PAL_TURN_PHASE_ADMIT)
         return false; /* the session is created together with everything that belongs to it */
-    if (op->kind == PAL_OP_MARK && op->u.mark == &turn->epoch)
+    if (op->kind == PAL_OP_MARK && op->u.mark == &turn->commit.epoch)
         return true;
     return (op->kind == PAL_OP_RECORD_PUT || op->kind == PAL_OP_RECORD_DROP) &&
-            op->u.record.record != turn->seal_record;
+            op->u.record.record != turn->commit.record;
 }
 
 pal_status pal_turn_write_status(const pal_turn *turn, pal_error *out_error)
 {
-    if (turn->write.failure.status != PAL_OK) {
-        *out_error = turn->write.failure;
+    if (turn->commit.write.failure.status != PAL_OK) {
+        *out_error = turn->commit.write.failure;
         return out_error->status;
     }
-    for (size_t i = 0; i < turn->write.ops_len; i++) {
-        if (turn->ops[i].status == PAL_OK || is_beside(turn, &turn->ops[i]))
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
+        if (turn->commit.ops[i].status == PAL_OK || is_beside(turn, &turn->commit.ops[i]))
             continue;
-        *out_error = turn->ops[i].error;
-        out_error->status = turn->ops[i].status;
+        *out_error = turn->commit.ops[i].error;
+        out_error->status = turn->commit.ops[i].status;
         return out_error->status;
     }
     return PAL_OK;

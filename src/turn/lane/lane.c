@@ -185,7 +185,7 @@ void pal_lane_enqueue(pal_turn *turn)
     pal_lane_state *lane = turn->lane;
 
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
-    if (turn->goes_first || turn->request.lane == PAL_LANE_INTERRUPT) {
+    if (turn->queue.goes_first || turn->request.lane == PAL_LANE_INTERRUPT) {
         turn->next = lane->first;
         lane->first = turn;
         if (!turn->next)
@@ -225,7 +225,7 @@ void pal_lane_enter(pal_turn *turn)
 
 void pal_lane_wait_first(pal_turn *turn)
 {
-    turn->goes_first = true;
+    turn->queue.goes_first = true;
     pal_lane_enqueue(turn);
 }
 
@@ -235,19 +235,19 @@ bool pal_lane_note_known(pal_turn *turn)
     size_t room = 0, len = 0;
 
     for (const pal_turn *each = lane->first; each; each = each->next)
-        room += each->inbox_len;
+        room += each->queue.inbox_len;
     for (const pal_steer *each = lane->steers; each; each = each->next)
         room++;
-    turn->known_len = 0;
-    turn->known_ids = pal_arena_array(turn->arena, room + 1, sizeof(*turn->known_ids));
-    if (!turn->known_ids)
+    turn->queue.known_len = 0;
+    turn->queue.known_ids = pal_arena_array(turn->arena, room + 1, sizeof(*turn->queue.known_ids));
+    if (!turn->queue.known_ids)
         return false;
     for (const pal_turn *each = lane->first; each; each = each->next)
-        for (size_t i = 0; i < each->inbox_len; i++)
-            turn->known_ids[len++] = each->inbox_ids[i];
+        for (size_t i = 0; i < each->queue.inbox_len; i++)
+            turn->queue.known_ids[len++] = each->queue.inbox_ids[i];
     for (const pal_steer *each = lane->steers; each; each = each->next)
-        turn->known_ids[len++] = each->inbox_id;
-    turn->known_len = len;
+        turn->queue.known_ids[len++] = each->inbox_id;
+    turn->queue.known_len = len;
     return true;
 }
 
@@ -288,10 +288,10 @@ static void begin_from_steer(pal_lane_state *lane)
         pal_steer_free(steer); /* its message stays in the inbox */
         return;
     }
-    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
-    turn->inbox_len = turn->inbox_ids != NULL;
-    if (turn->inbox_ids)
-        turn->inbox_ids[0] = steer->inbox_id;
+    turn->queue.inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->queue.inbox_ids));
+    turn->queue.inbox_len = turn->queue.inbox_ids != NULL;
+    if (turn->queue.inbox_ids)
+        turn->queue.inbox_ids[0] = steer->inbox_id;
     pal_free(steer);
     pal_lane_begin(lane, turn);
 }
@@ -312,7 +312,7 @@ static void begin_from_backlog(pal_lane_state *lane)
         pal_backlog_again(lane->runtime);
         return;
     }
-    turn->is_backlog = true;
+    turn->queue.is_backlog = true;
     pal_lane_begin(lane, turn);
 }
 
@@ -330,7 +330,7 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
 /* A durable turn is not reported as failed: another process runs it, or will run it. */
 static void end_here(pal_turn *turn)
 {
-    bool is_durable = turn->phase == PAL_TURN_PHASE_AWAY || turn->inbox_len > 0;
+    bool is_durable = turn->phase == PAL_TURN_PHASE_AWAY || turn->queue.inbox_len > 0;
 
     pal_away_leave(turn);
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
@@ -360,7 +360,7 @@ void pal_lane_hand_over(pal_lane_state *lane)
     while (*at) {
         pal_turn *turn = *at;
 
-        if (turn->inbox_len == 0) {
+        if (turn->queue.inbox_len == 0) {
             at = &turn->next;
             continue;
         }

@@ -176,8 +176,8 @@ void pal_backlog_stop(pal_runtime *runtime)
 /* Returns true if the item does not belong to a waiting turn of this process. */
 static bool is_left(const pal_turn *turn, const pal_inbox_item *item)
 {
-    for (size_t i = 0; i < turn->known_len; i++)
-        if (pal_id_equal(turn->known_ids[i], item->id))
+    for (size_t i = 0; i < turn->queue.known_len; i++)
+        if (pal_id_equal(turn->queue.known_ids[i], item->id))
             return false;
     return true;
 }
@@ -190,8 +190,8 @@ bool pal_backlog_is_there(
     for (size_t i = 0; i < len; i++) {
         pal_turn_request request = {.tenant = turn->request.tenant};
 
-        if (!turn->is_backlog && turn->inbox_len > 0 &&
-                pal_id_equal(turn->inbox_ids[0], items[i].id))
+        if (!turn->queue.is_backlog && turn->queue.inbox_len > 0 &&
+                pal_id_equal(turn->queue.inbox_ids[0], items[i].id))
             return false;
         /* Unreadable items are skipped, as in pal_backlog_take(). */
         if (is_left(turn, &items[i]) &&
@@ -218,12 +218,12 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
         pal_owner_leave(turn->runtime, &turn->request.budget);
         pal_owner_enter(turn->runtime, &next.budget);
         turn->request = next;
-        turn->spent_tries = head.spent;
+        turn->found.spent_tries = head.spent;
         if (!pal_id_is_none(head.turn))
-            turn->acting = head.turn;
+            turn->owed.turn = head.turn;
         return true;
     }
-    if (turn->spent_tries > 0 || head.spent > 0 ||
+    if (turn->found.spent_tries > 0 || head.spent > 0 ||
             !pal_sender_can_merge(&turn->request, &next, turn->arena))
         return false;
     merged = pal_sender_merge(&turn->request, &next, turn->arena, &len);
@@ -238,23 +238,23 @@ pal_status pal_backlog_take(pal_turn *turn, const pal_inbox_item *items, size_t 
 {
     size_t at = 0;
 
-    turn->inbox_ids = pal_arena_array(turn->arena, len + 1, sizeof(*turn->inbox_ids));
-    if (!turn->inbox_ids)
+    turn->queue.inbox_ids = pal_arena_array(turn->arena, len + 1, sizeof(*turn->queue.inbox_ids));
+    if (!turn->queue.inbox_ids)
         return pal_no_memory(err);
     for (; at < len; at++) {
         if (!is_left(turn, &items[at])) {
             if (!pal_str_is(items[at].delivery, "steer"))
                 break; /* a waiting turn of this process is older than the rest, and runs first */
         } else if (take_item(turn, &items[at])) {
-            turn->inbox_ids[turn->inbox_len++] = items[at].id;
-        } else if (turn->inbox_len > 0) {
+            turn->queue.inbox_ids[turn->queue.inbox_len++] = items[at].id;
+        } else if (turn->queue.inbox_len > 0) {
             break; /* this item belongs to another turn; unreadable items are skipped */
         }
     }
     /* If nothing was taken, the turn that runs first looks for requests that are older than the
      * next one. */
-    if (turn->inbox_len > 0)
-        turn->has_more = pal_backlog_is_there(turn, &items[at], len - at, turn->arena);
+    if (turn->queue.inbox_len > 0)
+        turn->queue.has_more = pal_backlog_is_there(turn, &items[at], len - at, turn->arena);
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
             : pal_no_memory(err);

@@ -12,53 +12,53 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     pal_message *messages;
     size_t len;
 
-    if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->is_again ||
-            next->is_again || turn->spent_tries > 0 || next->spent_tries > 0 ||
+    if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->queue.is_again ||
+            next->queue.is_again || turn->found.spent_tries > 0 || next->found.spent_tries > 0 ||
             !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
         return false;
-    inbox_ids =
-            pal_arena_array(turn->arena, turn->inbox_len + next->inbox_len + 1, sizeof(*inbox_ids));
+    inbox_ids = pal_arena_array(
+            turn->arena, turn->queue.inbox_len + next->queue.inbox_len + 1, sizeof(*inbox_ids));
     messages = pal_sender_merge(&turn->request, &next->request, turn->arena, &len);
     if (!inbox_ids || !messages)
         return false;
-    for (size_t i = 0; i < turn->inbox_len; i++)
-        inbox_ids[i] = turn->inbox_ids[i];
-    for (size_t i = 0; i < next->inbox_len; i++)
-        inbox_ids[turn->inbox_len + i] = next->inbox_ids[i];
-    turn->inbox_ids = inbox_ids;
-    turn->inbox_len += next->inbox_len;
+    for (size_t i = 0; i < turn->queue.inbox_len; i++)
+        inbox_ids[i] = turn->queue.inbox_ids[i];
+    for (size_t i = 0; i < next->queue.inbox_len; i++)
+        inbox_ids[turn->queue.inbox_len + i] = next->queue.inbox_ids[i];
+    turn->queue.inbox_ids = inbox_ids;
+    turn->queue.inbox_len += next->queue.inbox_len;
     turn->request.messages = messages;
     turn->request.messages_len = len;
-    next->leader = turn;
-    next->next_follower = turn->followers;
-    turn->followers = next;
+    next->queue.leader = turn;
+    next->queue.next_follower = turn->queue.followers;
+    turn->queue.followers = next;
     return true;
 }
 
 void pal_follow_end(pal_turn *turn)
 {
-    for (pal_turn *each = turn->followers; each; each = each->next_follower) {
+    for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower) {
         pal_id id = each->id;
 
         each->info = turn->info;
         each->info.turn = id;
         each->state = turn->state;
-        each->usage = turn->usage;
-        each->text = pal_arena_copy(each->arena, turn->text);
+        each->outcome.usage = turn->outcome.usage;
+        each->outcome.text = pal_arena_copy(each->arena, turn->outcome.text);
         pal_turn_enter(each, PAL_TURN_PHASE_ENDED);
-        each->leader = NULL;
+        each->queue.leader = NULL;
     }
 }
 
 void pal_follow_leave(pal_turn *turn)
 {
-    pal_turn *each = turn->followers;
+    pal_turn *each = turn->queue.followers;
 
-    turn->followers = NULL;
+    turn->queue.followers = NULL;
     while (each) {
-        pal_turn *next = each->next_follower;
+        pal_turn *next = each->queue.next_follower;
 
-        each->next_follower = NULL;
+        each->queue.next_follower = NULL;
         each->lane = NULL;
         pal_runtime_ended(each, false);
         each = next;

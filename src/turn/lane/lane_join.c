@@ -32,7 +32,7 @@
 
 bool pal_join_may_look(const pal_turn *turn)
 {
-    return !turn->compact && !turn->is_backlog && turn->request.messages_len > 0 &&
+    return !turn->summary.wait && !turn->queue.is_backlog && turn->request.messages_len > 0 &&
             turn->request.messages[0].client_id.len > 0;
 }
 
@@ -51,10 +51,10 @@ void pal_join_name(const pal_turn *turn, pal_message *messages)
 {
     const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
 
-    for (size_t i = 0; turn->spent_tries > 0 && i < turn->request.messages_len; i++)
+    for (size_t i = 0; turn->found.spent_tries > 0 && i < turn->request.messages_len; i++)
         if (sent[i].client_id.len > 0)
             messages[i].client_id =
-                    name_of_try(sent[i].client_id, turn->spent_tries + 1, turn->arena);
+                    name_of_try(sent[i].client_id, turn->found.spent_tries + 1, turn->arena);
 }
 
 pal_status pal_join_rename(pal_turn *turn, pal_error *err)
@@ -71,9 +71,9 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
     }
     messages[0].id = pal_owed_first(turn->id);
     memcpy(turn->request.messages, messages, len * sizeof(*messages));
-    turn->messages = turn->request.messages;
-    turn->messages_len = len;
-    turn->settled_len = 0;
+    turn->commit.messages = turn->request.messages;
+    turn->commit.messages_len = len;
+    turn->commit.settled_len = 0;
     return pal_arena_failure(turn->arena) == PAL_OK
             ? PAL_OK
             : pal_no_memory(err);
@@ -90,7 +90,7 @@ static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_erro
         status = pal_outcome_read_from(turn->runtime->store, turn->request.tenant,
                 turn->request.session, id, first, turn->arena, outcome, err);
     if (status == PAL_OK)
-        turn->outcome = outcome;
+        turn->found.outcome = outcome;
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
@@ -181,10 +181,10 @@ static pal_status is_hidden(pal_turn *turn, uint64_t seq, bool *out_hidden, pal_
 static pal_status look_whether_spent(
         pal_turn *turn, bool may_go_on, bool *out_spent, pal_error *err)
 {
-    const pal_outcome *outcome = turn->outcome;
+    const pal_outcome *outcome = turn->found.outcome;
 
     if (turn->request.whole)
-        return is_hidden(turn, turn->found_seq, out_spent, err);
+        return is_hidden(turn, turn->found.seq, out_spent, err);
     *out_spent = outcome && outcome->state == PAL_TURN_FAILED &&
             !(may_go_on && outcome->is_last && !outcome->is_hidden);
     return PAL_OK;
@@ -196,16 +196,16 @@ pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
     pal_message first;
     pal_status status;
 
-    turn->was_said = false;
+    turn->found.was_said = false;
     do {
-        turn->outcome = NULL;
-        turn->spent_tries += is_spent;
+        turn->found.outcome = NULL;
+        turn->found.spent_tries += is_spent;
         is_spent = false;
         status = look_for_repeat(turn, &first, &is_repeat, err);
         if (status != PAL_OK || !is_repeat)
             return status;
-        turn->found_id = first.id;
-        turn->found_seq = first.seq;
+        turn->found.id = first.id;
+        turn->found.seq = first.seq;
         if (!pal_id_is_none(first.turn_id))
             status = read_outcome(turn, first.turn_id, first.id, err);
         if (status == PAL_OK)
@@ -213,7 +213,7 @@ pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
         if (status != PAL_OK)
             return status;
     } while (is_spent);
-    turn->was_said = true;
+    turn->found.was_said = true;
     return PAL_OK;
 }
 
@@ -268,7 +268,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
                 !pal_join_says(turn, &request, turn->arena))
             return other_message(client_id, err);
         status = read_outcome(turn, head.turn, pal_owed_first(head.turn), err);
-        turn->was_said = status == PAL_OK && turn->outcome;
+        turn->found.was_said = status == PAL_OK && turn->found.outcome;
         return status;
     }
     return status;
@@ -280,11 +280,11 @@ static void look(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
 
-    turn->outcome = NULL;
-    turn->was_said = false;
+    turn->found.outcome = NULL;
+    turn->found.was_said = false;
     turn->work_error = (pal_error){0};
     turn->work_status = look_into_inbox(turn, err);
-    if (turn->work_status == PAL_OK && !turn->was_said)
+    if (turn->work_status == PAL_OK && !turn->found.was_said)
         turn->work_status = pal_join_find(turn, false, err);
 }
 
@@ -295,7 +295,7 @@ static void looked(pal_work_item *item)
 
     turn->holds--;
     lane->guards--;
-    if (turn->work_status == PAL_OK && turn->was_said)
+    if (turn->work_status == PAL_OK && turn->found.was_said)
         pal_join(turn);
     else
         turn->then(turn);
@@ -303,9 +303,9 @@ static void looked(pal_work_item *item)
 
 bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
 {
-    if (turn->is_looked_up || !pal_join_may_look(turn))
+    if (turn->found.is_looked_up || !pal_join_may_look(turn))
         return false;
-    turn->is_looked_up = true;
+    turn->found.is_looked_up = true;
     turn->then = unknown;
     turn->lane->guards++;
     turn->holds++;
@@ -359,12 +359,12 @@ static void tell_lost(pal_turn *turn)
 
 void pal_join(pal_turn *turn)
 {
-    pal_outcome *outcome = turn->outcome;
+    pal_outcome *outcome = turn->found.outcome;
     pal_lane_state *lane = turn->lane;
     pal_turn_info info;
 
-    turn->outcome = NULL;
-    turn->owes = false;
+    turn->found.outcome = NULL;
+    turn->owed.is_stored = false;
     if (!outcome) {
         tell_lost(turn);
         return;
@@ -373,7 +373,7 @@ void pal_join(pal_turn *turn)
         return;
     if (turn->started)
         pal_turn_rename(turn, outcome->turn);
-    turn->acting = outcome->turn;
+    turn->owed.turn = outcome->turn;
     turn->info.replayed = true;
     lane->guards++;
     pal_away_begin(turn);

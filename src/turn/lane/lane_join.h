@@ -19,8 +19,8 @@ void pal_join_name(const pal_turn *turn, pal_message *messages);
 bool pal_join_is_repeat(pal_turn *turn);
 
 /* On a worker: looks for the turn that has recorded the same request. If there is one, sets
- * turn->was_said and turn->outcome. Otherwise turn->spent_tries counts the failed ones. With
- * `may_go_on`, a failed turn is also found if no message was recorded after it. */
+ * turn->found.was_said and turn->found.outcome. Otherwise turn->found.spent_tries counts the failed
+ * ones. With `may_go_on`, a failed turn is also found if no message was recorded after it. */
 PAL_CHECKED pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err);
 /* On a worker: changes the request's messages to those of the next try. */
 PAL_CHECKED pal_status pal_join_rename(pal_turn *turn, pal_error *err);
@@ -30,8 +30,8 @@ PAL_CHECKED pal_status pal_join_rename(pal_turn *turn, pal_error *err);
  * found. */
 bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn));
 
-/* Makes the turn follow the one in turn->outcome, reports that, and leaves the lane. Without an
- * outcome, reports that the answer is lost. */
+/* Makes the turn follow the one in turn->found.outcome, reports that, and leaves the lane. Without
+ * an outcome, reports that the answer is lost. */
 void pal_join(pal_turn *turn);
 
 #endif

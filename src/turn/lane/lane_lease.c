@@ -23,7 +23,7 @@ static void renew_later(pal_lane_state *lane);
 static void lose(pal_turn *turn)
 {
     if (turn->phase <= PAL_TURN_PHASE_ADMIT || turn->phase == PAL_TURN_PHASE_CLOSE ||
-            turn->is_sealed)
+            turn->commit.is_last)
         return;
     turn->info.status = PAL_DENIED;
     pal_turn_stop(turn, "another process took over the session");
@@ -41,7 +41,7 @@ static void renewed(pal_write *write)
         lane->fence = 0;
     if (!turn && (is_lost || lane->holds == 0)) {
         pal_lane_rest(lane);
-    } else if (is_lost && turn->owes) {
+    } else if (is_lost && turn->owed.is_stored) {
         pal_lease_lost(lane);
         pal_away_begin(turn); /* the process that took the session continues the turn */
     } else if (is_lost) {
@@ -107,8 +107,8 @@ void pal_lease_add_take(pal_turn *turn)
             (pal_op){.kind = PAL_OP_LEASE_TAKE,
                     .u.lease = {.owner = pal_str_of(turn->runtime->owner),
                             .ttl_ms = turn->runtime->options.lease_ms,
-                            .stale_fence = turn->stale_fence,
-                            .stale_expires_at = turn->stale_expires_at,
+                            .stale_fence = turn->queue.stale_fence,
+                            .stale_expires_at = turn->queue.stale_expires_at,
                             .is_watched = true}});
 }
 
@@ -118,8 +118,8 @@ void pal_lease_note_stale(pal_turn *turn)
 {
     const pal_lane_state *lane = turn->lane;
 
-    turn->stale_fence = lane->is_stale ? lane->seen_fence : 0;
-    turn->stale_expires_at = lane->is_stale ? lane->seen_expires_at : 0;
+    turn->queue.stale_fence = lane->is_stale ? lane->seen_fence : 0;
+    turn->queue.stale_expires_at = lane->is_stale ? lane->seen_expires_at : 0;
 }
 
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)

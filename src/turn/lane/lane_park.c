@@ -76,15 +76,15 @@ bool pal_park_restore(pal_turn *turn, const pal_resume *found)
 {
     const pal_message *answer = found->answer;
 
-    turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
-    turn->runs_len = 0;
-    if (!turn->runs || !pal_turn_step_arena(turn))
+    turn->step.runs = pal_calloc(answer->parts_len, sizeof(*turn->step.runs));
+    turn->step.runs_len = 0;
+    if (!turn->step.runs || !pal_turn_step_arena(turn))
         return false;
-    turn->answered = answer;
+    turn->commit.answered = answer;
     for (size_t i = 0; i < answer->parts_len; i++) {
         if (answer->parts[i].kind != PAL_PART_TOOL_CALL)
             continue;
-        if (!restore_run(turn, found, i, &turn->runs[turn->runs_len++]))
+        if (!restore_run(turn, found, i, &turn->step.runs[turn->step.runs_len++]))
             return false;
     }
     return true;
@@ -106,8 +106,8 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
 
 void pal_park(pal_turn *turn)
 {
-    turn->is_parked = turn->owes;
-    if (!turn->is_parked)
+    turn->owed.is_parked = turn->owed.is_stored;
+    if (!turn->owed.is_parked)
         return;
     pal_lease_release(turn->lane);
     pal_lane_look(turn->lane);
@@ -115,7 +115,7 @@ void pal_park(pal_turn *turn)
 
 bool pal_park_is(const pal_turn *turn)
 {
-    return turn && turn->is_parked &&
+    return turn && turn->owed.is_parked &&
             (turn->phase == PAL_TURN_PHASE_PAUSED || turn->phase == PAL_TURN_PHASE_ASKING);
 }
 
@@ -141,7 +141,7 @@ static void try_again(pal_timer *timer)
 /* Another process is looking at the turn, or continues it. The next try shows which. */
 static void unpark_later(pal_turn *turn)
 {
-    turn->owed_item.id = turn->parked_item;
+    turn->owed.item.id = turn->owed.previous_id;
     if (!pal_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, try_again)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
@@ -154,40 +154,41 @@ static void unparked(pal_write *write)
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
-    bool has_lease = turn->write.ops_len > 0 && turn->write.failure.status == PAL_OK &&
-            turn->ops[0].kind == PAL_OP_LEASE_TAKE && turn->ops[0].status == PAL_OK;
+    bool has_lease = turn->commit.write.ops_len > 0 &&
+            turn->commit.write.failure.status == PAL_OK &&
+            turn->commit.ops[0].kind == PAL_OP_LEASE_TAKE && turn->commit.ops[0].status == PAL_OK;
 
     turn->holds--;
     if (has_lease)
-        pal_lease_taken(turn->lane, turn->ops[0].u.lease.fence);
+        pal_lease_taken(turn->lane, turn->commit.ops[0].u.lease.fence);
     if (turn->phase != PAL_TURN_PHASE_UNPARK)
         return;
     if (status == PAL_OK) {
-        turn->is_parked = false;
+        turn->owed.is_parked = false;
         pal_owed_added(turn);
         turn->then(turn);
     } else if (status == PAL_BUSY && !turn->runtime->is_closing) {
         unpark_later(turn);
     } else {
-        turn->owed_item.id = turn->parked_item;
+        turn->owed.item.id = turn->owed.previous_id;
         pal_away_begin(turn); /* the store knows what happened to it */
     }
 }
 
 static void try_unpark(pal_turn *turn)
 {
-    turn->parked_item = turn->owed_item.id;
-    turn->on_seq = turn->answered ? turn->answered->seq : 0;
-    turn->write.ops_len = 0;
+    turn->owed.previous_id = turn->owed.item.id;
+    turn->owed.on_seq = turn->commit.answered ? turn->commit.answered->seq : 0;
+    turn->commit.write.ops_len = 0;
     pal_lease_note_stale(turn);
     pal_lease_add_take(turn);
-    pal_owed_replace(turn, turn->parked_item);
+    pal_owed_replace(turn, turn->owed.previous_id);
     pal_turn_write(turn, unparked);
 }
 
 void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    if (!turn->is_parked) {
+    if (!turn->owed.is_parked) {
         then(turn);
         return;
     }

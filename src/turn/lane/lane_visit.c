@@ -60,7 +60,7 @@ void pal_visit(pal_turn *turn)
     } else if (pal_lane_may_begin(lane, &turn->request)) {
         pal_lane_begin(lane, turn);
     } else if (is_settling && !lane->runtime->is_closing &&
-            turn->visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
+            turn->queue.visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
             pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
         turn->holds++;
         lane->guards++;

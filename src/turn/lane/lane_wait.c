@@ -17,11 +17,11 @@
 
 static void change_inbox(pal_turn *turn, size_t ops_len, void (*done)(pal_write *write))
 {
-    turn->write = (pal_write){.ops = turn->ops, .ops_len = ops_len, .done = done};
+    turn->commit.write = (pal_write){.ops = turn->commit.ops, .ops_len = ops_len, .done = done};
     turn->holds++;
     turn->lane->holds++;
     turn->lane->changes++;
-    pal_runtime_write(turn->runtime, &turn->write);
+    pal_runtime_write(turn->runtime, &turn->commit.write);
 }
 
 static void inbox_changed(pal_turn *turn)
@@ -33,7 +33,7 @@ static void inbox_changed(pal_turn *turn)
 
 static void make_drop(pal_turn *turn, pal_id item)
 {
-    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
+    turn->commit.ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.inbox_id = item};
@@ -58,12 +58,12 @@ void pal_lane_withdraw(pal_turn *turn)
     if (!*at)
         return;
     pal_lane_unqueue(lane, at);
-    if (turn->inbox_len == 0 || !pal_turn_make_ops(turn)) {
+    if (turn->queue.inbox_len == 0 || !pal_turn_make_ops(turn)) {
         pal_runtime_unknow(turn);
         pal_turn_finish(turn, PAL_TURN_CANCELED);
         return;
     }
-    make_drop(turn, turn->inbox_ids[0]);
+    make_drop(turn, turn->queue.inbox_ids[0]);
     change_inbox(turn, 1, withdrawn);
 }
 
@@ -95,7 +95,8 @@ static void refuse_busy(pal_turn *turn)
  * in two cases: it found them in the inbox, or this process stops and another one runs the turn. */
 static void keep_what_is_durable(pal_turn *turn)
 {
-    if (!turn->is_cancelled || turn->inbox_len == 0 || !(turn->is_backlog || turn->hands_over))
+    if (!turn->is_cancelled || turn->queue.inbox_len == 0 ||
+            !(turn->queue.is_backlog || turn->hands_over))
         return;
     turn->is_cancelled = turn->hands_over = false;
     turn->info.status = PAL_OK;
@@ -134,7 +135,7 @@ static void enter_again(pal_turn *turn)
 /* The inbox item or the messages of the first request exist already. */
 static void look_for_first(pal_turn *turn)
 {
-    turn->is_looked_up = false;
+    turn->found.is_looked_up = false;
     if (!pal_join_look(turn, enter_again))
         pal_lane_refuse(turn, PAL_CONFLICT, "the message was sent before");
 }
@@ -151,29 +152,29 @@ static void dropped(pal_write *write)
  * request is an error. */
 static void drop_item(pal_turn *turn)
 {
-    make_drop(turn, turn->ops[0].u.inbox_item->id);
+    make_drop(turn, turn->commit.ops[0].u.inbox_item->id);
     change_inbox(turn, 1, dropped);
 }
 
 /* Returns false if the item is not in the inbox. The turn has then been handled. */
 static bool was_added(pal_turn *turn)
 {
-    const pal_op *add = &turn->ops[0], *repeat = &turn->ops[1];
+    const pal_op *add = &turn->commit.ops[0], *repeat = &turn->commit.ops[1];
 
     inbox_changed(turn);
-    if (turn->write.failure.status != PAL_OK) {
-        refuse_error(turn, &turn->write.failure);
+    if (turn->commit.write.failure.status != PAL_OK) {
+        refuse_error(turn, &turn->commit.write.failure);
     } else if (add->status == PAL_CONFLICT) {
         look_for_first(turn);
     } else if (add->status != PAL_OK) {
         refuse_error(turn, &add->error);
-    } else if (turn->write.ops_len > 1 && repeat->u.append.replayed) {
+    } else if (turn->commit.write.ops_len > 1 && repeat->u.append.replayed) {
         if (repeat->status == PAL_OK)
             look_for_first(turn);
         else
             drop_item(turn);
     } else {
-        turn->inbox_ids[0] = add->u.inbox_item->id;
+        turn->queue.inbox_ids[0] = add->u.inbox_item->id;
         return true;
     }
     return false;
@@ -187,7 +188,7 @@ static void queued(pal_write *write)
 
     if (!was_added(turn))
         return;
-    turn->inbox_len = 1;
+    turn->queue.inbox_len = 1;
     wait_in_queue(turn);
     if (lane->runtime->is_closing)
         pal_lane_hand_over(lane);
@@ -203,7 +204,7 @@ static void joined(pal_write *write)
         return;
     if (!lane->running && !lane->runtime->is_closing) {
         /* The running turn has ended in the meantime: this becomes a separate turn. */
-        turn->inbox_len = 1;
+        turn->queue.inbox_len = 1;
         if (pal_lane_is_free(lane))
             pal_lane_begin(lane, turn);
         else
@@ -223,7 +224,7 @@ static void joined(pal_write *write)
     steer->arena = turn->arena;
     steer->messages = turn->request.messages;
     steer->messages_len = turn->request.messages_len;
-    steer->inbox_id = turn->inbox_ids[0];
+    steer->inbox_id = turn->queue.inbox_ids[0];
     turn->arena = NULL; /* the steer owns it now */
     *lane->steers_last = steer;
     lane->steers_last = &steer->next;
@@ -243,12 +244,12 @@ static pal_status write_item(
 
     if (turn->as_sent)
         request.messages = turn->as_sent; /* prepared for recording again when the turn begins */
-    turn->inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->inbox_ids));
-    if (!item || !turn->inbox_ids || !pal_turn_make_ops(turn))
+    turn->queue.inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->queue.inbox_ids));
+    if (!item || !turn->queue.inbox_ids || !pal_turn_make_ops(turn))
         return pal_no_memory(err);
     *out_item = item;
     return pal_inbox_write(&request,
-            &(pal_inbox_head){.turn = turn->acting, .spent = turn->spent_tries}, delivery,
+            &(pal_inbox_head){.turn = turn->owed.turn, .spent = turn->found.spent_tries}, delivery,
             turn->arena, item, err);
 }
 
@@ -265,13 +266,13 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
         refuse_error(turn, &err);
         return;
     }
-    turn->ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
+    turn->commit.ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.inbox_item = item};
     if (known) {
         /* No session has this seq, so the append succeeds only if the messages are known. */
-        turn->ops[1] = (pal_op){.kind = PAL_OP_APPEND,
+        turn->commit.ops[1] = (pal_op){.kind = PAL_OP_APPEND,
                 .tenant = turn->request.tenant,
                 .session = turn->request.session,
                 .with_previous = true,
@@ -303,7 +304,7 @@ void pal_lane_wait(pal_turn *turn)
             wait_in_inbox(turn, "queue", queued);
         break;
     case PAL_LANE_STEER:
-        if (lane->running && lane->running->compact)
+        if (lane->running && lane->running->summary.wait)
             wait_in_inbox(turn, "queue", queued); /* a compaction takes no messages */
         else
             wait_in_inbox(turn, "steer", joined);
@@ -316,7 +317,7 @@ void pal_lane_wait(pal_turn *turn)
 
 bool pal_lane_may_wait(const pal_turn *turn)
 {
-    if (turn->is_backlog || turn->inbox_len > 0)
+    if (turn->queue.is_backlog || turn->queue.inbox_len > 0)
         return true;
     return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
 }
@@ -329,8 +330,8 @@ void pal_lane_step_back(pal_turn *turn)
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
     pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
-    turn->goes_first = true;
-    if (turn->is_backlog || turn->inbox_len > 0 || turn->request.finish) {
+    turn->queue.goes_first = true;
+    if (turn->queue.is_backlog || turn->queue.inbox_len > 0 || turn->request.finish) {
         wait_in_queue(turn);
         return;
     }

@@ -55,9 +55,9 @@ void pal_away_begin(pal_turn *turn)
         pal_lane_count(turn->runtime, -1, 0);
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_AWAY);
-    turn->is_parked = turn->owes = turn->is_sealed = false;
+    turn->owed.is_parked = turn->owed.is_stored = turn->commit.is_last = false;
     turn->is_cancelled = false;
-    turn->resume = NULL;
+    turn->found.resume = NULL;
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
     turn->info.status = PAL_OK;
     turn->info.reason[0] = '\0';
@@ -72,15 +72,15 @@ void pal_away_begin(pal_turn *turn)
 bool pal_away_take(pal_lane_state *lane, pal_id id)
 {
     for (pal_turn *turn = lane->away; turn; turn = turn->next) {
-        if (!pal_id_equal(turn->acting, id) || turn->holds > 0)
+        if (!pal_id_equal(turn->owed.turn, id) || turn->holds > 0)
             continue;
         pal_away_leave(turn);
         pal_tools_done(turn);
         pal_retell_step(turn);
-        pal_speech_clear(&turn->answer);
-        turn->attempt = 0;
+        pal_speech_clear(&turn->step.answer);
+        turn->step.attempt = 0;
         pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
-        turn->is_again = true;
+        turn->queue.is_again = true;
         pal_lane_wait_first(turn);
         return true;
     }
@@ -97,11 +97,11 @@ static void keep_text(pal_turn *turn, const pal_message *answer)
     for (size_t i = 0; i < answer->parts_len; i++)
         if (answer->parts[i].kind == PAL_PART_TEXT)
             pal_buf_append_str(&text, answer->parts[i].text);
-    pal_arena_free(turn->text_arena);
-    turn->text_arena = pal_arena_new(0);
-    turn->text = (pal_str){0};
-    if (turn->text_arena)
-        turn->text = pal_arena_copy(turn->text_arena, pal_buf_str(&text));
+    pal_arena_free(turn->outcome.arena);
+    turn->outcome.arena = pal_arena_new(0);
+    turn->outcome.text = (pal_str){0};
+    if (turn->outcome.arena)
+        turn->outcome.text = pal_arena_copy(turn->outcome.arena, pal_buf_str(&text));
     pal_buf_done(&text);
 }
 
@@ -109,10 +109,10 @@ static void keep_text(pal_turn *turn, const pal_message *answer)
 static void tell_calls(pal_turn *turn, const pal_message *answer)
 {
     turn->info.has_calls = true;
-    turn->runs = pal_calloc(answer->parts_len, sizeof(*turn->runs));
-    for (size_t i = 0; turn->runs && i < answer->parts_len; i++)
+    turn->step.runs = pal_calloc(answer->parts_len, sizeof(*turn->step.runs));
+    for (size_t i = 0; turn->step.runs && i < answer->parts_len; i++)
         if (answer->parts[i].kind == PAL_PART_TOOL_CALL)
-            turn->runs[turn->runs_len++] = (pal_tool_run){.turn = turn,
+            turn->step.runs[turn->step.runs_len++] = (pal_tool_run){.turn = turn,
                     .is_callers = true,
                     .id = answer->parts[i].call_id,
                     .name = answer->parts[i].name,
@@ -205,7 +205,7 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
     } else if (outcome->is_gone) {
         pal_turn_set_reason(turn, "the session was deleted");
         pal_turn_finish(turn, PAL_TURN_CANCELED);
-    } else if (!pal_id_equal(outcome->item, turn->owed_item.id)) {
+    } else if (!pal_id_equal(outcome->item, turn->owed.item.id)) {
         pal_away_begin(turn); /* another process has continued it */
     } else if (outcome->is_hidden || !outcome->has_open_calls) {
         cancel(turn, "the conversation was rewound");
@@ -231,7 +231,7 @@ static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outco
     if (status == PAL_NOT_FOUND && turn->holds > 0) {
         return; /* a lookup is running */
     } else if (status == PAL_NOT_FOUND) {
-        turn->is_looked_up = false;
+        turn->found.is_looked_up = false;
         if (!pal_join_look(turn, lose))
             lose(turn);
     } else if (status != PAL_OK) {
@@ -306,11 +306,11 @@ static void look_again(pal_timer *timer)
     }
     for (const pal_turn *turn = lane->away; turn; turn = turn->next) {
         l->ids[l->len] = turn->id;
-        l->acting[l->len++] = turn->acting;
+        l->acting[l->len++] = turn->owed.turn;
     }
     if (pal_park_is(lane->running)) {
         l->ids[l->len] = lane->running->id;
-        l->acting[l->len++] = lane->running->acting;
+        l->acting[l->len++] = lane->running->owed.turn;
     }
     lane->is_looking = true;
     lane->guards++;

@@ -192,14 +192,14 @@ static size_t end_dead(const pal_turn *turn, pal_message *out_message)
 {
     *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
             .flags = PAL_FLAG_ERROR,
-            .turn_id = turn->resume->head.turn,
+            .turn_id = turn->found.resume->head.turn,
             .extra = pal_str_of("{\"error\":\"the process died while it answered\"}")};
     return 1;
 }
 
 static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
-    size_t calls = end->answer && !turn->compact ? end->answer->parts_len : 0;
+    size_t calls = end->answer && !turn->summary.wait ? end->answer->parts_len : 0;
     size_t len = 0;
     pal_message *messages =
             pal_arena_array(turn->arena, calls + turn->request.messages_len + 2, sizeof(*messages));
@@ -207,17 +207,17 @@ static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
     for (size_t i = 0; messages && i < calls; i++)
         if (is_open(turn, end, &end->answer->parts[i]))
             len += pal_recover_settle(turn, &end->answer->parts[i], &messages[len]);
-    if (messages && turn->resume) {
+    if (messages && turn->found.resume) {
         len += end_dead(turn, &messages[len]);
-        turn->resume = NULL;
+        turn->found.resume = NULL;
     }
     if (pal_arena_failure(turn->arena) != PAL_OK)
         return pal_no_memory(err);
-    turn->settled_len = len;
+    turn->commit.settled_len = len;
     for (size_t i = 0; i < turn->request.messages_len; i++)
         messages[len++] = turn->request.messages[i];
-    turn->messages = messages;
-    turn->messages_len = len;
+    turn->commit.messages = messages;
+    turn->commit.messages_len = len;
     return PAL_OK;
 }
 
@@ -235,18 +235,19 @@ static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
  * longer in the inbox. */
 static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
 {
-    if (turn->is_again)
+    if (turn->queue.is_again)
         return true; /* it was admitted before */
-    return !turn->is_backlog && turn->inbox_len > 0 && !is_there(turn->inbox_ids[0], items, len);
+    return !turn->queue.is_backlog && turn->queue.inbox_len > 0 &&
+            !is_there(turn->queue.inbox_ids[0], items, len);
 }
 
 /* A turn yields only once: a request that could not be run must not block the later ones. */
 static bool gives_way(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
-    return !turn->gave_way && !turn->is_backlog && !turn->runtime->options.leave_inbox &&
-            turn->request.lane != PAL_LANE_INTERRUPT && turn->request.messages_len > 0 &&
-            pal_recover_results(&turn->request) == 0 &&
+    return !turn->queue.gave_way && !turn->queue.is_backlog &&
+            !turn->runtime->options.leave_inbox && turn->request.lane != PAL_LANE_INTERRUPT &&
+            turn->request.messages_len > 0 && pal_recover_results(&turn->request) == 0 &&
             pal_backlog_is_there(turn, items, len, scratch);
 }
 
@@ -254,15 +255,15 @@ static bool gives_way(
  * same holds for a turn that was reported as failed if the failure could not be stored. */
 static bool ends_dead(pal_turn *turn)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
 
-    if ((!turn->runtime->options.leave_inbox && !turn->ends_found) ||
+    if ((!turn->runtime->options.leave_inbox && !turn->found.is_failed) ||
             found->kind != PAL_RESUME_DEAD)
         return false;
-    turn->leftover = found->item;
-    turn->leftover_seq = found->request.whole ? found->first_seq : 0;
+    turn->found.leftover = found->item;
+    turn->found.leftover_seq = found->request.whole ? found->first_seq : 0;
     if (found->request.whole)
-        turn->resume = NULL;
+        turn->found.resume = NULL;
     return true;
 }
 
@@ -270,7 +271,7 @@ static bool ends_dead(pal_turn *turn)
  * over. */
 static pal_status meet_resume(pal_turn *turn, pal_error *err)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
     bool is_wanted = found && pal_resume_is_wanted(turn);
     pal_ending end;
 
@@ -278,13 +279,13 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
         return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for approval");
     if (!found || (!is_wanted && ends_dead(turn)))
         return PAL_OK;
-    turn->must_wait = !is_wanted;
+    turn->queue.must_wait = !is_wanted;
     if (!is_wanted)
         return PAL_OK;
-    turn->is_taken = false;
+    turn->queue.is_taken = false;
     end = (pal_ending){found->answer, found->results, found->results_len};
-    return pal_recover_results(&turn->request) > 0 && !turn->is_backlog &&
-                    !pal_id_equal(found->head.turn, turn->acting)
+    return pal_recover_results(&turn->request) > 0 && !turn->queue.is_backlog &&
+                    !pal_id_equal(found->head.turn, turn->owed.turn)
             ? check_results(turn, &end, err)
             : PAL_OK;
 }
@@ -315,13 +316,13 @@ static pal_status find_leftover_seq(pal_turn *turn, pal_str body, uint64_t *out_
 static pal_status find_leftover(
         pal_turn *turn, const pal_inbox_item *items, size_t len, pal_error *err)
 {
-    turn->leftover = (pal_id){{0}};
-    turn->leftover_seq = 0;
+    turn->found.leftover = (pal_id){{0}};
+    turn->found.leftover_seq = 0;
     for (size_t i = 0; i < len; i++) {
         if (!pal_str_is(items[i].delivery, "whole"))
             continue;
-        turn->leftover = items[i].id;
-        return find_leftover_seq(turn, items[i].body, &turn->leftover_seq, err);
+        turn->found.leftover = items[i].id;
+        return find_leftover_seq(turn, items[i].body, &turn->found.leftover_seq, err);
     }
     return PAL_OK;
 }
@@ -329,7 +330,7 @@ static pal_status find_leftover(
 static pal_status look_into_inbox(
         pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
 {
-    bool takes = turn->is_backlog && !turn->inbox_ids;
+    bool takes = turn->queue.is_backlog && !turn->queue.inbox_ids;
     pal_inbox_item *items;
     size_t len;
     pal_status status =
@@ -339,12 +340,12 @@ static pal_status look_into_inbox(
         status = find_leftover(turn, items, len, err);
     if (status == PAL_OK)
         status = pal_resume_look(turn, reading, items, len, err);
-    if (status == PAL_OK && takes && !turn->resume)
+    if (status == PAL_OK && takes && !turn->found.resume)
         status = pal_backlog_take(turn, items, len, err);
     if (status != PAL_OK)
         return status;
-    turn->is_taken = is_taken(turn, items, len);
-    turn->must_wait = gives_way(turn, items, len, scratch);
+    turn->queue.is_taken = is_taken(turn, items, len);
+    turn->queue.must_wait = gives_way(turn, items, len, scratch);
     return meet_resume(turn, err);
 }
 
@@ -357,15 +358,15 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 
     if (status == PAL_OK)
         status = look_into_inbox(turn, &reading, scratch, err);
-    if (status != PAL_OK || turn->is_taken || turn->must_wait)
+    if (status != PAL_OK || turn->queue.is_taken || turn->queue.must_wait)
         return status;
-    if (turn->resume && pal_id_is_none(turn->leftover))
+    if (turn->found.resume && pal_id_is_none(turn->found.leftover))
         return PAL_OK;
-    if (turn->is_backlog && turn->request.messages_len == 0) {
-        turn->messages_len = 0;
+    if (turn->queue.is_backlog && turn->request.messages_len == 0) {
+        turn->commit.messages_len = 0;
         return PAL_OK; /* no request waits, but an obsolete item may be left */
     }
-    status = pal_recover_ending(&reading, turn->leftover_seq, scratch, &end, err);
+    status = pal_recover_ending(&reading, turn->found.leftover_seq, scratch, &end, err);
     if (status == PAL_OK)
         status = pal_recover_prepare(turn, err);
     if (status == PAL_OK)

@@ -30,8 +30,8 @@ size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out
 PAL_CHECKED pal_status pal_recover_recorded(
         const pal_turn *turn, pal_message **out_messages, pal_error *err);
 
-/* On a worker: sets turn->messages to the messages to be recorded, with settled calls first, and
- * sets turn->leftover. Or sets is_taken, must_wait or resume. */
+/* On a worker: sets turn->commit.messages to the messages to be recorded, with settled calls first,
+ * and sets turn->found.leftover. Or sets is_taken, must_wait or resume. */
 void pal_recover_work(pal_work_item *item);
 
 #endif

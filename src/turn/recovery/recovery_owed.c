@@ -41,20 +41,20 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
 {
     pal_turn_request settings = turn->request;
     pal_inbox_head head = {
-            .turn = turn->acting,
-            .first = turn->first_id,
-            .tries = turn->tries ? turn->tries : 1,
+            .turn = turn->owed.turn,
+            .first = turn->owed.first_id,
+            .tries = turn->owed.tries ? turn->owed.tries : 1,
             .is_final = turn->request.finish != NULL,
-            .on_seq = turn->on_seq,
+            .on_seq = turn->owed.on_seq,
             .is_handed = is_handed,
     };
 
-    if (turn->messages_len > turn->settled_len && pal_id_is_none(head.first))
-        head.first = turn->messages[turn->settled_len].id;
+    if (turn->commit.messages_len > turn->commit.settled_len && pal_id_is_none(head.first))
+        head.first = turn->commit.messages[turn->commit.settled_len].id;
     settings.messages_len = 0;
     settings.expected_seq = 0; /* it was checked when the messages were recorded */
-    turn->tries = head.tries;
-    turn->first_id = head.first;
+    turn->owed.tries = head.tries;
+    turn->owed.first_id = head.first;
     if (pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) != PAL_OK)
         return false;
     out_item->client_id = pal_turn_client_id(turn);
@@ -63,12 +63,12 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
 
 void pal_owed_add(pal_turn *turn)
 {
-    if (turn->compact)
+    if (turn->summary.wait)
         return;
-    if (write_item(turn, false, &turn->owed_item))
-        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed_item});
+    if (write_item(turn, false, &turn->owed.item))
+        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed.item});
     else
-        turn->is_write_starved = true;
+        turn->commit.is_starved = true;
 }
 
 void pal_owed_replace(pal_turn *turn, pal_id old)
@@ -79,26 +79,25 @@ void pal_owed_replace(pal_turn *turn, pal_id old)
 
 void pal_owed_added(pal_turn *turn)
 {
-    turn->owes = !pal_id_is_none(turn->owed_item.id);
+    turn->owed.is_stored = !pal_id_is_none(turn->owed.item.id);
 }
 
 void pal_owed_end(pal_turn *turn, pal_turn_append *append)
 {
-    if (!turn->owes)
+    if (!turn->owed.is_stored)
         return;
-    append->inbox_ids = &turn->owed_item.id;
+    append->inbox_ids = &turn->owed.item.id;
     append->inbox_len = 1;
 }
 
 bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
 {
-    if (!turn->owes || !turn->lane->fence)
+    if (!turn->owed.is_stored || !turn->lane->fence)
         return false;
     /* only one try: if this write fails, the next process that looks finds the item */
-    turn->owes = false;
-    turn->write.ops_len = 0;
-    pal_turn_add_op(
-            turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed_item.id});
+    turn->owed.is_stored = false;
+    turn->commit.write.ops_len = 0;
+    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
     pal_turn_write(turn, then);
     return true;
 }
@@ -124,7 +123,7 @@ static void handed(pal_write *write)
 
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    handing *h = turn->owes && turn->lane->fence && !turn->is_parked
+    handing *h = turn->owed.is_stored && turn->lane->fence && !turn->owed.is_parked
             ? pal_arena_alloc(turn->arena, sizeof(*h))
             : NULL;
     pal_op op = {.tenant = turn->request.tenant,
@@ -137,7 +136,7 @@ bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
     if (!write_item(turn, true, &h->item))
         return false;
     op.kind = PAL_OP_INBOX_DROP;
-    op.u.inbox_id = turn->owed_item.id;
+    op.u.inbox_id = turn->owed.item.id;
     h->ops[0] = op;
     op.kind = PAL_OP_INBOX_ADD;
     op.u.inbox_item = &h->item;

@@ -10,8 +10,8 @@ pal_id pal_owed_first(pal_id turn);
 /* Gives that id to the first message of the turn's request, unless the message has an id. */
 void pal_owed_name_first(pal_turn *turn);
 
-/* Adds the owed item to turn->write. Does nothing for a compaction. On the loop, or on the worker
- * that has the turn. */
+/* Adds the owed item to turn->commit.write. Does nothing for a compaction. On the loop, or on the
+ * worker that has the turn. */
 void pal_owed_add(pal_turn *turn);
 /* Replaces the item `old` by the turn's own item. The write fails with PAL_NOT_FOUND if `old` is
  * gone, because another process has continued the turn. */

@@ -167,7 +167,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     pal_resume *found;
     pal_status status;
 
-    turn->resume = NULL;
+    turn->found.resume = NULL;
     if (!item)
         return PAL_OK;
     found = pal_arena_alloc(turn->arena, sizeof(*found));
@@ -182,12 +182,12 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
     if (status == PAL_NO_MEMORY)
         return status;
     if (status != PAL_OK || pal_id_is_none(found->head.turn)) {
-        turn->leftover = item->id;
+        turn->found.leftover = item->id;
         return PAL_OK;
     }
     status = find_first(turn, found, err);
     if (status == PAL_OK && found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
-        turn->leftover = item->id; /* the request was a repeat, and its turn died at once */
+        turn->found.leftover = item->id; /* the request was a repeat, and its turn died at once */
         return PAL_OK;
     }
     if (status == PAL_OK)
@@ -196,8 +196,8 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
         status = load_recorded(reading, turn->arena, found, err);
     if (status != PAL_OK)
         return status;
-    turn->resume = found;
-    turn->has_more = pal_backlog_is_there(turn, items, len, turn->arena);
+    turn->found.resume = found;
+    turn->queue.has_more = pal_backlog_is_there(turn, items, len, turn->arena);
     return PAL_OK;
 }
 
@@ -205,9 +205,9 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
 
 bool pal_resume_is_wanted(const pal_turn *turn)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
 
-    if (turn->is_backlog || pal_id_equal(found->head.turn, turn->acting))
+    if (turn->queue.is_backlog || pal_id_equal(found->head.turn, turn->owed.turn))
         return true;
     if (turn->allowing)
         return found->kind == PAL_RESUME_ASKING;
@@ -219,7 +219,7 @@ void pal_turn_rename(pal_turn *turn, pal_id id)
     pal_map *turns = &turn->runtime->turns;
     pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
 
-    turn->acting = id;
+    turn->owed.turn = id;
     if (pal_id_equal(turn->id, id))
         return;
     if (pal_map_find(turns, key) == turn)
@@ -242,32 +242,32 @@ typedef struct brought {
 /* Takes the id and the settings of the turn that was found. */
 static void become(pal_turn *turn)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
     pal_turn_finisher finish = turn->request.finish;
     void *finish_user = turn->request.finish_user;
 
-    if (turn->started || turn->is_backlog)
+    if (turn->started || turn->queue.is_backlog)
         pal_turn_rename(turn, found->head.turn);
     else
-        turn->acting = found->head.turn;
+        turn->owed.turn = found->head.turn;
     pal_owner_leave(turn->runtime, &turn->request.budget);
     pal_owner_enter(turn->runtime, &found->request.budget);
     turn->request = found->request;
     turn->request.finish = finish;
     turn->request.finish_user = finish_user;
     turn->request.lane = PAL_LANE_QUEUE;
-    turn->is_backlog = false;
-    turn->inbox_len = 0;
-    turn->messages = NULL;
-    turn->messages_len = turn->settled_len = 0;
-    turn->first_id = found->first_id;
-    turn->first_seq = found->first_seq;
-    turn->conversation.fresh_seq = 0;
-    turn->tries = found->head.tries;
-    turn->owed_item = (pal_inbox_item){.id = found->item};
-    turn->owes = true;
-    turn->doom = found->doom;
-    turn->said_again = found->client_id;
+    turn->queue.is_backlog = false;
+    turn->queue.inbox_len = 0;
+    turn->commit.messages = NULL;
+    turn->commit.messages_len = turn->commit.settled_len = 0;
+    turn->owed.first_id = found->first_id;
+    turn->owed.first_seq = found->first_seq;
+    turn->step.conversation.fresh_seq = 0;
+    turn->owed.tries = found->head.tries;
+    turn->owed.item = (pal_inbox_item){.id = found->item};
+    turn->owed.is_stored = true;
+    turn->step.doom = found->doom;
+    turn->found.client_id = found->client_id;
     pal_runtime_know(turn);
 }
 
@@ -282,7 +282,7 @@ static void tell_started(pal_turn *turn)
 
 static void tell_recorded(pal_turn *turn)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
 
     if (turn->events.newest == 0)
         pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
@@ -306,7 +306,7 @@ static void run_on(pal_write *write)
     }
     pal_owed_added(turn);
     tell_recorded(turn);
-    turn->resume = NULL;
+    turn->found.resume = NULL;
     if (turn->is_cancelled)
         pal_turn_close(turn);
     else
@@ -316,7 +316,7 @@ static void run_on(pal_write *write)
 /* Makes results for open calls, before anything else is done. */
 static size_t settle_open(pal_turn *turn, pal_message *messages)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
     size_t len = 0;
 
     for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
@@ -327,7 +327,7 @@ static size_t settle_open(pal_turn *turn, pal_message *messages)
 
 static pal_message *make_results(pal_turn *turn, size_t *out_len)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
     size_t cap = found->answer ? found->answer->parts_len : 0;
     pal_message *messages = pal_arena_array(turn->arena, cap + 1, sizeof(*messages));
 
@@ -345,9 +345,9 @@ static void go_on(pal_turn *turn)
 
     if (!messages)
         return;
-    turn->tries += !turn->resume->head.is_handed;
-    turn->write.ops_len = 0;
-    pal_owed_replace(turn, turn->resume->item);
+    turn->owed.tries += !turn->found.resume->head.is_handed;
+    turn->commit.write.ops_len = 0;
+    pal_owed_replace(turn, turn->found.resume->item);
     if (len > 0)
         pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
     pal_turn_write(turn, run_on);
@@ -361,7 +361,7 @@ static void close_settled(pal_write *write)
 
     turn->holds--;
     if (status == PAL_OK) {
-        turn->resume = NULL;
+        turn->found.resume = NULL;
         pal_turn_close(turn);
         return;
     }
@@ -381,22 +381,22 @@ static void give_up(pal_turn *turn)
         return;
     turn->info.status = PAL_PROVIDER;
     if (len == 0 || turn->request.whole) { /* the messages of such a turn are hidden anyway */
-        turn->resume = NULL;
+        turn->found.resume = NULL;
         pal_turn_close(turn);
         return;
     }
-    turn->write.ops_len = 0;
+    turn->commit.write.ops_len = 0;
     pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
     pal_turn_write(turn, close_settled);
 }
 
 static bool may_try(pal_turn *turn)
 {
-    if (turn->resume->head.is_final)
+    if (turn->found.resume->head.is_final)
         pal_turn_set_reason(turn, "the process died while it answered");
-    else if (turn->tries >= PAL_TURN_TRIES_MAX && !turn->resume->head.is_handed)
+    else if (turn->owed.tries >= PAL_TURN_TRIES_MAX && !turn->found.resume->head.is_handed)
         snprintf(turn->info.reason, sizeof(turn->info.reason),
-                "the process died %u times while answering", turn->tries);
+                "the process died %u times while answering", turn->owed.tries);
     else
         return true;
     return false;
@@ -404,7 +404,7 @@ static bool may_try(pal_turn *turn)
 
 static void wait_again(pal_turn *turn, const brought *with)
 {
-    const pal_resume *found = turn->resume;
+    const pal_resume *found = turn->found.resume;
     pal_error err;
 
     tell_recorded(turn);
@@ -412,11 +412,11 @@ static void wait_again(pal_turn *turn, const brought *with)
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
-    turn->resume = NULL;
+    turn->found.resume = NULL;
     /* The client that delivers results already follows the turn, so PAUSED or ASKING is not
      * published again. The turn is taken with a new item, so that other processes see that their
      * item is obsolete. */
-    turn->is_parked = true;
+    turn->owed.is_parked = true;
     if (with->allowing)
         pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
     else if (with->results_len == 0 || /* the results were checked when the turn was found */
@@ -430,10 +430,10 @@ static const char interrupted[] = "interrupted by a new message";
  * readers watch it under its id. */
 static bool leave_to_follower(pal_turn *turn)
 {
-    if (!(turn->is_backlog || pal_visit_is(turn)) ||
-            !pal_away_take(turn->lane, turn->resume->head.turn))
+    if (!(turn->queue.is_backlog || pal_visit_is(turn)) ||
+            !pal_away_take(turn->lane, turn->found.resume->head.turn))
         return false;
-    if (turn->is_backlog)
+    if (turn->queue.is_backlog)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_visit_after(turn);
@@ -447,14 +447,14 @@ void pal_resume_begin(pal_turn *turn)
             .results_len = pal_recover_results(&turn->request),
             .allowing = turn->allowing};
 
-    lane->has_backlog |= turn->has_more;
+    lane->has_backlog |= turn->queue.has_more;
     if (leave_to_follower(turn))
         return;
     turn->allowing = PAL_ALLOW_NONE;
     become(turn);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     lane->guards++;
-    if (turn->resume->kind != PAL_RESUME_DEAD) {
+    if (turn->found.resume->kind != PAL_RESUME_DEAD) {
         tell_started(turn);
         wait_again(turn, &with);
     } else if (may_try(turn)) {

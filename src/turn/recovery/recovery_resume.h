@@ -31,8 +31,8 @@ typedef struct pal_resume {
     pal_tool_loop doom;
 } pal_resume;
 
-/* On a worker: looks for an unfinished turn and sets turn->resume. An item that belongs to no turn
- * becomes turn->leftover. */
+/* On a worker: looks for an unfinished turn and sets turn->found.resume. An item that belongs to no
+ * turn becomes turn->found.leftover. */
 PAL_CHECKED pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading,
         const pal_inbox_item *items, size_t len, pal_error *err);
 

@@ -71,8 +71,8 @@ static bool find_known(pal_turn *turn, const pal_message *answer, size_t *out_pa
 {
     pal_arena *arena = pal_arena_new(0);
     pal_message known = {.parts_len = 0};
-    bool is_known = turn->output_seen && arena &&
-            pal_speech_message(&turn->answer, arena, &known, NULL) == PAL_OK &&
+    bool is_known = turn->step.output_seen && arena &&
+            pal_speech_message(&turn->step.answer, arena, &known, NULL) == PAL_OK &&
             known.parts_len > 0 && known.parts_len <= answer->parts_len;
 
     for (size_t i = 0; is_known && i < known.parts_len; i++) {
@@ -94,10 +94,10 @@ static void tell_answer(pal_turn *turn, const pal_message *answer)
         pal_retell_step(turn);
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_STEP,
-                        .count = ++turn->step,
+                        .count = ++turn->step.number,
                         .message = answer->id});
     }
-    turn->output_seen = false;
+    turn->step.output_seen = false;
     if (known > 0)
         tell_part(turn, &answer->parts[known - 1], known, bytes);
     for (size_t i = known; i < answer->parts_len; i++)
@@ -109,12 +109,11 @@ static void tell_answer(pal_turn *turn, const pal_message *answer)
                         .seq = answer->seq,
                         .at = answer->created_at,
                         .usage = answer->usage});
-    turn->usage = (pal_usage){
-            .input = turn->usage.input + answer->usage.input,
-            .cache_read = turn->usage.cache_read + answer->usage.cache_read,
-            .cache_write = turn->usage.cache_write + answer->usage.cache_write,
-            .output = turn->usage.output + answer->usage.output,
-            .reasoning = turn->usage.reasoning + answer->usage.reasoning};
+    turn->outcome.usage = (pal_usage){.input = turn->outcome.usage.input + answer->usage.input,
+            .cache_read = turn->outcome.usage.cache_read + answer->usage.cache_read,
+            .cache_write = turn->outcome.usage.cache_write + answer->usage.cache_write,
+            .output = turn->outcome.usage.output + answer->usage.output,
+            .reasoning = turn->outcome.usage.reasoning + answer->usage.reasoning};
 }
 
 static void tell_results(pal_turn *turn, const pal_message *message)
@@ -131,9 +130,9 @@ static void tell_results(pal_turn *turn, const pal_message *message)
 
 void pal_retell(pal_turn *turn, const pal_message *message)
 {
-    if (message->seq <= turn->told_seq)
+    if (message->seq <= turn->owed.told_seq)
         return;
-    turn->told_seq = message->seq;
+    turn->owed.told_seq = message->seq;
     if (message->role == PAL_ROLE_ASSISTANT)
         tell_answer(turn, message);
     else if (message->role == PAL_ROLE_TOOL)
@@ -142,7 +141,7 @@ void pal_retell(pal_turn *turn, const pal_message *message)
 
 void pal_retell_step(pal_turn *turn)
 {
-    if (turn->output_seen && turn->step > 0)
-        turn->step--;
-    turn->output_seen = false;
+    if (turn->step.output_seen && turn->step.number > 0)
+        turn->step.number--;
+    turn->step.output_seen = false;
 }

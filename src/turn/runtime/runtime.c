@@ -35,16 +35,16 @@ enum { ENDED_MAX = 1000, HAND_OVER_MS = 1000 };
 
 static void free_turn(pal_turn *turn)
 {
-    pal_budget_release(atomic_load(&turn->held));
+    pal_budget_release(atomic_load(&turn->step.held));
     pal_event_done(turn);
-    pal_speech_done(&turn->answer);
+    pal_speech_done(&turn->step.answer);
     pal_tools_done(turn);
-    pal_buf_done(&turn->summary);
-    pal_arena_free(turn->job_arena);
-    pal_arena_free(turn->step_arena);
-    pal_arena_free(turn->text_arena);
+    pal_buf_done(&turn->summary.text);
+    pal_arena_free(turn->summary.arena);
+    pal_arena_free(turn->step.arena);
+    pal_arena_free(turn->outcome.arena);
     pal_arena_free(turn->arena);
-    pal_free(turn->ops);
+    pal_free(turn->commit.ops);
     pal_free(turn);
 }
 
@@ -69,7 +69,7 @@ pal_str pal_turn_client_id(const pal_turn *turn)
 {
     const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
 
-    return turn->request.messages_len > 0 ? sent[0].client_id : turn->said_again;
+    return turn->request.messages_len > 0 ? sent[0].client_id : turn->found.client_id;
 }
 
 void pal_runtime_know(pal_turn *turn)
@@ -139,13 +139,13 @@ static void slim(pal_turn *turn)
     if (turn->holds > 0)
         return;
     pal_tools_done(turn);
-    pal_speech_clear(&turn->answer);
-    pal_arena_free(turn->step_arena);
-    turn->step_arena = NULL;
-    turn->request_messages = NULL;
-    pal_free(turn->ops);
-    turn->ops = NULL;
-    turn->write.ops_len = 0;
+    pal_speech_clear(&turn->step.answer);
+    pal_arena_free(turn->step.arena);
+    turn->step.arena = NULL;
+    turn->step.messages = NULL;
+    pal_free(turn->commit.ops);
+    turn->commit.ops = NULL;
+    turn->commit.write.ops_len = 0;
 }
 
 void pal_runtime_ended(pal_turn *turn, bool has_run)
@@ -207,12 +207,12 @@ pal_turn *pal_turn_make(
     turn->runtime = runtime;
     turn->arena = arena;
     turn->request = *request;
-    turn->id = turn->acting = turn->info.turn = pal_id_new();
+    turn->id = turn->owed.turn = turn->info.turn = pal_id_new();
     pal_id_to_text(turn->id, turn->id_text);
     pal_owed_name_first(turn);
     turn->info.session = request->session;
-    pal_speech_init(&turn->answer);
-    pal_buf_init(&turn->summary, PAL_MESSAGE_BYTES_MAX);
+    pal_speech_init(&turn->step.answer);
+    pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
     status = check_endpoint(runtime, request->endpoint, err);
     if (status == PAL_OK)
         status = pal_turn_settings_check_agent(&runtime->options, request->agent, err);

@@ -45,13 +45,13 @@ typedef struct start {
 /* Returns the turn that acts: a merged turn is run by its leader. */
 static pal_turn *acting(pal_turn *turn)
 {
-    return turn && turn->leader ? turn->leader : turn;
+    return turn && turn->queue.leader ? turn->queue.leader : turn;
 }
 
 void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
 {
     *out_info = acting(turn)->info;
-    if (turn->leader)
+    if (turn->queue.leader)
         out_info->turn = turn->id;
     out_info->events = turn->events.newest;
 }
@@ -101,7 +101,7 @@ static void start_on_loop(pal_task *task)
     }
     turn->started = s->started;
     turn->started_user = s->user;
-    turn->compact = s->compact;
+    turn->summary.wait = s->compact;
     turn->allowing = s->allowing;
     pal_free(s);
     pal_lane_enter(turn);
@@ -370,9 +370,9 @@ static pal_turn *turn_of_lane(question *q)
 {
     pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
 
-    if (lane && lane->running && !lane->running->is_backlog)
+    if (lane && lane->running && !lane->running->queue.is_backlog)
         return lane->running;
-    if (lane && lane->first && !lane->first->is_backlog && !lane->running)
+    if (lane && lane->first && !lane->first->queue.is_backlog && !lane->running)
         return lane->first;
     q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn is running in the session");
     return NULL;
@@ -602,7 +602,7 @@ static void text_on_loop(pal_ask *asked)
     if (!turn)
         return;
     pal_turn_fill_info(turn, q->out_info);
-    *q->out_text = pal_arena_copy(q->arena, acting(turn)->text);
+    *q->out_text = pal_arena_copy(q->arena, acting(turn)->outcome.text);
 }
 
 static bool wait_event(const pal_event *event, void *user)

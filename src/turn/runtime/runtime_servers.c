@@ -42,8 +42,9 @@ static void tell_missing(pal_turn *turn)
 
 bool pal_servers_gather(pal_turn *turn)
 {
-    turn->tools = pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->tools_len);
-    return turn->tools != NULL;
+    turn->step.tools =
+            pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->step.tools_len);
+    return turn->step.tools != NULL;
 }
 
 static void go_on(pal_turn *turn)
@@ -84,7 +85,7 @@ bool pal_servers_are_awaited(const pal_turn *turn)
 {
     const pal_runtime *runtime = turn->runtime;
 
-    return !turn->request.no_server_tools && !turn->compact &&
+    return !turn->request.no_server_tools && !turn->summary.wait &&
             runtime->servers_timer.position != 0 && is_starting(runtime);
 }
 

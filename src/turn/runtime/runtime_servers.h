@@ -10,7 +10,8 @@
 PAL_CHECKED pal_status pal_servers_open(pal_runtime *runtime, pal_error *err);
 void pal_servers_close(pal_runtime *runtime);
 
-/* Sets turn->tools to all tools that the model is offered. Returns false if there is no memory. */
+/* Sets turn->step.tools to all tools that the model is offered. Returns false if there is no
+ * memory. */
 bool pal_servers_gather(pal_turn *turn);
 /* Returns true if servers are starting and the turn must wait for them. */
 bool pal_servers_are_awaited(const pal_turn *turn);
