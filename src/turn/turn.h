@@ -158,6 +158,13 @@ typedef struct pal_conversation {
 
 #define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* operations in one write of a turn */
 
+/* Whether the turn may begin now, by what it has found in the session (recovery_inspect.c). */
+typedef enum pal_turn_verdict {
+    PAL_TURN_MAY_BEGIN = 0,
+    PAL_TURN_MUST_WAIT, /* an older request waits in the inbox, or an older turn is unfinished */
+    PAL_TURN_IS_TAKEN,  /* another process runs the waiting request, or has run it */
+} pal_turn_verdict;
+
 /* The turn's place in its lane: how it waits, and who waits with it. */
 typedef struct pal_turn_queue {
     pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
@@ -166,9 +173,8 @@ typedef struct pal_turn_queue {
     bool has_more;     /* the inbox has more requests that are not turns in this process */
     pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
     size_t known_len;
-    bool is_taken;   /* another process runs the waiting request, or has run it */
-    bool must_wait;  /* an older request waits in the inbox */
-    bool gave_way;   /* it has already yielded to that request */
+    pal_turn_verdict verdict;
+    bool gave_way;   /* it has already yielded to an older request */
     bool goes_first; /* goes to the head of the queue, because it had begun before */
     bool is_again;   /* it was followed in the store, and begins again with the same request */
     int64_t visits;  /* how often it has tried to deliver results or approvals to another turn */

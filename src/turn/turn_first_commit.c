@@ -48,7 +48,7 @@ static bool needs_lease(const pal_turn *turn)
 {
     return !turn->lane->fence &&
             (turn->commit.settled_len > 0 || !pal_id_is_none(turn->found.leftover) ||
-                    (turn->found.resume && !turn->queue.is_taken));
+                    (turn->found.resume && turn->queue.verdict != PAL_TURN_IS_TAKEN));
 }
 
 /* Puts the complete commit into turn->commit.write; it may have no operations. */
@@ -155,7 +155,7 @@ static void look_and_commit(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     pal_recover_work(item);
-    if (turn->work_status == PAL_OK && !turn->queue.is_taken && !turn->queue.must_wait &&
+    if (turn->work_status == PAL_OK && turn->queue.verdict == PAL_TURN_MAY_BEGIN &&
             !turn->found.resume && !needs_lease(turn))
         commit_and_plan(turn);
 }
@@ -260,8 +260,9 @@ static void refuse(pal_turn *turn, pal_error *err)
         pal_backlog_again(turn->runtime);
     if (err->status == PAL_BUSY)
         pal_error_set(err, PAL_BUSY, "session is busy: %s",
-                turn->queue.must_wait ? "older messages are waiting in its inbox"
-                                      : "another process is running a turn in it");
+                turn->queue.verdict == PAL_TURN_MUST_WAIT
+                        ? "older messages are waiting in its inbox"
+                        : "another process is running a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
     pal_turn_tell_started(turn, err);
@@ -585,14 +586,14 @@ static void looked_around(pal_work_item *item)
     turn->holds--;
     if (turn->work_status != PAL_OK) {
         refuse(turn, &turn->work_error);
-    } else if (turn->queue.is_taken) {
+    } else if (turn->queue.verdict == PAL_TURN_IS_TAKEN) {
         pal_away_begin(turn);
     } else if (needs_lease(turn)) {
         take_lease(turn);
-    } else if (turn->queue.must_wait && finds_failed(turn)) {
+    } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT && finds_failed(turn)) {
         turn->found.is_failed = true;
         look_around(turn);
-    } else if (turn->queue.must_wait) {
+    } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT) {
         give_way(turn);
     } else if (turn->found.resume) {
         pal_resume_begin(turn);

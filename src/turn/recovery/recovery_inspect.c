@@ -279,10 +279,12 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
         return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for approval");
     if (!found || (!is_wanted && ends_dead(turn)))
         return PAL_OK;
-    turn->queue.must_wait = !is_wanted;
-    if (!is_wanted)
+    if (!is_wanted) {
+        if (turn->queue.verdict == PAL_TURN_MAY_BEGIN)
+            turn->queue.verdict = PAL_TURN_MUST_WAIT;
         return PAL_OK;
-    turn->queue.is_taken = false;
+    }
+    turn->queue.verdict = PAL_TURN_MAY_BEGIN;
     end = (pal_ending){found->answer, found->results, found->results_len};
     return pal_recover_results(&turn->request) > 0 && !turn->queue.is_backlog &&
                     !pal_id_equal(found->head.turn, turn->owed.turn)
@@ -344,8 +346,9 @@ static pal_status look_into_inbox(
         status = pal_backlog_take(turn, items, len, err);
     if (status != PAL_OK)
         return status;
-    turn->queue.is_taken = is_taken(turn, items, len);
-    turn->queue.must_wait = gives_way(turn, items, len, scratch);
+    turn->queue.verdict = is_taken(turn, items, len) ? PAL_TURN_IS_TAKEN
+            : gives_way(turn, items, len, scratch)   ? PAL_TURN_MUST_WAIT
+                                                     : PAL_TURN_MAY_BEGIN;
     return meet_resume(turn, err);
 }
 
@@ -358,7 +361,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 
     if (status == PAL_OK)
         status = look_into_inbox(turn, &reading, scratch, err);
-    if (status != PAL_OK || turn->queue.is_taken || turn->queue.must_wait)
+    if (status != PAL_OK || turn->queue.verdict != PAL_TURN_MAY_BEGIN)
         return status;
     if (turn->found.resume && pal_id_is_none(turn->found.leftover))
         return PAL_OK;
