@@ -17,6 +17,7 @@ async function withMock(run, kind = 'openai', options = {}) {
         await run(caller, records, url);
         assert.equal(await caller.close(), 0);
     } finally {
+        caller.kill();
         await mock.close();
     }
 }

@@ -4,8 +4,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
+import { after } from 'node:test';
 
 const program = process.env.PROVIDER_CALL;
+
+// If a test fails before it closes its caller, the process must not keep the tests from ending.
+const callers = new Set();
+after(() => { for (const caller of callers) caller.kill(); });
 
 // A provider in a process of its own; ask() resolves to what one call told.
 export class Caller {
@@ -15,6 +20,7 @@ export class Caller {
             stdio: ['pipe', 'pipe', 'inherit'],
         });
         this.lines = createInterface({ input: this.child.stdout })[Symbol.asyncIterator]();
+        callers.add(this);
     }
 
     async ask(request, lines = 1) {
@@ -26,6 +32,10 @@ export class Caller {
 
     say(text, more = {}) {
         return this.ask({ messages: [{ role: 'user', content: text }], ...more });
+    }
+
+    kill() {
+        this.child.kill('SIGKILL');
     }
 
     // Resolves to the exit code, which is not 0 where a sanitizer found something.

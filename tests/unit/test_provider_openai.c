@@ -437,13 +437,13 @@ static void texts_that_would_block_the_loop_are_refused(void)
     tells_of_many(&plain, "{\"pad\":[0", ",1", 600000, "]}",
             "end(provider: the response is nested too deeply, or has more than 500000 JSON "
             "values)");
-    tells_of_many(&stream, "data: {\"choices\":[{\"delta\":{\"content\":\"", "\\n", 2200000,
+    tells_of_many(&stream, "data: {\"choices\":[{\"delta\":{\"content\":\"", "\\n", 3300000,
             "\"}}]}\n\n" DONE,
-            "end(provider: the texts of one event or response exceed 4194304 bytes)");
+            "end(provider: the texts of one event or response exceed 6291456 bytes)");
     /* Many short texts cost as much as a long one. */
     tells_of_many(&plain, "{\"choices\":[{\"message\":{\"content\":[{\"text\":\"\"}",
-            ",{\"text\":\"0123456789012345678901234567890123456789\"}", 110000, "]}}]}",
-            "end(provider: the texts of one event or response exceed 4194304 bytes)");
+            ",{\"text\":\"012345678901234567890123456789012345678901234567890123456789\"}", 110000, "]}}]}",
+            "end(provider: the texts of one event or response exceed 6291456 bytes)");
     tells_of_many(&plain, "{", " ", 17u << 20, "}",
             "end(provider: the response exceeds 16777216 bytes)");
     /* One that is passed on is counted by its length. */

@@ -104,7 +104,7 @@
                                                        other response that is not a stream */
 #define PAL_PROVIDER_ERROR_BYTES_MAX (1u << 20)     /* bytes of an error that is passed on */
 #define PAL_PROVIDER_VALUES_MAX 500000u             /* JSON values in an event or a response */
-#define PAL_PROVIDER_TEXT_BYTES_MAX (4u << 20)      /* bytes of all texts in one event or response,
+#define PAL_PROVIDER_TEXT_BYTES_MAX (6u << 20)      /* bytes of all texts in one event or response,
                                                        with their escapes */
 #define PAL_PROVIDER_SAID_BYTES_MAX (8u << 20)      /* bytes of all texts and tool arguments in one
                                                        response */
