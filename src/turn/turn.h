@@ -315,7 +315,7 @@ struct pal_turn {
     uint32_t holds;
     pal_turn_phase phase;
     pal_turn_state state;
-    bool is_cancelled;
+    bool is_canceled;
     bool hands_over; /* the turn stops in this process, and another process continues it */
     void (*then)(pal_turn *turn); /* the next step after unparking or after the lookup */
     pal_turn_info info;

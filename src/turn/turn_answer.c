@@ -121,7 +121,7 @@ static void recorded(pal_write *write)
         pal_tools_begin(turn, message);
     else if (turn->commit.is_last)
         pal_turn_finish(turn, PAL_TURN_DONE);
-    else if (turn->is_cancelled)
+    else if (turn->is_canceled)
         pal_turn_finish(turn, PAL_TURN_CANCELED);
     else
         after_answer(turn);
@@ -137,7 +137,7 @@ static void after_answer(pal_turn *turn)
  * after the turn. */
 static bool is_last(const pal_turn *turn, const pal_message *answer)
 {
-    if (turn->is_cancelled || turn->lane->steers)
+    if (turn->is_canceled || turn->lane->steers)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++)
         if (answer->parts[i].kind == PAL_PART_TOOL_CALL &&
@@ -164,7 +164,7 @@ static bool pauses(const pal_turn *turn, const pal_message *answer)
 {
     size_t calls = 0;
 
-    if (turn->is_cancelled || turn->lane->steers || turn->step.is_last || !turn->owed.is_stored ||
+    if (turn->is_canceled || turn->lane->steers || turn->step.is_last || !turn->owed.is_stored ||
             turn->request.calls_end_turn || turn->lane->holds > 0)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++) {

@@ -50,7 +50,7 @@ void pal_turn_planned(pal_turn *turn)
         pal_budget_release(atomic_exchange(&turn->step.held, NULL));
         return;
     }
-    if (turn->is_cancelled)
+    if (turn->is_canceled)
         pal_turn_close(turn);
     else if (turn->work_status != PAL_OK)
         pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
@@ -74,7 +74,7 @@ static void planned(pal_work_item *item)
 
 void pal_turn_next_step(pal_turn *turn)
 {
-    if (turn->is_cancelled) {
+    if (turn->is_canceled) {
         pal_turn_close(turn);
         return;
     }

@@ -109,10 +109,10 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 {
     if (turn->queue.leader)
         turn = turn->queue.leader;
-    if (turn->is_cancelled || turn->commit.is_last || turn->phase == PAL_TURN_PHASE_AWAY ||
+    if (turn->is_canceled || turn->commit.is_last || turn->phase == PAL_TURN_PHASE_AWAY ||
             turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    turn->is_cancelled = true;
+    turn->is_canceled = true;
     pal_turn_set_reason(turn, reason);
     switch (turn->phase) {
     case PAL_TURN_PHASE_CALL:
@@ -145,7 +145,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         pal_unpark(turn, stop_tools);
         break;
     default:
-        break; /* the work in flight checks is_cancelled when it is done */
+        break; /* the work in flight checks is_canceled when it is done */
     }
 }
 
@@ -155,9 +155,9 @@ void pal_turn_hand_over(pal_turn *turn)
         pal_turn_stop(turn, "the server is stopping");
         return;
     }
-    if (turn->is_cancelled || turn->commit.is_last)
+    if (turn->is_canceled || turn->commit.is_last)
         return;
-    turn->hands_over = turn->is_cancelled = true;
+    turn->hands_over = turn->is_canceled = true;
     switch (turn->phase) {
     case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
@@ -181,7 +181,7 @@ void pal_turn_hand_over(pal_turn *turn)
         pal_turn_leave(turn);
         break;
     default:
-        break; /* the work in flight checks is_cancelled when it is done */
+        break; /* the work in flight checks is_canceled when it is done */
     }
 }
 

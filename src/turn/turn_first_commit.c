@@ -296,7 +296,7 @@ static bool may_look_again(pal_turn *turn, pal_holder_view view)
  * waits until it is known, at most for the ttl of a lease. */
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
-    bool is_stopping = lane->runtime->is_closing || turn->is_cancelled;
+    bool is_stopping = lane->runtime->is_closing || turn->is_canceled;
 
     if (view == PAL_HOLDER_NONE && !is_stopping && turn->queue.lease_tries < LEASE_TRIES_MAX) {
         turn->queue.lease_tries++;

@@ -103,7 +103,7 @@ pal_status pal_last_commit_prepare(
 /* A turn that was stopped with an error status, for example by the time limit, has failed. */
 static pal_turn_state end_state(const pal_turn *turn)
 {
-    return turn->is_cancelled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
+    return turn->is_canceled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
 }
 
 /* Before the first answer, the turn has recorded only the request's messages, without gaps. Later
@@ -169,7 +169,7 @@ static pal_message *make_record(pal_turn *turn)
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_put_text(&writer, turn->is_cancelled ? "interrupted" : "error", turn->info.reason);
+    pal_put_text(&writer, turn->is_canceled ? "interrupted" : "error", turn->info.reason);
     pal_json_end_object(&writer);
     message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);

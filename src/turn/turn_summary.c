@@ -76,7 +76,7 @@ static void summary_kept(pal_work_item *item)
     turn->holds--;
     if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (turn->is_cancelled && !turn->summary.wait) {
+    if (turn->is_canceled && !turn->summary.wait) {
         drop_job(turn);
         pal_turn_close(turn);
         return;

@@ -272,7 +272,7 @@ static bool is_last(const pal_turn *turn)
 {
     size_t open = 0;
 
-    if (turn->is_cancelled || turn->lane->steers)
+    if (turn->is_canceled || turn->lane->steers)
         return false;
     for (size_t i = 0; i < turn->step.runs_len; i++)
         open += is_open(&turn->step.runs[i]);
@@ -357,7 +357,7 @@ static void all_recorded(pal_turn *turn)
     turn->step.rounds++;
     turn->step.is_last = turn->step.rounds >= turn->settings.rounds_max;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    if (was_last && !turn->is_cancelled)
+    if (was_last && !turn->is_canceled)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_turn_next_step(turn);
@@ -423,7 +423,7 @@ const pal_tool_run *pal_tools_asked(const pal_turn *turn)
 /* Returns false if a call needs approval before the turn can continue. */
 static bool start_waiting(pal_turn *turn)
 {
-    bool is_skipped = turn->is_cancelled || turn->lane->steers;
+    bool is_skipped = turn->is_canceled || turn->lane->steers;
 
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         pal_tool_run *run = &turn->step.runs[i];

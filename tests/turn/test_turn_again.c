@@ -12,7 +12,7 @@
 
 typedef struct meddler {
     pal_id session;
-    bool is_due;
+    _Atomic bool is_due; /* set last; the trace also runs on workers */
 } meddler;
 
 /* Another process gets the same request just when this one has seen that nothing waits. */

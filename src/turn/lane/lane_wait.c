@@ -95,10 +95,10 @@ static void refuse_busy(pal_turn *turn)
  * in two cases: it found them in the inbox, or this process stops and another one runs the turn. */
 static void keep_what_is_durable(pal_turn *turn)
 {
-    if (!turn->is_cancelled || turn->queue.inbox_len == 0 ||
+    if (!turn->is_canceled || turn->queue.inbox_len == 0 ||
             !(turn->queue.is_backlog || turn->hands_over))
         return;
-    turn->is_cancelled = turn->hands_over = false;
+    turn->is_canceled = turn->hands_over = false;
     turn->info.status = PAL_OK;
     turn->info.reason[0] = '\0';
 }
@@ -113,7 +113,7 @@ static void wait_in_queue(pal_turn *turn)
     pal_runtime_know(turn);
     lane->guards++;
     pal_turn_tell_started(turn, NULL);
-    if (turn->is_cancelled) /* canceled while the item was being added */
+    if (turn->is_canceled) /* canceled while the item was being added */
         pal_lane_withdraw(turn);
     else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
         pal_turn_stop(running, "interrupted by a new message");

@@ -56,7 +56,7 @@ void pal_away_begin(pal_turn *turn)
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_AWAY);
     turn->owed.is_parked = turn->owed.is_stored = turn->commit.is_last = false;
-    turn->is_cancelled = false;
+    turn->is_canceled = false;
     turn->found.resume = NULL;
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
     turn->info.status = PAL_OK;
@@ -180,7 +180,7 @@ static void end_canceled(pal_turn *turn)
 
 static void cancel(pal_turn *turn, const char *reason)
 {
-    turn->is_cancelled = true;
+    turn->is_canceled = true;
     pal_turn_set_reason(turn, reason);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     pal_unpark(turn, end_canceled);

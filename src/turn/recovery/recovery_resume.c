@@ -307,7 +307,7 @@ static void run_on(pal_write *write)
     pal_owed_added(turn);
     tell_recorded(turn);
     turn->found.resume = NULL;
-    if (turn->is_cancelled)
+    if (turn->is_canceled)
         pal_turn_close(turn);
     else
         pal_servers_offer(turn);
