@@ -7,6 +7,9 @@
  * also wait while PASSED_MAX others are in the store: each takes memory there, and one commit does
  * not take many more.
  *
+ * The store encodes messages and counts their tokens on the thread that passes them on. So a write
+ * with long messages is passed on by a worker too, and later writes wait for it.
+ *
  * A loop that is being closed waits for the writes in flight. A crash loses those that are not
  * committed, and their `done` is never called. */
 #include "turn/turn.h"
@@ -15,6 +18,7 @@
 #include "turn/turn_last_commit.h"
 
 enum { PASSED_MAX = 64 };
+#define LOOP_BYTES_MAX ((size_t)256 << 10) /* bytes of the messages that the loop passes on */
 
 /* ---- Passing writes to the store ---- */
 
@@ -36,8 +40,35 @@ static void on_applied(
     pal_loop_tell_done(write->runtime->loop, &write->item);
 }
 
+static size_t bytes_of_parts(const pal_part *parts, size_t parts_len)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < parts_len; i++)
+        bytes += parts[i].text.len + parts[i].arguments.len + parts[i].data.len +
+                parts[i].extra.len + bytes_of_parts(parts[i].parts, parts[i].parts_len);
+    return bytes;
+}
+
+static bool is_large(const pal_write *write)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < write->ops_len; i++) {
+        const pal_op *op = &write->ops[i];
+
+        if (op->kind != PAL_OP_APPEND)
+            continue;
+        for (size_t k = 0; k < op->u.append.messages_len; k++) {
+            const pal_message *message = &op->u.append.messages[k];
+            bytes += message->extra.len + bytes_of_parts(message->parts, message->parts_len);
+        }
+    }
+    return bytes > LOOP_BYTES_MAX;
+}
+
 /* Runs on a worker. */
-static void wait_for_room(pal_work_item *item)
+static void apply_and_wait(pal_work_item *item)
 {
     pal_write *write = write_of(item);
     pal_error err = {0};
@@ -49,9 +80,11 @@ static void wait_for_room(pal_work_item *item)
 static void pass_on(pal_runtime *runtime, pal_write *write)
 {
     pal_error err = {0};
-    pal_status status = pal_store_apply_async(
-            runtime->store, write->ops, write->ops_len, on_applied, write, &err);
+    pal_status status = PAL_LIMIT;
 
+    if (!is_large(write))
+        status = pal_store_apply_async(
+                runtime->store, write->ops, write->ops_len, on_applied, write, &err);
     runtime->writes_passed++;
     if (status == PAL_LIMIT) {
         runtime->blocked_write = write;
@@ -95,7 +128,7 @@ void pal_runtime_write(pal_runtime *runtime, pal_write *write)
 {
     write->runtime = runtime;
     write->failure = (pal_error){0};
-    write->item = (pal_work_item){.work = wait_for_room, .done = on_written};
+    write->item = (pal_work_item){.work = apply_and_wait, .done = on_written};
     write->next = NULL;
     *runtime->writes_last = write;
     runtime->writes_last = &write->next;
