@@ -34,6 +34,13 @@
 #include "server/observe/observe_metrics.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *__lsan_default_suppressions(void);
+
+/* The process ends while the listener's threads run, and OpenSSL keeps a state for each of them. */
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:CRYPTO_zalloc\n";
+}
 
 #define REQUIRE(condition) require((condition), #condition, __LINE__)
 #define INPUTS_MAX 500 /* of one server */
