@@ -120,6 +120,24 @@ def all_limits_are_shown():
     tap.check(not shown, 'shown, but no limit: %s' % ', '.join(shown))
 
 
+def architecture_names_what_exists():
+    """Each `function()` with its (`file`), and each path in ARCHITECTURE.md."""
+    text = tap.read(SOURCE, 'ARCHITECTURE.md')
+    files = {os.path.basename(path): path
+             for path in glob.glob(os.path.join(SOURCE, 'src', '**', '*.[ch]'), recursive=True)}
+    pairs = re.findall(r'((?:`\w+\(\)`(?:\s+and\s+)?)+)\s+\(`(\w+\.[ch])`\)', text)
+    tap.check(len(pairs) >= 10, 'only %d functions are named with a file' % len(pairs))
+    for functions, name in pairs:
+        tap.check(name in files, "there is no file '%s'" % name)
+        code = tap.read(files[name]) if name in files else ''
+        for function in re.findall(r'\w+(?=\(\))', functions):
+            tap.check(re.search(r'^\w[^;=]*\b%s\([^;]*?\)\s*\{' % function, code, re.M),
+                      "'%s' does not define %s()" % (name, function))
+    for path in re.findall(r'`((?:src|include|docs|tests|tools)/[\w./-]+)`', text):
+        tap.check(os.path.exists(os.path.join(SOURCE, path)) or 'NAME' in path or
+                  path == 'src/channel', "there is no '%s'" % path)
+
+
 def links_lead_somewhere(path):
     def test():
         for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', tap.read(path)):
@@ -131,7 +149,9 @@ def links_lead_somewhere(path):
 documents = sorted(glob.glob(SOURCE + '/*.md') + glob.glob(SOURCE + '/docs/**/*.md',
                                                            recursive=True))
 tests = [('README.md shows examples/embed.c', readme_shows_the_example),
-         ('docs/limits.md shows the limits', all_limits_are_shown)]
+         ('docs/limits.md shows the limits', all_limits_are_shown),
+         ('ARCHITECTURE.md names functions and files that exist',
+          architecture_names_what_exists)]
 for document in documents:
     name = os.path.relpath(document, SOURCE)
     tests.append(('the links of %s' % name, links_lead_somewhere(document)))
