@@ -240,41 +240,6 @@ static void lines_that_are_no_messages_are_set_aside(void)
 }
 
 /* One that a process left which died before it was removed. */
-/* Something other than PicoClaw has removed the last lines, and no part of a line is left. */
-static void lines_that_disappear_are_found(void)
-{
-    char path[512];
-    struct stat facts;
-    pal_id id;
-
-    begin();
-    if (!reopen())
-        return;
-    id = made("g", "one");
-    CHECK(say(id, "two") && say(id, "three"));
-    path_of("g.jsonl", path);
-    reopen();
-    CHECK(finds(false, NULL, NULL) && stat(path, &facts) == 0);
-    CHECK(say(id, "four") && say(id, "five"));
-    pal_store_close(store);
-    store = NULL;
-    CHECK(truncate(path, facts.st_size) == 0);
-    reopen();
-    CHECK(shows(id, "one|two|three|") && finds(false, "'g.jsonl' has lost 2 lines", NULL));
-    /* It is still found after the file has grown again, and after other starts. */
-    CHECK(say(id, "six") && say(id, "seven"));
-    reopen();
-    CHECK(finds(false, "'g.jsonl' has lost 2 lines", NULL));
-    CHECK(finds(true, "had lost 2 lines", NULL) && finds(false, NULL, NULL));
-    reopen();
-    CHECK(finds(false, NULL, NULL) && shows(id, "one|two|three|six|seven|"));
-    pal_store_close(store);
-    store = NULL;
-    CHECK(unlink(path) == 0);
-    reopen();
-    CHECK(finds(false, "'g.jsonl' has lost 5 lines", NULL));
-}
-
 static void a_meta_file_alone_is_not_a_session(void)
 {
     pal_session found;
@@ -366,7 +331,6 @@ int main(void)
     RUN(a_parent_may_be_younger);
     RUN(zeros_take_nothing_with_them);
     RUN(lines_that_are_no_messages_are_set_aside);
-    RUN(lines_that_disappear_are_found);
     RUN(a_meta_file_alone_is_not_a_session);
     RUN(files_are_for_their_user_alone);
     RUN(links_in_the_place_of_our_files_are_refused);

@@ -47,7 +47,6 @@ typedef struct jsonl_file {
     uint64_t *bad;  /* numbers of the unreadable lines, from 1 */
     size_t bad_len, bad_cap;
     uint64_t zeros;       /* number of zero bytes that a power cut left in the lines */
-    uint64_t missing;     /* lines that the meta file counts and that the file has lost */
     bool is_open_ended;   /* the last line has no newline */
     bool is_logged;       /* the log contains the session's record */
     uint64_t mark_logged; /* the log contains the session's marks up to this number */

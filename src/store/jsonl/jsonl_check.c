@@ -2,9 +2,9 @@
  *
  * Most effects of a crash are repaired when the store is opened for writing, before fsck can see
  * them. The remaining findings are damage: lost records of the log, zeros in the lines, lines that
- * are not messages or are missing, a fork whose parent has lost shared messages, and unusable
- * files. Lines that are not messages are moved to .palaver/aside, under the session's id, until the
- * session is erased.
+ * are not messages, a fork whose parent has lost shared messages, and unusable files. Lines that
+ * are not messages are moved to .palaver/aside, under the session's id, until the session is
+ * erased.
  *
  * Crash argument: each file is replaced atomically, after everything that it says about other files
  * is durable. So a crash during a repair loses nothing. */
@@ -55,9 +55,6 @@ static void check_file(const jsonl_file *file, const report *to)
     if (file->zeros > 0)
         tell(to, file->id, false, "'%.160s.jsonl' has %llu zeros in its lines", file->path,
                 (unsigned long long)file->zeros);
-    if (file->missing > 0)
-        tell(to, file->id, false, "'%.160s.jsonl' has lost %llu line%s", file->path,
-                (unsigned long long)file->missing, file->missing == 1 ? "" : "s");
     for (size_t i = 0; i < file->bad_len; i++)
         tell(to, file->id, false, "line %llu of '%.160s.jsonl' is not a message",
                 (unsigned long long)file->bad[i], file->path);
@@ -145,21 +142,6 @@ static pal_status set_aside(
     return status == PAL_OK ? pal_jsonl_sync_dir(engine, path, err) : status;
 }
 
-/* Saves the meta file for the lines that remain. */
-static pal_status save_meta_without_bad(
-        jsonl_engine *engine, memory_session *session, jsonl_file *file, pal_error *err)
-{
-    size_t bad_len = file->bad_len;
-    pal_status status;
-
-    file->lines -= bad_len;
-    file->bad_len = 0;
-    status = pal_jsonl_meta_save(engine, session, file, err);
-    file->lines += bad_len;
-    file->bad_len = bad_len;
-    return status;
-}
-
 /* The log and the meta file are written first. From then on they determine which lines are hidden,
  * however many lines there are before them. */
 static pal_status mend_lines(jsonl_engine *engine, jsonl_file *file, pal_error *err)
@@ -182,7 +164,7 @@ static pal_status mend_lines(jsonl_engine *engine, jsonl_file *file, pal_error *
     if (status == PAL_OK)
         status = set_aside(engine, file, pal_buf_str(&aside), err);
     if (status == PAL_OK && session && session->info->record.state == PAL_SESSION_ACTIVE)
-        status = save_meta_without_bad(engine, session, file, err);
+        status = pal_jsonl_meta_save(engine, session, file, err);
     if (status == PAL_OK)
         status = pal_jsonl_replace(engine, path, pal_buf_str(&kept), err);
     if (status == PAL_OK)
@@ -202,25 +184,6 @@ static void tell_mended(const jsonl_file *file, const report *to)
         tell(to, file->id, true,
                 "line %llu of '%.160s.jsonl' was not a message; it was moved aside",
                 (unsigned long long)file->bad[i], file->path);
-}
-
-/* Lost lines cannot be restored. They are reported for the last time. */
-static pal_status forget_missing(
-        jsonl_engine *engine, jsonl_file *file, const report *to, pal_error *err)
-{
-    memory_session *session = pal_jsonl_session(engine, file->tenant, file->id);
-    uint64_t missing = file->missing;
-    pal_status status;
-
-    if (missing == 0 || !session || file->trouble)
-        return PAL_OK;
-    tell(to, file->id, false, "'%.160s.jsonl' had lost %llu line%s; nothing can restore them",
-            file->path, (unsigned long long)missing, missing == 1 ? "" : "s");
-    file->missing = 0;
-    status = pal_jsonl_meta_save(engine, session, file, err);
-    if (status != PAL_OK)
-        file->missing = missing;
-    return status;
 }
 
 /* Lost records of the log cannot be restored. They are reported for the last time. */
@@ -253,9 +216,6 @@ pal_status pal_jsonl_repair(jsonl_engine *engine, pal_finding_sink sink, void *u
     while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &value)) {
         jsonl_file *file = value;
 
-        status = forget_missing(engine, file, &to, err);
-        if (status != PAL_OK)
-            break;
         if ((file->zeros == 0 && file->bad_len == 0) || file->trouble)
             continue;
         if (!is_mended)

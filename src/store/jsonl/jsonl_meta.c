@@ -4,13 +4,7 @@
  * A meta file that Palaver wrote has a member "palaver", which PicoClaw drops when it writes the
  * file. If the member is there, the file is Palaver's, and the log wins if the two differ. If it is
  * missing, PicoClaw wrote the file: skipped lines become a reset of these lines, and its summary
- * becomes a checkpoint.
- *
- * The lines are synced before the meta file that counts them. If a meta file that Palaver wrote for
- * this session counts more lines than there are, neither Palaver nor PicoClaw has removed them. The
- * member then says so, {"session":ID,"missing":N}, until fsck --repair reports the loss for the
- * last time. A meta file of an earlier session with the same key can appear again after a power
- * cut, therefore the member names the session. */
+ * becomes a checkpoint. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
@@ -20,8 +14,6 @@
 #include "store/view/view_marks.h"
 
 #define OURS "palaver"
-#define SESSION "session"
-#define MISSING "missing"
 
 /* ---- Lines that are hidden from the start ---- */
 
@@ -101,21 +93,8 @@ static pal_str summary_of(memory_session *session, pal_arena *arena)
 
 /* ---- Writing ---- */
 
-/* Writes the member "palaver". */
-static void put_ours(pal_json_writer *json, const char *session, uint64_t missing)
-{
-    pal_json_name(json, OURS);
-    pal_json_begin_object(json);
-    pal_put_text(json, SESSION, session);
-    if (missing > 0) {
-        pal_put_count(json, MISSING, missing);
-    }
-    pal_json_end_object(json);
-}
-
-/* Returns the unknown members, with the member "palaver". */
-static pal_str with_ours(
-        pal_str extra, const char *session, uint64_t missing, pal_arena *arena)
+/* Returns the unknown members, with the member "palaver" set to true. */
+static pal_str with_ours(pal_str extra, pal_arena *arena)
 {
     pal_json object, name, value;
     pal_json_iter iter;
@@ -133,7 +112,7 @@ static pal_str with_ours(
             pal_json_name_str(&json, pal_json_string(name, arena));
             pal_json_put_raw(&json, pal_json_raw(value));
         }
-    put_ours(&json, session, missing);
+    pal_put_flag(&json, OURS, true);
     pal_json_end_object(&json);
     text = buf.failure ? pal_str_make(NULL, 0) : pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
@@ -177,7 +156,7 @@ static pal_status fill(memory_session *session, const jsonl_file *file, pal_aren
     meta->scope = record->scope;
     meta->aliases = record->aliases;
     meta->aliases_len = record->aliases_len;
-    meta->extra = with_ours(meta->extra, id, file->missing, arena);
+    meta->extra = with_ours(meta->extra, arena);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_no_memory(err);
     return status;
@@ -287,35 +266,13 @@ static pal_status take_over(memory_session *session, jsonl_file *file,
     return status;
 }
 
-/* Returns the member "palaver"; of type NONE if Palaver did not write the file. */
-static pal_json ours_in(const pal_picoclaw_meta *meta, pal_arena *arena)
-{
-    pal_json extra = {0};
-
-    if (meta->extra.len > 0)
-        (void)!pal_json_parse(arena, meta->extra, NULL, &extra, NULL);
-    return pal_json_find(extra, OURS);
-}
-
 static bool is_ours(const pal_picoclaw_meta *meta, pal_arena *arena)
 {
-    return pal_json_type_of(ours_in(meta, arena)) != PAL_JSON_NONE;
-}
+    pal_json extra;
 
-/* Returns how many lines the session's file has lost, by the meta file of this session. Files of
- * older versions do not name the session. */
-static uint64_t missing_of(const pal_picoclaw_meta *meta, const memory_session *session,
-        const jsonl_file *file, pal_arena *arena)
-{
-    pal_json ours = ours_in(meta, arena);
-    char id[PAL_ID_TEXT_SIZE];
-    uint64_t missing = 0;
-
-    pal_id_to_text(session->id, id);
-    if (!pal_json_string_is(pal_json_find(ours, SESSION), id))
-        return 0;
-    pal_json_u64(pal_json_find(ours, MISSING), &missing);
-    return missing + (meta->count > file->lines ? meta->count - file->lines : 0);
+    return meta->extra.len > 0 &&
+            pal_json_parse(arena, meta->extra, NULL, &extra, NULL) == PAL_OK &&
+            pal_json_type_of(pal_json_find(extra, OURS)) != PAL_JSON_NONE;
 }
 
 bool pal_jsonl_meta_look(
@@ -348,15 +305,12 @@ static pal_status compare(jsonl_engine *engine, memory_session *session, jsonl_f
     pal_status status = pal_picoclaw_meta_read(text, arena, &meta, err);
     bool is_stale = status != PAL_OK;
 
-    file->missing = 0;
     if (status == PAL_NO_MEMORY)
         return status;
     if (status == PAL_OK)
         status = keep_text(file, text, err);
     else
         status = PAL_OK;
-    if (!is_stale)
-        file->missing = missing_of(&meta, session, file, arena);
     if (!is_stale && status == PAL_OK && !is_ours(&meta, arena))
         status = take_over(session, file, &meta, arena, err);
     else if (!is_stale && meta.count != file->lines)
