@@ -97,7 +97,7 @@ static int64_t plan_once(pal_store *store, pal_id session)
     pal_arena_reset(arena);
     if (pal_window_plan(store, &window, arena, &plan, &err) != PAL_OK)
         fail("plan");
-    if (plan.action != PAL_ACTION_SEND || plan.tokens < 20000)
+    if (plan.action != PAL_PLAN_ACTION_SEND || plan.tokens < 20000)
         fail("the plan is not the one that was meant");
     return used_us() - began;
 }
@@ -155,7 +155,7 @@ static void plan_window(pal_strategy strategy, const char *what, size_t messages
     }
     us = median(times, ROUNDS);
     printf("%-15s %-24s %7llu tokens  %-8s %6lld us\n", pal_strategy_name(strategy), what,
-            (unsigned long long)plan.tokens, pal_action_name(plan.action), (long long)us);
+            (unsigned long long)plan.tokens, pal_plan_action_name(plan.action), (long long)us);
     is_slow |= us > PLAN_US_MAX;
     pal_arena_free(place);
 }

@@ -62,8 +62,8 @@ static void names_make(size_t index, names *out_names)
 
 static void by_resolve(side *of, pal_arena *arena, const names *n)
 {
-    pal_resolve resolve = {.session = &n->session, .main_alias = pal_str_of(MAIN_ALIAS)};
-    pal_resolution resolution;
+    pal_resolve_request resolve = {.session = &n->session, .main_alias = pal_str_of(MAIN_ALIAS)};
+    pal_resolve_result resolution;
     pal_error err = {0};
 
     (void)arena;
@@ -75,8 +75,8 @@ static void by_alias(side *of, pal_arena *arena, const names *n)
     pal_session found;
     pal_error err = {0};
 
-    fill_must(pal_store_find(of->store, fill_tenant, PAL_FIND_ALIAS, n->aliases[3], arena, &found,
-                      &err),
+    fill_must(pal_store_find(of->store, fill_tenant, PAL_SESSION_BY_ALIAS, n->aliases[3], arena,
+                      &found, &err),
             &err);
 }
 
@@ -85,8 +85,8 @@ static void by_key(side *of, pal_arena *arena, const names *n)
     pal_session found;
     pal_error err = {0};
 
-    fill_must(pal_store_find(of->store, fill_tenant, PAL_FIND_KEY, n->session.key, arena, &found,
-                      &err),
+    fill_must(pal_store_find(of->store, fill_tenant, PAL_SESSION_BY_KEY, n->session.key, arena,
+                      &found, &err),
             &err);
 }
 
@@ -97,8 +97,8 @@ static void fill(side *of)
 
     for (size_t i = 0; i < of->sessions; i++) {
         names n;
-        pal_resolve resolve = {.session = &n.session, .main_alias = pal_str_of(MAIN_ALIAS)};
-        pal_resolution resolution;
+        pal_resolve_request resolve = {.session = &n.session, .main_alias = pal_str_of(MAIN_ALIAS)};
+        pal_resolve_result resolution;
         pal_part part;
         pal_message message = fill_message(&part, 64);
 

@@ -287,8 +287,8 @@ static size_t turn_session(worker *w)
 
 static void tail_ours(worker *w, size_t session, uint32_t limit)
 {
-    pal_load load = {.limit = limit, .from_end = true};
-    pal_messages messages;
+    pal_message_query load = {.limit = limit, .from_end = true};
+    pal_message_page messages;
     pal_error error = {0};
 
     pal_arena_reset(w->arena);

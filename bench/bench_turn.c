@@ -118,7 +118,7 @@ static void run_turn(caller *c, int64_t index)
     pal_turn_request request = {.session = c->of->sessions[(size_t)index % SESSIONS],
             .messages = &message,
             .messages_len = 1,
-            .lane = PAL_LANE_QUEUE};
+            .lane = PAL_TURN_LANE_QUEUE};
     pal_turn_info info;
     pal_str text;
     pal_error err = {0};

@@ -9,8 +9,8 @@ int main(int argc, char **argv)
     pal_arena *arena = pal_arena_new(0); /* owns everything that is read; freed at the end */
     pal_store *store = NULL;
     pal_session session = {.key = pal_str_of("support:alice")};
-    pal_load tail = {.from_end = true, .tokens_max = 2000};
-    pal_messages shown = {0};
+    pal_message_query tail = {.from_end = true, .tokens_max = 2000};
+    pal_message_page shown = {0};
     pal_error err = {0};
     if (!arena)
         return 1;
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         status = pal_store_create(store, &session, &session.id, &err);
     if (status == PAL_CONFLICT) /* an earlier run created the session */
         status = pal_store_find(
-                store, session.tenant, PAL_FIND_KEY, session.key, arena, &session, &err);
+                store, session.tenant, PAL_SESSION_BY_KEY, session.key, arena, &session, &err);
     if (status == PAL_OK) /* returns only after both messages are on disk */
         status = pal_store_append(
                 store, session.tenant, session.id, messages, 2, PAL_SEQ_ANY, &err);

@@ -154,10 +154,10 @@ typedef struct pal_checkpoint {
 } pal_checkpoint;
 
 /* A part whose content is no longer sent. */
-typedef struct pal_pruned {
+typedef struct pal_pruned_part {
     uint64_t seq;
     uint32_t part; /* position of the part in the message, from 0 */
-} pal_pruned;
+} pal_pruned_part;
 
 /* Describes a part of a message that is sent without its content. */
 typedef struct pal_pruned_info {
@@ -174,7 +174,7 @@ typedef struct pal_pruned_info {
  * The same part must always get the same text; otherwise the service's cache is useless from that
  * part on. Called on the thread that plans. Must not make another plan. The text must be in
  * the arena or live as long as the program. */
-typedef pal_str (*pal_pruned_text)(const pal_pruned_info *info, pal_arena *arena, void *user);
+typedef pal_str (*pal_context_on_pruned)(const pal_pruned_info *info, pal_arena *arena, void *user);
 
 /* Describes the last request, so that a plan can report how much of the next request is equal. */
 typedef struct pal_context_last {
@@ -200,7 +200,7 @@ typedef struct pal_context_input {
                                 last user message */
     size_t kept_len;
     pal_checkpoint checkpoint;
-    const pal_pruned *pruned; /* sorted by seq and part */
+    const pal_pruned_part *pruned; /* sorted by seq and part */
     size_t pruned_len;
     const pal_str *pending; /* ids of tool calls that run or wait for approval */
     size_t pending_len;
@@ -218,7 +218,7 @@ typedef struct pal_context_input {
     const pal_context_last *last; /* NULL: nothing was sent yet */
     uint64_t full_tokens;         /* the service keeps the conversation and reports this many
                                      tokens, so room must be made; 0: it does not */
-    pal_pruned_text pruned_text;  /* NULL: the built-in placeholders */
+    pal_context_on_pruned pruned_text;  /* NULL: the built-in placeholders */
     void *pruned_user;
     PAL_RESERVED(8);
 } pal_context_input;
@@ -232,29 +232,29 @@ PAL_API uint64_t pal_context_sendable(const pal_context_input *input);
 
 /* Says what happens to an item of a plan. */
 typedef enum pal_disposition {
-    PAL_SENT = 0,
-    PAL_SENT_PRUNED = 1,      /* sent with a placeholder for one or more parts */
-    PAL_SUMMARIZED = 2,       /* not sent; the summary replaces it */
-    PAL_DROPPED = 3,          /* not sent */
-    PAL_SENT_REPAIRED = 4,    /* sent, but changed so that the service accepts it */
-    PAL_SENT_SYNTHESIZED = 5, /* sent, and created by the plan: a summary, a notice or the result of
-                                 an interrupted call */
+    PAL_DISPOSITION_SENT = 0,
+    PAL_DISPOSITION_SENT_PRUNED = 1,      /* sent with a placeholder for one or more parts */
+    PAL_DISPOSITION_SUMMARIZED = 2,       /* not sent; the summary replaces it */
+    PAL_DISPOSITION_DROPPED = 3,          /* not sent */
+    PAL_DISPOSITION_SENT_REPAIRED = 4,    /* sent, but changed so that the service accepts it */
+    PAL_DISPOSITION_SENT_SYNTHESIZED = 5, /* sent, and created by the plan: a summary, a notice or
+                                 the result of an interrupted call */
 } pal_disposition;
 
 /* Returns the name, for example "summarized". "unknown" for an unknown value. */
 PAL_API const char *pal_disposition_name(pal_disposition disposition);
 
-typedef enum pal_item_kind {
-    PAL_ITEM_SYSTEM = 1,  /* the system text and the head */
-    PAL_ITEM_TOOLS = 2,   /* all tools together */
-    PAL_ITEM_SUMMARY = 3, /* a message that replaces the messages up to the checkpoint */
-    PAL_ITEM_NOTICE = 4,  /* a message that says that messages were left out */
-    PAL_ITEM_MESSAGE = 5,
-    PAL_ITEM_RANGE = 6, /* messages from first_seq to seq that are not sent, as one item */
-} pal_item_kind;
+typedef enum pal_plan_item_kind {
+    PAL_PLAN_ITEM_SYSTEM = 1,  /* the system text and the head */
+    PAL_PLAN_ITEM_TOOLS = 2,   /* all tools together */
+    PAL_PLAN_ITEM_SUMMARY = 3, /* a message that replaces the messages up to the checkpoint */
+    PAL_PLAN_ITEM_NOTICE = 4,  /* a message that says that messages were left out */
+    PAL_PLAN_ITEM_MESSAGE = 5,
+    PAL_PLAN_ITEM_RANGE = 6, /* messages from first_seq to seq that are not sent, as one item */
+} pal_plan_item_kind;
 
 typedef struct pal_plan_item {
-    pal_item_kind kind;
+    pal_plan_item_kind kind;
     pal_disposition disposition;
     uint64_t seq;       /* 0: not a stored message */
     uint64_t first_seq; /* RANGE: the first seq; otherwise equal to seq */
@@ -271,20 +271,20 @@ typedef struct pal_plan_item {
 } pal_plan_item;
 
 /* Says what the caller has to do with a plan. */
-typedef enum pal_action {
-    PAL_ACTION_SEND = 0,    /* send the items */
-    PAL_ACTION_PRUNE = 1,   /* record `prune` as a mark, then plan again */
-    PAL_ACTION_COMPACT = 2, /* make a summary up to cut_seq, then plan again */
-    PAL_ACTION_REFUSE = 3,  /* nothing can be sent; `refusal` says why */
-} pal_action;
+typedef enum pal_plan_action {
+    PAL_PLAN_ACTION_SEND = 0,    /* send the items */
+    PAL_PLAN_ACTION_PRUNE = 1,   /* record `prune` as a mark, then plan again */
+    PAL_PLAN_ACTION_COMPACT = 2, /* make a summary up to cut_seq, then plan again */
+    PAL_PLAN_ACTION_REFUSE = 3,  /* nothing can be sent; `refusal` says why */
+} pal_plan_action;
 
 /* Returns the name, for example "compact". "unknown" for an unknown value. */
-PAL_API const char *pal_action_name(pal_action action);
+PAL_API const char *pal_plan_action_name(pal_plan_action action);
 
 typedef struct pal_plan {
     pal_plan_item *items; /* in the order of the request, including items that are not sent */
     size_t items_len;
-    pal_action action;
+    pal_plan_action action;
     pal_str reason;    /* why this action was chosen */
     pal_error refusal; /* REFUSE: PAL_LIMIT, with the amount that is over the limit */
     pal_strategy strategy;
@@ -301,7 +301,7 @@ typedef struct pal_plan {
     uint64_t prefix_tokens;
     pal_str prefix_break; /* the first item that changed; empty: none */
 
-    const pal_pruned *prune; /* PRUNE: all parts that are pruned now, old and new */
+    const pal_pruned_part *prune; /* PRUNE: all parts that are pruned now, old and new */
     size_t prune_len;
     uint64_t prune_tokens; /* PRUNE: tokens that the new ones save */
 
@@ -347,13 +347,13 @@ typedef struct pal_repair {
     PAL_RESERVED(4);
 } pal_repair;
 
-typedef struct pal_repaired {
+typedef struct pal_repair_result {
     pal_message *messages; /* unchanged parts point into the input */
     size_t len;
     pal_repair *repairs;
     size_t repairs_len;
     PAL_RESERVED(4);
-} pal_repaired;
+} pal_repair_result;
 
 /* Turns any list of messages into one that the profile's service accepts:
  *
@@ -365,13 +365,13 @@ typedef struct pal_repaired {
  *
  * A valid list is returned unchanged. */
 PAL_API PAL_CHECKED pal_status pal_context_repair(const pal_message *messages, size_t messages_len,
-        const pal_context_input *input, pal_arena *arena, pal_repaired *out_repaired,
+        const pal_context_input *input, pal_arena *arena, pal_repair_result *out_repaired,
         pal_error *err);
 
 /* Returns the parts that a prune would remove, in addition to those that are already pruned. If
  * they do not save more than prune_minimum_tokens, it returns none. */
 PAL_API PAL_CHECKED pal_status pal_context_prune(const pal_context_input *input, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
+        pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
 
 /* Cuts tool outputs that are longer than PAL_SPILL_LINES_MAX lines or PAL_SPILL_BYTES_MAX bytes to
  * their beginning and end. A handle in between lets the built-in tools read the rest. The complete

@@ -108,12 +108,12 @@ typedef struct pal_token_stream pal_token_stream;
 
 /* Receives ids in order, on the thread that feeds the stream. Return false to stop the stream,
  * which then fails with PAL_CANCELED. */
-typedef bool (*pal_token_sink)(const uint32_t *ids, size_t len, void *user);
+typedef bool (*pal_token_stream_on_ids)(const uint32_t *ids, size_t len, void *user);
 
 /* Creates a stream. `sink` NULL: only counts. `encoding` NULL: estimates; PAL_INVALID if there is a
  * sink as well. The caller must release the stream with pal_token_stream_free(). */
 PAL_API PAL_CHECKED pal_status pal_token_stream_new(const pal_encoding *encoding,
-        pal_token_sink sink, void *user, pal_token_stream **out_stream, pal_error *err);
+        pal_token_stream_on_ids sink, void *user, pal_token_stream **out_stream, pal_error *err);
 /* Adds a piece of the text. */
 PAL_API PAL_CHECKED pal_status pal_token_stream_feed(
         pal_token_stream *stream, pal_str text, pal_error *err);

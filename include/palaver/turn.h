@@ -140,8 +140,9 @@ typedef struct pal_runtime_options {
                                       model service, such as {"temperature": 0.7}; may be empty */
     pal_str compaction_system;     /* pal_compaction.system for all summaries; may be empty */
     pal_str compaction_parameters; /* pal_compaction.parameters for all summaries; may be empty */
-    pal_pruned_text pruned_text; /* replaces the built-in placeholders for pruned content; NULL: use
-                                    those. Several worker threads can call it at the same time */
+    pal_context_on_pruned
+            pruned_text;         /* replaces the built-in placeholders for pruned content; NULL: use
+                              those. Several worker threads can call it at the same time */
     void *pruned_user;           /* passed to pruned_text */
     bool senders_off;            /* do not put "<sender> " in front of the messages of a group,
                                     neither for the model nor in the record */
@@ -191,13 +192,13 @@ PAL_API pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str end
 
 /* Decides what happens to a message if the session is not idle. A session is idle if no turn runs
  * in it, in any process, and no older messages are waiting. */
-typedef enum pal_lane {
-    PAL_LANE_REJECT = 0,    /* fail with PAL_BUSY, "session is busy" */
-    PAL_LANE_QUEUE = 1,     /* wait for all older messages; waiting messages of a group are merged
-                               into one turn, see docs/turns.md */
-    PAL_LANE_STEER = 2,     /* join the running turn at the next safe point */
-    PAL_LANE_INTERRUPT = 3, /* stop the running turn, then run */
-} pal_lane;
+typedef enum pal_turn_lane {
+    PAL_TURN_LANE_REJECT = 0, /* fail with PAL_BUSY, "session is busy" */
+    PAL_TURN_LANE_QUEUE = 1,  /* wait for all older messages; waiting messages of a group are merged
+                            into one turn, see docs/turns.md */
+    PAL_TURN_LANE_STEER = 2,  /* join the running turn at the next safe point */
+    PAL_TURN_LANE_INTERRUPT = 3, /* stop the running turn, then run */
+} pal_turn_lane;
 
 /* Limits on the tokens and the cost of model calls since `since`. If a call would begin over a
  * limit, it is not made, and the turn fails with PAL_BUDGET. 0: no limit. */
@@ -247,7 +248,7 @@ typedef struct pal_turn_request {
                               recorded. None: continue the session, for example after tool
                               results */
     size_t messages_len;
-    pal_lane lane;
+    pal_turn_lane lane;
     pal_str endpoint; /* if empty, the endpoint whose default model is `model`, or the default
                          endpoint */
     pal_str model;    /* if empty, the endpoint's default model */

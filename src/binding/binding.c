@@ -253,16 +253,16 @@ int pal_binding_append(
 static pal_status load(pal_binding_call *call, const char *name, const char *json)
 {
     static const pal_member members[] = {
-            {"after", PAL_MEMBER_U64, 1, offsetof(pal_load, after_seq)},
-            {"before", PAL_MEMBER_U64, 1, offsetof(pal_load, before_seq)},
-            {"limit", PAL_MEMBER_U32, 1, offsetof(pal_load, limit)},
-            {"from_end", PAL_MEMBER_BOOL, 1, offsetof(pal_load, from_end)},
-            {"hidden", PAL_MEMBER_BOOL, 1, offsetof(pal_load, hidden)},
+            {"after", PAL_MEMBER_U64, 1, offsetof(pal_message_query, after_seq)},
+            {"before", PAL_MEMBER_U64, 1, offsetof(pal_message_query, before_seq)},
+            {"limit", PAL_MEMBER_U32, 1, offsetof(pal_message_query, limit)},
+            {"from_end", PAL_MEMBER_BOOL, 1, offsetof(pal_message_query, from_end)},
+            {"hidden", PAL_MEMBER_BOOL, 1, offsetof(pal_message_query, hidden)},
     };
     static const pal_member_table table = {members, sizeof members / sizeof *members, NULL, NULL};
-    pal_load query = {.limit = PAL_BINDING_MESSAGES_DEFAULT};
+    pal_message_query query = {.limit = PAL_BINDING_MESSAGES_DEFAULT};
     pal_session session;
-    pal_messages page;
+    pal_message_page page;
     pal_json_writer *writer = &call->writer;
     pal_status status = read_query(call, json, &table, &query);
     if (status == PAL_OK)

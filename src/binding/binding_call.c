@@ -62,8 +62,8 @@ pal_status pal_binding_session(pal_binding_call *call, const char *name, pal_ses
 {
     if (!call->arena)
         return pal_no_memory(&call->err);
-    pal_status status = pal_store_find(call->binding->store, call->binding->tenant, PAL_FIND_ANY,
-            pal_str_of(name), call->arena, out_session, &call->err);
+    pal_status status = pal_store_find(call->binding->store, call->binding->tenant,
+            PAL_SESSION_BY_ANY, pal_str_of(name), call->arena, out_session, &call->err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(
                 &call->err, PAL_NOT_FOUND, "session '%.120s' does not exist", name ? name : "");

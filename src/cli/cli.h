@@ -89,7 +89,7 @@ struct pal_cli {
     const char *group;  /* "session" if only the group was named */
     pal_config *config; /* NULL if no_config is set */
     pal_store *store;   /* NULL for PAL_CLI_NO_STORE */
-    pal_store_trace store_trace; /* set on the store when it is opened; NULL: none */
+    pal_store_on_call store_trace; /* set on the store when it is opened; NULL: none */
     void *store_trace_user;
     pal_arena *arena;   /* lives as long as the command */
     pal_buf out;

@@ -181,8 +181,8 @@ static pal_status put_messages(job *j)
 {
     pal_picoclaw_export *export = j->export;
     pal_cli *cli = export->cli;
-    pal_load load = {.limit = PAGE, .bytes_max = PAGE_BYTES};
-    pal_messages page;
+    pal_message_query load = {.limit = PAGE, .bytes_max = PAGE_BYTES};
+    pal_message_page page;
     pal_status status;
     do {
         pal_arena_reset(j->arena);

@@ -37,7 +37,7 @@ static pal_status differs(pal_picoclaw_walk *w, const char *how, uint64_t found)
             how, (unsigned long long)found, (unsigned long long)w->messages);
 }
 
-static pal_status compare(pal_picoclaw_walk *w, const pal_messages *page, uint64_t *found)
+static pal_status compare(pal_picoclaw_walk *w, const pal_message_page *page, uint64_t *found)
 {
     pal_status status = PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < page->len; i++) {
@@ -60,15 +60,15 @@ static pal_status check_session(pal_picoclaw_walk *w)
 {
     pal_cli *cli = w->import->cli;
     pal_session session;
-    pal_load load = {.limit = LOAD_PAGE, .hidden = true};
-    pal_messages page = {0};
+    pal_message_query load = {.limit = LOAD_PAGE, .hidden = true};
+    pal_message_page page = {0};
     uint64_t found = 0;
     char id[PAL_ID_TEXT_SIZE];
     bool is_named = pal_id_is_none(w->from->session);
     pal_id_to_text(w->from->session, id);
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli),
-            is_named ? PAL_FIND_KEY : PAL_FIND_ID, is_named ? w->meta.key : pal_str_of(id),
-            w->arena, &session, &cli->err);
+            is_named ? PAL_SESSION_BY_KEY : PAL_SESSION_BY_ID,
+            is_named ? w->meta.key : pal_str_of(id), w->arena, &session, &cli->err);
     if (status == PAL_NOT_FOUND && pal_import_count(w->import->store).failed)
         return PAL_OK;
     do {

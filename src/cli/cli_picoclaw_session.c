@@ -27,8 +27,8 @@ static bool is_taken(pal_picoclaw_walk *w, pal_str key, pal_str alias)
     const pal_str *first = pal_map_find(&w->list->aliases, alias);
     if (first)
         return !pal_str_equal(*first, key);
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ALIAS, alias, w->arena, &other,
-                   NULL) == PAL_OK &&
+    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ALIAS, alias, w->arena,
+                   &other, NULL) == PAL_OK &&
             !pal_str_equal(other.key, key);
 }
 
@@ -131,8 +131,8 @@ static pal_status stored_session(pal_picoclaw_walk *w, pal_session *out_session)
     pal_cli *cli = w->import->cli;
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(pal_import_session(w->import->store), id);
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, pal_str_of(id), w->arena,
-            out_session, &cli->err);
+    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID, pal_str_of(id),
+            w->arena, out_session, &cli->err);
 }
 
 pal_status pal_picoclaw_hide_skipped(pal_picoclaw_walk *w)

@@ -209,7 +209,7 @@ static pal_status find_by_scan(
                 &cli->err, PAL_CONFLICT,
                 "'%.160s' is ambiguous: it matches %zu sessions", name, search.matches);
     }
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID, pal_str_of(search.id),
+    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID, pal_str_of(search.id),
             cli->arena, out_session, &cli->err);
 }
 
@@ -238,8 +238,8 @@ pal_status pal_cli_find(
     if (!*name)
         return pal_cli_usage(cli, NULL, "the name of the session is empty");
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli),
-            among == PAL_CLI_AMONG_TRASH ? PAL_FIND_ID : PAL_FIND_ANY, pal_str_of(name), cli->arena,
-            out_session, &cli->err);
+            among == PAL_CLI_AMONG_TRASH ? PAL_SESSION_BY_ID : PAL_SESSION_BY_ANY, pal_str_of(name),
+            cli->arena, out_session, &cli->err);
     if (status == PAL_NOT_FOUND || (status == PAL_INVALID && among == PAL_CLI_AMONG_TRASH))
         status = find_by_scan(cli, name, among, out_session);
     return status;

@@ -84,8 +84,8 @@ static void choose_answerer(pal_cli *cli, const pal_session *session,
 /* Finds the model of the last answer, for the case that no setting names a model. */
 static pal_status find_model(pal_cli *cli, pal_id session, pal_str *out_model)
 {
-    pal_load load = {.limit = MODEL_MESSAGES, .from_end = true};
-    pal_messages newest;
+    pal_message_query load = {.limit = MODEL_MESSAGES, .from_end = true};
+    pal_message_page newest;
     pal_status status = pal_store_load(
             cli->store, pal_cli_tenant(cli), session, &load, cli->arena, &newest, &cli->err);
     if (status != PAL_OK)

@@ -25,7 +25,7 @@ typedef struct composition {
     const pal_choice *choice;
     pal_plan *plan;
     line_state *states;
-    pal_repaired repaired;
+    pal_repair_result repaired;
     size_t made_at; /* the next repair that describes a new message */
     size_t next;    /* the first line that is not yet among the items, if it was not sent */
     size_t hint;    /* the most likely position of the next message */
@@ -77,11 +77,11 @@ static pal_status set_notice(composition *c, pal_error *err)
         return pal_draft_failure(draft, err);
     *notice = pal_message_text(draft->arena, PAL_ROLE_SYSTEM,
             pal_text_notice(draft->arena, left_out, c->choice->after_overflow));
-    notice->flags = PAL_FLAG_SYNTHETIC;
-    *line = (pal_line){.kind = PAL_ITEM_NOTICE,
+    notice->flags = PAL_MESSAGE_FLAG_SYNTHETIC;
+    *line = (pal_line){.kind = PAL_PLAN_ITEM_NOTICE,
             .count = 1,
             .message = notice,
-            .disposition = PAL_SENT_SYNTHESIZED,
+            .disposition = PAL_DISPOSITION_SENT_SYNTHESIZED,
             .reason = PAL_TEXT("says what is left out")};
     pal_status status = pal_draft_failure(draft, err);
     if (status != PAL_OK)
@@ -102,7 +102,7 @@ static bool is_chosen(const composition *c, size_t index)
 static pal_status put_opening(composition *c, pal_error *err)
 {
     const pal_draft *draft = c->draft;
-    pal_repaired *repaired = &c->repaired;
+    pal_repair_result *repaired = &c->repaired;
     size_t first = 0;
     while (first < repaired->len && repaired->messages[first].role == PAL_ROLE_SYSTEM)
         first++;
@@ -117,7 +117,7 @@ static pal_status put_opening(composition *c, pal_error *err)
         messages[i + (i >= first)] = repaired->messages[i];
     messages[first] =
             pal_message_text(draft->arena, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_CONTINUES));
-    messages[first].flags = PAL_FLAG_SYNTHETIC;
+    messages[first].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     repaired->messages = messages;
     repaired->len++;
     c->opening = first;
@@ -229,7 +229,7 @@ static pal_plan_item item_of(const pal_line *line)
             .tokens = line->size.tokens,
             .bytes = line->size.bytes,
             .images = line->size.images,
-            .is_pinned = line->message && line->message->flags & PAL_FLAG_PINNED,
+            .is_pinned = line->message && line->message->flags & PAL_MESSAGE_FLAG_PINNED,
             .reason = line->reason};
 }
 
@@ -239,21 +239,21 @@ static void add_absent(composition *c, size_t index)
     const pal_line *line = &c->draft->lines[index];
     pal_plan_item *item = add_item(c);
     *item = item_of(line);
-    if (line->kind == PAL_ITEM_RANGE)
+    if (line->kind == PAL_PLAN_ITEM_RANGE)
         return;
-    if (line->kind == PAL_ITEM_TOOLS) {
+    if (line->kind == PAL_PLAN_ITEM_TOOLS) {
         item->hash = line->hash;
         return;
     }
     const line_state *state = &c->states[index];
-    item->disposition = PAL_DROPPED;
+    item->disposition = PAL_DISPOSITION_DROPPED;
     item->reason = state->is_given ? state->repairs : c->choice->dropped;
     if (!state->is_given)
         return;
     if (item->reason.len == 0)
         item->reason = PAL_TEXT("nothing in it can be sent");
     if (!state->is_dropped && state->repairs.len) {
-        item->disposition = PAL_SENT_REPAIRED;
+        item->disposition = PAL_DISPOSITION_SENT_REPAIRED;
         item->tokens = item->bytes = item->images = 0; /* they are counted in the message that
                                                           contains it */
     }
@@ -281,8 +281,8 @@ static pal_status add_made(composition *c, size_t at, pal_error *err)
 {
     pal_message *message = &c->repaired.messages[at];
     pal_plan_item *item = add_item(c);
-    *item = (pal_plan_item){.kind = PAL_ITEM_MESSAGE,
-            .disposition = PAL_SENT_SYNTHESIZED,
+    *item = (pal_plan_item){.kind = PAL_PLAN_ITEM_MESSAGE,
+            .disposition = PAL_DISPOSITION_SENT_SYNTHESIZED,
             .seq = message->seq,
             .first_seq = message->seq,
             .count = 1,
@@ -294,7 +294,7 @@ static pal_status add_made(composition *c, size_t at, pal_error *err)
     } else if (message->seq == 0) {
         item->reason = next_made(c);
     } else {
-        item->disposition = PAL_SENT_REPAIRED;
+        item->disposition = PAL_DISPOSITION_SENT_REPAIRED;
         item->reason = PAL_TEXT("another part of the same message");
     }
     return measure_changed(c, message, item, err);
@@ -315,7 +315,7 @@ static pal_status add_returned(composition *c, size_t index, pal_message *messag
     pal_str repairs = c->states[index].repairs;
     bool is_before = index >= c->draft->tail && index - c->draft->tail < c->choice->start;
     if (is_changed || repairs.len) {
-        item->disposition = PAL_SENT_REPAIRED;
+        item->disposition = PAL_DISPOSITION_SENT_REPAIRED;
         item->reason = repairs.len ? repairs : PAL_TEXT("changed to meet the provider's rules");
     } else if (item->reason.len == 0) {
         item->reason = is_before ? PAL_TEXT("kept") : c->choice->sent;

@@ -133,7 +133,7 @@ static void mark_must(pal_draft *draft)
     bool may_forget = strategy == PAL_STRATEGY_SLIDING_WINDOW || strategy == PAL_STRATEGY_RESET;
     for (size_t i = 0; i < draft->tail_len; i++) {
         pal_line *line = pal_draft_tail(draft, i);
-        line->must = line->message->flags & PAL_FLAG_PINNED;
+        line->must = line->message->flags & PAL_MESSAGE_FLAG_PINNED;
     }
     if (draft->last_user < draft->tail_len && (draft->is_open || !may_forget))
         pal_draft_tail(draft, draft->last_user)->must = true;
@@ -145,7 +145,7 @@ void pal_draft_add_up(pal_draft *draft)
     draft->fixed = (pal_size){0};
     for (size_t i = 0; i < draft->tail; i++) {
         const pal_line *line = &draft->lines[i];
-        if (line->kind == PAL_ITEM_RANGE || i == draft->notice)
+        if (line->kind == PAL_PLAN_ITEM_RANGE || i == draft->notice)
             continue;
         draft->fixed.tokens += line->size.tokens;
         draft->fixed.bytes += line->size.bytes;
@@ -259,9 +259,10 @@ pal_size pal_draft_lasting(const pal_draft *draft)
 bool pal_line_lasts(const pal_draft *draft, size_t index)
 {
     const pal_line *line = &draft->lines[index];
-    if (line->kind == PAL_ITEM_MESSAGE)
-        return line->message->flags & PAL_FLAG_PINNED || draft->last_user == draft->tail_len;
-    return line->kind == PAL_ITEM_SYSTEM || line->kind == PAL_ITEM_TOOLS;
+    if (line->kind == PAL_PLAN_ITEM_MESSAGE)
+        return line->message->flags & PAL_MESSAGE_FLAG_PINNED ||
+                draft->last_user == draft->tail_len;
+    return line->kind == PAL_PLAN_ITEM_SYSTEM || line->kind == PAL_PLAN_ITEM_TOOLS;
 }
 
 /* Returns the tokens before the tail: the old summary becomes part of the new one, which gets

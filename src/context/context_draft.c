@@ -19,7 +19,7 @@ pal_status pal_draft_failure(const pal_draft *draft, pal_error *err)
     return pal_error_set(err, status, "not enough memory for the plan");
 }
 
-static pal_line *add_line(pal_draft *draft, pal_item_kind kind)
+static pal_line *add_line(pal_draft *draft, pal_plan_item_kind kind)
 {
     pal_line *line = &draft->lines[draft->len++];
     line->kind = kind;
@@ -35,7 +35,7 @@ static pal_status measure_line(pal_draft *draft, pal_line *line, pal_error *err)
     return status;
 }
 
-static pal_status add_message(pal_draft *draft, pal_item_kind kind, const pal_message *message,
+static pal_status add_message(pal_draft *draft, pal_plan_item_kind kind, const pal_message *message,
         pal_str reason, pal_error *err)
 {
     pal_line *line = add_line(draft, kind);
@@ -47,20 +47,20 @@ static pal_status add_message(pal_draft *draft, pal_item_kind kind, const pal_me
 }
 
 /* Adds a message that the plan creates. `tokens` 0: they are counted. */
-static pal_status add_made(pal_draft *draft, pal_item_kind kind, pal_role role, pal_str text,
+static pal_status add_made(pal_draft *draft, pal_plan_item_kind kind, pal_role role, pal_str text,
         uint64_t tokens, pal_str reason, pal_error *err)
 {
     pal_message *made = pal_arena_alloc(draft->arena, sizeof(*made));
     if (!made)
         return pal_draft_failure(draft, err);
     *made = pal_message_text(draft->arena, role, text);
-    made->flags = PAL_FLAG_SYNTHETIC;
+    made->flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     made->tokens = tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
     pal_status status = pal_draft_failure(draft, err);
     if (status == PAL_OK)
         status = add_message(draft, kind, made, reason, err);
     draft->lines[draft->len - 1].disposition =
-            kind == PAL_ITEM_SYSTEM ? PAL_SENT : PAL_SENT_SYNTHESIZED;
+            kind == PAL_PLAN_ITEM_SYSTEM ? PAL_DISPOSITION_SENT : PAL_DISPOSITION_SENT_SYNTHESIZED;
     return status;
 }
 
@@ -69,14 +69,14 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
     const pal_context_input *input = draft->input;
     pal_status status = PAL_OK;
     if (input->system.len)
-        status = add_made(draft, PAL_ITEM_SYSTEM, PAL_ROLE_SYSTEM, input->system, 0,
+        status = add_made(draft, PAL_PLAN_ITEM_SYSTEM, PAL_ROLE_SYSTEM, input->system, 0,
                 PAL_TEXT("system text"), err);
     if (status == PAL_OK && input->head)
-        status = add_message(
-                draft, PAL_ITEM_SYSTEM, input->head, PAL_TEXT("the session's system message"), err);
+        status = add_message(draft, PAL_PLAN_ITEM_SYSTEM, input->head,
+                PAL_TEXT("the session's system message"), err);
     if (status != PAL_OK || input->tools_len == 0)
         return status;
-    pal_line *line = add_line(draft, PAL_ITEM_TOOLS);
+    pal_line *line = add_line(draft, PAL_PLAN_ITEM_TOOLS);
     line->count = input->tools_len;
     line->hash = pal_tools_hash(input->tools, input->tools_len);
     line->reason = PAL_TEXT("tools");
@@ -87,12 +87,12 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
 static void add_range(pal_draft *draft, uint64_t first_seq, uint64_t seq, uint64_t count,
         uint64_t tokens, bool is_summarized)
 {
-    pal_line *line = add_line(draft, PAL_ITEM_RANGE);
+    pal_line *line = add_line(draft, PAL_PLAN_ITEM_RANGE);
     line->first_seq = first_seq;
     line->seq = seq;
     line->count = count;
     line->size.tokens = tokens;
-    line->disposition = is_summarized ? PAL_SUMMARIZED : PAL_DROPPED;
+    line->disposition = is_summarized ? PAL_DISPOSITION_SUMMARIZED : PAL_DISPOSITION_DROPPED;
     line->reason =
             is_summarized ? PAL_TEXT("the summary replaces them") : PAL_TEXT("left out for room");
 }
@@ -103,10 +103,10 @@ static pal_status add_summary(pal_draft *draft, pal_error *err)
     pal_str reason = PAL_TEXT("replaces what the checkpoint hides");
     pal_status status = PAL_OK;
     if (pal_checkpoint_role(checkpoint) == PAL_ROLE_ASSISTANT)
-        status = add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION), 0,
-                reason, err);
+        status = add_made(draft, PAL_PLAN_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION),
+                0, reason, err);
     if (status == PAL_OK)
-        status = add_made(draft, PAL_ITEM_SUMMARY, pal_checkpoint_role(checkpoint),
+        status = add_made(draft, PAL_PLAN_ITEM_SUMMARY, pal_checkpoint_role(checkpoint),
                 pal_checkpoint_text(checkpoint, draft->arena), checkpoint->tokens, reason, err);
     return status;
 }
@@ -140,7 +140,7 @@ static pal_status add_checkpoint(pal_draft *draft, pal_error *err)
         add_range(draft, 1, checkpoint->seq, count, hidden_tokens(draft->input),
                 checkpoint->summary.len > 0);
     if (checkpoint->strategy == PAL_STRATEGY_RESET && checkpoint->hint.len)
-        return add_made(draft, PAL_ITEM_SUMMARY, PAL_ROLE_SYSTEM, checkpoint->hint,
+        return add_made(draft, PAL_PLAN_ITEM_SUMMARY, PAL_ROLE_SYSTEM, checkpoint->hint,
                 checkpoint->tokens, PAL_TEXT("hint for a fresh start"), err);
     return checkpoint->summary.len ? add_summary(draft, err) : PAL_OK;
 }
@@ -162,7 +162,7 @@ pal_status pal_line_show(pal_draft *draft, pal_line *line, const pal_message *me
     if (!message)
         return pal_draft_failure(draft, err);
     line->message = message;
-    line->disposition = PAL_SENT_PRUNED;
+    line->disposition = PAL_DISPOSITION_SENT_PRUNED;
     line->reason = reason;
     return measure_line(draft, line, err);
 }
@@ -212,8 +212,8 @@ static pal_status add_stored(
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         if (head && messages[i].seq == head->seq)
             continue; /* it is sent already */
-        bool is_pinned = messages[i].flags & PAL_FLAG_PINNED;
-        status = add_message(draft, PAL_ITEM_MESSAGE, &messages[i],
+        bool is_pinned = messages[i].flags & PAL_MESSAGE_FLAG_PINNED;
+        status = add_message(draft, PAL_PLAN_ITEM_MESSAGE, &messages[i],
                 is_pinned ? PAL_TEXT("pinned") : reason, err);
         if (status == PAL_OK && draft->input->pruned_len)
             status = show_pruned(draft, &draft->lines[draft->len - 1], err);
@@ -255,7 +255,7 @@ pal_status pal_draft_make(pal_draft *draft, pal_error *err)
 
     pal_status status = add_top(draft, err);
     draft->notice = draft->len;
-    add_line(draft, (pal_item_kind)0);
+    add_line(draft, (pal_plan_item_kind)0);
     if (status == PAL_OK)
         status = add_checkpoint(draft, err);
     if (status != PAL_OK)

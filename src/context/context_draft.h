@@ -18,7 +18,7 @@ typedef struct pal_size {
 } pal_size;
 
 typedef struct pal_line {
-    pal_item_kind kind;         /* 0: the line is empty */
+    pal_plan_item_kind kind;         /* 0: the line is empty */
     const pal_message *message; /* as it would be sent; NULL for tools and ranges */
     uint64_t seq;
     uint64_t first_seq;

@@ -21,7 +21,7 @@
 
 #define PLAN_BYTES_MAX ((size_t)256 << 20)
 
-static const char *kind_name(pal_item_kind kind)
+static const char *kind_name(pal_plan_item_kind kind)
 {
     static const char *const names[] = {
             "none", "system", "tools", "summary", "notice", "message", "range"};
@@ -42,11 +42,11 @@ static void put_item(pal_json_writer *writer, const pal_plan_item *item)
     pal_put_text(writer, "disposition", pal_disposition_name(item->disposition));
     if (item->message)
         pal_put_text(writer, "role", pal_role_name(item->message->role));
-    if (item->kind == PAL_ITEM_RANGE)
+    if (item->kind == PAL_PLAN_ITEM_RANGE)
         pal_put_count(writer, "first_seq", item->first_seq);
     if (item->seq)
         pal_put_count(writer, "seq", item->seq);
-    if (item->kind == PAL_ITEM_RANGE || item->kind == PAL_ITEM_TOOLS)
+    if (item->kind == PAL_PLAN_ITEM_RANGE || item->kind == PAL_PLAN_ITEM_TOOLS)
         pal_put_count(writer, "count", item->count);
     pal_put_count(writer, "tokens", item->tokens);
     pal_put_count(writer, "bytes", item->bytes);
@@ -93,14 +93,14 @@ static void put_cut(pal_json_writer *writer, const pal_plan *plan)
 
 static void put_action(pal_json_writer *writer, const pal_plan *plan)
 {
-    pal_put_text(writer, "action", pal_action_name(plan->action));
+    pal_put_text(writer, "action", pal_plan_action_name(plan->action));
     pal_put_str(writer, "reason", plan->reason);
     pal_put_text(writer, "strategy", pal_strategy_name(plan->strategy));
-    if (plan->action == PAL_ACTION_REFUSE)
+    if (plan->action == PAL_PLAN_ACTION_REFUSE)
         pal_put_text(writer, "refusal", plan->refusal.message);
-    if (plan->action == PAL_ACTION_PRUNE)
+    if (plan->action == PAL_PLAN_ACTION_PRUNE)
         put_prune(writer, plan);
-    if (plan->action == PAL_ACTION_COMPACT)
+    if (plan->action == PAL_PLAN_ACTION_COMPACT)
         put_cut(writer, plan);
 }
 

@@ -26,7 +26,7 @@ typedef struct candidates {
 
 static bool is_pinned(const pal_line *line)
 {
-    return line->message && line->message->flags & PAL_FLAG_PINNED;
+    return line->message && line->message->flags & PAL_MESSAGE_FLAG_PINNED;
 }
 
 /* Returns how much must be removed so that `size` is within `limit`, rounded up to quarters of

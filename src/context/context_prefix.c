@@ -82,14 +82,14 @@ uint64_t pal_tools_hash(const pal_tool *tools, size_t tools_len)
 static pal_str break_text(const pal_plan_item *item, pal_arena *arena)
 {
     switch (item->kind) {
-    case PAL_ITEM_SYSTEM:
+    case PAL_PLAN_ITEM_SYSTEM:
         return item->seq ? PAL_TEXT("the session's system message changed")
                          : PAL_TEXT("the system text changed");
-    case PAL_ITEM_TOOLS:
+    case PAL_PLAN_ITEM_TOOLS:
         return PAL_TEXT("the tools changed");
-    case PAL_ITEM_SUMMARY:
+    case PAL_PLAN_ITEM_SUMMARY:
         return PAL_TEXT("the summary is a different one");
-    case PAL_ITEM_NOTICE:
+    case PAL_PLAN_ITEM_NOTICE:
         return PAL_TEXT("older messages were left out");
     default:
         break;
@@ -97,7 +97,7 @@ static pal_str break_text(const pal_plan_item *item, pal_arena *arena)
     if (item->seq == 0)
         return PAL_TEXT("a message that the plan created is different");
     return pal_text_format(arena, "message %" PRIu64 " %s", item->seq,
-            item->disposition == PAL_SENT_PRUNED ? "is shown without old content"
+            item->disposition == PAL_DISPOSITION_SENT_PRUNED ? "is shown without old content"
                                                  : "was not at this place, or differs");
 }
 

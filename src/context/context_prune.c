@@ -15,7 +15,7 @@ typedef struct prune_walk {
     const pal_context_input *input;
     pal_context_settings settings;
     pal_map pending;
-    pal_pruned *found; /* newest first */
+    pal_pruned_part *found; /* newest first */
     size_t found_len;
     uint64_t seen_tokens;
     uint64_t found_tokens;
@@ -27,7 +27,7 @@ static bool is_pruned(const pal_context_input *input, uint64_t seq, size_t part)
     size_t low = 0, high = input->pruned_len;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const pal_pruned *pruned = &input->pruned[middle];
+        const pal_pruned_part *pruned = &input->pruned[middle];
         if (pruned->seq == seq && pruned->part == part)
             return true;
         if (pruned->seq < seq || (pruned->seq == seq && pruned->part < part))
@@ -91,7 +91,7 @@ static pal_status walk_message(prune_walk *walk, const pal_message *message, pal
         walk->seen_tokens += tokens;
         if (walk->seen_tokens <= walk->settings.prune_protect_tokens)
             continue;
-        walk->found[walk->found_len++] = (pal_pruned){message->seq, (uint32_t)(i - 1)};
+        walk->found[walk->found_len++] = (pal_pruned_part){message->seq, (uint32_t)(i - 1)};
         walk->found_tokens += tokens;
     }
     return status;
@@ -107,9 +107,9 @@ static pal_status walk_messages(prune_walk *walk, pal_error *err)
         turns += message->role == PAL_ROLE_USER;
         if (turns < walk->settings.prune_protect_turns)
             continue;
-        if (message->role == PAL_ROLE_ASSISTANT && message->flags & PAL_FLAG_SUMMARY)
+        if (message->role == PAL_ROLE_ASSISTANT && message->flags & PAL_MESSAGE_FLAG_SUMMARY)
             break;
-        if (!(message->flags & PAL_FLAG_PINNED))
+        if (!(message->flags & PAL_MESSAGE_FLAG_PINNED))
             status = walk_message(walk, message, err);
     }
     return status;
@@ -133,7 +133,7 @@ static pal_status prepare(prune_walk *walk, pal_arena *arena, pal_error *err)
 }
 
 pal_status pal_context_prune(const pal_context_input *input, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
+        pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
 {
     prune_walk walk = {.input = input, .settings = pal_context_settings_filled(&input->settings)};
     pal_map_init(&walk.pending);
@@ -147,7 +147,7 @@ pal_status pal_context_prune(const pal_context_input *input, pal_arena *arena,
         walk.found_tokens = 0;
     }
     for (size_t i = 0; i < walk.found_len / 2; i++) {
-        pal_pruned other = walk.found[i];
+        pal_pruned_part other = walk.found[i];
         walk.found[i] = walk.found[walk.found_len - 1 - i];
         walk.found[walk.found_len - 1 - i] = other;
     }

@@ -7,7 +7,7 @@
 
 static void set_refusal(pal_plan *plan, pal_str reason)
 {
-    plan->action = PAL_ACTION_REFUSE;
+    plan->action = PAL_PLAN_ACTION_REFUSE;
     plan->reason = reason;
 }
 
@@ -57,11 +57,11 @@ static breakdown break_down(const pal_draft *draft)
     for (size_t i = 0; i < draft->tail; i++) {
         const pal_line *line = &draft->lines[i];
         uint64_t tokens = pal_calibration_apply(&draft->input->calibration, line->size.tokens);
-        if (line->kind == PAL_ITEM_SYSTEM)
+        if (line->kind == PAL_PLAN_ITEM_SYSTEM)
             parts.system += tokens;
-        else if (line->kind == PAL_ITEM_TOOLS)
+        else if (line->kind == PAL_PLAN_ITEM_TOOLS)
             parts.tools += tokens;
-        else if (line->kind != PAL_ITEM_RANGE && i != draft->notice)
+        else if (line->kind != PAL_PLAN_ITEM_RANGE && i != draft->notice)
             parts.kept += tokens;
     }
     return parts;

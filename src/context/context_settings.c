@@ -46,7 +46,7 @@ const char *pal_disposition_name(pal_disposition disposition)
     return name_at(disposition_names, COUNT_OF(disposition_names), (unsigned)disposition);
 }
 
-const char *pal_action_name(pal_action action)
+const char *pal_plan_action_name(pal_plan_action action)
 {
     return name_at(action_names, COUNT_OF(action_names), (unsigned)action);
 }
@@ -105,7 +105,7 @@ static pal_status check_order(
 static pal_status check_pruned(const pal_context_input *input, pal_error *err)
 {
     for (size_t i = 1; i < input->pruned_len; i++) {
-        const pal_pruned *a = &input->pruned[i - 1], *b = &input->pruned[i];
+        const pal_pruned_part *a = &input->pruned[i - 1], *b = &input->pruned[i];
         if (b->seq < a->seq || (b->seq == a->seq && b->part <= a->part))
             return pal_error_set(err, PAL_INVALID,
                     "'pruned' is not sorted: part %" PRIu32 " of message %" PRIu64, b->part,

@@ -61,11 +61,12 @@ static bool is_over(const pal_draft *draft, pal_plan *plan)
 /* ---- Prune ---- */
 
 /* Both lists are sorted, and have no common entries. */
-static pal_pruned *merge_pruned(pal_draft *draft, const pal_pruned *added, size_t added_len)
+static pal_pruned_part *merge_pruned(
+        pal_draft *draft, const pal_pruned_part *added, size_t added_len)
 {
     const pal_context_input *input = draft->input;
     size_t len = input->pruned_len + added_len, a = 0, b = 0;
-    pal_pruned *merged = pal_arena_array(draft->arena, len, sizeof(*merged));
+    pal_pruned_part *merged = pal_arena_array(draft->arena, len, sizeof(*merged));
     for (size_t i = 0; merged && i < len; i++) {
         bool is_old = b == added_len;
         if (!is_old && a < input->pruned_len)
@@ -93,7 +94,7 @@ static bool is_worth(const pal_draft *draft, const pal_plan *plan, size_t len, u
 static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
 {
     const pal_context_limits *limits = &draft->input->limits;
-    pal_pruned *added = NULL;
+    pal_pruned_part *added = NULL;
     size_t len = 0;
     uint64_t tokens = 0;
     if (draft->settings.prune_off || draft->input->older_messages || pal_draft_is_full(draft) ||
@@ -105,7 +106,7 @@ static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
     plan->prune = merge_pruned(draft, added, len);
     plan->prune_len = draft->input->pruned_len + len;
     plan->prune_tokens = tokens;
-    plan->action = PAL_ACTION_PRUNE;
+    plan->action = PAL_PLAN_ACTION_PRUNE;
     return pal_draft_failure(draft, err);
 }
 
@@ -179,7 +180,7 @@ static pal_status compact(pal_draft *draft, pal_plan *plan, pal_error *err)
         return PAL_OK;
     }
     if (measure_cut(draft, place, plan)) {
-        plan->action = PAL_ACTION_COMPACT;
+        plan->action = PAL_PLAN_ACTION_COMPACT;
         return list_kept(draft, place, plan, err);
     }
     /* The only turn is the newest one: there is nothing to summarize. */
@@ -202,7 +203,7 @@ static pal_status decide_over(pal_draft *draft, pal_plan *plan, pal_error *err)
         return pal_draft_drop_turns(draft, plan, err);
     if (status == PAL_OK && settings->strategy == PAL_STRATEGY_COMPACT)
         status = try_prune(draft, plan, err);
-    if (status == PAL_OK && plan->action == PAL_ACTION_SEND)
+    if (status == PAL_OK && plan->action == PAL_PLAN_ACTION_SEND)
         status = compact(draft, plan, err);
     return status;
 }
@@ -225,7 +226,7 @@ pal_status pal_draft_decide(pal_draft *draft, pal_plan *plan, pal_error *err)
     if (status != PAL_OK || !is_over(draft, plan))
         return status;
     status = decide_over(draft, plan, err);
-    if (status == PAL_OK && plan->action != PAL_ACTION_SEND)
+    if (status == PAL_OK && plan->action != PAL_PLAN_ACTION_SEND)
         explain_over(plan, everything.sent);
     return status;
 }

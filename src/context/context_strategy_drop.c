@@ -62,7 +62,7 @@ static void learn_costs(pal_draft *draft, const pal_plan *plan, pal_size *out_ex
     *out_excess = (pal_size){0};
     for (size_t i = 0; i < plan->items_len; i++) {
         const pal_plan_item *item = &plan->items[i];
-        if (item->hash == 0 || item->kind != PAL_ITEM_MESSAGE)
+        if (item->hash == 0 || item->kind != PAL_PLAN_ITEM_MESSAGE)
             continue;
         pal_line *own = item->seq ? find_tail_line(draft, item->seq) : NULL;
         if (own && own != line) {
@@ -127,7 +127,7 @@ static pal_status leave_out(
 
 static void explain(const pal_draft *draft, const pal_choice *choice, pal_plan *plan)
 {
-    if (plan->action == PAL_ACTION_REFUSE)
+    if (plan->action == PAL_PLAN_ACTION_REFUSE)
         return;
     plan->reason = choice->start == 0
             ? PAL_TEXT("fits")
@@ -144,7 +144,7 @@ pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err
     pal_drop drop = {.target = pal_percent_of(limit, draft->settings.low_water_percent),
             .whole_turns = true};
     pal_status status = leave_out(draft, &drop, &choice, plan, err);
-    if (status != PAL_OK || plan->action == PAL_ACTION_REFUSE)
+    if (status != PAL_OK || plan->action == PAL_PLAN_ACTION_REFUSE)
         return status;
     if (draft->input->after_overflow && !draft->input->after_compaction &&
             content_tokens(draft, plan) >= before)
@@ -189,7 +189,7 @@ static pal_status slide_on(
         drop.target = pal_percent_of(draft->soft, draft->settings.low_water_percent);
     }
     pal_status status = leave_out(draft, &drop, choice, plan, err);
-    if (status == PAL_OK && plan->action == PAL_ACTION_SEND && input->after_overflow &&
+    if (status == PAL_OK && plan->action == PAL_PLAN_ACTION_SEND && input->after_overflow &&
             content_tokens(draft, plan) >= before)
         pal_plan_refuse_again(draft, plan);
     return status;

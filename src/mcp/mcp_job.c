@@ -448,7 +448,7 @@ static pal_status start(pal_mcp_job *job, pal_mcp_ask *ask, pal_error *err)
             .session = job->session,
             .messages = &message,
             .messages_len = 1,
-            .lane = PAL_LANE_QUEUE,
+            .lane = PAL_TURN_LANE_QUEUE,
             .model = pal_mcp_ask_text(ask, "model"),
             .whole = true,
             .budget = ask->peer->budget,

@@ -41,8 +41,8 @@ pal_status pal_mcp_ask_session(const pal_mcp_ask *ask, pal_session *out_session,
         pal_id_to_text(id, id_text);
         asked = pal_str_of(id_text);
     }
-    pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant, PAL_FIND_ANY,
-            asked, ask->arena, out_session, err);
+    pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant,
+            PAL_SESSION_BY_ANY, asked, ask->arena, out_session, err);
     bool is_gone = status == PAL_NOT_FOUND ||
             (status == PAL_OK && out_session->state == PAL_SESSION_TRASH);
     if (!is_gone)
@@ -165,7 +165,7 @@ static size_t weight_of(const pal_message *message)
 }
 
 /* Keeps as many messages as fit, but at least one, from the requested end. */
-static void fit_page(pal_messages *page, bool from_end)
+static void fit_page(pal_message_page *page, bool from_end)
 {
     size_t count = 0, bytes = 0;
     for (; count < page->len; count++) {
@@ -187,9 +187,9 @@ static bool is_given(const pal_mcp_ask *ask, const char *name)
 }
 
 static pal_status load_page(
-        pal_mcp_ask *ask, const pal_session *session, pal_messages *out_page, pal_error *err)
+        pal_mcp_ask *ask, const pal_session *session, pal_message_page *out_page, pal_error *err)
 {
-    pal_load load = {
+    pal_message_query load = {
             .after_seq = pal_mcp_ask_number(ask, "after_seq"),
             .before_seq = pal_mcp_ask_number(ask, "before_seq"),
             .limit = (uint32_t)pal_mcp_ask_number(ask, "limit"),
@@ -211,7 +211,7 @@ static pal_status load_page(
     return status;
 }
 
-static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_messages *page)
+static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_message_page *page)
 {
     pal_json_writer *writer = ask->writer;
     uint64_t offset = pal_mcp_ask_number(ask, "text_offset");
@@ -237,7 +237,7 @@ static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_mes
 pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
 {
     pal_session session;
-    pal_messages page = {0};
+    pal_message_page page = {0};
     if (is_given(ask, "text_offset") && !is_given(ask, "after_seq"))
         return pal_error_set(err, PAL_INVALID,
                 "'text_offset' requires 'after_seq', which is the seq before the truncated "
@@ -256,14 +256,14 @@ pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
 
 /* Hits of one conversation are usually adjacent, so the last conversation is kept. */
 static pal_status put_hit(
-        pal_mcp_ask *ask, const pal_hit *hit, pal_session *session, pal_error *err)
+        pal_mcp_ask *ask, const pal_search_hit *hit, pal_session *session, pal_error *err)
 {
     pal_json_writer *writer = ask->writer;
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(hit->session, id);
     if (!pal_id_equal(session->id, hit->session)) {
-        pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant, PAL_FIND_ID,
-                pal_str_of(id), ask->arena, session, err);
+        pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant,
+                PAL_SESSION_BY_ID, pal_str_of(id), ask->arena, session, err);
         /* The conversation may have been erased meanwhile. */
         if (status == PAL_NOT_FOUND)
             *session = (pal_session){.id = hit->session};
@@ -284,10 +284,10 @@ static pal_status put_hit(
 
 pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err)
 {
-    pal_hits hits;
+    pal_search_page hits;
     pal_session session = {0};
     pal_status status = PAL_OK;
-    pal_search search = {
+    pal_search_query search = {
             .tenant = ask->peer->tenant,
             .text = pal_mcp_ask_text(ask, "query"),
             .role = pal_role_from_name(pal_mcp_ask_text(ask, "role")),

@@ -15,8 +15,8 @@ static pal_status put_session(
     pal_session session;
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
-    pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant, PAL_FIND_ID,
-            pal_str_of(text), ask->arena, &session, err);
+    pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant,
+            PAL_SESSION_BY_ID, pal_str_of(text), ask->arena, &session, err);
     if (status != PAL_OK)
         return status;
     pal_json_begin_object(ask->writer);

@@ -42,10 +42,10 @@ typedef pal_status (*pal_handler)(pal_call *call, pal_error *err);
 
 typedef enum pal_api_flag {
     /* Runs on a worker, because it blocks for longer than a short read. */
-    PAL_ROUTE_WORKER = 1 << 0,
-    PAL_ROUTE_JSON = 1 << 1, /* the body is a JSON object, in call->body; a missing body is {} */
-    PAL_ROUTE_ANY_JSON = 1 << 2, /* like PAL_ROUTE_JSON, but an unreadable body counts as {} */
-    PAL_ROUTE_TURN = 1 << 3,     /* can start a turn or forward a call */
+    PAL_API_WORKER = 1 << 0,
+    PAL_API_JSON = 1 << 1, /* the body is a JSON object, in call->body; a missing body is {} */
+    PAL_API_ANY_JSON = 1 << 2, /* like PAL_API_JSON, but an unreadable body counts as {} */
+    PAL_API_TURN = 1 << 3,     /* can start a turn or forward a call */
 } pal_api_flag;
 
 /* The description of a route in /openapi.json. Schemas are names in api_schema.c. */
@@ -58,7 +58,7 @@ typedef struct pal_api_doc {
     unsigned code; /* HTTP status code of success */
 } pal_api_doc;
 
-#define PAL_ROUTE_PARAMS_MAX 4
+#define PAL_API_PARAMS_MAX 4
 
 typedef struct pal_api_route {
     const char *method;
@@ -116,7 +116,7 @@ struct pal_call {
     const pal_api_route *route;
     pal_caller caller;
     /* Parameters of the path, decoded, in the order of the path. */
-    pal_str params[PAL_ROUTE_PARAMS_MAX];
+    pal_str params[PAL_API_PARAMS_MAX];
     pal_json body;
     pal_str idempotency_key; /* empty: not sent */
     void *user;              /* for the handler */

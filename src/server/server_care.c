@@ -64,7 +64,7 @@ static bool wait_tick(pal_care *care)
 static void sweep(pal_care *care)
 {
     pal_error err;
-    pal_sweep step = {.has_more = true}, all = {0};
+    pal_sweep_result step = {.has_more = true}, all = {0};
     int64_t kept_ms = care->server->settings->trash_retention;
     while (step.has_more && !is_stopping(care)) {
         /* The steps are short, but all of them together may take longer than the watchdog

@@ -44,7 +44,7 @@ static const pal_api *api_of(pal_str path)
 
 static pal_status decode_params(pal_call *call, const pal_match *match, pal_error *err)
 {
-    for (size_t i = 0; i < PAL_ROUTE_PARAMS_MAX && match->params[i].len; i++) {
+    for (size_t i = 0; i < PAL_API_PARAMS_MAX && match->params[i].len; i++) {
         if (!pal_path_decode(call->arena, match->params[i], &call->params[i]))
             return pal_error_set(err, PAL_INVALID,
                     "the path contains a NUL, invalid UTF-8, or a '%%' without two hex digits");
@@ -127,7 +127,7 @@ static pal_status admit_turn(pal_call *call, pal_error *err)
 {
     uint32_t max = call->server->settings->turns_per_key;
     pal_str key = call->caller.key_id;
-    if (!(call->route->flags & PAL_ROUTE_TURN) || !key.len || !max ||
+    if (!(call->route->flags & PAL_API_TURN) || !key.len || !max ||
             pal_runtime_owned(call->server->runtime, key) < max)
         return PAL_OK;
     call->fail_retry_ms = TURNS_RETRY_MS;
@@ -170,8 +170,8 @@ static pal_status parse_body(pal_call *call, pal_error *err)
 {
     pal_error inner = {0};
     pal_str body = pal_exchange_body(call->exchange);
-    bool is_any = call->route->flags & PAL_ROUTE_ANY_JSON;
-    if (!(call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON)))
+    bool is_any = call->route->flags & PAL_API_ANY_JSON;
+    if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
         return PAL_OK;
     if (!is_any && is_other_type(pal_exchange_header(call->exchange, "content-type")))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
@@ -278,7 +278,7 @@ static void take(pal_exchange *x)
         fail_admitted(frame, status, &err);
     else if (answered)
         return;
-    else if (frame->call.route->flags & PAL_ROUTE_WORKER && !frame->is_on_worker)
+    else if (frame->call.route->flags & PAL_API_WORKER && !frame->is_on_worker)
         pal_exchange_to_worker(x, run_handler);
     else
         run_handler(x);
@@ -287,7 +287,7 @@ static void take(pal_exchange *x)
 /* A route without a body does not need a long one. */
 static bool takes_body(const pal_api_route *route)
 {
-    return route->doc.request || route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON);
+    return route->doc.request || route->flags & (PAL_API_JSON | PAL_API_ANY_JSON);
 }
 
 bool pal_server_admit(pal_exchange *x, void *user)

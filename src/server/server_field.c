@@ -206,15 +206,15 @@ static pal_status find_loom(
     int len = snprintf(alias, sizeof alias, "loom:%.*s", PAL_STR_ARG(name));
     if (len < 0 || (size_t)len >= sizeof alias)
         return PAL_NOT_FOUND;
-    return pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY,
+    return pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ANY,
             pal_str_of(alias), call->arena, out_session, err);
 }
 
 static pal_status find_named(
         pal_call *call, pal_str name, pal_session *out_session, pal_error *err)
 {
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, name,
-            call->arena, out_session, err);
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ANY,
+            name, call->arena, out_session, err);
     return status == PAL_NOT_FOUND ? find_loom(call, name, out_session, err) : status;
 }
 

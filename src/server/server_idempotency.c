@@ -302,7 +302,7 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
     for (; len < (pal_frame_of(call)->is_mixed ? 1 : 2); len++)
         ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT,
                 .tenant = call->caller.tenant,
-                .u.record = {.record = &records[len], .expected_version = PAL_VERSION_ANY}};
+                .u.record = {.record = &records[len], .expected_version = PAL_RECORD_VERSION_ANY}};
     status = pal_store_apply(call->server->store, ops, len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         status = ops[i].status == PAL_NOT_FOUND ? PAL_OK : ops[i].status;
@@ -448,8 +448,8 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
         return PAL_OK;
     if (makes && !pal_id_is_none(op->session)) {
         pal_id_to_text(op->session, text);
-        status = pal_store_find(call->server->store, op->tenant, PAL_FIND_ID, pal_str_of(text),
-                call->arena, &session, err);
+        status = pal_store_find(call->server->store, op->tenant, PAL_SESSION_BY_ID,
+                pal_str_of(text), call->arena, &session, err);
     }
     if (status == PAL_NOT_FOUND)
         return pal_idempotency_lost(call, err);
@@ -471,7 +471,7 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
             .kind = PAL_OP_RECORD_PUT,
             .tenant = call->caller.tenant,
             .with_previous = true,
-            .u.record = {.record = record, .expected_version = PAL_VERSION_ANY},
+            .u.record = {.record = record, .expected_version = PAL_RECORD_VERSION_ANY},
     };
     return PAL_OK;
 }

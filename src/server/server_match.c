@@ -16,7 +16,7 @@ static pal_str take_segment(pal_str *rest)
 }
 
 /* Returns 1 plus the number of literal characters of the pattern; 0: no match. */
-static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_ROUTE_PARAMS_MAX])
+static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_API_PARAMS_MAX])
 {
     size_t score = 1, params_len = 0;
     for (;;) {
@@ -29,7 +29,7 @@ static size_t match_path(const char *pattern, pal_str path, pal_str params[PAL_R
         if (!*brace)
             return path.len == 0 ? score : 0;
         pal_str segment = take_segment(&path);
-        if (segment.len == 0 || params_len == PAL_ROUTE_PARAMS_MAX)
+        if (segment.len == 0 || params_len == PAL_API_PARAMS_MAX)
             return 0;
         params[params_len++] = segment;
         pattern = strchr(brace, '}') + 1;
@@ -66,7 +66,7 @@ static pal_match best_of(const pal_api *api, pal_str method, pal_str path)
         for (const pal_api_route *route = *group; route->method; route++) {
             if (!may_match(route, method, path))
                 continue;
-            pal_str params[PAL_ROUTE_PARAMS_MAX] = {0};
+            pal_str params[PAL_API_PARAMS_MAX] = {0};
             size_t score = match_path(route->path, path, params);
             if (score <= best)
                 continue;
@@ -80,7 +80,7 @@ static pal_match best_of(const pal_api *api, pal_str method, pal_str path)
 
 static void add_methods(const pal_api *api, pal_str path, char allowed[PAL_METHODS_SIZE])
 {
-    pal_str params[PAL_ROUTE_PARAMS_MAX];
+    pal_str params[PAL_API_PARAMS_MAX];
     for (const pal_api_route *const *group = api->routes; *group; group++)
         for (const pal_api_route *route = *group; route->method; route++)
             if (match_path(route->path, path, params))

@@ -8,7 +8,7 @@
 
 typedef struct pal_match {
     const pal_api_route *route;           /* NULL: no route accepts the method, or the path */
-    pal_str params[PAL_ROUTE_PARAMS_MAX]; /* not decoded */
+    pal_str params[PAL_API_PARAMS_MAX]; /* not decoded */
     /* If there is no route: the methods that the path accepts, if any. */
     char allowed[PAL_METHODS_SIZE];
 } pal_match;

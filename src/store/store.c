@@ -198,8 +198,8 @@ pal_status pal_store_mark(
 static pal_status leading_system_seq(
         pal_store *store, pal_str tenant, pal_id session, uint64_t *out_seq, pal_error *err)
 {
-    pal_load load = {.limit = 1};
-    pal_messages messages;
+    pal_message_query load = {.limit = 1};
+    pal_message_page messages;
     pal_arena *arena = pal_arena_new(0);
     pal_status status;
 
@@ -244,10 +244,10 @@ pal_status pal_store_restore(pal_store *store, pal_str tenant, pal_id session, p
     return pal_store_apply_one(store, &op, err);
 }
 
-pal_status pal_store_erase(
-        pal_store *store, pal_str tenant, pal_id session, pal_erasure *out_erasure, pal_error *err)
+pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
+        pal_erase_result *out_erasure, pal_error *err)
 {
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
     pal_op op = {.kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
     pal_status status = pal_store_apply_one(store, &op, err);
 
@@ -256,8 +256,8 @@ pal_status pal_store_erase(
     return status;
 }
 
-pal_status pal_store_sweep(
-        pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err)
+pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
+        pal_sweep_result *out_sweep, pal_error *err)
 {
     pal_op op = {.kind = PAL_OP_SWEEP, .u.sweep = {.trash_ms = trash_ms, .limit = limit}};
     pal_status status = pal_store_apply_one(store, &op, err);
@@ -354,13 +354,13 @@ pal_status pal_store_stat(
 
 /* Counts the findings that are passed to the caller. */
 typedef struct counting {
-    pal_finding_sink sink;
-    pal_progress progress;
+    pal_store_on_finding sink;
+    pal_store_on_progress progress;
     void *user;
     uint64_t count;
 } counting;
 
-static void count_finding(const pal_finding *finding, void *user)
+static void count_finding(const pal_store_finding *finding, void *user)
 {
     counting *state = user;
 
@@ -395,8 +395,8 @@ static pal_status check_row(const pal_row *row, pal_error *err)
     return status;
 }
 
-pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
-        pal_progress progress, void *user, uint64_t *out_findings, pal_error *err)
+pal_status pal_store_check(pal_store *store, bool repair, pal_store_on_finding sink,
+        pal_store_on_progress progress, void *user, uint64_t *out_findings, pal_error *err)
 {
     counting state = {.sink = sink, .progress = progress, .user = user};
     const pal_store_backend *backend = store->engine->backend;

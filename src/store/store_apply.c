@@ -94,7 +94,7 @@ typedef struct batch {
     pal_store *store;
     pal_op *ops;
     size_t ops_len;
-    pal_applied applied;
+    pal_store_on_applied applied;
     void *user;
 } batch;
 
@@ -136,8 +136,8 @@ static pal_status batch_new(
     return PAL_OK;
 }
 
-pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len, pal_applied applied,
-        void *user, pal_error *err)
+pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_store_on_applied applied, void *user, pal_error *err)
 {
     batch *self = NULL;
     pal_status status = check_batch(store, ops_len, err);

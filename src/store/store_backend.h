@@ -208,9 +208,9 @@ typedef struct pal_store_backend {
      * after every work that it reports as PAL_OK is durable. */
     void (*apply)(pal_engine *engine, pal_work *works, size_t works_len);
 
-    /* Finds a session by PAL_FIND_ID (16 bytes in `name`) in any state, or by key or alias among
-     * active sessions. Returns PAL_NOT_FOUND without a message. */
-    pal_status (*session_find)(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
+    /* Finds a session by PAL_SESSION_BY_ID (16 bytes in `name`) in any state, or by key or alias
+     * among active sessions. Returns PAL_NOT_FOUND without a message. */
+    pal_status (*session_find)(pal_engine *engine, pal_str tenant, pal_session_by by, pal_str name,
             pal_arena *arena, pal_session_row *out_row, pal_error *err);
 
     /* Lists sessions, the latest update first. `after_ms` and `after_handle` belong to the last
@@ -289,7 +289,7 @@ typedef struct pal_store_backend {
      * accepts each row, and counts are right. With `repair` it rebuilds derived data and
      * quarantines damaged sessions. */
     pal_status (*check)(pal_engine *engine, bool repair, pal_row_check row_check,
-            pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);
+            pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err);
 } pal_store_backend;
 
 /* The first member of the struct of every backend. */

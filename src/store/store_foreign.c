@@ -34,7 +34,7 @@ static void put_column(pal_json_writer *writer, sqlite3_stmt *statement, int col
 }
 
 static pal_status tell_row(
-        sqlite3_stmt *statement, pal_buf *buf, pal_foreign_row row, void *user, pal_error *err)
+        sqlite3_stmt *statement, pal_buf *buf, pal_foreign_on_row row, void *user, pal_error *err)
 {
     pal_buf_clear(buf);
     pal_json_writer writer = pal_json_writer_make(buf);
@@ -47,7 +47,7 @@ static pal_status tell_row(
     return row(pal_buf_str(buf), user);
 }
 
-static pal_status each(const char *path, const char *whose, const char *sql, pal_foreign_row row,
+static pal_status each(const char *path, const char *whose, const char *sql, pal_foreign_on_row row,
         void *user, pal_error *err)
 {
     sqlite3 *db = NULL;
@@ -75,7 +75,8 @@ static pal_status each(const char *path, const char *whose, const char *sql, pal
     return status;
 }
 
-pal_status pal_foreign_loom_each(const char *path, pal_foreign_row row, void *user, pal_error *err)
+pal_status pal_foreign_loom_each(
+        const char *path, pal_foreign_on_row row, void *user, pal_error *err)
 {
     static const char sql[] = "SELECT session_id, bead_id, project_id, messages, created_at,"
                               " updated_at, expires_at, token_count, metadata"
@@ -83,7 +84,8 @@ pal_status pal_foreign_loom_each(const char *path, pal_foreign_row row, void *us
     return each(path, "Loom's", sql, row, user, err);
 }
 
-pal_status pal_foreign_sol_each(const char *path, pal_foreign_row row, void *user, pal_error *err)
+pal_status pal_foreign_sol_each(
+        const char *path, pal_foreign_on_row row, void *user, pal_error *err)
 {
     static const char sql[] = "SELECT room_id, conversation_id, estimated_tokens, created_at"
                               " FROM conversations ORDER BY created_at, room_id";

@@ -13,7 +13,7 @@ struct pal_store {
     pal_writer *writer;
     pal_store_options options; /* with defaults filled in */
     struct {
-        pal_change_sink sink; /* NULL: this entry is free */
+        pal_store_on_change sink; /* NULL: this entry is free */
         void *user;
     } watchers[PAL_STORE_WATCHERS_MAX];
     atomic_size_t watchers_len;

@@ -15,8 +15,8 @@
 static pal_status find_cut(pal_store *store, pal_str tenant, pal_id session, uint32_t keep,
         uint64_t *out_seq, pal_error *err)
 {
-    pal_load load = {.limit = keep, .from_end = true};
-    pal_messages kept;
+    pal_message_query load = {.limit = keep, .from_end = true};
+    pal_message_page kept;
     pal_arena *arena = pal_arena_new(0);
     pal_status status;
 
@@ -61,7 +61,7 @@ static pal_status find_last(
         return pal_no_memory(err);
     pal_id_to_text(session, id);
     status = pal_store_find(
-            store, tenant, PAL_FIND_ID, pal_str_of(id), arena, &found, err);
+            store, tenant, PAL_SESSION_BY_ID, pal_str_of(id), arena, &found, err);
     if (status == PAL_OK)
         *out_seq = found.last_seq;
     pal_arena_free(arena);

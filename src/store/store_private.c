@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-bool pal_private_check(const char *path, bool repair, pal_finding_sink sink, void *user)
+bool pal_private_check(const char *path, bool repair, pal_store_on_finding sink, void *user)
 {
-    pal_finding finding = {.advice = true};
+    pal_store_finding finding = {.advice = true};
     struct stat info;
     unsigned mode;
 

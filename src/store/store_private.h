@@ -8,6 +8,6 @@
 /* Returns whether other users can read or write the file or directory, and reports it in that case
  * (`sink` may be NULL). With `repair` it removes their access. Returns false if the file does not
  * exist. */
-bool pal_private_check(const char *path, bool repair, pal_finding_sink sink, void *user);
+bool pal_private_check(const char *path, bool repair, pal_store_on_finding sink, void *user);
 
 #endif

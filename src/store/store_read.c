@@ -46,7 +46,7 @@ static bool has_expired(const pal_session *session)
     return session->expires_at != 0 && pal_clock_now_ms() > session->expires_at;
 }
 
-static pal_status find_by_name(pal_store *store, pal_str tenant, pal_find_by by, pal_str name,
+static pal_status find_by_name(pal_store *store, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, pal_error *err)
 {
     pal_session_row row;
@@ -60,7 +60,7 @@ static pal_status find_by_name(pal_store *store, pal_str tenant, pal_find_by by,
     return status;
 }
 
-pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_str name,
+pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, pal_error *err)
 {
     pal_status status = checked_tenant(tenant, &tenant, err);
@@ -73,15 +73,15 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by, pal_
         return pal_error_set(err, PAL_INVALID, "a session's name must have 1 to %d bytes, not %zu",
                 PAL_KEY_LEN_MAX, name.len);
     status = PAL_NOT_FOUND;
-    if ((by == PAL_FIND_ID || by == PAL_FIND_ANY) && pal_id_from_text(name, &id)) {
+    if ((by == PAL_SESSION_BY_ID || by == PAL_SESSION_BY_ANY) && pal_id_from_text(name, &id)) {
         status = pal_view_session(store->engine, tenant, id, arena, &row, err);
         if (status == PAL_OK)
             *out_session = row.session;
     }
-    if (status == PAL_NOT_FOUND && (by == PAL_FIND_KEY || by == PAL_FIND_ANY))
-        status = find_by_name(store, tenant, PAL_FIND_KEY, name, arena, out_session, err);
-    if (status == PAL_NOT_FOUND && (by == PAL_FIND_ALIAS || by == PAL_FIND_ANY))
-        status = find_by_name(store, tenant, PAL_FIND_ALIAS, name, arena, out_session, err);
+    if (status == PAL_NOT_FOUND && (by == PAL_SESSION_BY_KEY || by == PAL_SESSION_BY_ANY))
+        status = find_by_name(store, tenant, PAL_SESSION_BY_KEY, name, arena, out_session, err);
+    if (status == PAL_NOT_FOUND && (by == PAL_SESSION_BY_ALIAS || by == PAL_SESSION_BY_ANY))
+        status = find_by_name(store, tenant, PAL_SESSION_BY_ALIAS, name, arena, out_session, err);
     if (status == PAL_NOT_FOUND)
         pal_error_set(err, PAL_NOT_FOUND, "no session '%.*s'",
                 (int)(name.len < 160 ? name.len : 160), name.data);
@@ -174,10 +174,11 @@ pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_
 
 /* ---- Messages and their marks, inbox and lease ---- */
 
-pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session, const pal_load *load,
-        pal_arena *arena, pal_messages *out_messages, pal_error *err)
+pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err)
 {
-    static const pal_load everything = {0};
+    static const pal_message_query everything = {0};
     pal_reading reading;
     pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
 

@@ -20,8 +20,8 @@ pal_status pal_reading_begin(pal_store *store, pal_str tenant, pal_id session, p
     return status;
 }
 
-pal_status pal_reading_load(const pal_reading *reading, const pal_load *load, pal_arena *arena,
-        pal_messages *out_messages, pal_error *err)
+pal_status pal_reading_load(const pal_reading *reading, const pal_message_query *load,
+        pal_arena *arena, pal_message_page *out_messages, pal_error *err)
 {
     return pal_view_load(reading->store->engine, &reading->row, load, arena, out_messages, err);
 }

@@ -15,8 +15,8 @@ PAL_CHECKED pal_status pal_reading_begin(pal_store *store, pal_str tenant, pal_i
         pal_arena *arena, pal_reading *out_reading, pal_error *err);
 
 /* The same as the functions of palaver/store.h with similar names. */
-PAL_CHECKED pal_status pal_reading_load(const pal_reading *reading, const pal_load *load,
-        pal_arena *arena, pal_messages *out_messages, pal_error *err);
+PAL_CHECKED pal_status pal_reading_load(const pal_reading *reading, const pal_message_query *load,
+        pal_arena *arena, pal_message_page *out_messages, pal_error *err);
 PAL_CHECKED pal_status pal_reading_count(const pal_reading *reading, uint64_t after_seq,
         uint64_t before_seq, uint64_t *out_count, pal_error *err);
 PAL_CHECKED pal_status pal_reading_standing(

@@ -43,7 +43,7 @@ static pal_status write_something(pal_store *store, pal_error *err)
     body[0] = body[PROBE_BYTES - 1] = '"';
     record.body = pal_str_make(body, PROBE_BYTES);
     status = pal_store_record_put(
-            store, pal_str_of(PROBE_TENANT), &record, PAL_VERSION_ANY, err);
+            store, pal_str_of(PROBE_TENANT), &record, PAL_RECORD_VERSION_ANY, err);
     pal_free(body);
     if (status == PAL_OK)
         status = pal_store_record_drop(

@@ -49,7 +49,7 @@ pal_status pal_record_check_version(pal_work *work, uint64_t version)
     pal_str name = brief(work->op->u.record.record->name);
     uint64_t expected = work->op->u.record.expected_version;
 
-    if (expected == PAL_VERSION_ANY || expected == version)
+    if (expected == PAL_RECORD_VERSION_ANY || expected == version)
         return PAL_OK;
     if (version == 0)
         return pal_error_set(&work->op->error, PAL_CONFLICT,
@@ -143,7 +143,7 @@ static pal_status check_query(pal_record_query *query, pal_error *err)
 }
 
 pal_status pal_store_record_list(pal_store *store, const pal_record_query *query, pal_arena *arena,
-        pal_records *out_records, pal_error *err)
+        pal_record_page *out_records, pal_error *err)
 {
     pal_record_query checked = *query;
     pal_record *records;
@@ -161,7 +161,7 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
     status = store->engine->backend->record_list(store->engine, &checked, handle,
             pal_clock_now_ms(), arena, records, checked.limit + 1, &len, err);
     if (status == PAL_OK)
-        *out_records = (pal_records){.items = records,
+        *out_records = (pal_record_page){.items = records,
                 .len = len < checked.limit ? len : checked.limit,
                 .has_more = len > checked.limit};
     return status;

@@ -12,7 +12,7 @@
 #include "message/message_check.h"
 #include "palaver/limits.h"
 
-static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by by, pal_str name,
+static pal_status find(pal_store *store, const pal_session *wanted, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, bool *out_found, pal_error *err)
 {
     pal_status status =
@@ -24,8 +24,8 @@ static pal_status find(pal_store *store, const pal_session *wanted, pal_find_by 
 
 /* Builds the record to store. An alias that is too long for a name is left out, because it must not
  * prevent a message from being stored. */
-static pal_status routed_record(
-        const pal_resolve *resolve, pal_arena *arena, pal_session *out_record, pal_error *err)
+static pal_status routed_record(const pal_resolve_request *resolve, pal_arena *arena,
+        pal_session *out_record, pal_error *err)
 {
     const pal_session *given = resolve->session;
     pal_session record = *given;
@@ -80,9 +80,9 @@ static pal_status update(pal_store *store, const pal_session *stored, const pal_
 
     changed.id = stored->id;
     if (!same_aliases(stored, record))
-        fields |= PAL_FIELD_ALIASES;
+        fields |= PAL_SESSION_FIELD_ALIASES;
     if (!pal_str_equal(stored->scope, record->scope))
-        fields |= PAL_FIELD_SCOPE;
+        fields |= PAL_SESSION_FIELD_SCOPE;
     return fields ? pal_store_update(store, &changed, fields, err) : PAL_OK;
 }
 
@@ -128,16 +128,16 @@ static pal_status adopt_alias(pal_store *store, const pal_session *record, pal_i
     *out_adopted = false;
     if (is_routed_key(alias))
         return PAL_OK;
-    status = find(store, record, PAL_FIND_KEY, alias, arena, &legacy, &found, err);
+    status = find(store, record, PAL_SESSION_BY_KEY, alias, arena, &legacy, &found, err);
     if (status == PAL_OK && found)
-        status = find(store, record, PAL_FIND_ALIAS, alias, arena, &owner, &is_owned, err);
+        status = find(store, record, PAL_SESSION_BY_ALIAS, alias, arena, &owner, &is_owned, err);
     if (status != PAL_OK || !found || !is_owned || !pal_id_equal(owner.id, session))
         return status;
     return adopt_from(store, record, session, legacy.id, out_adopted, err);
 }
 
-static pal_status adopt_history(pal_store *store, const pal_resolve *resolve,
-        const pal_session *record, pal_arena *arena, pal_resolution *resolution, pal_error *err)
+static pal_status adopt_history(pal_store *store, const pal_resolve_request *resolve,
+        const pal_session *record, pal_arena *arena, pal_resolve_result *resolution, pal_error *err)
 {
     pal_status status = PAL_OK;
 
@@ -159,19 +159,20 @@ static pal_status find_first(pal_store *store, const pal_session *wanted, const 
 
     *out_found = false;
     for (size_t i = 0; status == PAL_OK && !*out_found && i < keys_len; i++)
-        status = find(store, wanted, PAL_FIND_KEY, keys[i], arena, out_session, out_found, err);
+        status = find(
+                store, wanted, PAL_SESSION_BY_KEY, keys[i], arena, out_session, out_found, err);
     return status;
 }
 
-static pal_status resolve_routed(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
-        pal_resolution *resolution, pal_error *err)
+static pal_status resolve_routed(pal_store *store, const pal_resolve_request *resolve,
+        pal_arena *arena, pal_resolve_result *resolution, pal_error *err)
 {
     pal_session record, stored = {0};
     bool found = false, is_earlier = false;
     pal_status status = routed_record(resolve, arena, &record, err);
 
     if (status == PAL_OK)
-        status = find(store, &record, PAL_FIND_KEY, record.key, arena, &stored, &found, err);
+        status = find(store, &record, PAL_SESSION_BY_KEY, record.key, arena, &stored, &found, err);
     if (status == PAL_OK && !found)
         status = find_first(store, &record, resolve->earlier_keys, resolve->earlier_keys_len, arena,
                 &stored, &is_earlier, err);
@@ -194,15 +195,16 @@ static pal_status find_named(pal_store *store, const pal_session *wanted, pal_ar
         pal_session *stored, bool *out_found, pal_error *err)
 {
     pal_status status =
-            find(store, wanted, PAL_FIND_ALIAS, wanted->key, arena, stored, out_found, err);
+            find(store, wanted, PAL_SESSION_BY_ALIAS, wanted->key, arena, stored, out_found, err);
 
     if (status == PAL_OK && !*out_found)
-        status = find(store, wanted, PAL_FIND_KEY, wanted->key, arena, stored, out_found, err);
+        status =
+                find(store, wanted, PAL_SESSION_BY_KEY, wanted->key, arena, stored, out_found, err);
     return status;
 }
 
-static pal_status resolve_explicit(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
-        pal_resolution *resolution, pal_error *err)
+static pal_status resolve_explicit(pal_store *store, const pal_resolve_request *resolve,
+        pal_arena *arena, pal_resolve_result *resolution, pal_error *err)
 {
     const pal_session *wanted = resolve->session;
     pal_session stored = {0}, record = {.tenant = wanted->tenant, .key = wanted->key};
@@ -233,7 +235,7 @@ static bool has_name(const pal_session *session, pal_str name)
 }
 
 /* Gives the main session both of its names. */
-static pal_status complete_names(pal_store *store, const pal_resolve *resolve,
+static pal_status complete_names(pal_store *store, const pal_resolve_request *resolve,
         const pal_session *stored, pal_arena *arena, pal_error *err)
 {
     const pal_str names[] = {resolve->main_alias, resolve->routed_key};
@@ -251,13 +253,13 @@ static pal_status complete_names(pal_store *store, const pal_resolve *resolve,
             changed.aliases[changed.aliases_len++] = names[i];
     if (same_aliases(stored, &changed))
         return PAL_OK;
-    return pal_store_update(store, &changed, PAL_FIELD_ALIASES, err);
+    return pal_store_update(store, &changed, PAL_SESSION_FIELD_ALIASES, err);
 }
 
 /* The key and the alias name one session, whichever of them was created first. An older store may
  * have two sessions; then the session that has the given name as its key wins. */
-static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal_arena *arena,
-        pal_resolution *resolution, pal_error *err)
+static pal_status resolve_main(pal_store *store, const pal_resolve_request *resolve,
+        pal_arena *arena, pal_resolve_result *resolution, pal_error *err)
 {
     const pal_session *wanted = resolve->session;
     const pal_str keys[] = {wanted->key, resolve->routed_key, resolve->main_alias};
@@ -281,7 +283,7 @@ static pal_status resolve_main(pal_store *store, const pal_resolve *resolve, pal
 
 /* Checks the names before the operations below do, so that errors use the field names of the
  * request. */
-static pal_status check_names(const pal_resolve *resolve, pal_error *err)
+static pal_status check_names(const pal_resolve_request *resolve, pal_error *err)
 {
     pal_status status;
 
@@ -293,10 +295,10 @@ static pal_status check_names(const pal_resolve *resolve, pal_error *err)
     return status;
 }
 
-pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
-        pal_resolution *out_resolution, pal_error *err)
+pal_status pal_store_resolve(pal_store *store, const pal_resolve_request *resolve,
+        pal_resolve_result *out_resolution, pal_error *err)
 {
-    pal_resolution resolution = {0};
+    pal_resolve_result resolution = {0};
     pal_arena *arena;
     pal_status status = check_names(resolve, err);
 

@@ -7,7 +7,7 @@
 typedef struct tracer {
     pal_engine engine;
     pal_engine *inner;
-    pal_store_trace trace;
+    pal_store_on_call trace;
     void *user;
     pal_store_backend table; /* our functions with the scheme of the inner backend */
 } tracer;
@@ -54,7 +54,7 @@ static void trace_apply(pal_engine *engine, pal_work *works, size_t works_len)
     told(engine, "apply", works_len, started_us, first_failure);
 }
 
-static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_find_by by,
+static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     TRACED(session_find, tenant, by, name, arena, out_row, err);
@@ -171,7 +171,7 @@ static pal_status trace_ready(pal_engine *engine, pal_error *err)
 }
 
 static pal_status trace_check(pal_engine *engine, bool repair, pal_row_check row_check,
-        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
     TRACED(check, repair, row_check, sink, progress, user, err);
 }

@@ -5,55 +5,55 @@
  * has ended when pal_store_unwatch() returns. Changes of other processes are not reported. */
 #include "store/store_front.h"
 
-static bool describe(const pal_op *op, pal_change *out_change)
+static bool describe(const pal_op *op, pal_store_change *out_change)
 {
     const pal_message *messages = op->u.append.messages;
-    pal_change change = {.session = op->session};
+    pal_store_change change = {.session = op->session};
 
     switch (op->kind) {
     case PAL_OP_CREATE:
-        change.kind = op->u.create.existing ? PAL_CHANGE_NONE : PAL_CHANGE_CREATED;
+        change.kind = op->u.create.existing ? PAL_STORE_CHANGE_NONE : PAL_STORE_CHANGE_CREATED;
         break;
     case PAL_OP_FORK:
-        change.kind = PAL_CHANGE_CREATED;
+        change.kind = PAL_STORE_CHANGE_CREATED;
         break;
     case PAL_OP_UPDATE:
-        change.kind = PAL_CHANGE_UPDATED;
+        change.kind = PAL_STORE_CHANGE_UPDATED;
         break;
     case PAL_OP_ADOPT:
-        change.kind = op->u.adopt.adopted ? PAL_CHANGE_UPDATED : PAL_CHANGE_NONE;
+        change.kind = op->u.adopt.adopted ? PAL_STORE_CHANGE_UPDATED : PAL_STORE_CHANGE_NONE;
         break;
     case PAL_OP_APPEND:
         if (op->u.append.replayed || op->u.append.messages_len == 0)
             break;
-        change.kind = PAL_CHANGE_MESSAGES;
+        change.kind = PAL_STORE_CHANGE_MESSAGES;
         change.seq = messages[op->u.append.messages_len - 1].seq;
         break;
     case PAL_OP_MARK:
-        change.kind = PAL_CHANGE_MARK;
+        change.kind = PAL_STORE_CHANGE_MARK;
         change.mark = op->u.mark->kind;
         change.number = op->u.mark->number;
         break;
     case PAL_OP_DELETE:
-        change.kind = PAL_CHANGE_DELETED;
+        change.kind = PAL_STORE_CHANGE_DELETED;
         break;
     case PAL_OP_RESTORE:
-        change.kind = PAL_CHANGE_RESTORED;
+        change.kind = PAL_STORE_CHANGE_RESTORED;
         break;
     case PAL_OP_ERASE:
-        change.kind = PAL_CHANGE_ERASED;
+        change.kind = PAL_STORE_CHANGE_ERASED;
         break;
     default:
         break;
     }
     change.tenant = op->tenant.len ? op->tenant : pal_str_of("default");
     *out_change = change;
-    return change.kind != PAL_CHANGE_NONE;
+    return change.kind != PAL_STORE_CHANGE_NONE;
 }
 
 void pal_store_changed(pal_store *store, const pal_op *ops, size_t ops_len)
 {
-    pal_change change;
+    pal_store_change change;
 
     if (atomic_load(&store->watchers_len) == 0)
         return;
@@ -69,7 +69,7 @@ void pal_store_changed(pal_store *store, const pal_op *ops, size_t ops_len)
 }
 
 pal_status pal_store_watch(
-        pal_store *store, pal_change_sink sink, void *user, pal_error *err)
+        pal_store *store, pal_store_on_change sink, void *user, pal_error *err)
 {
     pal_status status = pal_error_set(err, PAL_LIMIT,
             "the store has %d watchers, which is the limit", PAL_STORE_WATCHERS_MAX);

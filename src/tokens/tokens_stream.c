@@ -23,8 +23,8 @@ static bool stream_collect(const uint32_t *ids, size_t len, void *user)
     return stream->sink(ids, len, stream->user);
 }
 
-pal_status pal_token_stream_new(const pal_encoding *encoding, pal_token_sink sink, void *user,
-        pal_token_stream **out_stream, pal_error *err)
+pal_status pal_token_stream_new(const pal_encoding *encoding, pal_token_stream_on_ids sink,
+        void *user, pal_token_stream **out_stream, pal_error *err)
 {
     pal_token_stream *stream;
 

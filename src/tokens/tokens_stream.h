@@ -29,7 +29,7 @@ struct pal_stream_side {
 struct pal_token_stream {
     const pal_encoding *encoding; /* NULL: only `estimate` is used */
     pal_estimate estimate;
-    pal_token_sink sink;
+    pal_token_stream_on_ids sink;
     void *user;
     struct pal_walk walk;
 

@@ -10,8 +10,8 @@
 /* Shorter words are merged faster than they are found in the cache. */
 #define WORD_LEN_MIN 4
 
-void pal_walk_init(
-        struct pal_walk *walk, const pal_encoding *encoding, pal_token_sink sink, void *user)
+void pal_walk_init(struct pal_walk *walk, const pal_encoding *encoding,
+        pal_token_stream_on_ids sink, void *user)
 {
     pal_table_view(encoding, &walk->table);
     walk->count = 0;

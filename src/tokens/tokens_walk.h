@@ -35,7 +35,7 @@ struct pal_walk_cache {
 struct pal_walk {
     struct pal_table table;
     uint64_t count;
-    pal_token_sink sink; /* NULL: only counts */
+    pal_token_stream_on_ids sink; /* NULL: only counts */
     void *user;
     size_t ids_len;               /* ids that wait for the sink */
     pal_status failure;           /* permanent: PAL_NO_MEMORY, or PAL_CANCELED by the sink */
@@ -44,8 +44,8 @@ struct pal_walk {
     uint32_t ids[PAL_WALK_IDS];
 };
 
-void pal_walk_init(
-        struct pal_walk *walk, const pal_encoding *encoding, pal_token_sink sink, void *user);
+void pal_walk_init(struct pal_walk *walk, const pal_encoding *encoding,
+        pal_token_stream_on_ids sink, void *user);
 void pal_walk_done(struct pal_walk *walk);
 
 /* Handles all decided pieces; with `is_final`, the whole text. Returns their length in bytes. */

@@ -125,9 +125,9 @@ static pal_status put_message(
     return status == PAL_OK ? pal_transcript_write_message(out, message, err) : status;
 }
 
-static pal_status load_page(pal_export *export, pal_messages *out_page, pal_error *err)
+static pal_status load_page(pal_export *export, pal_message_page *out_page, pal_error *err)
 {
-    pal_load load = {.after_seq = export->after_seq,
+    pal_message_query load = {.after_seq = export->after_seq,
             .limit = export->is_alone || export->with_blobs ? 1 : PAGE,
             .bytes_max = export->is_alone ? 0 : PAL_TRANSFER_PAGE_BYTES,
             .hidden = export->form == PAL_EXPORT_NATIVE};
@@ -151,7 +151,7 @@ static pal_status finish(pal_export *export, pal_buf *out, pal_error *err)
 
 pal_status pal_export_page(pal_export *export, pal_buf *out, bool *out_more, pal_error *err)
 {
-    pal_messages page;
+    pal_message_page page;
     export->page_arena = pal_arena_new(0);
     export->writer.buf = out;
     pal_status status = export->page_arena ? load_page(export, &page, err) : pal_no_memory(err);

@@ -64,8 +64,8 @@ static pal_status copy_alike(pal_import *import, pal_id from, const uint64_t *se
 {
     pal_status status = PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
-        pal_load load = {.after_seq = seqs[i] - 1, .limit = 1, .hidden = true};
-        pal_messages page = {0};
+        pal_message_query load = {.after_seq = seqs[i] - 1, .limit = 1, .hidden = true};
+        pal_message_page page = {0};
         status = pal_store_load(
                 import->store, import->tenant, from, &load, import->arena, &page, import->err);
         if (status != PAL_OK || page.len == 0 || page.items[0].seq != seqs[i])
@@ -151,14 +151,14 @@ static pal_status part(pal_import *import, const pal_message *message)
     pal_id from = import->id;
     size_t len = import->seqs.len / sizeof(uint64_t);
     uint64_t *seqs = pal_arena_array(import->arena, len + 1, sizeof *seqs);
-    pal_messages page = {0};
+    pal_message_page page = {0};
     pal_status status = PAL_OK;
     if (!seqs)
         return pal_import_no_memory(import);
     if (len)
         memcpy(seqs, import->seqs.data, len * sizeof *seqs);
     if (len) {
-        pal_load load = {.after_seq = seqs[0] - 1, .limit = 1, .hidden = true};
+        pal_message_query load = {.after_seq = seqs[0] - 1, .limit = 1, .hidden = true};
         status = pal_store_load(
                 import->store, import->tenant, from, &load, import->arena, &page, import->err);
     }

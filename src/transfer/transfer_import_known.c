@@ -104,8 +104,8 @@ static pal_status add_known(pal_import *import, const pal_message *message)
 
 pal_status pal_import_known_load(pal_import *import, pal_id session, uint64_t before_seq)
 {
-    pal_load load = {.limit = KNOWN_PAGE, .before_seq = before_seq, .hidden = true};
-    pal_messages page;
+    pal_message_query load = {.limit = KNOWN_PAGE, .before_seq = before_seq, .hidden = true};
+    pal_message_page page;
     pal_status status;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)

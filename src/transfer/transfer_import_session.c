@@ -10,7 +10,8 @@
 
 #define EXPIRED_RECORD "import_expired"
 
-static pal_status find(pal_import *import, pal_find_by by, pal_str name, pal_session *out_session)
+static pal_status find(
+        pal_import *import, pal_session_by by, pal_str name, pal_session *out_session)
 {
     return pal_store_find(
             import->store, import->tenant, by, name, import->arena, out_session, import->err);
@@ -20,7 +21,7 @@ pal_status pal_import_find_id(pal_import *import, pal_id id, pal_session *out_se
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
-    return find(import, PAL_FIND_ID, pal_str_of(text), out_session);
+    return find(import, PAL_SESSION_BY_ID, pal_str_of(text), out_session);
 }
 
 /* Whether the session to look up may be in the waiting batch. */
@@ -66,7 +67,7 @@ static pal_status drop_taken_aliases(pal_import *import, pal_session *session)
     pal_session other;
     size_t kept = 0;
     for (size_t i = 0; !session->is_routed && i < session->aliases_len; i++) {
-        pal_status status = find(import, PAL_FIND_ALIAS, session->aliases[i], &other);
+        pal_status status = find(import, PAL_SESSION_BY_ALIAS, session->aliases[i], &other);
         if (status == PAL_NOT_FOUND)
             session->aliases[kept++] = session->aliases[i];
         else if (status != PAL_OK)
@@ -110,7 +111,7 @@ static pal_status drop_taken_names(pal_import *import, pal_session *session)
     char text[PAL_ERROR_MESSAGE_MAX];
     pal_status status = PAL_NOT_FOUND;
     if (import->is_native && session->key.len)
-        status = find(import, PAL_FIND_KEY, session->key, &other);
+        status = find(import, PAL_SESSION_BY_KEY, session->key, &other);
     if (status == PAL_OK) {
         snprintf(text, sizeof text, "key '%.*s' is already in use by another session; left out",
                 (int)(session->key.len < 150 ? session->key.len : 150), session->key.data);
@@ -231,7 +232,7 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
     if (is_native)
         status = pal_import_find_id(import, session->id, &found);
     else if (name.len)
-        status = find(import, PAL_FIND_KEY, name, &found);
+        status = find(import, PAL_SESSION_BY_KEY, name, &found);
     if (status == PAL_OK)
         return resume_given(import, session, &found);
     if (status == PAL_NOT_FOUND && !is_native)
@@ -315,7 +316,7 @@ static pal_status raise_tokens(pal_import *import)
     pal_str metadata = with_tokens(import, value, now);
     if (!metadata.len)
         return PAL_OK;
-    status = add_update(import, PAL_FIELD_METADATA, &session);
+    status = add_update(import, PAL_SESSION_FIELD_METADATA, &session);
     if (status == PAL_OK)
         session->metadata = metadata;
     return status;
@@ -325,7 +326,7 @@ pal_status pal_import_end(pal_import *import)
 {
     pal_session *session;
     int64_t updated_at = import->updated_at;
-    uint32_t fields = import->expires_at ? PAL_FIELD_EXPIRES_AT : 0;
+    uint32_t fields = import->expires_at ? PAL_SESSION_FIELD_EXPIRES_AT : 0;
     if (!import->generation || import->is_broken)
         return PAL_OK;
     pal_status status = raise_tokens(import);
@@ -335,7 +336,7 @@ pal_status pal_import_end(pal_import *import)
         updated_at = import->newest_at;
     /* A time in the future is ignored, because the clock of the source may have been wrong. */
     if (updated_at > 0 && updated_at <= pal_clock_now_ms())
-        fields |= PAL_FIELD_UPDATED_AT;
+        fields |= PAL_SESSION_FIELD_UPDATED_AT;
     import->is_changed = false;
     if (!fields)
         return PAL_OK;
@@ -369,7 +370,7 @@ pal_status pal_import_record(
             .body = pal_arena_copy(import->arena, body),
             .session = import->id};
     op->u.record.record = record;
-    op->u.record.expected_version = PAL_VERSION_ANY;
+    op->u.record.expected_version = PAL_RECORD_VERSION_ANY;
     return pal_arena_failure(import->arena) ? pal_import_no_memory(import) : PAL_OK;
 }
 
@@ -379,7 +380,7 @@ pal_status pal_import_title(pal_import *import, pal_str title)
     if (!title.len || import->title.len || import->is_broken || !import->generation ||
             (import->is_unsure && import->compared == 0))
         return PAL_OK;
-    pal_status status = add_update(import, PAL_FIELD_TITLE, &session);
+    pal_status status = add_update(import, PAL_SESSION_FIELD_TITLE, &session);
     if (status != PAL_OK)
         return status;
     pal_buf_append_str(&import->title, title);

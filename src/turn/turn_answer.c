@@ -339,7 +339,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
 
 void pal_answer_record(pal_turn *turn, const pal_model_end *end)
 {
-    pal_op also = {.kind = PAL_OP_RECORD_PUT, .u.record.expected_version = PAL_VERSION_ANY};
+    pal_op also = {.kind = PAL_OP_RECORD_PUT, .u.record.expected_version = PAL_RECORD_VERSION_ANY};
     pal_message *message = make_answer(turn, end);
     pal_turn_append append = {.messages = message, .messages_len = 1, .done = recorded};
     pal_error err = {0};

@@ -112,7 +112,8 @@ static uint64_t prefix_of(const pal_plan *plan)
     uint64_t hash = 0;
 
     for (size_t i = 0; i < plan->items_len; i++)
-        if (plan->items[i].kind == PAL_ITEM_SYSTEM || plan->items[i].kind == PAL_ITEM_TOOLS)
+        if (plan->items[i].kind == PAL_PLAN_ITEM_SYSTEM ||
+                plan->items[i].kind == PAL_PLAN_ITEM_TOOLS)
             hash = hash * 31 + plan->items[i].hash;
     return hash;
 }

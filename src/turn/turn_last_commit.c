@@ -164,7 +164,7 @@ static pal_message *make_record(pal_turn *turn)
     for (size_t i = 0; i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_CALL)
             message->parts_len = i; /* a call that was cut off in the middle was never run */
-    message->flags = PAL_FLAG_ERROR;
+    message->flags = PAL_MESSAGE_FLAG_ERROR;
     message->model = turn->settings.model;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);

@@ -182,7 +182,7 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
          * much for that reason. */
         view->input.settings.prune_off |= tries + 1 == PLANS_MAX;
         status = pal_context_plan(&view->input, turn->step.arena, &turn->step.plan, err);
-        if (status != PAL_OK || turn->step.plan.action != PAL_ACTION_PRUNE)
+        if (status != PAL_OK || turn->step.plan.action != PAL_PLAN_ACTION_PRUNE)
             break;
         status = pal_window_prune(store, window, &turn->step.plan, turn->step.arena, err);
     }
@@ -194,7 +194,7 @@ static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_
 {
     pal_status status = plan_window(turn, window, reading, view, err);
 
-    if (status != PAL_OK || turn->step.plan.action != PAL_ACTION_COMPACT)
+    if (status != PAL_OK || turn->step.plan.action != PAL_PLAN_ACTION_COMPACT)
         return status;
     status = begin_summary(turn, *window, err);
     if (status != PAL_OK || turn->summary.job)
@@ -246,7 +246,7 @@ static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *er
         status = plan_or_compact(turn, &window, reading, &view, err);
     if (status != PAL_OK || turn->summary.job)
         return status;
-    if (turn->step.plan.action == PAL_ACTION_REFUSE)
+    if (turn->step.plan.action == PAL_PLAN_ACTION_REFUSE)
         return pal_error_set(
                 err, turn->step.plan.refusal.status, "%s", turn->step.plan.refusal.message);
     hold_input(turn);

@@ -175,7 +175,7 @@ void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
 static pal_op put_record(pal_record *record)
 {
     return (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .u.record = {.record = record, .expected_version = PAL_VERSION_ANY}};
+            .u.record = {.record = record, .expected_version = PAL_RECORD_VERSION_ANY}};
 }
 
 void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)

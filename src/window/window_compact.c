@@ -72,7 +72,7 @@ static pal_str nothing_note(const pal_plan *plan)
 {
     static const char nothing[] = "nothing to compact: every message is recent or must be kept";
 
-    return plan->action == PAL_ACTION_REFUSE && plan->usable && plan->tokens > plan->usable
+    return plan->action == PAL_PLAN_ACTION_REFUSE && plan->usable && plan->tokens > plan->usable
             ? plan->reason
             : pal_str_of(nothing);
 }
@@ -84,7 +84,7 @@ static pal_status begin_new(const pal_compaction *compaction, pal_compact_job *j
 
     if (status != PAL_OK)
         return status;
-    *out_ready = job->plan.action == PAL_ACTION_COMPACT;
+    *out_ready = job->plan.action == PAL_PLAN_ACTION_COMPACT;
     if (!*out_ready)
         return PAL_OK;
     pal_compact_keep(job);
@@ -179,7 +179,7 @@ static uint64_t count_dropped(const pal_compact_job *job)
     uint64_t dropped = 0;
 
     for (size_t i = 0; i < record->messages; i++) {
-        bool is_sent = input->messages[i].flags & PAL_FLAG_PINNED;
+        bool is_sent = input->messages[i].flags & PAL_MESSAGE_FLAG_PINNED;
 
         for (size_t j = 0; j < record->keep_len; j++)
             is_sent |= input->messages[i].seq == record->keep_seqs[j];

@@ -43,10 +43,10 @@ static pal_status load_again(
 {
     pal_window_view *view = &job->view;
     pal_context_input *input = &view->input;
-    pal_load load = {.after_seq = view->record.checkpoint.seq,
+    pal_message_query load = {.after_seq = view->record.checkpoint.seq,
             .bytes_max = AGAIN_BYTES_MAX,
             .from_end = true};
-    pal_messages messages;
+    pal_message_page messages;
     pal_message *kept;
     pal_status status;
 

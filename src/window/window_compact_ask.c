@@ -14,7 +14,7 @@ static size_t items_before(const pal_plan *plan, uint64_t cut_seq)
     size_t len = 0;
 
     while (len < plan->items_len &&
-            (plan->items[len].kind != PAL_ITEM_MESSAGE || plan->items[len].seq <= cut_seq))
+            (plan->items[len].kind != PAL_PLAN_ITEM_MESSAGE || plan->items[len].seq <= cut_seq))
         len++;
     return len;
 }
@@ -86,15 +86,15 @@ static void add_items(pal_compact_job *job, bool own_system, uint64_t budget, qu
     for (size_t i = 0; i < len; i++) {
         const pal_plan_item *item = &plan->items[i];
 
-        if (!item->message || (own_system && item->kind == PAL_ITEM_SYSTEM))
+        if (!item->message || (own_system && item->kind == PAL_PLAN_ITEM_SYSTEM))
             continue;
-        if (item->kind == PAL_ITEM_MESSAGE &&
+        if (item->kind == PAL_PLAN_ITEM_MESSAGE &&
                 pal_calibration_apply(&job->view.input.calibration, tokens) > budget) {
             tokens -= item->tokens;
             job->record.checkpoint.dropped += item->seq > 0;
             continue;
         }
-        list->asked += item->kind == PAL_ITEM_MESSAGE && item->seq > 0;
+        list->asked += item->kind == PAL_PLAN_ITEM_MESSAGE && item->seq > 0;
         add_message(list, item->message);
     }
 }
@@ -111,7 +111,7 @@ pal_status pal_compact_ask(
     question_list list = {
             .messages = pal_arena_array(arena, job->plan.items_len + 2, sizeof(pal_message))};
     uint64_t budget = 0;
-    pal_repaired repaired;
+    pal_repair_result repaired;
     pal_status status = pal_arena_checked(arena, err);
 
     job->request.output_max = output_of(job, &limits);

@@ -30,7 +30,7 @@ static uint64_t summary_tokens(const pal_plan *plan)
     uint64_t tokens = 0;
 
     for (size_t i = 0; i < plan->items_len; i++)
-        if (plan->items[i].kind == PAL_ITEM_SUMMARY)
+        if (plan->items[i].kind == PAL_PLAN_ITEM_SUMMARY)
             tokens += plan->items[i].tokens;
     return tokens;
 }

@@ -10,7 +10,7 @@ static void flag_pins(const pal_standing *standing, pal_message *messages, size_
         while (pin < standing->pins_len && standing->pins[pin] < messages[i].seq)
             pin++;
         if (pin < standing->pins_len && standing->pins[pin] == messages[i].seq)
-            messages[i].flags |= PAL_FLAG_PINNED;
+            messages[i].flags |= PAL_MESSAGE_FLAG_PINNED;
     }
 }
 

@@ -14,8 +14,8 @@ enum {
 pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
         pal_arena *arena, pal_message *out_message, pal_error *err)
 {
-    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .limit = 1};
-    pal_messages found;
+    pal_message_query load = {.after_seq = seq - 1, .before_seq = seq + 1, .limit = 1};
+    pal_message_page found;
     pal_status status =
             pal_store_load(store, window->tenant, window->session, &load, arena, &found, err);
 
@@ -108,9 +108,10 @@ static bool has_tool_part(const pal_message *message)
 static pal_status add_halves(pal_store *store, const pal_window *window, const pal_message *message,
         pal_arena *arena, uint64_t *seqs, size_t *len, pal_error *err)
 {
-    pal_load load = {.after_seq = message->seq > PAIR_DISTANCE ? message->seq - PAIR_DISTANCE : 0,
+    pal_message_query load = {
+            .after_seq = message->seq > PAIR_DISTANCE ? message->seq - PAIR_DISTANCE : 0,
             .before_seq = message->seq + PAIR_DISTANCE};
-    pal_messages near;
+    pal_message_page near;
     pal_status status =
             pal_store_load(store, window->tenant, window->session, &load, arena, &near, err);
 
@@ -154,7 +155,7 @@ pal_status pal_window_kept(pal_store *store, const pal_window *window, const pal
 
 static bool is_from_user(const pal_message *message)
 {
-    return message->role == PAL_ROLE_USER && !(message->flags & PAL_FLAG_SYNTHETIC);
+    return message->role == PAL_ROLE_USER && !(message->flags & PAL_MESSAGE_FLAG_SYNTHETIC);
 }
 
 static bool has_user(const pal_message *messages, size_t len)
@@ -169,7 +170,7 @@ static bool has_user(const pal_message *messages, size_t len)
 static pal_status find_question(pal_store *store, const pal_window *window, pal_arena *arena,
         const pal_context_input *input, uint64_t *out_seq, pal_error *err)
 {
-    pal_load load = {
+    pal_message_query load = {
             .after_seq = input->checkpoint.seq,
             .before_seq = input->messages[0].seq,
             .limit = SEARCH_PAGE,
@@ -177,7 +178,7 @@ static pal_status find_question(pal_store *store, const pal_window *window, pal_
     };
 
     for (int page = 0; page < SEARCH_PAGES_MAX; page++) {
-        pal_messages found;
+        pal_message_page found;
         pal_status status =
                 pal_store_load(store, window->tenant, window->session, &load, arena, &found, err);
 

@@ -78,18 +78,19 @@ static pal_status load_tail(
         const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
-    pal_load load = {
+    pal_message_query load = {
             .after_seq = input->checkpoint.seq,
             .tokens_max = tail_tokens(view),
             .bytes_max = TAIL_BYTES_MAX,
             .from_end = true,
     };
-    pal_messages tail;
+    pal_message_page tail;
     pal_status status = pal_reading_load(reading, &load, arena, &tail, err);
 
     if (status == PAL_OK && tail.len == 0 && tail.has_more) {
         /* The newest message alone exceeds the limit: the plan must report that. */
-        load = (pal_load){.after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
+        load = (pal_message_query){
+                .after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
         status = pal_reading_load(reading, &load, arena, &tail, err);
     }
     if (status != PAL_OK)
@@ -107,8 +108,8 @@ static pal_status load_head(
         const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
-    pal_load load = {.limit = 1};
-    pal_messages first = {.items = (pal_message *)input->messages, .len = input->messages_len};
+    pal_message_query load = {.limit = 1};
+    pal_message_page first = {.items = (pal_message *)input->messages, .len = input->messages_len};
     pal_status status = PAL_OK;
 
     if (!view->is_tail_all)
@@ -132,7 +133,7 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     const pal_standing *standing = &view->standing;
     pal_context_input *input = &view->input;
     pal_epoch_record epoch;
-    pal_pruned *pruned;
+    pal_pruned_part *pruned;
     pal_status status = PAL_OK;
 
     if (standing->checkpoint.number)
@@ -183,10 +184,10 @@ static pal_status find_last(const pal_reading *reading, const pal_window *window
     if (window->last)
         return PAL_OK;
     if (!sent && input->checkpoint.number) {
-        pal_load load = {.before_seq = input->checkpoint.seq + 1,
+        pal_message_query load = {.before_seq = input->checkpoint.seq + 1,
                 .limit = LAST_MESSAGES,
                 .from_end = true};
-        pal_messages before;
+        pal_message_page before;
 
         status = pal_reading_load(reading, &load, arena, &before, err);
         if (status == PAL_OK)

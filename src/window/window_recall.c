@@ -29,7 +29,7 @@ typedef struct recalling {
     pal_buf *out;
     pal_query query;
     pal_standing standing;
-    pal_pruned *pruned;
+    pal_pruned_part *pruned;
     size_t pruned_len;
     /* messages up to this seq are hidden, except pins; 0: none; UINT64_MAX: unknown */
     uint64_t hidden_through;
@@ -42,8 +42,8 @@ typedef struct recalling {
 
 static pal_status find_first_seq(const recalling *r, uint64_t *out_seq, pal_error *err)
 {
-    pal_load load = {.limit = LAST_MESSAGES, .from_end = true};
-    pal_messages newest;
+    pal_message_query load = {.limit = LAST_MESSAGES, .from_end = true};
+    pal_message_page newest;
     pal_status status = pal_store_load(
             r->recall->store, r->recall->tenant, r->recall->session, &load, r->arena, &newest, err);
 
@@ -274,8 +274,8 @@ static pal_str result_id(const pal_message *message)
     return (pal_str){0};
 }
 
-static pal_status load(
-        const recalling *r, const pal_load *wanted, pal_messages *out_found, pal_error *err)
+static pal_status load(const recalling *r, const pal_message_query *wanted,
+        pal_message_page *out_found, pal_error *err)
 {
     return pal_store_load(r->recall->store, r->recall->tenant, r->recall->session, wanted, r->arena,
             out_found, err);
@@ -284,9 +284,10 @@ static pal_status load(
 /* A result is hard to understand without its call, so the call is shown first. */
 static pal_status put_call_of(recalling *r, const pal_message *result, pal_error *err)
 {
-    pal_load wanted = {.before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};
+    pal_message_query wanted = {
+            .before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};
     pal_str call_id = result_id(result);
-    pal_messages before;
+    pal_message_page before;
     pal_status status;
 
     if (call_id.len == 0)
@@ -301,10 +302,10 @@ static pal_status put_call_of(recalling *r, const pal_message *result, pal_error
     return status;
 }
 
-static pal_status put_hit(recalling *r, const pal_hit *hit, pal_error *err)
+static pal_status put_hit(recalling *r, const pal_search_hit *hit, pal_error *err)
 {
-    pal_load wanted = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
-    pal_messages found;
+    pal_message_query wanted = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
+    pal_message_page found;
     pal_status status = load(r, &wanted, &found, err);
 
     if (status != PAL_OK || found.len == 0)
@@ -319,7 +320,7 @@ static pal_status put_hit(recalling *r, const pal_hit *hit, pal_error *err)
 
 static pal_status put_hits(recalling *r, size_t *out_shown, bool *out_more, pal_error *err)
 {
-    pal_search search = {.tenant = r->recall->tenant,
+    pal_search_query search = {.tenant = r->recall->tenant,
             .session = r->recall->session,
             .text = r->recall->text,
             .limit = PAGE};
@@ -328,7 +329,7 @@ static pal_status put_hits(recalling *r, size_t *out_shown, bool *out_more, pal_
     if (last_hidden(r) < UINT64_MAX)
         search.before_seq = last_hidden(r) + 1;
     for (int page = 0; status == PAL_OK && page < PAGES_MAX && !*out_more; page++) {
-        pal_hits hits = {0};
+        pal_search_page hits = {0};
 
         status = pal_store_search(r->recall->store, &search, r->arena, &hits, err);
         for (size_t i = 0; status == PAL_OK && i < hits.len; i++) {

@@ -10,7 +10,7 @@ typedef struct pal_recall {
     pal_store *store;
     pal_str tenant;
     pal_id session;
-    pal_str text;     /* the search text, as in pal_search.text */
+    pal_str text;     /* the search text, as in pal_search_query.text */
     size_t limit;     /* maximum number of messages that are shown */
     size_t bytes_max; /* approximate maximum size of the output */
 } pal_recall;

@@ -178,14 +178,14 @@ pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *
 
 static int pruned_compare(const void *left, const void *right)
 {
-    const pal_pruned *a = left, *b = right;
+    const pal_pruned_part *a = left, *b = right;
 
     if (a->seq != b->seq)
         return a->seq < b->seq ? -1 : 1;
     return a->part < b->part ? -1 : a->part > b->part;
 }
 
-static size_t unique(pal_pruned *pruned, size_t len)
+static size_t unique(pal_pruned_part *pruned, size_t len)
 {
     size_t kept = 0;
 
@@ -196,7 +196,7 @@ static size_t unique(pal_pruned *pruned, size_t len)
 }
 
 /* Each entry is [seq, part]. */
-static size_t read_pruned(pal_json list, pal_pruned *out_pruned)
+static size_t read_pruned(pal_json list, pal_pruned_part *out_pruned)
 {
     pal_json_iter each = pal_json_each(list);
     size_t len = 0;
@@ -217,12 +217,12 @@ static size_t read_pruned(pal_json list, pal_pruned *out_pruned)
 }
 
 pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
+        pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
 {
     pal_json *lists = pal_arena_array(arena, marks_len + 1, sizeof(*lists));
     size_t room = 0, len = 0;
     uint64_t tokens = 0;
-    pal_pruned *pruned;
+    pal_pruned_part *pruned;
 
     if (!lists)
         return pal_error_set(err, pal_arena_failure(arena), "out of memory");
@@ -249,7 +249,7 @@ pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *a
     return PAL_OK;
 }
 
-pal_status pal_prunes_write(const pal_pruned *pruned, size_t len, uint64_t tokens,
+pal_status pal_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err)
 {
     pal_buf buf;

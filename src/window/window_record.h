@@ -38,8 +38,8 @@ const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t 
 /* Returns the union of all marks, sorted, with each part once, and the sum of the tokens that they
  * removed. */
 PAL_CHECKED pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
-        pal_pruned **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
-PAL_CHECKED pal_status pal_prunes_write(const pal_pruned *pruned, size_t len, uint64_t tokens,
+        pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
+PAL_CHECKED pal_status pal_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err);
 
 /* The beginning of every request of an epoch. */

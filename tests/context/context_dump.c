@@ -17,7 +17,7 @@ static void drop_roleless(history_random *history)
     }
 }
 
-static bool repaired_for(const char *name, const history_random *history, pal_repaired *out)
+static bool repaired_for(const char *name, const history_random *history, pal_repair_result *out)
 {
     pal_context_input input = {.family = history_family(history->random)};
     return pal_profile_from_name(pal_str_of(name), &input.profile) &&
@@ -28,7 +28,7 @@ static bool repaired_for(const char *name, const history_random *history, pal_re
 static bool dump(const char *profile, message_random *random)
 {
     static history_random history;
-    pal_repaired list = {0};
+    pal_repair_result list = {0};
     pal_str json;
     history_make(&history, random);
     if (strcmp(profile, "raw") == 0) {

@@ -152,11 +152,11 @@ pal_session get_session(pal_id id)
     char text[PAL_ID_TEXT_SIZE];
 
     pal_id_to_text(id, text);
-    OK(pal_store_find(store, no_tenant(), PAL_FIND_ID, S(text), arena, &session, &err));
+    OK(pal_store_find(store, no_tenant(), PAL_SESSION_BY_ID, S(text), arena, &session, &err));
     return session;
 }
 
-pal_status find_status(pal_find_by by, const char *name)
+pal_status find_status(pal_session_by by, const char *name)
 {
     pal_session session;
 
@@ -168,10 +168,10 @@ pal_status find_id_status(pal_id id)
     char text[PAL_ID_TEXT_SIZE];
 
     pal_id_to_text(id, text);
-    return find_status(PAL_FIND_ID, text);
+    return find_status(PAL_SESSION_BY_ID, text);
 }
 
-bool leads_to(pal_find_by by, const char *name, pal_id id)
+bool leads_to(pal_session_by by, const char *name, pal_id id)
 {
     pal_session session;
 
@@ -203,7 +203,7 @@ void say_words(pal_id session, const char *words)
     }
 }
 
-static size_t joined_len(const pal_messages *messages)
+static size_t joined_len(const pal_message_page *messages)
 {
     size_t len = 1;
 
@@ -212,9 +212,9 @@ static size_t joined_len(const pal_messages *messages)
     return len;
 }
 
-const char *shown(pal_id session, const pal_load *load)
+const char *shown(pal_id session, const pal_message_query *load)
 {
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     char *joined, *end;
 
     OK(pal_store_load(store, no_tenant(), session, load, arena, &messages, &err));

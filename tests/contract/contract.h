@@ -95,10 +95,10 @@ pal_id new_session_with_key(const char *key);
 /* The session by its id, in whatever state. */
 pal_session get_session(pal_id id);
 /* The status of looking for it by id, key or alias. */
-pal_status find_status(pal_find_by by, const char *name);
+pal_status find_status(pal_session_by by, const char *name);
 pal_status find_id_status(pal_id id);
 /* Whether a key or alias leads to this session. */
-bool leads_to(pal_find_by by, const char *name, pal_id id);
+bool leads_to(pal_session_by by, const char *name, pal_id id);
 
 pal_message text_of(pal_role role, const char *text);
 /* Appends one user message; 0 on failure. */
@@ -106,7 +106,7 @@ uint64_t say(pal_id session, const char *text);
 /* Appends one for each word. */
 void say_words(pal_id session, const char *words);
 /* The texts that the session shows, joined by spaces; in the arena. */
-const char *shown(pal_id session, const pal_load *load);
+const char *shown(pal_id session, const pal_message_query *load);
 bool shows(pal_id session, const char *words);
 /* Hides all messages after seq; the mark's number. */
 uint64_t rewind_to(pal_id session, uint64_t seq);

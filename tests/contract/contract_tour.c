@@ -26,7 +26,7 @@ static pal_message text_message(uint8_t number, const char *text)
             .id = id_of(number), .role = PAL_ROLE_USER, .parts = &parts[number], .parts_len = 1};
 }
 
-static bool find(pal_find_by by, const char *name, pal_session *out_session)
+static bool find(pal_session_by by, const char *name, pal_session *out_session)
 {
     return pal_store_find(store, no_tenant(), by, S(name), arena, out_session, NULL) == PAL_OK;
 }
@@ -36,7 +36,7 @@ static bool find_id(pal_id id, pal_session *out_session)
     char text[PAL_ID_TEXT_SIZE];
 
     pal_id_to_text(id, text);
-    return find(PAL_FIND_ID, text, out_session);
+    return find(PAL_SESSION_BY_ID, text, out_session);
 }
 
 /* All, none or some of `count` things. */
@@ -89,8 +89,8 @@ static pal_status create_main(void)
 static tour_sight seen_main(void)
 {
     pal_session session;
-    int seen = find_id(main_id, &session) + find(PAL_FIND_ALIAS, "alias-1", &session) +
-            find(PAL_FIND_ALIAS, "alias-2", &session);
+    int seen = find_id(main_id, &session) + find(PAL_SESSION_BY_ALIAS, "alias-1", &session) +
+            find(PAL_SESSION_BY_ALIAS, "alias-2", &session);
 
     return sight(seen, 3);
 }
@@ -99,7 +99,7 @@ static pal_status update_main(void)
 {
     pal_session change = {.id = main_id, .title = S("new title"), .key = S("new key")};
 
-    return pal_store_update(store, &change, PAL_FIELD_TITLE | PAL_FIELD_KEY, NULL);
+    return pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, NULL);
 }
 
 static tour_sight seen_update(void)
@@ -110,7 +110,8 @@ static tour_sight seen_update(void)
     if (!find_id(main_id, &session))
         return TOUR_NONE;
     seen = pal_str_is(session.title, "new title") + pal_str_is(session.key, "new key");
-    seen += find(PAL_FIND_KEY, "new key", &session) + !find(PAL_FIND_KEY, "key", &session);
+    seen += find(PAL_SESSION_BY_KEY, "new key", &session) +
+            !find(PAL_SESSION_BY_KEY, "key", &session);
     return sight(seen, 4);
 }
 
@@ -120,7 +121,7 @@ static pal_status read_sessions(void)
     pal_session_page page;
     pal_session session;
     pal_status status =
-            pal_store_find(store, no_tenant(), PAL_FIND_ANY, S("key"), arena, &session, NULL);
+            pal_store_find(store, no_tenant(), PAL_SESSION_BY_ANY, S("key"), arena, &session, NULL);
 
     if (status == PAL_OK)
         status = pal_store_list(store, &query, arena, &page, NULL);
@@ -236,8 +237,8 @@ static tour_sight seen_append(void)
 {
     pal_ledger_sum sum = {0};
     pal_session session = {0};
-    pal_messages loaded = {0};
-    pal_load all = {.hidden = true};
+    pal_message_page loaded = {0};
+    pal_message_query all = {.hidden = true};
     int seen = 0;
 
     if (!find_id(main_id, &session) ||
@@ -264,8 +265,8 @@ static tour_sight seen_item_that_goes(void)
 
 static pal_status read_messages(void)
 {
-    pal_load load = {.limit = 2, .tokens_max = 1000, .from_end = true};
-    pal_messages loaded;
+    pal_message_query load = {.limit = 2, .tokens_max = 1000, .from_end = true};
+    pal_message_page loaded;
     pal_message message;
     pal_id owner;
     pal_status status = pal_store_load(store, no_tenant(), main_id, &load, arena, &loaded, NULL);
@@ -304,7 +305,7 @@ static tour_sight seen_fork(void)
 {
     pal_session session;
 
-    return sight(find_id(fork_id, &session) + find(PAL_FIND_KEY, "fork key", &session), 2);
+    return sight(find_id(fork_id, &session) + find(PAL_SESSION_BY_KEY, "fork key", &session), 2);
 }
 
 static pal_status append_fork(void)
@@ -376,8 +377,8 @@ static pal_status read_standing(void)
 
 static pal_status search_all(void)
 {
-    pal_search search = {.text = S("a* \"b c\"")};
-    pal_hits hits;
+    pal_search_query search = {.text = S("a* \"b c\"")};
+    pal_search_page hits;
     pal_status status = pal_store_search(store, &search, arena, &hits, NULL);
 
     search.session = fork_id;
@@ -463,7 +464,7 @@ static tour_sight seen_trash(void)
     pal_session session = {0};
 
     return find_id(trash_id, &session) && session.state == PAL_SESSION_TRASH &&
-                    !find(PAL_FIND_KEY, "trash key", &session)
+                    !find(PAL_SESSION_BY_KEY, "trash key", &session)
             ? TOUR_ALL
             : TOUR_NONE;
 }
@@ -481,14 +482,14 @@ static tour_sight seen_back(void)
 {
     pal_session session = {0};
 
-    return find(PAL_FIND_KEY, "back key", &session) && session.state == PAL_SESSION_ACTIVE
+    return find(PAL_SESSION_BY_KEY, "back key", &session) && session.state == PAL_SESSION_ACTIVE
             ? TOUR_ALL
             : TOUR_NONE;
 }
 
 static pal_status erase_one(void)
 {
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_status status = create(gone_id, "gone key");
 
     if (status == PAL_OK)
@@ -529,7 +530,7 @@ static tour_sight seen_batch(void)
 
 static pal_status sweep(void)
 {
-    pal_sweep result;
+    pal_sweep_result result;
 
     return pal_store_sweep(store, DAY, 10, &result, NULL);
 }

@@ -90,7 +90,7 @@ tour_sight tour_seen_record_with_append(void)
 pal_status tour_read_records(void)
 {
     pal_record_query query = {.kind = S("kind"), .limit = 1, .descending = true};
-    pal_records records;
+    pal_record_page records;
     pal_inbox_owner *owners;
     pal_ledger_sum sum;
     size_t len;

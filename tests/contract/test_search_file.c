@@ -45,8 +45,8 @@ static void say_many(pal_id session, int first, int count, const char *word)
 
 static size_t count_of(const char *text)
 {
-    pal_search search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
-    pal_hits hits = {0};
+    pal_search_query search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
+    pal_search_page hits = {0};
 
     CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
     return hits.len;
@@ -115,7 +115,7 @@ static void no_word_outlives_its_message(void)
 static void a_sweep_erases_words_too(void)
 {
     pal_id kept, gone;
-    pal_sweep sweep;
+    pal_sweep_result sweep;
 
     begin();
     kept = new_session();
@@ -349,8 +349,8 @@ static int search_and_append(int number)
         char text[64];
         pal_part part = {.kind = PAL_PART_TEXT};
         pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
-        pal_search search = {.session = i % 2 ? session : (pal_id){{0}}};
-        pal_hits hits = {0};
+        pal_search_query search = {.session = i % 2 ? session : (pal_id){{0}}};
+        pal_search_page hits = {0};
 
         snprintf(text, sizeof text, "own%dx%d", number, i);
         part.text = search.text = pal_str_of(text);

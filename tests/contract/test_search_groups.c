@@ -50,9 +50,9 @@ static void say_many(const char *tenant, pal_id session, int first, int count, c
 
 static size_t count_in(const char *tenant, const char *text)
 {
-    pal_search search = {
+    pal_search_query search = {
             .tenant = pal_str_of(tenant), .text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
-    pal_hits hits = {0};
+    pal_search_page hits = {0};
 
     CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
     return hits.len;

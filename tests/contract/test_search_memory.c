@@ -78,8 +78,8 @@ static void complete_index(void)
 
 static size_t count_of(const char *text)
 {
-    pal_search search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
-    pal_hits hits = {0};
+    pal_search_query search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
+    pal_search_page hits = {0};
 
     CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
     return hits.len;
@@ -254,12 +254,12 @@ static void a_cap_takes_words_along(void)
 /* All pages together; *out_partial: how many of them say that they are not complete. */
 static size_t count_by_pages(const char *text, size_t *out_partial)
 {
-    pal_search search = {.text = pal_str_of(text), .wait_ms = 1, .limit = 10};
+    pal_search_query search = {.text = pal_str_of(text), .wait_ms = 1, .limit = 10};
     size_t found = 0;
 
     *out_partial = 0;
     do {
-        pal_hits hits = {0};
+        pal_search_page hits = {0};
 
         CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
         found += hits.len;

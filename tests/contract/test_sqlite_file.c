@@ -239,7 +239,7 @@ static void sums_are_right(void)
 static void an_older_file_is_read_as_it_is(void)
 {
     pal_record_query query = {.kind = S("kind")};
-    pal_records records = {.len = 9};
+    pal_record_page records = {.len = 9};
     pal_record record;
 
     make_version_2();
@@ -300,7 +300,8 @@ static void ids_become_a_tenants_own(void)
         CHECK(ask("PRAGMA user_version") == VERSION_NOW && has_message() && check(false) == 0);
         CHECK(is_waiting("first", "second"));
         sums_are_right();
-        CHECK(fine(pal_store_find(store, nobody, PAL_FIND_KEY, S("key"), arena, &found, &err)));
+        CHECK(fine(
+                pal_store_find(store, nobody, PAL_SESSION_BY_KEY, S("key"), arena, &found, &err)));
         CHECK(pal_id_equal(found.id, session_id) && found.last_seq == 1 && found.created_at == 5);
         CHECK(fine(pal_store_create(store, &twin, &id, &err)));
         CHECK(fine(append_to("other", session_id, (pal_id){{2}})));

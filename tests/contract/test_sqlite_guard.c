@@ -147,7 +147,7 @@ static void a_probe_notices_that_there_is_room_again(void)
 
 static void a_page_that_cannot_be_read_is_no_damage(void)
 {
-    pal_messages messages;
+    pal_message_page messages;
     pal_id id;
 
     open_store(false);

@@ -166,7 +166,7 @@ static void a_read_between_does_not_hide_it(void)
     CHECK(append_to(other, id) == 2);
     pal_id_to_text(id, text);
     CHECK(fine(pal_store_find(
-            store, (pal_str){0}, PAL_FIND_ID, pal_str_of(text), arena, &found, &err)));
+            store, (pal_str){0}, PAL_SESSION_BY_ID, pal_str_of(text), arena, &found, &err)));
     CHECK(found.last_seq == 2);
     CHECK(append(id) == 3);
     pal_store_close(other);
@@ -196,10 +196,10 @@ static void other_operations_are_seen(void)
 
     CHECK(append(id) == 1);
     past.id = id;
-    CHECK(fine(pal_store_update(store, &past, PAL_FIELD_EXPIRES_AT, &err)));
+    CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
     CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
     past.expires_at = 0;
-    CHECK(fine(pal_store_update(store, &past, PAL_FIELD_EXPIRES_AT, &err)));
+    CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
     CHECK(append(id) == 2);
     CHECK(fine(pal_store_delete(store, (pal_str){0}, id, &err)));
     CHECK(append(id) == 0 && err.status == PAL_CONFLICT);

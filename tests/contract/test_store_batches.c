@@ -162,10 +162,10 @@ static void an_operation_names_its_session(void)
 
 /* ---- Watching ---- */
 
-static pal_change_kind heard[16];
+static pal_store_change_kind heard[16];
 static size_t heard_len;
 
-static void hear(const pal_change *change, void *user)
+static void hear(const pal_store_change *change, void *user)
 {
     CHECK(user == heard && pal_str_is(change->tenant, "default"));
     if (heard_len < 16)
@@ -176,8 +176,9 @@ static void watchers_are_told_what_changed(void)
 {
     pal_id session;
     pal_op ops[2] = {{.kind = PAL_OP_DELETE}, {.kind = PAL_OP_RESTORE}};
-    static const pal_change_kind wanted[] = {PAL_CHANGE_CREATED, PAL_CHANGE_MESSAGES,
-            PAL_CHANGE_MARK, PAL_CHANGE_DELETED, PAL_CHANGE_RESTORED, PAL_CHANGE_ERASED};
+    static const pal_store_change_kind wanted[] = {PAL_STORE_CHANGE_CREATED,
+            PAL_STORE_CHANGE_MESSAGES, PAL_STORE_CHANGE_MARK, PAL_STORE_CHANGE_DELETED,
+            PAL_STORE_CHANGE_RESTORED, PAL_STORE_CHANGE_ERASED};
 
     heard_len = 0;
     OK(pal_store_watch(store, hear, heard, &err));

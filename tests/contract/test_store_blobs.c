@@ -99,7 +99,7 @@ static void data_of_a_message_becomes_a_blob(void)
             .kind = PAL_PART_TOOL_RESULT, .call_id = S("c"), .parts = &inner, .parts_len = 1};
     pal_message nested = {.role = PAL_ROLE_TOOL, .parts = &result, .parts_len = 1};
     pal_id session = new_session();
-    pal_messages loaded;
+    pal_message_page loaded;
     const pal_part *part;
     pal_str media_type, data;
 

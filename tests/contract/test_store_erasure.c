@@ -1,9 +1,9 @@
 /* test_store_erasure.c - erasing sessions, alone and with forks that share their messages. */
 #include "contract.h"
 
-static pal_erasure erase(pal_id id)
+static pal_erase_result erase(pal_id id)
 {
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     OK(pal_store_erase(store, no_tenant(), id, &erasure, &err));
     return erasure;
@@ -52,7 +52,7 @@ static void an_erased_session_leaves_nothing(void)
     pal_message messages[] = {text_of(PAL_ROLE_USER, "x"), with_data("some bytes")};
     pal_ledger_sum sum;
     pal_message found;
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_id id, owner;
     uint64_t fence;
 
@@ -67,8 +67,8 @@ static void an_erased_session_leaves_nothing(void)
     CHECK(erasure.messages == 2 && erasure.shared == 0 && erasure.marks == 1);
     CHECK(erasure.blobs == 1 && erasure.aliases == 2 && erasure.inbox == 1 && erasure.ledger == 1);
     GIVES(PAL_NOT_FOUND, find_id_status(id));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "k"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "a1"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "a1"));
     GIVES(PAL_NOT_FOUND,
             pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
     GIVES(PAL_NOT_FOUND, blob_status("some bytes"));
@@ -99,7 +99,7 @@ static void any_state_can_be_erased(void)
 static void forks_keep_what_they_show(void)
 {
     pal_id parent = of_words("a b c d e"), first, second;
-    pal_erasure erasure;
+    pal_erase_result erasure;
 
     first = fork_at(parent, 2);
     say(first, "x");

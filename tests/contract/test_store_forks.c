@@ -19,7 +19,7 @@ static pal_status mark(pal_id session, pal_mark *given)
 static void a_rewind_hides_and_undo_shows(void)
 {
     pal_id session = of_words("a b c d");
-    pal_load all = {.hidden = true};
+    pal_message_query all = {.hidden = true};
     uint64_t first;
 
     first = rewind_to(session, 2);
@@ -139,7 +139,7 @@ static void hide(pal_id session, uint64_t seq, uint64_t part)
 static void one_message_is_hidden(void)
 {
     pal_id session = of_words("a b c d"), fork;
-    pal_load back = {.from_end = true, .limit = 2}, all = {.hidden = true};
+    pal_message_query back = {.from_end = true, .limit = 2}, all = {.hidden = true};
 
     hide(session, 2, 0);
     CHECK(shows(session, "a c d"));
@@ -182,9 +182,10 @@ static void append_parts(pal_id session)
 static void parts_of_a_message_are_hidden(void)
 {
     pal_id session = of_words("a");
-    pal_messages found = {0};
-    pal_search search = {.tenant = no_tenant(), .session = session, .text = pal_str_of("word")};
-    pal_hits hits = {0};
+    pal_message_page found = {0};
+    pal_search_query search = {
+            .tenant = no_tenant(), .session = session, .text = pal_str_of("word")};
+    pal_search_page hits = {0};
 
     append_parts(session);
     OK(pal_store_search(store, &search, arena, &hits, &err));
@@ -354,7 +355,7 @@ static void a_fork_has_fields_of_its_own(void)
     CHECK(pal_id_equal(id, given.id));
     found = get_session(id);
     CHECK(pal_str_is(found.key, "k") && pal_str_is(found.title, "t") && found.aliases_len == 1);
-    CHECK(leads_to(PAL_FIND_KEY, "k", id) && leads_to(PAL_FIND_ALIAS, "other", id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id) && leads_to(PAL_SESSION_BY_ALIAS, "other", id));
     given.id = pal_id_new();
     GIVES(PAL_CONFLICT, pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
     GIVES(PAL_NOT_FOUND, find_id_status(given.id));
@@ -392,8 +393,8 @@ static void forks_of_forks_share_all_the_way(void)
 static void a_deep_chain_of_forks_loads(void)
 {
     pal_id session = new_session();
-    pal_load tail = {.limit = 3, .from_end = true};
-    pal_messages loaded;
+    pal_message_query tail = {.limit = 3, .from_end = true};
+    pal_message_page loaded;
     char text[16];
 
     for (int i = 0; i < 100; i++) {
@@ -473,7 +474,7 @@ static void inherited_marks_are_told_apart(void)
 static void a_message_is_found_where_it_was_said(void)
 {
     pal_id parent = of_words("a b"), child = fork_at(parent, 2), owner;
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_message found;
 
     OK(pal_store_load(store, no_tenant(), child, NULL, arena, &loaded, &err));

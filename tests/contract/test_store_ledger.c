@@ -184,7 +184,7 @@ static void an_erased_session_leaves_its_sums(void)
 {
     pal_id session = new_session(), none = {{0}};
     pal_ledger_row bad = ledger_row("bad", 1, -1);
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     add_call(no_tenant(), session, "t1", "main", 1, NOW);
     add_call(no_tenant(), session, "t1", "main", 2, NOW + 2 * HOUR);

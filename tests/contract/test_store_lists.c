@@ -61,7 +61,7 @@ static void lists_have_a_state(void)
     pal_session change = {.id = c, .expires_at = NOW + 5};
 
     OK(pal_store_delete(store, no_tenant(), b, &err));
-    OK(pal_store_update(store, &change, PAL_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &b, 1));
     pal_clock_set_ms(NOW + 6);
     CHECK(lists((pal_session_query){0}, &a, 1));
@@ -74,7 +74,7 @@ static void an_expired_session_is_listed_once_it_is_swept(void)
     pal_id a = make("", "", NOW);
     pal_session change = {.id = a, .expires_at = NOW + 5};
 
-    OK(pal_store_update(store, &change, PAL_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));
     pal_clock_set_ms(NOW + 6);
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));

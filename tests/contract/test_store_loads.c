@@ -41,7 +41,7 @@ static pal_id prepare(void)
     return session;
 }
 
-static bool fits(const pal_load *load, size_t len, uint64_t tokens, uint64_t bytes)
+static bool fits(const pal_message_query *load, size_t len, uint64_t tokens, uint64_t bytes)
 {
     return (load->limit == 0 || len <= load->limit) &&
             (load->tokens_max == 0 || tokens <= load->tokens_max) &&
@@ -49,7 +49,7 @@ static bool fits(const pal_load *load, size_t len, uint64_t tokens, uint64_t byt
 }
 
 /* What the load should take, by a plain loop. */
-static size_t expect(const pal_load *load, bool taken[ROWS + 1], bool *out_has_more)
+static size_t expect(const pal_message_query *load, bool taken[ROWS + 1], bool *out_has_more)
 {
     uint64_t tokens = 0, bytes = 0;
     size_t len = 0;
@@ -75,10 +75,10 @@ static size_t expect(const pal_load *load, bool taken[ROWS + 1], bool *out_has_m
     return len;
 }
 
-static bool load_is_right(pal_id session, const pal_load *load)
+static bool load_is_right(pal_id session, const pal_message_query *load)
 {
     bool taken[ROWS + 1], has_more;
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
     size_t len = expect(load, taken, &has_more);
     bool right = OK(pal_store_load(store, no_tenant(), session, load, arena, &loaded, &err)) &&
             loaded.len == len && loaded.has_more == has_more;
@@ -97,7 +97,7 @@ static bool load_is_right(pal_id session, const pal_load *load)
 }
 
 /* Every limit under both directions, in sight and all, in all given ranges. */
-static void try_bounds(pal_id session, pal_load load)
+static void try_bounds(pal_id session, pal_message_query load)
 {
     static const uint64_t after[] = {0, 1, 8, 10, 13, 14, 23, 24, 30};
     static const uint64_t before[] = {0, 1, 2, 9, 12, 14, 15, 24, 25, 99};
@@ -121,7 +121,7 @@ static void a_count_bounds_a_load(void)
     pal_id session = prepare();
 
     for (uint32_t limit = 0; limit <= ROWS + 1; limit += limit < 4 ? 1 : 7)
-        try_bounds(session, (pal_load){.limit = limit});
+        try_bounds(session, (pal_message_query){.limit = limit});
 }
 
 static void tokens_bound_a_load(void)
@@ -129,7 +129,7 @@ static void tokens_bound_a_load(void)
     pal_id session = prepare();
 
     for (uint64_t tokens = 1; tokens < 300; tokens = tokens * 2 + 3)
-        try_bounds(session, (pal_load){.tokens_max = tokens});
+        try_bounds(session, (pal_message_query){.tokens_max = tokens});
 }
 
 static void bytes_bound_a_load(void)
@@ -137,37 +137,37 @@ static void bytes_bound_a_load(void)
     pal_id session = prepare();
 
     for (uint64_t bytes = 1; bytes < 3000; bytes = bytes * 2 + rows[3].bytes)
-        try_bounds(session, (pal_load){.bytes_max = bytes});
+        try_bounds(session, (pal_message_query){.bytes_max = bytes});
 }
 
 static void all_bounds_hold_at_once(void)
 {
     pal_id session = prepare();
 
-    try_bounds(session, (pal_load){.limit = 5, .tokens_max = 40, .bytes_max = 400});
-    try_bounds(session, (pal_load){.limit = 3, .tokens_max = 400, .bytes_max = 4000});
-    try_bounds(session, (pal_load){.limit = 30, .tokens_max = 20, .bytes_max = 4000});
-    try_bounds(session, (pal_load){.limit = 30, .tokens_max = 400, .bytes_max = 200});
+    try_bounds(session, (pal_message_query){.limit = 5, .tokens_max = 40, .bytes_max = 400});
+    try_bounds(session, (pal_message_query){.limit = 3, .tokens_max = 400, .bytes_max = 4000});
+    try_bounds(session, (pal_message_query){.limit = 30, .tokens_max = 20, .bytes_max = 4000});
+    try_bounds(session, (pal_message_query){.limit = 30, .tokens_max = 400, .bytes_max = 200});
 }
 
 static void exact_sums_still_fit(void)
 {
     pal_id session = prepare();
-    pal_load load = {.tokens_max = rows[24].tokens + rows[23].tokens, .from_end = true};
-    pal_messages loaded;
+    pal_message_query load = {.tokens_max = rows[24].tokens + rows[23].tokens, .from_end = true};
+    pal_message_page loaded;
 
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
     CHECK(loaded.len == 2 && loaded.has_more && loaded.items[0].seq == 23);
-    load = (pal_load){.bytes_max = rows[24].bytes, .from_end = true};
+    load = (pal_message_query){.bytes_max = rows[24].bytes, .from_end = true};
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
     CHECK(loaded.len == 1 && loaded.has_more && loaded.items[0].seq == 24);
 }
 
 static void an_empty_session_loads_nothing(void)
 {
-    pal_load load = {.limit = 1, .from_end = true};
+    pal_message_query load = {.limit = 1, .from_end = true};
     pal_id session = new_session();
-    pal_messages loaded = {.len = 9, .has_more = true};
+    pal_message_page loaded = {.len = 9, .has_more = true};
 
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
     CHECK(loaded.len == 0 && !loaded.has_more);
@@ -178,8 +178,8 @@ static void an_empty_session_loads_nothing(void)
 static void pages_of_messages_join(void)
 {
     pal_id session = prepare();
-    pal_load load = {.limit = 5};
-    pal_messages loaded;
+    pal_message_query load = {.limit = 5};
+    pal_message_page loaded;
     size_t len = 0;
 
     do {

@@ -104,12 +104,12 @@ static void a_message_comes_back_as_it_was_said(void)
             .model = S("model-x"),
             .has_usage = true,
             .usage = {.input = 1, .cache_read = 2, .cache_write = 3, .output = 4, .reasoning = 5},
-            .flags = PAL_FLAG_SUMMARY | PAL_FLAG_PINNED,
+            .flags = PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_PINNED,
             .tokens = 42,
             .client_id = S("client-1"),
             .extra = S("{\"x\":1e400,\"y\":[null]}")};
     pal_message found;
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_id session = new_session(), owner;
 
     if (!OK(append(session, &message, 1, PAL_SEQ_ANY)))
@@ -287,7 +287,7 @@ static void large_messages_are_kept(void)
     size_t len = 5 << 20;
     char *text = pal_arena_alloc(arena, len + 1);
     pal_id session = new_session();
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_message message;
 
     memset(text, 'x', len);
@@ -319,7 +319,7 @@ static void a_message_without_parts_is_kept(void)
 {
     pal_message message = {.role = PAL_ROLE_ASSISTANT};
     pal_id session = new_session();
-    pal_messages loaded;
+    pal_message_page loaded;
 
     OK(append(session, &message, 1, PAL_SEQ_ANY));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
@@ -331,7 +331,7 @@ static void a_large_batch_is_one_append(void)
     enum { LEN = 2000 };
     pal_message *messages = pal_arena_array(arena, LEN, sizeof *messages);
     pal_id session = new_session();
-    pal_messages loaded;
+    pal_message_page loaded;
 
     for (size_t i = 0; i < LEN; i++)
         messages[i] = text_of(PAL_ROLE_USER, "x");

@@ -131,9 +131,9 @@ static pal_status model_undo(const model *of, uint64_t *target)
 
 /* ---- Comparing ---- */
 
-static bool same_as_model(const model *of, const pal_load *load)
+static bool same_as_model(const model *of, const pal_message_query *load)
 {
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
     char text[16];
     size_t at = 0;
 
@@ -153,8 +153,8 @@ static bool same_as_model(const model *of, const pal_load *load)
 
 static bool same_tail(const model *of, uint32_t limit)
 {
-    pal_load load = {.limit = limit, .from_end = true};
-    pal_messages loaded = {0};
+    pal_message_query load = {.limit = limit, .from_end = true};
+    pal_message_page loaded = {0};
     uint64_t seq = of->last_seq;
 
     if (!OK(pal_store_load(store, no_tenant(), of->id, &load, arena, &loaded, &err)))
@@ -190,7 +190,7 @@ static bool same_marks(const model *of)
 
 static bool compare(const model *of)
 {
-    pal_load all = {0}, hidden = {.hidden = true}, part = {0};
+    pal_message_query all = {0}, hidden = {.hidden = true}, part = {0};
     bool same;
 
     part.after_seq = random_below(of->last_seq + 1);

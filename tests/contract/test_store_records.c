@@ -27,7 +27,7 @@ static void keep(const char *name)
 {
     pal_record record = named(name);
 
-    OK(put(&record, PAL_VERSION_ANY));
+    OK(put(&record, PAL_RECORD_VERSION_ANY));
 }
 
 static bool has(const char *name)
@@ -41,7 +41,7 @@ static bool has(const char *name)
 static const char *page(const pal_record_query *query)
 {
     static char names[256];
-    pal_records records = {0};
+    pal_record_page records = {0};
     size_t len = 0;
 
     names[0] = '\0';
@@ -95,11 +95,11 @@ static void writing_again_replaces_it(void)
 
     record.session = session;
     record.expires_at = NOW + 5000;
-    OK(put(&record, PAL_VERSION_ANY));
+    OK(put(&record, PAL_RECORD_VERSION_ANY));
     pal_clock_set_ms(NOW + 10);
     record = named("a");
     record.body = S("[true]");
-    OK(put(&record, PAL_VERSION_ANY));
+    OK(put(&record, PAL_RECORD_VERSION_ANY));
     CHECK(record.version == 2 && record.created_at == NOW && record.updated_at == NOW + 10);
     OK(find("key", "a", &found));
     CHECK(pal_str_is(found.body, "[true]") && found.version == 2 && found.expires_at == 0);
@@ -143,7 +143,7 @@ static void wrong_records_are_refused(void)
     static char text[PAL_RECORD_NAME_LEN_MAX + 2];
     pal_record records[] = {named(""), named("a"), named("a"), named("a"), named("a"), named("a")};
     pal_record found, long_name = named("a"), long_kind = named("a");
-    pal_records none;
+    pal_record_page none;
     pal_op op = {.kind = PAL_OP_RECORD_PUT};
 
     memset(text, 'x', sizeof text - 1);
@@ -153,11 +153,11 @@ static void wrong_records_are_refused(void)
     records[4].name = S("not \xff UTF-8");
     records[5].expires_at = -1;
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++)
-        GIVES(PAL_INVALID, put(&records[i], PAL_VERSION_ANY));
+        GIVES(PAL_INVALID, put(&records[i], PAL_RECORD_VERSION_ANY));
     long_name.name = S(text);
     long_kind.kind = pal_str_make(text, PAL_RECORD_KIND_LEN_MAX + 1);
-    GIVES(PAL_LIMIT, put(&long_name, PAL_VERSION_ANY));
-    GIVES(PAL_LIMIT, put(&long_kind, PAL_VERSION_ANY));
+    GIVES(PAL_LIMIT, put(&long_name, PAL_RECORD_VERSION_ANY));
+    GIVES(PAL_LIMIT, put(&long_kind, PAL_RECORD_VERSION_ANY));
     GIVES(PAL_INVALID, find("key", "", &found));
     GIVES(PAL_INVALID, drop("", "a"));
     GIVES(PAL_INVALID, pal_store_record_list(store, &(pal_record_query){0}, arena, &none, &err));
@@ -185,7 +185,7 @@ static void a_large_body_is_kept(void)
     OK(find("key", "a", &found));
     CHECK(pal_str_equal(found.body, record.body));
     record.body.len++;
-    GIVES(PAL_LIMIT, put(&record, PAL_VERSION_ANY));
+    GIVES(PAL_LIMIT, put(&record, PAL_RECORD_VERSION_ANY));
 }
 
 /* ---- Pages ---- */
@@ -214,7 +214,7 @@ static void records_are_listed_by_name(void)
 static void records_are_listed_by_session(void)
 {
     pal_id one = new_session(), two = new_session();
-    pal_records none;
+    pal_record_page none;
 
     for (int i = 0; i < 8; i++) {
         char name[2] = {(char)('a' + i), '\0'};
@@ -257,7 +257,7 @@ static void an_expired_record_is_not_there(void)
 
 static void the_sweep_takes_expired_records_in_steps(void)
 {
-    pal_sweep sweep = {.has_more = true};
+    pal_sweep_result sweep = {.has_more = true};
     int steps = 0;
 
     for (int i = 0; i < 9; i++) {
@@ -289,7 +289,7 @@ static void a_session_takes_its_records_along(void)
 {
     pal_id session = new_session(), other = new_session();
     pal_record records[] = {named("a"), named("b"), named("c"), named("d")};
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     records[0].session = records[1].session = session;
     records[2].session = other;
@@ -315,7 +315,7 @@ static void an_erased_parent_keeps_no_records(void)
 {
     pal_id parent = new_session(), child;
     pal_record record = named("a"), again = named("b");
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     say_words(parent, "x y");
     child = fork_at(parent, 2);
@@ -332,7 +332,7 @@ static void an_erased_parent_keeps_no_records(void)
 static void records_belong_to_a_tenant(void)
 {
     pal_record mine = named("a"), theirs = named("a"), stranger = named("b"), found;
-    pal_records page_of;
+    pal_record_page page_of;
 
     mine.session = new_session();
     OK(put(&mine, 0));
@@ -387,7 +387,7 @@ static void a_record_sees_the_operations_before_it(void)
             {.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &second, .expected_version = 1}},
             {.kind = PAL_OP_RECORD_DROP, .u.record = {.record = &dropped}},
             {.kind = PAL_OP_RECORD_PUT,
-                    .u.record = {.record = &third, .expected_version = PAL_VERSION_ANY}}};
+                    .u.record = {.record = &third, .expected_version = PAL_RECORD_VERSION_ANY}}};
 
     first.session = session;
     OK(pal_store_apply(store, ops, 5, &err));
@@ -404,7 +404,7 @@ static void a_record_heeds_the_fence(void)
     pal_record record = named("a");
     pal_op op = {.kind = PAL_OP_RECORD_PUT,
             .session = session,
-            .u.record = {.record = &record, .expected_version = PAL_VERSION_ANY}};
+            .u.record = {.record = &record, .expected_version = PAL_RECORD_VERSION_ANY}};
 
     record.session = elsewhere;
     OK(pal_store_lease_take(store, no_tenant(), session, S("a"), 1000, &stale, &err));

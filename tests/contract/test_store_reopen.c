@@ -40,7 +40,7 @@ static void everything_is_there_after_opening_again(void)
     CHECK(pal_str_is(found.agent, "a") && pal_str_is(found.metadata, "{\"m\":1}"));
     CHECK(pal_str_is(found.scope, "{\"s\":1}") && found.last_seq == 4 && found.bytes > 0);
     CHECK(found.created_at == NOW && found.updated_at == NOW && found.tokens > 0);
-    CHECK(leads_to(PAL_FIND_KEY, "key", id) && leads_to(PAL_FIND_ALIAS, "alias", id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key", id) && leads_to(PAL_SESSION_BY_ALIAS, "alias", id));
     CHECK(shows(id, "a b") && shows(child, "a b c again x"));
     OK(pal_store_inbox_list(store, no_tenant(), id, arena, &items, &len, &err));
     CHECK(len == 1 && pal_id_equal(items[0].id, item.id));
@@ -104,7 +104,7 @@ static void a_given_time_of_change_stays(void)
     pal_session change = {.id = id, .updated_at = NOW - DAY};
 
     say_words(id, "a b");
-    OK(pal_store_update(store, &change, PAL_FIELD_UPDATED_AT, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_UPDATED_AT, &err));
     CHECK(get_session(id).updated_at == NOW - DAY);
     contract_reopen_store();
     CHECK(get_session(id).updated_at == NOW - DAY);

@@ -5,14 +5,14 @@
 
 #define MAIN_ALIAS "agent:main:main"
 
-static pal_resolution resolution;
+static pal_resolve_result resolution;
 
 /* Resolves a routed key with a list of aliases, separated by spaces; the main alias is `MAIN_ALIAS`. */
 static pal_status resolve_status(const char *key, const char *aliases, bool is_main)
 {
     pal_str list[16];
     pal_session wanted = {.key = S(key), .aliases = list, .scope = S("{\"version\":1}")};
-    pal_resolve resolve = {
+    pal_resolve_request resolve = {
             .session = &wanted, .main_alias = S(MAIN_ALIAS), .is_main = is_main};
 
     while (*aliases) {
@@ -34,7 +34,7 @@ static pal_id resolve(const char *key, const char *aliases)
 static pal_id resolve_explicit(const char *key)
 {
     pal_session wanted = {.key = S(key)};
-    pal_resolve explicit = {
+    pal_resolve_request explicit = {
             .session = &wanted, .main_alias = S(MAIN_ALIAS), .is_explicit = true};
 
     memset(&resolution, 0, sizeof resolution);
@@ -49,8 +49,8 @@ static void a_key_is_created_once_and_then_found(void)
     CHECK(resolution.created && !resolution.adopted);
     CHECK(pal_id_equal(resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1"), id));
     CHECK(!resolution.created);
-    CHECK(leads_to(PAL_FIND_KEY, "sk_v1_a", id));
-    CHECK(leads_to(PAL_FIND_ALIAS, "agent:main:direct:u1", id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "sk_v1_a", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "agent:main:direct:u1", id));
 }
 
 static void the_list_is_kept_and_the_main_alias_leads_to_the_main_session(void)
@@ -60,9 +60,9 @@ static void the_list_is_kept_and_the_main_alias_leads_to_the_main_session(void)
 
     CHECK(get_session(chat).aliases_len == 2);
     CHECK(pal_str_is(get_session(chat).aliases[0], MAIN_ALIAS));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, MAIN_ALIAS));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, MAIN_ALIAS));
     OK(resolve_status("sk_v1_main", MAIN_ALIAS, true));
-    CHECK(leads_to(PAL_FIND_ALIAS, MAIN_ALIAS, resolution.session));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, MAIN_ALIAS, resolution.session));
     CHECK(!pal_id_equal(resolution.session, chat) && !pal_id_equal(chat, other));
 }
 
@@ -71,14 +71,14 @@ static void an_alias_that_another_has_is_no_conflict(void)
     pal_id first = resolve("sk_v1_a", "shared own:a");
     pal_id second = resolve("sk_v1_b", "shared own:b");
 
-    CHECK(leads_to(PAL_FIND_ALIAS, "shared", first));
-    CHECK(leads_to(PAL_FIND_ALIAS, "own:b", second));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
     CHECK(get_session(second).aliases_len == 2);
     OK(pal_store_delete(store, no_tenant(), second, &err));
     OK(pal_store_restore(store, no_tenant(), second, &err));
     CHECK(get_session(second).aliases_len == 2);
-    CHECK(leads_to(PAL_FIND_ALIAS, "shared", first));
-    CHECK(leads_to(PAL_FIND_ALIAS, "own:b", second));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
 }
 
 static void the_trash_keeps_the_main_alias_apart(void)
@@ -87,8 +87,8 @@ static void the_trash_keeps_the_main_alias_apart(void)
 
     OK(pal_store_delete(store, no_tenant(), chat, &err));
     OK(pal_store_restore(store, no_tenant(), chat, &err));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, MAIN_ALIAS));
-    CHECK(get_session(chat).aliases_len == 2 && leads_to(PAL_FIND_ALIAS, "own:a", chat));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, MAIN_ALIAS));
+    CHECK(get_session(chat).aliases_len == 2 && leads_to(PAL_SESSION_BY_ALIAS, "own:a", chat));
 }
 
 static void a_changed_list_replaces_the_old_one(void)
@@ -96,8 +96,8 @@ static void a_changed_list_replaces_the_old_one(void)
     pal_id id = resolve("sk_v1_a", "one two");
 
     CHECK(pal_id_equal(resolve("sk_v1_a", "two three"), id));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "one"));
-    CHECK(leads_to(PAL_FIND_ALIAS, "two", id) && leads_to(PAL_FIND_ALIAS, "three", id));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "one"));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "two", id) && leads_to(PAL_SESSION_BY_ALIAS, "three", id));
     CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
 }
 
@@ -186,7 +186,7 @@ static void an_explicit_key_may_be_an_alias(void)
     CHECK(pal_id_equal(resolve_explicit("agent:main:direct:u1"), canonical));
     CHECK(pal_id_equal(resolve_explicit("sk_v1_a"), canonical));
     resolve_explicit("agent:new");
-    CHECK(resolution.created && leads_to(PAL_FIND_KEY, "agent:new", resolution.session));
+    CHECK(resolution.created && leads_to(PAL_SESSION_BY_KEY, "agent:new", resolution.session));
 }
 
 static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
@@ -201,7 +201,7 @@ static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
     CHECK(!resolution.adopted && shows(second, "") && shows(first, "secret"));
     /* Nor when the list names a routed session by its key. */
     CHECK(shows(resolve("sk_v1_c", "sk_v1_a own:c"), "") && !resolution.adopted);
-    CHECK(leads_to(PAL_FIND_ALIAS, "agent:main:direct:4711", first));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "agent:main:direct:4711", first));
 }
 
 static void a_legacy_history_is_adopted_by_one_chat_only(void)
@@ -218,7 +218,7 @@ static void a_legacy_history_is_adopted_by_one_chat_only(void)
 static void an_own_alias_as_explicit_key_is_the_own_chat(void)
 {
     pal_session wanted = {.key = S("agent:main:direct:4711")};
-    pal_resolve own = {.session = &wanted, .is_explicit = true, .routed_key = S("sk_v1_b")};
+    pal_resolve_request own = {.session = &wanted, .is_explicit = true, .routed_key = S("sk_v1_b")};
     pal_id first = resolve("sk_v1_a", "agent:main:direct:4711 own:a");
     pal_id second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
 
@@ -227,20 +227,20 @@ static void an_own_alias_as_explicit_key_is_the_own_chat(void)
     own.routed_key = S("sk_v1_c");
     OK(pal_store_resolve(store, &own, &resolution, &err));
     CHECK(!pal_id_equal(resolution.session, first) && !pal_id_equal(resolution.session, second));
-    CHECK(leads_to(PAL_FIND_KEY, "agent:main:direct:4711", resolution.session));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "agent:main:direct:4711", resolution.session));
 }
 
 static void a_session_with_an_earlier_key_goes_on(void)
 {
     pal_str earlier[] = {S("sk_v1_none"), S("sk_v1_old")};
     pal_session wanted = {.key = S("sk_v1_new"), .scope = S("{\"version\":1}")};
-    pal_resolve resolve_both = {
+    pal_resolve_request resolve_both = {
             .session = &wanted, .earlier_keys = earlier, .earlier_keys_len = 2};
     pal_id old = resolve("sk_v1_old", "own:old");
 
     OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
     CHECK(pal_id_equal(resolution.session, old) && !resolution.created);
-    CHECK(leads_to(PAL_FIND_ALIAS, "own:old", old));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:old", old));
     resolve("sk_v1_new", "own:new");
     OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
     CHECK(!pal_id_equal(resolution.session, old));
@@ -249,7 +249,7 @@ static void a_session_with_an_earlier_key_goes_on(void)
 static pal_id resolve_main(const char *key)
 {
     pal_session wanted = {.key = S(key)};
-    pal_resolve named = {.session = &wanted,
+    pal_resolve_request named = {.session = &wanted,
             .main_alias = S(MAIN_ALIAS),
             .is_main = true,
             .is_explicit = true,
@@ -264,8 +264,8 @@ static void the_main_session_has_two_names(void)
     pal_id main_id = resolve_main(MAIN_ALIAS);
 
     CHECK(resolution.created && pal_id_equal(resolve_main("sk_v1_main"), main_id));
-    CHECK(leads_to(PAL_FIND_KEY, "sk_v1_main", main_id));
-    CHECK(leads_to(PAL_FIND_ALIAS, MAIN_ALIAS, main_id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "sk_v1_main", main_id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, MAIN_ALIAS, main_id));
     resolve("sk_v1_a", MAIN_ALIAS " own:a");
     CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), main_id));
 }
@@ -277,14 +277,14 @@ static void the_main_session_is_the_one_that_was_there(void)
     say_words(legacy, "a b");
     CHECK(pal_id_equal(resolve_main("sk_v1_main"), legacy) && shows(legacy, "a b"));
     CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), legacy));
-    CHECK(leads_to(PAL_FIND_ALIAS, "sk_v1_main", legacy));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "sk_v1_main", legacy));
 }
 
 static void no_tenant_resolves_into_another(void)
 {
     pal_session wanted = {.tenant = S("other"), .key = S("sk_v1_a")};
     pal_str alias = S("old");
-    pal_resolve there = {.session = &wanted};
+    pal_resolve_request there = {.session = &wanted};
     pal_id here = resolve("sk_v1_a", "old");
 
     say_words(new_session_with_key("old"), "secret");
@@ -305,7 +305,7 @@ static void an_alias_that_is_too_long_is_left_out(void)
     memcpy(aliases, "short ", 6);
     aliases[sizeof aliases - 1] = '\0';
     CHECK(get_session(resolve("sk_v1_a", aliases)).aliases_len == 1);
-    CHECK(leads_to(PAL_FIND_ALIAS, "short", resolution.session));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "short", resolution.session));
 }
 
 static void an_empty_key_is_refused(void)
@@ -329,8 +329,8 @@ static void refuse(const char *key, const char *field, pal_str wrong, pal_status
             .aliases = aliases,
             .aliases_len = 2,
             .scope = S("{\"version\":1}")};
-    pal_resolve resolve = {.session = &session, .main_alias = S(MAIN_ALIAS)};
-    pal_resolution untouched = {.adopted = true};
+    pal_resolve_request resolve = {.session = &session, .main_alias = S(MAIN_ALIAS)};
+    pal_resolve_result untouched = {.adopted = true};
     uint64_t before = count_sessions();
     pal_str *const fields[] = {&session.tenant, &session.key, &session.scope, &aliases[1],
             &resolve.main_alias};
@@ -371,14 +371,14 @@ static void wrong_names_are_refused_and_nothing_changes(void)
     refuse("sk_v1_a", "scope", S("[]"), PAL_INVALID);
     CHECK(get_session(id).aliases_len == 2);
     CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
-    CHECK(leads_to(PAL_FIND_ALIAS, "own:a", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:a", id));
 }
 
 static void a_wrong_explicit_key_is_refused(void)
 {
     static char long_key[PAL_KEY_LEN_MAX + 1];
     pal_session wanted = {.key = pal_str_make(long_key, sizeof long_key)};
-    pal_resolve explicit = {.session = &wanted, .is_explicit = true};
+    pal_resolve_request explicit = {.session = &wanted, .is_explicit = true};
 
     memset(long_key, 'x', sizeof long_key);
     GIVES(PAL_LIMIT, pal_store_resolve(store, &explicit, &resolution, &err));

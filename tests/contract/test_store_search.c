@@ -7,9 +7,9 @@
 /* More than a block of the index, and more than is walked through without one. */
 enum { MANY = 5000, BATCH = 500 };
 
-static pal_hits search(const pal_search *what)
+static pal_search_page search(const pal_search_query *what)
 {
-    pal_hits hits = {0};
+    pal_search_page hits = {0};
 
     OK(pal_store_search(store, what, arena, &hits, &err));
     return hits;
@@ -17,14 +17,14 @@ static pal_hits search(const pal_search *what)
 
 static pal_status search_status(const char *text)
 {
-    pal_search what = {.text = S(text)};
-    pal_hits hits;
+    pal_search_query what = {.text = S(text)};
+    pal_search_page hits;
 
     return pal_store_search(store, &what, arena, &hits, &err);
 }
 
 /* The seqs of the hits in the session, joined by spaces. */
-static const char *seqs_of(const pal_hits *hits)
+static const char *seqs_of(const pal_search_page *hits)
 {
     static char text[512];
 
@@ -37,8 +37,8 @@ static const char *seqs_of(const pal_hits *hits)
 
 static bool finds(pal_id session, const char *text, const char *seqs)
 {
-    pal_search what = {.session = session, .text = S(text)};
-    pal_hits hits = search(&what);
+    pal_search_query what = {.session = session, .text = S(text)};
+    pal_search_page hits = search(&what);
     bool same = strcmp(seqs_of(&hits), seqs) == 0;
 
     if (!same)
@@ -51,7 +51,7 @@ static bool finds(pal_id session, const char *text, const char *seqs)
 /* How many hits there are in all of the default tenant's sessions. */
 static size_t count_of(const char *text)
 {
-    pal_search what = {.text = S(text), .limit = PAL_SEARCH_HITS_MAX};
+    pal_search_query what = {.text = S(text), .limit = PAL_SEARCH_HITS_MAX};
 
     return search(&what).len;
 }
@@ -151,8 +151,8 @@ static void any_text_may_be_searched_for(void)
 static void limits_are_kept(void)
 {
     char text[PAL_SEARCH_TEXT_LEN_MAX + 2];
-    pal_search what = {.text = S("a"), .limit = PAL_SEARCH_HITS_MAX + 1};
-    pal_hits hits;
+    pal_search_query what = {.text = S("a"), .limit = PAL_SEARCH_HITS_MAX + 1};
+    pal_search_page hits;
 
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 0;
@@ -166,11 +166,11 @@ static void limits_are_kept(void)
     text[2 * PAL_SEARCH_WORDS_MAX] = 0;
     OK(search_status(text));
     GIVES(PAL_LIMIT, pal_store_search(store, &what, arena, &hits, &err));
-    what = (pal_search){.text = S("a"), .cursor = S("x1")};
+    what = (pal_search_query){.text = S("a"), .cursor = S("x1")};
     GIVES(PAL_INVALID, pal_store_search(store, &what, arena, &hits, &err));
-    what = (pal_search){.text = S("a"), .after_seq = 1};
+    what = (pal_search_query){.text = S("a"), .after_seq = 1};
     GIVES(PAL_INVALID, pal_store_search(store, &what, arena, &hits, &err));
-    what = (pal_search){.text = S("a"), .session = pal_id_new()};
+    what = (pal_search_query){.text = S("a"), .session = pal_id_new()};
     GIVES(PAL_NOT_FOUND, pal_store_search(store, &what, arena, &hits, &err));
 }
 
@@ -220,10 +220,10 @@ static void tools_and_files_are_searched(void)
 static void a_hit_says_what_and_where(void)
 {
     pal_id session = new_session();
-    pal_search what = {.session = session, .text = S("needle")};
+    pal_search_query what = {.session = session, .text = S("needle")};
     pal_message message = text_of(PAL_ROLE_ASSISTANT, "hay\n\n\thay needle hay");
     char longer[2001];
-    pal_hits hits;
+    pal_search_page hits;
 
     message.created_at = NOW - 5;
     OK(pal_store_append(store, no_tenant(), session, &message, 1, 0, &err));
@@ -253,8 +253,8 @@ static void roles_and_times_narrow_it(void)
     pal_id session = new_session();
     pal_message messages[] = {text_of(PAL_ROLE_USER, "w"), text_of(PAL_ROLE_ASSISTANT, "w"),
             text_of(PAL_ROLE_USER, "w"), text_of(PAL_ROLE_USER, "w")};
-    pal_search what = {.session = session, .text = S("w")};
-    pal_hits hits;
+    pal_search_query what = {.session = session, .text = S("w")};
+    pal_search_page hits;
 
     for (int i = 0; i < 4; i++)
         messages[i].created_at = NOW + i;
@@ -266,10 +266,10 @@ static void roles_and_times_narrow_it(void)
     what.to = NOW + 3;
     hits = search(&what);
     CHECK(strcmp(seqs_of(&hits), "3") == 0);
-    what = (pal_search){.session = session, .text = S("w"), .after_seq = 1, .before_seq = 4};
+    what = (pal_search_query){.session = session, .text = S("w"), .after_seq = 1, .before_seq = 4};
     hits = search(&what);
     CHECK(strcmp(seqs_of(&hits), "3 2") == 0);
-    what = (pal_search){.text = S("w"), .role = PAL_ROLE_ASSISTANT};
+    what = (pal_search_query){.text = S("w"), .role = PAL_ROLE_ASSISTANT};
     CHECK(search(&what).len == 1);
 }
 
@@ -347,8 +347,8 @@ static void tenants_never_leak(void)
     pal_id session = TEXTS("mine"), theirs;
     pal_session other = {.tenant = S("other")};
     pal_message message = text_of(PAL_ROLE_USER, "theirs mine");
-    pal_search what = {.tenant = S("other"), .text = S("mine")};
-    pal_hits hits;
+    pal_search_query what = {.tenant = S("other"), .text = S("mine")};
+    pal_search_page hits;
 
     OK(pal_store_create(store, &other, &theirs, &err));
     OK(pal_store_append(store, S("other"), theirs, &message, 1, 0, &err));
@@ -357,7 +357,7 @@ static void tenants_never_leak(void)
     CHECK(hits.len == 1 && pal_id_equal(hits.items[0].session, theirs));
     what.session = session;
     GIVES(PAL_NOT_FOUND, pal_store_search(store, &what, arena, &hits, &err));
-    what = (pal_search){.tenant = S("nobody"), .text = S("mine")};
+    what = (pal_search_query){.tenant = S("nobody"), .text = S("mine")};
     CHECK(search(&what).len == 0);
 }
 
@@ -366,14 +366,14 @@ static void tenants_never_leak(void)
 static void pages_join_without_a_gap(void)
 {
     pal_id a = new_session(), b = new_session();
-    pal_search what = {.text = S("page"), .limit = 4};
+    pal_search_query what = {.text = S("page"), .limit = 4};
     pal_id seen[32];
     size_t len = 0;
 
     for (int i = 0; i < 10; i++)
         say(i % 3 ? a : b, "page");
     for (int pages = 0; pages < 10; pages++) {
-        pal_hits hits = search(&what);
+        pal_search_page hits = search(&what);
 
         for (size_t i = 0; i < hits.len && len < 32; i++)
             seen[len++] = hits.items[i].message;
@@ -392,8 +392,8 @@ static void pages_join_without_a_gap(void)
 static void newest_come_first(void)
 {
     pal_id a = new_session(), b = new_session();
-    pal_search what = {.text = S("order")};
-    pal_hits hits;
+    pal_search_query what = {.text = S("order")};
+    pal_search_page hits;
 
     say(a, "order 1");
     say(b, "order 2");
@@ -404,7 +404,7 @@ static void newest_come_first(void)
         CHECK(pal_str_is(hits.items[1].snippet, "order 2"));
         CHECK(pal_str_is(hits.items[2].snippet, "order 1"));
     }
-    what = (pal_search){.session = a, .text = S("order"), .limit = 1};
+    what = (pal_search_query){.session = a, .text = S("order"), .limit = 1};
     hits = search(&what);
     CHECK(hits.len == 1 && hits.items[0].seq == 2 && hits.cursor.len > 0);
     what.cursor = hits.cursor;
@@ -437,9 +437,9 @@ static void say_many(pal_id session, int first, int count)
 static void many_messages_are_searched(void)
 {
     pal_id session = new_session(), other = new_session(), child;
-    pal_search what = {.session = session, .text = S("every"), .limit = 1000};
+    pal_search_query what = {.session = session, .text = S("every"), .limit = 1000};
     uint64_t expected = MANY;
-    pal_hits hits;
+    pal_search_page hits;
 
     say_many(session, 1, MANY / 2);
     say_many(other, MANY + 1, 100);
@@ -527,8 +527,8 @@ static void *say_and_find(void *user)
         char text[64];
         pal_part part = {.kind = PAL_PART_TEXT};
         pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
-        pal_search what = {.session = i % 2 ? session : (pal_id){{0}}};
-        pal_hits hits = {0};
+        pal_search_query what = {.session = i % 2 ? session : (pal_id){{0}}};
+        pal_search_page hits = {0};
 
         snprintf(text, sizeof text, "thread%dx%d", (int)session.bytes[15] + 256 * session.bytes[14],
                 i);

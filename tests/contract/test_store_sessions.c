@@ -56,16 +56,17 @@ static void a_session_is_found_by_id_key_and_alias(void)
 
     OK(pal_store_create(store, &given, &id, &err));
     pal_id_to_text(id, text);
-    CHECK(leads_to(PAL_FIND_ID, text, id));
-    CHECK(leads_to(PAL_FIND_KEY, "key-1", id));
-    CHECK(leads_to(PAL_FIND_ALIAS, "alias-a", id) && leads_to(PAL_FIND_ALIAS, "alias-b", id));
-    CHECK(leads_to(PAL_FIND_ANY, text, id));
-    CHECK(leads_to(PAL_FIND_ANY, "key-1", id) && leads_to(PAL_FIND_ANY, "alias-b", id));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, text));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "alias-a"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "key-1"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ID, "key-1"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ANY, "nobody"));
+    CHECK(leads_to(PAL_SESSION_BY_ID, text, id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-1", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-a", id) &&
+            leads_to(PAL_SESSION_BY_ALIAS, "alias-b", id));
+    CHECK(leads_to(PAL_SESSION_BY_ANY, text, id));
+    CHECK(leads_to(PAL_SESSION_BY_ANY, "key-1", id) && leads_to(PAL_SESSION_BY_ANY, "alias-b", id));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, text));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "alias-a"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "key-1"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ID, "key-1"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ANY, "nobody"));
 }
 
 static void a_key_comes_before_an_alias(void)
@@ -75,8 +76,8 @@ static void a_key_comes_before_an_alias(void)
     pal_id with_key = new_session_with_key("name"), with_alias;
 
     OK(pal_store_create(store, &other, &with_alias, &err));
-    CHECK(leads_to(PAL_FIND_ANY, "name", with_key));
-    CHECK(leads_to(PAL_FIND_ALIAS, "name", with_alias));
+    CHECK(leads_to(PAL_SESSION_BY_ANY, "name", with_key));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "name", with_alias));
 }
 
 static void id_and_time_of_creation_may_be_given(void)
@@ -97,8 +98,8 @@ static void an_empty_tenant_is_the_default(void)
     pal_id id;
 
     OK(pal_store_create(store, &given, &id, &err));
-    CHECK(leads_to(PAL_FIND_KEY, "k", id));
-    OK(pal_store_find(store, S("default"), PAL_FIND_KEY, S("k"), arena, &found, &err));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
+    OK(pal_store_find(store, S("default"), PAL_SESSION_BY_KEY, S("k"), arena, &found, &err));
     CHECK(pal_id_equal(found.id, id));
 }
 
@@ -110,7 +111,7 @@ static void a_key_is_unique_among_active_sessions(void)
     GIVES(PAL_CONFLICT, pal_store_create(store, &given, &second, &err));
     OK(pal_store_delete(store, no_tenant(), first, &err));
     OK(pal_store_create(store, &given, &second, &err));
-    CHECK(leads_to(PAL_FIND_KEY, "k", second));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", second));
 }
 
 static void an_alias_is_unique_among_active_sessions(void)
@@ -122,11 +123,11 @@ static void an_alias_is_unique_among_active_sessions(void)
     OK(pal_store_create(store, &given, &first, &err));
     GIVES(PAL_CONFLICT, pal_store_create(store, &other, &second, &err));
     CHECK(strstr(err.message, "alias-b") != NULL);
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "k"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
     OK(pal_store_delete(store, no_tenant(), first, &err));
     OK(pal_store_create(store, &other, &second, &err));
-    CHECK(leads_to(PAL_FIND_ALIAS, "alias-b", second));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "alias-a"));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-b", second));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-a"));
 }
 
 static void create_or_find_finds_the_first(void)
@@ -150,9 +151,9 @@ static void create_or_find_finds_the_first(void)
 
 static void an_update_sets_the_named_fields_only(void)
 {
-    static const uint32_t fields[] = {PAL_FIELD_TITLE, PAL_FIELD_PROJECT, PAL_FIELD_AGENT,
-            PAL_FIELD_METADATA, PAL_FIELD_SCOPE, PAL_FIELD_EXPIRES_AT, PAL_FIELD_KEY,
-            PAL_FIELD_ALIASES};
+    static const uint32_t fields[] = {PAL_SESSION_FIELD_TITLE, PAL_SESSION_FIELD_PROJECT,
+            PAL_SESSION_FIELD_AGENT, PAL_SESSION_FIELD_METADATA, PAL_SESSION_FIELD_SCOPE,
+            PAL_SESSION_FIELD_EXPIRES_AT, PAL_SESSION_FIELD_KEY, PAL_SESSION_FIELD_ALIASES};
     static pal_str alias = {"alias-c", 7};
     pal_session want = full_session(), found, change;
     pal_id id;
@@ -171,14 +172,15 @@ static void an_update_sets_the_named_fields_only(void)
                 .aliases_len = 1};
         pal_clock_set_ms(NOW + 1 + (int64_t)i);
         OK(pal_store_update(store, &change, fields[i], &err));
-        want.title = fields[i] == PAL_FIELD_TITLE ? change.title : want.title;
-        want.project = fields[i] == PAL_FIELD_PROJECT ? change.project : want.project;
-        want.agent = fields[i] == PAL_FIELD_AGENT ? change.agent : want.agent;
-        want.metadata = fields[i] == PAL_FIELD_METADATA ? change.metadata : want.metadata;
-        want.scope = fields[i] == PAL_FIELD_SCOPE ? change.scope : want.scope;
-        want.expires_at = fields[i] == PAL_FIELD_EXPIRES_AT ? NOW + 2 * DAY : want.expires_at;
-        want.key = fields[i] == PAL_FIELD_KEY ? change.key : want.key;
-        if (fields[i] == PAL_FIELD_ALIASES) {
+        want.title = fields[i] == PAL_SESSION_FIELD_TITLE ? change.title : want.title;
+        want.project = fields[i] == PAL_SESSION_FIELD_PROJECT ? change.project : want.project;
+        want.agent = fields[i] == PAL_SESSION_FIELD_AGENT ? change.agent : want.agent;
+        want.metadata = fields[i] == PAL_SESSION_FIELD_METADATA ? change.metadata : want.metadata;
+        want.scope = fields[i] == PAL_SESSION_FIELD_SCOPE ? change.scope : want.scope;
+        want.expires_at =
+                fields[i] == PAL_SESSION_FIELD_EXPIRES_AT ? NOW + 2 * DAY : want.expires_at;
+        want.key = fields[i] == PAL_SESSION_FIELD_KEY ? change.key : want.key;
+        if (fields[i] == PAL_SESSION_FIELD_ALIASES) {
             want.aliases = &alias;
             want.aliases_len = 1;
         }
@@ -195,18 +197,18 @@ static void an_update_moves_the_names(void)
     pal_session change = {.key = S("key-2"), .aliases = bc, .aliases_len = 2};
 
     OK(pal_store_create(store, &given, &change.id, &err));
-    OK(pal_store_update(store, &change, PAL_FIELD_KEY | PAL_FIELD_ALIASES, &err));
-    CHECK(leads_to(PAL_FIND_KEY, "key-2", change.id));
-    CHECK(leads_to(PAL_FIND_ALIAS, "alias-b", change.id));
-    CHECK(leads_to(PAL_FIND_ALIAS, "alias-c", change.id));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "key-1"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "alias-a"));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &err));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-2", change.id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-b", change.id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-c", change.id));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "key-1"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-a"));
     new_session_with_key("key-1");
     change.key = S(NULL);
     change.aliases_len = 0;
-    OK(pal_store_update(store, &change, PAL_FIELD_KEY | PAL_FIELD_ALIASES, &err));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "key-2"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "alias-b"));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &err));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "key-2"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-b"));
 }
 
 static void an_update_that_conflicts_changes_nothing(void)
@@ -219,16 +221,20 @@ static void an_update_that_conflicts_changes_nothing(void)
     OK(pal_store_create(store, &given, &first, &err));
     change.id = new_session_with_key("key-2");
     GIVES(PAL_CONFLICT,
-            pal_store_update(
-                    store, &change, PAL_FIELD_TITLE | PAL_FIELD_KEY | PAL_FIELD_ALIASES, &err));
+            pal_store_update(store, &change,
+                    PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES,
+                    &err));
     CHECK(strstr(err.message, "alias-a") != NULL);
     change.key = S("key-1");
-    GIVES(PAL_CONFLICT, pal_store_update(store, &change, PAL_FIELD_TITLE | PAL_FIELD_KEY, &err));
+    GIVES(PAL_CONFLICT,
+            pal_store_update(
+                    store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, &err));
     found = get_session(change.id);
     CHECK(pal_str_is(found.key, "key-2") && found.title.len == 0 && found.aliases_len == 0);
-    CHECK(leads_to(PAL_FIND_KEY, "key-2", change.id) && leads_to(PAL_FIND_KEY, "key-1", first));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "free"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "alias-c"));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-2", change.id) &&
+            leads_to(PAL_SESSION_BY_KEY, "key-1", first));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "free"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-c"));
 }
 
 static void an_unknown_session_can_not_be_written(void)
@@ -236,7 +242,7 @@ static void an_unknown_session_can_not_be_written(void)
     pal_session change = {.id = pal_id_new()};
     pal_message message = text_of(PAL_ROLE_USER, "x");
 
-    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_FIELD_TITLE, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
     GIVES(PAL_NOT_FOUND,
             pal_store_append(store, no_tenant(), change.id, &message, 1, PAL_SEQ_ANY, &err));
     GIVES(PAL_NOT_FOUND, pal_store_delete(store, no_tenant(), change.id, &err));
@@ -281,7 +287,7 @@ static void many_sessions_are_found(void)
     }
     for (int i = 0; i < 300; i++) {
         snprintf(key, sizeof key, "key%d", i);
-        CHECK(leads_to(PAL_FIND_KEY, key, ids[i]));
+        CHECK(leads_to(PAL_SESSION_BY_KEY, key, ids[i]));
     }
 }
 

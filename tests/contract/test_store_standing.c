@@ -312,7 +312,7 @@ static void many_checkpoints_cost_little(void)
     static pal_op ops[MARKS];
     pal_id session = of_words("a b");
     pal_arena *small = pal_arena_new(2 << 20);
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_standing standing;
 
     memset(body, 'x', LEN);

@@ -46,7 +46,7 @@ static void prepare(void)
 static void owner_has_everything(void)
 {
     char text[PAL_ID_TEXT_SIZE];
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
     pal_inbox_item *items;
     pal_ledger_sum sum = {0};
     pal_session found = {0};
@@ -56,10 +56,10 @@ static void owner_has_everything(void)
     size_t len = 0;
 
     pal_id_to_text(owned, text);
-    OK(pal_store_find(store, owner(), PAL_FIND_ID, S(text), arena, &found, &err));
+    OK(pal_store_find(store, owner(), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
     CHECK(found.state == PAL_SESSION_ACTIVE && found.last_seq == 2 && found.title.len == 0);
-    OK(pal_store_find(store, owner(), PAL_FIND_KEY, S("key"), arena, &found, &err));
-    OK(pal_store_find(store, owner(), PAL_FIND_ALIAS, S("alias"), arena, &found, &err));
+    OK(pal_store_find(store, owner(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
+    OK(pal_store_find(store, owner(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
     OK(pal_store_load(store, owner(), owned, NULL, arena, &loaded, &err));
     CHECK(loaded.len == 2);
     OK(pal_store_load(store, owner(), child, NULL, arena, &loaded, &err));
@@ -82,7 +82,7 @@ static void a_guest_reads_nothing(void)
     char text[PAL_ID_TEXT_SIZE];
     pal_session_query query = {.tenant = guest()};
     pal_session_page page;
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_message message;
     pal_inbox_item *items;
     pal_ledger_sum sum;
@@ -96,12 +96,13 @@ static void a_guest_reads_nothing(void)
     prepare();
     pal_id_to_text(owned, text);
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_FIND_ANY, S(text), arena, &found, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_find(store, guest(), PAL_FIND_ID, S(text), arena, &found, &err));
+            pal_store_find(store, guest(), PAL_SESSION_BY_ANY, S(text), arena, &found, &err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_FIND_KEY, S("key"), arena, &found, &err));
+            pal_store_find(store, guest(), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_FIND_ALIAS, S("alias"), arena, &found, &err));
+            pal_store_find(store, guest(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_find(store, guest(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
     OK(pal_store_list(store, &query, arena, &page, &err));
     CHECK(page.sessions_len == 0);
     GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), owned, NULL, arena, &loaded, &err));
@@ -133,7 +134,7 @@ static void a_guest_writes_nothing(void)
     prepare();
     change.id = owned;
     GIVES(PAL_NOT_FOUND, pal_store_append(store, guest(), owned, &message, 1, PAL_SEQ_ANY, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_FIELD_TITLE, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
     GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 1, &id, &err));
     GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 0, &id, &err));
     GIVES(PAL_NOT_FOUND, pal_store_mark(store, guest(), owned, &mark, &err));
@@ -159,7 +160,7 @@ static void a_guest_restores_nothing(void)
     OK(pal_store_delete(store, owner(), owned, &err));
     GIVES(PAL_NOT_FOUND, pal_store_restore(store, guest(), owned, &err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, owner(), PAL_FIND_KEY, S("key"), arena, &found, &err));
+            pal_store_find(store, owner(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
     OK(pal_store_restore(store, owner(), owned, &err));
     owner_has_everything();
 }
@@ -171,7 +172,7 @@ static void a_guest_may_use_the_same_names(void)
     pal_message message = text_of(PAL_ROLE_USER, "mine");
     pal_inbox_item item = {.body = S("{\"mine\":1}"), .client_id = S("c")};
     pal_ledger_row row = {.request_id = S("r"), .usage = {.input = 7}};
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_ledger_sum sum;
     pal_id id, unknown = {{0}};
 

@@ -72,7 +72,7 @@ static void all_are_there(const pal_id *sessions, size_t sessions_len)
 
     for (size_t s = 0; s < sessions_len; s++) {
         size_t wanted = THREADS / sessions_len * APPENDS;
-        pal_messages loaded = {0};
+        pal_message_page loaded = {0};
 
         OK(pal_store_load(store, no_tenant(), sessions[s], NULL, arena, &loaded, &err));
         CHECK(loaded.len == wanted);
@@ -225,7 +225,7 @@ static void *read_or_write(void *user)
 
     pthread_barrier_wait(&barrier);
     while (self->number >= 4 && !atomic_load(&stop)) {
-        pal_messages loaded = {0};
+        pal_message_page loaded = {0};
         pal_session_query query = {.limit = 5};
         pal_session_page page;
 

@@ -40,7 +40,7 @@ static void no_call_writes(pal_id id, pal_status wanted)
     uint64_t fence;
 
     GIVES(wanted, pal_store_append(store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, &err));
-    GIVES(wanted, pal_store_update(store, &change, PAL_FIELD_TITLE, &err));
+    GIVES(wanted, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
     GIVES(wanted, pal_store_mark(store, no_tenant(), id, &mark, &err));
     GIVES(wanted, pal_store_reset(store, no_tenant(), id, false, NULL, &err));
     GIVES(wanted, fork_status(id, 1));
@@ -78,15 +78,15 @@ static void the_trash_frees_names_and_keeps_messages(void)
     found = get_session(id);
     CHECK(found.state == PAL_SESSION_TRASH && found.deleted_at == NOW + 9);
     CHECK(pal_str_is(found.key, "k") && found.aliases_len == 1);
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "k"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "a"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "a"));
     CHECK(shows(id, "x y"));
     GIVES(PAL_CONFLICT, delete (id));
     no_call_writes(id, PAL_CONFLICT);
     OK(restore(id));
     found = get_session(id);
     CHECK(found.state == PAL_SESSION_ACTIVE && found.deleted_at == 0);
-    CHECK(leads_to(PAL_FIND_KEY, "k", id) && leads_to(PAL_FIND_ALIAS, "a", id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id) && leads_to(PAL_SESSION_BY_ALIAS, "a", id));
     CHECK(say(id, "z") == 3);
     GIVES(PAL_CONFLICT, restore(id));
 }
@@ -99,10 +99,10 @@ static void a_taken_key_can_not_be_restored(void)
     new_one = named("k", NULL);
     GIVES(PAL_CONFLICT, restore(old));
     CHECK(get_session(old).state == PAL_SESSION_TRASH);
-    CHECK(leads_to(PAL_FIND_KEY, "k", new_one));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", new_one));
     OK(delete (new_one));
     OK(restore(old));
-    CHECK(leads_to(PAL_FIND_KEY, "k", old));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", old));
 }
 
 static void taken_aliases_are_dropped_on_restore(void)
@@ -118,9 +118,9 @@ static void taken_aliases_are_dropped_on_restore(void)
     session = get_session(id);
     CHECK(session.aliases_len == 2 && pal_str_is(session.aliases[0], "a") &&
             pal_str_is(session.aliases[1], "c"));
-    CHECK(leads_to(PAL_FIND_ALIAS, "b", other) && leads_to(PAL_FIND_ALIAS, "c", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "b", other) && leads_to(PAL_SESSION_BY_ALIAS, "c", id));
     OK(delete (other));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ALIAS, "b"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "b"));
 }
 
 /* ---- Expiry ---- */
@@ -131,11 +131,11 @@ static void an_expired_session_counts_as_in_the_trash(void)
 
     say(id, "x");
     pal_clock_set_ms(NOW + 10);
-    CHECK(get_session(id).state == PAL_SESSION_ACTIVE && leads_to(PAL_FIND_KEY, "k", id));
+    CHECK(get_session(id).state == PAL_SESSION_ACTIVE && leads_to(PAL_SESSION_BY_KEY, "k", id));
     pal_clock_set_ms(NOW + 11);
     CHECK(get_session(id).state == PAL_SESSION_TRASH);
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_KEY, "k"));
-    GIVES(PAL_NOT_FOUND, find_status(PAL_FIND_ANY, "k"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
+    GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ANY, "k"));
     no_call_writes(id, PAL_CONFLICT);
     CHECK(shows(id, "x"));
 }
@@ -145,11 +145,11 @@ static void an_expiry_can_be_moved(void)
     pal_session change = {.id = expiring("k", NOW + 10), .expires_at = NOW + 50};
 
     pal_clock_set_ms(NOW + 20);
-    OK(pal_store_update(store, &change, PAL_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
     CHECK(get_session(change.id).state == PAL_SESSION_ACTIVE);
-    CHECK(leads_to(PAL_FIND_KEY, "k", change.id) && say(change.id, "x") == 1);
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", change.id) && say(change.id, "x") == 1);
     change.expires_at = 0;
-    OK(pal_store_update(store, &change, PAL_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
     pal_clock_set_ms(NOW + 1000 * DAY);
     CHECK(get_session(change.id).state == PAL_SESSION_ACTIVE);
 }
@@ -162,7 +162,7 @@ static void restoring_clears_an_expiry_that_passed(void)
     pal_clock_set_ms(NOW + 20);
     OK(restore(id));
     CHECK(get_session(id).expires_at == 0 && get_session(id).state == PAL_SESSION_ACTIVE);
-    CHECK(leads_to(PAL_FIND_KEY, "k", id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
     OK(restore(later));
     CHECK(get_session(later).expires_at == NOW + 100);
 }
@@ -177,7 +177,7 @@ static void an_expired_session_gives_up_its_key(void)
     OK(pal_store_apply(store, &op, 1, &err));
     CHECK(op.status == PAL_OK && !op.u.create.existing && !pal_id_equal(op.session, old));
     new_one = op.session;
-    CHECK(leads_to(PAL_FIND_KEY, "k", new_one));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", new_one));
     CHECK(get_session(old).state == PAL_SESSION_TRASH && get_session(old).deleted_at == NOW + 20);
     GIVES(PAL_CONFLICT, restore(old));
 }
@@ -192,7 +192,7 @@ static void an_expired_session_gives_up_its_aliases(void)
     pal_clock_set_ms(NOW + 20);
     given.expires_at = 0;
     OK(pal_store_create(store, &given, &new_one, &err));
-    CHECK(leads_to(PAL_FIND_ALIAS, "a", new_one));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "a", new_one));
     CHECK(get_session(old).state == PAL_SESSION_TRASH);
 }
 
@@ -209,9 +209,9 @@ static void an_expired_session_can_be_deleted(void)
 
 /* ---- Sweep ---- */
 
-static pal_sweep sweep(int64_t trash_ms, uint32_t limit)
+static pal_sweep_result sweep(int64_t trash_ms, uint32_t limit)
 {
-    pal_sweep result = {0};
+    pal_sweep_result result = {0};
 
     OK(pal_store_sweep(store, trash_ms, limit, &result, &err));
     return result;
@@ -220,7 +220,7 @@ static pal_sweep sweep(int64_t trash_ms, uint32_t limit)
 static void the_sweep_trashes_then_erases(void)
 {
     pal_id kept = named("kept", NULL), gone = expiring("gone", NOW + 10);
-    pal_sweep result;
+    pal_sweep_result result;
 
     say(gone, "x");
     CHECK(sweep(0, 100).trashed == 0);
@@ -236,12 +236,12 @@ static void the_sweep_trashes_then_erases(void)
     CHECK(result.trashed == 0 && result.erased == 1);
     GIVES(PAL_NOT_FOUND, find_id_status(gone));
     CHECK(count_messages() == 0);
-    CHECK(leads_to(PAL_FIND_KEY, "kept", kept));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "kept", kept));
 }
 
 static void the_sweep_has_a_limit(void)
 {
-    pal_sweep result;
+    pal_sweep_result result;
     uint64_t trashed = 0, rounds = 0;
     char key[16];
 
@@ -278,7 +278,7 @@ static void the_sweep_erases_an_adopted_parent(void)
 static void the_sweep_goes_over_all_tenants(void)
 {
     pal_session session = {.tenant = S("other"), .expires_at = NOW + 10};
-    pal_sweep result;
+    pal_sweep_result result;
     pal_id id;
 
     OK(pal_store_create(store, &session, &id, &err));

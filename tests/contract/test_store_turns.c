@@ -184,7 +184,7 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
     static pal_session change;
     static pal_inbox_item added;
     static pal_ledger_row row;
-    static pal_erasure erasure;
+    static pal_erase_result erasure;
     static pal_record record;
     size_t len = 0;
 
@@ -196,8 +196,8 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
     ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
             .u.append = {.messages = &message, .messages_len = 1, .expected_seq = PAL_SEQ_ANY}};
     ops[len++] = (pal_op){.kind = PAL_OP_MARK, .u.mark = &mark};
-    ops[len++] = (pal_op){
-            .kind = PAL_OP_UPDATE, .u.update = {.session = &change, .fields = PAL_FIELD_TITLE}};
+    ops[len++] = (pal_op){.kind = PAL_OP_UPDATE,
+            .u.update = {.session = &change, .fields = PAL_SESSION_FIELD_TITLE}};
     ops[len++] = (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &added};
     ops[len++] = (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = item};
     ops[len++] = (pal_op){.kind = PAL_OP_LEDGER_ADD, .u.ledger_row = &row};
@@ -368,7 +368,8 @@ static void a_fence_writes_into_a_session_that_is_gone(void)
         if (i == 0)
             OK(pal_store_restore(store, no_tenant(), ids[i], &err));
         else
-            OK(pal_store_update(store, &(pal_session){.id = ids[i]}, PAL_FIELD_EXPIRES_AT, &err));
+            OK(pal_store_update(
+                    store, &(pal_session){.id = ids[i]}, PAL_SESSION_FIELD_EXPIRES_AT, &err));
         CHECK(get_session(ids[i]).last_seq == 1);
     }
 }
@@ -377,13 +378,13 @@ static void a_message_names_its_turn(void)
 {
     pal_message messages[2] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")}, found;
     pal_id session = new_session(), turn = pal_id_new(), owner;
-    pal_messages list;
+    pal_message_page list;
 
     messages[0].turn_id = turn;
     messages[0].client_id = S("a");
     OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
     OK(pal_store_append(store, no_tenant(), session, &messages[1], 1, PAL_SEQ_ANY, &err));
-    OK(pal_store_load(store, no_tenant(), session, &(pal_load){0}, arena, &list, &err));
+    OK(pal_store_load(store, no_tenant(), session, &(pal_message_query){0}, arena, &list, &err));
     if (!CHECK(list.len == 2))
         return;
     CHECK(pal_id_equal(list.items[0].turn_id, turn) && pal_id_is_none(list.items[1].turn_id));

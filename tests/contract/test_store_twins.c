@@ -88,7 +88,7 @@ static void make_twins(void)
 
 static bool session_shows(int twin, pal_id session, const char *const *texts, size_t len)
 {
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
     bool same;
 
     OK(pal_store_load(store, name_of(twin), session, NULL, arena, &loaded, &err));
@@ -100,8 +100,8 @@ static bool session_shows(int twin, pal_id session, const char *const *texts, si
 
 static size_t hits(int twin, pal_id session, const char *word)
 {
-    pal_search search = {.tenant = name_of(twin), .session = session, .text = S(word)};
-    pal_hits found = {0};
+    pal_search_query search = {.tenant = name_of(twin), .session = session, .text = S(word)};
+    pal_search_page found = {0};
 
     OK(pal_store_search(store, &search, arena, &found, &err));
     for (size_t i = 0; i < found.len; i++)
@@ -118,7 +118,7 @@ static void finds_its_own(int twin)
     pal_id session = {{0}};
 
     pal_id_to_text(the_session, text);
-    OK(pal_store_find(store, name_of(twin), PAL_FIND_ID, S(text), arena, &found, &err));
+    OK(pal_store_find(store, name_of(twin), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
     CHECK(pal_str_is(found.title, text_for(twin, "title")) && found.last_seq == 2);
     CHECK(pal_str_is(found.tenant, names[twin]));
     OK(pal_store_message(
@@ -131,7 +131,7 @@ static void has_its_own(int twin)
 {
     pal_record_query query = {.tenant = name_of(twin), .kind = S("kind"), .session = the_session};
     pal_ledger_sum sum = {0};
-    pal_records records = {0};
+    pal_record_page records = {0};
     pal_inbox_item *items;
     pal_lease lease = {0};
     pal_mark *marks;
@@ -222,7 +222,7 @@ static void writes_go_to_their_own_tenant(void)
     OK(pal_store_mark(store, name_of(1), the_session, &mark, &err));
     CHECK(session_shows(1, the_session, longer, 1));
     change.title = S("another");
-    OK(pal_store_update(store, &change, PAL_FIELD_TITLE, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
     OK(pal_store_inbox_list(store, name_of(1), the_session, arena, &items, &len, &err));
     OK(pal_store_inbox_drop(store, name_of(1), the_session, items[0].id, &err));
     OK(pal_store_lease_release(store, name_of(1), the_session, 1, &err));
@@ -239,7 +239,7 @@ static void writes_go_to_their_own_tenant(void)
 static void erasing_one_leaves_the_others(void)
 {
     static const char *const forked[] = {"first", "third"};
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     make_twins();
     for (int i = 0; i < TWINS; i++) {
@@ -260,7 +260,7 @@ static void erasing_one_leaves_the_others(void)
 
 static void sweeping_one_leaves_the_others(void)
 {
-    pal_sweep sweep = {0};
+    pal_sweep_result sweep = {0};
 
     make_twins();
     OK(pal_store_delete(store, name_of(1), the_fork, &err));

@@ -87,7 +87,7 @@ static void an_error_may_be_ignored(void)
 
     CHECK(pal_store_append(store, no_tenant(), id, &message, 1, 7, NULL) == PAL_CONFLICT);
     CHECK(pal_store_delete(store, no_tenant(), pal_id_new(), NULL) == PAL_NOT_FOUND);
-    CHECK(pal_store_find(store, no_tenant(), PAL_FIND_KEY, S("k"), arena, &found, NULL) ==
+    CHECK(pal_store_find(store, no_tenant(), PAL_SESSION_BY_KEY, S("k"), arena, &found, NULL) ==
             PAL_NOT_FOUND);
     CHECK(pal_store_message(store, no_tenant(), pal_id_new(), arena, &message, &owner, NULL) ==
             PAL_NOT_FOUND);

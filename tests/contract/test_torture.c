@@ -224,8 +224,8 @@ static void creating_may_fail(void)
 
 static size_t hits_of(const char *word)
 {
-    pal_search search = {.text = pal_str_of(word)};
-    pal_hits hits = {0};
+    pal_search_query search = {.text = pal_str_of(word)};
+    pal_search_page hits = {0};
 
     return pal_store_search(store, &search, arena, &hits, &err) == PAL_OK ? hits.len : 99;
 }

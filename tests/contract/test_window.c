@@ -92,7 +92,7 @@ static size_t put_item(char *text, size_t size, const pal_plan *plan, size_t *at
             items[last + 1].seq == items[last].seq + 1)
         last++;
     *at = last;
-    if (items[first].kind == PAL_ITEM_SYSTEM)
+    if (items[first].kind == PAL_PLAN_ITEM_SYSTEM)
         return (size_t)snprintf(text, size, "sys ");
     if (first == last)
         return (size_t)snprintf(text, size, "%llu ", (unsigned long long)items[first].seq);
@@ -148,7 +148,7 @@ static void a_short_session_is_sent_whole(void)
     window.tools_len = 1;
     plan = plan_of(&window);
     CHECK(sends(&plan, "sys sys tools 2-7"));
-    CHECK(plan.action == PAL_ACTION_SEND && plan.usable == 8000 && plan.first_seq == 2);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.usable == 8000 && plan.first_seq == 2);
     CHECK(plan.tokens > 65 && plan.tokens < 150);
 }
 
@@ -157,7 +157,7 @@ static void an_empty_session_has_a_plan(void)
     pal_window window = window_of(new_session());
     pal_plan plan = plan_of(&window);
 
-    CHECK(sends(&plan, "") && plan.action == PAL_ACTION_SEND && plan.tokens == 0);
+    CHECK(sends(&plan, "") && plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 0);
     window.session = pal_id_new();
     GIVES(PAL_NOT_FOUND, pal_window_plan(store, &window, arena, &plan, &err));
 }
@@ -171,19 +171,19 @@ static void only_the_window_is_loaded(void)
     say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
     say_turns(session, 1000, 100);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq > 1900);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq > 1900);
     CHECK(plan.items_len < 200); /* two windows of 80 messages each */
-    CHECK(plan.items[0].kind == PAL_ITEM_SYSTEM && plan.items[0].seq == 1);
-    CHECK(plan.items[1].kind == PAL_ITEM_NOTICE);
-    CHECK(plan.items[2].kind == PAL_ITEM_RANGE && plan.items[2].count > 1800);
+    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_SYSTEM && plan.items[0].seq == 1);
+    CHECK(plan.items[1].kind == PAL_PLAN_ITEM_NOTICE);
+    CHECK(plan.items[2].kind == PAL_PLAN_ITEM_RANGE && plan.items[2].count > 1800);
     CHECK(plan.items[2].tokens == plan.items[2].count * 100);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000 && plan.tokens > 7000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000 && plan.tokens > 7000);
     CHECK(plan.items[plan.items_len - 1].seq == 2001);
     window.settings.strategy = PAL_STRATEGY_NONE;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
 }
 
 /* One turn of many steps: its question is before what is loaded. */
@@ -204,7 +204,7 @@ static void the_question_is_found_before_the_tail(void)
     }
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000);
     CHECK(strncmp(sent_text(&plan), "note 3 ", 7) == 0);
 }
 
@@ -217,7 +217,7 @@ static void the_newest_message_alone_can_be_too_long(void)
     say_turns(session, 5, 100);
     say_as(session, PAL_ROLE_USER, "a book", 50000);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
     CHECK(strstr(plan.refusal.message, "50000 tokens, 42000 over the limit of 8000"));
 }
 
@@ -230,17 +230,17 @@ static void settings_and_limits_are_obeyed(void)
     say_turns(session, 20, 100);
     window.settings.max_tokens = 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.usable == 1000);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.usable == 1000);
     window.settings.auto_off = true;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
     window = window_of(session);
     window.limits = (pal_context_limits){0};
     plan = plan_of(&window);
     CHECK(plan.usable == PAL_CONTEXT_TOKENS_DEFAULT / 4 * 3);
     window.model = S("gpt-4o");
     plan = plan_of(&window);
-    CHECK(plan.usable == 128000 - 16384 && plan.action == PAL_ACTION_SEND);
+    CHECK(plan.usable == 128000 - 16384 && plan.action == PAL_PLAN_ACTION_SEND);
 }
 
 static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
@@ -283,7 +283,7 @@ static uint64_t say_image(pal_id session, pal_str data, bool is_nested)
 static const pal_plan_item *item_at(const pal_plan *plan, uint64_t seq)
 {
     for (size_t i = 0; i < plan->items_len; i++)
-        if (plan->items[i].seq == seq && plan->items[i].kind == PAL_ITEM_MESSAGE)
+        if (plan->items[i].seq == seq && plan->items[i].kind == PAL_PLAN_ITEM_MESSAGE)
             return &plan->items[i];
     return NULL;
 }
@@ -309,15 +309,16 @@ static void images_count_the_bytes_of_their_blobs(void)
     CHECK(item_at(&plan, 1)->message->parts[0].data.len == 0);
     window.limits.bytes = plan.bytes - 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 1 && plan.bytes < window.limits.bytes);
-    CHECK(item_at(&plan, 1)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 1 &&
+            plan.bytes < window.limits.bytes);
+    CHECK(item_at(&plan, 1)->disposition == PAL_DISPOSITION_SENT_PRUNED);
     window.limits.bytes = 0;
     window.limits.image_bytes = 15000;
     plan = plan_of(&window);
-    CHECK(plan.images == 1 && item_at(&plan, 1)->disposition == PAL_SENT_REPAIRED);
+    CHECK(plan.images == 1 && item_at(&plan, 1)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
     window.limits.image_bytes = 14999;
     plan = plan_of(&window);
-    CHECK(plan.images == 0 && plan.action == PAL_ACTION_SEND);
+    CHECK(plan.images == 0 && plan.action == PAL_PLAN_ACTION_SEND);
 }
 
 static void no_more_images_than_the_provider_takes(void)
@@ -332,7 +333,8 @@ static void no_more_images_than_the_provider_takes(void)
     CHECK(plan.images == 12);
     window.profile = PAL_PROFILE_MISTRAL;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 8 && item_at(&plan, 4)->images == 0);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 8 &&
+            item_at(&plan, 4)->images == 0);
     window.limits.images = 20;
     plan = plan_of(&window);
     CHECK(plan.images == 12);
@@ -355,7 +357,7 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     pin(session, 103);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.items[1].kind == PAL_ITEM_RANGE && plan.items[1].first_seq == 1);
+    CHECK(plan.items[1].kind == PAL_PLAN_ITEM_RANGE && plan.items[1].first_seq == 1);
     /* Ten at the beginning, less the pins, and from 101 on to where the tail begins. */
     CHECK(plan.items[1].count == 10 - 2 + (plan.items[1].seq - 100));
     CHECK(plan.items[1].tokens > 0);
@@ -364,9 +366,10 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     CHECK(made.number > 0 && made.seq > 300);
     plan = plan_of(&window);
     for (size_t i = 0; i < plan.items_len; i++)
-        if (plan.items[i].kind == PAL_ITEM_RANGE)
+        if (plan.items[i].kind == PAL_PLAN_ITEM_RANGE)
             plan.items[0] = plan.items[i];
-    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARIZED);
+    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_RANGE &&
+            plan.items[0].disposition == PAL_DISPOSITION_SUMMARIZED);
     CHECK(plan.items[0].count == 10 - 2 + (made.seq - 100) && plan.items[0].seq == made.seq);
 }
 
@@ -384,10 +387,11 @@ static void the_head_counts_where_it_is(void)
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
     for (size_t i = 0; i < plan.items_len; i++)
-        if (plan.items[i].kind == PAL_ITEM_RANGE && plan.items[i].disposition == PAL_DROPPED)
+        if (plan.items[i].kind == PAL_PLAN_ITEM_RANGE &&
+                plan.items[i].disposition == PAL_DISPOSITION_DROPPED)
             CHECK(plan.items[i].count == plan.items[i].seq + 1 - plan.items[i].first_seq);
-    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_ITEM_NOTICE);
-    CHECK(plan.items[2].kind == PAL_ITEM_RANGE);
+    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_PLAN_ITEM_NOTICE);
+    CHECK(plan.items[2].kind == PAL_PLAN_ITEM_RANGE);
     CHECK(plan.items[2].count == plan.items[2].seq - 1); /* all but the head */
     CHECK(plan.items[2].tokens == plan.items[2].count * 300);
 }
@@ -493,7 +497,7 @@ static void a_sliding_window_stays_where_it_is(void)
     for (int i = 0; i < 200; i++) {
         say_as(session, PAL_ROLE_USER, "?", 100);
         pal_plan plan = plan_of(&window);
-        CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 8000);
+        CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000);
         moves += plan.first_seq != first_seq;
         if (first_seq && plan.first_seq == first_seq)
             CHECK(plan.prefix_items > 0 && plan.prefix_break.len == 0);

@@ -84,7 +84,7 @@ static void the_question_goes_behind_the_conversations_own_prefix(void)
     window.model = S("m1");
     say_turns(session, 14, 300);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_COMPACT);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
     OK(pal_plan_messages(&plan, arena, &before, &len, &err));
     made = compact(&window, &s);
     CHECK(made.number == 1 && !made.is_fallback && made.seq == plan.cut_seq);
@@ -97,7 +97,7 @@ static void the_question_goes_behind_the_conversations_own_prefix(void)
     CHECK(s.request.tools_len == 1 && s.request.output_max == 500);
     CHECK(pal_str_is(s.request.model, "m1"));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == made.tokens_after);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == made.tokens_after);
     CHECK(strncmp(sent_text(&plan), "sys tools sum sum ", 18) == 0);
     CHECK(plan.items[plan.items_len - 1].seq == 28);
 }
@@ -121,7 +121,8 @@ static void the_second_summary_takes_the_first_in(void)
     CHECK(second.messages == second.seq - first.seq);
     plan = plan_of(&window);
     CHECK(pal_str_is(plan.items[2].message->parts[0].text, "We began, and went on."));
-    CHECK(plan.items[0].kind == PAL_ITEM_RANGE && plan.items[0].disposition == PAL_SUMMARIZED);
+    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_RANGE &&
+            plan.items[0].disposition == PAL_DISPOSITION_SUMMARIZED);
 }
 
 /* What the mark says of the summary is what a plan would count for it. */
@@ -143,7 +144,7 @@ static void a_summary_counts_as_the_message_that_it_is(void)
         CHECK(compact(&window, &s).number > 0);
         plan = plan_of(&window);
         item = &plan.items[strategies[i] == PAL_STRATEGY_COMPACT ? 2 : 1];
-        if (!CHECK(item->kind == PAL_ITEM_SUMMARY))
+        if (!CHECK(item->kind == PAL_PLAN_ITEM_SUMMARY))
             return;
         shown = *item->message;
         shown.tokens = 0;
@@ -275,9 +276,9 @@ static void redo_asks_about_the_same_messages(void)
 
 static char *export_of(pal_id session)
 {
-    pal_load load = {.hidden = true};
+    pal_message_query load = {.hidden = true};
     pal_session record = get_session(session);
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_str json = {0};
     size_t len = 0, size;
     char *text;
@@ -343,8 +344,8 @@ static void falls_back(const char *answer, const char *note)
         printf("# %.*s\n", PAL_STR_ARG(made.note));
     plan = plan_of(&window);
     /* The summary of before stays one; what went is told in a notice, which is no summary. */
-    CHECK(plan.items[0].kind == PAL_ITEM_NOTICE);
-    CHECK(plan.action == PAL_ACTION_SEND && has_text(plan.items[3].message, "Before."));
+    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_NOTICE);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && has_text(plan.items[3].message, "Before."));
     CHECK(plan.items[4].message && plan.items[4].message->role == PAL_ROLE_USER);
     CHECK(pal_str_is(made.summary, "Before."));
     /* The next summary takes over from the last one. */
@@ -386,8 +387,8 @@ static void without_a_model_turns_are_left_out(void)
     CHECK(made.number > 0 && made.is_fallback && made.summary.len == 0);
     CHECK(pal_str_is(made.note, "no model is available for the summary"));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 4100 && plan.tokens > 3000);
-    CHECK(plan.items[1].disposition == PAL_DROPPED);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 4100 && plan.tokens > 3000);
+    CHECK(plan.items[1].disposition == PAL_DISPOSITION_DROPPED);
     CHECK(pal_str_is(plan.items[0].message->parts[0].text,
             "[Note: 28 older messages truncated to stay within token limit]"));
 }
@@ -444,7 +445,7 @@ static void a_fresh_start_is_told_what_was_last(void)
     say_turns(session, 4, 200);
     say_as(session, PAL_ROLE_USER, "Go on.", 100);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_COMPACT);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
     made = compact(&window, &s);
     CHECK(made.number > 0 && made.seq == 8 && s.calls == 0);
     plan = plan_of(&window);

@@ -81,22 +81,23 @@ static void a_prune_is_kept_as_a_mark(void)
     window.settings.prune_protect_tokens = 1000;
     window.settings.prune_minimum_tokens = 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 6);
+    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.prune_len == 6);
     OK(pal_window_prune(store, &window, &plan, arena, &err));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 4000);
-    CHECK(plan.items[2].disposition == PAL_SENT_PRUNED);
-    CHECK(plan.items[34].disposition == PAL_SENT);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens < 4000);
+    CHECK(plan.items[2].disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK(plan.items[34].disposition == PAL_DISPOSITION_SENT);
     /* Nothing but the next turn's messages is different then. */
     before = plan_json(&window);
     say_as(session, PAL_ROLE_USER, "More.", 10);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.items[2].disposition == PAL_SENT_PRUNED);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND &&
+            plan.items[2].disposition == PAL_DISPOSITION_SENT_PRUNED);
     rewind_to(session, 36);
     CHECK(strcmp(plan_json(&window), before) == 0);
     OK(undo(session, 1));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_ACTION_PRUNE);
+    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE);
 }
 
 /* ---- Epochs ---- */

@@ -17,7 +17,7 @@ static const char *spilled(pal_id session)
     char *text = pal_arena_alloc(arena, size);
     pal_part part = {.kind = PAL_PART_TOOL_RESULT, .call_id = S("c1"), .name = S("read")};
     pal_message message = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
     uint32_t count = 0;
 
     for (int i = 1; i <= 3000; i++)
@@ -45,7 +45,7 @@ static void long_outputs_are_read_back(void)
 {
     pal_id session = new_session();
     const char *handle = spilled(session), *text;
-    pal_messages loaded = {0};
+    pal_message_page loaded = {0};
 
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
     CHECK(strstr(pal_arena_copy(arena, loaded.items[2].parts[0].text).data, handle));

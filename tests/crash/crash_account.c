@@ -98,8 +98,8 @@ static void account_blobs(account *a, const pal_message *message)
 
 static void account_messages(account *a, pal_id id, bool hidden)
 {
-    pal_load load = {.hidden = hidden};
-    pal_messages messages;
+    pal_message_query load = {.hidden = hidden};
+    pal_message_page messages;
     pal_error error;
 
     pal_buf_append_text(a->out, hidden ? "  all:\n" : "  in sight:\n");
@@ -193,8 +193,8 @@ static void account_one(account *a, script_session which)
     pal_id_to_text(id, name);
     pal_buf_format(a->out, "session %d\n", (int)which);
     if (!answered(a, "session",
-                pal_store_find(a->store, tenant, PAL_FIND_ID, pal_str_of(name), a->arena, &session,
-                        &error),
+                pal_store_find(a->store, tenant, PAL_SESSION_BY_ID, pal_str_of(name), a->arena,
+                        &session, &error),
                 &error))
         return;
     account_session(a, &session);
@@ -209,7 +209,7 @@ static void account_one(account *a, script_session which)
 static void account_records(account *a)
 {
     pal_record_query query = {.tenant = tenant, .kind = pal_str_of(SCRIPT_RECORD_KIND)};
-    pal_records records;
+    pal_record_page records;
     pal_error error;
 
     if (!answered(a, "records", pal_store_record_list(a->store, &query, a->arena, &records, &error),
@@ -233,7 +233,7 @@ static void account_records(account *a)
 }
 
 /* Which session answers to a name. */
-static void account_name(account *a, pal_find_by by, const char *name)
+static void account_name(account *a, pal_session_by by, const char *name)
 {
     pal_session session;
     pal_error error;
@@ -292,11 +292,11 @@ bool script_account(pal_store *store, pal_buf *out)
     pal_clock_set_ms(CLOCK_END);
     for (int i = 0; i < SCRIPT_SESSIONS; i++)
         account_one(&a, (script_session)i);
-    account_name(&a, PAL_FIND_KEY, "a");
-    account_name(&a, PAL_FIND_KEY, "b");
-    account_name(&a, PAL_FIND_KEY, "c");
+    account_name(&a, PAL_SESSION_BY_KEY, "a");
+    account_name(&a, PAL_SESSION_BY_KEY, "b");
+    account_name(&a, PAL_SESSION_BY_KEY, "c");
     for (size_t i = 0; i < 3; i++)
-        account_name(&a, PAL_FIND_ALIAS, names[i]);
+        account_name(&a, PAL_SESSION_BY_ALIAS, names[i]);
     account_ledger(&a, "ledger of all", (pal_ledger_query){0});
     account_ledger(&a, "ledger of a turn", (pal_ledger_query){.turn_id = pal_str_of("turn")});
     account_ledger(&a, "ledger of an agent", (pal_ledger_query){.agent = pal_str_of("agent")});

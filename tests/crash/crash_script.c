@@ -76,7 +76,8 @@ static pal_status do_update(call *c)
     session.aliases = &alias;
     session.aliases_len = 1;
     return pal_store_update(c->store, &session,
-            PAL_FIELD_TITLE | PAL_FIELD_METADATA | PAL_FIELD_ALIASES, &c->error);
+            PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_METADATA | PAL_SESSION_FIELD_ALIASES,
+            &c->error);
 }
 
 static pal_status do_fork(call *c)
@@ -99,7 +100,7 @@ static pal_status do_restore(call *c)
 
 static pal_status do_erase(call *c)
 {
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_status status = pal_store_erase(c->store, tenant, c->session, &erasure, &c->error);
 
     if (!status)
@@ -109,7 +110,7 @@ static pal_status do_erase(call *c)
 
 static pal_status do_sweep(call *c)
 {
-    pal_sweep sweep;
+    pal_sweep_result sweep;
 
     return pal_store_sweep(c->store, (int64_t)c->n, 100, &sweep, &c->error);
 }
@@ -175,9 +176,9 @@ static pal_status do_append_many(call *c)
 /* Writes what the index lacks, and must find the same whether it could or not. */
 static pal_status do_search(call *c)
 {
-    pal_search search = {.tenant = tenant, .text = text("n7"), .limit = PAL_SEARCH_HITS_MAX};
+    pal_search_query search = {.tenant = tenant, .text = text("n7"), .limit = PAL_SEARCH_HITS_MAX};
     pal_arena *arena = pal_arena_new(0);
-    pal_hits hits = {0};
+    pal_search_page hits = {0};
     pal_status status = pal_store_search(c->store, &search, arena, &hits, &c->error);
 
     if (!status)
@@ -310,7 +311,7 @@ static pal_status do_record_put(call *c)
         record.session = c->session;
     if (c->n == 2)
         record.expires_at = CLOCK_START + 20000;
-    status = pal_store_record_put(c->store, tenant, &record, PAL_VERSION_ANY, &c->error);
+    status = pal_store_record_put(c->store, tenant, &record, PAL_RECORD_VERSION_ANY, &c->error);
     if (!status)
         c->result->seq = record.version;
     return status;

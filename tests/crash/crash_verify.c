@@ -182,8 +182,8 @@ static bool entry_again(uint32_t session, const pal_message *message)
 static bool read_session(pal_store *store, uint32_t session, uint64_t after)
 {
     pal_arena *arena = pal_arena_new(0);
-    pal_load load = {.after_seq = after, .limit = PAGE, .hidden = true};
-    pal_messages messages = {.has_more = true};
+    pal_message_query load = {.after_seq = after, .limit = PAGE, .hidden = true};
+    pal_message_page messages = {.has_more = true};
     pal_error error = {0};
     list *l = &sessions[session];
     bool held = true;
@@ -245,7 +245,7 @@ typedef struct sight {
     bool is_whole; /* its messages are those that belong there */
 } sight;
 
-static bool life_messages_whole(const life *it, const pal_messages *messages, work_part part)
+static bool life_messages_whole(const life *it, const pal_message_page *messages, work_part part)
 {
     if (messages->len != (part == PART_FORK ? 2 : 3))
         return messages->len == 0 && part != PART_FORK;
@@ -261,12 +261,12 @@ static bool life_messages_whole(const life *it, const pal_messages *messages, wo
 static sight look(pal_store *store, const life *it, work_part part, pal_arena *arena)
 {
     pal_id id = work_life_id(it->writer, it->counter, part);
-    pal_find_by by = part == PART_HEIR ? PAL_FIND_KEY : PAL_FIND_ID;
+    pal_session_by by = part == PART_HEIR ? PAL_SESSION_BY_KEY : PAL_SESSION_BY_ID;
     char name[WORK_KEY_MAX];
     pal_session session;
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_mark *marks;
-    pal_load load = {.hidden = true};
+    pal_message_query load = {.hidden = true};
     sight s = {.is_whole = true};
 
     if (part == PART_HEIR)
@@ -373,7 +373,7 @@ bool verify_new(pal_store *store, uint32_t dead)
     return held && pending_settle() && lives_judge(store, dead, false) && nothing_invented(dead);
 }
 
-static void finding_print(const pal_finding *finding, void *user)
+static void finding_print(const pal_store_finding *finding, void *user)
 {
     printf("# found: %s\n", finding->text);
 }

@@ -77,9 +77,9 @@ static pal_id adopt(writer *w)
 {
     char key[WORK_KEY_MAX], alias[WORK_KEY_MAX];
     pal_session session = {.tenant = tenant};
-    pal_resolve resolve = {.session = &session};
+    pal_resolve_request resolve = {.session = &session};
     pal_str aliases[1] = {work_life_key(w->number, w->counter, PART_OWN, alias)};
-    pal_resolution resolution;
+    pal_resolve_result resolution;
     pal_error error = {0};
 
     session.key = work_life_key(w->number, w->counter, PART_HEIR, key);
@@ -98,7 +98,7 @@ static void live(writer *w)
     pal_id heir_id;
     pal_session fork = {.id = fork_id, .tenant = tenant};
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1};
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_error error = {0};
 
     create(w, id);

@@ -129,7 +129,7 @@ static bool goes_on(const char *url)
     pal_session given = {.key = pal_str_of("goes on")};
     pal_arena *arena = pal_arena_new(0);
     pal_store *store = NULL;
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_message message;
     bool held = false;
     pal_error err;

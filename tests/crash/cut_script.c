@@ -31,8 +31,8 @@ static void must(bool held, const char *what)
 static void put_messages(
         pal_store *store, const pal_session *session, pal_arena *arena, pal_buf *out)
 {
-    pal_load load = {.hidden = true};
-    pal_messages messages = {0};
+    pal_message_query load = {.hidden = true};
+    pal_message_page messages = {0};
     uint64_t shown = 0;
     pal_error err;
 
@@ -121,7 +121,7 @@ char *store_text(pal_store *store)
 {
     pal_record_query query = {.kind = S("note"), .limit = 10};
     pal_arena *arena = pal_arena_new(0);
-    pal_records records = {0};
+    pal_record_page records = {0};
     char *lines[256];
     size_t len = 0;
     pal_error err;
@@ -173,7 +173,7 @@ typedef struct findings {
     bool repair;
 } findings;
 
-static void on_finding(const pal_finding *finding, void *user)
+static void on_finding(const pal_store_finding *finding, void *user)
 {
     findings *found = user;
 
@@ -266,7 +266,7 @@ static pal_id find(script *s, const char *tenant, const char *key)
     for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
         replace_dead(s);
         status = pal_store_find(
-                s->store, S(tenant), PAL_FIND_KEY, S(key), s->arena, &found, &s->err);
+                s->store, S(tenant), PAL_SESSION_BY_KEY, S(key), s->arena, &found, &s->err);
     }
     return status == PAL_OK ? found.id : (pal_id){{0}};
 }
@@ -380,7 +380,7 @@ static void fork_at(script *s, const char *key, const char *parent, uint64_t at)
 
 static void simple(script *s, pal_op_kind kind, pal_id id)
 {
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_op op = {.kind = kind, .session = id};
 
     if (kind == PAL_OP_ERASE)
@@ -410,7 +410,7 @@ static void wait_in_inbox(script *s, const char *key)
 static void note(script *s, const char *name, const char *body)
 {
     pal_record record = {.kind = S("note"), .name = S(name), .body = S(body)};
-    pal_op op = {.kind = PAL_OP_RECORD_PUT, .u.record = {&record, PAL_VERSION_ANY}};
+    pal_op op = {.kind = PAL_OP_RECORD_PUT, .u.record = {&record, PAL_RECORD_VERSION_ANY}};
 
     apply(s, &op, 1);
 }
@@ -420,7 +420,7 @@ static void rename_key(script *s, const char *key, const char *to)
     pal_session given = {.key = S(to), .title = S("renamed")};
     pal_op op = {.kind = PAL_OP_UPDATE,
             .session = find(s, "", key),
-            .u.update = {&given, PAL_FIELD_KEY | PAL_FIELD_TITLE}};
+            .u.update = {&given, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_TITLE}};
 
     given.id = op.session;
     if (pal_id_is_none(op.session))
@@ -589,7 +589,8 @@ static uint64_t last_seq(script *s, const char *key)
 
     for (int i = 0; i < TRIES_MAX && status == PAL_IO; i++) {
         replace_dead(s);
-        status = pal_store_find(s->store, S(""), PAL_FIND_KEY, S(key), s->arena, &found, &s->err);
+        status = pal_store_find(
+                s->store, S(""), PAL_SESSION_BY_KEY, S(key), s->arena, &found, &s->err);
     }
     return found.last_seq;
 }

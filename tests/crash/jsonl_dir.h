@@ -126,7 +126,8 @@ static inline pal_id by_key(const char *key)
 {
     pal_session session = {0};
 
-    CHECK(pal_store_find(store, S(""), PAL_FIND_KEY, S(key), arena, &session, &err) == PAL_OK);
+    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err) ==
+            PAL_OK);
     return session.id;
 }
 
@@ -140,7 +141,7 @@ static inline bool say(pal_id id, const char *text)
 /* The texts in sight, with a '|' behind each. */
 static inline const char *texts_of(pal_id id)
 {
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     char *text = pal_arena_alloc(arena, 65536);
 
     if (pal_store_load(store, S(""), id, NULL, arena, &messages, &err) != PAL_OK)

@@ -75,7 +75,7 @@ static void fill(void)
 
 static bool is_whole(int session)
 {
-    pal_messages shown = {0};
+    pal_message_page shown = {0};
     bool whole;
 
     if (pal_store_load(store, nobody, ids[session], NULL, arena, &shown, &err) != PAL_OK)
@@ -98,7 +98,7 @@ static pal_session_state state_of(int session)
 
     pal_id_to_text(ids[session], text);
     CHECK(fine(pal_store_find(
-            store, nobody, PAL_FIND_ID, pal_str_of(text), arena, &found, &err)));
+            store, nobody, PAL_SESSION_BY_ID, pal_str_of(text), arena, &found, &err)));
     return found.state;
 }
 
@@ -150,7 +150,7 @@ typedef struct findings {
     bool about[SESSIONS];
 } findings;
 
-static void note(const pal_finding *finding, void *user)
+static void note(const pal_store_finding *finding, void *user)
 {
     findings *found = user;
 

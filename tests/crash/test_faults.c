@@ -252,7 +252,7 @@ static const oracle *oracle_find(script_mask mask)
 
 /* ---- What is there ---- */
 
-static void finding_print(const pal_finding *finding, void *user)
+static void finding_print(const pal_store_finding *finding, void *user)
 {
     printf("#   found: %s\n", finding->text);
 }

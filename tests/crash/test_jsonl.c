@@ -28,10 +28,10 @@ static void picoclaws_files_are_opened_as_they_are(void)
         return;
     id = by_key("telegram:1");
     CHECK(shows(id, "one < 1|two|"));
-    CHECK(pal_store_find(store, S(""), PAL_FIND_ALIAS, S("old:1"), arena, &session, &err) ==
+    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("old:1"), arena, &session, &err) ==
             PAL_OK);
     CHECK(pal_id_equal(session.id, id) && session.aliases_len == 2 && session.last_seq == 2);
-    CHECK(pal_store_find(store, S(""), PAL_FIND_ALIAS, S("agent:main:main"), arena, &session,
+    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("agent:main:main"), arena, &session,
                   &err) == PAL_NOT_FOUND);
     CHECK(say(id, "three"));
     CHECK(strncmp(get("telegram_1.jsonl").data, line_1, strlen(line_1)) == 0);
@@ -401,9 +401,9 @@ static void a_batch_without_its_beginning_never_happened(void)
     for (int round = 0; round < 2; round++) {
         if (!reopen())
             return;
-        CHECK(pal_store_find(store, S(""), PAL_FIND_KEY, S("one"), arena, &found, &err) ==
+        CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("one"), arena, &found, &err) ==
                 PAL_NOT_FOUND);
-        CHECK(pal_store_find(store, S(""), PAL_FIND_KEY, S("two"), arena, &found, &err) ==
+        CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("two"), arena, &found, &err) ==
                 PAL_NOT_FOUND);
         CHECK(shows(by_key("zero"), round ? "x|" : "") && say(by_key("zero"), "x"));
     }

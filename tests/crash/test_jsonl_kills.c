@@ -289,7 +289,7 @@ static bool wrong(const char *what, uint64_t session, uint64_t a, uint64_t b)
 }
 
 /* Everything that is not cut away stands there in order, once. */
-static bool verify_messages(uint64_t session, const pal_messages *messages)
+static bool verify_messages(uint64_t session, const pal_message_page *messages)
 {
     chat *c = &chats[session];
     uint64_t ours = c->ours_cut, theirs = c->theirs_cut;
@@ -320,13 +320,13 @@ static bool verify_messages(uint64_t session, const pal_messages *messages)
 
 static bool verify_session(uint64_t session)
 {
-    pal_load load = {.hidden = true};
-    pal_messages messages = {0};
+    pal_message_query load = {.hidden = true};
+    pal_message_page messages = {0};
     pal_session found;
     char key[32];
 
     snprintf(key, sizeof key, "chat:%d", (int)session);
-    if (pal_store_find(store, S(""), PAL_FIND_KEY, S(key), arena, &found, &err) != PAL_OK)
+    if (pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &found, &err) != PAL_OK)
         return common->acknowledged[session] == 0 || wrong("gone", session, 0, 0);
     if (pal_store_load(store, S(""), found.id, &load, arena, &messages, &err) != PAL_OK)
         return wrong(err.message, session, 0, 0);
@@ -341,7 +341,7 @@ static bool verify_session(uint64_t session)
     return true;
 }
 
-static void finding_print(const pal_finding *finding, void *user)
+static void finding_print(const pal_store_finding *finding, void *user)
 {
     (void)user;
     printf("# found: %s\n", finding->text);
@@ -432,7 +432,7 @@ static void legacy_put(int session)
 
 static bool legacy_is_whole(int session)
 {
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_mark *marks = NULL;
     size_t marks_len = 0;
     pal_session found;
@@ -440,7 +440,8 @@ static bool legacy_is_whole(int session)
     bool held;
 
     snprintf(text, sizeof text, "old:%d", session);
-    held = pal_store_find(store, S(""), PAL_FIND_KEY, S(text), arena, &found, &err) == PAL_OK &&
+    held = pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(text), arena, &found, &err) ==
+                    PAL_OK &&
             pal_store_load(store, S(""), found.id, NULL, arena, &messages, &err) == PAL_OK &&
             pal_store_marks(store, S(""), found.id, arena, &marks, &marks_len, &err) == PAL_OK &&
             messages.len == LEGACY_MESSAGES && marks_len == 1;

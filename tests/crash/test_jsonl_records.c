@@ -13,7 +13,7 @@ static bool keep(const char *name, const char *body, pal_id session, int64_t exp
             .session = session,
             .expires_at = expires_at};
 
-    return pal_store_record_put(store, S(""), &record, PAL_VERSION_ANY, &err) == PAL_OK;
+    return pal_store_record_put(store, S(""), &record, PAL_RECORD_VERSION_ANY, &err) == PAL_OK;
 }
 
 static bool has(pal_store *in, const char *name, const char *body)

@@ -12,7 +12,7 @@ static const char line_3[] = "{\"role\":\"user\",\"content\":\"three\"}\n";
 
 static char told[1024];
 
-static void on_finding(const pal_finding *finding, void *user)
+static void on_finding(const pal_store_finding *finding, void *user)
 {
     (void)user;
     snprintf(told + strlen(told), sizeof told - strlen(told), "%s%s|", finding->text,
@@ -254,7 +254,7 @@ static void a_meta_file_alone_is_not_a_session(void)
     CHECK(pal_store_delete(store, S(""), id, &err) == PAL_OK);
     put_bytes("g.meta.json", meta.data, meta.len, O_TRUNC);
     reopen();
-    CHECK(pal_store_find(store, S(""), PAL_FIND_KEY, S("g"), arena, &found, &err) ==
+    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("g"), arena, &found, &err) ==
             PAL_NOT_FOUND);
     CHECK(!is_there("g.meta.json"));
     CHECK(pal_store_restore(store, S(""), id, &err) == PAL_OK && shows(by_key("g"), "gone|"));

@@ -49,7 +49,7 @@ static pal_status find(const char *key)
 {
     pal_session session;
 
-    return pal_store_find(store, S(""), PAL_FIND_KEY, S(key), arena, &session, &err);
+    return pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err);
 }
 
 static uint64_t findings(void)

@@ -132,7 +132,7 @@ typedef struct told {
     int advice, repaired, problems;
 } told;
 
-static void count(const pal_finding *finding, void *user)
+static void count(const pal_store_finding *finding, void *user)
 {
     told *sum = user;
 

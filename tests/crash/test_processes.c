@@ -164,7 +164,7 @@ static bool session_check(pal_store *store, const plan *p, size_t index, uint64_
 {
     uint64_t last[THREADS_MAX * 8] = {0};
     pal_arena *arena = pal_arena_new(0);
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_error error = {0};
     pattern what;
     bool held;
@@ -235,8 +235,8 @@ static uint64_t last_seq(pal_store *store, pal_arena *arena)
 
     pal_arena_reset(arena);
     pal_id_to_text(session_id(0), name);
-    if (!worked(pal_store_find(
-                        store, tenant, PAL_FIND_ID, pal_str_of(name), arena, &session, &error),
+    if (!worked(pal_store_find(store, tenant, PAL_SESSION_BY_ID, pal_str_of(name), arena, &session,
+                        &error),
                 &error))
         return SEQS_MAX;
     return session.last_seq;
@@ -273,7 +273,7 @@ static void an_expected_seq_has_one_winner(void)
 {
     plan p = {.processes = 4, .threads = 4, .sessions = 1};
     pal_arena *arena = pal_arena_new(0);
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_store *store = NULL;
     pattern what;
 

@@ -201,7 +201,7 @@ static bool check_said(const pal_message *message, int session, uint8_t *found, 
 }
 
 /* Each turn that was admitted has its answer, or says why there is none. */
-static bool check_answered(const pal_messages *list, int session)
+static bool check_answered(const pal_message_page *list, int session)
 {
     for (size_t i = 0; i < list->len; i++) {
         const pal_message *newest = NULL;
@@ -221,7 +221,7 @@ static bool check_log(pal_store *store, int session, bool is_settled, uint8_t *f
 {
     int newest = -1;
     pal_arena *arena = pal_arena_new(0);
-    pal_messages list = {0};
+    pal_message_page list = {0};
     pal_error err = {0};
     open_calls open = {.len = 0};
     bool held = pal_store_load(store, pal_str_of(""), turn_session(session), NULL, arena, &list,

@@ -112,7 +112,7 @@ static void kill_after(pid_t pid, uint64_t wanted, uint64_t more_us)
 
 /* ---- What is left ---- */
 
-static void tell_finding(const pal_finding *finding, void *user)
+static void tell_finding(const pal_store_finding *finding, void *user)
 {
     (void)user;
     printf("# %s\n", finding->text);
@@ -120,8 +120,8 @@ static void tell_finding(const pal_finding *finding, void *user)
 
 static uint64_t read_page(uint64_t after, pal_arena *arena)
 {
-    pal_load load = {.after_seq = after, .limit = PAGE};
-    pal_messages page;
+    pal_message_query load = {.after_seq = after, .limit = PAGE};
+    pal_message_page page;
 
     if (!CHECK(ok(pal_store_load(store, pal_str_of(""), session, &load, arena, &page, &err))))
         return 0;

@@ -48,7 +48,7 @@ static void acknowledge(int number, int session)
 }
 
 /* A session that a dead process ran a turn in is waited for. */
-static pal_turn_info start(int number, int session, pal_lane lane)
+static pal_turn_info start(int number, int session, pal_turn_lane lane)
 {
     pal_arena *arena = pal_arena_new(0);
     char text[TURN_TEXT_MAX], client_id[TURN_TEXT_MAX];
@@ -94,8 +94,8 @@ static void *run_session(void *user)
 
     for (;;) {
         int number = atomic_fetch_add(&next, 2);
-        pal_turn_info first = start(number, session, PAL_LANE_QUEUE);
-        pal_turn_info second = start(number + 1, session, PAL_LANE_QUEUE);
+        pal_turn_info first = start(number, session, PAL_TURN_LANE_QUEUE);
+        pal_turn_info second = start(number + 1, session, PAL_TURN_LANE_QUEUE);
 
         wait_end(first.turn);
         wait_end(second.turn);
@@ -132,7 +132,7 @@ static void wait_inbox(int session)
 
 static void settle(int session)
 {
-    wait_end(start(atomic_fetch_add(&next, 1), session, PAL_LANE_QUEUE).turn);
+    wait_end(start(atomic_fetch_add(&next, 1), session, PAL_TURN_LANE_QUEUE).turn);
     wait_inbox(session);
 }
 

@@ -64,7 +64,8 @@ static void sessions_are_listed(void)
     pal_session second = {.key = str("second"), .aliases = &alias, .aliases_len = 1};
     pal_session_query query = {.limit = 10};
     CHECK(pal_store_create(store, &second, NULL, &err) == PAL_OK);
-    CHECK(pal_store_find(store, tenant, PAL_FIND_ALIAS, alias, arena, &found.it, &err) == PAL_OK);
+    CHECK(pal_store_find(store, tenant, PAL_SESSION_BY_ALIAS, alias, arena, &found.it, &err) ==
+            PAL_OK);
     CHECK(found.canary == CANARY);
     CHECK(pal_str_is(found.it.key, "second"));
     CHECK(found.it.aliases_len == 1);
@@ -78,7 +79,7 @@ static void sessions_are_listed(void)
 
 static void messages_are_appended_and_loaded(void)
 {
-    RESULT(pal_messages, shown);
+    RESULT(pal_message_page, shown);
     pal_part parts[2] = {{.kind = PAL_PART_TEXT, .text = str("one")},
             {.kind = PAL_PART_TEXT, .text = str("two")}};
     pal_message messages[2] = {{.role = PAL_ROLE_USER, .parts = parts, .parts_len = 2},
@@ -88,7 +89,7 @@ static void messages_are_appended_and_loaded(void)
                     .has_usage = true,
                     .usage = {.input = 3, .output = 4},
                     .extra = str("{\"mine\":true}")}};
-    pal_load load = {.from_end = true, .limit = 5};
+    pal_message_query load = {.from_end = true, .limit = 5};
     CHECK(pal_store_append(store, tenant, session, messages, 2, 0, &err) == PAL_OK);
     CHECK(messages[1].seq == 2);
     CHECK(pal_store_load(store, tenant, session, &load, arena, &shown.it, &err) == PAL_OK);
@@ -126,8 +127,8 @@ static void marks_are_listed(void)
 
 static void messages_are_searched(void)
 {
-    RESULT(pal_hits, hits);
-    pal_search search = {.session = session, .text = str("two")};
+    RESULT(pal_search_page, hits);
+    pal_search_query search = {.session = session, .text = str("two")};
     CHECK(pal_store_search(store, &search, arena, &hits.it, &err) == PAL_OK);
     CHECK(hits.canary == CANARY);
     if (CHECK(hits.it.len == 2)) {
@@ -143,14 +144,14 @@ static void operations_are_applied(void)
     pal_record record = {.kind = str("abi"), .name = str("a"), .body = str("{}")};
     pal_ledger_row row = {.request_id = str("r1"), .purpose = str("turn"), .usage = {.output = 7}};
     RESULT(pal_ledger_sum, sum);
-    RESULT(pal_records, records);
-    RESULT(pal_sweep, sweep);
+    RESULT(pal_record_page, records);
+    RESULT(pal_sweep_result, sweep);
     RESULT(pal_store_stats, stats);
     pal_ledger_query ledger = {.session = session};
     pal_record_query query = {.kind = str("abi")};
     ops[0].kind = PAL_OP_RECORD_PUT;
     ops[0].u.record.record = &record;
-    ops[0].u.record.expected_version = PAL_VERSION_ANY;
+    ops[0].u.record.expected_version = PAL_RECORD_VERSION_ANY;
     ops[1].kind = PAL_OP_LEDGER_ADD;
     ops[1].session = session;
     ops[1].u.ledger_row = &row;
@@ -220,9 +221,9 @@ static void a_context_is_planned(void)
     RESULT(pal_plan, plan);
     CHECK(pal_context_plan(&input, arena, &plan.it, &err) == PAL_OK);
     CHECK(plan.canary == CANARY);
-    CHECK(plan.it.action == PAL_ACTION_SEND);
+    CHECK(plan.it.action == PAL_PLAN_ACTION_SEND);
     if (CHECK(plan.it.items_len == 3)) {
-        CHECK(plan.it.items[0].kind == PAL_ITEM_TOOLS);
+        CHECK(plan.it.items[0].kind == PAL_PLAN_ITEM_TOOLS);
         CHECK(plan.it.items[2].seq == 2);
     }
 }

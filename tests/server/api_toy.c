@@ -109,7 +109,7 @@ static pal_status say(pal_call *call, pal_error *err)
             .session = session.id,
             .messages = &message,
             .messages_len = 1,
-            .lane = PAL_LANE_QUEUE,
+            .lane = PAL_TURN_LANE_QUEUE,
             .whole = true,
             .no_retries = true,
             .budget = call->caller.budget};
@@ -123,7 +123,7 @@ static pal_status say(pal_call *call, pal_error *err)
 }
 
 static const pal_api_route toy_routes[] = {
-        {"POST", "/toy/{session}", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, say,
+        {"POST", "/toy/{session}", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN, say,
                 {"toySay", "say something", NULL, "Object", "Object", 200}},
         {0},
 };

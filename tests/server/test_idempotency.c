@@ -186,7 +186,7 @@ static unsigned ask(const char *path, const char *key, const char *body, char ou
 /* What a crash between the commit and the answer leaves: the record without its answer. */
 static bool lose_answers(void)
 {
-    pal_records records;
+    pal_record_page records;
     bool lost = false;
     pal_error err;
     pal_arena *arena = pal_arena_new(0);
@@ -200,8 +200,8 @@ static bool lose_answers(void)
             char body[256];
             snprintf(body, sizeof body, "%.*s}", (int)(comma - record.body.data), record.body.data);
             record.body = pal_str_of(body);
-            lost = pal_store_record_put(
-                           server.store, query.tenant, &record, PAL_VERSION_ANY, &err) == PAL_OK;
+            lost = pal_store_record_put(server.store, query.tenant, &record, PAL_RECORD_VERSION_ANY,
+                           &err) == PAL_OK;
         }
     }
     pal_arena_free(arena);

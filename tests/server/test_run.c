@@ -110,8 +110,8 @@ static bool ask(const fixture *f, const char *body, client_answer *out_answer)
 
 static size_t count_messages(const fixture *f)
 {
-    pal_messages list = {0};
-    pal_load load = {.limit = 100};
+    pal_message_page list = {0};
+    pal_message_query load = {.limit = 100};
     return pal_store_load(f->store, pal_str_of("default"), f->session, &load, f->arena, &list,
                    NULL) == PAL_OK
             ? list.len

@@ -127,7 +127,7 @@ static inline const char *plan_sent(const pal_plan *plan)
             continue;
         if (len)
             text[len++] = ' ';
-        if (item->kind == PAL_ITEM_MESSAGE && item->seq)
+        if (item->kind == PAL_PLAN_ITEM_MESSAGE && item->seq)
             len += (size_t)snprintf(text + len, 32, "%" PRIu64, item->seq);
         else
             len += (size_t)snprintf(text + len, 32, "%s", names[item->kind]);
@@ -140,8 +140,8 @@ static inline bool plan_sends(const pal_plan *plan, const char *wanted)
     const char *sent = plan_sent(plan);
     if (strcmp(sent, wanted) == 0)
         return true;
-    printf("# sends '%s', not '%s' (%s: %.*s %s)\n", sent, wanted, pal_action_name(plan->action),
-            PAL_STR_ARG(plan->reason), plan->refusal.message);
+    printf("# sends '%s', not '%s' (%s: %.*s %s)\n", sent, wanted,
+            pal_plan_action_name(plan->action), PAL_STR_ARG(plan->reason), plan->refusal.message);
     return false;
 }
 
@@ -149,7 +149,7 @@ static inline const pal_plan_item *plan_item(const pal_plan *plan, uint64_t seq)
 {
     for (size_t i = 0; i < plan->items_len; i++) {
         const pal_plan_item *item = &plan->items[i];
-        if (item->kind == PAL_ITEM_MESSAGE && item->seq == seq)
+        if (item->kind == PAL_PLAN_ITEM_MESSAGE && item->seq == seq)
             return item;
     }
     return NULL;

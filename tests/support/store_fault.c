@@ -70,7 +70,7 @@ static void fault_apply(pal_engine *engine, pal_work *works, size_t works_len)
         works[i].op->status = answer(self, &works[i].op->error);
 }
 
-static pal_status fault_session_find(pal_engine *engine, pal_str tenant, pal_find_by by,
+static pal_status fault_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     PASS(session_find(self->inner, tenant, by, name, arena, out_row, err));
@@ -184,7 +184,7 @@ static pal_status fault_stat(pal_engine *engine, pal_store_stats *out_stats, pal
 }
 
 static pal_status fault_check(pal_engine *engine, bool repair, pal_row_check row_check,
-        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
     PASS(check(self->inner, repair, row_check, sink, progress, user, err));
 }

@@ -7,7 +7,7 @@ static void an_echo_is_recorded(void)
 {
     pal_turn_info info;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
     pal_str text;
 
     begin(NULL);
@@ -60,7 +60,7 @@ static void the_callers_tools_pause_the_turn(void)
     pal_turn_info info;
     pal_turn_request request;
     pal_message result, wrong;
-    pal_messages list;
+    pal_message_page list;
     pal_str text;
 
     begin(call_script);
@@ -89,7 +89,7 @@ static void results_come_after_a_restart(void)
     pal_turn_info info;
     pal_turn_request request;
     pal_message result;
-    pal_messages list;
+    pal_message_page list;
 
     begin(call_script);
     request = said(new_session(), "weather?");
@@ -121,7 +121,7 @@ static void a_wrong_call_is_a_result(void)
 {
     pal_turn_info info;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
 
     begin("{\"call\":{\"id\":\"c1\",\"name\":\"nothing\",\"arguments\":{}}}\n"
           "{\"call\":{\"id\":\"c2\",\"name\":\"recall\",\"arguments\":{\"text\":5}}}\n"
@@ -214,18 +214,18 @@ static void a_busy_session_refuses_or_queues(void)
 {
     pal_turn_info first, second, third;
     pal_turn_request other;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
     service *s = begin_busy(three_answers, 3, &session, &first);
 
     other = said(session, "b");
     CHECK(pal_turn_start(runtime, &other, &second, &err) == PAL_BUSY);
     CHECK(strcmp(err.message, "session is busy") == 0);
-    other.lane = PAL_LANE_QUEUE;
+    other.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
     CHECK(second.state == PAL_TURN_QUEUED);
     other = said(session, "c");
-    other.lane = PAL_LANE_QUEUE;
+    other.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &other, &third, &err)));
     service_release(s);
     CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_DONE);
@@ -240,7 +240,7 @@ static void a_busy_session_refuses_or_queues(void)
 }
 
 /* Says it in that lane, whatever runs there. */
-static pal_turn_info start_in(pal_lane lane, pal_id session, const char *text)
+static pal_turn_info start_in(pal_turn_lane lane, pal_id session, const char *text)
 {
     pal_turn_info info = {0};
     pal_turn_request request = said(session, text);
@@ -253,7 +253,7 @@ static pal_turn_info start_in(pal_lane lane, pal_id session, const char *text)
 /* Whether the session has four messages, of which this one says `text` and the last "two". */
 static bool are_four(pal_id session, size_t at, const char *text)
 {
-    pal_messages list = all_of(session);
+    pal_message_page list = all_of(session);
 
     return list.len == 4 && pal_str_is(part_text(&list.items[at], 0), text) &&
             pal_str_is(part_text(&list.items[3], 0), "two");
@@ -265,7 +265,7 @@ static void one_can_speak_into_a_turn(void)
     pal_id session;
     service *s = begin_busy(three_answers, 3, &session, &first);
 
-    second = start_in(PAL_LANE_STEER, session, "b");
+    second = start_in(PAL_TURN_LANE_STEER, session, "b");
     CHECK(second.steered && pal_id_equal(second.turn, first.turn));
     service_release(s);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
@@ -281,7 +281,7 @@ static void what_is_said_into_a_turn_that_fails_is_answered(void)
     pal_id session;
     service *s = begin_busy(replies, 2, &session, &first);
 
-    second = start_in(PAL_LANE_STEER, session, "b");
+    second = start_in(PAL_TURN_LANE_STEER, session, "b");
     CHECK(second.steered);
     service_release(s);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_FAILED);
@@ -315,9 +315,9 @@ static void one_can_interrupt_a_turn(void)
     begin("{\"text\":\"one\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n{\"next\":true}\n"
           "{\"text\":\"two\"}\n");
     session = new_session();
-    first = start_in(PAL_LANE_REJECT, session, "a");
+    first = start_in(PAL_TURN_LANE_REJECT, session, "a");
     wait_for_text(first.turn);
-    second = start_in(PAL_LANE_INTERRUPT, session, "b");
+    second = start_in(PAL_TURN_LANE_INTERRUPT, session, "b");
     CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_CANCELED);
     CHECK(are_four(session, 1, "one"));
@@ -330,7 +330,7 @@ static void a_cancel_keeps_what_was_said(void)
 {
     pal_turn_info info;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
 
     begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n");
     request = said(new_session(), "a");
@@ -348,7 +348,7 @@ static void a_failure_leaves_the_question_and_the_reason(void)
 {
     pal_turn_info info;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
 
     begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n{\"next\":true}\n"
           "{\"text\":\"fine\"}\n");
@@ -357,7 +357,7 @@ static void a_failure_leaves_the_question_and_the_reason(void)
     CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
     CHECK(strstr(info.reason, "no such model") != NULL);
     list = all_of(request.session);
-    CHECK(list.len == 2 && (list.items[1].flags & PAL_FLAG_ERROR));
+    CHECK(list.len == 2 && (list.items[1].flags & PAL_MESSAGE_FLAG_ERROR));
     request = said(request.session, "b");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);

@@ -81,7 +81,7 @@ static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
     CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
     open_runtime(NULL, (pal_runtime_options){0});
     request = said(session, "next");
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
     CHECK(waiting_in(session) == 0 && all_of(session).len == 3);
@@ -120,7 +120,7 @@ static pal_turn_request said_by(pal_id session, const char *name, const char *id
 
     request.messages[0].extra = S(name);
     request.messages[0].client_id = S(id);
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     return request;
 }
 

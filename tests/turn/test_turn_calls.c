@@ -68,7 +68,7 @@ static void calls_end_the_turn_and_results_begin_the_next(void)
     service *s = begin_service(replies, 2);
     pal_message messages[3];
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
     pal_id session = new_session();
     pal_str text;
 
@@ -108,7 +108,7 @@ static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
     service *s = begin_service(replies, 3);
     pal_id session = new_session(), fork = {{0}};
     pal_message result;
-    pal_messages list;
+    pal_message_page list;
     pal_str text;
 
     CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
@@ -138,7 +138,7 @@ static void calls_without_a_result_are_settled(void)
     service *s = begin_service(replies, 4);
     pal_id session = new_session();
     pal_message result = result_of("c2", "cold");
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
     CHECK(run(brought(session, &result, 1), NULL, NULL) == PAL_TURN_DONE);
@@ -162,12 +162,12 @@ static void one_that_waits_settles_them_too(void)
     pal_id session = new_session();
     pal_turn_request request = asked(session, "weather?");
     pal_turn_info first, second;
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     service_wait(s, 1);
     request = said(session, "b");
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
     service_release(s);
     CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
@@ -232,7 +232,7 @@ static void tools_of_the_server_run_before_the_turn_ends(void)
     pal_message result = result_of("c1", "warm");
     pal_id session = new_session();
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(run(asked(session, "weather?"), &info, NULL) == PAL_TURN_DONE && info.has_calls);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
@@ -256,7 +256,7 @@ static void a_long_result_is_kept_beside_its_message(void)
     pal_turn_request request = asked(session, "weather?");
     pal_turn_info info;
     pal_message result;
-    pal_messages list;
+    pal_message_page list;
 
     for (size_t i = 0; i < 2 * PAL_SPILL_BYTES_MAX; i++)
         text[i] = i % 80 == 79 ? '\n' : 'x';
@@ -337,7 +337,7 @@ static void a_record_is_written_with_the_last_answer(void)
     pal_id session = new_session();
     finishing f = {.times = 0};
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(run(finished_by(&f, said(session, "a")), &info, NULL) == PAL_TURN_DONE);
     CHECK(f.times == 1 && has_record() && strcmp(f.answer, "fine") == 0);
@@ -357,7 +357,7 @@ static void a_turn_that_ends_with_calls_has_its_record(void)
     service *s = begin_service(replies, 2);
     finishing only = {.times = 0}, mixed = {.times = 0};
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
 
     CHECK(run(finished_by(&only, asked(new_session(), "a")), &info, NULL) == PAL_TURN_DONE);
@@ -409,12 +409,12 @@ static void what_is_said_into_it_in_time_skips_the_calls(void)
     pal_id session = new_session();
     pal_turn_request request = finished_by(&f, asked(session, "a"));
     pal_turn_info first, second;
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     service_wait(s, 1);
     request = said(session, "stop");
-    request.lane = PAL_LANE_STEER;
+    request.lane = PAL_TURN_LANE_STEER;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
     service_release(s);
     /* It came in time: the call is skipped, and the turn goes on. */
@@ -440,7 +440,7 @@ static void who_waits_with_one_waits_in_memory(void)
     CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     service_wait(s, 1);
     request = finished_by(&f, said(session, "b"));
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
     CHECK(second.state == PAL_TURN_QUEUED);
     CHECK(ok(pal_turn_start(runtime, &request, &third, &err)));

@@ -81,9 +81,9 @@ static pal_turn_state state_after(pal_id turn)
     return info.state;
 }
 
-static pal_messages all(void)
+static pal_message_page all(void)
 {
-    pal_messages list = {0};
+    pal_message_page list = {0};
 
     CHECK(ok(pal_store_load(store, pal_str_of(""), session, NULL, arena, &list, &err)));
     return list;
@@ -93,7 +93,7 @@ static pal_messages all(void)
 static void the_session_goes_on(size_t before, size_t more)
 {
     pal_turn_info info = {.turn = {{0}}};
-    pal_messages list;
+    pal_message_page list;
 
     CHECK(ok(start(pal_str_of("@say 2"), &info)));
     CHECK(state_after(info.turn) == PAL_TURN_DONE);
@@ -134,7 +134,7 @@ static bool hear(const pal_event *event, void *user)
 static void an_answer_that_cannot_be_kept_ends_its_turn(void)
 {
     pal_turn_info info = {.turn = {{0}}};
-    pal_messages list;
+    pal_message_page list;
 
     begin();
     CHECK(ok(start(pal_str_of("@held"), &info)));

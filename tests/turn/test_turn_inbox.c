@@ -41,7 +41,7 @@ static pal_turn_request said_by(pal_id session, const char *extra, const char *t
     pal_turn_request request = said(session, text);
 
     request.messages[0].extra = S(extra);
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     return request;
 }
 
@@ -74,7 +74,7 @@ static void expect_twice(bool is_restarted)
     pal_id session = begin_held(s), first, second;
     pal_turn_request request = said_by(session, SIENNA, "b");
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     request.expected_seq = 2;
     first = wait_with(&request);
@@ -110,7 +110,7 @@ static void own_twice(bool is_restarted)
     service *s = service_open(held, 3);
     pal_id session = begin_held(s), first, second;
     pal_turn_request request = said_by(session, SIENNA, "b");
-    pal_messages list;
+    pal_message_page list;
 
     snprintf(request.budget.owner, sizeof(request.budget.owner), "key-1");
     first = wait_with(&request);
@@ -201,7 +201,7 @@ static void a_request_that_cannot_begin_stays_if_its_process_stops(void)
     session = new_session();
     CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), WAIT_MS, &fence, &err)));
     request = said(session, "a");
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
     on_loop(runtime->loop, stop_and_step_back, &session);
     CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));

@@ -43,7 +43,7 @@ static pal_turn_request said_by(pal_id session, const char *extra, const char *t
     pal_turn_request request = said(session, text);
 
     request.messages[0].extra = S(extra);
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     return request;
 }
 
@@ -190,7 +190,7 @@ static void a_group_that_waits_is_answered_once(void)
     service *s = service_open(replies, 2);
     pal_turn_info running, first, second;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
     pal_str text;
     pal_id session;
 
@@ -329,7 +329,7 @@ static void what_is_said_between_tools_comes_before_the_next_call(void)
     service *s = service_open(replies, 2);
     pal_turn_info first, second;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
 
     begin_service(s);
@@ -338,7 +338,7 @@ static void what_is_said_between_tools_comes_before_the_next_call(void)
     CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     service_wait(s, 1);
     request = said(session, "stop that");
-    request.lane = PAL_LANE_STEER;
+    request.lane = PAL_TURN_LANE_STEER;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
     service_release(s);
     CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
@@ -367,7 +367,7 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     service *s = service_open(replies, 1);
     pal_turn_info info;
     pal_turn_request request;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
 
     session = begin_held(s);
@@ -507,7 +507,7 @@ static void what_is_older_is_run_first(void)
 {
     pal_turn_request request;
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
 
     begin_looked();
@@ -566,7 +566,7 @@ static void what_came_to_another_process_first_is_run_first(void)
     pal_id session = begin_held(s);
     pal_turn_request request;
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     leave(session, "older");
     request = said_by(session, "", "newer");
@@ -593,7 +593,7 @@ static void a_dead_processs_lease_is_waited_for_in_order(void)
 {
     pal_turn_request request;
     pal_turn_info first, second, rejected;
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
 
     open_store();

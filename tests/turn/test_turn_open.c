@@ -36,7 +36,7 @@ static pal_turn_request opening(opened *o, pal_id id, const char *text)
             .record = {.kind = S("note"), .name = S("n"), .session = id, .body = S("{}")}};
     o->ops[0] = (pal_op){.kind = PAL_OP_CREATE, .u.create.session = &o->session};
     o->ops[1] = (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .u.record = {.record = &o->record, .expected_version = PAL_VERSION_ANY}};
+            .u.record = {.record = &o->record, .expected_version = PAL_RECORD_VERSION_ANY}};
     request.opening = o->ops;
     request.opening_len = 2;
     return request;
@@ -56,7 +56,8 @@ static bool exists(pal_id id)
     pal_session session = {0};
 
     pal_id_to_text(id, text);
-    pal_status status = pal_store_find(store, S(""), PAL_FIND_ID, S(text), arena, &session, &err);
+    pal_status status =
+            pal_store_find(store, S(""), PAL_SESSION_BY_ID, S(text), arena, &session, &err);
     CHECK(status == PAL_OK || status == PAL_NOT_FOUND);
     return status == PAL_OK;
 }
@@ -164,7 +165,7 @@ static void who_opens_waits_for_nobody(void)
 
     request = opening(&o, id, "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    request.lane = PAL_LANE_QUEUE;
+    request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(is_refused(request, PAL_BUSY));
     service_release(s);
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);

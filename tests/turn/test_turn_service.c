@@ -324,7 +324,7 @@ static void blocks_of_reasoning_stay_where_they_were(void)
                      "\"input\":{\"text\":\"y\"}}],\"stop_reason\":\"tool_use\"}"},
             {.body = "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"So.\"}]}"}};
     service *s = service_open(replies, 2);
-    pal_messages list;
+    pal_message_page list;
     pal_id session;
     pal_str text;
 
@@ -686,7 +686,7 @@ static void a_plan_shows_what_would_be_sent(void)
     request.system = S("be brief");
     request.has_system = true;
     CHECK(ok(pal_turn_plan(runtime, &request, arena, &plan, &err)));
-    CHECK(plan.action == PAL_ACTION_SEND);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND);
     CHECK(ok(pal_plan_messages(&plan, arena, &messages, &len, &err)));
     if (CHECK(len == 4)) {
         CHECK(pal_str_is(part_text(&messages[0], 0), "be brief"));
@@ -749,7 +749,7 @@ static void a_model_that_calls_tools_without_end_is_ended(void)
     static const service_reply replies[] = {
             {.body = call}, {.body = call}, {.body = ANSWER("next")}};
     service *s = service_open(replies, 3);
-    pal_messages list;
+    pal_message_page list;
     pal_str text;
     pal_id session;
 

@@ -33,8 +33,8 @@ static size_t inbox_len(pal_id session)
 
 static size_t log_len(pal_id session)
 {
-    pal_load load = {.hidden = true};
-    pal_messages list = {0};
+    pal_message_query load = {.hidden = true};
+    pal_message_page list = {0};
 
     CHECK(ok(pal_store_load(store, S(""), session, &load, arena, &list, &err)));
     return list.len;
@@ -60,7 +60,7 @@ static void what_failed_runs_anew_when_it_is_said_again(void)
     service *s = begin_service(replies, 3);
     pal_id session = new_session();
     pal_turn_request request = wholly(session, "a", "m1");
-    pal_messages list;
+    pal_message_page list;
     pal_turn_info info;
 
     CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 0);
@@ -113,7 +113,7 @@ static void a_failure_leaves_open_calls_open(void)
     pal_id session = new_session();
     pal_turn_request request = wholly(session, "a", "");
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     request.tools = &weather;
     request.tools_len = 1;
@@ -153,7 +153,7 @@ static void a_restart_goes_on_with_what_is_half_done(void)
     service *s = begin_service(dying, 2);
     pal_id session = new_session();
     pal_runtime *dead = die_in_the_middle(s, session);
-    pal_messages list;
+    pal_message_page list;
 
     open_runtime(NULL, (pal_runtime_options){0});
     for (int i = 0; i < WAIT_MS / 10 && all_of(session).len < 4; i++)
@@ -172,7 +172,7 @@ static void so_does_the_next_turn_where_the_inbox_is_left_alone(void)
     pal_id session = new_session();
     pal_runtime *dead = die_in_the_middle(s, session);
     pal_turn_info info;
-    pal_messages list;
+    pal_message_page list;
 
     open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
     CHECK(all_of(session).len == 3);

@@ -196,7 +196,8 @@ static pal_id session_named(pal_str key)
     pal_status status = pal_store_create(store, &session, &session.id, &err);
 
     if (status == PAL_CONFLICT)
-        status = pal_store_find(store, pal_str_of(""), PAL_FIND_KEY, key, arena, &session, &err);
+        status = pal_store_find(
+                store, pal_str_of(""), PAL_SESSION_BY_KEY, key, arena, &session, &err);
     if (status != PAL_OK)
         fail("session", &err);
     pal_arena_free(arena);
@@ -237,14 +238,14 @@ static bool told(const pal_event *event, void *user)
     return true;
 }
 
-static pal_lane lane_of(pal_json in)
+static pal_turn_lane lane_of(pal_json in)
 {
     static const char *const names[] = {"reject", "queue", "steer", "interrupt"};
 
     for (int i = 0; i < 4; i++)
         if (pal_json_string_is(pal_json_find(in, "lane"), names[i]))
-            return (pal_lane)i;
-    return PAL_LANE_REJECT;
+            return (pal_turn_lane)i;
+    return PAL_TURN_LANE_REJECT;
 }
 
 static size_t read_tools(pal_json list, pal_arena *arena, pal_tool *out)
@@ -365,7 +366,7 @@ static void results(pal_json in, pal_arena *arena)
 static void show_log(pal_json in, pal_arena *arena)
 {
     pal_str key = pal_member_string(in, "log", arena);
-    pal_messages list = {0};
+    pal_message_page list = {0};
     pal_error err = {0};
     line out;
 
@@ -422,7 +423,7 @@ static void show_stats(void)
     line_end(&out);
 }
 
-static void print_finding(const pal_finding *finding, void *user)
+static void print_finding(const pal_store_finding *finding, void *user)
 {
     (void)user;
     fprintf(stderr, "turn_drive: found: %s\n", finding->text);

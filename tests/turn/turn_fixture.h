@@ -125,9 +125,9 @@ static inline pal_turn_state wait_for(pal_id turn, pal_turn_info *out_info, pal_
     return info.state;
 }
 
-static inline pal_messages all_of(pal_id session)
+static inline pal_message_page all_of(pal_id session)
 {
-    pal_messages list = {0};
+    pal_message_page list = {0};
 
     CHECK(ok(pal_store_load(store, S(""), session, NULL, arena, &list, &err)));
     return list;

@@ -22,14 +22,14 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     begin();
     for (size_t i = 0; i < 6; i++)
         history_image(&h, 30);
-    h.messages[0].flags |= PAL_FLAG_PINNED;
+    h.messages[0].flags |= PAL_MESSAGE_FLAG_PINNED;
     pal_context_input input = history_input(&h);
     input.limits.images = 3;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 3);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 3);
     CHECK(plan_item(&plan, 1)->images == 1 && plan_item(&plan, 2)->images == 0);
     CHECK(plan_item(&plan, 4)->images == 0 && plan_item(&plan, 5)->images == 1);
-    CHECK(plan_item(&plan, 2)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 2)->disposition == PAL_DISPOSITION_SENT_PRUNED);
     CHECK(text_has(plan_item(&plan, 2)->reason, "more than the provider accepts"));
 
     /* In quarters of a larger limit, so that the prefix stays for some turns. */
@@ -89,20 +89,20 @@ static void large_old_outputs_are_removed_over_the_byte_limit(void)
     pal_context_input input = history_input(&h);
     input.limits.bytes = 64000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.bytes <= 64000);
-    CHECK(plan_item(&plan, 7)->disposition == PAL_SENT_PRUNED);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT);
-    CHECK(plan_item(&plan, 15)->disposition == PAL_SENT); /* of the newest turn */
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.bytes <= 64000);
+    CHECK(plan_item(&plan, 7)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT);
+    CHECK(plan_item(&plan, 15)->disposition == PAL_DISPOSITION_SENT); /* of the newest turn */
     input.limits.bytes = 20000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.bytes <= 20000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.bytes <= 20000);
     CHECK(plan_sends(&plan, "note 13 16")); /* the call went with its result */
     input.limits.bytes = 300;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
     CHECK(strstr(plan.refusal.message, "over the limit of 300"));
 }
 
@@ -138,11 +138,12 @@ static void blobs_count_with_their_bytes(void)
     CHECK(plan.bytes == plain + 3 * (4004 - 40));
     input.limits.bytes = plan.bytes;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 3);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 3);
     input.limits.bytes--;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.images == 2 && plan.bytes <= input.limits.bytes);
-    CHECK(plan_item(&plan, 1)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 2 &&
+            plan.bytes <= input.limits.bytes);
+    CHECK(plan_item(&plan, 1)->disposition == PAL_DISPOSITION_SENT_PRUNED);
 
     /* What was cut out of an output is kept, and not sent. */
     begin();
@@ -163,10 +164,11 @@ static void usage_reports_of_the_provider_calibrate_counts(void)
     input.limits.input = 2000;
     input.calibration = (pal_calibration){.ratio = 1.5, .reports = 1};
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.tokens == 3000 && plan.tokens_plain == 2000);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.tokens == 3000 &&
+            plan.tokens_plain == 2000);
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 1000 && plan.tokens > 700);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 1000 && plan.tokens > 700);
 }
 
 static void the_maximum_of_a_request_can_be_set(void)
@@ -175,10 +177,10 @@ static void the_maximum_of_a_request_can_be_set(void)
     history_turns(&h, 10, 100);
     pal_context_input input = history_input(&h);
     input.settings.max_tokens = 1999;
-    CHECK(history_plan(&h, &input).action == PAL_ACTION_COMPACT);
+    CHECK(history_plan(&h, &input).action == PAL_PLAN_ACTION_COMPACT);
     input.settings.max_tokens = 2000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.usable == 2000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.usable == 2000);
     input.limits.input = 1000;
     CHECK(history_plan(&h, &input).usable == 1000);
 }
@@ -221,7 +223,7 @@ static void the_plan_explains_what_changed_the_prefix(void)
     CHECK(plan.prefix_items == 1 && pal_str_is(plan.prefix_break, "the tools changed"));
     tools[0].description = pal_str_make(NULL, 0);
 
-    pal_pruned pruned = {3, 0};
+    pal_pruned_part pruned = {3, 0};
     input.pruned = &pruned;
     input.pruned_len = 1;
     plan = history_plan(&h, &input);
@@ -288,7 +290,7 @@ static void errors_name_wrong_input(void)
     input.kept = h.messages + 1;
     input.kept_len = 1;
     CHECK(is_invalid(&input, "seq 1 comes after 2"));
-    pal_pruned pruned[] = {{2, 0}, {2, 0}};
+    pal_pruned_part pruned[] = {{2, 0}, {2, 0}};
     input = history_input(&h);
     input.pruned = pruned;
     input.pruned_len = 2;
@@ -302,9 +304,9 @@ static void names_convert_both_ways(void)
     CHECK(pal_strategy_from_name(pal_str_of("summarization"), &strategy));
     CHECK(strategy == PAL_STRATEGY_SUMMARIZATION);
     CHECK(!pal_strategy_from_name(pal_str_of("magic"), &strategy));
-    CHECK(strcmp(pal_disposition_name(PAL_SUMMARIZED), "summarized") == 0);
-    CHECK(strcmp(pal_action_name(PAL_ACTION_REFUSE), "refuse") == 0);
-    CHECK(strcmp(pal_action_name((pal_action)9), "unknown") == 0);
+    CHECK(strcmp(pal_disposition_name(PAL_DISPOSITION_SUMMARIZED), "summarized") == 0);
+    CHECK(strcmp(pal_plan_action_name(PAL_PLAN_ACTION_REFUSE), "refuse") == 0);
+    CHECK(strcmp(pal_plan_action_name((pal_plan_action)9), "unknown") == 0);
 }
 
 static void small_models_share_the_context_with_the_answer(void)
@@ -323,7 +325,7 @@ static void a_plan_is_readable_json(void)
 {
     begin();
     history_turns(&h, 50, 500);
-    h.messages[3].flags = PAL_FLAG_PINNED;
+    h.messages[3].flags = PAL_MESSAGE_FLAG_PINNED;
     pal_context_input input = history_input(&h);
     input.limits.input = 40000;
     pal_plan plan = history_plan(&h, &input);
@@ -344,7 +346,7 @@ static void a_plan_is_readable_json(void)
     CHECK(pal_json_string_is(pal_json_find(item, "role"), "assistant"));
     CHECK(pal_json_type_of(pal_json_find(item, "pinned")) == PAL_JSON_TRUE);
     CHECK(pal_json_raw(pal_json_find(item, "hash")).len == 18);
-    plan.action = PAL_ACTION_REFUSE;
+    plan.action = PAL_PLAN_ACTION_REFUSE;
     pal_error_set(&plan.refusal, PAL_LIMIT, "too \"much\"");
     CHECK(pal_plan_to_json(&plan, arena, &text, NULL) == PAL_OK);
     CHECK(pal_json_parse(arena, text, NULL, &json, NULL) == PAL_OK);
@@ -368,7 +370,7 @@ static pal_status plan_once(const pal_context_input *input, pal_plan *out_plan)
     return status;
 }
 
-static void torture(const pal_context_input *input, pal_action wanted)
+static void torture(const pal_context_input *input, pal_plan_action wanted)
 {
     pal_plan plan = {0};
     uint64_t nth = 1;
@@ -399,13 +401,13 @@ static void running_out_of_memory_is_reported(void)
     input.pending = &pending;
     input.pending_len = 1;
     input.system = pal_str_of("Be brief.");
-    torture(&input, PAL_ACTION_PRUNE);
+    torture(&input, PAL_PLAN_ACTION_PRUNE);
     input.settings.prune_off = true;
-    torture(&input, PAL_ACTION_COMPACT);
+    torture(&input, PAL_PLAN_ACTION_COMPACT);
     input.after_compaction = true;
-    torture(&input, PAL_ACTION_SEND);
+    torture(&input, PAL_PLAN_ACTION_SEND);
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
-    torture(&input, PAL_ACTION_SEND);
+    torture(&input, PAL_PLAN_ACTION_SEND);
 }
 
 int main(void)

@@ -32,7 +32,7 @@ static void the_order_is_always_the_same(void)
             .tools_len = 1};
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "sys sys tools sum sum 2 6 7"));
-    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 6);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 6);
     CHECK(pal_str_is(plan_text(&plan.items[4]), "What did we do so far?"));
     CHECK(pal_str_is(plan_text(&plan.items[5]), "We read a file."));
     CHECK(plan.items[4].message->role == PAL_ROLE_USER);
@@ -40,7 +40,7 @@ static void the_order_is_always_the_same(void)
     CHECK(pal_id_equal(plan.items[5].message->id, (pal_id){{0}}));
     /* 1 to 5 without the head and the kept one. */
     const pal_plan_item *range = &plan.items[3];
-    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_SUMMARIZED);
+    CHECK(range->kind == PAL_PLAN_ITEM_RANGE && range->disposition == PAL_DISPOSITION_SUMMARIZED);
     CHECK(range->first_seq == 1 && range->seq == 5 && range->count == 3 && range->hash == 0);
     uint64_t tokens = 0, bytes = 0;
     for (size_t i = 0; i < plan.items_len; i++) {
@@ -111,7 +111,7 @@ static void each_strategy_shows_its_checkpoint(void)
     input.checkpoint = (pal_checkpoint){.number = 1, .seq = 2, .dropped = 2};
     plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "note 3 4"));
-    CHECK(plan.items[1].disposition == PAL_DROPPED);
+    CHECK(plan.items[1].disposition == PAL_DISPOSITION_DROPPED);
     CHECK(pal_str_is(plan_text(&plan.items[0]),
             "[Note: 2 older messages truncated to stay within token limit]"));
 }
@@ -124,13 +124,13 @@ static void pruned_parts_are_placeholders(void)
     pal_message *file = history_add(&h, PAL_ROLE_USER, 2);
     file->parts[0] = (pal_part){.kind = PAL_PART_FILE, .name = pal_str_of("a.pdf")};
     file->parts[1] = (pal_part){.kind = PAL_PART_FILE};
-    pal_pruned pruned[] = {{3, 0}, {3, 9}, {image->seq, 1}, {file->seq, 0}, {file->seq, 1}};
+    pal_pruned_part pruned[] = {{3, 0}, {3, 9}, {image->seq, 1}, {file->seq, 0}, {file->seq, 1}};
     pal_context_input input = history_input(&h);
     pal_plan before = history_plan(&h, &input);
     input.pruned = pruned;
     input.pruned_len = 5;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_PRUNED);
     CHECK(pal_str_is(plan_text(plan_item(&plan, 3)), "[Old tool result content cleared]"));
     CHECK(plan_item(&plan, 3)->message->parts[0].kind == PAL_PART_TOOL_RESULT);
     CHECK(plan_item(&plan, 3)->tokens < 20 && plan_item(&before, 3)->tokens > 1000);
@@ -166,14 +166,14 @@ static void a_program_can_pass_pruned_parts(void)
     begin();
     history_call_turns(&h, 2, 4000);
     pal_context_input input = history_input(&h);
-    pal_pruned pruned = {3, 0};
+    pal_pruned_part pruned = {3, 0};
     size_t calls = 0;
     input.pruned = &pruned;
     input.pruned_len = 1;
     input.pruned_text = name_pruned;
     input.pruned_user = &calls;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(calls > 0 && plan_item(&plan, 3)->disposition == PAL_SENT_PRUNED);
+    CHECK(calls > 0 && plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_PRUNED);
     pal_str text = plan_item(&plan, 3)->message->parts[0].text;
     CHECK(text_has(text, " said something long]"));
     CHECK(plan_item(&plan, 3)->tokens < 100);
@@ -195,11 +195,12 @@ static void the_plan_lists_repairs(void)
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "1 2 made 3"));
     CHECK(plan.repairs >= 3);
-    CHECK(plan.items[2].disposition == PAL_SENT_SYNTHESIZED && plan.items[2].tokens > 0);
+    CHECK(plan.items[2].disposition == PAL_DISPOSITION_SENT_SYNTHESIZED &&
+            plan.items[2].tokens > 0);
     CHECK(text_has(plan.items[2].reason, "lost"));
-    CHECK(plan_item(&plan, 4)->disposition == PAL_DROPPED);
+    CHECK(plan_item(&plan, 4)->disposition == PAL_DISPOSITION_DROPPED);
     CHECK(text_has(plan_item(&plan, 4)->reason, "no call 'nobody'"));
-    CHECK(plan_item(&plan, 5)->disposition == PAL_DROPPED);
+    CHECK(plan_item(&plan, 5)->disposition == PAL_DISPOSITION_DROPPED);
 }
 
 static void merged_messages_count_once(void)
@@ -213,9 +214,9 @@ static void merged_messages_count_once(void)
     input.profile = PAL_PROFILE_MISTRAL;
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "1 2 4"));
-    CHECK(plan_item(&plan, 2)->disposition == PAL_SENT_REPAIRED);
+    CHECK(plan_item(&plan, 2)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
     CHECK(plan_item(&plan, 2)->message->parts_len == 2 && plan_item(&plan, 2)->tokens > 20);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_SENT_REPAIRED);
+    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
     CHECK(plan_item(&plan, 3)->tokens == 0 && plan_item(&plan, 3)->hash == 0);
 }
 
@@ -229,7 +230,7 @@ static void old_outputs_are_pruned_first(void)
     input.limits.input = 100000;
     input.settings.prune_protect_tokens = 20000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_PRUNE && plan.tokens > 120000);
+    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.tokens > 120000);
     CHECK(text_has(plan.reason, "over the limit of 100000"));
     /* The last two turns are protected, and 20,000 tokens before them. */
     CHECK(plan.prune_len == 8 && plan.prune_tokens == 80000);
@@ -238,15 +239,16 @@ static void old_outputs_are_pruned_first(void)
     input.pruned = plan.prune;
     input.pruned_len = plan.prune_len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens < 50000);
-    CHECK(plan_item(&plan, 31)->disposition == PAL_SENT_PRUNED);
-    CHECK(plan_item(&plan, 35)->disposition == PAL_SENT);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens < 50000);
+    CHECK(plan_item(&plan, 31)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK(plan_item(&plan, 35)->disposition == PAL_DISPOSITION_SENT);
 
     /* Later ones are added to those. */
     history_call_turns(&h, 7, 40000);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_PRUNE && plan.prune_len == 15 && plan.prune_tokens == 70000);
+    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.prune_len == 15 &&
+            plan.prune_tokens == 70000);
     CHECK(plan.prune[7].seq == 31 && plan.prune[8].seq == 35);
 }
 
@@ -255,11 +257,11 @@ static void a_prune_ends_at_the_last_one(void)
     begin();
     history_call_turns(&h, 12, 40000);
     pal_context_input input = history_input(&h);
-    pal_pruned *pruned = NULL, before = {23, 0};
+    pal_pruned_part *pruned = NULL, before = {23, 0};
     size_t len = 0;
     uint64_t tokens = 0;
     CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 6);
-    h.messages[2].flags = PAL_FLAG_PINNED;
+    h.messages[2].flags = PAL_MESSAGE_FLAG_PINNED;
     CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 5);
     CHECK(tokens == 50000 && pruned[0].seq == 7);
     input.pruned = &before;
@@ -275,14 +277,14 @@ static void a_prune_that_leaves_little_room_is_not_made(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 130000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.prune_len == 0);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.prune_len == 0);
     input.settings.prune_off = true;
     input.limits.input = 139500;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
     input.settings.prune_off = false;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_PRUNE);
+    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE);
 }
 
 static void a_compaction_keeps_the_newest_complete_turns(void)
@@ -292,7 +294,7 @@ static void a_compaction_keeps_the_newest_complete_turns(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 40000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.keep_len == 0);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.keep_len == 0);
     /* A quarter of the limit: ten turns. */
     CHECK(plan.cut_seq == 80 && plan.cut_tokens == 40000);
     CHECK(plan.items_len == 100 && plan.tokens == 50000); /* as if nothing were done */
@@ -306,14 +308,14 @@ static void a_compaction_keeps_the_newest_complete_turns(void)
     input = history_input(&h);
     input.limits.input = 2000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 50);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 50);
 }
 
 static void pins_and_the_last_question_stay(void)
 {
     begin();
     history_call_turns(&h, 1, 40);
-    h.messages[2].flags |= PAL_FLAG_PINNED; /* a result: its call stays with it */
+    h.messages[2].flags |= PAL_MESSAGE_FLAG_PINNED; /* a result: its call stays with it */
     history_turns(&h, 20, 100);
     history_say(&h, PAL_ROLE_USER, 8, 10);
     uint64_t question = h.len;
@@ -326,7 +328,7 @@ static void pins_and_the_last_question_stay(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 10000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.keep_len == 3);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.keep_len == 3);
     CHECK(plan.keep_seqs[0] == 2 && plan.keep_seqs[1] == 3 && plan.keep_seqs[2] == question);
     /* The cut is within the turn, before a call. */
     CHECK(plan.cut_seq > question && (plan.cut_seq - question) % 2 == 0);
@@ -336,7 +338,7 @@ static void pins_and_the_last_question_stay(void)
     input.pending = &pending;
     input.pending_len = 1;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == question + 6);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == question + 6);
 
     /* Kept ones that are pinned stay; another last question takes the place of the old one. */
     input.kept = h.messages;
@@ -356,7 +358,7 @@ static void a_request_that_no_summary_can_help_is_refused(void)
     input.limits.input = 1000;
     input.system = history_text(&h, 's', 796);
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
     CHECK(strstr(plan.refusal.message, "over the limit of 1000"));
     CHECK(strstr(plan.refusal.message, "newest 900"));
     uint64_t system = plan.items[0].tokens;
@@ -375,10 +377,10 @@ static void a_second_compaction_is_never_requested(void)
     input.limits.input = 40000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 20000);
-    CHECK(plan.items[0].kind == PAL_ITEM_NOTICE);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 20000);
+    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_NOTICE);
     CHECK(plan.first_seq == 63 && plan.items_len == 101);
-    CHECK(plan.items[1].disposition == PAL_DROPPED && plan.items[1].seq == 1);
+    CHECK(plan.items[1].disposition == PAL_DISPOSITION_DROPPED && plan.items[1].seq == 1);
     CHECK(pal_str_is(plan.items[1].reason, "oldest turns left out for room"));
     CHECK(pal_str_is(plan_text(&plan.items[0]),
             "[Note: 62 older messages truncated to stay within token limit]"));
@@ -386,7 +388,7 @@ static void a_second_compaction_is_never_requested(void)
     input.after_overflow = true;
     input.limits.input = 200000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 1);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 1);
 }
 
 static void results_that_alone_are_too_long_are_cleared(void)
@@ -400,10 +402,10 @@ static void results_that_alone_are_too_long_are_cleared(void)
     input.limits.input = 2000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 2000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 2000);
     CHECK(plan_sends(&plan, "note 7 8 9"));
     CHECK(pal_str_is(plan_text(plan_item(&plan, 9)), "[Old tool result content cleared]"));
-    CHECK(plan_item(&plan, 9)->disposition == PAL_SENT_PRUNED);
+    CHECK(plan_item(&plan, 9)->disposition == PAL_DISPOSITION_SENT_PRUNED);
 }
 
 static void a_question_is_sent_without_results_that_are_too_long(void)
@@ -417,7 +419,7 @@ static void a_question_is_sent_without_results_that_are_too_long(void)
     input.limits.input = 2000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "note 7"));
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "note 7"));
     CHECK(plan.first_seq == 0);
 }
 
@@ -435,7 +437,7 @@ static void room_is_left_for_messages_that_repairs_add(void)
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     input.settings.max_tokens = 400;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 400 && plan.tokens > 300);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 400 && plan.tokens > 300);
     CHECK(plan.repairs > 5);
 }
 
@@ -446,13 +448,13 @@ static void a_rejection_by_the_provider_counts_as_over_the_limit(void)
     pal_context_input input = history_input(&h);
     input.after_overflow = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 10);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 10);
     begin();
     history_say(&h, PAL_ROLE_USER, 8, 10);
     input = history_input(&h);
     input.after_overflow = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
     CHECK(strstr(plan.refusal.message, "the provider rejected"));
 }
 
@@ -464,15 +466,15 @@ static void nothing_is_left_out_if_auto_is_off(void)
     input.limits.input = 40000;
     input.settings.auto_off = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_REFUSE);
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
     CHECK(strstr(plan.refusal.message, "50000 tokens are 10000 over the limit of 40000"));
     input.settings.auto_off = false;
     input.settings.strategy = PAL_STRATEGY_NONE;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_REFUSE && strstr(plan.refusal.message, "'none'"));
+    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && strstr(plan.refusal.message, "'none'"));
     input.limits.input = 50000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.items_len == 100);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.items_len == 100);
 }
 
 static void messages_that_were_not_loaded_are_one_item(void)
@@ -486,13 +488,13 @@ static void messages_that_were_not_loaded_are_one_item(void)
     input.older_tokens = 40;
     input.limits.input = 1000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq >= 4 && plan.cut_tokens >= 40);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq >= 4 && plan.cut_tokens >= 40);
     const pal_plan_item *range = &plan.items[1];
-    CHECK(range->kind == PAL_ITEM_RANGE && range->disposition == PAL_DROPPED);
+    CHECK(range->kind == PAL_PLAN_ITEM_RANGE && range->disposition == PAL_DISPOSITION_DROPPED);
     CHECK(range->first_seq == 1 && range->seq == 4 && range->count == 4 && range->tokens == 40);
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "note 5 6 7 8"));
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "note 5 6 7 8"));
     CHECK(text_has(plan_text(&plan.items[0]), "Note: 4 older"));
 }
 
@@ -506,14 +508,14 @@ static void a_summary_keeps_the_newest_messages(void)
     input.settings.strategy = PAL_STRATEGY_SUMMARIZATION;
     input.limits.context = 6250; /* 80 percent are 5,000 */
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == 5000);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 5000);
     history_say(&h, PAL_ROLE_USER, 8, 1);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 90); /* 91 begins a turn */
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 90); /* 91 begins a turn */
     input.settings.keep_recent_messages = 4;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 96);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 96);
 }
 
 static void a_reset_keeps_only_the_open_turn(void)
@@ -526,23 +528,23 @@ static void a_reset_keeps_only_the_open_turn(void)
     question->tokens = 1;
     input.settings.compaction_threshold = 118002;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.tokens == 118001);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 118001);
     input.settings.compaction_threshold = 118001;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == 118 && plan.keep_len == 0);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 118 && plan.keep_len == 0);
     input.settings.compaction_threshold = 0;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_COMPACT);
+    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
     /* What is over the threshold even then is sent, as long as it fits. */
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan.first_seq == 1);
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 1);
     input.after_compaction = false;
     input.messages += 118;
     input.messages_len -= 118;
     question->tokens = 120000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_ACTION_SEND && plan_sends(&plan, "119"));
+    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "119"));
 }
 
 static void a_window_slides_to_low_water_and_stays(void)
@@ -558,7 +560,7 @@ static void a_window_slides_to_low_water_and_stays(void)
         input.limits.context = 2500; /* 80 percent are 2,000: fifty turns */
         input.last = turn ? &last : NULL;
         pal_plan plan = history_plan(&h, &input);
-        CHECK(plan.action == PAL_ACTION_SEND && plan.tokens <= 2000 + 30);
+        CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 2000 + 30);
         bool has_moved = plan.first_seq != first_seq;
         if (has_moved)
             CHECK(plan.tokens <= 1000 + 30 && plan.tokens > 900);

@@ -55,7 +55,7 @@ static bool is_question(const pal_message *message)
 }
 
 /* Questions come out in the order in which they went in, and all of them. */
-static bool keeps_questions(const pal_repaired *repaired)
+static bool keeps_questions(const pal_repair_result *repaired)
 {
     size_t at = 0;
     for (size_t i = 0; i < history.len; i++) {
@@ -74,7 +74,7 @@ static bool keeps_questions(const pal_repaired *repaired)
 }
 
 /* Whether it came out just as it went in. */
-static bool is_as_it_was(const pal_repaired *repaired, const pal_message *message)
+static bool is_as_it_was(const pal_repair_result *repaired, const pal_message *message)
 {
     for (size_t i = 0; i < repaired->len; i++) {
         if (repaired->messages[i].seq == message->seq)
@@ -86,7 +86,7 @@ static bool is_as_it_was(const pal_repaired *repaired, const pal_message *messag
 }
 
 /* Nothing is changed, left out or added without a line that says so. */
-static bool tells_all(const pal_repaired *repaired)
+static bool tells_all(const pal_repair_result *repaired)
 {
     bool told = SAME(repaired->repairs_len || repaired->len == history.len);
     for (size_t i = 0; told && i < history.len; i++) {
@@ -100,7 +100,7 @@ static bool tells_all(const pal_repaired *repaired)
     return told;
 }
 
-static bool is_unchanged(const pal_repaired *first, const pal_repaired *second)
+static bool is_unchanged(const pal_repair_result *first, const pal_repair_result *second)
 {
     bool same = SAME(second->repairs_len == 0) && SAME(first->len == second->len);
     for (size_t i = 0; i < second->repairs_len; i++)
@@ -129,7 +129,7 @@ static pal_context_input random_input(pal_profile profile)
 static bool repair_holds(pal_profile profile)
 {
     pal_context_input input = random_input(profile);
-    pal_repaired first = {0}, second = {0};
+    pal_repair_result first = {0}, second = {0};
     uint64_t before = history_hash();
     if (pal_context_repair(history.messages, history.len, &input, source.arena, &first, NULL) ||
             pal_context_repair(first.messages, first.len, &input, source.arena, &second, NULL))
@@ -284,14 +284,14 @@ static bool is_sendable(const pal_context_input *input, const pal_plan *plan)
             .arena = source.arena};
     if (!check_is_taken(&check))
         return false;
-    return plan->action != PAL_ACTION_SEND ||
+    return plan->action != PAL_PLAN_ACTION_SEND ||
             (is_within(input, plan, messages, len) && keeps_newest(input, messages, len));
 }
 
 /* Does what the plan asks for. */
 static bool follow(pal_context_input *input, const pal_plan *plan)
 {
-    if (plan->action == PAL_ACTION_PRUNE) {
+    if (plan->action == PAL_PLAN_ACTION_PRUNE) {
         bool is_more = plan->prune_len > input->pruned_len;
         input->pruned = plan->prune;
         input->pruned_len = plan->prune_len;
@@ -317,10 +317,10 @@ static bool plan_holds(pal_profile profile)
         }
         if (!is_sendable(&input, &plan))
             return false;
-        if (plan.action == PAL_ACTION_REFUSE)
+        if (plan.action == PAL_PLAN_ACTION_REFUSE)
             return SAME(plan.refusal.status == PAL_LIMIT) && SAME(plan.refusal.message[0]) &&
                     SAME(plan.reason.len);
-        if (plan.action == PAL_ACTION_SEND)
+        if (plan.action == PAL_PLAN_ACTION_SEND)
             return SAME(before == history_hash());
         if (!follow(&input, &plan))
             return false;

@@ -94,7 +94,7 @@ static void make_history(pal_str *pending, size_t *pending_len)
     if (one_in(2))
         history_say(&h, PAL_ROLE_USER, 1 + below(100), 0);
     for (size_t i = 0; i < h.len; i++)
-        h.messages[i].flags |= one_in(25) ? PAL_FLAG_PINNED : 0;
+        h.messages[i].flags |= one_in(25) ? PAL_MESSAGE_FLAG_PINNED : 0;
 }
 
 /* Some request that began anywhere; nothing of it need be the same. */
@@ -110,10 +110,10 @@ static void add_last(pal_context_input *input)
 
 static void add_pruned(pal_context_input *input)
 {
-    pal_pruned *pruned = pal_arena_array(arena, h.len + 1, sizeof(*pruned));
+    pal_pruned_part *pruned = pal_arena_array(arena, h.len + 1, sizeof(*pruned));
     for (size_t i = 0; i < h.len; i++) {
         if (h.messages[i].role == PAL_ROLE_TOOL && one_in(2))
-            pruned[input->pruned_len++] = (pal_pruned){h.messages[i].seq, 0};
+            pruned[input->pruned_len++] = (pal_pruned_part){h.messages[i].seq, 0};
     }
     input->pruned = pruned;
 }
@@ -153,7 +153,7 @@ static bool is_valid(const pal_plan *plan, const pal_context_input *input)
 {
     pal_message *messages;
     size_t len;
-    pal_repaired repaired;
+    pal_repair_result repaired;
     if (pal_plan_messages(plan, arena, &messages, &len, NULL) != PAL_OK ||
             pal_context_repair(messages, len, input, arena, &repaired, NULL) != PAL_OK)
         return false;
@@ -192,19 +192,19 @@ static bool begins_well(const pal_plan *plan, const pal_context_input *input)
     bool is_begun = false, has_slid = false;
     for (size_t i = 0; i < plan->items_len; i++) {
         const pal_plan_item *item = &plan->items[i];
-        has_slid |= item->kind == PAL_ITEM_NOTICE;
+        has_slid |= item->kind == PAL_PLAN_ITEM_NOTICE;
         if (!item->message)
             continue;
-        bool is_made = item->kind == PAL_ITEM_NOTICE || item->kind == PAL_ITEM_SYSTEM;
+        bool is_made = item->kind == PAL_PLAN_ITEM_NOTICE || item->kind == PAL_PLAN_ITEM_SYSTEM;
         if (is_made && is_begun)
             return false;
-        if (item->kind == PAL_ITEM_MESSAGE && !is_begun && has_slid &&
+        if (item->kind == PAL_PLAN_ITEM_MESSAGE && !is_begun && has_slid &&
                 input->profile != PAL_PROFILE_PICOCLAW &&
                 input->settings.strategy == PAL_STRATEGY_SLIDING_WINDOW &&
                 input->messages[input->messages_len - 1].role == PAL_ROLE_USER &&
                 has_user(input) && item->message->role != PAL_ROLE_USER)
             return false;
-        is_begun |= item->kind == PAL_ITEM_MESSAGE || item->kind == PAL_ITEM_SUMMARY;
+        is_begun |= item->kind == PAL_PLAN_ITEM_MESSAGE || item->kind == PAL_PLAN_ITEM_SUMMARY;
     }
     return true;
 }
@@ -283,7 +283,7 @@ static bool is_cut_safe(const pal_plan *plan, const pal_context_input *input)
     for (size_t i = 0; i < input->messages_len; i++) {
         const pal_message *message = &input->messages[i];
         bool is_cut = message->seq <= plan->cut_seq;
-        if (message->flags & PAL_FLAG_PINNED && is_cut)
+        if (message->flags & PAL_MESSAGE_FLAG_PINNED && is_cut)
             safe = safe && keeps(plan, message->seq);
         for (size_t j = 0; j < message->parts_len; j++) {
             const pal_part *part = &message->parts[j];
@@ -341,15 +341,15 @@ static bool follow_action(const pal_context_input *input, const pal_plan *plan, 
 {
     pal_context_input next = *input;
     switch (plan->action) {
-    case PAL_ACTION_SEND:
+    case PAL_PLAN_ACTION_SEND:
         return CHECK(is_within(plan, input)) && CHECK(has_question(plan, input)) &&
                 CHECK(begins_well(plan, input));
-    case PAL_ACTION_PRUNE:
+    case PAL_PLAN_ACTION_PRUNE:
         next.pruned = plan->prune;
         next.pruned_len = plan->prune_len;
         next.after_overflow = false;
         return CHECK(plan->prune_len > input->pruned_len) && follow(&next, depth + 1);
-    case PAL_ACTION_COMPACT:
+    case PAL_PLAN_ACTION_COMPACT:
         next = compacted(input, plan);
         return CHECK(!input->after_compaction) && CHECK(is_cut_safe(plan, input)) &&
                 CHECK(next.messages_len < input->messages_len) &&

@@ -96,7 +96,7 @@ static size_t show_message(const pal_message *message, char *out, size_t size)
     size_t len = 0;
     for (size_t i = 0; i < message->parts_len; i++)
         has_calls |= message->parts[i].kind == PAL_PART_TOOL_CALL;
-    if (message->flags & PAL_FLAG_SYNTHETIC)
+    if (message->flags & PAL_MESSAGE_FLAG_SYNTHETIC)
         out[len++] = '+';
     out[len++] = has_calls ? 'A' : letters[message->role];
     for (size_t i = 0, ids = 0; i < message->parts_len; i++) {
@@ -109,7 +109,7 @@ static size_t show_message(const pal_message *message, char *out, size_t size)
     return len;
 }
 
-static const char *show(const pal_repaired *repaired)
+static const char *show(const pal_repair_result *repaired)
 {
     static char text[TEXT_MAX];
     size_t len = 0;
@@ -124,17 +124,17 @@ static const char *show(const pal_repaired *repaired)
 
 /* ---- Repairs ---- */
 
-static pal_repaired repair_with(
+static pal_repair_result repair_with(
         const pal_message *messages, size_t len, const pal_context_input *input)
 {
-    pal_repaired repaired = {0};
+    pal_repair_result repaired = {0};
     pal_error err = {PAL_OK, ""};
     if (!CHECK(pal_context_repair(messages, len, input, arena, &repaired, &err) == PAL_OK))
         printf("# %s\n", err.message);
     return repaired;
 }
 
-static pal_repaired repair(pal_profile profile, const pal_message *messages, size_t len)
+static pal_repair_result repair(pal_profile profile, const pal_message *messages, size_t len)
 {
     pal_context_input input = {.profile = profile, .family = str(FAMILY)};
     return repair_with(messages, len, &input);
@@ -143,7 +143,7 @@ static pal_repaired repair(pal_profile profile, const pal_message *messages, siz
 static bool becomes(pal_profile profile, const char *in, const char *out)
 {
     history list = history_of(str(in));
-    pal_repaired repaired = repair(profile, list.messages, list.len);
+    pal_repair_result repaired = repair(profile, list.messages, list.len);
     bool same = strcmp(show(&repaired), out) == 0;
     if (!same)
         printf("# %s: '%s' gives '%s', not '%s'\n", pal_profile_name(profile), in, show(&repaired),
@@ -151,7 +151,7 @@ static bool becomes(pal_profile profile, const char *in, const char *out)
     return same;
 }
 
-static bool says(const pal_repaired *repaired, const char *words)
+static bool says(const pal_repair_result *repaired, const char *words)
 {
     for (size_t i = 0; i < repaired->repairs_len; i++) {
         pal_str text = repaired->repairs[i].text;
@@ -163,7 +163,8 @@ static bool says(const pal_repaired *repaired, const char *words)
 }
 
 /* A user's question, then a message of these parts. */
-static pal_repaired repair_parts(pal_profile profile, pal_role role, pal_part *parts, size_t len)
+static pal_repair_result repair_parts(
+        pal_profile profile, pal_role role, pal_part *parts, size_t len)
 {
     pal_part *question = pal_arena_alloc(arena, sizeof(*question));
     *question = (pal_part){.kind = PAL_PART_TEXT, .text = str("hi")};
@@ -172,7 +173,7 @@ static pal_repaired repair_parts(pal_profile profile, pal_role role, pal_part *p
     return repair(profile, messages, 2);
 }
 
-static const pal_part *part_at(const pal_repaired *repaired, size_t message, size_t part)
+static const pal_part *part_at(const pal_repair_result *repaired, size_t message, size_t part)
 {
     static const pal_part none = {0};
     if (!CHECK(message < repaired->len && part < repaired->messages[message].parts_len))
@@ -212,16 +213,16 @@ static void invalid_messages_are_dropped_as_in_picoclaw(void)
     /* What is made for the request is not of the history. */
     history list = history_of(str("s u s a"));
     list.messages[0].seq = 0;
-    list.messages[0].flags = PAL_FLAG_SYNTHETIC;
-    pal_repaired ours = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
+    list.messages[0].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
+    pal_repair_result ours = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
     CHECK(strcmp(show(&ours), "+s u a") == 0);
     list = history_of(str("u s A:A t:A"));
     list.messages[1].seq = 0;
-    list.messages[1].flags = PAL_FLAG_SYNTHETIC;
+    list.messages[1].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     ours = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
     CHECK(strcmp(show(&ours), "u +s A:A t:A") == 0);
     list = history_of(str("u A:A t:X"));
-    pal_repaired repaired = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
     CHECK(repaired.repairs_len == 2 && repaired.repairs[0].dropped && repaired.repairs[0].seq == 2);
 }
 
@@ -233,7 +234,7 @@ static void valid_lists_are_not_changed(void)
     for (size_t profile = 0; profile < PAL_PROFILE_PICOCLAW; profile++) {
         for (size_t i = 0; i < sizeof(valid) / sizeof(valid[0]); i++) {
             history list = history_of(str(valid[i]));
-            pal_repaired repaired = repair((pal_profile)profile, list.messages, list.len);
+            pal_repair_result repaired = repair((pal_profile)profile, list.messages, list.len);
             CHECK(repaired.repairs_len == 0 && repaired.len == list.len);
             for (size_t k = 0; k < repaired.len && k < list.len; k++)
                 CHECK(repaired.messages[k].parts == list.messages[k].parts &&
@@ -262,7 +263,7 @@ static void results_are_paired_with_their_calls(void)
     CHECK(becomes(chat, "u A:c s t:c a", "u A:c t:c s a"));
     CHECK(becomes(chat, "u A:c a t:c", "u A:c t:c a"));
     history list = history_of(str("u A:c,d,e t:c,e t:d"));
-    pal_repaired repaired = repair(chat, list.messages, list.len);
+    pal_repair_result repaired = repair(chat, list.messages, list.len);
     CHECK(says(&repaired, "in more than one message"));
 }
 
@@ -274,7 +275,7 @@ static void parallel_calls_are_one_message(void)
     CHECK(becomes(chat, "u A:c t:c A:d t:d", "u A:c t:c A:d t:d"));
     CHECK(becomes(chat, "u a A:c t:c", "u a A:c t:c"));
     history list = history_of(str("u A:c A:d t:c t:d"));
-    pal_repaired repaired = repair(chat, list.messages, list.len);
+    pal_repair_result repaired = repair(chat, list.messages, list.len);
     CHECK(repaired.messages[1].seq == 2 && repaired.messages[1].tokens == 0);
     CHECK(repaired.repairs_len == 2 && repaired.repairs[0].seq == 2 &&
             repaired.repairs[1].seq == 3);
@@ -284,7 +285,7 @@ static void parallel_calls_are_one_message(void)
 static void repairs_have_a_reason(void)
 {
     history list = history_of(str("t:x u A:c,d t:c t:c u"));
-    pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(repaired.repairs_len == 3);
     CHECK(says(&repaired, "orphan result: no call 'x' before it"));
     CHECK(says(&repaired, "second result of call 'c' left out"));
@@ -299,7 +300,7 @@ static void results_of_pending_calls_say_that_they_still_run(void)
     const pal_str pending[] = {str("d"), str("e")};
     pal_context_input input = {.pending = pending, .pending_len = 2};
     history list = history_of(str("u A:d u A:c,d,e t:e"));
-    pal_repaired repaired = repair_with(list.messages, list.len, &input);
+    pal_repair_result repaired = repair_with(list.messages, list.len, &input);
     CHECK(strcmp(show(&repaired), "u A:d +t:d! u A:c,d,e +t:c! +t:d t:e") == 0);
     CHECK(pal_str_is(part_at(&repaired, 5, 0)->text, "[Tool execution was interrupted]"));
     CHECK(pal_str_is(part_at(&repaired, 6, 0)->text, "[Tool is still running]"));
@@ -313,7 +314,7 @@ static void ids_in_one_message_are_unique(void)
     history list = history_of(str("u A:c,c t:c t:c"));
     list.messages[1].parts[1].arguments = str("{\"other\":1}");
     list.messages[3].parts[0].text = str("second");
-    pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(repaired.len == 4);
     CHECK(pal_str_is(part_at(&repaired, 1, 0)->call_id, "c"));
     CHECK(!pal_str_is(part_at(&repaired, 1, 1)->call_id, "c"));
@@ -325,7 +326,7 @@ static void ids_in_one_message_are_unique(void)
 static void empty_ids_are_replaced(void)
 {
     history list = history_of(str("u A:, t: t: t: u"));
-    pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(repaired.len == 5);
     CHECK(part_at(&repaired, 1, 0)->call_id.len > 0);
     CHECK(!pal_str_equal(part_at(&repaired, 1, 0)->call_id, part_at(&repaired, 1, 1)->call_id));
@@ -336,8 +337,8 @@ static bool id_becomes(pal_profile profile, const char *id, size_t len, bool sam
 {
     history list = history_of(str("u A:c t:c u"));
     list.messages[1].parts[0].call_id = list.messages[2].parts[0].call_id = str(id);
-    pal_repaired repaired = repair(profile, list.messages, list.len);
-    pal_repaired again = repair(profile, list.messages, list.len);
+    pal_repair_result repaired = repair(profile, list.messages, list.len);
+    pal_repair_result again = repair(profile, list.messages, list.len);
     pal_str sent = part_at(&repaired, 1, 0)->call_id;
     return pal_str_equal(sent, part_at(&repaired, 2, 0)->call_id) && sent.len == len &&
             pal_str_is(sent, id) == same && (same || says(&repaired, "call id")) &&
@@ -367,14 +368,14 @@ static void ids_have_the_form_that_the_provider_requires(void)
 static void ids_are_unique_if_the_profile_requires_it(void)
 {
     history list = history_of(str("u A:c t:c u A:c t:c u"));
-    pal_repaired repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     CHECK(repaired.len == 7 && pal_str_is(part_at(&repaired, 1, 0)->call_id, "c"));
     CHECK(!pal_str_is(part_at(&repaired, 4, 0)->call_id, "c"));
     CHECK(pal_str_equal(part_at(&repaired, 4, 0)->call_id, part_at(&repaired, 5, 0)->call_id));
     /* The place in the session decides, so that a shorter history has the same ids. */
     history cut = history_of(str("u A:c t:c u A:c t:c u A:c t:c u"));
-    pal_repaired all = repair(PAL_PROFILE_ANTHROPIC, cut.messages, cut.len);
-    pal_repaired rest = repair(PAL_PROFILE_ANTHROPIC, cut.messages + 3, cut.len - 3);
+    pal_repair_result all = repair(PAL_PROFILE_ANTHROPIC, cut.messages, cut.len);
+    pal_repair_result rest = repair(PAL_PROFILE_ANTHROPIC, cut.messages + 3, cut.len - 3);
     CHECK(pal_str_equal(part_at(&all, 7, 0)->call_id, part_at(&rest, 4, 0)->call_id));
 }
 
@@ -391,8 +392,8 @@ static void names_and_arguments_are_corrected(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         history list = history_of(str("u A:c00000001 t:c00000001"));
         list.messages[1].parts[0].arguments = str(rows[i][0]);
-        pal_repaired chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-        pal_repaired object = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
+        pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+        pal_repair_result object = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
         CHECK(pal_str_is(part_at(&chat, 1, 0)->arguments, rows[i][1]));
         CHECK(pal_str_is(part_at(&object, 1, 0)->arguments, rows[i][2]));
         CHECK((object.repairs_len == 0) == (strcmp(rows[i][0], rows[i][2]) == 0));
@@ -400,7 +401,7 @@ static void names_and_arguments_are_corrected(void)
     history list = history_of(str("u A:c,d t:c,d"));
     list.messages[1].parts[0].name = list.messages[2].parts[0].name = str("mcp.fs/ls \xc3\xa9");
     list.messages[1].parts[1].name = str("");
-    pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(pal_str_is(part_at(&repaired, 1, 0)->name, "mcp_fs_ls___"));
     CHECK(pal_str_is(part_at(&repaired, 2, 0)->name, "mcp_fs_ls___"));
     CHECK(pal_str_is(part_at(&repaired, 1, 1)->name, "unknown"));
@@ -429,7 +430,7 @@ static void roles_follow_the_profile(void)
     CHECK(becomes(PAL_PROFILE_MISTRAL, "u A:c00000001 a a", "u A:c00000001 +t:c00000001! a +u"));
     CHECK(becomes(PAL_PROFILE_MISTRAL, "a", "+u a +u"));
     history list = history_of(str("u s u"));
-    pal_repaired repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     CHECK(says(&repaired, "later system message"));
     CHECK(pal_str_is(part_at(&repaired, 1, 0)->text, "[System message]\n"));
     CHECK(pal_str_is(part_at(&repaired, 1, 1)->text, "text"));
@@ -442,8 +443,8 @@ static void invalid_texts_are_cleaned(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = {"a\0b\xff", 4}},
             {.kind = PAL_PART_TEXT, .text = {"", 0}}, {.kind = PAL_PART_TEXT, .text = {" \n", 2}}};
-    pal_repaired chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, parts, 3);
-    pal_repaired blank = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_USER, parts, 3);
+    pal_repair_result chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, parts, 3);
+    pal_repair_result blank = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_USER, parts, 3);
     CHECK(chat.messages[1].parts_len == 2 && blank.messages[1].parts_len == 1);
     CHECK(pal_str_is(part_at(&chat, 1, 0)->text,
             "a\xef\xbf\xbd"
@@ -473,8 +474,8 @@ static void reasoning_of_other_models_is_left_out(void)
                     .family = str(FAMILY),
                     .signature = str("s")},
             {.kind = PAL_PART_TEXT, .text = str("t")}};
-    pal_repaired chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, parts, 4);
-    pal_repaired claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, parts, 4);
+    pal_repair_result chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, parts, 4);
+    pal_repair_result claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, parts, 4);
     CHECK(chat.messages[1].parts_len == 3 && says(&chat, "another model"));
     CHECK(claude.messages[1].parts_len == 2 && says(&claude, "without a signature"));
     /* An answer that ended while it reasoned. */
@@ -518,7 +519,7 @@ static void unsupported_images_are_replaced(void)
             {.kind = PAL_PART_FILE, .name = str("x"), .data = str("1")},
             {.kind = PAL_PART_COMPACTION, .text = str("x")}};
     pal_message message = {.role = PAL_ROLE_USER, .parts = parts, .parts_len = 9, .seq = 1};
-    pal_repaired repaired = repair_with(&message, 1, &input);
+    pal_repair_result repaired = repair_with(&message, 1, &input);
     static const char *const texts[] = {"", "[Image removed from context]",
             "[Image removed from context]", "[Image removed from context]", "", "",
             "[File removed from context]", "", "What did we do so far?"};
@@ -545,14 +546,14 @@ static void an_image_over_the_limit_is_replaced_in_every_form(void)
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1, .seq = 1};
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
         part.url = str(urls[i][0]);
-        pal_repaired repaired = repair_with(&message, 1, &input);
+        pal_repair_result repaired = repair_with(&message, 1, &input);
         bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
         CHECK(is_gone == (strlen(urls[i][1]) > 4));
     }
     part.url = str("");
     part.blob = str("sha256:00");
     for (part.bytes = 3; part.bytes <= 5; part.bytes++) {
-        pal_repaired repaired = repair_with(&message, 1, &input);
+        pal_repair_result repaired = repair_with(&message, 1, &input);
         bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
         CHECK(is_gone == (part.bytes > 4) && (!is_gone || says(&repaired, "over the limit")));
     }
@@ -570,17 +571,17 @@ static void media_of_results_are_moved_to_a_user_message(void)
     list.messages[3].parts[0].parts = inner + 1;
     list.messages[3].parts[0].parts_len = 1;
     list.messages[3].parts[0].text = str("");
-    pal_repaired chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(strcmp(show(&chat), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +u u") == 0);
     CHECK(part_at(&chat, 2, 0)->parts_len == 1 && part_at(&chat, 3, 0)->parts_len == 0);
     CHECK(part_at(&chat, 3, 0)->text.len > 0);
     CHECK(pal_str_is(part_at(&chat, 4, 0)->text, "Attached media from tool result:"));
     CHECK(chat.messages[4].parts_len == 3 && says(&chat, "moved after the results"));
     CHECK(says(&chat, "created for the media"));
-    pal_repaired mistral = repair(PAL_PROFILE_MISTRAL, list.messages, list.len);
+    pal_repair_result mistral = repair(PAL_PROFILE_MISTRAL, list.messages, list.len);
     CHECK(strcmp(show(&mistral), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +a +u u") == 0);
     list.messages[3].parts[0].is_error = true;
-    pal_repaired claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
+    pal_repair_result claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     CHECK(part_at(&claude, 2, 0)->parts_len == 2 && part_at(&claude, 3, 0)->parts_len == 0);
     CHECK(strcmp(show(&claude), "u A:c00000001,c00000002 t:c00000001 t:c00000002! +u u") == 0);
 }
@@ -592,7 +593,7 @@ static void results_are_sent_as_tool_messages(void)
     list.messages[2].parts = mixed;
     list.messages[2].parts_len = 2;
     list.messages[3].role = PAL_ROLE_USER;
-    pal_repaired repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(strcmp(show(&repaired), "u A:c,d t:c t:d u u") == 0);
     CHECK(says(&repaired, "separate tool message") && says(&repaired, "moved after their call"));
     CHECK(repaired.messages[4].seq == 3 && pal_str_is(part_at(&repaired, 4, 0)->text, "also"));
@@ -613,9 +614,9 @@ static void failures_without_output_get_a_text(void)
     history list = history_of(str("u A:c t:c"));
     list.messages[2].parts[0].is_error = true;
     list.messages[2].parts[0].text = str(" ");
-    pal_repaired claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
+    pal_repair_result claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     CHECK(pal_str_is(part_at(&claude, 2, 0)->text, "[The tool failed without output]"));
-    pal_repaired chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(chat.repairs_len == 0);
 }
 
@@ -624,7 +625,7 @@ static void old_forms_are_sent_as_plain_ones(void)
     history list = history_of(str("u A:ls t:ls u"));
     list.messages[1].parts[0].extra = str("{\"openai\":{\"type\":\"function_call\"}}");
     list.messages[2].extra = str("{\"openai\":{\"role\":\"function\"}}");
-    pal_repaired chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
+    pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK(part_at(&chat, 1, 0)->extra.len == 0 && chat.messages[2].extra.len == 0);
     CHECK(says(&chat, "old or unknown form") && chat.repairs_len == 2);
     pal_part refusal = {.kind = PAL_PART_TEXT,
@@ -655,7 +656,7 @@ static void profiles_have_names(void)
 
 static void null_arguments_are_handled(void)
 {
-    pal_repaired repaired = {0};
+    pal_repair_result repaired = {0};
     pal_message hollow = {.role = PAL_ROLE_USER, .parts = NULL, .parts_len = 3, .seq = 1};
     pal_context_input wrong = {.profile = (pal_profile)9};
     pal_error err;
@@ -677,7 +678,7 @@ static void no_memory_is_reported(void)
         bool failed = true;
         for (uint64_t nth = 1; failed && nth < 1000; nth++) {
             pal_arena *own = pal_arena_new(0);
-            pal_repaired repaired = {.len = 77};
+            pal_repair_result repaired = {.len = 77};
             pal_error err = {PAL_OK, ""};
             pal_memory_fail_at(nth, 0);
             pal_status status =
@@ -696,7 +697,7 @@ static void a_small_arena_is_reported(void)
 {
     history list = history_of(str("u A:c u A:d"));
     pal_arena *small = pal_arena_new(256);
-    pal_repaired repaired;
+    pal_repair_result repaired;
     pal_context_input input = {.profile = PAL_PROFILE_MISTRAL};
     CHECK(pal_context_repair(list.messages, list.len, &input, small, &repaired, NULL) == PAL_LIMIT);
     pal_arena_free(small);

@@ -293,7 +293,7 @@ static void the_handle_is_the_blobs_name(void)
     pal_store *store = NULL;
     pal_session session = {0};
     pal_id id;
-    pal_messages loaded;
+    pal_message_page loaded;
     pal_str type, data;
     size_t len = fill_lines(9000, "x\n");
     CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);

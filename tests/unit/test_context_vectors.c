@@ -107,7 +107,7 @@ static void overflow_is_exact_at_its_limits(void)
 typedef struct prune_case {
     pal_str pending[LIST_MAX];
     size_t pending_len;
-    pal_pruned before[LIST_MAX];
+    pal_pruned_part before[LIST_MAX];
     size_t before_len;
 } prune_case;
 
@@ -141,11 +141,11 @@ static void build_prune(pal_json messages, prune_case *c)
         pal_json_iter each = pal_json_each(parts);
         pal_message *message =
                 history_add(&h, pal_role_from_name(text_of(row, "role")), pal_json_count(parts));
-        message->flags = flag_of(row, "summary") ? PAL_FLAG_SUMMARY : 0;
+        message->flags = flag_of(row, "summary") ? PAL_MESSAGE_FLAG_SUMMARY : 0;
         for (uint32_t i = 0; pal_json_next(&each, NULL, &part); i++) {
             add_prune_part(part, &message->parts[i], c);
             if (flag_of(part, "compacted"))
-                c->before[c->before_len++] = (pal_pruned){message->seq, i};
+                c->before[c->before_len++] = (pal_pruned_part){message->seq, i};
         }
     }
 }
@@ -161,7 +161,7 @@ static const char *part_after(const pal_part *part, bool is_pruned)
     return text;
 }
 
-static bool is_among(const pal_pruned *list, size_t len, size_t message, size_t part)
+static bool is_among(const pal_pruned_part *list, size_t len, size_t message, size_t part)
 {
     for (size_t i = 0; i < len; i++)
         if (list[i].seq == message + 1 && list[i].part == part)
@@ -173,7 +173,7 @@ static void check_prune(pal_json row)
 {
     prune_case c = {.pending_len = 0};
     size_t len = 0, seen = 0;
-    pal_pruned *pruned = NULL;
+    pal_pruned_part *pruned = NULL;
     uint64_t tokens;
     build_prune(pal_json_find(row, "messages"), &c);
     pal_context_input input = history_input(&h);
@@ -256,7 +256,7 @@ static size_t find_opening(const pal_plan *plan)
     const pal_plan_item *first = NULL, *second = NULL;
     for (size_t i = 0; i < plan->items_len && !second; i++) {
         const pal_plan_item *item = &plan->items[i];
-        if (item->hash == 0 || item->kind != PAL_ITEM_MESSAGE)
+        if (item->hash == 0 || item->kind != PAL_PLAN_ITEM_MESSAGE)
             continue;
         second = first ? item : NULL;
         first = first ? first : item;
@@ -279,7 +279,7 @@ static void check_loom_items(const pal_plan *plan, pal_json row)
             at++;
         if (at < plan->items_len) {
             const pal_plan_item *item = &plan->items[at++];
-            if (item->kind == PAL_ITEM_NOTICE && opening) {
+            if (item->kind == PAL_PLAN_ITEM_NOTICE && opening) {
                 unsigned left_out = 0;
                 const char *number = plan_text(item).data + strlen("[Note: ");
                 CHECK(sscanf(number, "%u", &left_out) == 1);
@@ -288,9 +288,9 @@ static void check_loom_items(const pal_plan *plan, pal_json row)
                 while (at < plan->items_len && plan->items[at].hash == 0)
                     at++;
                 CHECK(plan->items[at++].message->role == PAL_ROLE_USER);
-            } else if (item->kind == PAL_ITEM_NOTICE)
+            } else if (item->kind == PAL_PLAN_ITEM_NOTICE)
                 snprintf(label, sizeof label, "%.*s", PAL_STR_ARG(plan_text(item)));
-            else if (item->kind == PAL_ITEM_SYSTEM)
+            else if (item->kind == PAL_PLAN_ITEM_SYSTEM)
                 snprintf(label, sizeof label, "system#0");
             else
                 snprintf(label, sizeof label, "%s#%" PRIu64, pal_role_name(item->message->role),
@@ -361,14 +361,14 @@ static void sliding_window_matches_loom(void)
             snprintf(words, sizeof words, "%" PRIu64 " tokens, %" PRIu64 " over the limit", least,
                     least - input.limits.context);
             if (least > input.limits.context)
-                says(plan.action == PAL_ACTION_REFUSE && strstr(plan.refusal.message, words), row,
-                        "note");
+                says(plan.action == PAL_PLAN_ACTION_REFUSE && strstr(plan.refusal.message, words),
+                        row, "note");
             else
                 says(plan_item(&plan, len)->hash != 0, row, "note");
             continue;
         }
         check_loom_items(&plan, row);
-        says((plan.action == PAL_ACTION_REFUSE) == (plan.tokens > input.limits.context), row,
+        says((plan.action == PAL_PLAN_ACTION_REFUSE) == (plan.tokens > input.limits.context), row,
                 "note");
     }
     CHECK(rows >= 6 && refused >= 1);
@@ -397,7 +397,7 @@ static void retry_matches_loom(void)
         input.after_overflow = true;
         pal_plan plan = history_plan(&h, &input);
         check_loom_items(&plan, row);
-        if (!CHECK((plan.action == PAL_ACTION_REFUSE) == (left_out == 0)))
+        if (!CHECK((plan.action == PAL_PLAN_ACTION_REFUSE) == (left_out == 0)))
             printf("# %" PRIu64 ": %s\n", len, plan_sent(&plan));
     }
     CHECK(rows >= 7);
@@ -480,7 +480,7 @@ static void check_filter(pal_json row, bool is_sol)
             at++;
         if (is_sol && i == 0 && summary < len)
             at++; /* the question that it answers */
-        pal_str id = at < plan.items_len && plan.items[at].kind == PAL_ITEM_SUMMARY
+        pal_str id = at < plan.items_len && plan.items[at].kind == PAL_PLAN_ITEM_SUMMARY
                 ? list[is_sol || i == 1 ? summary : summary - 1].id
                 : ids[message++];
         at++;
@@ -556,7 +556,7 @@ static void tails_match_opencode(void)
         input.after_overflow = true;
         input.settings.preserve_recent_tokens = number_of(row, "preserve_recent_tokens");
         pal_plan plan = history_plan(&h, &input);
-        if (!says(plan.action == PAL_ACTION_COMPACT && plan.cut_seq == h.len - 1, row, "note"))
+        if (!says(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == h.len - 1, row, "note"))
             printf("# cut at %" PRIu64 " of %zu\n", plan.cut_seq, h.len);
         if (is_split)
             CHECK(plan.keep_len == 1 && plan.keep_seqs[0] == 2);

@@ -176,7 +176,7 @@ static void members_fill_their_fields(void)
     CHECK(message.usage.cache_write == 3 && message.usage.output == 4);
     CHECK(message.usage.reasoning == 5 && message.has_usage && message.tokens == 6);
     CHECK(pal_str_is(message.model, "m") && pal_str_is(message.client_id, "i"));
-    CHECK(message.flags == PAL_FLAG_PINNED && message.extra.len == 0);
+    CHECK(message.flags == PAL_MESSAGE_FLAG_PINNED && message.extra.len == 0);
 }
 
 static void unknown_usage_members_are_kept_in_extra(void)
@@ -313,7 +313,7 @@ static void bodies_are_short(void)
     message.tokens = 4;
     message.created_at = 5;
     message.client_id = pal_str_of("c");
-    message.flags = PAL_FLAG_PINNED;
+    message.flags = PAL_MESSAGE_FLAG_PINNED;
     pal_native_body_write(&body, &message);
     CHECK(pal_str_is(pal_buf_str(&body), "{\"content\":\"hello\"}"));
     pal_message again = {.seq = 9, .role = PAL_ROLE_TOOL};

@@ -177,10 +177,11 @@ static void odd_records_are_reported(void)
             message(4)->parts[1].extra, "{\"anthropic\":{\"type\":\"redacted_thinking\"}}"));
     CHECK(pal_str_is(
             message(4)->parts[2].extra, "{\"anthropic\":{\"type\":\"brand_new\",\"x\":1}}"));
-    CHECK(message(6)->flags == (PAL_FLAG_ERROR | PAL_FLAG_SYNTHETIC) && message(6)->model.len == 0);
-    CHECK(message(8)->flags == PAL_FLAG_SUMMARY);
+    CHECK(message(6)->flags == (PAL_MESSAGE_FLAG_ERROR | PAL_MESSAGE_FLAG_SYNTHETIC) &&
+            message(6)->model.len == 0);
+    CHECK(message(8)->flags == PAL_MESSAGE_FLAG_SUMMARY);
     CHECK(text_is(message(8), 0, PAL_PART_COMPACTION, "They looked at two files."));
-    CHECK(message(9)->flags == PAL_FLAG_SYNTHETIC);
+    CHECK(message(9)->flags == PAL_MESSAGE_FLAG_SYNTHETIC);
     CHECK(warned(10, "sub-agents"));
     CHECK(warned(13, "skipped"));
     CHECK(warned(14, "from-the-future"));
@@ -302,7 +303,7 @@ static void codex_is_read(void)
     CHECK(message(0)->role == PAL_ROLE_SYSTEM);
     CHECK(pal_str_is(message(0)->extra, "{\"openai\":{\"role\":\"developer\"}}"));
     CHECK(pal_str_is(message(0)->client_id, "codex:2"));
-    CHECK(message(1)->flags == PAL_FLAG_SYNTHETIC && message(2)->flags == 0);
+    CHECK(message(1)->flags == PAL_MESSAGE_FLAG_SYNTHETIC && message(2)->flags == 0);
     CHECK(message(2)->parts_len == 2 && message(2)->parts[1].data.len == 8);
     CHECK(warned(19, "unknown type") && count(PAL_ENTRY_WARNING) == 1);
 }
@@ -336,7 +337,7 @@ static void codex_rollbacks_become_rewinds(void)
     CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.kind == PAL_MARK_REWIND);
     CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.seq == 9);
     CHECK(text_is(message(10), 0, PAL_PART_COMPACTION, "A picture of a cat was seen."));
-    CHECK(message(10)->flags == (PAL_FLAG_SUMMARY | PAL_FLAG_SYNTHETIC));
+    CHECK(message(10)->flags == (PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC));
 }
 
 static void counted_tokens_end_an_answer(void)

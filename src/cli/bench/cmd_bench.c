@@ -233,7 +233,7 @@ static pal_status measure_loads(bench *b)
 {
     pal_cli *cli = b->cli;
     char name[48];
-    pal_load load = {.limit = TAIL_LEN, .from_end = true};
+    pal_message_query load = {.limit = TAIL_LEN, .from_end = true};
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
         return pal_cli_no_memory(cli);
@@ -243,7 +243,7 @@ static pal_status measure_loads(bench *b)
     int64_t start = pal_clock_monotonic_us();
     while (status == PAL_OK && is_running(start, b->run_us)) {
         int64_t began = pal_clock_monotonic_us();
-        pal_messages messages;
+        pal_message_page messages;
         pal_arena_reset(arena);
         status = pal_store_load(
                 cli->store, pal_str_of(TENANT), b->sessions[0], &load, arena, &messages, &cli->err);
@@ -321,7 +321,7 @@ static pal_status make_sessions(bench *b)
 static void erase_sessions(bench *b)
 {
     for (size_t i = 0; i < b->sessions_len; i++) {
-        pal_erasure erasure;
+        pal_erase_result erasure;
         pal_error ignored;
         if (pal_store_erase(b->cli->store, pal_str_of(TENANT), b->sessions[i], &erasure,
                     &ignored) != PAL_OK)

@@ -153,7 +153,7 @@ typedef struct run {
     pal_context_last last;   /* the last request; its arrays are the two below */
     uint64_t *hashes, *tokens;
     pal_message *kept;
-    pal_pruned *pruned;
+    pal_pruned_part *pruned;
     size_t cuts; /* compactions, prunes, and moves of a window */
     bool is_cut; /* there was a cut since the last request */
     uint64_t sent, cached, output;
@@ -227,7 +227,7 @@ static void set_checkpoint(run *r, uint64_t seq, const pal_plan *plan)
     r->input.pruned_len = 0;
 }
 
-static void set_pruned(run *r, const pal_pruned *pruned, size_t len)
+static void set_pruned(run *r, const pal_pruned_part *pruned, size_t len)
 {
     memmove(r->pruned, pruned, len * sizeof *pruned);
     r->input.pruned_len = len;
@@ -273,11 +273,12 @@ static pal_status request_planned(run *r, size_t end, pal_arena *arena)
     r->input.after_compaction = false;
     for (int round = 0; status == PAL_OK && round < 3; round++) {
         status = plan(r, arena, &p);
-        if (status != PAL_OK || (p.action != PAL_ACTION_PRUNE && p.action != PAL_ACTION_COMPACT))
+        if (status != PAL_OK ||
+                (p.action != PAL_PLAN_ACTION_PRUNE && p.action != PAL_PLAN_ACTION_COMPACT))
             break;
         r->cuts++;
         r->is_cut = true;
-        if (p.action == PAL_ACTION_PRUNE) {
+        if (p.action == PAL_PLAN_ACTION_PRUNE) {
             set_pruned(r, p.prune, p.prune_len);
         } else {
             set_checkpoint(r, p.cut_seq, &p);
@@ -287,7 +288,7 @@ static pal_status request_planned(run *r, size_t end, pal_arena *arena)
     }
     if (status != PAL_OK)
         return status;
-    r->refused = p.action == PAL_ACTION_REFUSE;
+    r->refused = p.action == PAL_PLAN_ACTION_REFUSE;
     if (!r->refused)
         send(r, &p, end);
     return PAL_OK;
@@ -358,7 +359,7 @@ static pal_status request_opencode(run *r, size_t end, pal_arena *arena)
 /* Runs after every turn, whether it is needed or not. */
 static pal_status prune_opencode(run *r, size_t end, pal_arena *arena)
 {
-    pal_pruned *added = NULL;
+    pal_pruned_part *added = NULL;
     size_t len = 0;
     uint64_t tokens = 0;
     r->input.messages = r->talk->messages + r->input.checkpoint.seq;

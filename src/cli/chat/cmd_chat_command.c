@@ -63,7 +63,7 @@ void pal_chat_introduce(pal_chat *chat, const pal_session *session)
 static pal_status find_session(pal_chat *chat, pal_session *out_session)
 {
     pal_cli *cli = chat->cli;
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID,
+    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID,
             pal_cli_id(cli, chat->session), chat->arena, out_session, &cli->err);
 }
 
@@ -123,8 +123,8 @@ static pal_status run_fork(pal_chat *chat, pal_str argument)
 static pal_status find_said(pal_chat *chat, uint64_t count, pal_message *out_message)
 {
     pal_cli *cli = chat->cli;
-    pal_load load = {.limit = REWIND_LOAD_MAX, .from_end = true};
-    pal_messages loaded;
+    pal_message_query load = {.limit = REWIND_LOAD_MAX, .from_end = true};
+    pal_message_page loaded;
     uint64_t found = 0;
     pal_status status = pal_store_load(
             cli->store, pal_cli_tenant(cli), chat->session, &load, chat->arena, &loaded, &cli->err);
@@ -133,7 +133,7 @@ static pal_status find_said(pal_chat *chat, uint64_t count, pal_message *out_mes
     for (size_t i = loaded.len; i > 0; i--) {
         const pal_message *message = &loaded.items[i - 1];
         if (message->role != PAL_ROLE_USER ||
-                (message->flags & (PAL_FLAG_SUMMARY | PAL_FLAG_SYNTHETIC)))
+                (message->flags & (PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC)))
             continue;
         *out_message = *message;
         if (++found == count)
@@ -406,8 +406,8 @@ static pal_status run_model(pal_chat *chat, pal_str argument)
 static pal_status find_newest(pal_chat *chat, pal_message *out_message)
 {
     pal_cli *cli = chat->cli;
-    pal_load load = {.limit = 1, .from_end = true};
-    pal_messages loaded;
+    pal_message_query load = {.limit = 1, .from_end = true};
+    pal_message_page loaded;
     pal_status status = pal_store_load(
             cli->store, pal_cli_tenant(cli), chat->session, &load, chat->arena, &loaded, &cli->err);
     *out_message = (pal_message){0};
@@ -422,7 +422,8 @@ static pal_status take_answer_back(pal_chat *chat)
     pal_cli *cli = chat->cli;
     pal_message newest, said;
     pal_status status = find_newest(chat, &newest);
-    if (status != PAL_OK || newest.role != PAL_ROLE_ASSISTANT || (newest.flags & PAL_FLAG_ERROR))
+    if (status != PAL_OK || newest.role != PAL_ROLE_ASSISTANT ||
+            (newest.flags & PAL_MESSAGE_FLAG_ERROR))
         return status;
     status = find_said(chat, 1, &said);
     if (status != PAL_OK)

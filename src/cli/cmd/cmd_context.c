@@ -38,12 +38,12 @@ static size_t text_width_of(const pal_cli *cli)
 static share share_of(const pal_plan_item *item)
 {
     switch (item->kind) {
-    case PAL_ITEM_SYSTEM:
+    case PAL_PLAN_ITEM_SYSTEM:
         return SHARE_SYSTEM;
-    case PAL_ITEM_TOOLS:
+    case PAL_PLAN_ITEM_TOOLS:
         return SHARE_TOOLS;
-    case PAL_ITEM_SUMMARY:
-    case PAL_ITEM_NOTICE:
+    case PAL_PLAN_ITEM_SUMMARY:
+    case PAL_PLAN_ITEM_NOTICE:
         return SHARE_SUMMARY;
     default:
         return item->is_pinned ? SHARE_KEPT : SHARE_MESSAGES;
@@ -170,7 +170,7 @@ static bool is_same_line(const pal_plan_item *a, const pal_plan_item *b)
 {
     return a->kind == b->kind && a->disposition == b->disposition &&
             (a->hash == 0) == (b->hash == 0) && a->is_pinned == b->is_pinned &&
-            b->kind != PAL_ITEM_RANGE && pal_str_equal(a->reason, b->reason) &&
+            b->kind != PAL_PLAN_ITEM_RANGE && pal_str_equal(a->reason, b->reason) &&
             (a->seq != 0) == (b->seq != 0);
 }
 
@@ -178,7 +178,7 @@ static pal_str messages_text(pal_cli *cli, const pal_plan_item *first, const pal
 {
     static const char *const names[] = {"", "system", "tools", "summary", "notice", "created"};
     char text[64];
-    if (first->seq == 0 && first->kind < PAL_ITEM_RANGE)
+    if (first->seq == 0 && first->kind < PAL_PLAN_ITEM_RANGE)
         return pal_str_of(names[first->kind]);
     if (first->first_seq == last->seq)
         snprintf(text, sizeof text, "%llu", (unsigned long long)last->seq);
@@ -233,15 +233,15 @@ static void put_next(pal_cli *cli, const pal_plan *plan)
 {
     pal_buf text;
     pal_buf_init(&text, 4096);
-    pal_buf_format(&text, "Next: %s, strategy %s: %.*s", pal_action_name(plan->action),
+    pal_buf_format(&text, "Next: %s, strategy %s: %.*s", pal_plan_action_name(plan->action),
             pal_strategy_name(plan->strategy), PAL_STR_ARG(plan->reason));
-    if (plan->action == PAL_ACTION_REFUSE)
+    if (plan->action == PAL_PLAN_ACTION_REFUSE)
         pal_buf_format(&text, "; %s", plan->refusal.message);
     pal_buf_append_char(&text, '.');
-    if (plan->action == PAL_ACTION_COMPACT)
+    if (plan->action == PAL_PLAN_ACTION_COMPACT)
         pal_buf_format(&text, " A summary would replace the messages up to %llu, %llu tokens.",
                 (unsigned long long)plan->cut_seq, (unsigned long long)plan->cut_tokens);
-    if (plan->action == PAL_ACTION_PRUNE)
+    if (plan->action == PAL_PLAN_ACTION_PRUNE)
         pal_buf_format(&text, " Clearing %zu old outputs frees %llu tokens.", plan->prune_len,
                 (unsigned long long)plan->prune_tokens);
     if (plan->repairs)

@@ -22,7 +22,7 @@ static pal_cli_access access_for(const void *values)
     return ((const fsck_values *)values)->repair ? PAL_CLI_WRITE : PAL_CLI_READ;
 }
 
-static void put_finding_json(fsck *check, const pal_finding *finding)
+static void put_finding_json(fsck *check, const pal_store_finding *finding)
 {
     pal_json_writer *writer = &check->writer;
     pal_json_begin_object(writer);
@@ -36,7 +36,7 @@ static void put_finding_json(fsck *check, const pal_finding *finding)
     pal_json_end_object(writer);
 }
 
-static void keep_advice(fsck *check, const pal_finding *finding)
+static void keep_advice(fsck *check, const pal_store_finding *finding)
 {
     pal_json_writer writer = pal_json_writer_make(&check->advice);
     if (!check->cli->json) {
@@ -54,7 +54,7 @@ static void keep_advice(fsck *check, const pal_finding *finding)
     pal_json_end_object(&writer);
 }
 
-static void on_finding(const pal_finding *finding, void *user)
+static void on_finding(const pal_store_finding *finding, void *user)
 {
     fsck *check = user;
     pal_buf *out = &check->cli->out;

@@ -171,8 +171,8 @@ static pal_status make_batch(pal_cli *cli, const append_values *given, batch *ou
 static pal_status find_or_create(pal_cli *cli, const char *name, pal_session *out_session)
 {
     pal_str key = pal_str_of(name);
-    pal_status status = pal_store_find(
-            cli->store, pal_cli_tenant(cli), PAL_FIND_ANY, key, cli->arena, out_session, &cli->err);
+    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ANY, key,
+            cli->arena, out_session, &cli->err);
     if (status != PAL_NOT_FOUND)
         return status;
     pal_session session = {.tenant = pal_cli_tenant(cli), .key = key};

@@ -152,7 +152,7 @@ static void print_text(pal_cli *cli, const pal_compacted *made)
             ".\nNo message was removed: 'palaver session compact SESSION --undo' reverses this.\n");
 }
 
-/* Plans as a compaction would. The action of the plan is PAL_ACTION_COMPACT if there is
+/* Plans as a compaction would. The action of the plan is PAL_PLAN_ACTION_COMPACT if there is
  * something to compact. */
 static pal_status plan_cut(compacter *c, pal_plan *out_plan)
 {
@@ -178,7 +178,7 @@ static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_
     pal_status status = plan_cut(c, &plan);
     if (status != PAL_OK)
         return status;
-    *out_is_some = plan.action == PAL_ACTION_COMPACT;
+    *out_is_some = plan.action == PAL_PLAN_ACTION_COMPACT;
     compaction->cut_seq = plan.cut_seq;
     return PAL_OK;
 }
@@ -271,7 +271,7 @@ static pal_status dry_run(compacter *c)
     pal_status status = plan_cut(c, &plan);
     if (status != PAL_OK)
         return status;
-    bool is_some = plan.action == PAL_ACTION_COMPACT;
+    bool is_some = plan.action == PAL_PLAN_ACTION_COMPACT;
     if (is_some) {
         made.seq = plan.cut_seq;
         made.tokens_before = plan.tokens;

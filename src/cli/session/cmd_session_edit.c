@@ -14,13 +14,13 @@ static uint32_t fields_of(const edit_values *given)
 {
     const pal_cli_naming *naming = &given->naming;
     uint32_t fields = 0;
-    fields |= naming->key ? PAL_FIELD_KEY : 0;
-    fields |= naming->title ? PAL_FIELD_TITLE : 0;
-    fields |= naming->project ? PAL_FIELD_PROJECT : 0;
-    fields |= naming->agent ? PAL_FIELD_AGENT : 0;
-    fields |= naming->metadata ? PAL_FIELD_METADATA : 0;
-    fields |= naming->expires ? PAL_FIELD_EXPIRES_AT : 0;
-    fields |= naming->aliases.len || given->unaliases.len ? PAL_FIELD_ALIASES : 0;
+    fields |= naming->key ? PAL_SESSION_FIELD_KEY : 0;
+    fields |= naming->title ? PAL_SESSION_FIELD_TITLE : 0;
+    fields |= naming->project ? PAL_SESSION_FIELD_PROJECT : 0;
+    fields |= naming->agent ? PAL_SESSION_FIELD_AGENT : 0;
+    fields |= naming->metadata ? PAL_SESSION_FIELD_METADATA : 0;
+    fields |= naming->expires ? PAL_SESSION_FIELD_EXPIRES_AT : 0;
+    fields |= naming->aliases.len || given->unaliases.len ? PAL_SESSION_FIELD_ALIASES : 0;
     return fields;
 }
 

@@ -75,7 +75,7 @@ static pal_status export_session(exporter *e, pal_id id)
     if (!arena)
         return pal_cli_no_memory(cli);
     pal_id_to_text(id, text);
-    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_FIND_ID,
+    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID,
             pal_str_of(text), arena, &session, &cli->err);
     if (status == PAL_OK && e->picoclaw)
         status = leave_out(e, pal_cli_picoclaw_export(e->picoclaw, &session));

@@ -68,8 +68,8 @@ pal_status pal_cli_print_session(pal_cli *cli, pal_id id, const char *head, cons
         pal_buf_format(&cli->out, "%s%.*s%s\n", head, PAL_STR_ARG(text), tail);
         return PAL_OK;
     }
-    pal_status status = pal_store_find(
-            cli->store, pal_cli_tenant(cli), PAL_FIND_ID, text, cli->arena, &session, &cli->err);
+    pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID, text,
+            cli->arena, &session, &cli->err);
     if (status != PAL_OK)
         return status;
     pal_json_writer writer = pal_json_writer_make(&cli->out);

@@ -30,7 +30,7 @@ static pal_status open_store(pal_cli *cli)
 
 /* If there are several words, the first one may name a session; the others are the text. Words
  * that the shell has split are joined again. */
-static pal_status read_words(pal_cli *cli, pal_search *search)
+static pal_status read_words(pal_cli *cli, pal_search_query *search)
 {
     size_t first = 0;
     pal_session session;
@@ -57,7 +57,7 @@ static pal_status read_words(pal_cli *cli, pal_search *search)
     return status;
 }
 
-static pal_status make_search(pal_cli *cli, const search_values *given, pal_search *search)
+static pal_status make_search(pal_cli *cli, const search_values *given, pal_search_query *search)
 {
     search->tenant = pal_cli_tenant(cli);
     search->cursor = pal_str_of(given->cursor);
@@ -78,7 +78,7 @@ static pal_status make_search(pal_cli *cli, const search_values *given, pal_sear
     return status == PAL_OK ? read_words(cli, search) : status;
 }
 
-static void add_row(pal_cli *cli, pal_cli_table *table, const pal_hit *hit)
+static void add_row(pal_cli *cli, pal_cli_table *table, const pal_search_hit *hit)
 {
     pal_buf when;
     pal_buf_init(&when, 256);
@@ -94,7 +94,7 @@ static void add_row(pal_cli *cli, pal_cli_table *table, const pal_hit *hit)
     pal_buf_done(&when);
 }
 
-static pal_status print_table(pal_cli *cli, const pal_hits *hits)
+static pal_status print_table(pal_cli *cli, const pal_search_page *hits)
 {
     pal_cli_table table = {
             .columns = 5,
@@ -115,14 +115,14 @@ static pal_status print_table(pal_cli *cli, const pal_hits *hits)
     return status;
 }
 
-static void print_json(pal_cli *cli, const pal_hits *hits)
+static void print_json(pal_cli *cli, const pal_search_page *hits)
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
     pal_json_name(&writer, "hits");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < hits->len; i++) {
-        const pal_hit *hit = &hits->items[i];
+        const pal_search_hit *hit = &hits->items[i];
         pal_json_begin_object(&writer);
         pal_put_id(&writer, "session_id", hit->session);
         pal_put_id(&writer, "message_id", hit->message);
@@ -146,8 +146,8 @@ static void print_json(pal_cli *cli, const pal_hits *hits)
 
 static pal_status session_search(pal_cli *cli, void *values)
 {
-    pal_search search = {0};
-    pal_hits hits;
+    pal_search_query search = {0};
+    pal_search_page hits;
     pal_status status = make_search(cli, values, &search);
     if (status == PAL_OK)
         status = pal_store_search(cli->store, &search, cli->arena, &hits, &cli->err);

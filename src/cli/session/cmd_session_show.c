@@ -217,7 +217,7 @@ static void put_reason(show *s, const pal_message *message)
     static const char *const names[] = {"error", "interrupted"};
     pal_cli *cli = s->cli;
     pal_json extra;
-    if (!(message->flags & PAL_FLAG_ERROR) || !message->extra.len ||
+    if (!(message->flags & PAL_MESSAGE_FLAG_ERROR) || !message->extra.len ||
             pal_json_parse(cli->arena, message->extra, NULL, &extra, NULL) != PAL_OK)
         return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -291,7 +291,7 @@ static void put_marks(show *s)
 
 /* ---- Loading ---- */
 
-static pal_status put_page(show *s, const pal_messages *page)
+static pal_status put_page(show *s, const pal_message_page *page)
 {
     pal_status status = PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < page->len; i++) {
@@ -309,8 +309,8 @@ static pal_status put_messages(show *s)
     pal_cli *cli = s->cli;
     const show_values *given = s->given;
     bool bounded = given->last.given || given->tokens.given;
-    pal_load load = {.after_seq = given->after.value, .hidden = given->hidden};
-    pal_messages page;
+    pal_message_query load = {.after_seq = given->after.value, .hidden = given->hidden};
+    pal_message_page page;
     pal_status status;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)

@@ -48,7 +48,7 @@ typedef struct erased_count {
     uint64_t count;
 } erased_count;
 
-static void print_erasure(pal_cli *cli, pal_str id, const pal_erasure *erasure)
+static void print_erasure(pal_cli *cli, pal_str id, const pal_erase_result *erasure)
 {
     const erased_count counts[] = {
             {"messages", "messages erased", erasure->messages},
@@ -82,7 +82,7 @@ static pal_status session_erase(pal_cli *cli, void *values)
 {
     const erase_values *given = values;
     pal_session session;
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK && !given->yes)
         return ask_for_yes(cli, &session);

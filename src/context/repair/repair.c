@@ -205,9 +205,9 @@ static void *keep(pal_arena *arena, const void *array, size_t len, size_t size)
     return copy;
 }
 
-static pal_status finish(pal_repair_work *work, pal_repaired *out_repaired, pal_error *err)
+static pal_status finish(pal_repair_work *work, pal_repair_result *out_repaired, pal_error *err)
 {
-    pal_repaired result = {
+    pal_repair_result result = {
             .messages =
                     keep(work->arena, work->messages, work->messages_len, sizeof(*work->messages)),
             .len = work->messages_len,
@@ -228,7 +228,7 @@ static pal_status finish(pal_repair_work *work, pal_repaired *out_repaired, pal_
 }
 
 pal_status pal_context_repair(const pal_message *messages, size_t messages_len,
-        const pal_context_input *input, pal_arena *arena, pal_repaired *out_repaired,
+        const pal_context_input *input, pal_arena *arena, pal_repair_result *out_repaired,
         pal_error *err)
 {
     static const pal_context_input none = {0};

@@ -22,7 +22,7 @@ static pal_role last_role(const pal_repair_work *work)
 static void put_made(pal_repair_work *work, pal_role role, const char *text)
 {
     pal_message message = pal_message_text(work->arena, role, pal_str_of(text));
-    message.flags = PAL_FLAG_SYNTHETIC;
+    message.flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     pal_repair_put(work, &message);
 }
 
@@ -96,7 +96,7 @@ static void put_missing(pal_repair_work *work, const pal_repair_call *call)
             &(pal_message){.role = PAL_ROLE_TOOL,
                     .parts = part,
                     .parts_len = 1,
-                    .flags = PAL_FLAG_SYNTHETIC});
+                    .flags = PAL_MESSAGE_FLAG_SYNTHETIC});
     pal_repair_line(work, 0, "result created for call '%s': %s",
             pal_repair_label(work, call->stored_id), is_pending ? "it still runs" :
             "no result exists");
@@ -154,7 +154,7 @@ static void put_all_results(pal_repair_work *work, const pal_repair_unit *unit)
             &(pal_message){.role = PAL_ROLE_USER,
                     .parts = unit->media,
                     .parts_len = unit->media_len,
-                    .flags = PAL_FLAG_SYNTHETIC});
+                    .flags = PAL_MESSAGE_FLAG_SYNTHETIC});
     pal_repair_line(work, 0, "user message created for the media of results");
 }
 

@@ -37,7 +37,7 @@ static void drop(pal_repair_work *work, const pal_message *message, const char *
 /* Returns whether the message was created for this request and is not part of the history. */
 static bool is_ours(const pal_message *message)
 {
-    return message->seq == 0 && message->flags & PAL_FLAG_SYNTHETIC;
+    return message->seq == 0 && message->flags & PAL_MESSAGE_FLAG_SYNTHETIC;
 }
 
 /* First pass: returns why the message before it makes this message invalid; NULL if it stays. */

@@ -160,11 +160,11 @@ static const struct {
     const char *name;
     uint32_t flag;
 } flag_names[] = {
-        {"summary", PAL_FLAG_SUMMARY},
-        {"pruned", PAL_FLAG_PRUNED},
-        {"synthetic", PAL_FLAG_SYNTHETIC},
-        {"pinned", PAL_FLAG_PINNED},
-        {"error", PAL_FLAG_ERROR},
+        {"summary", PAL_MESSAGE_FLAG_SUMMARY},
+        {"pruned", PAL_MESSAGE_FLAG_PRUNED},
+        {"synthetic", PAL_MESSAGE_FLAG_SYNTHETIC},
+        {"pinned", PAL_MESSAGE_FLAG_PINNED},
+        {"error", PAL_MESSAGE_FLAG_ERROR},
 };
 
 #define FLAGS_EXPECTED "an array of summary, pruned, synthetic, pinned, error"

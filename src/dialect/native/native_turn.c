@@ -169,12 +169,12 @@ static const pal_member request_members[] = {
         {"message", PAL_MEMBER_OTHER, 1, 0}, /* a text of the user */
 };
 
-static pal_status read_lane(pal_json value, pal_lane *out_lane, pal_error *err)
+static pal_status read_lane(pal_json value, pal_turn_lane *out_lane, pal_error *err)
 {
     static const char *const names[] = {"reject", "queue", "steer", "interrupt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (pal_json_string_is(value, names[i])) {
-            *out_lane = (pal_lane)i;
+            *out_lane = (pal_turn_lane)i;
             return PAL_OK;
         }
     }

@@ -58,8 +58,9 @@ static const pal_member_table record_table = {record_members, COUNT_OF(record_me
 
 static uint32_t flags_of(const claude_record *record, bool synthetic_model)
 {
-    return (record->is_summary ? PAL_FLAG_SUMMARY : 0) | (record->is_error ? PAL_FLAG_ERROR : 0) |
-            (record->is_meta || synthetic_model ? PAL_FLAG_SYNTHETIC : 0);
+    return (record->is_summary ? PAL_MESSAGE_FLAG_SUMMARY : 0) |
+            (record->is_error ? PAL_MESSAGE_FLAG_ERROR : 0) |
+            (record->is_meta || synthetic_model ? PAL_MESSAGE_FLAG_SYNTHETIC : 0);
 }
 
 static void read_usage(pal_json usage, pal_message *message)

@@ -215,9 +215,9 @@ static void read_message_item(
     message.extra = developer ? pal_str_of("{\"openai\":{\"role\":\"developer\"}}")
                               : pal_member_wrap(in->line_arena, AGENT, unknown);
     if (role == PAL_ROLE_USER && is_synthetic(&message))
-        message.flags |= PAL_FLAG_SYNTHETIC;
+        message.flags |= PAL_MESSAGE_FLAG_SYNTHETIC;
     pal_transcript_emit(in, &message);
-    if (role == PAL_ROLE_USER && !(message.flags & PAL_FLAG_SYNTHETIC)) {
+    if (role == PAL_ROLE_USER && !(message.flags & PAL_MESSAGE_FLAG_SYNTHETIC)) {
         note_prompt(in);
         learn_title(in, &message);
     }
@@ -408,7 +408,7 @@ static void read_compacted(pal_transcript *in, pal_json payload, pal_str timesta
         return;
     }
     pal_message message = make_message(in, PAL_ROLE_USER, timestamp);
-    message.flags = PAL_FLAG_SUMMARY | PAL_FLAG_SYNTHETIC;
+    message.flags = PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC;
     message.parts = &part;
     message.parts_len = 1;
     pal_transcript_emit(in, &message);

@@ -444,7 +444,7 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
         return;
     }
     if (is_true(value, "summary"))
-        r.message.flags |= PAL_FLAG_SUMMARY;
+        r.message.flags |= PAL_MESSAGE_FLAG_SUMMARY;
     read_usage(pal_json_find(value, "tokens"), &r.message);
     r.message.model = in->model;
     r.message.extra = keep(&r, value, read);

@@ -241,7 +241,7 @@ static pal_status no_such_key(pal_str id, pal_error *err)
 pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_arena *arena,
         pal_key_page *out_page, pal_error *err)
 {
-    pal_records records;
+    pal_record_page records;
     pal_key_page page = {0};
     char from[ID_DIGITS + 2] = "";
     pal_str digits = {0};
@@ -272,7 +272,7 @@ pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_are
 static pal_status find_by_id(pal_store *store, pal_str id, pal_arena *arena, pal_record *out_record,
         pal_key *out_key, pal_error *err)
 {
-    pal_records records;
+    pal_record_page records;
     pal_str digits;
     if (!digits_of(id, &digits))
         return no_such_key(id, err);

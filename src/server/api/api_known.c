@@ -177,7 +177,7 @@ static pal_json request_schema(pal_call *call)
 
 static pal_status check_members(pal_call *call, pal_error *err)
 {
-    if (!(call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON)))
+    if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
         return check_no_body(call, err);
     return pal_json_count(call->body) ? check_object(call, request_schema(call), call->body, err)
                                       : PAL_OK;

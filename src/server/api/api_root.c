@@ -7,12 +7,12 @@
 static const pal_api_route root_routes[] = {
         {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
                 {"live", "check that the process answers", NULL, NULL, "Status", 200}},
-        {"GET", "/readyz", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_ready,
+        {"GET", "/readyz", PAL_KEY_NONE, PAL_API_WORKER, pal_health_ready,
                 {"ready",
                         "check that the server is ready: the store works, and the server is not "
                         "stopping", NULL,
                         NULL, "Status", 200}},
-        {"GET", "/metrics", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, pal_metrics_handle,
+        {"GET", "/metrics", PAL_KEY_ADMIN, PAL_API_WORKER, pal_metrics_handle,
                 {"metrics",
                         "read the metrics in Prometheus format", NULL, NULL, "text/plain", 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,

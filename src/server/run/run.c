@@ -265,7 +265,7 @@ static void unlock_and_write(pal_run *run)
 /* The lock must be held. If this fails, the session expires. */
 static void erase_temporary(pal_run *run)
 {
-    pal_erasure *erasure = pal_arena_alloc(run->arena, sizeof *erasure);
+    pal_erase_result *erasure = pal_arena_alloc(run->arena, sizeof *erasure);
     pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
     if (!erasure || !op)
         return;

@@ -309,7 +309,7 @@ static pal_status read_end(pal_engine *base, pal_status status)
     return status;
 }
 
-static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+static pal_status find_readable(pal_engine *base, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     pal_session_row row;
@@ -328,8 +328,8 @@ static pal_status find_readable(pal_engine *base, pal_str tenant, pal_find_by by
 
 /* A session whose lines cannot be read must not look like an empty one, so the call fails with the
  * reason. The obstacle may have been removed since, and only another attempt shows that. */
-static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
-        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_session_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = read_begin(base, err);
@@ -564,7 +564,7 @@ static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_e
 }
 
 static pal_status check_repair(
-        jsonl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
+        jsonl_engine *engine, pal_store_on_finding sink, void *user, pal_error *err)
 {
     pal_status status;
 
@@ -581,7 +581,7 @@ static pal_status check_repair(
 }
 
 static pal_status jsonl_check(pal_engine *base, bool repair, pal_row_check row_check,
-        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
     jsonl_engine *engine = (jsonl_engine *)base;
     pal_status status = PAL_OK;

@@ -353,11 +353,11 @@ PAL_CHECKED pal_status pal_jsonl_compact(jsonl_engine *engine, pal_error *err);
 /* ---- jsonl_check.c ---- */
 
 /* Reports damage. */
-void pal_jsonl_check(
-        jsonl_engine *engine, pal_finding_sink sink, pal_progress progress, void *user);
+void pal_jsonl_check(jsonl_engine *engine, pal_store_on_finding sink,
+        pal_store_on_progress progress, void *user);
 /* Repairs damage if possible, and reports it. The caller holds the directory's lock. */
 PAL_CHECKED pal_status pal_jsonl_repair(
-        jsonl_engine *engine, pal_finding_sink sink, void *user, pal_error *err);
+        jsonl_engine *engine, pal_store_on_finding sink, void *user, pal_error *err);
 
 /* ---- jsonl_gather.c ---- */
 

@@ -19,14 +19,14 @@
 
 /* The receiver of the findings. */
 typedef struct report {
-    pal_finding_sink sink;
+    pal_store_on_finding sink;
     void *user;
 } report;
 
 PAL_PRINTF(4, 5)
 static void tell(const report *to, pal_id session, bool repaired, const char *format, ...)
 {
-    pal_finding finding = {.session = session, .repaired = repaired};
+    pal_store_finding finding = {.session = session, .repaired = repaired};
     va_list args;
 
     va_start(args, format);
@@ -75,7 +75,8 @@ static void check_fork(jsonl_engine *engine, const memory_session *session, cons
             (unsigned long long)record->fork_seq, parent, (unsigned long long)there);
 }
 
-void pal_jsonl_check(jsonl_engine *engine, pal_finding_sink sink, pal_progress progress, void *user)
+void pal_jsonl_check(
+        jsonl_engine *engine, pal_store_on_finding sink, pal_store_on_progress progress, void *user)
 {
     report to = {sink, user};
     size_t position = 0;
@@ -204,7 +205,8 @@ static pal_status forget_lost(jsonl_engine *engine, const report *to, pal_error 
     return status;
 }
 
-pal_status pal_jsonl_repair(jsonl_engine *engine, pal_finding_sink sink, void *user, pal_error *err)
+pal_status pal_jsonl_repair(
+        jsonl_engine *engine, pal_store_on_finding sink, void *user, pal_error *err)
 {
     report to = {sink, user};
     pal_status status = forget_lost(engine, &to, err);

@@ -207,7 +207,7 @@ static uint64_t shared_seq(const memory_session *session)
     return seq;
 }
 
-static void session_empty(memory_engine *engine, memory_session *session, pal_erasure *erasure)
+static void session_empty(memory_engine *engine, memory_session *session, pal_erase_result *erasure)
 {
     uint64_t keep_seq = shared_seq(session);
 
@@ -218,12 +218,12 @@ static void session_empty(memory_engine *engine, memory_session *session, pal_er
 
 void pal_memory_shell_trim(memory_engine *engine, memory_session *session)
 {
-    pal_erasure ignored = {0};
+    pal_erase_result ignored = {0};
 
     session_empty(engine, session, &ignored);
 }
 
-static void session_erase(memory_engine *engine, memory_session *session, pal_erasure *erasure)
+static void session_erase(memory_engine *engine, memory_session *session, pal_erase_result *erasure)
 {
     pal_memory_names_drop(session, &session->info->record, NULL);
     erasure->aliases += session->info->record.aliases_len;
@@ -247,7 +247,7 @@ static void session_erase(memory_engine *engine, memory_session *session, pal_er
 
 pal_status pal_memory_erase(memory_engine *engine, pal_work *work)
 {
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
     memory_session *session = NULL;
     pal_status status = pal_memory_session_for(
             engine, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
@@ -262,12 +262,12 @@ pal_status pal_memory_erase(memory_engine *engine, pal_work *work)
 
 /* ---- Sweep ---- */
 
-static void sweep_session(
-        memory_engine *engine, memory_session *session, const pal_work *work, pal_sweep *result)
+static void sweep_session(memory_engine *engine, memory_session *session, const pal_work *work,
+        pal_sweep_result *result)
 {
     const pal_session *record = &session->info->record;
     int64_t trash_ms = work->op->u.sweep.trash_ms;
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
 
     if (pal_memory_session_expired(session, work->now_ms)) {
         pal_memory_session_trash(session, work->now_ms);
@@ -290,8 +290,8 @@ static memory_session *next_to_sweep(const memory_session *session)
     return next;
 }
 
-static void sweep_tenant(
-        memory_engine *engine, memory_tenant *tenant, const pal_work *work, pal_sweep *result)
+static void sweep_tenant(memory_engine *engine, memory_tenant *tenant, const pal_work *work,
+        pal_sweep_result *result)
 {
     uint32_t limit = work->op->u.sweep.limit;
     memory_session *session, *next;
@@ -312,7 +312,7 @@ static void sweep_tenant(
 pal_status pal_memory_sweep(memory_engine *engine, pal_work *work)
 {
     uint32_t records_left = work->op->u.sweep.limit;
-    pal_sweep result = {0};
+    pal_sweep_result result = {0};
     bool has_more = false;
 
     for (memory_tenant *tenant = engine->tenant_list; tenant; tenant = tenant->next) {

@@ -29,7 +29,7 @@ static void copy_session(const memory_session *session, pal_arena *arena, pal_se
 }
 
 static memory_session *find_by(
-        memory_engine *engine, pal_str tenant_name, pal_find_by by, pal_str name)
+        memory_engine *engine, pal_str tenant_name, pal_session_by by, pal_str name)
 {
     memory_tenant *tenant = pal_memory_tenant_find(engine, tenant_name);
     memory_session *session = NULL;
@@ -37,15 +37,16 @@ static memory_session *find_by(
 
     if (!tenant)
         return NULL;
-    if (by == PAL_FIND_ID) {
+    if (by == PAL_SESSION_BY_ID) {
         memcpy(id.bytes, name.data, sizeof id.bytes);
         return pal_memory_session_find(engine, tenant_name, id);
     }
-    session = pal_memory_name_find(by == PAL_FIND_KEY ? &tenant->keys : &tenant->aliases, name);
+    session =
+            pal_memory_name_find(by == PAL_SESSION_BY_KEY ? &tenant->keys : &tenant->aliases, name);
     return session && !pal_memory_session_expired(session, pal_clock_now_ms()) ? session : NULL;
 }
 
-pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;

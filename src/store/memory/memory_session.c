@@ -323,33 +323,33 @@ static pal_session record_updated(const memory_session *session, const pal_work 
     uint32_t fields = work->op->u.update.fields;
     pal_session record = session->info->record;
 
-    if (fields & PAL_FIELD_TITLE)
+    if (fields & PAL_SESSION_FIELD_TITLE)
         record.title = given->title;
-    if (fields & PAL_FIELD_PROJECT)
+    if (fields & PAL_SESSION_FIELD_PROJECT)
         record.project = given->project;
-    if (fields & PAL_FIELD_AGENT)
+    if (fields & PAL_SESSION_FIELD_AGENT)
         record.agent = given->agent;
-    if (fields & PAL_FIELD_METADATA)
+    if (fields & PAL_SESSION_FIELD_METADATA)
         record.metadata = given->metadata;
-    if (fields & PAL_FIELD_SCOPE)
+    if (fields & PAL_SESSION_FIELD_SCOPE)
         record.scope = given->scope;
-    if (fields & PAL_FIELD_EXPIRES_AT)
+    if (fields & PAL_SESSION_FIELD_EXPIRES_AT)
         record.expires_at = given->expires_at;
-    if (fields & PAL_FIELD_KEY)
+    if (fields & PAL_SESSION_FIELD_KEY)
         record.key = given->key;
-    if (fields & PAL_FIELD_ALIASES) {
+    if (fields & PAL_SESSION_FIELD_ALIASES) {
         record.aliases = given->aliases;
         record.aliases_len = given->aliases_len;
         record.is_routed = given->is_routed;
         record.alias_apart = given->alias_apart;
     }
-    record.updated_at = fields & PAL_FIELD_UPDATED_AT ? given->updated_at : work->now_ms;
+    record.updated_at = fields & PAL_SESSION_FIELD_UPDATED_AT ? given->updated_at : work->now_ms;
     return record;
 }
 
 pal_status pal_memory_update(memory_engine *engine, pal_work *work)
 {
-    bool sets_expiry = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
+    bool sets_expiry = (work->op->u.update.fields & PAL_SESSION_FIELD_EXPIRES_AT) != 0;
     memory_session *session = NULL;
     pal_session record, *before;
     memory_info *info;

@@ -352,7 +352,7 @@ pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms
 pal_status pal_memory_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
         pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
         pal_error *err);
-pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_find_by by, pal_str name,
+pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err);
 pal_status pal_memory_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
         uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,

@@ -34,13 +34,13 @@ enum {
 };
 
 typedef struct candidate {
-    pal_hit hit;
+    pal_search_hit hit;
     uint64_t pos;
     uint64_t handle;
 } candidate;
 
 typedef struct searching {
-    const pal_search *search;
+    const pal_search_query *search;
     pal_query query;
     const pal_piece *pieces; /* NULL: the search covers a tenant */
     size_t pieces_len;
@@ -62,7 +62,7 @@ typedef struct searching {
 
 /* ---- One row ---- */
 
-static bool is_asked_for(const pal_search *search, const pal_row *row)
+static bool is_asked_for(const pal_search_query *search, const pal_row *row)
 {
     if (search->role != PAL_ROLE_NONE && row->role != search->role)
         return false;
@@ -264,7 +264,7 @@ static pal_status walk_pieces(pal_store *store, searching *state, pal_error *err
 static pal_status search_session(
         pal_store *store, searching *state, uint64_t below_seq, pal_arena *scratch, pal_error *err)
 {
-    const pal_search *search = state->search;
+    const pal_search_query *search = state->search;
     uint64_t before_seq = search->before_seq;
     pal_piece *pieces;
     pal_session_row row;
@@ -336,7 +336,7 @@ static pal_status search_tenant(
 /* The next page begins below the cursor. The cursor is the seq of the last hit or, in a search of a
  * tenant, its position. If the page was stopped early, the cursor is one more than the row at which
  * it stopped, so that the next page begins with that row. */
-static pal_status read_cursor(const pal_search *search, uint64_t *out_below, pal_error *err)
+static pal_status read_cursor(const pal_search_query *search, uint64_t *out_below, pal_error *err)
 {
     char wanted = pal_id_is_none(search->session) ? 'p' : 's', kind = 0;
     unsigned long long below = 0;
@@ -369,7 +369,7 @@ static pal_str write_cursor(const searching *state, uint64_t below)
     return pal_arena_copy(state->arena, pal_str_make(text, (size_t)len));
 }
 
-static pal_status check_search(pal_search *search, pal_error *err)
+static pal_status check_search(pal_search_query *search, pal_error *err)
 {
     if (search->limit == 0)
         search->limit = PAL_SEARCH_HITS_DEFAULT;
@@ -384,10 +384,10 @@ static pal_status check_search(pal_search *search, pal_error *err)
     return pal_tenant_check(search->tenant, err);
 }
 
-static pal_status give_hits(const searching *state, pal_hits *out_hits, pal_error *err)
+static pal_status give_hits(const searching *state, pal_search_page *out_hits, pal_error *err)
 {
     size_t limit = state->search->limit;
-    pal_hits hits = {.len = state->len < limit ? state->len : limit};
+    pal_search_page hits = {.len = state->len < limit ? state->len : limit};
 
     hits.items = pal_arena_array(state->arena, hits.len + 1, sizeof(*hits.items));
     if (state->len > limit) {
@@ -423,10 +423,10 @@ static pal_status run_search(
     return search_session(store, state, below, scratch, err);
 }
 
-pal_status pal_store_search(pal_store *store, const pal_search *search, pal_arena *arena,
-        pal_hits *out_hits, pal_error *err)
+pal_status pal_store_search(pal_store *store, const pal_search_query *search, pal_arena *arena,
+        pal_search_page *out_hits, pal_error *err)
 {
-    pal_search checked = *search;
+    pal_search_query checked = *search;
     searching state = {.search = &checked, .arena = arena, .err = err};
     pal_arena *scratch = NULL;
     uint64_t below;

@@ -68,7 +68,7 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
         return pal_no_memory(err);
     seen->id = id;
     status = sight->engine->backend->session_find(
-            sight->engine, sight->tenant, PAL_FIND_ID, key, sight->arena, &row, err);
+            sight->engine, sight->tenant, PAL_SESSION_BY_ID, key, sight->arena, &row, err);
     if (status == PAL_OK)
         seen->handle = row.handle;
     if (status == PAL_OK && is_active(&row.session))

@@ -310,8 +310,8 @@ void pal_sqlite_snapshot_end(pal_sql_conn *conn);
 
 void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len);
 
-pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
-        pal_arena *arena, pal_session_row *out_row, pal_error *err);
+pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err);
 pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *query,
         int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err);
@@ -349,7 +349,7 @@ pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_
         uint64_t *out_bytes, pal_error *err);
 pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
-        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err);
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err);
 
 /* Opens a connection to the engine's file with all settings. Close it even if this fails. */
 PAL_CHECKED pal_status pal_sqlite_connect(

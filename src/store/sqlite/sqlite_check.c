@@ -20,15 +20,15 @@ typedef struct checking {
     pal_sql_conn conn;
     bool repair;
     pal_row_check row_check;
-    pal_finding_sink sink;
-    pal_progress progress;
+    pal_store_on_finding sink;
+    pal_store_on_progress progress;
     void *user;
     uint64_t findings; /* number of findings reported so far */
 } checking;
 
 static void tell(checking *check, pal_id session, bool repaired, const char *text)
 {
-    pal_finding finding = {.session = session, .repaired = repaired};
+    pal_store_finding finding = {.session = session, .repaired = repaired};
 
     snprintf(finding.text, sizeof(finding.text), "%.*s", (int)sizeof(finding.text) - 1, text);
     check->findings++;
@@ -494,7 +494,7 @@ static void check_modes(const checking *check, const char *path)
 }
 
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
-        pal_finding_sink sink, pal_progress progress, void *user, pal_error *err)
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
     checking check = {.repair = repair,
             .row_check = row_check,

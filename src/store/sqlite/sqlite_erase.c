@@ -59,8 +59,8 @@ static pal_status end_blobs(pal_sql_conn *conn, pal_sql *sql, uint64_t *out_coun
     return PAL_OK;
 }
 
-static pal_status drop_blobs(
-        pal_sql_conn *conn, int64_t handle, uint64_t kept_seq, pal_erasure *erasure, pal_error *err)
+static pal_status drop_blobs(pal_sql_conn *conn, int64_t handle, uint64_t kept_seq,
+        pal_erase_result *erasure, pal_error *err)
 {
     uint64_t dropped = 0, unused = 0;
     pal_sql drop = pal_sql_start(conn, PAL_SQL_BLOB_DROP_SESSION);
@@ -83,7 +83,7 @@ static pal_status drop_blobs(
 
 /* Removes everything that belongs only to this session. */
 static pal_status drop_belongings(
-        pal_sql_conn *conn, int64_t handle, pal_erasure *erasure, pal_error *err)
+        pal_sql_conn *conn, int64_t handle, pal_erase_result *erasure, pal_error *err)
 {
     uint64_t unused = 0;
     pal_status status = drop_all(conn, PAL_SQL_ALIAS_CLEAR, handle, &erasure->aliases, err);
@@ -128,7 +128,7 @@ static pal_status strip_or_drop(
 }
 
 static pal_status erase_one(
-        pal_sql_conn *conn, const pal_sqlite_head *head, pal_erasure *erasure, pal_error *err)
+        pal_sql_conn *conn, const pal_sqlite_head *head, pal_erase_result *erasure, pal_error *err)
 {
     uint64_t kept_seq, messages = erasure->messages;
     int64_t before = 0, after = 0;
@@ -164,12 +164,12 @@ static pal_status erase_one(
 /* Erases the session, then trims or removes its erased ancestors, up to the first ancestor that is
  * not erased. */
 static pal_status erase_upwards(
-        pal_sql_conn *conn, pal_sqlite_head head, pal_erasure *erasure, pal_error *err)
+        pal_sql_conn *conn, pal_sqlite_head head, pal_erase_result *erasure, pal_error *err)
 {
     pal_status status = erase_one(conn, &head, erasure, err);
 
     while (status == PAL_OK && head.parent != 0) {
-        pal_erasure ignored = {0};
+        pal_erase_result ignored = {0};
 
         status = pal_sqlite_head_by_handle(conn, head.parent, &head, err);
         if (status != PAL_OK || head.handle == 0 || head.state != PAL_SESSION_ERASED)
@@ -186,7 +186,7 @@ static pal_status erase_upwards(
 
 pal_status pal_sqlite_erase(pal_sql_conn *conn, pal_work *work)
 {
-    pal_erasure erasure = {0};
+    pal_erase_result erasure = {0};
     pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 
@@ -213,7 +213,7 @@ static pal_status find_due(
 
 static pal_status trash_expired(pal_sql_conn *conn, pal_work *work, uint32_t *left)
 {
-    pal_sweep *result = &work->op->u.sweep.result;
+    pal_sweep_result *result = &work->op->u.sweep.result;
     pal_error *err = &work->op->error;
     int64_t handle;
     pal_status status = find_due(conn, PAL_SQL_SESSION_EXPIRED, work->now_ms, &handle, err);
@@ -230,14 +230,14 @@ static pal_status trash_expired(pal_sql_conn *conn, pal_work *work, uint32_t *le
 
 static pal_status erase_stale(pal_sql_conn *conn, pal_work *work, uint32_t *left)
 {
-    pal_sweep *result = &work->op->u.sweep.result;
+    pal_sweep_result *result = &work->op->u.sweep.result;
     int64_t before_ms = work->now_ms - work->op->u.sweep.trash_ms;
     pal_error *err = &work->op->error;
     int64_t handle;
     pal_status status = find_due(conn, PAL_SQL_SESSION_STALE, before_ms, &handle, err);
 
     for (; status == PAL_OK && handle != 0 && *left > 0; (*left)--) {
-        pal_erasure ignored = {0};
+        pal_erase_result ignored = {0};
         pal_sqlite_head head = {0};
 
         status = pal_sqlite_head_by_handle(conn, handle, &head, err);

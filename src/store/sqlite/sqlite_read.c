@@ -43,22 +43,22 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->alias_apart = pal_sql_copy(sql, 24, arena);
 }
 
-static pal_sql find_statement(pal_sql_conn *conn, pal_find_by by, pal_str name)
+static pal_sql find_statement(pal_sql_conn *conn, pal_session_by by, pal_str name)
 {
     pal_sql sql = pal_sql_start(conn,
-            by == PAL_FIND_ID            ? PAL_SQL_SESSION_BY_ID
-                    : by == PAL_FIND_KEY ? PAL_SQL_SESSION_BY_KEY
+            by == PAL_SESSION_BY_ID            ? PAL_SQL_SESSION_BY_ID
+                    : by == PAL_SESSION_BY_KEY ? PAL_SQL_SESSION_BY_KEY
                                          : PAL_SQL_SESSION_BY_ALIAS);
 
-    if (by == PAL_FIND_ID)
+    if (by == PAL_SESSION_BY_ID)
         pal_sql_bind_blob(&sql, name);
     else
         pal_sql_bind_text(&sql, name);
     return sql;
 }
 
-pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_find_by by, pal_str name,
-        pal_arena *arena, pal_session_row *out_row, pal_error *err)
+pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_session_row row;

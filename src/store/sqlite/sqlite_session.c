@@ -492,13 +492,13 @@ static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sql
     int64_t holder;
     pal_id id;
 
-    if ((fields & PAL_FIELD_KEY) && session->key.len > 0) {
+    if ((fields & PAL_SESSION_FIELD_KEY) && session->key.len > 0) {
         status = pal_sqlite_holder(
                 conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key, &holder, &id);
         if (status == PAL_OK && holder != 0 && holder != head->handle)
             status = pal_sqlite_key_conflict(work, session->key);
     }
-    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_ALIASES))
         status = pal_sqlite_aliases_check(conn, work, head->tenant, session, head->handle);
     return status;
 }
@@ -510,30 +510,30 @@ static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sql
     int64_t handle = head->handle;
     pal_status status = PAL_OK;
 
-    if (fields & PAL_FIELD_TITLE)
+    if (fields & PAL_SESSION_FIELD_TITLE)
         status = set_text(conn, work, PAL_SQL_SESSION_SET_TITLE, handle, session->title);
-    if (status == PAL_OK && (fields & PAL_FIELD_METADATA))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_METADATA))
         status = set_text(conn, work, PAL_SQL_SESSION_SET_METADATA, handle, session->metadata);
-    if (status == PAL_OK && (fields & PAL_FIELD_SCOPE))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_SCOPE))
         status = set_text(conn, work, PAL_SQL_SESSION_SET_SCOPE, handle, session->scope);
-    if (status == PAL_OK && (fields & PAL_FIELD_KEY))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_KEY))
         status = set_text(conn, work, PAL_SQL_SESSION_SET_KEY, handle, session->key);
-    if (status == PAL_OK && (fields & PAL_FIELD_EXPIRES_AT))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_EXPIRES_AT))
         status = set_number(conn, work, PAL_SQL_SESSION_SET_EXPIRY, handle, session->expires_at);
-    if (status == PAL_OK && (fields & PAL_FIELD_PROJECT))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_PROJECT))
         status = set_name(conn, work, PAL_SQL_HEAD_PROJECT, handle, session->project);
-    if (status == PAL_OK && (fields & PAL_FIELD_AGENT))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_AGENT))
         status = set_name(conn, work, PAL_SQL_HEAD_AGENT, handle, session->agent);
-    if (status == PAL_OK && (fields & PAL_FIELD_ALIASES))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_ALIASES))
         status = set_aliases(conn, work, head, session);
-    if (status == PAL_OK && (fields & PAL_FIELD_UPDATED_AT))
+    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_UPDATED_AT))
         return set_number(conn, work, PAL_SQL_HEAD_TOUCH, handle, session->updated_at);
     return status == PAL_OK ? pal_sqlite_touch(conn, work, handle) : status;
 }
 
 pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
 {
-    bool renews = (work->op->u.update.fields & PAL_FIELD_EXPIRES_AT) != 0;
+    bool renews = (work->op->u.update.fields & PAL_SESSION_FIELD_EXPIRES_AT) != 0;
     pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &head);
 

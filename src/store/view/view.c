@@ -21,8 +21,8 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 {
     pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
     pal_session_row row;
-    pal_status status =
-            engine->backend->session_find(engine, tenant, PAL_FIND_ID, name, arena, &row, err);
+    pal_status status = engine->backend->session_find(
+            engine, tenant, PAL_SESSION_BY_ID, name, arena, &row, err);
 
     if (status == PAL_NOT_FOUND || (status == PAL_OK && row.session.state == PAL_SESSION_ERASED)) {
         char text[PAL_ID_TEXT_SIZE];
@@ -44,7 +44,7 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 #define PAGE_ROWS 256 /* room for a page of up to this many messages is allocated at once */
 
 typedef struct loading {
-    const pal_load *load;
+    const pal_message_query *load;
     const pal_view_spans *hidden; /* parts that must be removed from their messages */
     pal_arena *arena;
     pal_message *items;
@@ -60,7 +60,7 @@ typedef struct loading {
 
 static bool over_bound(const loading *state, const pal_row *row)
 {
-    const pal_load *load = state->load;
+    const pal_message_query *load = state->load;
 
     if (load->limit > 0 && state->len >= (size_t)load->limit + state->spare)
         return true;
@@ -230,7 +230,7 @@ static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first,
 static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
         loading *state, pal_error *err)
 {
-    const pal_load *load = state->load;
+    const pal_message_query *load = state->load;
     bool is_page = load->from_end && load->limit > 0 && !load->tokens_max && !load->bytes_max;
     pal_status status = PAL_OK;
 
@@ -291,14 +291,14 @@ static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, u
     return status;
 }
 
-static uint64_t own_first(const pal_chain_level *at, const pal_load *load)
+static uint64_t own_first(const pal_chain_level *at, const pal_message_query *load)
 {
     uint64_t fork_seq = at->row.session.fork_seq;
 
     return (fork_seq > load->after_seq ? fork_seq : load->after_seq) + 1;
 }
 
-static uint64_t own_last(const pal_chain_level *at, const pal_load *load)
+static uint64_t own_last(const pal_chain_level *at, const pal_message_query *load)
 {
     if (load->before_seq > 0 && load->before_seq - 1 < at->last_seq)
         return load->before_seq - 1;
@@ -348,8 +348,9 @@ static pal_status load_from_start(pal_engine *engine, const pal_session_row *ses
     return status;
 }
 
-pal_status pal_view_load(pal_engine *engine, const pal_session_row *session, const pal_load *load,
-        pal_arena *arena, pal_messages *out_messages, pal_error *err)
+pal_status pal_view_load(pal_engine *engine, const pal_session_row *session,
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err)
 {
     loading state = {.load = load, .arena = arena, .err = err};
     pal_arena *scratch = pal_arena_new(0);
@@ -441,8 +442,8 @@ pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pa
 static pal_status newest_seq(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
         uint64_t *out_seq, pal_error *err)
 {
-    pal_load load = {.limit = 1, .from_end = true};
-    pal_messages messages;
+    pal_message_query load = {.limit = 1, .from_end = true};
+    pal_message_page messages;
     pal_status status = pal_view_load(engine, session, &load, arena, &messages, err);
 
     if (status == PAL_OK)

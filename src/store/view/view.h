@@ -16,7 +16,8 @@ PAL_CHECKED pal_status pal_view_decode(
         const pal_row *row, pal_arena *arena, pal_message *out_message, pal_error *err);
 
 PAL_CHECKED pal_status pal_view_load(pal_engine *engine, const pal_session_row *session,
-        const pal_load *load, pal_arena *arena, pal_messages *out_messages, pal_error *err);
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err);
 
 /* Returns all marks that affect the session, resolved, inherited marks first. */
 PAL_CHECKED pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session,

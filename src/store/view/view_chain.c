@@ -32,7 +32,7 @@ pal_status pal_chain_up(pal_engine *engine, pal_chain_level *at, pal_arena *aren
             .number_max = at->row.session.fork_mark};
     pal_str name = pal_str_make((const char *)parent.bytes, sizeof(parent.bytes));
     pal_status status = engine->backend->session_find(
-            engine, at->row.session.tenant, PAL_FIND_ID, name, arena, &up.row, err);
+            engine, at->row.session.tenant, PAL_SESSION_BY_ID, name, arena, &up.row, err);
 
     if (status == PAL_NOT_FOUND) {
         char text[PAL_ID_TEXT_SIZE];

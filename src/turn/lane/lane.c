@@ -185,7 +185,7 @@ void pal_lane_enqueue(pal_turn *turn)
     pal_lane_state *lane = turn->lane;
 
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
-    if (turn->queue.goes_first || turn->request.lane == PAL_LANE_INTERRUPT) {
+    if (turn->queue.goes_first || turn->request.lane == PAL_TURN_LANE_INTERRUPT) {
         turn->next = lane->first;
         lane->first = turn;
         if (!turn->next)
@@ -298,7 +298,7 @@ static void begin_from_steer(pal_lane_state *lane)
 
 static void begin_from_backlog(pal_lane_state *lane)
 {
-    pal_turn_request request = {.session = lane->session, .lane = PAL_LANE_QUEUE};
+    pal_turn_request request = {.session = lane->session, .lane = PAL_TURN_LANE_QUEUE};
     pal_arena *arena = pal_arena_new(0);
     pal_turn *turn = NULL;
 

@@ -207,7 +207,7 @@ static bool take_item(pal_turn *turn, const pal_inbox_item *item)
 {
     pal_turn_request next = {.tenant = turn->request.tenant,
             .session = turn->request.session,
-            .lane = PAL_LANE_QUEUE};
+            .lane = PAL_TURN_LANE_QUEUE};
     pal_inbox_head head;
     pal_message *merged;
     size_t len;

@@ -167,8 +167,8 @@ bool pal_join_is_repeat(pal_turn *turn)
 /* Sets *out_hidden if the message `seq` is hidden. Then its all-or-nothing turn has failed. */
 static pal_status is_hidden(pal_turn *turn, uint64_t seq, bool *out_hidden, pal_error *err)
 {
-    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1};
-    pal_messages list;
+    pal_message_query load = {.after_seq = seq - 1, .before_seq = seq + 1};
+    pal_message_page list;
     pal_status status = pal_store_load(turn->runtime->store, turn->request.tenant,
             turn->request.session, &load, turn->arena, &list, err);
 

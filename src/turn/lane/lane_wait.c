@@ -115,7 +115,7 @@ static void wait_in_queue(pal_turn *turn)
     pal_turn_tell_started(turn, NULL);
     if (turn->is_canceled) /* canceled while the item was being added */
         pal_lane_withdraw(turn);
-    else if (turn->request.lane == PAL_LANE_INTERRUPT && running)
+    else if (turn->request.lane == PAL_TURN_LANE_INTERRUPT && running)
         pal_turn_stop(running, "interrupted by a new message");
     lane->guards--;
     pal_lane_rest(lane);
@@ -296,14 +296,14 @@ void pal_lane_wait(pal_turn *turn)
         return;
     }
     switch (turn->request.lane) {
-    case PAL_LANE_QUEUE:
-    case PAL_LANE_INTERRUPT:
+    case PAL_TURN_LANE_QUEUE:
+    case PAL_TURN_LANE_INTERRUPT:
         if (turn->request.finish)
             wait_in_queue(turn); /* `finish` could not be called after a restart */
         else
             wait_in_inbox(turn, "queue", queued);
         break;
-    case PAL_LANE_STEER:
+    case PAL_TURN_LANE_STEER:
         if (lane->running && lane->running->summary.wait)
             wait_in_inbox(turn, "queue", queued); /* a compaction takes no messages */
         else
@@ -319,7 +319,7 @@ bool pal_lane_may_wait(const pal_turn *turn)
 {
     if (turn->queue.is_backlog || turn->queue.inbox_len > 0)
         return true;
-    return turn->request.messages_len > 0 && turn->request.lane != PAL_LANE_REJECT;
+    return turn->request.messages_len > 0 && turn->request.lane != PAL_TURN_LANE_REJECT;
 }
 
 void pal_lane_step_back(pal_turn *turn)

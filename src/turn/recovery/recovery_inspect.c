@@ -31,7 +31,7 @@ bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str cal
 
 /* ---- The newest answer ---- */
 
-static pal_ending ending_of(const pal_messages *list)
+static pal_ending ending_of(const pal_message_page *list)
 {
     size_t at = list->len;
 
@@ -46,8 +46,8 @@ static pal_ending ending_of(const pal_messages *list)
 pal_status pal_recover_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
         pal_ending *out_ending, pal_error *err)
 {
-    pal_load load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
-    pal_messages list = {.has_more = true};
+    pal_message_query load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
+    pal_message_page list = {.has_more = true};
     pal_status status = PAL_OK;
 
     do {
@@ -182,8 +182,10 @@ size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out
             .name = pal_arena_copy(turn->arena, call->name),
             .text = pal_str_of(PAL_INTERRUPTED_TEXT),
             .is_error = true};
-    *out_message = (pal_message){
-            .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1, .flags = PAL_FLAG_SYNTHETIC};
+    *out_message = (pal_message){.role = PAL_ROLE_TOOL,
+            .parts = part,
+            .parts_len = 1,
+            .flags = PAL_MESSAGE_FLAG_SYNTHETIC};
     return 1;
 }
 
@@ -191,7 +193,7 @@ size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out
 static size_t end_dead(const pal_turn *turn, pal_message *out_message)
 {
     *out_message = (pal_message){.role = PAL_ROLE_ASSISTANT,
-            .flags = PAL_FLAG_ERROR,
+            .flags = PAL_MESSAGE_FLAG_ERROR,
             .turn_id = turn->found.resume->head.turn,
             .extra = pal_str_of("{\"error\":\"the process died while it answered\"}")};
     return 1;
@@ -246,7 +248,7 @@ static bool gives_way(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
     return !turn->queue.gave_way && !turn->queue.is_backlog &&
-            !turn->runtime->options.leave_inbox && turn->request.lane != PAL_LANE_INTERRUPT &&
+            !turn->runtime->options.leave_inbox && turn->request.lane != PAL_TURN_LANE_INTERRUPT &&
             turn->request.messages_len > 0 && pal_recover_results(&turn->request) == 0 &&
             pal_backlog_is_there(turn, items, len, scratch);
 }

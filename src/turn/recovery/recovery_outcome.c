@@ -121,7 +121,7 @@ static pal_turn_state read_end(const pal_message *answer, pal_arena *arena, pal_
     pal_json extra, why;
     bool is_canceled;
 
-    if (!(answer->flags & PAL_FLAG_ERROR))
+    if (!(answer->flags & PAL_MESSAGE_FLAG_ERROR))
         return PAL_TURN_DONE;
     if (pal_json_parse(arena, answer->extra, NULL, &extra, NULL) != PAL_OK)
         return PAL_TURN_FAILED;
@@ -156,8 +156,8 @@ static void decide(gathering *g)
 static pal_status look_whether_hidden(
         const pal_reading *reading, const gathering *g, pal_error *err)
 {
-    pal_load load = {0};
-    pal_messages list = {0};
+    pal_message_query load = {0};
+    pal_message_page list = {0};
     pal_status status = PAL_OK;
 
     if (!g->last)
@@ -173,8 +173,8 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
         pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
     gathering g = {.outcome = outcome, .arena = arena};
-    pal_load load = {.after_seq = first_seq - 1, .limit = PAGE, .hidden = true};
-    pal_messages list = {.has_more = true};
+    pal_message_query load = {.after_seq = first_seq - 1, .limit = PAGE, .hidden = true};
+    pal_message_page list = {.has_more = true};
     pal_status status = PAL_OK;
 
     while (status == PAL_OK && list.has_more && !g.is_over) {

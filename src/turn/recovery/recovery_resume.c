@@ -66,8 +66,8 @@ static bool count_calls(pal_resume *found, const pal_message *message)
 static pal_status look_for_question(const pal_reading *reading, pal_arena *arena,
         pal_resume *found, bool *out_asks, pal_error *err)
 {
-    pal_load load = {.after_seq = found->first_seq - 1};
-    pal_messages list;
+    pal_message_query load = {.after_seq = found->first_seq - 1};
+    pal_message_page list;
     pal_status status = pal_reading_load(reading, &load, arena, &list, err);
 
     *out_asks = false;
@@ -145,8 +145,8 @@ static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
 static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pal_resume *found,
         pal_error *err)
 {
-    pal_load load = {.after_seq = found->first_seq - 1};
-    pal_messages list = {0};
+    pal_message_query load = {.after_seq = found->first_seq - 1};
+    pal_message_page list = {0};
     size_t len = 0;
     pal_status status = pal_reading_load(reading, &load, arena, &list, err);
 
@@ -255,7 +255,7 @@ static void become(pal_turn *turn)
     turn->request = found->request;
     turn->request.finish = finish;
     turn->request.finish_user = finish_user;
-    turn->request.lane = PAL_LANE_QUEUE;
+    turn->request.lane = PAL_TURN_LANE_QUEUE;
     turn->queue.is_backlog = false;
     turn->queue.inbox_len = 0;
     turn->commit.messages = NULL;
@@ -464,7 +464,8 @@ void pal_resume_begin(pal_turn *turn)
         tell_started(turn);
         give_up(turn);
     }
-    if (lane->running == turn && lane->first && lane->first->request.lane == PAL_LANE_INTERRUPT)
+    if (lane->running == turn && lane->first &&
+            lane->first->request.lane == PAL_TURN_LANE_INTERRUPT)
         pal_turn_stop(turn, interrupted);
     lane->guards--;
 }

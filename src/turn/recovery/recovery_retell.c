@@ -102,7 +102,7 @@ static void tell_answer(pal_turn *turn, const pal_message *answer)
         tell_part(turn, &answer->parts[known - 1], known, bytes);
     for (size_t i = known; i < answer->parts_len; i++)
         tell_part(turn, &answer->parts[i], i + 1, 0);
-    if (!(answer->flags & PAL_FLAG_ERROR))
+    if (!(answer->flags & PAL_MESSAGE_FLAG_ERROR))
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_MESSAGE,
                         .message = answer->id,

@@ -81,7 +81,8 @@ static uint64_t given_tokens(const pal_message *message, pal_arena *arena)
     return tokens;
 }
 
-static uint64_t put_messages(pal_json_writer *writer, const pal_messages *list, pal_arena *arena)
+static uint64_t put_messages(
+        pal_json_writer *writer, const pal_message_page *list, pal_arena *arena)
 {
     uint64_t sum = 0;
     pal_json_name(writer, "messages");
@@ -131,7 +132,7 @@ static pal_status keep_given(pal_call *call, pal_id session, uint64_t tokens, pa
             .session = session,
             .body = pal_str_of(body)};
     return pal_store_record_put(
-            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, err);
+            call->server->store, call->caller.tenant, &record, PAL_RECORD_VERSION_ANY, err);
 }
 
 static uint64_t imported_tokens(const pal_session *session, pal_arena *arena)
@@ -166,8 +167,8 @@ static pal_status put_conversation(
         pal_call *call, const pal_session *session, uint32_t *room, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
-    pal_messages list = {.has_more = true};
-    pal_load load = {.limit = *room, .from_end = true};
+    pal_message_page list = {.has_more = true};
+    pal_message_query load = {.limit = *room, .from_end = true};
     pal_str project = session->project;
     uint64_t tokens = 0;
     pal_status status = count_tokens(call, session, &tokens, err);
@@ -500,8 +501,8 @@ static pal_status create_conversation(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     pal_id_to_text(inbound.resolution.session, id);
-    status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID, pal_str_of(id),
-            call->arena, &session, err);
+    status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
+            pal_str_of(id), call->arena, &session, err);
     return status == PAL_OK
             ? send_conversation(call, &session, inbound.resolution.created ? 201 : 200, err)
             : status;
@@ -518,34 +519,34 @@ static pal_status no_path(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_loom_routes[] = {
-        {"GET", "/api/v1/conversations", PAL_KEY_READ, PAL_ROUTE_WORKER, list_conversations,
+        {"GET", "/api/v1/conversations", PAL_KEY_READ, PAL_API_WORKER, list_conversations,
                 {"listConversations", "list a project's conversations, newest update first",
                         "project_id limit", NULL, "ConversationList", 200}},
         {"POST", "/api/v1/conversations", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 create_conversation,
                 {"createConversation",
                         "get the conversation of a work item; create it if there is none",
                         NULL, "ConversationRequest", "Conversation", 201}},
         {"GET", "/api/v1/conversations/", PAL_KEY_READ, 0, no_id,
                 {"getNoConversation", "always fails: the id is missing", NULL, NULL, "Error", 400}},
-        {"GET", "/api/v1/conversations/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_conversation,
+        {"GET", "/api/v1/conversations/{id}", PAL_KEY_READ, PAL_API_WORKER, get_conversation,
                 {"getConversation", "read one conversation with its messages", NULL, NULL,
                         "Conversation", 200}},
-        {"DELETE", "/api/v1/conversations/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
+        {"DELETE", "/api/v1/conversations/{id}", PAL_KEY_WRITE, PAL_API_WORKER,
                 delete_conversation,
                 {"deleteConversation",
                         "move a conversation to the trash", NULL, NULL, "ConversationDone",
                         200}},
         {"POST", "/api/v1/conversations/{id}/reset", PAL_KEY_WRITE,
-                PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER, reset_conversation,
+                PAL_API_ANY_JSON | PAL_API_WORKER, reset_conversation,
                 {"resetConversation", "hide all messages of a conversation", NULL, "ResetRequest",
                         "ConversationDone", 200}},
         {"GET", "/api/v1/beads/{id}", PAL_KEY_READ, 0, no_path,
                 {"getBead",
                         "always fails: only the conversation itself can be requested",
                         NULL, NULL, "Error", 400}},
-        {"GET", "/api/v1/beads/{id}/conversation", PAL_KEY_READ, PAL_ROUTE_WORKER, get_bead,
+        {"GET", "/api/v1/beads/{id}/conversation", PAL_KEY_READ, PAL_API_WORKER, get_bead,
                 {"getBeadConversation", "read the conversation of a work item", NULL, NULL,
                         "Conversation", 200}},
         {0},

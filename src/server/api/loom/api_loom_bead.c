@@ -56,7 +56,7 @@ static bool is_wanted(const bead_search *search, const pal_session *session)
 }
 
 /* `untimed_at`: if the session was last updated at this time, the time does not count. */
-static pal_status consider(bead_search *search, pal_find_by by, pal_str name, int64_t untimed_at,
+static pal_status consider(bead_search *search, pal_session_by by, pal_str name, int64_t untimed_at,
         pal_error *err)
 {
     pal_session session;
@@ -86,7 +86,7 @@ static pal_status consider_record(bead_search *search, const pal_record *record,
     if (pal_json_parse(search->call->arena, record->body, NULL, &body, NULL) == PAL_OK)
         (void)pal_json_u64(pal_json_find(body, "untimed"), &untimed_at);
     pal_id_to_text(record->session, id);
-    return consider(search, PAL_FIND_ID, pal_str_of(id), (int64_t)untimed_at, err);
+    return consider(search, PAL_SESSION_BY_ID, pal_str_of(id), (int64_t)untimed_at, err);
 }
 
 static bool begins_with(pal_str text, pal_str start)
@@ -101,7 +101,7 @@ static pal_status consider_records(bead_search *search, pal_error *err)
     pal_record_query query = {.tenant = call->caller.tenant,
             .kind = pal_str_of(PAL_BEAD_RECORD),
             .limit = PAL_RECORD_PAGE_MAX};
-    pal_records page = {.has_more = true};
+    pal_record_page page = {.has_more = true};
     pal_status status = PAL_OK;
     if (!pal_bead_record_begin(search->bead, name))
         return PAL_OK;
@@ -137,7 +137,7 @@ void pal_bead_note(pal_call *call, pal_str bead, pal_id session)
             .session = session,
             .body = pal_str_of("{}")};
     (void)!pal_store_record_put(
-            call->server->store, call->caller.tenant, &record, PAL_VERSION_ANY, NULL);
+            call->server->store, call->caller.tenant, &record, PAL_RECORD_VERSION_ANY, NULL);
 }
 
 /* ---- By project and bead ---- */
@@ -156,7 +156,7 @@ static pal_status consider_agents(
         status = pal_route_decide(
                 call->server->route_settings, &asked, call->arena, &route, err);
         if (status == PAL_OK)
-            status = consider(search, PAL_FIND_KEY, route.scope_key, 0, err);
+            status = consider(search, PAL_SESSION_BY_KEY, route.scope_key, 0, err);
     }
     return status;
 }
@@ -170,9 +170,9 @@ pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const
             .bead = route->values[1].value,
             .newest = out_session};
     pal_record old;
-    pal_status status = consider(&search, PAL_FIND_KEY, route->key, 0, err);
+    pal_status status = consider(&search, PAL_SESSION_BY_KEY, route->key, 0, err);
     if (status == PAL_OK)
-        status = consider(&search, PAL_FIND_KEY, route->scope_key, 0, err);
+        status = consider(&search, PAL_SESSION_BY_KEY, route->scope_key, 0, err);
     if (status == PAL_OK)
         status = consider_agents(&search, context, err);
     if (status == PAL_OK)

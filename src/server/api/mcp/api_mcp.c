@@ -366,7 +366,7 @@ static pal_status end_session(pal_call *call, pal_error *err)
 
 /* Tools that write require a role other than 'read'. */
 static const pal_api_route mcp_routes[] = {
-        {"POST", "/mcp", PAL_KEY_READ, PAL_ROUTE_WORKER, post_message,
+        {"POST", "/mcp", PAL_KEY_READ, PAL_API_WORKER, post_message,
                 {"mcp",
                         "send a message of the Model Context Protocol",
                         NULL, "Object", "Object", 200}},

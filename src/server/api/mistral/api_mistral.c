@@ -31,7 +31,7 @@ pal_status pal_mistral_wrong(
 /* {"detail":[{"loc":["body","inputs"],"msg":...,"type":...}]} */
 static void put_detail(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
-    bool has_body = call->route && (call->route->flags & (PAL_ROUTE_JSON | PAL_ROUTE_ANY_JSON));
+    bool has_body = call->route && (call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON));
     pal_json_begin_object(writer);
     pal_json_name(writer, "detail");
     pal_json_begin_array(writer);
@@ -134,7 +134,7 @@ void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const
     pal_put_null(writer, name);
 }
 
-static bool has_calls(const pal_messages *messages)
+static bool has_calls(const pal_message_page *messages)
 {
     for (size_t i = 0; i < messages->len; i++) {
         for (size_t k = 0; k < messages->items[i].parts_len; k++) {
@@ -145,7 +145,7 @@ static bool has_calls(const pal_messages *messages)
     return false;
 }
 
-pal_status pal_mistral_entries(pal_call *call, const pal_messages *messages, pal_str agent_id,
+pal_status pal_mistral_entries(pal_call *call, const pal_message_page *messages, pal_str agent_id,
         pal_mistral_entry **out_entries, size_t *out_len, pal_error *err)
 {
     pal_tool *tools = NULL;

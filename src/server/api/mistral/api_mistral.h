@@ -60,7 +60,7 @@ void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const
 
 /* Converts stored messages to entries, in the call's arena. `agent_id` is the agent that speaks
  * first. Calls the runtime, so it must not run on the runtime's loop. */
-PAL_CHECKED pal_status pal_mistral_entries(pal_call *call, const pal_messages *messages,
+PAL_CHECKED pal_status pal_mistral_entries(pal_call *call, const pal_message_page *messages,
         pal_str agent_id, pal_mistral_entry **out_entries, size_t *out_len, pal_error *err);
 
 /* ---- Agents (api_mistral_agents.c) ---- */

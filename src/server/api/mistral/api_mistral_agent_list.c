@@ -79,7 +79,7 @@ static pal_status scan_agents(pal_call *call, agent_scan *scan, pal_error *err)
             .after = scan->after,
             .descending = true,
             .limit = SCAN_STEP};
-    pal_records page = {.has_more = true};
+    pal_record_page page = {.has_more = true};
     pal_status status = PAL_OK;
     while (status == PAL_OK && page.has_more) {
         status = pal_store_record_list(call->server->store, &query, call->arena, &page, err);
@@ -138,9 +138,9 @@ PAL_MISTRAL_HANDLER(list)
 PAL_MISTRAL_HANDLER(list_pages)
 
 const pal_api_route pal_mistral_agent_list_routes[] = {
-        {"GET", "/mistral/v1/agents", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
+        {"GET", "/mistral/v1/agents", PAL_KEY_READ, PAL_API_WORKER, handle_list,
                 {"mistralListAgents", "list agents, newest first", NULL, NULL, "Object", 200}},
-        {"GET", "/mistral/v1/agents/pages", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list_pages,
+        {"GET", "/mistral/v1/agents/pages", PAL_KEY_READ, PAL_API_WORKER, handle_list_pages,
                 {"mistralPageAgents",
                         "list agents, newest first, from the end of the previous page", NULL, NULL,
                         "Object", 200}},

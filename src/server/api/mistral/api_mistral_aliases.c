@@ -193,11 +193,11 @@ PAL_MISTRAL_HANDLER(drop)
 PAL_MISTRAL_HANDLER(list)
 
 const pal_api_route pal_mistral_alias_routes[] = {
-        {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_put,
+        {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_API_WORKER, handle_put,
                 {"mistralPutAlias", "set an alias for a version", NULL, NULL, "Object", 200}},
-        {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_ROUTE_WORKER, handle_drop,
+        {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_API_WORKER, handle_drop,
                 {"mistralDropAlias", "remove an alias", NULL, NULL, NULL, 204}},
-        {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
+        {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, PAL_API_WORKER, handle_list,
                 {"mistralListAliases", "list the aliases of an agent", NULL, NULL, "Object", 200}},
         {0},
 };

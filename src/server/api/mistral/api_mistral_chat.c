@@ -105,12 +105,12 @@ PAL_MISTRAL_HANDLER(chat_agent)
 
 const pal_api_route pal_mistral_chat_routes[] = {
         {"POST", "/mistral/v1/chat/completions", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_model,
                 {"mistralCompleteChat", "get a model's answer to messages; nothing is stored", NULL,
                         "Object", "Object", 200}},
         {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_agent,
                 {"mistralCompleteAgent",
                         "get an agent's answer to messages; nothing is stored", NULL,

@@ -176,7 +176,7 @@ static void put_chunks(pal_json_writer *writer, const pal_message *message)
 /* Only the newest message is the answer. Earlier messages ended in a handoff, or the server ran
  * their calls. */
 static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
-        const pal_messages *messages, const pal_mistral_outcome *outcome, pal_error *err)
+        const pal_message_page *messages, const pal_mistral_outcome *outcome, pal_error *err)
 {
     static const pal_message nothing = {0};
     const pal_message *last = messages->len ? &messages->items[messages->len - 1] : &nothing;

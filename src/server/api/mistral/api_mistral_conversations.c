@@ -126,7 +126,7 @@ static pal_status take_conversation(
 {
     pal_session session;
     pal_mistral_settings settings = {0};
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             record->name, call->arena, &session, err);
     if (status == PAL_NOT_FOUND || (status == PAL_OK && session.state != PAL_SESSION_ACTIVE))
         return PAL_OK;
@@ -150,7 +150,7 @@ static pal_status scan_conversations(pal_call *call, conversation_scan *scan, pa
             .kind = pal_str_of(PAL_MISTRAL_CONVERSATION),
             .descending = true,
             .limit = SCAN_STEP};
-    pal_records page = {.has_more = true};
+    pal_record_page page = {.has_more = true};
     pal_status status = PAL_OK;
     while (status == PAL_OK && page.has_more && scan->left) {
         status = pal_store_record_list(call->server->store, &query, call->arena, &page, err);
@@ -182,7 +182,7 @@ static pal_status list(pal_call *call, pal_error *err)
 static pal_status put_entries(pal_call *call, const pal_session *session, pal_str agent_id,
         bool messages_only, pal_error *err)
 {
-    pal_messages messages;
+    pal_message_page messages;
     pal_mistral_entry *entries;
     size_t len = 0;
     pal_status status = pal_store_load(call->server->store, call->caller.tenant, session->id, NULL,
@@ -240,21 +240,21 @@ PAL_MISTRAL_HANDLER(get_history)
 PAL_MISTRAL_HANDLER(get_messages)
 
 const pal_api_route pal_mistral_conversation_routes[] = {
-        {"GET", "/mistral/v1/conversations", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_list,
+        {"GET", "/mistral/v1/conversations", PAL_KEY_READ, PAL_API_WORKER, handle_list,
                 {"mistralListConversations", "list conversations, newest first", NULL, NULL,
                         "Object", 200}},
-        {"GET", "/mistral/v1/conversations/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, handle_get,
+        {"GET", "/mistral/v1/conversations/{id}", PAL_KEY_READ, PAL_API_WORKER, handle_get,
                 {"mistralGetConversation",
                         "read the settings of a conversation", NULL, NULL, "Object", 200}},
         {"DELETE", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE, 0, handle_erase,
                 {"mistralDeleteConversation",
                         "move a conversation to the trash", NULL, NULL, NULL, 204}},
-        {"GET", "/mistral/v1/conversations/{id}/history", PAL_KEY_READ, PAL_ROUTE_WORKER,
+        {"GET", "/mistral/v1/conversations/{id}/history", PAL_KEY_READ, PAL_API_WORKER,
                 handle_get_history,
                 {"mistralGetHistory",
                         "list all entries of a conversation, oldest first", NULL, NULL, "Object",
                         200}},
-        {"GET", "/mistral/v1/conversations/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER,
+        {"GET", "/mistral/v1/conversations/{id}/messages", PAL_KEY_READ, PAL_API_WORKER,
                 handle_get_messages,
                 {"mistralGetMessages",
                         "list the messages of a conversation, without calls and results",

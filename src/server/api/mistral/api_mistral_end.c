@@ -46,7 +46,7 @@ static void plan_speaker(pal_mistral_runner *run)
     if (run->ops && pal_member_keep(&buf, run->run.arena, &run->speaker.body, NULL) == PAL_OK) {
         run->ops[0] = op_of(run, PAL_OP_RECORD_PUT);
         run->ops[0].u.record.record = &run->speaker;
-        run->ops[0].u.record.expected_version = PAL_VERSION_ANY;
+        run->ops[0].u.record.expected_version = PAL_RECORD_VERSION_ANY;
         run->ops_len = 1;
     }
     pal_buf_done(&buf);
@@ -126,9 +126,10 @@ static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
 
 static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
 {
-    const pal_load load = {.after_seq = run->answer_seq - 1, .before_seq = run->last_seq + 1};
+    const pal_message_query load = {
+            .after_seq = run->answer_seq - 1, .before_seq = run->last_seq + 1};
     const pal_mistral_outcome outcome = outcome_of(run);
-    pal_messages messages = {0};
+    pal_message_page messages = {0};
     pal_status status = PAL_OK;
     if (run->answer_seq)
         status = pal_store_load(run->run.server->store, run->run.tenant, run->options.session,

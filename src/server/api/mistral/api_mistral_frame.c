@@ -302,7 +302,7 @@ static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *m
 /* ---- The complete response ---- */
 
 static pal_status put_outputs(pal_call *call, const pal_mistral_frames *frames,
-        const pal_messages *messages, pal_str asked, pal_error *err)
+        const pal_message_page *messages, pal_str asked, pal_error *err)
 {
     pal_mistral_entry *entries;
     size_t len;
@@ -317,7 +317,7 @@ static pal_status put_outputs(pal_call *call, const pal_mistral_frames *frames,
 }
 
 static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
-        const pal_messages *messages, const pal_mistral_outcome *outcome, pal_error *err)
+        const pal_message_page *messages, const pal_mistral_outcome *outcome, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
     char id[PAL_OPENAI_ID_SIZE];

@@ -46,10 +46,10 @@ static pal_status get_model(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_mistral_model_routes[] = {
-        {"GET", "/mistral/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
+        {"GET", "/mistral/v1/models", PAL_KEY_READ, PAL_API_WORKER, list_models,
                 {"mistralListModels", "list the available models", NULL, NULL, "Object",
                         200}},
-        {"GET", "/mistral/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
+        {"GET", "/mistral/v1/models/{id}", PAL_KEY_READ, PAL_API_WORKER, get_model,
                 {"mistralGetModel", "read one model", NULL, NULL, "Object", 200}},
         {0},
 };

@@ -23,7 +23,7 @@ static pal_status no_entry(pal_call *call, pal_str id, pal_error *err)
 
 /* Returns the seq of the last tool message that follows, so that a call is kept with its
  * results. */
-static uint64_t end_of_results(const pal_messages *list)
+static uint64_t end_of_results(const pal_message_page *list)
 {
     size_t i = 1;
     while (i < list->len && list->items[i].role == PAL_ROLE_TOOL)
@@ -37,7 +37,7 @@ static pal_status find_point(
     pal_store *store = call->server->store;
     pal_id message_id, owner;
     pal_message message;
-    pal_messages list;
+    pal_message_page list;
     pal_mistral_entry *entries;
     size_t len = 0, i = 0;
     if (!pal_mistral_entry_parse(id, &message_id))
@@ -46,7 +46,7 @@ static pal_status find_point(
             store, call->caller.tenant, message_id, call->arena, &message, &owner, err);
     if (status == PAL_NOT_FOUND)
         return no_entry(call, id, err);
-    const pal_load load = {.after_seq = message.seq - 1, .limit = RESULTS_MESSAGES};
+    const pal_message_query load = {.after_seq = message.seq - 1, .limit = RESULTS_MESSAGES};
     if (status == PAL_OK)
         status =
                 pal_store_load(store, call->caller.tenant, session, &load, call->arena, &list, err);
@@ -76,10 +76,10 @@ static pal_status find_speaker(
 {
     pal_call *call = start->call;
     pal_mistral_settings *settings = &start->settings;
-    pal_messages list = {0};
+    pal_message_page list = {0};
     pal_mistral_entry *entries;
     size_t len = 0;
-    const pal_load load = {.before_seq = seq + 1};
+    const pal_message_query load = {.before_seq = seq + 1};
     pal_status status = PAL_OK;
     if (settings->speaker_id.len == 0)
         return PAL_OK;
@@ -194,7 +194,7 @@ PAL_MISTRAL_HANDLER(restart)
 
 const pal_api_route pal_mistral_restart_routes[] = {
         {"POST", "/mistral/v1/conversations/{id}/restart", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, handle_restart,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER, handle_restart,
                 {"mistralRestartConversation",
                         "start another conversation from one of the entries", NULL,
                         "Object", "Object", 200}},

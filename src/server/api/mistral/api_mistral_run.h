@@ -87,7 +87,7 @@ struct pal_mistral_shape {
     /* Writes the complete response as the body of the call. `messages` are the recorded messages,
      * and `frames` has the other facts. Called on a worker. */
     pal_status (*answer)(pal_call *call, const pal_mistral_frames *frames,
-            const pal_messages *messages, const pal_mistral_outcome *outcome, pal_error *err);
+            const pal_message_page *messages, const pal_mistral_outcome *outcome, pal_error *err);
 };
 
 extern const pal_mistral_shape pal_mistral_conversation_shape; /* api_mistral_frame.c */

@@ -32,7 +32,7 @@ typedef struct pal_mistral_runner {
     pal_op *ops; /* operations at the end of the run */
     size_t ops_len;
     pal_mark *marks;
-    pal_erasure erasure;
+    pal_erase_result erasure;
     pal_record speaker;
     char speaker_name[PAL_ID_TEXT_SIZE];
 } pal_mistral_runner;

@@ -102,7 +102,7 @@ static bool has_part(const pal_message *messages, size_t len, pal_part_kind kind
     return false;
 }
 
-static pal_status check_result(const pal_mistral_start *start, const pal_messages *before,
+static pal_status check_result(const pal_mistral_start *start, const pal_message_page *before,
         size_t at, const pal_part *part, pal_error *err)
 {
     const pal_message *own = start->run.messages;
@@ -122,8 +122,8 @@ pal_status pal_mistral_start_check(
         pal_mistral_start *start, pal_id session, uint64_t before_seq, pal_error *err)
 {
     pal_call *call = start->call;
-    pal_messages before = {0};
-    const pal_load load = {
+    pal_message_page before = {0};
+    const pal_message_query load = {
             .before_seq = before_seq, .limit = OPEN_CALLS_MESSAGES, .from_end = true};
     pal_status status = PAL_OK;
     bool is_loaded = pal_id_is_none(session);
@@ -185,7 +185,7 @@ void pal_mistral_start_record(pal_mistral_start *start, size_t at, const char *k
             .session = start->session.id,
             .body = body};
     op->u.record.record = &start->records[at];
-    op->u.record.expected_version = PAL_VERSION_ANY;
+    op->u.record.expected_version = PAL_RECORD_VERSION_ANY;
 }
 
 pal_status pal_mistral_start_session(pal_mistral_start *start, size_t more_ops, pal_error *err)
@@ -345,13 +345,13 @@ PAL_MISTRAL_HANDLER(append)
 
 const pal_api_route pal_mistral_start_routes[] = {
         {"POST", "/mistral/v1/conversations", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_start_conversation,
                 {"mistralStartConversation",
                         "start a conversation and get the answer", NULL, "Object",
                         "Object", 200}},
         {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_append,
                 {"mistralAppendConversation",
                         "continue a conversation and get the answer", NULL, "Object",

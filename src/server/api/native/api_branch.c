@@ -128,8 +128,8 @@ static pal_status unpin_message(pal_call *call, pal_error *err)
 static pal_status reset_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_messages first = {0};
-    pal_load load = {.limit = 1};
+    pal_message_page first = {0};
+    pal_message_query load = {.limit = 1};
     pal_mark mark = {.kind = PAL_MARK_RESET};
     bool keep_system = true;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
@@ -231,32 +231,32 @@ static pal_status list_marks(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_branch_routes[] = {
-        {"POST", "/api/v1/sessions/{id}/fork", PAL_KEY_WRITE, PAL_ROUTE_JSON, fork_session,
+        {"POST", "/api/v1/sessions/{id}/fork", PAL_KEY_WRITE, PAL_API_JSON, fork_session,
                 {"forkSession",
                         "fork a session: the new session shares its messages up to a seq", NULL,
                         "ForkRequest", "Session", 201}},
-        {"POST", "/api/v1/sessions/{id}/rewind", PAL_KEY_WRITE, PAL_ROUTE_JSON, rewind_session,
+        {"POST", "/api/v1/sessions/{id}/rewind", PAL_KEY_WRITE, PAL_API_JSON, rewind_session,
                 {"rewindSession", "hide all messages after a seq", NULL,
                         "RewindRequest", "Mark", 200}},
-        {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON, reset_session,
+        {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_API_ANY_JSON, reset_session,
                 {"resetSession", "hide all messages", NULL, "ResetRequest", "Mark",
                         200}},
-        {"POST", "/api/v1/sessions/{id}/truncate", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/api/v1/sessions/{id}/truncate", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 truncate_session,
                 {"truncateSession", "hide all but the newest messages", NULL,
                         "TruncateRequest", "Mark", 200}},
-        {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_ROUTE_JSON, undo_mark,
+        {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_API_JSON, undo_mark,
                 {"undoMark", "undo a rewind, a reset, a compaction or a pin", NULL,
                         "UndoRequest", "Mark", 200}},
-        {"DELETE", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
+        {"DELETE", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_WORKER,
                 undo_compaction,
                 {"undoCompaction", "undo the newest compaction, or the one with the given number",
                         "number", NULL, "Mark", 200}},
-        {"POST", "/api/v1/sessions/{id}/pins", PAL_KEY_WRITE, PAL_ROUTE_JSON, pin_message,
+        {"POST", "/api/v1/sessions/{id}/pins", PAL_KEY_WRITE, PAL_API_JSON, pin_message,
                 {"pinMessage", "keep a message in every context", NULL, "PinRequest", "Mark", 200}},
         {"DELETE", "/api/v1/sessions/{id}/pins/{seq}", PAL_KEY_WRITE, 0, unpin_message,
                 {"unpinMessage", "remove the pin of a message", NULL, NULL, "Mark", 200}},
-        {"GET", "/api/v1/sessions/{id}/marks", PAL_KEY_READ, PAL_ROUTE_WORKER, list_marks,
+        {"GET", "/api/v1/sessions/{id}/marks", PAL_KEY_READ, PAL_API_WORKER, list_marks,
                 {"listMarks", "list the marks of a session, oldest first", NULL, NULL,
                         "MarkList", 200}},
         {0},

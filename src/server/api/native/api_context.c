@@ -208,11 +208,11 @@ static pal_status compact_session(pal_call *call, pal_error *err)
 
 /* ---- Search ---- */
 
-static pal_status read_search(pal_call *call, pal_search *out_search, pal_error *err)
+static pal_status read_search(pal_call *call, pal_search_query *out_search, pal_error *err)
 {
     uint64_t limit = PAL_SEARCH_HITS_DEFAULT;
     pal_str role;
-    pal_search search = {.tenant = call->caller.tenant, .wait_ms = PAL_SEARCH_WAIT_MS};
+    pal_search_query search = {.tenant = call->caller.tenant, .wait_ms = PAL_SEARCH_WAIT_MS};
     (void)pal_exchange_query(call->exchange, "q", &search.text);
     (void)pal_exchange_query(call->exchange, "cursor", &search.cursor);
     if (!search.text.len) {
@@ -241,7 +241,7 @@ static pal_status read_search(pal_call *call, pal_search *out_search, pal_error 
     return status;
 }
 
-static void put_hit(pal_json_writer *writer, const pal_hit *hit)
+static void put_hit(pal_json_writer *writer, const pal_search_hit *hit)
 {
     pal_json_begin_object(writer);
     pal_put_id(writer, "session_id", hit->session);
@@ -253,9 +253,9 @@ static void put_hit(pal_json_writer *writer, const pal_hit *hit)
     pal_json_end_object(writer);
 }
 
-static pal_status send_hits(pal_call *call, const pal_search *search, pal_error *err)
+static pal_status send_hits(pal_call *call, const pal_search_query *search, pal_error *err)
 {
-    pal_hits hits;
+    pal_search_page hits;
     pal_status status = pal_store_search(call->server->store, search, call->arena, &hits, err);
     if (status != PAL_OK)
         return status;
@@ -277,14 +277,14 @@ static pal_status send_hits(pal_call *call, const pal_search *search, pal_error 
 
 static pal_status search_all(pal_call *call, pal_error *err)
 {
-    pal_search search;
+    pal_search_query search;
     pal_status status = read_search(call, &search, err);
     return status == PAL_OK ? send_hits(call, &search, err) : status;
 }
 
 static pal_status search_session(pal_call *call, pal_error *err)
 {
-    pal_search search;
+    pal_search_query search;
     pal_session session;
     pal_status status = read_search(call, &search, err);
     if (status == PAL_OK)
@@ -388,33 +388,33 @@ static pal_status usage_session(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_context_routes[] = {
-        {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_ROUTE_WORKER, get_context,
+        {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_API_WORKER, get_context,
                 {"getContext", "show the plan: every item that a model would get now, and why",
                         "model strategy", NULL, "Object", 200}},
-        {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 compact_session,
                 {"compactSession",
                         "replace the older messages by a summary; undo with 'undo'", NULL,
                         "CompactRequest", "Compacted", 200}},
-        {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_ROUTE_WORKER, get_summary,
+        {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_API_WORKER, get_summary,
                 {"getSummary",
                         "read the summary that the model gets; empty if there is none", NULL, NULL,
                         "Summary", 200}},
-        {"PUT", "/api/v1/sessions/{id}/summary", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"PUT", "/api/v1/sessions/{id}/summary", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 set_summary,
                 {"setSummary",
                         "set the summary without calling a model and without hiding messages", NULL,
                         "SummaryRequest", "Summary", 200}},
-        {"GET", "/api/v1/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_all,
+        {"GET", "/api/v1/search", PAL_KEY_READ, PAL_API_WORKER, search_all,
                 {"searchAll", "search the messages of all sessions",
                         "q role from to limit cursor", NULL, "HitPage", 200}},
-        {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_ROUTE_WORKER, search_session,
+        {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_API_WORKER, search_session,
                 {"searchSession", "search the messages of one session",
                         "q role after before from to limit cursor", NULL, "HitPage", 200}},
-        {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_all,
+        {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_API_WORKER, usage_all,
                 {"getUsage", "report tokens and cost of the tenant, an agent or a turn",
                         "from to agent turn", NULL, "Usage", 200}},
-        {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_ROUTE_WORKER, usage_session,
+        {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_API_WORKER, usage_session,
                 {"getSessionUsage",
                         "report tokens and cost of one session", "from to agent turn", NULL,
                         "Usage", 200}},

@@ -28,7 +28,7 @@
 #define BOOT_SIZE 17 /* 16 digits and NUL */
 
 typedef struct feed_event {
-    pal_change_kind change; /* NONE if it is the event of a turn */
+    pal_store_change_kind change; /* NONE if it is the event of a turn */
     pal_mark_kind mark;
     pal_turn_state state;
     pal_id session;
@@ -65,12 +65,12 @@ struct pal_feed {
 /* ---- Writing events ---- */
 
 static const char *const what_names[] = {
-        [PAL_CHANGE_CREATED] = "created",
-        [PAL_CHANGE_UPDATED] = "updated",
-        [PAL_CHANGE_MESSAGES] = "messages",
-        [PAL_CHANGE_DELETED] = "deleted",
-        [PAL_CHANGE_RESTORED] = "restored",
-        [PAL_CHANGE_ERASED] = "erased",
+        [PAL_STORE_CHANGE_CREATED] = "created",
+        [PAL_STORE_CHANGE_UPDATED] = "updated",
+        [PAL_STORE_CHANGE_MESSAGES] = "messages",
+        [PAL_STORE_CHANGE_DELETED] = "deleted",
+        [PAL_STORE_CHANGE_RESTORED] = "restored",
+        [PAL_STORE_CHANGE_ERASED] = "erased",
 };
 
 static void begin_frame(pal_buf *buf, const feed_ring *ring, uint64_t number, const char *name)
@@ -82,7 +82,7 @@ static void begin_frame(pal_buf *buf, const feed_ring *ring, uint64_t number, co
 static void put_event(pal_buf *buf, const feed_ring *ring, uint64_t number)
 {
     const feed_event *event = &ring->events[number % PAL_SERVER_FEED_EVENTS_MAX];
-    bool is_mark = event->change == PAL_CHANGE_MARK;
+    bool is_mark = event->change == PAL_STORE_CHANGE_MARK;
     pal_json_writer writer = pal_json_writer_make(buf);
     begin_frame(buf, ring, number, !event->change ? "turn" : is_mark ? "mark" : "session");
     pal_json_begin_object(&writer);
@@ -97,7 +97,7 @@ static void put_event(pal_buf *buf, const feed_ring *ring, uint64_t number)
     } else {
         pal_put_text(&writer, "what", what_names[event->change]);
     }
-    if (event->change == PAL_CHANGE_MESSAGES)
+    if (event->change == PAL_STORE_CHANGE_MESSAGES)
         pal_put_count(&writer, "last_seq", event->number);
     pal_json_end_object(&writer);
     pal_buf_append_text(buf, "\n\n");
@@ -153,12 +153,12 @@ static void add_event(pal_feed *feed, pal_str tenant, const feed_event *event)
     pthread_mutex_unlock(&feed->lock);
 }
 
-static void store_changed(const pal_change *change, void *user)
+static void store_changed(const pal_store_change *change, void *user)
 {
     feed_event event = {.change = change->kind,
             .mark = change->mark,
             .session = change->session,
-            .number = change->kind == PAL_CHANGE_MARK ? change->number : change->seq};
+            .number = change->kind == PAL_STORE_CHANGE_MARK ? change->number : change->seq};
     add_event(user, change->tenant, &event);
 }
 
@@ -343,7 +343,7 @@ static pal_status read_feed(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_feed_routes[] = {
-        {"GET", "/api/v1/events", PAL_KEY_READ, PAL_ROUTE_WORKER, read_feed,
+        {"GET", "/api/v1/events", PAL_KEY_READ, PAL_API_WORKER, read_feed,
                 {"readFeed", "stream the changes of all sessions", "after", NULL,
                         "text/event-stream", 200}},
         {0},

@@ -55,10 +55,10 @@ static pal_status change_item(pal_call *call, const pal_session *given, const pa
     if (gather_aliases(call, stored->aliases, stored->aliases_len, given, &changed) != PAL_OK)
         return pal_arena_checked(call->arena, err);
     if (changed.aliases_len != stored->aliases_len)
-        fields |= PAL_FIELD_ALIASES;
+        fields |= PAL_SESSION_FIELD_ALIASES;
     if (inbound->context.agent_id.len && !pal_str_equal(stored->agent, inbound->route.agent)) {
         changed.agent = inbound->route.agent;
-        fields |= PAL_FIELD_AGENT;
+        fields |= PAL_SESSION_FIELD_AGENT;
     }
     return fields ? pal_store_update(call->server->store, &changed, fields, err) : PAL_OK;
 }
@@ -72,7 +72,7 @@ static pal_status find_item(
     if (status == PAL_OK)
         status = change_item(call, given, inbound, &stored, err);
     if (status == PAL_OK)
-        inbound->resolution = (pal_resolution){.session = stored.id};
+        inbound->resolution = (pal_resolve_result){.session = stored.id};
     return status;
 }
 
@@ -98,7 +98,7 @@ static pal_str plain_key(pal_call *call, pal_str key)
  * have chosen that name. */
 static pal_status fold_key(pal_call *call, pal_route_context *context, pal_error *err)
 {
-    static const pal_find_by names[] = {PAL_FIND_ALIAS, PAL_FIND_KEY};
+    static const pal_session_by names[] = {PAL_SESSION_BY_ALIAS, PAL_SESSION_BY_KEY};
     pal_str key = context->session_key;
     pal_session found;
     pal_status status = PAL_NOT_FOUND;
@@ -121,7 +121,7 @@ static pal_status fold_key(pal_call *call, pal_route_context *context, pal_error
 
 /* The main session has two names: its key and "agent:ID:main". Both names find it. */
 static pal_status name_main(
-        pal_call *call, const pal_route *route, pal_resolve *resolve, pal_error *err)
+        pal_call *call, const pal_route *route, pal_resolve_request *resolve, pal_error *err)
 {
     pal_str agent, rest;
     if (pal_str_equal(route->key, route->main_key)) {
@@ -167,7 +167,7 @@ pal_status pal_inbound_resolve(
     }
     if (gather_aliases(call, route->aliases, route->aliases_len, given, &session) != PAL_OK)
         return pal_arena_checked(call->arena, err);
-    pal_resolve resolve = {
+    pal_resolve_request resolve = {
             .session = &session,
             .main_alias = route->main_alias,
             .is_explicit = route->is_explicit,
@@ -292,7 +292,7 @@ static pal_status receive(pal_call *call, pal_error *err)
 
 const pal_api_route pal_inbound_routes[] = {
         {"POST", "/api/v1/inbound", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER, receive,
+                PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER, receive,
                 {"receive", "route a message from a channel to its session, and answer it", NULL,
                         "InboundRequest", "InboundAnswer", 200}},
         {0},

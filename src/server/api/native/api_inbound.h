@@ -8,7 +8,7 @@
 typedef struct pal_inbound {
     pal_route_context context;
     pal_route route;
-    pal_resolution resolution;
+    pal_resolve_result resolution;
 } pal_inbound;
 
 /* Routes by `inbound->context`, then finds or creates the session. Blocks. `given` contains

@@ -123,14 +123,14 @@ static pal_status revoke_key(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_key_routes[] = {
-        {"POST", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER | PAL_ROUTE_JSON, create_key,
+        {"POST", "/api/v1/keys", PAL_KEY_ADMIN, PAL_API_WORKER | PAL_API_JSON, create_key,
                 {"createKey", "create an API key; its secret is shown only in this response", NULL,
                         "KeyRequest", "NewKey", 201}},
-        {"GET", "/api/v1/keys", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, list_keys,
+        {"GET", "/api/v1/keys", PAL_KEY_ADMIN, PAL_API_WORKER, list_keys,
                 {"listKeys",
                         "list all API keys, including revoked ones",
                         "limit cursor", NULL, "KeyPage", 200}},
-        {"DELETE", "/api/v1/keys/{id}", PAL_KEY_ADMIN, PAL_ROUTE_WORKER, revoke_key,
+        {"DELETE", "/api/v1/keys/{id}", PAL_KEY_ADMIN, PAL_API_WORKER, revoke_key,
                 {"revokeKey", "revoke an API key", NULL, NULL, "Key", 200}},
         {0},
 };

@@ -281,10 +281,10 @@ static pal_status read_order(pal_call *call, bool *out_descending, pal_error *er
 }
 
 static pal_status read_page(
-        pal_call *call, pal_load *out_load, bool *out_descending, pal_error *err)
+        pal_call *call, pal_message_query *out_load, bool *out_descending, pal_error *err)
 {
     uint64_t limit = PAL_SERVER_MESSAGE_PAGE_DEFAULT;
-    pal_load load = {0};
+    pal_message_query load = {0};
     pal_status status = read_order(call, out_descending, err);
     if (status == PAL_OK)
         status = pal_call_query_count(call, "limit", 1, PAL_SERVER_MESSAGE_PAGE_MAX, &limit, err);
@@ -302,7 +302,7 @@ static pal_status read_page(
 
 /* If the path has an id, the load finds the session, so that it is read only once. */
 static pal_status load_page(
-        pal_call *call, const pal_load *load, pal_messages *out_page, pal_error *err)
+        pal_call *call, const pal_message_query *load, pal_message_page *out_page, pal_error *err)
 {
     pal_session session = {0};
     pal_store *store = call->server->store;
@@ -321,7 +321,7 @@ static pal_status load_page(
 
 /* Reserves approximately the space that the messages need. Without this, the buffer is copied about
  * five times while it grows. A guess that is too small does no harm. */
-static void make_room(pal_json_writer *writer, const pal_messages *page)
+static void make_room(pal_json_writer *writer, const pal_message_page *page)
 {
     size_t wanted = 0;
     for (size_t i = 0; i < page->len; i++) {
@@ -349,13 +349,13 @@ static void flag_hidden(pal_call *call, pal_message *message)
     pal_buf_done(&buf);
 }
 
-static pal_status flag_all_hidden(pal_call *call, pal_messages *page, pal_error *err)
+static pal_status flag_all_hidden(pal_call *call, pal_message_page *page, pal_error *err)
 {
-    pal_messages shown = {0};
+    pal_message_page shown = {0};
     size_t at = 0;
     if (page->len == 0)
         return PAL_OK;
-    pal_load load = {.after_seq = page->items[0].seq - 1,
+    pal_message_query load = {.after_seq = page->items[0].seq - 1,
             .before_seq = page->items[page->len - 1].seq + 1};
     pal_status status = load_page(call, &load, &shown, err);
     for (size_t i = 0; status == PAL_OK && i < page->len; i++) {
@@ -369,8 +369,8 @@ static pal_status flag_all_hidden(pal_call *call, pal_messages *page, pal_error 
 
 static pal_status list_messages(pal_call *call, pal_error *err)
 {
-    pal_load load;
-    pal_messages page;
+    pal_message_query load;
+    pal_message_page page;
     bool descending;
     pal_status status = read_page(call, &load, &descending, err);
     if (status == PAL_OK)
@@ -398,7 +398,7 @@ static pal_status list_messages(pal_call *call, pal_error *err)
 static pal_status get_message(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_messages found = {0};
+    pal_message_page found = {0};
     uint64_t seq = 0;
     pal_id id;
     pal_str name = call->params[1];
@@ -418,7 +418,7 @@ static pal_status get_message(pal_call *call, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "'%.*s' is not a message id or seq",
                 (int)(name.len < 64 ? name.len : 64), name.data);
     }
-    pal_load load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
+    pal_message_query load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
     status = pal_store_load(
             call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
     /* The id may belong to a message of another session with the same seq. */
@@ -516,21 +516,21 @@ static pal_status replace_messages(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_message_routes[] = {
-        {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON, append_messages,
+        {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_API_JSON, append_messages,
                 {"appendMessages",
                         "append one or more messages; the response is sent after they are durable",
                         NULL, "AppendRequest", "Appended", 201}},
-        {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 replace_messages,
                 {"replaceMessages", "replace all visible messages", NULL,
                         "ReplaceRequest", "Replaced", 200}},
-        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_ROUTE_WORKER, list_messages,
+        {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_API_WORKER, list_messages,
                 {"listMessages", "list messages in order of seq, ascending or descending",
                         "after before limit order hidden", NULL, "MessagePage", 200}},
-        {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_ROUTE_WORKER,
+        {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_API_WORKER,
                 get_message,
                 {"getMessage", "read one message by id or seq", NULL, NULL, "Message", 200}},
-        {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_blob,
+        {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_API_WORKER, get_blob,
                 {"getBlob", "download the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
         {0},
 };

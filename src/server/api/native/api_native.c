@@ -10,7 +10,7 @@
 #include "server/server_call.h"
 
 static const pal_api_route health_routes[] = {
-        {"GET", "/api/v1/health", PAL_KEY_NONE, PAL_ROUTE_WORKER, pal_health_details,
+        {"GET", "/api/v1/health", PAL_KEY_NONE, PAL_API_WORKER, pal_health_details,
                 {"health", "show the version and state of the server's parts", NULL, NULL,
                         "ServerHealth", 200}},
         {0},

@@ -27,7 +27,7 @@ static void send_session(pal_exchange *x)
     pal_error err = {0};
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(answer->id, id);
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             pal_str_of(id), call->arena, &session, &err);
     if (status == PAL_OK)
         status = pal_native_session_show(pal_call_writer(call), &session, &err);
@@ -228,15 +228,15 @@ static uint32_t fields_of(pal_json body)
         const char *name;
         uint32_t field;
     } members[] = {
-            {"title", PAL_FIELD_TITLE},
-            {"project", PAL_FIELD_PROJECT},
-            {"agent", PAL_FIELD_AGENT},
-            {"metadata", PAL_FIELD_METADATA},
-            {"scope", PAL_FIELD_SCOPE},
-            {"expires_at", PAL_FIELD_EXPIRES_AT},
-            {"expires_in", PAL_FIELD_EXPIRES_AT},
-            {"key", PAL_FIELD_KEY},
-            {"aliases", PAL_FIELD_ALIASES},
+            {"title", PAL_SESSION_FIELD_TITLE},
+            {"project", PAL_SESSION_FIELD_PROJECT},
+            {"agent", PAL_SESSION_FIELD_AGENT},
+            {"metadata", PAL_SESSION_FIELD_METADATA},
+            {"scope", PAL_SESSION_FIELD_SCOPE},
+            {"expires_at", PAL_SESSION_FIELD_EXPIRES_AT},
+            {"expires_in", PAL_SESSION_FIELD_EXPIRES_AT},
+            {"key", PAL_SESSION_FIELD_KEY},
+            {"aliases", PAL_SESSION_FIELD_ALIASES},
     };
     uint32_t fields = 0;
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
@@ -380,7 +380,7 @@ static void erased(
         pal_call_fail(call, status, err);
         return;
     }
-    const pal_erasure *erasure = ops[0].u.erasure;
+    const pal_erase_result *erasure = ops[0].u.erasure;
     const struct {
         const char *name;
         uint64_t count;
@@ -406,7 +406,7 @@ static void erased(
 
 static pal_status erase_session(pal_call *call, pal_error *err)
 {
-    pal_erasure *erasure = pal_arena_array(call->arena, 1, sizeof *erasure);
+    pal_erase_result *erasure = pal_arena_array(call->arena, 1, sizeof *erasure);
     pal_op *op = op_of(call, PAL_OP_ERASE, err);
     if (!erasure || !op)
         return erasure ? err->status : pal_arena_checked(call->arena, err);
@@ -415,22 +415,22 @@ static pal_status erase_session(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_session_routes[] = {
-        {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_session,
+        {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_API_JSON, create_session,
                 {"createSession",
                         "create a session; with a message, also answer it like /chat", NULL,
                         "NewSessionRequest", "Session", 201}},
-        {"GET", "/api/v1/sessions", PAL_KEY_READ, PAL_ROUTE_WORKER, list_sessions,
+        {"GET", "/api/v1/sessions", PAL_KEY_READ, PAL_API_WORKER, list_sessions,
                 {"listSessions", "list sessions, newest update first",
                         "limit cursor state project agent updated_from updated_to", NULL,
                         "SessionPage", 200}},
         {"GET", "/api/v1/sessions/{id}", PAL_KEY_READ, 0, get_session,
                 {"getSession", "read one session by id, key or alias", NULL, NULL, "Session", 200}},
-        {"PATCH", "/api/v1/sessions/{id}", PAL_KEY_WRITE, PAL_ROUTE_JSON, update_session,
+        {"PATCH", "/api/v1/sessions/{id}", PAL_KEY_WRITE, PAL_API_JSON, update_session,
                 {"updateSession", "update only the given members", NULL, "SessionRequest",
                         "Session", 200}},
         {"DELETE", "/api/v1/sessions/{id}", PAL_KEY_WRITE, 0, delete_session,
                 {"deleteSession", "move a session to the trash", NULL, NULL, "SessionStatus", 200}},
-        {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, PAL_ROUTE_WORKER,
+        {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, PAL_API_WORKER,
                 restore_session,
                 {"restoreSession", "restore a session from the trash", NULL, NULL, "Session", 200}},
         {"POST", "/api/v1/sessions/{id}/erase", PAL_KEY_ADMIN, 0, erase_session,

@@ -277,7 +277,7 @@ const pal_api_route pal_transfer_routes[] = {
                 {"exportSession",
                         "export a session as JSON lines, or its messages in OpenAI's format",
                         "format blobs", NULL, "application/x-ndjson", 200}},
-        {"POST", "/api/v1/import", PAL_KEY_WRITE, PAL_ROUTE_WORKER, import_sessions,
+        {"POST", "/api/v1/import", PAL_KEY_WRITE, PAL_API_WORKER, import_sessions,
                 {"importSessions",
                         "import conversations from exports of Palaver or transcripts of other "
                         "programs",

@@ -180,7 +180,7 @@ void pal_api_turn_refuse(pal_api_turn *turn)
 
 /* ---- Recorded messages ---- */
 
-static size_t count_parts(const pal_messages *list, pal_part_kind kind)
+static size_t count_parts(const pal_message_page *list, pal_part_kind kind)
 {
     size_t count = 0;
     for (size_t i = 0; i < list->len; i++) {
@@ -222,7 +222,7 @@ static void add_calls(pal_api_outcome *outcome, const pal_message *message)
 
 /* The turn's messages are those from its first answer to its newest one, and the results after
  * that. */
-static void take_calls(pal_api_outcome *outcome, const pal_messages *list, pal_arena *arena)
+static void take_calls(pal_api_outcome *outcome, const pal_message_page *list, pal_arena *arena)
 {
     size_t count = count_parts(list, PAL_PART_TOOL_CALL);
     outcome->calls = pal_arena_array(arena, count ? count : 1, sizeof *outcome->calls);
@@ -241,9 +241,10 @@ static pal_status gather(pal_api_turn *turn, pal_error *err)
 {
     pal_call *call = turn->call;
     pal_api_outcome *outcome = &turn->outcome;
-    pal_messages list = {0};
+    pal_message_page list = {0};
     char id[PAL_ID_TEXT_SIZE];
-    pal_load load = {.after_seq = outcome->from_seq - 1, .limit = PAL_SERVER_MESSAGE_PAGE_MAX};
+    pal_message_query load = {
+            .after_seq = outcome->from_seq - 1, .limit = PAL_SERVER_MESSAGE_PAGE_MAX};
     pal_ledger_query query = {.tenant = call->caller.tenant, .session = turn->request.session};
     pal_status status = PAL_OK;
     if (outcome->from_seq)

@@ -177,7 +177,7 @@ void pal_api_turn_await(pal_api_turn *turn)
 
 /* Returns the index of the last message of the request in the list; list->len if it is not
  * there. */
-static size_t find_said(const pal_messages *list, const pal_turn_request *request)
+static size_t find_said(const pal_message_page *list, const pal_turn_request *request)
 {
     pal_str id = request->messages[request->messages_len - 1].client_id;
     for (size_t i = list->len; i > 0; i--) {
@@ -188,7 +188,7 @@ static size_t find_said(const pal_messages *list, const pal_turn_request *reques
 }
 
 /* Takes the answer that directly follows. Returns false if there is no complete answer. */
-static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t said)
+static bool take_answer(pal_api_turn *turn, const pal_message_page *list, size_t said)
 {
     pal_api_outcome *outcome = &turn->outcome;
     const pal_message *newest = NULL;
@@ -206,7 +206,7 @@ static bool take_answer(pal_api_turn *turn, const pal_messages *list, size_t sai
         outcome->text = pal_dialect_text(newest, turn->call->arena);
     }
     outcome->state = PAL_TURN_DONE;
-    return newest && newest == &list->items[i - 1] && !(newest->flags & PAL_FLAG_ERROR);
+    return newest && newest == &list->items[i - 1] && !(newest->flags & PAL_MESSAGE_FLAG_ERROR);
 }
 
 static void answer_lost(pal_call *call)
@@ -221,9 +221,9 @@ static void answer_lost(pal_call *call)
 void pal_api_turn_recall(pal_api_turn *turn)
 {
     pal_call *call = turn->call;
-    pal_messages list;
+    pal_message_page list;
     pal_error err = {0};
-    pal_load load = {.limit = PAL_SERVER_MESSAGE_PAGE_MAX, .from_end = true};
+    pal_message_query load = {.limit = PAL_SERVER_MESSAGE_PAGE_MAX, .from_end = true};
     pal_status status = pal_store_load(call->server->store, call->caller.tenant,
             turn->request.session, &load, call->arena, &list, &err);
     size_t said = status == PAL_OK ? find_said(&list, &turn->request) : 0;

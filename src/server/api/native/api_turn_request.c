@@ -143,7 +143,7 @@ static pal_status read_context(
 
 /* ---- The request ---- */
 
-static pal_status read_lane(pal_call *call, pal_lane *out_lane, pal_error *err)
+static pal_status read_lane(pal_call *call, pal_turn_lane *out_lane, pal_error *err)
 {
     static const char *const names[] = {"reject", "queue", "steer", "interrupt"};
     pal_json value = pal_json_find(call->body, "lane");
@@ -151,7 +151,7 @@ static pal_status read_lane(pal_call *call, pal_lane *out_lane, pal_error *err)
         return PAL_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (pal_json_string_is(value, names[i])) {
-            *out_lane = (pal_lane)i;
+            *out_lane = (pal_turn_lane)i;
             return PAL_OK;
         }
     }

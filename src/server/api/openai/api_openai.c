@@ -61,7 +61,7 @@ static pal_status find_session(pal_call *call, pal_id id, pal_session *out_sessi
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             pal_str_of(text), call->arena, out_session, err);
     if (status == PAL_OK && !is_shown(out_session))
         return pal_error_set(err, PAL_NOT_FOUND, "the conversation is in the trash");
@@ -224,9 +224,9 @@ static pal_status no_item(pal_str id, pal_error *err)
 /* Finds the item's message by its seq, as the session shows it. The message must have the item's
  * id. */
 static pal_status load_message(pal_call *call, pal_id session, const pal_message *message,
-        bool hidden, pal_messages *out_found, pal_error *err)
+        bool hidden, pal_message_page *out_found, pal_error *err)
 {
-    const pal_load load = {
+    const pal_message_query load = {
             .after_seq = message->seq - 1, .before_seq = message->seq + 1, .hidden = hidden};
     pal_status status = pal_store_load(
             call->server->store, call->caller.tenant, session, &load, call->arena, out_found, err);
@@ -239,7 +239,7 @@ pal_status pal_openai_item_in(pal_call *call, pal_id session, pal_str id, bool h
         pal_openai_item *out_item, pal_error *err)
 {
     pal_message message;
-    pal_messages found = {0};
+    pal_message_page found = {0};
     pal_id message_id, owner;
     size_t index;
     if (!pal_openai_item_parse(id, &message_id))
@@ -387,10 +387,10 @@ static pal_status get_model(pal_call *call, pal_error *err)
 }
 
 static const pal_api_route model_routes[] = {
-        {"GET", "/v1/models", PAL_KEY_READ, PAL_ROUTE_WORKER, list_models,
+        {"GET", "/v1/models", PAL_KEY_READ, PAL_API_WORKER, list_models,
                 {"openaiListModels", "list the available models", NULL, NULL, "Object",
                         200}},
-        {"GET", "/v1/models/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_model,
+        {"GET", "/v1/models/{id}", PAL_KEY_READ, PAL_API_WORKER, get_model,
                 {"openaiGetModel", "read one model", NULL, NULL, "Object", 200}},
         {0},
 };

@@ -158,7 +158,7 @@ static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
     pal_json options = pal_json_find(call->body, "stream_options");
     chat->request.tenant = call->caller.tenant;
     chat->request.budget = call->caller.budget;
-    chat->request.lane = PAL_LANE_QUEUE;
+    chat->request.lane = PAL_TURN_LANE_QUEUE;
     chat->request.whole = true;
     chat->request.no_retries = true;
     chat->request.calls_end_turn = true;
@@ -230,8 +230,8 @@ static pal_status find_session(pal_openai_chat *chat, pal_str key, pal_error *er
         chat->request.session = id;
         return status;
     }
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ANY, key,
-            call->arena, &session, err);
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ANY,
+            key, call->arena, &session, err);
     if (status == PAL_OK && session.state != PAL_SESSION_ACTIVE)
         status = pal_error_set(err, PAL_NOT_FOUND, "session '%.*s' is in the trash",
                 (int)pal_utf8_cut(key, key.len < 80 ? key.len : 80), key.data);
@@ -268,7 +268,7 @@ static pal_status complete(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_openai_chat_routes[] = {
-        {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, complete,
+        {"POST", "/v1/chat/completions", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN, complete,
                 {"openaiCreateChatCompletion",
                         "get a chat completion; with x-palaver-session the server keeps the "
                         "history", NULL,

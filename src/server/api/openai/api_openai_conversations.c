@@ -178,7 +178,7 @@ static pal_status update_conversation(pal_call *call, pal_error *err)
     *op = (pal_op){.kind = PAL_OP_UPDATE,
             .tenant = call->caller.tenant,
             .session = session->id,
-            .u.update = {session, PAL_FIELD_METADATA}};
+            .u.update = {session, PAL_SESSION_FIELD_METADATA}};
     call->user = session;
     return pal_call_apply(call, op, 1, send_conversation, err);
 }
@@ -304,9 +304,9 @@ static pal_status read_place(
 }
 
 static pal_status load_page(pal_call *call, pal_id session, const pal_openai_page *page,
-        place after, pal_messages *out, pal_error *err)
+        place after, pal_message_page *out, pal_error *err)
 {
-    pal_load load = {.limit = (uint32_t)page->limit + 2, .from_end = !page->is_ascending};
+    pal_message_query load = {.limit = (uint32_t)page->limit + 2, .from_end = !page->is_ascending};
     if (after.seq && page->is_ascending)
         load.after_seq = after.seq - 1;
     else if (after.seq)
@@ -316,7 +316,7 @@ static pal_status load_page(pal_call *call, pal_id session, const pal_openai_pag
 }
 
 static pal_status put_page(pal_call *call, const pal_openai_page *page, place after,
-        const pal_messages *messages, pal_error *err)
+        const pal_message_page *messages, pal_error *err)
 {
     size_t all_len, len = 0;
     bool has_more = messages->has_more;
@@ -341,7 +341,7 @@ static pal_status list_items(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_openai_page page;
-    pal_messages messages;
+    pal_message_page messages;
     place after;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
     if (status == PAL_OK)
@@ -432,26 +432,26 @@ static pal_status delete_item(pal_call *call, pal_error *err)
 #define ITEM CONVERSATION "/items/{item}"
 
 const pal_api_route pal_openai_conversation_routes[] = {
-        {"POST", "/v1/conversations", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_conversation,
+        {"POST", "/v1/conversations", PAL_KEY_WRITE, PAL_API_JSON, create_conversation,
                 {"openaiCreateConversation", "create a conversation, optionally with items", NULL,
                         "Object", "Object", 200}},
         {"GET", CONVERSATION, PAL_KEY_READ, 0, get_conversation,
                 {"openaiGetConversation", "read one conversation", NULL, NULL, "Object", 200}},
-        {"POST", CONVERSATION, PAL_KEY_WRITE, PAL_ROUTE_JSON, update_conversation,
+        {"POST", CONVERSATION, PAL_KEY_WRITE, PAL_API_JSON, update_conversation,
                 {"openaiUpdateConversation",
                         "replace the metadata of a conversation", NULL, "Object", "Object",
                         200}},
         {"DELETE", CONVERSATION, PAL_KEY_WRITE, 0, delete_conversation,
                 {"openaiDeleteConversation",
                         "move a conversation to the trash", NULL, NULL, "Object", 200}},
-        {"POST", CONVERSATION "/items", PAL_KEY_WRITE, PAL_ROUTE_JSON, create_items,
+        {"POST", CONVERSATION "/items", PAL_KEY_WRITE, PAL_API_JSON, create_items,
                 {"openaiCreateItems",
                         "add items to a conversation, all or none", NULL, "Object", "Object", 200}},
-        {"GET", CONVERSATION "/items", PAL_KEY_READ, PAL_ROUTE_WORKER, list_items,
+        {"GET", CONVERSATION "/items", PAL_KEY_READ, PAL_API_WORKER, list_items,
                 {"openaiListItems",
                         "list the items of a conversation, ascending or descending",
                         NULL, NULL, "Object", 200}},
-        {"GET", ITEM, PAL_KEY_READ, PAL_ROUTE_WORKER, get_item,
+        {"GET", ITEM, PAL_KEY_READ, PAL_API_WORKER, get_item,
                 {"openaiGetItem", "read one item", NULL, NULL, "Object", 200}},
         {"DELETE", ITEM, PAL_KEY_WRITE, 0, delete_item,
                 {"openaiDeleteItem", "hide an item", NULL, NULL, "Object", 200}},

@@ -35,11 +35,11 @@ static pal_status get_response(pal_call *call, pal_error *err)
 
 /* The messages of the input were appended together, so their seqs are consecutive. */
 static pal_status load_input(
-        pal_call *call, const pal_response *response, pal_messages *out, pal_error *err)
+        pal_call *call, const pal_response *response, pal_message_page *out, pal_error *err)
 {
     pal_message first;
     pal_id owner;
-    *out = (pal_messages){0};
+    *out = (pal_message_page){0};
     if (response->input_len == 0)
         return PAL_OK;
     pal_status status = pal_store_message(call->server->store, call->caller.tenant, response->input,
@@ -48,7 +48,7 @@ static pal_status load_input(
         return PAL_OK;
     if (status != PAL_OK)
         return status;
-    const pal_load load = {.after_seq = first.seq - 1,
+    const pal_message_query load = {.after_seq = first.seq - 1,
             .before_seq = first.seq + response->input_len,
             .hidden = true};
     return pal_store_load(
@@ -71,8 +71,8 @@ static pal_status find_after(pal_call *call, const pal_openai_item *items, size_
             err, PAL_INVALID, "'after' is not an item of the input; send the id of a listed item");
 }
 
-static pal_status put_input(
-        pal_call *call, const pal_openai_page *page, const pal_messages *messages, pal_error *err)
+static pal_status put_input(pal_call *call, const pal_openai_page *page,
+        const pal_message_page *messages, pal_error *err)
 {
     size_t len, after = 0, shown_len = 0;
     pal_openai_item *items = pal_openai_items_of(call, messages->items, messages->len, &len);
@@ -96,7 +96,7 @@ static pal_status list_input(pal_call *call, pal_error *err)
 {
     pal_response response;
     pal_openai_page page;
-    pal_messages messages;
+    pal_message_page messages;
     pal_status status = pal_openai_page_read(call, &page, err);
     if (status == PAL_OK)
         status = pal_response_find(call, call->params[0], &response, err);
@@ -149,7 +149,7 @@ static void send_deleted(
 static pal_status is_last(
         pal_call *call, const pal_response *response, bool *out_is_last, pal_error *err)
 {
-    pal_records records;
+    pal_record_page records;
     const pal_record_query query = {.tenant = call->caller.tenant,
             .kind = pal_str_of(PAL_RESPONSE_KIND),
             .session = response->session,
@@ -185,7 +185,7 @@ static pal_status delete_response(pal_call *call, pal_error *err)
             .name = pal_arena_copy(call->arena, pal_str_of(name))};
     ops[0] = (pal_op){.kind = PAL_OP_RECORD_DROP,
             .tenant = call->caller.tenant,
-            .u.record = {record, PAL_VERSION_ANY}};
+            .u.record = {record, PAL_RECORD_VERSION_ANY}};
     ops[1] = (pal_op){.kind = PAL_OP_DELETE,
             .tenant = call->caller.tenant,
             .session = response.session,
@@ -194,28 +194,28 @@ static pal_status delete_response(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_openai_response_routes[] = {
-        {"POST", "/v1/responses", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN | PAL_ROUTE_WORKER,
+        {"POST", "/v1/responses", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 pal_openai_create_response,
                 {"openaiCreateResponse",
                         "create a response: complete, as events, or in the background",
                         NULL, "Object", "Object", 200}},
-        {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_response,
+        {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_API_WORKER, get_response,
                 {"openaiGetResponse", "read a stored response, or replay its events",
                         "stream starting_after", NULL, "Object", 200}},
-        {"DELETE", "/v1/responses/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, delete_response,
+        {"DELETE", "/v1/responses/{id}", PAL_KEY_WRITE, PAL_API_WORKER, delete_response,
                 {"openaiDeleteResponse", "delete a stored response", NULL, NULL, "Object", 200}},
-        {"POST", "/v1/responses/{id}/cancel", PAL_KEY_WRITE, PAL_ROUTE_ANY_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/v1/responses/{id}/cancel", PAL_KEY_WRITE, PAL_API_ANY_JSON | PAL_API_WORKER,
                 cancel_response,
                 {"openaiCancelResponse", "cancel a background response", NULL, NULL,
                         "Object", 200}},
-        {"GET", "/v1/responses/{id}/input_items", PAL_KEY_READ, PAL_ROUTE_WORKER, list_input,
+        {"GET", "/v1/responses/{id}/input_items", PAL_KEY_READ, PAL_API_WORKER, list_input,
                 {"openaiListInput", "list the input items of a response", "limit order after", NULL,
                         "Object", 200}},
-        {"POST", "/v1/responses/input_tokens", PAL_KEY_READ, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/v1/responses/input_tokens", PAL_KEY_READ, PAL_API_JSON | PAL_API_WORKER,
                 pal_openai_count_input,
                 {"openaiCountInput", "count the tokens of a request", NULL, "Object",
                         "Object", 200}},
-        {"POST", "/v1/responses/compact", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_WORKER,
+        {"POST", "/v1/responses/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 pal_openai_compact_input,
                 {"openaiCompactInput", "summarize a conversation", NULL, "Object", "Object",
                         200}},

@@ -76,7 +76,7 @@ static void open_call(open_calls *open, pal_str id)
 
 /* The state of the comparison of input and history. */
 typedef struct comparison {
-    pal_messages tail;
+    pal_message_page tail;
     open_calls open;
     pal_str orphan; /* call id of an output without a call; empty if there is none */
     bool *is_known; /* for each message of the input: it is an output that the tail contains */
@@ -108,7 +108,7 @@ static bool is_same(const pal_part *a, const pal_part *b)
 }
 
 /* Whether the tail contains the same output of the same call. */
-static bool has_output(const pal_messages *tail, const pal_part *output)
+static bool has_output(const pal_message_page *tail, const pal_part *output)
 {
     for (size_t i = 0; i < tail->len; i++) {
         for (size_t k = 0; k < tail->items[i].parts_len; k++) {
@@ -150,7 +150,7 @@ static pal_status compare(
 {
     pal_call *call = request->call;
     const pal_response_context *context = &request->context;
-    const pal_load load = {
+    const pal_message_query load = {
             .before_seq = context->seq ? context->seq + 1 : 0, .limit = limit, .from_end = true};
     pal_status status = PAL_OK;
     *out = (comparison){.open.arena = call->arena,

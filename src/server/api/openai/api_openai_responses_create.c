@@ -137,7 +137,7 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
 static void run_in_fork(pal_response_request *request)
 {
     pal_error err = {0};
-    request->turn.lane = PAL_LANE_QUEUE;
+    request->turn.lane = PAL_TURN_LANE_QUEUE;
     request->turn.expected_seq = 0;
     pal_status status = make_session(request, &err);
     if (status != PAL_OK)
@@ -159,7 +159,7 @@ static pal_status go(pal_response_request *request, pal_error *err)
     if (!goes_on || !request->is_stored)
         return make_session(request, err);
     request->turn.session = context->session.id;
-    request->turn.lane = PAL_LANE_REJECT;
+    request->turn.lane = PAL_TURN_LANE_REJECT;
     request->turn.expected_seq = context->session.last_seq;
     return run(request, err);
 }

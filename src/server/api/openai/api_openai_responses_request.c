@@ -364,7 +364,7 @@ static void set_up(pal_response_request *request)
     pal_turn_request *turn = &request->turn;
     turn->tenant = request->call->caller.tenant;
     turn->budget = request->call->caller.budget;
-    turn->lane = PAL_LANE_QUEUE;
+    turn->lane = PAL_TURN_LANE_QUEUE;
     turn->whole = true;
     turn->no_retries = true;
     turn->no_server_tools = true;

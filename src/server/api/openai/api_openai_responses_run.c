@@ -75,7 +75,7 @@ static void clean_up(response_run *r)
     if (is_reader(r) || is_answered || r->run.is_temporary)
         return;
     if (r->response.is_background)
-        op = new_record_op(r, PAL_VERSION_ANY);
+        op = new_record_op(r, PAL_RECORD_VERSION_ANY);
     else if (r->is_new)
         op = new_op(r, PAL_OP_DELETE); /* the record stays until the trash is emptied */
     if (op)

@@ -35,8 +35,9 @@ static pal_status count_stored(
         pal_call *call, const pal_response_context *context, uint64_t *out_tokens, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    pal_messages page = {.has_more = true};
-    pal_load load = {.before_seq = context->seq ? context->seq + 1 : 0, .limit = PAGE_MESSAGES};
+    pal_message_page page = {.has_more = true};
+    pal_message_query load = {
+            .before_seq = context->seq ? context->seq + 1 : 0, .limit = PAGE_MESSAGES};
     pal_status status = PAL_OK;
     if (!arena)
         return pal_no_memory(err);

@@ -202,9 +202,9 @@ static void put_entries(pal_json_writer *writer, const pal_message *message, pal
 }
 
 static pal_status load_shown(
-        pal_call *call, const pal_session *session, pal_messages *out_list, pal_error *err)
+        pal_call *call, const pal_session *session, pal_message_page *out_list, pal_error *err)
 {
-    pal_load load = {.limit = PAL_SERVER_CONVERSATION_MESSAGES_MAX, .from_end = true};
+    pal_message_query load = {.limit = PAL_SERVER_CONVERSATION_MESSAGES_MAX, .from_end = true};
     return pal_store_load(call->server->store, call->caller.tenant, session->id, &load, call->arena,
             out_list, err);
 }
@@ -221,7 +221,7 @@ static size_t cut_chars(pal_str text, size_t chars)
     return at;
 }
 
-static pal_str preview_of(const pal_messages *list, pal_arena *arena)
+static pal_str preview_of(const pal_message_page *list, pal_arena *arena)
 {
     for (size_t i = 0; i < list->len; i++) {
         const pal_message *message = &list->items[i];
@@ -248,7 +248,7 @@ static pal_status put_item(
         pal_call *call, const pal_session *session, pal_str id, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
-    pal_messages list;
+    pal_message_page list;
     uint64_t count = 0;
     pal_status status = load_shown(call, session, &list, err);
     if (status != PAL_OK)
@@ -439,7 +439,7 @@ static pal_status not_found(pal_call *call)
 static pal_status get_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_messages list;
+    pal_message_page list;
     pal_str summary = {0};
     pal_status status = find_session(call, &session, err);
     if (status == PAL_NOT_FOUND)
@@ -478,7 +478,7 @@ static pal_status find_continued(
     if (pal_id_is_none(session->parent_id))
         return PAL_NOT_FOUND;
     pal_id_to_text(session->parent_id, id);
-    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_FIND_ID,
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             pal_str_of(id), arena, out_session, err);
     if (status != PAL_OK)
         return status;
@@ -510,13 +510,13 @@ static pal_status delete_session(pal_call *call, pal_error *err)
 }
 
 static const pal_api_route pico_routes[] = {
-        {"GET", "/api/sessions", PAL_KEY_READ, PAL_ROUTE_WORKER, list_sessions,
+        {"GET", "/api/sessions", PAL_KEY_READ, PAL_API_WORKER, list_sessions,
                 {"listPicoSessions", "list the sessions of PicoClaw's page, newest update first",
                         "offset limit", NULL, "PicoSessionList", 200}},
-        {"GET", "/api/sessions/{id}", PAL_KEY_READ, PAL_ROUTE_WORKER, get_session,
+        {"GET", "/api/sessions/{id}", PAL_KEY_READ, PAL_API_WORKER, get_session,
                 {"getPicoSession", "read one session with its messages", NULL, NULL, "PicoSession",
                         200}},
-        {"DELETE", "/api/sessions/{id}", PAL_KEY_WRITE, PAL_ROUTE_WORKER, delete_session,
+        {"DELETE", "/api/sessions/{id}", PAL_KEY_WRITE, PAL_API_WORKER, delete_session,
                 {"deletePicoSession", "move a session to the trash", NULL, NULL, NULL, 204}},
         {0},
 };

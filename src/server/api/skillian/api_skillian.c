@@ -206,7 +206,7 @@ static pal_api_turn *make_turn(
     turn->user = state;
     turn->send = send_chat;
     turn->fail = fail_chat;
-    turn->request.lane = PAL_LANE_QUEUE;
+    turn->request.lane = PAL_TURN_LANE_QUEUE;
     turn->request.whole = true;
     pal_status status = read_message(call, err);
     if (status == PAL_OK)
@@ -314,11 +314,11 @@ static pal_status any_chat(pal_call *call, pal_error *err)
 }
 
 const pal_api_route pal_skillian_routes[] = {
-        {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_ROUTE_JSON | PAL_ROUTE_TURN, any_chat,
+        {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN, any_chat,
                 {"chat", "send a message and get the answer, in this session or a new one", NULL,
                         "ChatRequest", "ChatAnswer", 200}},
         {"POST", "/api/v1/sessions/{id}/chat", PAL_KEY_WRITE,
-                PAL_ROUTE_JSON | PAL_ROUTE_TURN, session_chat,
+                PAL_API_JSON | PAL_API_TURN, session_chat,
                 {"chatInSession",
                         "send a message and get the answer", NULL, "ChatRequest", "ChatAnswer",
                         200}},

@@ -45,7 +45,7 @@ typedef struct pal_store pal_store;
 /* Called after each call of the backend, on the thread that made it. `call` is the name of the
  * backend function, `ops` the number of operations if that is "apply", otherwise 0. For "apply",
  * `status` is that of the first operation that failed. Must not block. */
-typedef void (*pal_store_trace)(
+typedef void (*pal_store_on_call)(
         const char *call, size_t ops, int64_t duration_us, pal_status status, void *user);
 
 /* Options of a store. A member that is zero means the default in its comment. */
@@ -56,7 +56,7 @@ typedef struct pal_store_options {
     uint32_t readers_max;       /* reads that run at the same time, others wait; 8 */
     bool read_only;             /* writing calls return PAL_DENIED; nothing is created */
     bool network_fs;            /* open the store even on a network file system, at your own risk */
-    pal_store_trace trace;      /* may be NULL */
+    pal_store_on_call trace;      /* may be NULL */
     void *trace_user;
     const pal_encoding *encoding; /* used to count the tokens of messages; NULL: o200k_base if the
                                      build contains it, otherwise tokens are estimated */
@@ -99,17 +99,17 @@ PAL_API void pal_store_close(pal_store *store);
 PAL_API PAL_CHECKED pal_status pal_store_create(
         pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err);
 
-typedef enum pal_find_by {
-    PAL_FIND_ANY = 0, /* the id, then the key, then an alias */
-    PAL_FIND_ID = 1,
-    PAL_FIND_KEY = 2,
-    PAL_FIND_ALIAS = 3,
-} pal_find_by;
+typedef enum pal_session_by {
+    PAL_SESSION_BY_ANY = 0, /* the id, then the key, then an alias */
+    PAL_SESSION_BY_ID = 1,
+    PAL_SESSION_BY_KEY = 2,
+    PAL_SESSION_BY_ALIAS = 3,
+} pal_session_by;
 
 /* Finds a session. By id, sessions in the trash are found too, and an expired session is returned
  * in the state PAL_SESSION_TRASH. By key or alias, only active sessions that have not expired are
  * found. PAL_NOT_FOUND if there is no such session. */
-PAL_API PAL_CHECKED pal_status pal_store_find(pal_store *store, pal_str tenant, pal_find_by by,
+PAL_API PAL_CHECKED pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session *out_session, pal_error *err);
 
 typedef struct pal_session_query {
@@ -139,17 +139,17 @@ PAL_API PAL_CHECKED pal_status pal_store_list(pal_store *store, const pal_sessio
 
 /* Members that pal_store_update() can set, one bit each. */
 typedef enum pal_session_field {
-    PAL_FIELD_TITLE = 1 << 0,
-    PAL_FIELD_PROJECT = 1 << 1,
-    PAL_FIELD_AGENT = 1 << 2,
-    PAL_FIELD_METADATA = 1 << 3,
-    PAL_FIELD_SCOPE = 1 << 4,
-    PAL_FIELD_EXPIRES_AT = 1 << 5,
-    PAL_FIELD_KEY = 1 << 6,
-    PAL_FIELD_ALIASES = 1 << 7, /* replaces the aliases, is_routed and alias_apart */
+    PAL_SESSION_FIELD_TITLE = 1 << 0,
+    PAL_SESSION_FIELD_PROJECT = 1 << 1,
+    PAL_SESSION_FIELD_AGENT = 1 << 2,
+    PAL_SESSION_FIELD_METADATA = 1 << 3,
+    PAL_SESSION_FIELD_SCOPE = 1 << 4,
+    PAL_SESSION_FIELD_EXPIRES_AT = 1 << 5,
+    PAL_SESSION_FIELD_KEY = 1 << 6,
+    PAL_SESSION_FIELD_ALIASES = 1 << 7, /* replaces the aliases, is_routed and alias_apart */
     /* Sets updated_at, for imports: the session is listed as if it was last changed at that time.
      * Without this bit, the update sets it to the current time. */
-    PAL_FIELD_UPDATED_AT = 1 << 8,
+    PAL_SESSION_FIELD_UPDATED_AT = 1 << 8,
 } pal_session_field;
 
 /* Sets the members `fields` (bits of pal_session_field) of the session `session->id` of the tenant
@@ -160,7 +160,7 @@ PAL_API PAL_CHECKED pal_status pal_store_update(
 /* ---- Resolution ---- */
 
 /* A routed message, whose session is to be found. */
-typedef struct pal_resolve {
+typedef struct pal_resolve_request {
     const pal_session *session; /* the record as routing made it: tenant, key, aliases, scope, agent
                                    and so on */
     pal_str main_alias;         /* the alias of the agent's main session; it never leads to another
@@ -176,14 +176,14 @@ typedef struct pal_resolve {
      * set: the key of the main session. Otherwise empty. */
     pal_str routed_key;
     PAL_RESERVED(4);
-} pal_resolve;
+} pal_resolve_request;
 
-typedef struct pal_resolution {
+typedef struct pal_resolve_result {
     pal_id session;
     bool created; /* the session did not exist before */
     bool adopted; /* the session took the history of another session, without copying it */
     PAL_RESERVED(4);
-} pal_resolution;
+} pal_resolve_result;
 
 /* Finds the session that a message belongs to, or creates it. Several processes that resolve the
  * same message at the same time get the same session. The call makes several commits; if it fails,
@@ -198,8 +198,8 @@ typedef struct pal_resolution {
  *   - under an alias that leads to another session.
  *
  * A history is therefore adopted only once. */
-PAL_API PAL_CHECKED pal_status pal_store_resolve(pal_store *store, const pal_resolve *resolve,
-        pal_resolution *out_resolution, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_resolve(pal_store *store,
+        const pal_resolve_request *resolve, pal_resolve_result *out_resolution, pal_error *err);
 
 /* ---- Messages ---- */
 
@@ -221,7 +221,7 @@ PAL_API PAL_CHECKED pal_status pal_store_append(pal_store *store, pal_str tenant
         pal_message *messages, size_t messages_len, uint64_t expected_seq, pal_error *err);
 
 /* Selects messages. Members that are 0 do not limit the selection. */
-typedef struct pal_load {
+typedef struct pal_message_query {
     uint64_t after_seq;  /* only messages with a larger seq */
     uint64_t before_seq; /* only messages with a smaller seq */
     uint32_t limit;      /* maximum number of messages */
@@ -230,19 +230,20 @@ typedef struct pal_load {
     bool from_end;       /* select from the newest backward; otherwise from the oldest forward */
     bool hidden;         /* include messages and parts that a mark hides */
     PAL_RESERVED(4);
-} pal_load;
+} pal_message_query;
 
-typedef struct pal_messages {
+typedef struct pal_message_page {
     pal_message *items; /* in ascending order of seq, even with from_end */
     size_t len;
     bool has_more; /* a limit was reached and more messages match */
     PAL_RESERVED(4);
-} pal_messages;
+} pal_message_page;
 
 /* Loads messages of a session. The messages that a fork shares with its parents are included.
  * `load` may be NULL: all visible messages. */
 PAL_API PAL_CHECKED pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
-        const pal_load *load, pal_arena *arena, pal_messages *out_messages, pal_error *err);
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err);
 
 /* Counts the visible messages with a seq larger than `after_seq` and smaller than `before_seq`
  * (0: up to the newest). The cost depends on the number of marks and parents, not of messages. */
@@ -365,7 +366,7 @@ PAL_API PAL_CHECKED pal_status pal_store_standing(pal_store *store, pal_str tena
 
 /* ---- Search ---- */
 
-typedef struct pal_search {
+typedef struct pal_search_query {
     pal_str tenant;
     pal_id session;      /* the session to search; empty: all active sessions of the tenant */
     pal_str text;        /* words that must all occur; "a phrase" in quotes; word* matches longer
@@ -381,9 +382,9 @@ typedef struct pal_search {
     uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
                             through messages that are not in it; 0: as long as it takes */
     PAL_RESERVED(8);
-} pal_search;
+} pal_search_query;
 
-typedef struct pal_hit {
+typedef struct pal_search_hit {
     pal_id session; /* the searched session, even if the message was appended to one of its
                        parents */
     uint64_t seq;
@@ -392,16 +393,16 @@ typedef struct pal_hit {
     int64_t created_at;
     pal_str snippet; /* some words around the first match */
     PAL_RESERVED(4);
-} pal_hit;
+} pal_search_hit;
 
-typedef struct pal_hits {
-    pal_hit *items; /* the newest first */
+typedef struct pal_search_page {
+    pal_search_hit *items; /* the newest first */
     size_t len;
     pal_str cursor; /* for the next page; empty on the last page */
     bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
                        continues there. */
     PAL_RESERVED(4);
-} pal_hits;
+} pal_search_page;
 
 /* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
  * the session shows are found: its own and those that it shares with its parents, but no hidden
@@ -411,8 +412,8 @@ typedef struct pal_hits {
  *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
  *                session
  *   PAL_LIMIT    the text has too many words, or `limit` is too large */
-PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search *search,
-        pal_arena *arena, pal_hits *out_hits, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search_query *search,
+        pal_arena *arena, pal_search_page *out_hits, pal_error *err);
 
 /* Adds messages to the search index that are not in it yet, so that the next search does not have
  * to. Call it in idle moments. It adds at most `parts_max` parts of about a thousand messages, each
@@ -436,7 +437,7 @@ PAL_API PAL_CHECKED pal_status pal_store_restore(
         pal_store *store, pal_str tenant, pal_id session, pal_error *err);
 
 /* How many items an erasure removed. */
-typedef struct pal_erasure {
+typedef struct pal_erase_result {
     uint64_t messages; /* messages that were erased */
     uint64_t shared;   /* messages that were kept because forks still show them; they are erased
                           with the last fork */
@@ -448,27 +449,27 @@ typedef struct pal_erasure {
                         stay correct */
     uint64_t records;
     PAL_RESERVED(4);
-} pal_erasure;
+} pal_erase_result;
 
 /* Erases a session and everything derived from it. The session can be in any state. Cannot be
  * undone. `out_erasure` may be NULL. */
-PAL_API PAL_CHECKED pal_status pal_store_erase(
-        pal_store *store, pal_str tenant, pal_id session, pal_erasure *out_erasure, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
+        pal_erase_result *out_erasure, pal_error *err);
 
-typedef struct pal_sweep {
+typedef struct pal_sweep_result {
     uint64_t trashed; /* expired sessions that were moved to the trash */
     uint64_t erased;  /* sessions that were erased because they had been in the trash for longer
                          than trash_ms */
     bool has_more;    /* the limit was reached; call again */
     PAL_RESERVED(4);
-} pal_sweep;
+} pal_sweep_result;
 
 /* Moves expired sessions to the trash, erases sessions that have been in the trash for more than
  * `trash_ms` (negative: none), and removes expired records. Blobs that no message refers to are
  * removed after a day. One call handles at most `limit` sessions and `limit` records. Covers all
  * tenants. `out_sweep` may be NULL. */
-PAL_API PAL_CHECKED pal_status pal_store_sweep(
-        pal_store *store, int64_t trash_ms, uint32_t limit, pal_sweep *out_sweep, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
+        pal_sweep_result *out_sweep, pal_error *err);
 
 /* ---- Inbox, leases, ledger, blobs ---- */
 
@@ -613,10 +614,10 @@ typedef struct pal_record {
 } pal_record;
 
 /* Instead of an expected version: do not check it. */
-#define PAL_VERSION_ANY UINT64_MAX
+#define PAL_RECORD_VERSION_ANY UINT64_MAX
 
 /* Writes a record and sets its version, created_at and updated_at. PAL_CONFLICT unless the stored
- * version is `expected_version`: 0 if there must be no such record, or PAL_VERSION_ANY. */
+ * version is `expected_version`: 0 if there must be no such record, or PAL_RECORD_VERSION_ANY. */
 PAL_API PAL_CHECKED pal_status pal_store_record_put(pal_store *store, pal_str tenant,
         pal_record *record, uint64_t expected_version, pal_error *err);
 /* Removes a record. PAL_NOT_FOUND if there is no such record. */
@@ -638,16 +639,17 @@ typedef struct pal_record_query {
     PAL_RESERVED(4);
 } pal_record_query;
 
-typedef struct pal_records {
+typedef struct pal_record_page {
     pal_record *items;
     size_t len;
     bool has_more;
     PAL_RESERVED(4);
-} pal_records;
+} pal_record_page;
 
 /* Lists the records of one kind, ordered by name. */
 PAL_API PAL_CHECKED pal_status pal_store_record_list(pal_store *store,
-        const pal_record_query *query, pal_arena *arena, pal_records *out_records, pal_error *err);
+        const pal_record_query *query, pal_arena *arena, pal_record_page *out_records,
+        pal_error *err);
 
 /* ---- Batches ---- */
 
@@ -720,7 +722,7 @@ typedef struct pal_op {
             bool adopted; /* out: the history was adopted */
         } adopt;
         pal_mark *mark;             /* as in pal_store_mark() */
-        pal_erasure *erasure;       /* erase. out: everything */
+        pal_erase_result *erasure;       /* erase. out: everything */
         pal_inbox_item *inbox_item; /* inbox add. out: id and created_at */
         pal_id inbox_id;            /* inbox drop */
         struct {
@@ -743,7 +745,7 @@ typedef struct pal_op {
         struct {
             int64_t trash_ms;
             uint32_t limit;
-            pal_sweep result; /* out */
+            pal_sweep_result result; /* out */
         } sweep;
         struct {
             pal_record *record; /* put: out: version, created_at and updated_at. drop: kind and name
@@ -767,7 +769,7 @@ PAL_API PAL_CHECKED pal_status pal_store_apply(
 
 /* Called exactly once, with the status that pal_store_apply() would have returned. `err` is NULL
  * after PAL_OK. Must neither block nor write to the store. */
-typedef void (*pal_applied)(
+typedef void (*pal_store_on_applied)(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user);
 
 /* Like pal_store_apply(), but does not wait for the commit. The store uses `ops` and everything
@@ -777,43 +779,43 @@ typedef void (*pal_applied)(
  * If this function does not return PAL_OK, `applied` is not called. PAL_LIMIT: PAL_COMMIT_QUEUE_MAX
  * calls are already waiting; the function does not wait for room. */
 PAL_API PAL_CHECKED pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
-        pal_applied applied, void *user, pal_error *err);
+        pal_store_on_applied applied, void *user, pal_error *err);
 
 /* ---- Changes ---- */
 
-typedef enum pal_change_kind {
-    PAL_CHANGE_NONE = 0,
-    PAL_CHANGE_CREATED = 1,  /* a session was created, also by a fork */
-    PAL_CHANGE_UPDATED = 2,  /* members of the session were changed, or it adopted a history */
-    PAL_CHANGE_MESSAGES = 3, /* messages were appended. seq: that of the newest message */
-    PAL_CHANGE_MARK = 4,     /* a mark was added. mark, number */
-    PAL_CHANGE_DELETED = 5,  /* the session was moved to the trash */
-    PAL_CHANGE_RESTORED = 6, /* the session was taken out of the trash */
-    PAL_CHANGE_ERASED = 7,
-} pal_change_kind;
+typedef enum pal_store_change_kind {
+    PAL_STORE_CHANGE_NONE = 0,
+    PAL_STORE_CHANGE_CREATED = 1, /* a session was created, also by a fork */
+    PAL_STORE_CHANGE_UPDATED = 2, /* members of the session were changed, or it adopted a history */
+    PAL_STORE_CHANGE_MESSAGES = 3, /* messages were appended. seq: that of the newest message */
+    PAL_STORE_CHANGE_MARK = 4,     /* a mark was added. mark, number */
+    PAL_STORE_CHANGE_DELETED = 5,  /* the session was moved to the trash */
+    PAL_STORE_CHANGE_RESTORED = 6, /* the session was taken out of the trash */
+    PAL_STORE_CHANGE_ERASED = 7,
+} pal_store_change_kind;
 
 /* Describes a change of a session. Valid during the callback only. */
-typedef struct pal_change {
-    pal_change_kind kind;
+typedef struct pal_store_change {
+    pal_store_change_kind kind;
     pal_str tenant;
     pal_id session;
     uint64_t seq;
     pal_mark_kind mark;
     uint64_t number;
     PAL_RESERVED(4);
-} pal_change;
+} pal_store_change;
 
 /* Called after a change is durable and before the call that made it returns or reports its
  * completion. Runs on the thread of that call, or on the writer's thread. Must neither block nor
  * write to the store. */
-typedef void (*pal_change_sink)(const pal_change *change, void *user);
+typedef void (*pal_store_on_change)(const pal_store_change *change, void *user);
 
 /* Calls `sink` for every change that is made through this pal_store from now on. Changes that
  * happen at the same time can be reported in any order. Changes by other processes, and sessions
  * that a sweep moves or erases, are not reported. PAL_LIMIT: there are PAL_STORE_WATCHERS_MAX
  * watches. */
 PAL_API PAL_CHECKED pal_status pal_store_watch(
-        pal_store *store, pal_change_sink sink, void *user, pal_error *err);
+        pal_store *store, pal_store_on_change sink, void *user, pal_error *err);
 /* Ends the watches that were added with `user`. No callback is made after this function returns. */
 PAL_API void pal_store_unwatch(pal_store *store, void *user);
 
@@ -847,28 +849,29 @@ PAL_API PAL_CHECKED pal_status pal_store_stat(
 PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err);
 
 /* A problem that a check found. `session` is empty if the problem concerns the whole store. */
-typedef struct pal_finding {
+typedef struct pal_store_finding {
     pal_id session;
     bool repaired;
     char text[PAL_ERROR_MESSAGE_MAX];
     bool advice; /* nothing is damaged, but the user should know: other users can read the files */
     PAL_RESERVED(4);
-} pal_finding;
+} pal_store_finding;
 
 /* Called for each problem, on the thread that runs the check. */
-typedef void (*pal_finding_sink)(const pal_finding *finding, void *user);
+typedef void (*pal_store_on_finding)(const pal_store_finding *finding, void *user);
 
 /* Called from time to time while a check runs, on the same thread. `total` is 0 while it is
  * unknown. */
-typedef void (*pal_progress)(uint64_t done, uint64_t total, void *user);
+typedef void (*pal_store_on_progress)(uint64_t done, uint64_t total, void *user);
 
 /* Checks everything that is stored. With `repair`, it rebuilds derived data and quarantines damaged
  * sessions, one by one; other sessions are not affected. Calls `sink` for each problem and sets
  * *out_findings to their number; advice is not counted. `sink`, `progress` and `out_findings` may
  * be NULL. PAL_OK means that the check was completed, not that there were no problems. PAL_DENIED:
  * `repair` is set and the store is read-only. Blocks. */
-PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair, pal_finding_sink sink,
-        pal_progress progress, void *user, uint64_t *out_findings, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair,
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user,
+        uint64_t *out_findings, pal_error *err);
 
 #ifdef __cplusplus
 }

@@ -39,7 +39,7 @@ typedef struct pal_window {
     bool after_compaction;        /* as in pal_context_input */
     const pal_context_last *last; /* NULL: use the record in the newest answer (pal_message.sent) */
     uint64_t full_tokens;         /* as in pal_context_input */
-    pal_pruned_text pruned_text;  /* as in pal_context_input */
+    pal_context_on_pruned pruned_text;  /* as in pal_context_input */
     void *pruned_user;
     bool assume_last; /* plan with the system text and the tools that the epoch began with, instead
                          of those above. For showing a context */
@@ -57,7 +57,7 @@ PAL_API PAL_CHECKED pal_status pal_window_plan(pal_store *store, const pal_windo
 PAL_API PAL_CHECKED pal_status pal_window_epoch(
         pal_store *store, const pal_window *window, pal_arena *arena, pal_error *err);
 
-/* Records the plan's prune as a mark, after PAL_ACTION_PRUNE. */
+/* Records the plan's prune as a mark, after PAL_PLAN_ACTION_PRUNE. */
 PAL_API PAL_CHECKED pal_status pal_window_prune(pal_store *store, const pal_window *window,
         const pal_plan *plan, pal_arena *arena, pal_error *err);
 
