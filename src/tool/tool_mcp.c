@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define START_MS 30000
 #define CALL_MS 120000
@@ -17,15 +17,15 @@
 #define PAUSE_MS_MAX 30000
 #define STEADY_MS 60000 /* after running this long, earlier failures are forgotten */
 
-void pal_mcp_enter(pal_mcp *mcp)
+void pal_tool_mcp_enter(pal_tool_mcp *mcp)
 {
     mcp->busy++;
 }
 
-static void free_mcp(pal_mcp *mcp)
+static void free_mcp(pal_tool_mcp *mcp)
 {
-    pal_mcp_toolbox_done(&mcp->tools);
-    pal_mcp_toolbox_done(&mcp->draft);
+    pal_tool_mcp_toolbox_done(&mcp->tools);
+    pal_tool_mcp_toolbox_done(&mcp->draft);
     pal_map_done(&mcp->by_id);
     pal_free(mcp->cursor);
     pal_arena_free(mcp->scratch);
@@ -33,50 +33,54 @@ static void free_mcp(pal_mcp *mcp)
     pal_free(mcp);
 }
 
-void pal_mcp_leave(pal_mcp *mcp)
+void pal_tool_mcp_leave(pal_tool_mcp *mcp)
 {
     if (--mcp->busy == 0 && mcp->closed)
         free_mcp(mcp);
 }
 
-void pal_mcp_set_failure(pal_mcp *mcp, const char *format, ...)
+void pal_tool_mcp_set_failure(pal_tool_mcp *mcp, const char *format, ...)
 {
+    char why[PAL_ERROR_MESSAGE_MAX]; /* an argument can be the old failure */
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(mcp->failure, sizeof(mcp->failure), format, arguments);
+    vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
-    mcp->failure[pal_utf8_valid_len(pal_str_of(mcp->failure))] = '\0';
+    size_t len = pal_utf8_valid_len(pal_str_of(why));
+    memcpy(mcp->failure, why, len);
+    mcp->failure[len] = '\0';
 }
 
-static void tell_changed(pal_mcp *mcp)
+static void notify_change(pal_tool_mcp *mcp)
 {
-    if (!mcp->closed && mcp->changed)
-        mcp->changed(mcp, mcp->user);
+    if (!mcp->closed && mcp->on_change)
+        mcp->on_change(mcp, mcp->user);
 }
 
 /* ---- Start and restart ---- */
 
-static void start(pal_mcp *mcp)
+static void start(pal_tool_mcp *mcp)
 {
     pal_error err;
-    mcp->state = PAL_MCP_STARTING;
+    mcp->state = PAL_TOOL_MCP_STARTING;
     pal_status status = mcp->transport->open(mcp, &err);
     if (status == PAL_OK)
-        pal_mcp_hello(mcp);
+        pal_tool_mcp_handshake_start(mcp);
     else
-        pal_mcp_broke(mcp, status == PAL_NOT_FOUND || status == PAL_DENIED || status == PAL_INVALID,
-                "%s", err.message);
+        pal_tool_mcp_on_disconnect(mcp,
+                status == PAL_NOT_FOUND || status == PAL_DENIED || status == PAL_INVALID, "%s",
+                err.message);
 }
 
 static void on_start(pal_timer *timer)
 {
-    pal_mcp *mcp = (pal_mcp *)((char *)timer - offsetof(pal_mcp, timer));
-    pal_mcp_enter(mcp);
+    pal_tool_mcp *mcp = (pal_tool_mcp *)((char *)timer - offsetof(pal_tool_mcp, timer));
+    pal_tool_mcp_enter(mcp);
     bool is_first = mcp->failures == 0;
     start(mcp);
-    if (!is_first && mcp->state == PAL_MCP_STARTING)
-        tell_changed(mcp);
-    pal_mcp_leave(mcp);
+    if (!is_first && mcp->state == PAL_TOOL_MCP_STARTING)
+        notify_change(mcp);
+    pal_tool_mcp_leave(mcp);
 }
 
 static int64_t pause_ms(uint32_t failures)
@@ -88,43 +92,43 @@ static int64_t pause_ms(uint32_t failures)
 }
 
 /* Ends all requests that the client itself has made. */
-static void stop_own_requests(pal_mcp *mcp)
+static void stop_own_requests(pal_tool_mcp *mcp)
 {
-    pal_mcp_drop(&mcp->discover, false);
-    pal_mcp_drop(&mcp->initialize, false);
-    pal_mcp_drop(&mcp->initialized, false);
-    pal_mcp_list_stop(mcp);
-    pal_mcp_listen_stop(mcp);
+    pal_tool_mcp_request_drop(&mcp->discover, false);
+    pal_tool_mcp_request_drop(&mcp->initialize, false);
+    pal_tool_mcp_request_drop(&mcp->initialized, false);
+    pal_tool_mcp_list_stop(mcp);
+    pal_tool_mcp_listen_stop(mcp);
 }
 
-static void give_up(pal_mcp *mcp)
+static void give_up(pal_tool_mcp *mcp)
 {
-    mcp->state = PAL_MCP_FAILED;
-    pal_mcp_toolbox_done(&mcp->tools);
-    tell_changed(mcp);
+    mcp->state = PAL_TOOL_MCP_FAILED;
+    pal_tool_mcp_toolbox_done(&mcp->tools);
+    notify_change(mcp);
     if (!mcp->closed)
-        pal_mcp_calls_fail_waiting(mcp, pal_str_of(mcp->failure));
+        pal_tool_mcp_calls_fail_waiting(mcp, pal_str_of(mcp->failure));
 }
 
-void pal_mcp_broke(pal_mcp *mcp, bool for_good, const char *format, ...)
+void pal_tool_mcp_on_disconnect(pal_tool_mcp *mcp, bool for_good, const char *format, ...)
 {
     char why[PAL_ERROR_MESSAGE_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
-    pal_mcp_set_failure(mcp, "%s", why);
+    pal_tool_mcp_set_failure(mcp, "%s", why);
     /* Some old servers exit when they receive an unknown request. */
-    if (mcp->state == PAL_MCP_STARTING)
-        mcp->last_era =
-                mcp->discover.id || mcp->probe_was_late ? PAL_MCP_ERA_OLD : PAL_MCP_ERA_UNKNOWN;
+    if (mcp->state == PAL_TOOL_MCP_STARTING)
+        mcp->last_era = mcp->discover.id || mcp->probe_was_late ? PAL_TOOL_MCP_ERA_OLD
+                                                                : PAL_TOOL_MCP_ERA_UNKNOWN;
     stop_own_requests(mcp);
-    if (mcp->state == PAL_MCP_READY && pal_loop_now_ms(mcp->loop) - mcp->ready_ms >= STEADY_MS)
+    if (mcp->state == PAL_TOOL_MCP_READY && pal_loop_now_ms(mcp->loop) - mcp->ready_ms >= STEADY_MS)
         mcp->failures = 0;
     mcp->failures++;
     /* Set before the callbacks: calls that they make must wait. */
-    mcp->state = PAL_MCP_WAITING;
-    pal_mcp_calls_fail_sent(mcp, pal_str_of(why));
+    mcp->state = PAL_TOOL_MCP_WAITING;
+    pal_tool_mcp_calls_fail_sent(mcp, pal_str_of(why));
     if (mcp->closed)
         return;
     mcp->transport->close(mcp);
@@ -132,12 +136,12 @@ void pal_mcp_broke(pal_mcp *mcp, bool for_good, const char *format, ...)
             !pal_timer_start(mcp->loop, &mcp->timer, pause_ms(mcp->failures), on_start))
         give_up(mcp);
     else
-        tell_changed(mcp);
+        notify_change(mcp);
 }
 
-bool pal_mcp_is_lost(const pal_mcp *mcp, const pal_mcp_answer *answer)
+bool pal_tool_mcp_session_is_lost(const pal_tool_mcp *mcp, const pal_tool_mcp_answer *answer)
 {
-    if (mcp->era != PAL_MCP_ERA_OLD || mcp->sessions == 0)
+    if (mcp->era != PAL_TOOL_MCP_ERA_OLD || mcp->sessions == 0)
         return false;
     /* Not standard, but many servers send it: "Bad Request: No valid session ID provided". */
     return answer->http_code == 404 ||
@@ -145,44 +149,44 @@ bool pal_mcp_is_lost(const pal_mcp *mcp, const pal_mcp_answer *answer)
                     memmem(answer->error.data, answer->error.len, "ession", 6));
 }
 
-void pal_mcp_renew(pal_mcp *mcp)
+void pal_tool_mcp_session_renew(pal_tool_mcp *mcp)
 {
-    if (mcp->state != PAL_MCP_READY)
+    if (mcp->state != PAL_TOOL_MCP_READY)
         return;
     mcp->session[0] = '\0';
     stop_own_requests(mcp);
-    mcp->state = PAL_MCP_STARTING;
-    tell_changed(mcp);
+    mcp->state = PAL_TOOL_MCP_STARTING;
+    notify_change(mcp);
     if (!mcp->closed)
-        pal_mcp_hello(mcp);
+        pal_tool_mcp_handshake_start(mcp);
 }
 
 /* ---- Becoming ready ---- */
 
-void pal_mcp_said_hello(pal_mcp *mcp)
+void pal_tool_mcp_on_handshake_done(pal_tool_mcp *mcp)
 {
     if (mcp->has_tools) {
-        pal_mcp_list_start(mcp);
+        pal_tool_mcp_list_start(mcp);
         return;
     }
-    pal_mcp_toolbox_done(&mcp->tools);
-    pal_mcp_listed(mcp, false);
+    pal_tool_mcp_toolbox_done(&mcp->tools);
+    pal_tool_mcp_on_list_done(mcp, false);
 }
 
-void pal_mcp_listed(pal_mcp *mcp, bool has_changed)
+void pal_tool_mcp_on_list_done(pal_tool_mcp *mcp, bool has_changed)
 {
-    bool is_new = mcp->state != PAL_MCP_READY;
+    bool is_new = mcp->state != PAL_TOOL_MCP_READY;
     if (is_new) {
-        mcp->state = PAL_MCP_READY;
+        mcp->state = PAL_TOOL_MCP_READY;
         mcp->last_era = mcp->era;
         mcp->ready_ms = pal_loop_now_ms(mcp->loop);
         mcp->failure[0] = '\0';
-        pal_mcp_listen_start(mcp);
+        pal_tool_mcp_listen_start(mcp);
     }
     if (is_new || has_changed)
-        tell_changed(mcp);
-    if (!mcp->closed && mcp->state == PAL_MCP_READY)
-        pal_mcp_calls_send(mcp);
+        notify_change(mcp);
+    if (!mcp->closed && mcp->state == PAL_TOOL_MCP_READY)
+        pal_tool_mcp_calls_send(mcp);
 }
 
 /* ---- Opening and closing ---- */
@@ -200,10 +204,10 @@ static pal_str *copy_texts(
     return to;
 }
 
-static void copy_config(pal_mcp *mcp, const pal_mcp_config *from)
+static void copy_config(pal_tool_mcp *mcp, const pal_tool_mcp_config *from)
 {
     pal_arena *arena = mcp->arena;
-    pal_mcp_config *to = &mcp->config;
+    pal_tool_mcp_config *to = &mcp->config;
     pal_http_header *headers = pal_arena_array(arena, from->headers_len + 1, sizeof(*headers));
     *to = *from;
     to->name = pal_arena_copy(arena, from->name);
@@ -221,7 +225,7 @@ static void copy_config(pal_mcp *mcp, const pal_mcp_config *from)
     to->restarts_max = from->restarts_max ? from->restarts_max : RESTARTS;
 }
 
-static pal_status check_config(const pal_mcp_config *config, pal_http *http, pal_error *err)
+static pal_status check_config(const pal_tool_mcp_config *config, pal_http *http, pal_error *err)
 {
     if (config->name.len == 0)
         return pal_error_set(err, PAL_INVALID, "the name of an MCP server is missing");
@@ -238,23 +242,23 @@ static pal_status check_config(const pal_mcp_config *config, pal_http *http, pal
     return PAL_OK;
 }
 
-pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *config,
-        pal_mcp_changed changed, void *user, pal_mcp **out_mcp, pal_error *err)
+pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http, const pal_tool_mcp_config *config,
+        pal_tool_mcp_on_change on_change, void *user, pal_tool_mcp **out_mcp, pal_error *err)
 {
     assert(pal_loop_is_on(loop));
     pal_status status = check_config(config, http, err);
     if (status)
         return status;
-    pal_mcp *mcp = pal_calloc(1, sizeof(*mcp));
+    pal_tool_mcp *mcp = pal_calloc(1, sizeof(*mcp));
     if (!mcp)
         return pal_no_memory(err);
     mcp->loop = loop;
     mcp->client = http;
-    mcp->changed = changed;
+    mcp->on_change = on_change;
     mcp->user = user;
     mcp->arena = pal_arena_new(0);
     mcp->scratch = pal_arena_new(0);
-    mcp->transport = config->command_len ? &pal_mcp_stdio : &pal_mcp_http;
+    mcp->transport = config->command_len ? &pal_tool_mcp_stdio : &pal_tool_mcp_http;
     if (mcp->arena)
         copy_config(mcp, config);
     if (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
@@ -266,38 +270,38 @@ pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *co
     return PAL_OK;
 }
 
-void pal_mcp_close(pal_mcp *mcp)
+void pal_tool_mcp_close(pal_tool_mcp *mcp)
 {
     if (!mcp)
         return;
     assert(pal_loop_is_on(mcp->loop) && !mcp->closed);
-    pal_mcp_enter(mcp);
+    pal_tool_mcp_enter(mcp);
     mcp->closed = true;
     pal_timer_stop(mcp->loop, &mcp->timer);
     stop_own_requests(mcp);
-    pal_mcp_calls_drop(mcp);
+    pal_tool_mcp_calls_drop(mcp);
     mcp->transport->close(mcp);
-    pal_mcp_leave(mcp);
+    pal_tool_mcp_leave(mcp);
 }
 
 /* ---- Properties ---- */
 
-pal_str pal_mcp_name(const pal_mcp *mcp)
+pal_str pal_tool_mcp_name(const pal_tool_mcp *mcp)
 {
     return mcp->config.name;
 }
 
-pal_mcp_state pal_mcp_state_of(const pal_mcp *mcp)
+pal_tool_mcp_state pal_tool_mcp_state_of(const pal_tool_mcp *mcp)
 {
     return mcp->state;
 }
 
-pal_str pal_mcp_failure(const pal_mcp *mcp)
+pal_str pal_tool_mcp_failure(const pal_tool_mcp *mcp)
 {
     return pal_str_of(mcp->failure);
 }
 
-const pal_tool *pal_mcp_tools(const pal_mcp *mcp, size_t *out_len)
+const pal_tool *pal_tool_mcp_tools(const pal_tool_mcp *mcp, size_t *out_len)
 {
     *out_len = mcp->tools.len;
     return mcp->tools.tools;

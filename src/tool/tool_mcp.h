@@ -9,10 +9,10 @@
 #include "palaver/arena.h"
 #include "palaver/context.h"
 
-typedef struct pal_mcp pal_mcp;           /* one server */
-typedef struct pal_mcp_call pal_mcp_call; /* one tool call */
+typedef struct pal_tool_mcp pal_tool_mcp;           /* one server */
+typedef struct pal_tool_mcp_call pal_tool_mcp_call; /* one tool call */
 
-typedef struct pal_mcp_config {
+typedef struct pal_tool_mcp_config {
     pal_str name;           /* its tools are shown as NAME__TOOL */
     const pal_str *command; /* stdio: the program and its arguments; none: HTTP */
     size_t command_len;
@@ -24,29 +24,30 @@ typedef struct pal_mcp_config {
     int64_t start_ms;      /* time until the handshake is complete; 0: 30000 */
     int64_t call_ms;       /* timeout of one tool call; 0: 120000 */
     uint32_t restarts_max; /* restarts in a row, with growing pauses; 0: 5 */
-} pal_mcp_config;
+} pal_tool_mcp_config;
 
-typedef enum pal_mcp_state {
-    PAL_MCP_STARTING = 0,
-    PAL_MCP_READY = 1,
-    PAL_MCP_WAITING = 2, /* the server died and will be restarted */
-    PAL_MCP_FAILED = 3,  /* the server died too often */
-} pal_mcp_state;
+typedef enum pal_tool_mcp_state {
+    PAL_TOOL_MCP_STARTING = 0,
+    PAL_TOOL_MCP_READY = 1,
+    PAL_TOOL_MCP_WAITING = 2, /* the server died and will be restarted */
+    PAL_TOOL_MCP_FAILED = 3,  /* the server died too often */
+} pal_tool_mcp_state;
 
 /* Called when the state or the list of tools has changed. */
-typedef void (*pal_mcp_changed)(pal_mcp *mcp, void *user);
+typedef void (*pal_tool_mcp_on_change)(pal_tool_mcp *mcp, void *user);
 
 /* Starts a server. Everything is copied. PAL_OK means only that the start was attempted. */
-PAL_CHECKED pal_status pal_mcp_open(pal_loop *loop, pal_http *http, const pal_mcp_config *config,
-        pal_mcp_changed changed, void *user, pal_mcp **out_mcp, pal_error *err);
+PAL_CHECKED pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http,
+        const pal_tool_mcp_config *config, pal_tool_mcp_on_change on_change, void *user,
+        pal_tool_mcp **out_mcp, pal_error *err);
 /* Cancels running calls without a callback, and stops the process. Accepts NULL. */
-void pal_mcp_close(pal_mcp *mcp);
+void pal_tool_mcp_close(pal_tool_mcp *mcp);
 
-pal_str pal_mcp_name(const pal_mcp *mcp);
-pal_mcp_state pal_mcp_state_of(const pal_mcp *mcp);
-pal_str pal_mcp_failure(const pal_mcp *mcp); /* the last failure; empty: none */
+pal_str pal_tool_mcp_name(const pal_tool_mcp *mcp);
+pal_tool_mcp_state pal_tool_mcp_state_of(const pal_tool_mcp *mcp);
+pal_str pal_tool_mcp_failure(const pal_tool_mcp *mcp); /* the last failure; empty: none */
 /* Returns the tools under their shown names. Valid until the next change. */
-const pal_tool *pal_mcp_tools(const pal_mcp *mcp, size_t *out_len);
+const pal_tool *pal_tool_mcp_tools(const pal_tool_mcp *mcp, size_t *out_len);
 
 typedef struct pal_tool_outcome {
     bool is_error;
@@ -55,13 +56,13 @@ typedef struct pal_tool_outcome {
 } pal_tool_outcome;
 
 /* Called once. A failure, such as a timeout or a dead server, is an outcome with is_error. */
-typedef void (*pal_tool_told)(void *user, const pal_tool_outcome *outcome);
+typedef void (*pal_tool_on_outcome)(void *user, const pal_tool_outcome *outcome);
 
-/* Calls a tool. `name` is the shown name, `arguments` a JSON object. `told` is never called before
- * this function returns. */
-PAL_CHECKED pal_status pal_mcp_start(pal_mcp *mcp, pal_str name, pal_str arguments,
-        pal_tool_told told, void *user, pal_mcp_call **out_call, pal_error *err);
+/* Calls a tool. `name` is the shown name, `arguments` a JSON object. `on_outcome` is never called
+ * before this function returns. */
+PAL_CHECKED pal_status pal_tool_mcp_call_start(pal_tool_mcp *mcp, pal_str name, pal_str arguments,
+        pal_tool_on_outcome on_outcome, void *user, pal_tool_mcp_call **out_call, pal_error *err);
 /* Cancels a call without a callback, and notifies the server. */
-void pal_mcp_cancel(pal_mcp_call *call);
+void pal_tool_mcp_call_cancel(pal_tool_mcp_call *call);
 
 #endif

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "dialect/dialect_base64.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define KEYWORD "x-mcp-header"
 #define PREFIX "Mcp-Param-"
@@ -28,7 +28,7 @@ static bool is_header_safe(pal_str text)
             memcmp(text.data + text.len - 2, "?=", 2) == 0);
 }
 
-pal_str pal_mcp_header_value(pal_str text, pal_arena *arena)
+pal_str pal_tool_mcp_header_value(pal_str text, pal_arena *arena)
 {
     if (is_header_safe(text))
         return text;
@@ -49,7 +49,7 @@ static bool value_text(pal_json value, pal_arena *arena, pal_str *out_text)
     pal_buf digits;
     switch (pal_json_type_of(value)) {
     case PAL_JSON_STRING:
-        *out_text = pal_mcp_header_value(pal_json_string(value, arena), arena);
+        *out_text = pal_tool_mcp_header_value(pal_json_string(value, arena), arena);
         return true;
     case PAL_JSON_TRUE:
     case PAL_JSON_FALSE:
@@ -185,14 +185,14 @@ static void walk_schema(finder *f, pal_json schema, pal_json value, unsigned dep
     }
 }
 
-bool pal_mcp_headers_valid(pal_json schema, pal_arena *arena)
+bool pal_tool_mcp_headers_are_valid(pal_json schema, pal_arena *arena)
 {
     finder f = {.arena = arena};
     walk_schema(&f, schema, (pal_json){0}, 0);
     return !f.invalid;
 }
 
-void pal_mcp_headers_make(pal_str schema, pal_str arguments, pal_arena *arena,
+void pal_tool_mcp_headers_make(pal_str schema, pal_str arguments, pal_arena *arena,
         pal_http_header **out_headers, size_t *out_len)
 {
     pal_json root;

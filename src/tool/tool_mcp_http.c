@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "net/net_sse.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define EVENT_ID_LEN_MAX 255
 #define LINGER_MS 1000 /* time for a stream to end by itself after its response */
@@ -21,11 +21,11 @@
 #define RESUMES_MAX 20 /* how often the stream of a request is resumed */
 #define HEADERS_MAX 8  /* number of headers that the client adds */
 
-struct pal_mcp_exchange {
-    pal_mcp *mcp;
-    pal_mcp_request *request; /* NULL if there is no request, or after its response */
+struct pal_tool_mcp_exchange {
+    pal_tool_mcp *mcp;
+    pal_tool_mcp_request *request; /* NULL if there is no request, or after its response */
     pal_http_call *http;      /* NULL after the end of the HTTP call */
-    pal_mcp_exchange *previous, *next;
+    pal_tool_mcp_exchange *previous, *next;
     pal_timer timer; /* runs while the exchange lingers, or until it is resumed */
     pal_buf body;
     pal_sse sse;
@@ -41,14 +41,14 @@ struct pal_mcp_exchange {
 
 /* ---- Creating and freeing ---- */
 
-static void free_exchange(pal_mcp_exchange *x)
+static void free_exchange(pal_tool_mcp_exchange *x)
 {
     pal_buf_done(&x->body);
     pal_sse_done(&x->sse);
     pal_free(x);
 }
 
-static void end_exchange(pal_mcp_exchange *x)
+static void end_exchange(pal_tool_mcp_exchange *x)
 {
     if (x->is_dead)
         return;
@@ -70,32 +70,32 @@ static void end_exchange(pal_mcp_exchange *x)
         free_exchange(x);
 }
 
-static void begin_callback(pal_mcp_exchange *x)
+static void begin_callback(pal_tool_mcp_exchange *x)
 {
-    pal_mcp_enter(x->mcp);
+    pal_tool_mcp_enter(x->mcp);
     x->is_busy = true;
 }
 
-static void end_callback(pal_mcp_exchange *x)
+static void end_callback(pal_tool_mcp_exchange *x)
 {
-    pal_mcp *mcp = x->mcp;
+    pal_tool_mcp *mcp = x->mcp;
     x->is_busy = false;
     if (x->is_dead)
         free_exchange(x);
-    pal_mcp_leave(mcp);
+    pal_tool_mcp_leave(mcp);
 }
 
-static pal_mcp_exchange *new_exchange(pal_mcp *mcp, pal_mcp_request *request)
+static pal_tool_mcp_exchange *new_exchange(pal_tool_mcp *mcp, pal_tool_mcp_request *request)
 {
-    pal_mcp_exchange *x = pal_calloc(1, sizeof(*x));
+    pal_tool_mcp_exchange *x = pal_calloc(1, sizeof(*x));
     if (!x)
         return NULL;
     x->mcp = mcp;
     x->request = request;
     if (request)
         request->exchange = x;
-    pal_buf_init(&x->body, PAL_MCP_MESSAGE_BYTES_MAX);
-    pal_sse_init(&x->sse, PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_init(&x->body, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
+    pal_sse_init(&x->sse, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     x->next = mcp->exchanges;
     if (x->next)
         x->next->previous = x;
@@ -113,12 +113,12 @@ static void add_header(pal_http_header *headers, size_t *len, const char *name, 
 
 /* Returns all headers, allocated from the arena. */
 static pal_http_header *make_headers(
-        const pal_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
+        const pal_tool_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
 {
-    const pal_mcp *mcp = x->mcp;
-    const pal_mcp_request *request = x->request;
+    const pal_tool_mcp *mcp = x->mcp;
+    const pal_tool_mcp_request *request = x->request;
     size_t more = request ? request->headers_len : 0, len = 0;
-    bool is_new = mcp->era == PAL_MCP_ERA_NEW;
+    bool is_new = mcp->era == PAL_TOOL_MCP_ERA_NEW;
     pal_http_header *headers =
             pal_arena_array(arena, HEADERS_MAX + more + mcp->config.headers_len, sizeof(*headers));
     if (!headers)
@@ -134,7 +134,7 @@ static pal_http_header *make_headers(
         add_header(headers, &len, "Last-Event-ID", pal_str_of(x->event_id));
     if (request && is_new) {
         add_header(headers, &len, "Mcp-Method", pal_str_of(request->method));
-        add_header(headers, &len, "Mcp-Name", pal_mcp_header_value(request->tool, arena));
+        add_header(headers, &len, "Mcp-Name", pal_tool_mcp_header_value(request->tool, arena));
     }
     for (size_t i = 0; i < more && is_new; i++)
         headers[len++] = request->headers[i];
@@ -146,9 +146,9 @@ static pal_http_header *make_headers(
 
 static const pal_http_events exchange_events;
 
-static pal_status start_http(pal_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
+static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
 {
-    pal_mcp *mcp = x->mcp;
+    pal_tool_mcp *mcp = x->mcp;
     bool is_endless = x->is_listener || (x->request && x->request->is_endless);
     pal_arena *arena = pal_arena_new(0);
     pal_status status = PAL_NO_MEMORY;
@@ -158,12 +158,12 @@ static pal_status start_http(pal_mcp_exchange *x, bool is_get, pal_str body, pal
             .body = body,
             .idle_ms = -1,
             .total_ms = x->request || x->is_listener ? 0 : PLAIN_MS,
-            .response_bytes_max = is_endless ? 0 : PAL_MCP_STREAM_BYTES_MAX,
+            .response_bytes_max = is_endless ? 0 : PAL_TOOL_MCP_STREAM_BYTES_MAX,
     };
     if (arena)
         http.headers = make_headers(x, is_get, arena, &http.headers_len);
     pal_sse_done(&x->sse);
-    pal_sse_init(&x->sse, PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_sse_init(&x->sse, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     pal_buf_clear(&x->body);
     x->is_stream = false;
     x->code = 0;
@@ -176,9 +176,10 @@ static pal_status start_http(pal_mcp_exchange *x, bool is_get, pal_str body, pal
     return status;
 }
 
-static pal_status send_http(pal_mcp *mcp, pal_mcp_request *request, pal_str message, pal_error *err)
+static pal_status send_http(
+        pal_tool_mcp *mcp, pal_tool_mcp_request *request, pal_str message, pal_error *err)
 {
-    pal_mcp_exchange *x = new_exchange(mcp, request);
+    pal_tool_mcp_exchange *x = new_exchange(mcp, request);
     if (!x)
         return pal_no_memory(err);
     pal_status status = start_http(x, false, message, err);
@@ -191,23 +192,24 @@ static pal_status send_http(pal_mcp *mcp, pal_mcp_request *request, pal_str mess
 
 static void on_resume(pal_timer *timer)
 {
-    pal_mcp_exchange *x = (pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer));
+    pal_tool_mcp_exchange *x =
+            (pal_tool_mcp_exchange *)((char *)timer - offsetof(pal_tool_mcp_exchange, timer));
     pal_error err;
     begin_callback(x);
     if (start_http(x, true, (pal_str){0}, &err)) {
-        pal_mcp_request *request = x->request;
+        pal_tool_mcp_request *request = x->request;
         end_exchange(x);
         if (request)
-            pal_mcp_fail_request(request, err.status, "%s", err.message);
+            pal_tool_mcp_request_fail(request, err.status, "%s", err.message);
     }
     end_callback(x);
 }
 
 /* Returns false if the stream cannot be resumed. */
-static bool resume(pal_mcp_exchange *x)
+static bool resume(pal_tool_mcp_exchange *x)
 {
     int64_t pause = PAUSE_MS;
-    if (x->mcp->era != PAL_MCP_ERA_OLD ||
+    if (x->mcp->era != PAL_TOOL_MCP_ERA_OLD ||
             (!x->is_listener && (x->event_id[0] == '\0' || x->resumes >= RESUMES_MAX)))
         return false;
     if (x->is_listener && pal_loop_now_ms(x->mcp->loop) - x->started_ms > PAUSE_MS_MAX)
@@ -221,15 +223,15 @@ static bool resume(pal_mcp_exchange *x)
             x->mcp->loop, &x->timer, pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX, on_resume);
 }
 
-static void listen_http(pal_mcp *mcp)
+static void listen_http(pal_tool_mcp *mcp)
 {
     /* There may still be a listener of a lost session. */
-    for (pal_mcp_exchange *old = mcp->exchanges, *next; old; old = next) {
+    for (pal_tool_mcp_exchange *old = mcp->exchanges, *next; old; old = next) {
         next = old->next;
         if (old->is_listener)
             end_exchange(old);
     }
-    pal_mcp_exchange *x = new_exchange(mcp, NULL);
+    pal_tool_mcp_exchange *x = new_exchange(mcp, NULL);
     if (!x)
         return;
     x->is_listener = true;
@@ -241,14 +243,14 @@ static void listen_http(pal_mcp *mcp)
 
 static void on_linger(pal_timer *timer)
 {
-    end_exchange((pal_mcp_exchange *)((char *)timer - offsetof(pal_mcp_exchange, timer)));
+    end_exchange((pal_tool_mcp_exchange *)((char *)timer - offsetof(pal_tool_mcp_exchange, timer)));
 }
 
 /* If this is called from the exchange's callback, the response was just read. The rest of the
  * stream gets time to end, so that the connection can be reused. */
-static void forget_http(pal_mcp_request *request)
+static void forget_http(pal_tool_mcp_request *request)
 {
-    pal_mcp_exchange *x = request->exchange;
+    pal_tool_mcp_exchange *x = request->exchange;
     if (!x)
         return;
     request->exchange = NULL;
@@ -257,24 +259,24 @@ static void forget_http(pal_mcp_request *request)
         end_exchange(x);
 }
 
-static void fail_exchange(pal_mcp_exchange *x, pal_status status, const char *why)
+static void fail_exchange(pal_tool_mcp_exchange *x, pal_status status, const char *why)
 {
-    pal_mcp_request *request = x->request;
+    pal_tool_mcp_request *request = x->request;
     end_exchange(x);
     if (request)
-        pal_mcp_fail_request(request, status, "%s", why);
+        pal_tool_mcp_request_fail(request, status, "%s", why);
 }
 
 static void on_header(void *user, pal_str name, pal_str value)
 {
     static const char stream[] = "text/event-stream";
-    pal_mcp_exchange *x = user;
-    pal_mcp *mcp = x->mcp;
+    pal_tool_mcp_exchange *x = user;
+    pal_tool_mcp *mcp = x->mcp;
     if (pal_str_is(name, "content-type"))
         x->is_stream = value.len >= sizeof(stream) - 1 &&
                 strncasecmp(value.data, stream, sizeof(stream) - 1) == 0;
     if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||
-            value.len > PAL_MCP_SESSION_LEN_MAX)
+            value.len > PAL_TOOL_MCP_SESSION_LEN_MAX)
         return;
     for (size_t i = 0; i < value.len; i++) {
         if (value.data[i] <= ' ' || value.data[i] > '~')
@@ -287,26 +289,26 @@ static void on_header(void *user, pal_str name, pal_str value)
 
 static void on_head(void *user, long code)
 {
-    pal_mcp_exchange *x = user;
+    pal_tool_mcp_exchange *x = user;
     x->code = code;
     x->is_stream &= code >= 200 && code < 300;
     /* From now on the server reports changes. Earlier changes are lost, unless the server keeps
      * them. */
     if (x->is_stream && x->event_id[0] == '\0' &&
             (x->is_listener || x->request == &x->mcp->listening))
-        pal_mcp_list_soon(x->mcp);
+        pal_tool_mcp_list_soon(x->mcp);
 }
 
 static bool on_event(const pal_sse_event *event, void *user)
 {
-    pal_mcp_exchange *x = user;
+    pal_tool_mcp_exchange *x = user;
     if (event->data.len)
-        (void)pal_mcp_take(x->mcp, event->data);
+        (void)pal_tool_mcp_receive(x->mcp, event->data);
     return !x->is_dead;
 }
 
 /* The id is kept from one connection to the next. */
-static void keep_event_id(pal_mcp_exchange *x)
+static void keep_event_id(pal_tool_mcp_exchange *x)
 {
     pal_str id = pal_buf_str(&x->sse.id);
     if (id.len == 0 || id.len > EVENT_ID_LEN_MAX || memchr(id.data, 0, id.len))
@@ -317,7 +319,7 @@ static void keep_event_id(pal_mcp_exchange *x)
 
 static void on_body(void *user, pal_str bytes)
 {
-    pal_mcp_exchange *x = user;
+    pal_tool_mcp_exchange *x = user;
     pal_status status = PAL_OK;
     begin_callback(x);
     if (x->is_stream) {
@@ -333,46 +335,46 @@ static void on_body(void *user, pal_str bytes)
 }
 
 /* The server has refused the request with an HTTP code, and maybe with a JSON-RPC error. */
-static void refuse(pal_mcp_exchange *x, const pal_http_end *end)
+static void refuse(pal_tool_mcp_exchange *x, const pal_http_end *end)
 {
-    pal_mcp *mcp = x->mcp;
-    pal_mcp_request *request = x->request;
-    pal_mcp_answer answer = {0};
+    pal_tool_mcp *mcp = x->mcp;
+    pal_tool_mcp_request *request = x->request;
+    pal_tool_mcp_answer answer = {0};
     pal_json message;
     char text[64 + sizeof end->error];
     snprintf(text, sizeof(text), "the server returned HTTP code %ld%s%s", x->code,
             end->error[0] ? ": " : "", end->error);
-    if (!pal_mcp_parse(mcp, pal_buf_str(&x->body), &message) ||
-            !pal_mcp_read_answer(mcp, message, &answer) || answer.status != PAL_PROVIDER)
-        answer = (pal_mcp_answer){.error = pal_str_of(text)};
+    if (!pal_tool_mcp_parse(mcp, pal_buf_str(&x->body), &message) ||
+            !pal_tool_mcp_answer_read(mcp, message, &answer) || answer.status != PAL_PROVIDER)
+        answer = (pal_tool_mcp_answer){.error = pal_str_of(text)};
     answer.status = PAL_PROVIDER;
     answer.http_code = x->code;
     end_exchange(x);
-    pal_mcp_answer_request(request, &answer);
+    pal_tool_mcp_request_end(request, &answer);
 }
 
-static void end_listener(pal_mcp_exchange *x, const pal_http_end *end)
+static void end_listener(pal_tool_mcp_exchange *x, const pal_http_end *end)
 {
-    pal_mcp *mcp = x->mcp;
+    pal_tool_mcp *mcp = x->mcp;
     bool is_lost = end->code == 404 && mcp->session[0];
     if ((end->code == 0 || (end->code >= 200 && end->code < 300)) && resume(x))
         return;
     end_exchange(x);
     if (is_lost)
-        pal_mcp_renew(mcp);
+        pal_tool_mcp_session_renew(mcp);
 }
 
-static void end_request(pal_mcp_exchange *x, const pal_http_end *end)
+static void end_request(pal_tool_mcp_exchange *x, const pal_http_end *end)
 {
-    pal_mcp_request *request = x->request;
+    pal_tool_mcp_request *request = x->request;
     bool is_good = end->code >= 200 && end->code < 300;
     if (end->code && !is_good) {
         refuse(x, end);
     } else if (is_good && request->is_notification) {
         end_exchange(x);
-        pal_mcp_answer_request(request, &(pal_mcp_answer){.status = PAL_OK});
+        pal_tool_mcp_request_end(request, &(pal_tool_mcp_answer){.status = PAL_OK});
     } else if (end->status == PAL_OK && !x->is_stream) {
-        (void)pal_mcp_take(x->mcp, pal_buf_str(&x->body));
+        (void)pal_tool_mcp_receive(x->mcp, pal_buf_str(&x->body));
         if (x->request)
             fail_exchange(x, PAL_IO, "the response is not a JSON-RPC message");
     } else if (!resume(x)) {
@@ -383,7 +385,7 @@ static void end_request(pal_mcp_exchange *x, const pal_http_end *end)
 
 static void on_end(void *user, const pal_http_end *end)
 {
-    pal_mcp_exchange *x = user;
+    pal_tool_mcp_exchange *x = user;
     x->http = NULL;
     begin_callback(x);
     if (x->is_listener)
@@ -413,17 +415,17 @@ static void on_ignored_end(void *user, const pal_http_end *end)
 
 /* The client does not wait for the response. The request is sent if the client lives long
  * enough. */
-static void delete_session(pal_mcp *mcp)
+static void delete_session(pal_tool_mcp *mcp)
 {
     static const pal_http_events nobody = {NULL, NULL, on_ignored_body, on_ignored_end};
     pal_arena *arena = pal_arena_new(0);
-    pal_mcp_exchange plain = {.mcp = mcp};
+    pal_tool_mcp_exchange plain = {.mcp = mcp};
     pal_http_call *call;
     pal_http_request http = {
             .method = "DELETE",
             .url = mcp->config.url,
             .total_ms = PLAIN_MS,
-            .response_bytes_max = PAL_MCP_MESSAGE_BYTES_MAX,
+            .response_bytes_max = PAL_TOOL_MCP_MESSAGE_BYTES_MAX,
     };
     if (arena)
         http.headers = make_headers(&plain, true, arena, &http.headers_len);
@@ -432,7 +434,7 @@ static void delete_session(pal_mcp *mcp)
     pal_arena_free(arena);
 }
 
-static void close_http(pal_mcp *mcp)
+static void close_http(pal_tool_mcp *mcp)
 {
     if (mcp->closed && mcp->session[0])
         delete_session(mcp);
@@ -441,14 +443,14 @@ static void close_http(pal_mcp *mcp)
         end_exchange(mcp->exchanges);
 }
 
-static pal_status open_http(pal_mcp *mcp, pal_error *err)
+static pal_status open_http(pal_tool_mcp *mcp, pal_error *err)
 {
     (void)err;
     mcp->session[0] = '\0';
     return PAL_OK;
 }
 
-const pal_mcp_transport pal_mcp_http = {
+const pal_tool_mcp_transport pal_tool_mcp_http = {
         .open = open_http,
         .send = send_http,
         .forget = forget_http,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "base/buf.h"
 #include "dialect/dialect_base64.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define NOTE_SIZE 96
 #define TOO_LONG "bytes of text were left out because the result is too long"
@@ -25,7 +25,7 @@ static pal_str note_of(size_t len, const char *what, pal_arena *arena)
 
 static bool is_too_long(pal_json value)
 {
-    return pal_json_raw(value).len > PAL_MCP_TEXT_BYTES_MAX;
+    return pal_json_raw(value).len > PAL_TOOL_MCP_TEXT_BYTES_MAX;
 }
 
 static pal_str text_of(pal_json value, pal_arena *arena)
@@ -130,14 +130,14 @@ static pal_part content_part(pal_json content, pal_arena *arena)
     return text_part(raw_of(content, arena));
 }
 
-void pal_mcp_read_result(pal_json result, pal_arena *arena, pal_tool_outcome *out_outcome)
+void pal_tool_mcp_result_read(pal_json result, pal_arena *arena, pal_tool_outcome *out_outcome)
 {
     pal_json content = pal_json_find(result, "content"), one;
     pal_json structured = pal_json_find(result, "structuredContent");
     bool is_list = pal_json_type_of(content) == PAL_JSON_ARRAY, has_text = false;
     pal_json_iter each = pal_json_each(content);
     size_t len = 0, all = is_list ? pal_json_count(content) : 0;
-    size_t len_max = all < PAL_MCP_PARTS_MAX ? all : PAL_MCP_PARTS_MAX;
+    size_t len_max = all < PAL_TOOL_MCP_PARTS_MAX ? all : PAL_TOOL_MCP_PARTS_MAX;
     pal_part *parts = pal_arena_array(arena, len_max + 2, sizeof(*parts));
     *out_outcome = (pal_tool_outcome){.parts = parts};
     (void)pal_json_bool(pal_json_find(result, "isError"), &out_outcome->is_error);

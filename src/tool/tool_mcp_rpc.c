@@ -8,7 +8,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define UNREAD_LOOK_LEN ((size_t)256) /* bytes that are examined at either end of a message that
                                          could not be read */
@@ -17,14 +17,14 @@
 
 /* ---- Requests ---- */
 
-static pal_str key_of(const pal_mcp_request *request)
+static pal_str key_of(const pal_tool_mcp_request *request)
 {
     return pal_str_make((const char *)&request->id, sizeof(request->id));
 }
 
-static void unlist(pal_mcp_request *request)
+static void remove_request(pal_tool_mcp_request *request)
 {
-    pal_mcp *mcp = request->mcp;
+    pal_tool_mcp *mcp = request->mcp;
     (void)pal_map_remove(&mcp->by_id, key_of(request));
     if (request->previous)
         request->previous->next = request->next;
@@ -37,9 +37,9 @@ static void unlist(pal_mcp_request *request)
     request->id = 0;
 }
 
-static pal_status enlist(pal_mcp_request *request)
+static pal_status add_request(pal_tool_mcp_request *request)
 {
-    pal_mcp *mcp = request->mcp;
+    pal_tool_mcp *mcp = request->mcp;
     request->id = ++mcp->last_id;
     pal_status status = pal_map_set(&mcp->by_id, key_of(request), request);
     if (status) {
@@ -54,27 +54,27 @@ static pal_status enlist(pal_mcp_request *request)
     return PAL_OK;
 }
 
-static void on_late(pal_timer *timer)
+static void on_timeout(pal_timer *timer)
 {
-    pal_mcp_request *request =
-            (pal_mcp_request *)((char *)timer - offsetof(pal_mcp_request, timer));
-    pal_mcp *mcp = request->mcp;
-    pal_mcp_enter(mcp);
-    const pal_mcp_answer answer = {
+    pal_tool_mcp_request *request =
+            (pal_tool_mcp_request *)((char *)timer - offsetof(pal_tool_mcp_request, timer));
+    pal_tool_mcp *mcp = request->mcp;
+    pal_tool_mcp_enter(mcp);
+    const pal_tool_mcp_answer answer = {
             .status = PAL_TIMEOUT, .error = pal_str_of("no response within the time limit")};
-    pal_mcp_drop(request, true);
-    request->answered(request, &answer);
-    pal_mcp_leave(mcp);
+    pal_tool_mcp_request_drop(request, true);
+    request->on_answer(request, &answer);
+    pal_tool_mcp_leave(mcp);
 }
 
-static void write_meta(pal_json_writer *json, const pal_mcp_request *request)
+static void write_meta(pal_json_writer *json, const pal_tool_mcp_request *request)
 {
     pal_json_name(json, "_meta");
     pal_json_begin_object(json);
-    if (request->progressed) {
+    if (request->on_progress) {
         pal_put_count(json, "progressToken", request->id);
     }
-    if (request->mcp->era == PAL_MCP_ERA_NEW) {
+    if (request->mcp->era == PAL_TOOL_MCP_ERA_NEW) {
         pal_put_text(json, META "protocolVersion", request->mcp->version);
         pal_put_raw(json, META "clientInfo", pal_str_of(CLIENT));
         pal_put_raw(json, META "clientCapabilities", pal_str_of("{}"));
@@ -82,10 +82,10 @@ static void write_meta(pal_json_writer *json, const pal_mcp_request *request)
     pal_json_end_object(json);
 }
 
-static void write_request(pal_buf *out, const pal_mcp_request *request, pal_str params)
+static void write_request(pal_buf *out, const pal_tool_mcp_request *request, pal_str params)
 {
     pal_json_writer json = pal_json_writer_make(out);
-    bool has_meta = request->progressed || request->mcp->era == PAL_MCP_ERA_NEW;
+    bool has_meta = request->on_progress || request->mcp->era == PAL_TOOL_MCP_ERA_NEW;
     pal_json_begin_object(&json);
     pal_put_text(&json, "jsonrpc", "2.0");
     if (!request->is_notification) {
@@ -112,14 +112,14 @@ static void remove_line_ends(pal_buf *message)
     }
 }
 
-pal_status pal_mcp_send(
-        pal_mcp *mcp, pal_mcp_request *request, pal_str params, int64_t wait_ms, pal_error *err)
+pal_status pal_tool_mcp_request_send(pal_tool_mcp *mcp, pal_tool_mcp_request *request,
+        pal_str params, int64_t wait_ms, pal_error *err)
 {
     pal_buf message;
     request->mcp = mcp;
-    if (enlist(request))
+    if (add_request(request))
         return pal_no_memory(err);
-    pal_buf_init(&message, PAL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_init(&message, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     write_request(&message, request, params);
     remove_line_ends(&message);
     pal_status status = message.failure;
@@ -127,30 +127,30 @@ pal_status pal_mcp_send(
         (void)pal_error_set(err, status, "a message to '%.*s' is too long, or there is no memory",
                 PAL_STR_ARG(mcp->config.name));
     if (status == PAL_OK && wait_ms &&
-            !pal_timer_start(mcp->loop, &request->timer, wait_ms, on_late))
+            !pal_timer_start(mcp->loop, &request->timer, wait_ms, on_timeout))
         status = pal_no_memory(err);
     if (status == PAL_OK)
         status = mcp->transport->send(mcp, request, pal_buf_str(&message), err);
     if (status)
-        unlist(request);
+        remove_request(request);
     pal_buf_done(&message);
     return status;
 }
 
-static void send_plain(pal_mcp *mcp, pal_buf *message)
+static void send_plain(pal_tool_mcp *mcp, pal_buf *message)
 {
     /* Nothing waits for these messages, so a lost one is not sent again. */
     if (!message->failure)
         (void)!mcp->transport->send(mcp, NULL, pal_buf_str(message), NULL);
 }
 
-static void tell_canceled(pal_mcp_request *request)
+static void notify_canceled(pal_tool_mcp_request *request)
 {
-    pal_mcp *mcp = request->mcp;
+    pal_tool_mcp *mcp = request->mcp;
     pal_buf message;
     /* In the new era, ending the HTTP request cancels it. The handshake is never canceled. */
     if (request->is_notification || request == &mcp->initialize || request == &mcp->discover ||
-            (mcp->era == PAL_MCP_ERA_NEW && mcp->transport == &pal_mcp_http))
+            (mcp->era == PAL_TOOL_MCP_ERA_NEW && mcp->transport == &pal_tool_mcp_http))
         return;
     pal_buf_init(&message, 256);
     pal_buf_format(&message,
@@ -161,31 +161,32 @@ static void tell_canceled(pal_mcp_request *request)
     pal_buf_done(&message);
 }
 
-void pal_mcp_drop(pal_mcp_request *request, bool tell)
+void pal_tool_mcp_request_drop(pal_tool_mcp_request *request, bool notify)
 {
     if (request->id == 0)
         return;
-    if (tell)
-        tell_canceled(request);
+    if (notify)
+        notify_canceled(request);
     request->mcp->transport->forget(request);
-    unlist(request);
+    remove_request(request);
 }
 
-void pal_mcp_answer_request(pal_mcp_request *request, const pal_mcp_answer *answer)
+void pal_tool_mcp_request_end(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer)
 {
-    unlist(request);
-    request->answered(request, answer);
+    remove_request(request);
+    request->on_answer(request, answer);
 }
 
-void pal_mcp_fail_request(pal_mcp_request *request, pal_status status, const char *format, ...)
+void pal_tool_mcp_request_fail(
+        pal_tool_mcp_request *request, pal_status status, const char *format, ...)
 {
     char text[PAL_ERROR_MESSAGE_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    const pal_mcp_answer answer = {.status = status, .error = pal_str_of(text)};
-    pal_mcp_answer_request(request, &answer);
+    const pal_tool_mcp_answer answer = {.status = status, .error = pal_str_of(text)};
+    pal_tool_mcp_request_end(request, &answer);
 }
 
 /* ---- Receiving ---- */
@@ -202,33 +203,33 @@ static void append_valid(pal_buf *out, pal_str text)
 }
 
 /* Returns PAL_LIMIT if reading the text would block the loop too long. */
-static pal_status parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
+static pal_status parse(pal_tool_mcp *mcp, pal_str text, pal_json *out_value)
 {
-    static const pal_json_limits limits = {.values_max = PAL_MCP_VALUES_MAX};
+    static const pal_json_limits limits = {.values_max = PAL_TOOL_MCP_VALUES_MAX};
     pal_error err;
     pal_arena_reset(mcp->scratch);
     if (pal_utf8_is_valid(text))
         return pal_json_parse(mcp->scratch, text, &limits, out_value, &err);
-    if (text.len > PAL_MCP_MENDED_BYTES_MAX)
+    if (text.len > PAL_TOOL_MCP_REPAIRED_BYTES_MAX)
         return PAL_LIMIT;
     pal_buf valid;
-    pal_buf_init(&valid, 3 * (size_t)PAL_MCP_MENDED_BYTES_MAX);
+    pal_buf_init(&valid, 3 * (size_t)PAL_TOOL_MCP_REPAIRED_BYTES_MAX);
     append_valid(&valid, text);
     pal_str copy = pal_arena_copy(mcp->scratch, pal_buf_str(&valid));
     pal_buf_done(&valid);
     return copy.len ? pal_json_parse(mcp->scratch, copy, &limits, out_value, &err) : PAL_NO_MEMORY;
 }
 
-bool pal_mcp_parse(pal_mcp *mcp, pal_str text, pal_json *out_value)
+bool pal_tool_mcp_parse(pal_tool_mcp *mcp, pal_str text, pal_json *out_value)
 {
     return parse(mcp, text, out_value) == PAL_OK;
 }
 
-bool pal_mcp_read_answer(pal_mcp *mcp, pal_json message, pal_mcp_answer *out_answer)
+bool pal_tool_mcp_answer_read(pal_tool_mcp *mcp, pal_json message, pal_tool_mcp_answer *out_answer)
 {
     pal_json result = pal_json_find(message, "result");
     pal_json error = pal_json_find(message, "error");
-    *out_answer = (pal_mcp_answer){.status = PAL_OK, .result = result};
+    *out_answer = (pal_tool_mcp_answer){.status = PAL_OK, .result = result};
     if (pal_json_type_of(result) == PAL_JSON_OBJECT)
         return true;
     out_answer->status = PAL_PROVIDER;
@@ -244,7 +245,7 @@ bool pal_mcp_read_answer(pal_mcp *mcp, pal_json message, pal_mcp_answer *out_ans
     return pal_json_type_of(error) == PAL_JSON_OBJECT;
 }
 
-static pal_mcp_request *find_request(pal_mcp *mcp, pal_json id)
+static pal_tool_mcp_request *find_request(pal_tool_mcp *mcp, pal_json id)
 {
     uint64_t number;
     if (!pal_json_u64(id, &number))
@@ -275,44 +276,44 @@ static uint64_t last_id(pal_str text)
 
 /* The beginning or the end of an unread message shows which request it answers. Without this, the
  * request would wait in vain. */
-static void refuse_unread(pal_mcp *mcp, pal_str text)
+static void refuse_unread(pal_tool_mcp *mcp, pal_str text)
 {
     size_t len = text.len < UNREAD_LOOK_LEN ? text.len : UNREAD_LOOK_LEN;
     const pal_str ends[] = {
             pal_str_make(text.data, len), pal_str_make(text.data + text.len - len, len)};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         uint64_t id = last_id(ends[i]);
-        pal_mcp_request *request =
+        pal_tool_mcp_request *request =
                 pal_map_find(&mcp->by_id, pal_str_make((const char *)&id, sizeof id));
         if (!request || request->is_notification)
             continue;
         mcp->transport->forget(request);
-        pal_mcp_fail_request(request, PAL_PROVIDER,
+        pal_tool_mcp_request_fail(request, PAL_PROVIDER,
                 "the response has more than %u JSON values, or is too long and not UTF-8",
-                PAL_MCP_VALUES_MAX);
+                PAL_TOOL_MCP_VALUES_MAX);
         return;
     }
 }
 
-static void take_answer(pal_mcp *mcp, pal_json message)
+static void receive_answer(pal_tool_mcp *mcp, pal_json message)
 {
-    pal_mcp_request *request = find_request(mcp, pal_json_find(message, "id"));
-    pal_mcp_answer answer;
+    pal_tool_mcp_request *request = find_request(mcp, pal_json_find(message, "id"));
+    pal_tool_mcp_answer answer;
     if (!request || request->is_notification)
         return;
-    if (!pal_mcp_read_answer(mcp, message, &answer)) {
+    if (!pal_tool_mcp_answer_read(mcp, message, &answer)) {
         answer.status = PAL_IO;
         answer.error = pal_str_of("the response has neither a result nor an error");
     }
     mcp->transport->forget(request);
-    pal_mcp_answer_request(request, &answer);
+    pal_tool_mcp_request_end(request, &answer);
 }
 
 /* In the new era a client sends no responses. */
-static void take_request(pal_mcp *mcp, pal_json method, pal_json id)
+static void receive_request(pal_tool_mcp *mcp, pal_json method, pal_json id)
 {
     pal_buf message;
-    if (mcp->era == PAL_MCP_ERA_NEW)
+    if (mcp->era == PAL_TOOL_MCP_ERA_NEW)
         return;
     pal_buf_init(&message, 65536);
     pal_buf_append_text(&message, "{\"jsonrpc\":\"2.0\",\"id\":");
@@ -321,29 +322,29 @@ static void take_request(pal_mcp *mcp, pal_json method, pal_json id)
         pal_buf_append_text(&message, ",\"result\":{}}");
     else
         pal_buf_format(&message, ",\"error\":{\"code\":%d,\"message\":\"Method not found\"}}",
-                PAL_MCP_METHOD_NOT_FOUND);
+                PAL_TOOL_MCP_METHOD_NOT_FOUND);
     send_plain(mcp, &message);
     pal_buf_done(&message);
 }
 
-static void take_notification(pal_mcp *mcp, pal_json method, pal_json params)
+static void receive_notification(pal_tool_mcp *mcp, pal_json method, pal_json params)
 {
     if (pal_json_string_is(method, "notifications/tools/list_changed")) {
-        pal_mcp_list_soon(mcp);
+        pal_tool_mcp_list_soon(mcp);
     } else if (pal_json_string_is(method, "notifications/progress")) {
-        pal_mcp_request *request = find_request(mcp, pal_json_find(params, "progressToken"));
-        if (request && request->progressed)
-            request->progressed(request);
+        pal_tool_mcp_request *request = find_request(mcp, pal_json_find(params, "progressToken"));
+        if (request && request->on_progress)
+            request->on_progress(request);
     } else if (pal_json_string_is(method, "notifications/cancelled")) {
-        pal_mcp_request *request = find_request(mcp, pal_json_find(params, "requestId"));
+        pal_tool_mcp_request *request = find_request(mcp, pal_json_find(params, "requestId"));
         if (request && request->is_endless) {
             mcp->transport->forget(request);
-            pal_mcp_fail_request(request, PAL_IO, "the server canceled the request");
+            pal_tool_mcp_request_fail(request, PAL_IO, "the server canceled the request");
         }
     }
 }
 
-static bool take_one(pal_mcp *mcp, pal_json message)
+static bool receive_one(pal_tool_mcp *mcp, pal_json message)
 {
     pal_json method = pal_json_find(message, "method");
     pal_json id = pal_json_find(message, "id");
@@ -352,16 +353,16 @@ static bool take_one(pal_mcp *mcp, pal_json message)
     if (pal_json_type_of(message) != PAL_JSON_OBJECT)
         return false;
     if (pal_json_type_of(method) != PAL_JSON_STRING)
-        take_answer(mcp, message);
+        receive_answer(mcp, message);
     else if (has_id)
-        take_request(mcp, method, id);
+        receive_request(mcp, method, id);
     else
-        take_notification(mcp, method, pal_json_find(message, "params"));
+        receive_notification(mcp, method, pal_json_find(message, "params"));
     return true;
 }
 
 /* Revision 2025-03-26 allowed a list of messages. */
-bool pal_mcp_take(pal_mcp *mcp, pal_str text)
+bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_str text)
 {
     pal_json message, one;
     pal_status status = parse(mcp, text, &message);
@@ -370,9 +371,9 @@ bool pal_mcp_take(pal_mcp *mcp, pal_str text)
     if (status != PAL_OK)
         return status == PAL_LIMIT;
     if (pal_json_type_of(message) != PAL_JSON_ARRAY)
-        return take_one(mcp, message);
+        return receive_one(mcp, message);
     pal_json_iter each = pal_json_each(message);
     while (!mcp->closed && pal_json_next(&each, NULL, &one))
-        (void)take_one(mcp, one);
+        (void)receive_one(mcp, one);
     return true;
 }

@@ -6,33 +6,33 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define GRACE_MS 2000
 #define WORD_LEN_MAX 120
 
-typedef struct pal_mcp_child {
-    pal_mcp *mcp; /* NULL when the result is no longer needed */
+typedef struct pal_tool_mcp_child {
+    pal_tool_mcp *mcp; /* NULL when the result is no longer needed */
     pal_process *process;
     char word[WORD_LEN_MAX + 1]; /* the last line of its error stream */
-} pal_mcp_child;
+} pal_tool_mcp_child;
 
 static void on_line(void *user, pal_str line)
 {
-    pal_mcp_child *child = user;
-    pal_mcp *mcp = child->mcp;
+    pal_tool_mcp_child *child = user;
+    pal_tool_mcp *mcp = child->mcp;
     if (!mcp || line.len == 0)
         return;
-    pal_mcp_enter(mcp);
-    if (!pal_mcp_take(mcp, line) && mcp->state != PAL_MCP_READY)
-        pal_mcp_set_failure(mcp, "'%.*s' wrote a line that is not a message: %.*s",
+    pal_tool_mcp_enter(mcp);
+    if (!pal_tool_mcp_receive(mcp, line) && mcp->state != PAL_TOOL_MCP_READY)
+        pal_tool_mcp_set_failure(mcp, "'%.*s' wrote a line that is not a message: %.*s",
                 PAL_STR_ARG(mcp->config.name), (int)pal_utf8_cut(line, WORD_LEN_MAX), line.data);
-    pal_mcp_leave(mcp);
+    pal_tool_mcp_leave(mcp);
 }
 
 static void on_error_line(void *user, pal_str line)
 {
-    pal_mcp_child *child = user;
+    pal_tool_mcp_child *child = user;
     size_t len = pal_utf8_cut(line, WORD_LEN_MAX);
     if (len == 0)
         return;
@@ -42,34 +42,34 @@ static void on_error_line(void *user, pal_str line)
 
 static void on_exit(void *user, int code)
 {
-    pal_mcp_child *child = user;
-    pal_mcp *mcp = child->mcp;
+    pal_tool_mcp_child *child = user;
+    pal_tool_mcp *mcp = child->mcp;
     char how[64];
     if (code == PAL_PROCESS_LINE_TOO_LONG)
         snprintf(how, sizeof(how), "wrote more than %u MiB in one line",
-                PAL_MCP_MESSAGE_BYTES_MAX >> 20);
+                PAL_TOOL_MCP_MESSAGE_BYTES_MAX >> 20);
     else if (code < 0)
         snprintf(how, sizeof(how), "was ended by signal %d", -code);
     else
         snprintf(how, sizeof(how), "exited with code %d", code);
     if (mcp) {
-        pal_mcp_enter(mcp);
+        pal_tool_mcp_enter(mcp);
         mcp->child = NULL;
-        pal_mcp_broke(mcp, false, "'%.*s' %s%s%s", PAL_STR_ARG(mcp->config.name), how,
+        pal_tool_mcp_on_disconnect(mcp, false, "'%.*s' %s%s%s", PAL_STR_ARG(mcp->config.name), how,
                 child->word[0] ? ": " : "", child->word);
-        pal_mcp_leave(mcp);
+        pal_tool_mcp_leave(mcp);
     }
     pal_free(child);
 }
 
 static const pal_process_events events = {on_line, on_error_line, on_exit};
 
-static pal_status open_stdio(pal_mcp *mcp, pal_error *err)
+static pal_status open_stdio(pal_tool_mcp *mcp, pal_error *err)
 {
     const pal_process_spec spec = {.arguments = mcp->arguments,
             .environment = mcp->environment,
-            .line_bytes_max = PAL_MCP_MESSAGE_BYTES_MAX};
-    pal_mcp_child *child = pal_calloc(1, sizeof(*child));
+            .line_bytes_max = PAL_TOOL_MCP_MESSAGE_BYTES_MAX};
+    pal_tool_mcp_child *child = pal_calloc(1, sizeof(*child));
     if (!child)
         return pal_no_memory(err);
     child->mcp = mcp;
@@ -82,7 +82,7 @@ static pal_status open_stdio(pal_mcp *mcp, pal_error *err)
 }
 
 static pal_status send_stdio(
-        pal_mcp *mcp, pal_mcp_request *request, pal_str message, pal_error *err)
+        pal_tool_mcp *mcp, pal_tool_mcp_request *request, pal_str message, pal_error *err)
 {
     pal_buf line;
     if (!mcp->child)
@@ -97,20 +97,20 @@ static pal_status send_stdio(
     return status;
 }
 
-static void forget_stdio(pal_mcp_request *request)
+static void forget_stdio(pal_tool_mcp_request *request)
 {
     (void)request;
 }
 
 /* Unsolicited messages arrive on the same stream as responses. */
-static void listen_stdio(pal_mcp *mcp)
+static void listen_stdio(pal_tool_mcp *mcp)
 {
     (void)mcp;
 }
 
-static void close_stdio(pal_mcp *mcp)
+static void close_stdio(pal_tool_mcp *mcp)
 {
-    pal_mcp_child *child = mcp->child;
+    pal_tool_mcp_child *child = mcp->child;
     if (!child)
         return;
     mcp->child = NULL;
@@ -118,7 +118,7 @@ static void close_stdio(pal_mcp *mcp)
     pal_process_stop(child->process, GRACE_MS);
 }
 
-const pal_mcp_transport pal_mcp_stdio = {
+const pal_tool_mcp_transport pal_tool_mcp_stdio = {
         .is_ordered = true,
         .open = open_stdio,
         .send = send_stdio,

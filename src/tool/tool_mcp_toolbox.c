@@ -6,20 +6,20 @@
  * was changed gets the hash. On the loop. */
 #include <stdio.h>
 
-#include "tool/tool_mcp_inside.h"
+#include "tool/tool_mcp_internal.h"
 
 #define NAME_LEN_MAX 64
 #define HASH_LEN 9 /* an underscore and eight digits */
 
-void pal_mcp_toolbox_done(pal_mcp_toolbox *tools)
+void pal_tool_mcp_toolbox_done(pal_tool_mcp_toolbox *tools)
 {
     pal_arena_free(tools->arena);
-    *tools = (pal_mcp_toolbox){0};
+    *tools = (pal_tool_mcp_toolbox){0};
 }
 
 /* ---- Adding ---- */
 
-static bool has_name(const pal_mcp_toolbox *tools, pal_str name)
+static bool has_name(const pal_tool_mcp_toolbox *tools, pal_str name)
 {
     for (size_t i = 0; i < tools->len; i++) {
         if (pal_str_equal(tools->names[i], name))
@@ -29,16 +29,16 @@ static bool has_name(const pal_mcp_toolbox *tools, pal_str name)
 }
 
 /* A tool that must run as a task cannot be called, because tasks are not supported. */
-static bool can_be_called(pal_mcp *mcp, pal_json tool)
+static bool can_be_called(pal_tool_mcp *mcp, pal_json tool)
 {
     pal_json support = pal_json_find(pal_json_find(tool, "execution"), "taskSupport");
-    if (mcp->era == PAL_MCP_ERA_OLD)
+    if (mcp->era == PAL_TOOL_MCP_ERA_OLD)
         return !pal_json_string_is(support, "required");
-    return mcp->transport != &pal_mcp_http ||
-            pal_mcp_headers_valid(pal_json_find(tool, "inputSchema"), mcp->scratch);
+    return mcp->transport != &pal_tool_mcp_http ||
+            pal_tool_mcp_headers_are_valid(pal_json_find(tool, "inputSchema"), mcp->scratch);
 }
 
-static bool grow(pal_mcp_toolbox *tools)
+static bool grow(pal_tool_mcp_toolbox *tools)
 {
     size_t cap = tools->cap ? 2 * tools->cap : 16;
     pal_tool *list = pal_arena_array(tools->arena, cap, sizeof(*list));
@@ -55,14 +55,14 @@ static bool grow(pal_mcp_toolbox *tools)
     return true;
 }
 
-bool pal_mcp_toolbox_add(pal_mcp *mcp, pal_mcp_toolbox *tools, pal_json tool)
+bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pal_json tool)
 {
     pal_str name = pal_json_string(pal_json_find(tool, "name"), mcp->scratch);
     pal_json text = pal_json_find(tool, "description");
     pal_json schema = pal_json_find(tool, "inputSchema");
     if (name.len == 0 || has_name(tools, name) || !can_be_called(mcp, tool))
         return true;
-    if (tools->len >= PAL_MCP_TOOLS_MAX || (tools->len == tools->cap && !grow(tools)))
+    if (tools->len >= PAL_TOOL_MCP_TOOLS_MAX || (tools->len == tools->cap && !grow(tools)))
         return false;
     if (pal_json_type_of(text) != PAL_JSON_STRING)
         text = pal_json_find(tool, "title");
@@ -131,7 +131,7 @@ static bool is_plain_name(pal_str name)
     return true;
 }
 
-bool pal_mcp_toolbox_name(pal_mcp_toolbox *tools, pal_str server)
+bool pal_tool_mcp_toolbox_name(pal_tool_mcp_toolbox *tools, pal_str server)
 {
     pal_map taken;
     pal_map_init(&taken);
@@ -153,7 +153,7 @@ bool pal_mcp_toolbox_name(pal_mcp_toolbox *tools, pal_str server)
 
 /* ---- Finding ---- */
 
-bool pal_mcp_toolbox_equal(const pal_mcp_toolbox *a, const pal_mcp_toolbox *b)
+bool pal_tool_mcp_toolbox_equal(const pal_tool_mcp_toolbox *a, const pal_tool_mcp_toolbox *b)
 {
     if (a->len != b->len)
         return false;
@@ -166,7 +166,7 @@ bool pal_mcp_toolbox_equal(const pal_mcp_toolbox *a, const pal_mcp_toolbox *b)
     return true;
 }
 
-const pal_tool *pal_mcp_toolbox_find(const pal_mcp_toolbox *tools, pal_str name)
+const pal_tool *pal_tool_mcp_toolbox_find(const pal_tool_mcp_toolbox *tools, pal_str name)
 {
     for (size_t i = 0; i < tools->len; i++) {
         if (pal_str_equal(tools->names[i], name))

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_internal.h"
 
 #define STEPS_MAX 500000
 #define DEPTH_MAX 128 /* depth of nested schemas, including $ref */

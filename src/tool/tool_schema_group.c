@@ -1,6 +1,6 @@
 /* tool_schema_group.c - the keywords of JSON Schema that contain other schemas: for members and
  * elements, for alternatives, and by reference. Pure. */
-#include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_internal.h"
 
 static bool fits_member(pal_schema_check *check, pal_json schema, const pal_schema_place *at,
         pal_json name, pal_json value)

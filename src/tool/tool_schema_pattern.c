@@ -6,7 +6,7 @@
  * references, \u and \p, characters beyond ASCII), for texts beyond ASCII, and if matching costs
  * too much. Pure. */
 #include "base/memory.h"
-#include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_internal.h"
 #include "tool/tool_schema_nfa.h"
 
 #define PATTERN_LEN_MAX 1024

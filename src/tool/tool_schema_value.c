@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/utf8.h"
-#include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_internal.h"
 
 #define SHOWN_LEN_MAX 48 /* bytes of a value that an error shows */
 

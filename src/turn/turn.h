@@ -125,7 +125,7 @@ typedef struct pal_tool_run {
     bool is_allowed;             /* a person has approved this call */
     bool is_counted;             /* counted toward three identical calls in a row */
     pal_str id, name, arguments; /* in the step's arena */
-    pal_mcp_call *call;
+    pal_tool_mcp_call *call;
     pal_work_item item; /* a built-in tool runs on a worker */
     pal_arena *arena;   /* owns the result */
     pal_message result; /* a message with role tool */

@@ -20,7 +20,7 @@ pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *r
     for (size_t i = 0; !request->no_server_tools && i < runtime->servers_len; i++) {
         size_t count;
 
-        pal_mcp_tools(runtime->servers[i], &count);
+        pal_tool_mcp_tools(runtime->servers[i], &count);
         room += count;
     }
     tools = pal_arena_array(arena, room + builtins + 1, sizeof(*tools));
@@ -32,7 +32,7 @@ pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *r
         tools[len++] = own[i];
     for (size_t i = 0; len < room + builtins && i < runtime->servers_len; i++) {
         size_t count;
-        const pal_tool *theirs = pal_mcp_tools(runtime->servers[i], &count);
+        const pal_tool *theirs = pal_tool_mcp_tools(runtime->servers[i], &count);
         const pal_tool *copies = pal_copy_tools(arena, theirs, count);
 
         for (size_t j = 0; copies && j < count; j++)

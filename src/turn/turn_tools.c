@@ -131,11 +131,11 @@ static void builtin_done(pal_work_item *item)
     go_on(turn);
 }
 
-static pal_mcp *server_of(const pal_runtime *runtime, pal_str name)
+static pal_tool_mcp *server_of(const pal_runtime *runtime, pal_str name)
 {
     for (size_t i = 0; i < runtime->servers_len; i++) {
         size_t len;
-        const pal_tool *tools = pal_mcp_tools(runtime->servers[i], &len);
+        const pal_tool *tools = pal_tool_mcp_tools(runtime->servers[i], &len);
 
         for (size_t j = 0; j < len; j++)
             if (pal_str_equal(tools[j].name, name))
@@ -174,7 +174,7 @@ static bool check(pal_tool_run *run, const pal_tool *tool)
 static void start_run(pal_tool_run *run)
 {
     pal_turn *turn = run->turn;
-    pal_mcp *server;
+    pal_tool_mcp *server;
     pal_error err = {0};
 
     if (!check(run, tool_named(turn, run->name)))
@@ -200,7 +200,8 @@ static void start_run(pal_tool_run *run)
         end_with(run, "The server of the tool is not available.", true);
         return;
     }
-    if (pal_mcp_start(server, run->name, run->arguments, mcp_told, run, &run->call, &err) == PAL_OK)
+    if (pal_tool_mcp_call_start(
+                server, run->name, run->arguments, mcp_told, run, &run->call, &err) == PAL_OK)
         turn->holds++;
     else
         end_with(run, err.message, true);
@@ -537,7 +538,7 @@ void pal_tools_stop(pal_turn *turn, const char *text)
         pal_tool_run *run = &turn->step.runs[i];
 
         if (run->call) {
-            pal_mcp_cancel(run->call);
+            pal_tool_mcp_call_cancel(run->call);
             run->call = NULL;
             turn->holds--;
             end_with(run, text, true);
@@ -619,7 +620,7 @@ void pal_tools_cancel(pal_turn *turn)
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         if (!turn->step.runs[i].call)
             continue;
-        pal_mcp_cancel(turn->step.runs[i].call);
+        pal_tool_mcp_call_cancel(turn->step.runs[i].call);
         turn->step.runs[i].call = NULL;
         turn->holds--;
     }

@@ -11,8 +11,8 @@
 typedef struct mcp_client {
     pal_loop *loop;
     pal_http *http;
-    pal_mcp *mcp;
-    const pal_mcp_config *config;
+    pal_tool_mcp *mcp;
+    const pal_tool_mcp_config *config;
     pal_status status;
     pal_error err;
     bell changed;
@@ -24,7 +24,7 @@ typedef struct mcp_client_call {
     mcp_client *client;
     const char *name;
     const char *arguments;
-    pal_mcp_call *call;
+    pal_tool_mcp_call *call;
     pal_status status; /* of the start */
     pal_error err;
     pal_buf outcome;
@@ -32,7 +32,7 @@ typedef struct mcp_client_call {
     bell ended;
 } mcp_client_call;
 
-static inline void mcp_client_on_changed(pal_mcp *mcp, void *user)
+static inline void mcp_client_on_changed(pal_tool_mcp *mcp, void *user)
 {
     mcp_client *client = user;
     client->changes++;
@@ -45,11 +45,11 @@ static inline void mcp_client_open_run(void *user)
     if (!client->http)
         client->status = pal_http_open(client->loop, NULL, &client->http, &client->err);
     if (client->status == PAL_OK)
-        client->status = pal_mcp_open(client->loop, client->http, client->config,
+        client->status = pal_tool_mcp_open(client->loop, client->http, client->config,
                 mcp_client_on_changed, client, &client->mcp, &client->err);
 }
 
-static inline bool mcp_client_open(mcp_client *client, const pal_mcp_config *config)
+static inline bool mcp_client_open(mcp_client *client, const pal_tool_mcp_config *config)
 {
     *client = (mcp_client){.config = config, .changed = BELL_INIT};
     client->status = pal_loop_open(1, &client->loop, &client->err);
@@ -61,14 +61,14 @@ static inline bool mcp_client_open(mcp_client *client, const pal_mcp_config *con
 static inline void mcp_client_close_mcp_run(void *user)
 {
     mcp_client *client = user;
-    pal_mcp_close(client->mcp);
+    pal_tool_mcp_close(client->mcp);
     client->mcp = NULL;
 }
 
 static inline void mcp_client_close_run(void *user)
 {
     mcp_client *client = user;
-    pal_mcp_close(client->mcp);
+    pal_tool_mcp_close(client->mcp);
     pal_http_close(client->http);
 }
 
@@ -80,7 +80,7 @@ static inline void mcp_client_close(mcp_client *client)
 
 typedef struct mcp_client_look {
     mcp_client *client;
-    pal_mcp_state state;
+    pal_tool_mcp_state state;
     size_t tools;
     int changes;
     char failure[256];
@@ -91,11 +91,11 @@ typedef struct mcp_client_look {
 static inline void mcp_client_look_run(void *user)
 {
     mcp_client_look *look = user;
-    const pal_mcp *mcp = look->client->mcp;
-    const pal_tool *tools = pal_mcp_tools(mcp, &look->tools);
-    look->state = pal_mcp_state_of(mcp);
+    const pal_tool_mcp *mcp = look->client->mcp;
+    const pal_tool *tools = pal_tool_mcp_tools(mcp, &look->tools);
+    look->state = pal_tool_mcp_state_of(mcp);
     look->changes = look->client->changes;
-    snprintf(look->failure, sizeof(look->failure), "%.*s", PAL_STR_ARG(pal_mcp_failure(mcp)));
+    snprintf(look->failure, sizeof(look->failure), "%.*s", PAL_STR_ARG(pal_tool_mcp_failure(mcp)));
     for (size_t i = 0; look->name && i < look->tools; i++)
         look->has_name |= pal_str_is(tools[i].name, look->name);
 }
@@ -108,13 +108,13 @@ static inline mcp_client_look mcp_client_see(mcp_client *client, const char *too
 }
 
 /* Waits until it is in that state, and has the tool, if one is named. */
-static inline bool mcp_client_wait(mcp_client *client, pal_mcp_state state, const char *tool)
+static inline bool mcp_client_wait(mcp_client *client, pal_tool_mcp_state state, const char *tool)
 {
     for (;;) {
         mcp_client_look look = mcp_client_see(client, tool);
         if (look.state == state && (!tool || look.has_name))
             return true;
-        if ((look.state == PAL_MCP_FAILED && state != PAL_MCP_FAILED) ||
+        if ((look.state == PAL_TOOL_MCP_FAILED && state != PAL_TOOL_MCP_FAILED) ||
                 !bell_wait(&client->changed, 1))
             return false;
     }
@@ -164,7 +164,7 @@ static inline void mcp_client_on_told(void *user, const pal_tool_outcome *outcom
 static inline void mcp_client_start_run(void *user)
 {
     mcp_client_call *call = user;
-    call->status = pal_mcp_start(call->client->mcp, pal_str_of(call->name),
+    call->status = pal_tool_mcp_call_start(call->client->mcp, pal_str_of(call->name),
             pal_str_of(call->arguments), mcp_client_on_told, call, &call->call, &call->err);
 }
 
@@ -182,7 +182,7 @@ static inline void mcp_client_cancel_run(void *user)
 {
     mcp_client_call *call = user;
     if (call->call)
-        pal_mcp_cancel(call->call);
+        pal_tool_mcp_call_cancel(call->call);
     call->call = NULL;
 }
 

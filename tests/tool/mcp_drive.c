@@ -12,7 +12,7 @@
 
 #define LINE_MAX_BYTES (1 << 20)
 
-static const char *state_name(pal_mcp_state state)
+static const char *state_name(pal_tool_mcp_state state)
 {
     static const char *const names[] = {"starting", "ready", "waiting", "failed"};
     return names[state];
@@ -27,13 +27,13 @@ static void write_report(void *user)
 {
     report *r = user;
     size_t len;
-    const pal_tool *tools = pal_mcp_tools(r->client->mcp, &len);
+    const pal_tool *tools = pal_tool_mcp_tools(r->client->mcp, &len);
     pal_json_writer json = pal_json_writer_make(&r->out);
     pal_json_begin_object(&json);
     pal_json_name(&json, "state");
-    pal_json_put_text(&json, state_name(pal_mcp_state_of(r->client->mcp)));
+    pal_json_put_text(&json, state_name(pal_tool_mcp_state_of(r->client->mcp)));
     pal_json_name(&json, "failure");
-    pal_json_put_str(&json, pal_mcp_failure(r->client->mcp));
+    pal_json_put_str(&json, pal_tool_mcp_failure(r->client->mcp));
     pal_json_name(&json, "tools");
     pal_json_begin_array(&json);
     for (size_t i = 0; i < len; i++) {
@@ -87,7 +87,7 @@ static void run_line(mcp_client *client, pal_str text)
             run_call(client, line, arena);
         } else {
             if (pal_json_type_of(wait) == PAL_JSON_STRING)
-                (void)mcp_client_wait(client, PAL_MCP_READY,
+                (void)mcp_client_wait(client, PAL_TOOL_MCP_READY,
                         pal_arena_copy(arena, pal_json_string(wait, arena)).data);
             print_report(client);
         }
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 {
     static char line[LINE_MAX_BYTES];
     pal_str command[32];
-    pal_mcp_config config = {.name = pal_str_of("srv"), .command = command};
+    pal_tool_mcp_config config = {.name = pal_str_of("srv"), .command = command};
     mcp_client client;
     signal(SIGPIPE, SIG_IGN);
     if (argc == 3 && strcmp(argv[1], "--url") == 0)
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "mcp_drive: %s\n", client.err.message);
         return 1;
     }
-    (void)mcp_client_wait(&client, PAL_MCP_READY, NULL);
+    (void)mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL);
     print_report(&client);
     while (fgets(line, sizeof(line), stdin))
         run_line(&client, pal_str_of(line));

@@ -17,10 +17,10 @@
 
 typedef struct child_config {
     pal_str command[12];
-    pal_mcp_config config;
+    pal_tool_mcp_config config;
 } child_config;
 
-static pal_mcp_config *child(child_config *c, const char *first, ...)
+static pal_tool_mcp_config *child(child_config *c, const char *first, ...)
 {
     va_list more;
     size_t len = 2;
@@ -29,7 +29,7 @@ static pal_mcp_config *child(child_config *c, const char *first, ...)
     for (const char *one = first; one; one = va_arg(more, const char *))
         c->command[len++] = pal_str_of(one);
     va_end(more);
-    c->config = (pal_mcp_config){
+    c->config = (pal_tool_mcp_config){
             .name = pal_str_of("s"), .command = c->command, .command_len = len, .restarts_max = 2};
     return &c->config;
 }
@@ -39,7 +39,7 @@ typedef struct http_child {
     pid_t pid;
     int input;
     char url[64];
-    pal_mcp_config config;
+    pal_tool_mcp_config config;
 } http_child;
 
 static bool http_child_start(http_child *c, const char *first, const char *second, const char *third)
@@ -65,7 +65,7 @@ static bool http_child_start(http_child *c, const char *first, const char *secon
     }
     close(from[0]);
     snprintf(c->url, sizeof(c->url), "http://127.0.0.1:%d/mcp", atoi(port));
-    c->config = (pal_mcp_config){
+    c->config = (pal_tool_mcp_config){
             .name = pal_str_of("s"), .url = pal_str_of(c->url), .restarts_max = 2};
     return atoi(port) > 0;
 }
@@ -148,7 +148,7 @@ static void look_at_names(void *user)
 {
     mcp_client *client = user;
     size_t len, longest = 0;
-    const pal_tool *tools = pal_mcp_tools(client->mcp, &len);
+    const pal_tool *tools = pal_tool_mcp_tools(client->mcp, &len);
     for (size_t i = 0; i < len; i++) {
         pal_str name = tools[i].name;
         longest = name.len > longest ? name.len : longest;
@@ -178,7 +178,7 @@ static void check_change(mcp_client *client)
 {
     CHECK(!mcp_client_see(client, "s__new").has_name);
     CHECK(answers(client, "s__change", "{}", TEXT("changed")));
-    CHECK(mcp_client_wait(client, PAL_MCP_READY, "s__new"));
+    CHECK(mcp_client_wait(client, PAL_TOOL_MCP_READY, "s__new"));
     CHECK(answers(client, "s__new", "{}", TEXT("new")));
 }
 
@@ -190,7 +190,7 @@ static void a_child_of_the_old_era_works(void)
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     check_names(&client);
     CHECK(answers(&client, "s__stranger", "{}", TEXT("yours")));
@@ -209,7 +209,7 @@ static void a_child_of_the_new_era_works(void)
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, "--era", "new", NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     CHECK(answers(&client, "s__state", "{}", TEXT("after two rounds")));
     CHECK(answers(&client, "s__input", "{}", FAILED("the tool requires input from a user")));
@@ -224,11 +224,11 @@ static void becomes_ready(const char *first, const char *second, const char *thi
 {
     child_config c;
     mcp_client client;
-    pal_mcp_config *config = child(&c, first, second, third, NULL);
+    pal_tool_mcp_config *config = child(&c, first, second, third, NULL);
     config->start_ms = 6000;
     if (!CHECK(mcp_client_open(&client, config)))
         return;
-    if (!CHECK(mcp_client_wait(&client, PAL_MCP_READY, "s__echo")))
+    if (!CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, "s__echo")))
         printf("# %s %s %s: %s\n", first, second ? second : "", third ? third : "",
                 mcp_client_see(&client, NULL).failure);
     CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
@@ -246,12 +246,12 @@ static void versions_are_negotiated(void)
     becomes_ready("--garbage", NULL, NULL); /* says more than messages */
 }
 
-static void fails(pal_mcp_config *config, const char *why)
+static void fails(pal_tool_mcp_config *config, const char *why)
 {
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, config)))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_FAILED, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_FAILED, NULL));
     mcp_client_look look = mcp_client_see(&client, NULL);
     if (!CHECK(strstr(look.failure, why) && look.tools == 0))
         printf("# %s\n", look.failure);
@@ -265,14 +265,14 @@ static void unusable_servers_fail(void)
     fails(child(&c, "--version", "1999-01-01", NULL), "revision '1999-01-01'");
     fails(child(&c, "--era", "new", "--version", "2999-01-01", NULL), "2999-01-01");
     pal_str nothing = pal_str_of("/nonexistent/server");
-    pal_mcp_config config = {.name = pal_str_of("s"), .command = &nothing, .command_len = 1};
+    pal_tool_mcp_config config = {.name = pal_str_of("s"), .command = &nothing, .command_len = 1};
     fails(&config, "/nonexistent/server");
     pal_str command[] = {pal_str_of("sh"), pal_str_of("-c"), pal_str_of("echo why >&2; exit 4")};
-    pal_mcp_config dies = {
+    pal_tool_mcp_config dies = {
             .name = pal_str_of("s"), .command = command, .command_len = 3, .restarts_max = 1};
     fails(&dies, "exited with code 4: why");
-    pal_mcp_config refused = {.name = pal_str_of("s"), .url = pal_str_of("http://127.0.0.1:9/"),
-            .restarts_max = 1};
+    pal_tool_mcp_config refused = {
+            .name = pal_str_of("s"), .url = pal_str_of("http://127.0.0.1:9/"), .restarts_max = 1};
     fails(&refused, "could not connect");
 }
 
@@ -280,10 +280,13 @@ static void configurations_are_checked(void)
 {
     mcp_client client;
     pal_str command = pal_str_of("true");
-    const pal_mcp_config wrong[] = {
+    const pal_tool_mcp_config wrong[] = {
             {.name = pal_str_of(""), .command = &command, .command_len = 1},
             {.name = pal_str_of("s")},
-            {.name = pal_str_of("s"), .command = &command, .command_len = 1, .url = pal_str_of("u")},
+            {.name = pal_str_of("s"),
+                    .command = &command,
+                    .command_len = 1,
+                    .url = pal_str_of("u")},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         CHECK(!mcp_client_open(&client, &wrong[i]) && client.status == PAL_INVALID);
@@ -300,7 +303,7 @@ static void a_child_that_dies_is_restarted(void)
     mcp_client_call hanging, waiting;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(mcp_client_start(&hanging, &client, "s__hang", "{}"));
     CHECK(answers(&client, "s__die", "{}",
             FAILED("the MCP server failed while the tool was running: "
@@ -327,14 +330,14 @@ static void failed_starts_are_retried(void)
     CHECK(fd >= 0 && write(fd, "1\n2\n", 4) == 4);
     close(fd);
     if (CHECK(mcp_client_open(&client, child(&c, "--die-at-start", path, NULL)))) {
-        CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+        CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
         CHECK(mcp_client_see(&client, NULL).failure[0] == '\0');
         mcp_client_close(&client);
     }
     fd = open(path, O_WRONLY | O_TRUNC);
     CHECK(fd >= 0 && write(fd, "1\n2\n3\n4\n", 8) == 8);
     close(fd);
-    pal_mcp_config *config = child(&c, "--die-at-start", path, NULL);
+    pal_tool_mcp_config *config = child(&c, "--die-at-start", path, NULL);
     fails(config, "not today");
     unlink(path);
 }
@@ -345,7 +348,7 @@ static void too_much_output_ends_only_the_child(void)
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(answers(&client, "s__huge", "{}", "wrote more than 16 MiB in one line"));
     CHECK(answers(&client, "s__echo", "{}", TEXT("{}")));
     mcp_client_close(&client);
@@ -357,7 +360,7 @@ static void large_results_are_refused_or_cut(void)
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(answers(&client, "s__large", "{\"what\":\"values\"}",
             "the response has more than 500000 JSON values"));
     CHECK(answers(&client, "s__large", "{\"what\":\"text\"}",
@@ -372,10 +375,10 @@ static void large_results_are_refused_or_cut(void)
 
 static bool open_late(mcp_client *client, child_config *c, int64_t call_ms)
 {
-    pal_mcp_config *config = child(c, NULL);
+    pal_tool_mcp_config *config = child(c, NULL);
     config->call_ms = call_ms;
     return CHECK(mcp_client_open(client, config)) &&
-            CHECK(mcp_client_wait(client, PAL_MCP_READY, NULL));
+            CHECK(mcp_client_wait(client, PAL_TOOL_MCP_READY, NULL));
 }
 
 static void late_calls_fail(void)
@@ -418,7 +421,7 @@ static void a_cancel_reports_nothing_and_notifies_the_server(void)
     mcp_client_call call;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(mcp_client_start(&call, &client, "s__hang", "{}"));
     on_loop(client.loop, mcp_client_cancel_run, &call);
     CHECK(lacks(&client, "s__facts", "{}", "\\\"canceled\\\": []"));
@@ -434,7 +437,7 @@ static void closing_ends_calls_without_a_callback(void)
     mcp_client_call sent, waiting;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(mcp_client_start(&sent, &client, "s__hang", "{}"));
     CHECK(answers(&client, "s__die", "{}", "\"is_error\":true"));
     CHECK(mcp_client_start(&waiting, &client, "s__echo", "{}"));
@@ -448,7 +451,7 @@ static void closing_ends_calls_without_a_callback(void)
 static void close_at_once(void *user)
 {
     mcp_client *client = user;
-    pal_mcp_close(client->mcp);
+    pal_tool_mcp_close(client->mcp);
     client->mcp = NULL;
 }
 
@@ -463,16 +466,16 @@ static void told_and_close(void *user, const pal_tool_outcome *outcome)
 static void start_to_close(void *user)
 {
     mcp_client_call *call = user;
-    call->status = pal_mcp_start(call->client->mcp, pal_str_of(call->name), pal_str_of("{}"),
-            told_and_close, call, &call->call, &call->err);
+    call->status = pal_tool_mcp_call_start(call->client->mcp, pal_str_of(call->name),
+            pal_str_of("{}"), told_and_close, call, &call->call, &call->err);
 }
 
-static void closes_when_told(const pal_mcp_config *config, const char *tool)
+static void closes_when_told(const pal_tool_mcp_config *config, const char *tool)
 {
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, config)))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     mcp_client_call call = {.client = &client, .name = tool, .ended = BELL_INIT}, other;
     CHECK(mcp_client_start(&other, &client, "s__hang", "{}"));
     on_loop(client.loop, start_to_close, &call);
@@ -518,7 +521,7 @@ static void many_calls_can_run_at_once(void)
     mcp_client client;
     if (!CHECK(mcp_client_open(&client, child(&c, NULL))))
         return;
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     for (int i = 0; i < CALLS; i++) {
         snprintf(arguments[i], sizeof(arguments[i]), "{\"n\":%d}", i);
         CHECK(mcp_client_start(&calls[i], &client, "s__echo", arguments[i]));
@@ -555,7 +558,8 @@ static void http_of_the_old_era_works(void)
     mcp_client client;
     if (!CHECK(http_child_start(&h, "--era", "old", NULL)))
         return;
-    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_open(&client, &h.config) &&
+            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     check_names(&client);
     CHECK(answers(&client, "s__stream", "{}", TEXT("streamed")));
@@ -571,7 +575,7 @@ static void http_of_the_old_era_works(void)
     check_lost_session(&client);
     on_loop(client.loop, mcp_client_close_mcp_run, &client);
     on_loop(client.loop, mcp_client_open_run, &client);
-    CHECK(mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(answers_in_time(&client, "s__facts", "{}", "\\\"deleted\\\": 1"));
     mcp_client_close(&client);
     http_child_stop(&h);
@@ -588,7 +592,7 @@ static void a_missed_change_is_noticed(void)
         if (!CHECK(http_child_start(&h, eras[i], "--change-early", NULL)))
             return;
         CHECK(mcp_client_open(&client, &h.config));
-        CHECK(mcp_client_wait(&client, PAL_MCP_READY, "s__new"));
+        CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, "s__new"));
         mcp_client_close(&client);
         http_child_stop(&h);
     }
@@ -603,7 +607,8 @@ static void http_of_the_new_era_works(void)
     const pal_http_header header = {pal_str_of("Mcp-Test"), pal_str_of("mine")};
     h.config.headers = &header;
     h.config.headers_len = 1;
-    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_open(&client, &h.config) &&
+            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     CHECK(!mcp_client_see(&client, "s__wrong").has_name);
     CHECK(answers(&client, "s__region", "{\"region\":\"us west\",\"place\":{\"floor\":7.0}}",
@@ -629,7 +634,8 @@ static void the_death_of_an_http_server_is_noticed(void)
     mcp_client_call call;
     if (!CHECK(http_child_start(&h, "--era", "old", "--no-changes")))
         return;
-    CHECK(mcp_client_open(&client, &h.config) && mcp_client_wait(&client, PAL_MCP_READY, NULL));
+    CHECK(mcp_client_open(&client, &h.config) &&
+            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(answers(&client, "s__huge", "{}", "\"is_error\":true"));
     CHECK(mcp_client_start(&call, &client, "s__die", "{}"));
     char *outcome = mcp_client_finish(&call);
@@ -649,7 +655,7 @@ static void an_allocation_failure_is_survived(void)
     child_config c;
     mcp_client client;
     for (uint64_t nth = 1; nth < 400; nth += 1 + nth / 3) {
-        pal_mcp_config *config = child(&c, "--no-changes", NULL);
+        pal_tool_mcp_config *config = child(&c, "--no-changes", NULL);
         if (!CHECK(pal_loop_open(1, &client.loop, NULL) == PAL_OK))
             return;
         pal_loop *loop = client.loop;
@@ -657,7 +663,7 @@ static void an_allocation_failure_is_survived(void)
         pal_memory_fail_at(nth, 1);
         on_loop(client.loop, mcp_client_open_run, &client);
         if (client.mcp) {
-            while (mcp_client_see(&client, NULL).state == PAL_MCP_STARTING &&
+            while (mcp_client_see(&client, NULL).state == PAL_TOOL_MCP_STARTING &&
                     bell_wait(&client.changed, 1))
                 continue;
             free(mcp_client_call_tool(&client, "s__kinds", "{}"));

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "support/tap.h"
 #include "tool/tool_schema.h"
-#include "tool/tool_schema_inside.h"
+#include "tool/tool_schema_internal.h"
 
 typedef struct schema_case {
     const char *schema;

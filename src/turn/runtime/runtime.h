@@ -138,7 +138,7 @@ struct pal_runtime {
     pal_turn *model_waiters;
     struct pal_models_list *model_lists;
     pal_forwarding *forwards; /* running forwards */
-    pal_mcp **servers;
+    pal_tool_mcp **servers;
     size_t servers_len;
     pal_turn *server_waiters;
     pal_timer servers_timer; /* while it runs, turns wait for starting servers */

@@ -18,7 +18,7 @@
 static bool is_starting(const pal_runtime *runtime)
 {
     for (size_t i = 0; i < runtime->servers_len; i++)
-        if (pal_mcp_state_of(runtime->servers[i]) == PAL_MCP_STARTING)
+        if (pal_tool_mcp_state_of(runtime->servers[i]) == PAL_TOOL_MCP_STARTING)
             return true;
     return false;
 }
@@ -28,14 +28,14 @@ static bool is_starting(const pal_runtime *runtime)
 static void tell_missing(pal_turn *turn)
 {
     for (size_t i = 0; i < turn->runtime->servers_len; i++) {
-        const pal_mcp *server = turn->runtime->servers[i];
-        pal_str why = pal_mcp_failure(server);
+        const pal_tool_mcp *server = turn->runtime->servers[i];
+        pal_str why = pal_tool_mcp_failure(server);
 
-        if (pal_mcp_state_of(server) == PAL_MCP_READY)
+        if (pal_tool_mcp_state_of(server) == PAL_TOOL_MCP_READY)
             continue;
         pal_event_tell(turn,
                 (pal_event){.kind = PAL_EVENT_TOOLS_MISSING,
-                        .name = pal_mcp_name(server),
+                        .name = pal_tool_mcp_name(server),
                         .text = why.len ? why : pal_str_of("the server is still starting")});
     }
 }
@@ -71,7 +71,7 @@ static void too_slow(pal_timer *timer)
     wake_all((pal_runtime *)((char *)timer - offsetof(pal_runtime, servers_timer)));
 }
 
-static void changed(pal_mcp *mcp, void *user)
+static void on_server_change(pal_tool_mcp *mcp, void *user)
 {
     pal_runtime *runtime = user;
 
@@ -116,9 +116,9 @@ void pal_servers_leave(pal_turn *turn)
 /* ---- Opening ---- */
 
 static pal_status open_server(
-        pal_runtime *runtime, const pal_tool_server *server, pal_mcp **out_mcp, pal_error *err)
+        pal_runtime *runtime, const pal_tool_server *server, pal_tool_mcp **out_mcp, pal_error *err)
 {
-    pal_mcp_config config = {
+    pal_tool_mcp_config config = {
             .name = server->name,
             .command = server->command,
             .command_len = server->command_len,
@@ -130,7 +130,8 @@ static pal_status open_server(
             .call_ms = server->call_ms,
     };
 
-    return pal_mcp_open(runtime->loop, runtime->http, &config, changed, runtime, out_mcp, err);
+    return pal_tool_mcp_open(
+            runtime->loop, runtime->http, &config, on_server_change, runtime, out_mcp, err);
 }
 
 pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
@@ -139,7 +140,7 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
     pal_status status = PAL_OK;
 
     runtime->servers =
-            pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_mcp *));
+            pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_tool_mcp *));
     if (!runtime->servers)
         return pal_no_memory(err);
     for (size_t i = 0; status == PAL_OK && i < options->tool_servers_len; i++) {
@@ -157,5 +158,5 @@ void pal_servers_close(pal_runtime *runtime)
 {
     pal_timer_stop(runtime->loop, &runtime->servers_timer);
     for (size_t i = 0; i < runtime->servers_len; i++)
-        pal_mcp_close(runtime->servers[i]);
+        pal_tool_mcp_close(runtime->servers[i]);
 }

@@ -1,10 +1,10 @@
-/* tool_schema_inside.h - definitions that the tool_schema*.c files share. For them only.
+/* tool_schema_internal.h - definitions that the tool_schema*.c files share. For them only.
  *
  * A check has one of three results. "Differs" is certain. "Fits" may depend on a rule that could
  * not be checked; then `unsure` is set, so that `not` and similar keywords do not invert a
  * guess. */
-#ifndef PAL_TOOL_SCHEMA_INSIDE_H
-#define PAL_TOOL_SCHEMA_INSIDE_H
+#ifndef PAL_TOOL_SCHEMA_INTERNAL_H
+#define PAL_TOOL_SCHEMA_INTERNAL_H
 
 #include "base/json/json.h"
 #include "tool/tool_schema.h"
@@ -66,7 +66,8 @@ pal_json pal_schema_find(pal_schema_check *check, pal_json object, pal_str name)
 /* Checks whether the text matches an ECMA 262 pattern. Unsure if the pattern has an unsupported
  * element or costs too much. Steps are counted. */
 pal_schema_verdict pal_schema_pattern(pal_schema_check *check, pal_str pattern, pal_str text);
-#define PAL_SCHEMA_PATTERN_STEPS 500 /* steps for reading a pattern; matching is counted
-                                        separately */
+#define PAL_SCHEMA_PATTERN_STEPS                                                                   \
+    500 /* steps for reading a pattern; matching is counted                                        \
+           separately */
 
 #endif
