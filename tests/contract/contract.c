@@ -2,10 +2,6 @@
 #include <ftw.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "support/tap.h"
-
-#undef CHECK
-#undef RUN
 #include "contract.h"
 
 pal_store *store;
@@ -16,11 +12,6 @@ char contract_url[512];
 
 static char dir[256];
 static const char *scheme;
-
-bool contract_check(bool held, const char *text, const char *file, int line)
-{
-    return tap_check(held, text, file, line);
-}
 
 bool contract_gives(
         pal_status wanted, pal_status status, const char *text, const char *file, int line)

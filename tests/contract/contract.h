@@ -2,9 +2,7 @@
  *
  * The suite runs over any backend: its URL is the first argument. For "sqlite:DIR/x.db" every test
  * gets a fresh directory; "memory:" is fresh by nature. Each test finds `store` open and empty,
- * `arena` empty, and the clock at NOW. Tests use the public interface only; the clock apart.
- *
- * tap.h counts per file, and this suite has many: so they count through contract.c. */
+ * `arena` empty, and the clock at NOW. Tests use the public interface only; the clock apart. */
 #ifndef PAL_TESTS_CONTRACT_H
 #define PAL_TESTS_CONTRACT_H
 
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "palaver/limits.h"
 #include "palaver/palaver.h"
+#include "support/tap.h"
 
 #define NOW INT64_C(1800000000000)
 #define DAY INT64_C(86400000)
@@ -21,15 +20,15 @@ extern pal_store *store;
 extern pal_arena *arena;
 extern pal_error err;
 
-bool contract_check(bool held, const char *text, const char *file, int line);
 bool contract_gives(
         pal_status wanted, pal_status status, const char *text, const char *file, int line);
 void contract_run(const char *name, void (*test)(void));
 
-#define CHECK(condition) contract_check((condition), #condition, __FILE__, __LINE__)
 /* The call gives this status, and `err` (passed to it) says the same with a message. */
 #define GIVES(wanted, call) contract_gives(wanted, (call), #call, __FILE__, __LINE__)
 #define OK(call) GIVES(PAL_OK, call)
+/* Every test gets an empty store. */
+#undef RUN
 #define RUN(test) contract_run(#test, test)
 
 /* One function per file: runs its tests. */
