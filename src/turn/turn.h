@@ -165,19 +165,32 @@ typedef enum pal_turn_verdict {
     PAL_TURN_IS_TAKEN,  /* another process runs the waiting request, or has run it */
 } pal_turn_verdict;
 
+/* Where the request comes from. */
+typedef enum pal_turn_origin {
+    PAL_ORIGIN_REQUEST = 0, /* a caller; also the inbox, from the first commit on */
+    PAL_ORIGIN_INBOX,       /* the turn takes its messages from the inbox when it begins */
+    PAL_ORIGIN_STORE, /* the turn was followed in the store, and begins again with the same request
+                       */
+} pal_turn_origin;
+
+/* Where the turn goes in the queue if it has to wait. */
+typedef enum pal_turn_place {
+    PAL_PLACE_LAST = 0, /* it has not begun yet */
+    PAL_PLACE_FIRST,    /* it had begun before, and is the next to begin */
+    PAL_PLACE_YIELDED,  /* as FIRST; it had begun, and yielded once to an older request */
+} pal_turn_place;
+
 /* The turn's place in its lane: how it waits, and who waits with it. */
 typedef struct pal_turn_queue {
     pal_id *inbox_ids; /* inbox items with its messages, if they wait in the inbox */
     size_t inbox_len;
-    bool is_backlog;   /* takes its messages from the inbox when it begins */
     bool has_more;     /* the inbox has more requests that are not turns in this process */
     pal_id *known_ids; /* inbox items that belong to turns waiting in this process */
     size_t known_len;
     pal_turn_verdict verdict;
-    bool gave_way;   /* it has already yielded to an older request */
-    bool goes_first; /* goes to the head of the queue, because it had begun before */
-    bool is_again;   /* it was followed in the store, and begins again with the same request */
-    int64_t visits;  /* how often it has tried to deliver results or approvals to another turn */
+    pal_turn_origin origin;
+    pal_turn_place place;
+    int64_t visits; /* how often it has tried to deliver results or approvals to another turn */
     /* waiting turns that were merged into this one; they get the same events */
     pal_turn *followers;
     pal_turn *next_follower;
@@ -194,16 +207,22 @@ typedef struct pal_turn_found {
     /* seq of the first message of the turn that left that item, to be rewound; or 0 */
     uint64_t leftover_seq;
     struct pal_resume *resume; /* an unfinished turn that no process runs; recovery_resume.c */
-    bool is_failed;            /* that turn failed in this process: it is over */
-    bool is_looked_up;         /* it is known whether the same request came before; lane_join.c */
-    bool was_said;             /* the request was recorded before, and is not recorded again */
-    pal_id id;                 /* id of the first message of the earlier request */
-    uint64_t seq;              /* seq of that message */
+    pal_id failed_turn; /* an unfinished turn that failed in this process, so it is over; or none */
+    bool is_looked_up;  /* the store was searched for the same request; lane_join.c */
+    pal_id id;          /* first message of the same, earlier request; none: it was not recorded */
+    uint64_t seq;       /* seq of that message */
     pal_str client_id;         /* client id of the earlier request that this turn continues */
     /* turns with the same request that failed; this turn records the request once more */
     uint32_t spent_tries;
     struct pal_outcome *outcome; /* outcome of the turn that recorded the request; NULL: unknown */
 } pal_turn_found;
+
+typedef enum pal_owed_state {
+    PAL_OWED_NONE = 0, /* the inbox has no item of this turn, or it belongs to another process */
+    PAL_OWED_STORED,   /* the item is in the inbox, and this process has the session */
+    PAL_OWED_PARKED,   /* the item is in the inbox; the turn is PAUSED or ASKING, and needs no lease
+                        */
+} pal_owed_state;
 
 /* The inbox item of an unfinished turn (recovery_owed.c). */
 typedef struct pal_turn_owed {
@@ -212,13 +231,20 @@ typedef struct pal_turn_owed {
     uint64_t first_seq; /* seq of its first message */
     /* the item that marks the turn as unfinished; its id is none if there is no item */
     pal_inbox_item item;
-    bool is_stored;     /* the item is in the inbox */
-    bool is_parked;     /* PAUSED or ASKING, and the lease was released */
+    pal_owed_state state;
     pal_id previous_id; /* the previous item, while it is replaced */
     uint32_t tries;     /* processes that began to answer it, including this one */
     uint64_t told_seq;  /* seq of the newest answer that its readers were notified of */
     uint64_t on_seq;    /* seq of the answer whose calls it was last unparked for; 0: none */
 } pal_turn_owed;
+
+/* Why the next plan is made. The last two can hold together: the request was too long, and nothing
+ * was left to compact. */
+typedef enum pal_plan_after {
+    PAL_PLAN_AFTER_ANSWER = 0, /* or after the turn's first commit */
+    PAL_PLAN_AFTER_OVERFLOW = 1,
+    PAL_PLAN_AFTER_COMPACTION = 2,
+} pal_plan_after;
 
 /* One model call with the calls of its answer. */
 typedef struct pal_turn_step {
@@ -231,8 +257,7 @@ typedef struct pal_turn_step {
     _Atomic(pal_reservation *) held;
     pal_arena *arena; /* owns the plan and the model's answer */
     pal_plan plan;
-    bool after_overflow, after_compaction;
-    bool is_last;          /* the model must not call tools: there were too many rounds */
+    unsigned plan_after;   /* bits of pal_plan_after */
     pal_message *messages; /* what the model is sent */
     size_t messages_len;
     /* the same as numbers, to be stored with the answer's message; items 0: nothing yet */
@@ -240,7 +265,7 @@ typedef struct pal_turn_step {
     uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
     pal_tool *tools; /* all tools that the model is shown; the caller's come first */
     size_t tools_len;
-    pal_provider *provider;
+    pal_provider *provider; /* NULL: the turn has not chosen its settings yet */
     pal_conversation conversation;
     pal_model_call *call;
     pal_speech answer;
@@ -252,20 +277,20 @@ typedef struct pal_turn_step {
     pal_steer *steer; /* the steer that is being recorded */
 } pal_turn_step;
 
-/* How far the worker has come that makes the first commit. */
-typedef enum pal_first_commit {
-    PAL_FIRST_COMMIT_OPEN = 0,
-    PAL_FIRST_COMMIT_MADE,
-    PAL_FIRST_COMMIT_PLANNED, /* the same worker has also made the first plan */
-} pal_first_commit;
+/* How far the commits of the turn have come. */
+typedef enum pal_commit_stage {
+    PAL_COMMIT_OPEN = 0,      /* other commits can follow */
+    PAL_COMMIT_FIRST_MADE,    /* a worker has made the first commit (turn_first_commit.c) */
+    PAL_COMMIT_FIRST_PLANNED, /* and also the first plan */
+    PAL_COMMIT_LAST,          /* the last commit is being made, or was made (turn_last_commit.c) */
+} pal_commit_stage;
 
 /* The write in flight, and what the last commit needs. */
 typedef struct pal_turn_commit {
     pal_write write;
     pal_op *ops;     /* room for PAL_TURN_OPS_MAX operations; NULL if there is nothing to write */
-    bool is_starved; /* there was no memory for an operation */
-    bool is_last;    /* the last commit is being made, or was made (turn_last_commit.c) */
-    pal_first_commit progress;
+    pal_status ops_failure; /* PAL_NO_MEMORY: an operation could not be added */
+    pal_commit_stage stage;
     uint64_t fence;        /* the fence of the lease, for writes by workers */
     pal_message *messages; /* messages of the current write */
     size_t messages_len;
@@ -303,6 +328,13 @@ typedef struct pal_turn_outcome {
     pal_arena *arena;
 } pal_turn_outcome;
 
+/* Why the turn stops before its end. */
+typedef enum pal_turn_stop_reason {
+    PAL_STOP_NONE = 0,
+    PAL_STOP_CANCEL,    /* a client or a time limit cancels it */
+    PAL_STOP_HAND_OVER, /* it stops only in this process, and another process continues it */
+} pal_turn_stop_reason;
+
 struct pal_turn {
     pal_runtime *runtime;
     pal_lane_state *lane;
@@ -315,8 +347,7 @@ struct pal_turn {
     uint32_t holds;
     pal_turn_phase phase;
     pal_turn_state state;
-    bool is_canceled;
-    bool hands_over; /* the turn stops in this process, and another process continues it */
+    pal_turn_stop_reason stop;
     void (*then)(pal_turn *turn); /* the next step after unparking or after the lookup */
     pal_turn_info info;
     pal_event_log events;
@@ -328,8 +359,7 @@ struct pal_turn {
     pal_allowing allowing; /* the client's answer to an approval; recovery_resume.c */
     pal_turn_started started;
     void *started_user;
-    pal_turn_settings settings; /* valid from the first plan on */
-    bool is_settled;
+    pal_turn_settings settings; /* valid once step.provider is set, at the first plan */
 
     pal_turn_queue queue;
     pal_turn_found found;
@@ -511,6 +541,8 @@ void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
 void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
 /* Returns the call that waits for approval, or NULL. */
 const pal_tool_run *pal_tools_asked(const pal_turn *turn);
+/* Returns true if the model must not call tools any more, because there were too many rounds. */
+bool pal_tools_are_over(const pal_turn *turn);
 /* Returns true if the caller runs the tool with this name. */
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 void pal_tools_cancel(pal_turn *turn); /* stops running calls; they do not call back */

@@ -79,7 +79,6 @@ bool pal_turn_take_steer(pal_turn *turn)
     turn->step.steer = steer;
     turn->commit.write.ops_len = 0;
     turn->step.rounds = 0; /* a new message from the user allows more rounds */
-    turn->step.is_last = false;
     pal_turn_write_append(turn,
             &(pal_turn_append){.messages = steer->messages,
                     .messages_len = steer->messages_len,
@@ -100,7 +99,8 @@ static void recorded(pal_write *write)
         pal_turn_fail(turn, err.status, "could not store the answer: %.180s", err.message);
         return;
     }
-    turn->owed.is_stored = turn->owed.is_stored && !turn->commit.is_last;
+    if (turn->commit.stage == PAL_COMMIT_LAST)
+        turn->owed.state = PAL_OWED_NONE;
     turn->owed.told_seq = turn->info.seq = message->seq;
     turn->step.output_seen = false; /* readers have the recorded message */
     turn->info.message = message->id;
@@ -113,15 +113,15 @@ static void recorded(pal_write *write)
                     .finish = turn->outcome.finish});
     turn->commit.epoch = (pal_mark){0};
     turn->step.attempt = 0;
-    turn->step.after_overflow = turn->step.after_compaction = false;
+    turn->step.plan_after = PAL_PLAN_AFTER_ANSWER;
     if (turn->owed.first_seq == 0)
         turn->owed.first_seq = message->seq;
     pal_conversation_answered(turn, message);
     if (has_calls(message))
         pal_tools_begin(turn, message);
-    else if (turn->commit.is_last)
+    else if (turn->commit.stage == PAL_COMMIT_LAST)
         pal_turn_finish(turn, PAL_TURN_DONE);
-    else if (turn->is_canceled)
+    else if (turn->stop)
         pal_turn_finish(turn, PAL_TURN_CANCELED);
     else
         after_answer(turn);
@@ -137,11 +137,11 @@ static void after_answer(pal_turn *turn)
  * after the turn. */
 static bool is_last(const pal_turn *turn, const pal_message *answer)
 {
-    if (turn->is_canceled || turn->lane->steers)
+    if (turn->stop || turn->lane->steers)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++)
         if (answer->parts[i].kind == PAL_PART_TOOL_CALL &&
-                (turn->step.is_last || !turn->request.calls_end_turn ||
+                (pal_tools_are_over(turn) || !turn->request.calls_end_turn ||
                         !pal_tools_is_callers(turn, answer->parts[i].name)))
             return false;
     return true;
@@ -164,8 +164,9 @@ static bool pauses(const pal_turn *turn, const pal_message *answer)
 {
     size_t calls = 0;
 
-    if (turn->is_canceled || turn->lane->steers || turn->step.is_last || !turn->owed.is_stored ||
-            turn->request.calls_end_turn || turn->lane->holds > 0)
+    if (turn->stop || turn->lane->steers || pal_tools_are_over(turn) ||
+            turn->owed.state == PAL_OWED_NONE || turn->request.calls_end_turn ||
+            turn->lane->holds > 0)
         return false;
     for (size_t i = 0; i < answer->parts_len; i++) {
         if (answer->parts[i].kind != PAL_PART_TOOL_CALL)

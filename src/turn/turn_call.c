@@ -50,7 +50,7 @@ void pal_turn_planned(pal_turn *turn)
         pal_budget_release(atomic_exchange(&turn->step.held, NULL));
         return;
     }
-    if (turn->is_canceled)
+    if (turn->stop)
         pal_turn_close(turn);
     else if (turn->work_status != PAL_OK)
         pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
@@ -74,7 +74,7 @@ static void planned(pal_work_item *item)
 
 void pal_turn_next_step(pal_turn *turn)
 {
-    if (turn->is_canceled) {
+    if (turn->stop) {
         pal_turn_close(turn);
         return;
     }
@@ -247,8 +247,9 @@ static void on_end(void *user, const pal_model_end *end)
     pal_answer_spent(turn, end);
     if (pal_conversation_failed(turn, end) && !turn->step.output_seen) {
         pal_turn_next_step(turn);
-    } else if (end->is_overflow && !turn->step.after_compaction && !turn->step.output_seen) {
-        turn->step.after_overflow = true;
+    } else if (end->is_overflow && !(turn->step.plan_after & PAL_PLAN_AFTER_COMPACTION) &&
+            !turn->step.output_seen) {
+        turn->step.plan_after |= PAL_PLAN_AFTER_OVERFLOW;
         pal_turn_next_step(turn);
     } else if (!pal_turn_retry(turn, end)) {
         turn->info.code = end->code;
@@ -305,7 +306,7 @@ static void call_model(pal_turn *turn)
             .stable_len = turn->step.messages_len,
             .tools = turn->step.tools,
             .tools_len = turn->step.tools_len,
-            .tool_choice = turn->step.is_last && turn->step.tools_len > 0
+            .tool_choice = pal_tools_are_over(turn) && turn->step.tools_len > 0
                     ? pal_str_of("\"none\"")
                     : turn->request.tool_choice,
             .parameters = turn->settings.parameters,

@@ -22,7 +22,7 @@ static void end_left(pal_turn *turn)
             ? turn->state
             : PAL_TURN_QUEUED;
 
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     pal_turn_set_reason(turn, "the server is stopping; the next server continues the turn");
     pal_turn_finish(turn, state);
 }
@@ -31,7 +31,7 @@ void pal_turn_leave(pal_turn *turn)
 {
     pal_turn_stop_waiting(turn);
     if (pal_owed_hand_over(turn, end_left)) {
-        turn->owed.is_stored = false;
+        turn->owed.state = PAL_OWED_NONE;
         pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
     } else {
         end_left(turn);
@@ -75,7 +75,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     if (turn->phase == PAL_TURN_PHASE_CLOSE || turn->phase == PAL_TURN_PHASE_AWAY ||
             turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (status == PAL_DENIED && turn->owed.is_stored && is_writing(turn)) {
+    if (status == PAL_DENIED && turn->owed.state != PAL_OWED_NONE && is_writing(turn)) {
         pal_lease_lost(turn->lane);
         pal_away_begin(turn); /* another process took the session, and continues the turn */
         return;
@@ -84,7 +84,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     vsnprintf(turn->info.reason, sizeof(turn->info.reason), format, list);
     va_end(list);
     turn->info.status = status;
-    turn->commit.is_last = false;
+    turn->commit.stage = PAL_COMMIT_OPEN;
     /* A model service can also deny a request, and that can be recorded. */
     is_unwritable = turn->phase != PAL_TURN_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
@@ -94,9 +94,9 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
         pal_turn_close(turn);
         return;
     }
-    if (turn->owed.is_stored)
+    if (turn->owed.state != PAL_OWED_NONE)
         pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
@@ -109,10 +109,10 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 {
     if (turn->queue.leader)
         turn = turn->queue.leader;
-    if (turn->is_canceled || turn->commit.is_last || turn->phase == PAL_TURN_PHASE_AWAY ||
+    if (turn->stop || turn->commit.stage == PAL_COMMIT_LAST || turn->phase == PAL_TURN_PHASE_AWAY ||
             turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    turn->is_canceled = true;
+    turn->stop = PAL_STOP_CANCEL;
     pal_turn_set_reason(turn, reason);
     switch (turn->phase) {
     case PAL_TURN_PHASE_CALL:
@@ -145,7 +145,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         pal_unpark(turn, stop_tools);
         break;
     default:
-        break; /* the work in flight checks is_canceled when it is done */
+        break; /* the work in flight checks turn->stop when it is done */
     }
 }
 
@@ -155,9 +155,9 @@ void pal_turn_hand_over(pal_turn *turn)
         pal_turn_stop(turn, "the server is stopping");
         return;
     }
-    if (turn->is_canceled || turn->commit.is_last)
+    if (turn->stop || turn->commit.stage == PAL_COMMIT_LAST)
         return;
-    turn->hands_over = turn->is_canceled = true;
+    turn->stop = PAL_STOP_HAND_OVER;
     switch (turn->phase) {
     case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
@@ -181,7 +181,7 @@ void pal_turn_hand_over(pal_turn *turn)
         pal_turn_leave(turn);
         break;
     default:
-        break; /* the work in flight checks is_canceled when it is done */
+        break; /* the work in flight checks turn->stop when it is done */
     }
 }
 
@@ -197,15 +197,15 @@ static void forget_failed(pal_turn *turn)
 
 static pal_str endpoint_of(const pal_turn *turn)
 {
-    return turn->is_settled ? turn->runtime->options.endpoints[turn->settings.endpoint].name
-                            : (pal_str){0};
+    return turn->step.provider ? turn->runtime->options.endpoints[turn->settings.endpoint].name
+                               : (pal_str){0};
 }
 
 void pal_turn_finish(pal_turn *turn, pal_turn_state state)
 {
     if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (turn->hands_over && state == PAL_TURN_CANCELED) {
+    if (turn->stop == PAL_STOP_HAND_OVER && state == PAL_TURN_CANCELED) {
         pal_turn_leave(turn);
         return;
     }

@@ -54,7 +54,7 @@ static bool needs_lease(const pal_turn *turn)
 /* Puts the complete commit into turn->commit.write; it may have no operations. */
 static void make_commit(pal_turn *turn)
 {
-    bool owes = turn->commit.messages_len > 0 || !turn->queue.is_backlog;
+    bool owes = turn->commit.messages_len > 0 || turn->queue.origin != PAL_ORIGIN_INBOX;
     bool owes_first = owes && turn->queue.inbox_len == 0 && pal_turn_client_id(turn).len > 0;
 
     turn->commit.write.ops_len = 0;
@@ -107,8 +107,8 @@ static bool takes_one_worker(pal_turn *turn)
     const pal_lane_state *lane = turn->lane;
     pal_runtime *runtime = turn->runtime;
 
-    turn->commit.progress = PAL_FIRST_COMMIT_OPEN;
-    if (turn->summary.wait || turn->queue.is_backlog || turn->queue.inbox_len > 0 ||
+    turn->commit.stage = PAL_COMMIT_OPEN;
+    if (turn->summary.wait || turn->queue.origin == PAL_ORIGIN_INBOX || turn->queue.inbox_len > 0 ||
             lane->holds > 0 || lane->changes > 0 || runtime->entries_len >= ENTRIES_MAX ||
             pal_servers_are_awaited(turn) || !pal_turn_step_arena(turn) ||
             !pal_servers_gather(turn))
@@ -132,22 +132,22 @@ static void commit_and_plan(pal_turn *turn)
     pal_error err = {0};
 
     make_commit(turn);
-    if (turn->commit.write.ops_len == 0 || turn->commit.is_starved)
+    if (turn->commit.write.ops_len == 0 || turn->commit.ops_failure != PAL_OK)
         return; /* the loop tries again, and reports the error */
     turn->commit.write.failure = (pal_error){0};
     if (pal_store_apply(turn->runtime->store, turn->commit.ops, turn->commit.write.ops_len, &err) !=
             PAL_OK)
         turn->commit.write.failure = err;
-    turn->commit.progress = PAL_FIRST_COMMIT_MADE;
+    turn->commit.stage = PAL_COMMIT_FIRST_MADE;
     if (pal_turn_write_status(turn, &err) != PAL_OK || is_replay(turn))
         return;
     note_seq(turn);
     turn->commit.fence = fence_of(turn);
     pal_plan_work(&turn->work);
-    turn->commit.progress = PAL_FIRST_COMMIT_PLANNED;
+    turn->commit.stage = PAL_COMMIT_FIRST_PLANNED;
 }
 
-/* Runs on a worker. Afterwards turn->commit.progress says whether turn->commit.write was applied,
+/* Runs on a worker. Afterwards turn->commit.stage says whether turn->commit.write was applied,
  * and whether pal_plan_work() was done. If it was not applied, everything is as pal_recover_work()
  * leaves it. */
 static void look_and_commit(pal_work_item *item)
@@ -256,7 +256,7 @@ static void refuse(pal_turn *turn, pal_error *err)
         return;
     if (drop_waiting(turn, err->status))
         return;
-    if (turn->queue.is_backlog)
+    if (turn->queue.origin == PAL_ORIGIN_INBOX)
         pal_backlog_again(turn->runtime);
     if (err->status == PAL_BUSY)
         pal_error_set(err, PAL_BUSY, "session is busy: %s",
@@ -296,7 +296,7 @@ static bool may_look_again(pal_turn *turn, pal_holder_view view)
  * waits until it is known, at most for the ttl of a lease. */
 static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
-    bool is_stopping = lane->runtime->is_closing || turn->is_canceled;
+    bool is_stopping = lane->runtime->is_closing || turn->stop;
 
     if (view == PAL_HOLDER_NONE && !is_stopping && turn->queue.lease_tries < LEASE_TRIES_MAX) {
         turn->queue.lease_tries++;
@@ -342,7 +342,7 @@ static void replay_settled(pal_write *write)
     turn->holds--;
     if (status != PAL_OK)
         refuse(turn, &err);
-    else if (!turn->found.was_said)
+    else if (!pal_join_is_found(turn))
         look_around(turn);
     else if (turn->found.outcome && turn->found.outcome->state == PAL_TURN_FAILED &&
             !turn->request.whole)
@@ -360,7 +360,7 @@ static void look_for_first(pal_work_item *item)
 
     turn->work_error = (pal_error){0};
     turn->work_status = pal_join_find(turn, turn->started != NULL, err);
-    if (turn->work_status == PAL_OK && !turn->found.was_said)
+    if (turn->work_status == PAL_OK && !pal_join_is_found(turn))
         turn->work_status = pal_join_rename(turn, err);
 }
 
@@ -392,7 +392,7 @@ static void replayed(pal_turn *turn)
     turn->found.leftover = turn->owed.item.id;
     turn->found.leftover_seq = 0;
     turn->owed.item = (pal_inbox_item){0};
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     turn->owed.first_id = (pal_id){{0}};
     turn->queue.inbox_len = 0; /* the commit removed the items from the inbox */
     work(turn, look_for_first, looked_for_first);
@@ -406,7 +406,7 @@ static void run(pal_turn *turn)
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     pal_turn_tell_started(turn, NULL);
     pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
-    if (turn->commit.progress == PAL_FIRST_COMMIT_PLANNED) {
+    if (turn->commit.stage == PAL_COMMIT_FIRST_PLANNED) {
         pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
         pal_turn_planned(turn);
     } else {
@@ -469,7 +469,7 @@ static void admitted(pal_write *write)
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     take_over(turn);
     turn->holds--;
     if (status != PAL_OK && is_clash(turn)) {
@@ -490,19 +490,19 @@ static void admitted(pal_write *write)
         replayed(turn);
         return;
     }
-    if (turn->queue.is_backlog && turn->request.messages_len == 0) {
+    if (turn->queue.origin == PAL_ORIGIN_INBOX && turn->request.messages_len == 0) {
         pal_turn_finish(turn, PAL_TURN_DONE);
         return;
     }
     note_seq(turn);
-    turn->queue.is_backlog = false; /* from now on it is a turn like any other */
+    turn->queue.origin = PAL_ORIGIN_REQUEST; /* from now on it is a turn like any other */
     run(turn);
 }
 
 static void admit(pal_turn *turn)
 {
     make_commit(turn);
-    if (turn->commit.write.ops_len > 0 || turn->commit.is_starved) {
+    if (turn->commit.write.ops_len > 0 || turn->commit.ops_failure != PAL_OK) {
         pal_turn_write(turn, admitted);
         return;
     }
@@ -540,9 +540,9 @@ static void take_lease(pal_turn *turn)
 static void give_way(pal_turn *turn)
 {
     /* The older request could not be run the first time. It is tried again after a delay. */
-    if (turn->queue.gave_way)
+    if (turn->queue.place == PAL_PLACE_YIELDED)
         (void)pal_lease_await(turn->lane);
-    turn->queue.gave_way = true;
+    turn->queue.place = PAL_PLACE_YIELDED;
     turn->lane->has_backlog = true;
     if (pal_lane_may_wait(turn))
         pal_lane_step_back(turn);
@@ -556,7 +556,7 @@ static void take_name(pal_turn *turn)
     pal_id id = turn->owed.turn;
     const pal_turn *other;
 
-    if (!turn->queue.is_backlog || pal_id_equal(turn->id, id))
+    if (turn->queue.origin != PAL_ORIGIN_INBOX || pal_id_equal(turn->id, id))
         return;
     other = pal_map_find(
             &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
@@ -570,10 +570,10 @@ static void take_name(pal_turn *turn)
  * not be stored. */
 static bool finds_failed(const pal_turn *turn)
 {
-    const pal_turn *other = turn->found.resume && !turn->found.is_failed
+    const pal_resume *found = turn->found.resume;
+    const pal_turn *other = found && !pal_id_equal(found->head.turn, turn->found.failed_turn)
             ? pal_map_find(&turn->runtime->turns,
-                      pal_str_make(
-                              (const char *)turn->found.resume->head.turn.bytes, sizeof(pal_id)))
+                      pal_str_make((const char *)found->head.turn.bytes, sizeof(pal_id)))
             : NULL;
 
     return other && other->phase == PAL_TURN_PHASE_ENDED && other->state == PAL_TURN_FAILED;
@@ -591,13 +591,13 @@ static void looked_around(pal_work_item *item)
     } else if (needs_lease(turn)) {
         take_lease(turn);
     } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT && finds_failed(turn)) {
-        turn->found.is_failed = true;
+        turn->found.failed_turn = turn->found.resume->head.turn;
         look_around(turn);
     } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT) {
         give_way(turn);
     } else if (turn->found.resume) {
         pal_resume_begin(turn);
-    } else if (turn->queue.is_backlog && turn->commit.messages_len == 0 &&
+    } else if (turn->queue.origin == PAL_ORIGIN_INBOX && turn->commit.messages_len == 0 &&
             pal_id_is_none(turn->found.leftover)) {
         pal_turn_finish(turn, PAL_TURN_DONE);
     } else {
@@ -611,7 +611,7 @@ static void entered(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->runtime->entries_len--;
-    if (turn->commit.progress != PAL_FIRST_COMMIT_OPEN)
+    if (turn->commit.stage != PAL_COMMIT_OPEN)
         admitted(&turn->commit.write);
     else
         looked_around(item);
@@ -646,7 +646,7 @@ static void too_late(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
 
-    if (turn->commit.is_last)
+    if (turn->commit.stage == PAL_COMMIT_LAST)
         return; /* only the last commit is missing */
     turn->info.status = PAL_TIMEOUT;
     pal_turn_stop(turn, "the turn exceeded its time limit (turn.timeout)");
@@ -666,7 +666,8 @@ void pal_turn_begin(pal_turn *turn)
     pal_lease_note_stale(turn);
     turn->commit.messages = turn->request.messages;
     turn->commit.messages_len = turn->request.messages_len;
-    if ((turn->queue.is_backlog || turn->queue.inbox_len > 0) && !turn->lane->fence) {
+    if ((turn->queue.origin == PAL_ORIGIN_INBOX || turn->queue.inbox_len > 0) &&
+            !turn->lane->fence) {
         /* another process may be about to run the waiting request, or has run it */
         take_lease(turn);
     } else if (turn->request.opening_len > 0) {

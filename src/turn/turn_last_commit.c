@@ -3,7 +3,7 @@
  * unfinished.
  *
  * With an answer, the commit must be known to be the last one before it is made. From then on
- * turn->commit.is_last is set: a message sent to the turn starts a separate turn, and a cancel
+ * turn->commit.stage is LAST: a message sent to the turn starts a separate turn, and a cancel
  * comes too late. Without an answer, the commit records the part of the answer that has arrived,
  * with the reason of the end. If an all-or-nothing turn fails, the commit hides everything that the
  * turn has recorded.
@@ -24,7 +24,7 @@
 
 bool pal_last_commit_is_wanted(const pal_turn *turn)
 {
-    return turn->owed.is_stored || turn->request.finish;
+    return turn->owed.state != PAL_OWED_NONE || turn->request.finish;
 }
 
 static bool make_room(pal_turn *turn, size_t len)
@@ -94,7 +94,7 @@ pal_status pal_last_commit_prepare(
         return status;
     append->record = turn->commit.record;
     pal_owed_end(turn, append);
-    turn->commit.is_last = true;
+    turn->commit.stage = PAL_COMMIT_LAST;
     return PAL_OK;
 }
 
@@ -103,7 +103,7 @@ pal_status pal_last_commit_prepare(
 /* A turn that was stopped with an error status, for example by the time limit, has failed. */
 static pal_turn_state end_state(const pal_turn *turn)
 {
-    return turn->is_canceled && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
+    return turn->stop && turn->info.status == PAL_OK ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
 }
 
 /* Before the first answer, the turn has recorded only the request's messages, without gaps. Later
@@ -115,7 +115,7 @@ static void undo(pal_turn *turn)
 
     pal_turn_add_rewind(turn, turn->owed.first_seq,
             is_said_only ? turn->owed.first_seq + turn->commit.messages_len - 1 : 0);
-    if (turn->owed.is_stored)
+    if (turn->owed.state != PAL_OWED_NONE)
         pal_turn_add_op(
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
 }
@@ -125,10 +125,10 @@ static void closed(pal_write *write)
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
-    bool owes = turn->owed.is_stored;
+    bool owes = turn->owed.state != PAL_OWED_NONE;
 
     turn->holds--;
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     if (owes && status == PAL_DENIED) {
         pal_lease_lost(turn->lane);
         pal_away_begin(turn);
@@ -169,7 +169,7 @@ static pal_message *make_record(pal_turn *turn)
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_put_text(&writer, turn->is_canceled ? "interrupted" : "error", turn->info.reason);
+    pal_put_text(&writer, turn->stop ? "interrupted" : "error", turn->info.reason);
     pal_json_end_object(&writer);
     message->extra = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
@@ -181,7 +181,7 @@ void pal_turn_close(pal_turn *turn)
     pal_turn_append append = {.messages_len = 1, .done = closed};
     pal_op also;
 
-    if (turn->hands_over) {
+    if (turn->stop == PAL_STOP_HAND_OVER) {
         pal_turn_leave(turn);
         return;
     }
@@ -193,7 +193,9 @@ void pal_turn_close(pal_turn *turn)
         close_with_rewind(turn, append.also);
         return;
     }
-    append.messages = turn->owed.first_seq > 0 || turn->owed.is_stored ? make_record(turn) : NULL;
+    append.messages = turn->owed.first_seq > 0 || turn->owed.state != PAL_OWED_NONE
+            ? make_record(turn)
+            : NULL;
     if (!append.messages) {
         pal_turn_finish(turn, end_state(turn));
         return;

@@ -18,7 +18,7 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
 {
     pal_status status;
 
-    if (turn->is_settled)
+    if (turn->step.provider)
         return PAL_OK;
     status = pal_turn_settings_find(
             turn->runtime, &turn->request, session, turn->arena, &turn->settings, err);
@@ -27,7 +27,6 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
     turn->step.tools_len = pal_turn_settings_tools(
             &turn->settings, turn->step.tools, turn->step.tools_len, turn->request.tools_len);
     turn->step.provider = turn->runtime->providers[turn->settings.endpoint];
-    turn->is_settled = true;
     return PAL_OK;
 }
 
@@ -38,8 +37,8 @@ static pal_window turn_window(const pal_turn *turn)
     window.fence = turn->commit.fence;
     window.tools = turn->step.tools;
     window.tools_len = turn->step.tools_len;
-    window.after_overflow = turn->step.after_overflow;
-    window.after_compaction = turn->step.after_compaction;
+    window.after_overflow = turn->step.plan_after & PAL_PLAN_AFTER_OVERFLOW;
+    window.after_compaction = turn->step.plan_after & PAL_PLAN_AFTER_COMPACTION;
     return window;
 }
 
@@ -99,7 +98,7 @@ static pal_status note_sent(pal_turn *turn, pal_error *err)
 static pal_compaction wanted_compaction(const pal_turn *turn)
 {
     const pal_runtime_options *options = &turn->runtime->options;
-    pal_compaction compaction = {.reason = turn->step.after_overflow
+    pal_compaction compaction = {.reason = turn->step.plan_after & PAL_PLAN_AFTER_OVERFLOW
                     ? pal_str_of("the model service rejected the request as too long")
                     : pal_str_of("over the limit")};
 
@@ -199,7 +198,8 @@ static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_
     status = begin_summary(turn, *window, err);
     if (status != PAL_OK || turn->summary.job)
         return status;
-    window->after_compaction = turn->step.after_compaction = true;
+    turn->step.plan_after |= PAL_PLAN_AFTER_COMPACTION;
+    window->after_compaction = true;
     return plan_window(turn, window, NULL, view, err);
 }
 
@@ -268,7 +268,7 @@ void pal_plan_work(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
     /* settings outlive the step */
-    pal_arena *arena = turn->is_settled ? turn->step.arena : turn->arena;
+    pal_arena *arena = turn->step.provider ? turn->step.arena : turn->arena;
     pal_reading reading;
 
     *err = (pal_error){0};

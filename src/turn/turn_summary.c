@@ -76,7 +76,7 @@ static void summary_kept(pal_work_item *item)
     turn->holds--;
     if (turn->phase == PAL_TURN_PHASE_ENDED)
         return;
-    if (turn->is_canceled && !turn->summary.wait) {
+    if (turn->stop && !turn->summary.wait) {
         drop_job(turn);
         pal_turn_close(turn);
         return;
@@ -102,8 +102,7 @@ static void summary_kept(pal_work_item *item)
     drop_job(turn);
     turn->step.attempt =
             turn->summary.call_attempt; /* tries of the summary do not count as tries of the call */
-    turn->step.after_compaction = true;
-    turn->step.after_overflow = false;
+    turn->step.plan_after = PAL_PLAN_AFTER_COMPACTION;
     pal_turn_next_step(turn);
 }
 

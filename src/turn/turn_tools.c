@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
+#include "turn/recovery/recovery_owed.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
 #include "turn/turn_speech.h"
@@ -235,12 +236,13 @@ static void results_recorded(pal_write *write)
     if (turn->commit.messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
         turn->owed.told_seq = turn->commit.messages[turn->commit.messages_len - 1].seq;
     turn->commit.messages = NULL;
-    turn->owed.is_stored = turn->owed.is_stored && !turn->commit.is_last;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        turn->owed.is_stored = !pal_id_is_none(turn->owed.item.id);
+        pal_owed_added(turn);
         pal_turn_fail(turn, err.status, "could not store the results: %.180s", err.message);
         return;
     }
+    if (turn->commit.stage == PAL_COMMIT_LAST)
+        turn->owed.state = PAL_OWED_NONE;
     go_on(turn);
 }
 
@@ -273,13 +275,13 @@ static bool is_last(const pal_turn *turn)
 {
     size_t open = 0;
 
-    if (turn->is_canceled || turn->lane->steers)
+    if (turn->stop || turn->lane->steers)
         return false;
     for (size_t i = 0; i < turn->step.runs_len; i++)
         open += is_open(&turn->step.runs[i]);
     if (open + count_state(turn, PAL_TOOL_RECORDED) < turn->step.runs_len)
         return false;
-    return open > 0 ? turn->request.calls_end_turn : turn->step.is_last;
+    return open > 0 ? turn->request.calls_end_turn : pal_tools_are_over(turn);
 }
 
 static bool has_open(const pal_turn *turn)
@@ -349,16 +351,20 @@ void pal_tools_tell_paused(pal_turn *turn)
     pal_buf_done(&buf);
 }
 
+bool pal_tools_are_over(const pal_turn *turn)
+{
+    return turn->step.rounds > 0 && turn->step.rounds >= turn->settings.rounds_max;
+}
+
 static void all_recorded(pal_turn *turn)
 {
-    bool was_last = turn->step.is_last && !turn->lane->steers;
+    bool was_last = pal_tools_are_over(turn) && !turn->lane->steers;
 
     pal_tools_done(turn);
     pal_speech_clear(&turn->step.answer); /* the answer is recorded */
     turn->step.rounds++;
-    turn->step.is_last = turn->step.rounds >= turn->settings.rounds_max;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    if (was_last && !turn->is_canceled)
+    if (was_last && !turn->stop)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_turn_next_step(turn);
@@ -424,14 +430,14 @@ const pal_tool_run *pal_tools_asked(const pal_turn *turn)
 /* Returns false if a call needs approval before the turn can continue. */
 static bool start_waiting(pal_turn *turn)
 {
-    bool is_skipped = turn->is_canceled || turn->lane->steers;
+    bool is_skipped = turn->stop || turn->lane->steers;
 
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         pal_tool_run *run = &turn->step.runs[i];
 
         if (run->state != PAL_TOOL_WAITING)
             continue;
-        if (turn->step.is_last) {
+        if (pal_tools_are_over(turn)) {
             end_with(run, exhausted_text, true); /* no tool was offered in this call */
         } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
             is_third(turn, run);
@@ -470,11 +476,11 @@ static void go_on(pal_turn *turn)
 {
     if (turn->phase != PAL_TURN_PHASE_TOOLS && turn->phase != PAL_TURN_PHASE_PAUSED)
         return;
-    if (!turn->commit.is_last && !start_waiting(turn))
+    if (turn->commit.stage != PAL_COMMIT_LAST && !start_waiting(turn))
         return;
     if (turn->commit.messages) /* a write is in flight, and calls this function again */
         return;
-    if (turn->commit.is_last) {
+    if (turn->commit.stage == PAL_COMMIT_LAST) {
         end_with_calls(turn);
         return;
     }
@@ -493,8 +499,8 @@ static void go_on(pal_turn *turn)
 /* If the commit with these calls was the last one, the turn has ended despite the failure. */
 static void begin_failed(pal_turn *turn)
 {
-    turn->info.has_calls = turn->commit.is_last;
-    if (turn->commit.is_last)
+    turn->info.has_calls = turn->commit.stage == PAL_COMMIT_LAST;
+    if (turn->commit.stage == PAL_COMMIT_LAST)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");

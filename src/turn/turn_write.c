@@ -147,7 +147,7 @@ bool pal_turn_make_ops(pal_turn *turn)
 void pal_turn_add_op(pal_turn *turn, pal_op op)
 {
     if (!pal_turn_make_ops(turn)) {
-        turn->commit.is_starved = true; /* pal_turn_write() reports it */
+        turn->commit.ops_failure = PAL_NO_MEMORY; /* pal_turn_write() reports it */
         return;
     }
     op.tenant = turn->request.tenant;
@@ -162,8 +162,8 @@ void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
     turn->commit.write.ops = turn->commit.ops;
     turn->commit.write.done = done;
     turn->holds++;
-    if (turn->commit.is_starved) {
-        turn->commit.is_starved = false;
+    if (turn->commit.ops_failure != PAL_OK) {
+        turn->commit.ops_failure = PAL_OK;
         turn->commit.write.ops_len = 0;
         pal_no_memory(&turn->commit.write.failure);
         done(&turn->commit.write);
@@ -185,7 +185,7 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
 
     for (size_t i = 0; i < own_len; i++)
         own[i].turn_id = turn->owed.turn;
-    if (!turn->commit.is_last)
+    if (turn->commit.stage != PAL_COMMIT_LAST)
         pal_last_commit_note(turn, own, own_len);
     if (append->epoch)
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = append->epoch});

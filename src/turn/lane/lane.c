@@ -185,7 +185,7 @@ void pal_lane_enqueue(pal_turn *turn)
     pal_lane_state *lane = turn->lane;
 
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
-    if (turn->queue.goes_first || turn->request.lane == PAL_TURN_LANE_INTERRUPT) {
+    if (turn->queue.place != PAL_PLACE_LAST || turn->request.lane == PAL_TURN_LANE_INTERRUPT) {
         turn->next = lane->first;
         lane->first = turn;
         if (!turn->next)
@@ -225,7 +225,8 @@ void pal_lane_enter(pal_turn *turn)
 
 void pal_lane_wait_first(pal_turn *turn)
 {
-    turn->queue.goes_first = true;
+    if (turn->queue.place == PAL_PLACE_LAST)
+        turn->queue.place = PAL_PLACE_FIRST;
     pal_lane_enqueue(turn);
 }
 
@@ -312,7 +313,7 @@ static void begin_from_backlog(pal_lane_state *lane)
         pal_backlog_again(lane->runtime);
         return;
     }
-    turn->queue.is_backlog = true;
+    turn->queue.origin = PAL_ORIGIN_INBOX;
     pal_lane_begin(lane, turn);
 }
 

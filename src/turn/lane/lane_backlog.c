@@ -190,7 +190,7 @@ bool pal_backlog_is_there(
     for (size_t i = 0; i < len; i++) {
         pal_turn_request request = {.tenant = turn->request.tenant};
 
-        if (!turn->queue.is_backlog && turn->queue.inbox_len > 0 &&
+        if (turn->queue.origin != PAL_ORIGIN_INBOX && turn->queue.inbox_len > 0 &&
                 pal_id_equal(turn->queue.inbox_ids[0], items[i].id))
             return false;
         /* Unreadable items are skipped, as in pal_backlog_take(). */

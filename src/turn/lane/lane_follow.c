@@ -12,8 +12,9 @@ bool pal_follow_merge(pal_turn *turn, pal_turn *next)
     pal_message *messages;
     size_t len;
 
-    if (!turn->lane->fence || turn->as_sent || next->as_sent || turn->queue.is_again ||
-            next->queue.is_again || turn->found.spent_tries > 0 || next->found.spent_tries > 0 ||
+    if (!turn->lane->fence || turn->as_sent || next->as_sent ||
+            turn->queue.origin == PAL_ORIGIN_STORE || next->queue.origin == PAL_ORIGIN_STORE ||
+            turn->found.spent_tries > 0 || next->found.spent_tries > 0 ||
             !pal_sender_can_merge(&turn->request, &next->request, turn->arena))
         return false;
     inbox_ids = pal_arena_array(

@@ -32,8 +32,8 @@
 
 bool pal_join_may_look(const pal_turn *turn)
 {
-    return !turn->summary.wait && !turn->queue.is_backlog && turn->request.messages_len > 0 &&
-            turn->request.messages[0].client_id.len > 0;
+    return !turn->summary.wait && turn->queue.origin != PAL_ORIGIN_INBOX &&
+            turn->request.messages_len > 0 && turn->request.messages[0].client_id.len > 0;
 }
 
 static pal_str name_of_try(pal_str client_id, uint32_t number, pal_arena *arena)
@@ -80,6 +80,11 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
 }
 
 /* ---- Finding the first turn: on a worker ---- */
+
+bool pal_join_is_found(const pal_turn *turn)
+{
+    return turn->found.outcome || !pal_id_is_none(turn->found.id);
+}
 
 static pal_status read_outcome(pal_turn *turn, pal_id id, pal_id first, pal_error *err)
 {
@@ -196,9 +201,9 @@ pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
     pal_message first;
     pal_status status;
 
-    turn->found.was_said = false;
     do {
         turn->found.outcome = NULL;
+        turn->found.id = (pal_id){{0}};
         turn->found.spent_tries += is_spent;
         is_spent = false;
         status = look_for_repeat(turn, &first, &is_repeat, err);
@@ -213,7 +218,6 @@ pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err)
         if (status != PAL_OK)
             return status;
     } while (is_spent);
-    turn->found.was_said = true;
     return PAL_OK;
 }
 
@@ -267,9 +271,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
         if (request.messages_len != turn->request.messages_len ||
                 !pal_join_says(turn, &request, turn->arena))
             return other_message(client_id, err);
-        status = read_outcome(turn, head.turn, pal_owed_first(head.turn), err);
-        turn->found.was_said = status == PAL_OK && turn->found.outcome;
-        return status;
+        return read_outcome(turn, head.turn, pal_owed_first(head.turn), err);
     }
     return status;
 }
@@ -281,10 +283,10 @@ static void look(pal_work_item *item)
     pal_error *err = &turn->work_error;
 
     turn->found.outcome = NULL;
-    turn->found.was_said = false;
+    turn->found.id = (pal_id){{0}};
     turn->work_error = (pal_error){0};
     turn->work_status = look_into_inbox(turn, err);
-    if (turn->work_status == PAL_OK && !turn->found.was_said)
+    if (turn->work_status == PAL_OK && !pal_join_is_found(turn))
         turn->work_status = pal_join_find(turn, false, err);
 }
 
@@ -295,7 +297,7 @@ static void looked(pal_work_item *item)
 
     turn->holds--;
     lane->guards--;
-    if (turn->work_status == PAL_OK && turn->found.was_said)
+    if (turn->work_status == PAL_OK && pal_join_is_found(turn))
         pal_join(turn);
     else
         turn->then(turn);
@@ -364,7 +366,7 @@ void pal_join(pal_turn *turn)
     pal_turn_info info;
 
     turn->found.outcome = NULL;
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     if (!outcome) {
         tell_lost(turn);
         return;

@@ -19,9 +19,12 @@ void pal_join_name(const pal_turn *turn, pal_message *messages);
 bool pal_join_is_repeat(pal_turn *turn);
 
 /* On a worker: looks for the turn that has recorded the same request. If there is one, sets
- * turn->found.was_said and turn->found.outcome. Otherwise turn->found.spent_tries counts the failed
- * ones. With `may_go_on`, a failed turn is also found if no message was recorded after it. */
+ * turn->found.id, and turn->found.outcome if the outcome is known. Otherwise
+ * turn->found.spent_tries counts the failed ones. With `may_go_on`, a failed turn is also found if
+ * no message was recorded after it. */
 PAL_CHECKED pal_status pal_join_find(pal_turn *turn, bool may_go_on, pal_error *err);
+/* After a successful lookup: returns true if it has found an earlier turn with the same request. */
+bool pal_join_is_found(const pal_turn *turn);
 /* On a worker: changes the request's messages to those of the next try. */
 PAL_CHECKED pal_status pal_join_rename(pal_turn *turn, pal_error *err);
 

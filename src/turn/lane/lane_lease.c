@@ -23,7 +23,7 @@ static void renew_later(pal_lane_state *lane);
 static void lose(pal_turn *turn)
 {
     if (turn->phase <= PAL_TURN_PHASE_ADMIT || turn->phase == PAL_TURN_PHASE_CLOSE ||
-            turn->commit.is_last)
+            turn->commit.stage == PAL_COMMIT_LAST)
         return;
     turn->info.status = PAL_DENIED;
     pal_turn_stop(turn, "another process took over the session");
@@ -41,7 +41,7 @@ static void renewed(pal_write *write)
         lane->fence = 0;
     if (!turn && (is_lost || lane->holds == 0)) {
         pal_lane_rest(lane);
-    } else if (is_lost && turn->owed.is_stored) {
+    } else if (is_lost && turn->owed.state != PAL_OWED_NONE) {
         pal_lease_lost(lane);
         pal_away_begin(turn); /* the process that took the session continues the turn */
     } else if (is_lost) {

@@ -106,16 +106,16 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
 
 void pal_park(pal_turn *turn)
 {
-    turn->owed.is_parked = turn->owed.is_stored;
-    if (!turn->owed.is_parked)
+    if (turn->owed.state == PAL_OWED_NONE)
         return;
+    turn->owed.state = PAL_OWED_PARKED;
     pal_lease_release(turn->lane);
     pal_lane_look(turn->lane);
 }
 
 bool pal_park_is(const pal_turn *turn)
 {
-    return turn && turn->owed.is_parked &&
+    return turn && turn->owed.state == PAL_OWED_PARKED &&
             (turn->phase == PAL_TURN_PHASE_PAUSED || turn->phase == PAL_TURN_PHASE_ASKING);
 }
 
@@ -164,7 +164,6 @@ static void unparked(pal_write *write)
     if (turn->phase != PAL_TURN_PHASE_UNPARK)
         return;
     if (status == PAL_OK) {
-        turn->owed.is_parked = false;
         pal_owed_added(turn);
         turn->then(turn);
     } else if (status == PAL_BUSY && !turn->runtime->is_closing) {
@@ -188,7 +187,7 @@ static void try_unpark(pal_turn *turn)
 
 void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    if (!turn->owed.is_parked) {
+    if (turn->owed.state != PAL_OWED_PARKED) {
         then(turn);
         return;
     }

@@ -95,10 +95,10 @@ static void refuse_busy(pal_turn *turn)
  * in two cases: it found them in the inbox, or this process stops and another one runs the turn. */
 static void keep_what_is_durable(pal_turn *turn)
 {
-    if (!turn->is_canceled || turn->queue.inbox_len == 0 ||
-            !(turn->queue.is_backlog || turn->hands_over))
+    if (!turn->stop || turn->queue.inbox_len == 0 ||
+            !(turn->queue.origin == PAL_ORIGIN_INBOX || turn->stop == PAL_STOP_HAND_OVER))
         return;
-    turn->is_canceled = turn->hands_over = false;
+    turn->stop = PAL_STOP_NONE;
     turn->info.status = PAL_OK;
     turn->info.reason[0] = '\0';
 }
@@ -113,7 +113,7 @@ static void wait_in_queue(pal_turn *turn)
     pal_runtime_know(turn);
     lane->guards++;
     pal_turn_tell_started(turn, NULL);
-    if (turn->is_canceled) /* canceled while the item was being added */
+    if (turn->stop) /* canceled while the item was being added */
         pal_lane_withdraw(turn);
     else if (turn->request.lane == PAL_TURN_LANE_INTERRUPT && running)
         pal_turn_stop(running, "interrupted by a new message");
@@ -317,7 +317,7 @@ void pal_lane_wait(pal_turn *turn)
 
 bool pal_lane_may_wait(const pal_turn *turn)
 {
-    if (turn->queue.is_backlog || turn->queue.inbox_len > 0)
+    if (turn->queue.origin == PAL_ORIGIN_INBOX || turn->queue.inbox_len > 0)
         return true;
     return turn->request.messages_len > 0 && turn->request.lane != PAL_TURN_LANE_REJECT;
 }
@@ -330,8 +330,10 @@ void pal_lane_step_back(pal_turn *turn)
     pal_lane_count(lane->runtime, -1, 0);
     pal_timer_stop(lane->runtime->loop, &turn->deadline);
     pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
-    turn->queue.goes_first = true;
-    if (turn->queue.is_backlog || turn->queue.inbox_len > 0 || turn->request.finish) {
+    if (turn->queue.place == PAL_PLACE_LAST)
+        turn->queue.place = PAL_PLACE_FIRST;
+    if (turn->queue.origin == PAL_ORIGIN_INBOX || turn->queue.inbox_len > 0 ||
+            turn->request.finish) {
         wait_in_queue(turn);
         return;
     }

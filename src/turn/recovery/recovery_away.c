@@ -55,8 +55,9 @@ void pal_away_begin(pal_turn *turn)
         pal_lane_count(turn->runtime, -1, 0);
     }
     pal_turn_enter(turn, PAL_TURN_PHASE_AWAY);
-    turn->owed.is_parked = turn->owed.is_stored = turn->commit.is_last = false;
-    turn->is_canceled = false;
+    turn->owed.state = PAL_OWED_NONE;
+    turn->commit.stage = PAL_COMMIT_OPEN;
+    turn->stop = PAL_STOP_NONE;
     turn->found.resume = NULL;
     pal_turn_set_state(turn, PAL_TURN_QUEUED);
     turn->info.status = PAL_OK;
@@ -80,7 +81,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
         pal_speech_clear(&turn->step.answer);
         turn->step.attempt = 0;
         pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
-        turn->queue.is_again = true;
+        turn->queue.origin = PAL_ORIGIN_STORE;
         pal_lane_wait_first(turn);
         return true;
     }
@@ -180,7 +181,7 @@ static void end_canceled(pal_turn *turn)
 
 static void cancel(pal_turn *turn, const char *reason)
 {
-    turn->is_canceled = true;
+    turn->stop = PAL_STOP_CANCEL;
     pal_turn_set_reason(turn, reason);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     pal_unpark(turn, end_canceled);

@@ -237,9 +237,9 @@ static bool is_there(pal_id id, const pal_inbox_item *items, size_t len)
  * longer in the inbox. */
 static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t len)
 {
-    if (turn->queue.is_again)
+    if (turn->queue.origin == PAL_ORIGIN_STORE)
         return true; /* it was admitted before */
-    return !turn->queue.is_backlog && turn->queue.inbox_len > 0 &&
+    return turn->queue.origin != PAL_ORIGIN_INBOX && turn->queue.inbox_len > 0 &&
             !is_there(turn->queue.inbox_ids[0], items, len);
 }
 
@@ -247,7 +247,7 @@ static bool is_taken(const pal_turn *turn, const pal_inbox_item *items, size_t l
 static bool gives_way(
         const pal_turn *turn, const pal_inbox_item *items, size_t len, pal_arena *scratch)
 {
-    return !turn->queue.gave_way && !turn->queue.is_backlog &&
+    return turn->queue.place != PAL_PLACE_YIELDED && turn->queue.origin != PAL_ORIGIN_INBOX &&
             !turn->runtime->options.leave_inbox && turn->request.lane != PAL_TURN_LANE_INTERRUPT &&
             turn->request.messages_len > 0 && pal_recover_results(&turn->request) == 0 &&
             pal_backlog_is_there(turn, items, len, scratch);
@@ -259,7 +259,8 @@ static bool ends_dead(pal_turn *turn)
 {
     const pal_resume *found = turn->found.resume;
 
-    if ((!turn->runtime->options.leave_inbox && !turn->found.is_failed) ||
+    if ((!turn->runtime->options.leave_inbox &&
+                !pal_id_equal(found->head.turn, turn->found.failed_turn)) ||
             found->kind != PAL_RESUME_DEAD)
         return false;
     turn->found.leftover = found->item;
@@ -288,7 +289,7 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
     }
     turn->queue.verdict = PAL_TURN_MAY_BEGIN;
     end = (pal_ending){found->answer, found->results, found->results_len};
-    return pal_recover_results(&turn->request) > 0 && !turn->queue.is_backlog &&
+    return pal_recover_results(&turn->request) > 0 && turn->queue.origin != PAL_ORIGIN_INBOX &&
                     !pal_id_equal(found->head.turn, turn->owed.turn)
             ? check_results(turn, &end, err)
             : PAL_OK;
@@ -334,7 +335,7 @@ static pal_status find_leftover(
 static pal_status look_into_inbox(
         pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
 {
-    bool takes = turn->queue.is_backlog && !turn->queue.inbox_ids;
+    bool takes = turn->queue.origin == PAL_ORIGIN_INBOX && !turn->queue.inbox_ids;
     pal_inbox_item *items;
     size_t len;
     pal_status status =
@@ -367,7 +368,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         return status;
     if (turn->found.resume && pal_id_is_none(turn->found.leftover))
         return PAL_OK;
-    if (turn->queue.is_backlog && turn->request.messages_len == 0) {
+    if (turn->queue.origin == PAL_ORIGIN_INBOX && turn->request.messages_len == 0) {
         turn->commit.messages_len = 0;
         return PAL_OK; /* no request waits, but an obsolete item may be left */
     }

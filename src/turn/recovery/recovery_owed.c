@@ -68,7 +68,7 @@ void pal_owed_add(pal_turn *turn)
     if (write_item(turn, false, &turn->owed.item))
         pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed.item});
     else
-        turn->commit.is_starved = true;
+        turn->commit.ops_failure = PAL_NO_MEMORY;
 }
 
 void pal_owed_replace(pal_turn *turn, pal_id old)
@@ -79,12 +79,12 @@ void pal_owed_replace(pal_turn *turn, pal_id old)
 
 void pal_owed_added(pal_turn *turn)
 {
-    turn->owed.is_stored = !pal_id_is_none(turn->owed.item.id);
+    turn->owed.state = pal_id_is_none(turn->owed.item.id) ? PAL_OWED_NONE : PAL_OWED_STORED;
 }
 
 void pal_owed_end(pal_turn *turn, pal_turn_append *append)
 {
-    if (!turn->owed.is_stored)
+    if (turn->owed.state == PAL_OWED_NONE)
         return;
     append->inbox_ids = &turn->owed.item.id;
     append->inbox_len = 1;
@@ -92,10 +92,10 @@ void pal_owed_end(pal_turn *turn, pal_turn_append *append)
 
 bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
 {
-    if (!turn->owed.is_stored || !turn->lane->fence)
+    if (turn->owed.state == PAL_OWED_NONE || !turn->lane->fence)
         return false;
     /* only one try: if this write fails, the next process that looks finds the item */
-    turn->owed.is_stored = false;
+    turn->owed.state = PAL_OWED_NONE;
     turn->commit.write.ops_len = 0;
     pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
     pal_turn_write(turn, then);
@@ -123,7 +123,7 @@ static void handed(pal_write *write)
 
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    handing *h = turn->owed.is_stored && turn->lane->fence && !turn->owed.is_parked
+    handing *h = turn->owed.state == PAL_OWED_STORED && turn->lane->fence
             ? pal_arena_alloc(turn->arena, sizeof(*h))
             : NULL;
     pal_op op = {.tenant = turn->request.tenant,

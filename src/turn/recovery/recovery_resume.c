@@ -207,7 +207,7 @@ bool pal_resume_is_wanted(const pal_turn *turn)
 {
     const pal_resume *found = turn->found.resume;
 
-    if (turn->queue.is_backlog || pal_id_equal(found->head.turn, turn->owed.turn))
+    if (turn->queue.origin == PAL_ORIGIN_INBOX || pal_id_equal(found->head.turn, turn->owed.turn))
         return true;
     if (turn->allowing)
         return found->kind == PAL_RESUME_ASKING;
@@ -246,7 +246,7 @@ static void become(pal_turn *turn)
     pal_turn_finisher finish = turn->request.finish;
     void *finish_user = turn->request.finish_user;
 
-    if (turn->started || turn->queue.is_backlog)
+    if (turn->started || turn->queue.origin == PAL_ORIGIN_INBOX)
         pal_turn_rename(turn, found->head.turn);
     else
         turn->owed.turn = found->head.turn;
@@ -256,7 +256,7 @@ static void become(pal_turn *turn)
     turn->request.finish = finish;
     turn->request.finish_user = finish_user;
     turn->request.lane = PAL_TURN_LANE_QUEUE;
-    turn->queue.is_backlog = false;
+    turn->queue.origin = PAL_ORIGIN_REQUEST;
     turn->queue.inbox_len = 0;
     turn->commit.messages = NULL;
     turn->commit.messages_len = turn->commit.settled_len = 0;
@@ -265,7 +265,7 @@ static void become(pal_turn *turn)
     turn->step.conversation.fresh_seq = 0;
     turn->owed.tries = found->head.tries;
     turn->owed.item = (pal_inbox_item){.id = found->item};
-    turn->owed.is_stored = true;
+    turn->owed.state = PAL_OWED_STORED;
     turn->step.doom = found->doom;
     turn->found.client_id = found->client_id;
     pal_runtime_know(turn);
@@ -307,7 +307,7 @@ static void run_on(pal_write *write)
     pal_owed_added(turn);
     tell_recorded(turn);
     turn->found.resume = NULL;
-    if (turn->is_canceled)
+    if (turn->stop)
         pal_turn_close(turn);
     else
         pal_servers_offer(turn);
@@ -416,7 +416,7 @@ static void wait_again(pal_turn *turn, const brought *with)
     /* The client that delivers results already follows the turn, so PAUSED or ASKING is not
      * published again. The turn is taken with a new item, so that other processes see that their
      * item is obsolete. */
-    turn->owed.is_parked = true;
+    turn->owed.state = PAL_OWED_PARKED;
     if (with->allowing)
         pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
     else if (with->results_len == 0 || /* the results were checked when the turn was found */
@@ -430,10 +430,10 @@ static const char interrupted[] = "interrupted by a new message";
  * readers watch it under its id. */
 static bool leave_to_follower(pal_turn *turn)
 {
-    if (!(turn->queue.is_backlog || pal_visit_is(turn)) ||
+    if (!(turn->queue.origin == PAL_ORIGIN_INBOX || pal_visit_is(turn)) ||
             !pal_away_take(turn->lane, turn->found.resume->head.turn))
         return false;
-    if (turn->queue.is_backlog)
+    if (turn->queue.origin == PAL_ORIGIN_INBOX)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else
         pal_visit_after(turn);

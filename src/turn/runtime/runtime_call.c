@@ -370,9 +370,9 @@ static pal_turn *turn_of_lane(question *q)
 {
     pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
 
-    if (lane && lane->running && !lane->running->queue.is_backlog)
+    if (lane && lane->running && lane->running->queue.origin != PAL_ORIGIN_INBOX)
         return lane->running;
-    if (lane && lane->first && !lane->first->queue.is_backlog && !lane->running)
+    if (lane && lane->first && lane->first->queue.origin != PAL_ORIGIN_INBOX && !lane->running)
         return lane->first;
     q->status = pal_error_set(q->err, PAL_NOT_FOUND, "no turn is running in the session");
     return NULL;
