@@ -1,5 +1,6 @@
 /* bench_fill.c - see bench_fill.h. */
 #include "bench_fill.h"
+#include "palaver/store_batch.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* palaver.h - includes all public headers.
  *
- * To store conversations, begin with store.h (examples/embed.c). To get answers from a model, begin
- * with turn.h, which uses a store (examples/turn.c). For a binding to another language, use
- * binding.h, which needs no other header (examples/binding.py). The other headers can be used
- * alone:
+ * To store conversations, begin with store.h, which lists the other headers of a store
+ * (examples/embed.c). To get answers from a model, begin with turn.h, which uses a store
+ * (examples/turn.c). For a binding to another language, use binding.h, which needs no other header
+ * (examples/binding.py). The other headers can be used alone:
  *
  *   route.h               finds the session that a message belongs to
  *   context.h, window.h   decide what the model sees
@@ -45,6 +45,13 @@
 #include "palaver/route.h"
 #include "palaver/session.h"
 #include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_search.h"
+#include "palaver/store_turns.h"
+#include "palaver/store_watch.h"
 #include "palaver/str.h"
 #include "palaver/tokens.h"
 #include "palaver/turn.h"

@@ -21,7 +21,8 @@
 
 #include "palaver/context.h"
 #include "palaver/limits.h"
-#include "palaver/store.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_records.h"
 #include "palaver/window.h"
 
 #ifdef __cplusplus

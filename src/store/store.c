@@ -5,6 +5,11 @@
  * Reads run on the caller's thread. All calls pass through the front, so backends can rely on valid
  * input. */
 #include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_turns.h"
 
 #include "base/memory.h"
 #include "dialect/native/native.h"

@@ -4,6 +4,7 @@
  * never reaches the writer; its status is set when the batch is reported. */
 #include "base/memory.h"
 #include "palaver/store.h"
+#include "palaver/store_batch.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/view/view.h"

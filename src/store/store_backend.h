@@ -10,6 +10,11 @@
 #define PAL_STORE_BACKEND_H
 
 #include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_turns.h"
 #include "store/search/search_words.h"
 
 /* One stored message. */

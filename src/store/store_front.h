@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "palaver/store_watch.h"
 #include "store/store_backend.h"
 #include "store/store_writer.h"
 

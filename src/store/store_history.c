@@ -4,6 +4,8 @@
  * A replacement is one commit: first the new messages, then the mark that hides the old ones. The
  * mark is written only if the messages were appended. After a crash both exist or neither. */
 #include "palaver/store.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
 
 #include "base/memory.h"
 

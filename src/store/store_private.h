@@ -3,7 +3,7 @@
 #ifndef PAL_STORE_PRIVATE_H
 #define PAL_STORE_PRIVATE_H
 
-#include "palaver/store.h"
+#include "palaver/store_admin.h"
 
 /* Returns whether other users can read or write the file or directory, and reports it in that case
  * (`sink` may be NULL). With `repair` it removes their access. Returns false if the file does not

@@ -1,5 +1,8 @@
 /* store_read.c - the reading functions of the front. They run on the caller's thread. */
 #include "palaver/store.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_turns.h"
 
 #include <stdio.h>
 

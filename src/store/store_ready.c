@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_records.h"
 #include "store/store_front.h"
 
 /* About as many bytes as a turn writes. A disk with only a few free bytes counts as full. */

@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "message/message_check.h"
-#include "palaver/store.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_records.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 

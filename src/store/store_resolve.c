@@ -6,6 +6,7 @@
  * same message at the same time, both find the same session. A crash between two steps leaves a
  * session that the next call completes. */
 #include "palaver/store.h"
+#include "palaver/store_batch.h"
 
 #include <strings.h>
 #include "base/memory.h"

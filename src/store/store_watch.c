@@ -3,6 +3,7 @@
  * The thread that made the commit, or that waited for it, reports the change. Watchers are called
  * under a lock for reading. Only starting and ending a watch take the lock for writing, so a watch
  * has ended when pal_store_unwatch() returns. Changes of other processes are not reported. */
+#include "palaver/store_watch.h"
 #include "store/store_front.h"
 
 static bool describe(const pal_op *op, pal_store_change *out_change)

@@ -1,4 +1,5 @@
 /* transfer_export.c - implements transfer_export.h. */
+#include "palaver/store_records.h"
 #include "transfer/transfer_export.h"
 
 #include "base/json/json_put.h"

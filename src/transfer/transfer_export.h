@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 
 #define PAL_TRANSFER_PAGE_BYTES ((size_t)256 << 10) /* bytes that an export reads at a time */
 

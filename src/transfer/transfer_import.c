@@ -4,6 +4,8 @@
  * session. The new session's id is chosen here, so that both can be in one batch. If the store
  * refuses an append, it is retried message by message, so that one bad message does not affect the
  * others. */
+#include "palaver/store_batch.h"
+#include "palaver/store_records.h"
 #include "transfer/transfer_import_inside.h"
 
 #include <stdio.h>

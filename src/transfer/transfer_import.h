@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 
 typedef struct pal_import pal_import;
 

@@ -10,6 +10,7 @@
  *
  * The same applies to a fork: its first messages must be those of the session that it would share
  * them with. */
+#include "palaver/store_batch.h"
 #include "transfer/transfer_import_inside.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
+#include "palaver/store_batch.h"
 #include "transfer/transfer_import.h"
 
 /* An operation, with the origin of its messages. */

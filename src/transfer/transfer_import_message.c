@@ -1,5 +1,6 @@
 /* transfer_import_message.c - adds messages to the batch. They get names, so that a repeated import
  * recognizes them, and are counted, so that marks find them. */
+#include "palaver/store_batch.h"
 #include "transfer/transfer_import_inside.h"
 
 #include <assert.h>

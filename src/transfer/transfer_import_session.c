@@ -7,6 +7,8 @@
 #include "base/json/json.h"
 #include "base/json/json_put.h"
 #include "palaver/limits.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_records.h"
 
 #define EXPIRED_RECORD "import_expired"
 

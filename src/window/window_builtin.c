@@ -8,6 +8,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
+#include "palaver/store_records.h"
 #include "palaver/window.h"
 #include "window/window_prompt.h"
 #include "window/window_recall.h"

@@ -3,6 +3,7 @@
  * Hidden messages are those before the checkpoint or before the tail of the last request, and those
  * that were pruned since. Of a long text, the part is shown in which the words are closest
  * together. Reads only. */
+#include "palaver/store_search.h"
 #include "window/window_recall.h"
 
 #include <stdlib.h>

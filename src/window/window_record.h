@@ -4,7 +4,7 @@
 #define PAL_WINDOW_RECORD_H
 
 #include "palaver/context.h"
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 #include "palaver/window.h"
 
 typedef struct pal_checkpoint_record {

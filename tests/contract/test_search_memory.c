@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "palaver/limits.h"
+#include "palaver/store_search.h"
 #include "store/memory/memory_store.h"
 #include "store/store_front.h"
 #include "support/scratch.h"

@@ -2,6 +2,10 @@
  * store makes up are left out; everything else is there, so that two stores compare byte for
  * byte. */
 #include "crash_script.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_turns.h"
 
 #include "base/clock.h"
 #include "base/digest.h"

@@ -1,5 +1,11 @@
 /* crash_script.c - the steps; see crash_script.h. crash_account.c has the account. */
 #include "crash_script.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_search.h"
+#include "palaver/store_turns.h"
 
 #include <stdio.h>
 #include <string.h>

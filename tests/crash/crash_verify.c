@@ -1,6 +1,8 @@
 /* crash_verify.c - see crash_verify.h. Messages never change, so what was once read back is kept as
  * the measure for all later readings. */
 #include "crash_verify.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_marks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

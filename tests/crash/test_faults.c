@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include "base/memory.h"
 #include "crash_script.h"
+#include "palaver/store_admin.h"
 #include "support/fault_vfs.h"
 #include "support/scratch.h"
 #include "support/tap.h"

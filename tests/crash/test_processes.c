@@ -14,6 +14,9 @@
 #include <unistd.h>
 #include "crash_pattern.h"
 #include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_turns.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

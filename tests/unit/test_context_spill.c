@@ -3,6 +3,7 @@
 #include "palaver/context.h"
 #include "palaver/limits.h"
 #include "palaver/store.h"
+#include "palaver/store_records.h"
 #include "support/tap.h"
 
 #define OUTPUT_MAX (200u << 10)

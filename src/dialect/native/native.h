@@ -13,7 +13,7 @@
 #include "palaver/error.h"
 #include "palaver/message.h"
 #include "palaver/session.h"
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 #include "palaver/str.h"
 #include "palaver/turn.h"
 

@@ -3,6 +3,7 @@
  * The record is written on the condition that it does not exist. If several processes create it at
  * the same time, one succeeds, and the others read its record. The record is durable before it is
  * used and never changes, so a crash leaves either no secret or a complete one. */
+#include "palaver/store_records.h"
 #include "server/access/access_secret.h"
 
 #include <string.h>

@@ -14,7 +14,8 @@
  * index are then scanned for at most the same time again, and the page ends where the scan ended.
  *
  * Any thread can call it. */
-#include "palaver/store.h"
+#include "palaver/store_batch.h"
+#include "palaver/store_search.h"
 
 #include <stdio.h>
 

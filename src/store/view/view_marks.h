@@ -2,7 +2,7 @@
 #ifndef PAL_VIEW_MARKS_H
 #define PAL_VIEW_MARKS_H
 
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 
 /* Sets `undone` of all marks of one session, which must be sorted by number. An undo can be
  * undone. */

@@ -8,7 +8,7 @@
 #define PALAVER_WINDOW_H
 
 #include "palaver/context.h"
-#include "palaver/store.h"
+#include "palaver/store_marks.h"
 
 #ifdef __cplusplus
 extern "C" {

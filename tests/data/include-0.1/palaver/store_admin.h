@@ -1,0 +1,90 @@
+/* store_admin.h - upkeep of a store: sweep, statistics, readiness and checks. The rules at the top
+ * of store.h apply. */
+#ifndef PALAVER_STORE_ADMIN_H
+#define PALAVER_STORE_ADMIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/api.h"
+#include "palaver/arena.h"
+#include "palaver/error.h"
+#include "palaver/id.h"
+#include "palaver/store.h"
+#include "palaver/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pal_sweep_result {
+    uint64_t trashed; /* expired sessions that were moved to the trash */
+    uint64_t erased;  /* sessions that were erased because they had been in the trash for longer
+                         than trash_ms */
+    bool has_more;    /* the limit was reached; call again */
+    PAL_RESERVED(4);
+} pal_sweep_result;
+
+/* Moves expired sessions to the trash, erases sessions that have been in the trash for more than
+ * `trash_ms` (negative: none), and removes expired records. Blobs that no message refers to are
+ * removed after a day. One call handles at most `limit` sessions and `limit` records. Covers all
+ * tenants. `out_sweep` may be NULL. */
+PAL_API PAL_CHECKED pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
+        pal_sweep_result *out_sweep, pal_error *err);
+
+typedef struct pal_store_stats {
+    pal_str backend; /* for example "sqlite" */
+    uint64_t sessions_active;
+    uint64_t sessions_trash;
+    uint64_t sessions_quarantined;
+    uint64_t messages;
+    uint64_t content_bytes; /* total size of all messages in their stored form */
+    uint64_t blobs;
+    uint64_t blob_bytes;
+    uint64_t disk_bytes;
+    uint64_t tenants;
+    uint64_t commits; /* commits through this pal_store */
+    uint64_t ops;     /* operations in those commits */
+    PAL_RESERVED(8);
+} pal_store_stats;
+
+/* Counts what is stored, over all tenants. The counts are kept, so this is cheap for a store of any
+ * size. An expired session counts as active until the sweep moves it to the trash. */
+PAL_API PAL_CHECKED pal_status pal_store_stat(
+        pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
+
+/* Checks whether the store can be read and written now, for readiness probes. PAL_IO: the files of
+ * the store were removed or replaced while it was open. After the disk refused a commit (PAL_IO,
+ * PAL_FULL), this function tries a small write, at most once a second. The store is ready again
+ * when one succeeds. Can block on the disk. */
+PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err);
+
+/* A problem that a check found. `session` is empty if the problem concerns the whole store. */
+typedef struct pal_store_finding {
+    pal_id session;
+    bool repaired;
+    char text[PAL_ERROR_MESSAGE_MAX];
+    bool advice; /* nothing is damaged, but the user should know: other users can read the files */
+    PAL_RESERVED(4);
+} pal_store_finding;
+
+/* Called for each problem, on the thread that runs the check. */
+typedef void (*pal_store_on_finding)(const pal_store_finding *finding, void *user);
+
+/* Called from time to time while a check runs, on the same thread. `total` is 0 while it is
+ * unknown. */
+typedef void (*pal_store_on_progress)(uint64_t done, uint64_t total, void *user);
+
+/* Checks everything that is stored. With `repair`, it rebuilds derived data and quarantines damaged
+ * sessions, one by one; other sessions are not affected. Calls `sink` for each problem and sets
+ * *out_findings to their number; advice is not counted. `sink`, `progress` and `out_findings` may
+ * be NULL. PAL_OK means that the check was completed, not that there were no problems. PAL_DENIED:
+ * `repair` is set and the store is read-only. Blocks. */
+PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair,
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user,
+        uint64_t *out_findings, pal_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,156 @@
+/* store_batch.h - many write operations in one durable commit. The rules at the top of store.h
+ * apply. */
+#ifndef PALAVER_STORE_BATCH_H
+#define PALAVER_STORE_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/api.h"
+#include "palaver/error.h"
+#include "palaver/id.h"
+#include "palaver/message.h"
+#include "palaver/session.h"
+#include "palaver/store.h"
+#include "palaver/store_admin.h"
+#include "palaver/store_marks.h"
+#include "palaver/store_records.h"
+#include "palaver/store_turns.h"
+#include "palaver/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pal_op_kind {
+    PAL_OP_NONE = 0,
+    PAL_OP_CREATE = 1,
+    PAL_OP_UPDATE = 2,
+    PAL_OP_APPEND = 3,
+    PAL_OP_FORK = 4,
+    PAL_OP_MARK = 5,
+    PAL_OP_DELETE = 6,
+    PAL_OP_RESTORE = 7,
+    PAL_OP_ERASE = 8,
+    PAL_OP_INBOX_ADD = 9,
+    PAL_OP_INBOX_DROP = 10,
+    PAL_OP_LEASE_TAKE = 11,
+    PAL_OP_LEASE_RELEASE = 12,
+    PAL_OP_LEDGER_ADD = 13,
+    PAL_OP_BLOB_PUT = 14,
+    PAL_OP_SWEEP = 15,
+    PAL_OP_ADOPT = 16,
+    PAL_OP_RECORD_PUT = 17,
+    PAL_OP_RECORD_DROP = 18,
+} pal_op_kind;
+
+/* One write operation. All writing functions of a store are made of these. Zero an operation, then
+ * set kind, tenant, session and the member of `u` for the kind. The tenant here also replaces that
+ * of a pal_session in the operation. The store sets `status`, `error` and the members whose comment
+ * begins with "out:". */
+typedef struct pal_op {
+    pal_op_kind kind;
+    pal_str tenant;
+    pal_id session;     /* create, fork: the id of the new session, or empty to get one; out: the
+                           session's id */
+    uint64_t fence;     /* if not 0, the operation fails with PAL_DENIED unless the session's lease
+                           has this fence number. A turn can end even if its session has expired or
+                           was moved to the trash meanwhile */
+    bool with_previous; /* fail with PAL_CANCELED unless the operation before this one succeeded */
+    union {
+        struct {
+            const pal_session *session;
+            bool or_find;  /* if an active session has the key, use that one instead */
+            bool existing; /* out: or_find found a session */
+        } create;
+        struct {
+            const pal_session *session;
+            uint32_t fields; /* bits of pal_session_field */
+        } update;
+        struct {
+            pal_message *messages; /* out: id, seq, created_at and tokens of each */
+            size_t messages_len;
+            uint64_t expected_seq;
+            const pal_id *inbox_ids; /* items that are removed from the inbox in the same commit */
+            size_t inbox_ids_len;
+            const pal_ledger_row *ledger; /* ledger rows that are written in the same commit */
+            size_t ledger_len;
+            bool replayed; /* out: all client ids were used before, and nothing was appended;
+                              with PAL_CONFLICT: some of them were */
+        } append;
+        struct {
+            const pal_session *session;
+            pal_id parent;
+            uint64_t at_seq;
+            bool keep_mark; /* only the parent's marks up to session->fork_mark apply to the fork,
+                               as when a store is copied; otherwise all that exist now */
+        } fork;
+        struct {
+            pal_id from;  /* the session whose history this session adopts, if this session is
+                             empty */
+            bool adopted; /* out: the history was adopted */
+        } adopt;
+        pal_mark *mark;             /* as in pal_store_mark() */
+        pal_erase_result *erasure;  /* erase. out: everything */
+        pal_inbox_item *inbox_item; /* inbox add. out: id and created_at */
+        pal_id inbox_id;            /* inbox drop */
+        struct {
+            pal_str owner;
+            int64_t ttl_ms;
+            uint64_t fence; /* take: out: the new fence number. release: the number to release */
+            uint64_t stale_fence;     /* take: the fence of a lease that the caller knows to be held
+                                         by a dead process. If this and stale_expires_at match the
+                                         current lease, it is treated as free */
+            int64_t stale_expires_at; /* take: the expires_at of that lease; 0: none */
+            bool is_watched; /* take: the caller watches the lease itself. The clock does not count:
+                                only a released or stale lease is free */
+        } lease;
+        const pal_ledger_row *ledger_row;
+        struct {
+            pal_str media_type;
+            pal_str data;
+            char name[PAL_BLOB_NAME_SIZE]; /* out */
+        } blob;
+        struct {
+            int64_t trash_ms;
+            uint32_t limit;
+            pal_sweep_result result; /* out */
+        } sweep;
+        struct {
+            pal_record *record; /* put: out: version, created_at and updated_at. drop: kind and name
+                                   are used */
+            uint64_t expected_version;
+        } record;
+        PAL_RESERVED(20); /* the size of `u`, whatever its members become */
+    } u;
+    pal_status status;
+    pal_error error;
+    PAL_RESERVED(4);
+} pal_op;
+
+/* Applies operations in one durable commit, in their order. They can concern any number of
+ * sessions. Each operation succeeds or fails alone and reports that in its `status`. The call
+ * itself fails only if none was applied. A fork sees only what was stored before the batch. Calls
+ * from several threads share commits. PAL_LIMIT: there are more than PAL_BATCH_OPS_MAX operations,
+ * or their messages exceed PAL_BATCH_BYTES_MAX. */
+PAL_API PAL_CHECKED pal_status pal_store_apply(
+        pal_store *store, pal_op *ops, size_t ops_len, pal_error *err);
+
+/* Called exactly once, with the status that pal_store_apply() would have returned. `err` is NULL
+ * after PAL_OK. Must neither block nor write to the store. */
+typedef void (*pal_store_on_applied)(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user);
+
+/* Like pal_store_apply(), but does not wait for the commit. The store uses `ops` and everything
+ * that they point to until `applied` is called. `applied` runs on the writer's thread. If the
+ * backend has no writer, it runs on the caller's thread, before this function returns.
+ *
+ * If this function does not return PAL_OK, `applied` is not called. PAL_LIMIT: PAL_COMMIT_QUEUE_MAX
+ * calls are already waiting; the function does not wait for room. */
+PAL_API PAL_CHECKED pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_store_on_applied applied, void *user, pal_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

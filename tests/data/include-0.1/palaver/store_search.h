@@ -1,0 +1,78 @@
+/* store_search.h - finds messages by their words. The rules at the top of store.h apply. */
+#ifndef PALAVER_STORE_SEARCH_H
+#define PALAVER_STORE_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "palaver/api.h"
+#include "palaver/arena.h"
+#include "palaver/error.h"
+#include "palaver/id.h"
+#include "palaver/message.h"
+#include "palaver/store.h"
+#include "palaver/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pal_search_query {
+    pal_str tenant;
+    pal_id session;      /* the session to search; empty: all active sessions of the tenant */
+    pal_str text;        /* words that must all occur; "a phrase" in quotes; word* matches longer
+                            words too */
+    pal_role role;       /* PAL_ROLE_NONE: any */
+    uint64_t after_seq;  /* only messages with a larger seq; requires a session */
+    uint64_t before_seq; /* only messages with a smaller seq; requires a session; 0: up to the
+                            newest */
+    int64_t from;        /* earliest created_at, in milliseconds since 1970; 0: any */
+    int64_t to;          /* messages created at this time or later are left out; 0: none */
+    uint32_t limit;      /* hits on a page, up to PAL_SEARCH_HITS_MAX; 0: 20 */
+    pal_str cursor;      /* the `cursor` of the previous page; empty: the first page */
+    uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
+                            through messages that are not in it; 0: as long as it takes */
+    PAL_RESERVED(8);
+} pal_search_query;
+
+typedef struct pal_search_hit {
+    pal_id session; /* the searched session, even if the message was appended to one of its
+                       parents */
+    uint64_t seq;
+    pal_id message;
+    pal_role role;
+    int64_t created_at;
+    pal_str snippet; /* some words around the first match */
+    PAL_RESERVED(4);
+} pal_search_hit;
+
+typedef struct pal_search_page {
+    pal_search_hit *items; /* the newest first */
+    size_t len;
+    pal_str cursor; /* for the next page; empty on the last page */
+    bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
+                       continues there. */
+    PAL_RESERVED(4);
+} pal_search_page;
+
+/* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
+ * the session shows are found: its own and those that it shares with its parents, but no hidden
+ * messages, and no message with a hidden part. The search covers everything that was acknowledged
+ * before the call, although the index is built after the appends. Only `wait_ms` ends it early.
+ *
+ *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
+ *                session
+ *   PAL_LIMIT    the text has too many words, or `limit` is too large */
+PAL_API PAL_CHECKED pal_status pal_store_search(pal_store *store, const pal_search_query *search,
+        pal_arena *arena, pal_search_page *out_hits, pal_error *err);
+
+/* Adds messages to the search index that are not in it yet, so that the next search does not have
+ * to. Call it in idle moments. It adds at most `parts_max` parts of about a thousand messages, each
+ * in a separate commit. *out_more (may be NULL) is set to true if there may be more to add. */
+PAL_API PAL_CHECKED pal_status pal_store_index(
+        pal_store *store, uint32_t parts_max, bool *out_more, pal_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
