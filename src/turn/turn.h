@@ -301,10 +301,10 @@ typedef struct pal_turn_commit {
     pal_mark mark;
     /* a new epoch that the request began, stored with the answer; kind NONE: no new epoch */
     pal_mark epoch;
-    pal_id *said; /* ids of all recorded messages, for the `finish` callback; in turn->arena */
+    pal_id *said; /* ids of all recorded messages, for the `on_done` callback; in turn->arena */
     size_t said_len, said_cap;
     const pal_message *answered; /* the last answer, in the step's arena */
-    pal_record *record;          /* the record that `finish` has filled; in the step's arena */
+    pal_record *record;          /* the record that `on_done` has filled; in the step's arena */
 } pal_turn_commit;
 
 /* A compaction (turn_summary.c). */

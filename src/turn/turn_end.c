@@ -151,7 +151,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
 
 void pal_turn_hand_over(pal_turn *turn)
 {
-    if (turn->summary.wait || turn->request.finish) {
+    if (turn->summary.wait || turn->request.on_done) {
         pal_turn_stop(turn, "the server is stopping");
         return;
     }

@@ -24,7 +24,7 @@
 
 bool pal_last_commit_is_wanted(const pal_turn *turn)
 {
-    return turn->owed.state != PAL_OWED_NONE || turn->request.finish;
+    return turn->owed.state != PAL_OWED_NONE || turn->request.on_done;
 }
 
 static bool make_room(pal_turn *turn, size_t len)
@@ -51,7 +51,7 @@ void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len)
     for (size_t i = 0; i < len; i++)
         if (pal_id_is_none(messages[i].id))
             messages[i].id = pal_id_new();
-    if (!turn->request.finish || !make_room(turn, len))
+    if (!turn->request.on_done || !make_room(turn, len))
         return; /* without memory the arena has failed, and so pal_last_commit_prepare() fails */
     for (size_t i = 0; i < len; i++)
         turn->commit.said[turn->commit.said_len++] = messages[i].id;
@@ -74,7 +74,7 @@ static pal_status tell_finish(pal_turn *turn, bool has_calls, pal_error *err)
     if (!record || pal_arena_failure(turn->arena) != PAL_OK)
         return pal_no_memory(err);
     *record = (pal_record){0};
-    status = turn->request.finish(&end, turn->step.arena, record, turn->request.finish_user, err);
+    status = turn->request.on_done(&end, turn->step.arena, record, turn->request.on_done_user, err);
     if (status == PAL_OK && pal_arena_failure(turn->step.arena) != PAL_OK)
         status = pal_no_memory(err);
     if (status == PAL_OK)
@@ -88,7 +88,7 @@ pal_status pal_last_commit_prepare(
     pal_status status = PAL_OK;
 
     pal_last_commit_note(turn, append->messages, append->messages_len);
-    if (turn->request.finish)
+    if (turn->request.on_done)
         status = tell_finish(turn, has_calls, err);
     if (status != PAL_OK)
         return status;

@@ -11,7 +11,7 @@ bool pal_last_commit_is_wanted(const pal_turn *turn);
 /* Assigns ids to messages without one, and keeps the ids of all messages that the turn records. */
 void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len);
 
-/* Makes `append` the turn's last commit. It also stores the record from the caller's `finish`
+/* Makes `append` the turn's last commit. It also stores the record from the caller's `on_done`
  * callback, and removes the item that marks the turn as unfinished. */
 PAL_CHECKED pal_status pal_last_commit_prepare(
         pal_turn *turn, pal_turn_append *append, bool has_calls, pal_error *err);

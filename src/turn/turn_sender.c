@@ -153,7 +153,7 @@ bool pal_sender_can_merge(
         const pal_turn_request *first, const pal_turn_request *second, pal_arena *scratch)
 {
     return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
-            !second->has_context && !first->finish && !second->finish &&
+            !second->has_context && !first->on_done && !second->on_done &&
             first->lane == second->lane && first->whole == second->whole &&
             first->expected_seq == 0 && second->expected_seq == 0 &&
             first->no_retries == second->no_retries && first->has_system == second->has_system &&

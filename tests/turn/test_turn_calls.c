@@ -321,8 +321,8 @@ static bool has_record(void)
 static pal_turn_request finished_by(finishing *f, pal_turn_request request)
 {
     f->name_len = f->name_len ? f->name_len : 4;
-    request.finish = finish;
-    request.finish_user = f;
+    request.on_done = finish;
+    request.on_done_user = f;
     return request;
 }
 

@@ -570,7 +570,7 @@ static void what_came_to_another_process_first_is_run_first(void)
 
     leave(session, "older");
     request = said_by(session, "", "newer");
-    request.finish = finish;
+    request.on_done = finish;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
     service_release(s);
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);

@@ -1,5 +1,5 @@
 /* lane_inbox.c - writes and reads a request that waits in the inbox. The item has no lane, and no
- * `finish`, which could not be called after a restart. An item has the same size limit as a
+ * `on_done`, which could not be called after a restart. An item has the same size limit as a
  * message. Pure functions. */
 #include "turn/lane/lane_inbox.h"
 

@@ -298,8 +298,8 @@ void pal_lane_wait(pal_turn *turn)
     switch (turn->request.lane) {
     case PAL_TURN_LANE_QUEUE:
     case PAL_TURN_LANE_INTERRUPT:
-        if (turn->request.finish)
-            wait_in_queue(turn); /* `finish` could not be called after a restart */
+        if (turn->request.on_done)
+            wait_in_queue(turn); /* `on_done` could not be called after a restart */
         else
             wait_in_inbox(turn, "queue", queued);
         break;
@@ -333,7 +333,7 @@ void pal_lane_step_back(pal_turn *turn)
     if (turn->queue.place == PAL_PLACE_LAST)
         turn->queue.place = PAL_PLACE_FIRST;
     if (turn->queue.origin == PAL_ORIGIN_INBOX || turn->queue.inbox_len > 0 ||
-            turn->request.finish) {
+            turn->request.on_done) {
         wait_in_queue(turn);
         return;
     }

@@ -44,7 +44,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
             .turn = turn->owed.turn,
             .first = turn->owed.first_id,
             .tries = turn->owed.tries ? turn->owed.tries : 1,
-            .is_final = turn->request.finish != NULL,
+            .is_final = turn->request.on_done != NULL,
             .on_seq = turn->owed.on_seq,
             .is_handed = is_handed,
     };

@@ -243,8 +243,8 @@ typedef struct brought {
 static void become(pal_turn *turn)
 {
     const pal_resume *found = turn->found.resume;
-    pal_turn_finisher finish = turn->request.finish;
-    void *finish_user = turn->request.finish_user;
+    pal_turn_on_done on_done = turn->request.on_done;
+    void *on_done_user = turn->request.on_done_user;
 
     if (turn->started || turn->queue.origin == PAL_ORIGIN_INBOX)
         pal_turn_rename(turn, found->head.turn);
@@ -253,8 +253,8 @@ static void become(pal_turn *turn)
     pal_owner_leave(turn->runtime, &turn->request.budget);
     pal_owner_enter(turn->runtime, &found->request.budget);
     turn->request = found->request;
-    turn->request.finish = finish;
-    turn->request.finish_user = finish_user;
+    turn->request.on_done = on_done;
+    turn->request.on_done_user = on_done_user;
     turn->request.lane = PAL_TURN_LANE_QUEUE;
     turn->queue.origin = PAL_ORIGIN_REQUEST;
     turn->queue.inbox_len = 0;

@@ -43,8 +43,8 @@ struct pal_forwarding {
     pal_error lookup_error;
     pal_reservation *held; /* reservation of the budget; NULL: none */
     pal_work_item finish;  /* finishes the meter on a worker, if the response is long */
-    pal_http_end ended;    /* input of `finish`: how the call ended */
-    bool was_stopped;      /* input of `finish`: we have stopped the call */
+    pal_http_end ended;    /* input of `on_done`: how the call ended */
+    bool was_stopped;      /* input of `on_done`: we have stopped the call */
     const pal_model_end *measured; /* result of the meter, which owns it */
     pal_work_item tally;   /* counts usage that the service did not report */
     uint64_t input;        /* tokens of the request by our count; 0: not counted */

@@ -405,8 +405,8 @@ pal_status pal_response_run(
     r->is_new = request->is_new;
     r->again = again;
     r->request = request;
-    turn->finish = finish;
-    turn->finish_user = r;
+    turn->on_done = finish;
+    turn->on_done_user = r;
     pal_run_start(&r->run, turn);
     return PAL_OK;
 }

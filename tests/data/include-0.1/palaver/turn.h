@@ -169,7 +169,7 @@ PAL_API PAL_CHECKED pal_status pal_runtime_open(
  *
  * Turns that have not ended by then are left to the next runtime on the same store, which continues
  * them. Here they get an ENDED event with their current state; they are not canceled. A turn with
- * `finish` is an exception, because no other runtime can end it: it is canceled if it runs, and
+ * `on_done` is an exception, because no other runtime can end it: it is canceled if it runs, and
  * fails if it is queued. Compactions and forwarded requests that still run are canceled.
  *
  * All functions that read can still be called afterwards. */
@@ -236,7 +236,7 @@ typedef struct pal_turn_end {
  *
  * The turn fails if the callback returns anything but PAL_OK, or if the store rejects the record.
  * If the commit itself fails, the turn fails after the callback has been called. */
-typedef pal_status (*pal_turn_finisher)(const pal_turn_end *end, pal_arena *arena,
+typedef pal_status (*pal_turn_on_done)(const pal_turn_end *end, pal_arena *arena,
         pal_record *out_record, void *user, pal_error *err);
 
 /* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
@@ -276,9 +276,9 @@ typedef struct pal_turn_request {
                                  instead of pausing it. A later turn brings the results, as messages
                                  of role tool before its other messages. Calls that get no result
                                  there are recorded as interrupted */
-    pal_turn_finisher finish; /* may be NULL. A queued request with `finish` is kept in memory only,
-                                 because the callback could not be made after a restart */
-    void *finish_user;        /* must stay valid until the turn has ended or was refused */
+    pal_turn_on_done on_done; /* may be NULL. A queued request with `on_done` is kept in memory
+                                 only, because the callback could not be made after a restart */
+    void *on_done_user;       /* must stay valid until the turn has ended or was refused */
     uint64_t expected_seq;    /* not 0: fail with PAL_CONFLICT unless this is the session's last_seq
                                  when the messages are recorded */
     const pal_op *opening; /* operations that create the session, in the commit that records the
