@@ -28,7 +28,7 @@ struct pal_event_entry {
 
 struct pal_watcher {
     pal_watcher *next;
-    pal_watch watch;
+    pal_turn_on_event watch;
     void (*gone)(void *user);
     void *user;
     bool is_over; /* it wants no more events; freed when the list is not being walked */
@@ -306,7 +306,7 @@ void pal_event_tell(pal_turn *turn, pal_event event)
         tell_one(each, event);
 }
 
-pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_watch watch,
+pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event watch,
         void (*gone)(void *user), void *user, pal_error *err)
 {
     pal_event_log *log = &turn->events;

@@ -215,7 +215,7 @@ typedef struct question {
     const pal_message *messages;
     size_t messages_len;
     uint64_t after;
-    pal_watch watch;
+    pal_turn_on_event watch;
     void (*gone)(void *user);
     void *user;
     bool allow;
@@ -256,7 +256,7 @@ static void watch_on_loop(pal_ask *asked)
 }
 
 pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_watch watch, void (*gone)(void *user), void *user, pal_error *err)
+        pal_turn_on_event watch, void (*gone)(void *user), void *user, pal_error *err)
 {
     question q = {.tenant = tenant,
             .turn = turn,

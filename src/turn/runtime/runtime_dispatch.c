@@ -28,7 +28,7 @@ struct pal_dispatch_item {
 struct dispatch_reader {
     pal_runtime *runtime;
     pal_id turn;
-    pal_watch watch;
+    pal_turn_on_event watch;
     void (*gone)(void *user);
     void *user;
     size_t bytes;    /* of the reader's items; protected by the queue's lock */
@@ -139,7 +139,7 @@ static void on_gone(void *user)
 /* ---- On the caller's thread ---- */
 
 pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_watch watch, void (*gone)(void *user), void *user, pal_error *err)
+        pal_turn_on_event watch, void (*gone)(void *user), void *user, pal_error *err)
 {
     dispatch_reader *reader = pal_calloc(1, sizeof(*reader));
     pal_status status;

@@ -407,7 +407,7 @@ typedef struct pal_event {
 } pal_event;
 
 /* Receives one event, on the loop. Return false to stop watching. */
-typedef bool (*pal_watch)(const pal_event *event, void *user);
+typedef bool (*pal_turn_on_event)(const pal_event *event, void *user);
 
 /* Watches a turn. Calls `watch` for each event after number `after`: first for past events that are
  * still kept, before this function returns, then for new events up to and including ENDED. A turn
@@ -426,7 +426,8 @@ typedef bool (*pal_watch)(const pal_event *event, void *user);
  *
  * PAL_NOT_FOUND: the turn is not in this runtime's memory; read the session's messages. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
-        uint64_t after, pal_watch watch, void (*gone)(void *user), void *user, pal_error *err);
+        uint64_t after, pal_turn_on_event watch, void (*gone)(void *user), void *user,
+        pal_error *err);
 /* Stops the watchers of the turn that were added with `user`, and calls their `gone`. No callback
  * is made after this function returns. */
 PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
@@ -442,7 +443,7 @@ PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
  * is no memory for an event, the watch ends after the waiting events: `gone` is called, and ENDED
  * was not reported. Watch the turn again, after the last number, to get the others. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant,
-        pal_id turn, uint64_t after, pal_watch watch, void (*gone)(void *user), void *user,
+        pal_id turn, uint64_t after, pal_turn_on_event watch, void (*gone)(void *user), void *user,
         pal_error *err);
 
 /* Returns a file descriptor that is readable while callbacks of pal_turn_watch_queued() wait, for
