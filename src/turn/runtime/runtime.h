@@ -122,7 +122,7 @@ typedef struct pal_dispatch {
 } pal_dispatch;
 
 struct pal_runtime {
-    pal_turn_sink watch; /* called on the loop when the state of a turn changes, or NULL */
+    pal_turn_on_state watch; /* called on the loop when the state of a turn changes, or NULL */
     void *watch_user;
     pal_runtime_options options; /* copied into `arena` */
     pal_arena *arena;

@@ -289,7 +289,7 @@ void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
 typedef struct watching {
     pal_ask ask;
     pal_runtime *runtime;
-    pal_turn_sink sink;
+    pal_turn_on_state sink;
     void *user;
 } watching;
 
@@ -301,7 +301,7 @@ static void set_watch(pal_ask *asked)
     w->runtime->watch_user = w->user;
 }
 
-void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user)
+void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state sink, void *user)
 {
     watching w = {.ask.run = set_watch, .runtime = runtime, .sink = sink, .user = user};
 

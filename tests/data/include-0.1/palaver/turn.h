@@ -613,12 +613,12 @@ PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
 
 /* Called on the loop when the state of a turn changes. Must not block. `info` is valid during the
  * callback only. */
-typedef void (*pal_turn_sink)(pal_str tenant, const pal_turn_info *info, void *user);
+typedef void (*pal_turn_on_state)(pal_str tenant, const pal_turn_info *info, void *user);
 
 /* Reports the states of all turns of this runtime to `sink` from now on, and no longer to the
  * previous sink. NULL ends it. No callback of the previous sink is made after this function
  * returns. */
-PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_sink sink, void *user);
+PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state sink, void *user);
 
 typedef struct pal_runtime_stats {
     uint64_t turns_running;
