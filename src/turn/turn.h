@@ -357,7 +357,7 @@ struct pal_turn {
     /* the request's messages before they were changed for recording; NULL: they are unchanged */
     pal_message *as_sent;
     pal_allowing allowing; /* the client's answer to an approval; recovery_resume.c */
-    pal_turn_started started;
+    pal_turn_on_start started;
     void *started_user;
     pal_turn_settings settings; /* valid once step.provider is set, at the first plan */
 

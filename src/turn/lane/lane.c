@@ -159,7 +159,7 @@ static void begin_next(pal_lane_state *lane)
 
 void pal_turn_tell_started(pal_turn *turn, const pal_error *err)
 {
-    pal_turn_started started = turn->started;
+    pal_turn_on_start started = turn->started;
 
     turn->started = NULL;
     if (started)

@@ -321,7 +321,7 @@ bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
 
 static void tell(pal_turn *turn, pal_turn_info info)
 {
-    pal_turn_started started = turn->started;
+    pal_turn_on_start started = turn->started;
 
     info.replayed = true;
     turn->started = NULL;

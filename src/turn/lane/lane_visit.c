@@ -16,7 +16,7 @@ bool pal_visit_is(const pal_turn *turn)
  * to the caller. */
 static void deliver(pal_turn *turn, pal_turn *to)
 {
-    pal_turn_started started = turn->started;
+    pal_turn_on_start started = turn->started;
     pal_turn_info info;
     pal_error err = {0};
 

@@ -273,7 +273,7 @@ static void become(pal_turn *turn)
 
 static void tell_started(pal_turn *turn)
 {
-    pal_turn_started started = turn->started;
+    pal_turn_on_start started = turn->started;
 
     turn->started = NULL;
     if (started)

@@ -38,7 +38,7 @@ typedef struct start {
     pal_allowing allowing;
     pal_arena *arena;
     pal_turn_request request;
-    pal_turn_started started;
+    pal_turn_on_start started;
     void *user;
 } start;
 
@@ -108,7 +108,7 @@ static void start_on_loop(pal_task *task)
 }
 
 static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_started started, void *user, pal_compact_wait *compact, pal_allowing allowing,
+        pal_turn_on_start started, void *user, pal_compact_wait *compact, pal_allowing allowing,
         pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -135,7 +135,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 }
 
 pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_started started, void *user, pal_error *err)
+        pal_turn_on_start started, void *user, pal_error *err)
 {
     return post_start(runtime, request, started, user, NULL, PAL_ALLOW_NONE, err);
 }

@@ -345,9 +345,9 @@ PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_tu
 
 /* Like pal_turn_start(), but does not wait. If this function returns PAL_OK, `started` is called
  * exactly once, on the loop: with `info`, or with `err` and `info` NULL if the turn was refused. */
-typedef void (*pal_turn_started)(const pal_turn_info *info, const pal_error *err, void *user);
+typedef void (*pal_turn_on_start)(const pal_turn_info *info, const pal_error *err, void *user);
 PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
-        const pal_turn_request *request, pal_turn_started started, void *user, pal_error *err);
+        const pal_turn_request *request, pal_turn_on_start started, void *user, pal_error *err);
 
 /* ---- Events ---- */
 
