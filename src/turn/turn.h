@@ -135,9 +135,9 @@ typedef struct pal_tool_run {
 /* A caller that waits for a compaction; on the caller's stack. */
 typedef struct pal_compact_wait {
     pal_ask ask;
-    const pal_compaction *compaction;
+    const pal_compaction_request *compaction;
     pal_arena *arena;
-    pal_compacted *out_compacted;
+    pal_compaction_result *out_compacted;
     pal_error *err;
     pal_status status;
 } pal_compact_wait;

@@ -95,10 +95,10 @@ static pal_status note_sent(pal_turn *turn, pal_error *err)
     return PAL_OK;
 }
 
-static pal_compaction wanted_compaction(const pal_turn *turn)
+static pal_compaction_request wanted_compaction(const pal_turn *turn)
 {
     const pal_runtime_options *options = &turn->runtime->options;
-    pal_compaction compaction = {.reason = turn->step.plan_after & PAL_PLAN_AFTER_OVERFLOW
+    pal_compaction_request compaction = {.reason = turn->step.plan_after & PAL_PLAN_AFTER_OVERFLOW
                     ? pal_str_of("the model service rejected the request as too long")
                     : pal_str_of("over the limit")};
 
@@ -133,8 +133,8 @@ static void choose_summary_provider(pal_turn *turn, pal_str model, pal_window *w
 /* If there is nothing to compact, turn->summary.job is NULL afterwards. */
 static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *err)
 {
-    pal_compaction compaction = wanted_compaction(turn);
-    pal_compacted nothing;
+    pal_compaction_request compaction = wanted_compaction(turn);
+    pal_compaction_result nothing;
     bool ready = false;
     pal_compact_job *job;
     pal_status status;
@@ -154,8 +154,8 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
         return PAL_OK;
     }
     if (status == PAL_OK && turn->summary.wait)
-        *turn->summary.wait->out_compacted =
-                (pal_compacted){.note = pal_arena_copy(turn->summary.wait->arena, nothing.note)};
+        *turn->summary.wait->out_compacted = (pal_compaction_result){
+                .note = pal_arena_copy(turn->summary.wait->arena, nothing.note)};
     pal_arena_free(turn->summary.arena);
     turn->summary.arena = NULL;
     return status;

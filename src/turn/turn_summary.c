@@ -23,7 +23,7 @@ typedef struct pal_summary_end {
     bool has_call;      /* the model called a tool instead of writing a summary */
     bool forbids_calls; /* the second request, which forbids tool calls explicitly */
     pal_str failure;
-    pal_compacted compacted;
+    pal_compaction_result compacted;
 } summary_end;
 
 /* Runs on a worker. */
@@ -38,7 +38,7 @@ static void keep_summary(pal_work_item *item)
             &end->compacted, &turn->work_error);
 }
 
-static void give(const pal_compact_wait *wait, const pal_compacted *compacted)
+static void give(const pal_compact_wait *wait, const pal_compaction_result *compacted)
 {
     *wait->out_compacted = *compacted;
     wait->out_compacted->summary = pal_arena_copy(wait->arena, compacted->summary);
@@ -71,7 +71,7 @@ void pal_compact_tell(pal_turn *turn)
 static void summary_kept(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
-    const pal_compacted *compacted = &turn->summary.end->compacted;
+    const pal_compaction_result *compacted = &turn->summary.end->compacted;
 
     turn->holds--;
     if (turn->phase == PAL_TURN_PHASE_ENDED)

@@ -77,7 +77,7 @@ static pal_str nothing_note(const pal_plan *plan)
             : pal_str_of(nothing);
 }
 
-static pal_status begin_new(const pal_compaction *compaction, pal_compact_job *job,
+static pal_status begin_new(const pal_compaction_request *compaction, pal_compact_job *job,
         pal_arena *arena, bool *out_ready, pal_error *err)
 {
     pal_status status = plan_cut(job, arena, err);
@@ -95,14 +95,14 @@ static pal_status begin_new(const pal_compaction *compaction, pal_compact_job *j
 }
 
 pal_status pal_compact_begin(pal_store *store, const pal_window *window,
-        const pal_compaction *compaction, pal_arena *arena, pal_compact_job *out_job,
-        bool *out_ready, pal_compacted *out_compacted, pal_error *err)
+        const pal_compaction_request *compaction, pal_arena *arena, pal_compact_job *out_job,
+        bool *out_ready, pal_compaction_result *out_compacted, pal_error *err)
 {
     pal_compact_job *job = out_job;
     pal_status status;
 
     *job = (pal_compact_job){.window = *window};
-    *out_compacted = (pal_compacted){0};
+    *out_compacted = (pal_compaction_result){0};
     *out_ready = true;
     status = pal_window_load(store, window, NULL, arena, &job->view, err);
     if (status == PAL_OK && compaction->redo)
@@ -340,7 +340,7 @@ pal_str pal_compact_no_model(const pal_compact_job *job)
 }
 
 pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_summary_answer *answer,
-        pal_str failure, pal_arena *arena, pal_compacted *out_compacted, pal_error *err)
+        pal_str failure, pal_arena *arena, pal_compaction_result *out_compacted, pal_error *err)
 {
     const pal_checkpoint_record *record = &job->record;
     bool is_smaller = false;
@@ -355,7 +355,7 @@ pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_sum
         status = keep(store, job, answer, is_smaller, arena, &number, err);
     if (status != PAL_OK)
         return status;
-    *out_compacted = (pal_compacted){.number = number,
+    *out_compacted = (pal_compaction_result){.number = number,
             .seq = record->checkpoint.seq,
             .is_fallback = record->is_fallback,
             .messages = record->messages,
@@ -370,8 +370,8 @@ pal_status pal_compact_end(pal_store *store, pal_compact_job *job, const pal_sum
 /* ---- Both halves ---- */
 
 pal_status pal_window_compact(pal_store *store, const pal_window *window,
-        const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
-        pal_error *err)
+        const pal_compaction_request *compaction, pal_arena *arena,
+        pal_compaction_result *out_compacted, pal_error *err)
 {
     pal_compact_job job;
     pal_summary_answer answer = {0};

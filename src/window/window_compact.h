@@ -21,8 +21,8 @@ typedef struct pal_compact_job {
 /* Plans, and makes the request. If there is nothing to compact, *out_ready is false and
  * out_compacted->note says why. */
 PAL_CHECKED pal_status pal_compact_begin(pal_store *store, const pal_window *window,
-        const pal_compaction *compaction, pal_arena *arena, pal_compact_job *out_job,
-        bool *out_ready, pal_compacted *out_compacted, pal_error *err);
+        const pal_compaction_request *compaction, pal_arena *arena, pal_compact_job *out_job,
+        bool *out_ready, pal_compaction_result *out_compacted, pal_error *err);
 
 /* Returns the reason why the job's request must not be sent. Empty if it is a reset, or can be
  * sent. */
@@ -32,6 +32,6 @@ pal_str pal_compact_no_model(const pal_compact_job *job);
  * from the oldest on; `failure` says why there is no answer. */
 PAL_CHECKED pal_status pal_compact_end(pal_store *store, pal_compact_job *job,
         const pal_summary_answer *answer, pal_str failure, pal_arena *arena,
-        pal_compacted *out_compacted, pal_error *err);
+        pal_compaction_result *out_compacted, pal_error *err);
 
 #endif

@@ -74,7 +74,7 @@ static pal_status load_again(
     return pal_window_finish(store, &job->window, view, err);
 }
 
-pal_status pal_compact_again(pal_store *store, const pal_compaction *compaction,
+pal_status pal_compact_again(pal_store *store, const pal_compaction_request *compaction,
         pal_compact_job *job, pal_arena *arena, pal_error *err)
 {
     pal_checkpoint_record again = job->view.record;

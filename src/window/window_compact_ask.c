@@ -99,8 +99,8 @@ static void add_items(pal_compact_job *job, bool own_system, uint64_t budget, qu
     }
 }
 
-pal_status pal_compact_ask(
-        pal_compact_job *job, const pal_compaction *compaction, pal_arena *arena, pal_error *err)
+pal_status pal_compact_ask(pal_compact_job *job, const pal_compaction_request *compaction,
+        pal_arena *arena, pal_error *err)
 {
     pal_str text = compaction->prompt.len > 0
             ? compaction->prompt

@@ -26,13 +26,13 @@ void pal_compact_keep(pal_compact_job *job);
 /* ---- window_compact_ask.c ---- */
 
 /* Makes the job's request. */
-PAL_CHECKED pal_status pal_compact_ask(
-        pal_compact_job *job, const pal_compaction *compaction, pal_arena *arena, pal_error *err);
+PAL_CHECKED pal_status pal_compact_ask(pal_compact_job *job,
+        const pal_compaction_request *compaction, pal_arena *arena, pal_error *err);
 
 /* ---- window_compact_again.c ---- */
 
 /* Begins a job that makes the current checkpoint again. `compaction->redo` must be its number. */
-PAL_CHECKED pal_status pal_compact_again(pal_store *store, const pal_compaction *compaction,
+PAL_CHECKED pal_status pal_compact_again(pal_store *store, const pal_compaction_request *compaction,
         pal_compact_job *job, pal_arena *arena, pal_error *err);
 
 #endif

@@ -40,7 +40,7 @@ typedef struct script {
 
 pal_status script_run(const pal_summary_request *request, pal_arena *answers,
         pal_summary_answer *out_answer, void *user, pal_error *error);
-pal_compacted compact(const pal_window *window, script *s);
+pal_compaction_result compact(const pal_window *window, script *s);
 /* Whether one of the request's messages has the text. */
 bool asks_with(const script *s, const char *text);
 

@@ -347,7 +347,7 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     say_turns(session, 50, 100); /* 1 to 100 */

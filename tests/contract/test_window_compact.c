@@ -34,10 +34,10 @@ pal_status script_run(const pal_summary_request *request, pal_arena *answers,
     return PAL_OK;
 }
 
-pal_compacted compact(const pal_window *window, script *s)
+pal_compaction_result compact(const pal_window *window, script *s)
 {
-    pal_compaction compaction = {.summarize = script_run, .user = s, .reason = S("manual")};
-    pal_compacted compacted = {0};
+    pal_compaction_request compaction = {.summarize = script_run, .user = s, .reason = S("manual")};
+    pal_compaction_result compacted = {0};
 
     OK(pal_window_compact(store, window, &compaction, arena, &compacted, &err));
     return compacted;
@@ -76,7 +76,7 @@ static void the_question_goes_behind_the_conversations_own_prefix(void)
     pal_message *before;
     size_t len;
     pal_plan plan;
-    pal_compacted made;
+    pal_compaction_result made;
 
     window.system = S("Be brief.");
     window.tools = &tool;
@@ -107,7 +107,7 @@ static void the_second_summary_takes_the_first_in(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compacted first, second;
+    pal_compaction_result first, second;
     pal_plan plan;
 
     say_turns(session, 10, 300);
@@ -160,7 +160,7 @@ static void pins_question_and_pending_calls_stay(void)
     pal_str pending[] = {S("p1")};
     script s = {.answer = "We read."};
     uint64_t question, call;
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     say_turns(session, 5, 300);
@@ -195,8 +195,8 @@ static void a_cut_that_is_asked_for_goes_to_a_turn(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compaction compaction = {.summarize = script_run, .user = &s, .cut_seq = 5};
-    pal_compacted made = {0};
+    pal_compaction_request compaction = {.summarize = script_run, .user = &s, .cut_seq = 5};
+    pal_compaction_result made = {0};
 
     say_turns(session, 10, 300);
     OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
@@ -213,7 +213,7 @@ static void undo_brings_everything_back(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compacted first, second;
+    pal_compaction_result first, second;
     const char *before, *between;
     uint64_t pinned;
 
@@ -239,9 +239,9 @@ static void redo_asks_about_the_same_messages(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "Zero."};
-    pal_compaction again = {
+    pal_compaction_request again = {
             .summarize = script_run, .user = &s, .prompt = S("In verse!"), .model = S("poet")};
-    pal_compacted first, redone = {0};
+    pal_compaction_result first, redone = {0};
     pal_str diff = {0};
     pal_plan plan;
 
@@ -310,7 +310,7 @@ static void ten_compactions_undone_leave_no_trace(void)
     session_before = export_of(session);
     plan_before = plan_json(&window);
     for (int i = 0; i < 10; i++) {
-        pal_compacted made;
+        pal_compaction_result made;
 
         window.settings.strategy = strategies[i % 3];
         s.answer = i % 4 == 3 ? NULL : "We began.";
@@ -331,7 +331,7 @@ static void falls_back(const char *answer, const char *note)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "Before."};
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     say_turns(session, 10, 300);
@@ -378,8 +378,8 @@ static void without_a_model_turns_are_left_out(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
-    pal_compaction compaction = {.reason = S("manual")};
-    pal_compacted made = {0};
+    pal_compaction_request compaction = {.reason = S("manual")};
+    pal_compaction_result made = {0};
     pal_plan plan;
 
     say_turns(session, 20, 300);
@@ -398,7 +398,7 @@ static void there_may_be_nothing_to_compact(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We began."};
-    pal_compacted made = compact(&window, &s);
+    pal_compaction_result made = compact(&window, &s);
 
     CHECK(made.number == 0 && made.note.len > 0 && s.calls == 0);
     say_as(session, PAL_ROLE_USER, "Hello", 100);
@@ -437,7 +437,7 @@ static void a_fresh_start_is_told_what_was_last(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "never asked"};
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     window.settings.strategy = PAL_STRATEGY_RESET;
@@ -464,8 +464,8 @@ static void every_allocation_may_fail(void)
     say_turns(session, 10, 300);
     for (uint64_t nth = 1; status != PAL_OK && nth < 5000; nth++) {
         script s = {.answer = "We began."};
-        pal_compaction compaction = {.summarize = script_run, .user = &s};
-        pal_compacted made = {0};
+        pal_compaction_request compaction = {.summarize = script_run, .user = &s};
+        pal_compaction_result made = {0};
         pal_arena *small = pal_arena_new(0);
         bool fired;
 

@@ -164,8 +164,8 @@ static void a_lost_lease_writes_no_mark(void)
     pal_id session = new_session();
     pal_window window = window_of(session);
     script s = {.answer = "We counted."};
-    pal_compaction compaction = {.summarize = script_run, .user = &s};
-    pal_compacted compacted;
+    pal_compaction_request compaction = {.summarize = script_run, .user = &s};
+    pal_compaction_result compacted;
     uint64_t fence = 0;
 
     say_turns(session, 10, 300);
@@ -188,7 +188,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     pal_window window = window_of(session);
     script s = {.answer = "First part."};
     const char *before;
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     say_turns(session, 10, 300);
@@ -238,7 +238,7 @@ static void a_fork_has_its_parents_checkpoint(void)
     pal_id session = new_session(), fork, early;
     pal_window window = window_of(session);
     script s = {.answer = "First part."};
-    pal_compacted made;
+    pal_compaction_result made;
     pal_plan plan;
 
     say_turns(session, 10, 300);
@@ -258,9 +258,9 @@ static void a_fork_has_its_parents_checkpoint(void)
     CHECK(pal_str_is(plan.items[2].message->parts[0].text, "First part."));
     CHECK(pal_window_uncompact(store, no_tenant(), fork, 0, &err) != PAL_OK);
     /* A parent's can be made again for the fork alone. */
-    pal_compaction again = {
+    pal_compaction_request again = {
             .summarize = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
-    pal_compacted redone = {0};
+    pal_compaction_result redone = {0};
     s.answer = "Another first part.";
     OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
     CHECK(redone.number > 0 && redone.seq == made.seq);

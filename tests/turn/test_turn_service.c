@@ -582,11 +582,11 @@ static void a_session_is_compacted_when_asked_for(void)
             {.code = 429, .header = "retry-after-ms: 5\r\n", .body = "{\"error\":\"later\"}"},
             {.body = COUNTED("short"), .is_held = true}, {.body = ANSWER("on")}};
     service *s = service_open(replies, 3);
-    pal_compaction compaction = {.reason = S("manual"), .prompt = S("SHORTEN THIS")};
+    pal_compaction_request compaction = {.reason = S("manual"), .prompt = S("SHORTEN THIS")};
     pal_runtime_options options = {.compaction_model = S("cheap"),
             .context.preserve_recent_tokens = 60,
             .context.strategy = PAL_STRATEGY_COMPACT};
-    pal_compacted compacted = {0};
+    pal_compaction_result compacted = {0};
     pal_session made = {.agent = S("anna")};
     pal_id session = {{0}};
 
@@ -622,10 +622,10 @@ static void anthropic_is_told_in_words_not_to_call(void)
                      "\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":9,"
                      "\"output_tokens\":4}}"}};
     service *s = service_open(replies, 2);
-    pal_compaction compaction = {.reason = S("manual"),
+    pal_compaction_request compaction = {.reason = S("manual"),
             .prompt = S("SHORTEN THIS"),
             .parameters = S("{\"temperature\":0.25}")};
-    pal_compacted compacted = {0};
+    pal_compaction_result compacted = {0};
     pal_session made = {.agent = S("anna")};
     pal_id session = {{0}};
     const char *question;
@@ -652,8 +652,8 @@ static void nothing_is_compacted_while_a_turn_runs(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
     service *s = service_open(replies, 1);
-    pal_compaction compaction = {0};
-    pal_compacted compacted;
+    pal_compaction_request compaction = {0};
+    pal_compaction_result compacted;
     pal_turn_info info;
     pal_turn_request request;
 

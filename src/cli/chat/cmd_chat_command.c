@@ -281,8 +281,8 @@ static pal_status run_open(pal_chat *chat, pal_str argument)
 static pal_status run_compact(pal_chat *chat, pal_str argument)
 {
     pal_cli *cli = chat->cli;
-    pal_compaction compaction = {.prompt = argument, .reason = pal_str_of("manual")};
-    pal_compacted made;
+    pal_compaction_request compaction = {.prompt = argument, .reason = pal_str_of("manual")};
+    pal_compaction_result made;
     pal_status status = pal_turn_compact(chat->runtime.runtime, pal_cli_tenant(cli), chat->session,
             &compaction, chat->arena, &made, &cli->err);
     if (status != PAL_OK)

@@ -110,7 +110,7 @@ static pal_status read_summary(compacter *c)
     return status;
 }
 
-static void print_json(pal_cli *cli, const pal_compacted *made)
+static void print_json(pal_cli *cli, const pal_compaction_result *made)
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
@@ -126,7 +126,7 @@ static void print_json(pal_cli *cli, const pal_compacted *made)
     pal_buf_append_char(&cli->out, '\n');
 }
 
-static void print_text(pal_cli *cli, const pal_compacted *made)
+static void print_text(pal_cli *cli, const pal_compaction_result *made)
 {
     if (made->number == 0) {
         pal_buf_format(&cli->out, "Nothing was changed: %.*s.\n", PAL_STR_ARG(made->note));
@@ -169,7 +169,7 @@ static pal_status plan_cut(compacter *c, pal_plan *out_plan)
 
 /* Computes where to cut. A runtime uses its own settings, so the settings of the command line
  * are passed as a cut position. */
-static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_is_some)
+static pal_status place_cut(compacter *c, pal_compaction_request *compaction, bool *out_is_some)
 {
     pal_plan plan;
     *out_is_some = true;
@@ -186,7 +186,7 @@ static pal_status place_cut(compacter *c, pal_compaction *compaction, bool *out_
 /* Compacts with the model that is configured or found. 'echo' is not a model; with it, complete
  * turns are left out instead. */
 static pal_status compact_by_model(
-        compacter *c, pal_compaction *compaction, pal_compacted *out_made)
+        compacter *c, pal_compaction_request *compaction, pal_compaction_result *out_made)
 {
     pal_cli *cli = c->cli;
     pal_cli_runtime runtime;
@@ -199,7 +199,7 @@ static pal_status compact_by_model(
     if (status == PAL_OK && !is_echo)
         status = place_cut(c, compaction, &is_some);
     if (status == PAL_OK && !is_some)
-        *out_made = (pal_compacted){.note = pal_str_of("nothing to compact")};
+        *out_made = (pal_compaction_result){.note = pal_str_of("nothing to compact")};
     else if (status == PAL_OK && !is_echo)
         status = pal_turn_compact(runtime.runtime, pal_cli_tenant(cli), c->session.id, compaction,
                 cli->arena, out_made, &cli->err);
@@ -215,7 +215,8 @@ static pal_status compact_by_model(
     return status;
 }
 
-static pal_status compact_by_hand(compacter *c, pal_compaction *compaction, pal_compacted *out_made)
+static pal_status compact_by_hand(
+        compacter *c, pal_compaction_request *compaction, pal_compaction_result *out_made)
 {
     pal_cli *cli = c->cli;
     pal_mark mark;
@@ -240,12 +241,12 @@ static pal_status compact(compacter *c)
     pal_cli *cli = c->cli;
     const compact_values *given = c->given;
     const pal_runtime_options *options = pal_config_get(cli->config)->runtime;
-    pal_compaction compaction = {
+    pal_compaction_request compaction = {
             .prompt = given->prompt ? pal_str_of(given->prompt) : options->compaction_prompt,
             .model = given->window.model ? pal_str_of(given->window.model)
                                          : options->compaction_model,
             .reason = pal_str_of("manual")};
-    pal_compacted made;
+    pal_compaction_result made;
     pal_status status = PAL_OK;
     if (given->redo && cli->args_len > 1)
         status = read_number(cli, cli->args[1], &compaction.redo);
@@ -266,7 +267,7 @@ static pal_status compact(compacter *c)
 static pal_status dry_run(compacter *c)
 {
     pal_cli *cli = c->cli;
-    pal_compacted made = {.note = pal_str_of("nothing to compact")};
+    pal_compaction_result made = {.note = pal_str_of("nothing to compact")};
     pal_plan plan;
     pal_status status = plan_cut(c, &plan);
     if (status != PAL_OK)

@@ -141,11 +141,11 @@ pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *re
 }
 
 pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
-        const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
-        pal_error *err)
+        const pal_compaction_request *compaction, pal_arena *arena,
+        pal_compaction_result *out_compacted, pal_error *err)
 {
     pal_turn_request request = {.tenant = tenant, .session = session};
-    pal_compacted compacted = {0};
+    pal_compaction_result compacted = {0};
     pal_compact_wait wait = {
             .compaction = compaction, .arena = arena, .out_compacted = &compacted, .err = err};
     pal_status status;

@@ -54,7 +54,7 @@ static pal_status get_context(pal_call *call, pal_error *err)
 
 /* ---- Compactions ---- */
 
-static void put_compacted(pal_json_writer *writer, const pal_compacted *compacted)
+static void put_compacted(pal_json_writer *writer, const pal_compaction_result *compacted)
 {
     pal_json_begin_object(writer);
     pal_put_count(writer, "number", compacted->number);
@@ -90,7 +90,7 @@ static uint64_t number_of(pal_json object, const char *name)
 /* Finds the compaction that an earlier attempt of this request made. Number 0 means that it made
  * none. */
 static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
-        pal_compacted *out_compacted, pal_error *err)
+        pal_compaction_result *out_compacted, pal_error *err)
 {
     pal_mark *marks = NULL;
     size_t len = 0;
@@ -104,7 +104,7 @@ static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
         if (status != PAL_OK ||
                 !pal_str_equal(pal_member_string(body, "reason", call->arena), reason))
             continue;
-        *out_compacted = (pal_compacted){.number = marks[i].number,
+        *out_compacted = (pal_compaction_result){.number = marks[i].number,
                 .seq = marks[i].seq,
                 .messages = number_of(body, "messages"),
                 .tokens_before = number_of(body, "tokens_before"),
@@ -115,8 +115,8 @@ static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
     return status;
 }
 
-static pal_status compact_once(pal_call *call, pal_id session, pal_compaction *compaction,
-        pal_compacted *out_compacted, pal_error *err)
+static pal_status compact_once(pal_call *call, pal_id session, pal_compaction_request *compaction,
+        pal_compaction_result *out_compacted, pal_error *err)
 {
     pal_status status = PAL_OK;
     compaction->reason = sign_reason(call);
@@ -129,8 +129,8 @@ static pal_status compact_once(pal_call *call, pal_id session, pal_compaction *c
 }
 
 /* Stores the caller's summary even if there was nothing to compact. */
-static pal_status keep_given(pal_call *call, pal_id session, const pal_compaction *compaction,
-        pal_compacted *compacted, pal_error *err)
+static pal_status keep_given(pal_call *call, pal_id session,
+        const pal_compaction_request *compaction, pal_compaction_result *compacted, pal_error *err)
 {
     pal_mark mark;
     if (compacted->number || !compaction->summary.len)
@@ -145,7 +145,7 @@ static pal_status keep_given(pal_call *call, pal_id session, const pal_compactio
     return PAL_OK;
 }
 
-static pal_status read_given(pal_call *call, pal_compaction *compaction, pal_error *err)
+static pal_status read_given(pal_call *call, pal_compaction_request *compaction, pal_error *err)
 {
     pal_json_type type = pal_json_type_of(pal_json_find(call->body, "summary"));
     pal_str *summary = &compaction->summary;
@@ -172,8 +172,8 @@ static pal_status read_given(pal_call *call, pal_compaction *compaction, pal_err
 static pal_status compact_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_compacted compacted = {0};
-    pal_compaction compaction = {.budget = &call->caller.budget};
+    pal_compaction_result compacted = {0};
+    pal_compaction_request compaction = {.budget = &call->caller.budget};
     pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status == PAL_OK)

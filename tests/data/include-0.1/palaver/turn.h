@@ -139,8 +139,9 @@ typedef struct pal_runtime_options {
                                       empty, the runtime's settings apply */
     pal_str parameters;            /* a JSON object whose members are added to every request to a
                                       model service, such as {"temperature": 0.7}; may be empty */
-    pal_str compaction_system;     /* pal_compaction.system for all summaries; may be empty */
-    pal_str compaction_parameters; /* pal_compaction.parameters for all summaries; may be empty */
+    pal_str compaction_system; /* pal_compaction_request.system for all summaries; may be empty */
+    pal_str compaction_parameters; /* pal_compaction_request.parameters for all summaries; may be
+                                      empty */
     pal_context_on_pruned
             pruned_text;         /* replaces the built-in placeholders for pruned content; NULL: use
                               those. Several worker threads can call it at the same time */
@@ -529,8 +530,8 @@ PAL_API PAL_CHECKED pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenan
  * runtime's options are used. Blocks until it is done. PAL_BUSY: a turn is running in the
  * session. */
 PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant,
-        pal_id session, const pal_compaction *compaction, pal_arena *arena,
-        pal_compacted *out_compacted, pal_error *err);
+        pal_id session, const pal_compaction_request *compaction, pal_arena *arena,
+        pal_compaction_result *out_compacted, pal_error *err);
 
 /* Plans what the model would receive for `request` now, with the runtime's settings. Messages of
  * the request are planned as if they were already recorded. Changes nothing. Reads the store on the

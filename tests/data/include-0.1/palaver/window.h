@@ -74,7 +74,7 @@ typedef struct pal_summary_request {
     size_t tools_len;
     pal_str model;
     uint64_t output_max; /* maximum tokens of the summary */
-    pal_str parameters;  /* as in pal_compaction */
+    pal_str parameters;  /* as in pal_compaction_request */
     PAL_RESERVED(8);
 } pal_summary_request;
 
@@ -94,13 +94,13 @@ typedef struct pal_summary_answer {
 
 /* Calls a model to write a summary, on the thread that compacts. Can block. The compaction uses its
  * fallback if this returns anything but PAL_OK or sets an empty text. */
-typedef pal_status (*pal_summarize)(const pal_summary_request *request, pal_arena *arena,
-        pal_summary_answer *out_answer, void *user, pal_error *err);
+typedef pal_status (*pal_compaction_on_summary)(const pal_summary_request *request,
+        pal_arena *arena, pal_summary_answer *out_answer, void *user, pal_error *err);
 
 /* Options of a compaction. Zero it, then set the members that are needed. */
-typedef struct pal_compaction {
-    pal_summarize summarize; /* NULL: leave out whole turns, the oldest first, instead of making a
-                                summary */
+typedef struct pal_compaction_request {
+    pal_compaction_on_summary summarize; /* NULL: leave out whole turns, the oldest first, instead
+                                of making a summary */
     void *user;
     pal_str prompt;   /* replaces the built-in prompt; may be empty */
     pal_str model;    /* replaces the window's model; may be empty */
@@ -118,10 +118,10 @@ typedef struct pal_compaction {
     const struct pal_budget *budget; /* refuses a compaction that calls a model if the budget is
                                         used up; NULL: no budget; pal_turn_compact() only */
     PAL_RESERVED(8);
-} pal_compaction;
+} pal_compaction_request;
 
 /* The result of a compaction. */
-typedef struct pal_compacted {
+typedef struct pal_compaction_result {
     uint64_t number; /* number of the checkpoint's mark; 0: nothing was done, and `note` says why */
     uint64_t seq;    /* the last message that the checkpoint replaces */
     bool is_fallback;       /* there is no summary: whole turns were left out */
@@ -131,7 +131,7 @@ typedef struct pal_compacted {
     pal_str summary;
     pal_str note; /* why the fallback was used, or why nothing was done */
     PAL_RESERVED(4);
-} pal_compacted;
+} pal_compaction_result;
 
 /* Makes a checkpoint. The previous summary is merged into the new one. Pinned messages, the last
  * user message, running calls and calls that wait for approval are always kept. If the model fails,
@@ -139,8 +139,8 @@ typedef struct pal_compacted {
  * first, and is_fallback is set. With the strategy `reset` no model is called: a hint replaces the
  * messages. Blocks until the model has answered. */
 PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_window *window,
-        const pal_compaction *compaction, pal_arena *arena, pal_compacted *out_compacted,
-        pal_error *err);
+        const pal_compaction_request *compaction, pal_arena *arena,
+        pal_compaction_result *out_compacted, pal_error *err);
 
 /* Undoes the checkpoint with this number; 0: the newest that is in effect. PAL_NOT_FOUND if there
  * is no such checkpoint. */
