@@ -16,7 +16,7 @@
 /* ---- One that is passed on ---- */
 
 typedef struct passed {
-    pal_forwarding *forwarding;
+    pal_forward_call *forwarding;
     bool leaves; /* by its end, at the latest */
     unsigned code;
     char text[4096];
@@ -48,7 +48,7 @@ static void on_end(pal_status status, const pal_error *why, void *user)
     p->status = status;
     snprintf(p->why, sizeof(p->why), "%s", why ? why->message : "");
     if (p->leaves)
-        pal_forwarding_leave(p->forwarding);
+        pal_forward_call_release(p->forwarding);
     bell_ring(&p->over);
 }
 
@@ -76,7 +76,7 @@ static pal_status pass(passed *p, pal_forward request)
     if (status != PAL_OK)
         return status;
     CHECK(bell_wait(&p->over, 1));
-    pal_forwarding_leave(p->forwarding);
+    pal_forward_call_release(p->forwarding);
     return p->status;
 }
 
@@ -310,7 +310,7 @@ static void so_does_one_that_is_left(void)
 
     CHECK(ok(start(&p, &request)));
     CHECK(bell_wait(&p.came, 1));
-    pal_forwarding_leave(p.forwarding);
+    pal_forward_call_release(p.forwarding);
     CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
     CHECK(ends_counted("acme", 1));
     end_all(s);
@@ -489,7 +489,7 @@ static void one_can_be_left_while_its_budget_is_looked_up(void)
     passed p;
     service *s = begin_gate(&g, &p);
 
-    pal_forwarding_leave(p.forwarding);
+    pal_forward_call_release(p.forwarding);
     CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
     bell_ring(&g.opened);
     CHECK(close_runtime().model_calls == 0 && s->len == 0);

@@ -137,7 +137,7 @@ struct pal_runtime {
     struct pal_model_question **model_questions;
     pal_turn *model_waiters;
     struct pal_models_list *model_lists;
-    pal_forwarding *forwards; /* running forwards */
+    pal_forward_call *forwards; /* running forwards */
     pal_tool_mcp **servers;
     size_t servers_len;
     pal_turn *server_waiters;

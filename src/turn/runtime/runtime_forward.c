@@ -23,9 +23,9 @@
 #include "turn/runtime/runtime_owner.h"
 #include "turn/turn.h"
 
-struct pal_forwarding {
+struct pal_forward_call {
     pal_runtime *runtime;
-    pal_forwarding *previous, *next; /* links of the list of running forwards */
+    pal_forward_call *previous, *next; /* links of the list of running forwards */
     size_t endpoint;                 /* its index in the runtime's list */
     pal_str tenant;                  /* this and the next three texts are in the same allocation */
     pal_str model;                   /* the requested model; empty: the endpoint's default model */
@@ -58,13 +58,13 @@ struct pal_forwarding {
     bool is_left;    /* the caller has released it */
 };
 
-static pal_provider *provider_of(const pal_forwarding *f)
+static pal_provider *provider_of(const pal_forward_call *f)
 {
     return f->runtime->providers[f->endpoint];
 }
 
 /* Called after an owner has released the forwarding. */
-static void free_unowned(pal_forwarding *f)
+static void free_unowned(pal_forward_call *f)
 {
     if (!f->is_over || !f->is_left || f->is_looking)
         return;
@@ -94,7 +94,7 @@ static void count_forwards(pal_runtime *runtime, int change)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-static void unlist(pal_forwarding *f)
+static void unlist(pal_forward_call *f)
 {
     pal_runtime *runtime = f->runtime;
 
@@ -109,7 +109,7 @@ static void unlist(pal_forwarding *f)
 }
 
 /* The sink can release the forwarding from its callback: that only posts a task. */
-static void tell_end(pal_forwarding *f, pal_status status, const char *why)
+static void tell_end(pal_forward_call *f, pal_status status, const char *why)
 {
     pal_error err = {0};
 
@@ -122,7 +122,7 @@ static void tell_end(pal_forwarding *f, pal_status status, const char *why)
 
 /* ---- What it cost ---- */
 
-static const pal_encoding *encoding_of(const pal_forwarding *f)
+static const pal_encoding *encoding_of(const pal_forward_call *f)
 {
     return pal_models_find(f->runtime->options.models, f->model).encoding;
 }
@@ -145,7 +145,7 @@ static void bill_kept(pal_write *write)
 
 /* If there is no memory there is no row, as for a turn. */
 static void keep_bill(
-        pal_forwarding *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
+        pal_forward_call *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
 {
     pal_str provider = pal_provider_name(provider_of(f));
     bill *b = pal_calloc(1, sizeof(*b) + f->tenant.len + provider.len + model.len);
@@ -183,7 +183,7 @@ static bool is_label(pal_str name)
 /* Model names come from outside: a name that the ledger does not accept must not make a call free.
  * Prices are listed by the requested names; services often answer with longer ones. If the request
  * names "auto", only the response shows which model it was. */
-static void charge(pal_forwarding *f, pal_str told, const pal_usage *usage)
+static void charge(pal_forward_call *f, pal_str told, const pal_usage *usage)
 {
     pal_runtime *runtime = f->runtime;
     pal_str asked = f->model;
@@ -196,15 +196,15 @@ static void charge(pal_forwarding *f, pal_str told, const pal_usage *usage)
     keep_bill(f, model, usage, cost_micros);
 }
 
-static pal_forwarding *of_tally(pal_work_item *item)
+static pal_forward_call *of_tally(pal_work_item *item)
 {
-    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, tally));
+    return (pal_forward_call *)((char *)item - offsetof(pal_forward_call, tally));
 }
 
 /* Runs on a worker. The meter gets no more input. */
 static void tally(pal_work_item *item)
 {
-    pal_forwarding *f = of_tally(item);
+    pal_forward_call *f = of_tally(item);
     const pal_encoding *encoding = encoding_of(f);
     pal_str text;
     uint64_t len = pal_meter_said(f->meter, &text);
@@ -216,7 +216,7 @@ static void tally(pal_work_item *item)
 
 static void tallied(pal_work_item *item)
 {
-    pal_forwarding *f = of_tally(item);
+    pal_forward_call *f = of_tally(item);
     pal_usage usage = {.input = f->input, .output = f->output};
 
     f->is_looking = false;
@@ -227,7 +227,7 @@ static void tallied(pal_work_item *item)
 
 /* A response that failed without output is free, unless we ended the call: a client that leaves
  * early still pays for its request. */
-static void settle(pal_forwarding *f)
+static void settle(pal_forward_call *f)
 {
     const pal_model_end *end = f->measured;
     pal_str text;
@@ -248,22 +248,22 @@ static void settle(pal_forwarding *f)
     }
 }
 
-static pal_forwarding *of_finish(pal_work_item *item)
+static pal_forward_call *of_finish(pal_work_item *item)
 {
-    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, finish));
+    return (pal_forward_call *)((char *)item - offsetof(pal_forward_call, finish));
 }
 
 /* Runs on a worker. The meter gets no more input. */
 static void measure(pal_work_item *item)
 {
-    pal_forwarding *f = of_finish(item);
+    pal_forward_call *f = of_finish(item);
 
     f->measured = pal_meter_finish_apart(f->meter, f->was_stopped ? NULL : &f->ended);
 }
 
 static void measured(pal_work_item *item)
 {
-    pal_forwarding *f = of_finish(item);
+    pal_forward_call *f = of_finish(item);
 
     f->is_looking = false;
     settle(f);
@@ -272,7 +272,7 @@ static void measured(pal_work_item *item)
 }
 
 /* `http` is the same as in pal_meter_finish(). */
-static void count(pal_forwarding *f, const pal_http_end *http)
+static void count(pal_forward_call *f, const pal_http_end *http)
 {
     f->was_stopped = !http;
     if (!pal_meter_is_long(f->meter)) {
@@ -291,7 +291,7 @@ static void count(pal_forwarding *f, const pal_http_end *http)
 
 static void on_header(void *user, pal_str name, pal_str value)
 {
-    pal_forwarding *f = user;
+    pal_forward_call *f = user;
 
     pal_meter_header(f->meter, name, value);
     if (f->sink.header)
@@ -300,7 +300,7 @@ static void on_header(void *user, pal_str name, pal_str value)
 
 static void on_head(void *user, long code)
 {
-    pal_forwarding *f = user;
+    pal_forward_call *f = user;
 
     f->has_head = true;
     f->is_error = code >= 400;
@@ -310,7 +310,7 @@ static void on_head(void *user, long code)
 
 static void on_body(void *user, pal_str bytes)
 {
-    pal_forwarding *f = user;
+    pal_forward_call *f = user;
 
     if (f->is_error) {
         pal_buf_append_str(&f->failure, bytes);
@@ -322,7 +322,7 @@ static void on_body(void *user, pal_str bytes)
 
 static void on_end(void *user, const pal_http_end *end)
 {
-    pal_forwarding *f = user;
+    pal_forward_call *f = user;
 
     f->call = NULL;
     if (f->is_error && !f->failure.failure) {
@@ -336,7 +336,7 @@ static void on_end(void *user, const pal_http_end *end)
 
 /* ---- Beginning and ending ---- */
 
-static void call(pal_forwarding *f)
+static void call(pal_forward_call *f)
 {
     static const pal_http_events events = {on_head, on_header, on_body, on_end};
     pal_runtime *runtime = f->runtime;
@@ -353,15 +353,15 @@ static void call(pal_forwarding *f)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-static pal_forwarding *of_lookup(pal_work_item *item)
+static pal_forward_call *of_lookup(pal_work_item *item)
 {
-    return (pal_forwarding *)((char *)item - offsetof(pal_forwarding, lookup));
+    return (pal_forward_call *)((char *)item - offsetof(pal_forward_call, lookup));
 }
 
 /* Runs on a worker. */
 static void look_up(pal_work_item *item)
 {
-    pal_forwarding *f = of_lookup(item);
+    pal_forward_call *f = of_lookup(item);
 
     pal_runtime *runtime = f->runtime;
     pal_budget_holder holder = {.budget = &f->budget, .tenant = f->tenant};
@@ -376,7 +376,7 @@ static void look_up(pal_work_item *item)
 
 static void looked_up(pal_work_item *item)
 {
-    pal_forwarding *f = of_lookup(item);
+    pal_forward_call *f = of_lookup(item);
 
     f->is_looking = false;
     if (f->is_over)
@@ -389,7 +389,7 @@ static void looked_up(pal_work_item *item)
 
 static void begin(pal_task *task)
 {
-    pal_forwarding *f = (pal_forwarding *)((char *)task - offsetof(pal_forwarding, begin));
+    pal_forward_call *f = (pal_forward_call *)((char *)task - offsetof(pal_forward_call, begin));
     pal_runtime *runtime = f->runtime;
 
     f->next = runtime->forwards;
@@ -408,7 +408,7 @@ static void begin(pal_task *task)
     }
 }
 
-static void stop(pal_forwarding *f, const char *why)
+static void stop(pal_forward_call *f, const char *why)
 {
     if (f->call) {
         pal_http_cancel(f->call);
@@ -420,7 +420,7 @@ static void stop(pal_forwarding *f, const char *why)
 
 static void leave(pal_task *task)
 {
-    pal_forwarding *f = (pal_forwarding *)((char *)task - offsetof(pal_forwarding, leave));
+    pal_forward_call *f = (pal_forward_call *)((char *)task - offsetof(pal_forward_call, leave));
 
     f->is_left = true;
     if (f->is_over)
@@ -459,10 +459,10 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
 }
 
 /* Returns NULL if there is no memory. */
-static pal_forwarding *make(
+static pal_forward_call *make(
         pal_runtime *runtime, const pal_forward *request, size_t endpoint, pal_str model)
 {
-    pal_forwarding *f = pal_calloc(1,
+    pal_forward_call *f = pal_calloc(1,
             sizeof(*f) + request->tenant.len + model.len + request->path.len + request->body.len);
     char *texts;
 
@@ -491,12 +491,12 @@ static pal_forwarding *make(
 }
 
 /* Returns NULL on failure. */
-static pal_forwarding *make_request(pal_runtime *runtime, const pal_forward *request,
+static pal_forward_call *make_request(pal_runtime *runtime, const pal_forward *request,
         size_t endpoint, pal_str model, pal_error *err)
 {
     pal_forward asked = *request;
     pal_arena *arena = NULL;
-    pal_forwarding *f = NULL;
+    pal_forward_call *f = NULL;
     pal_status status = PAL_OK;
 
     if (request->asks_usage && pal_provider_hides_usage(runtime->providers[endpoint])) {
@@ -513,10 +513,10 @@ static pal_forwarding *make_request(pal_runtime *runtime, const pal_forward *req
 }
 
 pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
-        const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err)
+        const pal_forward_sink *sink, void *user, pal_forward_call **out_call, pal_error *err)
 {
     pal_error problem = {0};
-    pal_forwarding *f;
+    pal_forward_call *f;
     pal_str model = {0};
     size_t endpoint = 0;
     pal_status status = pal_text_check(request->tenant, "tenant", PAL_TENANT_LEN_MAX, true, err);
@@ -532,12 +532,12 @@ pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
     f->user = user;
     pal_owner_enter(runtime, &f->budget);
     count_forwards(runtime, 1);
-    *out_forwarding = f;
+    *out_call = f;
     pal_loop_post(runtime->loop, &f->begin);
     return PAL_OK;
 }
 
-void pal_forwarding_leave(pal_forwarding *forwarding)
+void pal_forward_call_release(pal_forward_call *forwarding)
 {
     if (forwarding)
         pal_loop_post(forwarding->runtime->loop, &forwarding->leave);

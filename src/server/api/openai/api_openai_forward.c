@@ -27,8 +27,8 @@
 typedef struct relay {
     pthread_mutex_t lock;
     unsigned holders;
-    pal_forwarding *forwarding;
-    atomic_flag is_left; /* pal_forwarding_leave() was called */
+    pal_forward_call *forwarding;
+    atomic_flag is_left; /* pal_forward_call_release() was called */
     pal_call *call;      /* NULL after the response was sent */
     pal_stream *stream;  /* NULL if there is no stream, or if it has ended */
     bool is_stream;
@@ -57,7 +57,7 @@ static void release(relay *r)
 static void leave(relay *r)
 {
     if (!atomic_flag_test_and_set(&r->is_left))
-        pal_forwarding_leave(r->forwarding);
+        pal_forward_call_release(r->forwarding);
 }
 
 /* The client left before the response. */

@@ -8,7 +8,7 @@
  * Threads: a runtime runs all its turns on one event loop, which has a thread of its own. Every
  * function here can be called from any thread. Callbacks run on the loop and must not block. A
  * callback can call only these functions of its runtime: pal_turn_start_async(), pal_turn_watch(),
- * pal_turn_find(), pal_turn_abandon() and pal_forwarding_leave().
+ * pal_turn_find(), pal_turn_abandon() and pal_forward_call_release().
  *
  * Ownership: a function copies its arguments unless its comment says otherwise. Results are
  * allocated in the arena that the caller passes. An id is empty if pal_id_is_none() says so.
@@ -586,11 +586,11 @@ typedef struct pal_forward_sink {
     PAL_RESERVED(4);
 } pal_forward_sink;
 
-typedef struct pal_forwarding pal_forwarding;
+typedef struct pal_forward_call pal_forward_call;
 
 /* Forwards a request without waiting: no session, no tools, no retries. The sink may be called
- * before this function returns. The caller must release *out_forwarding with
- * pal_forwarding_leave().
+ * before this function returns. The caller must release *out_call with
+ * pal_forward_call_release().
  *
  * The usage in the response is added to the runtime's stats at once, and to the ledger soon after,
  * at the latest when the runtime is closed. If the response reports no usage, as a stream that was
@@ -600,11 +600,11 @@ typedef struct pal_forwarding pal_forwarding;
  *   PAL_CONFLICT   the endpoint does not speak chat completions
  *   PAL_NOT_FOUND  there is no such endpoint */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
-        const pal_forward_sink *sink, void *user, pal_forwarding **out_forwarding, pal_error *err);
+        const pal_forward_sink *sink, void *user, pal_forward_call **out_call, pal_error *err);
 /* Releases a forwarded request. Call it once for each, before the runtime is closed, from any
  * thread or from the sink. If the call is still running, it is canceled, and `end` reports that
  * soon after. Accepts NULL. */
-PAL_API void pal_forwarding_leave(pal_forwarding *forwarding);
+PAL_API void pal_forward_call_release(pal_forward_call *forwarding);
 
 /* Counts the turns and forwarded requests of an owner (pal_budget.owner) that run or wait now. Can
  * be called from any thread; does not wait for the loop. */
