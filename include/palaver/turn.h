@@ -8,7 +8,7 @@
  * Threads: a runtime runs all its turns on one event loop, which has a thread of its own. Every
  * function here can be called from any thread. Callbacks run on the loop and must not block. A
  * callback can call only these functions of its runtime: pal_turn_start_async(), pal_turn_watch(),
- * pal_turn_find(), pal_turn_abandon() and pal_forward_call_release().
+ * pal_turn_find(), pal_turn_cancel_async() and pal_forward_call_release().
  *
  * Ownership: a function copies its arguments unless its comment says otherwise. Results are
  * allocated in the arena that the caller passes. An id is empty if pal_id_is_none() says so.
@@ -480,7 +480,7 @@ PAL_API PAL_CHECKED pal_status pal_turn_cancel(
 
 /* Like pal_turn_cancel(), but does not wait, for threads that must not block. The ENDED event
  * reports the end. If there is no memory, the turn is not stopped. */
-PAL_API void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn);
+PAL_API void pal_turn_cancel_async(pal_runtime *runtime, pal_str tenant, pal_id turn);
 
 /* Sends results of the caller's tools to a PAUSED turn: messages of role tool with one TOOL_RESULT
  * part for each call. The turn continues when it has all results. This also works after a restart

@@ -73,7 +73,7 @@ static void cancel(pal_mcp_job *job)
     bool is_first = !job->is_canceled;
     job->is_canceled = true;
     if (is_first && !pal_id_is_none(job->turn))
-        pal_turn_abandon(job->runtime, job->tenant, job->turn);
+        pal_turn_cancel_async(job->runtime, job->tenant, job->turn);
 }
 
 void pal_mcp_host_free(pal_mcp_host *host)
@@ -325,7 +325,7 @@ static void take_question(pal_mcp_job *job, const pal_event *event)
     snprintf(job->reason, sizeof job->reason, "%.*s",
             (int)(event->text.len < sizeof job->reason ? event->text.len : sizeof job->reason - 1),
             event->text.data ? event->text.data : "");
-    pal_turn_abandon(job->runtime, job->tenant, job->turn);
+    pal_turn_cancel_async(job->runtime, job->tenant, job->turn);
 }
 
 void pal_mcp_job_event(pal_mcp_job *job, const pal_event *event)
@@ -404,7 +404,7 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
         return;
     }
     if (!pal_mcp_job_begin(job, info))
-        pal_turn_abandon(job->runtime, job->tenant, info->turn);
+        pal_turn_cancel_async(job->runtime, job->tenant, info->turn);
     if (pal_turn_watch(job->runtime, job->tenant, info->turn, 0, watch, watched, job, &inner) !=
             PAL_OK)
         fail_job(job, &inner);

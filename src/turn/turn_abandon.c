@@ -21,7 +21,7 @@ static void abandon(pal_task *task)
     pal_free(a);
 }
 
-void pal_turn_abandon(pal_runtime *runtime, pal_str tenant, pal_id turn)
+void pal_turn_cancel_async(pal_runtime *runtime, pal_str tenant, pal_id turn)
 {
     abandoning *a = tenant.len <= PAL_TENANT_LEN_MAX ? pal_malloc(sizeof(*a)) : NULL;
 

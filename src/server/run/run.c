@@ -86,7 +86,7 @@ void pal_run_abandon(pal_run *run)
     pal_id turn = run->turn;
     pthread_mutex_unlock(&run->client_lock);
     if (is_running)
-        pal_turn_abandon(run->server->runtime, run->tenant, turn);
+        pal_turn_cancel_async(run->server->runtime, run->tenant, turn);
 }
 
 bool pal_run_is_gone(pal_run *run)

@@ -150,7 +150,7 @@ static void answer(pal_run *base)
         status = put_answer(run, &err);
     if (run->asked.len && run->options.is_passing) /* the session is erased, so the confirmation can
                                                       never arrive */
-        pal_turn_abandon(base->server->runtime, base->tenant, base->turn);
+        pal_turn_cancel_async(base->server->runtime, base->tenant, base->turn);
     if (run->ops_len)
         log_failures(run, pal_store_apply(base->server->store, run->ops, run->ops_len, NULL));
     leave(run);
@@ -202,7 +202,7 @@ static void take_back(pal_mistral_runner *run)
 {
     run->is_refused = true;
     if (run->asked.len)
-        pal_turn_abandon(run->run.server->runtime, run->run.tenant, run->run.turn);
+        pal_turn_cancel_async(run->run.server->runtime, run->run.tenant, run->run.turn);
     plan_end(run);
 }
 
@@ -217,7 +217,7 @@ void pal_mistral_run_finish(pal_mistral_runner *run)
     if (base->call)
         take_back(run);
     else if (run->asked.len && run->options.is_passing) /* the confirmation can never arrive */
-        pal_turn_abandon(base->server->runtime, base->tenant, base->turn);
+        pal_turn_cancel_async(base->server->runtime, base->tenant, base->turn);
     base->keeps_stream = true;
     if (run->ops_len == 0 || !pal_run_apply(base, run->ops, run->ops_len, tidied))
         end(run);
