@@ -29,7 +29,7 @@
 #define PAL_TURN_LOOK_SESSIONS_MAX 10000         /* sessions that are searched for a turn that has
                                                     recorded nothing */
 #define PAL_LEASE_POLL_MS_MAX 1000   /* interval of checks while a turn waits for another process */
-#define PAL_TURN_OPENING_MAX 4       /* operations in pal_turn_request.opening */
+#define PAL_TURN_CREATE_OPS_MAX 4    /* operations in pal_turn_request.create_ops */
 #define PAL_TURN_UNREACHABLE_MS 2000 /* how long a service that was never reached is retried */
 #define PAL_BINDING_RESULT_BYTES_MAX (1u << 30) /* bytes of the JSON that a function of binding.h
                                                    returns */

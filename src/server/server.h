@@ -210,8 +210,8 @@ PAL_CHECKED pal_status pal_call_apply(
 
 /* Applies the operations that create the session of a turn; the first one is a create. Without an
  * idempotency key, the operations become part of the turn's first commit, and `done` is called
- * before this returns. With an idempotency key, or with more than PAL_TURN_OPENING_MAX operations,
- * they are applied first. A repeat can then find the session. */
+ * before this returns. With an idempotency key, or with more than PAL_TURN_CREATE_OPS_MAX
+ * operations, they are applied first. A repeat can then find the session. */
 PAL_CHECKED pal_status pal_call_open(pal_call *call, pal_op *ops, size_t ops_len,
         pal_turn_request *turn, pal_call_done done, pal_error *err);
 

@@ -307,10 +307,10 @@ pal_status pal_call_apply(
 pal_status pal_call_open(pal_call *call, pal_op *ops, size_t ops_len, pal_turn_request *turn,
         pal_call_done done, pal_error *err)
 {
-    if (pal_frame_of(call)->idempotent || ops_len > PAL_TURN_OPENING_MAX)
+    if (pal_frame_of(call)->idempotent || ops_len > PAL_TURN_CREATE_OPS_MAX)
         return pal_call_apply(call, ops, ops_len, done, err);
-    turn->opening = ops;
-    turn->opening_len = ops_len;
+    turn->create_ops = ops;
+    turn->create_ops_len = ops_len;
     done(call, ops, ops_len, PAL_OK, NULL);
     return PAL_OK;
 }

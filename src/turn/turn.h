@@ -156,7 +156,7 @@ typedef struct pal_conversation {
     bool is_lost;        /* it cannot be continued: the next call begins a new one */
 } pal_conversation;
 
-#define PAL_TURN_OPS_MAX (6 + PAL_TURN_OPENING_MAX) /* operations in one write of a turn */
+#define PAL_TURN_OPS_MAX (6 + PAL_TURN_CREATE_OPS_MAX) /* operations in one write of a turn */
 
 /* Whether the turn may begin now, by what it has found in the session (recovery_inspect.c). */
 typedef enum pal_turn_verdict {

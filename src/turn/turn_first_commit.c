@@ -59,8 +59,8 @@ static void make_commit(pal_turn *turn)
 
     turn->commit.write.ops_len = 0;
     turn->commit.said_len = 0;
-    for (size_t i = 0; i < turn->request.opening_len; i++)
-        pal_turn_add_op(turn, turn->request.opening[i]);
+    for (size_t i = 0; i < turn->request.create_ops_len; i++)
+        pal_turn_add_op(turn, turn->request.create_ops[i]);
     pal_lease_add_take(turn);
     settle_leftover(turn);
     if (owes_first)
@@ -670,7 +670,7 @@ void pal_turn_begin(pal_turn *turn)
             !turn->lane->fence) {
         /* another process may be about to run the waiting request, or has run it */
         take_lease(turn);
-    } else if (turn->request.opening_len > 0) {
+    } else if (turn->request.create_ops_len > 0) {
         begin_at_once(turn);
     } else {
         look_around(turn); /* a request that another process received in the meantime is older */

@@ -24,7 +24,7 @@ static const service_reply two_answers[] = {{.body = ANSWER("one")}, {.body = AN
 typedef struct opened {
     pal_session session;
     pal_record record;
-    pal_op ops[PAL_TURN_OPENING_MAX + 1];
+    pal_op ops[PAL_TURN_CREATE_OPS_MAX + 1];
 } opened;
 
 /* A create and a record of the session's. */
@@ -37,8 +37,8 @@ static pal_turn_request opening(opened *o, pal_id id, const char *text)
     o->ops[0] = (pal_op){.kind = PAL_OP_CREATE, .u.create.session = &o->session};
     o->ops[1] = (pal_op){.kind = PAL_OP_RECORD_PUT,
             .u.record = {.record = &o->record, .expected_version = PAL_RECORD_VERSION_ANY}};
-    request.opening = o->ops;
-    request.opening_len = 2;
+    request.create_ops = o->ops;
+    request.create_ops_len = 2;
     return request;
 }
 
@@ -143,11 +143,11 @@ static void an_opening_is_checked(void)
     opened o;
 
     request = opening(&o, id, "a");
-    request.opening_len = PAL_TURN_OPENING_MAX + 1;
+    request.create_ops_len = PAL_TURN_CREATE_OPS_MAX + 1;
     CHECK(is_refused(request, PAL_LIMIT));
     request = opening(&o, id, "a");
-    request.opening = &o.ops[1];
-    request.opening_len = 1;
+    request.create_ops = &o.ops[1];
+    request.create_ops_len = 1;
     CHECK(is_refused(request, PAL_INVALID));
     CHECK(is_refused(opening(&o, (pal_id){{0}}, "a"), PAL_INVALID));
     CHECK(!exists(id));

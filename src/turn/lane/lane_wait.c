@@ -291,7 +291,7 @@ void pal_lane_wait(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
-    if (turn->request.messages_len == 0 || turn->request.opening_len > 0) {
+    if (turn->request.messages_len == 0 || turn->request.create_ops_len > 0) {
         refuse_busy(turn);
         return;
     }

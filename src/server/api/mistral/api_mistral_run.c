@@ -191,7 +191,7 @@ static bool start_next(pal_mistral_runner *run)
         return false;
     pal_turn_request request = make_request(run, messages, len);
     request.expected_seq = run->last_seq;
-    request.opening_len = 0; /* the session exists since the first turn */
+    request.create_ops_len = 0; /* the session exists since the first turn */
     return pal_run_next(&run->run, &request);
 }
 

@@ -282,11 +282,11 @@ typedef struct pal_turn_request {
     void *on_done_user;       /* must stay valid until the turn has ended or was refused */
     uint64_t expected_seq;    /* not 0: fail with PAL_CONFLICT unless this is the session's last_seq
                                  when the messages are recorded */
-    const pal_op *opening; /* operations that create the session, in the commit that records the
+    const pal_op *create_ops; /* operations that create the session, in the commit that records the
                               messages: a create with the id `session`, which must be new, and any
                               others. If one of them fails, the turn is refused. Not copied: must
                               stay valid until pal_turn_start() returns or `started` is called */
-    size_t opening_len;    /* up to PAL_TURN_OPENING_MAX; 0: the session exists */
+    size_t create_ops_len;    /* up to PAL_TURN_CREATE_OPS_MAX; 0: the session exists */
     pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
                               has agents, a name that is not one of them fails with
                               PAL_NOT_FOUND */
