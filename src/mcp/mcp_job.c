@@ -450,7 +450,7 @@ static pal_status start(pal_mcp_job *job, pal_mcp_ask *ask, pal_error *err)
             .messages_len = 1,
             .lane = PAL_TURN_LANE_QUEUE,
             .model = pal_mcp_ask_text(ask, "model"),
-            .whole = true,
+            .all_or_nothing = true,
             .budget = ask->peer->budget,
             .label = pal_str_of("mcp"),
     };

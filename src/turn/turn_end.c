@@ -188,7 +188,7 @@ void pal_turn_hand_over(pal_turn *turn)
 /* A failed all-or-nothing turn is forgotten: a repeated request does not find it. */
 static void forget_failed(pal_turn *turn)
 {
-    if (!turn->request.whole || turn->state == PAL_TURN_DONE)
+    if (!turn->request.all_or_nothing || turn->state == PAL_TURN_DONE)
         return;
     pal_runtime_unknow(turn);
     for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)

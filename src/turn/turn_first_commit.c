@@ -345,7 +345,7 @@ static void replay_settled(pal_write *write)
     else if (!pal_join_is_found(turn))
         look_around(turn);
     else if (turn->found.outcome && turn->found.outcome->state == PAL_TURN_FAILED &&
-            !turn->request.whole)
+            !turn->request.all_or_nothing)
         go_on_again(turn);
     else
         pal_join(turn);

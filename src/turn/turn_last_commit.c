@@ -189,7 +189,7 @@ void pal_turn_close(pal_turn *turn)
         append.also = &also;
     pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
     turn->commit.write.ops_len = 0;
-    if (turn->request.whole && turn->owed.first_seq > 0) {
+    if (turn->request.all_or_nothing && turn->owed.first_seq > 0) {
         close_with_rewind(turn, append.also);
         return;
     }

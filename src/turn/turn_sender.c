@@ -154,7 +154,7 @@ bool pal_sender_can_merge(
 {
     return first->tools_len == 0 && second->tools_len == 0 && !first->has_context &&
             !second->has_context && !first->on_done && !second->on_done &&
-            first->lane == second->lane && first->whole == second->whole &&
+            first->lane == second->lane && first->all_or_nothing == second->all_or_nothing &&
             first->expected_seq == 0 && second->expected_seq == 0 &&
             first->no_retries == second->no_retries && first->has_system == second->has_system &&
             first->no_server_tools == second->no_server_tools &&

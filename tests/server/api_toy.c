@@ -110,7 +110,7 @@ static pal_status say(pal_call *call, pal_error *err)
             .messages = &message,
             .messages_len = 1,
             .lane = PAL_TURN_LANE_QUEUE,
-            .whole = true,
+            .all_or_nothing = true,
             .no_retries = true,
             .budget = call->caller.budget};
     toy_run *toy = pal_run_new(call, &handlers, sizeof *toy);

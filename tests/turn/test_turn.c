@@ -371,7 +371,7 @@ static void all_or_nothing(void)
 
     begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n");
     request = said(new_session(), "a");
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
     CHECK(all_of(request.session).len == 0);

@@ -390,11 +390,11 @@ static void a_record_that_is_refused_fails_the_turn(void)
     pal_turn_request request = finished_by(&none, said(new_session(), "a"));
     pal_turn_info info;
 
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
     CHECK(strstr(info.reason, "not now") != NULL && all_of(request.session).len == 0);
     request = finished_by(&large, said(new_session(), "b"));
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && large.times == 1);
     CHECK(all_of(request.session).len == 0);
     end_service(s);

@@ -182,7 +182,7 @@ static void an_epoch_begins_with_the_first_answer(void)
     opened o;
 
     request = opening(&o, id, "a");
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_FAILED);
     CHECK(all_of(id).len == 0 && !has_epoch(id));

@@ -431,7 +431,7 @@ static void a_conversation_is_not_gone_on_with_after_a_failure(void)
     session = new_session();
     CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
     request = said(session, "second question");
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(run(request, NULL, NULL) == PAL_TURN_FAILED);
     CHECK(mapping_of(session).len == 0);
     CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
@@ -773,7 +773,7 @@ static void a_canceled_turn_of_all_or_nothing_leaves_nothing(void)
 
     begin_kind(s, "openai", (pal_runtime_options){0});
     request = said(new_session(), "a");
-    request.whole = true;
+    request.all_or_nothing = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 1);
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));

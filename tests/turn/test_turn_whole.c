@@ -8,7 +8,7 @@ static pal_turn_request wholly(pal_id session, const char *text, const char *cli
 {
     pal_turn_request request = said(session, text);
 
-    request.whole = true;
+    request.all_or_nothing = true;
     request.messages[0].client_id = S(client_id);
     return request;
 }

@@ -287,7 +287,7 @@ static void start(pal_json in, pal_arena *arena)
             .label = pal_member_string(in, "label", arena),
             .tools = tools,
             .tools_len = read_tools(pal_json_find(in, "tools"), arena, tools),
-            .whole = flag_of(in, "whole")};
+            .all_or_nothing = flag_of(in, "whole")};
     pal_turn_info info = {0};
     pal_error err = {0};
     pal_status status;

@@ -96,7 +96,7 @@ static void put_settings(pal_json_writer *writer, const pal_turn_request *reques
     pal_put_str_if(writer, "agent", request->agent);
     put_number(writer, "output_max", request->output_max);
     put_number(writer, "max_tool_iterations", request->max_tool_iterations);
-    put_number(writer, "whole", request->whole);
+    put_number(writer, "whole", request->all_or_nothing);
     put_number(writer, "no_server_tools", request->no_server_tools);
     put_number(writer, "no_retries", request->no_retries);
     put_number(writer, "calls_end_turn", request->calls_end_turn);
@@ -305,7 +305,7 @@ pal_status pal_inbox_read(const pal_inbox_item *item, pal_arena *arena, pal_turn
     request->agent = pal_json_string(pal_json_find(body, "agent"), arena);
     request->output_max = number_of(body, "output_max");
     request->max_tool_iterations = small_of(body, "max_tool_iterations");
-    request->whole = number_of(body, "whole") != 0;
+    request->all_or_nothing = number_of(body, "whole") != 0;
     request->no_server_tools = number_of(body, "no_server_tools") != 0;
     request->no_retries = number_of(body, "no_retries") != 0;
     request->calls_end_turn = number_of(body, "calls_end_turn") != 0;

@@ -188,7 +188,7 @@ static pal_status look_whether_spent(
 {
     const pal_outcome *outcome = turn->found.outcome;
 
-    if (turn->request.whole)
+    if (turn->request.all_or_nothing)
         return is_hidden(turn, turn->found.seq, out_spent, err);
     *out_spent = outcome && outcome->state == PAL_TURN_FAILED &&
             !(may_go_on && outcome->is_last && !outcome->is_hidden);

@@ -264,8 +264,8 @@ static bool ends_dead(pal_turn *turn)
             found->kind != PAL_RESUME_DEAD)
         return false;
     turn->found.leftover = found->item;
-    turn->found.leftover_seq = found->request.whole ? found->first_seq : 0;
-    if (found->request.whole)
+    turn->found.leftover_seq = found->request.all_or_nothing ? found->first_seq : 0;
+    if (found->request.all_or_nothing)
         turn->found.resume = NULL;
     return true;
 }

@@ -380,7 +380,8 @@ static void give_up(pal_turn *turn)
     if (!messages)
         return;
     turn->info.status = PAL_PROVIDER;
-    if (len == 0 || turn->request.whole) { /* the messages of such a turn are hidden anyway */
+    if (len == 0 ||
+            turn->request.all_or_nothing) { /* the messages of such a turn are hidden anyway */
         turn->found.resume = NULL;
         pal_turn_close(turn);
         return;

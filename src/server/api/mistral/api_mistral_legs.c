@@ -131,7 +131,7 @@ static pal_turn_request new_request(const pal_call *call)
     return (pal_turn_request){.tenant = call->caller.tenant,
             .budget = call->caller.budget,
             .lane = PAL_TURN_LANE_QUEUE,
-            .whole = true,
+            .all_or_nothing = true,
             .no_retries = true,
             .calls_end_turn = true};
 }

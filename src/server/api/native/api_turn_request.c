@@ -196,7 +196,7 @@ static pal_status read_flags(pal_api_turn *turn, pal_error *err)
     } flags[] = {
             {"stream", &turn->is_stream},
             {"background", &turn->is_background},
-            {"all_or_nothing", &turn->request.whole},
+            {"all_or_nothing", &turn->request.all_or_nothing},
             {"no_server_tools", &turn->request.no_server_tools},
     };
     pal_status status = PAL_OK;

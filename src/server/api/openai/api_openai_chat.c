@@ -159,7 +159,7 @@ static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
     chat->request.tenant = call->caller.tenant;
     chat->request.budget = call->caller.budget;
     chat->request.lane = PAL_TURN_LANE_QUEUE;
-    chat->request.whole = true;
+    chat->request.all_or_nothing = true;
     chat->request.no_retries = true;
     chat->request.calls_end_turn = true;
     chat->request.no_server_tools = chat->is_passing;

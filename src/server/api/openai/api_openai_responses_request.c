@@ -365,7 +365,7 @@ static void set_up(pal_response_request *request)
     turn->tenant = request->call->caller.tenant;
     turn->budget = request->call->caller.budget;
     turn->lane = PAL_TURN_LANE_QUEUE;
-    turn->whole = true;
+    turn->all_or_nothing = true;
     turn->no_retries = true;
     turn->no_server_tools = true;
     turn->calls_end_turn = true;

@@ -207,7 +207,7 @@ static pal_api_turn *make_turn(
     turn->send = send_chat;
     turn->fail = fail_chat;
     turn->request.lane = PAL_TURN_LANE_QUEUE;
-    turn->request.whole = true;
+    turn->request.all_or_nothing = true;
     pal_status status = read_message(call, err);
     if (status == PAL_OK)
         status = pal_api_messages_read(

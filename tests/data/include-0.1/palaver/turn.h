@@ -268,8 +268,8 @@ typedef struct pal_turn_request {
     pal_context_settings context; /* replaces all other context settings, if has_context is set */
     uint32_t max_tool_iterations; /* rounds of tools; 0: the session's, the agent's or the
                                      runtime's */
-    bool whole;                   /* all or nothing: if the turn fails or is canceled, everything
-                                     that it recorded is hidden again */
+    bool all_or_nothing;          /* all or nothing: if the turn fails or is canceled, everything
+                            that it recorded is hidden again */
     pal_budget budget;
     pal_str label;            /* free text, returned in the STARTED event; may be empty */
     bool no_retries;          /* do not retry failed model calls, because the caller does */
