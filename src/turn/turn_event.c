@@ -29,7 +29,7 @@ struct pal_event_entry {
 struct pal_watcher {
     pal_watcher *next;
     pal_turn_on_event watch;
-    void (*gone)(void *user);
+    void (*on_close)(void *user);
     void *user;
     bool is_over; /* it wants no more events; freed when the list is not being walked */
 };
@@ -261,8 +261,8 @@ static void end_watcher(pal_turn *turn, pal_watcher *watcher)
 {
     pal_runtime *runtime = turn->runtime;
 
-    if (watcher->gone)
-        watcher->gone(watcher->user);
+    if (watcher->on_close)
+        watcher->on_close(watcher->user);
     pal_free(watcher);
     pthread_mutex_lock(&runtime->lock);
     runtime->stats.watchers--;
@@ -307,7 +307,7 @@ void pal_event_tell(pal_turn *turn, pal_event event)
 }
 
 pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event watch,
-        void (*gone)(void *user), void *user, pal_error *err)
+        void (*on_close)(void *user), void *user, pal_error *err)
 {
     pal_event_log *log = &turn->events;
     pal_watcher *watcher = pal_calloc(1, sizeof(*watcher));
@@ -317,7 +317,8 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event wat
 
     if (!watcher)
         return pal_no_memory(err);
-    *watcher = (pal_watcher){.next = log->watchers, .watch = watch, .gone = gone, .user = user};
+    *watcher = (pal_watcher){
+            .next = log->watchers, .watch = watch, .on_close = on_close, .user = user};
     pthread_mutex_lock(&turn->runtime->lock);
     turn->runtime->stats.watchers++;
     pthread_mutex_unlock(&turn->runtime->lock);

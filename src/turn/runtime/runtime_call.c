@@ -216,7 +216,7 @@ typedef struct question {
     size_t messages_len;
     uint64_t after;
     pal_turn_on_event watch;
-    void (*gone)(void *user);
+    void (*on_close)(void *user);
     void *user;
     bool allow;
     bool is_elsewhere; /* the store may have a newer state than this process */
@@ -252,17 +252,17 @@ static void watch_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(q);
 
     if (turn)
-        q->status = pal_event_watch(turn, q->after, q->watch, q->gone, q->user, q->err);
+        q->status = pal_event_watch(turn, q->after, q->watch, q->on_close, q->user, q->err);
 }
 
 pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_turn_on_event watch, void (*gone)(void *user), void *user, pal_error *err)
+        pal_turn_on_event watch, void (*on_close)(void *user), void *user, pal_error *err)
 {
     question q = {.tenant = tenant,
             .turn = turn,
             .after = after,
             .watch = watch,
-            .gone = gone,
+            .on_close = on_close,
             .user = user,
             .err = err};
 

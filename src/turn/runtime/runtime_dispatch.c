@@ -2,8 +2,8 @@
  * pal_runtime_fd(), pal_runtime_dispatch().
  *
  * Each watch has a reader, which watches the turn on the loop. The loop copies events into the
- * queue, and the caller's thread takes them out. The last item of a reader is its `gone`, which is
- * part of the reader and therefore needs no memory. When it is taken, no other thread knows the
+ * queue, and the caller's thread takes them out. The last item of a reader is its `on_close`, which
+ * is part of the reader and therefore needs no memory. When it is taken, no other thread knows the
  * reader any more, and the reader is freed.
  *
  * The eventfd is written when the queue gets its first item and read when it loses its last one,
@@ -21,7 +21,7 @@ typedef struct dispatch_reader dispatch_reader;
 struct pal_dispatch_item {
     pal_dispatch_item *next;
     dispatch_reader *reader;
-    size_t bytes;    /* 0: this is the reader's `gone` */
+    size_t bytes;    /* 0: this is the reader's `on_close` */
     pal_event event; /* its texts follow in the same allocation */
 };
 
@@ -29,7 +29,7 @@ struct dispatch_reader {
     pal_runtime *runtime;
     pal_id turn;
     pal_turn_on_event watch;
-    void (*gone)(void *user);
+    void (*on_close)(void *user);
     void *user;
     size_t bytes;    /* of the reader's items; protected by the queue's lock */
     bool is_stopped; /* `watch` has returned false; used by the dispatching thread only */
@@ -139,7 +139,7 @@ static void on_gone(void *user)
 /* ---- On the caller's thread ---- */
 
 pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_turn_on_event watch, void (*gone)(void *user), void *user, pal_error *err)
+        pal_turn_on_event watch, void (*on_close)(void *user), void *user, pal_error *err)
 {
     dispatch_reader *reader = pal_calloc(1, sizeof(*reader));
     pal_status status;
@@ -149,7 +149,7 @@ pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant, pal_id tu
     *reader = (dispatch_reader){.runtime = runtime,
             .turn = turn,
             .watch = watch,
-            .gone = gone,
+            .on_close = on_close,
             .user = user,
             .last.reader = reader};
     status = pal_turn_watch(runtime, tenant, turn, after, on_event, on_gone, reader, err);
@@ -176,8 +176,8 @@ int pal_runtime_fd(pal_runtime *runtime)
 
 static void end_reader(dispatch_reader *reader)
 {
-    if (reader->gone)
-        reader->gone(reader->user);
+    if (reader->on_close)
+        reader->on_close(reader->user);
     pal_free(reader);
 }
 

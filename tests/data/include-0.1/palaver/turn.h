@@ -177,7 +177,7 @@ PAL_API PAL_CHECKED pal_status pal_runtime_open(
 PAL_API void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms);
 
 /* Drains the runtime and frees it. Events that wait for pal_runtime_dispatch() are dropped, and
- * each `gone` that was not called yet is called on the calling thread. Blocks. Accepts NULL. */
+ * each `on_close` that was not called yet is called on the calling thread. Blocks. Accepts NULL. */
 PAL_API void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms);
 
 /* Reports the endpoint and the model that a request gets if it names neither. `out_is_stopgap` (may
@@ -422,15 +422,15 @@ typedef bool (*pal_turn_on_event)(const pal_event *event, void *user);
  * closed. Another one continues the turn. Its events are numbered from 1 again. If `after` is
  * larger than the newest number, all events are sent.
  *
- * `gone` (may be NULL) is called once, on the loop, when no more events will come, for whatever
+ * `on_close` (may be NULL) is called once, on the loop, when no more events will come, for whatever
  * reason. If this function fails, neither callback is called.
  *
  * PAL_NOT_FOUND: the turn is not in this runtime's memory; read the session's messages. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
-        uint64_t after, pal_turn_on_event watch, void (*gone)(void *user), void *user,
+        uint64_t after, pal_turn_on_event watch, void (*on_close)(void *user), void *user,
         pal_error *err);
-/* Stops the watchers of the turn that were added with `user`, and calls their `gone`. No callback
- * is made after this function returns. */
+/* Stops the watchers of the turn that were added with `user`, and calls their `on_close`. No
+ * callback is made after this function returns. */
 PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 
 /* ---- Events on the caller's thread ---- */
@@ -441,11 +441,11 @@ PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
  * `watch`.
  *
  * Events wait until they are dispatched. If more than PAL_DISPATCH_BYTES_MAX bytes wait, or there
- * is no memory for an event, the watch ends after the waiting events: `gone` is called, and ENDED
- * was not reported. Watch the turn again, after the last number, to get the others. */
+ * is no memory for an event, the watch ends after the waiting events: `on_close` is called, and
+ * ENDED was not reported. Watch the turn again, after the last number, to get the others. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant,
-        pal_id turn, uint64_t after, pal_turn_on_event watch, void (*gone)(void *user), void *user,
-        pal_error *err);
+        pal_id turn, uint64_t after, pal_turn_on_event watch, void (*on_close)(void *user),
+        void *user, pal_error *err);
 
 /* Returns a file descriptor that is readable while callbacks of pal_turn_watch_queued() wait, for
  * poll(), epoll and event loops. Do not read it, write it or close it: pal_runtime_close() closes
