@@ -285,7 +285,7 @@ typedef struct pal_turn_request {
     const pal_op *create_ops; /* operations that create the session, in the commit that records the
                               messages: a create with the id `session`, which must be new, and any
                               others. If one of them fails, the turn is refused. Not copied: must
-                              stay valid until pal_turn_start() returns or `started` is called */
+                              stay valid until pal_turn_start() returns or `on_start` is called */
     size_t create_ops_len;    /* up to PAL_TURN_CREATE_OPS_MAX; 0: the session exists */
     pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
                               has agents, a name that is not one of them fails with
@@ -344,11 +344,11 @@ typedef struct pal_turn_info {
 PAL_API PAL_CHECKED pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_info *out_info, pal_error *err);
 
-/* Like pal_turn_start(), but does not wait. If this function returns PAL_OK, `started` is called
+/* Like pal_turn_start(), but does not wait. If this function returns PAL_OK, `on_start` is called
  * exactly once, on the loop: with `info`, or with `err` and `info` NULL if the turn was refused. */
 typedef void (*pal_turn_on_start)(const pal_turn_info *info, const pal_error *err, void *user);
 PAL_API PAL_CHECKED pal_status pal_turn_start_async(pal_runtime *runtime,
-        const pal_turn_request *request, pal_turn_on_start started, void *user, pal_error *err);
+        const pal_turn_request *request, pal_turn_on_start on_start, void *user, pal_error *err);
 
 /* ---- Events ---- */
 
@@ -410,9 +410,9 @@ typedef struct pal_event {
 /* Receives one event, on the loop. Return false to stop watching. */
 typedef bool (*pal_turn_on_event)(const pal_event *event, void *user);
 
-/* Watches a turn. Calls `watch` for each event after number `after`: first for past events that are
- * still kept, before this function returns, then for new events up to and including ENDED. A turn
- * can have any number of watchers.
+/* Watches a turn. Calls `on_event` for each event after number `after`: first for past events that
+ * are still kept, before this function returns, then for new events up to and including ENDED. A
+ * turn can have any number of watchers.
  *
  * If a turn has many events, older events that add to one text are merged into one, so that no text
  * is lost. If this does not make enough room, the oldest events are dropped. In both cases an event
@@ -427,7 +427,7 @@ typedef bool (*pal_turn_on_event)(const pal_event *event, void *user);
  *
  * PAL_NOT_FOUND: the turn is not in this runtime's memory; read the session's messages. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn,
-        uint64_t after, pal_turn_on_event watch, void (*on_close)(void *user), void *user,
+        uint64_t after, pal_turn_on_event on_event, void (*on_close)(void *user), void *user,
         pal_error *err);
 /* Stops the watchers of the turn that were added with `user`, and calls their `on_close`. No
  * callback is made after this function returns. */
@@ -438,13 +438,13 @@ PAL_API void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user);
 /* Like pal_turn_watch(), but both callbacks run in pal_runtime_dispatch(), on the thread that calls
  * it. For programs with an event loop. Such a callback can call every function of the runtime
  * except pal_runtime_dispatch() and pal_runtime_close(). To stop the watch, return false from
- * `watch`.
+ * `on_event`.
  *
  * Events wait until they are dispatched. If more than PAL_DISPATCH_BYTES_MAX bytes wait, or there
  * is no memory for an event, the watch ends after the waiting events: `on_close` is called, and
  * ENDED was not reported. Watch the turn again, after the last number, to get the others. */
 PAL_API PAL_CHECKED pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant,
-        pal_id turn, uint64_t after, pal_turn_on_event watch, void (*on_close)(void *user),
+        pal_id turn, uint64_t after, pal_turn_on_event on_event, void (*on_close)(void *user),
         void *user, pal_error *err);
 
 /* Returns a file descriptor that is readable while callbacks of pal_turn_watch_queued() wait, for
@@ -616,10 +616,10 @@ PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
  * callback only. */
 typedef void (*pal_turn_on_state)(pal_str tenant, const pal_turn_info *info, void *user);
 
-/* Reports the states of all turns of this runtime to `sink` from now on, and no longer to the
+/* Reports the states of all turns of this runtime to `on_state` from now on, and no longer to the
  * previous sink. NULL ends it. No callback of the previous sink is made after this function
  * returns. */
-PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state sink, void *user);
+PAL_API void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state on_state, void *user);
 
 typedef struct pal_runtime_stats {
     uint64_t turns_running;

@@ -357,8 +357,8 @@ struct pal_turn {
     /* the request's messages before they were changed for recording; NULL: they are unchanged */
     pal_message *as_sent;
     pal_allowing allowing; /* the client's answer to an approval; recovery_resume.c */
-    pal_turn_on_start started;
-    void *started_user;
+    pal_turn_on_start on_start;
+    void *on_start_user;
     pal_turn_settings settings; /* valid once step.provider is set, at the first plan */
 
     pal_turn_queue queue;
@@ -381,7 +381,7 @@ struct pal_turn {
 /* Changes the phase. A change that PAL_TURN_PHASES does not list is a bug. It is logged, and with
  * PAL_STRICT (debug builds, and builds with tests) it ends the process. */
 void pal_turn_enter(pal_turn *turn, pal_turn_phase phase);
-/* Sets the state, and notifies the runtime's watch unless the turn is a compaction. In every state
+/* Sets the state, and calls the runtime's on_state unless the turn is a compaction. In every state
  * except RUNNING and RETRYING, also releases the budget reservation. */
 void pal_turn_set_state(pal_turn *turn, pal_turn_state state);
 /* Copies the reason, cut to PAL_ERROR_MESSAGE_MAX. */
@@ -550,7 +550,7 @@ void pal_tools_done(pal_turn *turn);   /* frees the calls */
 
 /* ---- lane.c ---- */
 
-/* Calls the `started` callback of the turn, once: with the turn's state, or with the error if the
+/* Calls the `on_start` callback of the turn, once: with the turn's state, or with the error if the
  * turn is not run. */
 void pal_turn_tell_started(pal_turn *turn, const pal_error *err);
 

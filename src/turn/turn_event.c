@@ -28,7 +28,7 @@ struct pal_event_entry {
 
 struct pal_watcher {
     pal_watcher *next;
-    pal_turn_on_event watch;
+    pal_turn_on_event on_event;
     void (*on_close)(void *user);
     void *user;
     bool is_over; /* it wants no more events; freed when the list is not being walked */
@@ -294,7 +294,7 @@ static void tell_one(pal_turn *turn, pal_event event)
     event.turn = turn->id;
     keep(turn, &event);
     for (pal_watcher *watcher = turn->events.watchers; watcher; watcher = watcher->next)
-        if (!watcher->is_over && !watcher->watch(&event, watcher->user))
+        if (!watcher->is_over && !watcher->on_event(&event, watcher->user))
             watcher->is_over = true;
     sweep(turn);
 }
@@ -306,7 +306,7 @@ void pal_event_tell(pal_turn *turn, pal_event event)
         tell_one(each, event);
 }
 
-pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event watch,
+pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_event,
         void (*on_close)(void *user), void *user, pal_error *err)
 {
     pal_event_log *log = &turn->events;
@@ -318,7 +318,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event wat
     if (!watcher)
         return pal_no_memory(err);
     *watcher = (pal_watcher){
-            .next = log->watchers, .watch = watch, .on_close = on_close, .user = user};
+            .next = log->watchers, .on_event = on_event, .on_close = on_close, .user = user};
     pthread_mutex_lock(&turn->runtime->lock);
     turn->runtime->stats.watchers++;
     pthread_mutex_unlock(&turn->runtime->lock);
@@ -329,7 +329,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event wat
         if (entry->number <= after)
             continue;
         event = event_after(turn, entry, after);
-        watcher->is_over = !watch(&event, user);
+        watcher->is_over = !on_event(&event, user);
     }
     if (turn->phase == PAL_TURN_PHASE_ENDED || watcher->is_over)
         end_watcher(turn, watcher);

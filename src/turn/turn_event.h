@@ -7,8 +7,8 @@
 /* Numbers the event, keeps a copy within the limits, and calls every reader. */
 void pal_event_tell(pal_turn *turn, pal_event event);
 
-/* Calls `watch` for all kept events after the number `after`, then for all new ones. */
-PAL_CHECKED pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event watch,
+/* Calls `on_event` for all kept events after the number `after`, then for all new ones. */
+PAL_CHECKED pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_event,
         void (*on_close)(void *user), void *user, pal_error *err);
 /* Removes the readers with this `user`, and calls their `on_close`. */
 void pal_event_unwatch(pal_turn *turn, const void *user);

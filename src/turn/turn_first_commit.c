@@ -322,7 +322,7 @@ static void go_on_again(pal_turn *turn)
     pal_id id = turn->found.outcome->turn;
 
     turn->found.outcome = NULL;
-    if (turn->started)
+    if (turn->on_start)
         pal_turn_rename(turn, id);
     turn->owed.turn = id;
     turn->info.replayed = true;
@@ -359,7 +359,7 @@ static void look_for_first(pal_work_item *item)
     pal_error *err = &turn->work_error;
 
     turn->work_error = (pal_error){0};
-    turn->work_status = pal_join_find(turn, turn->started != NULL, err);
+    turn->work_status = pal_join_find(turn, turn->on_start != NULL, err);
     if (turn->work_status == PAL_OK && !pal_join_is_found(turn))
         turn->work_status = pal_join_rename(turn, err);
 }

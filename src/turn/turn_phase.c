@@ -52,8 +52,8 @@ void pal_turn_set_state(pal_turn *turn, pal_turn_state state)
     /* The usage of its calls is in the ledger by now. */
     if (state != PAL_TURN_RUNNING && state != PAL_TURN_RETRYING)
         pal_budget_release(atomic_exchange(&turn->step.held, NULL));
-    if (turn->runtime->watch && !turn->summary.wait)
-        turn->runtime->watch(turn->request.tenant, &turn->info, turn->runtime->watch_user);
+    if (turn->runtime->on_state && !turn->summary.wait)
+        turn->runtime->on_state(turn->request.tenant, &turn->info, turn->runtime->on_state_user);
 }
 
 void pal_turn_set_reason(pal_turn *turn, const char *reason)

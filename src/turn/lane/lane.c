@@ -159,11 +159,11 @@ static void begin_next(pal_lane_state *lane)
 
 void pal_turn_tell_started(pal_turn *turn, const pal_error *err)
 {
-    pal_turn_on_start started = turn->started;
+    pal_turn_on_start on_start = turn->on_start;
 
-    turn->started = NULL;
-    if (started)
-        started(err ? NULL : &turn->info, err, turn->started_user);
+    turn->on_start = NULL;
+    if (on_start)
+        on_start(err ? NULL : &turn->info, err, turn->on_start_user);
 }
 
 void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)

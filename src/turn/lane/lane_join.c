@@ -321,12 +321,12 @@ bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
 
 static void tell(pal_turn *turn, pal_turn_info info)
 {
-    pal_turn_on_start started = turn->started;
+    pal_turn_on_start on_start = turn->on_start;
 
     info.replayed = true;
-    turn->started = NULL;
-    if (started)
-        started(&info, NULL, turn->started_user);
+    turn->on_start = NULL;
+    if (on_start)
+        on_start(&info, NULL, turn->on_start_user);
 }
 
 /* If the first turn is in this process, the caller follows that turn. The exception: it ended here
@@ -337,7 +337,7 @@ static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
             pal_str_make((const char *)outcome->turn.bytes, sizeof(outcome->turn.bytes)));
     pal_turn_info info;
 
-    if (!other || other == turn || !turn->started ||
+    if (!other || other == turn || !turn->on_start ||
             (other->phase == PAL_TURN_PHASE_ENDED && other->state != outcome->state))
         return false;
     pal_turn_fill_info(other, &info);
@@ -373,7 +373,7 @@ void pal_join(pal_turn *turn)
     }
     if (tell_other(turn, outcome))
         return;
-    if (turn->started)
+    if (turn->on_start)
         pal_turn_rename(turn, outcome->turn);
     turn->owed.turn = outcome->turn;
     turn->info.replayed = true;

@@ -16,22 +16,22 @@ bool pal_visit_is(const pal_turn *turn)
  * to the caller. */
 static void deliver(pal_turn *turn, pal_turn *to)
 {
-    pal_turn_on_start started = turn->started;
+    pal_turn_on_start on_start = turn->on_start;
     pal_turn_info info;
     pal_error err = {0};
 
-    turn->started = NULL;
+    turn->on_start = NULL;
     if (turn->allowing)
         pal_tools_allow(to, turn->allowing == PAL_ALLOW_YES);
     else if (pal_tools_results(to, turn->request.messages, turn->request.messages_len, &err) !=
             PAL_OK) {
-        turn->started = started;
+        turn->on_start = on_start;
         pal_lane_refuse(turn, err.status, err.message);
         return;
     }
     pal_turn_fill_info(to, &info);
-    if (started)
-        started(&info, NULL, turn->started_user);
+    if (on_start)
+        on_start(&info, NULL, turn->on_start_user);
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_lane_leave(turn);
 }

@@ -246,7 +246,7 @@ static void become(pal_turn *turn)
     pal_turn_on_done on_done = turn->request.on_done;
     void *on_done_user = turn->request.on_done_user;
 
-    if (turn->started || turn->queue.origin == PAL_ORIGIN_INBOX)
+    if (turn->on_start || turn->queue.origin == PAL_ORIGIN_INBOX)
         pal_turn_rename(turn, found->head.turn);
     else
         turn->owed.turn = found->head.turn;
@@ -273,11 +273,11 @@ static void become(pal_turn *turn)
 
 static void tell_started(pal_turn *turn)
 {
-    pal_turn_on_start started = turn->started;
+    pal_turn_on_start on_start = turn->on_start;
 
-    turn->started = NULL;
-    if (started)
-        started(&turn->info, NULL, turn->started_user);
+    turn->on_start = NULL;
+    if (on_start)
+        on_start(&turn->info, NULL, turn->on_start_user);
 }
 
 static void tell_recorded(pal_turn *turn)

@@ -122,8 +122,8 @@ typedef struct pal_dispatch {
 } pal_dispatch;
 
 struct pal_runtime {
-    pal_turn_on_state watch; /* called on the loop when the state of a turn changes, or NULL */
-    void *watch_user;
+    pal_turn_on_state on_state; /* called on the loop when the state of a turn changes, or NULL */
+    void *on_state_user;
     pal_runtime_options options; /* copied into `arena` */
     pal_arena *arena;
     pal_store *store;

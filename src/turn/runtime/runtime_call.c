@@ -38,7 +38,7 @@ typedef struct start {
     pal_allowing allowing;
     pal_arena *arena;
     pal_turn_request request;
-    pal_turn_on_start started;
+    pal_turn_on_start on_start;
     void *user;
 } start;
 
@@ -68,7 +68,7 @@ static bool tell_known(start *s)
         return false;
     pal_turn_fill_info(known, &info);
     info.replayed = true;
-    s->started(&info, NULL, s->user);
+    s->on_start(&info, NULL, s->user);
     pal_arena_free(s->arena);
     pal_free(s);
     return true;
@@ -91,16 +91,16 @@ static void start_on_loop(pal_task *task)
     else
         turn = pal_turn_make(runtime, s->arena, &s->request, &err);
     if (!turn) {
-        if (s->started)
-            s->started(NULL, &err, s->user);
+        if (s->on_start)
+            s->on_start(NULL, &err, s->user);
         if (s->compact)
             pal_compact_refuse(s->compact, &err);
         pal_arena_free(s->arena);
         pal_free(s);
         return;
     }
-    turn->started = s->started;
-    turn->started_user = s->user;
+    turn->on_start = s->on_start;
+    turn->on_start_user = s->user;
     turn->summary.wait = s->compact;
     turn->allowing = s->allowing;
     pal_free(s);
@@ -108,7 +108,7 @@ static void start_on_loop(pal_task *task)
 }
 
 static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_on_start started, void *user, pal_compact_wait *compact, pal_allowing allowing,
+        pal_turn_on_start on_start, void *user, pal_compact_wait *compact, pal_allowing allowing,
         pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -121,7 +121,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
         s->arena = arena;
         s->request = pal_copy_request(arena, request);
         s->request.tenant = pal_turn_tenant(s->request.tenant);
-        s->started = started;
+        s->on_start = on_start;
         s->user = user;
         s->task.run = start_on_loop;
     }
@@ -135,9 +135,9 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 }
 
 pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_on_start started, void *user, pal_error *err)
+        pal_turn_on_start on_start, void *user, pal_error *err)
 {
-    return post_start(runtime, request, started, user, NULL, PAL_ALLOW_NONE, err);
+    return post_start(runtime, request, on_start, user, NULL, PAL_ALLOW_NONE, err);
 }
 
 pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
@@ -215,7 +215,7 @@ typedef struct question {
     const pal_message *messages;
     size_t messages_len;
     uint64_t after;
-    pal_turn_on_event watch;
+    pal_turn_on_event on_event;
     void (*on_close)(void *user);
     void *user;
     bool allow;
@@ -252,16 +252,16 @@ static void watch_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(q);
 
     if (turn)
-        q->status = pal_event_watch(turn, q->after, q->watch, q->on_close, q->user, q->err);
+        q->status = pal_event_watch(turn, q->after, q->on_event, q->on_close, q->user, q->err);
 }
 
 pal_status pal_turn_watch(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_turn_on_event watch, void (*on_close)(void *user), void *user, pal_error *err)
+        pal_turn_on_event on_event, void (*on_close)(void *user), void *user, pal_error *err)
 {
     question q = {.tenant = tenant,
             .turn = turn,
             .after = after,
-            .watch = watch,
+            .on_event = on_event,
             .on_close = on_close,
             .user = user,
             .err = err};
@@ -289,7 +289,7 @@ void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
 typedef struct watching {
     pal_ask ask;
     pal_runtime *runtime;
-    pal_turn_on_state sink;
+    pal_turn_on_state on_state;
     void *user;
 } watching;
 
@@ -297,13 +297,13 @@ static void set_watch(pal_ask *asked)
 {
     watching *w = (watching *)asked;
 
-    w->runtime->watch = w->sink;
-    w->runtime->watch_user = w->user;
+    w->runtime->on_state = w->on_state;
+    w->runtime->on_state_user = w->user;
 }
 
-void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state sink, void *user)
+void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state on_state, void *user)
 {
-    watching w = {.ask.run = set_watch, .runtime = runtime, .sink = sink, .user = user};
+    watching w = {.ask.run = set_watch, .runtime = runtime, .sink = on_state, .user = user};
 
     pal_ask_loop(runtime->loop, &w.ask);
 }

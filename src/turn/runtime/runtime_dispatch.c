@@ -28,11 +28,11 @@ struct pal_dispatch_item {
 struct dispatch_reader {
     pal_runtime *runtime;
     pal_id turn;
-    pal_turn_on_event watch;
+    pal_turn_on_event on_event;
     void (*on_close)(void *user);
     void *user;
     size_t bytes;    /* of the reader's items; protected by the queue's lock */
-    bool is_stopped; /* `watch` has returned false; used by the dispatching thread only */
+    bool is_stopped; /* `on_event` has returned false; used by the dispatching thread only */
     pal_dispatch_item last;
 };
 
@@ -98,7 +98,7 @@ static pal_str copy_text(char **at, pal_str text)
     return copy;
 }
 
-static bool on_event(const pal_event *event, void *user)
+static bool queue_event(const pal_event *event, void *user)
 {
     dispatch_reader *reader = user;
     pal_dispatch *dispatch = &reader->runtime->dispatch;
@@ -126,7 +126,7 @@ static bool on_event(const pal_event *event, void *user)
     return fits && event->kind != PAL_EVENT_ENDED; /* no event follows ENDED */
 }
 
-static void on_gone(void *user)
+static void queue_close(void *user)
 {
     dispatch_reader *reader = user;
     pal_dispatch *dispatch = &reader->runtime->dispatch;
@@ -139,7 +139,7 @@ static void on_gone(void *user)
 /* ---- On the caller's thread ---- */
 
 pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant, pal_id turn, uint64_t after,
-        pal_turn_on_event watch, void (*on_close)(void *user), void *user, pal_error *err)
+        pal_turn_on_event on_event, void (*on_close)(void *user), void *user, pal_error *err)
 {
     dispatch_reader *reader = pal_calloc(1, sizeof(*reader));
     pal_status status;
@@ -148,11 +148,11 @@ pal_status pal_turn_watch_queued(pal_runtime *runtime, pal_str tenant, pal_id tu
         return pal_no_memory(err);
     *reader = (dispatch_reader){.runtime = runtime,
             .turn = turn,
-            .watch = watch,
+            .on_event = on_event,
             .on_close = on_close,
             .user = user,
             .last.reader = reader};
-    status = pal_turn_watch(runtime, tenant, turn, after, on_event, on_gone, reader, err);
+    status = pal_turn_watch(runtime, tenant, turn, after, queue_event, queue_close, reader, err);
     if (status != PAL_OK)
         pal_free(reader);
     return status;
@@ -191,7 +191,7 @@ static bool deliver(pal_dispatch_item *item)
         end_reader(reader);
         return true;
     }
-    if (is_wanted && !reader->watch(&item->event, reader->user)) {
+    if (is_wanted && !reader->on_event(&item->event, reader->user)) {
         reader->is_stopped = true;
         pal_turn_unwatch(reader->runtime, reader->turn, reader);
     }
