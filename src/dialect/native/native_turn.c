@@ -163,7 +163,7 @@ static const pal_member request_members[] = {
         {"tool_choice", PAL_MEMBER_JSON, 1, AT(tool_choice)},
         {"max_output_tokens", PAL_MEMBER_U64, 1, AT(output_max)},
         {"max_tool_iterations", PAL_MEMBER_U32, 1, AT(max_tool_iterations)},
-        {"all_or_nothing", PAL_MEMBER_BOOL, 1, AT(whole)},
+        {"all_or_nothing", PAL_MEMBER_BOOL, 1, AT(all_or_nothing)},
         {"no_server_tools", PAL_MEMBER_BOOL, 1, AT(no_server_tools)},
         {"tools", PAL_MEMBER_OTHER, 1, 0}, {"messages", PAL_MEMBER_OTHER, 1, 0},
         {"message", PAL_MEMBER_OTHER, 1, 0}, /* a text of the user */

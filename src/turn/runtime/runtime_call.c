@@ -303,7 +303,7 @@ static void set_watch(pal_ask *asked)
 
 void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state on_state, void *user)
 {
-    watching w = {.ask.run = set_watch, .runtime = runtime, .sink = on_state, .user = user};
+    watching w = {.ask.run = set_watch, .runtime = runtime, .on_state = on_state, .user = user};
 
     pal_ask_loop(runtime->loop, &w.ask);
 }
