@@ -92,9 +92,9 @@ typedef struct pal_work {
     pal_op *op;
     pal_str tenant; /* never empty */
     int64_t now_ms;
-    pal_id new_id;   /* create, fork, inbox_add: the id of the new object */
-    pal_row *rows;   /* append: one row per message, with seq 0. On success the backend sets seq,
-                        and for replayed messages also id, created_at and tokens */
+    pal_id new_id; /* create, fork, inbox_add: the id of the new object */
+    pal_row *rows; /* append: one row per message, with seq 0. On success the backend sets seq,
+                      and for replayed messages also id, created_at and tokens */
     size_t rows_len;
     pal_work_blob *blobs; /* append: all blobs that the rows refer to; blob_put: the blob */
     size_t blobs_len;
@@ -123,9 +123,8 @@ static inline bool pal_work_may_run(pal_work *work)
 
     if (!op->with_previous || op[-1].status == PAL_OK)
         return true;
-    op->status = pal_error_set(
-            &op->error, PAL_CANCELED, "the operation that it goes with failed: %s",
-            op[-1].error.message);
+    op->status = pal_error_set(&op->error, PAL_CANCELED,
+            "the operation that it goes with failed: %s", op[-1].error.message);
     return false;
 }
 
@@ -169,7 +168,7 @@ typedef struct pal_row_scan {
 typedef struct pal_row_search {
     pal_str tenant;
     const pal_query *query;
-    pal_role role;          /* NONE: any role */
+    pal_role role;           /* NONE: any role */
     const pal_piece *pieces; /* NULL: any session of the tenant; otherwise newest first */
     size_t pieces_len;
     uint64_t below_pos; /* only rows that arrived before this position; 0: any */
@@ -198,103 +197,154 @@ typedef struct pal_mark_scan {
     pal_marks_wanted wanted;
 } pal_mark_scan;
 
+/* Names one row in one of two ways: by the id of its message within the tenant, or by the client id
+ * of its message within a session. */
+typedef struct pal_row_key {
+    pal_str tenant;
+    pal_id id;
+    uint64_t handle;   /* with client_id: the session that owns the row */
+    pal_str client_id; /* not empty: tenant and id are not used */
+} pal_row_key;
+
+typedef struct pal_record_scan {
+    pal_str tenant;
+    pal_str kind;
+    pal_str name;    /* not empty: only this record; handle, after and descending are not used */
+    uint64_t handle; /* 0: records of any session, and of none */
+    pal_str after;   /* begins after this name */
+    bool descending;
+    int64_t now_ms; /* records that have expired by now are left out */
+    size_t records_max;
+} pal_record_scan;
+
+typedef struct pal_blob_row {
+    uint64_t bytes;
+    pal_str media_type;
+    pal_str data;
+} pal_blob_row;
+
 typedef struct pal_engine pal_engine;
+
+/* ---- The callbacks ----
+ *
+ * A backend declares a callback in one line, for example `pal_row_scan_fn pal_sqlite_row_scan;`.
+ * Unless stated otherwise, a callback changes its outputs only if it returns PAL_OK, and returns
+ * PAL_NOT_FOUND without a message. */
+
+/* `location` is the url without its scheme. */
+typedef pal_status pal_open_fn(const char *location, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err);
+typedef void pal_close_fn(pal_engine *engine);
+
+/* Commits the batch in its order. If a work fails, the others are not affected. Returns only after
+ * every work that it reports as PAL_OK is durable. */
+typedef void pal_apply_fn(pal_engine *engine, pal_work *works, size_t works_len);
+
+/* Finds a session by PAL_SESSION_BY_ID (16 bytes in `name`) in any state, or by key or alias among
+ * active sessions. */
+typedef pal_status pal_session_find_fn(pal_engine *engine, pal_str tenant, pal_session_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err);
+
+/* Lists sessions, the latest update first. `after_ms` and `after_handle` belong to the last session
+ * of the previous page; both are 0 for the first page. The front requests one row more than a page
+ * has, to see whether more follow. */
+typedef pal_status pal_session_list_fn(pal_engine *engine, const pal_session_query *query,
+        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        size_t rows_max, size_t *out_len, pal_error *err);
+
+/* Reads rows that one session owns, in order. */
+typedef pal_status pal_row_scan_fn(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
+        void *user, pal_error *err);
+
+/* Finds one row. If the key has the id of a message, also returns the row's session. */
+typedef pal_status pal_row_find_fn(pal_engine *engine, const pal_row_key *key, pal_arena *arena,
+        pal_row *out_row, pal_id *out_session, pal_error *err);
+
+/* Returns rows of the tenant from the newest arrival to the oldest. The result contains all rows
+ * that match, and possibly others, which the front discards. */
+typedef pal_status pal_row_search_fn(pal_engine *engine, const pal_row_search *search,
+        pal_found_sink sink, void *user, pal_error *err);
+
+/* Returns the ids of sessions, in any state, that were forked from this one at the message
+ * `min_seq` or a later one. */
+typedef pal_status pal_fork_list_fn(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
+
+/* Builds one missing part of the index without writing it; apply() writes it. A backend whose index
+ * is in memory adds the part itself and leaves *out_part NULL. *out_more says whether other parts
+ * may be missing. */
+typedef pal_status pal_index_build_fn(pal_engine *engine, pal_arena *arena,
+        const pal_index_part **out_part, bool *out_more, pal_error *err);
+
+/* Returns marks that one session owns, oldest first, with `undone` unset. The cost must be
+ * proportional to the result: bodies can be long, and most marks hide nothing. */
+typedef pal_status pal_mark_list_fn(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err);
+
+typedef pal_status pal_inbox_list_fn(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+
+/* Lists sessions of all tenants that are active, not expired at `now_ms`, and have items in their
+ * inbox. They are sorted by the bytes of id and tenant, and start after `after`. The cost must
+ * depend on the number of inbox items, not of sessions. */
+typedef pal_status pal_inbox_owners_fn(pal_engine *engine, const pal_inbox_owner *after,
+        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
+        size_t *out_len, pal_error *err);
+
+/* Returns the lease that was recorded last, or PAL_NOT_FOUND if the session never had one. */
+typedef pal_status pal_lease_find_fn(pal_engine *engine, uint64_t handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err);
+
+/* Sums the ledger; if `handle` is not 0, only for the query's session. `from` is 0 or more, and
+ * `to` is set. Budgets request a sum before every model call. The sum of a session or a turn may
+ * cost its own rows; the sum of a tenant or an agent must not cost all of theirs. */
+typedef pal_status pal_ledger_sum_fn(pal_engine *engine, const pal_ledger_query *query,
+        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err);
+
+/* Lists records by name. */
+typedef pal_status pal_record_list_fn(pal_engine *engine, const pal_record_scan *scan,
+        pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err);
+
+/* Finds a blob. If `arena` is NULL, returns only its length, without reading its data. */
+typedef pal_status pal_blob_get_fn(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err);
+
+typedef pal_status pal_stat_fn(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
+
+/* Fails if the engine cannot work for a reason that reads and writes do not notice, for example
+ * because its files were removed. It must be cheap and must not write. */
+typedef pal_status pal_ready_fn(pal_engine *engine, pal_error *err);
+
+/* Checks the files, the indexes and every session: seqs have no gap, `row_check` accepts each row,
+ * and counts are right. With `repair` it rebuilds derived data and quarantines damaged
+ * sessions. */
+typedef pal_status pal_check_fn(pal_engine *engine, bool repair, pal_row_check row_check,
+        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err);
 
 typedef struct pal_store_backend {
     const char *scheme; /* "sqlite" opens urls that begin with "sqlite:" */
     bool direct;        /* apply() never blocks: callers run it themselves, one at a time */
-
-    /* `location` is the url without its scheme. */
-    pal_status (*open)(const char *location, const pal_store_options *options,
-            pal_engine **out_engine, pal_error *err);
-    void (*close)(pal_engine *engine);
-
-    /* Commits the batch in its order. If a work fails, the others are not affected. Returns only
-     * after every work that it reports as PAL_OK is durable. */
-    void (*apply)(pal_engine *engine, pal_work *works, size_t works_len);
-
-    /* Finds a session by PAL_SESSION_BY_ID (16 bytes in `name`) in any state, or by key or alias
-     * among active sessions. Returns PAL_NOT_FOUND without a message. */
-    pal_status (*session_find)(pal_engine *engine, pal_str tenant, pal_session_by by, pal_str name,
-            pal_arena *arena, pal_session_row *out_row, pal_error *err);
-
-    /* Lists sessions, the latest update first. `after_ms` and `after_handle` belong to the last
-     * session of the previous page; both are 0 for the first page. The front requests one row more
-     * than a page has, to see whether more follow. */
-    pal_status (*session_list)(pal_engine *engine, const pal_session_query *query,
-            int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
-            size_t rows_max, size_t *out_len, pal_error *err);
-
-    /* Reads rows that one session owns, in order. */
-    pal_status (*row_scan)(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
-            void *user, pal_error *err);
-    /* Finds one row by the id of its message, and returns its session too. */
-    pal_status (*row_find)(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
-            pal_row *out_row, pal_id *out_session, pal_error *err);
-    /* Finds a row that the session owns by the client id of its message. Returns PAL_NOT_FOUND
-     * without a message. */
-    pal_status (*row_find_client)(pal_engine *engine, uint64_t handle, pal_str client_id,
-            pal_arena *arena, pal_row *out_row, pal_error *err);
-
-    /* Returns rows of the tenant from the newest arrival to the oldest. The result contains all
-     * rows that match, and possibly others, which the front discards. */
-    pal_status (*row_search)(pal_engine *engine, const pal_row_search *search, pal_found_sink sink,
-            void *user, pal_error *err);
-    /* Returns the ids of sessions, in any state, that were forked from this one at the message
-     * `min_seq` or a later one. */
-    pal_status (*fork_list)(pal_engine *engine, uint64_t handle, uint64_t min_seq, pal_arena *arena,
-            pal_id **out_ids, size_t *out_len, pal_error *err);
-    /* Optional; NULL if row_search() has no index. Builds one missing part of the index without
-     * writing it; apply() writes it. A backend whose index is in memory adds the part itself and
-     * leaves *out_part NULL. *out_more says whether other parts may be missing. */
-    pal_status (*index_build)(pal_engine *engine, pal_arena *arena,
-            const pal_index_part **out_part, bool *out_more, pal_error *err);
-
-    /* Returns marks that one session owns, oldest first, with `undone` unset. The cost must be
-     * proportional to the result: bodies can be long, and most marks hide nothing. */
-    pal_status (*mark_list)(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
-            pal_mark **out_marks, size_t *out_len, pal_error *err);
-
-    pal_status (*inbox_list)(pal_engine *engine, uint64_t handle, pal_arena *arena,
-            pal_inbox_item **out_items, size_t *out_len, pal_error *err);
-    /* Lists sessions of all tenants that are active, not expired at `now_ms`, and have items in
-     * their inbox. They are sorted by the bytes of id and tenant, and start after `after`. The cost
-     * must depend on the number of inbox items, not of sessions. */
-    pal_status (*inbox_owners)(pal_engine *engine, const pal_inbox_owner *after, int64_t now_ms,
-            pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-            pal_error *err);
-    /* Returns the lease that was recorded last, or PAL_NOT_FOUND if the session never had one. */
-    pal_status (*lease_find)(pal_engine *engine, uint64_t handle, pal_arena *arena,
-            pal_lease *out_lease, pal_error *err);
-    /* Sums the ledger; if `handle` is not 0, only for the query's session. `from` is 0 or more, and
-     * `to` is set. Budgets request a sum before every model call. The sum of a session or a turn
-     * may cost its own rows; the sum of a tenant or an agent must not cost all of theirs. */
-    pal_status (*ledger_sum)(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
-            pal_ledger_sum *out_sum, pal_error *err);
-    /* Returns PAL_NOT_FOUND without a message. An expired record may still be found. */
-    pal_status (*record_find)(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
-            pal_arena *arena, pal_record *out_record, pal_error *err);
-    /* Lists records that have not expired at `now_ms`; if `handle` is not 0, only those of the
-     * query's session. Returns at most `records_max`, which is one more than the page. */
-    pal_status (*record_list)(pal_engine *engine, const pal_record_query *query, uint64_t handle,
-            int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
-            size_t *out_len, pal_error *err);
-    pal_status (*blob_get)(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-            pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
-    /* Returns the length of the blob without reading its data. */
-    pal_status (*blob_size)(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-            uint64_t *out_bytes, pal_error *err);
-
-    pal_status (*stat)(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
-    /* Optional. Fails if the engine cannot work for a reason that reads and writes do not notice,
-     * for example because its files were removed. It must be cheap and must not write. */
-    pal_status (*ready)(pal_engine *engine, pal_error *err);
-
-    /* Optional. Checks the files, the indexes and every session: seqs have no gap, `row_check`
-     * accepts each row, and counts are right. With `repair` it rebuilds derived data and
-     * quarantines damaged sessions. */
-    pal_status (*check)(pal_engine *engine, bool repair, pal_row_check row_check,
-            pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err);
+    pal_open_fn *open;
+    pal_close_fn *close;
+    pal_apply_fn *apply;
+    pal_session_find_fn *session_find;
+    pal_session_list_fn *session_list;
+    pal_row_scan_fn *row_scan;
+    pal_row_find_fn *row_find;
+    pal_row_search_fn *row_search;
+    pal_fork_list_fn *fork_list;
+    pal_mark_list_fn *mark_list;
+    pal_inbox_list_fn *inbox_list;
+    pal_inbox_owners_fn *inbox_owners;
+    pal_lease_find_fn *lease_find;
+    pal_ledger_sum_fn *ledger_sum;
+    pal_record_list_fn *record_list;
+    pal_blob_get_fn *blob_get;
+    pal_stat_fn *stat;
+    /* Optional; NULL if not needed. */
+    pal_index_build_fn *index_build; /* row_search() uses an index */
+    pal_ready_fn *ready;
+    pal_check_fn *check;
 } pal_store_backend;
 
 /* The first member of the struct of every backend. */

@@ -209,14 +209,14 @@ pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uin
 pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
         pal_message *out_message, pal_id *out_session, pal_error *err)
 {
+    pal_row_key key = {.id = id};
     pal_row row;
     pal_id session;
-    pal_str checked;
-    pal_status status = checked_tenant(tenant, &checked, err);
+    pal_status status = checked_tenant(tenant, &key.tenant, err);
 
-    if (status == PAL_OK)
-        status = store->engine->backend->row_find(
-                store->engine, checked, id, arena, &row, &session, err);
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->row_find(store->engine, &key, arena, &row, &session, err);
     if (status == PAL_NOT_FOUND) {
         char text[PAL_ID_TEXT_SIZE];
 
@@ -361,40 +361,45 @@ static pal_status blob_hash(pal_str name, uint8_t out_hash[PAL_SHA256_SIZE], pal
     return PAL_OK;
 }
 
-static pal_status blob_found(pal_status status, pal_str name, pal_error *err)
+/* If `arena` is NULL, only the length is read. */
+static pal_status blob_get(pal_store *store, pal_str tenant, pal_str name, pal_arena *arena,
+        pal_blob_row *out_blob, pal_error *err)
 {
+    uint8_t hash[PAL_SHA256_SIZE];
+    pal_str checked;
+    pal_status status = checked_tenant(tenant, &checked, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = blob_hash(name, hash, err);
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->blob_get(store->engine, checked, hash, arena, out_blob, err);
     if (status == PAL_NOT_FOUND)
-        pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
+        return pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
     return status;
 }
 
 pal_status pal_store_blob_get(pal_store *store, pal_str tenant, pal_str name, pal_arena *arena,
         pal_str *out_media_type, pal_str *out_data, pal_error *err)
 {
-    uint8_t hash[PAL_SHA256_SIZE];
-    pal_str checked;
-    pal_status status = checked_tenant(tenant, &checked, err);
+    pal_blob_row blob;
+    pal_status status = blob_get(store, tenant, name, arena, &blob, err);
 
-    if (status == PAL_OK)
-        status = blob_hash(name, hash, err);
     if (status != PAL_OK)
         return status;
-    status = store->engine->backend->blob_get(
-            store->engine, checked, hash, arena, out_media_type, out_data, err);
-    return blob_found(status, name, err);
+    *out_media_type = blob.media_type;
+    *out_data = blob.data;
+    return PAL_OK;
 }
 
 pal_status pal_store_blob_size(
         pal_store *store, pal_str tenant, pal_str name, uint64_t *out_bytes, pal_error *err)
 {
-    uint8_t hash[PAL_SHA256_SIZE];
-    pal_str checked;
-    pal_status status = checked_tenant(tenant, &checked, err);
+    pal_blob_row blob;
+    pal_status status = blob_get(store, tenant, name, NULL, &blob, err);
 
     if (status == PAL_OK)
-        status = blob_hash(name, hash, err);
-    if (status != PAL_OK)
-        return status;
-    status = store->engine->backend->blob_size(store->engine, checked, hash, out_bytes, err);
-    return blob_found(status, name, err);
+        *out_bytes = blob.bytes;
+    return status;
 }

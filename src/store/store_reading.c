@@ -57,12 +57,12 @@ pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client
         pal_arena *arena, pal_message *out_message, pal_error *err)
 {
     pal_engine *engine = reading->store->engine;
+    pal_row_key key = {.handle = reading->row.handle, .client_id = client_id};
     pal_row row;
     pal_status status = PAL_NOT_FOUND;
 
     if (client_id.len > 0)
-        status = engine->backend->row_find_client(
-                engine, reading->row.handle, client_id, arena, &row, err);
+        status = engine->backend->row_find(engine, &key, arena, &row, NULL, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "no message with client id '%.*s'",
                 (int)(client_id.len < 80 ? client_id.len : 80),

@@ -20,15 +20,19 @@
 static pal_status read_something(pal_store *store, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
+    pal_record_scan scan = {.tenant = pal_str_of(PROBE_TENANT),
+            .kind = pal_str_of("probe"),
+            .name = pal_str_of("probe"),
+            .records_max = 1};
     pal_record record;
+    size_t len;
     pal_status status;
 
     if (!arena)
         return pal_no_memory(err);
-    status = store->engine->backend->record_find(store->engine, pal_str_of(PROBE_TENANT),
-            pal_str_of("probe"), pal_str_of("probe"), arena, &record, err);
+    status = store->engine->backend->record_list(store->engine, &scan, arena, &record, &len, err);
     pal_arena_free(arena);
-    return status == PAL_NOT_FOUND ? PAL_OK : status;
+    return status;
 }
 
 /* The body of a record must be JSON, so this is a long string. */

@@ -104,22 +104,27 @@ pal_status pal_store_record_drop(
 pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind, pal_str name,
         pal_arena *arena, pal_record *out_record, pal_error *err)
 {
-    pal_record record = {0};
-    pal_status status = pal_tenant_check(pal_tenant_or_default(tenant), err);
+    pal_record_scan scan = {.tenant = pal_tenant_or_default(tenant),
+            .kind = kind,
+            .name = name,
+            .now_ms = pal_clock_now_ms(),
+            .records_max = 1};
+    pal_record record;
+    size_t len = 0;
+    pal_status status = pal_tenant_check(scan.tenant, err);
 
-    if (status == PAL_OK)
-        status = check_name(kind, name, err);
     if (status != PAL_OK)
         return status;
-    status = store->engine->backend->record_find(
-            store->engine, pal_tenant_or_default(tenant), kind, name, arena, &record, err);
-    if (status == PAL_OK && pal_record_expired(&record, pal_clock_now_ms()))
-        status = PAL_NOT_FOUND;
-    if (status == PAL_NOT_FOUND)
+    status = check_name(kind, name, err);
+    if (status != PAL_OK)
+        return status;
+    status = store->engine->backend->record_list(store->engine, &scan, arena, &record, &len, err);
+    if (status != PAL_OK)
+        return status;
+    if (len == 0)
         return not_found(kind, name, err);
-    if (status == PAL_OK)
-        *out_record = record;
-    return status;
+    *out_record = record;
+    return PAL_OK;
 }
 
 static pal_status check_query(pal_record_query *query, pal_error *err)
@@ -147,6 +152,7 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
         pal_record_page *out_records, pal_error *err)
 {
     pal_record_query checked = *query;
+    pal_record_scan scan;
     pal_record *records;
     uint64_t handle = 0;
     size_t len = 0;
@@ -159,8 +165,14 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
     records = pal_arena_array(arena, checked.limit + 1, sizeof(*records));
     if (!records)
         return pal_no_memory(err);
-    status = store->engine->backend->record_list(store->engine, &checked, handle,
-            pal_clock_now_ms(), arena, records, checked.limit + 1, &len, err);
+    scan = (pal_record_scan){.tenant = checked.tenant,
+            .kind = checked.kind,
+            .handle = handle,
+            .after = checked.after,
+            .descending = checked.descending,
+            .now_ms = pal_clock_now_ms(),
+            .records_max = checked.limit + 1};
+    status = store->engine->backend->record_list(store->engine, &scan, arena, records, &len, err);
     if (status == PAL_OK)
         *out_records = (pal_record_page){.items = records,
                 .len = len < checked.limit ? len : checked.limit,

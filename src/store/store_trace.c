@@ -73,16 +73,10 @@ static pal_status trace_row_scan(
     TRACED(row_scan, scan, sink, user, err);
 }
 
-static pal_status trace_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+static pal_status trace_row_find(pal_engine *engine, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
-    TRACED(row_find, tenant, id, arena, out_row, out_session, err);
-}
-
-static pal_status trace_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
-{
-    TRACED(row_find_client, handle, client_id, arena, out_row, err);
+    TRACED(row_find, key, arena, out_row, out_session, err);
 }
 
 static pal_status trace_row_search(pal_engine *engine, const pal_row_search *search,
@@ -135,29 +129,16 @@ static pal_status trace_ledger_sum(pal_engine *engine, const pal_ledger_query *q
     TRACED(ledger_sum, query, handle, out_sum, err);
 }
 
-static pal_status trace_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err)
+static pal_status trace_record_list(pal_engine *engine, const pal_record_scan *scan,
+        pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err)
 {
-    TRACED(record_find, tenant, kind, name, arena, out_record, err);
-}
-
-static pal_status trace_record_list(pal_engine *engine, const pal_record_query *query,
-        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
-        size_t records_max, size_t *out_len, pal_error *err)
-{
-    TRACED(record_list, query, handle, now_ms, arena, out_records, records_max, out_len, err);
+    TRACED(record_list, scan, arena, out_records, out_len, err);
 }
 
 static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
-    TRACED(blob_get, tenant, hash, arena, out_media_type, out_data, err);
-}
-
-static pal_status trace_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err)
-{
-    TRACED(blob_size, tenant, hash, out_bytes, err);
+    TRACED(blob_get, tenant, hash, arena, out_blob, err);
 }
 
 static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -183,7 +164,6 @@ static const pal_store_backend trace_table = {
         .session_list = trace_session_list,
         .row_scan = trace_row_scan,
         .row_find = trace_row_find,
-        .row_find_client = trace_row_find_client,
         .row_search = trace_row_search,
         .fork_list = trace_fork_list,
         .index_build = trace_index_build,
@@ -192,10 +172,8 @@ static const pal_store_backend trace_table = {
         .lease_find = trace_lease_find,
         .inbox_owners = trace_inbox_owners,
         .ledger_sum = trace_ledger_sum,
-        .record_find = trace_record_find,
         .record_list = trace_record_list,
         .blob_get = trace_blob_get,
-        .blob_size = trace_blob_size,
         .stat = trace_stat,
         .ready = trace_ready,
         .check = trace_check,

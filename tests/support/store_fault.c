@@ -90,16 +90,10 @@ static pal_status fault_row_scan(
     PASS(row_scan(self->inner, scan, sink, user, err));
 }
 
-static pal_status fault_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+static pal_status fault_row_find(pal_engine *engine, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
-    PASS(row_find(self->inner, tenant, id, arena, out_row, out_session, err));
-}
-
-static pal_status fault_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
-{
-    PASS(row_find_client(self->inner, handle, client_id, arena, out_row, err));
+    PASS(row_find(self->inner, key, arena, out_row, out_session, err));
 }
 
 static pal_status fault_row_search(pal_engine *engine, const pal_row_search *search,
@@ -152,30 +146,16 @@ static pal_status fault_ledger_sum(pal_engine *engine, const pal_ledger_query *q
     PASS(ledger_sum(self->inner, query, handle, out_sum, err));
 }
 
-static pal_status fault_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err)
+static pal_status fault_record_list(pal_engine *engine, const pal_record_scan *scan,
+        pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err)
 {
-    PASS(record_find(self->inner, tenant, kind, name, arena, out_record, err));
-}
-
-static pal_status fault_record_list(pal_engine *engine, const pal_record_query *query,
-        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
-        size_t records_max, size_t *out_len, pal_error *err)
-{
-    PASS(record_list(
-            self->inner, query, handle, now_ms, arena, out_records, records_max, out_len, err));
+    PASS(record_list(self->inner, scan, arena, out_records, out_len, err));
 }
 
 static pal_status fault_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
-    PASS(blob_get(self->inner, tenant, hash, arena, out_media_type, out_data, err));
-}
-
-static pal_status fault_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err)
-{
-    PASS(blob_size(self->inner, tenant, hash, out_bytes, err));
+    PASS(blob_get(self->inner, tenant, hash, arena, out_blob, err));
 }
 
 static pal_status fault_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -207,7 +187,6 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .session_list = fault_session_list,
             .row_scan = fault_row_scan,
             .row_find = fault_row_find,
-            .row_find_client = fault_row_find_client,
             .row_search = fault_row_search,
             .fork_list = fault_fork_list,
             .index_build = self->inner->backend->index_build ? fault_index_build : NULL,
@@ -216,10 +195,8 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .lease_find = fault_lease_find,
             .inbox_owners = fault_inbox_owners,
             .ledger_sum = fault_ledger_sum,
-            .record_find = fault_record_find,
             .record_list = fault_record_list,
             .blob_get = fault_blob_get,
-            .blob_size = fault_blob_size,
             .stat = fault_stat,
             .check = self->inner->backend->check ? fault_check : NULL,
     };

@@ -375,32 +375,20 @@ static pal_status jsonl_row_scan(
     return read_end(base, status);
 }
 
-static pal_status jsonl_row_find(pal_engine *base, pal_str tenant, pal_id id, pal_arena *arena,
+static pal_status jsonl_row_find(pal_engine *base, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
     pal_status status = read_begin(base, err);
+    const pal_error *trouble = NULL;
 
     if (status != PAL_OK)
         return status;
-    return read_end(base,
-            pal_store_memory.row_find(
-                    memory_of(base), tenant, id, arena, out_row, out_session, err));
-}
-
-static pal_status jsonl_row_find_client(pal_engine *base, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
-{
-    pal_status status = read_begin(base, err);
-    const pal_error *trouble;
-
-    if (status != PAL_OK)
-        return status;
-    trouble = trouble_of((jsonl_engine *)base, handle);
+    if (key->client_id.len > 0)
+        trouble = trouble_of((jsonl_engine *)base, key->handle);
     if (trouble)
         status = pal_error_set(err, trouble->status, "%s", trouble->message);
     else
-        status = pal_store_memory.row_find_client(
-                memory_of(base), handle, client_id, arena, out_row, err);
+        status = pal_store_memory.row_find(memory_of(base), key, arena, out_row, out_session, err);
     return read_end(base, status);
 }
 
@@ -494,52 +482,26 @@ static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *que
             base, pal_store_memory.ledger_sum(memory_of(base), query, handle, out_sum, err));
 }
 
-static pal_status jsonl_record_find(pal_engine *base, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err)
+static pal_status jsonl_record_list(pal_engine *base, const pal_record_scan *scan, pal_arena *arena,
+        pal_record *out_records, size_t *out_len, pal_error *err)
 {
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
         return status;
     return read_end(base,
-            pal_store_memory.record_find(
-                    memory_of(base), tenant, kind, name, arena, out_record, err));
-}
-
-static pal_status jsonl_record_list(pal_engine *base, const pal_record_query *query,
-        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
-        size_t records_max, size_t *out_len, pal_error *err)
-{
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.record_list(memory_of(base), query, handle, now_ms, arena, out_records,
-                    records_max, out_len, err));
+            pal_store_memory.record_list(memory_of(base), scan, arena, out_records, out_len, err));
 }
 
 static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
-{
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.blob_get(
-                    memory_of(base), tenant, hash, arena, out_media_type, out_data, err));
-}
-
-static pal_status jsonl_blob_size(pal_engine *base, pal_str tenant, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err)
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
     pal_status status = read_begin(base, err);
 
     if (status != PAL_OK)
         return status;
     return read_end(
-            base, pal_store_memory.blob_size(memory_of(base), tenant, hash, out_bytes, err));
+            base, pal_store_memory.blob_get(memory_of(base), tenant, hash, arena, out_blob, err));
 }
 
 /* ---- Maintenance ---- */
@@ -619,7 +581,6 @@ const pal_store_backend pal_store_jsonl = {
         .session_list = jsonl_session_list,
         .row_scan = jsonl_row_scan,
         .row_find = jsonl_row_find,
-        .row_find_client = jsonl_row_find_client,
         .row_search = jsonl_row_search,
         .index_build = jsonl_index_build,
         .fork_list = jsonl_fork_list,
@@ -628,10 +589,8 @@ const pal_store_backend pal_store_jsonl = {
         .lease_find = jsonl_lease_find,
         .inbox_owners = jsonl_inbox_owners,
         .ledger_sum = jsonl_ledger_sum,
-        .record_find = jsonl_record_find,
         .record_list = jsonl_record_list,
         .blob_get = jsonl_blob_get,
-        .blob_size = jsonl_blob_size,
         .stat = jsonl_stat,
         .ready = jsonl_ready,
         .check = jsonl_check,

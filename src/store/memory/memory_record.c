@@ -279,68 +279,59 @@ static void record_copy(const memory_record *record, pal_arena *arena, pal_recor
     out_record->body = pal_arena_copy(arena, record->record.body);
 }
 
-pal_status pal_memory_record_find(pal_engine *base, pal_str tenant_name, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err)
-{
-    memory_engine *engine = (memory_engine *)base;
-    pal_status status = PAL_NOT_FOUND;
-    const memory_tenant *tenant;
-    const memory_record *found;
-    pal_record record;
-
-    pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_memory_tenant_find(engine, tenant_name);
-    found = tenant ? pal_memory_record_get(tenant, kind, name) : NULL;
-    if (found) {
-        record_copy(found, arena, &record);
-        status = pal_memory_arena_status(arena, err);
-    }
-    pthread_rwlock_unlock(&engine->lock);
-    if (status == PAL_OK)
-        *out_record = record;
-    return status;
-}
-
 /* Lists from the record after `after` on, in the requested order. */
-static size_t list_kind(const memory_kind *kind, const pal_record_query *query, uint64_t handle,
-        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max)
+static size_t list_kind(const memory_kind *kind, const pal_record_scan *scan, pal_arena *arena,
+        pal_record *out_records)
 {
     size_t place = 0, left = kind->len, len = 0;
 
-    if (query->after.len > 0) {
-        place = place_of(kind, query->after);
-        if (query->descending)
+    if (scan->after.len > 0) {
+        place = place_of(kind, scan->after);
+        if (scan->descending)
             left = place;
         else
-            left = kind->len - (place += is_at(kind, place, query->after));
+            left = kind->len - (place += is_at(kind, place, scan->after));
     }
-    for (size_t i = 0; i < left && len < records_max; i++) {
-        const memory_record *record = kind->items[query->descending ? left - 1 - i : place + i];
+    for (size_t i = 0; i < left && len < scan->records_max; i++) {
+        const memory_record *record = kind->items[scan->descending ? left - 1 - i : place + i];
 
-        if (handle != 0 && (!record->owner || record->owner->handle != handle))
+        if (scan->handle != 0 && (!record->owner || record->owner->handle != scan->handle))
             continue;
-        if (!pal_record_expired(&record->record, now_ms))
+        if (!pal_record_expired(&record->record, scan->now_ms))
             record_copy(record, arena, &out_records[len++]);
     }
     return len;
 }
 
-pal_status pal_memory_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
-        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
-        size_t *out_len, pal_error *err)
+static size_t list_tenant(const memory_tenant *tenant, const pal_record_scan *scan,
+        pal_arena *arena, pal_record *out_records)
+{
+    const memory_record *record;
+    const memory_kind *kind;
+
+    if (scan->name.len == 0) {
+        kind = pal_map_find(&tenant->kinds, scan->kind);
+        return kind ? list_kind(kind, scan, arena, out_records) : 0;
+    }
+    record = pal_memory_record_get(tenant, scan->kind, scan->name);
+    if (!record || pal_record_expired(&record->record, scan->now_ms))
+        return 0;
+    record_copy(record, arena, out_records);
+    return 1;
+}
+
+pal_status pal_memory_record_list(pal_engine *base, const pal_record_scan *scan, pal_arena *arena,
+        pal_record *out_records, size_t *out_len, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
     const memory_tenant *tenant;
-    const memory_kind *kind = NULL;
     size_t len = 0;
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_memory_tenant_find(engine, query->tenant);
+    tenant = pal_memory_tenant_find(engine, scan->tenant);
     if (tenant)
-        kind = pal_map_find(&tenant->kinds, query->kind);
-    if (kind)
-        len = list_kind(kind, query, handle, now_ms, arena, out_records, records_max);
+        len = list_tenant(tenant, scan, arena, out_records);
     pthread_rwlock_unlock(&engine->lock);
     status = pal_memory_arena_status(arena, err);
     if (status == PAL_OK)

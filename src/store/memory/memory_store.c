@@ -195,19 +195,30 @@ static pal_status memory_row_scan(
     return PAL_OK;
 }
 
-static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, pal_arena *arena,
+static const memory_row *row_by_key(memory_engine *engine, const pal_row_key *key)
+{
+    const memory_tenant *tenant;
+
+    if (key->client_id.len > 0) {
+        const memory_session *session = pal_memory_session_by_handle(engine, key->handle);
+
+        return session ? pal_map_find(&session->client_ids, key->client_id) : NULL;
+    }
+    tenant = pal_memory_tenant_find(engine, key->tenant);
+    return tenant ? pal_map_find(&tenant->rows, mem_id_key(&key->id)) : NULL;
+}
+
+static pal_status memory_row_find(pal_engine *base, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
-    const memory_tenant *owner;
     const memory_row *found;
     pal_id session;
     pal_row row;
 
     pthread_rwlock_rdlock(&engine->lock);
-    owner = pal_memory_tenant_find(engine, tenant);
-    found = owner ? pal_map_find(&owner->rows, mem_id_key(&id)) : NULL;
+    found = row_by_key(engine, key);
     if (found) {
         row = found->row;
         row.client_id = pal_arena_copy(arena, row.client_id);
@@ -216,35 +227,12 @@ static pal_status memory_row_find(pal_engine *base, pal_str tenant, pal_id id, p
         status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
-    if (status == PAL_OK) {
-        *out_row = row;
+    if (status != PAL_OK)
+        return status;
+    *out_row = row;
+    if (out_session)
         *out_session = session;
-    }
-    return status;
-}
-
-static pal_status memory_row_find_client(pal_engine *base, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
-{
-    memory_engine *engine = (memory_engine *)base;
-    pal_status status = PAL_NOT_FOUND;
-    const memory_session *session;
-    const memory_row *found;
-    pal_row row;
-
-    pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, handle);
-    found = session ? pal_map_find(&session->client_ids, client_id) : NULL;
-    if (found) {
-        row = found->row;
-        row.client_id = pal_arena_copy(arena, row.client_id);
-        row.body = pal_arena_copy(arena, row.body);
-        status = pal_memory_arena_status(arena, err);
-    }
-    pthread_rwlock_unlock(&engine->lock);
-    if (status == PAL_OK)
-        *out_row = row;
-    return status;
+    return PAL_OK;
 }
 
 /* ---- Reading: the rest ---- */
@@ -345,47 +333,31 @@ static pal_status memory_lease_find(
     return status;
 }
 
-static pal_status memory_blob_size(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err)
-{
-    memory_engine *engine = (memory_engine *)base;
-    const memory_tenant *tenant;
-    const memory_blob *blob = NULL;
-
-    (void)err;
-    pthread_rwlock_rdlock(&engine->lock);
-    tenant = pal_memory_tenant_find(engine, tenant_name);
-    if (tenant)
-        blob = pal_map_find(&tenant->blobs, pal_str_make((const char *)hash, 32));
-    if (blob)
-        *out_bytes = blob->data.len;
-    pthread_rwlock_unlock(&engine->lock);
-    return blob ? PAL_OK : PAL_NOT_FOUND;
-}
-
 static pal_status memory_blob_get(pal_engine *base, pal_str tenant_name, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
     const memory_tenant *tenant;
     const memory_blob *blob = NULL;
-    pal_str media_type, data;
+    pal_blob_row found = {0};
 
     pthread_rwlock_rdlock(&engine->lock);
     tenant = pal_memory_tenant_find(engine, tenant_name);
     if (tenant)
         blob = pal_map_find(&tenant->blobs, pal_str_make((const char *)hash, 32));
     if (blob) {
-        media_type = pal_arena_copy(arena, blob->media_type);
-        data = pal_arena_copy(arena, blob->data);
+        found.bytes = blob->data.len;
+        status = PAL_OK;
+    }
+    if (blob && arena) {
+        found.media_type = pal_arena_copy(arena, blob->media_type);
+        found.data = pal_arena_copy(arena, blob->data);
         status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
-    if (status == PAL_OK) {
-        *out_media_type = media_type;
-        *out_data = data;
-    }
+    if (status == PAL_OK)
+        *out_blob = found;
     return status;
 }
 
@@ -433,7 +405,6 @@ const pal_store_backend pal_store_memory = {
         .session_list = pal_memory_list,
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
-        .row_find_client = memory_row_find_client,
         .row_search = pal_memory_row_search,
         .index_build = pal_memory_index_build,
         .fork_list = pal_memory_fork_list,
@@ -442,9 +413,7 @@ const pal_store_backend pal_store_memory = {
         .lease_find = memory_lease_find,
         .inbox_owners = pal_memory_inbox_owners,
         .ledger_sum = pal_memory_ledger_sum,
-        .record_find = pal_memory_record_find,
         .record_list = pal_memory_record_list,
         .blob_get = memory_blob_get,
-        .blob_size = memory_blob_size,
         .stat = memory_stat,
 };

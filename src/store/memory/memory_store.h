@@ -296,8 +296,7 @@ void pal_memory_entry_link(memory_tenant *tenant, memory_entry *entry);
 void pal_memory_entry_forget(memory_tenant *tenant, memory_entry *entry);
 void pal_memory_ledger_clear(memory_tenant *tenant);
 /* A callback of the backend's table. */
-pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
-        pal_ledger_sum *out_sum, pal_error *err);
+pal_ledger_sum_fn pal_memory_ledger_sum;
 
 /* ---- memory_record.c ---- */
 
@@ -316,11 +315,7 @@ uint64_t pal_memory_records_erase(memory_session *session);
 bool pal_memory_records_sweep(memory_tenant *tenant, int64_t now_ms, uint32_t *left);
 void pal_memory_records_clear(memory_tenant *tenant);
 /* Two callbacks of the backend's table. */
-pal_status pal_memory_record_find(pal_engine *base, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err);
-pal_status pal_memory_record_list(pal_engine *base, const pal_record_query *query, uint64_t handle,
-        int64_t now_ms, pal_arena *arena, pal_record *out_records, size_t records_max,
-        size_t *out_len, pal_error *err);
+pal_record_list_fn pal_memory_record_list;
 
 /* ---- memory_turn.c ---- */
 
@@ -348,28 +343,20 @@ void pal_memory_engine_clear(memory_engine *engine);
 /* Returns the session's state; an expired session counts as in the trash even before the sweep
  * moves it there. */
 pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms);
-/* Three callbacks of the backend's table. They take the lock themselves. */
-pal_status pal_memory_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
-        pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
-        pal_error *err);
-pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_session_by by, pal_str name,
-        pal_arena *arena, pal_session_row *out_row, pal_error *err);
-pal_status pal_memory_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
-        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
-        size_t *out_len, pal_error *err);
+/* Callbacks of the table. They take the lock themselves. */
+pal_inbox_owners_fn pal_memory_inbox_owners;
+pal_session_find_fn pal_memory_find;
+pal_session_list_fn pal_memory_list;
 
 /* ---- memory_search.c ---- */
 
 /* Add the row to the newest end of the list of all rows, and remove it. */
 void pal_memory_arrival_link(memory_engine *engine, memory_row *row);
 void pal_memory_arrival_unlink(memory_engine *engine, memory_row *row);
-/* Three callbacks of the backend's table. */
-pal_status pal_memory_index_build(pal_engine *base, pal_arena *arena,
-        const pal_index_part **out_part, bool *out_more, pal_error *err);
-pal_status pal_memory_row_search(pal_engine *base, const pal_row_search *search,
-        pal_found_sink sink, void *user, pal_error *err);
-pal_status pal_memory_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
-        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
+/* Callbacks of the table. */
+pal_index_build_fn pal_memory_index_build;
+pal_row_search_fn pal_memory_row_search;
+pal_fork_list_fn pal_memory_fork_list;
 
 /* ---- memory_store.c ---- */
 

@@ -108,7 +108,6 @@ PAL_CHECKED pal_status pal_sqlite_file_create(const char *path, pal_error *err);
 void pal_sqlite_file_watch(pal_sqlite *self);
 /* Returns PAL_IO if one of the watched files was removed or replaced. */
 PAL_CHECKED pal_status pal_sqlite_file_check_moved(const pal_sqlite *self, pal_error *err);
-pal_status pal_sqlite_ready(pal_engine *engine, pal_error *err);
 
 /* ---- sqlite_wal.c ---- */
 
@@ -308,48 +307,24 @@ void pal_sqlite_snapshot_end(pal_sql_conn *conn);
 
 /* ---- The callbacks ---- */
 
-void pal_sqlite_apply(pal_engine *engine, pal_work *works, size_t works_len);
-
-pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
-        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err);
-pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
-        size_t rows_max, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_row_scan(pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink,
-        void *user, pal_error *err);
-pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
-        pal_row *out_row, pal_id *out_session, pal_error *err);
-pal_status pal_sqlite_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err);
-pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *search,
-        pal_found_sink sink, void *user, pal_error *err);
-pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
-        pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
-        const pal_index_part **out_part, bool *out_more, pal_error *err);
-pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
-        pal_mark **out_marks, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_inbox_item **out_items, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_lease_find(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_lease *out_lease, pal_error *err);
-pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *after,
-        int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
-        size_t *out_len, pal_error *err);
-pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
-        pal_ledger_sum *out_sum, pal_error *err);
-pal_status pal_sqlite_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err);
-pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_query *query,
-        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
-        size_t records_max, size_t *out_len, pal_error *err);
-pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err);
-pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err);
-pal_status pal_sqlite_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
-pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
-        pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err);
+pal_apply_fn pal_sqlite_apply;
+pal_session_find_fn pal_sqlite_session_find;
+pal_session_list_fn pal_sqlite_session_list;
+pal_row_scan_fn pal_sqlite_row_scan;
+pal_row_find_fn pal_sqlite_row_find;
+pal_row_search_fn pal_sqlite_row_search;
+pal_fork_list_fn pal_sqlite_fork_list;
+pal_index_build_fn pal_sqlite_index_build;
+pal_mark_list_fn pal_sqlite_mark_list;
+pal_inbox_list_fn pal_sqlite_inbox_list;
+pal_lease_find_fn pal_sqlite_lease_find;
+pal_inbox_owners_fn pal_sqlite_inbox_owners;
+pal_ledger_sum_fn pal_sqlite_ledger_sum;
+pal_record_list_fn pal_sqlite_record_list;
+pal_blob_get_fn pal_sqlite_blob_get;
+pal_stat_fn pal_sqlite_stat;
+pal_ready_fn pal_sqlite_ready;
+pal_check_fn pal_sqlite_check;
 
 /* Opens a connection to the engine's file with all settings. Close it even if this fails. */
 PAL_CHECKED pal_status pal_sqlite_connect(

@@ -329,10 +329,27 @@ pal_status pal_sqlite_row_scan(
     return PAL_OK;
 }
 
-pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
+static pal_sql find_row_statement(pal_sql_conn *conn, const pal_row_key *key)
+{
+    pal_sql sql;
+
+    if (key->client_id.len > 0) {
+        sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_CLIENT);
+        pal_sql_bind_int(&sql, (int64_t)key->handle);
+        pal_sql_bind_text(&sql, key->client_id);
+    } else {
+        sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_ID);
+        pal_sql_bind_id(&sql, &key->id);
+        pal_sql_bind_text(&sql, key->tenant);
+    }
+    return sql;
+}
+
+pal_status pal_sqlite_row_find(pal_engine *engine, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
+    bool by_id = key->client_id.len == 0;
     pal_sql_conn *conn;
     pal_id session;
     bool found;
@@ -342,15 +359,14 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
 
     if (status != PAL_OK)
         return status;
-    sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_ID);
-    pal_sql_bind_id(&sql, &id);
-    pal_sql_bind_text(&sql, tenant);
+    sql = find_row_statement(conn, key);
     found = pal_sql_row(&sql);
     if (found) {
         pal_sqlite_row_read(&sql, &row);
         row.client_id = pal_sql_copy(&sql, 6, arena);
         row.body = pal_sql_copy(&sql, 7, arena);
-        session = pal_sql_uuid(&sql, 9);
+        if (by_id)
+            session = pal_sql_uuid(&sql, 9);
     }
     status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);
@@ -358,38 +374,9 @@ pal_status pal_sqlite_row_find(pal_engine *engine, pal_str tenant, pal_id id, pa
         return PAL_NOT_FOUND;
     if (status == PAL_OK) {
         *out_row = row;
-        *out_session = session;
+        if (by_id)
+            *out_session = session;
     }
-    return status;
-}
-
-pal_status pal_sqlite_row_find_client(pal_engine *engine, uint64_t handle, pal_str client_id,
-        pal_arena *arena, pal_row *out_row, pal_error *err)
-{
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
-    bool found;
-    pal_row row;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
-
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_CLIENT);
-    pal_sql_bind_int(&sql, (int64_t)handle);
-    pal_sql_bind_text(&sql, client_id);
-    found = pal_sql_row(&sql);
-    if (found) {
-        pal_sqlite_row_read(&sql, &row);
-        row.client_id = pal_sql_copy(&sql, 6, arena);
-        row.body = pal_sql_copy(&sql, 7, arena);
-    }
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
-    if (status == PAL_OK)
-        *out_row = row;
     return status;
 }
 
@@ -408,60 +395,34 @@ pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, p
 }
 
 pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        pal_arena *arena, pal_str *out_media_type, pal_str *out_data, pal_error *err)
+        pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
-    pal_str media_type = {0}, data = {0};
+    pal_blob_row blob = {0};
     pal_sql_conn *conn;
     bool found;
     pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    pal_status status =
+            pal_sqlite_reader_take(self, arena ? PAL_READ_LONG : PAL_READ_SHORT, &conn, err);
 
     if (status != PAL_OK)
         return status;
-    sql = pal_sql_start(conn, PAL_SQL_BLOB_GET);
-    pal_sql_bind_text(&sql, tenant);
-    pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
-    found = pal_sql_row(&sql);
-    if (found) {
-        media_type = pal_sql_copy(&sql, 0, arena);
-        data = pal_sql_copy(&sql, 1, arena);
-    }
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
-    if (status == PAL_OK) {
-        *out_media_type = media_type;
-        *out_data = data;
-    }
-    return status;
-}
-
-pal_status pal_sqlite_blob_size(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
-        uint64_t *out_bytes, pal_error *err)
-{
-    pal_sqlite *self = (pal_sqlite *)engine;
-    uint64_t bytes = 0;
-    pal_sql_conn *conn;
-    bool found;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
-
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_BLOB_SIZE);
+    sql = pal_sql_start(conn, arena ? PAL_SQL_BLOB_GET : PAL_SQL_BLOB_SIZE);
     pal_sql_bind_text(&sql, tenant);
     pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
     found = pal_sql_row(&sql);
     if (found)
-        bytes = (uint64_t)pal_sql_int(&sql, 0);
-    status = pal_sql_end(&sql, err);
+        blob.bytes = (uint64_t)pal_sql_int(&sql, 0);
+    if (found && arena) {
+        blob.media_type = pal_sql_copy(&sql, 1, arena);
+        blob.data = pal_sql_copy(&sql, 2, arena);
+    }
+    status = arena ? pal_sql_end_copied(&sql, arena, err) : pal_sql_end(&sql, err);
     pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK && !found)
         return PAL_NOT_FOUND;
     if (status == PAL_OK)
-        *out_bytes = bytes;
+        *out_blob = blob;
     return status;
 }
 

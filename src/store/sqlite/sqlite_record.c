@@ -136,74 +136,51 @@ static void record_read(pal_sql *sql, pal_arena *arena, pal_record *out_record)
     out_record->expires_at = pal_sql_int(sql, 7);
 }
 
-pal_status pal_sqlite_record_find(pal_engine *engine, pal_str tenant, pal_str kind, pal_str name,
-        pal_arena *arena, pal_record *out_record, pal_error *err)
+static pal_sql start_list(pal_sql_conn *conn, const pal_record_scan *scan)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_record record = {0};
-    pal_sql_conn *conn;
-    bool found;
-    pal_sql sql;
-    pal_status status;
-
-    if (!self->has_records)
-        return PAL_NOT_FOUND;
-    status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_RECORD_FIND);
-    pal_sql_bind_text(&sql, tenant);
-    pal_sql_bind_text(&sql, kind);
-    pal_sql_bind_text(&sql, name);
-    found = pal_sql_row(&sql);
-    if (found)
-        record_read(&sql, arena, &record);
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
-    if (status == PAL_OK)
-        *out_record = record;
-    return status;
-}
-
-static pal_sql start_list(pal_sql_conn *conn, const pal_record_query *query, uint64_t handle)
-{
+    bool is_owned = scan->name.len == 0 && scan->handle != 0;
+    pal_sql_id id = scan->descending ? PAL_SQL_RECORD_DOWN : PAL_SQL_RECORD_UP;
     pal_sql sql;
 
-    if (handle != 0) {
-        sql = pal_sql_start(
-                conn, query->descending ? PAL_SQL_RECORD_SESSION_DOWN : PAL_SQL_RECORD_SESSION_UP);
-        pal_sql_bind_int(&sql, (int64_t)handle);
-    } else {
-        sql = pal_sql_start(conn, query->descending ? PAL_SQL_RECORD_DOWN : PAL_SQL_RECORD_UP);
-        pal_sql_bind_text(&sql, query->tenant);
-    }
-    pal_sql_bind_text(&sql, query->kind);
-    pal_sql_bind_body(&sql, query->after, query->after.len > 0 || !query->descending);
+    if (scan->name.len > 0)
+        id = PAL_SQL_RECORD_FIND;
+    else if (is_owned)
+        id = scan->descending ? PAL_SQL_RECORD_SESSION_DOWN : PAL_SQL_RECORD_SESSION_UP;
+    sql = pal_sql_start(conn, id);
+    if (is_owned)
+        pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    else
+        pal_sql_bind_text(&sql, scan->tenant);
+    pal_sql_bind_text(&sql, scan->kind);
+    if (scan->name.len > 0)
+        pal_sql_bind_text(&sql, scan->name);
+    else
+        pal_sql_bind_body(&sql, scan->after, scan->after.len > 0 || !scan->descending);
+    pal_sql_bind_int(&sql, scan->now_ms);
+    if (scan->name.len == 0)
+        pal_sql_bind_int(&sql, (int64_t)scan->records_max);
     return sql;
 }
 
-pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_query *query,
-        uint64_t handle, int64_t now_ms, pal_arena *arena, pal_record *out_records,
-        size_t records_max, size_t *out_len, pal_error *err)
+pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_scan *scan, pal_arena *arena,
+        pal_record *out_records, size_t *out_len, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
+    pal_read_kind kind = scan->name.len > 0 ? PAL_READ_SHORT : PAL_READ_LONG;
     pal_sql_conn *conn;
     size_t len = 0;
     pal_sql sql;
     pal_status status;
 
-    *out_len = 0;
-    if (!self->has_records)
+    if (!self->has_records) {
+        *out_len = 0;
         return PAL_OK;
-    status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    }
+    status = pal_sqlite_reader_take(self, kind, &conn, err);
     if (status != PAL_OK)
         return status;
-    sql = start_list(conn, query, handle);
-    pal_sql_bind_int(&sql, now_ms);
-    pal_sql_bind_int(&sql, (int64_t)records_max);
-    while (len < records_max && pal_sql_row(&sql))
+    sql = start_list(conn, scan);
+    while (len < scan->records_max && pal_sql_row(&sql))
         record_read(&sql, arena, &out_records[len++]);
     status = pal_sql_end_copied(&sql, arena, err);
     pal_sqlite_reader_give(self, conn);

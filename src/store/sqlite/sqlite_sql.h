@@ -245,7 +245,7 @@
     X(BLOB_DATA_ADD, "INSERT INTO blob_data(blob, data) VALUES (?1, ?2)")                          \
     X(BLOB_REF_ADD, "INSERT OR IGNORE INTO blob_ref(blob, session, seq) VALUES (?1, ?2, ?3)")      \
     X(BLOB_GET,                                                                                    \
-            "SELECT b.media_type, d.data FROM blob b JOIN blob_data d ON d.blob = b.id"            \
+            "SELECT b.size, b.media_type, d.data FROM blob b JOIN blob_data d ON d.blob = b.id"    \
             " WHERE b.tenant = (SELECT id FROM tenant WHERE name = ?1) AND b.hash = ?2")           \
     X(BLOB_SIZE,                                                                                   \
             "SELECT size FROM blob"                                                                \
@@ -348,8 +348,10 @@
             " (SELECT id FROM record WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)")        \
     X(RECORD_DUE, "SELECT 1 FROM record WHERE expires_at <= ?1 LIMIT 1")                           \
     X(RECORD_FIND,                                                                                 \
-            PAL_SQL_RECORD_SELECT " WHERE r.tenant = (SELECT id FROM tenant WHERE name = ?1)"      \
-                                  " AND r.kind = ?2 AND r.name = ?3")                              \
+            PAL_SQL_RECORD_SELECT                                                                  \
+            " WHERE r.tenant = (SELECT id FROM tenant WHERE name = ?1)"                            \
+            " AND r.kind = ?2 AND r.name = ?3"                                                     \
+            " AND (r.expires_at IS NULL OR r.expires_at > ?4)")                                    \
     X(RECORD_UP,                                                                                   \
             PAL_SQL_RECORD_PAGE("", "r.tenant = (SELECT id FROM tenant WHERE name = ?1)", ">"))    \
     X(RECORD_DOWN,                                                                                 \
