@@ -23,7 +23,8 @@ static void memory_is_zeroed_and_aligned(void)
     for (int round = 0; round < 2; round++) {
         for (size_t size = 0; size < 3000; size += 7) {
             char *memory = pal_arena_alloc(arena, size);
-            if (!CHECK(memory && (uintptr_t)memory % 16 == 0 && is_filled(memory, 0, size)))
+            if (!CHECK(memory) || !CHECK_EQ((uintptr_t)memory % 16, 0) ||
+                    !CHECK(is_filled(memory, 0, size)))
                 break;
             memset(memory, 0xaa, size);
         }
@@ -57,7 +58,8 @@ static void large_allocations_get_separate_blocks(void)
     char *small = pal_arena_alloc(arena, 16);
     char *large = pal_arena_alloc(arena, 10 << 20);
     char *next = pal_arena_alloc(arena, 16);
-    CHECK(large && is_filled(large, 0, 10 << 20));
+    if (CHECK(large))
+        CHECK(is_filled(large, 0, 10 << 20));
     /* The block being filled stays in use. */
     CHECK(next == small + 16);
     pal_arena_free(arena);
@@ -67,12 +69,12 @@ static void the_limit_holds_and_the_failure_sticks(void)
 {
     pal_arena *arena = pal_arena_new(1000);
     CHECK(pal_arena_alloc(arena, 600));
-    CHECK(pal_arena_failure(arena) == PAL_OK);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_OK);
     CHECK(!pal_arena_alloc(arena, 600));
-    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_LIMIT);
     CHECK(!pal_arena_alloc(arena, 1));
     pal_arena_reset(arena);
-    CHECK(pal_arena_failure(arena) == PAL_OK);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_OK);
     CHECK(pal_arena_alloc(arena, 900));
     pal_arena_free(arena);
 }
@@ -81,13 +83,14 @@ static void sizes_that_overflow_fail(void)
 {
     pal_arena *arena = pal_arena_new(0);
     CHECK(!pal_arena_array(arena, SIZE_MAX / 2, 3));
-    CHECK(pal_arena_failure(arena) == PAL_NO_MEMORY);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_NO_MEMORY);
     pal_arena_reset(arena);
     CHECK(!pal_arena_alloc(arena, SIZE_MAX));
-    CHECK(pal_arena_failure(arena) == PAL_NO_MEMORY);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_NO_MEMORY);
     pal_arena_reset(arena);
     int *numbers = pal_arena_array(arena, 10, sizeof *numbers);
-    CHECK(numbers && is_filled(numbers, 0, 10 * sizeof *numbers));
+    if (CHECK(numbers))
+        CHECK(is_filled(numbers, 0, 10 * sizeof *numbers));
     pal_arena_free(arena);
 }
 
@@ -95,14 +98,17 @@ static void copies_end_with_a_nul(void)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_str copy = pal_arena_copy(arena, pal_str_make("a\0b", 3));
-    CHECK(copy.len == 3 && memcmp(copy.data, "a\0b", 4) == 0);
+    if (CHECK_EQ(copy.len, 3))
+        CHECK(memcmp(copy.data, "a\0b", 4) == 0);
     copy = pal_arena_copy(arena, pal_str_make(NULL, 0));
-    CHECK(copy.len == 0 && copy.data && copy.data[0] == '\0');
+    if (CHECK_EQ(copy.len, 0) && CHECK(copy.data))
+        CHECK_EQ(copy.data[0], '\0');
     pal_arena_free(arena);
 
     arena = pal_arena_new(8);
     copy = pal_arena_copy(arena, pal_str_of("longer than eight"));
-    CHECK(copy.data == NULL && copy.len == 0);
+    CHECK(copy.data == NULL);
+    CHECK_EQ(copy.len, 0);
     pal_arena_free(arena);
 }
 
@@ -118,7 +124,10 @@ static void arrays_grow_in_place_and_release_memory(void)
     /* Something stands behind it now: it has to move, and keeps its bytes. */
     memset(array, 7, 16);
     char *moved = pal_arena_grow(arena, array, 16, 64);
-    CHECK(moved && moved != array && is_filled(moved, 7, 16));
+    if (CHECK(moved)) {
+        CHECK(moved != array);
+        CHECK(is_filled(moved, 7, 16));
+    }
     pal_arena_free(arena);
 }
 
@@ -130,7 +139,7 @@ static void arrays_grow_beyond_blocks(void)
     memset(array, 1, size);
     while (array && size < (4u << 20)) {
         array = pal_arena_grow(arena, array, size, size * 2);
-        if (!CHECK(array && is_filled(array, 1, size)))
+        if (!CHECK(array) || !CHECK(is_filled(array, 1, size)))
             break;
         memset(array + size, 1, size);
         size *= 2;
@@ -138,9 +147,11 @@ static void arrays_grow_beyond_blocks(void)
     /* A block of its own grows where it is, whatever was put into others meanwhile. */
     CHECK(pal_arena_alloc(arena, 100));
     array = pal_arena_grow(arena, array, size, 2 * size);
-    CHECK(array && is_filled(array, 1, size));
+    if (CHECK(array))
+        CHECK(is_filled(array, 1, size));
     array = pal_arena_grow(arena, array, 2 * size, 100);
-    CHECK(array && is_filled(array, 1, 100));
+    if (CHECK(array))
+        CHECK(is_filled(array, 1, 100));
     CHECK(pal_arena_alloc(arena, 100));
     pal_arena_free(arena);
 }
@@ -149,14 +160,16 @@ static void growing_respects_the_limit(void)
 {
     pal_arena *arena = pal_arena_new(1000);
     void *array = pal_arena_grow(arena, NULL, 0, 500);
-    CHECK(array && !pal_arena_grow(arena, array, 500, 2000));
-    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    if (CHECK(array))
+        CHECK(!pal_arena_grow(arena, array, 500, 2000));
+    CHECK_STATUS(pal_arena_failure(arena), PAL_LIMIT);
     pal_arena_free(arena);
 
     arena = pal_arena_new(100000);
     array = pal_arena_grow(arena, NULL, 0, 50000);
-    CHECK(array && !pal_arena_grow(arena, array, 50000, 200000));
-    CHECK(pal_arena_failure(arena) == PAL_LIMIT);
+    if (CHECK(array))
+        CHECK(!pal_arena_grow(arena, array, 50000, 200000));
+    CHECK_STATUS(pal_arena_failure(arena), PAL_LIMIT);
     pal_arena_free(arena);
 }
 
@@ -167,8 +180,10 @@ static void growing_releases_the_old_place(void)
     void *array = pal_arena_grow(arena, NULL, 0, 50000);
     for (size_t size = 50000; array && size < 250000; size += 50000)
         array = pal_arena_grow(arena, array, size, size + 50000);
-    CHECK(array && pal_arena_failure(arena) == PAL_OK);
-    CHECK(pal_arena_alloc(arena, 40000) && !pal_arena_alloc(arena, 40000));
+    CHECK(array);
+    CHECK_STATUS(pal_arena_failure(arena), PAL_OK);
+    CHECK(pal_arena_alloc(arena, 40000));
+    CHECK(!pal_arena_alloc(arena, 40000));
     pal_arena_free(arena);
 }
 
@@ -197,11 +212,12 @@ static void every_allocation_failure_is_reported(void)
             bool filled = fill_arena();
             bool failed = pal_memory_failed();
             pal_memory_fail_at(0, 0);
-            CHECK(filled == !failed);
+            CHECK_EQ(filled, !failed);
             if (!failed || nth > 1000)
                 break;
         }
-        CHECK(nth > 5 && nth < 1000);
+        CHECK_THAT(nth, >, 5);
+        CHECK_THAT(nth, <, 1000);
     }
 }
 
@@ -209,14 +225,20 @@ static void the_test_countdown_fails_the_nth_allocation(void)
 {
     pal_memory_fail_at(2, 1);
     void *first = pal_malloc(1), *second = pal_calloc(1, 1), *third = pal_realloc(NULL, 1);
-    CHECK(first && !second && third && pal_memory_failed());
+    CHECK(first);
+    CHECK(!second);
+    CHECK(third);
+    CHECK(pal_memory_failed());
     pal_free(first);
     pal_free(third);
 
     pal_memory_fail_at(2, 0);
     CHECK(!pal_memory_failed());
     first = pal_malloc(1), second = pal_malloc(1), third = pal_malloc(1);
-    CHECK(first && !second && !third && pal_memory_failed());
+    CHECK(first);
+    CHECK(!second);
+    CHECK(!third);
+    CHECK(pal_memory_failed());
     pal_memory_fail_at(0, 0);
     pal_free(first);
     CHECK(!pal_memory_failed());
@@ -225,7 +247,8 @@ static void the_test_countdown_fails_the_nth_allocation(void)
 static void zero_sizes_and_overflows_are_handled(void)
 {
     void *nothing = pal_malloc(0), *no_items = pal_calloc(0, 8);
-    CHECK(nothing && no_items);
+    CHECK(nothing);
+    CHECK(no_items);
     nothing = pal_realloc(nothing, 0);
     CHECK(nothing);
     pal_free(nothing);
@@ -264,13 +287,14 @@ static void the_programs_allocator_is_used(void)
     pal_allocator_set(&allocator);
     void *memory = pal_realloc(pal_malloc(10), 20);
     unsigned char *zeroed = pal_calloc(4, 4);
-    CHECK(live == 2 && is_filled(zeroed, 0, 16));
+    CHECK_EQ(live, 2);
+    CHECK(is_filled(zeroed, 0, 16));
     pal_free(memory);
     pal_free(zeroed);
-    CHECK(live == 0);
+    CHECK_EQ(live, 0);
     pal_allocator_set(NULL);
     pal_free(pal_malloc(1));
-    CHECK(live == 0);
+    CHECK_EQ(live, 0);
 }
 
 int main(void)

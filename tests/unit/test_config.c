@@ -44,7 +44,7 @@ static pal_config_entry entry_of(const pal_config *config, const char *key)
 {
     pal_config_entry *entries = NULL;
     size_t len = 0;
-    CHECK(pal_config_list(config, arena, &entries, &len, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_list(config, arena, &entries, &len, NULL), PAL_OK);
     for (size_t i = 0; i < len; i++) {
         if (pal_str_is(entries[i].key, key))
             return entries[i];
@@ -68,33 +68,56 @@ static bool shows(const pal_config *config, const char *key, const char *value,
 static void check_defaults(const pal_config *config)
 {
     const pal_config_values *v = pal_config_get(config);
-    CHECK(pal_str_is(v->store, PAL_CONFIG_STORE_DEFAULT));
-    CHECK(v->models_len == 0 && v->session.agents_len == 0 && v->session.links_len == 0);
-    CHECK(v->session.dimensions_len == 0 && pal_str_is(v->session.dm_scope, "per-channel"));
-    CHECK(v->context->strategy == PAL_STRATEGY_COMPACT && v->context->max_tokens == 0);
-    CHECK(!v->context->auto_off && !v->context->prune_off);
-    CHECK(v->context->threshold_percent == 80 && v->context->keep_recent_messages == 10);
-    CHECK(v->context->compaction_threshold == 0 && v->context->low_water_percent == 50);
-    CHECK(v->context->prune_protect_tokens == 40000 && v->context->prune_protect_turns == 2);
-    CHECK(v->context->prune_minimum_tokens == 20000 && v->context->summary_tokens_max == 4096);
-    CHECK(v->expiry.session_expiration == 24 * 3600 * 1000);
-    CHECK(v->expiry.cleanup_interval == 3600 * 1000);
-    CHECK(v->expiry.trash_retention == 30ll * 24 * 3600 * 1000);
-    CHECK(v->runtime->endpoints_len == 0 && v->runtime->agents_len == 0);
-    CHECK(v->runtime->max_tool_iterations == 10 && v->runtime->retries_max == 5);
-    CHECK(v->runtime->turn_ms == 0 && v->runtime->lease_ms == 30000);
-    CHECK(v->runtime->turns_max == 100000 && v->runtime->events_max == 10000);
-    CHECK(v->runtime->events_bytes_max == 4 << 20 && !v->runtime->builtin_tools_off);
-    CHECK(v->runtime->price_version.len == 0 && v->runtime->model.len == 0);
+    CHECK_STR(v->store, PAL_CONFIG_STORE_DEFAULT);
+    if (CHECK_EQ(v->models_len, 0) && CHECK_EQ(v->session.agents_len, 0))
+        CHECK_EQ(v->session.links_len, 0);
+    if (CHECK_EQ(v->session.dimensions_len, 0))
+        CHECK_STR(v->session.dm_scope, "per-channel");
+    CHECK_EQ(v->context->strategy, PAL_STRATEGY_COMPACT);
+    CHECK_EQ(v->context->max_tokens, 0);
+    CHECK(!v->context->auto_off);
+    CHECK(!v->context->prune_off);
+    CHECK_EQ(v->context->threshold_percent, 80);
+    CHECK_EQ(v->context->keep_recent_messages, 10);
+    if (CHECK_EQ(v->context->compaction_threshold, 0))
+        CHECK_EQ(v->context->low_water_percent, 50);
+    CHECK_EQ(v->context->prune_protect_tokens, 40000);
+    CHECK_EQ(v->context->prune_protect_turns, 2);
+    CHECK_EQ(v->context->prune_minimum_tokens, 20000);
+    CHECK_EQ(v->context->summary_tokens_max, 4096);
+    CHECK_EQ(v->expiry.session_expiration, 24 * 3600 * 1000);
+    CHECK_EQ(v->expiry.cleanup_interval, 3600 * 1000);
+    CHECK_EQ(v->expiry.trash_retention, 30ll * 24 * 3600 * 1000);
+    if (CHECK_EQ(v->runtime->endpoints_len, 0))
+        CHECK_EQ(v->runtime->agents_len, 0);
+    CHECK_EQ(v->runtime->max_tool_iterations, 10);
+    CHECK_EQ(v->runtime->retries_max, 5);
+    if (CHECK_EQ(v->runtime->turn_ms, 0))
+        CHECK_EQ(v->runtime->lease_ms, 30000);
+    CHECK_EQ(v->runtime->turns_max, 100000);
+    CHECK_EQ(v->runtime->events_max, 10000);
+    CHECK_EQ(v->runtime->events_bytes_max, 4 << 20);
+    CHECK(!v->runtime->builtin_tools_off);
+    if (CHECK_EQ(v->runtime->price_version.len, 0))
+        CHECK_EQ(v->runtime->model.len, 0);
     const pal_config_server *server = &v->server;
-    CHECK(pal_str_is(server->listen, "127.0.0.1:7077") && server->tls_certificate.len == 0);
-    CHECK(server->body_bytes_max == 32 << 20 && server->header_bytes_max == 16 << 10);
-    CHECK(server->url_bytes_max == 8 << 10 && server->stream_bytes_max == 1 << 20);
-    CHECK(server->connections_max == 12000 && server->streams_max == 11000);
-    CHECK(server->requests_per_minute == 0 && server->threads == 0 && !server->log_text);
-    CHECK(server->idle_ms == 60000 && server->request_ms == 60000);
-    CHECK(server->heartbeat_ms == 15000 && server->drain_ms == 30000);
-    CHECK(server->idempotency_ms == 24 * 3600 * 1000 && pal_str_is(server->log_level, "info"));
+    CHECK_STR(server->listen, "127.0.0.1:7077");
+    CHECK_EQ(server->tls_certificate.len, 0);
+    CHECK_EQ(server->body_bytes_max, 32 << 20);
+    CHECK_EQ(server->header_bytes_max, 16 << 10);
+    CHECK_EQ(server->url_bytes_max, 8 << 10);
+    CHECK_EQ(server->stream_bytes_max, 1 << 20);
+    CHECK_EQ(server->connections_max, 12000);
+    CHECK_EQ(server->streams_max, 11000);
+    CHECK_EQ(server->requests_per_minute, 0);
+    CHECK_EQ(server->threads, 0);
+    CHECK(!server->log_text);
+    CHECK_EQ(server->idle_ms, 60000);
+    CHECK_EQ(server->request_ms, 60000);
+    CHECK_EQ(server->heartbeat_ms, 15000);
+    CHECK_EQ(server->drain_ms, 30000);
+    CHECK_EQ(server->idempotency_ms, 24 * 3600 * 1000);
+    CHECK_STR(server->log_level, "info");
 }
 
 static void an_empty_file_has_all_defaults(void)
@@ -103,7 +126,7 @@ static void an_empty_file_has_all_defaults(void)
             "{}", "~", "null\n", "store:\nmodels:\nsession:\ncontext: ~\nexpiry: null\n",
             "\xef\xbb\xbf", "context:\n  max_tokens:\n  compaction:\n"};
     pal_config *config = NULL;
-    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_load(NULL, &config, NULL), PAL_OK);
     check_defaults(config);
     CHECK(!pal_config_path(config));
     pal_config_free(config);
@@ -134,20 +157,28 @@ static void every_kind_of_value_is_read(void)
     if (!CHECK(config))
         return;
     const pal_config_values *v = pal_config_get(config);
-    CHECK(pal_config_source_of(config, "store") == PAL_CONFIG_FILE);
-    CHECK(pal_str_is(v->store, "memory:") && v->store.data[v->store.len] == '\0');
-    CHECK(v->models_len == 2);
-    CHECK(pal_str_is(v->models[0].rule.pattern, "gpt-x*") && v->models[0].rule.is_exact);
-    CHECK(pal_str_is(v->model_rules[0].encoding, "o200k_base"));
-    CHECK(v->model_rules[0].context == 128000 && v->model_rules[0].output == 0);
-    CHECK(v->models[0].price.input == 2.5 && v->models[0].price.output == 10);
-    CHECK(v->models[0].price.cache_read < 0 && v->models[1].price.input < 0);
-    CHECK(pal_str_is(v->model_rules[1].pattern, "other") && v->model_rules[1].output == 1000);
-    CHECK(v->context->strategy == PAL_STRATEGY_SLIDING_WINDOW);
-    CHECK(v->context->threshold_percent == 100);
-    CHECK(v->context->auto_off && !v->context->prune_off);
-    CHECK(pal_str_is(v->runtime->compaction_prompt, "a\nb"));
-    CHECK(v->expiry.session_expiration == 90 * 60 * 1000 && v->expiry.cleanup_interval == 1500);
+    CHECK_EQ(pal_config_source_of(config, "store"), PAL_CONFIG_FILE);
+    CHECK_STR(v->store, "memory:");
+    CHECK_EQ(v->store.data[v->store.len], '\0');
+    CHECK_EQ(v->models_len, 2);
+    CHECK_STR(v->models[0].rule.pattern, "gpt-x*");
+    CHECK(v->models[0].rule.is_exact);
+    CHECK_STR(v->model_rules[0].encoding, "o200k_base");
+    CHECK_EQ(v->model_rules[0].context, 128000);
+    CHECK_EQ(v->model_rules[0].output, 0);
+    CHECK_EQ(v->models[0].price.input, 2.5);
+    CHECK_EQ(v->models[0].price.output, 10);
+    CHECK_THAT(v->models[0].price.cache_read, <, 0);
+    CHECK_THAT(v->models[1].price.input, <, 0);
+    CHECK_STR(v->model_rules[1].pattern, "other");
+    CHECK_EQ(v->model_rules[1].output, 1000);
+    CHECK_EQ(v->context->strategy, PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK_EQ(v->context->threshold_percent, 100);
+    CHECK(v->context->auto_off);
+    CHECK(!v->context->prune_off);
+    CHECK_STR(v->runtime->compaction_prompt, "a\nb");
+    if (CHECK_EQ(v->expiry.session_expiration, 90 * 60 * 1000))
+        CHECK_EQ(v->expiry.cleanup_interval, 1500);
     pal_config_free(config);
 }
 
@@ -172,16 +203,24 @@ static void session_settings_work_in_routing(void)
     if (!CHECK(config))
         return;
     const pal_route_config *s = &pal_config_get(config)->session;
-    CHECK(s->dimensions_len == 2 && pal_str_is(s->dimensions[1], "sender"));
-    CHECK(s->links_len == 2 && pal_str_is(s->links[0].name, "john") && s->links[0].ids_len == 2);
-    CHECK(pal_str_is(s->links[0].ids[0], "123") && s->links[1].ids_len == 0);
-    CHECK(s->agents_len == 2 && !s->agents[0].is_default && s->agents[1].is_default);
-    CHECK(s->rules_len == 1 && s->rules[0].when.mentioned == PAL_ROUTE_MENTION_NO);
+    CHECK_EQ(s->dimensions_len, 2);
+    CHECK_STR(s->dimensions[1], "sender");
+    CHECK_EQ(s->links_len, 2);
+    CHECK_STR(s->links[0].name, "john");
+    CHECK_EQ(s->links[0].ids_len, 2);
+    CHECK_STR(s->links[0].ids[0], "123");
+    CHECK_EQ(s->links[1].ids_len, 0);
+    CHECK_EQ(s->agents_len, 2);
+    CHECK(!s->agents[0].is_default);
+    CHECK(s->agents[1].is_default);
+    CHECK_EQ(s->rules_len, 1);
+    CHECK_EQ(s->rules[0].when.mentioned, PAL_ROUTE_MENTION_NO);
     CHECK(s->link_across_channels);
-    CHECK(pal_route_settings_new(s, &settings, NULL) == PAL_OK);
-    CHECK(pal_route_decide(settings, &context, arena, &route, NULL) == PAL_OK);
-    CHECK(pal_str_is(route.agent, "support") && pal_str_is(route.matched_by, "dispatch.rule"));
-    CHECK(pal_str_is(route.values[0].value, "topic:7"));
+    CHECK_STATUS(pal_route_settings_new(s, &settings, NULL), PAL_OK);
+    CHECK_STATUS(pal_route_decide(settings, &context, arena, &route, NULL), PAL_OK);
+    CHECK_STR(route.agent, "support");
+    CHECK_STR(route.matched_by, "dispatch.rule");
+    CHECK_STR(route.values[0].value, "topic:7");
     pal_route_settings_free(settings);
     pal_config_free(config);
 }
@@ -327,7 +366,8 @@ static void size_and_depth_are_limited(void)
     CHECK(refuses(pal_str_make(text, PAL_CONFIG_BYTES_MAX + 1), PAL_LIMIT,
             "palaver.yaml: the file exceeds 1048576 bytes"));
     pal_config *config = NULL;
-    CHECK(pal_config_parse(pal_str_make(text, PAL_CONFIG_BYTES_MAX), "x", &config, NULL) == PAL_OK);
+    CHECK_STATUS(
+            pal_config_parse(pal_str_make(text, PAL_CONFIG_BYTES_MAX), "x", &config, NULL), PAL_OK);
     pal_config_free(config);
     memset(text, '[', 100000);
     CHECK(refuses(pal_str_make(text, 100000), PAL_LIMIT, "palaver.yaml:1: the nesting is too "
@@ -336,8 +376,8 @@ static void size_and_depth_are_limited(void)
     size_t len = (size_t)snprintf(text, sizeof text, "session:\n  identity_links:\n");
     for (int i = 0; i < NAMES; i++)
         len += (size_t)snprintf(text + len, sizeof text - len, "    n%d: [%d]\n", i, i);
-    CHECK(pal_config_parse(pal_str_make(text, len), "x", &config, NULL) == PAL_OK);
-    CHECK(pal_config_get(config)->session.links_len == NAMES);
+    CHECK_STATUS(pal_config_parse(pal_str_make(text, len), "x", &config, NULL), PAL_OK);
+    CHECK_EQ(pal_config_get(config)->session.links_len, NAMES);
     pal_config_free(config);
 }
 
@@ -347,16 +387,17 @@ static void errors_say_why_a_file_cannot_be_read(void)
 {
     pal_config *config = NULL;
     pal_error err;
-    CHECK(pal_config_load("/nonexistent/palaver.yaml", &config, &err) == PAL_NOT_FOUND);
-    CHECK(strcmp(err.message,
-                  "/nonexistent/palaver.yaml: could not read the file: No such file or "
-                  "directory") == 0);
-    CHECK(pal_config_load("/", &config, &err) == PAL_IO);
-    CHECK(strcmp(err.message, "/: could not read the file: Is a directory") == 0);
-    CHECK(pal_config_load("/dev/zero", &config, &err) == PAL_LIMIT && !config);
-    CHECK(pal_config_load("/dev/null", &config, &err) == PAL_OK);
+    CHECK_STATUS(pal_config_load("/nonexistent/palaver.yaml", &config, &err), PAL_NOT_FOUND, &err);
+    CHECK_STR(err.message,
+            "/nonexistent/palaver.yaml: could not read the file: No such file or "
+            "directory");
+    CHECK_STATUS(pal_config_load("/", &config, &err), PAL_IO, &err);
+    CHECK_STR(err.message, "/: could not read the file: Is a directory");
+    if (CHECK_STATUS(pal_config_load("/dev/zero", &config, &err), PAL_LIMIT, &err))
+        CHECK(!config);
+    CHECK_STATUS(pal_config_load("/dev/null", &config, &err), PAL_OK, &err);
     check_defaults(config);
-    CHECK(strcmp(pal_config_path(config), "/dev/null") == 0);
+    CHECK_STR(pal_config_path(config), "/dev/null");
     pal_config_free(config);
 }
 
@@ -367,8 +408,8 @@ static void long_paths_leave_room_for_the_error(void)
     pal_error err;
     memset(name, 'd', sizeof name);
     snprintf(name + 200, sizeof name - 200, "/palaver.yaml");
-    CHECK(pal_config_parse(pal_str_of("x: 1"), name, &config, &err) == PAL_INVALID);
-    CHECK(strcmp(err.message, "palaver.yaml:1: unknown key 'x'") == 0);
+    CHECK_STATUS(pal_config_parse(pal_str_of("x: 1"), name, &config, &err), PAL_INVALID, &err);
+    CHECK_STR(err.message, "palaver.yaml:1: unknown key 'x'");
 }
 
 /* ---- Overriding ---- */
@@ -383,20 +424,21 @@ static void later_sources_override_earlier_ones(void)
     setenv("PALAVER_CONTEXT_COMPACTION_AUTO", "false", 1);
     setenv("PALAVER_CONTEXT_TOKEN_STRATEGY", "", 1);
     CHECK(shows(config, "context.max_tokens", "7", PAL_CONFIG_FILE, 3));
-    CHECK(pal_config_read_environment(config, &err) == PAL_OK);
+    CHECK_STATUS(pal_config_read_environment(config, &err), PAL_OK, &err);
     CHECK(shows(config, "context.max_tokens", "8", PAL_CONFIG_ENVIRONMENT, 0));
     CHECK(shows(config, "context.compaction.auto", "false", PAL_CONFIG_ENVIRONMENT, 0));
     CHECK(shows(config, "context.token_strategy", "\"compact\"", PAL_CONFIG_DEFAULT, 0));
-    CHECK(pal_config_set(config, "context.max_tokens", pal_str_of("9"), PAL_CONFIG_FLAG, &err) ==
-            PAL_OK);
+    CHECK_STATUS(
+            pal_config_set(config, "context.max_tokens", pal_str_of("9"), PAL_CONFIG_FLAG, &err),
+            PAL_OK, &err);
     CHECK(shows(config, "context.max_tokens", "9", PAL_CONFIG_FLAG, 0));
-    CHECK(pal_config_get(config)->context->max_tokens == 9);
+    CHECK_EQ(pal_config_get(config)->context->max_tokens, 9);
     CHECK(pal_config_get(config)->context->auto_off);
 
     setenv("PALAVER_CONTEXT_MAX_TOKENS", "lots", 1);
-    CHECK(pal_config_read_environment(config, &err) == PAL_INVALID);
-    CHECK(strcmp(err.message,
-                  "PALAVER_CONTEXT_MAX_TOKENS: must be a whole number from 0 to 1000000000") == 0);
+    CHECK_STATUS(pal_config_read_environment(config, &err), PAL_INVALID, &err);
+    CHECK_STR(
+            err.message, "PALAVER_CONTEXT_MAX_TOKENS: must be a whole number from 0 to 1000000000");
     CHECK(shows(config, "context.max_tokens", "9", PAL_CONFIG_FLAG, 0));
     unsetenv("PALAVER_CONTEXT_MAX_TOKENS");
     unsetenv("PALAVER_CONTEXT_COMPACTION_AUTO");
@@ -410,15 +452,15 @@ static void only_single_keys_can_be_set(void)
             "session.identity_links", "models[0].name", "context.", ".store", "store.x",
             "context.compaction"};
     pal_config *config = NULL;
-    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_load(NULL, &config, NULL), PAL_OK);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        CHECK(pal_config_set(config, keys[i], pal_str_of("1"), PAL_CONFIG_FLAG, NULL) ==
+        CHECK_STATUS(pal_config_set(config, keys[i], pal_str_of("1"), PAL_CONFIG_FLAG, NULL),
                 PAL_INVALID);
-        CHECK(pal_config_source_of(config, keys[i]) == PAL_CONFIG_DEFAULT);
+        CHECK_EQ(pal_config_source_of(config, keys[i]), PAL_CONFIG_DEFAULT);
     }
-    CHECK(pal_config_set(config, "store", pal_str_of("\xff"), PAL_CONFIG_FLAG, NULL) ==
+    CHECK_STATUS(pal_config_set(config, "store", pal_str_of("\xff"), PAL_CONFIG_FLAG, NULL),
             PAL_INVALID);
-    CHECK(pal_config_set(config, "store", pal_str_make("a\0b", 3), PAL_CONFIG_FLAG, NULL) ==
+    CHECK_STATUS(pal_config_set(config, "store", pal_str_make("a\0b", 3), PAL_CONFIG_FLAG, NULL),
             PAL_INVALID);
     check_defaults(config);
     pal_config_free(config);
@@ -444,9 +486,9 @@ static void entries_have_lines(void)
     CHECK(shows(config, "models[0].price.output", "null", PAL_CONFIG_DEFAULT, 0));
     CHECK(shows(config, "expiry.session_expiration", "\"90m\"", PAL_CONFIG_FILE, 8));
     CHECK(shows(config, "agents", "[]", PAL_CONFIG_DEFAULT, 0));
-    CHECK(pal_config_source_of(config, "models") == PAL_CONFIG_FILE);
-    CHECK(pal_config_source_of(config, "session.identity_links") == PAL_CONFIG_FILE);
-    CHECK(pal_config_source_of(config, "session.dimensions") == PAL_CONFIG_DEFAULT);
+    CHECK_EQ(pal_config_source_of(config, "models"), PAL_CONFIG_FILE);
+    CHECK_EQ(pal_config_source_of(config, "session.identity_links"), PAL_CONFIG_FILE);
+    CHECK_EQ(pal_config_source_of(config, "session.dimensions"), PAL_CONFIG_DEFAULT);
     pal_config_free(config);
 }
 
@@ -463,9 +505,10 @@ static void passwords_are_not_shown(void)
             {"", "\"\""},
     };
     pal_config *config = NULL;
-    CHECK(pal_config_load(NULL, &config, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_load(NULL, &config, NULL), PAL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK(pal_config_set(config, "store", pal_str_of(cases[i][0]), PAL_CONFIG_FLAG, NULL) ==
+        CHECK_STATUS(
+                pal_config_set(config, "store", pal_str_of(cases[i][0]), PAL_CONFIG_FLAG, NULL),
                 PAL_OK);
         CHECK(shows(config, "store", cases[i][1], PAL_CONFIG_FLAG, 0));
     }
@@ -493,23 +536,23 @@ static void the_example_has_all_defaults(void)
     pal_config *config = NULL;
     pal_str text;
     pal_error err = {PAL_OK, ""};
-    CHECK(pal_config_example(arena, &text, &err) == PAL_OK);
-    CHECK(pal_config_parse(text, "example", &config, &err) == PAL_OK);
+    CHECK_STATUS(pal_config_example(arena, &text, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_config_parse(text, "example", &config, &err), PAL_OK, &err);
     if (CHECK(!err.message[0]))
         check_defaults(config);
-    CHECK(pal_config_source_of(config, "context.compaction.prompt") == PAL_CONFIG_FILE);
+    CHECK_EQ(pal_config_source_of(config, "context.compaction.prompt"), PAL_CONFIG_FILE);
     pal_config_free(config);
 
     config = parse(uncomment(text));
     if (!CHECK(config))
         return;
-    CHECK(pal_config_get(config)->models_len == 1);
-    CHECK(pal_config_get(config)->session.rules_len == 1);
-    CHECK(pal_config_get(config)->session.links_len == 1);
-    CHECK(pal_config_get(config)->session.agents_len == 1);
-    CHECK(pal_config_get(config)->runtime->endpoints_len == 1);
-    CHECK(pal_config_get(config)->runtime->agents[0].context->max_tokens == 32000);
-    CHECK(pal_str_is(entry_of(config, "mcp_servers[0].name").value, "\"files\""));
+    CHECK_EQ(pal_config_get(config)->models_len, 1);
+    CHECK_EQ(pal_config_get(config)->session.rules_len, 1);
+    CHECK_EQ(pal_config_get(config)->session.links_len, 1);
+    CHECK_EQ(pal_config_get(config)->session.agents_len, 1);
+    CHECK_EQ(pal_config_get(config)->runtime->endpoints_len, 1);
+    CHECK_EQ(pal_config_get(config)->runtime->agents[0].context->max_tokens, 32000);
+    CHECK_STR(entry_of(config, "mcp_servers[0].name").value, "\"files\"");
     pal_config_free(config);
 }
 
@@ -518,16 +561,25 @@ static void keys_are_in_order(void)
     pal_config_key key;
     size_t len = 0;
     for (; pal_config_key_at(len, &key); len++) {
-        CHECK(key.help && *key.help && key.wants[0]);
-        if (strcmp(key.path, "context.max_tokens") == 0)
-            CHECK(strcmp(key.environment, "PALAVER_CONTEXT_MAX_TOKENS") == 0 &&
-                    strcmp(key.value, "0") == 0 && !key.is_group);
-        if (strcmp(key.path, "models[].price.input") == 0)
-            CHECK(!key.environment[0] && !key.value);
+        if (CHECK(key.help)) {
+            CHECK(*key.help);
+            CHECK(key.wants[0]);
+        }
+        if (strcmp(key.path, "context.max_tokens") == 0) {
+            CHECK_STR(key.environment, "PALAVER_CONTEXT_MAX_TOKENS");
+            CHECK_STR(key.value, "0");
+            CHECK(!key.is_group);
+        }
+        if (strcmp(key.path, "models[].price.input") == 0) {
+            CHECK(!key.environment[0]);
+            CHECK(!key.value);
+        }
         if (strcmp(key.path, "models[].price") == 0)
             CHECK(key.is_group);
     }
-    CHECK(len > 40 && !pal_config_key_at(len, &key) && !pal_config_key_at(SIZE_MAX, &key));
+    CHECK_THAT(len, >, 40);
+    if (CHECK(!pal_config_key_at(len, &key)))
+        CHECK(!pal_config_key_at(SIZE_MAX, &key));
 }
 
 /* The row that docs/configuration.md has for a key. */
@@ -550,7 +602,7 @@ static void the_documentation_has_the_same_keys(void)
     bool same = true;
     if (!CHECK(file))
         return;
-    CHECK(fread(text, 1, (1 << 20) - 1, file) > 0);
+    CHECK_THAT(fread(text, 1, (1 << 20) - 1, file), >, 0);
     fclose(file);
     const char *at = strstr(text, "| `store` |");
     for (size_t i = 0; at && same && pal_config_key_at(i, &key); i++) {
@@ -558,7 +610,10 @@ static void the_documentation_has_the_same_keys(void)
         same = strncmp(at, row, strlen(row)) == 0;
         at += strlen(row);
     }
-    CHECK(at && same && at[0] == '\n');
+    if (CHECK(at)) {
+        CHECK(same);
+        CHECK_EQ(at[0], '\n');
+    }
     if (at && same && at[0] == '\n')
         return;
     printf("# docs/configuration.md should have these rows, and no others:\n");
@@ -611,11 +666,11 @@ static void running_out_of_memory_is_reported(void)
             status = everything();
             if (!pal_memory_failed())
                 break;
-            if (!CHECK(status == PAL_NO_MEMORY))
+            if (!CHECK_STATUS(status, PAL_NO_MEMORY))
                 printf("# allocation %llu: %s\n", (unsigned long long)nth, pal_status_name(status));
         }
         pal_memory_fail_at(0, 0);
-        CHECK(status == PAL_OK);
+        CHECK_STATUS(status, PAL_OK);
     }
 }
 

@@ -159,12 +159,14 @@ static void errors_name_variables_that_are_not_set(void)
     pal_config *config = parse("providers: [{kind: echo}, {kind: openai}]\n"
                                "agents: [{id: a, provider: openai, model: m}, {id: b, provider: "
                                "echo}]\n");
-    CHECK(config &&
-            pal_config_set(config, "provider", pal_str_of("echo"), PAL_CONFIG_FLAG, NULL) ==
-                    PAL_OK);
-    CHECK(pal_config_runtime(config, arena, &options, &err) == PAL_OK);
-    CHECK(options.agents_len == 2 && options.agents[0].endpoint.len == 0);
-    CHECK(options.agents[0].model.len == 0 && pal_str_is(options.agents[1].endpoint, "echo"));
+    if (CHECK(config))
+        CHECK_STATUS(pal_config_set(config, "provider", pal_str_of("echo"), PAL_CONFIG_FLAG, NULL),
+                PAL_OK);
+    CHECK_STATUS(pal_config_runtime(config, arena, &options, &err), PAL_OK, &err);
+    if (CHECK_EQ(options.agents_len, 2))
+        CHECK_EQ(options.agents[0].endpoint.len, 0);
+    CHECK_EQ(options.agents[0].model.len, 0);
+    CHECK_STR(options.agents[1].endpoint, "echo");
     pal_config_free(config);
 }
 
@@ -183,28 +185,32 @@ static void headers_refer_to_variables(void)
                                "  - {name: f, command: [a, b], environment: {TOKEN: '${MY_KEY}', "
                                "A: b}, call_timeout: 5s}\n"
                                "  - {name: n, url: 'https://h/', headers: {a: '${TEAM}'}}\n");
-    if (!CHECK(config) || !CHECK(pal_config_runtime(config, arena, &options, &err) == PAL_OK))
+    if (!CHECK(config) ||
+            !CHECK_STATUS(pal_config_runtime(config, arena, &options, &err), PAL_OK, &err))
         return;
-    CHECK(options.endpoints[0].headers_len == 3);
-    CHECK(pal_str_is(options.endpoints[0].headers[0].value, "blue"));
-    CHECK(pal_str_is(options.endpoints[0].headers[1].value, "Bearer k!blue"));
-    CHECK(pal_str_is(options.endpoints[0].headers[2].value, "plain"));
-    CHECK(options.tool_servers_len == 2 && options.tool_servers[0].command_len == 2);
-    CHECK(options.tool_servers[0].environment_len == 2 && options.tool_servers[0].call_ms == 5000);
-    CHECK(pal_str_is(options.tool_servers[0].environment[0], "TOKEN=k"));
-    CHECK(pal_str_is(options.tool_servers[0].environment[1], "A=b"));
-    CHECK(pal_str_is(options.tool_servers[1].headers[0].value, "blue"));
-    CHECK(options.tool_servers[1].call_ms == 120000 && options.tool_servers[1].command_len == 0);
+    CHECK_EQ(options.endpoints[0].headers_len, 3);
+    CHECK_STR(options.endpoints[0].headers[0].value, "blue");
+    CHECK_STR(options.endpoints[0].headers[1].value, "Bearer k!blue");
+    CHECK_STR(options.endpoints[0].headers[2].value, "plain");
+    if (CHECK_EQ(options.tool_servers_len, 2))
+        CHECK_EQ(options.tool_servers[0].command_len, 2);
+    CHECK_EQ(options.tool_servers[0].environment_len, 2);
+    CHECK_EQ(options.tool_servers[0].call_ms, 5000);
+    CHECK_STR(options.tool_servers[0].environment[0], "TOKEN=k");
+    CHECK_STR(options.tool_servers[0].environment[1], "A=b");
+    CHECK_STR(options.tool_servers[1].headers[0].value, "blue");
+    CHECK_EQ(options.tool_servers[1].call_ms, 120000);
+    CHECK_EQ(options.tool_servers[1].command_len, 0);
     /* What is shown has none of them. */
     pal_config_entry *entries = NULL;
     size_t len = 0, references = 0;
-    CHECK(pal_config_list(config, arena, &entries, &len, &err) == PAL_OK);
+    CHECK_STATUS(pal_config_list(config, arena, &entries, &len, &err), PAL_OK, &err);
     for (size_t i = 0; i < len; i++) {
         references += memmem(entries[i].value.data, entries[i].value.len, "${", 2) != NULL;
         CHECK(!memmem(entries[i].value.data, entries[i].value.len, "blue", 4));
         CHECK(!memmem(entries[i].value.data, entries[i].value.len, "plain", 5));
     }
-    CHECK(references == 4);
+    CHECK_EQ(references, 4);
     pal_config_free(config);
 }
 
@@ -242,7 +248,7 @@ static void secrets_in_urls_are_not_shown(void)
     bool found = false;
     if (!CHECK(config))
         return;
-    CHECK(pal_config_list(config, arena, &entries, &len, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_list(config, arena, &entries, &len, NULL), PAL_OK);
     for (size_t i = 0; i < len; i++)
         found |= pal_str_is(entries[i].value, "\"http://me:***@h/v1?api_key=***&a=b&Token=***\"");
     CHECK(found);
@@ -285,12 +291,14 @@ static void conditions_between_keys_are_checked(void)
             "::1:80", "h:", ":80", "h:65536", "h:x", "a b:80", "[]:80", "h:080808"};
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
         pal_config *config = parse("");
-        CHECK(pal_config_set(config, "server.listen", pal_str_of(addresses[i]), PAL_CONFIG_FLAG,
-                      NULL) == PAL_INVALID);
+        CHECK_STATUS(pal_config_set(config, "server.listen", pal_str_of(addresses[i]),
+                             PAL_CONFIG_FLAG, NULL),
+                PAL_INVALID);
         pal_config_free(config);
     }
     pal_config *config = parse("server: {listen: '[::1]:0', trusted_proxies: [10.0.0.1]}");
-    CHECK(config && pal_config_get(config)->server.trusted_proxies_len == 1);
+    if (CHECK(config))
+        CHECK_EQ(pal_config_get(config)->server.trusted_proxies_len, 1);
     pal_config_free(config);
 }
 
@@ -306,12 +314,17 @@ static void prices_are_in_millionths(void)
     if (!CHECK(config))
         return;
     const pal_runtime_options *runtime = pal_config_get(config)->runtime;
-    CHECK(runtime->prices_len == 3 && pal_str_is(runtime->prices[0].pattern, "a*"));
-    CHECK(runtime->prices[0].input == 2500000 && runtime->prices[0].output == 10000000);
-    CHECK(runtime->prices[0].cache_read == 250000 && runtime->prices[0].cache_write == 2500000);
-    CHECK(runtime->prices[1].output == 1 && runtime->prices[1].input == 100000);
-    CHECK(runtime->prices[2].input == 0 && runtime->prices[2].output == 1000000);
-    CHECK(runtime->price_version.len == 16);
+    if (CHECK_EQ(runtime->prices_len, 3))
+        CHECK_STR(runtime->prices[0].pattern, "a*");
+    CHECK_EQ(runtime->prices[0].input, 2500000);
+    CHECK_EQ(runtime->prices[0].output, 10000000);
+    CHECK_EQ(runtime->prices[0].cache_read, 250000);
+    CHECK_EQ(runtime->prices[0].cache_write, 2500000);
+    CHECK_EQ(runtime->prices[1].output, 1);
+    CHECK_EQ(runtime->prices[1].input, 100000);
+    CHECK_EQ(runtime->prices[2].input, 0);
+    CHECK_EQ(runtime->prices[2].output, 1000000);
+    CHECK_EQ(runtime->price_version.len, 16);
     /* Only prices change it. */
     pal_config *same = parse("models:\n"
                              "  - {name: a*, context: 5, price: {input: 2.5, cache_read: 0.25, "
@@ -320,11 +333,11 @@ static void prices_are_in_millionths(void)
                              "  - {name: d, price: {output: 1}}\n");
     pal_config *other = parse("models: [{name: a*, price: {input: 2.5}}]\n");
     pal_config *named = parse("price_version: v7\nmodels: [{name: a*, price: {input: 2.5}}]\n");
-    if (CHECK(same && other && named)) {
-        CHECK(pal_str_equal(pal_config_get(same)->runtime->price_version, runtime->price_version));
+    if (CHECK(same) && CHECK(other) && CHECK(named)) {
+        CHECK_STR(pal_config_get(same)->runtime->price_version, runtime->price_version);
         CHECK(!pal_str_equal(
                 pal_config_get(other)->runtime->price_version, runtime->price_version));
-        CHECK(pal_str_is(pal_config_get(named)->runtime->price_version, "v7"));
+        CHECK_STR(pal_config_get(named)->runtime->price_version, "v7");
     }
     pal_config_free(same);
     pal_config_free(other);
@@ -352,26 +365,39 @@ static void agents_override_only_the_given_settings(void)
         return;
     const pal_runtime_options *runtime = pal_config_get(config)->runtime;
     const pal_agent_settings *agents = runtime->agents;
-    CHECK(pal_str_is(runtime->system, "Hello.") && runtime->turn_ms == 300000);
-    CHECK(runtime->builtin_tools_off && runtime->agents_len == 3);
-    CHECK(pal_config_get(config)->session.agents_len == 3);
-    CHECK(pal_str_is(agents[0].name, "a") && pal_str_is(agents[0].system, "You are a."));
-    CHECK(pal_str_is(agents[0].model, "m") && agents[0].max_tool_iterations == 3);
-    CHECK(agents[0].has_tools && agents[0].tools_len == 0);
-    CHECK(agents[1].has_tools && agents[1].tools_len == 1 && !agents[2].has_tools);
-    CHECK(agents[0].context->strategy == PAL_STRATEGY_RESET && agents[0].context->max_tokens == 0);
-    CHECK(agents[0].context->prune_off && agents[0].context->prune_protect_tokens == 40000);
+    CHECK_STR(runtime->system, "Hello.");
+    CHECK_EQ(runtime->turn_ms, 300000);
+    CHECK(runtime->builtin_tools_off);
+    CHECK_EQ(runtime->agents_len, 3);
+    CHECK_EQ(pal_config_get(config)->session.agents_len, 3);
+    CHECK_STR(agents[0].name, "a");
+    CHECK_STR(agents[0].system, "You are a.");
+    CHECK_STR(agents[0].model, "m");
+    CHECK_EQ(agents[0].max_tool_iterations, 3);
+    CHECK(agents[0].has_tools);
+    CHECK_EQ(agents[0].tools_len, 0);
+    CHECK(agents[1].has_tools);
+    CHECK_EQ(agents[1].tools_len, 1);
+    CHECK(!agents[2].has_tools);
+    CHECK_EQ(agents[0].context->strategy, PAL_STRATEGY_RESET);
+    CHECK_EQ(agents[0].context->max_tokens, 0);
+    CHECK(agents[0].context->prune_off);
+    CHECK_EQ(agents[0].context->prune_protect_tokens, 40000);
     CHECK(!agents[1].context);
-    CHECK(agents[2].context->strategy == PAL_STRATEGY_COMPACT);
-    CHECK(agents[2].context->max_tokens == 900 && !agents[2].context->prune_off);
+    CHECK_EQ(agents[2].context->strategy, PAL_STRATEGY_COMPACT);
+    CHECK_EQ(agents[2].context->max_tokens, 900);
+    CHECK(!agents[2].context->prune_off);
     /* What is overridden later holds for them too. */
-    CHECK(pal_config_set(config, "context.max_tokens", pal_str_of("70"), PAL_CONFIG_FLAG, NULL) ==
+    CHECK_STATUS(
+            pal_config_set(config, "context.max_tokens", pal_str_of("70"), PAL_CONFIG_FLAG, NULL),
             PAL_OK);
-    CHECK(agents[2].context->max_tokens == 70 && agents[0].context->max_tokens == 0);
+    CHECK_EQ(agents[2].context->max_tokens, 70);
+    CHECK_EQ(agents[0].context->max_tokens, 0);
     setenv("PALAVER_CONTEXT_MAX_TOKENS", "71", 1);
-    CHECK(pal_config_read_environment(config, NULL) == PAL_OK);
+    CHECK_STATUS(pal_config_read_environment(config, NULL), PAL_OK);
     unsetenv("PALAVER_CONTEXT_MAX_TOKENS");
-    CHECK(agents[2].context->max_tokens == 71 && agents[0].context->max_tokens == 0);
+    CHECK_EQ(agents[2].context->max_tokens, 71);
+    CHECK_EQ(agents[0].context->max_tokens, 0);
     pal_config_free(config);
     CHECK(is_wrong("agents: [{id: a, context: {compaction: {model: m}}}]",
             "palaver.yaml:1: unknown key 'model' in 'agents[0].context.compaction'; did you mean "

@@ -26,10 +26,13 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     pal_context_input input = history_input(&h);
     input.limits.images = 3;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 3);
-    CHECK(plan_item(&plan, 1)->images == 1 && plan_item(&plan, 2)->images == 0);
-    CHECK(plan_item(&plan, 4)->images == 0 && plan_item(&plan, 5)->images == 1);
-    CHECK(plan_item(&plan, 2)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 3);
+    if (CHECK_EQ(plan_item(&plan, 1)->images, 1))
+        CHECK_EQ(plan_item(&plan, 2)->images, 0);
+    if (CHECK_EQ(plan_item(&plan, 4)->images, 0))
+        CHECK_EQ(plan_item(&plan, 5)->images, 1);
+    CHECK_EQ(plan_item(&plan, 2)->disposition, PAL_DISPOSITION_SENT_PRUNED);
     CHECK(text_has(plan_item(&plan, 2)->reason, "more than the provider accepts"));
 
     /* In quarters of a larger limit, so that the prefix stays for some turns. */
@@ -39,10 +42,10 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     input = history_input(&h);
     input.limits.images = 20;
     plan = history_plan(&h, &input);
-    CHECK(plan.images == 18);
+    CHECK_EQ(plan.images, 18);
     input.messages_len = 21;
     plan = history_plan(&h, &input);
-    CHECK(plan.images == 16);
+    CHECK_EQ(plan.images, 16);
 
     /* Images within results count as well. */
     begin();
@@ -60,23 +63,27 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     input.limits.images = 1;
     input.profile = PAL_PROFILE_ANTHROPIC;
     plan = history_plan(&h, &input);
-    CHECK(plan.images == 1 && plan_item(&plan, 3)->images == 0);
-    CHECK(pal_str_is(
-            plan_item(&plan, 3)->message->parts[0].parts[1].text, "[Image removed from context]"));
-    CHECK(nested[1].kind == PAL_PART_IMAGE);
+    CHECK_EQ(plan.images, 1);
+    CHECK_EQ(plan_item(&plan, 3)->images, 0);
+    CHECK_STR(plan_item(&plan, 3)->message->parts[0].parts[1].text, "[Image removed from context]");
+    CHECK_EQ(nested[1].kind, PAL_PART_IMAGE);
 }
 
 static void limits_that_are_not_set_are_the_providers(void)
 {
     pal_context_limits limits = {.context = 1000, .images = 3};
     pal_profile_limits(PAL_PROFILE_ANTHROPIC, &limits);
-    CHECK(limits.images == 3 && limits.bytes == 32000000 && limits.context == 1000);
-    CHECK((limits.image_bytes + 2) / 3 * 4 == 5 << 20);
+    CHECK_EQ(limits.images, 3);
+    CHECK_EQ(limits.bytes, 32000000);
+    CHECK_EQ(limits.context, 1000);
+    CHECK_EQ((limits.image_bytes + 2) / 3 * 4, 5 << 20);
     limits = (pal_context_limits){0};
     pal_profile_limits(PAL_PROFILE_PICOCLAW, &limits);
-    CHECK(limits.images == 0 && limits.bytes == 0);
+    CHECK_EQ(limits.images, 0);
+    CHECK_EQ(limits.bytes, 0);
     pal_profile_limits(PAL_PROFILE_MISTRAL, &limits);
-    CHECK(limits.images == 8 && limits.bytes == 0);
+    CHECK_EQ(limits.images, 8);
+    CHECK_EQ(limits.bytes, 0);
 }
 
 static void large_old_outputs_are_removed_over_the_byte_limit(void)
@@ -89,21 +96,23 @@ static void large_old_outputs_are_removed_over_the_byte_limit(void)
     pal_context_input input = history_input(&h);
     input.limits.bytes = 64000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.bytes <= 64000);
-    CHECK(plan_item(&plan, 7)->disposition == PAL_DISPOSITION_SENT_PRUNED);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT);
-    CHECK(plan_item(&plan, 15)->disposition == PAL_DISPOSITION_SENT); /* of the newest turn */
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.bytes, <=, 64000);
+    CHECK_EQ(plan_item(&plan, 7)->disposition, PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan_item(&plan, 3)->disposition, PAL_DISPOSITION_SENT);
+    CHECK_EQ(plan_item(&plan, 15)->disposition, PAL_DISPOSITION_SENT); /* of the newest turn */
     input.limits.bytes = 20000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.bytes <= 20000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.bytes, <=, 20000);
     CHECK(plan_sends(&plan, "note 13 16")); /* the call went with its result */
     input.limits.bytes = 300;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
-    CHECK(strstr(plan.refusal.message, "over the limit of 300"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_CONTAINS(plan.refusal.message, "over the limit of 300");
 }
 
 static void bytes_are_counted_as_json(void)
@@ -117,7 +126,7 @@ static void bytes_are_counted_as_json(void)
     memset(text + 10, '\1', 10);
     memset(text + 20, '"', 10);
     memset(text + 30, '\\', 10);
-    CHECK(history_plan(&h, &input).bytes == plain + 10 + 50 + 10 + 10);
+    CHECK_EQ(history_plan(&h, &input).bytes, plain + 10 + 50 + 10 + 10);
 }
 
 /* A blob's bytes are not here, and count as they will be sent. */
@@ -135,15 +144,17 @@ static void blobs_count_with_their_bytes(void)
         image->bytes = 3001;
     }
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.bytes == plain + 3 * (4004 - 40));
+    CHECK_EQ(plan.bytes, plain + 3 * (4004 - 40));
     input.limits.bytes = plan.bytes;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 3);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 3);
     input.limits.bytes--;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 2 &&
-            plan.bytes <= input.limits.bytes);
-    CHECK(plan_item(&plan, 1)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 2);
+    CHECK_THAT(plan.bytes, <=, input.limits.bytes);
+    CHECK_EQ(plan_item(&plan, 1)->disposition, PAL_DISPOSITION_SENT_PRUNED);
 
     /* What was cut out of an output is kept, and not sent. */
     begin();
@@ -153,7 +164,7 @@ static void blobs_count_with_their_bytes(void)
     h.messages[2].parts[0].blob = pal_str_of("sha256:00");
     h.messages[2].parts[0].bytes = 100000;
     h.messages[2].parts[0].data = pal_str_of("the whole of it");
-    CHECK(history_plan(&h, &input).bytes == plain);
+    CHECK_EQ(history_plan(&h, &input).bytes, plain);
 }
 
 static void usage_reports_of_the_provider_calibrate_counts(void)
@@ -164,11 +175,14 @@ static void usage_reports_of_the_provider_calibrate_counts(void)
     input.limits.input = 2000;
     input.calibration = (pal_calibration){.ratio = 1.5, .reports = 1};
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.tokens == 3000 &&
-            plan.tokens_plain == 2000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.tokens, 3000);
+    CHECK_EQ(plan.tokens_plain, 2000);
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 1000 && plan.tokens > 700);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 1000);
+    CHECK_THAT(plan.tokens, >, 700);
 }
 
 static void the_maximum_of_a_request_can_be_set(void)
@@ -177,12 +191,13 @@ static void the_maximum_of_a_request_can_be_set(void)
     history_turns(&h, 10, 100);
     pal_context_input input = history_input(&h);
     input.settings.max_tokens = 1999;
-    CHECK(history_plan(&h, &input).action == PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(history_plan(&h, &input).action, PAL_PLAN_ACTION_COMPACT);
     input.settings.max_tokens = 2000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.usable == 2000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.usable, 2000);
     input.limits.input = 1000;
-    CHECK(history_plan(&h, &input).usable == 1000);
+    CHECK_EQ(history_plan(&h, &input).usable, 1000);
 }
 
 /* ---- The prefix ---- */
@@ -198,41 +213,47 @@ static void the_plan_explains_what_changed_the_prefix(void)
     input.tools_len = 1;
     pal_plan plan = history_plan(&h, &input);
     pal_context_last last = history_last(&h, &plan);
-    CHECK(plan.prefix_items == 0 && last.len == 10);
+    CHECK_EQ(plan.prefix_items, 0);
+    CHECK_EQ(last.len, 10);
     input.last = &last;
 
     history_say(&h, PAL_ROLE_USER, 8, 10);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.prefix_items == 10 && plan.prefix_break.len == 0);
-    CHECK(plan.prefix_tokens == plan.tokens - 10);
+    CHECK_EQ(plan.prefix_items, 10);
+    CHECK_EQ(plan.prefix_break.len, 0);
+    CHECK_EQ(plan.prefix_tokens, plan.tokens - 10);
     /* Entries of what was not sent do not matter. */
     uint64_t hashes[12] = {0, last.hashes[0], 0};
     memcpy(hashes + 3, last.hashes + 1, 9 * sizeof(*hashes));
     pal_context_last gaps = {.hashes = hashes, .tokens = hashes, .len = 12};
     input.last = &gaps;
-    CHECK(history_plan(&h, &input).prefix_items == 10);
+    CHECK_EQ(history_plan(&h, &input).prefix_items, 10);
     input.last = &last;
 
     input.system = pal_str_of("Be very brief.");
     plan = history_plan(&h, &input);
-    CHECK(plan.prefix_items == 0 && pal_str_is(plan.prefix_break, "the system text changed"));
+    CHECK_EQ(plan.prefix_items, 0);
+    CHECK_STR(plan.prefix_break, "the system text changed");
     input.system = pal_str_of("Be brief.");
     tools[0].description = pal_str_of("Reads.");
     plan = history_plan(&h, &input);
-    CHECK(plan.prefix_items == 1 && pal_str_is(plan.prefix_break, "the tools changed"));
+    CHECK_EQ(plan.prefix_items, 1);
+    CHECK_STR(plan.prefix_break, "the tools changed");
     tools[0].description = pal_str_make(NULL, 0);
 
     pal_pruned_part pruned = {3, 0};
     input.pruned = &pruned;
     input.pruned_len = 1;
     plan = history_plan(&h, &input);
-    CHECK(plan.prefix_items == 4 && text_has(plan.prefix_break, "message 3 is shown without"));
+    CHECK_EQ(plan.prefix_items, 4);
+    CHECK(text_has(plan.prefix_break, "message 3 is shown without"));
     input.pruned_len = 0;
 
     input.messages_len = 4;
     plan = history_plan(&h, &input);
-    CHECK(plan.prefix_items == 6 && text_has(plan.prefix_break, "continued"));
+    CHECK_EQ(plan.prefix_items, 6);
+    CHECK(text_has(plan.prefix_break, "continued"));
 }
 
 static void a_hash_covers_every_part(void)
@@ -244,14 +265,14 @@ static void a_hash_covers_every_part(void)
     uint64_t hash = history_plan(&h, &input).items[0].hash;
     pal_part *part = &h.messages[0].parts[0];
     part->arguments = pal_str_of("{ }");
-    CHECK(history_plan(&h, &input).items[0].hash != hash);
+    CHECK_THAT(history_plan(&h, &input).items[0].hash, !=, hash);
     part->arguments = pal_str_of("{}");
-    CHECK(history_plan(&h, &input).items[0].hash == hash);
+    CHECK_EQ(history_plan(&h, &input).items[0].hash, hash);
     part->name = pal_str_of("rea");
     part->arguments = pal_str_of("d{}");
-    CHECK(history_plan(&h, &input).items[0].hash != hash);
+    CHECK_THAT(history_plan(&h, &input).items[0].hash, !=, hash);
     pal_tool named = {.name = pal_str_of("a")}, described = {.description = pal_str_of("a")};
-    CHECK(pal_tools_hash(&named, 1) != pal_tools_hash(&described, 1));
+    CHECK_THAT(pal_tools_hash(&named, 1), !=, pal_tools_hash(&described, 1));
 }
 
 /* ---- Input and output ---- */
@@ -300,25 +321,25 @@ static void errors_name_wrong_input(void)
 static void names_convert_both_ways(void)
 {
     pal_strategy strategy = PAL_STRATEGY_NONE;
-    CHECK(strcmp(pal_strategy_name(PAL_STRATEGY_SLIDING_WINDOW), "sliding_window") == 0);
+    CHECK_STR(pal_strategy_name(PAL_STRATEGY_SLIDING_WINDOW), "sliding_window");
     CHECK(pal_strategy_from_name(pal_str_of("summarization"), &strategy));
-    CHECK(strategy == PAL_STRATEGY_SUMMARIZATION);
+    CHECK_EQ(strategy, PAL_STRATEGY_SUMMARIZATION);
     CHECK(!pal_strategy_from_name(pal_str_of("magic"), &strategy));
-    CHECK(strcmp(pal_disposition_name(PAL_DISPOSITION_SUMMARIZED), "summarized") == 0);
-    CHECK(strcmp(pal_plan_action_name(PAL_PLAN_ACTION_REFUSE), "refuse") == 0);
-    CHECK(strcmp(pal_plan_action_name((pal_plan_action)9), "unknown") == 0);
+    CHECK_STR(pal_disposition_name(PAL_DISPOSITION_SUMMARIZED), "summarized");
+    CHECK_STR(pal_plan_action_name(PAL_PLAN_ACTION_REFUSE), "refuse");
+    CHECK_STR(pal_plan_action_name((pal_plan_action)9), "unknown");
 }
 
 static void small_models_share_the_context_with_the_answer(void)
 {
     pal_context_limits limits = {.context = 8192};
-    CHECK(pal_context_usable(&limits) == 4096);
+    CHECK_EQ(pal_context_usable(&limits), 4096);
     limits.output = 1024;
-    CHECK(pal_context_usable(&limits) == 7168);
+    CHECK_EQ(pal_context_usable(&limits), 7168);
     limits = (pal_context_limits){.context = 1};
-    CHECK(pal_context_usable(&limits) == 1);
+    CHECK_EQ(pal_context_usable(&limits), 1);
     limits = (pal_context_limits){.output = 4096};
-    CHECK(pal_context_usable(&limits) == 0);
+    CHECK_EQ(pal_context_usable(&limits), 0);
 }
 
 static void a_plan_is_readable_json(void)
@@ -332,24 +353,24 @@ static void a_plan_is_readable_json(void)
     pal_str text = {0};
     pal_json json = {0}, item = {0};
     uint64_t number = 0;
-    CHECK(pal_plan_to_json(&plan, arena, &text, NULL) == PAL_OK);
-    CHECK(pal_json_parse(arena, text, NULL, &json, NULL) == PAL_OK);
+    CHECK_STATUS(pal_plan_to_json(&plan, arena, &text, NULL), PAL_OK);
+    CHECK_STATUS(pal_json_parse(arena, text, NULL, &json, NULL), PAL_OK);
     CHECK(pal_json_string_is(pal_json_find(json, "action"), "compact"));
     CHECK(pal_json_u64(pal_json_find(pal_json_find(json, "cut"), "seq"), &number));
-    CHECK(number == plan.cut_seq);
-    CHECK(pal_json_count(pal_json_find(pal_json_find(json, "cut"), "keep")) == 1);
-    CHECK(pal_json_count(pal_json_find(json, "items")) == 100);
+    CHECK_EQ(number, plan.cut_seq);
+    CHECK_EQ(pal_json_count(pal_json_find(pal_json_find(json, "cut"), "keep")), 1);
+    CHECK_EQ(pal_json_count(pal_json_find(json, "items")), 100);
     pal_json_iter iter = pal_json_each(pal_json_find(json, "items"));
     for (size_t i = 0; i < 4; i++)
         pal_json_next(&iter, NULL, &item);
     CHECK(pal_json_string_is(pal_json_find(item, "disposition"), "sent"));
     CHECK(pal_json_string_is(pal_json_find(item, "role"), "assistant"));
-    CHECK(pal_json_type_of(pal_json_find(item, "pinned")) == PAL_JSON_TRUE);
-    CHECK(pal_json_raw(pal_json_find(item, "hash")).len == 18);
+    CHECK_EQ(pal_json_type_of(pal_json_find(item, "pinned")), PAL_JSON_TRUE);
+    CHECK_EQ(pal_json_raw(pal_json_find(item, "hash")).len, 18);
     plan.action = PAL_PLAN_ACTION_REFUSE;
     pal_error_set(&plan.refusal, PAL_LIMIT, "too \"much\"");
-    CHECK(pal_plan_to_json(&plan, arena, &text, NULL) == PAL_OK);
-    CHECK(pal_json_parse(arena, text, NULL, &json, NULL) == PAL_OK);
+    CHECK_STATUS(pal_plan_to_json(&plan, arena, &text, NULL), PAL_OK);
+    CHECK_STATUS(pal_json_parse(arena, text, NULL, &json, NULL), PAL_OK);
     CHECK(pal_json_string_is(pal_json_find(json, "refusal"), "too \"much\""));
 }
 
@@ -380,13 +401,14 @@ static void torture(const pal_context_input *input, pal_plan_action wanted)
         bool failed = pal_memory_failed();
         pal_memory_fail_at(0, 0);
         if (!failed) {
-            CHECK(status == PAL_OK && plan.action == wanted);
+            CHECK_STATUS(status, PAL_OK);
+            CHECK_EQ(plan.action, wanted);
             break;
         }
-        if (!CHECK(status == PAL_NO_MEMORY))
+        if (!CHECK_STATUS(status, PAL_NO_MEMORY))
             break;
     }
-    CHECK(nth > 3);
+    CHECK_THAT(nth, >, 3);
 }
 
 static void running_out_of_memory_is_reported(void)

@@ -16,27 +16,37 @@ static void empty_metadata_changes_nothing(void)
     static const char *const texts[] = {"", "{}", "{\"context\":{}}", "{\"context\":null}",
             "{\"context\":5}", "{\"token_strategy\":\"reset\"}", "{\"context\":{\"other\":[1]}}"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        CHECK(override(texts[i]) == PAL_OK);
-        CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
+        CHECK_STATUS(override(texts[i]), PAL_OK, &err);
+        CHECK_EQ(settings.strategy, PAL_STRATEGY_COMPACT);
+        CHECK_EQ(settings.max_tokens, 7);
     }
 }
 
 static void every_key_is_read(void)
 {
-    CHECK(override("{\"context\":{\"token_strategy\":\"reset\",\"max_tokens\":1,"
-                   "\"threshold_percent\":2,\"keep_recent_messages\":3,"
-                   "\"compaction_threshold\":4,\"low_water_percent\":5,\"compaction\":{"
-                   "\"auto\":false,\"prune\":false,\"prune_protect\":6,"
-                   "\"prune_protect_turns\":7,\"prune_minimum\":8,"
-                   "\"preserve_recent_tokens\":9,\"max_output_tokens\":10}}}") == PAL_OK);
-    CHECK(settings.strategy == PAL_STRATEGY_RESET && settings.max_tokens == 1);
-    CHECK(settings.threshold_percent == 2 && settings.keep_recent_messages == 3);
-    CHECK(settings.compaction_threshold == 4 && settings.low_water_percent == 5);
-    CHECK(settings.auto_off && settings.prune_off && settings.prune_protect_tokens == 6);
-    CHECK(settings.prune_protect_turns == 7 && settings.prune_minimum_tokens == 8);
-    CHECK(settings.preserve_recent_tokens == 9 && settings.summary_tokens_max == 10);
-    CHECK(override("{\"context\":{\"compaction\":{\"auto\":true}}}") == PAL_OK);
-    CHECK(!settings.auto_off && settings.keep_recent_messages == 3);
+    CHECK_STATUS(override("{\"context\":{\"token_strategy\":\"reset\",\"max_tokens\":1,"
+                          "\"threshold_percent\":2,\"keep_recent_messages\":3,"
+                          "\"compaction_threshold\":4,\"low_water_percent\":5,\"compaction\":{"
+                          "\"auto\":false,\"prune\":false,\"prune_protect\":6,"
+                          "\"prune_protect_turns\":7,\"prune_minimum\":8,"
+                          "\"preserve_recent_tokens\":9,\"max_output_tokens\":10}}}"),
+            PAL_OK, &err);
+    CHECK_EQ(settings.strategy, PAL_STRATEGY_RESET);
+    CHECK_EQ(settings.max_tokens, 1);
+    CHECK_EQ(settings.threshold_percent, 2);
+    CHECK_EQ(settings.keep_recent_messages, 3);
+    CHECK_EQ(settings.compaction_threshold, 4);
+    CHECK_EQ(settings.low_water_percent, 5);
+    CHECK(settings.auto_off);
+    CHECK(settings.prune_off);
+    CHECK_EQ(settings.prune_protect_tokens, 6);
+    CHECK_EQ(settings.prune_protect_turns, 7);
+    CHECK_EQ(settings.prune_minimum_tokens, 8);
+    CHECK_EQ(settings.preserve_recent_tokens, 9);
+    CHECK_EQ(settings.summary_tokens_max, 10);
+    CHECK_STATUS(override("{\"context\":{\"compaction\":{\"auto\":true}}}"), PAL_OK, &err);
+    CHECK(!settings.auto_off);
+    CHECK_EQ(settings.keep_recent_messages, 3);
 }
 
 static void mistakes_are_reported_and_change_nothing(void)
@@ -49,11 +59,11 @@ static void mistakes_are_reported_and_change_nothing(void)
             {"{\"context\":{\"max_tokens\":1,\"compaction\":{\"auto\":1}}}", "'auto'"},
             {"{\"context\":{\"token_strategy\":3}}", "token_strategy"}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        CHECK(override(texts[i][0]) == PAL_INVALID);
-        CHECK(strstr(err.message, texts[i][1]) != NULL);
-        CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
+        CHECK_FAILS(override(texts[i][0]), PAL_INVALID, &err, texts[i][1]);
+        CHECK_EQ(settings.strategy, PAL_STRATEGY_COMPACT);
+        CHECK_EQ(settings.max_tokens, 7);
     }
-    CHECK(override("{") == PAL_INVALID);
+    CHECK_STATUS(override("{"), PAL_INVALID, &err);
 }
 
 static void sessions_override_agents_and_agents_the_configuration(void)
@@ -62,20 +72,28 @@ static void sessions_override_agents_and_agents_the_configuration(void)
     pal_context_settings agent = {.strategy = PAL_STRATEGY_RESET, .max_tokens = 9};
     pal_str own = pal_str_of("{\"context\":{\"token_strategy\":\"sliding_window\"}}");
     settings = (pal_context_settings){0};
-    CHECK(pal_context_settings_merge(&configured, NULL, pal_str_of(""), &settings, &err) == PAL_OK);
-    CHECK(settings.strategy == PAL_STRATEGY_COMPACT && settings.max_tokens == 7);
-    CHECK(pal_context_settings_merge(&configured, NULL, own, &settings, &err) == PAL_OK);
-    CHECK(settings.strategy == PAL_STRATEGY_SLIDING_WINDOW && settings.keep_recent_messages == 3);
-    CHECK(pal_context_settings_merge(&configured, &agent, pal_str_of("{}"), &settings, &err) ==
-            PAL_OK);
-    CHECK(settings.strategy == PAL_STRATEGY_RESET && settings.max_tokens == 9);
-    CHECK(settings.keep_recent_messages == 0); /* the agent's are whole */
-    CHECK(pal_context_settings_merge(&configured, &agent, own, &settings, &err) == PAL_OK);
-    CHECK(settings.strategy == PAL_STRATEGY_SLIDING_WINDOW && settings.max_tokens == 9);
+    CHECK_STATUS(pal_context_settings_merge(&configured, NULL, pal_str_of(""), &settings, &err),
+            PAL_OK, &err);
+    CHECK_EQ(settings.strategy, PAL_STRATEGY_COMPACT);
+    CHECK_EQ(settings.max_tokens, 7);
+    CHECK_STATUS(pal_context_settings_merge(&configured, NULL, own, &settings, &err), PAL_OK, &err);
+    CHECK_EQ(settings.strategy, PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK_EQ(settings.keep_recent_messages, 3);
+    CHECK_STATUS(pal_context_settings_merge(&configured, &agent, pal_str_of("{}"), &settings, &err),
+            PAL_OK, &err);
+    CHECK_EQ(settings.strategy, PAL_STRATEGY_RESET);
+    CHECK_EQ(settings.max_tokens, 9);
+    CHECK_EQ(settings.keep_recent_messages, 0); /* the agent's are whole */
+    CHECK_STATUS(
+            pal_context_settings_merge(&configured, &agent, own, &settings, &err), PAL_OK, &err);
+    CHECK_EQ(settings.strategy, PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK_EQ(settings.max_tokens, 9);
     settings.max_tokens = 1;
-    CHECK(pal_context_settings_merge(&configured, &agent, pal_str_of("{"), &settings, &err) ==
-            PAL_INVALID);
-    CHECK(settings.max_tokens == 1 && agent.max_tokens == 9 && configured.max_tokens == 7);
+    CHECK_STATUS(pal_context_settings_merge(&configured, &agent, pal_str_of("{"), &settings, &err),
+            PAL_INVALID, &err);
+    CHECK_EQ(settings.max_tokens, 1);
+    CHECK_EQ(agent.max_tokens, 9);
+    CHECK_EQ(configured.max_tokens, 7);
 }
 
 int main(void)

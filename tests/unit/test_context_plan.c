@@ -32,27 +32,36 @@ static void the_order_is_always_the_same(void)
             .tools_len = 1};
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "sys sys tools sum sum 2 6 7"));
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 6);
-    CHECK(pal_str_is(plan_text(&plan.items[4]), "What did we do so far?"));
-    CHECK(pal_str_is(plan_text(&plan.items[5]), "We read a file."));
-    CHECK(plan.items[4].message->role == PAL_ROLE_USER);
-    CHECK(plan.items[5].message->role == PAL_ROLE_ASSISTANT);
-    CHECK(pal_id_equal(plan.items[5].message->id, (pal_id){{0}}));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.first_seq, 6);
+    CHECK_STR(plan_text(&plan.items[4]), "What did we do so far?");
+    CHECK_STR(plan_text(&plan.items[5]), "We read a file.");
+    CHECK_EQ(plan.items[4].message->role, PAL_ROLE_USER);
+    CHECK_EQ(plan.items[5].message->role, PAL_ROLE_ASSISTANT);
+    CHECK_ID(plan.items[5].message->id, (pal_id){{0}});
     /* 1 to 5 without the head and the kept one. */
     const pal_plan_item *range = &plan.items[3];
-    CHECK(range->kind == PAL_PLAN_ITEM_RANGE && range->disposition == PAL_DISPOSITION_SUMMARIZED);
-    CHECK(range->first_seq == 1 && range->seq == 5 && range->count == 3 && range->hash == 0);
+    CHECK_EQ(range->kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_EQ(range->disposition, PAL_DISPOSITION_SUMMARIZED);
+    CHECK_EQ(range->first_seq, 1);
+    CHECK_EQ(range->seq, 5);
+    if (CHECK_EQ(range->count, 3))
+        CHECK_EQ(range->hash, 0);
     uint64_t tokens = 0, bytes = 0;
     for (size_t i = 0; i < plan.items_len; i++) {
         tokens += plan.items[i].hash ? plan.items[i].tokens : 0;
         bytes += plan.items[i].hash ? plan.items[i].bytes : 0;
     }
-    CHECK(plan.tokens == tokens && plan.bytes == bytes && tokens > 30);
+    CHECK_EQ(plan.tokens, tokens);
+    CHECK_EQ(plan.bytes, bytes);
+    CHECK_THAT(tokens, >, 30);
 
     pal_message *messages = NULL;
     size_t len = 0;
-    CHECK(pal_plan_messages(&plan, arena, &messages, &len, NULL) == PAL_OK && len == 7);
-    CHECK(messages[0].role == PAL_ROLE_SYSTEM && messages[6].seq == 7);
+    if (CHECK_STATUS(pal_plan_messages(&plan, arena, &messages, &len, NULL), PAL_OK))
+        CHECK_EQ(len, 7);
+    CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
+    CHECK_EQ(messages[6].seq, 7);
 }
 
 static void every_profile_gets_the_system_text(void)
@@ -94,11 +103,12 @@ static void each_strategy_shows_its_checkpoint(void)
             .summary = pal_str_of("all well")};
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "sum 3 4"));
-    CHECK(pal_str_is(plan_text(&plan.items[1]), "Previous conversation summary: all well"));
-    CHECK(plan.items[1].message->role == PAL_ROLE_SYSTEM);
+    CHECK_STR(plan_text(&plan.items[1]), "Previous conversation summary: all well");
+    CHECK_EQ(plan.items[1].message->role, PAL_ROLE_SYSTEM);
     input.checkpoint.summary = pal_str_make("a\0b", 3);
     pal_str text = plan_text(&history_plan(&h, &input).items[1]);
-    CHECK(text.len > 33 && text.data[text.len - 1] == 'b');
+    if (CHECK_THAT(text.len, >, 33))
+        CHECK_EQ(text.data[text.len - 1], 'b');
 
     input.checkpoint = (pal_checkpoint){.number = 1,
             .seq = 2,
@@ -106,14 +116,14 @@ static void each_strategy_shows_its_checkpoint(void)
             .hint = pal_str_of("you spoke of boats")};
     plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "sum 3 4"));
-    CHECK(pal_str_is(plan_text(&plan.items[1]), "you spoke of boats"));
+    CHECK_STR(plan_text(&plan.items[1]), "you spoke of boats");
 
     input.checkpoint = (pal_checkpoint){.number = 1, .seq = 2, .dropped = 2};
     plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "note 3 4"));
-    CHECK(plan.items[1].disposition == PAL_DISPOSITION_DROPPED);
-    CHECK(pal_str_is(plan_text(&plan.items[0]),
-            "[Note: 2 older messages truncated to stay within token limit]"));
+    CHECK_EQ(plan.items[1].disposition, PAL_DISPOSITION_DROPPED);
+    CHECK_STR(plan_text(&plan.items[0]),
+            "[Note: 2 older messages truncated to stay within token limit]");
 }
 
 static void pruned_parts_are_placeholders(void)
@@ -130,25 +140,31 @@ static void pruned_parts_are_placeholders(void)
     input.pruned = pruned;
     input.pruned_len = 5;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_PRUNED);
-    CHECK(pal_str_is(plan_text(plan_item(&plan, 3)), "[Old tool result content cleared]"));
-    CHECK(plan_item(&plan, 3)->message->parts[0].kind == PAL_PART_TOOL_RESULT);
-    CHECK(plan_item(&plan, 3)->tokens < 20 && plan_item(&before, 3)->tokens > 1000);
+    CHECK_EQ(plan_item(&plan, 3)->disposition, PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_STR(plan_text(plan_item(&plan, 3)), "[Old tool result content cleared]");
+    CHECK_EQ(plan_item(&plan, 3)->message->parts[0].kind, PAL_PART_TOOL_RESULT);
+    CHECK_THAT(plan_item(&plan, 3)->tokens, <, 20);
+    CHECK_THAT(plan_item(&before, 3)->tokens, >, 1000);
     const pal_message *shown = plan_item(&plan, image->seq)->message;
-    CHECK(pal_str_is(shown->parts[1].text, "[Image removed from context]"));
-    CHECK(shown->parts[1].kind == PAL_PART_TEXT && plan.images == 0 && before.images == 1);
+    CHECK_STR(shown->parts[1].text, "[Image removed from context]");
+    CHECK_EQ(shown->parts[1].kind, PAL_PART_TEXT);
+    CHECK_EQ(plan.images, 0);
+    CHECK_EQ(before.images, 1);
     shown = plan_item(&plan, file->seq)->message;
-    CHECK(pal_str_is(shown->parts[0].text, "[File a.pdf removed from context]"));
-    CHECK(pal_str_is(shown->parts[1].text, "[File removed from context]"));
-    CHECK(h.messages[2].parts[0].text.len == 4000);
+    CHECK_STR(shown->parts[0].text, "[File a.pdf removed from context]");
+    CHECK_STR(shown->parts[1].text, "[File removed from context]");
+    CHECK_EQ(h.messages[2].parts[0].text.len, 4000);
 }
 
 static pal_str name_pruned(const pal_pruned_info *info, pal_arena *into, void *user)
 {
     char text[96];
     (*(size_t *)user)++;
-    CHECK(info->message->seq == 3 && info->part == 0 && info->nested == -1);
-    CHECK(info->kind == PAL_PART_TOOL_RESULT && info->text.len > 0);
+    CHECK_EQ(info->message->seq, 3);
+    CHECK_EQ(info->part, 0);
+    CHECK_EQ(info->nested, -1);
+    CHECK_EQ(info->kind, PAL_PART_TOOL_RESULT);
+    CHECK_THAT(info->text.len, >, 0);
     snprintf(text, sizeof text, "[%.*s said something long]", PAL_STR_ARG(info->name));
     return pal_arena_copy(into, pal_str_of(text));
 }
@@ -173,14 +189,15 @@ static void a_program_can_pass_pruned_parts(void)
     input.pruned_text = name_pruned;
     input.pruned_user = &calls;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(calls > 0 && plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    if (CHECK_THAT(calls, >, 0))
+        CHECK_EQ(plan_item(&plan, 3)->disposition, PAL_DISPOSITION_SENT_PRUNED);
     pal_str text = plan_item(&plan, 3)->message->parts[0].text;
     CHECK(text_has(text, " said something long]"));
-    CHECK(plan_item(&plan, 3)->tokens < 100);
+    CHECK_THAT(plan_item(&plan, 3)->tokens, <, 100);
     input.pruned_text = name_nothing;
     plan = history_plan(&h, &input);
     text = plan_item(&plan, 3)->message->parts[0].text;
-    CHECK(pal_str_is(text, "[Old tool result content cleared]"));
+    CHECK_STR(text, "[Old tool result content cleared]");
 }
 
 static void the_plan_lists_repairs(void)
@@ -194,13 +211,13 @@ static void the_plan_lists_repairs(void)
     pal_context_input input = history_input(&h);
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "1 2 made 3"));
-    CHECK(plan.repairs >= 3);
-    CHECK(plan.items[2].disposition == PAL_DISPOSITION_SENT_SYNTHESIZED &&
-            plan.items[2].tokens > 0);
+    CHECK_THAT(plan.repairs, >=, 3);
+    CHECK_EQ(plan.items[2].disposition, PAL_DISPOSITION_SENT_SYNTHESIZED);
+    CHECK_THAT(plan.items[2].tokens, >, 0);
     CHECK(text_has(plan.items[2].reason, "lost"));
-    CHECK(plan_item(&plan, 4)->disposition == PAL_DISPOSITION_DROPPED);
+    CHECK_EQ(plan_item(&plan, 4)->disposition, PAL_DISPOSITION_DROPPED);
     CHECK(text_has(plan_item(&plan, 4)->reason, "no call 'nobody'"));
-    CHECK(plan_item(&plan, 5)->disposition == PAL_DISPOSITION_DROPPED);
+    CHECK_EQ(plan_item(&plan, 5)->disposition, PAL_DISPOSITION_DROPPED);
 }
 
 static void merged_messages_count_once(void)
@@ -214,10 +231,12 @@ static void merged_messages_count_once(void)
     input.profile = PAL_PROFILE_MISTRAL;
     pal_plan plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "1 2 4"));
-    CHECK(plan_item(&plan, 2)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
-    CHECK(plan_item(&plan, 2)->message->parts_len == 2 && plan_item(&plan, 2)->tokens > 20);
-    CHECK(plan_item(&plan, 3)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
-    CHECK(plan_item(&plan, 3)->tokens == 0 && plan_item(&plan, 3)->hash == 0);
+    CHECK_EQ(plan_item(&plan, 2)->disposition, PAL_DISPOSITION_SENT_REPAIRED);
+    if (CHECK_EQ(plan_item(&plan, 2)->message->parts_len, 2))
+        CHECK_THAT(plan_item(&plan, 2)->tokens, >, 20);
+    CHECK_EQ(plan_item(&plan, 3)->disposition, PAL_DISPOSITION_SENT_REPAIRED);
+    if (CHECK_EQ(plan_item(&plan, 3)->tokens, 0))
+        CHECK_EQ(plan_item(&plan, 3)->hash, 0);
 }
 
 /* ---- Compacting ---- */
@@ -230,26 +249,33 @@ static void old_outputs_are_pruned_first(void)
     input.limits.input = 100000;
     input.settings.prune_protect_tokens = 20000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.tokens > 120000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
+    CHECK_THAT(plan.tokens, >, 120000);
     CHECK(text_has(plan.reason, "over the limit of 100000"));
     /* The last two turns are protected, and 20,000 tokens before them. */
-    CHECK(plan.prune_len == 8 && plan.prune_tokens == 80000);
-    CHECK(plan.prune[0].seq == 3 && plan.prune[7].seq == 31 && plan.prune[0].part == 0);
+    CHECK_EQ(plan.prune_len, 8);
+    CHECK_EQ(plan.prune_tokens, 80000);
+    CHECK_EQ(plan.prune[0].seq, 3);
+    CHECK_EQ(plan.prune[7].seq, 31);
+    CHECK_EQ(plan.prune[0].part, 0);
 
     input.pruned = plan.prune;
     input.pruned_len = plan.prune_len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens < 50000);
-    CHECK(plan_item(&plan, 31)->disposition == PAL_DISPOSITION_SENT_PRUNED);
-    CHECK(plan_item(&plan, 35)->disposition == PAL_DISPOSITION_SENT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <, 50000);
+    CHECK_EQ(plan_item(&plan, 31)->disposition, PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan_item(&plan, 35)->disposition, PAL_DISPOSITION_SENT);
 
     /* Later ones are added to those. */
     history_call_turns(&h, 7, 40000);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.prune_len == 15 &&
-            plan.prune_tokens == 70000);
-    CHECK(plan.prune[7].seq == 31 && plan.prune[8].seq == 35);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
+    CHECK_EQ(plan.prune_len, 15);
+    CHECK_EQ(plan.prune_tokens, 70000);
+    CHECK_EQ(plan.prune[7].seq, 31);
+    CHECK_EQ(plan.prune[8].seq, 35);
 }
 
 static void a_prune_ends_at_the_last_one(void)
@@ -260,13 +286,17 @@ static void a_prune_ends_at_the_last_one(void)
     pal_pruned_part *pruned = NULL, before = {23, 0};
     size_t len = 0;
     uint64_t tokens = 0;
-    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 6);
+    if (CHECK_STATUS(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL), PAL_OK))
+        CHECK_EQ(len, 6);
     h.messages[2].flags = PAL_MESSAGE_FLAG_PINNED;
-    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 5);
-    CHECK(tokens == 50000 && pruned[0].seq == 7);
+    if (CHECK_STATUS(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL), PAL_OK))
+        CHECK_EQ(len, 5);
+    if (CHECK_EQ(tokens, 50000))
+        CHECK_EQ(pruned[0].seq, 7);
     input.pruned = &before;
     input.pruned_len = 1;
-    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK && len == 0);
+    if (CHECK_STATUS(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL), PAL_OK))
+        CHECK_EQ(len, 0);
 }
 
 static void a_prune_that_leaves_little_room_is_not_made(void)
@@ -277,14 +307,15 @@ static void a_prune_that_leaves_little_room_is_not_made(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 130000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.prune_len == 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.prune_len, 0);
     input.settings.prune_off = true;
     input.limits.input = 139500;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
     input.settings.prune_off = false;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
 }
 
 static void a_compaction_keeps_the_newest_complete_turns(void)
@@ -294,13 +325,16 @@ static void a_compaction_keeps_the_newest_complete_turns(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 40000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.keep_len == 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.keep_len, 0);
     /* A quarter of the limit: ten turns. */
-    CHECK(plan.cut_seq == 80 && plan.cut_tokens == 40000);
-    CHECK(plan.items_len == 100 && plan.tokens == 50000); /* as if nothing were done */
+    CHECK_EQ(plan.cut_seq, 80);
+    CHECK_EQ(plan.cut_tokens, 40000);
+    CHECK_EQ(plan.items_len, 100);
+    CHECK_EQ(plan.tokens, 50000); /* as if nothing were done */
     input.settings.preserve_recent_tokens = 3500;
     plan = history_plan(&h, &input);
-    CHECK(plan.cut_seq == 94);
+    CHECK_EQ(plan.cut_seq, 94);
 
     /* Half of a small window, of which the summary takes a quarter of the whole. */
     begin();
@@ -308,7 +342,8 @@ static void a_compaction_keeps_the_newest_complete_turns(void)
     input = history_input(&h);
     input.limits.input = 2000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 50);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, 50);
 }
 
 static void pins_and_the_last_question_stay(void)
@@ -328,17 +363,22 @@ static void pins_and_the_last_question_stay(void)
     pal_context_input input = history_input(&h);
     input.limits.input = 10000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.keep_len == 3);
-    CHECK(plan.keep_seqs[0] == 2 && plan.keep_seqs[1] == 3 && plan.keep_seqs[2] == question);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.keep_len, 3);
+    CHECK_EQ(plan.keep_seqs[0], 2);
+    CHECK_EQ(plan.keep_seqs[1], 3);
+    CHECK_EQ(plan.keep_seqs[2], question);
     /* The cut is within the turn, before a call. */
-    CHECK(plan.cut_seq > question && (plan.cut_seq - question) % 2 == 0);
+    CHECK_THAT(plan.cut_seq, >, question);
+    CHECK_EQ((plan.cut_seq - question) % 2, 0);
 
     /* Where a call waits for its approval, everything from it on stays. */
     pal_str pending = pal_str_of("x3");
     input.pending = &pending;
     input.pending_len = 1;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == question + 6);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, question + 6);
 
     /* Kept ones that are pinned stay; another last question takes the place of the old one. */
     input.kept = h.messages;
@@ -346,7 +386,10 @@ static void pins_and_the_last_question_stay(void)
     input.messages += 3;
     input.messages_len -= 3;
     plan = history_plan(&h, &input);
-    CHECK(plan.keep_len == 2 && plan.keep_seqs[0] == 3 && plan.keep_seqs[1] == question);
+    if (CHECK_EQ(plan.keep_len, 2)) {
+        CHECK_EQ(plan.keep_seqs[0], 3);
+        CHECK_EQ(plan.keep_seqs[1], question);
+    }
 }
 
 static void a_request_that_no_summary_can_help_is_refused(void)
@@ -358,15 +401,16 @@ static void a_request_that_no_summary_can_help_is_refused(void)
     input.limits.input = 1000;
     input.system = history_text(&h, 's', 796);
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
-    CHECK(strstr(plan.refusal.message, "over the limit of 1000"));
-    CHECK(strstr(plan.refusal.message, "newest 900"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_STATUS(plan.refusal.status, PAL_LIMIT);
+    CHECK_CONTAINS(plan.refusal.message, "over the limit of 1000");
+    CHECK_CONTAINS(plan.refusal.message, "newest 900");
     uint64_t system = plan.items[0].tokens;
     char wanted[64];
     snprintf(wanted, sizeof wanted, "%" PRIu64 " tokens, %" PRIu64 " over", system + 900,
             system - 100);
-    CHECK(strstr(plan.refusal.message, wanted));
-    CHECK(plan.items_len == 42); /* as if nothing were done */
+    CHECK_CONTAINS(plan.refusal.message, wanted);
+    CHECK_EQ(plan.items_len, 42); /* as if nothing were done */
 }
 
 static void a_second_compaction_is_never_requested(void)
@@ -377,18 +421,22 @@ static void a_second_compaction_is_never_requested(void)
     input.limits.input = 40000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 20000);
-    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_NOTICE);
-    CHECK(plan.first_seq == 63 && plan.items_len == 101);
-    CHECK(plan.items[1].disposition == PAL_DISPOSITION_DROPPED && plan.items[1].seq == 1);
-    CHECK(pal_str_is(plan.items[1].reason, "oldest turns left out for room"));
-    CHECK(pal_str_is(plan_text(&plan.items[0]),
-            "[Note: 62 older messages truncated to stay within token limit]"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 20000);
+    CHECK_EQ(plan.items[0].kind, PAL_PLAN_ITEM_NOTICE);
+    CHECK_EQ(plan.first_seq, 63);
+    CHECK_EQ(plan.items_len, 101);
+    CHECK_EQ(plan.items[1].disposition, PAL_DISPOSITION_DROPPED);
+    CHECK_EQ(plan.items[1].seq, 1);
+    CHECK_STR(plan.items[1].reason, "oldest turns left out for room");
+    CHECK_STR(plan_text(&plan.items[0]),
+            "[Note: 62 older messages truncated to stay within token limit]");
     /* Refused by the provider all the same: only what is over low water goes. */
     input.after_overflow = true;
     input.limits.input = 200000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 1);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.first_seq, 1);
 }
 
 static void results_that_alone_are_too_long_are_cleared(void)
@@ -402,10 +450,11 @@ static void results_that_alone_are_too_long_are_cleared(void)
     input.limits.input = 2000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 2000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 2000);
     CHECK(plan_sends(&plan, "note 7 8 9"));
-    CHECK(pal_str_is(plan_text(plan_item(&plan, 9)), "[Old tool result content cleared]"));
-    CHECK(plan_item(&plan, 9)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_STR(plan_text(plan_item(&plan, 9)), "[Old tool result content cleared]");
+    CHECK_EQ(plan_item(&plan, 9)->disposition, PAL_DISPOSITION_SENT_PRUNED);
 }
 
 static void a_question_is_sent_without_results_that_are_too_long(void)
@@ -419,8 +468,9 @@ static void a_question_is_sent_without_results_that_are_too_long(void)
     input.limits.input = 2000;
     input.after_compaction = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "note 7"));
-    CHECK(plan.first_seq == 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK(plan_sends(&plan, "note 7"));
+    CHECK_EQ(plan.first_seq, 0);
 }
 
 static void room_is_left_for_messages_that_repairs_add(void)
@@ -437,8 +487,10 @@ static void room_is_left_for_messages_that_repairs_add(void)
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     input.settings.max_tokens = 400;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 400 && plan.tokens > 300);
-    CHECK(plan.repairs > 5);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 400);
+    CHECK_THAT(plan.tokens, >, 300);
+    CHECK_THAT(plan.repairs, >, 5);
 }
 
 static void a_rejection_by_the_provider_counts_as_over_the_limit(void)
@@ -448,14 +500,15 @@ static void a_rejection_by_the_provider_counts_as_over_the_limit(void)
     pal_context_input input = history_input(&h);
     input.after_overflow = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 10);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, 10);
     begin();
     history_say(&h, PAL_ROLE_USER, 8, 10);
     input = history_input(&h);
     input.after_overflow = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
-    CHECK(strstr(plan.refusal.message, "the provider rejected"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_CONTAINS(plan.refusal.message, "the provider rejected");
 }
 
 static void nothing_is_left_out_if_auto_is_off(void)
@@ -466,15 +519,17 @@ static void nothing_is_left_out_if_auto_is_off(void)
     input.limits.input = 40000;
     input.settings.auto_off = true;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
-    CHECK(strstr(plan.refusal.message, "50000 tokens are 10000 over the limit of 40000"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_CONTAINS(plan.refusal.message, "50000 tokens are 10000 over the limit of 40000");
     input.settings.auto_off = false;
     input.settings.strategy = PAL_STRATEGY_NONE;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && strstr(plan.refusal.message, "'none'"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_CONTAINS(plan.refusal.message, "'none'");
     input.limits.input = 50000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.items_len == 100);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.items_len, 100);
 }
 
 static void messages_that_were_not_loaded_are_one_item(void)
@@ -488,13 +543,20 @@ static void messages_that_were_not_loaded_are_one_item(void)
     input.older_tokens = 40;
     input.limits.input = 1000;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq >= 4 && plan.cut_tokens >= 40);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_THAT(plan.cut_seq, >=, 4);
+    CHECK_THAT(plan.cut_tokens, >=, 40);
     const pal_plan_item *range = &plan.items[1];
-    CHECK(range->kind == PAL_PLAN_ITEM_RANGE && range->disposition == PAL_DISPOSITION_DROPPED);
-    CHECK(range->first_seq == 1 && range->seq == 4 && range->count == 4 && range->tokens == 40);
+    CHECK_EQ(range->kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_EQ(range->disposition, PAL_DISPOSITION_DROPPED);
+    CHECK_EQ(range->first_seq, 1);
+    CHECK_EQ(range->seq, 4);
+    if (CHECK_EQ(range->count, 4))
+        CHECK_EQ(range->tokens, 40);
     input.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "note 5 6 7 8"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK(plan_sends(&plan, "note 5 6 7 8"));
     CHECK(text_has(plan_text(&plan.items[0]), "Note: 4 older"));
 }
 
@@ -508,14 +570,17 @@ static void a_summary_keeps_the_newest_messages(void)
     input.settings.strategy = PAL_STRATEGY_SUMMARIZATION;
     input.limits.context = 6250; /* 80 percent are 5,000 */
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 5000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.tokens, 5000);
     history_say(&h, PAL_ROLE_USER, 8, 1);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 90); /* 91 begins a turn */
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, 90); /* 91 begins a turn */
     input.settings.keep_recent_messages = 4;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 96);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, 96);
 }
 
 static void a_reset_keeps_only_the_open_turn(void)
@@ -528,23 +593,28 @@ static void a_reset_keeps_only_the_open_turn(void)
     question->tokens = 1;
     input.settings.compaction_threshold = 118002;
     pal_plan plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 118001);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.tokens, 118001);
     input.settings.compaction_threshold = 118001;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == 118 && plan.keep_len == 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.cut_seq, 118);
+    CHECK_EQ(plan.keep_len, 0);
     input.settings.compaction_threshold = 0;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
     /* What is over the threshold even then is sent, as long as it fits. */
     input.after_compaction = true;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.first_seq == 1);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.first_seq, 1);
     input.after_compaction = false;
     input.messages += 118;
     input.messages_len -= 118;
     question->tokens = 120000;
     plan = history_plan(&h, &input);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan_sends(&plan, "119"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK(plan_sends(&plan, "119"));
 }
 
 static void a_window_slides_to_low_water_and_stays(void)
@@ -560,19 +630,22 @@ static void a_window_slides_to_low_water_and_stays(void)
         input.limits.context = 2500; /* 80 percent are 2,000: fifty turns */
         input.last = turn ? &last : NULL;
         pal_plan plan = history_plan(&h, &input);
-        CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 2000 + 30);
+        CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+        CHECK_THAT(plan.tokens, <=, 2000 + 30);
         bool has_moved = plan.first_seq != first_seq;
-        if (has_moved)
-            CHECK(plan.tokens <= 1000 + 30 && plan.tokens > 900);
-        else
+        if (has_moved) {
+            CHECK_THAT(plan.tokens, <=, 1000 + 30);
+            CHECK_THAT(plan.tokens, >, 900);
+        } else
             hits += plan.prefix_items == last.len && plan.prefix_break.len == 0;
         moves += has_moved;
         first_seq = plan.first_seq;
         last = history_last(&h, &plan);
         history_say(&h, PAL_ROLE_ASSISTANT, 8, 20);
     }
-    CHECK(moves >= 5 && moves <= 7);
-    CHECK(hits == 200 - moves);
+    CHECK_THAT(moves, >=, 5);
+    CHECK_THAT(moves, <=, 7);
+    CHECK_EQ(hits, 200 - moves);
 }
 
 static void a_window_keeps_the_question_of_a_long_turn(void)
@@ -595,7 +668,7 @@ static void a_window_keeps_the_question_of_a_long_turn(void)
     input.limits.context = 236; /* eight more do not hold a pair */
     plan = history_plan(&h, &input);
     CHECK(plan_sends(&plan, "note 5 56 57 58 59 60 61 62 63 64 65"));
-    CHECK(pal_str_is(plan_item(&plan, 55)->reason, "older than the newest that fit"));
+    CHECK_STR(plan_item(&plan, 55)->reason, "older than the newest that fit");
 }
 
 int main(void)

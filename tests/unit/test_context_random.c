@@ -348,22 +348,23 @@ static bool follow_action(const pal_context_input *input, const pal_plan *plan, 
         next.pruned = plan->prune;
         next.pruned_len = plan->prune_len;
         next.after_overflow = false;
-        return CHECK(plan->prune_len > input->pruned_len) && follow(&next, depth + 1);
+        return CHECK_THAT(plan->prune_len, >, input->pruned_len) && follow(&next, depth + 1);
     case PAL_PLAN_ACTION_COMPACT:
         next = compacted(input, plan);
         return CHECK(!input->after_compaction) && CHECK(is_cut_safe(plan, input)) &&
-                CHECK(next.messages_len < input->messages_len) &&
-                CHECK(next.kept_len == plan->keep_len) && follow(&next, depth + 1);
+                CHECK_THAT(next.messages_len, <, input->messages_len) &&
+                CHECK_EQ(next.kept_len, plan->keep_len) && follow(&next, depth + 1);
     default:
-        return CHECK(plan->refusal.status == PAL_LIMIT && plan->refusal.message[0]);
+        return CHECK_STATUS(plan->refusal.status, PAL_LIMIT) && CHECK(plan->refusal.message[0]);
     }
 }
 
 static bool follow(const pal_context_input *input, int depth)
 {
     pal_plan plan = history_plan(&h, input), again = history_plan(&h, input);
-    return CHECK(depth < 4) && CHECK(is_same(&plan, &again)) && CHECK(tells_all(&plan, input)) &&
-            CHECK(is_valid(&plan, input)) && follow_action(input, &plan, depth);
+    return CHECK_THAT(depth, <, 4) && CHECK(is_same(&plan, &again)) &&
+            CHECK(tells_all(&plan, input)) && CHECK(is_valid(&plan, input)) &&
+            follow_action(input, &plan, depth);
 }
 
 static uint64_t rounds = ROUNDS, seed = 1;

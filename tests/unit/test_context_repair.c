@@ -129,7 +129,8 @@ static pal_repair_result repair_with(
 {
     pal_repair_result repaired = {0};
     pal_error err = {PAL_OK, ""};
-    if (!CHECK(pal_context_repair(messages, len, input, arena, &repaired, &err) == PAL_OK))
+    if (!CHECK_STATUS(
+                pal_context_repair(messages, len, input, arena, &repaired, &err), PAL_OK, &err))
         printf("# %s\n", err.message);
     return repaired;
 }
@@ -176,7 +177,8 @@ static pal_repair_result repair_parts(
 static const pal_part *part_at(const pal_repair_result *repaired, size_t message, size_t part)
 {
     static const pal_part none = {0};
-    if (!CHECK(message < repaired->len && part < repaired->messages[message].parts_len))
+    if (!CHECK_THAT(message, <, repaired->len) ||
+            !CHECK_THAT(part, <, repaired->messages[message].parts_len))
         return &none;
     return &repaired->messages[message].parts[part];
 }
@@ -196,7 +198,7 @@ static void results_match_picoclaws_vectors(void)
     size_t count = 0;
     for (pal_json_iter iter = pal_json_each(rows); pal_json_next(&iter, NULL, &row); count++)
         CHECK(becomes(PAL_PROFILE_PICOCLAW, text_of(row, "in").data, text_of(row, "out").data));
-    CHECK(count >= 13);
+    CHECK_THAT(count, >=, 13);
 }
 
 static void invalid_messages_are_dropped_as_in_picoclaw(void)
@@ -215,15 +217,18 @@ static void invalid_messages_are_dropped_as_in_picoclaw(void)
     list.messages[0].seq = 0;
     list.messages[0].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     pal_repair_result ours = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
-    CHECK(strcmp(show(&ours), "+s u a") == 0);
+    CHECK_STR(show(&ours), "+s u a");
     list = history_of(str("u s A:A t:A"));
     list.messages[1].seq = 0;
     list.messages[1].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
     ours = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
-    CHECK(strcmp(show(&ours), "u +s A:A t:A") == 0);
+    CHECK_STR(show(&ours), "u +s A:A t:A");
     list = history_of(str("u A:A t:X"));
     pal_repair_result repaired = repair(PAL_PROFILE_PICOCLAW, list.messages, list.len);
-    CHECK(repaired.repairs_len == 2 && repaired.repairs[0].dropped && repaired.repairs[0].seq == 2);
+    if (CHECK_EQ(repaired.repairs_len, 2)) {
+        CHECK(repaired.repairs[0].dropped);
+        CHECK_EQ(repaired.repairs[0].seq, 2);
+    }
 }
 
 static void valid_lists_are_not_changed(void)
@@ -235,10 +240,12 @@ static void valid_lists_are_not_changed(void)
         for (size_t i = 0; i < sizeof(valid) / sizeof(valid[0]); i++) {
             history list = history_of(str(valid[i]));
             pal_repair_result repaired = repair((pal_profile)profile, list.messages, list.len);
-            CHECK(repaired.repairs_len == 0 && repaired.len == list.len);
-            for (size_t k = 0; k < repaired.len && k < list.len; k++)
-                CHECK(repaired.messages[k].parts == list.messages[k].parts &&
-                        memcmp(&repaired.messages[k], &list.messages[k], sizeof(pal_message)) == 0);
+            CHECK_EQ(repaired.repairs_len, 0);
+            CHECK_EQ(repaired.len, list.len);
+            for (size_t k = 0; k < repaired.len && k < list.len; k++) {
+                CHECK(repaired.messages[k].parts == list.messages[k].parts);
+                CHECK(memcmp(&repaired.messages[k], &list.messages[k], sizeof(pal_message)) == 0);
+            }
         }
     }
 }
@@ -276,9 +283,12 @@ static void parallel_calls_are_one_message(void)
     CHECK(becomes(chat, "u a A:c t:c", "u a A:c t:c"));
     history list = history_of(str("u A:c A:d t:c t:d"));
     pal_repair_result repaired = repair(chat, list.messages, list.len);
-    CHECK(repaired.messages[1].seq == 2 && repaired.messages[1].tokens == 0);
-    CHECK(repaired.repairs_len == 2 && repaired.repairs[0].seq == 2 &&
-            repaired.repairs[1].seq == 3);
+    CHECK_EQ(repaired.messages[1].seq, 2);
+    CHECK_EQ(repaired.messages[1].tokens, 0);
+    if (CHECK_EQ(repaired.repairs_len, 2)) {
+        CHECK_EQ(repaired.repairs[0].seq, 2);
+        CHECK_EQ(repaired.repairs[1].seq, 3);
+    }
     CHECK(says(&repaired, "together with the assistant message"));
 }
 
@@ -286,13 +296,16 @@ static void repairs_have_a_reason(void)
 {
     history list = history_of(str("t:x u A:c,d t:c t:c u"));
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(repaired.repairs_len == 3);
+    CHECK_EQ(repaired.repairs_len, 3);
     CHECK(says(&repaired, "orphan result: no call 'x' before it"));
     CHECK(says(&repaired, "second result of call 'c' left out"));
     CHECK(says(&repaired, "result created for call 'd': no result exists"));
-    CHECK(repaired.repairs[0].dropped && repaired.repairs[0].seq == 1);
-    CHECK(repaired.repairs[1].dropped && repaired.repairs[1].seq == 5);
-    CHECK(!repaired.repairs[2].dropped && repaired.repairs[2].seq == 0);
+    CHECK(repaired.repairs[0].dropped);
+    CHECK_EQ(repaired.repairs[0].seq, 1);
+    CHECK(repaired.repairs[1].dropped);
+    CHECK_EQ(repaired.repairs[1].seq, 5);
+    CHECK(!repaired.repairs[2].dropped);
+    CHECK_EQ(repaired.repairs[2].seq, 0);
 }
 
 static void results_of_pending_calls_say_that_they_still_run(void)
@@ -301,11 +314,11 @@ static void results_of_pending_calls_say_that_they_still_run(void)
     pal_context_input input = {.pending = pending, .pending_len = 2};
     history list = history_of(str("u A:d u A:c,d,e t:e"));
     pal_repair_result repaired = repair_with(list.messages, list.len, &input);
-    CHECK(strcmp(show(&repaired), "u A:d +t:d! u A:c,d,e +t:c! +t:d t:e") == 0);
-    CHECK(pal_str_is(part_at(&repaired, 5, 0)->text, "[Tool execution was interrupted]"));
-    CHECK(pal_str_is(part_at(&repaired, 6, 0)->text, "[Tool is still running]"));
-    CHECK(pal_str_is(part_at(&repaired, 7, 0)->text, "out"));
-    CHECK(pal_str_is(part_at(&repaired, 6, 0)->name, "ls"));
+    CHECK_STR(show(&repaired), "u A:d +t:d! u A:c,d,e +t:c! +t:d t:e");
+    CHECK_STR(part_at(&repaired, 5, 0)->text, "[Tool execution was interrupted]");
+    CHECK_STR(part_at(&repaired, 6, 0)->text, "[Tool is still running]");
+    CHECK_STR(part_at(&repaired, 7, 0)->text, "out");
+    CHECK_STR(part_at(&repaired, 6, 0)->name, "ls");
 }
 
 static void ids_in_one_message_are_unique(void)
@@ -315,22 +328,22 @@ static void ids_in_one_message_are_unique(void)
     list.messages[1].parts[1].arguments = str("{\"other\":1}");
     list.messages[3].parts[0].text = str("second");
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(repaired.len == 4);
-    CHECK(pal_str_is(part_at(&repaired, 1, 0)->call_id, "c"));
+    CHECK_EQ(repaired.len, 4);
+    CHECK_STR(part_at(&repaired, 1, 0)->call_id, "c");
     CHECK(!pal_str_is(part_at(&repaired, 1, 1)->call_id, "c"));
-    CHECK(pal_str_equal(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id));
-    CHECK(pal_str_is(part_at(&repaired, 3, 0)->text, "second"));
-    CHECK(pal_str_is(list.messages[1].parts[1].call_id, "c"));
+    CHECK_STR(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id);
+    CHECK_STR(part_at(&repaired, 3, 0)->text, "second");
+    CHECK_STR(list.messages[1].parts[1].call_id, "c");
 }
 
 static void empty_ids_are_replaced(void)
 {
     history list = history_of(str("u A:, t: t: t: u"));
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(repaired.len == 5);
-    CHECK(part_at(&repaired, 1, 0)->call_id.len > 0);
+    CHECK_EQ(repaired.len, 5);
+    CHECK_THAT(part_at(&repaired, 1, 0)->call_id.len, >, 0);
     CHECK(!pal_str_equal(part_at(&repaired, 1, 0)->call_id, part_at(&repaired, 1, 1)->call_id));
-    CHECK(pal_str_equal(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id));
+    CHECK_STR(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id);
 }
 
 static bool id_becomes(pal_profile profile, const char *id, size_t len, bool same)
@@ -369,14 +382,15 @@ static void ids_are_unique_if_the_profile_requires_it(void)
 {
     history list = history_of(str("u A:c t:c u A:c t:c u"));
     pal_repair_result repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
-    CHECK(repaired.len == 7 && pal_str_is(part_at(&repaired, 1, 0)->call_id, "c"));
+    if (CHECK_EQ(repaired.len, 7))
+        CHECK_STR(part_at(&repaired, 1, 0)->call_id, "c");
     CHECK(!pal_str_is(part_at(&repaired, 4, 0)->call_id, "c"));
-    CHECK(pal_str_equal(part_at(&repaired, 4, 0)->call_id, part_at(&repaired, 5, 0)->call_id));
+    CHECK_STR(part_at(&repaired, 4, 0)->call_id, part_at(&repaired, 5, 0)->call_id);
     /* The place in the session decides, so that a shorter history has the same ids. */
     history cut = history_of(str("u A:c t:c u A:c t:c u A:c t:c u"));
     pal_repair_result all = repair(PAL_PROFILE_ANTHROPIC, cut.messages, cut.len);
     pal_repair_result rest = repair(PAL_PROFILE_ANTHROPIC, cut.messages + 3, cut.len - 3);
-    CHECK(pal_str_equal(part_at(&all, 7, 0)->call_id, part_at(&rest, 4, 0)->call_id));
+    CHECK_STR(part_at(&all, 7, 0)->call_id, part_at(&rest, 4, 0)->call_id);
 }
 
 static void names_and_arguments_are_corrected(void)
@@ -394,17 +408,17 @@ static void names_and_arguments_are_corrected(void)
         list.messages[1].parts[0].arguments = str(rows[i][0]);
         pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
         pal_repair_result object = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
-        CHECK(pal_str_is(part_at(&chat, 1, 0)->arguments, rows[i][1]));
-        CHECK(pal_str_is(part_at(&object, 1, 0)->arguments, rows[i][2]));
-        CHECK((object.repairs_len == 0) == (strcmp(rows[i][0], rows[i][2]) == 0));
+        CHECK_STR(part_at(&chat, 1, 0)->arguments, rows[i][1]);
+        CHECK_STR(part_at(&object, 1, 0)->arguments, rows[i][2]);
+        CHECK_EQ((object.repairs_len == 0), (strcmp(rows[i][0], rows[i][2]) == 0));
     }
     history list = history_of(str("u A:c,d t:c,d"));
     list.messages[1].parts[0].name = list.messages[2].parts[0].name = str("mcp.fs/ls \xc3\xa9");
     list.messages[1].parts[1].name = str("");
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(pal_str_is(part_at(&repaired, 1, 0)->name, "mcp_fs_ls___"));
-    CHECK(pal_str_is(part_at(&repaired, 2, 0)->name, "mcp_fs_ls___"));
-    CHECK(pal_str_is(part_at(&repaired, 1, 1)->name, "unknown"));
+    CHECK_STR(part_at(&repaired, 1, 0)->name, "mcp_fs_ls___");
+    CHECK_STR(part_at(&repaired, 2, 0)->name, "mcp_fs_ls___");
+    CHECK_STR(part_at(&repaired, 1, 1)->name, "unknown");
     CHECK(says(&repaired, "tool name"));
 }
 
@@ -432,11 +446,12 @@ static void roles_follow_the_profile(void)
     history list = history_of(str("u s u"));
     pal_repair_result repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     CHECK(says(&repaired, "later system message"));
-    CHECK(pal_str_is(part_at(&repaired, 1, 0)->text, "[System message]\n"));
-    CHECK(pal_str_is(part_at(&repaired, 1, 1)->text, "text"));
+    CHECK_STR(part_at(&repaired, 1, 0)->text, "[System message]\n");
+    CHECK_STR(part_at(&repaired, 1, 1)->text, "text");
     pal_message nobody = {.seq = 1, .parts = list.messages[0].parts, .parts_len = 1};
     repaired = repair(PAL_PROFILE_ANTHROPIC, &nobody, 1);
-    CHECK(strcmp(show(&repaired), "+u") == 0 && says(&repaired, "without a role"));
+    if (CHECK_STR(show(&repaired), "+u"))
+        CHECK(says(&repaired, "without a role"));
 }
 
 static void invalid_texts_are_cleaned(void)
@@ -445,24 +460,28 @@ static void invalid_texts_are_cleaned(void)
             {.kind = PAL_PART_TEXT, .text = {"", 0}}, {.kind = PAL_PART_TEXT, .text = {" \n", 2}}};
     pal_repair_result chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, parts, 3);
     pal_repair_result blank = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_USER, parts, 3);
-    CHECK(chat.messages[1].parts_len == 2 && blank.messages[1].parts_len == 1);
-    CHECK(pal_str_is(part_at(&chat, 1, 0)->text,
+    CHECK_EQ(chat.messages[1].parts_len, 2);
+    CHECK_EQ(blank.messages[1].parts_len, 1);
+    CHECK_STR(part_at(&chat, 1, 0)->text,
             "a\xef\xbf\xbd"
-            "b\xef\xbf\xbd"));
-    CHECK(pal_str_is(part_at(&chat, 1, 1)->text, " \n"));
-    CHECK(says(&chat, "invalid characters") && says(&chat, "empty text") && chat.repairs_len == 2);
-    CHECK(chat.messages[1].tokens == 0);
+            "b\xef\xbf\xbd");
+    CHECK_STR(part_at(&chat, 1, 1)->text, " \n");
+    if (CHECK(says(&chat, "invalid characters")) && CHECK(says(&chat, "empty text")))
+        CHECK_EQ(chat.repairs_len, 2);
+    CHECK_EQ(chat.messages[1].tokens, 0);
     parts[0].text.len = 3;
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, parts, 1);
-    CHECK(pal_str_is(part_at(&chat, 1, 0)->text,
+    CHECK_STR(part_at(&chat, 1, 0)->text,
             "a\xef\xbf\xbd"
-            "b"));
+            "b");
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, &parts[1], 1);
-    CHECK(chat.len == 1 && chat.repairs_len == 1 && chat.repairs[0].dropped);
+    if (CHECK_EQ(chat.len, 1) && CHECK_EQ(chat.repairs_len, 1))
+        CHECK(chat.repairs[0].dropped);
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, NULL, 0);
-    CHECK(chat.len == 1 && says(&chat, "without content") && chat.repairs[0].dropped);
+    if (CHECK_EQ(chat.len, 1) && CHECK(says(&chat, "without content")))
+        CHECK(chat.repairs[0].dropped);
     blank = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_USER, &parts[2], 1);
-    CHECK(blank.len == 1);
+    CHECK_EQ(blank.len, 1);
 }
 
 static void reasoning_of_other_models_is_left_out(void)
@@ -476,21 +495,25 @@ static void reasoning_of_other_models_is_left_out(void)
             {.kind = PAL_PART_TEXT, .text = str("t")}};
     pal_repair_result chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, parts, 4);
     pal_repair_result claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, parts, 4);
-    CHECK(chat.messages[1].parts_len == 3 && says(&chat, "another model"));
-    CHECK(claude.messages[1].parts_len == 2 && says(&claude, "without a signature"));
+    CHECK_EQ(chat.messages[1].parts_len, 3);
+    CHECK(says(&chat, "another model"));
+    CHECK_EQ(claude.messages[1].parts_len, 2);
+    CHECK(says(&claude, "without a signature"));
     /* An answer that ended while it reasoned. */
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, &parts[1], 2);
-    CHECK(chat.len == 1 && says(&chat, "nothing after it"));
+    CHECK_EQ(chat.len, 1);
+    CHECK(says(&chat, "nothing after it"));
     pal_part last[] = {parts[3], parts[2]};
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, last, 2);
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, last, 2);
-    CHECK(chat.messages[1].parts_len == 2 && claude.messages[1].parts_len == 1);
+    CHECK_EQ(chat.messages[1].parts_len, 2);
+    CHECK_EQ(claude.messages[1].parts_len, 1);
     /* Without a family nothing is replayed, not even what has none. */
     pal_context_input input = {.profile = PAL_PROFILE_OPENAI_CHAT};
     pal_part nobodys[] = {{.kind = PAL_PART_REASONING, .text = str("r")}, parts[3]};
     pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = nobodys, .parts_len = 2};
     chat = repair_with(&message, 1, &input);
-    CHECK(chat.messages[0].parts_len == 1);
+    CHECK_EQ(chat.messages[0].parts_len, 1);
     /* What was thought before a call that is there twice goes with it. */
     pal_part call = {.kind = PAL_PART_TOOL_CALL,
             .call_id = str("c"),
@@ -498,11 +521,13 @@ static void reasoning_of_other_models_is_left_out(void)
             .arguments = str("{}")};
     pal_part twice[] = {call, parts[2], call};
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, twice, 3);
-    CHECK(claude.messages[1].parts_len == 1 && part_at(&claude, 1, 0)->kind == call.kind);
+    CHECK_EQ(claude.messages[1].parts_len, 1);
+    CHECK_EQ(part_at(&claude, 1, 0)->kind, call.kind);
     /* What was signed is not changed. */
     parts[2].text = str("\xff");
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, &parts[2], 2);
-    CHECK(claude.messages[1].parts_len == 1 && part_at(&claude, 1, 0)->kind == PAL_PART_TEXT);
+    CHECK_EQ(claude.messages[1].parts_len, 1);
+    CHECK_EQ(part_at(&claude, 1, 0)->kind, PAL_PART_TEXT);
 }
 
 static void unsupported_images_are_replaced(void)
@@ -524,12 +549,13 @@ static void unsupported_images_are_replaced(void)
             "[Image removed from context]", "[Image removed from context]", "", "",
             "[File removed from context]", "", "What did we do so far?"};
     for (size_t i = 0; i < 9; i++)
-        CHECK(pal_str_is(part_at(&repaired, 0, i)->text, texts[i]));
-    CHECK(pal_str_is(part_at(&repaired, 0, 4)->media_type, "image/jpeg"));
-    CHECK(repaired.repairs_len == 5 && says(&repaired, "over the limit"));
+        CHECK_STR(part_at(&repaired, 0, i)->text, texts[i]);
+    CHECK_STR(part_at(&repaired, 0, 4)->media_type, "image/jpeg");
+    CHECK_EQ(repaired.repairs_len, 5);
+    CHECK(says(&repaired, "over the limit"));
     message.role = PAL_ROLE_ASSISTANT;
     repaired = repair_with(&message, 1, &input);
-    CHECK(pal_str_is(part_at(&repaired, 0, 0)->text, "[Image removed from context]"));
+    CHECK_STR(part_at(&repaired, 0, 0)->text, "[Image removed from context]");
     CHECK(says(&repaired, "only a user"));
 }
 
@@ -548,14 +574,15 @@ static void an_image_over_the_limit_is_replaced_in_every_form(void)
         part.url = str(urls[i][0]);
         pal_repair_result repaired = repair_with(&message, 1, &input);
         bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
-        CHECK(is_gone == (strlen(urls[i][1]) > 4));
+        CHECK_EQ(is_gone, (strlen(urls[i][1]) > 4));
     }
     part.url = str("");
     part.blob = str("sha256:00");
     for (part.bytes = 3; part.bytes <= 5; part.bytes++) {
         pal_repair_result repaired = repair_with(&message, 1, &input);
         bool is_gone = part_at(&repaired, 0, 0)->kind == PAL_PART_TEXT;
-        CHECK(is_gone == (part.bytes > 4) && (!is_gone || says(&repaired, "over the limit")));
+        CHECK_EQ(is_gone, (part.bytes > 4));
+        CHECK(!is_gone || says(&repaired, "over the limit"));
     }
 }
 
@@ -572,18 +599,21 @@ static void media_of_results_are_moved_to_a_user_message(void)
     list.messages[3].parts[0].parts_len = 1;
     list.messages[3].parts[0].text = str("");
     pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(strcmp(show(&chat), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +u u") == 0);
-    CHECK(part_at(&chat, 2, 0)->parts_len == 1 && part_at(&chat, 3, 0)->parts_len == 0);
-    CHECK(part_at(&chat, 3, 0)->text.len > 0);
-    CHECK(pal_str_is(part_at(&chat, 4, 0)->text, "Attached media from tool result:"));
-    CHECK(chat.messages[4].parts_len == 3 && says(&chat, "moved after the results"));
+    CHECK_STR(show(&chat), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +u u");
+    if (CHECK_EQ(part_at(&chat, 2, 0)->parts_len, 1))
+        CHECK_EQ(part_at(&chat, 3, 0)->parts_len, 0);
+    CHECK_THAT(part_at(&chat, 3, 0)->text.len, >, 0);
+    CHECK_STR(part_at(&chat, 4, 0)->text, "Attached media from tool result:");
+    CHECK_EQ(chat.messages[4].parts_len, 3);
+    CHECK(says(&chat, "moved after the results"));
     CHECK(says(&chat, "created for the media"));
     pal_repair_result mistral = repair(PAL_PROFILE_MISTRAL, list.messages, list.len);
-    CHECK(strcmp(show(&mistral), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +a +u u") == 0);
+    CHECK_STR(show(&mistral), "u A:c00000001,c00000002 t:c00000001 t:c00000002 +a +u u");
     list.messages[3].parts[0].is_error = true;
     pal_repair_result claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
-    CHECK(part_at(&claude, 2, 0)->parts_len == 2 && part_at(&claude, 3, 0)->parts_len == 0);
-    CHECK(strcmp(show(&claude), "u A:c00000001,c00000002 t:c00000001 t:c00000002! +u u") == 0);
+    if (CHECK_EQ(part_at(&claude, 2, 0)->parts_len, 2))
+        CHECK_EQ(part_at(&claude, 3, 0)->parts_len, 0);
+    CHECK_STR(show(&claude), "u A:c00000001,c00000002 t:c00000001 t:c00000002! +u u");
 }
 
 static void results_are_sent_as_tool_messages(void)
@@ -594,19 +624,23 @@ static void results_are_sent_as_tool_messages(void)
     list.messages[2].parts_len = 2;
     list.messages[3].role = PAL_ROLE_USER;
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(strcmp(show(&repaired), "u A:c,d t:c t:d u u") == 0);
-    CHECK(says(&repaired, "separate tool message") && says(&repaired, "moved after their call"));
-    CHECK(repaired.messages[4].seq == 3 && pal_str_is(part_at(&repaired, 4, 0)->text, "also"));
+    CHECK_STR(show(&repaired), "u A:c,d t:c t:d u u");
+    if (CHECK(says(&repaired, "separate tool message")))
+        CHECK(says(&repaired, "moved after their call"));
+    CHECK_EQ(repaired.messages[4].seq, 3);
+    CHECK_STR(part_at(&repaired, 4, 0)->text, "also");
     /* A tool's message that says something, but of no call. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_TOOL, mixed, 1);
-    CHECK(strcmp(show(&repaired), "u u") == 0 && says(&repaired, "without a result"));
+    if (CHECK_STR(show(&repaired), "u u"))
+        CHECK(says(&repaired, "without a result"));
     /* Calls of a user are none. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, list.messages[1].parts, 2);
-    CHECK(repaired.len == 1 && says(&repaired, "not allowed for its role"));
+    CHECK_EQ(repaired.len, 1);
+    CHECK(says(&repaired, "not allowed for its role"));
     /* An answer that holds the result of its own call. */
     pal_part both[] = {list.messages[1].parts[0], mixed[1]};
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, both, 2);
-    CHECK(strcmp(show(&repaired), "u A:c t:c") == 0);
+    CHECK_STR(show(&repaired), "u A:c t:c");
 }
 
 static void failures_without_output_get_a_text(void)
@@ -615,9 +649,9 @@ static void failures_without_output_get_a_text(void)
     list.messages[2].parts[0].is_error = true;
     list.messages[2].parts[0].text = str(" ");
     pal_repair_result claude = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
-    CHECK(pal_str_is(part_at(&claude, 2, 0)->text, "[The tool failed without output]"));
+    CHECK_STR(part_at(&claude, 2, 0)->text, "[The tool failed without output]");
     pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(chat.repairs_len == 0);
+    CHECK_EQ(chat.repairs_len, 0);
 }
 
 static void old_forms_are_sent_as_plain_ones(void)
@@ -626,20 +660,22 @@ static void old_forms_are_sent_as_plain_ones(void)
     list.messages[1].parts[0].extra = str("{\"openai\":{\"type\":\"function_call\"}}");
     list.messages[2].extra = str("{\"openai\":{\"role\":\"function\"}}");
     pal_repair_result chat = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
-    CHECK(part_at(&chat, 1, 0)->extra.len == 0 && chat.messages[2].extra.len == 0);
-    CHECK(says(&chat, "old or unknown form") && chat.repairs_len == 2);
+    if (CHECK_EQ(part_at(&chat, 1, 0)->extra.len, 0))
+        CHECK_EQ(chat.messages[2].extra.len, 0);
+    if (CHECK(says(&chat, "old or unknown form")))
+        CHECK_EQ(chat.repairs_len, 2);
     pal_part refusal = {.kind = PAL_PART_TEXT,
             .text = str("no"),
             .extra = str("{\"openai\":{\"type\":\"message_refusal\"}}")};
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, &refusal, 1);
-    CHECK(part_at(&chat, 1, 0)->extra.len == 0);
+    CHECK_EQ(part_at(&chat, 1, 0)->extra.len, 0);
     pal_part file = {
             .kind = PAL_PART_FILE, .extra = str("{\"openai\":{\"file\":{\"file_id\":\"f\"}}}")};
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, &file, 1);
-    CHECK(chat.repairs_len == 0);
+    CHECK_EQ(chat.repairs_len, 0);
     file.extra = str("{\"openai\":{\"type\":\"input_text\"}}");
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, &file, 1);
-    CHECK(pal_str_is(part_at(&chat, 1, 0)->text, "[File removed from context]"));
+    CHECK_STR(part_at(&chat, 1, 0)->text, "[File removed from context]");
 }
 
 static void profiles_have_names(void)
@@ -647,11 +683,12 @@ static void profiles_have_names(void)
     for (int i = 0; i <= PAL_PROFILE_PICOCLAW; i++) {
         pal_profile profile = PAL_PROFILE_OPENAI_CHAT;
         CHECK(pal_profile_from_name(str(pal_profile_name((pal_profile)i)), &profile));
-        CHECK((int)profile == i);
+        CHECK_EQ((int)profile, i);
     }
     pal_profile untouched = PAL_PROFILE_MISTRAL;
-    CHECK(!pal_profile_from_name(str("gemini"), &untouched) && untouched == PAL_PROFILE_MISTRAL);
-    CHECK(strcmp(pal_profile_name((pal_profile)77), "none") == 0);
+    if (CHECK(!pal_profile_from_name(str("gemini"), &untouched)))
+        CHECK_EQ(untouched, PAL_PROFILE_MISTRAL);
+    CHECK_STR(pal_profile_name((pal_profile)77), "none");
 }
 
 static void null_arguments_are_handled(void)
@@ -660,14 +697,15 @@ static void null_arguments_are_handled(void)
     pal_message hollow = {.role = PAL_ROLE_USER, .parts = NULL, .parts_len = 3, .seq = 1};
     pal_context_input wrong = {.profile = (pal_profile)9};
     pal_error err;
-    CHECK(pal_context_repair(NULL, 0, NULL, arena, &repaired, NULL) == PAL_OK);
-    CHECK(repaired.len == 0 && repaired.repairs_len == 0);
-    CHECK(pal_context_repair(NULL, 1, NULL, arena, &repaired, NULL) == PAL_INVALID);
-    CHECK(pal_context_repair(NULL, 0, NULL, NULL, &repaired, NULL) == PAL_INVALID);
-    CHECK(pal_context_repair(NULL, 0, &wrong, arena, &repaired, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "profile") != NULL);
+    CHECK_STATUS(pal_context_repair(NULL, 0, NULL, arena, &repaired, NULL), PAL_OK);
+    CHECK_EQ(repaired.len, 0);
+    CHECK_EQ(repaired.repairs_len, 0);
+    CHECK_STATUS(pal_context_repair(NULL, 1, NULL, arena, &repaired, NULL), PAL_INVALID);
+    CHECK_STATUS(pal_context_repair(NULL, 0, NULL, NULL, &repaired, NULL), PAL_INVALID);
+    CHECK_FAILS(pal_context_repair(NULL, 0, &wrong, arena, &repaired, &err), PAL_INVALID, &err,
+            "profile");
     for (int i = 0; i <= PAL_PROFILE_PICOCLAW; i++)
-        CHECK(repair((pal_profile)i, &hollow, 1).len == 1);
+        CHECK_EQ(repair((pal_profile)i, &hollow, 1).len, 1);
 }
 
 static void no_memory_is_reported(void)
@@ -685,7 +723,7 @@ static void no_memory_is_reported(void)
                     pal_context_repair(list.messages, list.len, &input, own, &repaired, &err);
             failed = pal_memory_failed();
             pal_memory_fail_at(0, 0);
-            CHECK(status == (failed ? PAL_NO_MEMORY : PAL_OK));
+            CHECK_EQ(status, (failed ? PAL_NO_MEMORY : PAL_OK));
             CHECK(failed ? repaired.len == 77 && err.message[0] : repaired.len != 77);
             pal_arena_free(own);
         }
@@ -699,7 +737,8 @@ static void a_small_arena_is_reported(void)
     pal_arena *small = pal_arena_new(256);
     pal_repair_result repaired;
     pal_context_input input = {.profile = PAL_PROFILE_MISTRAL};
-    CHECK(pal_context_repair(list.messages, list.len, &input, small, &repaired, NULL) == PAL_LIMIT);
+    CHECK_STATUS(
+            pal_context_repair(list.messages, list.len, &input, small, &repaired, NULL), PAL_LIMIT);
     pal_arena_free(small);
 }
 

@@ -18,7 +18,7 @@ static uint32_t spill(pal_part_kind kind, size_t len)
     uint32_t spilled = 99;
     part = (pal_part){.kind = kind, .call_id = pal_str_of("c"), .text = {output, len}};
     message = (pal_message){.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
-    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK);
+    CHECK_STATUS(pal_context_spill(&message, arena, &spilled, NULL), PAL_OK);
     return spilled;
 }
 
@@ -76,26 +76,30 @@ static bool ends(pal_str text, size_t len)
 static void outputs_up_to_the_limit_are_not_cut(void)
 {
     size_t len = fill_lines(PAL_SPILL_LINES_MAX, "x\n");
-    CHECK(spill(PAL_PART_TOOL_RESULT, len) == 0);
-    CHECK(part.text.data == output && part.text.len == len && part.data.len == 0);
-    CHECK(spill(PAL_PART_TOOL_RESULT, len - 1) == 0); /* the last line without its end */
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 0);
+    CHECK(part.text.data == output);
+    CHECK_EQ(part.text.len, len);
+    CHECK_EQ(part.data.len, 0);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len - 1), 0); /* the last line without its end */
     memset(output, 'x', OUTPUT_MAX);
-    CHECK(spill(PAL_PART_TOOL_RESULT, PAL_SPILL_BYTES_MAX) == 0);
-    CHECK(spill(PAL_PART_TOOL_RESULT, 0) == 0);
-    CHECK(spill(PAL_PART_TEXT, OUTPUT_MAX) == 0); /* only outputs of tools */
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, PAL_SPILL_BYTES_MAX), 0);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, 0), 0);
+    CHECK_EQ(spill(PAL_PART_TEXT, OUTPUT_MAX), 0); /* only outputs of tools */
 }
 
 static void an_output_with_one_line_more_is_cut(void)
 {
     pal_str head, note, tail;
     size_t len = fill_lines(PAL_SPILL_LINES_MAX + 1, "x\n");
-    CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);
-    CHECK(part.data.data == output && part.data.len == len);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
+    CHECK(part.data.data == output);
+    CHECK_EQ(part.data.len, len);
     if (!parts_of(&head, &note, &tail))
         return;
-    CHECK(head.len == PAL_SPILL_LINES_MAX && tail.len == PAL_SPILL_LINES_MAX);
+    CHECK_EQ(head.len, PAL_SPILL_LINES_MAX);
+    CHECK_EQ(tail.len, PAL_SPILL_LINES_MAX);
     CHECK(strncmp(note.data, "[1 lines, 2 bytes are left out here.", 36) == 0);
-    CHECK(strstr(note.data, "The whole output has 2001 lines"));
+    CHECK_CONTAINS(note.data, "The whole output has 2001 lines");
 }
 
 static void an_output_with_one_byte_more_is_cut(void)
@@ -103,12 +107,13 @@ static void an_output_with_one_byte_more_is_cut(void)
     pal_str head, note, tail;
     size_t len = PAL_SPILL_BYTES_MAX + 1;
     memset(output, 'x', len);
-    CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
     if (!parts_of(&head, &note, &tail))
         return;
     /* One line: it is cut in the middle, and the note gets a line of its own. */
-    CHECK(head.len == PAL_SPILL_BYTES_MAX / 2 + 1 && head.data[head.len - 1] == '\n');
-    CHECK(tail.len == PAL_SPILL_BYTES_MAX / 2);
+    if (CHECK_EQ(head.len, PAL_SPILL_BYTES_MAX / 2 + 1))
+        CHECK_EQ(head.data[head.len - 1], '\n');
+    CHECK_EQ(tail.len, PAL_SPILL_BYTES_MAX / 2);
     CHECK(strncmp(note.data, "[1 lines, 1 bytes are left out here.", 36) == 0);
 }
 
@@ -119,12 +124,19 @@ static void lines_are_kept_complete(void)
             "a line of text that is cut nowhere but at its end, "
             "whatever happens to be the limit of bytes, and so on, and on "
             "and on, until it has a hundred and fifty bytes....\n");
-    CHECK(len > PAL_SPILL_BYTES_MAX && spill(PAL_PART_TOOL_RESULT, len) == 1);
+    CHECK_THAT(len, >, PAL_SPILL_BYTES_MAX);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
     if (!parts_of(&head, &note, &tail))
         return;
-    CHECK(begins(head) && head.data[head.len - 1] == '\n' && head.len > 25000);
-    CHECK(ends(tail, len) && strncmp(tail.data, "a line", 6) == 0 && tail.len > 25000);
-    CHECK(part.text.len < PAL_SPILL_BYTES_MAX + 400);
+    if (CHECK(begins(head))) {
+        CHECK_EQ(head.data[head.len - 1], '\n');
+        CHECK_THAT(head.len, >, 25000);
+    }
+    if (CHECK(ends(tail, len))) {
+        CHECK(strncmp(tail.data, "a line", 6) == 0);
+        CHECK_THAT(tail.len, >, 25000);
+    }
+    CHECK_THAT(part.text.len, <, PAL_SPILL_BYTES_MAX + 400);
 }
 
 static void characters_are_kept_complete(void)
@@ -134,10 +146,12 @@ static void characters_are_kept_complete(void)
         pal_str head, note, tail;
         size_t line_len = strlen(lines[i]);
         size_t len = fill_lines((PAL_SPILL_BYTES_MAX + 1000) / line_len, lines[i]);
-        CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);
+        CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
         CHECK(is_utf8(part.text));
-        if (parts_of(&head, &note, &tail))
-            CHECK(begins(pal_str_make(head.data, head.len - 1)) && ends(tail, len));
+        if (parts_of(&head, &note, &tail)) {
+            CHECK(begins(pal_str_make(head.data, head.len - 1)));
+            CHECK(ends(tail, len));
+        }
     }
 }
 
@@ -145,10 +159,10 @@ static void characters_are_kept_complete(void)
 static void bytes_that_are_not_text_do_not_block_it(void)
 {
     memset(output, 0x80, OUTPUT_MAX);
-    CHECK(spill(PAL_PART_TOOL_RESULT, OUTPUT_MAX) == 1);
-    CHECK(part.text.len < PAL_SPILL_BYTES_MAX + 400);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, OUTPUT_MAX), 1);
+    CHECK_THAT(part.text.len, <, PAL_SPILL_BYTES_MAX + 400);
     memset(output, 0, OUTPUT_MAX);
-    CHECK(spill(PAL_PART_TOOL_RESULT, OUTPUT_MAX) == 1);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, OUTPUT_MAX), 1);
 }
 
 static void a_long_last_line_is_cut(void)
@@ -157,11 +171,13 @@ static void a_long_last_line_is_cut(void)
     size_t len = fill_lines(10, "short\n");
     memset(output + len, 'x', 100000);
     len += 100000;
-    CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
     if (!parts_of(&head, &note, &tail))
         return;
-    CHECK(head.len == 60 && begins(head));
-    CHECK(tail.len == PAL_SPILL_BYTES_MAX / 2 && ends(tail, len));
+    CHECK_EQ(head.len, 60);
+    CHECK(begins(head));
+    CHECK_EQ(tail.len, PAL_SPILL_BYTES_MAX / 2);
+    CHECK(ends(tail, len));
 }
 
 static void a_cut_output_is_not_cut_again(void)
@@ -169,7 +185,8 @@ static void a_cut_output_is_not_cut_again(void)
     uint32_t spilled = 99;
     spill(PAL_PART_TOOL_RESULT, fill_lines(9000, "x\n"));
     pal_str text = part.text;
-    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK && spilled == 0);
+    if (CHECK_STATUS(pal_context_spill(&message, arena, &spilled, NULL), PAL_OK))
+        CHECK_EQ(spilled, 0);
     CHECK(part.text.data == text.data);
 }
 
@@ -185,7 +202,7 @@ static uint32_t spill_nested(size_t nested_len)
             .parts = nested,
             .parts_len = nested_len};
     message = (pal_message){.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
-    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK);
+    CHECK_STATUS(pal_context_spill(&message, arena, &spilled, NULL), PAL_OK);
     return spilled;
 }
 
@@ -199,24 +216,29 @@ static void several_texts_count_as_one(void)
     size_t len = fill_lines(PAL_SPILL_LINES_MAX, "x\n"), middle = len / 2;
     nested[0] = text_of(0, middle);
     nested[1] = text_of(middle, len);
-    CHECK(spill_nested(2) == 0);
-    CHECK(part.parts_len == 2 && nested[1].text.data == output + middle && part.data.len == 0);
+    CHECK_EQ(spill_nested(2), 0);
+    CHECK_EQ(part.parts_len, 2);
+    CHECK(nested[1].text.data == output + middle);
+    CHECK_EQ(part.data.len, 0);
     /* One line more, of a third one. */
     nested[2] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("last")};
-    CHECK(spill_nested(3) == 1);
-    CHECK(part.parts_len == 3 && part.data.len == len + 4 &&
-            begins(pal_str_make(part.data.data, len)));
-    CHECK(strstr(
-            pal_arena_copy(arena, nested[0].text).data, "[1 lines, 2 bytes are left out here."));
-    CHECK(nested[1].text.len == middle - 2 && pal_str_is(nested[2].text, "last"));
+    CHECK_EQ(spill_nested(3), 1);
+    CHECK_EQ(part.parts_len, 3);
+    CHECK_EQ(part.data.len, len + 4);
+    CHECK(begins(pal_str_make(part.data.data, len)));
+    CHECK_CONTAINS(
+            pal_arena_copy(arena, nested[0].text).data, "[1 lines, 2 bytes are left out here.");
+    CHECK_EQ(nested[1].text.len, middle - 2);
+    CHECK_STR(nested[2].text, "last");
     /* The bytes of all of them count, and what separates them. */
     memset(output, 'x', OUTPUT_MAX);
     nested[0] = text_of(0, PAL_SPILL_BYTES_MAX / 2);
     nested[1] = text_of(0, PAL_SPILL_BYTES_MAX / 2 - 1);
-    CHECK(spill_nested(2) == 0);
+    CHECK_EQ(spill_nested(2), 0);
     nested[1] = text_of(0, PAL_SPILL_BYTES_MAX / 2);
-    CHECK(spill_nested(2) == 1 && part.data.len == PAL_SPILL_BYTES_MAX + 1);
-    CHECK(part.data.data[PAL_SPILL_BYTES_MAX / 2] == '\n');
+    CHECK_EQ(spill_nested(2), 1);
+    CHECK_EQ(part.data.len, PAL_SPILL_BYTES_MAX + 1);
+    CHECK_EQ(part.data.data[PAL_SPILL_BYTES_MAX / 2], '\n');
 }
 
 static void images_keep_their_places_among_texts(void)
@@ -230,12 +252,16 @@ static void images_keep_their_places_among_texts(void)
     nested[2] = text_of(15000, 30000); /* all of it is left out */
     nested[3] = text_of(30000, len);
     nested[4] = image;
-    CHECK(spill_nested(5) == 1);
-    CHECK(part.parts_len == 4 && part.parts[1].kind == PAL_PART_IMAGE);
-    CHECK(part.parts[3].kind == PAL_PART_IMAGE && pal_str_is(part.parts[3].data, "png"));
-    CHECK(strstr(pal_arena_copy(arena, part.parts[0].text).data, "sha256:"));
-    CHECK(ends(part.parts[2].text, len) && part.parts[2].text.len == 5000);
-    CHECK(part.data.len == len && begins(part.data));
+    CHECK_EQ(spill_nested(5), 1);
+    if (CHECK_EQ(part.parts_len, 4))
+        CHECK_EQ(part.parts[1].kind, PAL_PART_IMAGE);
+    CHECK_EQ(part.parts[3].kind, PAL_PART_IMAGE);
+    CHECK_STR(part.parts[3].data, "png");
+    CHECK_CONTAINS(pal_arena_copy(arena, part.parts[0].text).data, "sha256:");
+    if (CHECK(ends(part.parts[2].text, len)))
+        CHECK_EQ(part.parts[2].text.len, 5000);
+    CHECK_EQ(part.data.len, len);
+    CHECK(begins(part.data));
 }
 
 static void the_text_of_the_result_comes_before_its_parts(void)
@@ -250,10 +276,12 @@ static void the_text_of_the_result_comes_before_its_parts(void)
             .text = pal_str_of("first"),
             .parts = nested,
             .parts_len = 1};
-    CHECK(pal_context_spill(&message, arena, &spilled, NULL) == PAL_OK && spilled == 1);
-    CHECK(pal_str_is(part.text, "first"));
-    CHECK(part.data.len == len + 6 && memcmp(part.data.data, "first\nx\n", 8) == 0);
-    CHECK(strstr(pal_arena_copy(arena, nested[0].text).data, "The whole output has 3001 lines"));
+    if (CHECK_STATUS(pal_context_spill(&message, arena, &spilled, NULL), PAL_OK))
+        CHECK_EQ(spilled, 1);
+    CHECK_STR(part.text, "first");
+    if (CHECK_EQ(part.data.len, len + 6))
+        CHECK(memcmp(part.data.data, "first\nx\n", 8) == 0);
+    CHECK_CONTAINS(pal_arena_copy(arena, nested[0].text).data, "The whole output has 3001 lines");
 }
 
 static void parts_other_than_text_are_not_changed(void)
@@ -261,8 +289,10 @@ static void parts_other_than_text_are_not_changed(void)
     memset(output, 'x', OUTPUT_MAX);
     nested[0] = (pal_part){.kind = PAL_PART_FILE, .data = {output, OUTPUT_MAX}};
     nested[1] = text_of(0, 10);
-    CHECK(spill_nested(2) == 0 && nested[0].data.len == OUTPUT_MAX && part.data.len == 0);
-    CHECK(spill_nested(0) == 0);
+    CHECK_EQ(spill_nested(2), 0);
+    CHECK_EQ(nested[0].data.len, OUTPUT_MAX);
+    CHECK_EQ(part.data.len, 0);
+    CHECK_EQ(spill_nested(0), 0);
 }
 
 static void without_memory_nothing_changes(void)
@@ -281,12 +311,16 @@ static void without_memory_nothing_changes(void)
         status = pal_context_spill(&message, small, &spilled, NULL);
         pal_memory_fail_at(0, 0);
         if (status != PAL_OK) {
-            CHECK(status == PAL_NO_MEMORY && spilled == 0 && part.data.len == 0);
-            CHECK(part.parts_len == 2 && nested[1].text.data == output + 6000);
+            CHECK_STATUS(status, PAL_NO_MEMORY);
+            CHECK_EQ(spilled, 0);
+            CHECK_EQ(part.data.len, 0);
+            CHECK_EQ(part.parts_len, 2);
+            CHECK(nested[1].text.data == output + 6000);
         }
         pal_arena_free(small);
     }
-    CHECK(status == PAL_OK && nth > 3);
+    CHECK_STATUS(status, PAL_OK);
+    CHECK_THAT(nth, >, 3);
 }
 
 static void the_handle_is_the_blobs_name(void)
@@ -297,20 +331,22 @@ static void the_handle_is_the_blobs_name(void)
     pal_message_page loaded;
     pal_str type, data;
     size_t len = fill_lines(9000, "x\n");
-    CHECK(spill(PAL_PART_TOOL_RESULT, len) == 1);
-    if (!CHECK(pal_store_open("memory:", NULL, &store, NULL) == PAL_OK))
+    CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
+    if (!CHECK_STATUS(pal_store_open("memory:", NULL, &store, NULL), PAL_OK))
         return;
-    CHECK(pal_store_create(store, &session, &id, NULL) == PAL_OK);
-    CHECK(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, NULL) == PAL_OK);
-    CHECK(pal_store_load(store, session.tenant, id, NULL, arena, &loaded, NULL) == PAL_OK);
+    CHECK_STATUS(pal_store_create(store, &session, &id, NULL), PAL_OK);
+    CHECK_STATUS(
+            pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, NULL), PAL_OK);
+    CHECK_STATUS(pal_store_load(store, session.tenant, id, NULL, arena, &loaded, NULL), PAL_OK);
     pal_part *stored = &loaded.items[0].parts[0];
-    CHECK(strstr(
-            pal_arena_copy(arena, stored->text).data, pal_arena_copy(arena, stored->blob).data));
-    CHECK(pal_store_blob_get(store, session.tenant, stored->blob, arena, &type, &data, NULL) ==
+    CHECK_CONTAINS(
+            pal_arena_copy(arena, stored->text).data, pal_arena_copy(arena, stored->blob).data);
+    CHECK_STATUS(pal_store_blob_get(store, session.tenant, stored->blob, arena, &type, &data, NULL),
             PAL_OK);
-    CHECK(data.len == len && begins(data));
+    CHECK_EQ(data.len, len);
+    CHECK(begins(data));
     /* Only what is sent is counted. */
-    CHECK(loaded.items[0].tokens < 9000);
+    CHECK_THAT(loaded.items[0].tokens, <, 9000);
     pal_store_close(store);
 }
 

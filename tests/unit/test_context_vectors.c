@@ -70,7 +70,8 @@ static void overflow_matches_sol_plus_cache_writes(void)
         says(is_sol, row, "note");
         rows++;
     }
-    CHECK(rows >= 11 && differing >= 1);
+    CHECK_THAT(rows, >=, 11);
+    CHECK_THAT(differing, >=, 1);
 }
 
 static void overflow_is_exact_at_its_limits(void)
@@ -97,7 +98,7 @@ static void overflow_is_exact_at_its_limits(void)
             {{.context = 100000}, {.input = 0, .reasoning = 90000}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (!CHECK(pal_context_overflow(&rows[i].limits, &rows[i].usage) == rows[i].is_over))
+        if (!CHECK_EQ(pal_context_overflow(&rows[i].limits, &rows[i].usage), rows[i].is_over))
             printf("# row %zu\n", i);
 }
 
@@ -182,7 +183,7 @@ static void check_prune(pal_json row)
     input.pruned = c.before;
     input.pruned_len = c.before_len;
     input.settings.prune_off = !flag_of(row, "prune_enabled");
-    CHECK(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL) == PAL_OK);
+    CHECK_STATUS(pal_context_prune(&input, arena, &pruned, &len, &tokens, NULL), PAL_OK);
     says(len == number_of(row, "expect_returned"), row, "note");
     pal_json_iter iter = pal_json_each(pal_json_find(row, "expect_parts"));
     pal_json parts, part;
@@ -196,7 +197,7 @@ static void check_prune(pal_json row)
                     "note");
         }
     }
-    CHECK(seen == len);
+    CHECK_EQ(seen, len);
 }
 
 /* Rows as those of the file, of what it does not have. */
@@ -229,12 +230,12 @@ static void prune_is_exact_at_its_limits(void)
             "{\"note\":\"nothing\",\"prune_enabled\":true,\"expect_returned\":0,"
             "\"messages\":[],\"expect_parts\":[]}]";
     pal_json list, row;
-    CHECK(pal_json_parse(arena, pal_str_of(rows), NULL, &list, NULL) == PAL_OK);
+    CHECK_STATUS(pal_json_parse(arena, pal_str_of(rows), NULL, &list, NULL), PAL_OK);
     pal_json_iter iter = pal_json_each(list);
     size_t count = 0;
     for (; pal_json_next(&iter, NULL, &row); count++)
         check_prune(row);
-    CHECK(count == 6);
+    CHECK_EQ(count, 6);
 }
 
 static void prune_matches_sol(void)
@@ -244,7 +245,7 @@ static void prune_matches_sol(void)
     size_t rows = 0;
     for (; pal_json_next(&iter, NULL, &row); rows++)
         check_prune(row);
-    CHECK(rows >= 10);
+    CHECK_THAT(rows, >=, 10);
 }
 
 /* ---- Loom ---- */
@@ -282,12 +283,12 @@ static void check_loom_items(const pal_plan *plan, pal_json row)
             if (item->kind == PAL_PLAN_ITEM_NOTICE && opening) {
                 unsigned left_out = 0;
                 const char *number = plan_text(item).data + strlen("[Note: ");
-                CHECK(sscanf(number, "%u", &left_out) == 1);
+                CHECK_EQ(sscanf(number, "%u", &left_out), 1);
                 snprintf(label, sizeof label,
                         "[Note: %u older messages dropped to fit context window]", left_out + 1);
                 while (at < plan->items_len && plan->items[at].hash == 0)
                     at++;
-                CHECK(plan->items[at++].message->role == PAL_ROLE_USER);
+                CHECK_EQ(plan->items[at++].message->role, PAL_ROLE_USER);
             } else if (item->kind == PAL_PLAN_ITEM_NOTICE)
                 snprintf(label, sizeof label, "%.*s", PAL_STR_ARG(plan_text(item)));
             else if (item->kind == PAL_PLAN_ITEM_SYSTEM)
@@ -371,7 +372,8 @@ static void sliding_window_matches_loom(void)
         says((plan.action == PAL_PLAN_ACTION_REFUSE) == (plan.tokens > input.limits.context), row,
                 "note");
     }
-    CHECK(rows >= 6 && refused >= 1);
+    CHECK_THAT(rows, >=, 6);
+    CHECK_THAT(refused, >=, 1);
 }
 
 /* The shares of the rows are the percent that the function takes; the plan's own is a half. */
@@ -388,7 +390,7 @@ static void retry_matches_loom(void)
         pal_json_f64(pal_json_find(row, "fraction"), &fraction);
         size_t left_out = pal_retry_left_out(len, (uint32_t)(fraction * 100));
         size_t wanted = pal_json_count(pal_json_find(row, "result"));
-        CHECK(len - left_out + (left_out > 0) == wanted);
+        CHECK_EQ(len - left_out + (left_out > 0), wanted);
         if (fraction != 0.5)
             continue;
         for (size_t i = 0; i < len; i++)
@@ -397,10 +399,10 @@ static void retry_matches_loom(void)
         input.after_overflow = true;
         pal_plan plan = history_plan(&h, &input);
         check_loom_items(&plan, row);
-        if (!CHECK((plan.action == PAL_PLAN_ACTION_REFUSE) == (left_out == 0)))
+        if (!CHECK_EQ((plan.action == PAL_PLAN_ACTION_REFUSE), (left_out == 0)))
             printf("# %" PRIu64 ": %s\n", len, plan_sent(&plan));
     }
-    CHECK(rows >= 7);
+    CHECK_THAT(rows, >=, 7);
 }
 
 /* ---- What a checkpoint stands for ---- */
@@ -501,7 +503,7 @@ static void checkpoints_match_opencode(void)
     iter = pal_json_each(pal_json_find(file, "sol_filter_compacted"));
     for (; pal_json_next(&iter, NULL, &row); rows++)
         check_filter(row, true);
-    CHECK(rows >= 12);
+    CHECK_THAT(rows, >=, 12);
 }
 
 /* ---- Which tail a compaction keeps ---- */
@@ -558,13 +560,17 @@ static void tails_match_opencode(void)
         pal_plan plan = history_plan(&h, &input);
         if (!says(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq == h.len - 1, row, "note"))
             printf("# cut at %" PRIu64 " of %zu\n", plan.cut_seq, h.len);
-        if (is_split)
-            CHECK(plan.keep_len == 1 && plan.keep_seqs[0] == 2);
-        else
-            CHECK(plan.keep_len == 0 && h.messages[h.len - 1].role == PAL_ROLE_USER);
+        if (is_split) {
+            if (CHECK_EQ(plan.keep_len, 1))
+                CHECK_EQ(plan.keep_seqs[0], 2);
+        } else {
+            CHECK_EQ(plan.keep_len, 0);
+            CHECK_EQ(h.messages[h.len - 1].role, PAL_ROLE_USER);
+        }
         checked++;
     }
-    CHECK(rows >= 7 && checked >= 4);
+    CHECK_THAT(rows, >=, 7);
+    CHECK_THAT(checked, >=, 4);
 }
 
 /* ---- PicoClaw's boundaries ---- */
@@ -588,7 +594,7 @@ static void boundaries_match_picoclaw(void)
         if (!says(is == number_of(row, "want"), row, "history"))
             printf("# is %zu\n", is);
     }
-    CHECK(rows >= 10);
+    CHECK_THAT(rows, >=, 10);
 }
 
 int main(void)

@@ -11,8 +11,8 @@ static pal_message *read(pal_dialect dialect, const char *json, size_t *out_len)
     pal_message *messages = NULL;
     pal_error err = {0};
     *out_len = 0;
-    if (!CHECK(pal_dialect_read(dialect, pal_str_of(json), arena, &messages, out_len, &err) ==
-                PAL_OK))
+    if (!CHECK_STATUS(pal_dialect_read(dialect, pal_str_of(json), arena, &messages, out_len, &err),
+                PAL_OK, &err))
         printf("# %s: %s\n", pal_dialect_name(dialect), err.message);
     return messages;
 }
@@ -21,7 +21,7 @@ static pal_str write(pal_dialect dialect, const pal_message *messages, size_t le
 {
     pal_str json = {0};
     pal_error err = {0};
-    CHECK(pal_dialect_write(dialect, messages, len, arena, &json, &err) == PAL_OK);
+    CHECK_STATUS(pal_dialect_write(dialect, messages, len, arena, &json, &err), PAL_OK, &err);
     return json;
 }
 
@@ -64,11 +64,13 @@ static void a_single_message_and_an_object_are_read_too(void)
     for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++) {
         pal_message *one =
                 read((pal_dialect)i, "{\"role\":\"user\",\"content\":\"hi\"}", &len);
-        CHECK(len == 1 && pal_str_is(one->parts[0].text, "hi"));
+        if (CHECK_EQ(len, 1))
+            CHECK_STR(one->parts[0].text, "hi");
         one = read((pal_dialect)i, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &len);
-        CHECK(len == 1 && pal_str_is(one->parts[0].text, "hi"));
+        if (CHECK_EQ(len, 1))
+            CHECK_STR(one->parts[0].text, "hi");
         (void)read((pal_dialect)i, "[]", &len);
-        CHECK(len == 0);
+        CHECK_EQ(len, 0);
     }
 }
 
@@ -79,22 +81,26 @@ static void wrong_input_is_refused(void)
     pal_str json;
     pal_error err;
     for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++) {
-        CHECK(pal_dialect_read((pal_dialect)i, pal_str_of("{"), arena, &messages, &len, &err) ==
-                PAL_INVALID);
-        CHECK(pal_dialect_read((pal_dialect)i, pal_str_of("[7]"), arena, &messages, &len, &err) ==
-                PAL_INVALID);
+        CHECK_STATUS(
+                pal_dialect_read((pal_dialect)i, pal_str_of("{"), arena, &messages, &len, &err),
+                PAL_INVALID, &err);
+        CHECK_STATUS(
+                pal_dialect_read((pal_dialect)i, pal_str_of("[7]"), arena, &messages, &len, &err),
+                PAL_INVALID, &err);
     }
-    CHECK(pal_dialect_read((pal_dialect)99, pal_str_of("[]"), arena, &messages, &len, &err) ==
-            PAL_INVALID);
-    CHECK(pal_dialect_write((pal_dialect)99, NULL, 0, arena, &json, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_dialect_read((pal_dialect)99, pal_str_of("[]"), arena, &messages, &len, &err),
+            PAL_INVALID, &err);
+    CHECK_STATUS(
+            pal_dialect_write((pal_dialect)99, NULL, 0, arena, &json, &err), PAL_INVALID, &err);
 }
 
 static void names_of_dialects_survive_a_round_trip(void)
 {
     pal_dialect found;
-    for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++)
-        CHECK(pal_dialect_from_name(pal_str_of(pal_dialect_name((pal_dialect)i)), &found) &&
-                (int)found == i);
+    for (int i = PAL_DIALECT_NATIVE; i <= PAL_DIALECT_MISTRAL_CHAT; i++) {
+        CHECK(pal_dialect_from_name(pal_str_of(pal_dialect_name((pal_dialect)i)), &found));
+        CHECK_EQ((int)found, i);
+    }
     CHECK(!pal_dialect_from_name(pal_str_of("esperanto"), &found));
 }
 

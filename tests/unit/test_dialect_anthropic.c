@@ -57,7 +57,10 @@ static void the_system_text_is_a_message(void)
                    "\"b\"}],\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
                    "\"text\":\"c\"}]}]}",
             NULL));
-    CHECK(messages_len == 2 && messages[0].role == PAL_ROLE_SYSTEM && messages[0].parts_len == 2);
+    if (CHECK_EQ(messages_len, 2)) {
+        CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
+        CHECK_EQ(messages[0].parts_len, 2);
+    }
     CHECK(rewrites("{\"system\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"c\"}]}",
             "{\"system\":[{\"type\":\"text\",\"text\":\"a\"}],\"messages\":[{\"role\":\"user\","
             "\"content\":[{\"type\":\"text\",\"text\":\"c\"}]}]}"));
@@ -65,9 +68,11 @@ static void the_system_text_is_a_message(void)
 
 static void all_input_shapes_are_accepted(void)
 {
-    CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
+    CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}"));
+    CHECK_EQ(messages_len, 1);
     CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[]}]"));
-    CHECK(messages_len == 2 && messages[1].parts_len == 0);
+    if (CHECK_EQ(messages_len, 2))
+        CHECK_EQ(messages[1].parts_len, 0);
     CHECK(refused("[{\"role\":\"system\",\"content\":\"a\"}]", "role"));
     CHECK(refused("[{\"role\":\"user\",\"content\":7}]", "messages[0]: member 'content'"));
     CHECK(refused("[{\"role\":\"user\",\"content\":[{\"text\":\"a\"}]}]", "type"));
@@ -85,9 +90,11 @@ static void thinking_survives_byte_for_byte(void)
                            "{\"type\":\"text\",\"text\":\"b\",\"citations\":[{\"x\":1}]}"),
             NULL));
     const pal_part *parts = messages[0].parts;
-    CHECK(parts[0].kind == PAL_PART_REASONING && pal_str_is(parts[0].family, "anthropic"));
-    CHECK(parts[1].kind == PAL_PART_REASONING && pal_str_is(parts[1].signature, "Em+/"));
-    CHECK(parts[1].text.len == 0);
+    CHECK_EQ(parts[0].kind, PAL_PART_REASONING);
+    CHECK_STR(parts[0].family, "anthropic");
+    CHECK_EQ(parts[1].kind, PAL_PART_REASONING);
+    CHECK_STR(parts[1].signature, "Em+/");
+    CHECK_EQ(parts[1].text.len, 0);
 }
 
 /* As a provider tells it: the whole block is the signature. */
@@ -99,7 +106,7 @@ static void an_opaque_block_is_returned_unchanged(void)
             .family = pal_str_of("anthropic")};
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
     pal_str json;
-    CHECK(pal_anthropic_write(&message, 1, arena, &json, &error) == PAL_OK);
+    CHECK_STATUS(pal_anthropic_write(&message, 1, arena, &json, &error), PAL_OK, &error);
     CHECK(memmem(json.data, json.len, block, sizeof block - 1) != NULL);
 }
 
@@ -115,9 +122,13 @@ static void tools_survive(void)
             "\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":"
             "\"UE5H\"}}],\"is_error\":true},{\"type\":\"text\",\"text\":\"go on\"}]}]}",
             NULL));
-    CHECK(messages_len == 3 && messages[1].role == PAL_ROLE_TOOL && messages[1].parts_len == 2);
-    CHECK(messages[2].role == PAL_ROLE_USER && messages[2].parts_len == 1);
-    CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"a\":[1,2.50]}"));
+    if (CHECK_EQ(messages_len, 3)) {
+        CHECK_EQ(messages[1].role, PAL_ROLE_TOOL);
+        CHECK_EQ(messages[1].parts_len, 2);
+    }
+    CHECK_EQ(messages[2].role, PAL_ROLE_USER);
+    CHECK_EQ(messages[2].parts_len, 1);
+    CHECK_STR(messages[0].parts[0].arguments, "{\"a\":[1,2.50]}");
 }
 
 static void media_survive(void)
@@ -131,8 +142,8 @@ static void media_survive(void)
                     "\"text/plain\",\"data\":\"hi\"},\"citations\":{\"enabled\":true}},"
                     "{\"type\":\"document\",\"source\":{\"type\":\"file\",\"file_id\":\"f\"}}"),
             NULL));
-    CHECK(messages[0].parts[0].kind == PAL_PART_IMAGE);
-    CHECK(pal_str_is(messages[0].parts[1].data, "PDF"));
+    CHECK_EQ(messages[0].parts[0].kind, PAL_PART_IMAGE);
+    CHECK_STR(messages[0].parts[1].data, "PDF");
 }
 
 static void unknown_blocks_survive(void)
@@ -173,7 +184,7 @@ static void omitted_content_is_named(void)
     };
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
     pal_str json;
-    CHECK(pal_anthropic_write(&message, 1, arena, &json, &error) == PAL_OK);
+    CHECK_STATUS(pal_anthropic_write(&message, 1, arena, &json, &error), PAL_OK, &error);
     CHECK(json_same(arena, json,
             ONE("assistant",
                     "{\"type\":\"text\",\"text\":\"[file application/zip a.zip]\"},"
@@ -189,14 +200,15 @@ static void any_message_is_stable_after_one_round_trip(void)
         pal_arena_reset(arena);
         message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
         pal_message message = random_message(&random);
-        CHECK(pal_anthropic_write(&message, 1, arena, &first, &error) == PAL_OK);
+        CHECK_STATUS(pal_anthropic_write(&message, 1, arena, &first, &error), PAL_OK, &error);
         pal_status status = pal_anthropic_read(first, arena, &messages, &messages_len, &error);
-        if (!CHECK(status == PAL_OK)) {
+        if (!CHECK_STATUS(status, PAL_OK)) {
             printf("# seed %d: %s\n# %.*s\n", (int)seed, error.message, PAL_STR_ARG(first));
             continue;
         }
-        CHECK(pal_anthropic_write(messages, messages_len, arena, &second, &error) == PAL_OK);
-        if (!CHECK(pal_str_equal(first, second)))
+        CHECK_STATUS(pal_anthropic_write(messages, messages_len, arena, &second, &error), PAL_OK,
+                &error);
+        if (!CHECK_STR(first, second))
             printf("# seed %d\n# %.*s\n# %.*s\n", (int)seed, PAL_STR_ARG(first),
                     PAL_STR_ARG(second));
     }
@@ -223,7 +235,7 @@ static void an_allocation_failure_is_reported(void)
         CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
         pal_arena_free(small);
     }
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
 }
 
 int main(void)

@@ -52,27 +52,31 @@ static bool refused(const char *json, const char *text)
 
 static void three_input_shapes_are_accepted(void)
 {
-    CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}") && messages_len == 1);
+    CHECK(reads("{\"role\":\"user\",\"content\":\"a\"}"));
+    CHECK_EQ(messages_len, 1);
     CHECK(reads(
             "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]"));
-    CHECK(messages_len == 2 && messages[1].role == PAL_ROLE_ASSISTANT);
+    if (CHECK_EQ(messages_len, 2))
+        CHECK_EQ(messages[1].role, PAL_ROLE_ASSISTANT);
     CHECK(reads("{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"a\"}]}"));
-    CHECK(messages_len == 1 && messages[0].role == PAL_ROLE_SYSTEM);
-    CHECK(reads("[]") && messages_len == 0);
+    if (CHECK_EQ(messages_len, 1))
+        CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
+    CHECK(reads("[]"));
+    CHECK_EQ(messages_len, 0);
 }
 
 static void roles_and_names_survive(void)
 {
     CHECK(rewrites("{\"role\":\"developer\",\"content\":\"be brief\"}", NULL));
-    CHECK(messages[0].role == PAL_ROLE_SYSTEM);
-    CHECK(pal_str_is(messages[0].extra, "{\"openai\":{\"role\":\"developer\"}}"));
+    CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
+    CHECK_STR(messages[0].extra, "{\"openai\":{\"role\":\"developer\"}}");
     CHECK(rewrites("{\"role\":\"user\",\"content\":\"a\",\"name\":\"bob\"}", NULL));
     CHECK(rewrites("{\"role\":\"user\",\"content\":\"a\",\"id\":\"x\",\"seq\":[1],\"model\":7,"
                    "\"tool_calls\":1}",
             NULL));
     CHECK(rewrites("{\"role\":\"user\",\"content\":\"\"}", NULL));
     CHECK(rewrites("{\"role\":\"user\"}", "{\"role\":\"user\",\"content\":\"\"}"));
-    CHECK(messages[0].parts_len == 0);
+    CHECK_EQ(messages[0].parts_len, 0);
 }
 
 static void tool_calls_survive(void)
@@ -85,39 +89,41 @@ static void tool_calls_survive(void)
             "\"more\":1},\"index\":1},"
             "{\"id\":\"c3\",\"type\":\"strange\",\"strange\":{\"x\":1}}]}",
             NULL));
-    CHECK(messages[0].parts_len == 3);
-    CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"a\": 1}"));
-    CHECK(pal_str_is(messages[0].parts[1].name, "g"));
-    CHECK(pal_str_is(messages[0].parts[2].call_id, "c3"));
+    CHECK_EQ(messages[0].parts_len, 3);
+    CHECK_STR(messages[0].parts[0].arguments, "{\"a\": 1}");
+    CHECK_STR(messages[0].parts[1].name, "g");
+    CHECK_STR(messages[0].parts[2].call_id, "c3");
     CHECK(rewrites(
             "{\"role\":\"assistant\",\"content\":\"so\",\"reasoning_content\":\"hm\","
             "\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
             "\"arguments\":\"not json\"}}],\"annotations\":[],\"audio\":null}",
             NULL));
-    CHECK(messages[0].parts[0].kind == PAL_PART_REASONING);
+    CHECK_EQ(messages[0].parts[0].kind, PAL_PART_REASONING);
     CHECK(rewrites("{\"role\":\"assistant\",\"content\":null,"
                    "\"function_call\":{\"name\":\"f\",\"arguments\":\"{}\",\"x\":1}}",
             NULL));
-    CHECK(pal_str_is(messages[0].parts[0].call_id, "f"));
+    CHECK_STR(messages[0].parts[0].call_id, "f");
 }
 
 static void results_survive(void)
 {
     CHECK(rewrites("{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"42\"}", NULL));
-    CHECK(messages[0].parts_len == 1 && messages[0].parts[0].kind == PAL_PART_TOOL_RESULT);
+    if (CHECK_EQ(messages[0].parts_len, 1))
+        CHECK_EQ(messages[0].parts[0].kind, PAL_PART_TOOL_RESULT);
     CHECK(rewrites(
             "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"name\":\"f\",\"content\":["
             "{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}],\"x\":1}",
             NULL));
-    CHECK(messages[0].parts[0].parts_len == 2);
+    CHECK_EQ(messages[0].parts[0].parts_len, 2);
     CHECK(rewrites("{\"role\":\"function\",\"name\":\"f\",\"content\":\"42\"}", NULL));
-    CHECK(pal_str_is(messages[0].parts[0].call_id, "f"));
+    CHECK_STR(messages[0].parts[0].call_id, "f");
 }
 
 static void refusals_survive(void)
 {
     CHECK(rewrites("{\"role\":\"assistant\",\"content\":null,\"refusal\":\"no\"}", NULL));
-    CHECK(messages[0].parts_len == 1 && pal_str_is(messages[0].parts[0].text, "no"));
+    if (CHECK_EQ(messages[0].parts_len, 1))
+        CHECK_STR(messages[0].parts[0].text, "no");
     CHECK(rewrites(
             "{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}",
             NULL));
@@ -141,18 +147,18 @@ static void media_survive(void)
             "{\"type\":\"file\",\"file\":{\"file_data\":\"not a url\"}},"
             "{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\"}}]}",
             NULL));
-    CHECK(messages[0].parts_len == 9);
-    CHECK(pal_str_equal(messages[0].parts[2].data, pal_str_make("\0\1\2", 3)));
-    CHECK(pal_str_is(messages[0].parts[2].media_type, "image/png"));
-    CHECK(messages[0].parts[2].url.len == 0);
-    CHECK(pal_str_is(messages[0].parts[4].media_type, "audio/wav"));
-    CHECK(pal_str_is(messages[0].parts[5].name, "a.pdf"));
-    CHECK(messages[0].parts[8].kind == PAL_PART_FILE);
+    CHECK_EQ(messages[0].parts_len, 9);
+    CHECK_STR(messages[0].parts[2].data, pal_str_make("\0\1\2", 3));
+    CHECK_STR(messages[0].parts[2].media_type, "image/png");
+    CHECK_EQ(messages[0].parts[2].url.len, 0);
+    CHECK_STR(messages[0].parts[4].media_type, "audio/wav");
+    CHECK_STR(messages[0].parts[5].name, "a.pdf");
+    CHECK_EQ(messages[0].parts[8].kind, PAL_PART_FILE);
     /* Data that could not be written again as it was stays a URL. */
     CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
                    "{\"url\":\"data:image/png;base64,AAF=\"}}]}",
             NULL));
-    CHECK(messages[0].parts[0].data.len == 0);
+    CHECK_EQ(messages[0].parts[0].data.len, 0);
     /* A media type is anybody's text. */
     CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
                    "{\"url\":\"data:a\\n\\\"b;base64,AAEC\"}}]}",
@@ -197,7 +203,7 @@ static void foreign_parts_are_written_as_far_as_possible(void)
             "[{\"role\":\"assistant\",\"content\":\"and\",\"reasoning_content\":\"x\\ny\"}]"));
     message.role = PAL_ROLE_NONE;
     pal_str text;
-    CHECK(pal_openai_chat_write(&message, 1, arena, &text, &error) == PAL_INVALID);
+    CHECK_STATUS(pal_openai_chat_write(&message, 1, arena, &text, &error), PAL_INVALID, &error);
 }
 
 static void errors_name_the_place(void)
@@ -299,7 +305,7 @@ static void random_messages_survive(void)
         pal_message message = expressible_message(&random);
         pal_str json = write_one(&message);
         pal_status status = pal_openai_chat_read(json, arena, &messages, &messages_len, &error);
-        if (!CHECK(status == PAL_OK) || !CHECK(messages_len == 1) ||
+        if (!CHECK_STATUS(status, PAL_OK) || !CHECK_EQ(messages_len, 1) ||
                 !CHECK(message_same(&message, &messages[0]))) {
             printf("# seed %d: %.*s %s\n", (int)seed, PAL_STR_ARG(json), error.message);
             break;
@@ -415,7 +421,7 @@ static void an_allocation_failure_is_reported(void)
             status = pal_openai_chat_write(found, found_len, small, &text, &error);
         done = !pal_memory_failed();
         pal_memory_fail_at(0, 0);
-        CHECK(status == (done ? PAL_OK : PAL_NO_MEMORY));
+        CHECK_EQ(status, (done ? PAL_OK : PAL_NO_MEMORY));
         pal_arena_free(small);
     }
     CHECK(done);

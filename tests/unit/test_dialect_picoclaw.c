@@ -110,10 +110,10 @@ static void unknown_members_are_kept(void)
                    "\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\"}},"
                    "{\"type\":\"text\",\"text\":\"b\"}]}",
             NULL));
-    CHECK(read_line("{\"role\":\"user\",\"content\":\"a\",\"flags\":7,\"x\":1}", &message) ==
+    CHECK_STATUS(read_line("{\"role\":\"user\",\"content\":\"a\",\"flags\":7,\"x\":1}", &message),
             PAL_OK);
-    CHECK(pal_str_is(message.extra, "{\"picoclaw\":{\"flags\":7},\"x\":1}"));
-    CHECK(message.flags == 0);
+    CHECK_STR(message.extra, "{\"picoclaw\":{\"flags\":7},\"x\":1}");
+    CHECK_EQ(message.flags, 0);
 }
 
 /* PicoClaw's decoder would fail for, or believe, members that look like its own. */
@@ -128,11 +128,11 @@ static void extra_members_never_replace_known_members(void)
         pal_json line, name, value;
         message.extra = pal_str_of(extras[i]);
         pal_str text = written(&message);
-        CHECK(pal_json_parse(arena, text, NULL, &line, NULL) == PAL_OK);
+        CHECK_STATUS(pal_json_parse(arena, text, NULL, &line, NULL), PAL_OK);
         for (pal_json_iter iter = pal_json_each(line); pal_json_next(&iter, &name, &value);)
             CHECK(pal_json_string_is(name, "role") || pal_json_string_is(name, "content") ||
                     pal_json_string_is(name, "palaver") || pal_json_string_is(name, "x"));
-        CHECK(pal_picoclaw_line_read(text, arena, &again, &error) == PAL_OK);
+        CHECK_STATUS(pal_picoclaw_line_read(text, arena, &again, &error), PAL_OK, &error);
         CHECK(message_same(&message, &again));
     }
 }
@@ -156,9 +156,10 @@ static void texts_are_written_once(void)
     for (size_t i = 0; i < 3; i++) {
         const char *first = memmem(line.data, line.len, texts[i], strlen(texts[i]));
         size_t rest = first ? line.len - (size_t)(first + 1 - line.data) : 0;
-        CHECK(first && !memmem(first + 1, rest, texts[i], strlen(texts[i])));
+        if (CHECK(first))
+            CHECK(!memmem(first + 1, rest, texts[i], strlen(texts[i])));
     }
-    CHECK(pal_picoclaw_line_read(line, arena, &again, &error) == PAL_OK);
+    CHECK_STATUS(pal_picoclaw_line_read(line, arena, &again, &error), PAL_OK, &error);
     CHECK(message_same(&message, &again));
 }
 
@@ -175,7 +176,7 @@ static void results_have_the_role_tool(void)
     pal_message message = {.role = PAL_ROLE_USER, .parts = parts, .parts_len = 2}, again;
     pal_str line = written(&message);
     CHECK(has(line, "{\"role\":\"tool\",\"content\":\"one\\n\\ntwo\",\"tool_call_id\":\"c1\""));
-    CHECK(pal_picoclaw_line_read(line, arena, &again, &error) == PAL_OK);
+    CHECK_STATUS(pal_picoclaw_line_read(line, arena, &again, &error), PAL_OK, &error);
     CHECK(message_same(&message, &again));
 }
 
@@ -206,13 +207,14 @@ static void a_written_line_has_no_line_break(void)
 static void times_are_read_as_go_writes_them(void)
 {
     pal_message message;
-    CHECK(read_line("{\"role\":\"user\",\"content\":\"\","
-                    "\"created_at\":\"2026-11-15T18:45:57.959653442+08:00\"}",
-                  &message) == PAL_OK);
-    CHECK(message.created_at == INT64_C(1794739557959));
-    CHECK(read_line("{\"role\":\"user\",\"created_at\":\"0001-01-01T00:00:00Z\"}", &message) ==
+    CHECK_STATUS(read_line("{\"role\":\"user\",\"content\":\"\","
+                           "\"created_at\":\"2026-11-15T18:45:57.959653442+08:00\"}",
+                         &message),
             PAL_OK);
-    CHECK(message.created_at == 0);
+    CHECK_EQ(message.created_at, INT64_C(1794739557959));
+    CHECK_STATUS(read_line("{\"role\":\"user\",\"created_at\":\"0001-01-01T00:00:00Z\"}", &message),
+            PAL_OK);
+    CHECK_EQ(message.created_at, 0);
 }
 
 static void wrong_lines_are_refused(void)
@@ -296,12 +298,16 @@ static void meta_files_survive_a_round_trip(void)
             "  \"created_at\": \"0001-01-01T00:00:00Z\",\n"
             "  \"updated_at\": \"0001-01-01T00:00:00Z\"\n}"));
     pal_picoclaw_meta meta;
-    CHECK(pal_picoclaw_meta_read(pal_str_of("{\"created_at\":\"2026-11-15T18:45:57.959653442Z\","
-                                            "\"updated_at\":\"0001-01-01T00:00:00Z\","
-                                            "\"aliases\":null}"),
-                  arena, &meta, &error) == PAL_OK);
-    CHECK(meta.created_at_ms == INT64_C(1794768357959) && meta.updated_at_ms == 0);
-    CHECK(meta.aliases_len == 0 && meta.extra.len == 0);
+    CHECK_STATUS(
+            pal_picoclaw_meta_read(pal_str_of("{\"created_at\":\"2026-11-15T18:45:57.959653442Z\","
+                                              "\"updated_at\":\"0001-01-01T00:00:00Z\","
+                                              "\"aliases\":null}"),
+                    arena, &meta, &error),
+            PAL_OK, &error);
+    CHECK_EQ(meta.created_at_ms, INT64_C(1794768357959));
+    CHECK_EQ(meta.updated_at_ms, 0);
+    CHECK_EQ(meta.aliases_len, 0);
+    CHECK_EQ(meta.extra.len, 0);
 }
 
 static void wrong_meta_files_are_refused(void)
@@ -310,27 +316,33 @@ static void wrong_meta_files_are_refused(void)
             "{\"aliases\":\"x\"}", "{\"aliases\":[1]}", "{\"created_at\":\"soon\"}"};
     pal_picoclaw_meta meta;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        CHECK(pal_picoclaw_meta_read(pal_str_of(wrong[i]), arena, &meta, &error) == PAL_INVALID);
+        CHECK_STATUS(pal_picoclaw_meta_read(pal_str_of(wrong[i]), arena, &meta, &error),
+                PAL_INVALID, &error);
 }
 
 static void older_files_are_read(void)
 {
     pal_picoclaw_legacy legacy;
-    CHECK(pal_picoclaw_legacy_read(
-                  pal_str_of("{\"key\":\"cli:x\",\"messages\":[{\"role\":\"user\",\"content\":"
-                             "\"a\"},5,{\"role\":\"assistant\",\"content\":\"b\"}],\"summary\":"
-                             "\"s\",\"created\":\"2026-11-15T18:45:57.959653442Z\","
-                             "\"updated\":\"2026-11-15T18:45:58Z\",\"other\":1}"),
-                  arena, &legacy, &error) == PAL_OK);
-    CHECK(pal_str_is(legacy.key, "cli:x") && pal_str_is(legacy.summary, "s"));
-    CHECK(legacy.messages_len == 2 && legacy.skipped == 1);
-    CHECK(legacy.created_at_ms == INT64_C(1794768357959));
-    CHECK(legacy.updated_at_ms == INT64_C(1794768358000));
-    CHECK(pal_str_is(legacy.messages[1].parts[0].text, "b"));
-    CHECK(pal_picoclaw_legacy_read(pal_str_of("{\"messages\":1}"), arena, &legacy, &error) ==
-            PAL_INVALID);
-    CHECK(pal_picoclaw_legacy_read(pal_str_of("{}"), arena, &legacy, &error) == PAL_OK);
-    CHECK(legacy.messages_len == 0);
+    CHECK_STATUS(
+            pal_picoclaw_legacy_read(
+                    pal_str_of("{\"key\":\"cli:x\",\"messages\":[{\"role\":\"user\",\"content\":"
+                               "\"a\"},5,{\"role\":\"assistant\",\"content\":\"b\"}],\"summary\":"
+                               "\"s\",\"created\":\"2026-11-15T18:45:57.959653442Z\","
+                               "\"updated\":\"2026-11-15T18:45:58Z\",\"other\":1}"),
+                    arena, &legacy, &error),
+            PAL_OK, &error);
+    CHECK_STR(legacy.key, "cli:x");
+    CHECK_STR(legacy.summary, "s");
+    CHECK_EQ(legacy.messages_len, 2);
+    CHECK_EQ(legacy.skipped, 1);
+    CHECK_EQ(legacy.created_at_ms, INT64_C(1794768357959));
+    CHECK_EQ(legacy.updated_at_ms, INT64_C(1794768358000));
+    CHECK_STR(legacy.messages[1].parts[0].text, "b");
+    CHECK_STATUS(pal_picoclaw_legacy_read(pal_str_of("{\"messages\":1}"), arena, &legacy, &error),
+            PAL_INVALID, &error);
+    CHECK_STATUS(
+            pal_picoclaw_legacy_read(pal_str_of("{}"), arena, &legacy, &error), PAL_OK, &error);
+    CHECK_EQ(legacy.messages_len, 0);
 }
 
 /* ---- Names ---- */
@@ -346,11 +358,12 @@ static void file_names_equal_those_of_picoclaw(void)
         uint64_t hash = 0, shard = 99;
         CHECK(pal_json_u64(pal_json_find(item, "fnv1a32"), &hash));
         CHECK(pal_json_u64(pal_json_find(item, "shard"), &shard));
-        CHECK(pal_str_equal(pal_picoclaw_base(key, arena), base));
-        CHECK(pal_picoclaw_hash(key) == hash && pal_picoclaw_shard(key) == shard);
+        CHECK_STR(pal_picoclaw_base(key, arena), base);
+        CHECK_EQ(pal_picoclaw_hash(key), hash);
+        CHECK_EQ(pal_picoclaw_shard(key), shard);
     }
-    CHECK(count >= 10);
-    CHECK(pal_str_is(pal_picoclaw_base(pal_str_of("a\\b"), arena), "a_b"));
+    CHECK_THAT(count, >=, 10);
+    CHECK_STR(pal_picoclaw_base(pal_str_of("a\\b"), arena), "a_b");
 }
 
 static void main_aliases_are_recognized(void)
@@ -385,7 +398,7 @@ static void an_allocation_failure_is_reported(void)
         pal_buf_done(&buf);
         if (failure == PAL_OK)
             break;
-        CHECK(failure == PAL_NO_MEMORY);
+        CHECK_STATUS(failure, PAL_NO_MEMORY);
     }
 }
 

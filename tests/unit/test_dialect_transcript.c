@@ -16,7 +16,7 @@ static size_t items_len;
 
 static void take(pal_status status, const pal_transcript_items *more)
 {
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
     for (size_t i = 0; status == PAL_OK && i < more->len && items_len < ITEMS_MAX; i++)
         items[items_len++] = more->items[i];
 }
@@ -114,87 +114,99 @@ static void claude_code_facts_are_found(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("claude_code.jsonl");
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_CLAUDE_CODE);
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_CLAUDE_CODE);
     const pal_transcript_facts *facts = pal_transcript_session(transcript);
-    CHECK(pal_str_is(facts->original_id, "11111111-2222-4333-8444-555555555555"));
-    CHECK(pal_str_is(facts->session.key, "claude-code:11111111-2222-4333-8444-555555555555"));
-    CHECK(pal_str_is(facts->session.title, "Counting lines"));
-    CHECK(pal_str_is(facts->session.project, "/home/ada/engine"));
-    CHECK(pal_str_is(facts->session.agent, "claude-code"));
-    CHECK(pal_str_is(facts->branch, "main"));
-    CHECK(pal_str_is(facts->session.metadata,
+    CHECK_STR(facts->original_id, "11111111-2222-4333-8444-555555555555");
+    CHECK_STR(facts->session.key, "claude-code:11111111-2222-4333-8444-555555555555");
+    CHECK_STR(facts->session.title, "Counting lines");
+    CHECK_STR(facts->session.project, "/home/ada/engine");
+    CHECK_STR(facts->session.agent, "claude-code");
+    CHECK_STR(facts->branch, "main");
+    CHECK_STR(facts->session.metadata,
             "{\"source\":\"claude-code\",\"original_id\":"
-            "\"11111111-2222-4333-8444-555555555555\",\"branch\":\"main\"}"));
-    CHECK(facts->session.created_at == INT64_C(1772359200000));
-    CHECK(items[0].kind == PAL_ENTRY_SESSION);
-    CHECK(pal_str_is(items[0].u.facts->session.title, "Older title"));
-    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == 12);
+            "\"11111111-2222-4333-8444-555555555555\",\"branch\":\"main\"}");
+    CHECK_EQ(facts->session.created_at, INT64_C(1772359200000));
+    CHECK_EQ(items[0].kind, PAL_ENTRY_SESSION);
+    CHECK_STR(items[0].u.facts->session.title, "Older title");
+    CHECK_EQ(count(PAL_ENTRY_SESSION), 1);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 12);
     pal_transcript_counts counts = pal_transcript_count(transcript);
-    CHECK(counts.lines == 23 && counts.messages == 12 && counts.marks == 1 && counts.sessions == 1);
-    CHECK(counts.ignored == 5);
+    CHECK_EQ(counts.lines, 23);
+    CHECK_EQ(counts.messages, 12);
+    CHECK_EQ(counts.marks, 1);
+    CHECK_EQ(counts.sessions, 1);
+    CHECK_EQ(counts.ignored, 5);
 }
 
 static void pieces_of_an_answer_become_one(void)
 {
     const pal_message *answer = message(1);
-    CHECK(answer->role == PAL_ROLE_ASSISTANT && answer->parts_len == 4);
+    CHECK_EQ(answer->role, PAL_ROLE_ASSISTANT);
+    CHECK_EQ(answer->parts_len, 4);
     CHECK(text_is(answer, 0, PAL_PART_REASONING, "Two tools at once."));
-    CHECK(pal_str_is(answer->parts[0].signature, "c2lnbmF0dXJl+/=="));
-    CHECK(pal_str_is(answer->parts[0].family, "anthropic"));
+    CHECK_STR(answer->parts[0].signature, "c2lnbmF0dXJl+/==");
+    CHECK_STR(answer->parts[0].family, "anthropic");
     CHECK(text_is(answer, 1, PAL_PART_TEXT, "Looking."));
-    CHECK(pal_str_is(answer->parts[2].arguments, "{\"command\": \"ls\"}"));
-    CHECK(pal_str_is(answer->parts[3].call_id, "toolu_2"));
-    CHECK(pal_str_is(answer->model, "claude-example-1"));
-    CHECK(pal_str_is(answer->client_id, "00000000-0000-4000-8000-000000000002"));
-    CHECK(answer->has_usage && answer->usage.input == 10 && answer->usage.cache_write == 200);
-    CHECK(answer->usage.cache_read == 3000 && answer->usage.output == 77);
-    CHECK(pal_str_is(answer->extra, "{\"claude_code\":{\"requestId\":\"req_1\"}}"));
-    CHECK(answer->created_at == INT64_C(1772359201000));
-    CHECK(nth(PAL_ENTRY_MESSAGE, 1)->line == 3);
+    CHECK_STR(answer->parts[2].arguments, "{\"command\": \"ls\"}");
+    CHECK_STR(answer->parts[3].call_id, "toolu_2");
+    CHECK_STR(answer->model, "claude-example-1");
+    CHECK_STR(answer->client_id, "00000000-0000-4000-8000-000000000002");
+    CHECK(answer->has_usage);
+    CHECK_EQ(answer->usage.input, 10);
+    CHECK_EQ(answer->usage.cache_write, 200);
+    CHECK_EQ(answer->usage.cache_read, 3000);
+    CHECK_EQ(answer->usage.output, 77);
+    CHECK_STR(answer->extra, "{\"claude_code\":{\"requestId\":\"req_1\"}}");
+    CHECK_EQ(answer->created_at, INT64_C(1772359201000));
+    CHECK_EQ(nth(PAL_ENTRY_MESSAGE, 1)->line, 3);
 }
 
 static void results_follow_their_calls(void)
 {
     const pal_message *first = message(2), *second = message(3);
-    CHECK(first->role == PAL_ROLE_TOOL && text_is(first, 0, PAL_PART_TOOL_RESULT, "a.c\nb.c"));
-    CHECK(pal_str_is(first->parts[0].call_id, "toolu_1") && !first->parts[0].is_error);
-    CHECK(second->role == PAL_ROLE_TOOL && second->parts[0].parts_len == 2);
+    CHECK_EQ(first->role, PAL_ROLE_TOOL);
+    CHECK(text_is(first, 0, PAL_PART_TOOL_RESULT, "a.c\nb.c"));
+    CHECK_STR(first->parts[0].call_id, "toolu_1");
+    CHECK(!first->parts[0].is_error);
+    CHECK_EQ(second->role, PAL_ROLE_TOOL);
+    CHECK_EQ(second->parts[0].parts_len, 2);
     CHECK(second->parts[0].is_error);
-    CHECK(second->parts[0].parts[1].kind == PAL_PART_IMAGE);
-    CHECK(pal_str_is(second->parts[0].parts[1].media_type, "image/png"));
-    CHECK(second->parts[0].parts[1].data.len == 8);
+    CHECK_EQ(second->parts[0].parts[1].kind, PAL_PART_IMAGE);
+    CHECK_STR(second->parts[0].parts[1].media_type, "image/png");
+    CHECK_EQ(second->parts[0].parts[1].data.len, 8);
     const pal_message *late = message(10), *said = message(11);
-    CHECK(late->role == PAL_ROLE_TOOL && text_is(late, 0, PAL_PART_TOOL_RESULT, "late"));
-    CHECK(said->role == PAL_ROLE_USER && text_is(said, 0, PAL_PART_TEXT, "and go on"));
-    CHECK(pal_str_is(said->client_id, "00000000-0000-4000-8000-000000000011:said"));
+    CHECK_EQ(late->role, PAL_ROLE_TOOL);
+    CHECK(text_is(late, 0, PAL_PART_TOOL_RESULT, "late"));
+    CHECK_EQ(said->role, PAL_ROLE_USER);
+    CHECK(text_is(said, 0, PAL_PART_TEXT, "and go on"));
+    CHECK_STR(said->client_id, "00000000-0000-4000-8000-000000000011:said");
 }
 
 static void odd_records_are_reported(void)
 {
-    CHECK(message(4)->parts_len == 3);
-    CHECK(pal_str_is(message(4)->parts[1].signature, "b3BhcXVl"));
-    CHECK(pal_str_is(
-            message(4)->parts[1].extra, "{\"anthropic\":{\"type\":\"redacted_thinking\"}}"));
-    CHECK(pal_str_is(
-            message(4)->parts[2].extra, "{\"anthropic\":{\"type\":\"brand_new\",\"x\":1}}"));
-    CHECK(message(6)->flags == (PAL_MESSAGE_FLAG_ERROR | PAL_MESSAGE_FLAG_SYNTHETIC) &&
-            message(6)->model.len == 0);
-    CHECK(message(8)->flags == PAL_MESSAGE_FLAG_SUMMARY);
+    CHECK_EQ(message(4)->parts_len, 3);
+    CHECK_STR(message(4)->parts[1].signature, "b3BhcXVl");
+    CHECK_STR(message(4)->parts[1].extra, "{\"anthropic\":{\"type\":\"redacted_thinking\"}}");
+    CHECK_STR(message(4)->parts[2].extra, "{\"anthropic\":{\"type\":\"brand_new\",\"x\":1}}");
+    CHECK_EQ(message(6)->flags, (PAL_MESSAGE_FLAG_ERROR | PAL_MESSAGE_FLAG_SYNTHETIC));
+    CHECK_EQ(message(6)->model.len, 0);
+    CHECK_EQ(message(8)->flags, PAL_MESSAGE_FLAG_SUMMARY);
     CHECK(text_is(message(8), 0, PAL_PART_COMPACTION, "They looked at two files."));
-    CHECK(message(9)->flags == PAL_MESSAGE_FLAG_SYNTHETIC);
+    CHECK_EQ(message(9)->flags, PAL_MESSAGE_FLAG_SYNTHETIC);
     CHECK(warned(10, "sub-agents"));
     CHECK(warned(13, "skipped"));
     CHECK(warned(14, "from-the-future"));
     CHECK(warned(23, "skipped"));
-    CHECK(count(PAL_ENTRY_WARNING) == 5); /* and the block of the type brand_new */
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 5); /* and the block of the type brand_new */
 }
 
 static void going_back_becomes_a_rewind(void)
 {
-    CHECK(count(PAL_ENTRY_MARK) == 1);
+    CHECK_EQ(count(PAL_ENTRY_MARK), 1);
     const pal_mark *mark = &nth(PAL_ENTRY_MARK, 0)->u.mark;
-    CHECK(mark->kind == PAL_MARK_REWIND && mark->seq == 5);
-    CHECK(nth(PAL_ENTRY_MARK, 0)->line == 17);
+    CHECK_EQ(mark->kind, PAL_MARK_REWIND);
+    CHECK_EQ(mark->seq, 5);
+    CHECK_EQ(nth(PAL_ENTRY_MARK, 0)->line, 17);
     CHECK(text_is(message(7), 0, PAL_PART_TEXT, "No: count them."));
     CHECK(nth(PAL_ENTRY_MESSAGE, 7) == nth(PAL_ENTRY_MARK, 0) + 1);
 }
@@ -205,7 +217,8 @@ static void a_sub_agents_file_is_a_session(void)
     feed(pal_str_of("{\"type\":\"user\",\"uuid\":\"a\",\"isSidechain\":true,\"sessionId\":\"s\","
                     "\"message\":{\"role\":\"user\",\"content\":\"x\"}}"));
     finish();
-    CHECK(count(PAL_ENTRY_MESSAGE) == 1 && count(PAL_ENTRY_WARNING) == 0);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 1);
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 0);
 }
 
 /* Calls that ran side by side have results side by side; a prompt follows one of them. */
@@ -226,7 +239,8 @@ static void parallel_results_are_not_a_rewind(void)
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         feed(pal_str_of(lines[i]));
     finish();
-    CHECK(count(PAL_ENTRY_MESSAGE) == 5 && count(PAL_ENTRY_MARK) == 0);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 5);
+    CHECK_EQ(count(PAL_ENTRY_MARK), 0);
 }
 
 static void messages_that_cannot_be_stored_are_reported(void)
@@ -240,10 +254,11 @@ static void messages_that_cannot_be_stored_are_reported(void)
     feed(pal_str_of("{\"type\":\"user\",\"uuid\":\"b\",\"message\":{\"content\":"
                     "[{\"type\":\"tool_result\",\"content\":\"x\"}]}}"));
     finish();
-    CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 1);
-    CHECK(pal_str_is(message(1)->client_id, "claude-code:3"));
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 2);
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 1);
+    CHECK_STR(message(1)->client_id, "claude-code:3");
     CHECK(warned(4, "'call_id' is missing"));
-    CHECK(pal_transcript_count(transcript).ignored == 1);
+    CHECK_EQ(pal_transcript_count(transcript).ignored, 1);
 }
 
 /* What was said can't be refused any more, as it would be in a request. */
@@ -256,14 +271,18 @@ static void wrong_blocks_are_kept_unchanged(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of(line));
     finish();
-    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 3))
+    if (!CHECK_EQ(count(PAL_ENTRY_MESSAGE), 2) || !CHECK_EQ(count(PAL_ENTRY_WARNING), 3))
         return;
-    CHECK(warned(1, "'content' is not an object") && warned(1, "'content[1]' has an unknown type"));
+    CHECK(warned(1, "'content' is not an object"));
+    CHECK(warned(1, "'content[1]' has an unknown type"));
     const pal_part *result = message(0)->parts;
-    CHECK(result->kind == PAL_PART_TOOL_RESULT && result->parts_len == 2);
-    CHECK(pal_str_is(result->parts[0].text, "in") && result->parts[1].kind == PAL_PART_FILE);
-    CHECK(message(1)->parts_len == 1 && message(1)->parts->kind == PAL_PART_FILE);
-    CHECK(pal_str_is(message(1)->parts->extra, "{\"anthropic\":{\"type\":\"text\",\"text\":7}}"));
+    CHECK_EQ(result->kind, PAL_PART_TOOL_RESULT);
+    CHECK_EQ(result->parts_len, 2);
+    CHECK_STR(result->parts[0].text, "in");
+    CHECK_EQ(result->parts[1].kind, PAL_PART_FILE);
+    CHECK_EQ(message(1)->parts_len, 1);
+    CHECK_EQ(message(1)->parts->kind, PAL_PART_FILE);
+    CHECK_STR(message(1)->parts->extra, "{\"anthropic\":{\"type\":\"text\",\"text\":7}}");
 }
 
 /* ---- Codex ---- */
@@ -278,66 +297,77 @@ static void unusual_parts_of_codex_are_kept(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of(line));
     finish();
-    if (!CHECK(count(PAL_ENTRY_MESSAGE) == 1 && message(0)->parts_len == 3))
+    if (!CHECK_EQ(count(PAL_ENTRY_MESSAGE), 1) || !CHECK_EQ(message(0)->parts_len, 3))
         return;
     CHECK(text_is(message(0), 0, PAL_PART_TEXT, "No."));
-    CHECK(pal_str_is(message(0)->parts[1].name, "a.txt"));
-    CHECK(pal_str_is(message(0)->parts[1].data, "hi"));
-    CHECK(pal_str_is(message(0)->parts[2].extra,
-            "{\"codex\":{\"type\":\"smell\",\"of\":\"roses\"}}"));
-    CHECK(count(PAL_ENTRY_WARNING) == 2);
-    CHECK(warned(1, "'content' is not an object") && warned(1, "'content[2]' has an unknown type"));
+    CHECK_STR(message(0)->parts[1].name, "a.txt");
+    CHECK_STR(message(0)->parts[1].data, "hi");
+    CHECK_STR(message(0)->parts[2].extra, "{\"codex\":{\"type\":\"smell\",\"of\":\"roses\"}}");
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 2);
+    CHECK(warned(1, "'content' is not an object"));
+    CHECK(warned(1, "'content[2]' has an unknown type"));
 }
 
 static void codex_is_read(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("codex.jsonl");
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_CODEX);
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_CODEX);
     const pal_transcript_facts *facts = pal_transcript_session(transcript);
-    CHECK(pal_str_is(facts->session.key, "codex:019aaaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"));
-    CHECK(pal_str_is(facts->session.project, "/home/ada/engine"));
-    CHECK(pal_str_is(facts->branch, "topic") && pal_str_is(facts->session.title, "The cat"));
-    CHECK(facts->session.created_at == INT64_C(1775030400000));
-    CHECK(count(PAL_ENTRY_MESSAGE) == 11);
-    CHECK(message(0)->role == PAL_ROLE_SYSTEM);
-    CHECK(pal_str_is(message(0)->extra, "{\"openai\":{\"role\":\"developer\"}}"));
-    CHECK(pal_str_is(message(0)->client_id, "codex:2"));
-    CHECK(message(1)->flags == PAL_MESSAGE_FLAG_SYNTHETIC && message(2)->flags == 0);
-    CHECK(message(2)->parts_len == 2 && message(2)->parts[1].data.len == 8);
-    CHECK(warned(19, "unknown type") && count(PAL_ENTRY_WARNING) == 1);
+    CHECK_STR(facts->session.key, "codex:019aaaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee");
+    CHECK_STR(facts->session.project, "/home/ada/engine");
+    CHECK_STR(facts->branch, "topic");
+    CHECK_STR(facts->session.title, "The cat");
+    CHECK_EQ(facts->session.created_at, INT64_C(1775030400000));
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 11);
+    CHECK_EQ(message(0)->role, PAL_ROLE_SYSTEM);
+    CHECK_STR(message(0)->extra, "{\"openai\":{\"role\":\"developer\"}}");
+    CHECK_STR(message(0)->client_id, "codex:2");
+    CHECK_EQ(message(1)->flags, PAL_MESSAGE_FLAG_SYNTHETIC);
+    CHECK_EQ(message(2)->flags, 0);
+    CHECK_EQ(message(2)->parts_len, 2);
+    CHECK_EQ(message(2)->parts[1].data.len, 8);
+    CHECK(warned(19, "unknown type"));
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 1);
 }
 
 static void pieces_of_codex_answers_are_merged(void)
 {
     const pal_message *answer = message(3);
-    CHECK(answer->role == PAL_ROLE_ASSISTANT && answer->parts_len == 4);
+    CHECK_EQ(answer->role, PAL_ROLE_ASSISTANT);
+    CHECK_EQ(answer->parts_len, 4);
     CHECK(text_is(answer, 0, PAL_PART_REASONING, "First.\n\nSecond."));
-    CHECK(pal_str_is(answer->parts[0].signature, "gAAAAB=="));
-    CHECK(pal_str_is(answer->parts[0].family, "openai"));
-    CHECK(pal_str_is(answer->parts[0].extra, "{\"codex\":{\"id\":\"rs_1\"}}"));
+    CHECK_STR(answer->parts[0].signature, "gAAAAB==");
+    CHECK_STR(answer->parts[0].family, "openai");
+    CHECK_STR(answer->parts[0].extra, "{\"codex\":{\"id\":\"rs_1\"}}");
     CHECK(text_is(answer, 1, PAL_PART_TEXT, "Let me look."));
-    CHECK(pal_str_is(answer->parts[1].extra, "{\"codex\":{\"phase\":\"commentary\"}}"));
-    CHECK(pal_str_is(answer->parts[2].arguments, "{\"command\":[\"ls\"]}"));
-    CHECK(pal_str_is(answer->parts[3].arguments, "*** Begin Patch"));
-    CHECK(pal_str_is(answer->model, "gpt-example") && pal_str_is(answer->client_id, "codex:7"));
-    CHECK(answer->has_usage && answer->usage.input == 400 && answer->usage.cache_read == 600);
-    CHECK(answer->usage.output == 50 && answer->usage.reasoning == 20);
+    CHECK_STR(answer->parts[1].extra, "{\"codex\":{\"phase\":\"commentary\"}}");
+    CHECK_STR(answer->parts[2].arguments, "{\"command\":[\"ls\"]}");
+    CHECK_STR(answer->parts[3].arguments, "*** Begin Patch");
+    CHECK_STR(answer->model, "gpt-example");
+    CHECK_STR(answer->client_id, "codex:7");
+    CHECK(answer->has_usage);
+    CHECK_EQ(answer->usage.input, 400);
+    CHECK_EQ(answer->usage.cache_read, 600);
+    CHECK_EQ(answer->usage.output, 50);
+    CHECK_EQ(answer->usage.reasoning, 20);
     CHECK(text_is(message(4), 0, PAL_PART_TOOL_RESULT, "a.c\nb.c"));
-    CHECK(text_is(message(5), 0, PAL_PART_TOOL_RESULT, "failed") && message(5)->parts[0].is_error);
-    CHECK(message(6)->parts_len == 2 && pal_str_is(message(6)->parts[0].name, "local_shell"));
-    CHECK(pal_str_is(message(6)->parts[1].call_id, "ws_1"));
-    CHECK(message(7)->parts[0].parts_len == 1);
+    CHECK(text_is(message(5), 0, PAL_PART_TOOL_RESULT, "failed"));
+    CHECK(message(5)->parts[0].is_error);
+    CHECK_EQ(message(6)->parts_len, 2);
+    CHECK_STR(message(6)->parts[0].name, "local_shell");
+    CHECK_STR(message(6)->parts[1].call_id, "ws_1");
+    CHECK_EQ(message(7)->parts[0].parts_len, 1);
     CHECK(text_is(message(8), 0, PAL_PART_TEXT, "A cat."));
 }
 
 static void codex_rollbacks_become_rewinds(void)
 {
-    CHECK(count(PAL_ENTRY_MARK) == 1);
-    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.kind == PAL_MARK_REWIND);
-    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.seq == 9);
+    CHECK_EQ(count(PAL_ENTRY_MARK), 1);
+    CHECK_EQ(nth(PAL_ENTRY_MARK, 0)->u.mark.kind, PAL_MARK_REWIND);
+    CHECK_EQ(nth(PAL_ENTRY_MARK, 0)->u.mark.seq, 9);
     CHECK(text_is(message(10), 0, PAL_PART_COMPACTION, "A picture of a cat was seen."));
-    CHECK(message(10)->flags == (PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC));
+    CHECK_EQ(message(10)->flags, (PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC));
 }
 
 static void counted_tokens_end_an_answer(void)
@@ -351,18 +381,21 @@ static void counted_tokens_end_an_answer(void)
                     "{\"last_token_usage\":{\"input_tokens\":3,\"output_tokens\":1}}}}"));
     feed(pal_str_of(said));
     finish();
-    CHECK(count(PAL_ENTRY_MESSAGE) == 2);
-    CHECK(message(0)->parts_len == 2 && message(0)->usage.input == 3);
-    CHECK(message(1)->parts_len == 1 && !message(1)->has_usage);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 2);
+    CHECK_EQ(message(0)->parts_len, 2);
+    CHECK_EQ(message(0)->usage.input, 3);
+    CHECK_EQ(message(1)->parts_len, 1);
+    CHECK(!message(1)->has_usage);
 }
 
 static void old_codex_is_read(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("codex_old.jsonl");
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_CODEX);
-    CHECK(pal_str_is(pal_transcript_session(transcript)->branch, "main"));
-    CHECK(count(PAL_ENTRY_MESSAGE) == 2 && count(PAL_ENTRY_WARNING) == 0);
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_CODEX);
+    CHECK_STR(pal_transcript_session(transcript)->branch, "main");
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 2);
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 0);
     CHECK(text_is(message(1), 1, PAL_PART_TEXT, "hi"));
 }
 
@@ -372,32 +405,38 @@ static void openai_lines_are_sessions(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("openai.jsonl");
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_OPENAI_CHAT);
-    CHECK(count(PAL_ENTRY_SESSION) == 2 && count(PAL_ENTRY_MESSAGE) == 5);
-    CHECK(items[4].kind == PAL_ENTRY_SESSION && items[4].line == 2);
-    CHECK(pal_str_is(message(4)->client_id, "line:2.2"));
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_OPENAI_CHAT);
+    CHECK_EQ(count(PAL_ENTRY_SESSION), 2);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 5);
+    CHECK_EQ(items[4].kind, PAL_ENTRY_SESSION);
+    CHECK_EQ(items[4].line, 2);
+    CHECK_STR(message(4)->client_id, "line:2.2");
     CHECK(warned(3, "messages[0]: member 'role' is 'nobody'"));
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("{\"role\":\"user\",\"content\":\"a\"}\n"));
     feed(pal_str_of("{\"role\":\"assistant\",\"content\":\"b\"}\n"));
     finish();
-    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == 2);
-    CHECK(pal_str_is(message(1)->client_id, "line:2"));
+    CHECK_EQ(count(PAL_ENTRY_SESSION), 1);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 2);
+    CHECK_STR(message(1)->client_id, "line:2");
 }
 
 static void exports_of_palaver_are_read(void)
 {
     begin(PAL_TRANSCRIPT_AUTO);
     feed_file("native.jsonl");
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_NATIVE);
-    CHECK(count(PAL_ENTRY_SESSION) == 2 && count(PAL_ENTRY_MESSAGE) == 4);
-    CHECK(pal_str_is(items[0].u.facts->session.title, "Small talk"));
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_NATIVE);
+    CHECK_EQ(count(PAL_ENTRY_SESSION), 2);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 4);
+    CHECK_STR(items[0].u.facts->session.title, "Small talk");
     CHECK(!pal_id_is_none(items[0].u.facts->session.id));
-    CHECK(message(0)->seq == 1 && pal_str_is(message(0)->client_id, "c1"));
-    CHECK(pal_str_is(message(1)->extra, "{\"palaver\":\"not a record\"}"));
-    CHECK(nth(PAL_ENTRY_MARK, 0)->u.mark.through_seq == 3);
-    CHECK(warned(6, "unknown type") && warned(7, "version 2"));
-    CHECK(pal_str_is(pal_transcript_session(transcript)->session.title, "Another"));
+    CHECK_EQ(message(0)->seq, 1);
+    CHECK_STR(message(0)->client_id, "c1");
+    CHECK_STR(message(1)->extra, "{\"palaver\":\"not a record\"}");
+    CHECK_EQ(nth(PAL_ENTRY_MARK, 0)->u.mark.through_seq, 3);
+    CHECK(warned(6, "unknown type"));
+    CHECK(warned(7, "version 2"));
+    CHECK_STR(pal_transcript_session(transcript)->session.title, "Another");
 }
 
 static pal_mark random_mark(message_random *random)
@@ -441,18 +480,19 @@ static void written_transcripts_survive_a_round_trip(void)
     message_random random = {77, arena};
     pal_session session = {.title = pal_str_of("t"), .metadata = pal_str_of("{\"a\":\n1}\r\n")};
     pal_message *written = pal_arena_array(arena, counted, sizeof(*written));
-    CHECK(pal_transcript_write_session(&buf, &session, &error) == PAL_OK);
+    CHECK_STATUS(pal_transcript_write_session(&buf, &session, &error), PAL_OK, &error);
     for (size_t i = 0; i < counted; i++) {
         written[i] = random_message(&random);
-        CHECK(pal_transcript_write_message(&buf, &written[i], &error) == PAL_OK);
+        CHECK_STATUS(pal_transcript_write_message(&buf, &written[i], &error), PAL_OK, &error);
     }
     pal_mark mark = random_mark(&random);
-    CHECK(pal_transcript_write_mark(&buf, &mark, &error) == PAL_OK);
+    CHECK_STATUS(pal_transcript_write_mark(&buf, &mark, &error), PAL_OK, &error);
     begin(PAL_TRANSCRIPT_AUTO);
     feed_lines(&buf);
     finish();
-    CHECK(count(PAL_ENTRY_SESSION) == 1 && count(PAL_ENTRY_MESSAGE) == counted);
-    CHECK(pal_str_is(items[0].u.facts->session.metadata, "{\"a\": 1}"));
+    CHECK_EQ(count(PAL_ENTRY_SESSION), 1);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), counted);
+    CHECK_STR(items[0].u.facts->session.metadata, "{\"a\": 1}");
     for (size_t i = 0; i < counted; i++)
         CHECK(message_same(&written[i], message(i)));
     CHECK(mark_same(&mark, &nth(PAL_ENTRY_MARK, 0)->u.mark));
@@ -476,8 +516,10 @@ static void the_messages_sent_to_a_model_are_kept(void)
     finish();
     for (int i = 1; i < 9; i++) {
         const pal_sent *sent = message((size_t)i - 1)->sent;
-        if (CHECK(sent && sent->hashes_len == 2))
-            CHECK(sent->tokens == (uint64_t)i && sent->hashes[1] == i);
+        if (CHECK(sent) && CHECK_EQ(sent->hashes_len, 2)) {
+            CHECK_EQ(sent->tokens, (uint64_t)i);
+            CHECK_EQ(sent->hashes[1], i);
+        }
     }
 }
 
@@ -490,14 +532,17 @@ static void a_bad_message_leaves_no_half_line(void)
     bad.extra = pal_str_of("[");
     pal_session session = {.scope = pal_str_of("7")};
     pal_mark mark = {.kind = PAL_MARK_PIN, .body = pal_str_of("{")};
-    CHECK(pal_transcript_write_message(&buf, &good, &error) == PAL_OK);
+    CHECK_STATUS(pal_transcript_write_message(&buf, &good, &error), PAL_OK, &error);
     size_t len = buf.len;
-    CHECK(pal_transcript_write_message(&buf, &bad, &error) == PAL_INVALID && buf.len == len);
-    CHECK(pal_transcript_write_session(&buf, &session, &error) == PAL_INVALID && buf.len == len);
-    CHECK(pal_transcript_write_mark(&buf, &mark, &error) == PAL_INVALID && buf.len == len);
+    if (CHECK_STATUS(pal_transcript_write_message(&buf, &bad, &error), PAL_INVALID, &error))
+        CHECK_EQ(buf.len, len);
+    if (CHECK_STATUS(pal_transcript_write_session(&buf, &session, &error), PAL_INVALID, &error))
+        CHECK_EQ(buf.len, len);
+    if (CHECK_STATUS(pal_transcript_write_mark(&buf, &mark, &error), PAL_INVALID, &error))
+        CHECK_EQ(buf.len, len);
     pal_buf_done(&buf);
     pal_buf_init(&buf, 10);
-    CHECK(pal_transcript_write_message(&buf, &good, &error) == PAL_LIMIT);
+    CHECK_STATUS(pal_transcript_write_message(&buf, &good, &error), PAL_LIMIT, &error);
     pal_buf_done(&buf);
 }
 
@@ -534,7 +579,7 @@ static void no_content_of_a_file_is_an_error(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("{\"a\":1}"));
     finish();
-    CHECK(pal_transcript_kind_of(transcript) == PAL_TRANSCRIPT_AUTO);
+    CHECK_EQ(pal_transcript_kind_of(transcript), PAL_TRANSCRIPT_AUTO);
 }
 
 static void a_byte_order_mark_is_skipped(void)
@@ -542,7 +587,8 @@ static void a_byte_order_mark_is_skipped(void)
     begin(PAL_TRANSCRIPT_AUTO);
     feed(pal_str_of("\xef\xbb\xbf{\"role\":\"user\",\"content\":\"a\"}\r\n"));
     finish();
-    CHECK(count(PAL_ENTRY_MESSAGE) == 1 && count(PAL_ENTRY_WARNING) == 0);
+    CHECK_EQ(count(PAL_ENTRY_MESSAGE), 1);
+    CHECK_EQ(count(PAL_ENTRY_WARNING), 0);
 }
 
 static void kinds_have_names(void)
@@ -550,7 +596,8 @@ static void kinds_have_names(void)
     pal_transcript_kind kind = PAL_TRANSCRIPT_AUTO;
     for (int i = PAL_TRANSCRIPT_AUTO; i <= PAL_TRANSCRIPT_CODEX; i++) {
         pal_str name = pal_str_of(pal_transcript_kind_name((pal_transcript_kind)i));
-        CHECK(pal_transcript_kind_from_name(name, &kind) && (int)kind == i);
+        CHECK(pal_transcript_kind_from_name(name, &kind));
+        CHECK_EQ((int)kind, i);
     }
     CHECK(!pal_transcript_kind_from_name(pal_str_of("word"), &kind));
 }
@@ -581,7 +628,7 @@ static bool survives_failure(uint64_t allocation, int once)
         messages = pal_transcript_count(in).messages;
     bool failed = pal_memory_failed();
     pal_memory_fail_at(0, 0);
-    CHECK(status == (failed ? PAL_NO_MEMORY : PAL_OK));
+    CHECK_EQ(status, (failed ? PAL_NO_MEMORY : PAL_OK));
     CHECK(failed || messages == 3);
     pal_transcript_close(in);
     pal_arena_free(out);
@@ -594,7 +641,8 @@ static void an_allocation_failure_is_reported(void)
         uint64_t allocation = 1;
         while (allocation < 500 && !survives_failure(allocation, once))
             allocation++;
-        CHECK(allocation > 3 && allocation < 500);
+        CHECK_THAT(allocation, >, 3);
+        CHECK_THAT(allocation, <, 500);
     }
 }
 

@@ -33,14 +33,15 @@ static void entries_are_set_replaced_and_removed(void)
     char first[] = "key", second[] = "key";
     pal_map map;
     pal_map_init(&map);
-    CHECK(pal_map_set(&map, pal_str_of(first), &one) == PAL_OK);
+    CHECK_STATUS(pal_map_set(&map, pal_str_of(first), &one), PAL_OK);
     CHECK(pal_map_find(&map, pal_str_of("key")) == &one);
-    CHECK(pal_map_set(&map, pal_str_of(second), &two) == PAL_OK);
-    CHECK(map.len == 1);
+    CHECK_STATUS(pal_map_set(&map, pal_str_of(second), &two), PAL_OK);
+    CHECK_EQ(map.len, 1);
     first[0] = 'x'; /* no longer borrowed */
     CHECK(pal_map_find(&map, pal_str_of("key")) == &two);
     CHECK(pal_map_remove(&map, pal_str_of("key")) == &two);
-    CHECK(map.len == 0 && !pal_map_find(&map, pal_str_of("key")));
+    CHECK_EQ(map.len, 0);
+    CHECK(!pal_map_find(&map, pal_str_of("key")));
     pal_map_done(&map);
 }
 
@@ -49,9 +50,9 @@ static void keys_can_contain_any_byte(void)
     int values_of[3];
     pal_map map;
     pal_map_init(&map);
-    CHECK(pal_map_set(&map, pal_str_make("", 0), &values_of[0]) == PAL_OK);
-    CHECK(pal_map_set(&map, pal_str_make("\0", 1), &values_of[1]) == PAL_OK);
-    CHECK(pal_map_set(&map, pal_str_make("\0\0", 2), &values_of[2]) == PAL_OK);
+    CHECK_STATUS(pal_map_set(&map, pal_str_make("", 0), &values_of[0]), PAL_OK);
+    CHECK_STATUS(pal_map_set(&map, pal_str_make("\0", 1), &values_of[1]), PAL_OK);
+    CHECK_STATUS(pal_map_set(&map, pal_str_make("\0\0", 2), &values_of[2]), PAL_OK);
     CHECK(pal_map_find(&map, pal_str_make(NULL, 0)) == &values_of[0]);
     CHECK(pal_map_find(&map, pal_str_make("\0", 1)) == &values_of[1]);
     CHECK(pal_map_find(&map, pal_str_make("\0\0", 2)) == &values_of[2]);
@@ -67,11 +68,12 @@ static void check_walk(const pal_map *map, const bool *present)
     void *value;
     while (pal_map_next(map, &position, &key, &value)) {
         int i = (int)((int *)value - values);
-        CHECK(present[i] && !seen[i] && pal_str_equal(key, key_of(i)));
+        if (CHECK(present[i]) && CHECK(!seen[i]))
+            CHECK_STR(key, key_of(i));
         seen[i] = true;
         count++;
     }
-    CHECK(count == map->len);
+    CHECK_EQ(count, map->len);
 }
 
 static void the_map_agrees_with_a_simple_model(void)
@@ -85,7 +87,7 @@ static void the_map_agrees_with_a_simple_model(void)
         random = random * 1664525 + 1013904223;
         int i = (int)((random >> 8) % KEYS);
         if (random >> 31) {
-            CHECK(pal_map_set(&map, key_of(i), &values[i]) == PAL_OK);
+            CHECK_STATUS(pal_map_set(&map, key_of(i), &values[i]), PAL_OK);
             len += !present[i];
             present[i] = true;
         } else {
@@ -93,7 +95,7 @@ static void the_map_agrees_with_a_simple_model(void)
             len -= present[i];
             present[i] = false;
         }
-        CHECK(map.len == len);
+        CHECK_EQ(map.len, len);
         if (step % 4000 == 0)
             check_walk(&map, present);
     }
@@ -108,18 +110,20 @@ static void an_allocation_failure_changes_nothing(void)
     pal_map map;
     pal_map_init(&map);
     pal_memory_fail_at(1, 1);
-    CHECK(pal_map_set(&map, key_of(0), &values[0]) == PAL_NO_MEMORY);
-    CHECK(map.len == 0);
+    CHECK_STATUS(pal_map_set(&map, key_of(0), &values[0]), PAL_NO_MEMORY);
+    CHECK_EQ(map.len, 0);
 
     int set = 0;
     pal_memory_fail_at(3, 1);
     while (set < KEYS && pal_map_set(&map, key_of(set), &values[set]) == PAL_OK)
         set++;
-    CHECK(set > 0 && set < KEYS && map.len == (size_t)set);
+    CHECK_THAT(set, >, 0);
+    CHECK_THAT(set, <, KEYS);
+    CHECK_EQ(map.len, (size_t)set);
     pal_memory_fail_at(0, 0);
     for (int i = 0; i < set; i++)
         CHECK(pal_map_find(&map, key_of(i)) == &values[i]);
-    CHECK(pal_map_set(&map, key_of(set), &values[set]) == PAL_OK);
+    CHECK_STATUS(pal_map_set(&map, key_of(set), &values[set]), PAL_OK);
     pal_map_done(&map);
 }
 

@@ -226,7 +226,7 @@ static void same_as_whole(look as, pal_str text, size_t first, size_t step, cons
     pal_buf out;
     pal_buf_init(&out, OUT_MAX);
     render(as, text, first, step, &out);
-    if (!CHECK(pal_str_equal(pal_buf_str(&out), pal_buf_str(whole))))
+    if (!CHECK_STR(pal_buf_str(&out), pal_buf_str(whole)))
         printf("# first %zu, then %zu, of: %.*s\n", first, step, PAL_STR_ARG(text));
     pal_buf_done(&out);
 }
@@ -300,12 +300,12 @@ static void text_is_shown_as_it_arrives(void)
     pal_buf_init(&out, OUT_MAX);
     pal_markdown_init(&md, &out, 80, true);
     pal_markdown_feed(&md, pal_str_of("Hello there, my"));
-    CHECK(pal_str_is(pal_buf_str(&out), "Hello there,"));
+    CHECK_STR(pal_buf_str(&out), "Hello there,");
     pal_markdown_feed(&md, pal_str_of(" **fri"));
-    CHECK(pal_str_is(pal_buf_str(&out), "Hello there, my"));
+    CHECK_STR(pal_buf_str(&out), "Hello there, my");
     CHECK(!pal_markdown_is_idle(&md));
     pal_markdown_finish(&md);
-    CHECK(pal_str_is(pal_buf_str(&out), "Hello there, my **fri\n"));
+    CHECK_STR(pal_buf_str(&out), "Hello there, my **fri\n");
     CHECK(pal_markdown_is_idle(&md));
     pal_markdown_done(&md);
     pal_buf_done(&out);

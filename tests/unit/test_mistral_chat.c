@@ -29,48 +29,60 @@ static bool refused(const char *json, const char *text)
 
 static void messages_of_all_roles_are_read(void)
 {
-    CHECK(read_chat(
-                  "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
-                  "{\"role\":\"assistant\",\"content\":\"a\",\"prefix\":false},"
-                  "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c\","
-                  "\"type\":\"function\",\"index\":0,\"function\":{\"name\":\"f\","
-                  "\"arguments\":{\"n\":1}}}]},"
-                  "{\"role\":\"tool\",\"tool_call_id\":\"c\",\"name\":\"f\",\"content\":\"r\"}]",
-                  arena) == PAL_OK);
-    CHECK(len == 5);
-    CHECK(messages[0].role == PAL_ROLE_SYSTEM && messages[1].role == PAL_ROLE_USER);
-    CHECK(messages[2].role == PAL_ROLE_ASSISTANT && pal_str_is(messages[2].parts[0].text, "a"));
-    CHECK(messages[3].parts_len == 1 && messages[3].parts[0].kind == PAL_PART_TOOL_CALL);
-    CHECK(pal_str_is(messages[3].parts[0].arguments, "{\"n\":1}"));
-    CHECK(messages[4].role == PAL_ROLE_TOOL && pal_str_is(messages[4].parts[0].call_id, "c"));
-    CHECK(pal_str_is(messages[4].parts[0].text, "r"));
+    CHECK_STATUS(
+            read_chat(
+                    "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}"
+                    ","
+                    "{\"role\":\"assistant\",\"content\":\"a\",\"prefix\":false},"
+                    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c\","
+                    "\"type\":\"function\",\"index\":0,\"function\":{\"name\":\"f\","
+                    "\"arguments\":{\"n\":1}}}]},"
+                    "{\"role\":\"tool\",\"tool_call_id\":\"c\",\"name\":\"f\",\"content\":\"r\"}]",
+                    arena),
+            PAL_OK);
+    CHECK_EQ(len, 5);
+    CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
+    CHECK_EQ(messages[1].role, PAL_ROLE_USER);
+    CHECK_EQ(messages[2].role, PAL_ROLE_ASSISTANT);
+    CHECK_STR(messages[2].parts[0].text, "a");
+    if (CHECK_EQ(messages[3].parts_len, 1))
+        CHECK_EQ(messages[3].parts[0].kind, PAL_PART_TOOL_CALL);
+    CHECK_STR(messages[3].parts[0].arguments, "{\"n\":1}");
+    CHECK_EQ(messages[4].role, PAL_ROLE_TOOL);
+    CHECK_STR(messages[4].parts[0].call_id, "c");
+    CHECK_STR(messages[4].parts[0].text, "r");
 }
 
 static void chunks_are_read_and_calls_follow_them(void)
 {
-    CHECK(read_chat("[{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
-                    "[{\"type\":\"text\",\"text\":\"hm\"}]},{\"type\":\"text\",\"text\":\"a\"}],"
-                    "\"tool_calls\":[{\"id\":\"c\",\"function\":{\"name\":\"f\","
-                    "\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\","
-                    "\"content\":[{\"type\":\"text\",\"text\":\"r\"}]}]",
-                  arena) == PAL_OK);
-    CHECK(messages[0].parts_len == 3 && messages[0].parts[0].kind == PAL_PART_REASONING);
-    CHECK(pal_str_is(messages[0].parts[1].text, "a"));
-    CHECK(messages[0].parts[2].kind == PAL_PART_TOOL_CALL);
-    CHECK(messages[1].parts_len == 1 && messages[1].parts[0].parts_len == 1);
-    CHECK(pal_str_is(messages[1].parts[0].parts[0].text, "r"));
+    CHECK_STATUS(
+            read_chat("[{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
+                      "[{\"type\":\"text\",\"text\":\"hm\"}]},{\"type\":\"text\",\"text\":\"a\"}],"
+                      "\"tool_calls\":[{\"id\":\"c\",\"function\":{\"name\":\"f\","
+                      "\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\","
+                      "\"content\":[{\"type\":\"text\",\"text\":\"r\"}]}]",
+                    arena),
+            PAL_OK);
+    if (CHECK_EQ(messages[0].parts_len, 3))
+        CHECK_EQ(messages[0].parts[0].kind, PAL_PART_REASONING);
+    CHECK_STR(messages[0].parts[1].text, "a");
+    CHECK_EQ(messages[0].parts[2].kind, PAL_PART_TOOL_CALL);
+    if (CHECK_EQ(messages[1].parts_len, 1))
+        CHECK_EQ(messages[1].parts[0].parts_len, 1);
+    CHECK_STR(messages[1].parts[0].parts[0].text, "r");
 }
 
 /* OpenAI's services refuse an image whose URL stands by itself. */
 static void an_image_is_written_in_the_common_form(void)
 {
     pal_str json;
-    CHECK(read_chat("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
-                    "\"image_url\":\"http://x/y.png\"}]}]",
-                  arena) == PAL_OK);
-    CHECK(messages[0].parts[0].kind == PAL_PART_IMAGE);
-    CHECK(pal_openai_chat_write(messages, len, arena, &json, &error) == PAL_OK);
-    CHECK(strstr(json.data, "\"image_url\":{\"url\":\"http://x/y.png\"}") != NULL);
+    CHECK_STATUS(read_chat("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
+                           "\"image_url\":\"http://x/y.png\"}]}]",
+                         arena),
+            PAL_OK);
+    CHECK_EQ(messages[0].parts[0].kind, PAL_PART_IMAGE);
+    CHECK_STATUS(pal_openai_chat_write(messages, len, arena, &json, &error), PAL_OK, &error);
+    CHECK_CONTAINS(json.data, "\"image_url\":{\"url\":\"http://x/y.png\"}");
 }
 
 static void wrong_messages_are_reported(void)
@@ -104,7 +116,7 @@ static void an_allocation_failure_is_reported(void)
         CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
         pal_arena_free(own);
     }
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
 }
 
 int main(void)

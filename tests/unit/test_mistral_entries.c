@@ -40,8 +40,9 @@ static size_t entries_of(const pal_mistral_view *view, pal_mistral_entry **out_e
     size_t len = 0;
     for (size_t i = 0; i < messages_len; i++)
         messages[i].id.bytes[15] = (uint8_t)(i + 1);
-    CHECK(pal_mistral_entries_of(messages, messages_len, view, arena, out_entries, &len, &error) ==
-            PAL_OK);
+    CHECK_STATUS(
+            pal_mistral_entries_of(messages, messages_len, view, arena, out_entries, &len, &error),
+            PAL_OK, &error);
     return len;
 }
 
@@ -61,7 +62,7 @@ static pal_json shown(void)
     pal_json_end_array(&writer);
     pal_str json = pal_arena_copy(arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
-    CHECK(pal_json_parse(arena, json, NULL, &value, &error) == PAL_OK);
+    CHECK_STATUS(pal_json_parse(arena, json, NULL, &value, &error), PAL_OK, &error);
     return value;
 }
 
@@ -92,8 +93,9 @@ static bool survives(const char *json)
 static void a_text_becomes_one_user_message(void)
 {
     CHECK(reads("\"hi\""));
-    CHECK(messages_len == 1 && messages[0].role == PAL_ROLE_USER);
-    CHECK(pal_str_is(messages[0].parts[0].text, "hi"));
+    if (CHECK_EQ(messages_len, 1))
+        CHECK_EQ(messages[0].role, PAL_ROLE_USER);
+    CHECK_STR(messages[0].parts[0].text, "hi");
 }
 
 static void entries_survive_a_round_trip(void)
@@ -129,9 +131,10 @@ static void calls_join_the_assistants_message(void)
                 "{\"type\":\"function.call\",\"tool_call_id\":\"d\",\"name\":\"f\","
                 "\"arguments\":\"{}\"},"
                 "{\"type\":\"function.result\",\"tool_call_id\":\"c\",\"result\":\"r\"}]"));
-    CHECK(messages_len == 2 && messages[0].parts_len == 3);
-    CHECK(pal_str_is(messages[0].parts[1].arguments, "{\"x\":1}"));
-    CHECK(messages[1].role == PAL_ROLE_TOOL);
+    if (CHECK_EQ(messages_len, 2))
+        CHECK_EQ(messages[0].parts_len, 3);
+    CHECK_STR(messages[0].parts[1].arguments, "{\"x\":1}");
+    CHECK_EQ(messages[1].role, PAL_ROLE_TOOL);
 }
 
 static void wrong_entries_are_reported(void)
@@ -182,16 +185,18 @@ static void an_entry_id_comes_from_its_first_visible_part(void)
     messages = list;
     messages_len = 2;
     size_t len = entries_of(&view, &entries);
-    CHECK(len == 4);
+    CHECK_EQ(len, 4);
     for (size_t i = 0; i < len && i < 4; i++) {
         char id[PAL_MISTRAL_ENTRY_ID_SIZE];
         pal_id message;
         pal_mistral_entry_id(entries[i].kind, entries[i].message->id, entries[i].number, id);
-        CHECK(entries[i].kind == wanted[i].kind && strcmp(id, wanted[i].id) == 0);
+        CHECK_EQ(entries[i].kind, wanted[i].kind);
+        CHECK_STR(id, wanted[i].id);
         CHECK(pal_mistral_entry_parse(pal_str_of(id), &message));
-        CHECK(pal_id_equal(message, list[0].id));
+        CHECK_ID(message, list[0].id);
     }
-    CHECK(len == 4 && entries[1].result == &results[0]);
+    if (CHECK_EQ(len, 4))
+        CHECK(entries[1].result == &results[0]);
 
     /* With the text out of sight, the others keep their names. */
     pal_part seen[] = {parts[2], parts[4]};
@@ -199,8 +204,9 @@ static void an_entry_id_comes_from_its_first_visible_part(void)
     seen[1].number = 5;
     list[0].parts = seen;
     list[0].parts_len = 2;
-    CHECK(entries_of(&view, &entries) == 2);
-    CHECK(entries[0].number == 2 && entries[1].number == 4);
+    CHECK_EQ(entries_of(&view, &entries), 2);
+    CHECK_EQ(entries[0].number, 2);
+    CHECK_EQ(entries[1].number, 4);
 }
 
 static void foreign_ids_are_not_entry_ids(void)
@@ -237,7 +243,7 @@ static void an_allocation_failure_is_reported(void)
         CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
         pal_arena_free(own);
     }
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
 }
 
 int main(void)

@@ -156,7 +156,7 @@ static void start_all(void *user)
 static void open_http(void *user)
 {
     (void)user;
-    CHECK(pal_http_open(loop, NULL, &http, NULL) == PAL_OK);
+    CHECK_STATUS(pal_http_open(loop, NULL, &http, NULL), PAL_OK);
 }
 
 static void close_http(void *user)
@@ -203,25 +203,27 @@ static void all_calls_of_a_crowd_are_answered(void)
     memset(members, 1, (size_t)members_len * sizeof *members); /* ours are no part of the measure */
     memset(members, 0, (size_t)members_len * sizeof *members);
     pid_t pid = start_server(members_len, &commands);
-    CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
+    CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
     on_loop(loop, open_http, NULL);
     long before = resident_bytes();
     on_loop(loop, start_all, NULL);
     wait_round("all are connected");
-    CHECK(heads == members_len && ends == 0);
+    CHECK_EQ(heads, members_len);
+    CHECK_EQ(ends, 0);
     for (int i = 0; i < ROUNDS; i++) {
-        CHECK(write(commands, "e", 1) == 1);
+        CHECK_EQ(write(commands, "e", 1), 1);
         wait_round("each has an event");
     }
     long each = (resident_bytes() - before) / members_len;
     printf("# %d calls that stream take %ld bytes each\n", members_len, each);
     /* A sanitizer's memory is its own. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-    CHECK(each < CALL_BYTES_MAX);
+    CHECK_THAT(each, <, CALL_BYTES_MAX);
 #endif
-    CHECK(write(commands, ".", 1) == 1);
+    CHECK_EQ(write(commands, ".", 1), 1);
     wait_round("each has ended");
-    CHECK(ends == members_len && failures == 0);
+    CHECK_EQ(ends, members_len);
+    CHECK_EQ(failures, 0);
     on_loop(loop, close_http, NULL);
     pal_loop_close(loop);
     for (int i = 0; i < members_len; i++)

@@ -153,8 +153,11 @@ static void lines_are_exchanged_with_a_child(void)
     start(&c, "one\ntwo\n");
     on_loop(loop, stop, &c);
     finish(&c);
-    CHECK(c.written == PAL_OK && said(&c.lines, "got one\ngot two\n") && said(&c.errors, "bye\n"));
-    CHECK(c.exits == 1 && c.code == 3);
+    CHECK_STATUS(c.written, PAL_OK);
+    if (CHECK(said(&c.lines, "got one\ngot two\n")))
+        CHECK(said(&c.errors, "bye\n"));
+    CHECK_EQ(c.exits, 1);
+    CHECK_EQ(c.code, 3);
     done(&c);
 }
 
@@ -162,7 +165,8 @@ static void output_is_split_at_line_ends(void)
 {
     child c = make_child("printf 'a\\n\\nb\\r\\nlast'; printf 'e1\\ne2' >&2");
     hear(&c);
-    CHECK(said(&c.lines, "a\n\nb\r\nlast\n") && said(&c.errors, "e1\ne2\n") && c.code == 0);
+    if (CHECK(said(&c.lines, "a\n\nb\r\nlast\n")) && CHECK(said(&c.errors, "e1\ne2\n")))
+        CHECK_EQ(c.code, 0);
     done(&c);
 }
 
@@ -170,7 +174,9 @@ static void long_lines_arrive_complete(void)
 {
     child c = make_child("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end");
     hear(&c);
-    CHECK(c.lines_len == 2 && c.bytes == 3000003 && c.code == 0);
+    CHECK_EQ(c.lines_len, 2);
+    CHECK_EQ(c.bytes, 3000003);
+    CHECK_EQ(c.code, 0);
     done(&c);
 }
 
@@ -179,7 +185,9 @@ static void a_line_over_the_limit_kills_the_child(void)
     child c = make_child("echo fine; head -c 3000000 /dev/zero | tr '\\0' x; echo; sleep 100");
     c.line_max = 100000;
     hear(&c);
-    CHECK(c.lines_len == 2 && c.bytes == 100004 && c.code == PAL_PROCESS_LINE_TOO_LONG);
+    CHECK_EQ(c.lines_len, 2);
+    CHECK_EQ(c.bytes, 100004);
+    CHECK_EQ(c.code, PAL_PROCESS_LINE_TOO_LONG);
     done(&c);
 }
 
@@ -188,13 +196,15 @@ static void a_long_error_line_is_only_cut(void)
     child c = make_child("head -c 300 /dev/zero | tr '\\0' x >&2; echo >&2; echo end >&2");
     c.line_max = 10;
     hear(&c);
-    CHECK(said(&c.errors, "xxxxxxxxxx\nend\n") && c.code == 0);
+    if (CHECK(said(&c.errors, "xxxxxxxxxx\nend\n")))
+        CHECK_EQ(c.code, 0);
     done(&c);
     /* Of exactly the length. */
     child d = make_child("echo 1234567890; echo 1234567890 >&2");
     d.line_max = 10;
     hear(&d);
-    CHECK(said(&d.lines, "1234567890\n") && said(&d.errors, "1234567890\n") && d.code == 0);
+    if (CHECK(said(&d.lines, "1234567890\n")) && CHECK(said(&d.errors, "1234567890\n")))
+        CHECK_EQ(d.code, 0);
     done(&d);
 }
 
@@ -202,7 +212,9 @@ static void large_output_arrives(void)
 {
     child c = make_child("yes 0123456789abcde | head -n 500000");
     hear(&c);
-    CHECK(c.lines_len == 500000 && c.bytes == 500000 * 15 && c.code == 0);
+    CHECK_EQ(c.lines_len, 500000);
+    CHECK_EQ(c.bytes, 500000 * 15);
+    CHECK_EQ(c.code, 0);
     done(&c);
 }
 
@@ -221,7 +233,8 @@ static void large_input_waits_for_a_slow_child(void)
     on_loop(loop, stop, &c);
     finish(&c);
     /* A stop closes the input behind what was written. */
-    CHECK(c.written == PAL_OK && number_of(&c) == (int)len);
+    CHECK_STATUS(c.written, PAL_OK);
+    CHECK_EQ(number_of(&c), (int)len);
     done(&c);
 }
 
@@ -234,15 +247,16 @@ static void unread_input_is_limited(void)
     c.write = text;
     c.write_len = len;
     on_loop(loop, write_to, &c);
-    CHECK(c.written == PAL_OK);
+    CHECK_STATUS(c.written, PAL_OK);
     on_loop(loop, write_to, &c);
-    CHECK(c.written == PAL_OK);
+    CHECK_STATUS(c.written, PAL_OK);
     on_loop(loop, write_to, &c);
-    CHECK(c.written == PAL_LIMIT && c.err.message[0]);
+    CHECK_STATUS(c.written, PAL_LIMIT);
+    CHECK(c.err.message[0]);
     c.grace_ms = 1;
     on_loop(loop, stop, &c);
     finish(&c);
-    CHECK(c.code == -SIGTERM);
+    CHECK_EQ(c.code, -SIGTERM);
     free(text);
     done(&c);
 }
@@ -256,11 +270,13 @@ static void writing_to_a_dead_child_is_harmless(void)
     do
         on_loop(loop, write_to, &c);
     while (c.written == PAL_OK);
-    CHECK(c.written == PAL_IO && c.err.message[0]);
+    CHECK_STATUS(c.written, PAL_IO);
+    CHECK(c.err.message[0]);
     c.grace_ms = 1;
     on_loop(loop, stop, &c);
     finish(&c);
-    CHECK(c.exits == 1 && c.code == -SIGTERM);
+    CHECK_EQ(c.exits, 1);
+    CHECK_EQ(c.code, -SIGTERM);
     done(&c);
 }
 
@@ -270,7 +286,8 @@ static void death_by_a_signal_is_reported(void)
 {
     child c = make_child("kill -9 $$");
     hear(&c);
-    CHECK(c.exits == 1 && c.code == -SIGKILL);
+    CHECK_EQ(c.exits, 1);
+    CHECK_EQ(c.code, -SIGKILL);
     done(&c);
 }
 
@@ -299,7 +316,8 @@ static void a_stop_ends_with_sigkill(void)
     c.stop_at = "up";
     c.grace_ms = 30;
     hear(&c);
-    CHECK(said(&c.lines, "up\n") && c.code == -SIGKILL);
+    if (CHECK(said(&c.lines, "up\n")))
+        CHECK_EQ(c.code, -SIGKILL);
     done(&c);
 }
 
@@ -329,12 +347,15 @@ static void grandchildren_are_killed_with_the_child(void)
     c.stop_at = "up";
     c.grace_ms = 1;
     hear(&c);
-    CHECK(number_of(&c) > 1 && goes(number_of(&c)));
+    if (CHECK_THAT(number_of(&c), >, 1))
+        CHECK(goes(number_of(&c)));
     done(&c);
     /* One that outlives its parent holds nothing up. */
     child d = make_child("sleep 1000 & echo $!; exit 5");
     hear(&d);
-    CHECK(d.code == 5 && number_of(&d) > 1 && goes(number_of(&d)));
+    CHECK_EQ(d.code, 5);
+    if (CHECK_THAT(number_of(&d), >, 1))
+        CHECK(goes(number_of(&d)));
     done(&d);
 }
 
@@ -344,7 +365,8 @@ static void a_detached_grandchild_delays_nothing(void)
     c.stop_at = "up";
     c.grace_ms = 30000;
     hear(&c);
-    CHECK(c.code == 5 && number_of(&c) > 1);
+    CHECK_EQ(c.code, 5);
+    CHECK_THAT(number_of(&c), >, 1);
     if (number_of(&c) > 1)
         kill(number_of(&c), SIGKILL);
     done(&c);
@@ -356,7 +378,8 @@ static void a_killed_process_reports_no_exit(void)
     c.kill_at = "up";
     hear(&c);
     CHECK(goes(number_of(&c)));
-    CHECK(c.exits == 0 && c.lines_len == 2);
+    CHECK_EQ(c.exits, 0);
+    CHECK_EQ(c.lines_len, 2);
     done(&c);
 }
 
@@ -367,8 +390,8 @@ static void the_loop_waits_for_killed_processes(void)
     hear(&c);
     pal_loop_close(loop);
     /* Reaped, not only dead. */
-    CHECK(kill(number_of(&c), 0) != 0);
-    CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
+    CHECK_THAT(kill(number_of(&c), 0), !=, 0);
+    CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
     done(&c);
 }
 
@@ -380,8 +403,9 @@ static void the_loop_waits_for_stopped_processes(void)
     start(&c, NULL);
     pal_loop_close(loop);
     /* It may have been stopped before it set its trap, but not without its end being told. */
-    CHECK(c.exits == 1 && c.code == -SIGKILL);
-    CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
+    CHECK_EQ(c.exits, 1);
+    CHECK_EQ(c.code, -SIGKILL);
+    CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
     done(&c);
 }
 
@@ -409,7 +433,9 @@ static void the_child_inherits_no_descriptors(void)
             "test -e /proc/self/fd/%d && echo open; test -e /proc/self/fd/2", fd);
     child c = make_child(script);
     hear(&c);
-    CHECK(fd >= 77 && c.code == 0 && said(&c.lines, ""));
+    CHECK_THAT(fd, >=, 77);
+    CHECK_EQ(c.code, 0);
+    CHECK(said(&c.lines, ""));
     close(fd);
     done(&c);
 }
@@ -441,7 +467,8 @@ static void a_program_is_found_in_the_path(void)
     c.arguments[2] = NULL;
     c.environment = given;
     hear(&c);
-    CHECK(c.started == PAL_OK && said(&c.lines, "own x\n"));
+    CHECK_STATUS(c.started, PAL_OK);
+    CHECK(said(&c.lines, "own x\n"));
     done(&c);
     unlink(path);
     rmdir(dir);
@@ -453,9 +480,10 @@ static void fails(const char *program, const char *directory, pal_status status,
     c.arguments[0] = program;
     c.directory = directory;
     hear(&c);
-    if (!CHECK(c.started == status && strstr(c.err.message, text)))
+    if (!CHECK_EQ(c.started, status) || !CHECK_CONTAINS(c.err.message, text))
         printf("# %d '%s'\n", c.started, c.err.message);
-    CHECK(!c.process && c.exits == 0);
+    CHECK(!c.process);
+    CHECK_EQ(c.exits, 0);
     done(&c);
 }
 
@@ -489,12 +517,13 @@ static void an_allocation_failure_is_reported(void)
         failures += c.started == PAL_NO_MEMORY;
         done(&c);
     }
-    CHECK(succeeded && failures >= 4);
+    CHECK(succeeded);
+    CHECK_THAT(failures, >=, 4);
 }
 
 int main(void)
 {
-    CHECK(pal_loop_open(1, &loop, NULL) == PAL_OK);
+    CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
     RUN(lines_are_exchanged_with_a_child);
     RUN(output_is_split_at_line_ends);
     RUN(long_lines_arrive_complete);

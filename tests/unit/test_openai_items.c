@@ -49,7 +49,8 @@ static pal_str write_items(const pal_message *list, size_t len)
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < len; i++) {
         for (size_t k = 0; k < pal_openai_items_count(&list[i]); k++)
-            CHECK(pal_openai_item_put(&writer, &list[i], k, "completed", &error) == PAL_OK);
+            CHECK_STATUS(
+                    pal_openai_item_put(&writer, &list[i], k, "completed", &error), PAL_OK, &error);
     }
     pal_json_end_array(&writer);
     CHECK(!buf.failure);
@@ -110,9 +111,10 @@ static void texts_become_parts(void)
     CHECK(rewrites("[{\"role\":\"assistant\",\"content\":\"a\"}]", "[" SAID(OUT("a")) "]"));
     CHECK(rewrites("[{\"role\":\"developer\",\"content\":\"d\"}]",
             "[{\"type\":\"message\",\"role\":\"developer\",\"content\":[" IN("d") "]" DONE "]"));
-    CHECK(messages[0].role == PAL_ROLE_SYSTEM);
+    CHECK_EQ(messages[0].role, PAL_ROLE_SYSTEM);
     CHECK(rewrites("[{\"role\":\"user\",\"content\":[]}]", "[" USER("") "]"));
-    CHECK(rewrites("[]", NULL) && messages_len == 0);
+    CHECK(rewrites("[]", NULL));
+    CHECK_EQ(messages_len, 0);
     /* An assistant's words are output, whatever they were called. */
     CHECK(rewrites("[{\"role\":\"assistant\",\"content\":[" IN("a") "]}]", "[" SAID(OUT("a")) "]"));
 }
@@ -122,15 +124,22 @@ static void pieces_of_an_answer_are_merged(void)
     CHECK(rewrites("[" USER(IN("q")) "," REASONING "," SAID(OUT("a")) "," CALL("1") "," CALL(
                            "2") "," OUTPUT("1") "," OUTPUT("2") "," SAID(OUT("b")) "]",
             NULL));
-    CHECK(messages_len == 5 && messages[1].parts_len == 4);
-    CHECK(messages[1].role == PAL_ROLE_ASSISTANT && messages[2].role == PAL_ROLE_TOOL);
-    CHECK(pal_str_is(messages[1].parts[2].arguments, "{ }"));
+    if (CHECK_EQ(messages_len, 5))
+        CHECK_EQ(messages[1].parts_len, 4);
+    CHECK_EQ(messages[1].role, PAL_ROLE_ASSISTANT);
+    CHECK_EQ(messages[2].role, PAL_ROLE_TOOL);
+    CHECK_STR(messages[1].parts[2].arguments, "{ }");
     /* Two messages stay two, and reasoning belongs to what follows it. */
-    CHECK(reads("[" SAID(OUT("a")) "," SAID(OUT("b")) "]") && messages_len == 2);
-    CHECK(reads("[" SAID(OUT("a")) "," REASONING "," SAID(OUT("b")) "]") && messages_len == 2);
-    CHECK(messages[1].parts_len == 2 && messages[1].parts[0].kind == PAL_PART_REASONING);
-    CHECK(reads("[" CALL("1") "," REASONING "," CALL("2") "]") && messages_len == 1);
-    CHECK(reads("[" CALL("1") "," USER(IN("x")) "," CALL("2") "]") && messages_len == 3);
+    CHECK(reads("[" SAID(OUT("a")) "," SAID(OUT("b")) "]"));
+    CHECK_EQ(messages_len, 2);
+    CHECK(reads("[" SAID(OUT("a")) "," REASONING "," SAID(OUT("b")) "]"));
+    CHECK_EQ(messages_len, 2);
+    if (CHECK_EQ(messages[1].parts_len, 2))
+        CHECK_EQ(messages[1].parts[0].kind, PAL_PART_REASONING);
+    CHECK(reads("[" CALL("1") "," REASONING "," CALL("2") "]"));
+    CHECK_EQ(messages_len, 1);
+    CHECK(reads("[" CALL("1") "," USER(IN("x")) "," CALL("2") "]"));
+    CHECK_EQ(messages_len, 3);
 }
 
 static void all_content_survives_a_round_trip(void)
@@ -141,13 +150,14 @@ static void all_content_survives_a_round_trip(void)
                                     "\"auto\"},{\"type\":\"input_image\",\"file_id\":\"file-1\","
                                     "\"detail\":\"high\"}") "]",
             NULL));
-    CHECK(messages[0].parts[1].data.len == 8);
+    CHECK_EQ(messages[0].parts[1].data.len, 8);
     CHECK(rewrites("[" USER("{\"type\":\"input_file\",\"filename\":\"a.pdf\",\"file_data\":"
                             "\"data:application/pdf;base64,UERG\"},{\"type\":\"input_file\","
                             "\"file_url\":\"https://x\"},{\"type\":\"input_file\",\"file_id\":"
                             "\"file-2\"},{\"type\":\"input_file\",\"file_data\":\"UERG\"}") "]",
             NULL));
-    CHECK(reads("[" SAID(OUT("a")) "]") && messages[0].parts[0].extra.len == 0);
+    CHECK(reads("[" SAID(OUT("a")) "]"));
+    CHECK_EQ(messages[0].parts[0].extra.len, 0);
     CHECK(rewrites("[" SAID("{\"type\":\"refusal\",\"refusal\":\"no\"},{\"type\":\"output_text\","
                             "\"text\":\"x\",\"annotations\":[{\"a\":1}],\"new\":2}") "]",
             NULL));
@@ -155,11 +165,11 @@ static void all_content_survives_a_round_trip(void)
                    "\"s\"}],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"a\"},{\"type\":"
                    "\"reasoning_text\",\"text\":\"b\"}]}]",
             NULL));
-    CHECK(pal_str_is(messages[0].parts[0].text, "a\nb"));
+    CHECK_STR(messages[0].parts[0].text, "a\nb");
     CHECK(rewrites("[{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":"
                    "\"reasoning_text\",\"text\":\"t\"}]}]",
             NULL));
-    CHECK(messages[0].parts[0].extra.len == 0);
+    CHECK_EQ(messages[0].parts[0].extra.len, 0);
     CHECK(rewrites("[{\"type\":\"function_call_output\",\"call_id\":\"1\",\"output\":[" IN(
                            "a") "," IN("b") "]" DONE "]",
             NULL));
@@ -196,26 +206,30 @@ static void custom_calls_are_function_calls_for_models(void)
     pal_str json;
     CHECK(reads("[{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"f\",\"input\":"
                 "\"a \\\"b\\\"\",\"new\":2}]"));
-    CHECK(pal_str_is(messages[0].parts[0].arguments, "{\"input\":\"a \\\"b\\\"\"}"));
-    CHECK(pal_openai_chat_write(messages, messages_len, arena, &json, &error) == PAL_OK);
+    CHECK_STR(messages[0].parts[0].arguments, "{\"input\":\"a \\\"b\\\"\"}");
+    CHECK_STATUS(
+            pal_openai_chat_write(messages, messages_len, arena, &json, &error), PAL_OK, &error);
     CHECK(json_same(arena, json,
             "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
             "\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
             "\"{\\\"input\\\":\\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]"));
-    CHECK(input_is("{\"input\":\"a\\nb\"}", "a\nb") && input_is("{}", "") && input_is("", ""));
-    CHECK(input_is("print(1)", "print(1)") && input_is("{\"input\":1}", "{\"input\":1}"));
+    CHECK(input_is("{\"input\":\"a\\nb\"}", "a\nb"));
+    CHECK(input_is("{}", ""));
+    CHECK(input_is("", ""));
+    CHECK(input_is("print(1)", "print(1)"));
+    CHECK(input_is("{\"input\":1}", "{\"input\":1}"));
     pal_part part = {.kind = PAL_PART_TOOL_CALL,
             .call_id = pal_str_of("1"),
             .name = pal_str_of("f"),
             .arguments = pal_str_of("{\"input\":\"x\"}"),
             .extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA)};
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
-    CHECK(item_has(&message, "\"type\":\"custom_tool_call\"") &&
-            item_has(&message, "\"input\":\"x\""));
+    if (CHECK(item_has(&message, "\"type\":\"custom_tool_call\"")))
+        CHECK(item_has(&message, "\"input\":\"x\""));
     part.extra = pal_str_of(chat);
     part.arguments = pal_str_of("raw");
-    CHECK(item_has(&message, "\"type\":\"custom_tool_call\"") &&
-            item_has(&message, "\"input\":\"raw\""));
+    if (CHECK(item_has(&message, "\"type\":\"custom_tool_call\"")))
+        CHECK(item_has(&message, "\"input\":\"raw\""));
 }
 
 static void refusals_are_recognized(void)
@@ -238,7 +252,8 @@ static void chat_completions_get_all_members_that_they_know(void)
     CHECK(reads("[{\"role\":\"user\",\"phase\":\"x\",\"content\":[{\"type\":\"input_text\","
                 "\"text\":\"a\",\"new\":1},{\"type\":\"input_image\",\"image_url\":\"https://x\","
                 "\"detail\":\"low\"}]}]"));
-    CHECK(pal_openai_chat_write(messages, messages_len, arena, &json, &error) == PAL_OK);
+    CHECK_STATUS(
+            pal_openai_chat_write(messages, messages_len, arena, &json, &error), PAL_OK, &error);
     CHECK(json_same(arena, json,
             "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
             "\"image_url\",\"image_url\":{\"url\":\"https://x\",\"detail\":\"low\"}}]}]"));
@@ -303,13 +318,18 @@ static void references_are_replaced_by_their_items(void)
     pal_openai_item_id(&stored, 1, id);
     snprintf(json, sizeof json, "[{\"type\":\"item_reference\",\"id\":\"%s\"}]", id);
     find_item = find_stored;
-    CHECK(reads(json) && messages_len == 1 && messages[0].parts_len == 1);
-    CHECK(messages[0].parts[0].kind == PAL_PART_TOOL_CALL && pal_id_is_none(messages[0].id));
+    CHECK(reads(json));
+    if (CHECK_EQ(messages_len, 1))
+        CHECK_EQ(messages[0].parts_len, 1);
+    CHECK_EQ(messages[0].parts[0].kind, PAL_PART_TOOL_CALL);
+    CHECK(pal_id_is_none(messages[0].id));
     snprintf(json, sizeof json, "[{\"id\":\"%s\"}]", id);
-    CHECK(reads(json) && messages_len == 1);
+    CHECK(reads(json));
+    CHECK_EQ(messages_len, 1);
     CHECK(refused("[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]", "unknown item 'msg_1'"));
     stored.role = PAL_ROLE_NONE;
-    CHECK(reads(json) && messages_len == 0);
+    CHECK(reads(json));
+    CHECK_EQ(messages_len, 0);
     find_item = NULL;
 }
 
@@ -324,23 +344,30 @@ static void ids_of_items_are_stable(void)
     char ids[3][PAL_OPENAI_ITEM_ID_SIZE];
     pal_id owner;
     size_t index = 9, first, len;
-    CHECK(pal_openai_items_count(&message) == 3);
+    CHECK_EQ(pal_openai_items_count(&message), 3);
     for (size_t i = 0; i < 3; i++) {
         pal_openai_item_id(&message, i, ids[i]);
-        CHECK(pal_openai_item_parse(pal_str_of(ids[i]), &owner) && pal_id_equal(owner, message.id));
-        CHECK(pal_openai_item_index(&message, pal_str_of(ids[i]), &index) && index == i);
+        if (CHECK(pal_openai_item_parse(pal_str_of(ids[i]), &owner)))
+            CHECK_ID(owner, message.id);
+        if (CHECK(pal_openai_item_index(&message, pal_str_of(ids[i]), &index)))
+            CHECK_EQ(index, i);
     }
-    CHECK(strncmp(ids[0], "rs_", 3) == 0 && strncmp(ids[1], "msg_", 4) == 0);
-    CHECK(strncmp(ids[2], "fc_", 3) == 0 && strcmp(ids[2] + strlen(ids[2]) - 2, "_3") == 0);
+    CHECK(strncmp(ids[0], "rs_", 3) == 0);
+    CHECK(strncmp(ids[1], "msg_", 4) == 0);
+    CHECK(strncmp(ids[2], "fc_", 3) == 0);
+    CHECK_STR(ids[2] + strlen(ids[2]) - 2, "_3");
     pal_openai_item_parts(&message, 1, &first, &len);
-    CHECK(first == 1 && len == 2);
+    CHECK_EQ(first, 1);
+    CHECK_EQ(len, 2);
     /* The reasoning goes out of sight: the others are called as before. */
     for (uint32_t i = 0; i < 4; i++)
         parts[i].number = i + 1;
     message.parts++;
     message.parts_len--;
-    CHECK(pal_openai_item_index(&message, pal_str_of(ids[1]), &index) && index == 0);
-    CHECK(pal_openai_item_index(&message, pal_str_of(ids[2]), &index) && index == 1);
+    if (CHECK(pal_openai_item_index(&message, pal_str_of(ids[1]), &index)))
+        CHECK_EQ(index, 0);
+    if (CHECK(pal_openai_item_index(&message, pal_str_of(ids[2]), &index)))
+        CHECK_EQ(index, 1);
     CHECK(!pal_openai_item_index(&message, pal_str_of(ids[0]), &index));
     CHECK(!pal_openai_item_parse(pal_str_of("msg_1"), &owner));
     CHECK(!pal_openai_item_parse(pal_str_of("resp_00000000000000000000000000000001"), &owner));

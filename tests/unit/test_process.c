@@ -14,7 +14,8 @@ static pid_t start_child(int *out_fd, char out_name[static PAL_PROCESS_NAME_SIZE
     pid_t child;
     char byte;
 
-    CHECK(pipe(down) == 0 && pipe(up) == 0);
+    CHECK_EQ(pipe(down), 0);
+    CHECK_EQ(pipe(up), 0);
     child = fork();
     if (child == 0) {
         char name[PAL_PROCESS_NAME_SIZE] = {0};
@@ -27,7 +28,7 @@ static pid_t start_child(int *out_fd, char out_name[static PAL_PROCESS_NAME_SIZE
     }
     close(down[0]);
     close(up[1]);
-    CHECK(read(up[0], out_name, PAL_PROCESS_NAME_SIZE) == PAL_PROCESS_NAME_SIZE);
+    CHECK_EQ(read(up[0], out_name, PAL_PROCESS_NAME_SIZE), PAL_PROCESS_NAME_SIZE);
     close(up[0]);
     *out_fd = down[1];
     return child;
@@ -39,7 +40,7 @@ static void a_living_process_is_not_dead(void)
 
     pal_process_name(name);
     CHECK(!pal_process_is_dead(pal_str_of(name)));
-    CHECK(pal_process_is_alive(pal_str_of(name)) == (strchr(name, '@') != NULL));
+    CHECK_EQ(pal_process_is_alive(pal_str_of(name)), (strchr(name, '@') != NULL));
     snprintf(longer, sizeof(longer), "%s:more", name);
     CHECK(!pal_process_is_dead(pal_str_of(longer)));
 }
@@ -52,12 +53,12 @@ static void a_process_that_ended_is_dead(void)
 
     CHECK(!pal_process_is_dead(pal_str_of(name)));
     close(fd);
-    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
     /* Without a number of the place nobody knows. */
-    CHECK(pal_process_is_dead(pal_str_of(name)) == (strchr(name, '@') != NULL));
+    CHECK_EQ(pal_process_is_dead(pal_str_of(name)), (strchr(name, '@') != NULL));
     CHECK(!pal_process_is_alive(pal_str_of(name)));
     snprintf(longer, sizeof(longer), "%s:more", name);
-    CHECK(pal_process_is_dead(pal_str_of(longer)) == (strchr(name, '@') != NULL));
+    CHECK_EQ(pal_process_is_dead(pal_str_of(longer)), (strchr(name, '@') != NULL));
 }
 
 static void a_reused_pid_is_a_different_process(void)

@@ -314,7 +314,7 @@ static void invalid_characters_are_replaced(void)
     static const char told[] = "text(a\0b) end(ok stop)";
     answer_log log;
     answer_run(&stream, pal_str_of(DELTA("{\"content\":\"a\\u0000b\"}") DONE), 1, 1, &log);
-    CHECK(pal_str_equal(pal_buf_str(&log.text), pal_str_make(told, sizeof told - 1)));
+    CHECK_STR(pal_buf_str(&log.text), pal_str_make(told, sizeof told - 1));
     log_done(&log);
 }
 
@@ -387,7 +387,8 @@ static void long_error_texts_are_cut(void)
     for (int i = 0; i < 30000; i++)
         pal_buf_append_text(&body, "\xe2\x82\xac ");
     answer_run(&bad, pal_buf_str(&body), 4096, 4096, &log);
-    CHECK(log.text.len < 400 && log.end.is_retryable);
+    CHECK_THAT(log.text.len, <, 400);
+    CHECK(log.end.is_retryable);
     log_done(&log);
     pal_buf_done(&body);
 }
@@ -402,9 +403,10 @@ static void the_size_of_events_is_limited(void)
     memset(pal_buf_reserve(&event, room), 'x', room);
     pal_buf_commit(&event, room);
     answer_run(&stream, pal_buf_str(&event), 65536, 65536, &log);
-    CHECK(log.end.status == PAL_PROVIDER && !log.end.is_retryable);
-    CHECK(pal_str_is(pal_buf_str(&log.text),
-            "end(provider: an event of the stream exceeds 16777216 bytes)"));
+    CHECK_STATUS(log.end.status, PAL_PROVIDER);
+    CHECK(!log.end.is_retryable);
+    CHECK_STR(
+            pal_buf_str(&log.text), "end(provider: an event of the stream exceeds 16777216 bytes)");
     log_done(&log);
     pal_buf_done(&event);
 }
@@ -420,7 +422,7 @@ static void tells_of_many(const answer_case *in, const char *begin, const char *
     for (size_t i = 0; i < len; i++)
         pal_buf_append_text(&body, piece);
     pal_buf_append_text(&body, end);
-    CHECK(body.failure == PAL_OK);
+    CHECK_STATUS(body.failure, PAL_OK);
     answer_run(in, pal_buf_str(&body), 65536, 65536, &log);
     CHECK(memmem(log.text.data, log.text.len, expected, strlen(expected)));
     log_done(&log);

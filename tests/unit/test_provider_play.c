@@ -66,26 +66,32 @@ static pal_str header(const char *name)
 
 static void configurations_are_checked(void)
 {
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("gpt")}) == PAL_INVALID);
-    CHECK(strstr(error.message, "'gpt'") && strstr(error.message, "mistral_conversations"));
-    CHECK(opens((pal_provider_config){.name = pal_str_of("p"),
-                  .kind = pal_str_of("openai"),
-                  .url = pal_str_of("ftp://x")}) == PAL_INVALID);
-    CHECK(strstr(error.message, "'p'"));
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai"),
-                  .api_key = pal_str_of("secret\nkey")}) == PAL_INVALID);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("gpt")}), PAL_INVALID);
+    CHECK_CONTAINS(error.message, "'gpt'");
+    CHECK_CONTAINS(error.message, "mistral_conversations");
+    CHECK_STATUS(opens((pal_provider_config){.name = pal_str_of("p"),
+                         .kind = pal_str_of("openai"),
+                         .url = pal_str_of("ftp://x")}),
+            PAL_INVALID);
+    CHECK_CONTAINS(error.message, "'p'");
+    CHECK_STATUS(opens((pal_provider_config){
+                         .kind = pal_str_of("openai"), .api_key = pal_str_of("secret\nkey")}),
+            PAL_INVALID);
     CHECK(!strstr(error.message, "secret"));
     const pal_http_header bad = {pal_str_of("a:b"), pal_str_of("c")};
-    CHECK(opens((pal_provider_config){
-                  .kind = pal_str_of("openai"), .headers = &bad, .headers_len = 1}) == PAL_INVALID);
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("script")}) == PAL_INVALID);
-    CHECK(opens((pal_provider_config){
-                  .kind = pal_str_of("script"), .path = pal_str_of("/nowhere/script")}) == PAL_IO);
+    CHECK_STATUS(opens((pal_provider_config){
+                         .kind = pal_str_of("openai"), .headers = &bad, .headers_len = 1}),
+            PAL_INVALID);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("script")}), PAL_INVALID);
+    CHECK_STATUS(opens((pal_provider_config){
+                         .kind = pal_str_of("script"), .path = pal_str_of("/nowhere/script")}),
+            PAL_IO);
 }
 
 static bool url_becomes(const char *kind, const char *url, const char *expected)
 {
-    CHECK(opens((pal_provider_config){.kind = pal_str_of(kind), .url = pal_str_of(url)}) == PAL_OK);
+    CHECK_STATUS(
+            opens((pal_provider_config){.kind = pal_str_of(kind), .url = pal_str_of(url)}), PAL_OK);
     bool same = pal_str_is(provider->url, expected);
     closes();
     return same;
@@ -103,23 +109,25 @@ static void urls_are_completed(void)
 
 static void keys_are_sent_in_the_right_header(void)
 {
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("anthropic"),
-                  .api_key = pal_str_of(" sk-ant-123456\n")}) == PAL_OK);
-    CHECK(pal_str_is(header("x-api-key"), "sk-ant-123456"));
-    CHECK(pal_str_is(header("anthropic-version"), "2023-06-01"));
-    CHECK(header("authorization").len == 0);
-    CHECK(pal_str_is(pal_provider_family(provider, pal_str_of("m")), "anthropic"));
-    CHECK(pal_provider_profile(provider) == PAL_PROFILE_ANTHROPIC);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("anthropic"),
+                         .api_key = pal_str_of(" sk-ant-123456\n")}),
+            PAL_OK);
+    CHECK_STR(header("x-api-key"), "sk-ant-123456");
+    CHECK_STR(header("anthropic-version"), "2023-06-01");
+    CHECK_EQ(header("authorization").len, 0);
+    CHECK_STR(pal_provider_family(provider, pal_str_of("m")), "anthropic");
+    CHECK_EQ(pal_provider_profile(provider), PAL_PROFILE_ANTHROPIC);
     closes();
     const pal_http_header own = {pal_str_of("Authorization"), pal_str_of("Basic abcdefghij")};
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai"),
-                  .api_key = pal_str_of("sk-123456"),
-                  .headers = &own,
-                  .headers_len = 1}) == PAL_OK);
-    CHECK(pal_str_is(header("Authorization"), "Basic abcdefghij"));
-    CHECK(header("authorization").len == 0);
-    CHECK(provider->secrets_len == 3);
-    CHECK(pal_provider_family(provider, pal_str_of("m")).len == 0);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("openai"),
+                         .api_key = pal_str_of("sk-123456"),
+                         .headers = &own,
+                         .headers_len = 1}),
+            PAL_OK);
+    CHECK_STR(header("Authorization"), "Basic abcdefghij");
+    CHECK_EQ(header("authorization").len, 0);
+    CHECK_EQ(provider->secrets_len, 3);
+    CHECK_EQ(pal_provider_family(provider, pal_str_of("m")).len, 0);
     closes();
 }
 
@@ -129,15 +137,16 @@ static void secrets_are_not_shown(void)
     pal_buf_init(&text, 1000);
     pal_buf_append_text(&text, "bad key sk-12345678, sk-12345678!");
     pal_answer_redact(&text, pal_str_of("sk-12345678"));
-    CHECK(pal_str_is(pal_buf_str(&text), "bad key ***, ***!"));
+    CHECK_STR(pal_buf_str(&text), "bad key ***, ***!");
     pal_answer_redact(&text, pal_str_of(""));
-    CHECK(pal_str_is(pal_buf_str(&text), "bad key ***, ***!"));
+    CHECK_STR(pal_buf_str(&text), "bad key ***, ***!");
     pal_buf_done(&text);
     pal_buf_init(&text, 4u << 20);
     for (int i = 0; i < 200000; i++)
         pal_buf_append_text(&text, "sk-12345678,");
     pal_answer_redact(&text, pal_str_of("sk-12345678"));
-    CHECK(text.len == 200000 * 4 && memcmp(text.data + text.len - 8, "***,***,", 8) == 0);
+    if (CHECK_EQ(text.len, 200000 * 4))
+        CHECK(memcmp(text.data + text.len - 8, "***,***,", 8) == 0);
     pal_buf_done(&text);
 }
 
@@ -206,11 +215,14 @@ static void echo_repeats_the_message(void)
     pal_part parts[3];
     pal_message messages[3] = {said(&parts[0], PAL_ROLE_SYSTEM, "Be brief."),
             said(&parts[1], PAL_ROLE_USER, "first"), said(&parts[2], PAL_ROLE_USER, "hi there")};
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("echo")}) == PAL_OK);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("echo")}), PAL_OK);
     request = (pal_model_request){.messages = messages, .messages_len = 3};
     asks();
-    CHECK(told.end.status == PAL_OK && told.end.finish == PAL_FINISH_STOP);
-    CHECK(told.end.has_usage && told.end.usage.input > 0 && told.end.usage.output == 4);
+    CHECK_STATUS(told.end.status, PAL_OK);
+    CHECK_EQ(told.end.finish, PAL_FINISH_STOP);
+    CHECK(told.end.has_usage);
+    CHECK_THAT(told.end.usage.input, >, 0);
+    CHECK_EQ(told.end.usage.output, 4);
     pal_str text = pal_buf_str(&told.text);
     CHECK(memmem(text.data, text.len, "text(echo: hi there) end(ok stop ", 33) != NULL);
     CHECK(memmem(text.data, text.len, "model=echo", 10) != NULL);
@@ -219,16 +231,18 @@ static void echo_repeats_the_message(void)
     size_t len = text.len;
     memcpy(before, text.data, len);
     asks();
-    CHECK(pal_str_equal(pal_buf_str(&told.text), pal_str_make(before, len)));
-    CHECK(pieces == 1);
+    CHECK_STR(pal_buf_str(&told.text), pal_str_make(before, len));
+    CHECK_EQ(pieces, 1);
     messages[2] = said(&parts[2], PAL_ROLE_USER,
             "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2"
             "\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2");
     asks();
-    CHECK(pieces > 2 && pieces <= 8);
+    CHECK_THAT(pieces, >, 2);
+    CHECK_THAT(pieces, <=, 8);
     request.output_max = 2;
     asks();
-    CHECK(told.end.finish == PAL_FINISH_LENGTH && told.end.usage.output <= 2);
+    CHECK_EQ(told.end.finish, PAL_FINISH_LENGTH);
+    CHECK_THAT(told.end.usage.output, <=, 2);
     closes();
 }
 
@@ -237,19 +251,22 @@ static void requests_are_checked(void)
     pal_part part;
     pal_message message = said(&part, PAL_ROLE_USER, "hi");
     const pal_tool nameless = {0};
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("openai")}) == PAL_OK);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("openai")}), PAL_OK);
     request = (pal_model_request){.messages = &message, .messages_len = 1};
     asks();
-    CHECK(started == PAL_INVALID && strstr(error.message, "model"));
+    CHECK_STATUS(started, PAL_INVALID);
+    CHECK_CONTAINS(error.message, "model");
     request.model = pal_str_of("m");
     request.messages_len = 0;
     asks();
-    CHECK(started == PAL_INVALID && strstr(error.message, "messages"));
+    CHECK_STATUS(started, PAL_INVALID);
+    CHECK_CONTAINS(error.message, "messages");
     request.messages_len = 1;
     request.tools = &nameless;
     request.tools_len = 1;
     asks();
-    CHECK(started == PAL_INVALID && strstr(error.message, "tools[0]"));
+    CHECK_STATUS(started, PAL_INVALID);
+    CHECK_CONTAINS(error.message, "tools[0]");
     closes();
 }
 
@@ -258,7 +275,8 @@ static char script_path[] = "/tmp/palaver-script-XXXXXX";
 static pal_status opens_script(const char *text)
 {
     FILE *file = fopen(script_path, "wb");
-    CHECK(file && fputs(text, file) >= 0);
+    if (CHECK(file))
+        CHECK_THAT(fputs(text, file), >=, 0);
     fclose(file);
     return opens(
             (pal_provider_config){.kind = pal_str_of("script"), .path = pal_str_of(script_path)});
@@ -269,16 +287,18 @@ static void scripts_are_replayed(void)
     pal_part part;
     pal_message message = said(&part, PAL_ROLE_USER, "hi");
     request = (pal_model_request){.messages = &message, .messages_len = 1};
-    CHECK(opens_script(
-                  "{\"reasoning\":\"hm\"}\n{\"signature\":\"S\",\"family\":\"anthropic\"}\n\n"
-                  "{\"text\":\"a\"}\n{\"delay_ms\":2}\n{\"text\":\"b\"}\n"
-                  "{\"call\":{\"id\":\"c1\",\"name\":\"f\",\"arguments\":{\"x\":1}}}\n"
-                  "{\"call\":{\"name\":\"g\",\"arguments\":\"{}\"}}\n"
-                  "{\"usage\":{\"input\":3,\"cache_read\":1,\"output\":2}}\n{\"next\":true}\n"
-                  "{\"text\":\"c\"}\r\n{\"finish\":\"length\"}\n{\"next\":true}\n"
-                  "{\"text\":\"d\"}\n{\"error\":{\"message\":\"busy\",\"code\":529,"
-                  "\"error_code\":\"overloaded_error\",\"retry_after_ms\":7}}\n{\"next\":true}\n"
-                  "{\"error\":{\"message\":\"slow\",\"status\":\"timeout\"}}") == PAL_OK);
+    CHECK_STATUS(
+            opens_script(
+                    "{\"reasoning\":\"hm\"}\n{\"signature\":\"S\",\"family\":\"anthropic\"}\n\n"
+                    "{\"text\":\"a\"}\n{\"delay_ms\":2}\n{\"text\":\"b\"}\n"
+                    "{\"call\":{\"id\":\"c1\",\"name\":\"f\",\"arguments\":{\"x\":1}}}\n"
+                    "{\"call\":{\"name\":\"g\",\"arguments\":\"{}\"}}\n"
+                    "{\"usage\":{\"input\":3,\"cache_read\":1,\"output\":2}}\n{\"next\":true}\n"
+                    "{\"text\":\"c\"}\r\n{\"finish\":\"length\"}\n{\"next\":true}\n"
+                    "{\"text\":\"d\"}\n{\"error\":{\"message\":\"busy\",\"code\":529,"
+                    "\"error_code\":\"overloaded_error\",\"retry_after_ms\":7}}\n{\"next\":true}\n"
+                    "{\"error\":{\"message\":\"slow\",\"status\":\"timeout\"}}"),
+            PAL_OK);
     CHECK(tells("think(hm) sign(S,anthropic) text(ab) call0(c1,f) args0({\"x\":1}) call1(*,g) "
                 "args1({}) end(ok tool_calls 3+1+0>2/0 model=script)"));
     CHECK(tells("text(c) end(ok length model=script)"));
@@ -287,24 +307,27 @@ static void scripts_are_replayed(void)
     CHECK(tells("end(timeout model=script retryable: slow)"));
     CHECK(tells("end(provider model=script: no more recorded responses)"));
     closes();
-    CHECK(opens_script("{\"text\":\"a\"}\n{\"tex\":1}\n") == PAL_INVALID);
-    CHECK(strstr(error.message, "line 2"));
-    CHECK(opens_script("{\"text\":\"a\"\n") == PAL_INVALID && strstr(error.message, "line 1"));
+    CHECK_STATUS(opens_script("{\"text\":\"a\"}\n{\"tex\":1}\n"), PAL_INVALID);
+    CHECK_CONTAINS(error.message, "line 2");
+    CHECK_STATUS(opens_script("{\"text\":\"a\"\n"), PAL_INVALID);
+    CHECK_CONTAINS(error.message, "line 1");
 }
 
 static void a_callback_can_cancel_its_call(void)
 {
-    CHECK(opens_script("{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n") == PAL_OK);
+    CHECK_STATUS(opens_script("{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"}\n"), PAL_OK);
     cancel_at = 2;
     asks();
     cancel_at = 0;
     closes(); /* asserts that no call is left */
-    CHECK(pal_str_is(pal_buf_str(&told.text), "text(ab") && !told.ended);
+    CHECK_STR(pal_buf_str(&told.text), "text(ab");
+    CHECK(!told.ended);
 }
 
 static void a_call_has_a_time_limit(void)
 {
-    CHECK(opens_script("{\"text\":\"a\"}\n{\"delay_ms\":60000}\n{\"text\":\"b\"}\n") == PAL_OK);
+    CHECK_STATUS(
+            opens_script("{\"text\":\"a\"}\n{\"delay_ms\":60000}\n{\"text\":\"b\"}\n"), PAL_OK);
     request.timeout_ms = 30;
     CHECK(tells("text(a) end(timeout model=script retryable: the model exceeded the time limit)"));
     request.timeout_ms = 0;
@@ -325,14 +348,14 @@ static void on_models(void *user, pal_str json, const pal_error *err)
 static void models_on_loop(void *user)
 {
     (void)user;
-    CHECK(pal_provider_models(provider, on_models, NULL, &error) == PAL_OK);
+    CHECK_STATUS(pal_provider_models(provider, on_models, NULL, &error), PAL_OK, &error);
 }
 
 static void echo_lists_itself(void)
 {
-    CHECK(opens((pal_provider_config){.kind = pal_str_of("echo")}) == PAL_OK);
+    CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("echo")}), PAL_OK);
     run_and_wait(models_on_loop, NULL);
-    CHECK(strcmp(models, "[\"echo\"]") == 0);
+    CHECK_STR(models, "[\"echo\"]");
     closes();
 }
 
@@ -354,7 +377,9 @@ static void lists_of_models_are_read(void)
     CHECK(lists("{\"models\":[{\"name\":\"a\"}],\"data\":null}", "[\"a\"]"));
     CHECK(lists("[\"a\",{\"model\":\"b\"}]", "[\"a\",\"b\"]"));
     CHECK(lists("{\"data\":[]}", "[]"));
-    CHECK(lists("{}", NULL) && lists("<html>", NULL) && lists("7", NULL));
+    CHECK(lists("{}", NULL));
+    CHECK(lists("<html>", NULL));
+    CHECK(lists("7", NULL));
 }
 
 /* ---- Finding one ---- */
@@ -367,14 +392,18 @@ static void discovery_tries_candidates_in_order(void)
             pal_str_of(""), pal_str_of("k3"), pal_str_of("k4"), pal_str_of("k5"), pal_str_of("")};
     static const char *const names[] = {
             "openai", "anthropic", "mistral", "openrouter", "groq", "ollama", "llama.cpp", "echo"};
-    CHECK(pal_discover_list(&all, arena, list) == 8);
-    for (size_t i = 0; i < 8; i++)
-        CHECK(pal_str_is(list[i].config.name, names[i]) && list[i].is_local == (i == 5 || i == 6));
-    CHECK(pal_str_is(list[5].config.url, "http://127.0.0.1:11434"));
+    CHECK_EQ(pal_discover_list(&all, arena, list), 8);
+    for (size_t i = 0; i < 8; i++) {
+        CHECK_STR(list[i].config.name, names[i]);
+        CHECK_EQ(list[i].is_local, (i == 5 || i == 6));
+    }
+    CHECK_STR(list[5].config.url, "http://127.0.0.1:11434");
     const pal_discover_env nothing = {0};
-    CHECK(pal_discover_list(&nothing, arena, list) == 3 && pal_str_is(list[2].model, "echo"));
+    CHECK_EQ(pal_discover_list(&nothing, arena, list), 3);
+    CHECK_STR(list[2].model, "echo");
     const pal_discover_env proxy = {.openai_base_url = pal_str_of("http://p/v1")};
-    CHECK(pal_discover_list(&proxy, arena, list) == 4 && list[0].is_local);
+    if (CHECK_EQ(pal_discover_list(&proxy, arena, list), 4))
+        CHECK(list[0].is_local);
     pal_arena_free(arena);
 }
 
@@ -404,7 +433,7 @@ static char found[256];
 static void on_found(void *user, const pal_discovered *discovered, size_t len)
 {
     (void)user;
-    CHECK(len >= 1);
+    CHECK_THAT(len, >=, 1);
     snprintf(found, sizeof found, "%.*s %.*s", PAL_STR_ARG(discovered->config.name),
             PAL_STR_ARG(discovered->model));
     bell_ring(&told_bell);
@@ -414,15 +443,16 @@ static void discover_on_loop(void *user)
 {
     pal_discover *discover;
     found[0] = '\0';
-    CHECK(pal_discover_start(http, loop, user, on_found, NULL, &discover, &error) == PAL_OK);
-    CHECK(found[0] == '\0');
+    CHECK_STATUS(pal_discover_start(http, loop, user, on_found, NULL, &discover, &error), PAL_OK,
+            &error);
+    CHECK_EQ(found[0], '\0');
 }
 
 static void a_service_with_a_key_is_not_probed(void)
 {
     pal_discover_env env = {.mistral_api_key = pal_str_of("k")};
     run_and_wait(discover_on_loop, &env);
-    CHECK(strcmp(found, "mistral mistral-medium-latest") == 0);
+    CHECK_STR(found, "mistral mistral-medium-latest");
 }
 
 static void cancel_discover_on_loop(void *user)
@@ -430,7 +460,8 @@ static void cancel_discover_on_loop(void *user)
     pal_discover *discover;
     const pal_discover_env env = {.ollama_host = pal_str_of("127.0.0.1:1")};
     (void)user;
-    CHECK(pal_discover_start(http, loop, &env, on_found, NULL, &discover, &error) == PAL_OK);
+    CHECK_STATUS(pal_discover_start(http, loop, &env, on_found, NULL, &discover, &error), PAL_OK,
+            &error);
     pal_discover_cancel(discover);
     bell_ring(&told_bell);
 }
@@ -472,7 +503,7 @@ static void an_allocation_failure_is_reported(void)
     const pal_http_header own = {pal_str_of("x-a"), pal_str_of("b")};
     pal_part part;
     pal_message message = said(&part, PAL_ROLE_USER, "hi");
-    CHECK(opens_script("{\"text\":\"a\"}\n") == PAL_OK);
+    CHECK_STATUS(opens_script("{\"text\":\"a\"}\n"), PAL_OK);
     closes();
     request =
             (pal_model_request){.model = pal_str_of("m"), .messages = &message, .messages_len = 1};
@@ -486,7 +517,8 @@ static void an_allocation_failure_is_reported(void)
         started = PAL_NO_MEMORY;
         for (fail_at = 1; started != PAL_OK && fail_at < 300; fail_at++)
             run_and_wait(starve_on_loop, NULL);
-        CHECK(started == PAL_OK && fail_at > 3);
+        CHECK_STATUS(started, PAL_OK);
+        CHECK_THAT(fail_at, >, 3);
     }
 }
 
@@ -495,7 +527,7 @@ static void an_allocation_failure_is_reported(void)
 static void open_http(void *user)
 {
     (void)user;
-    CHECK(pal_http_open(loop, NULL, &http, &error) == PAL_OK);
+    CHECK_STATUS(pal_http_open(loop, NULL, &http, &error), PAL_OK, &error);
     bell_ring(&told_bell);
 }
 

@@ -83,7 +83,7 @@ static bool sends(const pal_provider_kind *kind, const pal_model_request *reques
         const char *expected_path, const char *expected)
 {
     pal_json ours, theirs;
-    if (!CHECK(write_to(kind, NULL, request) == PAL_OK) || !CHECK(!body.failure))
+    if (!CHECK_STATUS(write_to(kind, NULL, request), PAL_OK) || !CHECK(!body.failure))
         return false;
     if (!pal_str_is(pal_buf_str(&path), expected_path))
         printf("# path %.*s\n", PAL_STR_ARG(pal_buf_str(&path)));
@@ -148,21 +148,31 @@ static bool max_is_new(const char *model)
     pal_model_request request = plain_request();
     request.model = pal_str_of(model);
     request.output_max = 9;
-    CHECK(write_to(&pal_provider_openai, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
     return memmem(body.data, body.len, "\"max_completion_tokens\":9", 25) != NULL;
 }
 
 static void the_limit_has_two_names(void)
 {
-    CHECK(max_is_new("o1") && max_is_new("o3-mini") && max_is_new("gpt-5") &&
-            max_is_new("gpt-5.1-codex") && max_is_new("openai/o4-mini") && max_is_new("gpt-10"));
-    CHECK(!max_is_new("gpt-4o") && !max_is_new("gpt-4.1") && !max_is_new("llama3") &&
-            !max_is_new("olmo") && !max_is_new("gpt-oss-20b") && !max_is_new("gpt-3.5-turbo"));
+    CHECK(max_is_new("o1"));
+    CHECK(max_is_new("o3-mini"));
+    CHECK(max_is_new("gpt-5"));
+    CHECK(max_is_new("gpt-5.1-codex"));
+    CHECK(max_is_new("openai/o4-mini"));
+    CHECK(max_is_new("gpt-10"));
+    CHECK(!max_is_new("gpt-4o"));
+    CHECK(!max_is_new("gpt-4.1"));
+    CHECK(!max_is_new("llama3"));
+    CHECK(!max_is_new("olmo"));
+    CHECK(!max_is_new("gpt-oss-20b"));
+    CHECK(!max_is_new("gpt-3.5-turbo"));
     pal_model_request request = plain_request();
     request.parameters = pal_str_of("{\"max_tokens\":5}");
-    CHECK(write_to(&pal_provider_openai, NULL, &request) == PAL_OK && body_has("\"max_tokens\":5"));
+    CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
+    CHECK(body_has("\"max_tokens\":5"));
     request.output_max = 9;
-    CHECK(write_to(&pal_provider_openai, NULL, &request) == PAL_OK && body_has("\"max_tokens\":9"));
+    CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
+    CHECK(body_has("\"max_tokens\":9"));
     CHECK(!memmem(body.data, body.len, "\"max_tokens\":5", 14));
 }
 
@@ -170,9 +180,9 @@ static void the_cache_key_is_sent_to_services_that_know_it(void)
 {
     pal_model_request request = plain_request();
     request.conversation = pal_str_of("s-1");
-    CHECK(write_to(&pal_provider_openai, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
     CHECK(body_has("\"prompt_cache_key\":\"s-1\""));
-    CHECK(write_to(&pal_provider_openai, "http://127.0.0.1:8080/v1", &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_openai, "http://127.0.0.1:8080/v1", &request), PAL_OK);
     CHECK(!memmem(body.data, body.len, "s-1", 3));
 }
 
@@ -207,7 +217,7 @@ static void an_anthropic_request_has_all_members_and_cache_marks(void)
             "{\"type\":\"text\",\"text\":\"And?\"}]}]}"));
     /* Where the next request begins with all of it, its end is marked too. */
     request.stable_len = request.messages_len;
-    CHECK(write_to(&pal_provider_anthropic, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_anthropic, NULL, &request), PAL_OK);
     CHECK(body_has("{\"type\":\"text\",\"text\":\"And?\"," MARK "}]}]"));
 }
 
@@ -217,7 +227,7 @@ static void cache_marks_are_never_set_on_thinking(void)
     pal_part only[] = {part_text("so"), answer_parts[0]};
     messages[2].parts = only;
     messages[2].parts_len = 2;
-    CHECK(write_to(&pal_provider_anthropic, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_anthropic, NULL, &request), PAL_OK);
     CHECK(body_has("{\"type\":\"text\",\"text\":\"so\"," MARK "},{\"type\":\"thinking\","));
     make_messages();
 }
@@ -227,7 +237,7 @@ static bool max_is(const char *model, const char *parameters, const char *expect
     pal_model_request request = plain_request();
     request.model = pal_str_of(model);
     request.parameters = pal_str_of(parameters);
-    CHECK(write_to(&pal_provider_anthropic, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_anthropic, NULL, &request), PAL_OK);
     return body_has(expected);
 }
 
@@ -246,7 +256,7 @@ static bool choice_is(const char *choice, const char *expected)
 {
     pal_model_request request = full_request();
     request.tool_choice = pal_str_of(choice);
-    CHECK(write_to(&pal_provider_anthropic, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_anthropic, NULL, &request), PAL_OK);
     return body_has(expected);
 }
 
@@ -292,7 +302,7 @@ static void a_known_conversation_gets_only_new_messages(void)
             "\"user\",\"content\":\"And?\"}],\"stream\":true,\"store\":true,\"handoff_execution\":"
             "\"server\",\"completion_args\":{}}"));
     request.messages_len = 3;
-    CHECK(write_to(&pal_provider_mistral_conversations, NULL, &request) == PAL_INVALID);
+    CHECK_STATUS(write_to(&pal_provider_mistral_conversations, NULL, &request), PAL_INVALID);
 }
 
 static void an_agent_gets_no_instructions(void)
@@ -300,10 +310,10 @@ static void an_agent_gets_no_instructions(void)
     pal_model_request request = full_request();
     request.model = pal_str_of("ag_123");
     request.messages_len = 2;
-    CHECK(write_to(&pal_provider_mistral_conversations, NULL, &request) == PAL_OK);
+    CHECK_STATUS(write_to(&pal_provider_mistral_conversations, NULL, &request), PAL_OK);
     CHECK(body_has("\"agent_id\":\"ag_123\""));
-    CHECK(!memmem(body.data, body.len, "\"model\"", 7) &&
-            !memmem(body.data, body.len, "Be brief", 8));
+    CHECK(!memmem(body.data, body.len, "\"model\"", 7));
+    CHECK(!memmem(body.data, body.len, "Be brief", 8));
     CHECK(!memmem(body.data, body.len, "\"tools\"", 7));
 }
 
@@ -315,16 +325,17 @@ static void invalid_json_is_refused(void)
     for (size_t i = 0; i < 4; i++) {
         pal_model_request request = full_request();
         request.parameters = pal_str_of("[1]");
-        CHECK(write_to(kinds[i], NULL, &request) == PAL_INVALID &&
-                strstr(error.message, "parameters"));
+        CHECK_STATUS(write_to(kinds[i], NULL, &request), PAL_INVALID);
+        CHECK_CONTAINS(error.message, "parameters");
         request = full_request();
         request.tool_choice = pal_str_of("auto");
-        CHECK(write_to(kinds[i], NULL, &request) == PAL_INVALID && strstr(error.message, "choice"));
+        CHECK_STATUS(write_to(kinds[i], NULL, &request), PAL_INVALID);
+        CHECK_CONTAINS(error.message, "choice");
         request = full_request();
         request.tools = bad;
         request.tools_len = 1;
-        CHECK(write_to(kinds[i], NULL, &request) == PAL_INVALID &&
-                strstr(error.message, "tools[0]"));
+        CHECK_STATUS(write_to(kinds[i], NULL, &request), PAL_INVALID);
+        CHECK_CONTAINS(error.message, "tools[0]");
     }
 }
 

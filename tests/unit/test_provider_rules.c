@@ -55,9 +55,9 @@ static void delays_equal_those_of_sol(void)
         if (after_ms.len)
             expected = 1500; /* sol does not read it; the design does */
         int64_t asked = pal_retry_after_ms(after_ms, after, NOW);
-        CHECK(pal_retry_delay_ms((uint32_t)integer(row, "attempt"), asked, 0) == expected);
+        CHECK_EQ(pal_retry_delay_ms((uint32_t)integer(row, "attempt"), asked, 0), expected);
     }
-    CHECK(rows == 16);
+    CHECK_EQ(rows, 16);
 }
 
 static void delays_equal_those_of_opencode(void)
@@ -76,9 +76,9 @@ static void delays_equal_those_of_opencode(void)
         if (string(headers, "content-type").len)
             expected = 30000;
         int64_t asked = pal_retry_after_ms(string(headers, "retry-after-ms"), after, NOW);
-        CHECK(pal_retry_delay_ms((uint32_t)integer(row, "attempt"), asked, jitter) == expected);
+        CHECK_EQ(pal_retry_delay_ms((uint32_t)integer(row, "attempt"), asked, jitter), expected);
     }
-    CHECK(rows == 18);
+    CHECK_EQ(rows, 18);
 }
 
 static int64_t asked(const char *after)
@@ -88,35 +88,35 @@ static int64_t asked(const char *after)
 
 static void retry_after_has_many_forms(void)
 {
-    CHECK(asked("Sun, 06 Nov 1994 08:49:42 GMT") == 5000);
-    CHECK(asked("Sunday, 06-Nov-94 08:49:42 GMT") == 5000);
-    CHECK(asked("Sun Nov  6 08:49:42 1994") == 5000);
-    CHECK(asked("1994-11-06T08:49:42Z") == 5000);
-    CHECK(asked("Mon, 07 Nov 1994 08:49:37 GMT") == 86400000);
-    CHECK(asked(" 3 ") == 3000);
-    CHECK(asked("0.0001") == 1);
-    CHECK(asked("99999999999999999999") == INT64_C(2147483647));
-    CHECK(asked("Sun, 06 Nov 1994 08:49:36 GMT") == -1);
-    CHECK(asked("") == -1);
-    CHECK(asked("1e3") == -1);
-    CHECK(asked("nan") == -1);
-    CHECK(asked("0x10") == -1);
-    CHECK(asked("1.2.3") == -1);
-    CHECK(asked("Sun, 99 Foo 1994 08:49:42 GMT") == -1);
-    CHECK(asked("Sun, 06 Nov 1994") == -1);
-    CHECK(asked("Sun, 06 Nov 1994 aa:bb:cc GMT") == -1);
-    CHECK(pal_retry_after_ms(pal_str_of("250.5"), pal_str_of("9"), NOW) == 251);
-    CHECK(pal_retry_after_ms(pal_str_of("-1"), pal_str_of("9"), NOW) == 9000);
+    CHECK_EQ(asked("Sun, 06 Nov 1994 08:49:42 GMT"), 5000);
+    CHECK_EQ(asked("Sunday, 06-Nov-94 08:49:42 GMT"), 5000);
+    CHECK_EQ(asked("Sun Nov  6 08:49:42 1994"), 5000);
+    CHECK_EQ(asked("1994-11-06T08:49:42Z"), 5000);
+    CHECK_EQ(asked("Mon, 07 Nov 1994 08:49:37 GMT"), 86400000);
+    CHECK_EQ(asked(" 3 "), 3000);
+    CHECK_EQ(asked("0.0001"), 1);
+    CHECK_EQ(asked("99999999999999999999"), INT64_C(2147483647));
+    CHECK_EQ(asked("Sun, 06 Nov 1994 08:49:36 GMT"), -1);
+    CHECK_EQ(asked(""), -1);
+    CHECK_EQ(asked("1e3"), -1);
+    CHECK_EQ(asked("nan"), -1);
+    CHECK_EQ(asked("0x10"), -1);
+    CHECK_EQ(asked("1.2.3"), -1);
+    CHECK_EQ(asked("Sun, 99 Foo 1994 08:49:42 GMT"), -1);
+    CHECK_EQ(asked("Sun, 06 Nov 1994"), -1);
+    CHECK_EQ(asked("Sun, 06 Nov 1994 aa:bb:cc GMT"), -1);
+    CHECK_EQ(pal_retry_after_ms(pal_str_of("250.5"), pal_str_of("9"), NOW), 251);
+    CHECK_EQ(pal_retry_after_ms(pal_str_of("-1"), pal_str_of("9"), NOW), 9000);
 }
 
 static void delays_are_limited(void)
 {
-    CHECK(pal_retry_delay_ms(0, -1, 0) == 2000);
-    CHECK(pal_retry_delay_ms(UINT32_MAX, -1, 1) == 30000);
-    CHECK(pal_retry_delay_ms(1, -1, -7) == 2000);
-    CHECK(pal_retry_delay_ms(1, -1, 7) == 2500);
-    CHECK(pal_retry_delay_ms(1, INT64_MAX, 0) == INT64_C(2147483647));
-    CHECK(pal_retry_delay_ms(3, 1, 1) == 1);
+    CHECK_EQ(pal_retry_delay_ms(0, -1, 0), 2000);
+    CHECK_EQ(pal_retry_delay_ms(UINT32_MAX, -1, 1), 30000);
+    CHECK_EQ(pal_retry_delay_ms(1, -1, -7), 2000);
+    CHECK_EQ(pal_retry_delay_ms(1, -1, 7), 2500);
+    CHECK_EQ(pal_retry_delay_ms(1, INT64_MAX, 0), INT64_C(2147483647));
+    CHECK_EQ(pal_retry_delay_ms(3, 1, 1), 1);
 }
 
 /* ---- Once more ---- */
@@ -132,10 +132,11 @@ static void retries_equal_those_of_sol(void)
         bool theirs = string(row, "reason").len > 0, ours = pal_error_is_retryable(0, none, text);
         bool listed = pal_str_is(text, differs[0]) || pal_str_is(text, differs[1]);
         differing += theirs != ours;
-        if (!CHECK((theirs != ours) == listed))
+        if (!CHECK_EQ((theirs != ours), listed))
             printf("# %.*s\n", PAL_STR_ARG(text));
     }
-    CHECK(rows == 14 && differing == 2);
+    CHECK_EQ(rows, 14);
+    CHECK_EQ(differing, 2);
 }
 
 static void retries_equal_those_of_opencode(void)
@@ -152,10 +153,11 @@ static void retries_equal_those_of_opencode(void)
         bool ours = pal_error_is_retryable(0, none, text);
         bool listed = pal_str_is(text, differs[0]) || pal_str_is(text, differs[1]);
         differing += theirs != ours;
-        if (!CHECK((theirs != ours) == listed))
+        if (!CHECK_EQ((theirs != ours), listed))
             printf("# %.*s\n", PAL_STR_ARG(text));
     }
-    CHECK(rows == 28 && differing == 2);
+    CHECK_EQ(rows, 28);
+    CHECK_EQ(differing, 2);
 }
 
 static void codes_are_classified_like_in_opencode(void)
@@ -173,10 +175,10 @@ static void codes_are_classified_like_in_opencode(void)
         /* A model that is not there won't come. */
         if (code == 404)
             theirs = false;
-        CHECK(pal_error_is_retryable((long)code, none, body.len ? body : string(row, "message")) ==
+        CHECK_EQ(pal_error_is_retryable((long)code, none, body.len ? body : string(row, "message")),
                 theirs);
     }
-    CHECK(rows == 7);
+    CHECK_EQ(rows, 7);
 }
 
 static bool again(long code, const char *error_code, const char *text)
@@ -186,9 +188,14 @@ static bool again(long code, const char *error_code, const char *text)
 
 static void codes_decide_first(void)
 {
-    CHECK(again(429, "", "") && again(500, "", "") && again(529, "", "") && again(408, "", ""));
+    CHECK(again(429, "", ""));
+    CHECK(again(500, "", ""));
+    CHECK(again(529, "", ""));
+    CHECK(again(408, "", ""));
     CHECK(again(599, "", ""));
-    CHECK(!again(400, "", "") && !again(401, "", "overloaded") && !again(404, "", "timeout"));
+    CHECK(!again(400, "", ""));
+    CHECK(!again(401, "", "overloaded"));
+    CHECK(!again(404, "", "timeout"));
     CHECK(!again(422, "", "the parameter 'timeout' is out of range"));
     CHECK(!again(400, "", "max_tokens must be below 500"));
     CHECK(again(200, "", "upstream said 503"));
@@ -197,7 +204,8 @@ static void codes_decide_first(void)
     CHECK(again(400, "rate_limit_exceeded", "x"));
     CHECK(!again(429, "insufficient_quota", "You exceeded your current quota"));
     CHECK(!again(500, "context_length_exceeded", "x"));
-    CHECK(!again(413, "", "") && !again(0, "", ""));
+    CHECK(!again(413, "", ""));
+    CHECK(!again(0, "", ""));
 }
 
 /* ---- Too long ---- */
@@ -212,12 +220,12 @@ static void overflows_are_detected_like_in_opencode(void)
         bool theirs = false;
         pal_str text = string(row, "message");
         pal_json_bool(pal_json_find(row, "overflow"), &theirs);
-        if (!CHECK(pal_error_is_overflow(400, none, text) == theirs))
+        if (!CHECK_EQ(pal_error_is_overflow(400, none, text), theirs))
             printf("# %.*s\n", PAL_STR_ARG(text));
         if (theirs)
             CHECK(!pal_error_is_retryable(500, none, text));
     }
-    CHECK(rows == 14);
+    CHECK_EQ(rows, 14);
 }
 
 /* One for each phrase that the vectors only describe. */

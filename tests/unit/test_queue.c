@@ -15,11 +15,12 @@ static void items_keep_their_order(void)
     pal_queue *queue = pal_queue_new(4);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++)
-            CHECK(pal_queue_push(queue, &items[i]) == PAL_OK);
-        CHECK(pal_queue_try_push(queue, &items[4]) == PAL_LIMIT);
-        CHECK(pal_queue_take(queue, taken, 1) == 1 && taken[0] == &items[0]);
-        CHECK(pal_queue_try_push(queue, &items[4]) == PAL_OK);
-        CHECK(pal_queue_take(queue, taken, 8) == 4);
+            CHECK_STATUS(pal_queue_push(queue, &items[i]), PAL_OK);
+        CHECK_STATUS(pal_queue_try_push(queue, &items[4]), PAL_LIMIT);
+        if (CHECK_EQ(pal_queue_take(queue, taken, 1), 1))
+            CHECK(taken[0] == &items[0]);
+        CHECK_STATUS(pal_queue_try_push(queue, &items[4]), PAL_OK);
+        CHECK_EQ(pal_queue_take(queue, taken, 8), 4);
         for (int i = 0; i < 4; i++)
             CHECK(taken[i] == &items[i + 1]);
     }
@@ -32,12 +33,13 @@ static void a_closed_queue_still_returns_its_items(void)
     int item;
     void *taken[2];
     pal_queue *queue = pal_queue_new(2);
-    CHECK(pal_queue_push(queue, &item) == PAL_OK);
+    CHECK_STATUS(pal_queue_push(queue, &item), PAL_OK);
     pal_queue_close(queue);
-    CHECK(pal_queue_push(queue, &item) == PAL_CANCELED);
-    CHECK(pal_queue_try_push(queue, &item) == PAL_CANCELED);
-    CHECK(pal_queue_take(queue, taken, 2) == 1 && taken[0] == &item);
-    CHECK(pal_queue_take(queue, taken, 2) == 0);
+    CHECK_STATUS(pal_queue_push(queue, &item), PAL_CANCELED);
+    CHECK_STATUS(pal_queue_try_push(queue, &item), PAL_CANCELED);
+    if (CHECK_EQ(pal_queue_take(queue, taken, 2), 1))
+        CHECK(taken[0] == &item);
+    CHECK_EQ(pal_queue_take(queue, taken, 2), 0);
     pal_queue_free(queue);
 }
 
@@ -66,25 +68,27 @@ static void no_item_is_lost_between_threads(void)
     job jobs[PUSHERS];
     for (int i = 0; i < PUSHERS; i++) {
         jobs[i] = (job){queue, i, false};
-        CHECK(pthread_create(&threads[i], NULL, push_all, &jobs[i]) == 0);
+        CHECK_EQ(pthread_create(&threads[i], NULL, push_all, &jobs[i]), 0);
     }
     uintptr_t last[PUSHERS] = {0};
     for (int left = PUSHERS * ITEMS; left > 0;) {
         void *items[5];
         size_t count = pal_queue_take(queue, items, 5);
-        CHECK(count >= 1 && count <= 5);
+        CHECK_THAT(count, >=, 1);
+        CHECK_THAT(count, <=, 5);
         for (size_t i = 0; i < count; i++) {
             uintptr_t pusher = (uintptr_t)items[i] >> 32, number = (uintptr_t)items[i] & 0xffffffff;
-            CHECK(number == last[pusher] + 1);
+            CHECK_EQ(number, last[pusher] + 1);
             last[pusher] = number;
         }
         left -= (int)count;
     }
     for (int i = 0; i < PUSHERS; i++) {
         pthread_join(threads[i], NULL);
-        CHECK(jobs[i].ok && last[i] == ITEMS);
+        CHECK(jobs[i].ok);
+        CHECK_EQ(last[i], ITEMS);
     }
-    CHECK(pal_queue_try_push(queue, queue) == PAL_OK);
+    CHECK_STATUS(pal_queue_try_push(queue, queue), PAL_OK);
     pal_queue_free(queue);
 }
 
@@ -104,17 +108,17 @@ static void several_consumers_share_the_items(void)
     job jobs[3];
     for (int i = 0; i < 3; i++) {
         jobs[i] = (job){queue, 0, false};
-        CHECK(pthread_create(&threads[i], NULL, take_all, &jobs[i]) == 0);
+        CHECK_EQ(pthread_create(&threads[i], NULL, take_all, &jobs[i]), 0);
     }
     for (int i = 0; i < ITEMS; i++)
-        CHECK(pal_queue_push(queue, queue) == PAL_OK);
+        CHECK_STATUS(pal_queue_push(queue, queue), PAL_OK);
     pal_queue_close(queue);
     int taken = 0;
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
         taken += jobs[i].number;
     }
-    CHECK(taken == ITEMS);
+    CHECK_EQ(taken, ITEMS);
     pal_queue_free(queue);
 }
 
@@ -136,10 +140,10 @@ static void closing_wakes_waiting_threads(void)
     job jobs[3];
     for (int i = 0; i < 3; i++) {
         jobs[i] = (job){queue, i, false};
-        CHECK(pthread_create(&threads[i], NULL, push_until_closed, &jobs[i]) == 0);
+        CHECK_EQ(pthread_create(&threads[i], NULL, push_until_closed, &jobs[i]), 0);
     }
     void *item;
-    CHECK(pal_queue_take(queue, &item, 1) == 1);
+    CHECK_EQ(pal_queue_take(queue, &item, 1), 1);
     pal_queue_close(queue);
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);

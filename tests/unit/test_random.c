@@ -46,8 +46,8 @@ static void secrets_come_from_the_system(void)
 
     for (int i = 0; i < 2; i++) {
         has_call = i == 0;
-        CHECK(pal_random_secret(first, sizeof(first), NULL) == PAL_OK);
-        CHECK(pal_random_secret(second, sizeof(second), NULL) == PAL_OK);
+        CHECK_STATUS(pal_random_secret(first, sizeof(first), NULL), PAL_OK);
+        CHECK_STATUS(pal_random_secret(second, sizeof(second), NULL), PAL_OK);
         CHECK(memcmp(first, second, sizeof(first)) != 0);
         CHECK(memcmp(first, zeros, sizeof(first)) != 0);
     }
@@ -60,8 +60,7 @@ static void secrets_fail_if_the_system_has_no_random_bytes(void)
     pal_error err;
 
     has_call = has_device = false;
-    CHECK(pal_random_secret(bytes, sizeof(bytes), &err) == PAL_IO);
-    CHECK(strstr(err.message, "getrandom"));
+    CHECK_FAILS(pal_random_secret(bytes, sizeof(bytes), &err), PAL_IO, &err, "getrandom");
     /* Ids only have to differ. */
     unsigned char first[16], second[16];
     pal_random_bytes(first, sizeof(first));
@@ -76,13 +75,13 @@ static void sums_stay_at_the_largest_number(void)
     int64_t cost = INT64_MAX - 1;
 
     pal_sum_u64(&sum, 1);
-    CHECK(sum == UINT64_MAX);
+    CHECK_EQ(sum, UINT64_MAX);
     pal_sum_u64(&sum, 7);
-    CHECK(sum == UINT64_MAX);
+    CHECK_EQ(sum, UINT64_MAX);
     pal_sum_i64(&cost, 9);
-    CHECK(cost == INT64_MAX);
+    CHECK_EQ(cost, INT64_MAX);
     pal_sum_i64(&cost, -2);
-    CHECK(cost == INT64_MAX - 2);
+    CHECK_EQ(cost, INT64_MAX - 2);
 }
 
 int main(void)

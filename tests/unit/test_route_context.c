@@ -62,7 +62,7 @@ static void errors_name_wrong_fields(void)
     REFUSES_IN(PAL_ROUTE_CODE, project_path);
     REFUSES_IN(PAL_ROUTE_CODE, branch);
     pal_route_context longest = {.chat_id = pal_str_make(long_id, PAL_ROUTE_ID_LEN_MAX)};
-    CHECK(routed(NULL, &longest).aliases_len == 2);
+    CHECK_EQ(routed(NULL, &longest).aliases_len, 2);
     memcpy(long_id, "agent:", 6);
     pal_route_context key = {.session_key = pal_str_make(long_id, PAL_KEY_LEN_MAX + 1)};
     fails(NULL, &key, PAL_LIMIT, "'session_key' of 1025 bytes exceeds the limit of 1024");
@@ -83,7 +83,7 @@ static void errors_name_required_ids_that_are_empty(void)
         pal_str names[] = {blanks[i], str("sender")};
         pal_route_config config = {.dimensions = names, .dimensions_len = 2};
         pal_route_context chat = {.chat_id = blanks[i], .sender_id = blanks[i]};
-        CHECK(routed(&config, &chat).values_len == 0);
+        CHECK_EQ(routed(&config, &chat).values_len, 0);
     }
 }
 

@@ -34,7 +34,7 @@ static void check_allocation(pal_json row)
             continue;
         CHECK(!pal_str_equal(route.key, key));
         signature = str(differing[i].signature);
-        CHECK(pal_route_key_from_alias(signature, arena, &key, NULL) == PAL_OK);
+        CHECK_STATUS(pal_route_key_from_alias(signature, arena, &key, NULL), PAL_OK);
         differences++;
     }
     CHECK(is_text(route.signature, signature));
@@ -43,8 +43,8 @@ static void check_allocation(pal_json row)
     CHECK(is_text(route.main_key, text_of(expect, "main_session_key")));
     CHECK(same_texts(&route.main_alias, 1, pal_json_find(expect, "main_aliases")));
     CHECK(same_texts(route.aliases, route.aliases_len, pal_json_find(expect, "session_aliases")));
-    CHECK(pal_json_parse(arena, route.scope, NULL, &scope, NULL) == PAL_OK &&
-            pal_json_equal(scope, pal_json_find(expect, "scope")));
+    if (CHECK_STATUS(pal_json_parse(arena, route.scope, NULL, &scope, NULL), PAL_OK))
+        CHECK(pal_json_equal(scope, pal_json_find(expect, "scope")));
     CHECK(is_text(route.matched_by, str("default")));
     CHECK(!route.is_explicit);
 }
@@ -52,20 +52,20 @@ static void check_allocation(pal_json row)
 static void routes_match_picoclaw(void)
 {
     differences = 0;
-    CHECK(each_row("picoclaw_allocations.json", "cases", check_allocation) >= 14);
-    CHECK(differences == sizeof differing / sizeof *differing);
+    CHECK_THAT(each_row("picoclaw_allocations.json", "cases", check_allocation), >=, 14);
+    CHECK_EQ(differences, sizeof differing / sizeof *differing);
 }
 
 static void check_opaque(pal_json row)
 {
     pal_str key;
-    CHECK(pal_route_key_from_alias(text_of(row, "alias"), arena, &key, NULL) == PAL_OK);
+    CHECK_STATUS(pal_route_key_from_alias(text_of(row, "alias"), arena, &key, NULL), PAL_OK);
     CHECK(is_text(key, text_of(row, "key")));
 }
 
 static void opaque_keys_match_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_keys.json", "opaque", check_opaque) > 0);
+    CHECK_THAT(each_row("picoclaw_keys.json", "opaque", check_opaque), >, 0);
 }
 
 static void check_main(pal_json row)
@@ -78,7 +78,7 @@ static void check_main(pal_json row)
 
 static void main_keys_match_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_keys.json", "main", check_main) > 0);
+    CHECK_THAT(each_row("picoclaw_keys.json", "main", check_main), >, 0);
 }
 
 static void check_explicit(pal_json row)
@@ -87,15 +87,15 @@ static void check_explicit(pal_json row)
     pal_json parsed = pal_json_find(row, "parsed_legacy");
     bool wanted = false, is_split = pal_route_key_split(key, &agent, &rest);
     pal_json_bool(pal_json_find(row, "is_explicit"), &wanted);
-    CHECK(pal_route_key_is_explicit(key) == wanted);
-    CHECK(is_split == (pal_json_type_of(parsed) == PAL_JSON_OBJECT));
+    CHECK_EQ(pal_route_key_is_explicit(key), wanted);
+    CHECK_EQ(is_split, (pal_json_type_of(parsed) == PAL_JSON_OBJECT));
     CHECK(!is_split || is_text(agent, text_of(parsed, "agent_id")));
     CHECK(!is_split || is_text(rest, text_of(parsed, "rest")));
 }
 
 static void explicit_keys_match_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_keys.json", "explicit", check_explicit) > 0);
+    CHECK_THAT(each_row("picoclaw_keys.json", "explicit", check_explicit), >, 0);
 }
 
 static void check_own(pal_json row)
@@ -104,13 +104,13 @@ static void check_own(pal_json row)
     pal_route route = routed(NULL, &context);
     pal_str wanted = text_of(row, "out");
     bool is_own = pal_str_equal(wanted, context.session_key);
-    CHECK(route.is_explicit == is_own);
+    CHECK_EQ(route.is_explicit, is_own);
     CHECK(is_text(route.key, is_own ? wanted : route.scope_key));
 }
 
 static void keys_of_messages_are_resolved_as_in_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_misc.json", "resolve_scope_key", check_own) > 0);
+    CHECK_THAT(each_row("picoclaw_misc.json", "resolve_scope_key", check_own), >, 0);
 }
 
 /* ---- Ours ---- */
@@ -123,7 +123,8 @@ static void no_value_can_forge_a_field(void)
             .channel = str("matrix"), .chat_id = str("!r"), .sender_id = str("x")};
     pal_route_context forger = {.channel = str("matrix"), .chat_id = str("!r|sender=x")};
     pal_route a = routed(&both, &honest), b = routed(&chat, &forger);
-    CHECK(!pal_str_equal(a.signature, b.signature) && !pal_str_equal(a.key, b.key));
+    CHECK(!pal_str_equal(a.signature, b.signature));
+    CHECK(!pal_str_equal(a.key, b.key));
     CHECK(is_text(b.values[0].value, str("direct:!r|sender=x")));
 
     /* Nor does one that is escaped already. */
@@ -197,8 +198,8 @@ static void different_scopes_have_different_signatures(void)
             wrong += same_signature != pal_str_equal(routes[i].scope_key, routes[j].scope_key);
         }
     }
-    CHECK(wrong == 0);
-    CHECK(equal > 100);
+    CHECK_EQ(wrong, 0);
+    CHECK_THAT(equal, >, 100);
 }
 
 static void other_kinds_have_separate_signatures(void)
@@ -214,12 +215,13 @@ static void other_kinds_have_separate_signatures(void)
             str("{\"version\":1,\"kind\":\"work_item\",\"agent_id\":\"coder\",\"channel\":\"\","
                 "\"account\":\"\",\"dimensions\":[\"project_id\",\"bead_id\"],"
                 "\"values\":{\"bead_id\":\"bd-7\",\"project_id\":\"Loom|x\"}}")));
-    CHECK(route.aliases_len == 1 && is_text(route.aliases[0], str("agent:coder:main")));
+    if (CHECK_EQ(route.aliases_len, 1))
+        CHECK(is_text(route.aliases[0], str("agent:coder:main")));
     /* One session whichever agent answers. */
     item.agent_id = str("other");
-    CHECK(pal_str_equal(route.key, routed(NULL, &item).key));
+    CHECK_STR(route.key, routed(NULL, &item).key);
     item.agent_id = str("");
-    CHECK(pal_str_equal(route.key, routed(NULL, &item).scope_key));
+    CHECK_STR(route.key, routed(NULL, &item).scope_key);
     item.project_id = str("loom|x");
     CHECK(!pal_str_equal(route.key, routed(NULL, &item).key));
 
@@ -248,16 +250,17 @@ static void a_matrix_room_is_a_chat(void)
     pal_route a = routed(&config, &room);
     CHECK(is_text(a.signature,
             str("v=1|agent=main|channel=matrix|account=default|chat=group:!Room:server")));
-    CHECK(pal_str_equal(a.key, routed(&as_chat, &chat).key));
-    CHECK(a.earlier_keys_len == 1);
+    CHECK_STR(a.key, routed(&as_chat, &chat).key);
+    CHECK_EQ(a.earlier_keys_len, 1);
     /* The type that a room is said to have chooses no other session of it. */
     room.chat_type = chat.chat_type = str("direct");
-    CHECK(pal_str_equal(routed(&config, &room).key, a.key));
+    CHECK_STR(routed(&config, &room).key, a.key);
     pal_route direct = routed(&as_chat, &chat);
-    CHECK(pal_str_equal(direct.key, a.earlier_keys[0]));
-    CHECK(direct.earlier_keys_len == 1 && pal_str_equal(direct.earlier_keys[0], a.key));
+    CHECK_STR(direct.key, a.earlier_keys[0]);
+    if (CHECK_EQ(direct.earlier_keys_len, 1))
+        CHECK_STR(direct.earlier_keys[0], a.key);
     chat.chat_type = str("Space");
-    CHECK(routed(&as_chat, &chat).earlier_keys_len == 2);
+    CHECK_EQ(routed(&as_chat, &chat).earlier_keys_len, 2);
 }
 
 static void the_case_of_a_matrix_room_counts(void)

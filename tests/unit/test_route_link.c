@@ -17,10 +17,10 @@ static void identity_links_match_picoclaw(void)
                 .channel = text_of(row, "channel"), .sender_id = text_of(row, "raw")};
         pal_route route = routed(&config, &context);
         pal_str wanted = text_of(row, "canonical");
-        CHECK(route.values_len == (wanted.len > 0));
+        CHECK_EQ(route.values_len, (wanted.len > 0));
         CHECK(wanted.len == 0 || is_text(route.values[0].value, wanted));
     }
-    CHECK(rows > 0);
+    CHECK_THAT(rows, >, 0);
 }
 
 static void a_linked_person_has_one_session_on_all_channels(void)
@@ -40,7 +40,9 @@ static void a_linked_person_has_one_session_on_all_channels(void)
             .chat_id = str("D1"),
             .sender_id = str("u-slack")};
     pal_route a = routed(&config, &telegram), b = routed(&config, &slack);
-    CHECK(a.is_linked && pal_str_equal(a.key, b.key) && pal_str_equal(a.scope, b.scope));
+    CHECK(a.is_linked);
+    CHECK_STR(a.key, b.key);
+    CHECK_STR(a.scope, b.scope);
     CHECK(is_text(a.signature, str("v=1|agent=main|sender=john")));
     CHECK(is_text(a.scope,
             str("{\"version\":1,\"agent_id\":\"main\",\"channel\":\"\",\"account\":\"\","
@@ -51,9 +53,9 @@ static void a_linked_person_has_one_session_on_all_channels(void)
     /* A direct chat is told apart by the person in it. */
     config.dimensions = chat_and_sender;
     config.dimensions_len = 2;
-    CHECK(pal_str_equal(routed(&config, &telegram).key, a.key));
+    CHECK_STR(routed(&config, &telegram).key, a.key);
     config.dimensions_len = 1;
-    CHECK(pal_str_equal(routed(&config, &slack).key, a.key));
+    CHECK_STR(routed(&config, &slack).key, a.key);
 
     config.link_across_channels = false;
     CHECK(!pal_str_equal(routed(&config, &telegram).key, routed(&config, &slack).key));
@@ -82,7 +84,7 @@ static void chats_stay_on_their_channel(void)
     config.dimensions_len = 1;
     pal_route with = routed(&config, &linked);
     linked.sender_id = str("someone");
-    CHECK(pal_str_equal(with.key, routed(&config, &linked).key));
+    CHECK_STR(with.key, routed(&config, &linked).key);
 }
 
 static void the_smaller_name_gets_the_id(void)

@@ -60,7 +60,7 @@ static void check_dispatch(pal_json row)
 static void dispatch_matches_picoclaw(void)
 {
     size_t rows = each_row("picoclaw_misc.json", "dispatch_rules", check_dispatch);
-    CHECK(rows + each_row("picoclaw_misc.json", "default_agent", check_dispatch) >= 9);
+    CHECK_THAT(rows + each_row("picoclaw_misc.json", "default_agent", check_dispatch), >=, 9);
 }
 
 static void rules_match_the_canonical_sender(void)

@@ -28,8 +28,8 @@ static void check_dimensions(pal_json row)
 static void dimensions_match_picoclaw(void)
 {
     unknown_rows = 0;
-    CHECK(each_row("picoclaw_keys.json", "normalize_dimensions", check_dimensions) > 0);
-    CHECK(unknown_rows == 2);
+    CHECK_THAT(each_row("picoclaw_keys.json", "normalize_dimensions", check_dimensions), >, 0);
+    CHECK_EQ(unknown_rows, 2);
 }
 
 static void check_dm_scope(pal_json row)
@@ -38,7 +38,7 @@ static void check_dm_scope(pal_json row)
     pal_route_settings *settings = NULL;
     pal_route_config config = {.dm_scope = text_of(row, "dm_scope"), .dimensions = names};
     config.dimensions_len = texts_of(pal_json_find(row, "explicit_dimensions"), names);
-    if (!CHECK(pal_route_settings_new(&config, &settings, NULL) == PAL_OK))
+    if (!CHECK_STATUS(pal_route_settings_new(&config, &settings, NULL), PAL_OK))
         return;
     CHECK(same_dimensions(&settings->dimensions, pal_json_find(row, "dimensions")));
     pal_route_settings_free(settings);
@@ -46,7 +46,7 @@ static void check_dm_scope(pal_json row)
 
 static void dm_scopes_match_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_misc.json", "dm_scope_to_dimensions", check_dm_scope) > 0);
+    CHECK_THAT(each_row("picoclaw_misc.json", "dm_scope_to_dimensions", check_dm_scope), >, 0);
 }
 
 /* ---- Wrong settings ---- */
@@ -132,12 +132,13 @@ static void running_out_of_memory_is_reported(void)
         pal_route_settings_free(settings);
         pal_arena_free(small);
     }
-    CHECK(status == PAL_OK && nth > 3);
+    CHECK_STATUS(status, PAL_OK);
+    CHECK_THAT(nth, >, 3);
     pal_arena *tiny = pal_arena_new(256);
     pal_route_settings *settings = NULL;
     pal_route route;
-    CHECK(pal_route_settings_new(&config, &settings, NULL) == PAL_OK);
-    CHECK(pal_route_decide(settings, &context, tiny, &route, NULL) == PAL_LIMIT);
+    CHECK_STATUS(pal_route_settings_new(&config, &settings, NULL), PAL_OK);
+    CHECK_STATUS(pal_route_decide(settings, &context, tiny, &route, NULL), PAL_LIMIT);
     pal_route_settings_free(settings);
     pal_arena_free(tiny);
 }
@@ -176,14 +177,14 @@ static void threads_can_share_settings(void)
             .rules = &slack_rule,
             .rules_len = 1};
     pal_route_settings *settings = NULL;
-    if (!CHECK(pal_route_settings_new(&config, &settings, NULL) == PAL_OK))
+    if (!CHECK_STATUS(pal_route_settings_new(&config, &settings, NULL), PAL_OK))
         return;
     for (size_t i = 0; i < 4; i++) {
         workers[i].settings = settings;
-        CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+        CHECK_EQ(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (size_t i = 0; i < 4; i++) {
-        CHECK(pthread_join(workers[i].thread, NULL) == 0);
+        CHECK_EQ(pthread_join(workers[i].thread, NULL), 0);
         CHECK(memcmp(workers[0].keys, workers[i].keys, sizeof workers[0].keys) == 0);
     }
     CHECK(strncmp(workers[0].keys[0], "sk_v1_", 6) == 0);

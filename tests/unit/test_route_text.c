@@ -14,7 +14,7 @@ static void check_id(pal_json row)
 
 static void ids_match_picoclaw(void)
 {
-    CHECK(each_row("picoclaw_keys.json", "normalize_ids", check_id) > 0);
+    CHECK_THAT(each_row("picoclaw_keys.json", "normalize_ids", check_id), >, 0);
 }
 
 static void unicode_letters_are_lower_cased(void)
@@ -40,7 +40,7 @@ static void unicode_letters_are_lower_cased(void)
     /* Comparing folds no dotted I, though lower-casing takes the dot away. */
     context.chat_type = str("d\xc4\xb0rect");
     route = routed(&config, &context);
-    CHECK(route.aliases_len == 2);
+    CHECK_EQ(route.aliases_len, 2);
     CHECK(pal_route_key_is_explicit(str("S\xe2\x84\xaa_v1_x")));
 }
 
@@ -53,7 +53,7 @@ static void unicode_white_space_is_trimmed(void)
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
         pal_str padded = pal_route_join(arena, str(spaces[i]), str("a b"), str(spaces[i]));
         CHECK(is_text(pal_unicode_trim(padded), str("a b")));
-        CHECK(pal_unicode_trim(str(spaces[i])).len == 0);
+        CHECK_EQ(pal_unicode_trim(str(spaces[i])).len, 0);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         CHECK(is_text(pal_unicode_trim(str(others[i])), str(others[i])));

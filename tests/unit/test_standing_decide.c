@@ -87,7 +87,7 @@ static void compare(const pal_standing_level *levels, size_t len, pal_arena *are
     const pal_mark *checkpoint = NULL, *epoch = NULL;
     size_t prunes = 0;
 
-    if (!CHECK(pal_standing_decide(levels, len, arena, &found, NULL) == PAL_OK))
+    if (!CHECK_STATUS(pal_standing_decide(levels, len, arena, &found, NULL), PAL_OK))
         return;
     for (size_t i = len; i-- > 0 && !checkpoint;)
         for (size_t j = levels[i].len; j-- > 0 && !checkpoint;) {
@@ -103,9 +103,9 @@ static void compare(const pal_standing_level *levels, size_t len, pal_arena *are
             if (mark->kind == PAL_MARK_CHECKPOINT)
                 checkpoint = mark;
         }
-    CHECK(found.checkpoint.mark.number == (checkpoint ? checkpoint->number : 0));
-    CHECK(found.epoch.mark.number == (epoch ? epoch->number : 0));
-    CHECK(found.prunes_len == prunes);
+    CHECK_EQ(found.checkpoint.mark.number, (checkpoint ? checkpoint->number : 0));
+    CHECK_EQ(found.epoch.mark.number, (epoch ? epoch->number : 0));
+    CHECK_EQ(found.prunes_len, prunes);
     for (size_t i = 0; i < found.pins_len; i++) {
         CHECK(i == 0 || found.pins[i] > found.pins[i - 1]);
         for (size_t j = 0; j < len; j++)
@@ -152,8 +152,8 @@ static void ten_thousand_void_checkpoints_are_decided(void)
                 .kind = i + 1 < LEN ? PAL_MARK_CHECKPOINT : PAL_MARK_RESET,
                 .seq = i + 1 < LEN ? 5 : 0,
                 .through_seq = 9};
-    CHECK(pal_standing_decide(&level, 1, arena, &found, NULL) == PAL_OK);
-    CHECK(found.checkpoint.mark.number == 0);
+    CHECK_STATUS(pal_standing_decide(&level, 1, arena, &found, NULL), PAL_OK);
+    CHECK_EQ(found.checkpoint.mark.number, 0);
     free(marks);
     pal_arena_free(arena);
 }
@@ -171,20 +171,27 @@ static void backends_list_what_is_wanted(void)
     pal_id id;
     size_t len;
 
-    CHECK(pal_store_open("memory:", NULL, &store, NULL) == PAL_OK);
-    CHECK(pal_store_create(store, &(pal_session){0}, &id, NULL) == PAL_OK);
-    CHECK(pal_store_mark(store, pal_str_of(NULL), id, &first, NULL) == PAL_OK);
-    CHECK(pal_store_mark(store, pal_str_of(NULL), id, &second, NULL) == PAL_OK);
+    CHECK_STATUS(pal_store_open("memory:", NULL, &store, NULL), PAL_OK);
+    CHECK_STATUS(pal_store_create(store, &(pal_session){0}, &id, NULL), PAL_OK);
+    CHECK_STATUS(pal_store_mark(store, pal_str_of(NULL), id, &first, NULL), PAL_OK);
+    CHECK_STATUS(pal_store_mark(store, pal_str_of(NULL), id, &second, NULL), PAL_OK);
     engine = *pal_store_engine(store);
     scan.wanted = PAL_MARKS_WHOLE;
-    CHECK(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL) == PAL_OK);
-    CHECK(len == 2 && marks[0].body.len == 2 && marks[1].body.len == 2);
+    CHECK_STATUS(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL), PAL_OK);
+    if (CHECK_EQ(len, 2)) {
+        CHECK_EQ(marks[0].body.len, 2);
+        CHECK_EQ(marks[1].body.len, 2);
+    }
     scan.wanted = PAL_MARKS_BRIEF;
-    CHECK(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL) == PAL_OK);
-    CHECK(len == 2 && marks[0].body.len == 0 && marks[1].body.len == 0);
+    CHECK_STATUS(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL), PAL_OK);
+    if (CHECK_EQ(len, 2)) {
+        CHECK_EQ(marks[0].body.len, 0);
+        CHECK_EQ(marks[1].body.len, 0);
+    }
     scan.wanted = PAL_MARKS_HIDING;
-    CHECK(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL) == PAL_OK);
-    CHECK(len == 1 && marks[0].number == 2);
+    CHECK_STATUS(engine->backend->mark_list(engine, &scan, arena, &marks, &len, NULL), PAL_OK);
+    if (CHECK_EQ(len, 1))
+        CHECK_EQ(marks[0].number, 2);
     pal_store_close(store);
     pal_arena_free(arena);
 }

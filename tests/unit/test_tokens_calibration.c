@@ -16,9 +16,9 @@ static void a_new_calibration_changes_nothing(void)
 {
     pal_calibration c = {0};
 
-    CHECK(pal_calibration_apply(&c, 0) == 0);
-    CHECK(pal_calibration_apply(&c, 12345) == 12345);
-    CHECK(pal_calibration_apply(&c, UINT64_MAX) == UINT64_MAX);
+    CHECK_EQ(pal_calibration_apply(&c, 0), 0);
+    CHECK_EQ(pal_calibration_apply(&c, 12345), 12345);
+    CHECK_EQ(pal_calibration_apply(&c, UINT64_MAX), UINT64_MAX);
 }
 
 static void the_first_report_sets_the_ratio(void)
@@ -27,8 +27,8 @@ static void the_first_report_sets_the_ratio(void)
 
     pal_calibration_learn(&c, 1000, 1500);
     CHECK(is_near(c.ratio, 1.5));
-    CHECK(c.reports == 1);
-    CHECK(pal_calibration_apply(&c, 1000) == 1500);
+    CHECK_EQ(c.reports, 1);
+    CHECK_EQ(pal_calibration_apply(&c, 1000), 1500);
 }
 
 static void later_reports_are_smoothed(void)
@@ -42,23 +42,24 @@ static void later_reports_are_smoothed(void)
     CHECK(is_near(c.ratio, 1.51));
     for (int i = 0; i < 50; i++)
         pal_calibration_learn(&c, 1000, 2000);
-    CHECK(c.ratio > 1.999 && c.ratio <= 2);
-    CHECK(c.reports == 53);
+    CHECK_THAT(c.ratio, >, 1.999);
+    CHECK_THAT(c.ratio, <=, 2);
+    CHECK_EQ(c.reports, 53);
 }
 
 static void results_are_rounded_up(void)
 {
     pal_calibration c = {.ratio = 1.1, .reports = 1};
 
-    CHECK(pal_calibration_apply(&c, 10) == 11);
-    CHECK(pal_calibration_apply(&c, 110) == 121); /* 121.00000000000001 */
-    CHECK(pal_calibration_apply(&c, 11) == 13);   /* 12.1 */
-    CHECK(pal_calibration_apply(&c, 1) == 2);
-    CHECK(pal_calibration_apply(&c, 0) == 0);
+    CHECK_EQ(pal_calibration_apply(&c, 10), 11);
+    CHECK_EQ(pal_calibration_apply(&c, 110), 121); /* 121.00000000000001 */
+    CHECK_EQ(pal_calibration_apply(&c, 11), 13);   /* 12.1 */
+    CHECK_EQ(pal_calibration_apply(&c, 1), 2);
+    CHECK_EQ(pal_calibration_apply(&c, 0), 0);
     c.ratio = 1;
-    CHECK(pal_calibration_apply(&c, UINT64_MAX - 1) == UINT64_MAX - 1);
+    CHECK_EQ(pal_calibration_apply(&c, UINT64_MAX - 1), UINT64_MAX - 1);
     c.ratio = 6;
-    CHECK(pal_calibration_apply(&c, UINT64_MAX / 2) == UINT64_MAX);
+    CHECK_EQ(pal_calibration_apply(&c, UINT64_MAX / 2), UINT64_MAX);
 }
 
 static void small_reports_are_ignored(void)
@@ -69,9 +70,10 @@ static void small_reports_are_ignored(void)
     pal_calibration_learn(&c, 0, 100000);
     pal_calibration_learn(&c, 0, 0);
     pal_calibration_learn(&c, 1000, 0);
-    CHECK(c.reports == 0 && !(c.ratio > 0));
+    CHECK_EQ(c.reports, 0);
+    CHECK(!(c.ratio > 0));
     pal_calibration_learn(&c, 100, PAL_CALIBRATION_TOKENS_MIN);
-    CHECK(c.reports == 1);
+    CHECK_EQ(c.reports, 1);
 }
 
 static void the_ratio_is_limited(void)
@@ -84,7 +86,8 @@ static void the_ratio_is_limited(void)
     CHECK(is_near(c.ratio, 6 - 0.3 * 5));
     for (int i = 0; i < 50; i++)
         pal_calibration_learn(&c, 1000000, 100);
-    CHECK(c.ratio >= PAL_CALIBRATION_MIN && c.ratio < PAL_CALIBRATION_MIN + 0.001);
+    CHECK_THAT(c.ratio, >=, PAL_CALIBRATION_MIN);
+    CHECK_THAT(c.ratio, <, PAL_CALIBRATION_MIN + 0.001);
 }
 
 /* What a provider leaves out of its report is sent all the same. */
@@ -94,8 +97,8 @@ static void a_low_report_never_reduces_an_estimate(void)
 
     for (int i = 0; i < 10; i++)
         pal_calibration_learn(&c, 100000, 50000);
-    CHECK(pal_calibration_apply(&c, 1000) == 1000);
-    CHECK(c.reports == 10);
+    CHECK_EQ(pal_calibration_apply(&c, 1000), 1000);
+    CHECK_EQ(c.reports, 10);
 }
 
 /* It may have been kept anywhere. */
@@ -107,10 +110,12 @@ static void damaged_calibrations_are_harmless(void)
         pal_calibration c = {.ratio = ratios[i], .reports = UINT32_MAX};
         uint64_t tokens = pal_calibration_apply(&c, 1000);
 
-        CHECK(tokens >= 500 && tokens <= 6000);
+        CHECK_THAT(tokens, >=, 500);
+        CHECK_THAT(tokens, <=, 6000);
         pal_calibration_learn(&c, 1000, 1000);
-        CHECK(c.ratio >= PAL_CALIBRATION_MIN && c.ratio <= PAL_CALIBRATION_MAX);
-        CHECK(c.reports == UINT32_MAX);
+        CHECK_THAT(c.ratio, >=, PAL_CALIBRATION_MIN);
+        CHECK_THAT(c.ratio, <=, PAL_CALIBRATION_MAX);
+        CHECK_EQ(c.reports, UINT32_MAX);
     }
 }
 

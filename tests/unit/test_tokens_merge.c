@@ -191,7 +191,7 @@ static void the_work_for_runs_is_limited(void)
         if (i % 2)
             runs_fill(text, LEN, "ab", &seed);
         pal_merge_all(&table, &merge, text, LEN);
-        if (!CHECK(merge.work < 8 * (uint64_t)LEN))
+        if (!CHECK_THAT(merge.work, <, 8 * (uint64_t)LEN))
             printf("# vocabulary %u: %.1f for each byte\n", i, (double)merge.work / LEN);
         pal_merge_done(&merge);
         free(v);
@@ -227,7 +227,7 @@ static void the_work_for_borders_is_limited(void)
         merge.work = 0;
         for (int j = 0; j < WINDOWS; j++)
             pal_merge_front(&table, &merge, text, LEN, &front);
-        if (front > 0 && !CHECK(merge.work < 2 * WINDOWS * all))
+        if (front > 0 && !CHECK_THAT(merge.work, <, 2 * WINDOWS * all))
             printf("# vocabulary %u: %llu, not %llu\n", i, (unsigned long long)merge.work / WINDOWS,
                     (unsigned long long)all);
         pal_merge_done(&merge);
@@ -269,13 +269,13 @@ static void final_tokens_never_change(void)
                 want[k] = text[k];
             vocab_merge(v, want, more);
             for (size_t k = 0; k < tokens; k++)
-                CHECK(merge.tokens[k] == want[k]);
+                CHECK_EQ(merge.tokens[k], want[k]);
         }
         pal_merge_done(&merge);
         free(v);
         pal_arena_free(arena);
     }
-    CHECK(told > 50000);
+    CHECK_THAT(told, >, 50000);
 }
 
 int main(void)

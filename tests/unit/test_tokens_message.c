@@ -29,7 +29,7 @@ static uint64_t message_tokens(const pal_encoding *encoding, const pal_message *
     uint64_t tokens = 0;
     pal_error err;
 
-    if (!CHECK(pal_tokens_message(encoding, message, &tokens, &err) == PAL_OK))
+    if (!CHECK_STATUS(pal_tokens_message(encoding, message, &tokens, &err), PAL_OK, &err))
         printf("# %s\n", err.message);
     return tokens;
 }
@@ -40,8 +40,9 @@ static uint64_t tool_tokens(
     uint64_t tokens = 0;
     pal_error err;
 
-    if (!CHECK(pal_tokens_tool(encoding, str(name), str(description), str(schema), &tokens, &err) ==
-                PAL_OK))
+    if (!CHECK_STATUS(
+                pal_tokens_tool(encoding, str(name), str(description), str(schema), &tokens, &err),
+                PAL_OK, &err))
         printf("# %s\n", err.message);
     return tokens;
 }
@@ -79,10 +80,10 @@ static void check_with(const char *name, const uint64_t *wanted, uint64_t tool, 
         return;
     }
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
-        CHECK(message_tokens(encoding, &messages[i]) == wanted[i]);
-    CHECK(tool_tokens(encoding, "find_trains", "Finds trains between two stations.", SCHEMA) ==
+        CHECK_EQ(message_tokens(encoding, &messages[i]), wanted[i]);
+    CHECK_EQ(tool_tokens(encoding, "find_trains", "Finds trains between two stations.", SCHEMA),
             tool);
-    CHECK(tool_tokens(encoding, "ping", "", "") == bare);
+    CHECK_EQ(tool_tokens(encoding, "ping", "", ""), bare);
 }
 
 static void the_rules_hold_exactly(void)
@@ -93,19 +94,19 @@ static void the_rules_hold_exactly(void)
 
 static void estimates_follow_the_same_rules(void)
 {
-    CHECK(message_tokens(NULL, &messages[0]) == 3 + 1 + 11);
-    CHECK(message_tokens(NULL, &messages[1]) == 3 + 3 + 3 + 3 + 3 + 7);
-    CHECK(message_tokens(NULL, &messages[2]) == 3 + 1 + 5 + 3 + 1 + 4);
-    CHECK(message_tokens(NULL, &messages[3]) == 3 + 1 + 4 + PAL_TOKENS_IMAGE + PAL_TOKENS_FILE);
-    CHECK(tool_tokens(NULL, "ping", "", "") == 10 + 2);
-    CHECK(tool_tokens(NULL, "ping", "Is it there.", "{}") == 10 + 4);
+    CHECK_EQ(message_tokens(NULL, &messages[0]), 3 + 1 + 11);
+    CHECK_EQ(message_tokens(NULL, &messages[1]), 3 + 3 + 3 + 3 + 3 + 7);
+    CHECK_EQ(message_tokens(NULL, &messages[2]), 3 + 1 + 5 + 3 + 1 + 4);
+    CHECK_EQ(message_tokens(NULL, &messages[3]), 3 + 1 + 4 + PAL_TOKENS_IMAGE + PAL_TOKENS_FILE);
+    CHECK_EQ(tool_tokens(NULL, "ping", "", ""), 10 + 2);
+    CHECK_EQ(tool_tokens(NULL, "ping", "Is it there.", "{}"), 10 + 4);
 }
 
 static void empty_messages_cost_their_frame(void)
 {
     pal_message message = {.role = PAL_ROLE_USER};
 
-    CHECK(message_tokens(NULL, &message) == 4);
+    CHECK_EQ(message_tokens(NULL, &message), 4);
 }
 
 static void nested_schemas_are_counted(void)
@@ -113,17 +114,19 @@ static void nested_schemas_are_counted(void)
     const char *flat = "{\"properties\":{\"a\":{\"type\":\"string\"}}}";
     uint64_t one = tool_tokens(NULL, "t", "", flat) - tool_tokens(NULL, "t", "", "{}");
 
-    CHECK(one == 3 + 3 + 3); /* "a:string:" */
-    CHECK(tool_tokens(NULL, "t", "",
-                  "{\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\"}}},"
-                  "{\"properties\":{\"a\":{\"type\":\"string\"}}}]}") == 11 + 2 * one);
-    CHECK(tool_tokens(NULL, "t", "",
-                  "{\"items\":{\"properties\":{\"a\":{\"type\":\"string\"}}}}") == 11 + one);
-    CHECK(tool_tokens(NULL, "t", "", "{\"$defs\":{\"a\":{\"type\":\"string\"}}}") == 11 + 3 + 3);
-    CHECK(tool_tokens(NULL, "t", "", "{\"enum\":[]}") == 11);
-    CHECK(tool_tokens(NULL, "t", "", "{\"enum\":[\"abcd\",true]}") == 11 + 1 + 3 + 1);
-    CHECK(tool_tokens(NULL, "t", "", "[1,2]") == 11);
-    CHECK(tool_tokens(NULL, "t", "", "{\"properties\":[true],\"enum\":7,\"items\":null}") ==
+    CHECK_EQ(one, 3 + 3 + 3); /* "a:string:" */
+    CHECK_EQ(tool_tokens(NULL, "t", "",
+                     "{\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\"}}},"
+                     "{\"properties\":{\"a\":{\"type\":\"string\"}}}]}"),
+            11 + 2 * one);
+    CHECK_EQ(tool_tokens(
+                     NULL, "t", "", "{\"items\":{\"properties\":{\"a\":{\"type\":\"string\"}}}}"),
+            11 + one);
+    CHECK_EQ(tool_tokens(NULL, "t", "", "{\"$defs\":{\"a\":{\"type\":\"string\"}}}"), 11 + 3 + 3);
+    CHECK_EQ(tool_tokens(NULL, "t", "", "{\"enum\":[]}"), 11);
+    CHECK_EQ(tool_tokens(NULL, "t", "", "{\"enum\":[\"abcd\",true]}"), 11 + 1 + 3 + 1);
+    CHECK_EQ(tool_tokens(NULL, "t", "", "[1,2]"), 11);
+    CHECK_EQ(tool_tokens(NULL, "t", "", "{\"properties\":[true],\"enum\":7,\"items\":null}"),
             11 + 3);
 }
 
@@ -148,9 +151,9 @@ static void the_depth_is_limited(void)
 {
     uint64_t tokens = 0;
 
-    CHECK(nested_tokens(PAL_JSON_DEPTH_MAX, &tokens) == PAL_OK);
-    CHECK(tokens == 12);
-    CHECK(nested_tokens(PAL_JSON_DEPTH_MAX + 1, &tokens) == PAL_LIMIT);
+    CHECK_STATUS(nested_tokens(PAL_JSON_DEPTH_MAX, &tokens), PAL_OK);
+    CHECK_EQ(tokens, 12);
+    CHECK_STATUS(nested_tokens(PAL_JSON_DEPTH_MAX + 1, &tokens), PAL_LIMIT);
 }
 
 static void a_wrong_schema_is_reported(void)
@@ -158,9 +161,10 @@ static void a_wrong_schema_is_reported(void)
     uint64_t tokens = 77;
     pal_error err;
 
-    CHECK(pal_tokens_tool(NULL, str("t"), str(""), str("{\"a\":"), &tokens, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_tokens_tool(NULL, str("t"), str(""), str("{\"a\":"), &tokens, &err),
+            PAL_INVALID, &err);
     CHECK(strncmp(err.message, "the schema is not valid JSON: ", 30) == 0);
-    CHECK(tokens == 77);
+    CHECK_EQ(tokens, 77);
 }
 
 static void no_memory_is_reported_for(pal_str schema)
@@ -170,8 +174,9 @@ static void no_memory_is_reported_for(pal_str schema)
     uint64_t whole = 0;
     pal_error err;
 
-    CHECK(pal_tokens_tool(encoding, str("find_trains"), str("Finds them"), schema, &whole, &err) ==
-            PAL_OK);
+    CHECK_STATUS(
+            pal_tokens_tool(encoding, str("find_trains"), str("Finds them"), schema, &whole, &err),
+            PAL_OK, &err);
     for (uint64_t n = 1; status != PAL_OK && n < 200; n++) {
         uint64_t tokens = 77;
 
@@ -181,7 +186,7 @@ static void no_memory_is_reported_for(pal_str schema)
         pal_memory_fail_at(0, 0);
         CHECK(status == PAL_OK ? tokens == whole : status == PAL_NO_MEMORY && tokens == 77);
     }
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
 }
 
 static void an_allocation_failure_is_reported(void)

@@ -120,9 +120,9 @@ static void names_of_providers_are_found(void)
     for (size_t i = 0; i < sizeof(expectations) / sizeof(expectations[0]); i++) {
         const expectation *wanted = &expectations[i];
         pal_model model = pal_models_find(NULL, str(wanted->name));
-        bool held = CHECK(model.is_known) && CHECK(pal_str_is(model.name, wanted->name)) &&
+        bool held = CHECK(model.is_known) && CHECK_STR(model.name, wanted->name) &&
                 CHECK((llama3 && strstr(wanted->name, "lama")) || is_encoding(&model, wanted)) &&
-                CHECK(model.context == wanted->context) && CHECK(model.output == wanted->output);
+                CHECK_EQ(model.context, wanted->context) && CHECK_EQ(model.output, wanted->output);
 
         if (!held)
             printf("# '%s': %llu %llu %s\n", wanted->name, (unsigned long long)model.context,
@@ -138,7 +138,8 @@ static void other_names_are_unknown(void)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         pal_model model = pal_models_find(NULL, str(names[i]));
 
-        if (!CHECK(!model.is_known && !model.encoding && !model.is_exact && !model.context))
+        if (!CHECK(!model.is_known) || !CHECK(!model.encoding) || !CHECK(!model.is_exact) ||
+                !CHECK(!model.context))
             printf("# '%s'\n", names[i]);
     }
 }
@@ -169,19 +170,23 @@ static void configured_lines_come_first_in_their_order(void)
     pal_error err;
     pal_model model;
 
-    if (!CHECK(pal_models_new(rules, 4, &models, &err) == PAL_OK))
+    if (!CHECK_STATUS(pal_models_new(rules, 4, &models, &err), PAL_OK, &err))
         return;
     model = pal_models_find(models, str("my-model"));
-    CHECK(model.context == 1 && model.output == 2);
+    CHECK_EQ(model.context, 1);
+    CHECK_EQ(model.output, 2);
     CHECK(model.encoding == pal_encoding_find(str("cl100k_base")));
-    CHECK(model.is_exact == (model.encoding != NULL));
-    CHECK(pal_models_find(models, str("some/MY-MODEL:free")).context == 1);
-    CHECK(pal_models_find(models, str("eu.some.my-model-20250101")).context == 1);
+    CHECK_EQ(model.is_exact, (model.encoding != NULL));
+    CHECK_EQ(pal_models_find(models, str("some/MY-MODEL:free")).context, 1);
+    CHECK_EQ(pal_models_find(models, str("eu.some.my-model-20250101")).context, 1);
     CHECK(!pal_models_find(models, str("my-model-large")).is_known);
     model = pal_models_find(models, str("openai/gpt-4o-mini"));
-    CHECK(model.is_known && model.context == 3 && !model.encoding && !model.is_exact);
-    CHECK(pal_models_find(models, str("LOCAL/gpt-4")).context == 5);
-    CHECK(pal_models_find(models, str("gpt-4")).context == 8192);
+    CHECK(model.is_known);
+    CHECK_EQ(model.context, 3);
+    CHECK(!model.encoding);
+    CHECK(!model.is_exact);
+    CHECK_EQ(pal_models_find(models, str("LOCAL/gpt-4")).context, 5);
+    CHECK_EQ(pal_models_find(models, str("gpt-4")).context, 8192);
     pal_models_free(models);
 }
 
@@ -191,10 +196,10 @@ static void a_star_alone_matches_every_name(void)
     pal_models *models = NULL;
     pal_error err;
 
-    if (!CHECK(pal_models_new(&rule, 1, &models, &err) == PAL_OK))
+    if (!CHECK_STATUS(pal_models_new(&rule, 1, &models, &err), PAL_OK, &err))
         return;
-    CHECK(pal_models_find(models, str("gpt-4o")).context == 9);
-    CHECK(pal_models_find(models, str("what")).context == 9);
+    CHECK_EQ(pal_models_find(models, str("gpt-4o")).context, 9);
+    CHECK_EQ(pal_models_find(models, str("what")).context, 9);
     CHECK(!pal_models_find(models, str("")).is_known);
     pal_models_free(models);
 }
@@ -214,11 +219,11 @@ static void wrong_lines_are_reported(void)
     pal_error err;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        CHECK(pal_models_new(&cases[i].rule, 1, &models, &err) == PAL_INVALID);
-        CHECK(strcmp(err.message, cases[i].text) == 0);
+        CHECK_STATUS(pal_models_new(&cases[i].rule, 1, &models, &err), PAL_INVALID, &err);
+        CHECK_STR(err.message, cases[i].text);
         CHECK(!models);
     }
-    CHECK(pal_models_new(NULL, PAL_MODEL_RULES_MAX + 1, &models, &err) == PAL_LIMIT);
+    CHECK_STATUS(pal_models_new(NULL, PAL_MODEL_RULES_MAX + 1, &models, &err), PAL_LIMIT, &err);
     pal_models_free(NULL);
 }
 
@@ -238,7 +243,7 @@ static void an_allocation_failure_is_reported(void)
         CHECK(status == PAL_OK || (status == PAL_NO_MEMORY && !models));
         pal_models_free(models);
     }
-    CHECK(status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
 }
 
 /* A pattern that another one stands for would never be found. */
@@ -258,11 +263,11 @@ static void built_in_lines_are_all_reachable(void)
         for (const char *p = name; *p; p++)
             CHECK(*p < 'A' || *p > 'Z');
         model = pal_models_find(NULL, str(name));
-        if (!CHECK(model.context == rule.context && model.output == rule.output &&
-                    model.is_exact == rule.is_exact))
+        if (!CHECK_EQ(model.context, rule.context) || !CHECK_EQ(model.output, rule.output) ||
+                !CHECK_EQ(model.is_exact, rule.is_exact))
             printf("# '%s'\n", name);
     }
-    CHECK(len > 100);
+    CHECK_THAT(len, >, 100);
 }
 
 int main(void)

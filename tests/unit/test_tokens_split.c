@@ -74,7 +74,7 @@ static void patterns_split_as_specified(void)
 {
     for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
         CHECK(splits_so(&splits[i]));
-    CHECK(pal_split_find(pal_str_of("o2")) == pal_splits_len);
+    CHECK_EQ(pal_split_find(pal_str_of("o2")), pal_splits_len);
 }
 
 static uint32_t next(uint64_t *state)
@@ -163,8 +163,8 @@ static void windows_decide_most_of_plain_text(void)
         uint64_t starts =
                 pal_split_window(&pal_splits[i], (const unsigned char *)text, PAL_SPLIT_WINDOW);
 
-        CHECK(__builtin_popcountll(starts) >= 18);
-        CHECK(63 - __builtin_clzll(starts) >= PAL_SPLIT_WINDOW - 4);
+        CHECK_THAT(__builtin_popcountll(starts), >=, 18);
+        CHECK_THAT(63 - __builtin_clzll(starts), >=, PAL_SPLIT_WINDOW - 4);
     }
 }
 
@@ -181,7 +181,8 @@ static void decided_pieces_never_change(void)
         if (len == 0)
             continue;
         want = pal_split_next(split, text, text + len, true);
-        CHECK(want > 0 && want <= len);
+        CHECK_THAT(want, >, 0);
+        CHECK_THAT(want, <=, len);
         for (size_t end = 1; end < len; end++) {
             size_t got;
 
@@ -221,11 +222,12 @@ static void a_replaced_beginning_splits_like_the_original(void)
         whole = pal_split_next(split, text, text + len, true);
         part = pal_split_next(split, short_text, short_text + rest_len + len - rest.used, true);
         if (rest.cut > 0 && whole == rest.cut)
-            CHECK(part == rest.text_cut);
-        else if (whole <= rest.used)
-            CHECK(part <= rest_len && (rest.cut == 0 || part != rest.text_cut));
-        else
-            CHECK(part - rest_len == whole - rest.used);
+            CHECK_EQ(part, rest.text_cut);
+        else if (whole <= rest.used) {
+            CHECK_THAT(part, <=, rest_len);
+            CHECK(rest.cut == 0 || part != rest.text_cut);
+        } else
+            CHECK_EQ(part - rest_len, whole - rest.used);
         if (tap_failed)
             printf("# %s: '%s' after %zu: '%s'\n", split->name, (char *)text, rest.used, rest.text);
     }

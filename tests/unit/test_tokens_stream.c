@@ -238,12 +238,12 @@ static void characters_can_be_cut_apart(void)
         for (size_t i = 0; i < 600; i++)
             text[i] = "b "[i % 2];
         memcpy(text + 600, "z\xe4\xb8\xad", 4);
-        CHECK(pal_token_stream_new(encoding, NULL, NULL, &stream, NULL) == PAL_OK);
-        CHECK(pal_token_stream_feed(stream, pal_str_make(text, 601 + half), NULL) == PAL_OK);
-        CHECK(pal_token_stream_feed(stream, pal_str_make(text + 601 + half, 3 - half), NULL) ==
+        CHECK_STATUS(pal_token_stream_new(encoding, NULL, NULL, &stream, NULL), PAL_OK);
+        CHECK_STATUS(pal_token_stream_feed(stream, pal_str_make(text, 601 + half), NULL), PAL_OK);
+        CHECK_STATUS(pal_token_stream_feed(stream, pal_str_make(text + 601 + half, 3 - half), NULL),
                 PAL_OK);
-        CHECK(pal_token_stream_end(stream, &count, NULL) == PAL_OK);
-        CHECK(count == 601);
+        CHECK_STATUS(pal_token_stream_end(stream, &count, NULL), PAL_OK);
+        CHECK_EQ(count, 601);
         pal_token_stream_free(stream);
     }
     free(v);
@@ -258,13 +258,16 @@ static void a_stream_can_count_several_texts(void)
     pal_token_stream *stream = NULL;
     uint64_t count = 9;
 
-    CHECK(pal_token_stream_new(encoding, NULL, NULL, &stream, NULL) == PAL_OK);
-    CHECK(pal_token_stream_end(stream, &count, NULL) == PAL_OK && count == 0);
+    CHECK_STATUS(pal_token_stream_new(encoding, NULL, NULL, &stream, NULL), PAL_OK);
+    if (CHECK_STATUS(pal_token_stream_end(stream, &count, NULL), PAL_OK))
+        CHECK_EQ(count, 0);
     for (int i = 0; i < 3; i++) {
-        CHECK(pal_token_stream_feed(stream, pal_str_of("z z"), NULL) == PAL_OK);
-        CHECK(pal_token_stream_count(stream, &count, NULL) == PAL_OK && count == 3);
-        CHECK(pal_token_stream_feed(stream, pal_str_of(" z"), NULL) == PAL_OK);
-        CHECK(pal_token_stream_end(stream, &count, NULL) == PAL_OK && count == 5);
+        CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of("z z"), NULL), PAL_OK);
+        CHECK_STATUS(pal_token_stream_count(stream, &count, NULL), PAL_OK);
+        CHECK_EQ(count, 3);
+        CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of(" z"), NULL), PAL_OK);
+        if (CHECK_STATUS(pal_token_stream_end(stream, &count, NULL), PAL_OK))
+            CHECK_EQ(count, 5);
     }
     pal_token_stream_free(stream);
     pal_token_stream_free(NULL);
@@ -286,13 +289,16 @@ static void the_sink_can_stop_the_stream(void)
     memset(text, '.', sizeof(text));
     for (size_t i = 0; i < sizeof(text); i += 2)
         text[i] = 'z';
-    CHECK(pal_token_stream_new(encoding, tell, &got, &stream, NULL) == PAL_OK);
-    CHECK(pal_token_stream_feed(stream, pal_str_make(text, sizeof(text)), &err) == PAL_CANCELED);
-    CHECK(pal_token_stream_feed(stream, pal_str_of("z"), &err) == PAL_CANCELED);
-    CHECK(pal_token_stream_end(stream, &count, &err) == PAL_CANCELED && count == 7);
+    CHECK_STATUS(pal_token_stream_new(encoding, tell, &got, &stream, NULL), PAL_OK);
+    CHECK_STATUS(pal_token_stream_feed(stream, pal_str_make(text, sizeof(text)), &err),
+            PAL_CANCELED, &err);
+    CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of("z"), &err), PAL_CANCELED, &err);
+    if (CHECK_STATUS(pal_token_stream_end(stream, &count, &err), PAL_CANCELED, &err))
+        CHECK_EQ(count, 7);
     got.stop_at = 0;
-    CHECK(pal_token_stream_feed(stream, pal_str_of("z"), &err) == PAL_OK);
-    CHECK(pal_token_stream_end(stream, &count, &err) == PAL_OK && count == 1);
+    CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of("z"), &err), PAL_OK, &err);
+    if (CHECK_STATUS(pal_token_stream_end(stream, &count, &err), PAL_OK, &err))
+        CHECK_EQ(count, 1);
     pal_token_stream_free(stream);
     free(got.ids);
     free(v);
@@ -305,14 +311,16 @@ static void without_an_encoding_the_count_is_estimated(void)
     pal_error err;
     uint64_t count = 0;
 
-    CHECK(pal_token_stream_new(NULL, tell, NULL, &stream, &err) == PAL_INVALID);
-    CHECK(pal_token_stream_new(NULL, NULL, NULL, &stream, &err) == PAL_OK);
-    CHECK(pal_token_stream_feed(stream, pal_str_of("\xe4\xb8"), &err) == PAL_OK);
-    CHECK(pal_token_stream_feed(stream, pal_str_of("\xad hello"), &err) == PAL_OK);
-    CHECK(pal_token_stream_count(stream, &count, &err) == PAL_OK &&
-            count == pal_tokens_estimate(pal_str_of("\xe4\xb8\xad hello")));
-    CHECK(pal_token_stream_end(stream, &count, &err) == PAL_OK && count > 0);
-    CHECK(pal_token_stream_count(stream, &count, &err) == PAL_OK && count == 0);
+    CHECK_STATUS(pal_token_stream_new(NULL, tell, NULL, &stream, &err), PAL_INVALID, &err);
+    CHECK_STATUS(pal_token_stream_new(NULL, NULL, NULL, &stream, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of("\xe4\xb8"), &err), PAL_OK, &err);
+    CHECK_STATUS(pal_token_stream_feed(stream, pal_str_of("\xad hello"), &err), PAL_OK, &err);
+    CHECK_STATUS(pal_token_stream_count(stream, &count, &err), PAL_OK, &err);
+    CHECK_EQ(count, pal_tokens_estimate(pal_str_of("\xe4\xb8\xad hello")));
+    if (CHECK_STATUS(pal_token_stream_end(stream, &count, &err), PAL_OK, &err))
+        CHECK_THAT(count, >, 0);
+    CHECK_STATUS(pal_token_stream_count(stream, &count, &err), PAL_OK, &err);
+    CHECK_EQ(count, 0);
     pal_token_stream_free(stream);
 }
 

@@ -39,26 +39,30 @@ static void ids_match_the_vocabulary(void)
     pal_str text = {0};
     pal_error err;
 
-    CHECK(compile("gpt2", vocab_text(v, 3, 1000, arena), "<|end|> 7\n<a b> 90000\r\n", &table,
-                  &err) == PAL_OK);
+    CHECK_STATUS(compile("gpt2", vocab_text(v, 3, 1000, arena), "<|end|> 7\n<a b> 90000\r\n",
+                         &table, &err),
+            PAL_OK, &err);
     encoding = (const pal_encoding *)(const void *)table.data;
-    CHECK(pal_str_is(pal_encoding_name(encoding), "mine"));
-    CHECK(pal_encoding_size(encoding) == 90001);
-    CHECK(pal_tokens_encode(encoding, pal_str_of("z"), arena, &ids, &err) == PAL_OK);
-    CHECK(ids.len == 1 && ids.ids[0] == 1000 + 3 * 'z');
+    CHECK_STR(pal_encoding_name(encoding), "mine");
+    CHECK_EQ(pal_encoding_size(encoding), 90001);
+    CHECK_STATUS(pal_tokens_encode(encoding, pal_str_of("z"), arena, &ids, &err), PAL_OK, &err);
+    if (CHECK_EQ(ids.len, 1))
+        CHECK_EQ(ids.ids[0], 1000 + 3 * 'z');
     for (unsigned i = 0; i < v->len; i++) {
         uint32_t id = 1000 + 3 * i;
 
-        CHECK(pal_tokens_decode(encoding, &id, 1, arena, &text, &err) == PAL_OK);
-        CHECK(pal_str_equal(text, pal_str_make((const char *)v->bytes[i], v->lens[i])));
+        CHECK_STATUS(pal_tokens_decode(encoding, &id, 1, arena, &text, &err), PAL_OK, &err);
+        CHECK_STR(text, pal_str_make((const char *)v->bytes[i], v->lens[i]));
         id++;
-        CHECK(pal_tokens_decode(encoding, &id, 1, arena, &text, &err) == PAL_INVALID);
+        CHECK_STATUS(pal_tokens_decode(encoding, &id, 1, arena, &text, &err), PAL_INVALID, &err);
     }
-    CHECK(strstr(err.message, "'mine'"));
-    CHECK(pal_tokens_decode(encoding, (uint32_t[]){7, 90000}, 2, arena, &text, &err) == PAL_OK);
-    CHECK(pal_str_is(text, "<|end|><a b>"));
-    CHECK(pal_tokens_encode(encoding, pal_str_of("<|end|>"), arena, &ids, &err) == PAL_OK);
-    CHECK(ids.len > 1);
+    CHECK_CONTAINS(err.message, "'mine'");
+    CHECK_STATUS(pal_tokens_decode(encoding, (uint32_t[]){7, 90000}, 2, arena, &text, &err), PAL_OK,
+            &err);
+    CHECK_STR(text, "<|end|><a b>");
+    CHECK_STATUS(
+            pal_tokens_encode(encoding, pal_str_of("<|end|>"), arena, &ids, &err), PAL_OK, &err);
+    CHECK_THAT(ids.len, >, 1);
     free(v);
 }
 
@@ -105,11 +109,11 @@ static void bad_vocabularies_are_refused(void)
     CHECK(is_refused("", "a 1\n <|end|>5\n", "line 2:"));
     /* "wxyz" before "yz": what it is made of comes later. */
     CHECK(is_refused("d3g= 300\nd3h5eg== 301\neXo= 302\n", "", "@"));
-    CHECK(compile("gpt3", vocab_text(v, 1, 0, arena), "", &table, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "'gpt3'"));
-    CHECK(compile("gpt2", pal_str_of("YQ== 1\n"), "", &table, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "byte"));
-    CHECK(compile("gpt2", pal_str_of(""), "", &table, &err) == PAL_INVALID);
+    CHECK_FAILS(compile("gpt3", vocab_text(v, 1, 0, arena), "", &table, &err), PAL_INVALID, &err,
+            "'gpt3'");
+    CHECK_FAILS(
+            compile("gpt2", pal_str_of("YQ== 1\n"), "", &table, &err), PAL_INVALID, &err, "byte");
+    CHECK_STATUS(compile("gpt2", pal_str_of(""), "", &table, &err), PAL_INVALID, &err);
     free(v);
 }
 
@@ -123,10 +127,10 @@ static void use(const pal_encoding *encoding)
     size_t len;
     pal_arena *mine = pal_arena_new(0);
 
-    CHECK(pal_tokens_count(encoding, pal_str_of(text), &count, NULL) == PAL_OK);
-    CHECK(pal_tokens_encode(encoding, pal_str_of(text), mine, &ids, NULL) == PAL_OK);
+    CHECK_STATUS(pal_tokens_count(encoding, pal_str_of(text), &count, NULL), PAL_OK);
+    CHECK_STATUS(pal_tokens_encode(encoding, pal_str_of(text), mine, &ids, NULL), PAL_OK);
     (void)!pal_tokens_decode(encoding, ids.ids, ids.len, mine, &back, NULL);
-    CHECK(pal_tokens_cut(encoding, pal_str_of(text), 9, &len, NULL) == PAL_OK);
+    CHECK_STATUS(pal_tokens_cut(encoding, pal_str_of(text), 9, &len, NULL), PAL_OK);
     pal_arena_free(mine);
 }
 
@@ -138,23 +142,23 @@ static void a_table_file_is_mapped(void)
     pal_encoding *encoding = NULL;
     pal_error err;
 
-    CHECK(compile("o200k", vocab_text(v, 1, 0, arena), "", &table, &err) == PAL_OK);
+    CHECK_STATUS(compile("o200k", vocab_text(v, 1, 0, arena), "", &table, &err), PAL_OK, &err);
     write_table(path, table);
-    if (CHECK(pal_encoding_open(path, &encoding, &err) == PAL_OK)) {
-        CHECK(pal_str_is(pal_encoding_name(encoding), "mine"));
+    if (CHECK_STATUS(pal_encoding_open(path, &encoding, &err), PAL_OK, &err)) {
+        CHECK_STR(pal_encoding_name(encoding), "mine");
         use(encoding);
         pal_encoding_close(encoding);
     }
     pal_encoding_close(NULL);
     write_table(path, pal_str_make(table.data, table.len - 1));
-    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_CORRUPT);
+    CHECK_STATUS(pal_encoding_open(path, &encoding, &err), PAL_CORRUPT, &err);
     write_table(path, pal_str_of("hello"));
-    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_CORRUPT);
+    CHECK_STATUS(pal_encoding_open(path, &encoding, &err), PAL_CORRUPT, &err);
     write_table(path, pal_str_of(""));
-    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_encoding_open(path, &encoding, &err), PAL_INVALID, &err);
     unlink(path);
-    CHECK(pal_encoding_open(path, &encoding, &err) == PAL_NOT_FOUND);
-    CHECK(pal_encoding_open("/", &encoding, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_encoding_open(path, &encoding, &err), PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_encoding_open("/", &encoding, &err), PAL_INVALID, &err);
     free(v);
 }
 
@@ -167,7 +171,7 @@ static void a_damaged_table_is_harmless(void)
     unsigned refused = 0;
     unsigned char *copy;
 
-    CHECK(compile("o200k", vocab_text(v, 2, 0, arena), "<s> 4\n", &table, NULL) == PAL_OK);
+    CHECK_STATUS(compile("o200k", vocab_text(v, 2, 0, arena), "<s> 4\n", &table, NULL), PAL_OK);
     copy = pal_arena_alloc(arena, table.len);
     for (int i = 0; i < 6000; i++) {
         size_t at = i % 3 == 0 ? vocab_next(&seed) % sizeof(struct pal_encoding)
@@ -183,9 +187,9 @@ static void a_damaged_table_is_harmless(void)
         else
             refused++;
     }
-    CHECK(refused > 1000);
+    CHECK_THAT(refused, >, 1000);
     for (size_t len = 0; len < table.len; len += 1 + len / 20)
-        CHECK(pal_table_check((const unsigned char *)table.data, len, NULL) == PAL_CORRUPT);
+        CHECK_STATUS(pal_table_check((const unsigned char *)table.data, len, NULL), PAL_CORRUPT);
     free(v);
 }
 
@@ -198,8 +202,8 @@ static void built_in_tables_are_found_by_name(void)
         const pal_encoding *encoding = pal_encoding_at(i);
 
         CHECK(pal_encoding_find(pal_str_of(builtin->name)) == encoding);
-        CHECK(pal_str_is(pal_encoding_name(encoding), builtin->name));
-        CHECK(pal_table_check(builtin->data, (size_t)(builtin->end - builtin->data), NULL) ==
+        CHECK_STR(pal_encoding_name(encoding), builtin->name);
+        CHECK_STATUS(pal_table_check(builtin->data, (size_t)(builtin->end - builtin->data), NULL),
                 PAL_OK);
         use(encoding);
     }
@@ -223,7 +227,7 @@ static void an_allocation_failure_is_reported(void)
         if (status == PAL_OK)
             status = pal_table_check((const unsigned char *)table.data, table.len, NULL);
         was_fine = !pal_memory_failed();
-        CHECK(status == (was_fine ? PAL_OK : PAL_NO_MEMORY));
+        CHECK_EQ(status, (was_fine ? PAL_OK : PAL_NO_MEMORY));
         pal_memory_fail_at(0, 0);
         pal_arena_free(mine);
     }

@@ -10,7 +10,8 @@ static bool add_call(pal_tool_loop *loop, pal_json call, pal_arena *arena)
 {
     pal_json_iter each = pal_json_each(call);
     pal_json name = {0}, arguments = {0};
-    CHECK(pal_json_next(&each, NULL, &name) && pal_json_next(&each, NULL, &arguments));
+    if (CHECK(pal_json_next(&each, NULL, &name)))
+        CHECK(pal_json_next(&each, NULL, &arguments));
     return pal_tool_loop_add(loop, pal_json_string(name, arena), pal_json_string(arguments, arena));
 }
 
@@ -31,7 +32,7 @@ static void run_case(pal_json one, pal_arena *arena)
         at++;
         if (by_bytes && at == 3)
             expected = true;
-        if (!CHECK(found == expected))
+        if (!CHECK_EQ(found, expected))
             printf("# %.*s: call %d\n", PAL_STR_ARG(note), (int)at);
         if (at == reset_after)
             pal_tool_loop_reset(&loop);
@@ -42,14 +43,14 @@ static void the_last_tool_is_known(void)
 {
     pal_tool_loop loop = {0};
     char name[PAL_TOOL_LOOP_NAME_LEN_MAX + 20];
-    CHECK(loop.last_name[0] == '\0');
+    CHECK_EQ(loop.last_name[0], '\0');
     (void)pal_tool_loop_add(&loop, pal_str_of("read"), pal_str_of("{}"));
-    CHECK(strcmp(loop.last_name, "read") == 0);
+    CHECK_STR(loop.last_name, "read");
     memset(name, 'n', sizeof name);
     (void)pal_tool_loop_add(&loop, pal_str_make(name, sizeof name), pal_str_of("{}"));
-    CHECK(strlen(loop.last_name) == PAL_TOOL_LOOP_NAME_LEN_MAX);
+    CHECK_EQ(strlen(loop.last_name), PAL_TOOL_LOOP_NAME_LEN_MAX);
     pal_tool_loop_reset(&loop);
-    CHECK(loop.last_name[0] == '\0');
+    CHECK_EQ(loop.last_name[0], '\0');
 }
 
 static void upstream_cases_hold(void)
@@ -61,7 +62,7 @@ static void upstream_cases_hold(void)
             pal_json_each(pal_json_find(vectors_load(arena, "doom_loop.json"), "cases"));
     for (; pal_json_next(&each, NULL, &one); cases++)
         run_case(one, arena);
-    CHECK(cases >= 6);
+    CHECK_THAT(cases, >=, 6);
     pal_arena_free(arena);
 }
 

@@ -152,14 +152,19 @@ static void look_at_names(void *user)
     for (size_t i = 0; i < len; i++) {
         pal_str name = tools[i].name;
         longest = name.len > longest ? name.len : longest;
-        for (size_t at = 0; at < name.len; at++)
-            CHECK(name.data[at] && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-", name.data[at]));
+        for (size_t at = 0; at < name.len; at++) {
+            if (CHECK(name.data[at]))
+                CHECK(strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "0123456789_-",
+                        name.data[at]));
+        }
         for (size_t other = 0; other < i; other++)
             CHECK(!pal_str_equal(name, tools[other].name));
-        CHECK(name.len >= 3 && memcmp(name.data, "s__", 3) == 0);
+        if (CHECK_THAT(name.len, >=, 3))
+            CHECK(memcmp(name.data, "s__", 3) == 0);
     }
-    CHECK(longest == 64 && len > 20);
+    CHECK_EQ(longest, 64);
+    CHECK_THAT(len, >, 20);
 }
 
 static void check_names(mcp_client *client)
@@ -253,7 +258,7 @@ static void fails(pal_tool_mcp_config *config, const char *why)
         return;
     CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_FAILED, NULL));
     mcp_client_look look = mcp_client_see(&client, NULL);
-    if (!CHECK(strstr(look.failure, why) && look.tools == 0))
+    if (!CHECK_CONTAINS(look.failure, why) || !CHECK_EQ(look.tools, 0))
         printf("# %s\n", look.failure);
     CHECK(answers(&client, "s__echo", "{}", "io: the MCP server failed"));
     mcp_client_close(&client);
@@ -289,7 +294,8 @@ static void configurations_are_checked(void)
                     .url = pal_str_of("u")},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-        CHECK(!mcp_client_open(&client, &wrong[i]) && client.status == PAL_INVALID);
+        if (CHECK(!mcp_client_open(&client, &wrong[i])))
+            CHECK_STATUS(client.status, PAL_INVALID);
         mcp_client_close(&client);
     }
 }
@@ -309,13 +315,13 @@ static void a_child_that_dies_is_restarted(void)
             FAILED("the MCP server failed while the tool was running: "
                    "'s' exited with code 3: out of cheese")));
     char *outcome = mcp_client_finish(&hanging);
-    CHECK(strstr(outcome, "exited with code 3") != NULL);
+    CHECK_CONTAINS(outcome, "exited with code 3");
     free(outcome);
     CHECK(mcp_client_see(&client, "s__echo").has_name);
     /* It waits for the new one, and the dead calls are not made again. */
     CHECK(mcp_client_start(&waiting, &client, "s__facts", "{}"));
     outcome = mcp_client_finish(&waiting);
-    if (!CHECK(strstr(outcome, "\\\"calls\\\": 1,") != NULL))
+    if (!CHECK_CONTAINS(outcome, "\\\"calls\\\": 1,"))
         printf("# %s\n", outcome);
     free(outcome);
     mcp_client_close(&client);
@@ -327,15 +333,17 @@ static void failed_starts_are_retried(void)
     child_config c;
     mcp_client client;
     int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, "1\n2\n", 4) == 4);
+    CHECK_THAT(fd, >=, 0);
+    CHECK_EQ(write(fd, "1\n2\n", 4), 4);
     close(fd);
     if (CHECK(mcp_client_open(&client, child(&c, "--die-at-start", path, NULL)))) {
         CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
-        CHECK(mcp_client_see(&client, NULL).failure[0] == '\0');
+        CHECK_EQ(mcp_client_see(&client, NULL).failure[0], '\0');
         mcp_client_close(&client);
     }
     fd = open(path, O_WRONLY | O_TRUNC);
-    CHECK(fd >= 0 && write(fd, "1\n2\n3\n4\n", 8) == 8);
+    CHECK_THAT(fd, >=, 0);
+    CHECK_EQ(write(fd, "1\n2\n3\n4\n", 8), 8);
     close(fd);
     pal_tool_mcp_config *config = child(&c, "--die-at-start", path, NULL);
     fails(config, "not today");
@@ -425,7 +433,7 @@ static void a_cancel_reports_nothing_and_notifies_the_server(void)
     CHECK(mcp_client_start(&call, &client, "s__hang", "{}"));
     on_loop(client.loop, mcp_client_cancel_run, &call);
     CHECK(lacks(&client, "s__facts", "{}", "\\\"canceled\\\": []"));
-    CHECK(call.told == 0);
+    CHECK_EQ(call.told, 0);
     pal_buf_done(&call.outcome);
     mcp_client_close(&client);
 }
@@ -441,9 +449,10 @@ static void closing_ends_calls_without_a_callback(void)
     CHECK(mcp_client_start(&sent, &client, "s__hang", "{}"));
     CHECK(answers(&client, "s__die", "{}", "\"is_error\":true"));
     CHECK(mcp_client_start(&waiting, &client, "s__echo", "{}"));
-    CHECK(sent.told == 1 && waiting.told == 0);
+    CHECK_EQ(sent.told, 1);
+    CHECK_EQ(waiting.told, 0);
     mcp_client_close(&client);
-    CHECK(waiting.told == 0);
+    CHECK_EQ(waiting.told, 0);
     pal_buf_done(&sent.outcome);
     pal_buf_done(&waiting.outcome);
 }
@@ -479,8 +488,11 @@ static void closes_when_told(const pal_tool_mcp_config *config, const char *tool
     mcp_client_call call = {.client = &client, .name = tool, .ended = BELL_INIT}, other;
     CHECK(mcp_client_start(&other, &client, "s__hang", "{}"));
     on_loop(client.loop, start_to_close, &call);
-    CHECK(call.status == PAL_OK && bell_wait(&call.ended, 1));
-    CHECK(call.told == 1 && other.told == 0 && !client.mcp);
+    CHECK_STATUS(call.status, PAL_OK);
+    CHECK(bell_wait(&call.ended, 1));
+    CHECK_EQ(call.told, 1);
+    CHECK_EQ(other.told, 0);
+    CHECK(!client.mcp);
     mcp_client_close(&client);
     pal_buf_done(&other.outcome);
 }
@@ -529,7 +541,7 @@ static void many_calls_can_run_at_once(void)
     for (int i = 0; i < CALLS; i++) {
         char expected[32], *outcome = mcp_client_finish(&calls[i]);
         snprintf(expected, sizeof(expected), "\\\"n\\\": %d}", i);
-        CHECK(strstr(outcome, expected) != NULL);
+        CHECK_CONTAINS(outcome, expected);
         free(outcome);
     }
     mcp_client_close(&client);
@@ -546,7 +558,7 @@ static void check_lost_session(mcp_client *client)
         CHECK(mcp_client_start(&calls[i], client, "s__echo", "{\"b\":2}"));
     for (int i = 0; i < 5; i++) {
         char *outcome = mcp_client_finish(&calls[i]);
-        if (!CHECK(strcmp(outcome, TEXT("{\\\"b\\\": 2}")) == 0))
+        if (!CHECK_STR(outcome, TEXT("{\\\"b\\\": 2}")))
             printf("# %s\n", outcome);
         free(outcome);
     }
@@ -558,8 +570,8 @@ static void http_of_the_old_era_works(void)
     mcp_client client;
     if (!CHECK(http_child_start(&h, "--era", "old", NULL)))
         return;
-    CHECK(mcp_client_open(&client, &h.config) &&
-            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
+    if (CHECK(mcp_client_open(&client, &h.config)))
+        CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     check_names(&client);
     CHECK(answers(&client, "s__stream", "{}", TEXT("streamed")));
@@ -607,8 +619,8 @@ static void http_of_the_new_era_works(void)
     const pal_http_header header = {pal_str_of("Mcp-Test"), pal_str_of("mine")};
     h.config.headers = &header;
     h.config.headers_len = 1;
-    CHECK(mcp_client_open(&client, &h.config) &&
-            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
+    if (CHECK(mcp_client_open(&client, &h.config)))
+        CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     check_plain(&client);
     CHECK(!mcp_client_see(&client, "s__wrong").has_name);
     CHECK(answers(&client, "s__region", "{\"region\":\"us west\",\"place\":{\"floor\":7.0}}",
@@ -634,12 +646,12 @@ static void the_death_of_an_http_server_is_noticed(void)
     mcp_client_call call;
     if (!CHECK(http_child_start(&h, "--era", "old", "--no-changes")))
         return;
-    CHECK(mcp_client_open(&client, &h.config) &&
-            mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
+    if (CHECK(mcp_client_open(&client, &h.config)))
+        CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, NULL));
     CHECK(answers(&client, "s__huge", "{}", "\"is_error\":true"));
     CHECK(mcp_client_start(&call, &client, "s__die", "{}"));
     char *outcome = mcp_client_finish(&call);
-    if (!CHECK(strstr(outcome, "the MCP server failed: ") != NULL))
+    if (!CHECK_CONTAINS(outcome, "the MCP server failed: "))
         printf("# %s\n", outcome);
     free(outcome);
     CHECK(answers(&client, "s__echo", "{}", "the MCP server failed: "));
@@ -656,7 +668,7 @@ static void an_allocation_failure_is_survived(void)
     mcp_client client;
     for (uint64_t nth = 1; nth < 400; nth += 1 + nth / 3) {
         pal_tool_mcp_config *config = child(&c, "--no-changes", NULL);
-        if (!CHECK(pal_loop_open(1, &client.loop, NULL) == PAL_OK))
+        if (!CHECK_STATUS(pal_loop_open(1, &client.loop, NULL), PAL_OK))
             return;
         pal_loop *loop = client.loop;
         client = (mcp_client){.loop = loop, .config = config, .changed = BELL_INIT};
@@ -668,7 +680,7 @@ static void an_allocation_failure_is_survived(void)
                 continue;
             free(mcp_client_call_tool(&client, "s__kinds", "{}"));
         } else {
-            CHECK(client.status == PAL_NO_MEMORY);
+            CHECK_STATUS(client.status, PAL_NO_MEMORY);
         }
         pal_memory_fail_at(0, 0);
         mcp_client_close(&client);

@@ -30,14 +30,15 @@ static void every_character_survives_a_round_trip(void)
         uint32_t read;
         size_t len = pal_utf8_encode(c, bytes);
         bool surrogate = c >= 0xd800 && c <= 0xdfff;
-        if (!CHECK(pal_utf8_decode(pal_str_make(bytes, len), &read) == len &&
-                    read == (surrogate ? 0xfffd : c)))
+        if (!CHECK_EQ(pal_utf8_decode(pal_str_make(bytes, len), &read), len) ||
+                !CHECK_EQ(read, (surrogate ? 0xfffd : c)))
             return;
-        if (!CHECK(slow_len((unsigned char *)bytes, len) == len))
+        if (!CHECK_EQ(slow_len((unsigned char *)bytes, len), len))
             return;
     }
     char bytes[4];
-    CHECK(pal_utf8_encode(0x110000, bytes) == 3 && memcmp(bytes, "\xef\xbf\xbd", 3) == 0);
+    CHECK_EQ(pal_utf8_encode(0x110000, bytes), 3);
+    CHECK(memcmp(bytes, "\xef\xbf\xbd", 3) == 0);
 }
 
 static void every_short_sequence_is_validated_correctly(void)
@@ -50,7 +51,7 @@ static void every_short_sequence_is_validated_correctly(void)
                 unsigned char bytes[4] = {
                         (unsigned char)lead, (unsigned char)second, tails[i / 10], tails[i % 10]};
                 for (size_t len = 1; len <= 4; len++) {
-                    if (!CHECK(pal_utf8_char_len(bytes, bytes + len) == slow_len(bytes, len)))
+                    if (!CHECK_EQ(pal_utf8_char_len(bytes, bytes + len), slow_len(bytes, len)))
                         return;
                 }
             }
@@ -87,7 +88,7 @@ static void invalid_bytes_are_consumed_in_the_longest_parts(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t c = 0;
         size_t taken = pal_utf8_decode(pal_str_make(cases[i].bytes, cases[i].len), &c);
-        if (!CHECK(taken == cases[i].taken && c == 0xfffd))
+        if (!CHECK_EQ(taken, cases[i].taken) || !CHECK_EQ(c, 0xfffd))
             printf("# case %zu takes %zu\n", i, taken);
     }
 }
@@ -107,24 +108,27 @@ static void the_valid_beginning_is_found(void)
         size_t expected = i;
         while (expected < len && ((unsigned char)text[expected] & 0xc0) == 0x80)
             expected--;
-        if (!CHECK(valid == expected))
+        if (!CHECK_EQ(valid, expected))
             printf("# broken at %zu: %zu\n", i, valid);
     }
     for (size_t cut = 0; cut < len; cut++) {
         size_t valid = pal_utf8_valid_len(pal_str_make(text, cut));
-        CHECK(valid == pal_utf8_cut(pal_str_make(text, len), cut));
+        CHECK_EQ(valid, pal_utf8_cut(pal_str_make(text, len), cut));
     }
 }
 
 static void cuts_fall_between_characters(void)
 {
     pal_str text = pal_str_of("a\xf0\x9f\x99\x82z");
-    CHECK(pal_utf8_cut(text, 0) == 0 && pal_utf8_cut(text, 1) == 1);
-    CHECK(pal_utf8_cut(text, 2) == 1 && pal_utf8_cut(text, 4) == 1);
-    CHECK(pal_utf8_cut(text, 5) == 5 && pal_utf8_cut(text, 99) == 6);
+    CHECK_EQ(pal_utf8_cut(text, 0), 0);
+    CHECK_EQ(pal_utf8_cut(text, 1), 1);
+    CHECK_EQ(pal_utf8_cut(text, 2), 1);
+    CHECK_EQ(pal_utf8_cut(text, 4), 1);
+    CHECK_EQ(pal_utf8_cut(text, 5), 5);
+    CHECK_EQ(pal_utf8_cut(text, 99), 6);
     /* Bytes that are no characters may be cut anywhere. */
-    CHECK(pal_utf8_cut(pal_str_of("\x80\x80\x80\x80\x80"), 4) == 4);
-    CHECK(pal_utf8_cut(pal_str_of("\xff\xff"), 1) == 1);
+    CHECK_EQ(pal_utf8_cut(pal_str_of("\x80\x80\x80\x80\x80"), 4), 4);
+    CHECK_EQ(pal_utf8_cut(pal_str_of("\xff\xff"), 1), 1);
 }
 
 int main(void)
