@@ -73,7 +73,7 @@ static bool fail_at(store_fault fault)
     bool fired;
 
     open_fresh();
-    CHECK(store_fault_install(store, &fault) == PAL_OK);
+    CHECK_STATUS(store_fault_install(store, &fault), PAL_OK);
     tour_run(statuses);
     fired = store_fault_disarm(store);
     CHECK(tour_is_whole(fault.call, statuses, fault.after));
@@ -93,7 +93,7 @@ static void the_tour_passes_untouched(void)
     pal_arena_free(arena);
     tour_run(statuses);
     for (size_t i = 0; i < tour_len; i++)
-        if (!CHECK(statuses[i] == PAL_OK))
+        if (!CHECK_STATUS(statuses[i], PAL_OK))
             complain("without any fault", 0, i, statuses[i]);
     CHECK(tour_is_whole(0, statuses, false));
 }
@@ -106,7 +106,8 @@ static void a_call_that_fails_changes_nothing(void)
     unseen = 0;
     while (fault.call < CALLS_MAX && fail_at(fault))
         fault.call++;
-    CHECK(fault.call > tour_len && fault.call < CALLS_MAX);
+    CHECK_THAT(fault.call, >, tour_len);
+    CHECK_THAT(fault.call, <, CALLS_MAX);
 }
 
 static void a_lost_answer_leaves_nothing_half_done(void)
@@ -117,7 +118,8 @@ static void a_lost_answer_leaves_nothing_half_done(void)
     unseen = 0;
     while (fault.call < CALLS_MAX && fail_at(fault))
         fault.call++;
-    CHECK(fault.call > tour_len && fault.call < CALLS_MAX);
+    CHECK_THAT(fault.call, >, tour_len);
+    CHECK_THAT(fault.call, <, CALLS_MAX);
 }
 
 /* ---- Crashes ---- */
@@ -158,7 +160,7 @@ static bool crash_at(store_fault fault)
     pal_store_close(store);
     store = NULL;
     contract_clear();
-    if (!CHECK(pipe(fds) == 0))
+    if (!CHECK_EQ(pipe(fds), 0))
         return false;
     fflush(stdout);
     child = fork();
@@ -173,7 +175,7 @@ static bool crash_at(store_fault fault)
         if (!CHECK(step_is_whole(i, statuses[i], false)))
             complain("and the crash took it", fault.call, i, statuses[i]);
     for (size_t i = len; i < tour_len; i++)
-        if (tour[i].seen && !CHECK(tour_seen(i) != TOUR_HALF))
+        if (tour[i].seen && !CHECK_THAT(tour_seen(i), !=, TOUR_HALF))
             complain("half done by the crash", fault.call, i, PAL_OK);
     return WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == STORE_FAULT_EXIT;
 }
@@ -187,7 +189,8 @@ static void a_crash_takes_nothing_back(void)
         before.call++;
     while (after.call < CALLS_MAX && crash_at(after))
         after.call++;
-    CHECK(before.call == after.call && before.call > tour_len);
+    CHECK_EQ(before.call, after.call);
+    CHECK_THAT(before.call, >, tour_len);
 }
 
 int main(int argc, char **argv)

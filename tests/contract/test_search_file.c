@@ -99,14 +99,17 @@ static void no_word_outlives_its_message(void)
     say_many(kept, 1, 700, "zzkeptword");
     say_many(gone, 1, 700, "zzgoneword");
     say_many(kept, 1001, 1500, "zzkeptword");
-    CHECK(count_of("zzgoneword") == 700);
-    CHECK(ask("SELECT count(*) FROM search_block") == 2);
-    CHECK(ask("SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))") > 0);
+    CHECK_EQ(count_of("zzgoneword"), 700);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
+    CHECK_THAT(ask("SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))"), >,
+            0);
     CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
-    CHECK(ask("SELECT count(*) FROM search_block") == 0);
-    CHECK(!is_on_disk("zzgoneword") && is_on_disk("zzkeptword"));
-    CHECK(count_of("zzgoneword") == 0 && count_of("zzkeptword n1500") == 1);
-    CHECK(ask("SELECT count(*) FROM search_block") == 2);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
+    CHECK(!is_on_disk("zzgoneword"));
+    CHECK(is_on_disk("zzkeptword"));
+    CHECK_EQ(count_of("zzgoneword"), 0);
+    CHECK_EQ(count_of("zzkeptword n1500"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
     close_store();
     CHECK(!is_on_disk("zzgoneword"));
     CHECK(!is_on_disk("oneword") || !is_on_disk("zzgone"));
@@ -122,10 +125,11 @@ static void a_sweep_erases_words_too(void)
     gone = new_session();
     say_many(gone, 1, 500, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
-    CHECK(count_of("zzgoneword") == 500);
+    CHECK_EQ(count_of("zzgoneword"), 500);
     CHECK(fine(pal_store_delete(store, nobody, gone, &err)));
     usleep(2000);
-    CHECK(fine(pal_store_sweep(store, 0, 100, &sweep, &err)) && sweep.erased == 1);
+    if (CHECK(fine(pal_store_sweep(store, 0, 100, &sweep, &err))))
+        CHECK_EQ(sweep.erased, 1);
     CHECK(!is_on_disk("zzgoneword"));
     close_store();
 }
@@ -146,18 +150,23 @@ static void an_overtaken_part_is_not_written(void)
     gone = new_session();
     say_many(gone, 1, 100, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && part);
+    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+        CHECK(part);
     CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
     work.index = part;
     engine->backend->apply(engine, &work, 1);
-    CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 0);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
     CHECK(!is_on_disk("zzgoneword"));
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && part);
+    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+        CHECK(part);
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     engine->backend->apply(engine, &work, 1); /* as another process might */
-    CHECK(op.status == PAL_OK && ask("SELECT count(*) FROM search_block") == 1);
-    CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err)) && !part);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 1);
+    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+        CHECK(!part);
     close_store();
 }
 
@@ -165,20 +174,26 @@ static void an_overtaken_part_is_not_written(void)
 
 static void make_version_1(void)
 {
-    CHECK(ask("ALTER TABLE message DROP COLUMN turn") == 0);
-    CHECK(ask("ALTER TABLE lease DROP COLUMN ttl_ms") == 0);
-    CHECK(ask("DROP TABLE inbox") == 0);
-    CHECK(ask("CREATE TABLE inbox(id INTEGER PRIMARY KEY, uuid BLOB, session INTEGER,"
-              " created_at INTEGER, client_id TEXT, delivery TEXT, body TEXT)") == 0);
-    CHECK(ask("CREATE INDEX inbox_session ON inbox(session, id)") == 0);
-    CHECK(ask("CREATE INDEX inbox_client ON inbox(session, client_id)") == 0);
-    CHECK(ask("DROP TABLE record") == 0 && ask("DROP TABLE ledger_hour") == 0);
-    CHECK(ask("DROP INDEX ledger_turn") == 0);
-    CHECK(ask("ALTER TABLE ledger DROP COLUMN agent") == 0);
-    CHECK(ask("DROP INDEX mark_kind") == 0 && ask("DROP TABLE search") == 0);
-    CHECK(ask("DROP TABLE search_block") == 0 && ask("DROP TABLE search_state") == 0);
-    CHECK(ask("DROP TABLE search_group") == 0 && ask("DROP TABLE counter") == 0);
-    CHECK(ask("PRAGMA user_version = 1") == 0 && ask("PRAGMA user_version") == 1);
+    CHECK_EQ(ask("ALTER TABLE message DROP COLUMN turn"), 0);
+    CHECK_EQ(ask("ALTER TABLE lease DROP COLUMN ttl_ms"), 0);
+    CHECK_EQ(ask("DROP TABLE inbox"), 0);
+    CHECK_EQ(ask("CREATE TABLE inbox(id INTEGER PRIMARY KEY, uuid BLOB, session INTEGER,"
+                 " created_at INTEGER, client_id TEXT, delivery TEXT, body TEXT)"),
+            0);
+    CHECK_EQ(ask("CREATE INDEX inbox_session ON inbox(session, id)"), 0);
+    CHECK_EQ(ask("CREATE INDEX inbox_client ON inbox(session, client_id)"), 0);
+    CHECK_EQ(ask("DROP TABLE record"), 0);
+    CHECK_EQ(ask("DROP TABLE ledger_hour"), 0);
+    CHECK_EQ(ask("DROP INDEX ledger_turn"), 0);
+    CHECK_EQ(ask("ALTER TABLE ledger DROP COLUMN agent"), 0);
+    CHECK_EQ(ask("DROP INDEX mark_kind"), 0);
+    CHECK_EQ(ask("DROP TABLE search"), 0);
+    CHECK_EQ(ask("DROP TABLE search_block"), 0);
+    CHECK_EQ(ask("DROP TABLE search_state"), 0);
+    CHECK_EQ(ask("DROP TABLE search_group"), 0);
+    CHECK_EQ(ask("DROP TABLE counter"), 0);
+    CHECK_EQ(ask("PRAGMA user_version = 1"), 0);
+    CHECK_EQ(ask("PRAGMA user_version"), 1);
 }
 
 static void an_older_file_is_searched_as_it_is(void)
@@ -195,16 +210,20 @@ static void an_older_file_is_searched_as_it_is(void)
     close_store();
     make_version_1();
     open_store(true);
-    CHECK(count_of("n777") == 1 && count_of("common") == PAL_SEARCH_HITS_MAX);
+    CHECK_EQ(count_of("n777"), 1);
+    CHECK_EQ(count_of("common"), PAL_SEARCH_HITS_MAX);
     CHECK(fine(pal_store_standing(store, nobody, session, arena, &standing, &err)));
-    CHECK(standing.pins_len == 1);
-    CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err)) && findings == 0);
+    CHECK_EQ(standing.pins_len, 1);
+    if (CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err))))
+        CHECK_EQ(findings, 0);
     close_store();
-    CHECK(ask("PRAGMA user_version") == 1);
+    CHECK_EQ(ask("PRAGMA user_version"), 1);
     open_store(false);
-    CHECK(ask("PRAGMA user_version") > 3 && count_of("n777") == 1);
-    CHECK(ask("SELECT count(*) FROM search_block") == MANY / 1024);
-    CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err)) && findings == 0);
+    CHECK_THAT(ask("PRAGMA user_version"), >, 3);
+    CHECK_EQ(count_of("n777"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), MANY / 1024);
+    if (CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err))))
+        CHECK_EQ(findings, 0);
     close_store();
 }
 
@@ -223,7 +242,7 @@ static void marks_are_listed_without_their_bodies(void)
             -1, &stmt, NULL);
     if (sqlite3_step(stmt) == SQLITE_ROW)
         plan = (const char *)sqlite3_column_text(stmt, 3);
-    CHECK(strstr(plan, "COVERING INDEX mark_kind") != NULL);
+    CHECK_CONTAINS(plan, "COVERING INDEX mark_kind");
     sqlite3_finalize(stmt);
     sqlite3_close(db);
 }
@@ -254,11 +273,15 @@ static void damage_is_found_and_repaired(void)
     session = new_session();
     say_many(session, 1, MANY, "common");
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        CHECK(count_of("n1500") == 1 && check(false) == 0);
-        CHECK(ask(damages[i]) == 0);
-        CHECK(check(false) > 0 && check(true) > 0);
-        CHECK(check(false) == 0);
-        CHECK(count_of("n1500") == 1 && count_of("n100") == 1 && count_of("n2999") == 1);
+        CHECK_EQ(count_of("n1500"), 1);
+        CHECK_EQ(check(false), 0);
+        CHECK_EQ(ask(damages[i]), 0);
+        CHECK_THAT(check(false), >, 0);
+        CHECK_THAT(check(true), >, 0);
+        CHECK_EQ(check(false), 0);
+        CHECK_EQ(count_of("n1500"), 1);
+        CHECK_EQ(count_of("n100"), 1);
+        CHECK_EQ(count_of("n2999"), 1);
     }
     close_store();
 }
@@ -271,11 +294,13 @@ static void a_damaged_index_hides_nothing(void)
     begin();
     session = new_session();
     say_many(session, 1, MANY, "common");
-    CHECK(count_of("n500") == 1);
-    CHECK(ask("UPDATE search SET chunk = x'ffffffffff'") == 0);
-    CHECK(count_of("n500") == 1 && count_of("n1500") == 1 && count_of("common n2500") == 1);
-    CHECK(ask("UPDATE search_block SET wide = x'00'") == 0);
-    CHECK(count_of("n500") == 1);
+    CHECK_EQ(count_of("n500"), 1);
+    CHECK_EQ(ask("UPDATE search SET chunk = x'ffffffffff'"), 0);
+    CHECK_EQ(count_of("n500"), 1);
+    CHECK_EQ(count_of("n1500"), 1);
+    CHECK_EQ(count_of("common n2500"), 1);
+    CHECK_EQ(ask("UPDATE search_block SET wide = x'00'"), 0);
+    CHECK_EQ(count_of("n500"), 1);
     close_store();
 }
 
@@ -289,20 +314,23 @@ static void torn_pages_of_the_index_are_made_anew(void)
     begin();
     session = new_session();
     say_many(session, 1, MANY, "common");
-    CHECK(count_of("n500") == 1);
+    CHECK_EQ(count_of("n500"), 1);
     close_store();
     page = ask("SELECT rootpage FROM sqlite_schema WHERE name = 'search'");
     size = ask("PRAGMA page_size");
     memset(junk, 0x5a, sizeof junk);
     file = fopen(path, "r+b");
-    CHECK(file && fseek(file, (page - 1) * size, SEEK_SET) == 0);
-    CHECK(fwrite(junk, 1, sizeof junk, file) == sizeof junk);
+    if (CHECK(file))
+        CHECK_EQ(fseek(file, (page - 1) * size, SEEK_SET), 0);
+    CHECK_EQ(fwrite(junk, 1, sizeof junk, file), sizeof junk);
     fclose(file);
     open_store(false);
-    CHECK(count_of("n500") == 1 && count_of("n1500") == 1); /* by walking */
-    CHECK(check(true) > 0);
-    CHECK(check(false) == 0);
-    CHECK(count_of("n500") == 1 && ask("SELECT count(*) FROM search_block") == MANY / 1024);
+    CHECK_EQ(count_of("n500"), 1);
+    CHECK_EQ(count_of("n1500"), 1); /* by walking */
+    CHECK_THAT(check(true), >, 0);
+    CHECK_EQ(check(false), 0);
+    CHECK_EQ(count_of("n500"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), MANY / 1024);
     close_store();
 }
 
@@ -324,9 +352,11 @@ static void long_texts_are_found(void)
     part.text = pal_str_of(text);
     CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
     say_many(session, 1, MANY, "common");
-    CHECK(count_of("zzneedle") == 1 && count_of("zznothing") == 0 && count_of("n77") == 1);
-    CHECK(ask("SELECT count(*) FROM search_block WHERE wide IS NOT NULL") == 1);
-    CHECK(check(false) == 0);
+    CHECK_EQ(count_of("zzneedle"), 1);
+    CHECK_EQ(count_of("zznothing"), 0);
+    CHECK_EQ(count_of("n77"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block WHERE wide IS NOT NULL"), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
     free(text);
 }
@@ -382,12 +412,14 @@ static void processes_search_at_once(void)
     for (int i = 0; i < PROCESSES; i++) {
         int status = -1;
 
-        CHECK(waitpid(children[i], &status, 0) == children[i]);
-        if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        CHECK_EQ(waitpid(children[i], &status, 0), children[i]);
+        if (!CHECK(WIFEXITED(status)) || !CHECK_EQ(WEXITSTATUS(status), 0))
             printf("# process %d: %d\n", i, status);
     }
     open_store(false);
-    CHECK(count_of("own1x59") == 1 && count_of("n7777") == 1 && check(false) == 0);
+    CHECK_EQ(count_of("own1x59"), 1);
+    CHECK_EQ(count_of("n7777"), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 

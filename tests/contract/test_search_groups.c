@@ -94,11 +94,12 @@ static void a_word_that_is_nowhere_costs_a_few_looks(void)
     session = new_session("default");
     say_many("default", session, 1, BLOCKS * ROWS, "common");
     CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
-    CHECK(ask("SELECT count(*) FROM search_group") == BLOCKS / 16);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), BLOCKS / 16);
     looks();
-    CHECK(count_of("nowhere") == 0);
-    CHECK(looks() <= 2 * (BLOCKS / 16) + BLOCKS % 16);
-    CHECK(count_of("n5000") == 1 && looks() <= 2 * (BLOCKS / 16) + BLOCKS % 16 + 4);
+    CHECK_EQ(count_of("nowhere"), 0);
+    CHECK_THAT(looks(), <=, 2 * (BLOCKS / 16) + BLOCKS % 16);
+    CHECK_EQ(count_of("n5000"), 1);
+    CHECK_THAT(looks(), <=, 2 * (BLOCKS / 16) + BLOCKS % 16 + 4);
     close_store();
 }
 
@@ -117,12 +118,15 @@ static void all_others_are_found(void)
         char text[64];
 
         snprintf(text, sizeof text, "n%d", i);
-        found = CHECK(count_of(text) == 1);
+        found = CHECK_EQ(count_of(text), 1);
         snprintf(text, sizeof text, "\"n%d %s\"", i, i > 20 * ROWS ? "later" : "common");
-        found = found && CHECK(count_of(text) == 1);
+        found = found && CHECK_EQ(count_of(text), 1);
     }
-    CHECK(count_of("n1777*") == 11 && count_of("theirs") == 0 && count_in("other", "later") == 0);
-    CHECK(count_in("other", "theirs n3000") == 1 && check(false) == 0);
+    CHECK_EQ(count_of("n1777*"), 11);
+    CHECK_EQ(count_of("theirs"), 0);
+    CHECK_EQ(count_in("other", "later"), 0);
+    CHECK_EQ(count_in("other", "theirs n3000"), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 
@@ -144,8 +148,9 @@ static void long_texts_are_found(void)
     CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
     say_many("default", session, 3001, 16 * ROWS, "common");
     CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
-    CHECK(ask("SELECT count(*) FROM search_group") == 1);
-    CHECK(count_of("needle") == 1 && check(false) == 0);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
+    CHECK_EQ(count_of("needle"), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
     free(text);
 }
@@ -162,12 +167,17 @@ static void erased_words_are_in_no_summary(void)
     say_many("default", kept, 1, 5 * ROWS, "kept");
     say_many("default", gone, 1, 10, "zzgoneword");
     say_many("default", kept, 5 * ROWS + 1, 30 * ROWS, "kept");
-    CHECK(count_of("zzgoneword") == 10 && ask("SELECT count(*) FROM search_group") == 2);
-    CHECK(ask(has_word) > 1); /* in its block and in its group */
+    CHECK_EQ(count_of("zzgoneword"), 10);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), 2);
+    CHECK_THAT(ask(has_word), >, 1); /* in its block and in its group */
     CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
-    CHECK(ask(has_word) == 0 && ask("SELECT count(*) FROM search_group") == 1);
-    CHECK(count_of("zzgoneword") == 0 && count_of("n700") == 1 && count_of("n35000") == 1);
-    CHECK(ask("SELECT count(*) FROM search_group") == 2 && check(false) == 0);
+    CHECK_EQ(ask(has_word), 0);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
+    CHECK_EQ(count_of("zzgoneword"), 0);
+    CHECK_EQ(count_of("n700"), 1);
+    CHECK_EQ(count_of("n35000"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), 2);
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 
@@ -178,13 +188,20 @@ static void damage_hides_nothing_and_is_repaired(void)
     begin();
     session = new_session("default");
     say_many("default", session, 1, 20 * ROWS, "common");
-    CHECK(count_of("n7") == 1);
-    CHECK(ask("UPDATE search SET chunk = x'ffffffffff' WHERE block < 0") == 0);
-    CHECK(count_of("n700") == 1 && count_of("n19000") == 1 && count_of("nowhere") == 0);
-    CHECK(check(false) == 1 && check(true) == 1 && check(false) == 0);
-    CHECK(count_of("n700") == 1 && ask("SELECT count(*) FROM search_group") == 1);
-    CHECK(run("DELETE FROM search_group") && check(true) > 0 && check(false) == 0);
-    CHECK(count_of("n700") == 1);
+    CHECK_EQ(count_of("n7"), 1);
+    CHECK_EQ(ask("UPDATE search SET chunk = x'ffffffffff' WHERE block < 0"), 0);
+    CHECK_EQ(count_of("n700"), 1);
+    CHECK_EQ(count_of("n19000"), 1);
+    CHECK_EQ(count_of("nowhere"), 0);
+    CHECK_EQ(check(false), 1);
+    CHECK_EQ(check(true), 1);
+    CHECK_EQ(check(false), 0);
+    CHECK_EQ(count_of("n700"), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
+    CHECK(run("DELETE FROM search_group"));
+    CHECK_THAT(check(true), >, 0);
+    CHECK_EQ(check(false), 0);
+    CHECK_EQ(count_of("n700"), 1);
     close_store();
 }
 
@@ -196,11 +213,13 @@ static void parts_can_be_added_bit_by_bit(void)
     begin();
     session = new_session("default");
     say_many("default", session, 1, 5 * ROWS, "common");
-    CHECK(fine(pal_store_index(store, 2, &more, &err)) && more);
-    CHECK(ask("SELECT count(*) FROM search_block") == 2);
-    CHECK(fine(pal_store_index(store, 100, &more, &err)) && !more);
-    CHECK(ask("SELECT count(*) FROM search_block") == 5);
-    CHECK(ask("SELECT blocks FROM search_state") == 5);
+    if (CHECK(fine(pal_store_index(store, 2, &more, &err))))
+        CHECK(more);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
+    if (CHECK(fine(pal_store_index(store, 100, &more, &err))))
+        CHECK(!more);
+    CHECK_EQ(ask("SELECT count(*) FROM search_block"), 5);
+    CHECK_EQ(ask("SELECT blocks FROM search_state"), 5);
     close_store();
 }
 
@@ -211,7 +230,7 @@ static pal_store_stats stats_now(void)
     pal_store_stats stats = {0};
 
     CHECK(fine(pal_store_stat(store, arena, &stats, &err)));
-    CHECK(check(false) == 0); /* which counts all of it */
+    CHECK_EQ(check(false), 0); /* which counts all of it */
     return stats;
 }
 
@@ -225,9 +244,10 @@ static void what_there_is_is_counted_as_it_changes(void)
 
     begin();
     stats = stats_now();
-    CHECK(stats.tenants == 0 && stats.messages == 0);
+    CHECK_EQ(stats.tenants, 0);
+    CHECK_EQ(stats.messages, 0);
     CHECK(fine(pal_store_record_put(store, pal_str_of("\001own"), &record, 0, &err)));
-    CHECK(stats_now().tenants == 0);
+    CHECK_EQ(stats_now().tenants, 0);
     one = new_session("default");
     two = new_session("acme");
     say_many("default", one, 1, 10, "word");
@@ -236,17 +256,24 @@ static void what_there_is_is_counted_as_it_changes(void)
     CHECK(fine(pal_store_blob_put(store, nobody, pal_str_of("text/plain"), pal_str_of("bytes"),
             NULL, &err)));
     CHECK(fine(pal_store_create(store, &with_key, NULL, &err)));
-    CHECK(pal_store_create(store, &with_key, NULL, &err) == PAL_CONFLICT);
+    CHECK_STATUS(pal_store_create(store, &with_key, NULL, &err), PAL_CONFLICT, &err);
     stats = stats_now();
-    CHECK(stats.tenants == 2 && stats.messages == 15 && stats.sessions_active == 4);
-    CHECK(stats.blobs == 1 && stats.blob_bytes == 5 && stats.content_bytes == 9 * 7 + 8 + 5 * 7);
+    CHECK_EQ(stats.tenants, 2);
+    CHECK_EQ(stats.messages, 15);
+    CHECK_EQ(stats.sessions_active, 4);
+    CHECK_EQ(stats.blobs, 1);
+    CHECK_EQ(stats.blob_bytes, 5);
+    CHECK_EQ(stats.content_bytes, 9 * 7 + 8 + 5 * 7);
     CHECK(fine(pal_store_delete(store, nobody, three, &err)));
     stats = stats_now();
-    CHECK(stats.sessions_active == 3 && stats.sessions_trash == 1);
+    CHECK_EQ(stats.sessions_active, 3);
+    CHECK_EQ(stats.sessions_trash, 1);
     CHECK(fine(pal_store_restore(store, nobody, three, &err)));
     CHECK(fine(pal_store_erase(store, nobody, one, NULL, &err)));
     stats = stats_now();
-    CHECK(stats.sessions_active == 3 && stats.messages == 10 && stats.content_bytes == 10 * 7);
+    CHECK_EQ(stats.sessions_active, 3);
+    CHECK_EQ(stats.messages, 10);
+    CHECK_EQ(stats.content_bytes, 10 * 7);
     CHECK(fine(pal_store_erase(store, nobody, three, NULL, &err)));
     close_store();
     begin();
@@ -258,7 +285,9 @@ static void wrong_counts_are_found_and_repaired(void)
     begin();
     new_session("default");
     CHECK(run("UPDATE counter SET messages = 7"));
-    CHECK(check(false) == 1 && check(true) == 1 && check(false) == 0);
+    CHECK_EQ(check(false), 1);
+    CHECK_EQ(check(true), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 

@@ -44,7 +44,7 @@ static bool it_does_when_in_use(void)
     sqlite3 *other = NULL;
     bool counted;
 
-    CHECK(sqlite3_open(":memory:", &other) == SQLITE_OK);
+    CHECK_EQ(sqlite3_open(":memory:", &other), SQLITE_OK);
     pal_store_claim_sqlite();
     counted = is_counted();
     sqlite3_close(other);

@@ -180,7 +180,8 @@ static uint64_t input_of(pal_ledger_query query)
     pal_ledger_sum sum = {0};
 
     CHECK(fine(pal_store_ledger_sum(store, &query, &sum, &err)));
-    CHECK(sum.calls == sum.usage.output && (int64_t)sum.calls * 10 == sum.cost_micros);
+    CHECK_EQ(sum.calls, sum.usage.output);
+    CHECK_EQ((int64_t)sum.calls * 10, sum.cost_micros);
     return sum.usage.input;
 }
 
@@ -209,12 +210,14 @@ static void make_version(int version)
     char pragma[96];
 
     file_clear();
-    CHECK(run(version_1) && run(content));
+    CHECK(run(version_1));
+    CHECK(run(content));
     for (int i = 2; i <= version; i++)
         CHECK(run(steps[i - 2]));
     snprintf(pragma, sizeof pragma, "PRAGMA application_id = 0x506c7672; PRAGMA user_version = %d",
             version);
-    CHECK(run(pragma) && run("PRAGMA journal_mode = WAL"));
+    CHECK(run(pragma));
+    CHECK(run("PRAGMA journal_mode = WAL"));
 }
 
 static void make_version_2(void)
@@ -225,15 +228,15 @@ static void make_version_2(void)
 /* What version 2 had, by the ways of today. */
 static void sums_are_right(void)
 {
-    CHECK(input_of((pal_ledger_query){0}) == 7);
-    CHECK(input_of((pal_ledger_query){.tenant = S("other")}) == 8);
-    CHECK(input_of((pal_ledger_query){.session = session_id}) == 3);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1")}) == 3);
-    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 0);
-    CHECK(input_of((pal_ledger_query){.from = HOUR, .to = HOUR + 1}) == 1);
-    CHECK(input_of((pal_ledger_query){.from = HOUR + 1}) == 6);
-    CHECK(input_of((pal_ledger_query){.from = HOUR, .to = 2 * HOUR}) == 3);
-    CHECK(input_of((pal_ledger_query){.from = 2 * HOUR}) == 4);
+    CHECK_EQ(input_of((pal_ledger_query){0}), 7);
+    CHECK_EQ(input_of((pal_ledger_query){.tenant = S("other")}), 8);
+    CHECK_EQ(input_of((pal_ledger_query){.session = session_id}), 3);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1")}), 3);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 0);
+    CHECK_EQ(input_of((pal_ledger_query){.from = HOUR, .to = HOUR + 1}), 1);
+    CHECK_EQ(input_of((pal_ledger_query){.from = HOUR + 1}), 6);
+    CHECK_EQ(input_of((pal_ledger_query){.from = HOUR, .to = 2 * HOUR}), 3);
+    CHECK_EQ(input_of((pal_ledger_query){.from = 2 * HOUR}), 4);
 }
 
 static void an_older_file_is_read_as_it_is(void)
@@ -244,13 +247,16 @@ static void an_older_file_is_read_as_it_is(void)
 
     make_version_2();
     open_store(true);
-    CHECK(has_message() && check(false) == 0 && is_waiting("first", "second"));
+    CHECK(has_message());
+    CHECK_EQ(check(false), 0);
+    CHECK(is_waiting("first", "second"));
     sums_are_right();
-    CHECK(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err) ==
-            PAL_NOT_FOUND);
-    CHECK(fine(pal_store_record_list(store, &query, arena, &records, &err)) && records.len == 0);
+    CHECK_STATUS(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err),
+            PAL_NOT_FOUND, &err);
+    if (CHECK(fine(pal_store_record_list(store, &query, arena, &records, &err))))
+        CHECK_EQ(records.len, 0);
     close_store();
-    CHECK(ask("PRAGMA user_version") == 2);
+    CHECK_EQ(ask("PRAGMA user_version"), 2);
 }
 
 static void an_older_file_is_brought_up_to_date(void)
@@ -264,18 +270,22 @@ static void an_older_file_is_brought_up_to_date(void)
 
     make_version_2();
     open_store(false);
-    CHECK(ask("PRAGMA user_version") == VERSION_NOW && has_message() && check(false) == 0);
+    CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
+    CHECK(has_message());
+    CHECK_EQ(check(false), 0);
     sums_are_right();
     record.session = session_id;
-    CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)) && record.version == 1);
+    if (CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err))))
+        CHECK_EQ(record.version, 1);
     CHECK(fine(pal_store_ledger_add(store, nobody, session_id, &row, &err)));
-    CHECK(input_of((pal_ledger_query){0}) == 23);
-    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 16);
-    CHECK(ask("SELECT count(*) FROM ledger_hour") == 4 && check(false) == 0);
+    CHECK_EQ(input_of((pal_ledger_query){0}), 23);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 16);
+    CHECK_EQ(ask("SELECT count(*) FROM ledger_hour"), 4);
+    CHECK_EQ(check(false), 0);
     close_store();
     open_store(false);
     CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
-    CHECK(ask("PRAGMA user_version") == VERSION_NOW);
+    CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
     close_store();
 }
 
@@ -297,18 +307,23 @@ static void ids_become_a_tenants_own(void)
 
         make_version(version);
         open_store(false);
-        CHECK(ask("PRAGMA user_version") == VERSION_NOW && has_message() && check(false) == 0);
+        CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
+        CHECK(has_message());
+        CHECK_EQ(check(false), 0);
         CHECK(is_waiting("first", "second"));
         sums_are_right();
         CHECK(fine(
                 pal_store_find(store, nobody, PAL_SESSION_BY_KEY, S("key"), arena, &found, &err)));
-        CHECK(pal_id_equal(found.id, session_id) && found.last_seq == 1 && found.created_at == 5);
+        CHECK_ID(found.id, session_id);
+        CHECK_EQ(found.last_seq, 1);
+        CHECK_EQ(found.created_at, 5);
         CHECK(fine(pal_store_create(store, &twin, &id, &err)));
         CHECK(fine(append_to("other", session_id, (pal_id){{2}})));
-        CHECK(append_to("other", session_id, (pal_id){{2}}) == PAL_CONFLICT);
-        CHECK(append_to("default", session_id, (pal_id){{2}}) == PAL_CONFLICT);
-        CHECK(pal_store_create(store, &twin, &id, &err) == PAL_CONFLICT);
-        CHECK(has_message() && check(false) == 0);
+        CHECK_STATUS(append_to("other", session_id, (pal_id){{2}}), PAL_CONFLICT);
+        CHECK_STATUS(append_to("default", session_id, (pal_id){{2}}), PAL_CONFLICT);
+        CHECK_STATUS(pal_store_create(store, &twin, &id, &err), PAL_CONFLICT, &err);
+        CHECK(has_message());
+        CHECK_EQ(check(false), 0);
         close_store();
     }
 }
@@ -324,11 +339,13 @@ static void an_older_inbox_is_taken_over(void)
     open_store(false);
     CHECK(is_waiting("first", "second"));
     CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &again, &err)));
-    CHECK(pal_id_equal(again.id, (pal_id){{5}}) && is_waiting("first", "second"));
-    CHECK(pal_store_inbox_add(store, nobody, session_id, &other, &err) == PAL_CONFLICT);
+    CHECK_ID(again.id, (pal_id){{5}});
+    CHECK(is_waiting("first", "second"));
+    CHECK_STATUS(pal_store_inbox_add(store, nobody, session_id, &other, &err), PAL_CONFLICT, &err);
     CHECK(fine(pal_store_inbox_drop(store, nobody, session_id, again.id, &err)));
     CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &next, &err)));
-    CHECK(is_waiting("second", "third") && check(false) == 0);
+    CHECK(is_waiting("second", "third"));
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 
@@ -338,11 +355,13 @@ static void a_step_is_taken_wholly_or_not(void)
     make_version_2();
     CHECK(run("CREATE TABLE ledger_hour(x)"));
     CHECK(pal_store_open(url, NULL, &store, &err) != PAL_OK);
-    CHECK(ask("PRAGMA user_version") == 2);
-    CHECK(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'") == 0);
+    CHECK_EQ(ask("PRAGMA user_version"), 2);
+    CHECK_EQ(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'"), 0);
     CHECK(run("DROP TABLE ledger_hour"));
     open_store(false);
-    CHECK(has_message() && check(false) == 0 && ask("PRAGMA user_version") == VERSION_NOW);
+    CHECK(has_message());
+    CHECK_EQ(check(false), 0);
+    CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
     close_store();
 }
 
@@ -358,11 +377,13 @@ static void wrong_sums_are_made_anew(void)
     make_version_2();
     open_store(false);
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        CHECK(check(false) == 0 && run(damages[i]));
-        CHECK(check(false) == 1 && check(true) == 1);
-        CHECK(check(false) == 0);
+        CHECK_EQ(check(false), 0);
+        CHECK(run(damages[i]));
+        CHECK_EQ(check(false), 1);
+        CHECK_EQ(check(true), 1);
+        CHECK_EQ(check(false), 0);
     }
-    CHECK(input_of((pal_ledger_query){0}) == 5);
+    CHECK_EQ(input_of((pal_ledger_query){0}), 5);
     close_store();
 }
 
@@ -374,10 +395,13 @@ static void records_of_nobody_are_found(void)
     open_store(false);
     record.session = session_id;
     CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)));
-    CHECK(check(false) == 0);
+    CHECK_EQ(check(false), 0);
     CHECK(run("INSERT INTO record VALUES (9, 1, 99, 1, 1, 1, NULL, 'kind', 'stray', '{}')"));
-    CHECK(check(false) == 1 && ask("SELECT count(*) FROM record") == 2);
-    CHECK(check(true) == 1 && ask("SELECT count(*) FROM record") == 1 && check(false) == 0);
+    CHECK_EQ(check(false), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM record"), 2);
+    CHECK_EQ(check(true), 1);
+    CHECK_EQ(ask("SELECT count(*) FROM record"), 1);
+    CHECK_EQ(check(false), 0);
     close_store();
 }
 
@@ -477,8 +501,8 @@ static void records_are_found_by_an_index(void)
     CHECK(plan_has(PAL_SQL_RECORD_SWEEP, "INDEX record_expiry (expires_at<?)"));
     CHECK(plan_has(PAL_SQL_RECORD_DUE, "INDEX record_expiry (expires_at<?)"));
     CHECK(plan_has(PAL_SQL_RECORD_CLEAR, "INDEX record_session (session=?)"));
-    CHECK(plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN s") &&
-            plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN h"));
+    CHECK(plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN s"));
+    CHECK(plan_is_free_of(PAL_SQL_INBOX_OWNERS, "SCAN h"));
 }
 
 int main(void)

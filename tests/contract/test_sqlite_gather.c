@@ -66,11 +66,11 @@ static void a_commit_is_written_at_once(void)
     pal_id session = begin();
 
     CHECK(fine(append(session, 4)));
-    CHECK(writes == 1);
+    CHECK_EQ(writes, 1);
     writes = 0;
     CHECK(fine(append(session, MESSAGES))); /* more than is kept */
-    CHECK(writes == 2);
-    CHECK(ask("SELECT count(*) FROM message") == 4 + MESSAGES);
+    CHECK_EQ(writes, 2);
+    CHECK_EQ(ask("SELECT count(*) FROM message"), 4 + MESSAGES);
     end();
 }
 
@@ -80,13 +80,13 @@ static void what_cannot_be_written_fails_the_commit(void)
 
     CHECK(fine(append(session, 1)));
     is_full = true;
-    CHECK(append(session, 4) == PAL_FULL);
-    CHECK(append(session, MESSAGES) == PAL_FULL);
-    CHECK(ask("SELECT count(*) FROM message") == 1);
+    CHECK_STATUS(append(session, 4), PAL_FULL);
+    CHECK_STATUS(append(session, MESSAGES), PAL_FULL);
+    CHECK_EQ(ask("SELECT count(*) FROM message"), 1);
     is_full = false;
     CHECK(fine(append(session, 2)));
-    CHECK(ask("SELECT count(*) FROM message") == 3);
-    CHECK(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'") == 0);
+    CHECK_EQ(ask("SELECT count(*) FROM message"), 3);
+    CHECK_EQ(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'"), 0);
     end();
 }
 
@@ -99,17 +99,17 @@ static void nothing_is_written_behind_what_failed(void)
     sqlite3 *db = engine()->writer.db;
 
     CHECK(fine(append(session, 1)));
-    CHECK(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK);
-    CHECK(sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK);
-    CHECK(file->pMethods->xWrite(file, page, sizeof page, 1 << 20) == SQLITE_OK); /* kept */
+    CHECK_EQ(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    CHECK_EQ(sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file), SQLITE_OK);
+    CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_OK); /* kept */
     is_full = true;
-    CHECK(file->pMethods->xWrite(file, page, sizeof page, 0) == SQLITE_FULL);
+    CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 0), SQLITE_FULL);
     is_full = false;
-    CHECK(file->pMethods->xWrite(file, page, sizeof page, 1 << 20) == SQLITE_FULL);
-    CHECK(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) == SQLITE_FULL);
-    CHECK(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_FULL);
+    CHECK_EQ(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL), SQLITE_FULL);
+    CHECK_EQ(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     CHECK(fine(append(session, 1)));
-    CHECK(ask("SELECT count(*) FROM message") == 2);
+    CHECK_EQ(ask("SELECT count(*) FROM message"), 2);
     end();
 }
 
@@ -121,21 +121,22 @@ static void what_is_rolled_back_is_forgotten(void)
     sqlite3 *db = engine()->writer.db;
 
     CHECK(fine(append(session, 1)));
-    CHECK(sqlite3_exec(db,
-                  "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 20; BEGIN IMMEDIATE;"
-                  "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)"
-                  "INSERT INTO blob_data SELECT i, zeroblob(3000) FROM n",
-                  NULL, NULL, NULL) == SQLITE_OK);
-    CHECK(engine()->gather.len > 0);
-    CHECK(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) == SQLITE_OK);
-    CHECK(engine()->gather.len == 0);
+    CHECK_EQ(sqlite3_exec(db,
+                     "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 20; BEGIN IMMEDIATE;"
+                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)"
+                     "INSERT INTO blob_data SELECT i, zeroblob(3000) FROM n",
+                     NULL, NULL, NULL),
+            SQLITE_OK);
+    CHECK_THAT(engine()->gather.len, >, 0);
+    CHECK_EQ(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    CHECK_EQ(engine()->gather.len, 0);
     /* Another's frames lie there now. */
     CHECK(run("INSERT INTO blob_data SELECT pos, zeroblob(300000) FROM message"));
-    CHECK(sqlite3_exec(db, "SELECT data FROM blob_data", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "SELECT data FROM blob_data", NULL, NULL, NULL), SQLITE_OK);
     CHECK(fine(append(session, 1)));
-    CHECK(ask("SELECT length(data) FROM blob_data") == 300000);
-    CHECK(ask("SELECT count(*) FROM message") == 2);
-    CHECK(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'") == 0);
+    CHECK_EQ(ask("SELECT length(data) FROM blob_data"), 300000);
+    CHECK_EQ(ask("SELECT count(*) FROM message"), 2);
+    CHECK_EQ(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'"), 0);
     end();
 }
 

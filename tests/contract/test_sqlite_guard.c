@@ -48,7 +48,7 @@ static void a_new_file_is_private(void)
     open_store(false);
     create();
     for (size_t i = 0; i < 3; i++)
-        CHECK(mode_of(endings[i]) == 0600);
+        CHECK_EQ(mode_of(endings[i]), 0600);
     close_store();
     file_clear();
     umask(before);
@@ -58,10 +58,10 @@ static void an_existing_file_keeps_its_mode(void)
 {
     open_store(false);
     close_store();
-    CHECK(chmod(path, 0640) == 0);
+    CHECK_EQ(chmod(path, 0640), 0);
     open_store(false);
     create();
-    CHECK(mode_of("") == 0640);
+    CHECK_EQ(mode_of(""), 0640);
     close_store();
     file_clear();
 }
@@ -71,11 +71,10 @@ static void a_link_to_nothing_is_refused(void)
     char target[600];
 
     name_of(".elsewhere", target);
-    CHECK(symlink(target, path) == 0);
-    CHECK(pal_store_open(url, NULL, &store, &err) == PAL_DENIED);
-    CHECK(strstr(err.message, "symbolic link") != NULL);
-    CHECK(access(target, F_OK) != 0);
-    CHECK(unlink(path) == 0);
+    CHECK_EQ(symlink(target, path), 0);
+    CHECK_FAILS(pal_store_open(url, NULL, &store, &err), PAL_DENIED, &err, "symbolic link");
+    CHECK_THAT(access(target, F_OK), !=, 0);
+    CHECK_EQ(unlink(path), 0);
     file_clear();
 }
 
@@ -84,8 +83,8 @@ static void a_missing_directory_is_named(void)
     char missing[600];
 
     snprintf(missing, sizeof missing, "sqlite:%s/none/x.db", directory);
-    CHECK(pal_store_open(missing, NULL, &store, &err) == PAL_IO);
-    CHECK(strstr(err.message, "No such file or directory") != NULL);
+    CHECK_FAILS(
+            pal_store_open(missing, NULL, &store, &err), PAL_IO, &err, "No such file or directory");
 }
 
 /* What was removed or replaced takes no more writes, and says so. */
@@ -102,12 +101,13 @@ static void nothing_is_written_after_a_file_is_gone(void)
             CHECK(fine(say(id, "kept")));
             CHECK(fine(pal_store_ready(store, &err)));
             name_of(endings[i], name);
-            CHECK(unlink(name) == 0);
+            CHECK_EQ(unlink(name), 0);
             if (replaced && (file = fopen(name, "w")))
                 fclose(file);
-            CHECK(say(id, "lost") == PAL_IO && strstr(err.message, name) != NULL);
-            CHECK(strstr(err.message, replaced ? "replaced" : "removed") != NULL);
-            CHECK(pal_store_ready(store, &err) == PAL_IO);
+            CHECK_STATUS(say(id, "lost"), PAL_IO);
+            CHECK_CONTAINS(err.message, name);
+            CHECK_CONTAINS(err.message, replaced ? "replaced" : "removed");
+            CHECK_STATUS(pal_store_ready(store, &err), PAL_IO, &err);
             close_store();
             file_clear();
         }
@@ -120,8 +120,9 @@ static void a_full_disk_is_told_until_it_has_room(void)
     open_store(false);
     id = create();
     fault_vfs_arm(FAULT_FULL, 1);
-    CHECK(say(id, "too much") == PAL_FULL && strstr(err.message, "the disk is full") != NULL);
-    CHECK(pal_store_ready(store, &err) == PAL_FULL);
+    CHECK_STATUS(say(id, "too much"), PAL_FULL);
+    CHECK_CONTAINS(err.message, "the disk is full");
+    CHECK_STATUS(pal_store_ready(store, &err), PAL_FULL, &err);
     fault_vfs_clear();
     CHECK(fine(say(id, "fits")));
     CHECK(fine(pal_store_ready(store, &err)));
@@ -137,7 +138,7 @@ static void a_probe_notices_that_there_is_room_again(void)
     open_store(false);
     id = create();
     fault_vfs_arm(FAULT_FULL, 1);
-    CHECK(say(id, "too much") == PAL_FULL);
+    CHECK_STATUS(say(id, "too much"), PAL_FULL);
     fault_vfs_clear();
     CHECK(fine(pal_store_ready(store, &err)));
     CHECK(fine(say(id, "fits")));
@@ -156,11 +157,12 @@ static void a_page_that_cannot_be_read_is_no_damage(void)
     close_store();
     open_store(false);
     fault_vfs_arm(FAULT_READ_PAGE, 1);
-    CHECK(pal_store_load(store, (pal_str){0}, id, NULL, arena, &messages, &err) == PAL_IO);
+    CHECK_STATUS(
+            pal_store_load(store, (pal_str){0}, id, NULL, arena, &messages, &err), PAL_IO, &err);
     CHECK(fault_vfs_fired());
     fault_vfs_clear();
     CHECK(fine(pal_store_load(store, (pal_str){0}, id, NULL, arena, &messages, &err)));
-    CHECK(messages.len == 1);
+    CHECK_EQ(messages.len, 1);
     close_store();
     file_clear();
 }

@@ -88,11 +88,14 @@ static void the_second_append_looks_nothing_up(void)
 {
     pal_id a = begin(), b = new_session();
 
-    CHECK(append(a) == 1 && append(b) == 1);
-    CHECK(lookups() == 2);
-    CHECK(append(a) == 2 && append(b) == 2 && append(a) == 3);
-    CHECK(lookups() == 0);
-    CHECK(ask("SELECT sum(last_seq) FROM head") == 5);
+    CHECK_EQ(append(a), 1);
+    CHECK_EQ(append(b), 1);
+    CHECK_EQ(lookups(), 2);
+    CHECK_EQ(append(a), 2);
+    CHECK_EQ(append(b), 2);
+    CHECK_EQ(append(a), 3);
+    CHECK_EQ(lookups(), 0);
+    CHECK_EQ(ask("SELECT sum(last_seq) FROM head"), 5);
     end();
 }
 
@@ -111,15 +114,19 @@ static void a_commit_looks_up_a_session_once(void)
             op_append(id, &message),
     };
 
-    CHECK(append(before) == 1);
+    CHECK_EQ(append(before), 1);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         ops[i].session = id;
         ops[i].with_previous = i > 0;
     }
     (void)lookups();
     CHECK(fine(pal_store_apply(store, ops, sizeof ops / sizeof ops[0], &err)));
-    CHECK(ops[3].status == PAL_OK && message.seq == 1 && lookups() == 1);
-    CHECK(append(before) == 2 && append(id) == 2 && lookups() == 0);
+    CHECK_STATUS(ops[3].status, PAL_OK);
+    CHECK_EQ(message.seq, 1);
+    CHECK_EQ(lookups(), 1);
+    CHECK_EQ(append(before), 2);
+    CHECK_EQ(append(id), 2);
+    CHECK_EQ(lookups(), 0);
     end();
 }
 
@@ -131,10 +138,10 @@ static void another_tenant_does_not_see_it(void)
     pal_message message = words(&part);
 
     CHECK(fine(pal_store_create(store, &session, &own, &err)));
-    CHECK(append(id) == 1);
-    CHECK(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, &err) ==
-            PAL_NOT_FOUND);
-    CHECK(append(id) == 2);
+    CHECK_EQ(append(id), 1);
+    CHECK_STATUS(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, &err),
+            PAL_NOT_FOUND, &err);
+    CHECK_EQ(append(id), 2);
     end();
 }
 
@@ -145,11 +152,13 @@ static void what_another_process_appends_is_seen(void)
     pal_id id = begin();
     pal_store *other = open_other();
 
-    CHECK(append(id) == 1);
-    CHECK(append_to(other, id) == 2);
-    CHECK(append(id) == 3 && append(id) == 4);
-    CHECK(append_to(other, id) == 5 && append_to(other, id) == 6);
-    CHECK(append(id) == 7);
+    CHECK_EQ(append(id), 1);
+    CHECK_EQ(append_to(other, id), 2);
+    CHECK_EQ(append(id), 3);
+    CHECK_EQ(append(id), 4);
+    CHECK_EQ(append_to(other, id), 5);
+    CHECK_EQ(append_to(other, id), 6);
+    CHECK_EQ(append(id), 7);
     pal_store_close(other);
     end();
 }
@@ -162,13 +171,13 @@ static void a_read_between_does_not_hide_it(void)
     pal_session found = {0};
     char text[PAL_ID_TEXT_SIZE];
 
-    CHECK(append(id) == 1);
-    CHECK(append_to(other, id) == 2);
+    CHECK_EQ(append(id), 1);
+    CHECK_EQ(append_to(other, id), 2);
     pal_id_to_text(id, text);
     CHECK(fine(pal_store_find(
             store, (pal_str){0}, PAL_SESSION_BY_ID, pal_str_of(text), arena, &found, &err)));
-    CHECK(found.last_seq == 2);
-    CHECK(append(id) == 3);
+    CHECK_EQ(found.last_seq, 2);
+    CHECK_EQ(append(id), 3);
     pal_store_close(other);
     end();
 }
@@ -178,11 +187,12 @@ static void what_another_process_deletes_takes_no_more(void)
     pal_id id = begin();
     pal_store *other = open_other();
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     CHECK(fine(pal_store_delete(other, (pal_str){0}, id, &err)));
-    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    CHECK_EQ(append(id), 0);
+    CHECK_STATUS(err.status, PAL_CONFLICT);
     CHECK(fine(pal_store_restore(other, (pal_str){0}, id, &err)));
-    CHECK(append(id) == 2);
+    CHECK_EQ(append(id), 2);
     pal_store_close(other);
     end();
 }
@@ -194,15 +204,17 @@ static void other_operations_are_seen(void)
     pal_id id = begin();
     pal_session past = {.expires_at = 1};
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     past.id = id;
     CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
-    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    CHECK_EQ(append(id), 0);
+    CHECK_STATUS(err.status, PAL_CONFLICT);
     past.expires_at = 0;
     CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
-    CHECK(append(id) == 2);
+    CHECK_EQ(append(id), 2);
     CHECK(fine(pal_store_delete(store, (pal_str){0}, id, &err)));
-    CHECK(append(id) == 0 && err.status == PAL_CONFLICT);
+    CHECK_EQ(append(id), 0);
+    CHECK_STATUS(err.status, PAL_CONFLICT);
     end();
 }
 
@@ -214,12 +226,14 @@ static void they_are_seen_within_a_batch(void)
     pal_op ops[] = {op_append(id, &first), op_append(id, &second),
             {.kind = PAL_OP_DELETE, .session = id}, op_append(id, &third)};
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     CHECK(fine(pal_store_apply(store, ops, 4, &err)));
-    CHECK(ops[0].status == PAL_OK && first.seq == 2);
-    CHECK(ops[1].status == PAL_OK && second.seq == 3);
-    CHECK(ops[2].status == PAL_OK);
-    CHECK(ops[3].status == PAL_CONFLICT);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_EQ(first.seq, 2);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK_EQ(second.seq, 3);
+    CHECK_STATUS(ops[2].status, PAL_OK);
+    CHECK_STATUS(ops[3].status, PAL_CONFLICT);
     end();
 }
 
@@ -235,14 +249,15 @@ static void a_commit_that_fails_is_forgotten(void)
 {
     pal_id id = begin();
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     real = engine()->gather.real;
     failing = *real;
     failing.xWrite = fail_write;
     engine()->gather.real = &failing;
-    CHECK(append(id) == 0 && err.status == PAL_FULL);
+    CHECK_EQ(append(id), 0);
+    CHECK_STATUS(err.status, PAL_FULL);
     engine()->gather.real = real;
-    CHECK(append(id) == 2);
+    CHECK_EQ(append(id), 2);
     end();
 }
 
@@ -254,17 +269,19 @@ static void a_batch_that_is_run_again_counts_once(void)
     pal_message first = words(&part), twice = first, last = first;
     pal_op ops[3];
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     first.id = pal_id_new();
     twice.id = first.id;
     ops[0] = op_append(id, &first);
     ops[1] = op_append(other, &twice);
     ops[2] = op_append(id, &last);
     CHECK(fine(pal_store_apply(store, ops, 3, &err)));
-    CHECK(ops[0].status == PAL_OK && first.seq == 2);
-    CHECK(ops[1].status == PAL_CONFLICT);
-    CHECK(ops[2].status == PAL_OK && last.seq == 3);
-    CHECK(append(id) == 4);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_EQ(first.seq, 2);
+    CHECK_STATUS(ops[1].status, PAL_CONFLICT);
+    CHECK_STATUS(ops[2].status, PAL_OK);
+    CHECK_EQ(last.seq, 3);
+    CHECK_EQ(append(id), 4);
     end();
 }
 
@@ -277,16 +294,17 @@ static void what_is_taken_back_alone_is_forgotten(void)
     pal_ledger_row row = {.request_id = pal_str_of("r"), .model = pal_str_of("m")};
     pal_op ops[] = {op_append(id, &first), op_append(id, &second)};
 
-    CHECK(append(id) == 1);
+    CHECK_EQ(append(id), 1);
     CHECK(run(
             "CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'full'); END"));
     ops[1].with_previous = true;
     ops[1].u.append.ledger = &row;
     ops[1].u.append.ledger_len = 1;
     CHECK(fine(pal_store_apply(store, ops, 2, &err)));
-    CHECK(ops[0].status == PAL_OK && first.seq == 2);
-    CHECK(ops[1].status == PAL_CONFLICT);
-    CHECK(append(id) == 3);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_EQ(first.seq, 2);
+    CHECK_STATUS(ops[1].status, PAL_CONFLICT);
+    CHECK_EQ(append(id), 3);
     end();
 }
 

@@ -51,11 +51,16 @@ static void a_batch_is_told(void)
     sem_init(&done, 0, 0);
     OK(pal_store_apply_async(store, &op, 1, tell, &told, &err));
     sem_wait(&done);
-    CHECK(told.times == 1 && told.ops == &op && told.ops_len == 1 && told.status == PAL_OK);
-    CHECK(op.status == PAL_OK && message.seq == 1 && !pal_id_is_none(message.id));
+    CHECK_EQ(told.times, 1);
+    CHECK(told.ops == &op);
+    CHECK_EQ(told.ops_len, 1);
+    CHECK_STATUS(told.status, PAL_OK);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(message.seq, 1);
+    CHECK(!pal_id_is_none(message.id));
     CHECK(shows(op.session, "a"));
     /* Where the backend never waits, there is no other thread that could tell. */
-    CHECK(!!pthread_equal(told.thread, pthread_self()) == !contract_is_durable());
+    CHECK_EQ(!!pthread_equal(told.thread, pthread_self()), !contract_is_durable());
     sem_destroy(&done);
 }
 
@@ -70,13 +75,19 @@ static void what_fails_its_checks_is_told_too(void)
     sem_init(&done, 0, 0);
     OK(pal_store_apply_async(store, ops, 2, tell, &told, &err));
     sem_wait(&done);
-    CHECK(ops[0].status == PAL_INVALID && ops[1].status == PAL_OK && shows(session, "a"));
+    CHECK_STATUS(ops[0].status, PAL_INVALID);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK(shows(session, "a"));
     OK(pal_store_apply_async(store, ops, 1, tell, &told, &err));
     sem_wait(&done);
-    CHECK(told.times == 2 && told.ops_len == 1 && ops[0].status == PAL_INVALID);
+    CHECK_EQ(told.times, 2);
+    CHECK_EQ(told.ops_len, 1);
+    CHECK_STATUS(ops[0].status, PAL_INVALID);
     OK(pal_store_apply_async(store, NULL, 0, tell, &told, &err));
     sem_wait(&done);
-    CHECK(told.times == 3 && told.ops_len == 0 && told.status == PAL_OK);
+    CHECK_EQ(told.times, 3);
+    CHECK_EQ(told.ops_len, 0);
+    CHECK_STATUS(told.status, PAL_OK);
     sem_destroy(&done);
 }
 
@@ -92,7 +103,8 @@ static void what_is_refused_is_not_told(void)
     GIVES(PAL_LIMIT, pal_store_apply_async(store, &op, PAL_BATCH_OPS_MAX + 1, tell, &told, &err));
     contract_open_with(&options);
     GIVES(PAL_DENIED, pal_store_apply_async(store, &op, 1, tell, &told, &err));
-    CHECK(told.times == 0 && sem_trywait(&done) != 0);
+    CHECK_EQ(told.times, 0);
+    CHECK_THAT(sem_trywait(&done), !=, 0);
     sem_destroy(&done);
 }
 
@@ -120,9 +132,10 @@ static void batches_keep_their_order(void)
     for (size_t i = 0; i < BATCHES; i++)
         in_order = in_order && messages[i].seq == i + 1 && told[i].times == 1 &&
                 (i == 0 || told[i].order == told[i - 1].order + 1);
-    CHECK(in_order && get_session(session).last_seq == BATCHES);
+    CHECK(in_order);
+    CHECK_EQ(get_session(session).last_seq, BATCHES);
     OK(pal_store_stat(store, arena, &after, &err));
-    CHECK(after.ops - before.ops == BATCHES);
+    CHECK_EQ(after.ops - before.ops, BATCHES);
     sem_destroy(&done);
 }
 
@@ -170,13 +183,14 @@ static void a_full_queue_refuses_and_is_committed_together(void)
     sem_post(&held.open);
     for (size_t i = 1; i <= QUEUE; i++)
         sem_wait(&done);
-    CHECK(told.times == QUEUE && messages[QUEUE].seq == QUEUE + 1);
+    CHECK_EQ(told.times, QUEUE);
+    CHECK_EQ(messages[QUEUE].seq, QUEUE + 1);
     OK(pal_store_stat(store, arena, &after, &err));
-    CHECK(after.ops - before.ops == QUEUE);
-    CHECK(after.commits - before.commits == QUEUE / PAL_COMMIT_WORKS_MAX);
+    CHECK_EQ(after.ops - before.ops, QUEUE);
+    CHECK_EQ(after.commits - before.commits, QUEUE / PAL_COMMIT_WORKS_MAX);
     OK(pal_store_apply_async(store, &ops[QUEUE + 1], 1, tell, &told, &err));
     sem_wait(&done);
-    CHECK(messages[QUEUE + 1].seq == QUEUE + 2);
+    CHECK_EQ(messages[QUEUE + 1].seq, QUEUE + 2);
     sem_destroy(&held.open);
     sem_destroy(&held.reached);
     sem_destroy(&done);
@@ -202,9 +216,9 @@ static void closing_tells_what_is_under_way(void)
     contract_reopen_store();
     for (size_t i = 0; i < BATCHES; i++)
         times += told[i].times == 1 && ops[i].status == PAL_OK;
-    CHECK(times == BATCHES);
+    CHECK_EQ(times, BATCHES);
     if (contract_is_durable())
-        CHECK(get_session(session).last_seq == BATCHES);
+        CHECK_EQ(get_session(session).last_seq, BATCHES);
     sem_destroy(&done);
 }
 
@@ -255,10 +269,11 @@ static void both_kinds_of_callers_meet(void)
         sem_wait(&done);
     for (size_t i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
-        CHECK(waiters[i].failures == 0);
-        CHECK(get_session(waiters[i].session).last_seq == BATCHES / 4);
+        CHECK_EQ(waiters[i].failures, 0);
+        CHECK_EQ(get_session(waiters[i].session).last_seq, BATCHES / 4);
     }
-    CHECK(get_session(session).last_seq == BATCHES && messages[BATCHES - 1].seq == BATCHES);
+    CHECK_EQ(get_session(session).last_seq, BATCHES);
+    CHECK_EQ(messages[BATCHES - 1].seq, BATCHES);
     sem_destroy(&done);
 }
 

@@ -20,9 +20,12 @@ static void a_batch_keeps_its_order(void)
 
     OK(pal_store_apply(store, ops, 4, &err));
     for (size_t i = 0; i < 4; i++)
-        CHECK(ops[i].status == PAL_OK);
-    CHECK(messages[0].seq == 1 && messages[1].seq == 2 && mark.number == 1);
-    CHECK(mark.through_seq == 2 && shows(id, "a"));
+        CHECK_STATUS(ops[i].status, PAL_OK);
+    CHECK_EQ(messages[0].seq, 1);
+    CHECK_EQ(messages[1].seq, 2);
+    CHECK_EQ(mark.number, 1);
+    CHECK_EQ(mark.through_seq, 2);
+    CHECK(shows(id, "a"));
 }
 
 static void each_operation_fails_alone(void)
@@ -48,13 +51,18 @@ static void each_operation_fails_alone(void)
     ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &bad}};
     ops[len++] = (pal_op){.kind = PAL_OP_NONE};
     OK(pal_store_apply(store, ops, len, &err));
-    CHECK(ops[0].status == PAL_CONFLICT && ops[1].status == PAL_OK);
-    CHECK(ops[2].status == PAL_NOT_FOUND && ops[3].status == PAL_INVALID);
-    CHECK(ops[4].status == PAL_CONFLICT && ops[5].status == PAL_OK);
-    CHECK(ops[6].status == PAL_INVALID && ops[7].status == PAL_INVALID);
+    CHECK_STATUS(ops[0].status, PAL_CONFLICT);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK_STATUS(ops[2].status, PAL_NOT_FOUND);
+    CHECK_STATUS(ops[3].status, PAL_INVALID);
+    CHECK_STATUS(ops[4].status, PAL_CONFLICT);
+    CHECK_STATUS(ops[5].status, PAL_OK);
+    CHECK_STATUS(ops[6].status, PAL_INVALID);
+    CHECK_STATUS(ops[7].status, PAL_INVALID);
     for (size_t i = 0; i < len; i++)
-        CHECK((ops[i].status == PAL_OK) == (ops[i].error.message[0] == '\0'));
-    CHECK(shows(a, "x") && shows(b, "x"));
+        CHECK_EQ((ops[i].status == PAL_OK), (ops[i].error.message[0] == '\0'));
+    CHECK(shows(a, "x"));
+    CHECK(shows(b, "x"));
 }
 
 static void an_operation_can_go_with_the_one_before_it(void)
@@ -71,19 +79,26 @@ static void an_operation_can_go_with_the_one_before_it(void)
     ops[1].u.append.messages_len = 1;
     ops[1].u.append.expected_seq = PAL_SEQ_ANY;
     OK(pal_store_apply(store, ops, 2, &err));
-    CHECK(ops[0].status == PAL_OK && ops[1].status == PAL_OK && ops[0].u.lease.fence == 1);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK_EQ(ops[0].u.lease.fence, 1);
     ops[0].u.lease.owner = S("another");
     ops[1].u.append.messages = &second;
     ops[2] = ops[1];
     ops[2].with_previous = false;
     OK(pal_store_apply(store, ops, 3, &err));
-    CHECK(ops[0].status == PAL_BUSY && ops[1].status == PAL_CANCELED && ops[2].status == PAL_OK);
+    CHECK_STATUS(ops[0].status, PAL_BUSY);
+    CHECK_STATUS(ops[1].status, PAL_CANCELED);
+    CHECK_STATUS(ops[2].status, PAL_OK);
     CHECK(shows(id, "a b"));
     ops[0].u.lease.owner = (pal_str){0}; /* refused before it comes to the backend */
     OK(pal_store_apply(store, ops, 2, &err));
-    CHECK(ops[0].status == PAL_INVALID && ops[1].status == PAL_CANCELED && shows(id, "a b"));
+    CHECK_STATUS(ops[0].status, PAL_INVALID);
+    CHECK_STATUS(ops[1].status, PAL_CANCELED);
+    CHECK(shows(id, "a b"));
     OK(pal_store_apply(store, &ops[1], 1, &err));
-    CHECK(ops[1].status == PAL_INVALID && shows(id, "a b"));
+    CHECK_STATUS(ops[1].status, PAL_INVALID);
+    CHECK(shows(id, "a b"));
 }
 
 /* Here SQLite itself fails, and does not only find that it should. */
@@ -107,8 +122,10 @@ static void what_goes_together_still_fails_alone(void)
     OK(pal_store_append(store, no_tenant(), id, &first, 1, 0, &err));
     again.id = first.id;
     OK(pal_store_apply(store, ops, 4, &err));
-    CHECK(ops[0].status == PAL_OK && ops[1].status == PAL_CONFLICT);
-    CHECK(ops[2].status == PAL_CANCELED && ops[3].status == PAL_OK);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_STATUS(ops[1].status, PAL_CONFLICT);
+    CHECK_STATUS(ops[2].status, PAL_CANCELED);
+    CHECK_STATUS(ops[3].status, PAL_OK);
     CHECK(shows(id, "a"));
     OK(pal_store_record_find(store, no_tenant(), S("k"), S("before"), arena, &found, &err));
     OK(pal_store_record_find(store, no_tenant(), S("k"), S("third"), arena, &found, &err));
@@ -145,9 +162,10 @@ static void a_batch_spans_sessions_and_tenants(void)
     OK(pal_store_apply(store, ops, LEN, &err));
     OK(pal_store_stat(store, arena, &after, &err));
     for (size_t i = 0; i < LEN; i++)
-        if (!CHECK(ops[i].status == PAL_OK && messages[i].seq == i / 3 + 1))
+        if (!CHECK_STATUS(ops[i].status, PAL_OK) || !CHECK_EQ(messages[i].seq, i / 3 + 1))
             break;
-    CHECK(after.ops - before.ops == LEN && after.commits - before.commits == 1);
+    CHECK_EQ(after.ops - before.ops, LEN);
+    CHECK_EQ(after.commits - before.commits, 1);
 }
 
 static void an_operation_names_its_session(void)
@@ -157,7 +175,7 @@ static void an_operation_names_its_session(void)
             .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
 
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_INVALID);
+    CHECK_STATUS(op.status, PAL_INVALID);
 }
 
 /* ---- Watching ---- */
@@ -167,7 +185,8 @@ static size_t heard_len;
 
 static void hear(const pal_store_change *change, void *user)
 {
-    CHECK(user == heard && pal_str_is(change->tenant, "default"));
+    if (CHECK(user == heard))
+        CHECK_STR(change->tenant, "default");
     if (heard_len < 16)
         heard[heard_len++] = change->kind;
 }
@@ -185,17 +204,18 @@ static void watchers_are_told_what_changed(void)
     session = new_session();
     say(session, "hello");
     rewind_to(session, 0);
-    CHECK(pal_store_delete(store, no_tenant(), pal_id_new(), &err) == PAL_NOT_FOUND);
+    CHECK_STATUS(pal_store_delete(store, no_tenant(), pal_id_new(), &err), PAL_NOT_FOUND, &err);
     ops[0].session = ops[1].session = session;
     OK(pal_store_apply(store, ops, 2, &err));
     OK(pal_store_erase(store, no_tenant(), session, NULL, &err));
-    CHECK(heard_len == 6 && memcmp(heard, wanted, sizeof wanted) == 0);
+    if (CHECK_EQ(heard_len, 6))
+        CHECK(memcmp(heard, wanted, sizeof wanted) == 0);
     pal_store_unwatch(store, heard);
     (void)new_session();
-    CHECK(heard_len == 6);
+    CHECK_EQ(heard_len, 6);
     for (int i = 0; i < PAL_STORE_WATCHERS_MAX; i++)
         OK(pal_store_watch(store, hear, heard, &err));
-    CHECK(pal_store_watch(store, hear, heard, &err) == PAL_LIMIT);
+    CHECK_STATUS(pal_store_watch(store, hear, heard, &err), PAL_LIMIT, &err);
     pal_store_unwatch(store, heard);
 }
 

@@ -21,7 +21,7 @@ static void put_hello(void)
     char name[PAL_BLOB_NAME_SIZE];
 
     OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), S("hello"), name, &err));
-    CHECK(strcmp(name, hello_name) == 0);
+    CHECK_STR(name, hello_name);
 }
 
 static pal_message file_message(const char *blob, pal_str data)
@@ -53,9 +53,10 @@ static void a_blob_has_the_name_of_its_content(void)
 
     put_hello();
     put_hello();
-    CHECK(blob_count() == 1);
+    CHECK_EQ(blob_count(), 1);
     OK(get(hello_name, &media_type, &data));
-    CHECK(pal_str_is(media_type, "text/plain") && pal_str_is(data, "hello"));
+    CHECK_STR(media_type, "text/plain");
+    CHECK_STR(data, "hello");
 }
 
 static void blobs_hold_any_bytes(void)
@@ -69,14 +70,15 @@ static void blobs_hold_any_bytes(void)
     OK(pal_store_blob_put(store, no_tenant(), S("application/octet-stream"),
             pal_str_make(bytes, 1 << 20), name, &err));
     OK(get(name, &media_type, &data));
-    CHECK(pal_str_equal(data, pal_str_make(bytes, 1 << 20)));
+    CHECK_STR(data, pal_str_make(bytes, 1 << 20));
     OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
-    CHECK(size == 1 << 20);
+    CHECK_EQ(size, 1 << 20);
     OK(pal_store_blob_put(store, no_tenant(), S("x/y"), S(""), name, &err));
     OK(get(name, &media_type, &data));
-    CHECK(data.len == 0 && pal_str_is(media_type, "x/y"));
+    CHECK_EQ(data.len, 0);
+    CHECK_STR(media_type, "x/y");
     OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
-    CHECK(size == 0);
+    CHECK_EQ(size, 0);
     GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, S("other"), S(name), &size, &err));
 }
 
@@ -89,7 +91,7 @@ static void unknown_blobs_are_not_found(void)
     GIVES(PAL_INVALID, get_status("hello"));
     GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, no_tenant(), S(hello_name), &size, &err));
     GIVES(PAL_INVALID, pal_store_blob_size(store, no_tenant(), S("hello"), &size, &err));
-    CHECK(size == 9);
+    CHECK_EQ(size, 9);
 }
 
 static void data_of_a_message_becomes_a_blob(void)
@@ -106,14 +108,17 @@ static void data_of_a_message_becomes_a_blob(void)
     OK(append(session, file_message(NULL, S("hello"))));
     OK(append(session, nested));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    if (!CHECK(loaded.len == 2))
+    if (!CHECK_EQ(loaded.len, 2))
         return;
     part = &loaded.items[0].parts[0];
-    CHECK(pal_str_is(part->blob, hello_name) && part->data.len == 0);
+    CHECK_STR(part->blob, hello_name);
+    CHECK_EQ(part->data.len, 0);
     part = &loaded.items[1].parts[0].parts[0];
-    CHECK(pal_str_is(part->blob, hello_name) && part->data.len == 0);
+    CHECK_STR(part->blob, hello_name);
+    CHECK_EQ(part->data.len, 0);
     OK(get(hello_name, &media_type, &data));
-    CHECK(pal_str_is(data, "hello") && blob_count() == 1);
+    CHECK_STR(data, "hello");
+    CHECK_EQ(blob_count(), 1);
 }
 
 static void a_message_names_blobs_that_exist(void)
@@ -124,8 +129,9 @@ static void a_message_names_blobs_that_exist(void)
 
     GIVES(PAL_NOT_FOUND,
             pal_store_append(store, no_tenant(), session, messages, 3, PAL_SEQ_ANY, &err));
-    CHECK(strstr(err.message, hello_name) != NULL);
-    CHECK(get_session(session).last_seq == 0 && blob_count() == 0);
+    CHECK_CONTAINS(err.message, hello_name);
+    CHECK_EQ(get_session(session).last_seq, 0);
+    CHECK_EQ(blob_count(), 0);
     put_hello();
     OK(append(session, file_message(hello_name, S(NULL))));
     GIVES(PAL_INVALID, append(session, file_message("sha256:nonsense", S(NULL))));
@@ -143,7 +149,7 @@ static void an_unused_blob_is_swept_after_a_day(void)
     pal_clock_set_ms(NOW + DAY + 1);
     OK(pal_store_sweep(store, -1, 10, NULL, &err));
     GIVES(PAL_NOT_FOUND, get_status(hello_name));
-    CHECK(blob_count() == 1);
+    CHECK_EQ(blob_count(), 1);
 }
 
 static void a_blob_that_is_put_again_has_its_day_anew(void)
@@ -167,7 +173,8 @@ static void a_blob_over_the_limit_is_refused(void)
     GIVES(PAL_LIMIT, pal_store_blob_put(store, no_tenant(), S("x"), S("12345"), name, &err));
     GIVES(PAL_LIMIT, append(session, file_message(NULL, S("12345"))));
     OK(append(session, file_message(NULL, S("1234"))));
-    CHECK(blob_count() == 1 && get_session(session).last_seq == 1);
+    CHECK_EQ(blob_count(), 1);
+    CHECK_EQ(get_session(session).last_seq, 1);
 }
 
 static void a_refused_append_leaves_no_blob(void)
@@ -176,9 +183,9 @@ static void a_refused_append_leaves_no_blob(void)
     pal_id session = new_session();
 
     GIVES(PAL_CONFLICT, pal_store_append(store, no_tenant(), session, &message, 1, 9, &err));
-    CHECK(blob_count() == 0);
+    CHECK_EQ(blob_count(), 0);
     GIVES(PAL_NOT_FOUND, append(pal_id_new(), message));
-    CHECK(blob_count() == 0);
+    CHECK_EQ(blob_count(), 0);
 }
 
 void contract_blobs(void)

@@ -64,8 +64,13 @@ static void an_erased_session_leaves_nothing(void)
     OK(pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
     OK(blob_status("some bytes"));
     erasure = erase(id);
-    CHECK(erasure.messages == 2 && erasure.shared == 0 && erasure.marks == 1);
-    CHECK(erasure.blobs == 1 && erasure.aliases == 2 && erasure.inbox == 1 && erasure.ledger == 1);
+    CHECK_EQ(erasure.messages, 2);
+    CHECK_EQ(erasure.shared, 0);
+    CHECK_EQ(erasure.marks, 1);
+    CHECK_EQ(erasure.blobs, 1);
+    CHECK_EQ(erasure.aliases, 2);
+    CHECK_EQ(erasure.inbox, 1);
+    CHECK_EQ(erasure.ledger, 1);
     GIVES(PAL_NOT_FOUND, find_id_status(id));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "a1"));
@@ -75,10 +80,11 @@ static void an_erased_session_leaves_nothing(void)
     GIVES(PAL_NOT_FOUND,
             pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
     OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
-    CHECK(sum.calls == 1 && sum.cost_micros == 7);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_EQ(sum.cost_micros, 7);
     GIVES(PAL_NOT_FOUND, pal_store_erase(store, no_tenant(), id, &erasure, &err));
     GIVES(PAL_NOT_FOUND, pal_store_restore(store, no_tenant(), id, &err));
-    CHECK(count_messages() == 0);
+    CHECK_EQ(count_messages(), 0);
     new_session_with_key("k");
 }
 
@@ -90,8 +96,8 @@ static void any_state_can_be_erased(void)
     OK(pal_store_create(store, &session, &expired, &err));
     OK(pal_store_delete(store, no_tenant(), trashed, &err));
     pal_clock_set_ms(NOW + 20);
-    CHECK(erase(trashed).messages == 1);
-    CHECK(erase(expired).messages == 0);
+    CHECK_EQ(erase(trashed).messages, 1);
+    CHECK_EQ(erase(expired).messages, 0);
     GIVES(PAL_NOT_FOUND, find_id_status(trashed));
     GIVES(PAL_NOT_FOUND, find_id_status(expired));
 }
@@ -105,16 +111,19 @@ static void forks_keep_what_they_show(void)
     say(first, "x");
     second = fork_at(parent, 3);
     erasure = erase(parent);
-    CHECK(erasure.messages == 2 && erasure.shared == 3);
+    CHECK_EQ(erasure.messages, 2);
+    CHECK_EQ(erasure.shared, 3);
     GIVES(PAL_NOT_FOUND, find_id_status(parent));
     GIVES(PAL_NOT_FOUND, fork_status(parent, 1));
     GIVES(PAL_NOT_FOUND, pal_store_erase(store, no_tenant(), parent, NULL, &err));
-    CHECK(shows(first, "a b x") && shows(second, "a b c"));
+    CHECK(shows(first, "a b x"));
+    CHECK(shows(second, "a b c"));
     erase(second);
     CHECK(shows(first, "a b x"));
     erasure = erase(first);
-    CHECK(erasure.messages >= 3 && erasure.shared == 0);
-    CHECK(count_messages() == 0);
+    CHECK_THAT(erasure.messages, >=, 3);
+    CHECK_EQ(erasure.shared, 0);
+    CHECK_EQ(count_messages(), 0);
 }
 
 static void erased_sessions_are_not_listed(void)
@@ -129,10 +138,11 @@ static void erased_sessions_are_not_listed(void)
         query.state = state;
         OK(pal_store_list(store, &query, arena, &page, &err));
         for (size_t i = 0; i < page.sessions_len; i++)
-            CHECK(pal_id_equal(page.sessions[i].id, child));
+            CHECK_ID(page.sessions[i].id, child);
     }
     OK(pal_store_stat(store, arena, &stats, &err));
-    CHECK(stats.sessions_active == 1 && stats.sessions_trash == 0);
+    CHECK_EQ(stats.sessions_active, 1);
+    CHECK_EQ(stats.sessions_trash, 0);
 }
 
 static void a_chain_is_erased_in_any_order(void)
@@ -154,7 +164,7 @@ static void a_chain_is_erased_in_any_order(void)
             for (int k = j + 1; k < 3; k++)
                 CHECK(shows(ids[orders[i][k]], texts[orders[i][k]]));
         }
-        if (!CHECK(count_messages() == 0))
+        if (!CHECK_EQ(count_messages(), 0))
             printf("# in order %d %d %d\n", orders[i][0], orders[i][1], orders[i][2]);
     }
 }
@@ -167,11 +177,11 @@ static void a_fork_may_begin_in_erased_messages(void)
     erase(parent);
     late = fork_at(child, 2);
     CHECK(shows(late, "a b"));
-    CHECK(say(late, "y") == 3);
+    CHECK_EQ(say(late, "y"), 3);
     erase(child);
     CHECK(shows(late, "a b y"));
     erase(late);
-    CHECK(count_messages() == 0);
+    CHECK_EQ(count_messages(), 0);
 }
 
 static void rewinds_of_an_erased_parent_still_count(void)
@@ -193,9 +203,9 @@ static void a_blob_goes_with_its_last_reference(void)
 
     OK(pal_store_append(store, no_tenant(), a, &first, 1, 0, &err));
     OK(pal_store_append(store, no_tenant(), b, &second, 1, 0, &err));
-    CHECK(erase(a).blobs == 0);
+    CHECK_EQ(erase(a).blobs, 0);
     OK(blob_status("shared"));
-    CHECK(erase(b).blobs == 1);
+    CHECK_EQ(erase(b).blobs, 1);
     GIVES(PAL_NOT_FOUND, blob_status("shared"));
 }
 
@@ -207,10 +217,10 @@ static void a_fork_keeps_the_blobs_that_it_shows(void)
     OK(pal_store_append(store, no_tenant(), parent, &first, 1, 0, &err));
     child = fork_at(parent, 1);
     OK(pal_store_append(store, no_tenant(), parent, &second, 1, 1, &err));
-    CHECK(erase(parent).blobs == 1);
+    CHECK_EQ(erase(parent).blobs, 1);
     OK(blob_status("kept"));
     GIVES(PAL_NOT_FOUND, blob_status("dropped"));
-    CHECK(erase(child).blobs == 1);
+    CHECK_EQ(erase(child).blobs, 1);
     GIVES(PAL_NOT_FOUND, blob_status("kept"));
 }
 
@@ -225,7 +235,8 @@ static void an_erased_ledger_row_keeps_its_numbers_only(void)
     /* The request's id was text of the session: nothing knows of it any more. */
     OK(pal_store_ledger_add(store, no_tenant(), other, &row, &err));
     OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
-    CHECK(sum.calls == 2 && sum.usage.input == 10);
+    CHECK_EQ(sum.calls, 2);
+    CHECK_EQ(sum.usage.input, 10);
 }
 
 void contract_erasure(void)

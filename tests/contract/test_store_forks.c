@@ -24,9 +24,9 @@ static void a_rewind_hides_and_undo_shows(void)
 
     first = rewind_to(session, 2);
     CHECK(shows(session, "a b"));
-    CHECK(get_session(session).last_seq == 4);
-    CHECK(strcmp(shown(session, &all), "a b c d") == 0);
-    CHECK(say(session, "e") == 5);
+    CHECK_EQ(get_session(session).last_seq, 4);
+    CHECK_STR(shown(session, &all), "a b c d");
+    CHECK_EQ(say(session, "e"), 5);
     CHECK(shows(session, "a b e"));
     OK(undo(session, first));
     CHECK(shows(session, "a b c d e"));
@@ -43,12 +43,13 @@ static void a_rewind_may_leave_the_newest(void)
     pal_mark more = {.kind = PAL_MARK_REWIND, .seq = 3, .target = 9};
 
     OK(pal_store_mark(store, no_tenant(), session, &some, &err));
-    CHECK(some.through_seq == 3);
+    CHECK_EQ(some.through_seq, 3);
     CHECK(shows(session, "a d"));
-    CHECK(say(session, "e") == 5);
+    CHECK_EQ(say(session, "e"), 5);
     CHECK(shows(session, "a d e"));
     OK(pal_store_mark(store, no_tenant(), session, &more, &err));
-    CHECK(more.through_seq == 5 && shows(session, "a"));
+    CHECK_EQ(more.through_seq, 5);
+    CHECK(shows(session, "a"));
     OK(undo(session, some.number));
     CHECK(shows(session, "a b c"));
 }
@@ -59,10 +60,13 @@ static void truncating_keeps_the_newest_in_sight(void)
     pal_mark made;
 
     OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
-    CHECK(made.number == 1 && made.target == 3 && shows(session, "d e"));
+    CHECK_EQ(made.number, 1);
+    CHECK_EQ(made.target, 3);
+    CHECK(shows(session, "d e"));
     OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
-    CHECK(made.number == 0 && shows(session, "d e"));
-    CHECK(say(session, "f") == 6);
+    CHECK_EQ(made.number, 0);
+    CHECK(shows(session, "d e"));
+    CHECK_EQ(say(session, "f"), 6);
     OK(pal_store_truncate(store, no_tenant(), session, 1, &made, &err));
     CHECK(shows(session, "f"));
     OK(undo(session, 0));
@@ -83,12 +87,14 @@ static void a_history_is_replaced_in_one_step(void)
     uint64_t first;
 
     OK(pal_store_replace(store, no_tenant(), session, new, 2, &made, &err));
-    CHECK(shows(session, "x y") && new[0].seq == 3 && new[1].seq == 4);
+    CHECK(shows(session, "x y"));
+    CHECK_EQ(new[0].seq, 3);
+    CHECK_EQ(new[1].seq, 4);
     first = made.number;
-    CHECK(first == 1);
+    CHECK_EQ(first, 1);
     CHECK(pal_store_replace(store, no_tenant(), session, &wrong, 1, &made, &err) != PAL_OK);
     CHECK(shows(session, "x y"));
-    CHECK(say(session, "z") == 5);
+    CHECK_EQ(say(session, "z"), 5);
     OK(pal_store_replace(store, no_tenant(), session, NULL, 0, &made, &err));
     CHECK(shows(session, ""));
     OK(undo(session, made.number));
@@ -97,7 +103,8 @@ static void a_history_is_replaced_in_one_step(void)
     session = new_session();
     new[0] = text_of(PAL_ROLE_USER, "x");
     OK(pal_store_replace(store, no_tenant(), session, new, 1, &made, &err));
-    CHECK(made.number == 0 && shows(session, "x"));
+    CHECK_EQ(made.number, 0);
+    CHECK(shows(session, "x"));
 }
 
 static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
@@ -113,18 +120,26 @@ static void what_is_in_sight_is_counted(void)
     pal_id session = of_words("a b c d"), fork;
     uint64_t found = 99;
 
-    CHECK(count(session, 0, 0) == 4 && count(new_session(), 0, 0) == 0);
+    CHECK_EQ(count(session, 0, 0), 4);
+    CHECK_EQ(count(new_session(), 0, 0), 0);
     rewind_to(session, 2);
     say_words(session, "e f g"); /* 5 to 7 */
-    CHECK(count(session, 0, 0) == 5 && count(session, 0, 5) == 2 && count(session, 1, 7) == 3);
-    CHECK(count(session, 4, 5) == 0 && count(session, 7, 0) == 0 && count(session, 9, 3) == 0);
+    CHECK_EQ(count(session, 0, 0), 5);
+    CHECK_EQ(count(session, 0, 5), 2);
+    CHECK_EQ(count(session, 1, 7), 3);
+    CHECK_EQ(count(session, 4, 5), 0);
+    CHECK_EQ(count(session, 7, 0), 0);
+    CHECK_EQ(count(session, 9, 3), 0);
     fork = fork_at(session, 6);
     say_words(fork, "h");
-    CHECK(count(fork, 0, 0) == 5 && count(fork, 5, 0) == 2 && count(fork, 0, 6) == 3);
+    CHECK_EQ(count(fork, 0, 0), 5);
+    CHECK_EQ(count(fork, 5, 0), 2);
+    CHECK_EQ(count(fork, 0, 6), 3);
     rewind_to(fork, 1);
-    CHECK(count(fork, 0, 0) == 1 && count(session, 0, 0) == 5);
+    CHECK_EQ(count(fork, 0, 0), 1);
+    CHECK_EQ(count(session, 0, 0), 5);
     GIVES(PAL_NOT_FOUND, pal_store_count(store, no_tenant(), pal_id_new(), 0, 0, &found, &err));
-    CHECK(found == 99);
+    CHECK_EQ(found, 99);
 }
 
 /* ---- Hiding ---- */
@@ -143,15 +158,19 @@ static void one_message_is_hidden(void)
 
     hide(session, 2, 0);
     CHECK(shows(session, "a c d"));
-    CHECK(strcmp(shown(session, &back), "c d") == 0);
-    CHECK(strcmp(shown(session, &all), "a b c d") == 0);
-    CHECK(count(session, 0, 0) == 3);
+    CHECK_STR(shown(session, &back), "c d");
+    CHECK_STR(shown(session, &all), "a b c d");
+    CHECK_EQ(count(session, 0, 0), 3);
     fork = fork_at(session, 4); /* what was taken out stays out */
     CHECK(shows(fork, "a c d"));
     hide(fork, 1, 0);
-    CHECK(shows(fork, "c d") && shows(session, "a c d"));
+    CHECK(shows(fork, "c d"));
+    CHECK(shows(session, "a c d"));
     hide(session, 4, 0);
-    CHECK(shows(session, "a c") && say(session, "e") == 5 && shows(session, "a c e"));
+    if (CHECK(shows(session, "a c"))) {
+        CHECK_EQ(say(session, "e"), 5);
+        CHECK(shows(session, "a c e"));
+    }
     OK(undo(session, 0));
     CHECK(shows(session, "a c d e"));
     rewind_to(session, 1);
@@ -189,20 +208,23 @@ static void parts_of_a_message_are_hidden(void)
 
     append_parts(session);
     OK(pal_store_search(store, &search, arena, &hits, &err));
-    CHECK(hits.len == 1);
+    CHECK_EQ(hits.len, 1);
     hide(session, 2, 2);
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
-    CHECK(found.len == 2 && found.items[1].parts_len == 2);
-    CHECK(found.len == 2 && pal_str_is(found.items[1].parts[1].call_id, "c2"));
+    if (CHECK_EQ(found.len, 2)) {
+        CHECK_EQ(found.items[1].parts_len, 2);
+        CHECK_STR(found.items[1].parts[1].call_id, "c2");
+    }
     OK(pal_store_search(store, &search, arena, &hits, &err));
-    CHECK(hits.len == 0);
-    CHECK(count(session, 0, 0) == 2);
+    CHECK_EQ(hits.len, 0);
+    CHECK_EQ(count(session, 0, 0), 2);
     hide(session, 2, 1);
     hide(session, 2, 3);
     CHECK(shows(session, "a"));
     OK(undo(session, 0));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
-    CHECK(found.len == 2 && found.items[1].parts_len == 1);
+    if (CHECK_EQ(found.len, 2))
+        CHECK_EQ(found.items[1].parts_len, 1);
 }
 
 static void an_undo_can_be_undone(void)
@@ -220,7 +242,7 @@ static void an_undo_can_be_undone(void)
     GIVES(PAL_CONFLICT, undo(session, 3));
     GIVES(PAL_NOT_FOUND, undo(session, 9));
     GIVES(PAL_NOT_FOUND, undo(session, 0));
-    CHECK(strstr(err.message, "nothing to undo") != NULL);
+    CHECK_CONTAINS(err.message, "nothing to undo");
 }
 
 static void undo_takes_the_newest_that_counts(void)
@@ -249,8 +271,10 @@ static void undo_says_what_it_undid(void)
     rewind_to(session, 0);
     pal_clock_set_ms(NOW + 3);
     OK(mark(session, &given));
-    CHECK(given.number == 3 && given.target == 2 && given.created_at == NOW + 3);
-    CHECK(get_session(session).updated_at == NOW + 3);
+    CHECK_EQ(given.number, 3);
+    CHECK_EQ(given.target, 2);
+    CHECK_EQ(given.created_at, NOW + 3);
+    CHECK_EQ(get_session(session).updated_at, NOW + 3);
 }
 
 static void a_reset_may_keep_the_system_message(void)
@@ -262,7 +286,9 @@ static void a_reset_may_keep_the_system_message(void)
     OK(pal_store_append(store, no_tenant(), session, &system, 1, 0, &err));
     say_words(session, "a b");
     OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
-    CHECK(made.kind == PAL_MARK_RESET && made.seq == 1 && made.through_seq == 3);
+    CHECK_EQ(made.kind, PAL_MARK_RESET);
+    CHECK_EQ(made.seq, 1);
+    CHECK_EQ(made.through_seq, 3);
     CHECK(shows(session, "sys"));
     say(session, "c");
     CHECK(shows(session, "sys c"));
@@ -273,7 +299,8 @@ static void a_reset_may_keep_the_system_message(void)
     CHECK(shows(session, "sys a b c"));
     session = of_words("a b");
     OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
-    CHECK(made.seq == 0 && shows(session, ""));
+    CHECK_EQ(made.seq, 0);
+    CHECK(shows(session, ""));
 }
 
 /* ---- Marks ---- */
@@ -293,16 +320,28 @@ static void marks_are_numbered_and_kept(void)
     pal_clock_set_ms(NOW + 7);
     OK(mark(session, &pin));
     OK(undo(session, 2));
-    CHECK(checkpoint.number == 1 && checkpoint.through_seq == 3);
-    CHECK(prune.number == 2 && prune.through_seq == 4 && pin.created_at == NOW + 7);
+    CHECK_EQ(checkpoint.number, 1);
+    CHECK_EQ(checkpoint.through_seq, 3);
+    CHECK_EQ(prune.number, 2);
+    CHECK_EQ(prune.through_seq, 4);
+    CHECK_EQ(pin.created_at, NOW + 7);
     OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
-    if (!CHECK(len == 4))
+    if (!CHECK_EQ(len, 4))
         return;
-    CHECK(marks[0].kind == PAL_MARK_CHECKPOINT && marks[0].seq == 2 && !marks[0].undone);
-    CHECK(pal_str_is(marks[0].body, "{\"s\":\"sum\"}") && marks[0].created_at == NOW);
-    CHECK(marks[1].kind == PAL_MARK_PRUNE && marks[1].undone && marks[1].number == 2);
-    CHECK(marks[2].kind == PAL_MARK_PIN && marks[2].seq == 1 && marks[2].body.len == 0);
-    CHECK(marks[3].kind == PAL_MARK_UNDO && marks[3].target == 2 && !marks[3].inherited);
+    CHECK_EQ(marks[0].kind, PAL_MARK_CHECKPOINT);
+    CHECK_EQ(marks[0].seq, 2);
+    CHECK(!marks[0].undone);
+    CHECK_STR(marks[0].body, "{\"s\":\"sum\"}");
+    CHECK_EQ(marks[0].created_at, NOW);
+    CHECK_EQ(marks[1].kind, PAL_MARK_PRUNE);
+    CHECK(marks[1].undone);
+    CHECK_EQ(marks[1].number, 2);
+    CHECK_EQ(marks[2].kind, PAL_MARK_PIN);
+    CHECK_EQ(marks[2].seq, 1);
+    CHECK_EQ(marks[2].body.len, 0);
+    CHECK_EQ(marks[3].kind, PAL_MARK_UNDO);
+    CHECK_EQ(marks[3].target, 2);
+    CHECK(!marks[3].inherited);
     CHECK(shows(session, "a b c d"));
 }
 
@@ -320,7 +359,7 @@ static void bad_marks_are_refused(void)
     GIVES(PAL_INVALID, mark(session, &no_unpin));
     GIVES(PAL_NOT_FOUND, mark(pal_id_new(), &(pal_mark){.kind = PAL_MARK_REWIND}));
     OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
-    CHECK(len == 0);
+    CHECK_EQ(len, 0);
 }
 
 /* ---- Forks ---- */
@@ -330,13 +369,17 @@ static void a_fork_shares_its_beginning(void)
     pal_id parent = of_words("a b c d"), child = fork_at(parent, 2);
     pal_session found = get_session(child);
 
-    CHECK(pal_id_equal(found.parent_id, parent) && found.fork_seq == 2 && found.last_seq == 2);
-    CHECK(found.tokens == 0 && found.bytes == 0);
+    CHECK_ID(found.parent_id, parent);
+    CHECK_EQ(found.fork_seq, 2);
+    CHECK_EQ(found.last_seq, 2);
+    CHECK_EQ(found.tokens, 0);
+    CHECK_EQ(found.bytes, 0);
     CHECK(shows(child, "a b"));
-    CHECK(say(child, "x") == 3 && say(parent, "e") == 5);
+    CHECK_EQ(say(child, "x"), 3);
+    CHECK_EQ(say(parent, "e"), 5);
     CHECK(shows(child, "a b x"));
     CHECK(shows(parent, "a b c d e"));
-    CHECK(count_messages() == 6);
+    CHECK_EQ(count_messages(), 6);
 }
 
 static void a_fork_has_fields_of_its_own(void)
@@ -352,10 +395,13 @@ static void a_fork_has_fields_of_its_own(void)
     pal_session found;
 
     OK(pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
-    CHECK(pal_id_equal(id, given.id));
+    CHECK_ID(id, given.id);
     found = get_session(id);
-    CHECK(pal_str_is(found.key, "k") && pal_str_is(found.title, "t") && found.aliases_len == 1);
-    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id) && leads_to(PAL_SESSION_BY_ALIAS, "other", id));
+    CHECK_STR(found.key, "k");
+    CHECK_STR(found.title, "t");
+    CHECK_EQ(found.aliases_len, 1);
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "other", id));
     given.id = pal_id_new();
     GIVES(PAL_CONFLICT, pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
     GIVES(PAL_NOT_FOUND, find_id_status(given.id));
@@ -384,10 +430,13 @@ static void forks_of_forks_share_all_the_way(void)
     d = fork_at(c, 2); /* in the grandparent */
     say_words(d, "d3");
     e = fork_at(c, 4); /* in the parent */
-    CHECK(shows(b, "1 2 3 b4 b5 b6") && shows(c, "1 2 3 b4 b5 c6"));
-    CHECK(shows(d, "1 2 d3") && pal_id_equal(get_session(d).parent_id, a));
-    CHECK(shows(e, "1 2 3 b4") && pal_id_equal(get_session(e).parent_id, b));
-    CHECK(count_messages() == 9);
+    CHECK(shows(b, "1 2 3 b4 b5 b6"));
+    CHECK(shows(c, "1 2 3 b4 b5 c6"));
+    if (CHECK(shows(d, "1 2 d3")))
+        CHECK_ID(get_session(d).parent_id, a);
+    if (CHECK(shows(e, "1 2 3 b4")))
+        CHECK_ID(get_session(e).parent_id, b);
+    CHECK_EQ(count_messages(), 9);
 }
 
 static void a_deep_chain_of_forks_loads(void)
@@ -403,8 +452,8 @@ static void a_deep_chain_of_forks_loads(void)
         session = fork_at(session, PAL_SEQ_ANY);
     }
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 100);
-    CHECK(strcmp(shown(session, &tail), "97 98 99") == 0);
+    CHECK_EQ(loaded.len, 100);
+    CHECK_STR(shown(session, &tail), "97 98 99");
 }
 
 static void a_fork_sees_what_was_in_sight(void)
@@ -416,9 +465,11 @@ static void a_fork_sees_what_was_in_sight(void)
     child = fork_at(parent, PAL_SEQ_ANY);
     CHECK(shows(child, "a d e"));
     OK(undo(parent, 0)); /* later than the fork: it does not move */
-    CHECK(shows(parent, "a b c d e") && shows(child, "a d e"));
+    CHECK(shows(parent, "a b c d e"));
+    CHECK(shows(child, "a d e"));
     rewind_to(parent, 0);
-    CHECK(shows(parent, "") && shows(child, "a d e"));
+    CHECK(shows(parent, ""));
+    CHECK(shows(child, "a d e"));
     say(child, "f");
     CHECK(shows(child, "a d e f"));
 }
@@ -443,12 +494,14 @@ static void a_fork_rewinds_into_what_it_shares(void)
 
     say_words(child, "x y");
     rewind_to(child, 1);
-    CHECK(shows(child, "a") && shows(parent, "a b c"));
+    CHECK(shows(child, "a"));
+    CHECK(shows(parent, "a b c"));
     say(child, "z");
     grandchild = fork_at(child, PAL_SEQ_ANY);
     CHECK(shows(grandchild, "a z"));
     OK(undo(child, 0));
-    CHECK(shows(child, "a b c x y z") && shows(grandchild, "a z"));
+    CHECK(shows(child, "a b c x y z"));
+    CHECK(shows(grandchild, "a z"));
     GIVES(PAL_NOT_FOUND, undo(grandchild, 0));
 }
 
@@ -462,13 +515,20 @@ static void inherited_marks_are_told_apart(void)
     child = fork_at(parent, 3);
     OK(mark(child, &(pal_mark){.kind = PAL_MARK_PIN, .seq = 1}));
     OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
-    if (!CHECK(len == 2))
+    if (!CHECK_EQ(len, 2))
         return;
-    CHECK(marks[0].inherited && marks[0].seq == 2 && marks[0].number == 1);
-    CHECK(!marks[1].inherited && marks[1].seq == 1 && marks[1].number == 1);
+    CHECK(marks[0].inherited);
+    CHECK_EQ(marks[0].seq, 2);
+    CHECK_EQ(marks[0].number, 1);
+    CHECK(!marks[1].inherited);
+    CHECK_EQ(marks[1].seq, 1);
+    CHECK_EQ(marks[1].number, 1);
     OK(undo(child, 1));
     OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
-    CHECK(len == 3 && !marks[0].undone && marks[1].undone);
+    if (CHECK_EQ(len, 3)) {
+        CHECK(!marks[0].undone);
+        CHECK(marks[1].undone);
+    }
 }
 
 static void a_message_is_found_where_it_was_said(void)
@@ -479,7 +539,8 @@ static void a_message_is_found_where_it_was_said(void)
 
     OK(pal_store_load(store, no_tenant(), child, NULL, arena, &loaded, &err));
     OK(pal_store_message(store, no_tenant(), loaded.items[0].id, arena, &found, &owner, &err));
-    CHECK(pal_id_equal(owner, parent) && found.seq == 1);
+    CHECK_ID(owner, parent);
+    CHECK_EQ(found.seq, 1);
 }
 
 void contract_forks(void)

@@ -43,14 +43,19 @@ static void the_ledger_adds_up(void)
     pal_clock_set_ms(NOW + 30);
     OK(pal_store_ledger_add(store, no_tenant(), none, &rows[3], &err));
     sum = sum_of(none, 0, 0);
-    CHECK(sum.calls == 4 && sum.usage.input == 1500 && sum.usage.cache_read == 8);
-    CHECK(sum.usage.cache_write == 12 && sum.usage.output == 16 && sum.usage.reasoning == 4);
-    CHECK(sum.cost_micros == 40);
-    CHECK(sum_of(a, 0, 0).usage.input == 300 && sum_of(b, 0, 0).usage.input == 400);
-    CHECK(sum_of(none, NOW + 10, NOW + 20).usage.input == 200);
-    CHECK(sum_of(none, NOW + 10, 0).usage.input == 1400);
-    CHECK(sum_of(a, NOW + 11, 0).calls == 0);
-    CHECK(sum_of(none, NOW + 30, NOW + 31).usage.input == 800);
+    CHECK_EQ(sum.calls, 4);
+    CHECK_EQ(sum.usage.input, 1500);
+    CHECK_EQ(sum.usage.cache_read, 8);
+    CHECK_EQ(sum.usage.cache_write, 12);
+    CHECK_EQ(sum.usage.output, 16);
+    CHECK_EQ(sum.usage.reasoning, 4);
+    CHECK_EQ(sum.cost_micros, 40);
+    CHECK_EQ(sum_of(a, 0, 0).usage.input, 300);
+    CHECK_EQ(sum_of(b, 0, 0).usage.input, 400);
+    CHECK_EQ(sum_of(none, NOW + 10, NOW + 20).usage.input, 200);
+    CHECK_EQ(sum_of(none, NOW + 10, 0).usage.input, 1400);
+    CHECK_EQ(sum_of(a, NOW + 11, 0).calls, 0);
+    CHECK_EQ(sum_of(none, NOW + 30, NOW + 31).usage.input, 800);
 }
 
 static void the_same_request_is_the_same_call(void)
@@ -63,7 +68,8 @@ static void the_same_request_is_the_same_call(void)
     OK(pal_store_ledger_add(store, no_tenant(), a, &row, &err));
     OK(pal_store_ledger_add(store, no_tenant(), b, &row, &err));
     OK(pal_store_ledger_add(store, no_tenant(), none, &row, &err));
-    CHECK(sum_of(none, 0, 0).calls == 1 && sum_of(none, 0, 0).usage.input == 100);
+    CHECK_EQ(sum_of(none, 0, 0).calls, 1);
+    CHECK_EQ(sum_of(none, 0, 0).usage.input, 100);
     GIVES(PAL_INVALID, pal_store_ledger_add(store, no_tenant(), a, &nameless, &err));
     GIVES(PAL_NOT_FOUND, pal_store_ledger_add(store, no_tenant(), pal_id_new(), &row, &err));
 }
@@ -82,14 +88,18 @@ static void an_append_writes_its_ledger_rows(void)
 
     message.client_id = S("c");
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && sum_of(op.session, 0, 0).calls == 0);
+    CHECK_STATUS(op.status, PAL_CONFLICT);
+    CHECK_EQ(sum_of(op.session, 0, 0).calls, 0);
     op.u.append.expected_seq = 0;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && sum_of(op.session, 0, 0).usage.input == 3);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(sum_of(op.session, 0, 0).usage.input, 3);
     rows[0].request_id = S("r3"); /* a replay: the new row still goes in, the old one not again */
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.append.replayed);
-    CHECK(sum_of(op.session, 0, 0).calls == 3 && get_session(op.session).last_seq == 1);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK(op.u.append.replayed);
+    CHECK_EQ(sum_of(op.session, 0, 0).calls, 3);
+    CHECK_EQ(get_session(op.session).last_seq, 1);
 }
 
 /* ---- By turn, agent and time ---- */
@@ -113,7 +123,8 @@ static uint64_t input_of(pal_ledger_query query)
     pal_ledger_sum sum = {0};
 
     OK(pal_store_ledger_sum(store, &query, &sum, &err));
-    CHECK(sum.usage.output == sum.calls * 4 && sum.cost_micros == (int64_t)sum.calls * 10);
+    CHECK_EQ(sum.usage.output, sum.calls * 4);
+    CHECK_EQ(sum.cost_micros, (int64_t)sum.calls * 10);
     return sum.usage.input;
 }
 
@@ -128,22 +139,22 @@ static void sums_are_by_turn_and_by_agent(void)
     add_call(no_tenant(), none, "", "other", 16, NOW + 4);
     add_call(no_tenant(), b, "t3", "", 32, NOW + 5);
     add_call(S("stranger"), none, "t1", "main", 64, NOW);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1")}) == 3);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t3")}) == 40);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t3"), .agent = S("other")}) == 8);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1"), .session = a}) == 3);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1"), .session = b}) == 0);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1"), .from = NOW + 1}) == 2);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t4")}) == 0);
-    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 7);
-    CHECK(input_of((pal_ledger_query){.agent = S("other")}) == 24);
-    CHECK(input_of((pal_ledger_query){.agent = S("other"), .session = b}) == 8);
-    CHECK(input_of((pal_ledger_query){.agent = S("nobody")}) == 0);
-    CHECK(input_of((pal_ledger_query){.session = b}) == 40);
-    CHECK(input_of((pal_ledger_query){0}) == 63);
-    CHECK(input_of((pal_ledger_query){.tenant = S("stranger")}) == 64);
-    CHECK(input_of((pal_ledger_query){.tenant = S("stranger"), .turn_id = S("t1")}) == 64);
-    CHECK(input_of((pal_ledger_query){.tenant = S("nobody")}) == 0);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1")}), 3);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t3")}), 40);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t3"), .agent = S("other")}), 8);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1"), .session = a}), 3);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1"), .session = b}), 0);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1"), .from = NOW + 1}), 2);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t4")}), 0);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 7);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("other")}), 24);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("other"), .session = b}), 8);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("nobody")}), 0);
+    CHECK_EQ(input_of((pal_ledger_query){.session = b}), 40);
+    CHECK_EQ(input_of((pal_ledger_query){0}), 63);
+    CHECK_EQ(input_of((pal_ledger_query){.tenant = S("stranger")}), 64);
+    CHECK_EQ(input_of((pal_ledger_query){.tenant = S("stranger"), .turn_id = S("t1")}), 64);
+    CHECK_EQ(input_of((pal_ledger_query){.tenant = S("nobody")}), 0);
 }
 
 /* Calls at and around the turns of hours; every time between two of them, against adding up. */
@@ -173,11 +184,11 @@ static void any_time_adds_up(void)
             wrong += input_of(query) != others;
         }
     }
-    CHECK(wrong == 0);
-    CHECK(input_of((pal_ledger_query){.from = start + 1}) == 4095 - 15);
-    CHECK(input_of((pal_ledger_query){.to = start + 1}) == 15);
-    CHECK(input_of((pal_ledger_query){.from = -5, .to = INT64_MAX}) == 4095);
-    CHECK(input_of((pal_ledger_query){.from = NOW, .to = -1}) == 0);
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(input_of((pal_ledger_query){.from = start + 1}), 4095 - 15);
+    CHECK_EQ(input_of((pal_ledger_query){.to = start + 1}), 15);
+    CHECK_EQ(input_of((pal_ledger_query){.from = -5, .to = INT64_MAX}), 4095);
+    CHECK_EQ(input_of((pal_ledger_query){.from = NOW, .to = -1}), 0);
 }
 
 static void an_erased_session_leaves_its_sums(void)
@@ -190,16 +201,16 @@ static void an_erased_session_leaves_its_sums(void)
     add_call(no_tenant(), session, "t1", "main", 2, NOW + 2 * HOUR);
     add_call(no_tenant(), none, "t1", "main", 4, NOW);
     OK(pal_store_erase(store, no_tenant(), session, &erasure, &err));
-    CHECK(erasure.ledger == 2);
-    CHECK(input_of((pal_ledger_query){0}) == 7);
-    CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 7);
-    CHECK(input_of((pal_ledger_query){.from = NOW, .to = NOW + 1}) == 5);
-    CHECK(input_of((pal_ledger_query){.turn_id = S("t1")}) == 4);
+    CHECK_EQ(erasure.ledger, 2);
+    CHECK_EQ(input_of((pal_ledger_query){0}), 7);
+    CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 7);
+    CHECK_EQ(input_of((pal_ledger_query){.from = NOW, .to = NOW + 1}), 5);
+    CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1")}), 4);
     GIVES(PAL_INVALID, pal_store_ledger_add(store, no_tenant(), none, &bad, &err));
     if (contract_is_durable()) {
         contract_reopen_store();
-        CHECK(input_of((pal_ledger_query){.agent = S("main")}) == 7);
-        CHECK(input_of((pal_ledger_query){.turn_id = S("t1")}) == 4);
+        CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 7);
+        CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1")}), 4);
     }
 }
 
@@ -223,18 +234,21 @@ static void sums_stay_at_the_largest_number(void)
     }
     for (int reopened = 0; reopened < 2; reopened++) {
         sum = sum_of(none, 0, 0);
-        CHECK(sum.calls == 4 && sum.usage.input == INT64_MAX && sum.usage.output == 16);
-        CHECK(sum.cost_micros == INT64_MAX);
-        CHECK(sum_of(session, 0, 0).usage.input == INT64_MAX);
-        CHECK(sum_of(none, NOW, NOW + 4).usage.input == INT64_MAX);
-        CHECK(sum_of(none, NOW + 1, NOW + 2).usage.input == 10);
-        CHECK(sum_of(none, NOW + 2, NOW + 3).usage.input == INT64_MAX);
+        CHECK_EQ(sum.calls, 4);
+        CHECK_EQ(sum.usage.input, INT64_MAX);
+        CHECK_EQ(sum.usage.output, 16);
+        CHECK_EQ(sum.cost_micros, INT64_MAX);
+        CHECK_EQ(sum_of(session, 0, 0).usage.input, INT64_MAX);
+        CHECK_EQ(sum_of(none, NOW, NOW + 4).usage.input, INT64_MAX);
+        CHECK_EQ(sum_of(none, NOW + 1, NOW + 2).usage.input, 10);
+        CHECK_EQ(sum_of(none, NOW + 2, NOW + 3).usage.input, INT64_MAX);
         OK(pal_store_ledger_sum(store, &(pal_ledger_query){.agent = S("main")}, &sum, &err));
-        CHECK(sum.usage.input == INT64_MAX && sum.usage.reasoning == 4);
+        CHECK_EQ(sum.usage.input, INT64_MAX);
+        CHECK_EQ(sum.usage.reasoning, 4);
         OK(pal_store_ledger_sum(store, &(pal_ledger_query){.turn_id = S("turn")}, &sum, &err));
-        CHECK(sum.usage.input == INT64_MAX);
+        CHECK_EQ(sum.usage.input, INT64_MAX);
         OK(pal_store_check(store, true, NULL, NULL, NULL, &findings, &err));
-        CHECK(findings == 0);
+        CHECK_EQ(findings, 0);
         if (contract_is_durable())
             contract_reopen_store();
     }

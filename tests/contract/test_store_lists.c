@@ -101,7 +101,7 @@ static size_t walk(pal_session_query query, size_t *out_pages)
         for (size_t i = 0; i < page.sessions_len && len < 64; i++) {
             for (size_t j = 0; j < len; j++)
                 CHECK(!pal_id_equal(seen[j], page.sessions[i].id));
-            CHECK(page.sessions[i].updated_at <= last);
+            CHECK_THAT(page.sessions[i].updated_at, <=, last);
             last = page.sessions[i].updated_at;
             seen[len++] = page.sessions[i].id;
         }
@@ -119,11 +119,11 @@ static void pages_join_without_gap_or_repeat(void)
         make("other", "", NOW + i / 7);
     }
     for (query.limit = 1; query.limit <= 21; query.limit++) {
-        CHECK(walk(query, &pages) == 20);
-        CHECK(pages == (20 + query.limit - 1) / query.limit);
+        CHECK_EQ(walk(query, &pages), 20);
+        CHECK_EQ(pages, (20 + query.limit - 1) / query.limit);
     }
     query = (pal_session_query){.limit = 7, .updated_from = NOW + 1};
-    CHECK(walk(query, &pages) == 26);
+    CHECK_EQ(walk(query, &pages), 26);
 }
 
 static void a_page_goes_on_while_sessions_move(void)
@@ -133,13 +133,15 @@ static void a_page_goes_on_while_sessions_move(void)
     pal_session_page page;
 
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 1 && pal_id_equal(page.sessions[0].id, c));
+    if (CHECK_EQ(page.sessions_len, 1))
+        CHECK_ID(page.sessions[0].id, c);
     pal_clock_set_ms(NOW + 9);
     say(b, "to the front");
     query.cursor = page.cursor;
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 1 && pal_id_equal(page.sessions[0].id, a));
-    CHECK(page.cursor.len == 0);
+    if (CHECK_EQ(page.sessions_len, 1))
+        CHECK_ID(page.sessions[0].id, a);
+    CHECK_EQ(page.cursor.len, 0);
 }
 
 static void fifty_are_a_page(void)
@@ -150,10 +152,12 @@ static void fifty_are_a_page(void)
     for (int i = 0; i < 51; i++)
         make("", "", NOW);
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 50 && page.cursor.len > 0);
+    CHECK_EQ(page.sessions_len, 50);
+    CHECK_THAT(page.cursor.len, >, 0);
     query.limit = PAL_SESSION_PAGE_MAX;
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 51 && page.cursor.len == 0);
+    CHECK_EQ(page.sessions_len, 51);
+    CHECK_EQ(page.cursor.len, 0);
 }
 
 static void bad_queries_are_refused(void)

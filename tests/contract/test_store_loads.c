@@ -157,10 +157,16 @@ static void exact_sums_still_fit(void)
     pal_message_page loaded;
 
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
-    CHECK(loaded.len == 2 && loaded.has_more && loaded.items[0].seq == 23);
+    if (CHECK_EQ(loaded.len, 2)) {
+        CHECK(loaded.has_more);
+        CHECK_EQ(loaded.items[0].seq, 23);
+    }
     load = (pal_message_query){.bytes_max = rows[24].bytes, .from_end = true};
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
-    CHECK(loaded.len == 1 && loaded.has_more && loaded.items[0].seq == 24);
+    if (CHECK_EQ(loaded.len, 1)) {
+        CHECK(loaded.has_more);
+        CHECK_EQ(loaded.items[0].seq, 24);
+    }
 }
 
 static void an_empty_session_loads_nothing(void)
@@ -170,7 +176,8 @@ static void an_empty_session_loads_nothing(void)
     pal_message_page loaded = {.len = 9, .has_more = true};
 
     OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
-    CHECK(loaded.len == 0 && !loaded.has_more);
+    CHECK_EQ(loaded.len, 0);
+    CHECK(!loaded.has_more);
     GIVES(PAL_NOT_FOUND,
             pal_store_load(store, no_tenant(), pal_id_new(), NULL, arena, &loaded, &err));
 }
@@ -188,7 +195,8 @@ static void pages_of_messages_join(void)
         if (loaded.len > 0)
             load.after_seq = loaded.items[loaded.len - 1].seq;
     } while (loaded.has_more);
-    CHECK(len == ROWS - 4 && load.after_seq == ROWS);
+    CHECK_EQ(len, ROWS - 4);
+    CHECK_EQ(load.after_seq, ROWS);
 }
 
 void contract_loads(void)

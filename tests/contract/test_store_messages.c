@@ -26,16 +26,18 @@ static void an_append_numbers_its_messages(void)
     pal_clock_set_ms(NOW + 5);
     OK(append(session, messages, 3, 0));
     for (size_t i = 0; i < 3; i++) {
-        CHECK(messages[i].seq == i + 1);
+        CHECK_EQ(messages[i].seq, i + 1);
         CHECK(!pal_id_is_none(messages[i].id));
-        CHECK(messages[i].tokens > 0);
-        CHECK(messages[i].created_at == (i == 1 ? 77 : NOW + 5));
+        CHECK_THAT(messages[i].tokens, >, 0);
+        CHECK_EQ(messages[i].created_at, (i == 1 ? 77 : NOW + 5));
     }
     found = get_session(session);
-    CHECK(found.last_seq == 3 && found.updated_at == NOW + 5 && found.created_at == NOW);
-    CHECK(found.tokens == 1000 + messages[0].tokens + messages[2].tokens);
-    CHECK(found.bytes > 0);
-    CHECK(say(session, "d") == 4);
+    CHECK_EQ(found.last_seq, 3);
+    CHECK_EQ(found.updated_at, NOW + 5);
+    CHECK_EQ(found.created_at, NOW);
+    CHECK_EQ(found.tokens, 1000 + messages[0].tokens + messages[2].tokens);
+    CHECK_THAT(found.bytes, >, 0);
+    CHECK_EQ(say(session, "d"), 4);
     CHECK(shows(session, "a b c d"));
 }
 
@@ -115,9 +117,11 @@ static void a_message_comes_back_as_it_was_said(void)
     if (!OK(append(session, &message, 1, PAL_SEQ_ANY)))
         return;
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 1 && same_message(&loaded.items[0], &message));
+    if (CHECK_EQ(loaded.len, 1))
+        CHECK(same_message(&loaded.items[0], &message));
     OK(pal_store_message(store, no_tenant(), message.id, arena, &found, &owner, &err));
-    CHECK(same_message(&found, &message) && pal_id_equal(owner, session));
+    CHECK(same_message(&found, &message));
+    CHECK_ID(owner, session);
 }
 
 static void an_append_is_all_or_none(void)
@@ -132,9 +136,10 @@ static void an_append_is_all_or_none(void)
     GIVES(PAL_INVALID, append(session, messages, 0, PAL_SEQ_ANY));
     messages[1] = text_of(PAL_ROLE_USER, "\xc3");
     GIVES(PAL_INVALID, append(session, messages, 2, PAL_SEQ_ANY));
-    CHECK(get_session(session).last_seq == 0 && get_session(session).bytes == 0);
-    CHECK(count_messages() == 0);
-    CHECK(say(session, "c") == 1);
+    CHECK_EQ(get_session(session).last_seq, 0);
+    CHECK_EQ(get_session(session).bytes, 0);
+    CHECK_EQ(count_messages(), 0);
+    CHECK_EQ(say(session, "c"), 1);
 }
 
 static void an_expected_seq_must_be_the_last(void)
@@ -164,14 +169,19 @@ static void the_same_client_id_is_the_same_message(void)
     say(op.session, "c");
     pal_clock_set_ms(NOW + 1);
     OK(pal_store_apply(store, &op, 1, &err)); /* expected_seq is stale: a replay comes first */
-    CHECK(op.status == PAL_OK && op.u.append.replayed);
-    for (size_t i = 0; i < 2; i++)
-        CHECK(pal_id_equal(again[i].id, first[i].id) && again[i].seq == first[i].seq &&
-                again[i].created_at == NOW && again[i].tokens == first[i].tokens);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK(op.u.append.replayed);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_ID(again[i].id, first[i].id);
+        CHECK_EQ(again[i].seq, first[i].seq);
+        CHECK_EQ(again[i].created_at, NOW);
+        CHECK_EQ(again[i].tokens, first[i].tokens);
+    }
     CHECK(shows(op.session, "a b c"));
     again[0] = with_client_id("b", "2");
     OK(append(op.session, again, 1, PAL_SEQ_ANY));
-    CHECK(again[0].seq == 2 && get_session(op.session).last_seq == 3);
+    CHECK_EQ(again[0].seq, 2);
+    CHECK_EQ(get_session(op.session).last_seq, 3);
 }
 
 static void a_client_id_with_another_content_conflicts(void)
@@ -206,13 +216,16 @@ static void a_conflict_says_whether_a_client_id_is_known(void)
             .u.append = {.messages = &other, .messages_len = 1, .expected_seq = 7}};
 
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && !op.u.append.replayed);
+    CHECK_STATUS(op.status, PAL_CONFLICT);
+    CHECK(!op.u.append.replayed);
     OK(append(op.session, &message, 1, PAL_SEQ_ANY));
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && op.u.append.replayed);
+    CHECK_STATUS(op.status, PAL_CONFLICT);
+    CHECK(op.u.append.replayed);
     other = with_client_id("b", "2");
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && !op.u.append.replayed);
+    CHECK_STATUS(op.status, PAL_CONFLICT);
+    CHECK(!op.u.append.replayed);
 }
 
 static void a_client_id_is_looked_up_by_reading(void)
@@ -227,7 +240,7 @@ static void a_client_id_is_looked_up_by_reading(void)
     CHECK(same_message(&found, &messages[1]));
     OK(pal_store_mark(store, no_tenant(), session, &rewind, &err));
     OK(pal_store_find_client_id(store, no_tenant(), session, S("2"), arena, &found, &err));
-    CHECK(found.seq == 2); /* hidden, and found */
+    CHECK_EQ(found.seq, 2); /* hidden, and found */
     GIVES(PAL_NOT_FOUND,
             pal_store_find_client_id(store, no_tenant(), session, S("3"), arena, &found, &err));
     GIVES(PAL_NOT_FOUND,
@@ -246,7 +259,7 @@ static void a_client_id_comes_once_in_a_batch(void)
     pal_id session = new_session();
 
     GIVES(PAL_INVALID, append(session, messages, 2, PAL_SEQ_ANY));
-    CHECK(get_session(session).last_seq == 0);
+    CHECK_EQ(get_session(session).last_seq, 0);
 }
 
 static void a_fork_has_client_ids_of_its_own(void)
@@ -258,7 +271,8 @@ static void a_fork_has_client_ids_of_its_own(void)
     child = fork_at(session, 1);
     message = with_client_id("b", "1");
     OK(append(child, &message, 1, PAL_SEQ_ANY));
-    CHECK(message.seq == 2 && shows(child, "a b"));
+    CHECK_EQ(message.seq, 2);
+    CHECK(shows(child, "a b"));
 }
 
 static void a_message_id_exists_once(void)
@@ -270,7 +284,8 @@ static void a_message_id_exists_once(void)
     OK(append(session, &message, 1, PAL_SEQ_ANY));
     GIVES(PAL_CONFLICT, append(session, &message, 1, PAL_SEQ_ANY));
     GIVES(PAL_CONFLICT, append(other, &message, 1, PAL_SEQ_ANY));
-    CHECK(get_session(other).last_seq == 0 && get_session(session).last_seq == 1);
+    CHECK_EQ(get_session(other).last_seq, 0);
+    CHECK_EQ(get_session(session).last_seq, 1);
 }
 
 static void an_unknown_message_is_not_found(void)
@@ -295,8 +310,9 @@ static void large_messages_are_kept(void)
     message = pal_message_text(arena, PAL_ROLE_USER, pal_str_make(text, len));
     OK(append(session, &message, 1, PAL_SEQ_ANY));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 1 && pal_str_equal(loaded.items[0].parts[0].text, pal_str_make(text, len)));
-    CHECK(get_session(session).bytes >= len);
+    if (CHECK_EQ(loaded.len, 1))
+        CHECK_STR(loaded.items[0].parts[0].text, pal_str_make(text, len));
+    CHECK_THAT(get_session(session).bytes, >=, len);
 }
 
 static void a_message_over_the_limit_is_refused(void)
@@ -310,9 +326,9 @@ static void a_message_over_the_limit_is_refused(void)
     session = new_session();
     pal_message messages[] = {text_of(PAL_ROLE_USER, "small"), text_of(PAL_ROLE_USER, text)};
     GIVES(PAL_LIMIT, append(session, messages, 2, PAL_SEQ_ANY));
-    CHECK(get_session(session).last_seq == 0);
+    CHECK_EQ(get_session(session).last_seq, 0);
     text[900] = '\0';
-    CHECK(say(session, text) == 1);
+    CHECK_EQ(say(session, text), 1);
 }
 
 static void a_message_without_parts_is_kept(void)
@@ -323,7 +339,10 @@ static void a_message_without_parts_is_kept(void)
 
     OK(append(session, &message, 1, PAL_SEQ_ANY));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 1 && loaded.items[0].parts_len == 0 && loaded.items[0].seq == 1);
+    if (CHECK_EQ(loaded.len, 1)) {
+        CHECK_EQ(loaded.items[0].parts_len, 0);
+        CHECK_EQ(loaded.items[0].seq, 1);
+    }
 }
 
 static void a_large_batch_is_one_append(void)
@@ -337,7 +356,8 @@ static void a_large_batch_is_one_append(void)
         messages[i] = text_of(PAL_ROLE_USER, "x");
     OK(append(session, messages, LEN, 0));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == LEN && !loaded.has_more);
+    CHECK_EQ(loaded.len, LEN);
+    CHECK(!loaded.has_more);
     for (size_t i = 0; i < loaded.len; i++)
         if (loaded.items[i].seq != i + 1 || messages[i].seq != i + 1)
             CHECK(!"gapless");

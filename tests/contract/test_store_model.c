@@ -288,7 +288,7 @@ static void step_undo(model *of)
         return;
     GIVES(wanted, pal_store_mark(store, no_tenant(), of->id, &mark, &err));
     if (wanted == PAL_OK) {
-        CHECK(mark.target == target);
+        CHECK_EQ(mark.target, target);
         model_mark_add(of, (model_mark){.kind = PAL_MARK_UNDO, .target = target});
     }
 }
@@ -361,7 +361,7 @@ static void erase_everything(void)
     for (size_t i = 0; i < SESSIONS_MAX; i++)
         if (models[i].exists)
             step_erase(&models[i]);
-    CHECK(count_messages() == 0);
+    CHECK_EQ(count_messages(), 0);
 }
 
 static unsigned long number_from(const char *name, unsigned long otherwise)

@@ -78,12 +78,18 @@ static void a_record_is_kept(void)
     pal_record found = {0};
 
     OK(put(&given, 0));
-    CHECK(given.version == 1 && given.created_at == NOW && given.updated_at == NOW);
+    CHECK_EQ(given.version, 1);
+    CHECK_EQ(given.created_at, NOW);
+    CHECK_EQ(given.updated_at, NOW);
     OK(find("key", "caf\u00e9/1", &found));
-    CHECK(pal_str_is(found.kind, "key") && pal_str_is(found.name, "caf\u00e9/1"));
-    CHECK(pal_id_equal(found.session, session) && pal_str_is(found.body, "{\"a\":[1,2]}"));
-    CHECK(found.version == 1 && found.created_at == NOW && found.updated_at == NOW);
-    CHECK(found.expires_at == NOW + 1000);
+    CHECK_STR(found.kind, "key");
+    CHECK_STR(found.name, "caf\u00e9/1");
+    CHECK_ID(found.session, session);
+    CHECK_STR(found.body, "{\"a\":[1,2]}");
+    CHECK_EQ(found.version, 1);
+    CHECK_EQ(found.created_at, NOW);
+    CHECK_EQ(found.updated_at, NOW);
+    CHECK_EQ(found.expires_at, NOW + 1000);
     GIVES(PAL_NOT_FOUND, find("key", "other", &found));
     GIVES(PAL_NOT_FOUND, find("other", "caf\u00e9/1", &found));
 }
@@ -100,11 +106,16 @@ static void writing_again_replaces_it(void)
     record = named("a");
     record.body = S("[true]");
     OK(put(&record, PAL_RECORD_VERSION_ANY));
-    CHECK(record.version == 2 && record.created_at == NOW && record.updated_at == NOW + 10);
+    CHECK_EQ(record.version, 2);
+    CHECK_EQ(record.created_at, NOW);
+    CHECK_EQ(record.updated_at, NOW + 10);
     OK(find("key", "a", &found));
-    CHECK(pal_str_is(found.body, "[true]") && found.version == 2 && found.expires_at == 0);
+    CHECK_STR(found.body, "[true]");
+    CHECK_EQ(found.version, 2);
+    CHECK_EQ(found.expires_at, 0);
     CHECK(pal_id_is_none(found.session));
-    CHECK(lists((pal_record_query){.session = session}, "") && lists((pal_record_query){0}, "a"));
+    CHECK(lists((pal_record_query){.session = session}, ""));
+    CHECK(lists((pal_record_query){0}, "a"));
 }
 
 static void the_expected_version_decides(void)
@@ -117,11 +128,12 @@ static void the_expected_version_decides(void)
     GIVES(PAL_CONFLICT, put(&record, 2));
     record.body = S("2");
     OK(put(&record, 1));
-    CHECK(record.version == 2);
+    CHECK_EQ(record.version, 2);
     record.body = S("3");
     GIVES(PAL_CONFLICT, put(&record, 1));
     OK(find("key", "a", &found));
-    CHECK(found.version == 2 && pal_str_is(found.body, "2"));
+    CHECK_EQ(found.version, 2);
+    CHECK_STR(found.body, "2");
 }
 
 static void a_dropped_record_is_gone(void)
@@ -133,9 +145,10 @@ static void a_dropped_record_is_gone(void)
     OK(put(&other, 0));
     OK(drop("key", "a"));
     GIVES(PAL_NOT_FOUND, drop("key", "a"));
-    CHECK(!has("a") && find("agent", "a", &other) == PAL_OK);
+    CHECK(!has("a"));
+    CHECK_STATUS(find("agent", "a", &other), PAL_OK, &err);
     OK(put(&record, 0));
-    CHECK(record.version == 1);
+    CHECK_EQ(record.version, 1);
 }
 
 static void wrong_records_are_refused(void)
@@ -166,7 +179,7 @@ static void wrong_records_are_refused(void)
                     &(pal_record_query){.kind = S("key"), .limit = PAL_RECORD_PAGE_MAX + 1}, arena,
                     &none, &err));
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_INVALID);
+    CHECK_STATUS(op.status, PAL_INVALID);
     CHECK(lists((pal_record_query){0}, ""));
 }
 
@@ -183,7 +196,7 @@ static void a_large_body_is_kept(void)
     record.body = pal_str_make(body, len);
     OK(put(&record, 0));
     OK(find("key", "a", &found));
-    CHECK(pal_str_equal(found.body, record.body));
+    CHECK_STR(found.body, record.body);
     record.body.len++;
     GIVES(PAL_LIMIT, put(&record, PAL_RECORD_VERSION_ANY));
 }
@@ -244,15 +257,19 @@ static void an_expired_record_is_not_there(void)
     OK(put(&record, 0));
     OK(put(&later, 0));
     pal_clock_set_ms(NOW + 9);
-    CHECK(has("a") && lists((pal_record_query){0}, "a b"));
+    CHECK(has("a"));
+    CHECK(lists((pal_record_query){0}, "a b"));
     pal_clock_set_ms(NOW + 10);
-    CHECK(!has("a") && lists((pal_record_query){0}, "b"));
+    CHECK(!has("a"));
+    CHECK(lists((pal_record_query){0}, "b"));
     CHECK(lists((pal_record_query){.limit = 1}, "b"));
     GIVES(PAL_NOT_FOUND, drop("key", "a"));
     GIVES(PAL_CONFLICT, put(&record, 1));
     record.expires_at = 0;
     OK(put(&record, 0));
-    CHECK(record.version == 1 && record.created_at == NOW + 10 && has("a"));
+    CHECK_EQ(record.version, 1);
+    CHECK_EQ(record.created_at, NOW + 10);
+    CHECK(has("a"));
 }
 
 static void the_sweep_takes_expired_records_in_steps(void)
@@ -272,7 +289,9 @@ static void the_sweep_takes_expired_records_in_steps(void)
     pal_clock_set_ms(NOW + 100);
     for (; sweep.has_more && steps < 10; steps++)
         OK(pal_store_sweep(store, -1, 2, &sweep, &err));
-    CHECK(steps == 3 && sweep.trashed == 0 && sweep.erased == 0);
+    CHECK_EQ(steps, 3);
+    CHECK_EQ(sweep.trashed, 0);
+    CHECK_EQ(sweep.erased, 0);
     pal_clock_set_ms(NOW); /* those that had only expired would be back */
     CHECK(lists((pal_record_query){0}, "f g h i"));
     pal_clock_set_ms(NOW + 100);
@@ -300,7 +319,8 @@ static void a_session_takes_its_records_along(void)
     records[1].body = S("\"in the trash\"");
     OK(put(&records[1], 1));
     OK(pal_store_erase(store, no_tenant(), session, &erasure, &err));
-    CHECK(erasure.records == 2 && lists((pal_record_query){0}, "c d"));
+    CHECK_EQ(erasure.records, 2);
+    CHECK(lists((pal_record_query){0}, "c d"));
     GIVES(PAL_NOT_FOUND, put(&records[0], 0));
     OK(pal_store_delete(store, no_tenant(), other, &err));
     pal_clock_set_ms(NOW + DAY);
@@ -322,11 +342,13 @@ static void an_erased_parent_keeps_no_records(void)
     record.session = parent;
     OK(put(&record, 0));
     OK(pal_store_erase(store, no_tenant(), parent, &erasure, &err));
-    CHECK(erasure.records == 1 && erasure.shared == 2 && !has("a"));
+    CHECK_EQ(erasure.records, 1);
+    CHECK_EQ(erasure.shared, 2);
+    CHECK(!has("a"));
     again.session = parent;
     GIVES(PAL_NOT_FOUND, put(&again, 0));
     OK(pal_store_erase(store, no_tenant(), child, &erasure, &err));
-    CHECK(erasure.records == 0);
+    CHECK_EQ(erasure.records, 0);
 }
 
 static void records_belong_to_a_tenant(void)
@@ -337,7 +359,7 @@ static void records_belong_to_a_tenant(void)
     mine.session = new_session();
     OK(put(&mine, 0));
     OK(pal_store_record_put(store, S("other"), &theirs, 0, &err));
-    CHECK(theirs.version == 1);
+    CHECK_EQ(theirs.version, 1);
     OK(pal_store_record_drop(store, S("other"), S("key"), S("a"), &err));
     CHECK(has("a"));
     GIVES(PAL_NOT_FOUND,
@@ -347,7 +369,8 @@ static void records_belong_to_a_tenant(void)
     GIVES(PAL_NOT_FOUND, pal_store_record_put(store, S("other"), &stranger, 0, &err));
     OK(pal_store_record_list(store, &(pal_record_query){.tenant = S("other"), .kind = S("key")},
             arena, &page_of, &err));
-    CHECK(page_of.len == 0 && !page_of.has_more);
+    CHECK_EQ(page_of.len, 0);
+    CHECK(!page_of.has_more);
     GIVES(PAL_NOT_FOUND,
             pal_store_record_list(store,
                     &(pal_record_query){
@@ -371,10 +394,14 @@ static void a_record_goes_with_an_append(void)
 
     record.session = session;
     OK(pal_store_apply(store, ops, 2, &err));
-    CHECK(ops[0].status == PAL_OK && ops[1].status == PAL_OK && record.version == 1);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK_EQ(record.version, 1);
     OK(pal_store_apply(store, ops, 2, &err)); /* the same request again */
-    CHECK(ops[0].status == PAL_CONFLICT && ops[1].status == PAL_CANCELED);
-    CHECK(shows(session, "once") && has("request-1"));
+    CHECK_STATUS(ops[0].status, PAL_CONFLICT);
+    CHECK_STATUS(ops[1].status, PAL_CANCELED);
+    CHECK(shows(session, "once"));
+    CHECK(has("request-1"));
 }
 
 static void a_record_sees_the_operations_before_it(void)
@@ -392,9 +419,11 @@ static void a_record_sees_the_operations_before_it(void)
     first.session = session;
     OK(pal_store_apply(store, ops, 5, &err));
     for (size_t i = 0; i < 5; i++)
-        if (!CHECK(ops[i].status == PAL_OK))
+        if (!CHECK_STATUS(ops[i].status, PAL_OK))
             printf("# operation %zu: %s\n", i, ops[i].error.message);
-    CHECK(first.version == 1 && second.version == 2 && third.version == 1);
+    CHECK_EQ(first.version, 1);
+    CHECK_EQ(second.version, 2);
+    CHECK_EQ(third.version, 1);
 }
 
 static void a_record_heeds_the_fence(void)
@@ -412,17 +441,21 @@ static void a_record_heeds_the_fence(void)
     OK(pal_store_lease_take(store, no_tenant(), session, S("b"), 1000, &fence, &err));
     op.fence = stale;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_DENIED && !has("a"));
+    CHECK_STATUS(op.status, PAL_DENIED);
+    CHECK(!has("a"));
     op.fence = fence;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && has("a"));
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK(has("a"));
     op.kind = PAL_OP_RECORD_DROP;
     op.fence = stale;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_DENIED && has("a"));
+    CHECK_STATUS(op.status, PAL_DENIED);
+    CHECK(has("a"));
     op.session = (pal_id){{0}};
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_INVALID && has("a"));
+    CHECK_STATUS(op.status, PAL_INVALID);
+    CHECK(has("a"));
 }
 
 /* ---- Afterwards ---- */
@@ -442,11 +475,15 @@ static void records_are_there_after_opening_again(void)
     OK(drop("key", "b"));
     contract_reopen_store();
     OK(find("key", "a", &found));
-    CHECK(found.version == 2 && found.created_at == NOW && found.updated_at == NOW + 5);
-    CHECK(pal_id_equal(found.session, session) && found.expires_at == NOW + DAY);
-    CHECK(pal_str_is(found.body, "{\"n\":2}") && !has("b"));
+    CHECK_EQ(found.version, 2);
+    CHECK_EQ(found.created_at, NOW);
+    CHECK_EQ(found.updated_at, NOW + 5);
+    CHECK_ID(found.session, session);
+    CHECK_EQ(found.expires_at, NOW + DAY);
+    CHECK_STR(found.body, "{\"n\":2}");
+    CHECK(!has("b"));
     OK(put(&record, 2));
-    CHECK(record.version == 3);
+    CHECK_EQ(record.version, 3);
 }
 
 void contract_records(void)

@@ -36,24 +36,36 @@ static void everything_is_there_after_opening_again(void)
     OK(pal_store_delete(store, no_tenant(), trashed, &err));
     contract_reopen_store();
     found = get_session(id);
-    CHECK(pal_str_is(found.title, "t") && pal_str_is(found.project, "p"));
-    CHECK(pal_str_is(found.agent, "a") && pal_str_is(found.metadata, "{\"m\":1}"));
-    CHECK(pal_str_is(found.scope, "{\"s\":1}") && found.last_seq == 4 && found.bytes > 0);
-    CHECK(found.created_at == NOW && found.updated_at == NOW && found.tokens > 0);
-    CHECK(leads_to(PAL_SESSION_BY_KEY, "key", id) && leads_to(PAL_SESSION_BY_ALIAS, "alias", id));
-    CHECK(shows(id, "a b") && shows(child, "a b c again x"));
+    CHECK_STR(found.title, "t");
+    CHECK_STR(found.project, "p");
+    CHECK_STR(found.agent, "a");
+    CHECK_STR(found.metadata, "{\"m\":1}");
+    CHECK_STR(found.scope, "{\"s\":1}");
+    CHECK_EQ(found.last_seq, 4);
+    CHECK_THAT(found.bytes, >, 0);
+    CHECK_EQ(found.created_at, NOW);
+    CHECK_EQ(found.updated_at, NOW);
+    CHECK_THAT(found.tokens, >, 0);
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias", id));
+    CHECK(shows(id, "a b"));
+    CHECK(shows(child, "a b c again x"));
     OK(pal_store_inbox_list(store, no_tenant(), id, arena, &items, &len, &err));
-    CHECK(len == 1 && pal_id_equal(items[0].id, item.id));
+    if (CHECK_EQ(len, 1))
+        CHECK_ID(items[0].id, item.id);
     OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
-    CHECK(sum.calls == 1 && sum.usage.input == 3);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_EQ(sum.usage.input, 3);
     GIVES(PAL_BUSY, pal_store_lease_take(store, no_tenant(), id, S("you"), 10, &next, &err));
     OK(pal_store_blob_get(store, no_tenant(), S(name), arena, &media_type, &data, &err));
-    CHECK(pal_str_is(data, "bytes") && pal_str_is(media_type, "x/y"));
-    CHECK(get_session(trashed).state == PAL_SESSION_TRASH);
+    CHECK_STR(data, "bytes");
+    CHECK_STR(media_type, "x/y");
+    CHECK_EQ(get_session(trashed).state, PAL_SESSION_TRASH);
     again = text_of(PAL_ROLE_USER, "again");
     again.client_id = S("c1");
     OK(pal_store_append(store, no_tenant(), id, &again, 1, PAL_SEQ_ANY, &err));
-    CHECK(again.seq == 4 && get_session(id).last_seq == 4);
+    CHECK_EQ(again.seq, 4);
+    CHECK_EQ(get_session(id).last_seq, 4);
     OK(undo(id, 0));
     CHECK(shows(id, "a b c again"));
 }
@@ -67,7 +79,7 @@ static void the_fence_outlives_the_process(void)
     OK(pal_store_lease_release(store, no_tenant(), id, first, &err));
     contract_reopen_store();
     OK(pal_store_lease_take(store, no_tenant(), id, S("b"), 1000, &second, &err));
-    CHECK(second > first);
+    CHECK_THAT(second, >, first);
 }
 
 static void a_read_only_store_reads(void)
@@ -81,7 +93,8 @@ static void a_read_only_store_reads(void)
     CHECK(shows(id, "a b"));
     GIVES(PAL_DENIED, pal_store_append(store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, &err));
     contract_reopen_store();
-    CHECK(shows(id, "a b") && say(id, "c") == 3);
+    if (CHECK(shows(id, "a b")))
+        CHECK_EQ(say(id, "c"), 3);
 }
 
 static void two_stores_share_the_file(void)
@@ -94,7 +107,8 @@ static void two_stores_share_the_file(void)
     if (!OK(pal_store_open(contract_url, NULL, &other, &err)))
         return;
     OK(pal_store_append(other, no_tenant(), id, &message, 1, 1, &err));
-    CHECK(say(id, "c") == 3 && shows(id, "a b c"));
+    CHECK_EQ(say(id, "c"), 3);
+    CHECK(shows(id, "a b c"));
     pal_store_close(other);
 }
 
@@ -105,11 +119,11 @@ static void a_given_time_of_change_stays(void)
 
     say_words(id, "a b");
     OK(pal_store_update(store, &change, PAL_SESSION_FIELD_UPDATED_AT, &err));
-    CHECK(get_session(id).updated_at == NOW - DAY);
+    CHECK_EQ(get_session(id).updated_at, NOW - DAY);
     contract_reopen_store();
-    CHECK(get_session(id).updated_at == NOW - DAY);
+    CHECK_EQ(get_session(id).updated_at, NOW - DAY);
     say_words(id, "c");
-    CHECK(get_session(id).updated_at > NOW - DAY);
+    CHECK_THAT(get_session(id).updated_at, >, NOW - DAY);
 }
 
 void contract_reopen(void)

@@ -46,8 +46,9 @@ static void a_key_is_created_once_and_then_found(void)
 {
     pal_id id = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
 
-    CHECK(resolution.created && !resolution.adopted);
-    CHECK(pal_id_equal(resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1"), id));
+    CHECK(resolution.created);
+    CHECK(!resolution.adopted);
+    CHECK_ID(resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1"), id);
     CHECK(!resolution.created);
     CHECK(leads_to(PAL_SESSION_BY_KEY, "sk_v1_a", id));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "agent:main:direct:u1", id));
@@ -58,12 +59,13 @@ static void the_list_is_kept_and_the_main_alias_leads_to_the_main_session(void)
     pal_id chat = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
     pal_id other = resolve("sk_v1_b", MAIN_ALIAS);
 
-    CHECK(get_session(chat).aliases_len == 2);
-    CHECK(pal_str_is(get_session(chat).aliases[0], MAIN_ALIAS));
+    CHECK_EQ(get_session(chat).aliases_len, 2);
+    CHECK_STR(get_session(chat).aliases[0], MAIN_ALIAS);
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, MAIN_ALIAS));
     OK(resolve_status("sk_v1_main", MAIN_ALIAS, true));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, MAIN_ALIAS, resolution.session));
-    CHECK(!pal_id_equal(resolution.session, chat) && !pal_id_equal(chat, other));
+    CHECK(!pal_id_equal(resolution.session, chat));
+    CHECK(!pal_id_equal(chat, other));
 }
 
 static void an_alias_that_another_has_is_no_conflict(void)
@@ -73,10 +75,10 @@ static void an_alias_that_another_has_is_no_conflict(void)
 
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
-    CHECK(get_session(second).aliases_len == 2);
+    CHECK_EQ(get_session(second).aliases_len, 2);
     OK(pal_store_delete(store, no_tenant(), second, &err));
     OK(pal_store_restore(store, no_tenant(), second, &err));
-    CHECK(get_session(second).aliases_len == 2);
+    CHECK_EQ(get_session(second).aliases_len, 2);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
 }
@@ -88,17 +90,19 @@ static void the_trash_keeps_the_main_alias_apart(void)
     OK(pal_store_delete(store, no_tenant(), chat, &err));
     OK(pal_store_restore(store, no_tenant(), chat, &err));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, MAIN_ALIAS));
-    CHECK(get_session(chat).aliases_len == 2 && leads_to(PAL_SESSION_BY_ALIAS, "own:a", chat));
+    CHECK_EQ(get_session(chat).aliases_len, 2);
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:a", chat));
 }
 
 static void a_changed_list_replaces_the_old_one(void)
 {
     pal_id id = resolve("sk_v1_a", "one two");
 
-    CHECK(pal_id_equal(resolve("sk_v1_a", "two three"), id));
+    CHECK_ID(resolve("sk_v1_a", "two three"), id);
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "one"));
-    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "two", id) && leads_to(PAL_SESSION_BY_ALIAS, "three", id));
-    CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "two", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "three", id));
+    CHECK_STR(get_session(id).scope, "{\"version\":1}");
 }
 
 static void legacy_history_is_adopted(void)
@@ -108,12 +112,15 @@ static void legacy_history_is_adopted(void)
 
     say_words(legacy, "a b c");
     canonical = resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
-    CHECK(resolution.created && resolution.adopted);
+    CHECK(resolution.created);
+    CHECK(resolution.adopted);
     CHECK(shows(canonical, "a b c"));
-    CHECK(say(canonical, "d") == 4);
-    CHECK(shows(canonical, "a b c d") && shows(legacy, "a b c"));
+    CHECK_EQ(say(canonical, "d"), 4);
+    CHECK(shows(canonical, "a b c d"));
+    CHECK(shows(legacy, "a b c"));
     resolve("sk_v1_a", MAIN_ALIAS " agent:main:direct:u1");
-    CHECK(!resolution.adopted && shows(canonical, "a b c d"));
+    CHECK(!resolution.adopted);
+    CHECK(shows(canonical, "a b c d"));
 }
 
 static void hidden_legacy_messages_stay_hidden(void)
@@ -124,7 +131,8 @@ static void hidden_legacy_messages_stay_hidden(void)
     say_words(legacy, "a b c");
     rewind_to(legacy, 2);
     canonical = resolve("sk_v1_a", "old");
-    CHECK(resolution.adopted && shows(canonical, "a b"));
+    CHECK(resolution.adopted);
+    CHECK(shows(canonical, "a b"));
     OK(pal_store_erase(store, no_tenant(), legacy, NULL, &err));
     CHECK(shows(canonical, "a b"));
 }
@@ -138,7 +146,9 @@ static void a_session_with_history_adopts_nothing(void)
     legacy = new_session_with_key("old");
     say_words(legacy, "a b");
     resolve("sk_v1_a", "old");
-    CHECK(!resolution.adopted && shows(canonical, "mine") && shows(legacy, "a b"));
+    CHECK(!resolution.adopted);
+    CHECK(shows(canonical, "mine"));
+    CHECK(shows(legacy, "a b"));
 }
 
 static void a_session_with_a_checkpoint_adopts_nothing(void)
@@ -149,13 +159,15 @@ static void a_session_with_a_checkpoint_adopts_nothing(void)
     OK(pal_store_mark(store, no_tenant(), canonical, &mark, &err));
     say_words(new_session_with_key("old"), "a b");
     resolve("sk_v1_a", "old");
-    CHECK(!resolution.adopted && shows(canonical, ""));
+    CHECK(!resolution.adopted);
+    CHECK(shows(canonical, ""));
 }
 
 static void the_main_alias_is_never_adopted_from(void)
 {
     say_words(new_session_with_key(MAIN_ALIAS), "a b");
-    CHECK(shows(resolve("sk_v1_a", MAIN_ALIAS), "") && !resolution.adopted);
+    CHECK(shows(resolve("sk_v1_a", MAIN_ALIAS), ""));
+    CHECK(!resolution.adopted);
 }
 
 static void the_first_alias_with_history_wins(void)
@@ -172,7 +184,9 @@ static void an_empty_session_adopts_later(void)
 
     say_words(new_session_with_key("old"), "a b");
     resolve("sk_v1_a", "old");
-    CHECK(resolution.adopted && !resolution.created && shows(canonical, "a b"));
+    CHECK(resolution.adopted);
+    CHECK(!resolution.created);
+    CHECK(shows(canonical, "a b"));
 }
 
 static void an_explicit_key_may_be_an_alias(void)
@@ -180,13 +194,14 @@ static void an_explicit_key_may_be_an_alias(void)
     pal_id legacy = new_session_with_key("agent:main:direct:u1");
     pal_id canonical;
 
-    CHECK(pal_id_equal(resolve_explicit("agent:main:direct:u1"), legacy));
+    CHECK_ID(resolve_explicit("agent:main:direct:u1"), legacy);
     say_words(legacy, "a");
     canonical = resolve("sk_v1_a", "agent:main:direct:u1");
-    CHECK(pal_id_equal(resolve_explicit("agent:main:direct:u1"), canonical));
-    CHECK(pal_id_equal(resolve_explicit("sk_v1_a"), canonical));
+    CHECK_ID(resolve_explicit("agent:main:direct:u1"), canonical);
+    CHECK_ID(resolve_explicit("sk_v1_a"), canonical);
     resolve_explicit("agent:new");
-    CHECK(resolution.created && leads_to(PAL_SESSION_BY_KEY, "agent:new", resolution.session));
+    CHECK(resolution.created);
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "agent:new", resolution.session));
 }
 
 static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
@@ -196,11 +211,16 @@ static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
 
     say_words(first, "secret");
     second = resolve("sk_v1_b", MAIN_ALIAS " agent:main:direct:4711 own:b");
-    CHECK(resolution.created && !resolution.adopted && shows(second, ""));
+    CHECK(resolution.created);
+    CHECK(!resolution.adopted);
+    CHECK(shows(second, ""));
     resolve("sk_v1_b", MAIN_ALIAS " agent:main:direct:4711 own:b");
-    CHECK(!resolution.adopted && shows(second, "") && shows(first, "secret"));
+    CHECK(!resolution.adopted);
+    CHECK(shows(second, ""));
+    CHECK(shows(first, "secret"));
     /* Nor when the list names a routed session by its key. */
-    CHECK(shows(resolve("sk_v1_c", "sk_v1_a own:c"), "") && !resolution.adopted);
+    CHECK(shows(resolve("sk_v1_c", "sk_v1_a own:c"), ""));
+    CHECK(!resolution.adopted);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "agent:main:direct:4711", first));
 }
 
@@ -210,9 +230,11 @@ static void a_legacy_history_is_adopted_by_one_chat_only(void)
 
     say_words(new_session_with_key("agent:main:direct:4711"), "a b");
     first = resolve("sk_v1_a", "agent:main:direct:4711 own:a");
-    CHECK(resolution.adopted && shows(first, "a b"));
+    CHECK(resolution.adopted);
+    CHECK(shows(first, "a b"));
     second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
-    CHECK(!resolution.adopted && shows(second, ""));
+    CHECK(!resolution.adopted);
+    CHECK(shows(second, ""));
 }
 
 static void an_own_alias_as_explicit_key_is_the_own_chat(void)
@@ -223,10 +245,11 @@ static void an_own_alias_as_explicit_key_is_the_own_chat(void)
     pal_id second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
 
     OK(pal_store_resolve(store, &own, &resolution, &err));
-    CHECK(pal_id_equal(resolution.session, second));
+    CHECK_ID(resolution.session, second);
     own.routed_key = S("sk_v1_c");
     OK(pal_store_resolve(store, &own, &resolution, &err));
-    CHECK(!pal_id_equal(resolution.session, first) && !pal_id_equal(resolution.session, second));
+    CHECK(!pal_id_equal(resolution.session, first));
+    CHECK(!pal_id_equal(resolution.session, second));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "agent:main:direct:4711", resolution.session));
 }
 
@@ -239,7 +262,8 @@ static void a_session_with_an_earlier_key_goes_on(void)
     pal_id old = resolve("sk_v1_old", "own:old");
 
     OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
-    CHECK(pal_id_equal(resolution.session, old) && !resolution.created);
+    CHECK_ID(resolution.session, old);
+    CHECK(!resolution.created);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:old", old));
     resolve("sk_v1_new", "own:new");
     OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
@@ -263,11 +287,12 @@ static void the_main_session_has_two_names(void)
 {
     pal_id main_id = resolve_main(MAIN_ALIAS);
 
-    CHECK(resolution.created && pal_id_equal(resolve_main("sk_v1_main"), main_id));
+    CHECK(resolution.created);
+    CHECK_ID(resolve_main("sk_v1_main"), main_id);
     CHECK(leads_to(PAL_SESSION_BY_KEY, "sk_v1_main", main_id));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, MAIN_ALIAS, main_id));
     resolve("sk_v1_a", MAIN_ALIAS " own:a");
-    CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), main_id));
+    CHECK_ID(resolve_main(MAIN_ALIAS), main_id);
 }
 
 static void the_main_session_is_the_one_that_was_there(void)
@@ -275,8 +300,9 @@ static void the_main_session_is_the_one_that_was_there(void)
     pal_id legacy = new_session_with_key(MAIN_ALIAS);
 
     say_words(legacy, "a b");
-    CHECK(pal_id_equal(resolve_main("sk_v1_main"), legacy) && shows(legacy, "a b"));
-    CHECK(pal_id_equal(resolve_main(MAIN_ALIAS), legacy));
+    CHECK_ID(resolve_main("sk_v1_main"), legacy);
+    CHECK(shows(legacy, "a b"));
+    CHECK_ID(resolve_main(MAIN_ALIAS), legacy);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "sk_v1_main", legacy));
 }
 
@@ -292,9 +318,10 @@ static void no_tenant_resolves_into_another(void)
     wanted.aliases_len = 1;
     memset(&resolution, 0, sizeof resolution);
     OK(pal_store_resolve(store, &there, &resolution, &err));
-    CHECK(resolution.created && !resolution.adopted);
+    CHECK(resolution.created);
+    CHECK(!resolution.adopted);
     CHECK(!pal_id_equal(resolution.session, here));
-    CHECK(find_id_status(resolution.session) == PAL_NOT_FOUND);
+    CHECK_STATUS(find_id_status(resolution.session), PAL_NOT_FOUND);
 }
 
 static void an_alias_that_is_too_long_is_left_out(void)
@@ -304,7 +331,7 @@ static void an_alias_that_is_too_long_is_left_out(void)
     memset(aliases, 'x', sizeof aliases);
     memcpy(aliases, "short ", 6);
     aliases[sizeof aliases - 1] = '\0';
-    CHECK(get_session(resolve("sk_v1_a", aliases)).aliases_len == 1);
+    CHECK_EQ(get_session(resolve("sk_v1_a", aliases)).aliases_len, 1);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "short", resolution.session));
 }
 
@@ -341,10 +368,11 @@ static void refuse(const char *key, const char *field, pal_str wrong, pal_status
             *fields[i] = wrong;
     memset(&err, 0, sizeof err);
     GIVES(wanted, pal_store_resolve(store, &resolve, &untouched, &err));
-    if (!CHECK(err.status == wanted && strstr(err.message, field)))
+    if (!CHECK_EQ(err.status, wanted) || !CHECK_CONTAINS(err.message, field))
         printf("# '%s' does not name '%s'\n", err.message, field);
-    CHECK(untouched.adopted && pal_id_is_none(untouched.session));
-    CHECK(count_sessions() == before);
+    CHECK(untouched.adopted);
+    CHECK(pal_id_is_none(untouched.session));
+    CHECK_EQ(count_sessions(), before);
 }
 
 static void wrong_names_are_refused_and_nothing_changes(void)
@@ -369,8 +397,8 @@ static void wrong_names_are_refused_and_nothing_changes(void)
     }
     refuse("sk_v1_a", "alias", S(""), PAL_INVALID);
     refuse("sk_v1_a", "scope", S("[]"), PAL_INVALID);
-    CHECK(get_session(id).aliases_len == 2);
-    CHECK(pal_str_is(get_session(id).scope, "{\"version\":1}"));
+    CHECK_EQ(get_session(id).aliases_len, 2);
+    CHECK_STR(get_session(id).scope, "{\"version\":1}");
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:a", id));
 }
 
@@ -382,11 +410,11 @@ static void a_wrong_explicit_key_is_refused(void)
 
     memset(long_key, 'x', sizeof long_key);
     GIVES(PAL_LIMIT, pal_store_resolve(store, &explicit, &resolution, &err));
-    CHECK(strstr(err.message, "'key' of 1025 bytes exceeds the limit of 1024"));
+    CHECK_CONTAINS(err.message, "'key' of 1025 bytes exceeds the limit of 1024");
     wanted.key = S("agent:\xff");
     GIVES(PAL_INVALID, pal_store_resolve(store, &explicit, &resolution, &err));
-    CHECK(strstr(err.message, "'key' is not valid UTF-8"));
-    CHECK(count_sessions() == 0);
+    CHECK_CONTAINS(err.message, "'key' is not valid UTF-8");
+    CHECK_EQ(count_sessions(), 0);
 }
 
 void contract_resolve(void)

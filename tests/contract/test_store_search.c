@@ -73,30 +73,43 @@ static void words_are_found_whatever_their_case(void)
 {
     pal_id session = TEXTS("The quick brown fox", "ПРИВЕТ, мир", "Straße und Ärger", "a-b-c");
 
-    CHECK(finds(session, "quick", "1") && finds(session, "QUICK fox", "1"));
-    CHECK(finds(session, "привет", "2") && finds(session, "МИР", "2"));
-    CHECK(finds(session, "STRASSE", "3") && finds(session, "ärger", "3"));
-    CHECK(finds(session, "qui", "") && finds(session, "uick", "") && finds(session, "fo", ""));
-    CHECK(finds(session, "quick wolf", "") && finds(session, "b", "4"));
+    CHECK(finds(session, "quick", "1"));
+    CHECK(finds(session, "QUICK fox", "1"));
+    CHECK(finds(session, "привет", "2"));
+    CHECK(finds(session, "МИР", "2"));
+    CHECK(finds(session, "STRASSE", "3"));
+    CHECK(finds(session, "ärger", "3"));
+    CHECK(finds(session, "qui", ""));
+    CHECK(finds(session, "uick", ""));
+    CHECK(finds(session, "fo", ""));
+    CHECK(finds(session, "quick wolf", ""));
+    CHECK(finds(session, "b", "4"));
 }
 
 static void all_words_must_occur_in_one_message(void)
 {
     pal_id session = TEXTS("apple pear", "pear plum", "plum apple pear");
 
-    CHECK(finds(session, "pear", "3 2 1") && finds(session, "apple pear", "3 1"));
-    CHECK(finds(session, "plum apple", "3") && finds(session, "apple plum pear kiwi", ""));
+    CHECK(finds(session, "pear", "3 2 1"));
+    CHECK(finds(session, "apple pear", "3 1"));
+    CHECK(finds(session, "plum apple", "3"));
+    CHECK(finds(session, "apple plum pear kiwi", ""));
 }
 
 static void phrases_keep_their_order(void)
 {
     pal_id session = TEXTS("the lazy dog sleeps", "dog lazy the", "the lazy, DOG!", "lazydog");
 
-    CHECK(finds(session, "\"lazy dog\"", "3 1") && finds(session, "\"dog lazy\"", "2"));
-    CHECK(finds(session, "sleeps \"lazy dog\"", "1") && finds(session, "\"lazy do\"", ""));
-    CHECK(finds(session, "\"lazy do\"*", "3 1") && finds(session, "\"lazy dog", "3 1"));
-    CHECK(finds(session, "laz*", "4 3 2 1") && finds(session, "lazyd*", "4"));
-    CHECK(finds(session, "*azy", "") && finds(session, "*lazy", "3 2 1"));
+    CHECK(finds(session, "\"lazy dog\"", "3 1"));
+    CHECK(finds(session, "\"dog lazy\"", "2"));
+    CHECK(finds(session, "sleeps \"lazy dog\"", "1"));
+    CHECK(finds(session, "\"lazy do\"", ""));
+    CHECK(finds(session, "\"lazy do\"*", "3 1"));
+    CHECK(finds(session, "\"lazy dog", "3 1"));
+    CHECK(finds(session, "laz*", "4 3 2 1"));
+    CHECK(finds(session, "lazyd*", "4"));
+    CHECK(finds(session, "*azy", ""));
+    CHECK(finds(session, "*lazy", "3 2 1"));
 }
 
 static void code_is_found_by_its_parts(void)
@@ -104,11 +117,16 @@ static void code_is_found_by_its_parts(void)
     pal_id session = TEXTS("call pal_store_open(url, &err);", "HTTP/1.1 404 in src/store/x.c",
             "std::vector<int> v2;", "pal store");
 
-    CHECK(finds(session, "pal_store_open", "1") && finds(session, "store", "4 2 1"));
-    CHECK(finds(session, "pal_store", "4 1") && finds(session, "open(url", "1"));
-    CHECK(finds(session, "src/store/x.c", "2") && finds(session, "404", "2"));
-    CHECK(finds(session, "std::vector", "3") && finds(session, "v2", "3"));
-    CHECK(finds(session, "vector<", "3") && finds(session, "store_op*", "1"));
+    CHECK(finds(session, "pal_store_open", "1"));
+    CHECK(finds(session, "store", "4 2 1"));
+    CHECK(finds(session, "pal_store", "4 1"));
+    CHECK(finds(session, "open(url", "1"));
+    CHECK(finds(session, "src/store/x.c", "2"));
+    CHECK(finds(session, "404", "2"));
+    CHECK(finds(session, "std::vector", "3"));
+    CHECK(finds(session, "v2", "3"));
+    CHECK(finds(session, "vector<", "3"));
+    CHECK(finds(session, "store_op*", "1"));
 }
 
 static void scripts_without_spaces_are_found(void)
@@ -116,17 +134,28 @@ static void scripts_without_spaces_are_found(void)
     pal_id session = TEXTS("今日は東京に行きます。", "北京是中国的首都", "สวัสดีชาวโลก",
             "안녕하세요 세계", "iPhone手机坏了", "東京タワー", "ok 🙂👍");
 
-    CHECK(finds(session, "東京", "6 1") && finds(session, "京", "6 2 1"));
-    CHECK(finds(session, "東京に行", "1") && finds(session, "首都", "2") &&
-            finds(session, "都", "2"));
-    CHECK(finds(session, "京東", "") && finds(session, "タワー", "6") && finds(session, "ー", "6"));
-    CHECK(finds(session, "สวัสดี", "3") && finds(session, "โลก", "3") && finds(session, "ก", "3"));
-    CHECK(finds(session, "안녕", "4") && finds(session, "세계", "4") &&
-            finds(session, "하세", "4"));
-    CHECK(finds(session, "手机", "5") && finds(session, "iphone手机", "5"));
-    CHECK(finds(session, "iphone 坏", "5") && finds(session, "ＩＰＨＯＮＥ", "5"));
-    CHECK(finds(session, "\"中国的首都\"", "2") && finds(session, "中国 首都", "2"));
-    CHECK(finds(session, "👍", "7") && finds(session, "🙂👍", "7"));
+    CHECK(finds(session, "東京", "6 1"));
+    CHECK(finds(session, "京", "6 2 1"));
+    CHECK(finds(session, "東京に行", "1"));
+    CHECK(finds(session, "首都", "2"));
+    CHECK(finds(session, "都", "2"));
+    CHECK(finds(session, "京東", ""));
+    CHECK(finds(session, "タワー", "6"));
+    CHECK(finds(session, "ー", "6"));
+    CHECK(finds(session, "สวัสดี", "3"));
+    CHECK(finds(session, "โลก", "3"));
+    CHECK(finds(session, "ก", "3"));
+    CHECK(finds(session, "안녕", "4"));
+    CHECK(finds(session, "세계", "4"));
+    CHECK(finds(session, "하세", "4"));
+    CHECK(finds(session, "手机", "5"));
+    CHECK(finds(session, "iphone手机", "5"));
+    CHECK(finds(session, "iphone 坏", "5"));
+    CHECK(finds(session, "ＩＰＨＯＮＥ", "5"));
+    CHECK(finds(session, "\"中国的首都\"", "2"));
+    CHECK(finds(session, "中国 首都", "2"));
+    CHECK(finds(session, "👍", "7"));
+    CHECK(finds(session, "🙂👍", "7"));
 }
 
 static void any_text_may_be_searched_for(void)
@@ -142,7 +171,8 @@ static void any_text_may_be_searched_for(void)
         if (!CHECK(status == PAL_OK || status == PAL_INVALID))
             printf("# '%s'\n", texts[i]);
     }
-    CHECK(count_of("'; DROP TABLE message; --") == 1 && count_of("a OR b") == 1);
+    CHECK_EQ(count_of("'; DROP TABLE message; --"), 1);
+    CHECK_EQ(count_of("a OR b"), 1);
     GIVES(PAL_INVALID, search_status(""));
     GIVES(PAL_INVALID, search_status(" ... "));
     GIVES(PAL_INVALID, search_status("\"\" *"));
@@ -210,10 +240,14 @@ static void tools_and_files_are_searched(void)
     };
 
     OK(pal_store_append(store, no_tenant(), session, messages, 3, 0, &err));
-    CHECK(finds(session, "spoken", "1") && finds(session, "read_file", "1"));
-    CHECK(finds(session, "MÄIN.c", "1") && finds(session, "two", "1"));
-    CHECK(finds(session, "unfinished", "1") && finds(session, "\"output line\"", "2"));
-    CHECK(finds(session, "inner", "2") && finds(session, "report.pdf", "3"));
+    CHECK(finds(session, "spoken", "1"));
+    CHECK(finds(session, "read_file", "1"));
+    CHECK(finds(session, "MÄIN.c", "1"));
+    CHECK(finds(session, "two", "1"));
+    CHECK(finds(session, "unfinished", "1"));
+    CHECK(finds(session, "\"output line\"", "2"));
+    CHECK(finds(session, "inner", "2"));
+    CHECK(finds(session, "report.pdf", "3"));
     CHECK(finds(session, "secretthought", ""));
 }
 
@@ -228,11 +262,13 @@ static void a_hit_says_what_and_where(void)
     message.created_at = NOW - 5;
     OK(pal_store_append(store, no_tenant(), session, &message, 1, 0, &err));
     hits = search(&what);
-    if (!CHECK(hits.len == 1))
+    if (!CHECK_EQ(hits.len, 1))
         return;
-    CHECK(hits.items[0].seq == 1 && hits.items[0].role == PAL_ROLE_ASSISTANT);
-    CHECK(pal_id_equal(hits.items[0].message, message.id) && hits.items[0].created_at == NOW - 5);
-    CHECK(pal_str_is(hits.items[0].snippet, "hay hay needle hay"));
+    CHECK_EQ(hits.items[0].seq, 1);
+    CHECK_EQ(hits.items[0].role, PAL_ROLE_ASSISTANT);
+    CHECK_ID(hits.items[0].message, message.id);
+    CHECK_EQ(hits.items[0].created_at, NOW - 5);
+    CHECK_STR(hits.items[0].snippet, "hay hay needle hay");
     memset(longer, 0, sizeof longer);
     for (size_t i = 0; i < 1000; i += 2)
         memcpy(longer + i, "\xc3\xa4", 2);
@@ -241,9 +277,9 @@ static void a_hit_says_what_and_where(void)
         memcpy(longer + i, "\xc3\xb6", 2);
     say(session, longer);
     hits = search(&what);
-    if (!CHECK(hits.len == 2))
+    if (!CHECK_EQ(hits.len, 2))
         return;
-    CHECK(hits.items[0].snippet.len < 300);
+    CHECK_THAT(hits.items[0].snippet.len, <, 300);
     CHECK(memmem(hits.items[0].snippet.data, hits.items[0].snippet.len, "Needle", 6) != NULL);
     CHECK(memcmp(hits.items[0].snippet.data, "\xe2\x80\xa6\xc3\xa4", 5) == 0);
 }
@@ -261,16 +297,16 @@ static void roles_and_times_narrow_it(void)
     OK(pal_store_append(store, no_tenant(), session, messages, 4, 0, &err));
     what.role = PAL_ROLE_USER;
     hits = search(&what);
-    CHECK(strcmp(seqs_of(&hits), "4 3 1") == 0);
+    CHECK_STR(seqs_of(&hits), "4 3 1");
     what.from = NOW + 1;
     what.to = NOW + 3;
     hits = search(&what);
-    CHECK(strcmp(seqs_of(&hits), "3") == 0);
+    CHECK_STR(seqs_of(&hits), "3");
     what = (pal_search_query){.session = session, .text = S("w"), .after_seq = 1, .before_seq = 4};
     hits = search(&what);
-    CHECK(strcmp(seqs_of(&hits), "3 2") == 0);
+    CHECK_STR(seqs_of(&hits), "3 2");
     what = (pal_search_query){.text = S("w"), .role = PAL_ROLE_ASSISTANT};
-    CHECK(search(&what).len == 1);
+    CHECK_EQ(search(&what).len, 1);
 }
 
 /* ---- What is in sight ---- */
@@ -284,10 +320,15 @@ static void siblings_never_leak(void)
     say(a, "alpha word");
     say(b, "beta word");
     say(parent, "late word");
-    CHECK(finds(parent, "word", "4 3 2 1") && finds(a, "word", "3 2 1"));
-    CHECK(finds(b, "beta", "3") && finds(b, "alpha", "") && finds(a, "late", ""));
-    CHECK(finds(a, "parent", "") && finds(a, "root", "1") && finds(b, "shared", "2"));
-    CHECK(count_of("word") == 6); /* each message once */
+    CHECK(finds(parent, "word", "4 3 2 1"));
+    CHECK(finds(a, "word", "3 2 1"));
+    CHECK(finds(b, "beta", "3"));
+    CHECK(finds(b, "alpha", ""));
+    CHECK(finds(a, "late", ""));
+    CHECK(finds(a, "parent", ""));
+    CHECK(finds(a, "root", "1"));
+    CHECK(finds(b, "shared", "2"));
+    CHECK_EQ(count_of("word"), 6); /* each message once */
 }
 
 static void what_is_rewound_is_not_found(void)
@@ -298,14 +339,18 @@ static void what_is_rewound_is_not_found(void)
     child = fork_at(session, 3);
     rewind = rewind_to(session, 1);
     say(session, "four x");
-    CHECK(finds(session, "x", "4 1") && finds(child, "x", "3 2 1"));
-    CHECK(count_of("two") == 1); /* the fork shows it */
+    CHECK(finds(session, "x", "4 1"));
+    CHECK(finds(child, "x", "3 2 1"));
+    CHECK_EQ(count_of("two"), 1); /* the fork shows it */
     OK(pal_store_delete(store, no_tenant(), child, &err));
-    CHECK(count_of("two") == 0 && count_of("four") == 1);
+    CHECK_EQ(count_of("two"), 0);
+    CHECK_EQ(count_of("four"), 1);
     OK(undo(session, rewind));
-    CHECK(finds(session, "x", "4 3 2 1") && count_of("two") == 1);
+    CHECK(finds(session, "x", "4 3 2 1"));
+    CHECK_EQ(count_of("two"), 1);
     OK(pal_store_reset(store, no_tenant(), session, false, NULL, &err));
-    CHECK(finds(session, "x", "") && count_of("x") == 0);
+    CHECK(finds(session, "x", ""));
+    CHECK_EQ(count_of("x"), 0);
 }
 
 static void forks_of_forks_find_all_the_way(void)
@@ -315,15 +360,19 @@ static void forks_of_forks_find_all_the_way(void)
     say(b, "w4 w");
     c = fork_at(b, 3);
     say(c, "w5 w");
-    CHECK(finds(c, "w1", "1") && finds(c, "w2", "2") && finds(c, "w", "4 3"));
+    CHECK(finds(c, "w1", "1"));
+    CHECK(finds(c, "w2", "2"));
+    CHECK(finds(c, "w", "4 3"));
     CHECK(finds(c, "w3", ""));
     OK(pal_store_erase(store, no_tenant(), a, NULL, &err));
     OK(pal_store_delete(store, no_tenant(), b, &err));
-    CHECK(finds(c, "w1", "1") && count_of("w1") == 1 && count_of("w3") == 0);
+    CHECK(finds(c, "w1", "1"));
+    CHECK_EQ(count_of("w1"), 1);
+    CHECK_EQ(count_of("w3"), 0);
     OK(pal_store_erase(store, no_tenant(), b, NULL, &err));
-    CHECK(count_of("w4") == 1);
+    CHECK_EQ(count_of("w4"), 1);
     OK(pal_store_erase(store, no_tenant(), c, NULL, &err));
-    CHECK(count_of("w*") == 0);
+    CHECK_EQ(count_of("w*"), 0);
 }
 
 static void the_trash_is_not_searched(void)
@@ -333,13 +382,14 @@ static void the_trash_is_not_searched(void)
 
     OK(pal_store_create(store, &soon, &expiring, &err));
     say(expiring, "findme");
-    CHECK(count_of("findme") == 2);
+    CHECK_EQ(count_of("findme"), 2);
     pal_clock_set_ms(NOW + 20);
-    CHECK(count_of("findme") == 1);
+    CHECK_EQ(count_of("findme"), 1);
     OK(pal_store_delete(store, no_tenant(), session, &err));
-    CHECK(count_of("findme") == 0 && finds(session, "findme", "1"));
+    CHECK_EQ(count_of("findme"), 0);
+    CHECK(finds(session, "findme", "1"));
     OK(pal_store_restore(store, no_tenant(), session, &err));
-    CHECK(count_of("findme") == 1);
+    CHECK_EQ(count_of("findme"), 1);
 }
 
 static void tenants_never_leak(void)
@@ -352,13 +402,15 @@ static void tenants_never_leak(void)
 
     OK(pal_store_create(store, &other, &theirs, &err));
     OK(pal_store_append(store, S("other"), theirs, &message, 1, 0, &err));
-    CHECK(count_of("mine") == 1 && count_of("theirs") == 0);
+    CHECK_EQ(count_of("mine"), 1);
+    CHECK_EQ(count_of("theirs"), 0);
     hits = search(&what);
-    CHECK(hits.len == 1 && pal_id_equal(hits.items[0].session, theirs));
+    if (CHECK_EQ(hits.len, 1))
+        CHECK_ID(hits.items[0].session, theirs);
     what.session = session;
     GIVES(PAL_NOT_FOUND, pal_store_search(store, &what, arena, &hits, &err));
     what = (pal_search_query){.tenant = S("nobody"), .text = S("mine")};
-    CHECK(search(&what).len == 0);
+    CHECK_EQ(search(&what).len, 0);
 }
 
 /* ---- Pages ---- */
@@ -381,9 +433,9 @@ static void pages_join_without_a_gap(void)
         what.cursor = hits.cursor;
         if (what.cursor.len == 0)
             break;
-        CHECK(hits.len == 4);
+        CHECK_EQ(hits.len, 4);
     }
-    CHECK(len == 10);
+    CHECK_EQ(len, 10);
     for (size_t i = 0; i < len; i++)
         for (size_t j = 0; j < i; j++)
             CHECK(!pal_id_equal(seen[i], seen[j]));
@@ -399,17 +451,23 @@ static void newest_come_first(void)
     say(b, "order 2");
     say(a, "order 3");
     hits = search(&what);
-    if (CHECK(hits.len == 3)) {
-        CHECK(pal_str_is(hits.items[0].snippet, "order 3"));
-        CHECK(pal_str_is(hits.items[1].snippet, "order 2"));
-        CHECK(pal_str_is(hits.items[2].snippet, "order 1"));
+    if (CHECK_EQ(hits.len, 3)) {
+        CHECK_STR(hits.items[0].snippet, "order 3");
+        CHECK_STR(hits.items[1].snippet, "order 2");
+        CHECK_STR(hits.items[2].snippet, "order 1");
     }
     what = (pal_search_query){.session = a, .text = S("order"), .limit = 1};
     hits = search(&what);
-    CHECK(hits.len == 1 && hits.items[0].seq == 2 && hits.cursor.len > 0);
+    if (CHECK_EQ(hits.len, 1)) {
+        CHECK_EQ(hits.items[0].seq, 2);
+        CHECK_THAT(hits.cursor.len, >, 0);
+    }
     what.cursor = hits.cursor;
     hits = search(&what);
-    CHECK(hits.len == 1 && hits.items[0].seq == 1 && hits.cursor.len == 0);
+    if (CHECK_EQ(hits.len, 1)) {
+        CHECK_EQ(hits.items[0].seq, 1);
+        CHECK_EQ(hits.cursor.len, 0);
+    }
 }
 
 /* ---- Many ---- */
@@ -444,23 +502,31 @@ static void many_messages_are_searched(void)
     say_many(session, 1, MANY / 2);
     say_many(other, MANY + 1, 100);
     say_many(session, MANY / 2 + 1, MANY / 2);
-    CHECK(finds(session, "n77", "77") && finds(session, "n2500", "2500"));
-    CHECK(finds(session, "n5000", "5000") && finds(session, "n5001", ""));
-    CHECK(count_of("hundred") == 51 && count_of("n5100") == 1 && count_of("\"n777 777\"") == 1);
+    CHECK(finds(session, "n77", "77"));
+    CHECK(finds(session, "n2500", "2500"));
+    CHECK(finds(session, "n5000", "5000"));
+    CHECK(finds(session, "n5001", ""));
+    CHECK_EQ(count_of("hundred"), 51);
+    CHECK_EQ(count_of("n5100"), 1);
+    CHECK_EQ(count_of("\"n777 777\""), 1);
     CHECK(finds(session, "n499*", "4999 4998 4997 4996 4995 4994 4993 4992 4991 4990 499"));
     do { /* all of them, newest first, in pages */
         hits = search(&what);
         for (size_t i = 0; i < hits.len; i++)
-            CHECK(hits.items[i].seq == expected--);
+            CHECK_EQ(hits.items[i].seq, expected--);
         what.cursor = hits.cursor;
     } while (what.cursor.len > 0);
-    CHECK(expected == 0);
+    CHECK_EQ(expected, 0);
     child = fork_at(session, 3000);
     rewind_to(session, 100);
     say(session, "after n77");
-    CHECK(finds(session, "n77", "5001 77") && finds(session, "n101", ""));
-    CHECK(finds(child, "n2999", "2999") && finds(child, "n3001", "") && finds(child, "n77", "77"));
-    CHECK(count_of("n2999") == 1 && count_of("n4000") == 0);
+    CHECK(finds(session, "n77", "5001 77"));
+    CHECK(finds(session, "n101", ""));
+    CHECK(finds(child, "n2999", "2999"));
+    CHECK(finds(child, "n3001", ""));
+    CHECK(finds(child, "n77", "77"));
+    CHECK_EQ(count_of("n2999"), 1);
+    CHECK_EQ(count_of("n4000"), 0);
 }
 
 /* Large ones, so that it is not the walk that keeps them apart. */
@@ -473,11 +539,18 @@ static void large_branches_never_leak(void)
     rewind_to(session, 3000);
     say_many(session, 4001, 1000);
     say_many(child, 10001, 500);
-    CHECK(finds(session, "n3500", "") && finds(session, "n3000", "3000"));
-    CHECK(finds(session, "n4500", "4500") && finds(session, "n10001", ""));
-    CHECK(finds(child, "n2500", "2500") && finds(child, "n2501", "") && finds(child, "n4500", ""));
-    CHECK(finds(child, "n10001", "2501") && finds(child, "n10500", "3000"));
-    CHECK(count_of("n3500") == 0 && count_of("n2501") == 1 && count_of("n10500") == 1);
+    CHECK(finds(session, "n3500", ""));
+    CHECK(finds(session, "n3000", "3000"));
+    CHECK(finds(session, "n4500", "4500"));
+    CHECK(finds(session, "n10001", ""));
+    CHECK(finds(child, "n2500", "2500"));
+    CHECK(finds(child, "n2501", ""));
+    CHECK(finds(child, "n4500", ""));
+    CHECK(finds(child, "n10001", "2501"));
+    CHECK(finds(child, "n10500", "3000"));
+    CHECK_EQ(count_of("n3500"), 0);
+    CHECK_EQ(count_of("n2501"), 1);
+    CHECK_EQ(count_of("n10500"), 1);
 }
 
 static void what_is_erased_is_not_found(void)
@@ -488,12 +561,16 @@ static void what_is_erased_is_not_found(void)
     say(gone, "unmentionable");
     say_many(kept, 1501, 1500);
     say(gone, "unspeakable");
-    CHECK(count_of("unmentionable") == 1 && count_of("n1500") == 1);
+    CHECK_EQ(count_of("unmentionable"), 1);
+    CHECK_EQ(count_of("n1500"), 1);
     OK(pal_store_erase(store, no_tenant(), gone, NULL, &err));
-    CHECK(count_of("unmentionable") == 0 && count_of("unspeakable") == 0);
-    CHECK(count_of("n1500") == 1 && count_of("hundred") == 30);
+    CHECK_EQ(count_of("unmentionable"), 0);
+    CHECK_EQ(count_of("unspeakable"), 0);
+    CHECK_EQ(count_of("n1500"), 1);
+    CHECK_EQ(count_of("hundred"), 30);
     say(kept, "unspeakable again");
-    CHECK(count_of("unspeakable") == 1 && count_of("n3000") == 1);
+    CHECK_EQ(count_of("unspeakable"), 1);
+    CHECK_EQ(count_of("n3000"), 1);
 }
 
 /* Positions that an erasure made free are taken again, in a block that was indexed. */
@@ -504,13 +581,16 @@ static void what_comes_after_an_erasure_is_found(void)
     say_many(kept, 1, 900);
     say_many(middle, 10001, 123); /* up to the end of the first block */
     say_many(gone, 20001, 1500);
-    CHECK(count_of("n10050") == 1);
+    CHECK_EQ(count_of("n10050"), 1);
     OK(pal_store_erase(store, no_tenant(), middle, NULL, &err));
-    CHECK(count_of("n900") == 1); /* what is left of the first block is indexed anew */
+    CHECK_EQ(count_of("n900"), 1); /* what is left of the first block is indexed anew */
     OK(pal_store_erase(store, no_tenant(), gone, NULL, &err));
     say_many(kept, 901, 1500);
-    CHECK(count_of("n901") == 1 && count_of("n950") == 1 && count_of("n2400") == 1);
-    CHECK(count_of("n20001") == 0 && count_of("every") == 1000);
+    CHECK_EQ(count_of("n901"), 1);
+    CHECK_EQ(count_of("n950"), 1);
+    CHECK_EQ(count_of("n2400"), 1);
+    CHECK_EQ(count_of("n20001"), 0);
+    CHECK_EQ(count_of("every"), 1000);
 }
 
 /* Each thread finds at once what it has said, while all of them say something. */
@@ -555,9 +635,10 @@ static void searches_run_beside_appends(void)
         pthread_create(&threads[i], NULL, say_and_find, &bad[i]);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        CHECK(bad[i] == 0);
+        CHECK_EQ(bad[i], 0);
     }
-    CHECK(count_of("n2999") == 1 && count_of("thread*") == 0);
+    CHECK_EQ(count_of("n2999"), 1);
+    CHECK_EQ(count_of("thread*"), 0);
 }
 
 static void it_is_still_there_when_reopened(void)
@@ -567,11 +648,13 @@ static void it_is_still_there_when_reopened(void)
     if (!contract_is_durable())
         return;
     say_many(session, 1, 3000);
-    CHECK(count_of("n1234") == 1);
+    CHECK_EQ(count_of("n1234"), 1);
     contract_reopen_store();
-    CHECK(count_of("n1234") == 1 && finds(session, "n2999", "2999"));
+    CHECK_EQ(count_of("n1234"), 1);
+    CHECK(finds(session, "n2999", "2999"));
     contract_open_with(&(pal_store_options){.read_only = true});
-    CHECK(count_of("n1234") == 1 && count_of("hundred") == 30);
+    CHECK_EQ(count_of("n1234"), 1);
+    CHECK_EQ(count_of("hundred"), 30);
 }
 
 void contract_search(void)

@@ -40,11 +40,17 @@ static void a_session_comes_back_as_it_was_given(void)
         return;
     found = get_session(id);
     CHECK(same_fields(&given, &found));
-    CHECK(pal_id_equal(found.id, id) && !pal_id_is_none(id));
-    CHECK(found.state == PAL_SESSION_ACTIVE);
-    CHECK(pal_str_is(found.tenant, "default"));
-    CHECK(found.created_at == NOW && found.updated_at == NOW && found.deleted_at == 0);
-    CHECK(found.last_seq == 0 && found.tokens == 0 && found.bytes == 0 && found.fork_seq == 0);
+    CHECK_ID(found.id, id);
+    CHECK(!pal_id_is_none(id));
+    CHECK_EQ(found.state, PAL_SESSION_ACTIVE);
+    CHECK_STR(found.tenant, "default");
+    CHECK_EQ(found.created_at, NOW);
+    CHECK_EQ(found.updated_at, NOW);
+    CHECK_EQ(found.deleted_at, 0);
+    CHECK_EQ(found.last_seq, 0);
+    CHECK_EQ(found.tokens, 0);
+    CHECK_EQ(found.bytes, 0);
+    CHECK_EQ(found.fork_seq, 0);
     CHECK(pal_id_is_none(found.parent_id));
 }
 
@@ -58,10 +64,11 @@ static void a_session_is_found_by_id_key_and_alias(void)
     pal_id_to_text(id, text);
     CHECK(leads_to(PAL_SESSION_BY_ID, text, id));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "key-1", id));
-    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-a", id) &&
-            leads_to(PAL_SESSION_BY_ALIAS, "alias-b", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-a", id));
+    CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-b", id));
     CHECK(leads_to(PAL_SESSION_BY_ANY, text, id));
-    CHECK(leads_to(PAL_SESSION_BY_ANY, "key-1", id) && leads_to(PAL_SESSION_BY_ANY, "alias-b", id));
+    CHECK(leads_to(PAL_SESSION_BY_ANY, "key-1", id));
+    CHECK(leads_to(PAL_SESSION_BY_ANY, "alias-b", id));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, text));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "alias-a"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "key-1"));
@@ -86,9 +93,10 @@ static void id_and_time_of_creation_may_be_given(void)
     pal_id id;
 
     OK(pal_store_create(store, &given, &id, &err));
-    CHECK(pal_id_equal(given.id, id));
+    CHECK_ID(given.id, id);
     found = get_session(id);
-    CHECK(found.created_at == 12345 && found.updated_at == NOW);
+    CHECK_EQ(found.created_at, 12345);
+    CHECK_EQ(found.updated_at, NOW);
     GIVES(PAL_CONFLICT, pal_store_create(store, &given, &id, &err));
 }
 
@@ -100,7 +108,7 @@ static void an_empty_tenant_is_the_default(void)
     OK(pal_store_create(store, &given, &id, &err));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
     OK(pal_store_find(store, S("default"), PAL_SESSION_BY_KEY, S("k"), arena, &found, &err));
-    CHECK(pal_id_equal(found.id, id));
+    CHECK_ID(found.id, id);
 }
 
 static void a_key_is_unique_among_active_sessions(void)
@@ -122,7 +130,7 @@ static void an_alias_is_unique_among_active_sessions(void)
 
     OK(pal_store_create(store, &given, &first, &err));
     GIVES(PAL_CONFLICT, pal_store_create(store, &other, &second, &err));
-    CHECK(strstr(err.message, "alias-b") != NULL);
+    CHECK_CONTAINS(err.message, "alias-b");
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
     OK(pal_store_delete(store, no_tenant(), first, &err));
     OK(pal_store_create(store, &other, &second, &err));
@@ -137,15 +145,18 @@ static void create_or_find_finds_the_first(void)
     pal_op again = op;
 
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && !op.u.create.existing);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK(!op.u.create.existing);
     again.u.create.existing = false;
     OK(pal_store_apply(store, &again, 1, &err));
-    CHECK(again.status == PAL_OK && again.u.create.existing);
-    CHECK(pal_id_equal(op.session, again.session));
+    CHECK_STATUS(again.status, PAL_OK);
+    CHECK(again.u.create.existing);
+    CHECK_ID(op.session, again.session);
     OK(pal_store_delete(store, no_tenant(), op.session, &err));
     again = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
     OK(pal_store_apply(store, &again, 1, &err));
-    CHECK(again.status == PAL_OK && !again.u.create.existing);
+    CHECK_STATUS(again.status, PAL_OK);
+    CHECK(!again.u.create.existing);
     CHECK(!pal_id_equal(op.session, again.session));
 }
 
@@ -186,7 +197,8 @@ static void an_update_sets_the_named_fields_only(void)
         }
         found = get_session(id);
         CHECK(same_fields(&want, &found));
-        CHECK(found.updated_at == NOW + 1 + (int64_t)i && found.created_at == NOW);
+        CHECK_EQ(found.updated_at, NOW + 1 + (int64_t)i);
+        CHECK_EQ(found.created_at, NOW);
     }
 }
 
@@ -224,15 +236,17 @@ static void an_update_that_conflicts_changes_nothing(void)
             pal_store_update(store, &change,
                     PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES,
                     &err));
-    CHECK(strstr(err.message, "alias-a") != NULL);
+    CHECK_CONTAINS(err.message, "alias-a");
     change.key = S("key-1");
     GIVES(PAL_CONFLICT,
             pal_store_update(
                     store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, &err));
     found = get_session(change.id);
-    CHECK(pal_str_is(found.key, "key-2") && found.title.len == 0 && found.aliases_len == 0);
-    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-2", change.id) &&
-            leads_to(PAL_SESSION_BY_KEY, "key-1", first));
+    CHECK_STR(found.key, "key-2");
+    CHECK_EQ(found.title.len, 0);
+    CHECK_EQ(found.aliases_len, 0);
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-2", change.id));
+    CHECK(leads_to(PAL_SESSION_BY_KEY, "key-1", first));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "free"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-c"));
 }
@@ -273,7 +287,7 @@ static void bad_sessions_are_refused(void)
     GIVES(PAL_INVALID, pal_store_create(store, &bad_empty, &id, &err));
     GIVES(PAL_LIMIT, pal_store_create(store, &bad_title, &id, &err));
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 0);
+    CHECK_EQ(page.sessions_len, 0);
 }
 
 static void many_sessions_are_found(void)

@@ -57,8 +57,10 @@ static void nothing_stands_at_first(void)
 {
     pal_standing standing = standing_of(of_words("a b"));
 
-    CHECK(standing.checkpoint.number == 0 && standing.epoch.number == 0);
-    CHECK(standing.prunes_len == 0 && standing.pins_len == 0);
+    CHECK_EQ(standing.checkpoint.number, 0);
+    CHECK_EQ(standing.epoch.number, 0);
+    CHECK_EQ(standing.prunes_len, 0);
+    CHECK_EQ(standing.pins_len, 0);
     GIVES(PAL_NOT_FOUND,
             pal_store_standing(store, no_tenant(), pal_id_new(), arena, &standing, &err));
 }
@@ -74,18 +76,22 @@ static void the_newest_of_each_kind_counts(void)
     add_mark(session, PAL_MARK_PRUNE, 2, "\"p2\"");
     checkpoint(session, 3, "\"c2\"");
     standing = standing_of(session);
-    CHECK(pal_str_is(standing.checkpoint.body, "\"c2\"") && standing.checkpoint.seq == 3);
-    CHECK(standing.checkpoint.number == 5 && standing.checkpoint.through_seq == 6);
-    CHECK(standing.prunes_len == 0 && standing.epoch.number == 0);
+    CHECK_STR(standing.checkpoint.body, "\"c2\"");
+    CHECK_EQ(standing.checkpoint.seq, 3);
+    CHECK_EQ(standing.checkpoint.number, 5);
+    CHECK_EQ(standing.checkpoint.through_seq, 6);
+    CHECK_EQ(standing.prunes_len, 0);
+    CHECK_EQ(standing.epoch.number, 0);
     add_mark(session, PAL_MARK_PRUNE, 4, "\"p3\"");
     add_mark(session, PAL_MARK_EPOCH, 0, "\"e2\"");
     add_mark(session, PAL_MARK_EPOCH, 0, "\"e3\"");
     add_mark(session, PAL_MARK_PRUNE, 5, "\"p4\"");
     standing = standing_of(session);
-    CHECK(pal_str_is(standing.epoch.body, "\"e3\""));
-    if (CHECK(standing.prunes_len == 2)) {
-        CHECK(pal_str_is(standing.prunes[0].body, "\"p3\""));
-        CHECK(pal_str_is(standing.prunes[1].body, "\"p4\"") && standing.prunes[1].seq == 5);
+    CHECK_STR(standing.epoch.body, "\"e3\"");
+    if (CHECK_EQ(standing.prunes_len, 2)) {
+        CHECK_STR(standing.prunes[0].body, "\"p3\"");
+        CHECK_STR(standing.prunes[1].body, "\"p4\"");
+        CHECK_EQ(standing.prunes[1].seq, 5);
     }
 }
 
@@ -108,9 +114,11 @@ static void an_undone_checkpoint_gives_way_to_the_one_before(void)
     second = checkpoint(session, 3, "\"c2\"");
     CHECK(stands(session, "\"c2\""));
     OK(undo(session, second));
-    CHECK(stands(session, "\"c1\"") && standing_of(session).prunes_len == 1);
+    CHECK(stands(session, "\"c1\""));
+    CHECK_EQ(standing_of(session).prunes_len, 1);
     OK(undo(session, 4)); /* the undo */
-    CHECK(stands(session, "\"c2\"") && standing_of(session).prunes_len == 0);
+    CHECK(stands(session, "\"c2\""));
+    CHECK_EQ(standing_of(session).prunes_len, 0);
     OK(undo(session, 5));
     CHECK(stands(session, "\"c1\""));
 }
@@ -124,10 +132,12 @@ static void a_rewind_below_it_ends_it(void)
     add_mark(session, PAL_MARK_PRUNE, 4, "\"p\"");
     add_mark(session, PAL_MARK_EPOCH, 5, "\"e\"");
     rewind_to(session, 4);
-    CHECK(stands(session, "\"c\"") && standing_of(session).prunes_len == 1);
-    CHECK(standing_of(session).epoch.number == 0);
+    CHECK(stands(session, "\"c\""));
+    CHECK_EQ(standing_of(session).prunes_len, 1);
+    CHECK_EQ(standing_of(session).epoch.number, 0);
     rewind_to(session, 3);
-    CHECK(stands(session, "\"c\"") && standing_of(session).prunes_len == 0);
+    CHECK(stands(session, "\"c\""));
+    CHECK_EQ(standing_of(session).prunes_len, 0);
     rewind = rewind_to(session, 2);
     CHECK(stands(session, NULL));
     say_words(session, "f g h");
@@ -145,11 +155,11 @@ static void hiding_a_message_below_it_ends_it(void)
     add_mark(session, PAL_MARK_HIDE, 3, "");
     CHECK(stands(session, "\"c1\""));
     OK(pal_store_mark(store, no_tenant(), session, &part, &err));
-    CHECK(standing_of(session).checkpoint.number == 0);
+    CHECK_EQ(standing_of(session).checkpoint.number, 0);
     OK(undo(session, part.number));
     CHECK(stands(session, "\"c1\""));
     add_mark(session, PAL_MARK_HIDE, 2, "");
-    CHECK(standing_of(session).checkpoint.number == 0);
+    CHECK_EQ(standing_of(session).checkpoint.number, 0);
 }
 
 static void a_reset_ends_it_and_undoing_brings_it_back(void)
@@ -212,9 +222,11 @@ static void undoing_an_undo_of_an_old_rewind_counts(void)
     checkpoint(session, 4, "\"c\""); /* 3, of a to d */
     CHECK(stands(session, "\"c\""));
     OK(undo(session, 2)); /* 4: b to d are out of sight again */
-    CHECK(shows(session, "a") && stands(session, NULL));
+    if (CHECK(shows(session, "a")))
+        CHECK(stands(session, NULL));
     OK(undo(session, 4));
-    CHECK(shows(session, "a b c d") && stands(session, "\"c\""));
+    if (CHECK(shows(session, "a b c d")))
+        CHECK(stands(session, "\"c\""));
 }
 
 static void pins_follow_the_newest_word(void)
@@ -248,22 +260,28 @@ static void a_fork_inherits_what_it_shares(void)
     checkpoint(parent, 4, "\"c2\"");
     child = fork_at(parent, 3); /* the second is about more than it has */
     standing = standing_of(child);
-    CHECK(pal_str_is(standing.checkpoint.body, "\"c1\"") && standing.checkpoint.inherited);
+    CHECK_STR(standing.checkpoint.body, "\"c1\"");
+    CHECK(standing.checkpoint.inherited);
     CHECK(pinned(child, "1"));
     checkpoint(parent, 3, "\"c3\""); /* later than the fork */
-    CHECK(stands(child, "\"c1\"") && stands(parent, "\"c3\""));
+    CHECK(stands(child, "\"c1\""));
+    CHECK(stands(parent, "\"c3\""));
     add_mark(child, PAL_MARK_UNPIN, 1, NULL);
     say_words(child, "x y");
     checkpoint(child, 5, "\"own\"");
-    CHECK(pinned(child, "") && pinned(parent, "1 4"));
+    CHECK(pinned(child, ""));
+    CHECK(pinned(parent, "1 4"));
     standing = standing_of(child);
-    CHECK(pal_str_is(standing.checkpoint.body, "\"own\"") && !standing.checkpoint.inherited);
+    CHECK_STR(standing.checkpoint.body, "\"own\"");
+    CHECK(!standing.checkpoint.inherited);
     rewind_to(child, 3);
     CHECK(stands(child, "\"c1\""));
     rewind_to(child, 1);
-    CHECK(stands(child, NULL) && stands(parent, "\"c3\""));
+    CHECK(stands(child, NULL));
+    CHECK(stands(parent, "\"c3\""));
     late = fork_at(child, 4);
-    CHECK(shows(late, "a b c x") && stands(late, "\"c1\""));
+    if (CHECK(shows(late, "a b c x")))
+        CHECK(stands(late, "\"c1\""));
 }
 
 static void a_fork_does_not_follow_its_parent(void)
@@ -273,7 +291,8 @@ static void a_fork_does_not_follow_its_parent(void)
 
     child = fork_at(parent, 4);
     OK(undo(parent, number));
-    CHECK(stands(parent, NULL) && stands(child, "\"c\""));
+    CHECK(stands(parent, NULL));
+    CHECK(stands(child, "\"c\""));
     rewind_to(parent, 1);
     CHECK(stands(child, "\"c\""));
     child = fork_at(parent, 4); /* a message that is out of sight: as it was when it was said */
@@ -288,9 +307,11 @@ static void a_fork_out_of_sight_is_not_summarized_away(void)
     checkpoint(parent, 3, "\"c\""); /* of a alone */
     CHECK(stands(parent, "\"c\""));
     child = fork_at(parent, 3);
-    CHECK(shows(child, "a b c") && stands(child, NULL));
+    if (CHECK(shows(child, "a b c")))
+        CHECK(stands(child, NULL));
     OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
-    CHECK(shows(child, "a b c") && stands(child, NULL));
+    if (CHECK(shows(child, "a b c")))
+        CHECK(stands(child, NULL));
 }
 
 static void an_erased_parent_leaves_what_forks_need(void)
@@ -301,7 +322,8 @@ static void an_erased_parent_leaves_what_forks_need(void)
     add_mark(parent, PAL_MARK_PIN, 1, NULL);
     child = fork_at(parent, 3);
     OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
-    CHECK(stands(child, "\"c\"") && pinned(child, "1"));
+    CHECK(stands(child, "\"c\""));
+    CHECK(pinned(child, "1"));
 }
 
 static void many_checkpoints_cost_little(void)
@@ -323,12 +345,13 @@ static void many_checkpoints_cost_little(void)
     }
     OK(pal_store_apply(store, ops, MARKS, &err));
     OK(pal_store_load(store, no_tenant(), session, NULL, small, &loaded, &err));
-    CHECK(loaded.len == 2);
+    CHECK_EQ(loaded.len, 2);
     /* Twenty megabytes of bodies: only one of them is read. */
     OK(pal_store_standing(store, no_tenant(), session, small, &standing, &err));
-    CHECK(standing.checkpoint.number == MARKS && standing.checkpoint.body.len == LEN);
+    CHECK_EQ(standing.checkpoint.number, MARKS);
+    CHECK_EQ(standing.checkpoint.body.len, LEN);
     OK(undo(session, 0));
-    CHECK(standing_of(session).checkpoint.number == MARKS - 1);
+    CHECK_EQ(standing_of(session).checkpoint.number, MARKS - 1);
     pal_arena_free(small);
 }
 

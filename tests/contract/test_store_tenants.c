@@ -57,24 +57,28 @@ static void owner_has_everything(void)
 
     pal_id_to_text(owned, text);
     OK(pal_store_find(store, owner(), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
-    CHECK(found.state == PAL_SESSION_ACTIVE && found.last_seq == 2 && found.title.len == 0);
+    CHECK_EQ(found.state, PAL_SESSION_ACTIVE);
+    CHECK_EQ(found.last_seq, 2);
+    CHECK_EQ(found.title.len, 0);
     OK(pal_store_find(store, owner(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
     OK(pal_store_find(store, owner(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
     OK(pal_store_load(store, owner(), owned, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 2);
+    CHECK_EQ(loaded.len, 2);
     OK(pal_store_load(store, owner(), child, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 1);
+    CHECK_EQ(loaded.len, 1);
     OK(pal_store_marks(store, owner(), owned, arena, &marks, &len, &err));
-    CHECK(len == 1);
+    CHECK_EQ(len, 1);
     OK(pal_store_inbox_list(store, owner(), owned, arena, &items, &len, &err));
-    CHECK(len == 1);
+    CHECK_EQ(len, 1);
     OK(pal_store_lease_find(store, owner(), owned, arena, &lease, &err));
-    CHECK(pal_str_is(lease.owner, "me") && lease.fence == fence);
+    CHECK_STR(lease.owner, "me");
+    CHECK_EQ(lease.fence, fence);
     OK(pal_store_ledger_sum(
             store, &(pal_ledger_query){.tenant = owner(), .session = owned}, &sum, &err));
-    CHECK(sum.calls == 1 && sum.usage.input == 5);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_EQ(sum.usage.input, 5);
     OK(pal_store_blob_get(store, owner(), S(blob_name), arena, &media_type, &data, &err));
-    CHECK(pal_str_is(data, blob_data));
+    CHECK_STR(data, blob_data);
 }
 
 static void a_guest_reads_nothing(void)
@@ -104,7 +108,7 @@ static void a_guest_reads_nothing(void)
     GIVES(PAL_NOT_FOUND,
             pal_store_find(store, guest(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
     OK(pal_store_list(store, &query, arena, &page, &err));
-    CHECK(page.sessions_len == 0);
+    CHECK_EQ(page.sessions_len, 0);
     GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), owned, NULL, arena, &loaded, &err));
     GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), child, NULL, arena, &loaded, &err));
     GIVES(PAL_NOT_FOUND, pal_store_message(store, guest(), message_id, arena, &message, &id, &err));
@@ -115,7 +119,7 @@ static void a_guest_reads_nothing(void)
             pal_store_ledger_sum(
                     store, &(pal_ledger_query){.tenant = guest(), .session = owned}, &sum, &err));
     OK(pal_store_ledger_sum(store, &(pal_ledger_query){.tenant = guest()}, &sum, &err));
-    CHECK(sum.calls == 0);
+    CHECK_EQ(sum.calls, 0);
     GIVES(PAL_NOT_FOUND,
             pal_store_blob_get(store, guest(), S(blob_name), arena, &media_type, &data, &err));
 }
@@ -183,10 +187,12 @@ static void a_guest_may_use_the_same_names(void)
     OK(pal_store_inbox_add(store, guest(), id, &item, &err));
     OK(pal_store_ledger_add(store, guest(), id, &row, &err));
     OK(pal_store_load(store, guest(), id, NULL, arena, &loaded, &err));
-    CHECK(loaded.len == 1 && pal_str_is(loaded.items[0].parts[0].text, "mine"));
+    if (CHECK_EQ(loaded.len, 1))
+        CHECK_STR(loaded.items[0].parts[0].text, "mine");
     OK(pal_store_ledger_sum(
             store, &(pal_ledger_query){.tenant = guest(), .session = unknown}, &sum, &err));
-    CHECK(sum.calls == 1 && sum.usage.input == 7);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_EQ(sum.usage.input, 7);
     OK(pal_store_delete(store, guest(), id, &err));
     OK(pal_store_erase(store, guest(), id, NULL, &err));
     owner_has_everything();
@@ -207,7 +213,7 @@ static void a_guest_names_no_blob_of_others(void)
     OK(pal_store_create(store, &session, &id, &err));
     GIVES(PAL_NOT_FOUND, pal_store_append(store, guest(), id, &message, 1, 0, &err));
     OK(pal_store_blob_put(store, guest(), S("mine"), S(blob_data), name, &err));
-    CHECK(strcmp(name, blob_name) == 0);
+    CHECK_STR(name, blob_name);
     OK(pal_store_append(store, guest(), id, &message, 1, 0, &err));
     OK(pal_store_erase(store, guest(), id, NULL, &err));
     GIVES(PAL_NOT_FOUND,

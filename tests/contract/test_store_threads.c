@@ -34,7 +34,7 @@ static void run_threads(void *(*body)(void *), const pal_id *sessions, size_t se
         pthread_join(workers[i].thread, NULL);
     pthread_barrier_destroy(&barrier);
     for (unsigned i = 0; i < THREADS; i++)
-        CHECK(workers[i].failures == 0);
+        CHECK_EQ(workers[i].failures, 0);
 }
 
 /* A message of one part that lives where the caller keeps it. */
@@ -75,7 +75,7 @@ static void all_are_there(const pal_id *sessions, size_t sessions_len)
         pal_message_page loaded = {0};
 
         OK(pal_store_load(store, no_tenant(), sessions[s], NULL, arena, &loaded, &err));
-        CHECK(loaded.len == wanted);
+        CHECK_EQ(loaded.len, wanted);
         for (size_t i = 0; i < loaded.len; i++)
             if (loaded.items[i].seq != i + 1)
                 CHECK(!"gapless");
@@ -135,7 +135,8 @@ static void one_thread_wins_each_seq(void)
     run_threads(race_for_seq, &session, 1);
     for (unsigned i = 0; i < THREADS; i++)
         wins += workers[i].wins;
-    CHECK(wins == ROUNDS && get_session(session).last_seq == ROUNDS);
+    CHECK_EQ(wins, ROUNDS);
+    CHECK_EQ(get_session(session).last_seq, ROUNDS);
 }
 
 static void *race_for_key(void *user)
@@ -160,9 +161,9 @@ static void threads_that_create_one_key_get_one_session(void)
     run_threads(race_for_key, &none, 1);
     for (unsigned i = 0; i < THREADS; i++) {
         wins += workers[i].wins;
-        CHECK(pal_id_equal(workers[i].found, workers[0].found));
+        CHECK_ID(workers[i].found, workers[0].found);
     }
-    CHECK(wins == 1);
+    CHECK_EQ(wins, 1);
 }
 
 static void *race_for_lease(void *user)
@@ -189,7 +190,7 @@ static void one_thread_gets_the_lease(void)
     run_threads(race_for_lease, &session, 1);
     for (unsigned i = 0; i < THREADS; i++)
         wins += workers[i].wins;
-    CHECK(wins == 1);
+    CHECK_EQ(wins, 1);
 }
 
 static void *replay_one(void *user)
@@ -214,7 +215,7 @@ static void threads_that_send_one_message_store_it_once(void)
     run_threads(replay_one, &session, 1);
     CHECK(shows(session, "same"));
     for (unsigned i = 0; i < THREADS; i++)
-        CHECK(pal_id_equal(workers[i].found, workers[0].found));
+        CHECK_ID(workers[i].found, workers[0].found);
 }
 
 /* The first half writes, forks, rewinds and erases; the other half reads until it is done. */
@@ -262,8 +263,8 @@ static void readers_see_whole_states(void)
 
     atomic_store(&stop, false);
     run_threads(read_or_write, &session, 1);
-    CHECK(get_session(session).last_seq == 4 * APPENDS);
-    CHECK(count_messages() == 4 * APPENDS);
+    CHECK_EQ(get_session(session).last_seq, 4 * APPENDS);
+    CHECK_EQ(count_messages(), 4 * APPENDS);
 }
 
 void contract_threads(void)

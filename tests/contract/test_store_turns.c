@@ -22,18 +22,24 @@ static void the_inbox_keeps_its_order(void)
     pal_inbox_item second = {.body = S("{\"n\":2}"), .delivery = S("steer")}, *items;
     pal_id session = new_session();
 
-    CHECK(list_items(session, &items) == 0);
+    CHECK_EQ(list_items(session, &items), 0);
     OK(add_item(session, &first));
     pal_clock_set_ms(NOW + 1);
     OK(add_item(session, &second));
-    CHECK(!pal_id_is_none(first.id) && first.created_at == NOW && second.created_at == NOW + 1);
-    if (!CHECK(list_items(session, &items) == 2))
+    CHECK(!pal_id_is_none(first.id));
+    CHECK_EQ(first.created_at, NOW);
+    CHECK_EQ(second.created_at, NOW + 1);
+    if (!CHECK_EQ(list_items(session, &items), 2))
         return;
-    CHECK(pal_id_equal(items[0].id, first.id) && pal_str_is(items[0].body, "{\"n\":1}"));
-    CHECK(pal_str_is(items[0].client_id, "c") && pal_str_is(items[0].delivery, "queue"));
-    CHECK(pal_id_equal(items[1].id, second.id) && pal_str_is(items[1].delivery, "steer"));
+    CHECK_ID(items[0].id, first.id);
+    CHECK_STR(items[0].body, "{\"n\":1}");
+    CHECK_STR(items[0].client_id, "c");
+    CHECK_STR(items[0].delivery, "queue");
+    CHECK_ID(items[1].id, second.id);
+    CHECK_STR(items[1].delivery, "steer");
     OK(pal_store_inbox_drop(store, no_tenant(), session, first.id, &err));
-    CHECK(list_items(session, &items) == 1 && pal_id_equal(items[0].id, second.id));
+    if (CHECK_EQ(list_items(session, &items), 1))
+        CHECK_ID(items[0].id, second.id);
     GIVES(PAL_NOT_FOUND, pal_store_inbox_drop(store, no_tenant(), session, first.id, &err));
 }
 
@@ -47,13 +53,14 @@ static void an_item_sent_twice_is_one(void)
     pal_clock_set_ms(NOW + 1);
     item.id = (pal_id){{0}};
     OK(add_item(session, &item));
-    CHECK(pal_id_equal(item.id, first) && item.created_at == NOW);
+    CHECK_ID(item.id, first);
+    CHECK_EQ(item.created_at, NOW);
     item.body = S("{\"other\":1}");
     GIVES(PAL_CONFLICT, add_item(session, &item));
     item.body = S("{}");
     item.delivery = S("steer");
     GIVES(PAL_CONFLICT, add_item(session, &item));
-    CHECK(list_items(session, &items) == 1);
+    CHECK_EQ(list_items(session, &items), 1);
     OK(add_item(new_session(), &item));
 }
 
@@ -79,7 +86,7 @@ static void the_inbox_has_a_limit(void)
         ops[i] = (pal_op){.kind = PAL_OP_INBOX_ADD, .session = session, .u.inbox_item = &items[i]};
     }
     OK(pal_store_apply(store, ops, PAL_INBOX_ITEMS_MAX, &err));
-    CHECK(ops[PAL_INBOX_ITEMS_MAX - 1].status == PAL_OK);
+    CHECK_STATUS(ops[PAL_INBOX_ITEMS_MAX - 1].status, PAL_OK);
     GIVES(PAL_LIMIT, add_item(session, &item));
     OK(pal_store_inbox_drop(store, no_tenant(), session, items[3].id, &err));
     OK(add_item(session, &item));
@@ -102,11 +109,13 @@ static void an_append_takes_items_out_of_the_inbox(void)
     op.u.append.inbox_ids_len = 2;
     op.u.append.expected_seq = 7;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_CONFLICT && list_items(op.session, &items) == 2);
+    CHECK_STATUS(op.status, PAL_CONFLICT);
+    CHECK_EQ(list_items(op.session, &items), 2);
     op.u.append.expected_seq = 0;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && list_items(op.session, &items) == 1);
-    CHECK(pal_id_equal(items[0].id, b.id));
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(list_items(op.session, &items), 1);
+    CHECK_ID(items[0].id, b.id);
 }
 
 /* ---- Lease ---- */
@@ -129,20 +138,23 @@ static void a_lease_has_one_owner(void)
 
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
     OK(take(session, "a", 1000, &first));
-    CHECK(first > 0);
+    CHECK_THAT(first, >, 0);
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
-    CHECK(strstr(err.message, "'a'") != NULL && second == 0);
+    CHECK_CONTAINS(err.message, "'a'");
+    CHECK_EQ(second, 0);
     pal_clock_set_ms(NOW + 500);
     OK(take(session, "a", 1000, &second));
-    CHECK(second == first);
+    CHECK_EQ(second, first);
     OK(find_lease(session, &lease));
-    CHECK(pal_str_is(lease.owner, "a") && lease.fence == first && lease.expires_at == NOW + 1500);
+    CHECK_STR(lease.owner, "a");
+    CHECK_EQ(lease.fence, first);
+    CHECK_EQ(lease.expires_at, NOW + 1500);
     pal_clock_set_ms(NOW + 1499);
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
     pal_clock_set_ms(NOW + 1501);
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
     OK(take(session, "b", 1000, &second));
-    CHECK(second > first);
+    CHECK_THAT(second, >, first);
 }
 
 static void a_lease_is_given_back(void)
@@ -157,7 +169,7 @@ static void a_lease_is_given_back(void)
     OK(pal_store_lease_release(store, no_tenant(), session, first, &err));
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
     OK(take(session, "a", 1000, &second));
-    CHECK(second > first);
+    CHECK_THAT(second, >, first);
     OK(pal_store_lease_release(store, no_tenant(), session, first, &err)); /* lost before */
     GIVES(PAL_BUSY, take(session, "b", 1000, &third));
     GIVES(PAL_NOT_FOUND, take(pal_id_new(), "a", 1000, &third));
@@ -173,7 +185,7 @@ static void a_lost_lease_of_the_same_owner_is_a_new_one(void)
     OK(take(session, "a", 1000, &first));
     pal_clock_set_ms(NOW + 2000);
     OK(take(session, "a", 1000, &second));
-    CHECK(second > first);
+    CHECK_THAT(second, >, first);
 }
 
 /* Every kind of writing that can carry a fence, on a session with two messages and an item. */
@@ -230,15 +242,17 @@ static void a_stale_fence_writes_nothing(void)
         ops[i].fence = stale;
     OK(pal_store_apply(store, ops, len, &err));
     for (size_t i = 0; i < len; i++)
-        if (!CHECK(ops[i].status == PAL_DENIED && ops[i].error.message[0] != '\0'))
+        if (!CHECK_STATUS(ops[i].status, PAL_DENIED) ||
+                !CHECK_THAT(ops[i].error.message[0], !=, '\0'))
             printf("# op %d gave %s\n", (int)ops[i].kind, pal_status_name(ops[i].status));
-    CHECK(shows(session, "a b") && get_session(session).title.len == 0);
-    CHECK(list_items(session, &items) == 1);
+    if (CHECK(shows(session, "a b")))
+        CHECK_EQ(get_session(session).title.len, 0);
+    CHECK_EQ(list_items(session, &items), 1);
     len = fenced_ops(session, item.id, ops);
     for (size_t i = 0; i < len; i++) {
         ops[i].fence = fence;
         OK(pal_store_apply(store, &ops[i], 1, &err));
-        if (!CHECK(ops[i].status == PAL_OK))
+        if (!CHECK_STATUS(ops[i].status, PAL_OK))
             printf("# op %d gave %s\n", (int)ops[i].kind, ops[i].error.message);
     }
     GIVES(PAL_NOT_FOUND, find_id_status(session));
@@ -256,16 +270,17 @@ static void a_lease_that_ran_out_is_renewed_by_its_number(void)
     pal_clock_set_ms(NOW + 2000);
     renewal.fence = fence;
     OK(pal_store_apply(store, &renewal, 1, &err));
-    CHECK(renewal.status == PAL_OK && renewal.u.lease.fence == fence);
+    CHECK_STATUS(renewal.status, PAL_OK);
+    CHECK_EQ(renewal.u.lease.fence, fence);
     GIVES(PAL_BUSY, take(session, "b", 1000, &other));
     pal_clock_set_ms(NOW + 5000);
     OK(take(session, "b", 1000, &other));
-    CHECK(other > fence);
+    CHECK_THAT(other, >, fence);
     OK(pal_store_apply(store, &renewal, 1, &err));
-    CHECK(renewal.status == PAL_DENIED);
+    CHECK_STATUS(renewal.status, PAL_DENIED);
     pal_clock_set_ms(NOW + 9000); /* gone again, but somebody had it */
     OK(pal_store_apply(store, &renewal, 1, &err));
-    CHECK(renewal.status == PAL_DENIED);
+    CHECK_STATUS(renewal.status, PAL_DENIED);
 }
 
 static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
@@ -280,9 +295,10 @@ static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
     pal_clock_set_ms(NOW - 1001);
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
     OK(take(session, "b", 1000, &second));
-    CHECK(second > first);
+    CHECK_THAT(second, >, first);
     OK(find_lease(session, &lease));
-    CHECK(lease.ttl_ms == 1000 && lease.expires_at == NOW - 1);
+    CHECK_EQ(lease.ttl_ms, 1000);
+    CHECK_EQ(lease.expires_at, NOW - 1);
     GIVES(PAL_BUSY, take(session, "a", 1000, &first));
 }
 
@@ -299,10 +315,11 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
     op.u.lease.stale_fence = fence;
     op.u.lease.stale_expires_at = NOW + 999; /* it was renewed since */
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_BUSY);
+    CHECK_STATUS(op.status, PAL_BUSY);
     op.u.lease.stale_expires_at = NOW + 1000;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.lease.fence > fence);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_THAT(op.u.lease.fence, >, fence);
     GIVES(PAL_BUSY, take(session, "a", 1000, &other));
 }
 
@@ -321,24 +338,27 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
     for (size_t i = 0; i < 3; i++) {
         pal_clock_set_ms(clocks[i]);
         OK(pal_store_apply(store, &op, 1, &err));
-        CHECK(op.status == PAL_BUSY);
+        CHECK_STATUS(op.status, PAL_BUSY);
     }
     op.u.lease.stale_fence = fence;
     op.u.lease.stale_expires_at = NOW + 1000;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 1);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(op.u.lease.fence, fence + 1);
     OK(pal_store_lease_release(store, no_tenant(), session, fence + 1, &err));
     op.u.lease = (__typeof__(op.u.lease)){.owner = S("c"), .ttl_ms = 1000, .is_watched = true};
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 2);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(op.u.lease.fence, fence + 2);
     /* Another end with each renewal, though the clock stands still. */
     OK(find_lease(session, &lease));
     op.fence = fence + 2;
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_OK && op.u.lease.fence == fence + 2);
+    CHECK_STATUS(op.status, PAL_OK);
+    CHECK_EQ(op.u.lease.fence, fence + 2);
     fence = (uint64_t)lease.expires_at;
     OK(find_lease(session, &lease));
-    CHECK(lease.expires_at != (int64_t)fence);
+    CHECK_THAT(lease.expires_at, !=, (int64_t)fence);
 }
 
 /* Whoever holds the session's lease ends what it began there. */
@@ -361,16 +381,17 @@ static void a_fence_writes_into_a_session_that_is_gone(void)
             OK(pal_store_delete(store, no_tenant(), ids[i], &err));
         pal_clock_set_ms(NOW + 11);
         OK(pal_store_apply(store, &op, 1, &err));
-        CHECK(op.status == PAL_CONFLICT);
+        CHECK_STATUS(op.status, PAL_CONFLICT);
         op.fence = fence;
         OK(pal_store_apply(store, &op, 1, &err));
-        CHECK(op.status == PAL_OK && message.seq == 1);
+        CHECK_STATUS(op.status, PAL_OK);
+        CHECK_EQ(message.seq, 1);
         if (i == 0)
             OK(pal_store_restore(store, no_tenant(), ids[i], &err));
         else
             OK(pal_store_update(
                     store, &(pal_session){.id = ids[i]}, PAL_SESSION_FIELD_EXPIRES_AT, &err));
-        CHECK(get_session(ids[i]).last_seq == 1);
+        CHECK_EQ(get_session(ids[i]).last_seq, 1);
     }
 }
 
@@ -385,16 +406,18 @@ static void a_message_names_its_turn(void)
     OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
     OK(pal_store_append(store, no_tenant(), session, &messages[1], 1, PAL_SEQ_ANY, &err));
     OK(pal_store_load(store, no_tenant(), session, &(pal_message_query){0}, arena, &list, &err));
-    if (!CHECK(list.len == 2))
+    if (!CHECK_EQ(list.len, 2))
         return;
-    CHECK(pal_id_equal(list.items[0].turn_id, turn) && pal_id_is_none(list.items[1].turn_id));
+    CHECK_ID(list.items[0].turn_id, turn);
+    CHECK(pal_id_is_none(list.items[1].turn_id));
     OK(pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
-    CHECK(pal_id_equal(found.turn_id, turn));
+    CHECK_ID(found.turn_id, turn);
     /* The same one again is known by what it says, whichever turn says it. */
     messages[0].id = (pal_id){{0}};
     messages[0].turn_id = pal_id_new();
     OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
-    CHECK(messages[0].seq == 1 && pal_id_equal(messages[0].id, found.id));
+    CHECK_EQ(messages[0].seq, 1);
+    CHECK_ID(messages[0].id, found.id);
 }
 
 static void a_fence_without_a_lease_is_denied(void)
@@ -406,7 +429,7 @@ static void a_fence_without_a_lease_is_denied(void)
             .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
 
     OK(pal_store_apply(store, &op, 1, &err));
-    CHECK(op.status == PAL_DENIED);
+    CHECK_STATUS(op.status, PAL_DENIED);
 }
 
 /* ---- Who has something to do ---- */
@@ -428,7 +451,7 @@ static void sessions_with_something_in_their_inbox_are_found(void)
     pal_inbox_owner *owners, third;
     size_t len = 0;
 
-    CHECK(owners_after(NULL, 0, &owners) == 0);
+    CHECK_EQ(owners_after(NULL, 0, &owners), 0);
     for (size_t i = 0; i < 6; i++) {
         ids[i] = other.id = (pal_id){{(uint8_t)(200 - 30 * i), 1, 2}};
         other.tenant = i % 2 ? S("other") : no_tenant();
@@ -438,27 +461,31 @@ static void sessions_with_something_in_their_inbox_are_found(void)
             OK(pal_store_inbox_add(store, other.tenant, ids[i], &item, &err));
     }
     OK(add_item(ids[2], &second));
-    CHECK(owners_after(NULL, 0, &owners) == 5);
+    CHECK_EQ(owners_after(NULL, 0, &owners), 5);
     OK(pal_store_delete(store, S("other"), ids[3], &err));
     pal_clock_set_ms(NOW + 11); /* ids[4] has expired */
     len = owners_after(NULL, 0, &owners);
-    if (!CHECK(len == 3))
+    if (!CHECK_EQ(len, 3))
         return;
-    CHECK(pal_id_equal(owners[0].session, ids[5]) && pal_str_is(owners[0].tenant, "other"));
-    CHECK(pal_id_equal(owners[1].session, ids[2]) && pal_str_is(owners[1].tenant, "default"));
-    CHECK(pal_id_equal(owners[2].session, ids[0]));
-    CHECK(owners_after(NULL, 2, &owners) == 2 && pal_id_equal(owners[1].session, ids[2]));
+    CHECK_ID(owners[0].session, ids[5]);
+    CHECK_STR(owners[0].tenant, "other");
+    CHECK_ID(owners[1].session, ids[2]);
+    CHECK_STR(owners[1].tenant, "default");
+    CHECK_ID(owners[2].session, ids[0]);
+    if (CHECK_EQ(owners_after(NULL, 2, &owners), 2))
+        CHECK_ID(owners[1].session, ids[2]);
     third = owners[1];
-    CHECK(owners_after(&third, 2, &owners) == 1 && pal_id_equal(owners[0].session, ids[0]));
+    if (CHECK_EQ(owners_after(&third, 2, &owners), 1))
+        CHECK_ID(owners[0].session, ids[0]);
     third = owners[0];
-    CHECK(owners_after(&third, 2, &owners) == 0);
+    CHECK_EQ(owners_after(&third, 2, &owners), 0);
     GIVES(PAL_LIMIT,
             pal_store_inbox_owners(
                     store, NULL, PAL_INBOX_OWNERS_MAX + 1, arena, &owners, &len, &err));
     OK(pal_store_inbox_drop(store, no_tenant(), ids[2], second.id, &err));
-    CHECK(owners_after(NULL, 0, &owners) == 3);
+    CHECK_EQ(owners_after(NULL, 0, &owners), 3);
     OK(pal_store_erase(store, no_tenant(), ids[2], NULL, &err));
-    CHECK(owners_after(NULL, 0, &owners) == 2);
+    CHECK_EQ(owners_after(NULL, 0, &owners), 2);
 }
 
 void contract_turns(void)

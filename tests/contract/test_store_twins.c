@@ -68,7 +68,7 @@ static void make_twin(int twin)
 
     session.title = S(text_for(twin, "title"));
     OK(pal_store_create(store, &session, &id, &err));
-    CHECK(pal_id_equal(id, the_session));
+    CHECK_ID(id, the_session);
     OK(say_to(twin, the_session, &the_messages[0], "first"));
     OK(say_to(twin, the_session, &the_messages[1], "second"));
     OK(pal_store_fork(store, &fork, the_session, 1, &id, &err));
@@ -105,8 +105,7 @@ static size_t hits(int twin, pal_id session, const char *word)
 
     OK(pal_store_search(store, &search, arena, &found, &err));
     for (size_t i = 0; i < found.len; i++)
-        CHECK(strstr(pal_arena_copy(arena, found.items[i].snippet).data, text_for(twin, word)) !=
-                NULL);
+        CHECK_CONTAINS(pal_arena_copy(arena, found.items[i].snippet).data, text_for(twin, word));
     return found.len;
 }
 
@@ -119,12 +118,13 @@ static void finds_its_own(int twin)
 
     pal_id_to_text(the_session, text);
     OK(pal_store_find(store, name_of(twin), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
-    CHECK(pal_str_is(found.title, text_for(twin, "title")) && found.last_seq == 2);
-    CHECK(pal_str_is(found.tenant, names[twin]));
+    if (CHECK_STR(found.title, text_for(twin, "title")))
+        CHECK_EQ(found.last_seq, 2);
+    CHECK_STR(found.tenant, names[twin]);
     OK(pal_store_message(
             store, name_of(twin), the_messages[0], arena, &message, &session, &err));
-    CHECK(pal_str_is(message.parts[0].text, text_for(twin, "first")));
-    CHECK(pal_id_equal(session, the_session));
+    CHECK_STR(message.parts[0].text, text_for(twin, "first"));
+    CHECK_ID(session, the_session);
 }
 
 static void has_its_own(int twin)
@@ -139,17 +139,20 @@ static void has_its_own(int twin)
     char body[64];
 
     OK(pal_store_marks(store, name_of(twin), the_session, arena, &marks, &len, &err));
-    CHECK(len == 1);
+    CHECK_EQ(len, 1);
     OK(pal_store_inbox_list(store, name_of(twin), the_session, arena, &items, &len, &err));
-    CHECK(len == 1);
+    CHECK_EQ(len, 1);
     OK(pal_store_lease_find(store, name_of(twin), the_session, arena, &lease, &err));
-    CHECK(pal_str_is(lease.owner, names[twin]) && lease.fence == 1);
+    CHECK_STR(lease.owner, names[twin]);
+    CHECK_EQ(lease.fence, 1);
     OK(pal_store_ledger_sum(store,
             &(pal_ledger_query){.tenant = name_of(twin), .session = the_session}, &sum, &err));
-    CHECK(sum.calls == 1 && sum.usage.input == (uint64_t)twin + 1);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_EQ(sum.usage.input, (uint64_t)twin + 1);
     OK(pal_store_record_list(store, &query, arena, &records, &err));
     snprintf(body, sizeof body, "{\"of\":%d}", twin);
-    CHECK(records.len == 1 && pal_str_is(records.items[0].body, body));
+    if (CHECK_EQ(records.len, 1))
+        CHECK_STR(records.items[0].body, body);
 }
 
 static void is_complete(int twin)
@@ -160,7 +163,8 @@ static void is_complete(int twin)
     has_its_own(twin);
     CHECK(session_shows(twin, the_session, own, 2));
     CHECK(session_shows(twin, the_fork, forked, 2));
-    CHECK(hits(twin, (pal_id){{0}}, "first") > 0 && hits(twin, the_session, "second") == 1);
+    CHECK_THAT(hits(twin, (pal_id){{0}}, "first"), >, 0);
+    CHECK_EQ(hits(twin, the_session, "second"), 1);
 }
 
 static void all_are_complete(void)
@@ -244,12 +248,14 @@ static void erasing_one_leaves_the_others(void)
     make_twins();
     for (int i = 0; i < TWINS; i++) {
         OK(pal_store_erase(store, name_of(i), the_session, &erasure, &err));
-        CHECK(erasure.messages == 1 && erasure.shared == 1 && erasure.records == 1);
+        CHECK_EQ(erasure.messages, 1);
+        CHECK_EQ(erasure.shared, 1);
+        CHECK_EQ(erasure.records, 1);
         CHECK(session_shows(i, the_fork, forked, 2));
         reopen();
         CHECK(session_shows(i, the_fork, forked, 2));
         OK(pal_store_erase(store, name_of(i), the_fork, &erasure, &err));
-        CHECK(hits(i, (pal_id){{0}}, "first") == 0);
+        CHECK_EQ(hits(i, (pal_id){{0}}, "first"), 0);
         for (int j = i + 1; j < TWINS; j++)
             is_complete(j);
         reopen();
@@ -267,7 +273,7 @@ static void sweeping_one_leaves_the_others(void)
     OK(pal_store_delete(store, name_of(1), the_session, &err));
     pal_clock_set_ms(NOW + 10);
     OK(pal_store_sweep(store, 5, 100, &sweep, &err));
-    CHECK(sweep.erased == 2);
+    CHECK_EQ(sweep.erased, 2);
     pal_clock_set_ms(NOW);
     is_complete(0);
     is_complete(2);
@@ -290,7 +296,7 @@ static void owners_of_inboxes_are_listed_one_by_one(void)
             after = owners[0];
         seen += len;
     } while (len == 1 && seen <= TWINS);
-    CHECK(seen == TWINS);
+    CHECK_EQ(seen, TWINS);
 }
 
 void contract_twins(void)

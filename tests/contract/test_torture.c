@@ -120,7 +120,7 @@ static void look_again(uint64_t nth, const pal_status *statuses)
     pal_store_close(store);
     store = NULL;
     opened = pal_store_open(contract_url, NULL, &store, &err);
-    if (!CHECK(opened == PAL_OK))
+    if (!CHECK_STATUS(opened, PAL_OK))
         complain(nth, "opening again", err.message, opened);
     else if (statuses)
         CHECK(steps_are_whole(nth, statuses));
@@ -147,7 +147,7 @@ static bool fail_at(uint64_t nth, bool once)
     if (opened == PAL_OK) {
         CHECK(says_no_memory(nth, statuses));
         CHECK(steps_are_whole(nth, statuses));
-    } else if (!CHECK(opened == PAL_NO_MEMORY && err.message[0] != '\0')) {
+    } else if (!CHECK_STATUS(opened, PAL_NO_MEMORY) || !CHECK_THAT(err.message[0], !=, '\0')) {
         complain(nth, "opening", err.message, opened);
     }
     if (contract_is_durable())
@@ -247,9 +247,9 @@ static void a_search_that_failed_shows_no_old_state(void)
         pal_arena_reset(arena); /* a failed one stays failed */
         snprintf(word, sizeof(word), "word%llu", (unsigned long long)nth);
         message = text_of(PAL_ROLE_USER, word);
-        CHECK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err) ==
-                PAL_OK);
-        CHECK(hits_of(word) == 1);
+        CHECK_STATUS(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err),
+                PAL_OK, &err);
+        CHECK_EQ(hits_of(word), 1);
     }
 }
 

@@ -148,8 +148,11 @@ static void a_short_session_is_sent_whole(void)
     window.tools_len = 1;
     plan = plan_of(&window);
     CHECK(sends(&plan, "sys sys tools 2-7"));
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.usable == 8000 && plan.first_seq == 2);
-    CHECK(plan.tokens > 65 && plan.tokens < 150);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.usable, 8000);
+    CHECK_EQ(plan.first_seq, 2);
+    CHECK_THAT(plan.tokens, >, 65);
+    CHECK_THAT(plan.tokens, <, 150);
 }
 
 static void an_empty_session_has_a_plan(void)
@@ -157,7 +160,10 @@ static void an_empty_session_has_a_plan(void)
     pal_window window = window_of(new_session());
     pal_plan plan = plan_of(&window);
 
-    CHECK(sends(&plan, "") && plan.action == PAL_PLAN_ACTION_SEND && plan.tokens == 0);
+    if (CHECK(sends(&plan, ""))) {
+        CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+        CHECK_EQ(plan.tokens, 0);
+    }
     window.session = pal_id_new();
     GIVES(PAL_NOT_FOUND, pal_window_plan(store, &window, arena, &plan, &err));
 }
@@ -171,19 +177,25 @@ static void only_the_window_is_loaded(void)
     say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
     say_turns(session, 1000, 100);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.cut_seq > 1900);
-    CHECK(plan.items_len < 200); /* two windows of 80 messages each */
-    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_SYSTEM && plan.items[0].seq == 1);
-    CHECK(plan.items[1].kind == PAL_PLAN_ITEM_NOTICE);
-    CHECK(plan.items[2].kind == PAL_PLAN_ITEM_RANGE && plan.items[2].count > 1800);
-    CHECK(plan.items[2].tokens == plan.items[2].count * 100);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_THAT(plan.cut_seq, >, 1900);
+    CHECK_THAT(plan.items_len, <, 200); /* two windows of 80 messages each */
+    CHECK_EQ(plan.items[0].kind, PAL_PLAN_ITEM_SYSTEM);
+    CHECK_EQ(plan.items[0].seq, 1);
+    CHECK_EQ(plan.items[1].kind, PAL_PLAN_ITEM_NOTICE);
+    CHECK_EQ(plan.items[2].kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_THAT(plan.items[2].count, >, 1800);
+    CHECK_EQ(plan.items[2].tokens, plan.items[2].count * 100);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000 && plan.tokens > 7000);
-    CHECK(plan.items[plan.items_len - 1].seq == 2001);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 8000);
+    CHECK_THAT(plan.tokens, >, 7000);
+    CHECK_EQ(plan.items[plan.items_len - 1].seq, 2001);
     window.settings.strategy = PAL_STRATEGY_NONE;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_STATUS(plan.refusal.status, PAL_LIMIT);
 }
 
 /* One turn of many steps: its question is before what is loaded. */
@@ -204,7 +216,8 @@ static void the_question_is_found_before_the_tail(void)
     }
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <=, 8000);
     CHECK(strncmp(sent_text(&plan), "note 3 ", 7) == 0);
 }
 
@@ -217,8 +230,9 @@ static void the_newest_message_alone_can_be_too_long(void)
     say_turns(session, 5, 100);
     say_as(session, PAL_ROLE_USER, "a book", 50000);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE && plan.refusal.status == PAL_LIMIT);
-    CHECK(strstr(plan.refusal.message, "50000 tokens, 42000 over the limit of 8000"));
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
+    CHECK_STATUS(plan.refusal.status, PAL_LIMIT);
+    CHECK_CONTAINS(plan.refusal.message, "50000 tokens, 42000 over the limit of 8000");
 }
 
 static void settings_and_limits_are_obeyed(void)
@@ -230,17 +244,19 @@ static void settings_and_limits_are_obeyed(void)
     say_turns(session, 20, 100);
     window.settings.max_tokens = 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_COMPACT && plan.usable == 1000);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
+    CHECK_EQ(plan.usable, 1000);
     window.settings.auto_off = true;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_REFUSE);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
     window = window_of(session);
     window.limits = (pal_context_limits){0};
     plan = plan_of(&window);
-    CHECK(plan.usable == PAL_CONTEXT_TOKENS_DEFAULT / 4 * 3);
+    CHECK_EQ(plan.usable, PAL_CONTEXT_TOKENS_DEFAULT / 4 * 3);
     window.model = S("gpt-4o");
     plan = plan_of(&window);
-    CHECK(plan.usable == 128000 - 16384 && plan.action == PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.usable, 128000 - 16384);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
 }
 
 static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
@@ -260,7 +276,9 @@ static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
         return;
     }
     OK(pal_tokens_message(model.encoding, &message, &wanted, &err));
-    CHECK(plan.tokens_plain == wanted && wanted != message.tokens && !plan.is_estimate);
+    CHECK_EQ(plan.tokens_plain, wanted);
+    CHECK_THAT(wanted, !=, message.tokens);
+    CHECK(!plan.is_estimate);
 }
 
 /* ---- Images ---- */
@@ -303,22 +321,27 @@ static void images_count_the_bytes_of_their_blobs(void)
     say_image(session, pal_str_make(bytes, 15000), true);
     say_turns(session, 1, 10);
     plan = plan_of(&window);
-    CHECK(plan.images == 2 && item_at(&plan, 1)->bytes > 40000);
-    CHECK(item_at(&plan, 1)->bytes < 40500);
-    CHECK(item_at(&plan, 3)->bytes > 20000 && item_at(&plan, 3)->bytes < 20500);
-    CHECK(item_at(&plan, 1)->message->parts[0].data.len == 0);
+    CHECK_EQ(plan.images, 2);
+    CHECK_THAT(item_at(&plan, 1)->bytes, >, 40000);
+    CHECK_THAT(item_at(&plan, 1)->bytes, <, 40500);
+    if (CHECK_THAT(item_at(&plan, 3)->bytes, >, 20000))
+        CHECK_THAT(item_at(&plan, 3)->bytes, <, 20500);
+    CHECK_EQ(item_at(&plan, 1)->message->parts[0].data.len, 0);
     window.limits.bytes = plan.bytes - 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 1 &&
-            plan.bytes < window.limits.bytes);
-    CHECK(item_at(&plan, 1)->disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 1);
+    CHECK_THAT(plan.bytes, <, window.limits.bytes);
+    CHECK_EQ(item_at(&plan, 1)->disposition, PAL_DISPOSITION_SENT_PRUNED);
     window.limits.bytes = 0;
     window.limits.image_bytes = 15000;
     plan = plan_of(&window);
-    CHECK(plan.images == 1 && item_at(&plan, 1)->disposition == PAL_DISPOSITION_SENT_REPAIRED);
+    CHECK_EQ(plan.images, 1);
+    CHECK_EQ(item_at(&plan, 1)->disposition, PAL_DISPOSITION_SENT_REPAIRED);
     window.limits.image_bytes = 14999;
     plan = plan_of(&window);
-    CHECK(plan.images == 0 && plan.action == PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
 }
 
 static void no_more_images_than_the_provider_takes(void)
@@ -330,14 +353,15 @@ static void no_more_images_than_the_provider_takes(void)
     for (int i = 0; i < 12; i++)
         say_image(session, S("png"), false);
     plan = plan_of(&window);
-    CHECK(plan.images == 12);
+    CHECK_EQ(plan.images, 12);
     window.profile = PAL_PROFILE_MISTRAL;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.images == 8 &&
-            item_at(&plan, 4)->images == 0);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.images, 8);
+    CHECK_EQ(item_at(&plan, 4)->images, 0);
     window.limits.images = 20;
     plan = plan_of(&window);
-    CHECK(plan.images == 12);
+    CHECK_EQ(plan.images, 12);
 }
 
 /* ---- What is out of sight ---- */
@@ -357,20 +381,23 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     pin(session, 103);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
-    CHECK(plan.items[1].kind == PAL_PLAN_ITEM_RANGE && plan.items[1].first_seq == 1);
+    CHECK_EQ(plan.items[1].kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_EQ(plan.items[1].first_seq, 1);
     /* Ten at the beginning, less the pins, and from 101 on to where the tail begins. */
-    CHECK(plan.items[1].count == 10 - 2 + (plan.items[1].seq - 100));
-    CHECK(plan.items[1].tokens > 0);
+    CHECK_EQ(plan.items[1].count, 10 - 2 + (plan.items[1].seq - 100));
+    CHECK_THAT(plan.items[1].tokens, >, 0);
     window.settings.strategy = PAL_STRATEGY_COMPACT;
     made = compact(&window, &s);
-    CHECK(made.number > 0 && made.seq > 300);
+    CHECK_THAT(made.number, >, 0);
+    CHECK_THAT(made.seq, >, 300);
     plan = plan_of(&window);
     for (size_t i = 0; i < plan.items_len; i++)
         if (plan.items[i].kind == PAL_PLAN_ITEM_RANGE)
             plan.items[0] = plan.items[i];
-    CHECK(plan.items[0].kind == PAL_PLAN_ITEM_RANGE &&
-            plan.items[0].disposition == PAL_DISPOSITION_SUMMARIZED);
-    CHECK(plan.items[0].count == 10 - 2 + (made.seq - 100) && plan.items[0].seq == made.seq);
+    CHECK_EQ(plan.items[0].kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_EQ(plan.items[0].disposition, PAL_DISPOSITION_SUMMARIZED);
+    CHECK_EQ(plan.items[0].count, 10 - 2 + (made.seq - 100));
+    CHECK_EQ(plan.items[0].seq, made.seq);
 }
 
 static void the_head_counts_where_it_is(void)
@@ -382,18 +409,19 @@ static void the_head_counts_where_it_is(void)
 
     say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
     say_turns(session, 10, 300);
-    CHECK(compact(&window, &s).number > 0);
+    CHECK_THAT(compact(&window, &s).number, >, 0);
     say_turns(session, 100, 100);
     window.settings.strategy = PAL_STRATEGY_SLIDING_WINDOW;
     plan = plan_of(&window);
     for (size_t i = 0; i < plan.items_len; i++)
         if (plan.items[i].kind == PAL_PLAN_ITEM_RANGE &&
                 plan.items[i].disposition == PAL_DISPOSITION_DROPPED)
-            CHECK(plan.items[i].count == plan.items[i].seq + 1 - plan.items[i].first_seq);
-    CHECK(plan.items[0].seq == 1 && plan.items[1].kind == PAL_PLAN_ITEM_NOTICE);
-    CHECK(plan.items[2].kind == PAL_PLAN_ITEM_RANGE);
-    CHECK(plan.items[2].count == plan.items[2].seq - 1); /* all but the head */
-    CHECK(plan.items[2].tokens == plan.items[2].count * 300);
+            CHECK_EQ(plan.items[i].count, plan.items[i].seq + 1 - plan.items[i].first_seq);
+    CHECK_EQ(plan.items[0].seq, 1);
+    CHECK_EQ(plan.items[1].kind, PAL_PLAN_ITEM_NOTICE);
+    CHECK_EQ(plan.items[2].kind, PAL_PLAN_ITEM_RANGE);
+    CHECK_EQ(plan.items[2].count, plan.items[2].seq - 1); /* all but the head */
+    CHECK_EQ(plan.items[2].tokens, plan.items[2].count * 300);
 }
 
 /* ---- Calibration ---- */
@@ -419,11 +447,13 @@ static void what_the_provider_reports_calibrates(void)
     say_turns(session, 10, 100);
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.tokens == 2100 && plan.tokens_plain == 2100);
+    CHECK_EQ(plan.tokens, 2100);
+    CHECK_EQ(plan.tokens_plain, 2100);
     say_reported(session, &plan, 4200, "m"); /* twice as many as we count */
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.tokens_plain == 2300 && plan.tokens == 4600);
+    CHECK_EQ(plan.tokens_plain, 2300);
+    CHECK_EQ(plan.tokens, 4600);
 }
 
 /* Of an answer that nobody knows the request of nothing is learnt, and little is no more room. */
@@ -441,11 +471,11 @@ static void only_what_was_sent_calibrates(void)
     append(session, &imported, 100);
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.tokens == plan.tokens_plain);
+    CHECK_EQ(plan.tokens, plan.tokens_plain);
     say_reported(session, &plan, 500, "m");
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.tokens == plan.tokens_plain);
+    CHECK_EQ(plan.tokens, plan.tokens_plain);
 }
 
 /* ---- The last request ---- */
@@ -469,20 +499,24 @@ static void the_prefix_is_that_of_the_last_request(void)
     say_turns(session, 10, 100);
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.prefix_items == 0 && plan.prefix_break.len == 0);
+    CHECK_EQ(plan.prefix_items, 0);
+    CHECK_EQ(plan.prefix_break.len, 0);
     answer_plan(session, &plan);
     uint64_t sent = plan.tokens_plain;
     say_as(session, PAL_ROLE_USER, "?", 100);
     plan = plan_of(&window);
-    CHECK(plan.prefix_items == 22 && plan.prefix_tokens == sent && plan.prefix_break.len == 0);
+    CHECK_EQ(plan.prefix_items, 22);
+    CHECK_EQ(plan.prefix_tokens, sent);
+    CHECK_EQ(plan.prefix_break.len, 0);
     window.system = S("Be brief.");
     plan = plan_of(&window);
-    CHECK(plan.prefix_items == 0 && pal_str_is(plan.prefix_break, "the system text changed"));
+    CHECK_EQ(plan.prefix_items, 0);
+    CHECK_STR(plan.prefix_break, "the system text changed");
     window.system = S("Be kind.");
     answer_plan(session, &plan);
-    CHECK(compact(&window, &s).number > 0);
+    CHECK_THAT(compact(&window, &s).number, >, 0);
     plan = plan_of(&window);
-    CHECK(plan.prefix_items == 0); /* of the request that was brief */
+    CHECK_EQ(plan.prefix_items, 0); /* of the request that was brief */
 }
 
 /* Down to the low-water mark, and then not again before the window is full. */
@@ -497,14 +531,17 @@ static void a_sliding_window_stays_where_it_is(void)
     for (int i = 0; i < 200; i++) {
         say_as(session, PAL_ROLE_USER, "?", 100);
         pal_plan plan = plan_of(&window);
-        CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens <= 8000);
+        CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+        CHECK_THAT(plan.tokens, <=, 8000);
         moves += plan.first_seq != first_seq;
-        if (first_seq && plan.first_seq == first_seq)
-            CHECK(plan.prefix_items > 0 && plan.prefix_break.len == 0);
+        if (first_seq && plan.first_seq == first_seq) {
+            CHECK_THAT(plan.prefix_items, >, 0);
+            CHECK_EQ(plan.prefix_break.len, 0);
+        }
         first_seq = plan.first_seq;
         answer_plan(session, &plan);
     }
-    if (!CHECK(moves > 5 && moves < 15))
+    if (!CHECK_THAT(moves, >, 5) || !CHECK_THAT(moves, <, 15))
         printf("# moved %zu times\n", moves);
 }
 

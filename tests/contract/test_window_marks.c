@@ -15,8 +15,11 @@ static void pins_are_kept_before_a_checkpoint(void)
     say_turns(session, 10, 300);
     pin(session, 3);
     plan = plan_of(&window);
-    CHECK(sends(&plan, "1-20") && plan.items[2].is_pinned && !plan.items[3].is_pinned);
-    CHECK(compact(&window, &s).number > 0);
+    if (CHECK(sends(&plan, "1-20"))) {
+        CHECK(plan.items[2].is_pinned);
+        CHECK(!plan.items[3].is_pinned);
+    }
+    CHECK_THAT(compact(&window, &s).number, >, 0);
     plan = plan_of(&window);
     CHECK(strncmp(sent_text(&plan), "sum sum 3 ", 10) == 0);
     OK(pal_store_mark(store, no_tenant(), session, &unpin, &err));
@@ -40,16 +43,18 @@ static void a_pin_keeps_the_other_half_of_its_pair(void)
     call = say_call(session, "c1", 20);
     result = say_result(session, "c1", "text", 20);
     say_turns(session, 10, 300);
-    CHECK(compact(&window, &s).seq > result);
+    CHECK_THAT(compact(&window, &s).seq, >, result);
     pin(session, result);
     plan = plan_of(&window);
     snprintf(wanted, sizeof wanted, "sum sum %llu-%llu ", (unsigned long long)call,
             (unsigned long long)result);
-    CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0 && plan.repairs == 0);
+    if (CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0))
+        CHECK_EQ(plan.repairs, 0);
     OK(undo(session, 0));
     pin(session, call);
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0 && plan.repairs == 0);
+    if (CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0))
+        CHECK_EQ(plan.repairs, 0);
 }
 
 /* ---- Prunes ---- */
@@ -81,23 +86,25 @@ static void a_prune_is_kept_as_a_mark(void)
     window.settings.prune_protect_tokens = 1000;
     window.settings.prune_minimum_tokens = 1000;
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE && plan.prune_len == 6);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
+    CHECK_EQ(plan.prune_len, 6);
     OK(pal_window_prune(store, &window, &plan, arena, &err));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND && plan.tokens < 4000);
-    CHECK(plan.items[2].disposition == PAL_DISPOSITION_SENT_PRUNED);
-    CHECK(plan.items[34].disposition == PAL_DISPOSITION_SENT);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_THAT(plan.tokens, <, 4000);
+    CHECK_EQ(plan.items[2].disposition, PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan.items[34].disposition, PAL_DISPOSITION_SENT);
     /* Nothing but the next turn's messages is different then. */
     before = plan_json(&window);
     say_as(session, PAL_ROLE_USER, "More.", 10);
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND &&
-            plan.items[2].disposition == PAL_DISPOSITION_SENT_PRUNED);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.items[2].disposition, PAL_DISPOSITION_SENT_PRUNED);
     rewind_to(session, 36);
-    CHECK(strcmp(plan_json(&window), before) == 0);
+    CHECK_STR(plan_json(&window), before);
     OK(undo(session, 1));
     plan = plan_of(&window);
-    CHECK(plan.action == PAL_PLAN_ACTION_PRUNE);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
 }
 
 /* ---- Epochs ---- */
@@ -127,19 +134,19 @@ static void an_epoch_is_replayed_byte_for_byte(void)
     tool.schema = S("{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}");
     OK(pal_window_epoch(store, &window, arena, &err));
     OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
-    CHECK(len == 1);
+    CHECK_EQ(len, 1);
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:00.\n"));
-    CHECK(plan.items[1].hash == hash); /* of every byte of the tools */
+    CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:00.\n");
+    CHECK_EQ(plan.items[1].hash, hash); /* of every byte of the tools */
     window.system_exact = true;
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n"));
+    CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n");
     window.system_exact = false;
     /* New tools break the cache anyway. */
     window.tools = &other;
     OK(pal_window_epoch(store, &window, arena, &err));
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n"));
+    CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n");
 }
 
 static void a_compaction_ends_the_epoch(void)
@@ -153,10 +160,10 @@ static void a_compaction_ends_the_epoch(void)
     OK(pal_window_epoch(store, &window, arena, &err));
     say_turns(session, 10, 300);
     window.system = S("new");
-    CHECK(compact(&window, &s).number > 0);
-    CHECK(pal_str_is(s.request.messages[0].parts[0].text, "old"));
+    CHECK_THAT(compact(&window, &s).number, >, 0);
+    CHECK_STR(s.request.messages[0].parts[0].text, "old");
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[0].message->parts[0].text, "new"));
+    CHECK_STR(plan.items[0].message->parts[0].text, "new");
 }
 
 static void a_lost_lease_writes_no_mark(void)
@@ -194,12 +201,13 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     say_turns(session, 10, 300);
     before = plan_json(&window);
     made = compact(&window, &s);
-    CHECK(made.seq > 2 && made.seq < 20);
+    CHECK_THAT(made.seq, >, 2);
+    CHECK_THAT(made.seq, <, 20);
     say_turns(session, 2, 300);
     rewind_to(session, 22);
     plan = plan_of(&window);
     CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
-    CHECK(plan.items[plan.items_len - 1].seq == 22);
+    CHECK_EQ(plan.items[plan.items_len - 1].seq, 22);
     /* Before the cut: the summary would tell what is out of sight now. */
     rewind_to(session, 2);
     plan = plan_of(&window);
@@ -208,7 +216,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     OK(undo(session, 0));
     OK(pal_window_uncompact(store, no_tenant(), session, made.number, &err));
     rewind_to(session, 20);
-    CHECK(strcmp(plan_json(&window), before) == 0);
+    CHECK_STR(plan_json(&window), before);
 }
 
 static void a_reset_begins_anew(void)
@@ -221,10 +229,11 @@ static void a_reset_begins_anew(void)
 
     say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
     say_turns(session, 10, 300);
-    CHECK(compact(&window, &s).number > 0);
+    CHECK_THAT(compact(&window, &s).number, >, 0);
     OK(pal_store_reset(store, no_tenant(), session, true, &mark, &err));
     plan = plan_of(&window);
-    CHECK(sends(&plan, "sys") && plan.items_len == 1);
+    if (CHECK(sends(&plan, "sys")))
+        CHECK_EQ(plan.items_len, 1);
     say_turns(session, 1, 300);
     plan = plan_of(&window);
     CHECK(sends(&plan, "sys 22-23"));
@@ -250,12 +259,13 @@ static void a_fork_has_its_parents_checkpoint(void)
     CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
     say_turns(fork, 5, 300);
     s.answer = "First part, and more.";
-    CHECK(compact(&window, &s).number > 0);
-    CHECK(asks_with(&s, "First part.") && !asks_with(&s, "q1"));
+    CHECK_THAT(compact(&window, &s).number, >, 0);
+    if (CHECK(asks_with(&s, "First part.")))
+        CHECK(!asks_with(&s, "q1"));
     /* Again: the fork's own goes, and then the parent's stands. */
     OK(pal_window_uncompact(store, no_tenant(), fork, 0, &err));
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "First part."));
+    CHECK_STR(plan.items[2].message->parts[0].text, "First part.");
     CHECK(pal_window_uncompact(store, no_tenant(), fork, 0, &err) != PAL_OK);
     /* A parent's can be made again for the fork alone. */
     pal_compaction_request again = {
@@ -263,12 +273,13 @@ static void a_fork_has_its_parents_checkpoint(void)
     pal_compaction_result redone = {0};
     s.answer = "Another first part.";
     OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
-    CHECK(redone.number > 0 && redone.seq == made.seq);
+    CHECK_THAT(redone.number, >, 0);
+    CHECK_EQ(redone.seq, made.seq);
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "Another first part."));
+    CHECK_STR(plan.items[2].message->parts[0].text, "Another first part.");
     window.session = session;
     plan = plan_of(&window);
-    CHECK(pal_str_is(plan.items[2].message->parts[0].text, "First part."));
+    CHECK_STR(plan.items[2].message->parts[0].text, "First part.");
     window.session = early;
     plan = plan_of(&window);
     CHECK(sends(&plan, "1-4"));

@@ -26,10 +26,12 @@ static const char *spilled(pal_id session)
     say_as(session, PAL_ROLE_USER, "Read it.", 10);
     say_call(session, "c1", 10);
     OK(pal_context_spill(&message, arena, &count, &err));
-    CHECK(count == 1 && part.data.len == len && part.text.len < len);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(part.data.len, len);
+    CHECK_THAT(part.text.len, <, len);
     OK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err));
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(loaded.items[2].parts[0].blob.len == PAL_BLOB_NAME_SIZE - 1);
+    CHECK_EQ(loaded.items[2].parts[0].blob.len, PAL_BLOB_NAME_SIZE - 1);
     return pal_arena_copy(arena, loaded.items[2].parts[0].blob).data;
 }
 
@@ -48,16 +50,16 @@ static void long_outputs_are_read_back(void)
     pal_message_page loaded = {0};
 
     OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
-    CHECK(strstr(pal_arena_copy(arena, loaded.items[2].parts[0].text).data, handle));
+    CHECK_CONTAINS(pal_arena_copy(arena, loaded.items[2].parts[0].text).data, handle);
     text = run_tool(session, "read_output",
             with_handle(handle, ",\"first_line\":1500,\"lines\":2"));
-    CHECK(strcmp(text, "1500: line 1500\n1501: line 1501\n[1499 lines follow.]") == 0);
+    CHECK_STR(text, "1500: line 1500\n1501: line 1501\n[1499 lines follow.]");
     text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":3000"));
-    CHECK(strcmp(text, "3000: line 3000\n") == 0);
+    CHECK_STR(text, "3000: line 3000\n");
     text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":0,\"lines\":0"));
-    CHECK(strcmp(text, "1: line 1\n[2999 lines follow.]") == 0);
+    CHECK_STR(text, "1: line 1\n[2999 lines follow.]");
     text = run_tool(session, "read_output", with_handle(handle, ",\"first_line\":4000"));
-    CHECK(strcmp(text, "[There is no line 4000: the output has 3000 lines.]") == 0);
+    CHECK_STR(text, "[There is no line 4000: the output has 3000 lines.]");
 }
 
 static void long_outputs_are_searched(void)
@@ -68,12 +70,14 @@ static void long_outputs_are_searched(void)
 
     text = run_tool(
             session, "search_output", with_handle(handle, ",\"text\":\"LINE 17\",\"context\":0,\"limit\":2"));
-    CHECK(strcmp(text, "17: line 17\n170: line 170\n"
-                       "[111 of 3000 lines contain the text; the first 2 are shown.]") == 0);
+    CHECK_STR(text,
+            "17: line 17\n170: line 170\n"
+            "[111 of 3000 lines contain the text; the first 2 are shown.]");
     text = run_tool(session, "search_output",
             with_handle(handle, ",\"text\":\"line 1500\",\"context\":1"));
-    CHECK(strcmp(text, "1499: line 1499\n1500: line 1500\n1501: line 1501\n"
-                       "[1 of 3000 lines contain the text.]") == 0);
+    CHECK_STR(text,
+            "1499: line 1499\n1500: line 1500\n1501: line 1501\n"
+            "[1 of 3000 lines contain the text.]");
     GIVES(PAL_INVALID, pal_builtin_run(store, no_tenant(), session, S("search_output"),
                                S(with_handle(handle, "")), arena, &out, &err));
     GIVES(PAL_NOT_FOUND,
@@ -100,13 +104,15 @@ static void recall_finds_what_is_out_of_sight(void)
     say_result(session, "c1", "swordfish are large; 旗魚很大", 300);
     say_turns(session, 8, 300);
     say_as(session, PAL_ROLE_USER, "Which swordfish?", 30);
-    CHECK(compact(&window, &s).seq > 4);
+    CHECK_THAT(compact(&window, &s).seq, >, 4);
     text = run_tool(session, "recall", "{\"text\":\"swordfish\"}");
     /* The call is shown with its result; what is in sight is not. */
-    CHECK(strstr(text, "The password is swordfish.") && strstr(text, "called read: {}"));
-    CHECK(strstr(text, "--- message 3, assistant") && !strstr(text, "Which swordfish?"));
-    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"很大\"}"), "旗魚很大"));
-    CHECK(strcmp(run_tool(session, "recall", "{\"text\":\"tuna\"}"), "[Nothing was found.]") == 0);
+    CHECK_CONTAINS(text, "The password is swordfish.");
+    CHECK_CONTAINS(text, "called read: {}");
+    CHECK_CONTAINS(text, "--- message 3, assistant");
+    CHECK(!strstr(text, "Which swordfish?"));
+    CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"很大\"}"), "旗魚很大");
+    CHECK_STR(run_tool(session, "recall", "{\"text\":\"tuna\"}"), "[Nothing was found.]");
     /* On this branch only. */
     pal_id fork = fork_at(session, 2);
     CHECK(!strstr(run_tool(fork, "recall", "{\"text\":\"swordfish\"}"), "large"));
@@ -127,16 +133,19 @@ static void what_a_tool_answers_is_bounded(void)
         text[i] = '\n';
     OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
     answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1000"));
-    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX && strlen(answer) > 40000);
+    CHECK_THAT(strlen(answer), <=, PAL_SPILL_BYTES_MAX);
+    CHECK_THAT(strlen(answer), >, 40000);
     answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"xx\",\"limit\":100"));
-    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX);
-    CHECK(strstr(answer, "[1500 of 1500 lines contain the text; the first 2"));
+    CHECK_THAT(strlen(answer), <=, PAL_SPILL_BYTES_MAX);
+    CHECK_CONTAINS(answer, "[1500 of 1500 lines contain the text; the first 2");
     memset(text, 'y', size);
     OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), pal_str_make(text, size), name, &err));
     answer = run_tool(session, "read_output", with_handle(name, ""));
-    CHECK(strlen(answer) < 2200 && strstr(answer, "[... 2998000 bytes more: first_line 1,"));
+    CHECK_THAT(strlen(answer), <, 2200);
+    CHECK_CONTAINS(answer, "[... 2998000 bytes more: first_line 1,");
     answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1"));
-    CHECK(strlen(answer) <= PAL_SPILL_BYTES_MAX && strlen(answer) > 45000);
+    CHECK_THAT(strlen(answer), <=, PAL_SPILL_BYTES_MAX);
+    CHECK_THAT(strlen(answer), >, 45000);
 }
 
 /* JSON often comes in one line. */
@@ -159,17 +168,20 @@ static void a_long_line_is_read_to_its_end(void)
         answer = strstr(answer, ": ") + 2;
         more = strcspn(answer, "[\n");
         more -= answer[more] == '['; /* the space before it */
-        CHECK(more > 0 && memcmp(answer, text + read, more) == 0);
+        if (CHECK_THAT(more, >, 0))
+            CHECK(memcmp(answer, text + read, more) == 0);
         read += more;
     }
-    CHECK(read == size);
+    CHECK_EQ(read, size);
     answer = run_tool(session, "read_output", with_handle(name, ",\"lines\":1"));
-    CHECK(strlen(answer) == size + 4);
+    CHECK_EQ(strlen(answer), size + 4);
     answer = run_tool(session, "read_output", with_handle(name, ",\"first_byte\":99999"));
-    CHECK(strcmp(answer, "1, from byte 9001: \n") == 0);
+    CHECK_STR(answer, "1, from byte 9001: \n");
     answer = run_tool(session, "search_output", with_handle(name, ",\"text\":\"needle\""));
-    CHECK(strncmp(answer, "1, from byte 5800: ", 19) == 0 && strstr(answer, "Needle"));
-    CHECK(strstr(answer, "first_byte 7800]") && strstr(answer, "[1 of 1 lines contain the text.]"));
+    CHECK(strncmp(answer, "1, from byte 5800: ", 19) == 0);
+    CHECK_CONTAINS(answer, "Needle");
+    CHECK_CONTAINS(answer, "first_byte 7800]");
+    CHECK_CONTAINS(answer, "[1 of 1 lines contain the text.]");
 }
 
 static void recall_finds_what_was_pruned_since(void)
@@ -187,16 +199,16 @@ static void recall_finds_what_was_pruned_since(void)
     char body[64];
 
     say_turns(session, 10, 300);
-    CHECK(compact(&window, &s).number > 0);
+    CHECK_THAT(compact(&window, &s).number, >, 0);
     say_call(session, "c1", 10);
     OK(pal_store_append(store, no_tenant(), session, &result, 1, PAL_SEQ_ANY, &err));
     say_turns(session, 1, 10);
-    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "[Nothing"));
+    CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "[Nothing");
     snprintf(body, sizeof body, "{\"pruned\":[[%llu,0]]}", (unsigned long long)result.seq);
     prune.seq = result.seq;
     prune.body = S(body);
     OK(pal_store_mark(store, no_tenant(), session, &prune, &err));
-    CHECK(strstr(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "a marlin"));
+    CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "a marlin");
 }
 
 /* A long text with a needle far from its beginning; its words stand elsewhere too. */
@@ -227,12 +239,13 @@ static void recall_shows_the_place(void)
     say_as(session, PAL_ROLE_USER, haystack("The code of the harbor is 4711-q."), 300);
     say_as(session, PAL_ROLE_ASSISTANT, haystack("港口的代碼是四七一一"), 300);
     say_turns(session, 10, 300);
-    CHECK(compact(&window, &s).seq > 2);
+    CHECK_THAT(compact(&window, &s).seq, >, 2);
     text = run_tool(session, "recall", "{\"text\":\"harbor code\"}");
-    CHECK(strstr(text, "The code of the harbor is 4711-q."));
-    CHECK(strlen(text) < 8000 && strstr(text, "[...] "));
+    CHECK_CONTAINS(text, "The code of the harbor is 4711-q.");
+    CHECK_THAT(strlen(text), <, 8000);
+    CHECK_CONTAINS(text, "[...] ");
     text = run_tool(session, "recall", "{\"text\":\"代碼\"}");
-    CHECK(strstr(text, "港口的代碼是四七一一"));
+    CHECK_CONTAINS(text, "港口的代碼是四七一一");
 }
 
 /* Of a sliding window, everything before its beginning is hidden, and nothing behind it. */
@@ -251,12 +264,14 @@ static void recall_leaves_out_what_is_in_sight(void)
     say_turns(session, 20, 300);
     say_as(session, PAL_ROLE_USER, "A new tuna.", 300);
     plan = plan_of(&window);
-    CHECK(plan.first_seq > 3);
+    CHECK_THAT(plan.first_seq, >, 3);
     OK(pal_plan_sent(&plan, arena, &answer.sent, &err));
     OK(pal_store_append(store, no_tenant(), session, &answer, 1, PAL_SEQ_ANY, &err));
     text = run_tool(session, "recall", "{\"text\":\"tuna\"}");
-    CHECK(strstr(text, "An old tuna.") && !strstr(text, "A new tuna."));
-    CHECK(!strstr(text, "A pinned tuna.") && !strstr(text, "Tuna?"));
+    CHECK_CONTAINS(text, "An old tuna.");
+    CHECK(!strstr(text, "A new tuna."));
+    CHECK(!strstr(text, "A pinned tuna."));
+    CHECK(!strstr(text, "Tuna?"));
 }
 
 void window_tools(void)
