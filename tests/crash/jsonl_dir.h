@@ -33,7 +33,8 @@ static inline void put_bytes(const char *name, const char *data, size_t len, int
 
     path_of(name, path);
     fd = open(path, O_WRONLY | O_CREAT | flags, 0644);
-    CHECK(fd >= 0 && write(fd, data, len) == (ssize_t)len);
+    CHECK_THAT(fd, >=, 0);
+    CHECK_EQ(write(fd, data, len), (ssize_t)len);
     close(fd);
 }
 
@@ -79,7 +80,7 @@ static inline void rename_in(const char *from, const char *to)
 
     path_of(from, from_path);
     path_of(to, to_path);
-    CHECK(rename(from_path, to_path) == 0);
+    CHECK_EQ(rename(from_path, to_path), 0);
 }
 
 static inline void unlink_in(const char *name)
@@ -87,7 +88,7 @@ static inline void unlink_in(const char *name)
     char path[512];
 
     path_of(name, path);
-    CHECK(unlink(path) == 0);
+    CHECK_EQ(unlink(path), 0);
 }
 
 static inline void put_meta(const char *name, const char *key, const char *rest)
@@ -108,7 +109,7 @@ static inline bool reopen(void)
 {
     pal_store_close(store);
     store = NULL;
-    if (CHECK(pal_store_open(url, NULL, &store, &err) == PAL_OK))
+    if (CHECK_STATUS(pal_store_open(url, NULL, &store, &err), PAL_OK, &err))
         return true;
     printf("# %s\n", err.message);
     return false;
@@ -126,8 +127,8 @@ static inline pal_id by_key(const char *key)
 {
     pal_session session = {0};
 
-    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err) ==
-            PAL_OK);
+    CHECK_STATUS(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err),
+            PAL_OK, &err);
     return session.id;
 }
 

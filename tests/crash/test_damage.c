@@ -106,7 +106,7 @@ static void run_sql(const char *text)
 {
     sqlite3 *db;
 
-    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    CHECK_EQ(sqlite3_open(path, &db), SQLITE_OK);
     if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
         printf("# %s: %s\n", text, sqlite3_errmsg(db));
     sqlite3_close(db);
@@ -125,7 +125,7 @@ static int page_of(const char *name, int which)
             &stmt, NULL);
     sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
     sqlite3_bind_int(stmt, 2, which);
-    if (CHECK(sqlite3_step(stmt) == SQLITE_ROW))
+    if (CHECK_EQ(sqlite3_step(stmt), SQLITE_ROW))
         page = sqlite3_column_int(stmt, 0);
     sqlite3_finalize(stmt);
     sqlite3_close(db);
@@ -138,7 +138,7 @@ static void scribble(int page)
     int fd = open(path, O_WRONLY);
 
     memset(bytes, 0xa5, sizeof(bytes));
-    CHECK(pwrite(fd, bytes, sizeof(bytes), (off_t)(page - 1) * PAGE_SIZE) == PAGE_SIZE);
+    CHECK_EQ(pwrite(fd, bytes, sizeof(bytes), (off_t)(page - 1) * PAGE_SIZE), PAGE_SIZE);
     close(fd);
 }
 
@@ -169,7 +169,7 @@ static findings check(bool repair)
     uint64_t count;
 
     CHECK(fine(pal_store_check(store, repair, note, NULL, &found, &count, &err)));
-    CHECK(count == (uint64_t)found.len);
+    CHECK_EQ(count, (uint64_t)found.len);
     return found;
 }
 
@@ -179,7 +179,8 @@ static void a_sound_store_has_no_findings(void)
 {
     fill();
     open_store();
-    CHECK(check(false).len == 0 && check(true).len == 0);
+    CHECK_EQ(check(false).len, 0);
+    CHECK_EQ(check(true).len, 0);
     close_store();
 }
 
@@ -191,10 +192,16 @@ static void wrong_counts_are_corrected(void)
     run_sql("UPDATE head SET tokens = 1, last_seq = last_seq - 1 WHERE session = 3");
     open_store();
     found = check(false);
-    CHECK(found.len == 1 && found.repaired == 0 && found.about[2]);
+    if (CHECK_EQ(found.len, 1)) {
+        CHECK_EQ(found.repaired, 0);
+        CHECK(found.about[2]);
+    }
     found = check(true);
-    CHECK(found.len == 1 && found.repaired == 1);
-    CHECK(check(false).len == 0 && state_of(2) == PAL_SESSION_ACTIVE && is_whole(2));
+    CHECK_EQ(found.len, 1);
+    CHECK_EQ(found.repaired, 1);
+    CHECK_EQ(check(false).len, 0);
+    CHECK_EQ(state_of(2), PAL_SESSION_ACTIVE);
+    CHECK(is_whole(2));
     close_store();
 }
 
@@ -205,11 +212,14 @@ static void a_missing_message_quarantines_its_session(void)
     fill();
     run_sql("DELETE FROM message WHERE session = 5 AND seq = 20");
     open_store();
-    CHECK(check(false).about[4] && state_of(4) == PAL_SESSION_ACTIVE);
-    CHECK(check(true).repaired == 1 && state_of(4) == PAL_SESSION_QUARANTINED);
-    CHECK(check(true).len == 0);
+    CHECK(check(false).about[4]);
+    CHECK_EQ(state_of(4), PAL_SESSION_ACTIVE);
+    CHECK_EQ(check(true).repaired, 1);
+    CHECK_EQ(state_of(4), PAL_SESSION_QUARANTINED);
+    CHECK_EQ(check(true).len, 0);
     said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("more"));
-    CHECK(pal_store_append(store, nobody, ids[4], &said, 1, PAL_SEQ_ANY, &err) == PAL_CORRUPT);
+    CHECK_STATUS(pal_store_append(store, nobody, ids[4], &said, 1, PAL_SEQ_ANY, &err), PAL_CORRUPT,
+            &err);
     for (int i = 0; i < SESSIONS; i++)
         CHECK(i == 4 || (state_of(i) == PAL_SESSION_ACTIVE && is_whole(i)));
     close_store();
@@ -220,9 +230,11 @@ static void a_body_that_is_no_message_quarantines_its_session(void)
     fill();
     run_sql("UPDATE message SET body = x'7b226e6f' WHERE session = 2 AND seq = 7");
     open_store();
-    CHECK(!is_whole(1) && is_whole(0));
-    CHECK(check(true).about[1] && state_of(1) == PAL_SESSION_QUARANTINED);
-    CHECK(state_of(0) == PAL_SESSION_ACTIVE);
+    CHECK(!is_whole(1));
+    CHECK(is_whole(0));
+    CHECK(check(true).about[1]);
+    CHECK_EQ(state_of(1), PAL_SESSION_QUARANTINED);
+    CHECK_EQ(state_of(0), PAL_SESSION_ACTIVE);
     close_store();
 }
 
@@ -236,13 +248,14 @@ static void a_damaged_page_costs_only_its_own_sessions(void)
     open_store();
     for (int i = 0; i < SESSIONS; i++)
         damaged += !is_whole(i);
-    CHECK(damaged > 0 && damaged < SESSIONS);
+    CHECK_THAT(damaged, >, 0);
+    CHECK_THAT(damaged, <, SESSIONS);
     found = check(true);
-    CHECK(found.len > damaged);
+    CHECK_THAT(found.len, >, damaged);
     for (int i = 0; i < SESSIONS; i++) {
         bool quarantined = state_of(i) == PAL_SESSION_QUARANTINED;
 
-        CHECK(found.about[i] == quarantined);
+        CHECK_EQ(found.about[i], quarantined);
         CHECK(quarantined || is_whole(i));
     }
     close_store();
@@ -256,10 +269,13 @@ static void a_damaged_index_is_built_again(void)
     scribble(page_of("message_id", 1));
     open_store();
     found = check(true);
-    CHECK(found.len > 0 && found.repaired == found.len);
-    CHECK(check(false).len == 0);
-    for (int i = 0; i < SESSIONS; i++)
-        CHECK(is_whole(i) && state_of(i) == PAL_SESSION_ACTIVE);
+    CHECK_THAT(found.len, >, 0);
+    CHECK_EQ(found.repaired, found.len);
+    CHECK_EQ(check(false).len, 0);
+    for (int i = 0; i < SESSIONS; i++) {
+        if (CHECK(is_whole(i)))
+            CHECK_EQ(state_of(i), PAL_SESSION_ACTIVE);
+    }
     close_store();
 }
 
@@ -268,7 +284,9 @@ static void a_session_without_its_state_is_found_again(void)
     fill();
     run_sql("DELETE FROM head WHERE session = 8");
     open_store();
-    CHECK(check(true).about[7] && state_of(7) == PAL_SESSION_QUARANTINED && is_whole(7));
+    CHECK(check(true).about[7]);
+    CHECK_EQ(state_of(7), PAL_SESSION_QUARANTINED);
+    CHECK(is_whole(7));
     close_store();
 }
 
@@ -280,11 +298,11 @@ static void a_damaged_blob_is_told(void)
     open_store();
     CHECK(fine(pal_store_blob_put(
             store, nobody, pal_str_of("text/plain"), pal_str_of("hello"), name, &err)));
-    CHECK(check(false).len == 0);
+    CHECK_EQ(check(false).len, 0);
     close_store();
     run_sql("UPDATE blob_data SET data = x'00'");
     open_store();
-    CHECK(check(true).len == 1);
+    CHECK_EQ(check(true).len, 1);
     close_store();
 }
 

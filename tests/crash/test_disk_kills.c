@@ -27,7 +27,7 @@ static script_texts *progress; /* in memory that outlives the process */
 static void prepare(void)
 {
     scratch_clear(scratch, false);
-    CHECK(mkdir(root, 0700) == 0);
+    CHECK_EQ(mkdir(root, 0700), 0);
     script_prepare(is_jsonl, root);
 }
 
@@ -47,8 +47,8 @@ static bool run_until(uint64_t call)
         script_run(url, seed, false, progress);
         _exit(0);
     }
-    return CHECK(pid > 0 && waitpid(pid, &status, 0) == pid) && WIFSIGNALED(status) &&
-            WTERMSIG(status) == SIGKILL;
+    return CHECK_THAT(pid, >, 0) && CHECK_EQ(waitpid(pid, &status, 0), pid) &&
+            WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 static void a_kill_at_any_disk_call_leaves_the_store_whole(void)
@@ -66,7 +66,8 @@ static void a_kill_at_any_disk_call_leaves_the_store_whole(void)
             return;
         }
     }
-    CHECK(kills > 0 && progress->len == undisturbed.len);
+    if (CHECK_THAT(kills, >, 0))
+        CHECK_EQ(progress->len, undisturbed.len);
     printf("# %" PRIu64 " kills\n", kills);
 }
 

@@ -145,8 +145,9 @@ static void faults_and_kills_are_survived(void)
     uint64_t steps;
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-        CHECK(sweep(kinds[i], 0, "full", &steps) == 0);
-        CHECK(steps >= 4 && steps < STEPS_MAX);
+        CHECK_EQ(sweep(kinds[i], 0, "full", &steps), 0);
+        CHECK_THAT(steps, >=, 4);
+        CHECK_THAT(steps, <, STEPS_MAX);
         printf("# kind %d: %d steps\n", kinds[i], (int)steps);
     }
 }
@@ -156,7 +157,7 @@ static void power_cuts_are_survived(void)
     uint64_t steps;
 
     for (uint64_t seed = 0; seed < 8; seed++)
-        CHECK(sweep(FAULT_POWER_CUT, seed, "full", &steps) == 0);
+        CHECK_EQ(sweep(FAULT_POWER_CUT, seed, "full", &steps), 0);
 }
 
 static void power_cuts_are_fatal_without_syncs(void)
@@ -166,7 +167,7 @@ static void power_cuts_are_fatal_without_syncs(void)
 
     for (uint64_t seed = 0; seed < 4; seed++)
         wrong += sweep(FAULT_POWER_CUT, seed, "off", &steps);
-    CHECK(wrong > 10);
+    CHECK_THAT(wrong, >, 10);
 }
 
 int main(void)

@@ -28,19 +28,24 @@ static void picoclaws_files_are_opened_as_they_are(void)
         return;
     id = by_key("telegram:1");
     CHECK(shows(id, "one < 1|two|"));
-    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("old:1"), arena, &session, &err) ==
-            PAL_OK);
-    CHECK(pal_id_equal(session.id, id) && session.aliases_len == 2 && session.last_seq == 2);
-    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("agent:main:main"), arena, &session,
-                  &err) == PAL_NOT_FOUND);
+    CHECK_STATUS(
+            pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("old:1"), arena, &session, &err),
+            PAL_OK, &err);
+    CHECK_ID(session.id, id);
+    CHECK_EQ(session.aliases_len, 2);
+    CHECK_EQ(session.last_seq, 2);
+    CHECK_STATUS(pal_store_find(store, S(""), PAL_SESSION_BY_ALIAS, S("agent:main:main"), arena,
+                         &session, &err),
+            PAL_NOT_FOUND, &err);
     CHECK(say(id, "three"));
     CHECK(strncmp(get("telegram_1.jsonl").data, line_1, strlen(line_1)) == 0);
-    CHECK(strcmp(picoclaw_reads("telegram_1"), "one < 1|two|three|") == 0);
-    CHECK(meta_number("telegram_1.meta.json", "count") == 3);
-    CHECK(strstr(get("telegram_1.meta.json").data, "unknown") != NULL);
-    CHECK(strstr(get("telegram_1.meta.json").data, "agent:main:main") != NULL);
+    CHECK_STR(picoclaw_reads("telegram_1"), "one < 1|two|three|");
+    CHECK_EQ(meta_number("telegram_1.meta.json", "count"), 3);
+    CHECK_CONTAINS(get("telegram_1.meta.json").data, "unknown");
+    CHECK_CONTAINS(get("telegram_1.meta.json").data, "agent:main:main");
     reopen();
-    CHECK(pal_id_equal(by_key("telegram:1"), id) && shows(id, "one < 1|two|three|"));
+    CHECK_ID(by_key("telegram:1"), id);
+    CHECK(shows(id, "one < 1|two|three|"));
 }
 
 static void picoclaw_may_go_on_meanwhile(void)
@@ -62,7 +67,7 @@ static void picoclaw_may_go_on_meanwhile(void)
     CHECK(shows(by_key("b"), "two|"));
     reopen();
     CHECK(shows(by_key("a"), "one < 1|ours|three|again|"));
-    CHECK(strcmp(picoclaw_reads("a"), "one < 1|ours|three|again|") == 0);
+    CHECK_STR(picoclaw_reads("a"), "one < 1|ours|three|again|");
 }
 
 static void what_picoclaw_skips_and_sums_up_is_known(void)
@@ -81,16 +86,19 @@ static void what_picoclaw_skips_and_sums_up_is_known(void)
         if (!reopen())
             return;
         id = by_key("s");
-        CHECK(pal_store_marks(store, S(""), id, arena, &marks, &len, &err) == PAL_OK);
-        CHECK(len == 2 && marks[1].kind == PAL_MARK_CHECKPOINT && marks[1].seq == 2);
-        CHECK(len == 2 && strstr(marks[1].body.data, "so far") != NULL);
+        CHECK_STATUS(pal_store_marks(store, S(""), id, arena, &marks, &len, &err), PAL_OK, &err);
+        if (CHECK_EQ(len, 2)) {
+            CHECK_EQ(marks[1].kind, PAL_MARK_CHECKPOINT);
+            CHECK_EQ(marks[1].seq, 2);
+            CHECK_CONTAINS(marks[1].body.data, "so far");
+        }
         CHECK(shows(id, round == 0 ? "three|" : round == 1 ? "three|x|" : "three|x|x|"));
         CHECK(say(id, "x"));
-        CHECK(meta_number("s.meta.json", "skip") == 3);
-        CHECK(meta_number("s.meta.json", "count") == 5 + (uint64_t)round);
-        CHECK(strstr(get("s.meta.json").data, "so far") != NULL);
+        CHECK_EQ(meta_number("s.meta.json", "skip"), 3);
+        CHECK_EQ(meta_number("s.meta.json", "count"), 5 + (uint64_t)round);
+        CHECK_CONTAINS(get("s.meta.json").data, "so far");
     }
-    CHECK(strcmp(picoclaw_reads("s"), "three|x|x|x|") == 0);
+    CHECK_STR(picoclaw_reads("s"), "three|x|x|x|");
 }
 
 /* TruncateHistory(), then Compact(): only the meta file at first, then the lines anew. */
@@ -111,8 +119,11 @@ static void picoclaw_may_cut_and_compact(void)
             "{\"key\":\"c\",\"summary\":\"\",\"skip\":1,\"count\":4,"
             "\"updated_at\":\"2100-01-01T00:00:00Z\"}");
     rename_in("c.meta.new", "c.meta.json");
-    CHECK(shows(id, "two|three|x|") && say(id, "y") && shows(id, "two|three|x|y|"));
-    CHECK(meta_number("c.meta.json", "skip") == 1);
+    if (CHECK(shows(id, "two|three|x|"))) {
+        CHECK(say(id, "y"));
+        CHECK(shows(id, "two|three|x|y|"));
+    }
+    CHECK_EQ(meta_number("c.meta.json", "skip"), 1);
     put("c.meta.new",
             "{\"key\":\"c\",\"summary\":\"\",\"skip\":0,\"count\":3,"
             "\"updated_at\":\"2100-01-02T00:00:00Z\"}");
@@ -122,10 +133,11 @@ static void picoclaw_may_cut_and_compact(void)
     add("c.new", line_1);
     rename_in("c.new", "c.jsonl");
     CHECK(shows(id, "two|three|one < 1|"));
-    CHECK(say(id, "z") && shows(id, "two|three|one < 1|z|"));
+    CHECK(say(id, "z"));
+    CHECK(shows(id, "two|three|one < 1|z|"));
     reopen();
     CHECK(shows(by_key("c"), "two|three|one < 1|z|"));
-    CHECK(strcmp(picoclaw_reads("c"), "two|three|one < 1|z|") == 0);
+    CHECK_STR(picoclaw_reads("c"), "two|three|one < 1|z|");
 }
 
 static void a_reset_is_a_skip_for_picoclaw(void)
@@ -138,9 +150,10 @@ static void a_reset_is_a_skip_for_picoclaw(void)
     if (!reopen())
         return;
     id = by_key("r");
-    CHECK(pal_store_reset(store, S(""), id, false, &mark, &err) == PAL_OK);
-    CHECK(say(id, "new") && shows(id, "new|"));
-    CHECK(strcmp(picoclaw_reads("r"), "new|") == 0);
+    CHECK_STATUS(pal_store_reset(store, S(""), id, false, &mark, &err), PAL_OK, &err);
+    CHECK(say(id, "new"));
+    CHECK(shows(id, "new|"));
+    CHECK_STR(picoclaw_reads("r"), "new|");
     reopen();
     CHECK(shows(id, "new|"));
 }
@@ -157,11 +170,15 @@ static void a_truncation_is_a_skip_for_picoclaw(void)
     if (!reopen())
         return;
     id = by_key("t");
-    CHECK(pal_store_truncate(store, S(""), id, 1, &mark, &err) == PAL_OK && shows(id, "three|"));
-    CHECK(meta_number("t.meta.json", "skip") == 2);
-    CHECK(strcmp(picoclaw_reads("t"), "three|") == 0);
+    CHECK_STATUS(pal_store_truncate(store, S(""), id, 1, &mark, &err), PAL_OK, &err);
+    CHECK(shows(id, "three|"));
+    CHECK_EQ(meta_number("t.meta.json", "skip"), 2);
+    CHECK_STR(picoclaw_reads("t"), "three|");
     reopen();
-    CHECK(shows(id, "three|") && say(id, "new") && meta_number("t.meta.json", "skip") == 2);
+    if (CHECK(shows(id, "three|"))) {
+        CHECK(say(id, "new"));
+        CHECK_EQ(meta_number("t.meta.json", "skip"), 2);
+    }
 }
 
 static void a_torn_tail_swallows_nothing(void)
@@ -185,8 +202,7 @@ static void a_torn_tail_swallows_nothing(void)
             printf("# cut at %zu\n", cut);
         reopen();
         CHECK(shows(id, is_whole ? "one < 1|two|three|next|" : "one < 1|two|next|"));
-        CHECK(strcmp(picoclaw_reads("t"),
-                      is_whole ? "one < 1|two|three|next|" : "one < 1|two|next|") == 0);
+        CHECK_STR(picoclaw_reads("t"), is_whole ? "one < 1|two|three|next|" : "one < 1|two|next|");
     }
 }
 
@@ -211,7 +227,7 @@ static void a_lost_tail_comes_back(void)
     pal_id id;
 
     begin();
-    if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
         return;
     CHECK(say(id, "first"));
     before = get("k.jsonl").len;
@@ -224,7 +240,7 @@ static void a_lost_tail_comes_back(void)
 
         pal_store_close(store);
         store = NULL;
-        CHECK(truncate(path, (off_t)len) == 0);
+        CHECK_EQ(truncate(path, (off_t)len), 0);
         if (i % 2)
             add("k.jsonl", line_3);
         put_bytes(".palaver/log", log.data, log.len, O_TRUNC);
@@ -246,7 +262,7 @@ static void a_lost_first_line_comes_back(void)
     pal_id id;
 
     begin();
-    if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
         return;
     CHECK(say(id, "first"));
     after = get("k.jsonl").len;
@@ -255,7 +271,7 @@ static void a_lost_first_line_comes_back(void)
     for (size_t len = 0; len <= after; len++) {
         pal_store_close(store);
         store = NULL;
-        CHECK(truncate(path, (off_t)len) == 0);
+        CHECK_EQ(truncate(path, (off_t)len), 0);
         if (len % 2)
             add("k.jsonl", line_3);
         put_bytes(".palaver/log", log.data, log.len, O_TRUNC);
@@ -278,7 +294,7 @@ static void what_picoclaw_cut_stays_cut(void)
         pal_id id;
 
         begin();
-        if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+        if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
             return;
         first = pal_message_text(arena, PAL_ROLE_USER, S("first"));
         second = pal_message_text(arena, PAL_ROLE_USER, S("second"));
@@ -287,7 +303,8 @@ static void what_picoclaw_cut_stays_cut(void)
         ops[1].u.append.messages = &second;
         ops[0].u.append.messages_len = ops[1].u.append.messages_len = 1;
         ops[0].u.append.expected_seq = ops[1].u.append.expected_seq = PAL_SEQ_ANY;
-        CHECK(pal_store_apply(store, ops, 2, &err) == PAL_OK && shows(id, "first|second|"));
+        CHECK_STATUS(pal_store_apply(store, ops, 2, &err), PAL_OK, &err);
+        CHECK(shows(id, "first|second|"));
         log = is_finished ? get(".palaver/log") : unfinished_log();
         pal_store_close(store);
         store = NULL;
@@ -299,8 +316,10 @@ static void what_picoclaw_cut_stays_cut(void)
         rename_in("k.new", "k.jsonl");
         if (!reopen())
             return;
-        CHECK(strncmp(texts_of(id), "three|two|two|", 14) == 0 && !strstr(texts_of(id), "first"));
-        CHECK(!strstr(texts_of(id), "second") && strlen(texts_of(id)) == 86);
+        CHECK(strncmp(texts_of(id), "three|two|two|", 14) == 0);
+        CHECK(!strstr(texts_of(id), "first"));
+        CHECK(!strstr(texts_of(id), "second"));
+        CHECK_EQ(strlen(texts_of(id)), 86);
     }
 }
 
@@ -316,13 +335,14 @@ static void what_picoclaw_compacted_is_there_once(void)
         pal_id id;
 
         begin();
-        if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+        if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
             return;
-        CHECK(say(id, "a1") && say(id, "a2"));
+        CHECK(say(id, "a1"));
+        CHECK(say(id, "a2"));
         log = unfinished_log();
         lines = get("k.jsonl");
         half = lines.len / 2;
-        CHECK(lines.data[half - 1] == '\n');
+        CHECK_EQ(lines.data[half - 1], '\n');
         pal_store_close(store);
         store = NULL;
         put_bytes(".palaver/log", log.data, log.len, O_TRUNC);
@@ -332,7 +352,8 @@ static void what_picoclaw_compacted_is_there_once(void)
             rename_in("k.new", "k.jsonl");
         if (!reopen())
             return;
-        CHECK(shows(id, "a2|") && get("k.jsonl").len == half);
+        CHECK(shows(id, "a2|"));
+        CHECK_EQ(get("k.jsonl").len, half);
     }
 }
 
@@ -345,7 +366,7 @@ static void a_torn_log_takes_back_only_what_was_not_acknowledged(void)
     pal_id id;
 
     begin();
-    if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
         return;
     CHECK(say(id, "first"));
     before = get("k.jsonl").len;
@@ -358,10 +379,11 @@ static void a_torn_log_takes_back_only_what_was_not_acknowledged(void)
         pal_store_close(store);
         store = NULL;
         put_bytes(".palaver/log", log.data, len, O_TRUNC);
-        CHECK(truncate(path, (off_t)before) == 0);
+        CHECK_EQ(truncate(path, (off_t)before), 0);
         if (!reopen())
             return;
-        if (!CHECK(shows(id, "first|") && say(id, "third") && shows(id, "first|third|")))
+        if (!CHECK(shows(id, "first|")) || !CHECK(say(id, "third")) ||
+                !CHECK(shows(id, "first|third|")))
             printf("# cut at %zu\n", len);
     }
 }
@@ -380,19 +402,20 @@ static void a_batch_without_its_beginning_never_happened(void)
 
     begin();
     if (!reopen() ||
-            !CHECK(pal_store_create(store, &(pal_session){.key = S("zero")}, &one.id, &err) ==
-                    PAL_OK))
+            !CHECK_STATUS(pal_store_create(store, &(pal_session){.key = S("zero")}, &one.id, &err),
+                    PAL_OK, &err))
         return;
     one.id = (pal_id){{0}};
     before = get(".palaver/log").len;
     ops[0].u.create.session = both[0];
     ops[1].u.create.session = both[1];
-    CHECK(pal_store_apply(store, ops, 2, &err) == PAL_OK && ops[1].status == PAL_OK);
+    if (CHECK_STATUS(pal_store_apply(store, ops, 2, &err), PAL_OK, &err))
+        CHECK_STATUS(ops[1].status, PAL_OK);
     log = unfinished_log();
     data = (char *)log.data;
     pal_store_close(store);
     store = NULL;
-    if (!CHECK(log.len > before + 40))
+    if (!CHECK_THAT(log.len, >, before + 40))
         return;
     data[before + 40] ^= 1;
     put_bytes(".palaver/log", data, log.len, O_TRUNC);
@@ -401,11 +424,14 @@ static void a_batch_without_its_beginning_never_happened(void)
     for (int round = 0; round < 2; round++) {
         if (!reopen())
             return;
-        CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("one"), arena, &found, &err) ==
-                PAL_NOT_FOUND);
-        CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("two"), arena, &found, &err) ==
-                PAL_NOT_FOUND);
-        CHECK(shows(by_key("zero"), round ? "x|" : "") && say(by_key("zero"), "x"));
+        CHECK_STATUS(
+                pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("one"), arena, &found, &err),
+                PAL_NOT_FOUND, &err);
+        CHECK_STATUS(
+                pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("two"), arena, &found, &err),
+                PAL_NOT_FOUND, &err);
+        CHECK(shows(by_key("zero"), round ? "x|" : ""));
+        CHECK(say(by_key("zero"), "x"));
     }
 }
 
@@ -415,8 +441,9 @@ static bool finds(bool repair, uint64_t wanted)
 {
     uint64_t findings = 0;
 
-    return CHECK(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err) == PAL_OK) &&
-            CHECK(findings == wanted);
+    return CHECK_STATUS(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err), PAL_OK,
+                   &err) &&
+            CHECK_EQ(findings, wanted);
 }
 
 /* The records that the damage hit are gone, which is told until it was repaired. Only where it hit
@@ -431,18 +458,19 @@ static void a_damaged_log_is_read_around(void)
     pal_str log;
 
     begin();
-    if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
         return;
     CHECK(say(id, "first"));
     from = get(".palaver/log").len;
-    CHECK(pal_store_mark(store, S(""), id, &mark, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_mark(store, S(""), id, &mark, &err), PAL_OK, &err);
     to = get(".palaver/log").len;
-    CHECK(pal_store_create(store, &other, &later, &err) == PAL_OK && say(later, "second"));
+    if (CHECK_STATUS(pal_store_create(store, &other, &later, &err), PAL_OK, &err))
+        CHECK(say(later, "second"));
     log = get(".palaver/log");
     for (size_t at = from; at < to; at++) {
         static char copy[65536];
 
-        if (!CHECK(log.len <= sizeof copy))
+        if (!CHECK_THAT(log.len, <=, sizeof copy))
             return;
         memcpy(copy, log.data, log.len);
         copy[at] ^= 1;
@@ -452,8 +480,9 @@ static void a_damaged_log_is_read_around(void)
         if (!reopen())
             return;
         lost = at < to - done_len;
-        if (!CHECK(shows(id, "first|") && shows(later, "second|") && finds(false, lost) &&
-                    reopen() && finds(false, lost) && finds(true, lost) && finds(false, 0)))
+        if (!CHECK(shows(id, "first|")) || !CHECK(shows(later, "second|")) ||
+                !CHECK(finds(false, lost)) || !CHECK(reopen()) || !CHECK(finds(false, lost)) ||
+                !CHECK(finds(true, lost)) || !CHECK(finds(false, 0)))
             printf("# damaged at %zu\n", at);
     }
 }
@@ -466,12 +495,17 @@ static void keys_that_look_alike_keep_apart(void)
     begin();
     if (!reopen())
         return;
-    CHECK(pal_store_create(store, &first, &ids[0], &err) == PAL_OK && say(ids[0], "x"));
-    CHECK(pal_store_create(store, &second, &ids[1], &err) == PAL_OK && say(ids[1], "y"));
-    CHECK(pal_store_create(store, &third, &ids[2], &err) == PAL_OK && say(ids[2], "z"));
-    CHECK(strcmp(picoclaw_reads("a_b"), "x|") == 0);
+    if (CHECK_STATUS(pal_store_create(store, &first, &ids[0], &err), PAL_OK, &err))
+        CHECK(say(ids[0], "x"));
+    if (CHECK_STATUS(pal_store_create(store, &second, &ids[1], &err), PAL_OK, &err))
+        CHECK(say(ids[1], "y"));
+    if (CHECK_STATUS(pal_store_create(store, &third, &ids[2], &err), PAL_OK, &err))
+        CHECK(say(ids[2], "z"));
+    CHECK_STR(picoclaw_reads("a_b"), "x|");
     reopen();
-    CHECK(shows(by_key("a:b"), "x|") && shows(by_key("a_b"), "y|") && shows(by_key("a/b"), "z|"));
+    CHECK(shows(by_key("a:b"), "x|"));
+    CHECK(shows(by_key("a_b"), "y|"));
+    CHECK(shows(by_key("a/b"), "z|"));
 }
 
 static void a_key_may_be_used_again(void)
@@ -482,16 +516,21 @@ static void a_key_may_be_used_again(void)
     begin();
     if (!reopen())
         return;
-    CHECK(pal_store_create(store, &given, &first, &err) == PAL_OK && say(first, "old"));
-    CHECK(pal_store_delete(store, S(""), first, &err) == PAL_OK && !is_there("k.jsonl"));
-    CHECK(pal_store_create(store, &given, &second, &err) == PAL_OK && say(second, "new"));
-    CHECK(strcmp(picoclaw_reads("k"), "new|") == 0);
+    if (CHECK_STATUS(pal_store_create(store, &given, &first, &err), PAL_OK, &err))
+        CHECK(say(first, "old"));
+    CHECK_STATUS(pal_store_delete(store, S(""), first, &err), PAL_OK, &err);
+    CHECK(!is_there("k.jsonl"));
+    if (CHECK_STATUS(pal_store_create(store, &given, &second, &err), PAL_OK, &err))
+        CHECK(say(second, "new"));
+    CHECK_STR(picoclaw_reads("k"), "new|");
     reopen();
-    CHECK(shows(by_key("k"), "new|") && shows(first, "old|"));
-    CHECK(pal_store_erase(store, S(""), second, NULL, &err) == PAL_OK && !is_there("k.jsonl"));
+    CHECK(shows(by_key("k"), "new|"));
+    CHECK(shows(first, "old|"));
+    CHECK_STATUS(pal_store_erase(store, S(""), second, NULL, &err), PAL_OK, &err);
+    CHECK(!is_there("k.jsonl"));
     CHECK(memmem(get(".palaver/log").data, get(".palaver/log").len, "new", 3) == NULL);
-    CHECK(pal_store_restore(store, S(""), first, &err) == PAL_OK);
-    CHECK(strcmp(picoclaw_reads("k"), "old|") == 0);
+    CHECK_STATUS(pal_store_restore(store, S(""), first, &err), PAL_OK, &err);
+    CHECK_STR(picoclaw_reads("k"), "old|");
 }
 
 static void a_broken_meta_costs_only_itself(void)
@@ -502,7 +541,8 @@ static void a_broken_meta_costs_only_itself(void)
     if (!reopen())
         return;
     CHECK(shows(by_key("m"), "one < 1|"));
-    CHECK(meta_number("m.meta.json", "count") == 1 && meta_number("m.meta.json", "skip") == 0);
+    CHECK_EQ(meta_number("m.meta.json", "count"), 1);
+    CHECK_EQ(meta_number("m.meta.json", "skip"), 0);
 }
 
 static void a_long_line_is_refused_or_passed_over(void)
@@ -522,8 +562,10 @@ static void a_long_line_is_refused_or_passed_over(void)
     if (reopen()) {
         id = by_key("l");
         CHECK(shows(id, "one < 1|two|"));
-        CHECK(!say(id, text) && err.status == PAL_LIMIT);
-        CHECK(say(id, "short") && shows(id, "one < 1|two|short|"));
+        CHECK(!say(id, text));
+        CHECK_STATUS(err.status, PAL_LIMIT);
+        CHECK(say(id, "short"));
+        CHECK(shows(id, "one < 1|two|short|"));
     }
 }
 
@@ -539,13 +581,16 @@ static void older_files_are_taken_over_once(void)
     put("bad.json", "{");
     if (!reopen())
         return;
-    CHECK(shows(by_key("old:1"), "a|b|") && is_there("old_1.json.migrated"));
-    CHECK(!is_there("old_1.json") && is_there("bad.json"));
-    CHECK(strcmp(picoclaw_reads("old_1"), "a|b|") == 0);
-    CHECK(strstr(get("old_1.meta.json").data, "\"sum\"") != NULL);
+    CHECK(shows(by_key("old:1"), "a|b|"));
+    CHECK(is_there("old_1.json.migrated"));
+    CHECK(!is_there("old_1.json"));
+    CHECK(is_there("bad.json"));
+    CHECK_STR(picoclaw_reads("old_1"), "a|b|");
+    CHECK_CONTAINS(get("old_1.meta.json").data, "\"sum\"");
     put("old_1.json", legacy); /* as if the renaming had been lost */
     reopen();
-    CHECK(shows(by_key("old:1"), "a|b|") && !is_there("old_1.json"));
+    CHECK(shows(by_key("old:1"), "a|b|"));
+    CHECK(!is_there("old_1.json"));
 }
 
 static void two_processes_write_in_turn(void)
@@ -556,7 +601,7 @@ static void two_processes_write_in_turn(void)
     pid_t pid;
 
     begin();
-    if (!reopen() || !CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
         return;
     CHECK(say(id, "0"));
     pal_store_close(store); /* and its thread, which a child would not have */
@@ -575,9 +620,11 @@ static void two_processes_write_in_turn(void)
     for (int i = 0; i < 50; i++)
         CHECK(say(id, "x"));
     waitpid(pid, &status, 0);
-    CHECK(status == 0 && strlen(texts_of(id)) == 202);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(strlen(texts_of(id)), 202);
     reopen();
-    CHECK(strlen(texts_of(id)) == 202 && meta_number("k.meta.json", "count") == 101);
+    CHECK_EQ(strlen(texts_of(id)), 202);
+    CHECK_EQ(meta_number("k.meta.json", "count"), 101);
 }
 
 /* PicoClaw appends to the file that we append to, with no lock: nothing of either is lost. */
@@ -613,7 +660,7 @@ static void two_programs_append_at_once(void)
             sent = pal_store_append(store, S(""), id, &message, 1, PAL_SEQ_ANY, &err);
             busy += sent == PAL_BUSY;
         } while (sent == PAL_BUSY);
-        ours += CHECK(sent == PAL_OK);
+        ours += CHECK_STATUS(sent, PAL_OK);
     }
     waitpid(pid, &status, 0);
     reopen();
@@ -621,7 +668,8 @@ static void two_programs_append_at_once(void)
         theirs += strncmp(text, "three|", 6) == 0;
         ours -= strncmp(text, "ours|", 5) == 0;
     }
-    CHECK(theirs == 1000 && ours == 0);
+    CHECK_EQ(theirs, 1000);
+    CHECK_EQ(ours, 0);
     printf("# %d times another was faster\n", busy);
 }
 
@@ -646,8 +694,10 @@ static void a_batch_syncs_each_file_once(void)
     begin();
     if (!reopen())
         return;
-    for (int i = 0; i < 2; i++)
-        CHECK(pal_store_create(store, &given[i], &ids[i], &err) == PAL_OK && say(ids[i], "0"));
+    for (int i = 0; i < 2; i++) {
+        if (CHECK_STATUS(pal_store_create(store, &given[i], &ids[i], &err), PAL_OK, &err))
+            CHECK(say(ids[i], "0"));
+    }
     for (int i = 0; i < 20; i++) {
         messages[i] = pal_message_text(arena, PAL_ROLE_USER, S(i < 10 ? "x" : "y"));
         ops[i].kind = PAL_OP_APPEND;
@@ -657,11 +707,13 @@ static void a_batch_syncs_each_file_once(void)
         ops[i].u.append.expected_seq = PAL_SEQ_ANY;
     }
     before = file_syncs;
-    CHECK(pal_store_apply(store, ops, 20, &err) == PAL_OK);
-    CHECK(file_syncs - before == 3); /* the log and two files */
-    CHECK(shows(ids[0], "0|x|x|x|x|x|y|y|y|y|y|") && shows(ids[1], "0|x|x|x|x|x|y|y|y|y|y|"));
+    CHECK_STATUS(pal_store_apply(store, ops, 20, &err), PAL_OK, &err);
+    CHECK_EQ(file_syncs - before, 3); /* the log and two files */
+    CHECK(shows(ids[0], "0|x|x|x|x|x|y|y|y|y|y|"));
+    CHECK(shows(ids[1], "0|x|x|x|x|x|y|y|y|y|y|"));
     reopen();
-    CHECK(shows(ids[0], "0|x|x|x|x|x|y|y|y|y|y|") && shows(ids[1], "0|x|x|x|x|x|y|y|y|y|y|"));
+    CHECK(shows(ids[0], "0|x|x|x|x|x|y|y|y|y|y|"));
+    CHECK(shows(ids[1], "0|x|x|x|x|x|y|y|y|y|y|"));
 }
 
 static void a_write_that_fails_leaves_nothing(void)
@@ -679,23 +731,26 @@ static void a_write_that_fails_leaves_nothing(void)
     add("w.jsonl", line);
     add("w.jsonl", "\n");
     signal(SIGXFSZ, SIG_IGN);
-    if (reopen() && CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0)) {
+    if (reopen() && CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0)) {
         id = by_key("w");
         CHECK(say(id, "two"));
         limit = before;
         limit.rlim_cur = get("w.jsonl").len + 20; /* in the middle of the line */
-        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
         len = get("w.jsonl").len;
-        CHECK(!say(id, "three") && err.status == PAL_IO);
-        CHECK(get("w.jsonl").len == len);
+        CHECK(!say(id, "three"));
+        CHECK_STATUS(err.status, PAL_IO);
+        CHECK_EQ(get("w.jsonl").len, len);
         CHECK(shows(id, "one < 1|two|"));
         limit.rlim_cur = 10; /* not even the log */
-        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        CHECK(pal_store_create(store, &given, &fresh, &err) == PAL_IO);
-        CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
-        CHECK(say(id, "four") && shows(id, "one < 1|two|four|"));
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        CHECK_STATUS(pal_store_create(store, &given, &fresh, &err), PAL_IO, &err);
+        CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+        CHECK(say(id, "four"));
+        CHECK(shows(id, "one < 1|two|four|"));
         reopen();
-        CHECK(shows(id, "one < 1|two|four|") && !is_there("fresh.meta.json"));
+        CHECK(shows(id, "one < 1|two|four|"));
+        CHECK(!is_there("fresh.meta.json"));
     }
 }
 

@@ -155,7 +155,7 @@ static size_t lines_of(const char *name, pal_str *out_lines)
             out_lines[count++] = pal_str_make(text.data + at, len);
         at += len + 1;
     }
-    CHECK(count < LINES_MAX);
+    CHECK_THAT(count, <, LINES_MAX);
     return count;
 }
 
@@ -405,7 +405,9 @@ static void a_killed_writer_and_picoclaw_lose_nothing(void)
     }
     for (uint64_t i = 0; i < SESSIONS; i++)
         messages += common->acknowledged[i];
-    CHECK(cuts > 0 && compactions > 0 && messages > 0);
+    CHECK_THAT(cuts, >, 0);
+    CHECK_THAT(compactions, >, 0);
+    CHECK_THAT(messages, >, 0);
     printf("# %" PRIu64 " kills, %" PRIu64 " messages, %" PRIu64 " cuts, %" PRIu64 " compactions\n",
             kills, messages, cuts, compactions);
 }

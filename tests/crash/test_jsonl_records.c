@@ -50,16 +50,24 @@ static void picoclaws_files_have_no_part_in_it(void)
     meta = get("a.meta.json");
     id = by_key("a");
     CHECK(keep("of nobody", "1", none, 0));
-    CHECK(is_same("a.jsonl", lines) && is_same("a.meta.json", meta));
-    CHECK(keep("of a", "2", id, 0) && is_same("a.jsonl", lines));
+    CHECK(is_same("a.jsonl", lines));
+    CHECK(is_same("a.meta.json", meta));
+    CHECK(keep("of a", "2", id, 0));
+    CHECK(is_same("a.jsonl", lines));
     meta = get("a.meta.json"); /* the log knows the session now, as after any other change */
-    CHECK(keep("of a", "3", id, 0) && keep("of a, too", "4", id, 0));
-    CHECK(pal_store_record_drop(store, S(""), S("kind"), S("of a, too"), &err) == PAL_OK);
-    CHECK(is_same("a.jsonl", lines) && is_same("a.meta.json", meta));
-    CHECK(strcmp(picoclaw_reads("a"), "one|") == 0);
+    CHECK(keep("of a", "3", id, 0));
+    CHECK(keep("of a, too", "4", id, 0));
+    CHECK_STATUS(
+            pal_store_record_drop(store, S(""), S("kind"), S("of a, too"), &err), PAL_OK, &err);
+    CHECK(is_same("a.jsonl", lines));
+    CHECK(is_same("a.meta.json", meta));
+    CHECK_STR(picoclaw_reads("a"), "one|");
     reopen();
-    CHECK(has(store, "of nobody", "1") && has(store, "of a", "3") && !has(store, "of a, too", "4"));
-    CHECK(pal_id_equal(by_key("a"), id) && shows(id, "one|"));
+    CHECK(has(store, "of nobody", "1"));
+    CHECK(has(store, "of a", "3"));
+    CHECK(!has(store, "of a, too", "4"));
+    CHECK_ID(by_key("a"), id);
+    CHECK(shows(id, "one|"));
 }
 
 static void a_torn_log_costs_only_the_last_record(void)
@@ -70,7 +78,8 @@ static void a_torn_log_costs_only_the_last_record(void)
     begin();
     if (!reopen())
         return;
-    CHECK(keep("first", "1", none, 0) && keep("changed", "1", none, 0));
+    CHECK(keep("first", "1", none, 0));
+    CHECK(keep("changed", "1", none, 0));
     before = get(".palaver/log");
     CHECK(keep("changed", "2", none, 0));
     pal_store_close(store);
@@ -88,7 +97,8 @@ static void a_torn_log_costs_only_the_last_record(void)
         store = NULL;
     }
     put_bytes(".palaver/log", after.data, after.len, O_TRUNC);
-    CHECK(reopen() && has(store, "changed", "2"));
+    CHECK(reopen());
+    CHECK(has(store, "changed", "2"));
 }
 
 static void another_handle_sees_them(void)
@@ -97,11 +107,13 @@ static void another_handle_sees_them(void)
     pal_id none = {{0}};
 
     begin();
-    if (!reopen() || !CHECK(pal_store_open(url, NULL, &other, &err) == PAL_OK))
+    if (!reopen() || !CHECK_STATUS(pal_store_open(url, NULL, &other, &err), PAL_OK, &err))
         return;
-    CHECK(keep("a", "1", none, 0) && has(other, "a", "1"));
-    CHECK(keep("a", "2", none, 0) && has(other, "a", "2"));
-    CHECK(pal_store_record_drop(other, S(""), S("kind"), S("a"), &err) == PAL_OK);
+    CHECK(keep("a", "1", none, 0));
+    CHECK(has(other, "a", "1"));
+    CHECK(keep("a", "2", none, 0));
+    CHECK(has(other, "a", "2"));
+    CHECK_STATUS(pal_store_record_drop(other, S(""), S("kind"), S("a"), &err), PAL_OK, &err);
     CHECK(!has(store, "a", "2"));
     pal_store_close(other);
 }
@@ -115,17 +127,24 @@ static void nothing_stays_of_what_is_gone(void)
     begin();
     if (!reopen())
         return;
-    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK);
-    CHECK(keep("zzerased", "\"zzbody\"", id, 0) && keep("stays", "\"zzstays\"", none, 0));
-    CHECK(keep("zzexpired", "1", none, now_ms + 1000) && log_has("zzbody"));
-    CHECK(pal_store_erase(store, S(""), id, NULL, &err) == PAL_OK);
-    CHECK(!log_has("zzerased") && !log_has("zzbody") && log_has("zzstays") && log_has("zzexpired"));
+    CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err);
+    CHECK(keep("zzerased", "\"zzbody\"", id, 0));
+    CHECK(keep("stays", "\"zzstays\"", none, 0));
+    CHECK(keep("zzexpired", "1", none, now_ms + 1000));
+    CHECK(log_has("zzbody"));
+    CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_OK, &err);
+    CHECK(!log_has("zzerased"));
+    CHECK(!log_has("zzbody"));
+    CHECK(log_has("zzstays"));
+    CHECK(log_has("zzexpired"));
     pal_clock_set_ms(now_ms + 2000);
-    CHECK(pal_store_sweep(store, -1, 10, NULL, &err) == PAL_OK);
-    CHECK(!log_has("zzexpired") && log_has("zzstays"));
+    CHECK_STATUS(pal_store_sweep(store, -1, 10, NULL, &err), PAL_OK, &err);
+    CHECK(!log_has("zzexpired"));
+    CHECK(log_has("zzstays"));
     pal_clock_set_ms(0);
     reopen();
-    CHECK(has(store, "stays", "\"zzstays\"") && !has(store, "zzexpired", "1"));
+    CHECK(has(store, "stays", "\"zzstays\""));
+    CHECK(!has(store, "zzexpired", "1"));
 }
 
 int main(void)

@@ -25,7 +25,8 @@ static bool finds(bool repair, const char *word, const char *other)
     uint64_t count = 0;
 
     told[0] = '\0';
-    if (!CHECK(pal_store_check(store, repair, on_finding, NULL, NULL, &count, &err) == PAL_OK))
+    if (!CHECK_STATUS(
+                pal_store_check(store, repair, on_finding, NULL, NULL, &count, &err), PAL_OK, &err))
         return false;
     if (word ? strstr(told, word) && strstr(told, other ? other : "") : count == 0)
         return true;
@@ -38,7 +39,8 @@ static pal_id made(const char *key, const char *text)
     pal_session given = {.key = S(key)};
     pal_id id = {{0}};
 
-    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK && say(id, text));
+    if (CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
+        CHECK(say(id, text));
     return id;
 }
 
@@ -47,7 +49,7 @@ static pal_id forked(const char *key, pal_id parent, uint64_t at)
     pal_session given = {.key = S(key)};
     pal_id id = {{0}};
 
-    CHECK(pal_store_fork(store, &given, parent, at, &id, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_fork(store, &given, parent, at, &id, &err), PAL_OK, &err);
     return id;
 }
 
@@ -78,16 +80,16 @@ static void a_new_store_syncs_its_directories(void)
     path_of("new", nested);
     snprintf(address, sizeof address, "jsonl:%s", nested);
     dir_syncs = 0;
-    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_OK);
-    CHECK(dir_syncs >= 3); /* the parent, the directory and what is in it */
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_OK, &err);
+    CHECK_THAT(dir_syncs, >=, 3); /* the parent, the directory and what is in it */
     pal_store_close(other);
     other = NULL;
     dirs_fail = true;
     snprintf(nested + strlen(nested), 8, "er");
     snprintf(address, sizeof address, "jsonl:%s", nested);
-    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_IO);
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_IO, &err);
     dirs_fail = false;
-    CHECK(pal_store_open(address, NULL, &other, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_OK, &err);
     pal_store_close(other);
 }
 
@@ -100,14 +102,18 @@ static void a_name_that_is_not_durable_is_not_acknowledged(void)
     if (!reopen())
         return;
     old = made("old", "first");
-    CHECK(pal_store_create(store, &given, &id, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err);
     dirs_fail = true;
-    CHECK(!say(id, "lost") && err.status == PAL_IO);
-    CHECK(pal_store_delete(store, S(""), old, &err) == PAL_IO);
+    CHECK(!say(id, "lost"));
+    CHECK_STATUS(err.status, PAL_IO);
+    CHECK_STATUS(pal_store_delete(store, S(""), old, &err), PAL_IO, &err);
     dirs_fail = false;
-    CHECK(say(id, "there") && shows(id, "there|"));
+    CHECK(say(id, "there"));
+    CHECK(shows(id, "there|"));
     reopen();
-    CHECK(shows(id, "there|") && shows(old, "first|") && finds(false, NULL, NULL));
+    CHECK(shows(id, "there|"));
+    CHECK(shows(old, "first|"));
+    CHECK(finds(false, NULL, NULL));
 }
 
 /* ---- Damage ---- */
@@ -120,7 +126,8 @@ static void a_fork_without_what_it_shares_is_found(void)
     if (!reopen())
         return;
     parent = made("p", "a");
-    CHECK(say(parent, "b") && say(parent, "c"));
+    CHECK(say(parent, "b"));
+    CHECK(say(parent, "c"));
     fork = forked("f", parent, 2);
     CHECK(say(fork, "d"));
     nested = forked("n", fork, 3);
@@ -148,14 +155,17 @@ static void a_fork_of_picoclaws_session_stays_one(void)
     CHECK(say(fork, "mine"));
     other = made("other", "x");
     for (int round = 0; round < 3; round++) {
-        CHECK(shows(fork, "one|two|mine|") && finds(false, NULL, NULL));
+        CHECK(shows(fork, "one|two|mine|"));
+        CHECK(finds(false, NULL, NULL));
         if (round == 1)
-            CHECK(pal_store_erase(store, S(""), other, NULL, &err) == PAL_OK);
+            CHECK_STATUS(pal_store_erase(store, S(""), other, NULL, &err), PAL_OK, &err);
         reopen();
     }
-    CHECK(pal_store_erase(store, S(""), by_key("theirs"), NULL, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_erase(store, S(""), by_key("theirs"), NULL, &err), PAL_OK, &err);
     reopen();
-    CHECK(shows(fork, "one|two|mine|") && finds(false, NULL, NULL) && !is_there("theirs.jsonl"));
+    CHECK(shows(fork, "one|two|mine|"));
+    CHECK(finds(false, NULL, NULL));
+    CHECK(!is_there("theirs.jsonl"));
 }
 
 /* A session that was empty becomes the fork of a younger one. */
@@ -168,18 +178,21 @@ static void a_parent_may_be_younger(void)
     begin();
     if (!reopen())
         return;
-    CHECK(pal_store_create(store, &given, &older, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_create(store, &given, &older, &err), PAL_OK, &err);
     younger = made("younger", "a");
     other = made("other", "x");
     adopt.session = older;
     adopt.u.adopt.from = younger;
-    CHECK(pal_store_apply(store, &adopt, 1, &err) == PAL_OK && adopt.status == PAL_OK);
-    CHECK(pal_store_erase(store, S(""), other, NULL, &err) == PAL_OK);
+    if (CHECK_STATUS(pal_store_apply(store, &adopt, 1, &err), PAL_OK, &err))
+        CHECK_STATUS(adopt.status, PAL_OK);
+    CHECK_STATUS(pal_store_erase(store, S(""), other, NULL, &err), PAL_OK, &err);
     reopen();
-    CHECK(shows(older, "a|") && finds(false, NULL, NULL));
-    CHECK(pal_store_erase(store, S(""), younger, NULL, &err) == PAL_OK);
+    CHECK(shows(older, "a|"));
+    CHECK(finds(false, NULL, NULL));
+    CHECK_STATUS(pal_store_erase(store, S(""), younger, NULL, &err), PAL_OK, &err);
     reopen();
-    CHECK(shows(older, "a|") && finds(false, NULL, NULL));
+    CHECK(shows(older, "a|"));
+    CHECK(finds(false, NULL, NULL));
 }
 
 /* PicoClaw's own line never reached the disk, ours behind it did. */
@@ -203,12 +216,14 @@ static void zeros_take_nothing_with_them(void)
     CHECK(shows(id, "one|two|three|"));
     CHECK(finds(false, "'z.jsonl' has 740 zeros", "line 3 of 'z.jsonl' is not a message"));
     CHECK(finds(true, "had 740 zeros in its lines (repaired)", "it was moved aside (repaired)"));
-    CHECK(finds(false, NULL, NULL) && shows(id, "one|two|three|"));
+    CHECK(finds(false, NULL, NULL));
+    CHECK(shows(id, "one|two|three|"));
     text = get("z.jsonl");
     CHECK(!memchr(text.data, '\0', text.len));
-    CHECK(strcmp(picoclaw_reads("z"), "one|two|three|") == 0);
+    CHECK_STR(picoclaw_reads("z"), "one|two|three|");
     reopen();
-    CHECK(say(id, "four") && shows(id, "one|two|three|four|"));
+    CHECK(say(id, "four"));
+    CHECK(shows(id, "one|two|three|four|"));
 }
 
 /* What PicoClaw had hidden stays hidden, though there are fewer lines before it. */
@@ -229,14 +244,20 @@ static void lines_that_are_no_messages_are_set_aside(void)
     id = by_key("s");
     CHECK(shows(id, "three|"));
     CHECK(finds(true, "line 2 of 's.jsonl' was not", "line 5 of 's.jsonl' was not"));
-    CHECK(finds(false, NULL, NULL) && shows(id, "three|"));
-    CHECK(strcmp(picoclaw_reads("s"), "three|") == 0 && meta_number("s.meta.json", "skip") == 2);
+    CHECK(finds(false, NULL, NULL));
+    CHECK(shows(id, "three|"));
+    CHECK_STR(picoclaw_reads("s"), "three|");
+    CHECK_EQ(meta_number("s.meta.json", "skip"), 2);
     pal_id_to_text(id, text);
     snprintf(aside, sizeof aside, ".palaver/aside/%s", text);
-    CHECK(pal_str_is(get(aside), "{broken\n{\"role\":\"us"));
+    CHECK_STR(get(aside), "{broken\n{\"role\":\"us");
     reopen();
-    CHECK(shows(id, "three|") && say(id, "four") && shows(id, "three|four|"));
-    CHECK(pal_store_erase(store, S(""), id, NULL, &err) == PAL_OK && !is_there(aside));
+    if (CHECK(shows(id, "three|"))) {
+        CHECK(say(id, "four"));
+        CHECK(shows(id, "three|four|"));
+    }
+    CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_OK, &err);
+    CHECK(!is_there(aside));
 }
 
 /* One that a process left which died before it was removed. */
@@ -251,13 +272,14 @@ static void a_meta_file_alone_is_not_a_session(void)
         return;
     id = made("g", "gone");
     meta = get("g.meta.json");
-    CHECK(pal_store_delete(store, S(""), id, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_OK, &err);
     put_bytes("g.meta.json", meta.data, meta.len, O_TRUNC);
     reopen();
-    CHECK(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("g"), arena, &found, &err) ==
-            PAL_NOT_FOUND);
+    CHECK_STATUS(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("g"), arena, &found, &err),
+            PAL_NOT_FOUND, &err);
     CHECK(!is_there("g.meta.json"));
-    CHECK(pal_store_restore(store, S(""), id, &err) == PAL_OK && shows(by_key("g"), "gone|"));
+    CHECK_STATUS(pal_store_restore(store, S(""), id, &err), PAL_OK, &err);
+    CHECK(shows(by_key("g"), "gone|"));
 }
 
 /* ---- Who may read ---- */
@@ -284,19 +306,22 @@ static void files_are_for_their_user_alone(void)
     begin();
     if (reopen()) {
         id = made("k", "text");
-        CHECK(pal_store_blob_put(store, S("other"), S("image/png"), S("x"), name, &err) == PAL_OK);
-        CHECK(pal_store_delete(store, S(""), id, &err) == PAL_OK);
+        CHECK_STATUS(pal_store_blob_put(store, S("other"), S("image/png"), S("x"), name, &err),
+                PAL_OK, &err);
+        CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_OK, &err);
         made("k", "again");
         strangers = 0;
         nftw(directory, look, 16, FTW_PHYS);
-        CHECK(strangers == 0);
+        CHECK_EQ(strangers, 0);
         put("p.jsonl", line_1);
         put_meta("p.meta.json", "p", "");
         CHECK(say(by_key("p"), "ours"));
         path_of("p.jsonl", path);
-        CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0644);
+        if (CHECK_EQ(stat(path, &facts), 0))
+            CHECK_EQ((facts.st_mode & 0777), 0644);
         path_of("p.meta.json", path);
-        CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0644);
+        if (CHECK_EQ(stat(path, &facts), 0))
+            CHECK_EQ((facts.st_mode & 0777), 0644);
     }
     umask(before);
 }
@@ -316,8 +341,8 @@ static void links_in_the_place_of_our_files_are_refused(void)
         rename_in(names[i], "aside");
         path_of(names[i], path);
         path_of("aside", target);
-        CHECK(symlink(target, path) == 0);
-        CHECK(pal_store_open(url, NULL, &store, &err) == PAL_IO);
+        CHECK_EQ(symlink(target, path), 0);
+        CHECK_STATUS(pal_store_open(url, NULL, &store, &err), PAL_IO, &err);
     }
 }
 

@@ -13,7 +13,7 @@ static void make_dir(const char *name)
     char path[512];
 
     path_of(name, path);
-    CHECK(mkdir(path, 0755) == 0);
+    CHECK_EQ(mkdir(path, 0755), 0);
 }
 
 static void remove_dir(const char *name)
@@ -21,7 +21,7 @@ static void remove_dir(const char *name)
     char path[512];
 
     path_of(name, path);
-    CHECK(rmdir(path) == 0);
+    CHECK_EQ(rmdir(path), 0);
 }
 
 /* The last error names the path, and says this of it. */
@@ -56,7 +56,7 @@ static uint64_t findings(void)
 {
     uint64_t count = 0;
 
-    CHECK(pal_store_check(store, false, NULL, NULL, NULL, &count, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_check(store, false, NULL, NULL, NULL, &count, &err), PAL_OK, &err);
     return count;
 }
 
@@ -70,8 +70,11 @@ static pal_id two_sessions(void)
     begin();
     put("y.jsonl", line_1);
     put_meta("y.meta.json", "y", "");
-    CHECK(reopen() && pal_store_create(store, &given, &id, &err) == PAL_OK && say(id, "first") &&
-            pal_store_mark(store, S(""), id, &mark, &err) == PAL_OK);
+    CHECK(reopen());
+    if (CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err)) {
+        CHECK(say(id, "first"));
+        CHECK_STATUS(pal_store_mark(store, S(""), id, &mark, &err), PAL_OK, &err);
+    }
     return id;
 }
 
@@ -80,8 +83,11 @@ static void all_is_well(pal_id id, const char *wanted)
     pal_mark *marks;
     size_t len = 0;
 
-    CHECK(shows(id, wanted) && shows(by_key("y"), "one|more|") && findings() == 0);
-    CHECK(pal_store_marks(store, S(""), id, arena, &marks, &len, &err) == PAL_OK && len == 1);
+    CHECK(shows(id, wanted));
+    CHECK(shows(by_key("y"), "one|more|"));
+    CHECK_EQ(findings(), 0);
+    if (CHECK_STATUS(pal_store_marks(store, S(""), id, arena, &marks, &len, &err), PAL_OK, &err))
+        CHECK_EQ(len, 1);
 }
 
 /* ---- Directories in the place of files ---- */
@@ -97,14 +103,18 @@ static void lines_may_be_a_directory(void)
     make_dir("x.jsonl");
     make_dir("new.jsonl");
     for (int round = 0; round < 2; round++) {
-        CHECK(find("x") == PAL_IO && told(PAL_IO, "x.jsonl", "is a directory"));
-        CHECK(find("new") == PAL_IO && told(PAL_IO, "new.jsonl", "is a directory"));
-        CHECK(!say(id, "lost") && told(PAL_IO, "x.jsonl", "move it away"));
-        CHECK(pal_store_delete(store, S(""), id, &err) == PAL_IO);
-        CHECK(pal_store_erase(store, S(""), id, NULL, &err) == PAL_IO);
-        CHECK(pal_store_fork(store, &fork, id, 1, &fork_id, &err) == PAL_IO);
-        CHECK(pal_store_append(store, S(""), id, &message, 1, PAL_SEQ_ANY, &err) == PAL_IO);
-        CHECK(findings() == 2);
+        CHECK_STATUS(find("x"), PAL_IO);
+        CHECK(told(PAL_IO, "x.jsonl", "is a directory"));
+        CHECK_STATUS(find("new"), PAL_IO);
+        CHECK(told(PAL_IO, "new.jsonl", "is a directory"));
+        CHECK(!say(id, "lost"));
+        CHECK(told(PAL_IO, "x.jsonl", "move it away"));
+        CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_IO, &err);
+        CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_IO, &err);
+        CHECK_STATUS(pal_store_fork(store, &fork, id, 1, &fork_id, &err), PAL_IO, &err);
+        CHECK_STATUS(
+                pal_store_append(store, S(""), id, &message, 1, PAL_SEQ_ANY, &err), PAL_IO, &err);
+        CHECK_EQ(findings(), 2);
         CHECK(round > 0 || say(by_key("y"), "more"));
         CHECK(shows(by_key("y"), "one|more|"));
         reopen();
@@ -112,7 +122,7 @@ static void lines_may_be_a_directory(void)
     remove_dir("x.jsonl");
     remove_dir("new.jsonl");
     rename_in("aside", "x.jsonl");
-    CHECK(find("new") == PAL_NOT_FOUND);
+    CHECK_STATUS(find("new"), PAL_NOT_FOUND);
     all_is_well(id, "first|");
     CHECK(say(id, "second"));
     reopen();
@@ -128,14 +138,16 @@ static void a_meta_file_may_be_a_directory(void)
     make_dir("x.meta.json");
     for (int round = 0; round < 2; round++) {
         reopen();
-        CHECK(shows(id, "first|") && shows(by_key("y"), "one|more|"));
-        CHECK(!say(id, "lost") && told(PAL_IO, "x.meta.json", "is a directory"));
-        CHECK(findings() == 1);
+        CHECK(shows(id, "first|"));
+        CHECK(shows(by_key("y"), "one|more|"));
+        CHECK(!say(id, "lost"));
+        CHECK(told(PAL_IO, "x.meta.json", "is a directory"));
+        CHECK_EQ(findings(), 1);
     }
     remove_dir("x.meta.json");
     CHECK(say(id, "second"));
     all_is_well(id, "first|second|");
-    CHECK(meta_number("x.meta.json", "count") == 2);
+    CHECK_EQ(meta_number("x.meta.json", "count"), 2);
 }
 
 static void an_older_file_may_be_a_directory(void)
@@ -145,7 +157,9 @@ static void an_older_file_may_be_a_directory(void)
     CHECK(say(by_key("y"), "more"));
     make_dir("old.json");
     reopen();
-    CHECK(shows(id, "first|") && findings() == 1 && is_there("old.json"));
+    CHECK(shows(id, "first|"));
+    CHECK_EQ(findings(), 1);
+    CHECK(is_there("old.json"));
     remove_dir("old.json");
     reopen();
     all_is_well(id, "first|");
@@ -160,13 +174,15 @@ static void our_own_files_may_be_directories(void)
     for (size_t i = 0; i < 2; i++) {
         rename_in(names[i], "aside");
         make_dir(names[i]);
-        CHECK(is_refused(url) && told(PAL_IO, names[i], "is a directory"));
+        CHECK(is_refused(url));
+        CHECK(told(PAL_IO, names[i], "is a directory"));
         remove_dir(names[i]);
         rename_in("aside", names[i]);
     }
     rename_in(".palaver", "aside");
     put(".palaver", "x");
-    CHECK(is_refused(url) && told(PAL_IO, ".palaver", "is a file"));
+    CHECK(is_refused(url));
+    CHECK(told(PAL_IO, ".palaver", "is a file"));
     unlink_in(".palaver");
     rename_in("aside", ".palaver");
     reopen();
@@ -180,11 +196,14 @@ static void the_directory_may_be_a_file(void)
     begin();
     put("file", "x");
     snprintf(path, sizeof path, "jsonl:%s/file", directory);
-    CHECK(is_refused(path) && told(PAL_IO, "file", "is a file"));
-    CHECK(get("file").len == 1);
+    CHECK(is_refused(path));
+    CHECK(told(PAL_IO, "file", "is a file"));
+    CHECK_EQ(get("file").len, 1);
     snprintf(path, sizeof path, "jsonl:%s/file/below", directory);
-    CHECK(is_refused(path) && told(PAL_IO, "file/below", "Not a directory"));
-    CHECK(is_refused("jsonl:") && err.status == PAL_INVALID);
+    CHECK(is_refused(path));
+    CHECK(told(PAL_IO, "file/below", "Not a directory"));
+    CHECK(is_refused("jsonl:"));
+    CHECK_STATUS(err.status, PAL_INVALID);
 }
 
 /* ---- Without permission: in a process that has none, whoever runs the tests ---- */
@@ -194,7 +213,7 @@ static void set_mode(const char *name, mode_t mode)
     char path[512];
 
     path_of(name, path);
-    CHECK(chmod(path, mode) == 0);
+    CHECK_EQ(chmod(path, mode), 0);
 }
 
 static void give_away(const char *name)
@@ -299,14 +318,16 @@ static void nothing_is_written_after_the_directory_is_gone(void)
     pal_id id = two_sessions();
 
     snprintf(away, sizeof away, "%s.away", directory);
-    CHECK(pal_store_ready(store, &err) == PAL_OK);
-    CHECK(rename(directory, away) == 0);
+    CHECK_STATUS(pal_store_ready(store, &err), PAL_OK, &err);
+    CHECK_EQ(rename(directory, away), 0);
     CHECK(says_gone(id, "removed"));
-    CHECK(mkdir(directory, 0700) == 0);
+    CHECK_EQ(mkdir(directory, 0700), 0);
     CHECK(says_gone(id, "replaced"));
-    CHECK(rmdir(directory) == 0 && rename(away, directory) == 0);
-    CHECK(say(id, "second") && say(by_key("y"), "more"));
-    CHECK(pal_store_ready(store, &err) == PAL_OK);
+    CHECK_EQ(rmdir(directory), 0);
+    CHECK_EQ(rename(away, directory), 0);
+    CHECK(say(id, "second"));
+    CHECK(say(by_key("y"), "more"));
+    CHECK_STATUS(pal_store_ready(store, &err), PAL_OK, &err);
     rename_in(".palaver/log", ".palaver/away");
     CHECK(says_gone(id, ".palaver/log"));
     CHECK(!is_there(".palaver/log"));

@@ -108,26 +108,26 @@ static const disk_trace *record(unsigned fail_one_in, unsigned die_one_in)
 
 static void a_power_cut_takes_back_nothing_with_a_journal_of_names(void)
 {
-    CHECK(explore(record(0, 0), false, 0, states_asked, 5) == 0);
+    CHECK_EQ(explore(record(0, 0), false, 0, states_asked, 5), 0);
 }
 
 static void nor_does_it_where_any_names_may_be_lost(void)
 {
-    CHECK(explore(record(0, 0), true, 0, states_asked, 5) == 0);
+    CHECK_EQ(explore(record(0, 0), true, 0, states_asked, 5), 0);
 }
 
 /* Each failed sync has lost some of what it should have made durable, for good. */
 static void nor_does_it_after_failed_syncs(void)
 {
-    CHECK(explore(record(7, 0), false, 0, states_asked / 2, 5) == 0);
-    CHECK(explore(record(11, 0), true, 0, states_asked / 2, 5) == 0);
+    CHECK_EQ(explore(record(7, 0), false, 0, states_asked / 2, 5), 0);
+    CHECK_EQ(explore(record(11, 0), true, 0, states_asked / 2, 5), 0);
 }
 
 /* Another process goes on with what the dead one had written and not synced. */
 static void nor_does_it_after_processes_have_died(void)
 {
-    CHECK(explore(record(0, 61), false, 0, states_asked / 2, 5) == 0);
-    CHECK(explore(record(0, 43), true, 0, states_asked / 2, 5) == 0);
+    CHECK_EQ(explore(record(0, 61), false, 0, states_asked / 2, 5), 0);
+    CHECK_EQ(explore(record(0, 43), true, 0, states_asked / 2, 5), 0);
 }
 
 /* The next process finds what the dead one wrote, has nothing to write itself, and must not
@@ -171,7 +171,7 @@ static void forgotten_syncs_are_found_out(void)
     dup2(silent, 1);
     close(null);
     close(silent);
-    CHECK(violations > 0);
+    CHECK_THAT(violations, >, 0);
 }
 
 int main(int argc, char **argv)

@@ -202,9 +202,9 @@ static void appends_are_gapless(plan p)
         held = session_check(store, &p, i, &total);
     CHECK(held);
     /* All are different, so as many as were sent means each of them. */
-    CHECK(total == p.processes * p.threads * appends);
-    CHECK(pal_store_check(store, false, NULL, NULL, NULL, &findings, NULL) == PAL_OK);
-    CHECK(findings == 0);
+    CHECK_EQ(total, p.processes * p.threads * appends);
+    CHECK_STATUS(pal_store_check(store, false, NULL, NULL, NULL, &findings, NULL), PAL_OK);
+    CHECK_EQ(findings, 0);
     pal_store_close(store);
 }
 
@@ -284,15 +284,16 @@ static void an_expected_seq_has_one_winner(void)
     CHECK(create_sessions(1));
     CHECK(processes_run(&p, contend_on));
     store = open_store();
-    CHECK(pal_store_load(store, tenant, session_id(0), NULL, arena, &messages, NULL) == PAL_OK);
-    CHECK(messages.len == CONTENDED_SEQS);
+    CHECK_STATUS(
+            pal_store_load(store, tenant, session_id(0), NULL, arena, &messages, NULL), PAL_OK);
+    CHECK_EQ(messages.len, CONTENDED_SEQS);
     for (size_t i = 0; i < messages.len && i < CONTENDED_SEQS; i++)
-        if (!CHECK(messages.items[i].seq == i + 1 && common->winners[i + 1] == 1 &&
-                    pattern_read(&messages.items[i], &what) &&
-                    what.writer == common->winner[i + 1]))
+        if (!CHECK_EQ(messages.items[i].seq, i + 1) || !CHECK_EQ(common->winners[i + 1], 1) ||
+                !CHECK(pattern_read(&messages.items[i], &what)) ||
+                !CHECK_EQ(what.writer, common->winner[i + 1]))
             break;
     printf("# %" PRIu32 " were refused\n", common->conflicts);
-    CHECK(common->conflicts > 0);
+    CHECK_THAT(common->conflicts, >, 0);
     pal_store_close(store);
     pal_arena_free(arena);
 }
@@ -421,24 +422,27 @@ static void lease_passes_on(bool first_dies)
     scratch_clear(directory, false);
     CHECK(create_sessions(1));
     pid = owner_start(&from, &wake);
-    CHECK(read(from, &report, sizeof(report)) == sizeof(report));
-    CHECK(report.taken == PAL_OK && report.fence > 0 && report.written == PAL_OK);
+    CHECK_EQ(read(from, &report, sizeof(report)), sizeof(report));
+    CHECK_STATUS(report.taken, PAL_OK);
+    CHECK_THAT(report.fence, >, 0);
+    CHECK_STATUS(report.written, PAL_OK);
     store = open_store();
-    CHECK(append_fenced(store, report.fence + 1, 3) == PAL_DENIED);
-    CHECK(second_take(store, &fence) == PAL_BUSY);
-    CHECK(owner_wake(wake, from, &report) && report.taken == PAL_OK);
+    CHECK_STATUS(append_fenced(store, report.fence + 1, 3), PAL_DENIED);
+    CHECK_STATUS(second_take(store, &fence), PAL_BUSY);
+    if (CHECK(owner_wake(wake, from, &report)))
+        CHECK_STATUS(report.taken, PAL_OK);
     if (first_dies)
         kill(pid, SIGKILL);
     CHECK(take_over(store, &fence));
-    CHECK(fence > report.fence);
+    CHECK_THAT(fence, >, report.fence);
     if (!first_dies) {
         CHECK(owner_wake(wake, from, &report));
-        CHECK(report.written_late == PAL_DENIED);
+        CHECK_STATUS(report.written_late, PAL_DENIED);
     }
-    CHECK(append_fenced(store, report.fence, 4) == PAL_DENIED);
-    CHECK(append_fenced(store, fence, 5) == PAL_OK);
-    CHECK(second_take(store, &again) == PAL_OK);
-    CHECK(again == fence);
+    CHECK_STATUS(append_fenced(store, report.fence, 4), PAL_DENIED);
+    CHECK_STATUS(append_fenced(store, fence, 5), PAL_OK);
+    CHECK_STATUS(second_take(store, &again), PAL_OK);
+    CHECK_EQ(again, fence);
     waitpid(pid, NULL, 0);
     close(from);
     close(wake);

@@ -129,8 +129,9 @@ static uint64_t read_page(uint64_t after, pal_arena *arena)
         pal_str found = page.items[i].parts[0].text;
 
         make_text(after + i + 1);
-        CHECK(page.items[i].seq == after + i + 1 && found.len == TEXT_LEN &&
-                memcmp(found.data, text, TEXT_LEN) == 0);
+        CHECK_EQ(page.items[i].seq, after + i + 1);
+        if (CHECK_EQ(found.len, TEXT_LEN))
+            CHECK(memcmp(found.data, text, TEXT_LEN) == 0);
     }
     return page.len;
 }
@@ -145,9 +146,10 @@ static void verify(void)
         count += more;
         pal_arena_reset(arena);
     }
-    CHECK(count >= common->acknowledged && count <= common->sent);
+    if (CHECK_THAT(count, >=, common->acknowledged))
+        CHECK_THAT(count, <=, common->sent);
     CHECK(ok(pal_store_check(store, false, tell_finding, NULL, NULL, &findings, &err)));
-    CHECK(findings == 0);
+    CHECK_EQ(findings, 0);
     end();
     pal_arena_free(arena);
 }
@@ -191,7 +193,8 @@ static void it_stays_short(void)
             longest = facts.st_size;
     }
     printf("# the WAL's longest: %" PRId64 " MiB\n", longest >> 20);
-    CHECK(longest > 0 && longest < WAL_LEN_MAX);
+    CHECK_THAT(longest, >, 0);
+    CHECK_THAT(longest, <, WAL_LEN_MAX);
     end();
     *common = (progress){UNKILLED, UNKILLED};
     verify();
