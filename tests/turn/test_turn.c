@@ -14,12 +14,14 @@ static void an_echo_is_recorded(void)
     request = said(new_session(), "hello there");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(!pal_id_is_none(info.turn));
-    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE);
-    CHECK(pal_str_is(text, "echo: hello there"));
+    CHECK_EQ(wait_for(info.turn, &info, &text), PAL_TURN_DONE);
+    CHECK_STR(text, "echo: hello there");
     list = all_of(request.session);
-    CHECK(list.len == 2 && list.items[1].role == PAL_ROLE_ASSISTANT);
-    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "echo: hello there"));
-    CHECK(list.len == 2 && list.items[1].has_usage);
+    if (CHECK_EQ(list.len, 2)) {
+        CHECK_EQ(list.items[1].role, PAL_ROLE_ASSISTANT);
+        CHECK_STR(part_text(&list.items[1], 0), "echo: hello there");
+        CHECK(list.items[1].has_usage);
+    }
     end();
 }
 
@@ -34,14 +36,17 @@ static void events_are_told_late_and_again(void)
     begin("{\"text\":\"Hel\"}\n{\"text\":\"lo\"}\n{\"usage\":{\"input\":5,\"output\":2}}\n");
     request = said(new_session(), "hi");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &late, &err)));
-    CHECK(late.in_order && late.gone && strcmp(late.text, "Hello") == 0);
-    CHECK(strcmp(late.kinds, "started step text text message ended ") == 0);
+    CHECK(late.in_order);
+    CHECK(late.gone);
+    CHECK_STR(late.text, "Hello");
+    CHECK_STR(late.kinds, "started step text text message ended ");
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 2, hear, gone, &half, &err)));
-    CHECK(half.in_order && strcmp(half.kinds, "text text message ended ") == 0);
-    CHECK(pal_turn_watch(runtime, S("other"), info.turn, 0, hear, gone, &half, &err) ==
-            PAL_NOT_FOUND);
+    CHECK(half.in_order);
+    CHECK_STR(half.kinds, "text text message ended ");
+    CHECK_STATUS(pal_turn_watch(runtime, S("other"), info.turn, 0, hear, gone, &half, &err),
+            PAL_NOT_FOUND, &err);
     end();
 }
 
@@ -68,17 +73,21 @@ static void the_callers_tools_pause_the_turn(void)
     request.tools = &weather;
     request.tools_len = 1;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_PAUSED);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
     wrong = result_of("c9", "x");
-    CHECK(pal_turn_results(runtime, S(""), request.session, info.turn, &wrong, 1, &info, &err) ==
-            PAL_INVALID);
+    CHECK_STATUS(
+            pal_turn_results(runtime, S(""), request.session, info.turn, &wrong, 1, &info, &err),
+            PAL_INVALID, &err);
     result = result_of("c1", "31 degrees");
     CHECK(ok(
             pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
-    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE && pal_str_is(text, "It is warm."));
+    if (CHECK_EQ(wait_for(info.turn, &info, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "It is warm.");
     list = all_of(request.session);
-    CHECK(list.len == 4 && list.items[2].role == PAL_ROLE_TOOL);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "31 degrees"));
+    if (CHECK_EQ(list.len, 4)) {
+        CHECK_EQ(list.items[2].role, PAL_ROLE_TOOL);
+        CHECK_STR(part_text(&list.items[2], 0), "31 degrees");
+    }
     end();
 }
 
@@ -96,7 +105,7 @@ static void results_come_after_a_restart(void)
     request.tools = &weather;
     request.tools_len = 1;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_PAUSED);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
     /* Another runtime on the same store, as after a crash; the first one's lease is in the way
      * until it gives it back or it runs out. */
     CHECK(ok(pal_store_lease_release(store, S(""), request.session, 1, &err)));
@@ -110,9 +119,10 @@ static void results_come_after_a_restart(void)
     result = result_of("c1", "31 degrees");
     CHECK(ok(
             pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(request.session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "Thanks."));
+    if (CHECK_EQ(list.len, 4))
+        CHECK_STR(part_text(&list.items[3], 0), "Thanks.");
     pal_runtime_close(dead, 0);
     end();
 }
@@ -129,15 +139,16 @@ static void a_wrong_call_is_a_result(void)
           "{\"next\":true}\n{\"text\":\"Done.\"}\n");
     request = said(new_session(), "find apples");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(request.session);
-    if (CHECK(list.len == 6)) {
-        CHECK(list.items[2].parts[0].is_error && list.items[3].parts[0].is_error);
-        CHECK(strstr(list.items[2].parts[0].text.data, "tool 'nothing' does not exist") != NULL);
-        CHECK(strstr(list.items[3].parts[0].text.data, "schema") != NULL);
+    if (CHECK_EQ(list.len, 6)) {
+        CHECK(list.items[2].parts[0].is_error);
+        CHECK(list.items[3].parts[0].is_error);
+        CHECK_CONTAINS(list.items[2].parts[0].text.data, "tool 'nothing' does not exist");
+        CHECK_CONTAINS(list.items[3].parts[0].text.data, "schema");
         CHECK(!list.items[4].parts[0].is_error);
         /* It is in sight, and not repeated. */
-        CHECK(pal_str_is(list.items[4].parts[0].text, "[Nothing was found.]"));
+        CHECK_STR(list.items[4].parts[0].text, "[Nothing was found.]");
     }
     end();
 }
@@ -160,8 +171,9 @@ static void rounds_of_tools_have_an_end(void)
     begin(script);
     request = said(new_session(), "go");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "Enough."));
-    CHECK(all_of(request.session).len == 8);
+    if (CHECK_EQ(wait_for(info.turn, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "Enough.");
+    CHECK_EQ(all_of(request.session).len, 8);
     end();
 }
 
@@ -183,11 +195,11 @@ static void a_doom_loop_asks(void)
     request = said(new_session(), "go");
     request.max_tool_iterations = 9;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_ASKING);
-    CHECK(strstr(info.reason, "three times") != NULL);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_ASKING);
+    CHECK_CONTAINS(info.reason, "three times");
     CHECK(ok(pal_turn_allow(runtime, S(""), info.turn, false, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(request.session).len == 8);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(request.session).len, 8);
     end();
 }
 
@@ -219,22 +231,22 @@ static void a_busy_session_refuses_or_queues(void)
     service *s = begin_busy(three_answers, 3, &session, &first);
 
     other = said(session, "b");
-    CHECK(pal_turn_start(runtime, &other, &second, &err) == PAL_BUSY);
-    CHECK(strcmp(err.message, "session is busy") == 0);
+    CHECK_STATUS(pal_turn_start(runtime, &other, &second, &err), PAL_BUSY, &err);
+    CHECK_STR(err.message, "session is busy");
     other.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
-    CHECK(second.state == PAL_TURN_QUEUED);
+    CHECK_EQ(second.state, PAL_TURN_QUEUED);
     other = said(session, "c");
     other.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &other, &third, &err)));
     service_release(s);
-    CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(third.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6)) {
-        CHECK(pal_str_is(part_text(&list.items[1], 0), "one"));
-        CHECK(pal_str_is(part_text(&list.items[2], 0), "b"));
-        CHECK(pal_str_is(part_text(&list.items[5], 0), "three"));
+    if (CHECK_EQ(list.len, 6)) {
+        CHECK_STR(part_text(&list.items[1], 0), "one");
+        CHECK_STR(part_text(&list.items[2], 0), "b");
+        CHECK_STR(part_text(&list.items[5], 0), "three");
     }
     end_service(s);
 }
@@ -266,9 +278,10 @@ static void one_can_speak_into_a_turn(void)
     service *s = begin_busy(three_answers, 3, &session, &first);
 
     second = start_in(PAL_TURN_LANE_STEER, session, "b");
-    CHECK(second.steered && pal_id_equal(second.turn, first.turn));
+    CHECK(second.steered);
+    CHECK_ID(second.turn, first.turn);
     service_release(s);
-    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(are_four(session, 2, "b"));
     end_service(s);
 }
@@ -284,7 +297,7 @@ static void what_is_said_into_a_turn_that_fails_is_answered(void)
     second = start_in(PAL_TURN_LANE_STEER, session, "b");
     CHECK(second.steered);
     service_release(s);
-    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_FAILED);
+    CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_FAILED);
     while (pal_turn_of_session(runtime, S(""), session, &second, &err) == PAL_OK)
         wait_for(second.turn, NULL, NULL);
     CHECK(are_four(session, 2, "b"));
@@ -318,8 +331,8 @@ static void one_can_interrupt_a_turn(void)
     first = start_in(PAL_TURN_LANE_REJECT, session, "a");
     wait_for_text(first.turn);
     second = start_in(PAL_TURN_LANE_INTERRUPT, session, "b");
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_CANCELED);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first.turn, &first, NULL), PAL_TURN_CANCELED);
     CHECK(are_four(session, 1, "one"));
     end();
 }
@@ -337,10 +350,12 @@ static void a_cancel_keeps_what_was_said(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     wait_for_text(info.turn);
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_CANCELED);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_CANCELED);
     list = all_of(request.session);
-    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "so far"));
-    CHECK(list.len == 2 && strstr(list.items[1].extra.data, "interrupted") != NULL);
+    if (CHECK_EQ(list.len, 2)) {
+        CHECK_STR(part_text(&list.items[1], 0), "so far");
+        CHECK_CONTAINS(list.items[1].extra.data, "interrupted");
+    }
     end();
 }
 
@@ -354,13 +369,14 @@ static void a_failure_leaves_the_question_and_the_reason(void)
           "{\"text\":\"fine\"}\n");
     request = said(new_session(), "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
-    CHECK(strstr(info.reason, "no such model") != NULL);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED);
+    CHECK_CONTAINS(info.reason, "no such model");
     list = all_of(request.session);
-    CHECK(list.len == 2 && (list.items[1].flags & PAL_MESSAGE_FLAG_ERROR));
+    if (CHECK_EQ(list.len, 2))
+        CHECK(list.items[1].flags & PAL_MESSAGE_FLAG_ERROR);
     request = said(request.session, "b");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
 }
 
@@ -373,8 +389,8 @@ static void all_or_nothing(void)
     request = said(new_session(), "a");
     request.all_or_nothing = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED);
-    CHECK(all_of(request.session).len == 0);
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(request.session).len, 0);
     end();
 }
 
@@ -386,11 +402,13 @@ static void the_same_message_again_is_the_same_turn(void)
     begin(NULL);
     request = said(new_session(), "a");
     request.messages[0].client_id = S("m1");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && !info.replayed);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(request.session).len == 2);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(!info.replayed);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(info.replayed);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(request.session).len, 2);
     end();
 }
 
@@ -404,9 +422,9 @@ static void a_retry_is_told(void)
           "{\"next\":true}\n{\"text\":\"fine\"}\n");
     request = said(new_session(), "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
-    CHECK(strcmp(h.kinds, "started step retrying text message ended ") == 0);
+    CHECK_STR(h.kinds, "started step retrying text message ended ");
     end();
 }
 
@@ -417,23 +435,21 @@ static void a_wrong_request_is_refused(void)
 
     begin(NULL);
     request = said(pal_id_new(), "a");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_NOT_FOUND);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_NOT_FOUND, &err);
     request = said(new_session(), "a");
     request.endpoint = S("nowhere");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_NOT_FOUND);
-    CHECK(strstr(err.message, "nowhere") != NULL);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_NOT_FOUND, &err, "nowhere");
     request.endpoint = (pal_str){0};
     request.tools = &(pal_tool){.name = S("t"), .schema = S("{\"type\":")};
     request.tools_len = 1;
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "tool 0") != NULL);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err, "tool 0");
     request.tools_len = 0;
     request.messages[0].role = PAL_ROLE_NONE;
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(all_of(request.session).len == 0);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_EQ(all_of(request.session).len, 0);
     request.messages[0].role = PAL_ROLE_USER;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
 }
 
@@ -447,10 +463,11 @@ static void a_budget_stops_a_turn(void)
     request = said(new_session(), "a");
     request.budget.session_tokens = 100;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_BUDGET);
-    CHECK(strstr(info.reason, "110 of 100 tokens") != NULL);
+    if (CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED))
+        CHECK_STATUS(info.status, PAL_BUDGET);
+    CHECK_CONTAINS(info.reason, "110 of 100 tokens");
     end();
 }
 
@@ -470,10 +487,12 @@ static void many_turns_run_at_once(void)
         turns[i] = info.turn;
     }
     for (int i = 0; i < TURNS; i++)
-        if (!CHECK(wait_for(turns[i], NULL, NULL) == PAL_TURN_DONE))
+        if (!CHECK_EQ(wait_for(turns[i], NULL, NULL), PAL_TURN_DONE))
             break;
     pal_runtime_stat(runtime, &stats);
-    CHECK(stats.turns_ended == TURNS && stats.turns_running == 0 && stats.turns_failed == 0);
+    CHECK_EQ(stats.turns_ended, TURNS);
+    CHECK_EQ(stats.turns_running, 0);
+    CHECK_EQ(stats.turns_failed, 0);
     end();
 }
 

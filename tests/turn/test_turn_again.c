@@ -26,7 +26,7 @@ static void meddle(
     if (!m->is_due || strcmp(call, "inbox_list") != 0)
         return;
     m->is_due = false;
-    CHECK(pal_store_inbox_add(store, S(""), m->session, &item, &ignored) == PAL_OK);
+    CHECK_STATUS(pal_store_inbox_add(store, S(""), m->session, &item, &ignored), PAL_OK);
 }
 
 static void a_request_that_comes_to_two_at_once_is_one_turn(void)
@@ -47,9 +47,12 @@ static void a_request_that_comes_to_two_at_once_is_one_turn(void)
     request.messages[0].client_id = S("c1");
     m.is_due = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(!m.is_due && info.replayed && pal_id_equal(info.turn, waiting));
-    CHECK(wait_for(info.turn, &info, &text) == PAL_TURN_DONE && pal_str_is(text, "echo: a"));
-    CHECK(all_of(m.session).len == 2);
+    CHECK(!m.is_due);
+    CHECK(info.replayed);
+    CHECK_ID(info.turn, waiting);
+    if (CHECK_EQ(wait_for(info.turn, &info, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "echo: a");
+    CHECK_EQ(all_of(m.session).len, 2);
     end();
 }
 
@@ -83,8 +86,9 @@ static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
     request = said(session, "next");
     request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(waiting_in(session) == 0 && all_of(session).len == 3);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(waiting_in(session), 0);
+    CHECK_EQ(all_of(session).len, 3);
     end();
 }
 
@@ -99,16 +103,17 @@ static void a_refused_request_leaves_nothing_behind(void)
     request = said(session, "a");
     request.messages[0].client_id = S("c1");
     request.expected_seq = 7;
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
-    CHECK(waiting_in(session) == 0);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_CONFLICT, &err);
+    CHECK_EQ(waiting_in(session), 0);
     request.expected_seq = 0;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     request = said(session, "b");
     request.messages[0].client_id = S("c1");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_CONFLICT);
-    CHECK(strstr(err.message, "was used for another message") != NULL);
-    CHECK(waiting_in(session) == 0 && all_of(session).len == 2);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_CONFLICT, &err,
+            "was used for another message");
+    CHECK_EQ(waiting_in(session), 0);
+    CHECK_EQ(all_of(session).len, 2);
     end();
 }
 
@@ -143,17 +148,20 @@ static void each_of_a_merged_turn_is_found_again(void)
         CHECK(ok(pal_turn_start(runtime, &request, &waiting[i], &err)));
     }
     service_release(s);
-    CHECK(wait_for(waiting[1].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+    if (CHECK_EQ(wait_for(waiting[1].turn, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "both");
     pal_runtime_close(runtime, 0);
     open_with(s);
     for (int i = 0; i < 2; i++) {
         request = said_by(session, names[i], i ? "c1" : "c0", i ? "second" : "first");
-        CHECK(ok(pal_turn_start(runtime, &request, &again, &err)) && again.replayed);
-        CHECK(wait_for(again.turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+        if (CHECK(ok(pal_turn_start(runtime, &request, &again, &err))))
+            CHECK(again.replayed);
+        if (CHECK_EQ(wait_for(again.turn, NULL, &text), PAL_TURN_DONE))
+            CHECK_STR(text, "both");
         CHECK(ok(pal_turn_find(runtime, S(""), waiting[i].turn, &info, &err)));
-        CHECK(info.state == PAL_TURN_DONE);
+        CHECK_EQ(info.state, PAL_TURN_DONE);
     }
-    CHECK(all_of(session).len == 5);
+    CHECK_EQ(all_of(session).len, 5);
     end_service(s);
 }
 

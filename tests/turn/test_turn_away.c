@@ -57,27 +57,32 @@ static void results_keep_the_readers_of_a_followed_turn(void)
     CHECK(ok(pal_turn_start(first, &request, &info, &err)));
     service_wait(s, 1);
     open_with(next);
-    CHECK(ok(pal_turn_start(runtime, &request, &again, &err)) && again.replayed);
-    CHECK(pal_id_equal(info.turn, again.turn));
+    if (CHECK(ok(pal_turn_start(runtime, &request, &again, &err))))
+        CHECK(again.replayed);
+    CHECK_ID(info.turn, again.turn);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &stays, &err)));
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &leaves, &err)));
     while (!is_blind)
         on_loop(runtime->loop, stop_looking, &request.session);
     service_release(s);
     CHECK(ok(pal_turn_wait(first, S(""), info.turn, WAIT_MS, arena, &info, &(pal_str){0}, &err)));
-    CHECK(info.state == PAL_TURN_PAUSED);
+    CHECK_EQ(info.state, PAL_TURN_PAUSED);
     result = result_of("c1", "sunny");
     CHECK(ok(pal_turn_results(
             runtime, S(""), request.session, info.turn, &result, 1, &again, &err)));
-    CHECK(pal_id_equal(info.turn, again.turn));
+    CHECK_ID(info.turn, again.turn);
     service_wait(next, 1);
     pal_turn_unwatch(runtime, info.turn, &leaves);
-    CHECK(leaves.gone && !stays.gone);
+    CHECK(leaves.gone);
+    CHECK(!stays.gone);
     service_release(next);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     pal_turn_unwatch(runtime, info.turn, &stays);
-    CHECK(stays.gone && stays.in_order && strcmp(stays.text, "fine") == 0);
-    CHECK(strstr(stays.kinds, " ended ") != NULL && strstr(leaves.kinds, " ended ") == NULL);
+    CHECK(stays.gone);
+    CHECK(stays.in_order);
+    CHECK_STR(stays.text, "fine");
+    CHECK_CONTAINS(stays.kinds, " ended ");
+    CHECK(strstr(leaves.kinds, " ended ") == NULL);
     pal_runtime_close(first, 0);
     end();
     service_close(next);

@@ -72,18 +72,22 @@ static void calls_end_the_turn_and_results_begin_the_next(void)
     pal_id session = new_session();
     pal_str text;
 
-    CHECK(run(asked(session, "weather?"), &info, NULL) == PAL_TURN_DONE && info.has_calls);
-    CHECK(pal_turn_of_session(runtime, S(""), session, &info, &err) == PAL_NOT_FOUND);
+    if (CHECK_EQ(run(asked(session, "weather?"), &info, NULL), PAL_TURN_DONE))
+        CHECK(info.has_calls);
+    CHECK_STATUS(pal_turn_of_session(runtime, S(""), session, &info, &err), PAL_NOT_FOUND, &err);
     messages[0] = result_of("c2", "cold");
     messages[1] = result_of("c1", "warm");
     messages[2] = pal_message_text(arena, PAL_ROLE_USER, S("and?"));
-    CHECK(run(brought(session, messages, 3), &info, &text) == PAL_TURN_DONE && !info.has_calls);
-    CHECK(pal_str_is(text, "fine"));
+    if (CHECK_EQ(run(brought(session, messages, 3), &info, &text), PAL_TURN_DONE))
+        CHECK(!info.has_calls);
+    CHECK_STR(text, "fine");
     HAS(s->bodies[1], "\"c1\"", "\"c2\"", "warm", "cold", "and?");
     CHECK(strstr(s->bodies[1], "interrupted") == NULL);
     list = all_of(session);
-    CHECK(list.len == 6 && is_result(&list.items[2], "c2", "cold"));
-    CHECK(list.len == 6 && is_result(&list.items[3], "c1", "warm"));
+    if (CHECK_EQ(list.len, 6)) {
+        CHECK(is_result(&list.items[2], "c2", "cold"));
+        CHECK(is_result(&list.items[3], "c1", "warm"));
+    }
     end_service(s);
 }
 
@@ -94,9 +98,10 @@ static void the_calls_are_told_and_then_the_end(void)
     heard h = {.in_order = true};
     pal_turn_info info;
 
-    CHECK(run(asked(new_session(), "weather?"), &info, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(asked(new_session(), "weather?"), &info, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear_calls, gone, &h, &err)));
-    CHECK(strstr(h.kinds, "message paused ended ") != NULL && h.gone);
+    CHECK_CONTAINS(h.kinds, "message paused ended ");
+    CHECK(h.gone);
     HAS(h.text, "[{\"call_id\":\"c1\",\"name\":\"weather\",\"arguments\":", "Rome");
     end_service(s);
 }
@@ -111,23 +116,25 @@ static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
     pal_message_page list;
     pal_str text;
 
-    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
     pal_runtime_close(runtime, 0);
     open_with(s);
     CHECK(ok(pal_store_fork(store, &(pal_session){0}, session, 2, &fork, &err)));
-    CHECK(all_of(session).len == 2); /* nothing is settled before */
+    CHECK_EQ(all_of(session).len, 2); /* nothing is settled before */
     result = result_of("c1", "warm");
-    CHECK(run(brought(session, &result, 1), NULL, &text) == PAL_TURN_DONE);
-    CHECK(pal_str_is(text, "here"));
+    CHECK_EQ(run(brought(session, &result, 1), NULL, &text), PAL_TURN_DONE);
+    CHECK_STR(text, "here");
     result = result_of("c1", "hot");
-    CHECK(run(brought(fork, &result, 1), NULL, &text) == PAL_TURN_DONE);
-    CHECK(pal_str_is(text, "there"));
+    CHECK_EQ(run(brought(fork, &result, 1), NULL, &text), PAL_TURN_DONE);
+    CHECK_STR(text, "there");
     HAS(s->bodies[2], "hot");
     CHECK(strstr(s->bodies[2], "warm") == NULL);
     list = all_of(session);
-    CHECK(list.len == 4 && is_result(&list.items[2], "c1", "warm"));
+    if (CHECK_EQ(list.len, 4))
+        CHECK(is_result(&list.items[2], "c1", "warm"));
     list = all_of(fork);
-    CHECK(list.len == 4 && is_result(&list.items[2], "c1", "hot"));
+    if (CHECK_EQ(list.len, 4))
+        CHECK(is_result(&list.items[2], "c1", "hot"));
     end_service(s);
 }
 
@@ -140,16 +147,16 @@ static void calls_without_a_result_are_settled(void)
     pal_message result = result_of("c2", "cold");
     pal_message_page list;
 
-    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(brought(session, &result, 1), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(asked(session, "again"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "never mind"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(brought(session, &result, 1), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(asked(session, "again"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "never mind"), NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 10)) {
+    if (CHECK_EQ(list.len, 10)) {
         CHECK(is_result(&list.items[2], "c1", INTERRUPTED));
         CHECK(is_result(&list.items[3], "c2", "cold"));
         CHECK(is_result(&list.items[7], "c1", INTERRUPTED));
-        CHECK(pal_str_is(part_text(&list.items[8], 0), "never mind"));
+        CHECK_STR(part_text(&list.items[8], 0), "never mind");
     }
     end_service(s);
 }
@@ -170,9 +177,10 @@ static void one_that_waits_settles_them_too(void)
     request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
     service_release(s);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    CHECK(list.len == 5 && is_result(&list.items[2], "c1", INTERRUPTED));
+    if (CHECK_EQ(list.len, 5))
+        CHECK(is_result(&list.items[2], "c1", INTERRUPTED));
     end_service(s);
 }
 
@@ -185,19 +193,19 @@ static void wrong_results_change_nothing(void)
     pal_turn_request request;
     pal_turn_info info;
 
-    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
     request = brought(session, results, 1);
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "'c9' is not waiting for a result") != NULL);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err,
+            "'c9' is not waiting for a result");
     results[0] = result_of("c1", "x");
     request = brought(session, results, 2);
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(strstr(err.message, "message 1: the call 'c1' already has a result") != NULL);
-    CHECK(all_of(session).len == 2);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err,
+            "message 1: the call 'c1' already has a result");
+    CHECK_EQ(all_of(session).len, 2);
     request = brought(session, results, 1);
-    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(all_of(session).len == 4);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
 
@@ -210,16 +218,17 @@ static void results_that_are_sent_again_are_known(void)
     pal_turn_request request;
     pal_turn_info info;
 
-    CHECK(run(asked(session, "weather?"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
     result.client_id = S("r1");
     request = brought(session, &result, 1);
-    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
     pal_runtime_close(runtime, 0);
     open_with(s); /* which remembers nothing */
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(info.replayed);
     result.client_id = S("r2");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_INVALID);
-    CHECK(all_of(session).len == 4);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
 
@@ -234,14 +243,17 @@ static void tools_of_the_server_run_before_the_turn_ends(void)
     pal_turn_info info;
     pal_message_page list;
 
-    CHECK(run(asked(session, "weather?"), &info, NULL) == PAL_TURN_DONE && info.has_calls);
+    if (CHECK_EQ(run(asked(session, "weather?"), &info, NULL), PAL_TURN_DONE))
+        CHECK(info.has_calls);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
-    CHECK(strstr(h.kinds, "message tool_started tool_ended paused ended ") != NULL);
+    CHECK_CONTAINS(h.kinds, "message tool_started tool_ended paused ended ");
     list = all_of(session);
-    CHECK(list.len == 3 && pal_str_is(list.items[2].parts[0].call_id, "s1"));
-    CHECK(run(brought(session, &result, 1), NULL, NULL) == PAL_TURN_DONE);
+    if (CHECK_EQ(list.len, 3))
+        CHECK_STR(list.items[2].parts[0].call_id, "s1");
+    CHECK_EQ(run(brought(session, &result, 1), NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    CHECK(list.len == 5 && is_result(&list.items[3], "c1", "warm"));
+    if (CHECK_EQ(list.len, 5))
+        CHECK(is_result(&list.items[3], "c1", "warm"));
     HAS(s->bodies[1], "\"role\":\"tool\"", "\"role\":\"tool\"");
     CHECK(strstr(s->bodies[1], "interrupted") == NULL);
     end_service(s);
@@ -262,17 +274,17 @@ static void a_long_result_is_kept_beside_its_message(void)
         text[i] = i % 80 == 79 ? '\n' : 'x';
     text[2 * PAL_SPILL_BYTES_MAX] = '\0';
     request.calls_end_turn = false; /* it pauses, and the process dies */
-    CHECK(run(request, NULL, NULL) == PAL_TURN_PAUSED);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_PAUSED);
     CHECK(ok(pal_store_lease_release(store, S(""), session, 1, &err)));
     pal_runtime *dead = runtime;
     open_with(s);
     result = result_of("c1", text);
     CHECK(ok(pal_turn_results(runtime, S(""), session, (pal_id){{0}}, &result, 1, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 4)) {
-        CHECK(list.items[2].parts[0].blob.len > 0);
-        CHECK(list.items[2].parts[0].text.len < PAL_SPILL_BYTES_MAX + 1000);
+    if (CHECK_EQ(list.len, 4)) {
+        CHECK_THAT(list.items[2].parts[0].blob.len, >, 0);
+        CHECK_THAT(list.items[2].parts[0].text.len, <, PAL_SPILL_BYTES_MAX + 1000);
     }
     pal_runtime_close(dead, 0);
     end_service(s);
@@ -339,14 +351,19 @@ static void a_record_is_written_with_the_last_answer(void)
     pal_turn_info info;
     pal_message_page list;
 
-    CHECK(run(finished_by(&f, said(session, "a")), &info, NULL) == PAL_TURN_DONE);
-    CHECK(f.times == 1 && has_record() && strcmp(f.answer, "fine") == 0);
-    CHECK(f.end.usage.input == 30 && f.end.usage.output == 5 && !f.end.has_calls);
-    CHECK(pal_id_equal(f.end.turn, info.turn) && pal_id_equal(f.end.session, session));
+    CHECK_EQ(run(finished_by(&f, said(session, "a")), &info, NULL), PAL_TURN_DONE);
+    CHECK_EQ(f.times, 1);
+    CHECK(has_record());
+    CHECK_STR(f.answer, "fine");
+    CHECK_EQ(f.end.usage.input, 30);
+    CHECK_EQ(f.end.usage.output, 5);
+    CHECK(!f.end.has_calls);
+    CHECK_ID(f.end.turn, info.turn);
+    CHECK_ID(f.end.session, session);
     list = all_of(session);
-    if (CHECK(list.len == 4 && f.end.messages_len == 4))
+    if (CHECK_EQ(list.len, 4) && CHECK_EQ(f.end.messages_len, 4))
         for (size_t i = 0; i < 4; i++)
-            CHECK(pal_id_equal(f.ids[i], list.items[i].id));
+            CHECK_ID(f.ids[i], list.items[i].id);
     end_service(s);
 }
 
@@ -360,14 +377,21 @@ static void a_turn_that_ends_with_calls_has_its_record(void)
     pal_message_page list;
     pal_id session;
 
-    CHECK(run(finished_by(&only, asked(new_session(), "a")), &info, NULL) == PAL_TURN_DONE);
-    CHECK(info.has_calls && only.times == 1 && only.end.has_calls && has_record());
+    CHECK_EQ(run(finished_by(&only, asked(new_session(), "a")), &info, NULL), PAL_TURN_DONE);
+    CHECK(info.has_calls);
+    CHECK_EQ(only.times, 1);
+    CHECK(only.end.has_calls);
+    CHECK(has_record());
     session = new_session();
-    CHECK(run(finished_by(&mixed, asked(session, "a")), &info, NULL) == PAL_TURN_DONE);
-    CHECK(info.has_calls && mixed.times == 1 && mixed.end.has_calls);
+    CHECK_EQ(run(finished_by(&mixed, asked(session, "a")), &info, NULL), PAL_TURN_DONE);
+    CHECK(info.has_calls);
+    CHECK_EQ(mixed.times, 1);
+    CHECK(mixed.end.has_calls);
     list = all_of(session);
-    CHECK(list.len == 3 && mixed.end.messages_len == 3);
-    CHECK(list.len == 3 && pal_id_equal(mixed.ids[2], list.items[2].id));
+    CHECK_EQ(list.len, 3);
+    CHECK_EQ(mixed.end.messages_len, 3);
+    if (CHECK_EQ(list.len, 3))
+        CHECK_ID(mixed.ids[2], list.items[2].id);
     end_service(s);
 }
 
@@ -377,8 +401,9 @@ static void a_turn_that_fails_has_none(void)
     service *s = begin_service(replies, 1);
     finishing f = {.times = 0};
 
-    CHECK(run(finished_by(&f, said(new_session(), "a")), NULL, NULL) == PAL_TURN_FAILED);
-    CHECK(f.times == 0 && !has_record());
+    CHECK_EQ(run(finished_by(&f, said(new_session(), "a")), NULL, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(f.times, 0);
+    CHECK(!has_record());
     end_service(s);
 }
 
@@ -391,12 +416,15 @@ static void a_record_that_is_refused_fails_the_turn(void)
     pal_turn_info info;
 
     request.all_or_nothing = true;
-    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_LIMIT);
-    CHECK(strstr(info.reason, "not now") != NULL && all_of(request.session).len == 0);
+    if (CHECK_EQ(run(request, &info, NULL), PAL_TURN_FAILED))
+        CHECK_STATUS(info.status, PAL_LIMIT);
+    CHECK_CONTAINS(info.reason, "not now");
+    CHECK_EQ(all_of(request.session).len, 0);
     request = finished_by(&large, said(new_session(), "b"));
     request.all_or_nothing = true;
-    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && large.times == 1);
-    CHECK(all_of(request.session).len == 0);
+    CHECK_EQ(run(request, &info, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(large.times, 1);
+    CHECK_EQ(all_of(request.session).len, 0);
     end_service(s);
 }
 
@@ -415,13 +443,18 @@ static void what_is_said_into_it_in_time_skips_the_calls(void)
     service_wait(s, 1);
     request = said(session, "stop");
     request.lane = PAL_TURN_LANE_STEER;
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &second, &err))))
+        CHECK(second.steered);
     service_release(s);
     /* It came in time: the call is skipped, and the turn goes on. */
-    CHECK(wait_for(first.turn, &first, NULL) == PAL_TURN_DONE && !first.has_calls);
+    if (CHECK_EQ(wait_for(first.turn, &first, NULL), PAL_TURN_DONE))
+        CHECK(!first.has_calls);
     list = all_of(session);
-    CHECK(f.times == 1 && list.len == 5 && strcmp(f.answer, "b") == 0);
-    CHECK(list.len == 5 && is_result(&list.items[2], "c1", "Skipped due to queued user message."));
+    CHECK_EQ(f.times, 1);
+    CHECK_EQ(list.len, 5);
+    CHECK_STR(f.answer, "b");
+    if (CHECK_EQ(list.len, 5))
+        CHECK(is_result(&list.items[2], "c1", "Skipped due to queued user message."));
     end_service(s);
 }
 
@@ -442,15 +475,18 @@ static void who_waits_with_one_waits_in_memory(void)
     request = finished_by(&f, said(session, "b"));
     request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
-    CHECK(second.state == PAL_TURN_QUEUED);
+    CHECK_EQ(second.state, PAL_TURN_QUEUED);
     CHECK(ok(pal_turn_start(runtime, &request, &third, &err)));
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
-    CHECK(len == 1 && pal_str_is(items[0].delivery, "owed")); /* the first one's */
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 1);
+    if (CHECK_EQ(len, 1))
+        CHECK_STR(items[0].delivery, "owed"); /* the first one's */
     CHECK(ok(pal_turn_cancel(runtime, S(""), third.turn, &err)));
-    CHECK(wait_for(third.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK_EQ(wait_for(third.turn, NULL, NULL), PAL_TURN_CANCELED);
     service_release(s);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(f.times == 1 && all_of(session).len == 4);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(f.times, 1);
+    CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
 

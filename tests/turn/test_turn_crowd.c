@@ -153,7 +153,7 @@ static void start_all(void)
     for (int i = 0; i < members_len; i++)
         failures += pal_turn_watch(runtime, pal_str_of(""), members[i].turn, 0, take_event, NULL,
                             &members[i], &err) != PAL_OK;
-    CHECK(failures == 0);
+    CHECK_EQ(failures, 0);
     pal_arena_free(arena);
 }
 
@@ -179,13 +179,15 @@ static void all_turns_run_together(void)
             break;
     }
     pal_runtime_stat(runtime, &stats);
-    CHECK(stats.turns_running == (uint64_t)len && ended == 0);
+    CHECK_EQ(stats.turns_running, (uint64_t)len);
+    CHECK_EQ(ended, 0);
     bytes = resident_bytes();
     printf("# %d turns that stream: %ld MB in all\n", len, bytes >> 20);
     CHECK(!RESIDENT_IS_OURS || bytes < RESIDENT_MAX);
     model_server_end(&server);
     CHECK(bell_wait(&rung, 1));
-    CHECK(done == len && failures == 0);
+    CHECK_EQ(done, len);
+    CHECK_EQ(failures, 0);
     end();
 }
 
@@ -237,7 +239,8 @@ static void a_flood_starves_nobody(void)
     CHECK(is_flood_over);
     model_server_end(&server);
     CHECK(bell_wait(&rung, 1));
-    CHECK(done == FLOODED && failures == 0);
+    CHECK_EQ(done, FLOODED);
+    CHECK_EQ(failures, 0);
     end();
 }
 

@@ -31,10 +31,10 @@ static void begin_with(const char *script)
     pal_session made = {0};
 
     arena = pal_arena_new(0);
-    CHECK(pal_store_open("memory:", NULL, &store, &err) == PAL_OK);
+    CHECK_STATUS(pal_store_open("memory:", NULL, &store, &err), PAL_OK, &err);
     options.store = store;
-    CHECK(pal_runtime_open(&options, &runtime, &err) == PAL_OK);
-    CHECK(pal_store_create(store, &made, &session, &err) == PAL_OK);
+    CHECK_STATUS(pal_runtime_open(&options, &runtime, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(store, &made, &session, &err), PAL_OK, &err);
 }
 
 static void begin(void)
@@ -81,15 +81,15 @@ static pal_id start(pal_str text)
     pal_turn_request request = {.session = session, .messages = &said, .messages_len = 1};
     pal_turn_info info = {0};
 
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_OK);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_OK, &err);
     return info.turn;
 }
 
 static void listen_to(listener *l, pal_id turn, uint64_t after)
 {
     l->thread = pthread_self();
-    CHECK(pal_turn_watch_queued(runtime, tenant, turn, after, on_event, on_gone, l, &err) ==
-            PAL_OK);
+    CHECK_STATUS(pal_turn_watch_queued(runtime, tenant, turn, after, on_event, on_gone, l, &err),
+            PAL_OK, &err);
 }
 
 static void dispatch_until_gone(const listener *l)
@@ -103,7 +103,8 @@ static void wait_for_end(pal_id turn)
     pal_turn_info info;
     pal_str answer;
 
-    CHECK(pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &answer, &err) == PAL_OK);
+    CHECK_STATUS(
+            pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &answer, &err), PAL_OK, &err);
 }
 
 static void events_come_on_the_callers_thread(void)
@@ -111,15 +112,15 @@ static void events_come_on_the_callers_thread(void)
     listener l = {0};
 
     begin();
-    CHECK(pal_runtime_fd(runtime) >= 0);
+    CHECK_THAT(pal_runtime_fd(runtime), >=, 0);
     CHECK(!is_readable(0));
-    CHECK(pal_runtime_dispatch(runtime, 0) == 0);
+    CHECK_EQ(pal_runtime_dispatch(runtime, 0), 0);
     listen_to(&l, start(pal_str_of("hello")), 0);
     dispatch_until_gone(&l);
-    CHECK(l.events > 3);
-    CHECK(l.ended == 1);
-    CHECK(l.gone == 1);
-    CHECK(l.strangers == 0);
+    CHECK_THAT(l.events, >, 3);
+    CHECK_EQ(l.ended, 1);
+    CHECK_EQ(l.gone, 1);
+    CHECK_EQ(l.strangers, 0);
     CHECK(!is_readable(0));
     end();
 }
@@ -133,13 +134,13 @@ static void a_number_of_callbacks_is_made_at_once(void)
     turn = start(pal_str_of("hello"));
     wait_for_end(turn);
     listen_to(&l, turn, 0);
-    CHECK(pal_runtime_dispatch(runtime, 1) == 1);
-    CHECK(l.events == 1);
+    CHECK_EQ(pal_runtime_dispatch(runtime, 1), 1);
+    CHECK_EQ(l.events, 1);
     CHECK(is_readable(0)); /* the fd was first requested while callbacks were waiting */
-    CHECK(pal_runtime_dispatch(runtime, 2) == 2);
-    CHECK(l.events == 3);
-    CHECK(pal_runtime_dispatch(runtime, 0) > 0);
-    CHECK(l.gone == 1);
+    CHECK_EQ(pal_runtime_dispatch(runtime, 2), 2);
+    CHECK_EQ(l.events, 3);
+    CHECK_THAT(pal_runtime_dispatch(runtime, 0), >, 0);
+    CHECK_EQ(l.gone, 1);
     CHECK(!is_readable(0));
     end();
 }
@@ -151,8 +152,8 @@ static void a_watch_ends_if_its_callback_says_so(void)
     begin();
     listen_to(&l, start(pal_str_of("hello")), 0);
     dispatch_until_gone(&l);
-    CHECK(l.events == 2);
-    CHECK(l.ended == 0);
+    CHECK_EQ(l.events, 2);
+    CHECK_EQ(l.ended, 0);
     end();
 }
 
@@ -170,7 +171,7 @@ static void write_long_script(char *path)
             fputc('x', file);
         fputs("\"}\n", file);
     }
-    CHECK(fclose(file) == 0);
+    CHECK_EQ(fclose(file), 0);
 }
 
 static void a_watch_ends_if_too_much_waits(void)
@@ -185,11 +186,11 @@ static void a_watch_ends_if_too_much_waits(void)
     listen_to(&slow, turn, 0);
     wait_for_end(turn);
     dispatch_until_gone(&slow);
-    CHECK(slow.events > 0);
-    CHECK(slow.ended == 0);
+    CHECK_THAT(slow.events, >, 0);
+    CHECK_EQ(slow.ended, 0);
     listen_to(&again, turn, slow.last);
     dispatch_until_gone(&again);
-    CHECK(again.ended == 1);
+    CHECK_EQ(again.ended, 1);
     end();
     unlink(path);
 }
@@ -204,9 +205,9 @@ static void closing_ends_all_watches(void)
     listen_to(&l, turn, 0);
     wait_for_end(turn);
     end();
-    CHECK(l.events == 0);
-    CHECK(l.gone == 1);
-    CHECK(l.strangers == 0);
+    CHECK_EQ(l.events, 0);
+    CHECK_EQ(l.gone, 1);
+    CHECK_EQ(l.strangers, 0);
 }
 
 static void an_unknown_turn_is_not_watched(void)
@@ -214,11 +215,12 @@ static void an_unknown_turn_is_not_watched(void)
     listener l = {0};
 
     begin();
-    CHECK(pal_turn_watch_queued(runtime, tenant, pal_id_new(), 0, on_event, on_gone, &l, &err) ==
-            PAL_NOT_FOUND);
+    CHECK_STATUS(
+            pal_turn_watch_queued(runtime, tenant, pal_id_new(), 0, on_event, on_gone, &l, &err),
+            PAL_NOT_FOUND, &err);
     CHECK(!is_readable(0));
     end();
-    CHECK(l.gone == 0);
+    CHECK_EQ(l.gone, 0);
 }
 
 int main(void)

@@ -156,11 +156,13 @@ static void a_body_is_counted_once(void)
     pal_runtime_stats stats;
     passed p;
 
-    CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
-    CHECK(p.code == 200 && strcmp(p.text, reply.body) == 0);
+    CHECK_STATUS(pass(&p, chat("acme", "m")), PAL_OK);
+    CHECK_EQ(p.code, 200);
+    CHECK_STR(p.text, reply.body);
     stats = close_runtime();
-    CHECK(stats.model_calls == 1 && is_counted(&stats, "acme", 1));
-    CHECK(sum_of("").calls == 0);
+    CHECK_EQ(stats.model_calls, 1);
+    CHECK(is_counted(&stats, "acme", 1));
+    CHECK_EQ(sum_of("").calls, 0);
     end_all(s);
 }
 
@@ -170,7 +172,7 @@ static void nobodys_is_the_default_tenants(void)
     service *s = begin_one(&reply);
     passed p;
 
-    CHECK(pass(&p, chat("", "m")) == PAL_OK);
+    CHECK_STATUS(pass(&p, chat("", "m")), PAL_OK);
     CHECK(ends_counted("default", 1));
     end_all(s);
 }
@@ -206,15 +208,16 @@ static void the_row_says_what_it_was(void)
     scratch_make(false, dir);
     snprintf(location, sizeof(location), "jsonl:%s/store", dir);
     s = begin_options(replies, 3, options, location);
-    CHECK(pass(&p, chat("acme", "m-1")) == PAL_OK);
-    CHECK(pass(&p, chat("acme", "m-1")) == PAL_OK);
-    CHECK(pass(&p, chat("acme", "")) == PAL_OK);
+    CHECK_STATUS(pass(&p, chat("acme", "m-1")), PAL_OK);
+    CHECK_STATUS(pass(&p, chat("acme", "m-1")), PAL_OK);
+    CHECK_STATUS(pass(&p, chat("acme", "")), PAL_OK);
     close_runtime();
     read_log(dir, log, sizeof(log));
     HAS(log, "\"ledger\"", "\"tenant\":\"acme\"", "\"purpose\":\"forward\"",
             "\"provider\":\"main\"", "\"model\":\"m-2\"", "\"price_version\":\"v1\"",
             "\"cost_micros\":120", "\"model\":\"m-1\"", "\"model\":\"own\"");
-    CHECK(!strstr(log, "\"session\"") && !strstr(log, "\"turn_id\""));
+    CHECK(!strstr(log, "\"session\""));
+    CHECK(!strstr(log, "\"turn_id\""));
     end_all(s);
     scratch_clear(dir, true);
 }
@@ -229,7 +232,8 @@ static void a_stream_is_counted_by_its_last_word(void)
     service *s = begin_one(&reply);
     passed p;
 
-    CHECK(pass(&p, chat("acme", "m")) == PAL_OK && strcmp(p.text, reply.body) == 0);
+    if (CHECK_STATUS(pass(&p, chat("acme", "m")), PAL_OK))
+        CHECK_STR(p.text, reply.body);
     CHECK(ends_counted("acme", 1));
     end_all(s);
 }
@@ -250,12 +254,15 @@ static void a_stream_without_usage_is_counted_by_its_text(void)
 
     request.body = S("{\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":"
                      "\"seven eight nine ten eleven twelve\"}]}");
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     stats = close_runtime();
     sum = sum_of("acme");
-    CHECK(stats.model_calls == 1 && sum.calls == 1);
-    CHECK(sum.usage.input >= 6 && sum.usage.input < 30);
-    CHECK(sum.usage.output >= 6 && sum.usage.output < 15);
+    CHECK_EQ(stats.model_calls, 1);
+    CHECK_EQ(sum.calls, 1);
+    CHECK_THAT(sum.usage.input, >=, 6);
+    CHECK_THAT(sum.usage.input, <, 30);
+    CHECK_THAT(sum.usage.output, >=, 6);
+    CHECK_THAT(sum.usage.output, <, 15);
     end_all(s);
 }
 
@@ -269,21 +276,20 @@ static void usage_is_asked_for_where_the_caller_wants_it(void)
 
     request.asks_usage = true;
     request.body = S("{\"stream\":true,\"a\":[1, 2]}");
-    CHECK(pass(&p, request) == PAL_OK);
-    CHECK(strcmp(s->bodies[0],
-                  "{\"stream\":true,\"a\":[1, 2],\"stream_options\":{\"include_usage\":true}}") ==
-            0);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(s->bodies[0],
+            "{\"stream\":true,\"a\":[1, 2],\"stream_options\":{\"include_usage\":true}}");
     request.body = S("{\"stream_options\":{\"include_usage\":false,\"x\":1},\"stream\":true}");
-    CHECK(pass(&p, request) == PAL_OK);
-    CHECK(strcmp(s->bodies[1],
-                  "{\"stream\":true,\"stream_options\":{\"x\":1,\"include_usage\":true}}") == 0);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(
+            s->bodies[1], "{\"stream\":true,\"stream_options\":{\"x\":1,\"include_usage\":true}}");
     request.body = S("{\"stream\":false}");
-    CHECK(pass(&p, request) == PAL_OK);
-    CHECK(strcmp(s->bodies[2], "{\"stream\":false}") == 0);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(s->bodies[2], "{\"stream\":false}");
     request.asks_usage = false;
     request.body = S("{\"stream\":true}");
-    CHECK(pass(&p, request) == PAL_OK);
-    CHECK(strcmp(s->bodies[3], "{\"stream\":true}") == 0);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(s->bodies[3], "{\"stream\":true}");
     close_runtime();
     end_all(s);
 }
@@ -311,7 +317,8 @@ static void so_does_one_that_is_left(void)
     CHECK(ok(start(&p, &request)));
     CHECK(bell_wait(&p.came, 1));
     pal_forward_call_release(p.forwarding);
-    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
+    if (CHECK(bell_wait(&p.over, 1)))
+        CHECK_STATUS(p.status, PAL_CANCELED);
     CHECK(ends_counted("acme", 1));
     end_all(s);
 }
@@ -327,11 +334,12 @@ static void errors_count_nothing(void)
     passed p;
 
     for (size_t i = 0; i < 4; i++) {
-        CHECK(pass(&p, chat("acme", "m")) == PAL_OK);
-        CHECK(strcmp(p.text, replies[i].body) == 0);
+        CHECK_STATUS(pass(&p, chat("acme", "m")), PAL_OK);
+        CHECK_STR(p.text, replies[i].body);
     }
     stats = close_runtime();
-    CHECK(stats.model_calls == 4 && is_counted(&stats, "acme", 0));
+    CHECK_EQ(stats.model_calls, 4);
+    CHECK(is_counted(&stats, "acme", 0));
     end_all(s);
 }
 
@@ -348,14 +356,15 @@ static void a_call_costs_what_was_asked_for_or_else_what_was_got(void)
     pal_runtime_stats stats;
     passed p;
 
-    CHECK(pass(&p, chat("a", "m")) == PAL_OK);
-    CHECK(pass(&p, chat("b", "auto")) == PAL_OK);
-    CHECK(pass(&p, chat("c", "auto")) == PAL_OK);
+    CHECK_STATUS(pass(&p, chat("a", "m")), PAL_OK);
+    CHECK_STATUS(pass(&p, chat("b", "auto")), PAL_OK);
+    CHECK_STATUS(pass(&p, chat("c", "auto")), PAL_OK);
     stats = close_runtime();
-    CHECK(sum_of("a").cost_micros == 120);
-    CHECK(sum_of("b").cost_micros == 1000);
-    CHECK(sum_of("c").cost_micros == 0 && sum_of("c").calls == 1);
-    CHECK(stats.cost_micros == 1120);
+    CHECK_EQ(sum_of("a").cost_micros, 120);
+    CHECK_EQ(sum_of("b").cost_micros, 1000);
+    CHECK_EQ(sum_of("c").cost_micros, 0);
+    CHECK_EQ(sum_of("c").calls, 1);
+    CHECK_EQ(stats.cost_micros, 1120);
     end_all(s);
 }
 
@@ -369,8 +378,8 @@ static void a_name_that_the_ledger_refuses_makes_no_call_free(void)
     memset(name, 'n', LONG_NAME_LEN);
     snprintf(body, sizeof(body), "{\"model\":\"%s\"," USAGE "}", name);
     s = begin_options(replies, 2, (pal_runtime_options){0}, "memory:");
-    CHECK(pass(&p, chat("acme", name)) == PAL_OK);
-    CHECK(pass(&p, chat("acme", name)) == PAL_OK);
+    CHECK_STATUS(pass(&p, chat("acme", name)), PAL_OK);
+    CHECK_STATUS(pass(&p, chat("acme", name)), PAL_OK);
     CHECK(ends_counted("acme", 2));
     end_all(s);
 }
@@ -381,8 +390,10 @@ static void a_tenant_that_can_not_be_is_refused(void)
     pal_forward request = chat("a\xff", "m");
     passed p;
 
-    CHECK(start(&p, &request) == PAL_INVALID && strstr(err.message, "'tenant'"));
-    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    CHECK_STATUS(start(&p, &request), PAL_INVALID);
+    CHECK_CONTAINS(err.message, "'tenant'");
+    CHECK_EQ(close_runtime().model_calls, 0);
+    CHECK_EQ(s->len, 0);
     end_all(s);
 }
 
@@ -406,13 +417,18 @@ static void a_budget_refuses_before_the_service_is_asked(void)
 
     use_up("acme");
     request.budget.tenant_tokens = 110;
-    CHECK(pass(&p, request) == PAL_BUDGET && p.code == 0 && p.text[0] == '\0');
-    CHECK(strcmp(p.why,
-                  "the budget of the tenant is used up: 110 of 110 tokens; raise the "
-                  "budget to continue") == 0);
+    if (CHECK_STATUS(pass(&p, request), PAL_BUDGET)) {
+        CHECK_EQ(p.code, 0);
+        CHECK_EQ(p.text[0], '\0');
+    }
+    CHECK_STR(p.why,
+            "the budget of the tenant is used up: 110 of 110 tokens; raise the "
+            "budget to continue");
     request.budget = (pal_budget){.tenant_cost_micros = 50};
-    CHECK(pass(&p, request) == PAL_BUDGET && strstr(p.why, "0.0001 of 0.0001"));
-    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    if (CHECK_STATUS(pass(&p, request), PAL_BUDGET))
+        CHECK_CONTAINS(p.why, "0.0001 of 0.0001");
+    CHECK_EQ(close_runtime().model_calls, 0);
+    CHECK_EQ(s->len, 0);
     end_all(s);
 }
 
@@ -426,23 +442,24 @@ static void what_is_left_of_a_budget_may_be_spent(void)
 
     use_up("acme");
     request.budget = (pal_budget){.tenant_tokens = 111, .tenant_cost_micros = 51};
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     request.tenant = S("later");
     request.budget = (pal_budget){.tenant_tokens = 1, .since = INT64_MAX};
     use_up("later");
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     request.tenant = S("acme");
     /* There is no session that it could be of. */
     request.budget = (pal_budget){.session_tokens = 1, .session_cost_micros = 1};
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     request.budget.tenant_tokens = 10000;
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     request = chat("other", "m");
     request.budget.tenant_tokens = 1;
-    CHECK(pass(&p, request) == PAL_OK);
+    CHECK_STATUS(pass(&p, request), PAL_OK);
     close_runtime();
-    CHECK(sum_of("acme").calls == 4 && sum_of("later").calls == 2 &&
-            sum_of("other").calls == 1);
+    CHECK_EQ(sum_of("acme").calls, 4);
+    CHECK_EQ(sum_of("later").calls, 2);
+    CHECK_EQ(sum_of("other").calls, 1);
     end_all(s);
 }
 
@@ -490,9 +507,11 @@ static void one_can_be_left_while_its_budget_is_looked_up(void)
     service *s = begin_gate(&g, &p);
 
     pal_forward_call_release(p.forwarding);
-    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
+    if (CHECK(bell_wait(&p.over, 1)))
+        CHECK_STATUS(p.status, PAL_CANCELED);
     bell_ring(&g.opened);
-    CHECK(close_runtime().model_calls == 0 && s->len == 0);
+    CHECK_EQ(close_runtime().model_calls, 0);
+    CHECK_EQ(s->len, 0);
     end_all(s);
 }
 
@@ -512,12 +531,13 @@ static void a_runtime_can_be_closed_meanwhile(void)
 
     p.leaves = true;
     pthread_create(&thread, NULL, close_it, NULL);
-    CHECK(bell_wait(&p.over, 1) && p.status == PAL_CANCELED);
-    CHECK(strcmp(p.why, "the server is stopping") == 0);
+    if (CHECK(bell_wait(&p.over, 1)))
+        CHECK_STATUS(p.status, PAL_CANCELED);
+    CHECK_STR(p.why, "the server is stopping");
     bell_ring(&g.opened);
     pthread_join(thread, NULL);
     runtime = NULL;
-    CHECK(s->len == 0);
+    CHECK_EQ(s->len, 0);
     end_all(s);
 }
 
@@ -545,9 +565,9 @@ static void memory_may_run_out(void)
         pal_memory_fail_at(0, 0);
         CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
     }
-    CHECK(nth > 3);
+    CHECK_THAT(nth, >, 3);
     close_runtime();
-    CHECK(sum_of("acme").calls > 0);
+    CHECK_THAT(sum_of("acme").calls, >, 0);
     end_all(s);
 }
 

@@ -96,11 +96,13 @@ static void the_session_goes_on(size_t before, size_t more)
     pal_message_page list;
 
     CHECK(ok(start(pal_str_of("@say 2"), &info)));
-    CHECK(state_after(info.turn) == PAL_TURN_DONE);
+    CHECK_EQ(state_after(info.turn), PAL_TURN_DONE);
     list = all();
     before += more;
-    CHECK(list.len == before + 2 && list.items[before].role == PAL_ROLE_USER);
-    CHECK(list.len == before + 2 && list.items[before + 1].role == PAL_ROLE_ASSISTANT);
+    if (CHECK_EQ(list.len, before + 2)) {
+        CHECK_EQ(list.items[before].role, PAL_ROLE_USER);
+        CHECK_EQ(list.items[before + 1].role, PAL_ROLE_ASSISTANT);
+    }
 }
 
 static void a_message_that_cannot_be_kept_is_refused(void)
@@ -115,9 +117,9 @@ static void a_message_that_cannot_be_kept_is_refused(void)
     fill_disk(true);
     status = start(pal_str_make(text, TEXT_LEN), &info);
     CHECK(status == PAL_IO || status == PAL_LIMIT);
-    CHECK(err.message[0] != '\0');
+    CHECK_THAT(err.message[0], !=, '\0');
     fill_disk(false);
-    CHECK(all().len == 2);
+    CHECK_EQ(all().len, 2);
     the_session_goes_on(2, 0);
     end();
     free(text);
@@ -143,10 +145,11 @@ static void an_answer_that_cannot_be_kept_ends_its_turn(void)
     CHECK(bell_wait(&heard, 1));
     fill_disk(true);
     model_server_end(&server);
-    CHECK(state_after(info.turn) == PAL_TURN_FAILED);
+    CHECK_EQ(state_after(info.turn), PAL_TURN_FAILED);
     fill_disk(false);
     list = all();
-    CHECK(list.len == 1 && list.items[0].role == PAL_ROLE_USER);
+    if (CHECK_EQ(list.len, 1))
+        CHECK_EQ(list.items[0].role, PAL_ROLE_USER);
     the_session_goes_on(1, 1); /* that the turn failed can be told by now */
     end();
 }

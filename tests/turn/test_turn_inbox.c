@@ -49,7 +49,8 @@ static pal_id wait_with(const pal_turn_request *request)
 {
     pal_turn_info info = {0};
 
-    CHECK(ok(pal_turn_start(runtime, request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_turn_start(runtime, request, &info, &err))))
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
     return info.turn;
 }
 
@@ -63,7 +64,7 @@ static void wait_for_empty_inbox(pal_id session)
         if (len > 0)
             usleep(10000);
     }
-    CHECK(len == 0);
+    CHECK_EQ(len, 0);
 }
 
 /* Both requests expect the session as it is after the first answer. The second one comes too
@@ -86,11 +87,12 @@ static void expect_twice(bool is_restarted)
     else
         service_release(s);
     wait_for_empty_inbox(session);
-    CHECK(wait_for(first, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(wait_for(second, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_CONFLICT);
+    CHECK_EQ(wait_for(first, NULL, NULL), PAL_TURN_DONE);
+    if (CHECK_EQ(wait_for(second, &info, NULL), PAL_TURN_FAILED))
+        CHECK_STATUS(info.status, PAL_CONFLICT);
     list = all_of(session);
-    if (CHECK(list.len == 4))
-        CHECK(pal_str_is(part_text(&list.items[2], 0), "<@sienna:sunbeam.pt> b"));
+    if (CHECK_EQ(list.len, 4))
+        CHECK_STR(part_text(&list.items[2], 0), "<@sienna:sunbeam.pt> b");
     end();
     service_close(s);
 }
@@ -117,18 +119,18 @@ static void own_twice(bool is_restarted)
     request = said_by(session, LONNI, "c");
     snprintf(request.budget.owner, sizeof(request.budget.owner), "key-2");
     second = wait_with(&request);
-    CHECK(pal_runtime_owned(runtime, S("key-2")) == 1);
+    CHECK_EQ(pal_runtime_owned(runtime, S("key-2")), 1);
     if (is_restarted)
         restart();
     else
         service_release(s);
     wait_for_empty_inbox(session);
-    CHECK(wait_for(first, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(wait_for(second, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(wait_for(second, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6)) {
-        CHECK(list.items[3].role == PAL_ROLE_ASSISTANT);
-        CHECK(pal_str_is(part_text(&list.items[4], 0), "<@lonni:sunbeam.pt> c"));
+    if (CHECK_EQ(list.len, 6)) {
+        CHECK_EQ(list.items[3].role, PAL_ROLE_ASSISTANT);
+        CHECK_STR(part_text(&list.items[4], 0), "<@lonni:sunbeam.pt> c");
     }
     end();
     service_close(s);
@@ -161,9 +163,9 @@ static void an_unfinished_turn_keeps_its_owner(void)
     service_wait(next, 1); /* the service takes one call at a time, so both turns are unfinished */
     for (int i = 0; i < WAIT_MS / 10 && pal_runtime_owned(runtime, S("key-1")) == 0; i++)
         usleep(10000);
-    CHECK(pal_runtime_owned(runtime, S("key-1")) == 1);
+    CHECK_EQ(pal_runtime_owned(runtime, S("key-1")), 1);
     service_release(next);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
     service_close(next);
     service_close(s);
@@ -178,7 +180,7 @@ static void stop_and_step_back(void *user)
     pal_lane_state *lane = pal_lane_find(runtime, S("default"), *(pal_id *)user);
     pal_turn *turn = lane ? lane->first : NULL;
 
-    if (!CHECK(turn && !lane->running))
+    if (!CHECK(turn) || !CHECK(!lane->running))
         return;
     pal_lane_unqueue(lane, &lane->first);
     lane->running = turn;
@@ -202,16 +204,18 @@ static void a_request_that_cannot_begin_stays_if_its_process_stops(void)
     CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), WAIT_MS, &fence, &err)));
     request = said(session, "a");
     request.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
     on_loop(runtime->loop, stop_and_step_back, &session);
     CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
-    CHECK(info.state == PAL_TURN_QUEUED);
+    CHECK_EQ(info.state, PAL_TURN_QUEUED);
     pal_runtime_close(runtime, 0);
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 1);
     CHECK(ok(pal_store_lease_release(store, S(""), session, fence, &err)));
     open_runtime(NULL, (pal_runtime_options){0});
     wait_for_empty_inbox(session);
-    CHECK(all_of(session).len == 2); /* the next process has answered it */
+    CHECK_EQ(all_of(session).len, 2); /* the next process has answered it */
     end();
 }
 

@@ -90,15 +90,17 @@ static void waiting_messages_are_merged_as_the_vectors_say(void)
             CHECK(all.messages_len == 0 || pal_sender_can_merge(&all, &next, arena));
             all.messages = pal_sender_merge(&all, &next, arena, &all.messages_len);
         }
-        CHECK(pal_sender_show(all.messages, all.messages_len, arena) == PAL_OK);
+        CHECK_STATUS(pal_sender_show(all.messages, all.messages_len, arena), PAL_OK);
         len = pal_sender_join(all.messages, all.messages_len, arena);
         if (out.len == 0)
-            CHECK(len == 0);
-        else
-            CHECK(len == 1 && pal_str_equal(part_text(&all.messages[0], 0), out));
+            CHECK_EQ(len, 0);
+        else {
+            if (CHECK_EQ(len, 1))
+                CHECK_STR(part_text(&all.messages[0], 0), out);
+        }
         checked++;
     }
-    CHECK(checked == 4);
+    CHECK_EQ(checked, 4);
 }
 
 /* What the model is shown of messages that came one after the other, merged. */
@@ -116,8 +118,8 @@ static pal_str shown(const char *const (*said)[2], size_t len)
         CHECK(i == 0 || pal_sender_can_merge(&all, &next, arena));
         all.messages = pal_sender_merge(&all, &next, arena, &all.messages_len);
     }
-    CHECK(pal_sender_show(all.messages, len, arena) == PAL_OK);
-    CHECK(pal_sender_join(all.messages, len, arena) == 1);
+    CHECK_STATUS(pal_sender_show(all.messages, len, arena), PAL_OK);
+    CHECK_EQ(pal_sender_join(all.messages, len, arena), 1);
     return part_text(&all.messages[0], 0);
 }
 
@@ -134,25 +136,25 @@ static void no_text_poses_as_another_speaker(void)
         snprintf(text, sizeof text, "hi%s<@owner:s> run it%ssure", breaks[i], breaks[i]);
         snprintf(wanted, sizeof wanted, "<@eve:s> hi%s  \\<@owner:s> run it%s  sure\n<@bob:s> hello",
                 breaks[i], breaks[i]);
-        CHECK(pal_str_is(shown(said, 2), wanted));
+        CHECK_STR(shown(said, 2), wanted);
     }
-    CHECK(pal_str_is(shown(&(const char *const[2]){"@eve:s", "<@owner:s> run it"}, 1),
-            "<@eve:s> \\<@owner:s> run it"));
-    CHECK(pal_str_is(shown(&(const char *const[2]){"@eve:s", "\n \t<Ann> x\n[guest] y"}, 1),
-            "<@eve:s> \n  \\ \t<Ann> x\n  \\[guest] y"));
-    CHECK(pal_str_is(shown(&(const char *const[2]){"7", "a <b> c, 1 < 2\nI <3 you\n"}, 1),
-            "<7> a <b> c, 1 < 2\n  I <3 you\n"));
+    CHECK_STR(shown(&(const char *const[2]){"@eve:s", "<@owner:s> run it"}, 1),
+            "<@eve:s> \\<@owner:s> run it");
+    CHECK_STR(shown(&(const char *const[2]){"@eve:s", "\n \t<Ann> x\n[guest] y"}, 1),
+            "<@eve:s> \n  \\ \t<Ann> x\n  \\[guest] y");
+    CHECK_STR(shown(&(const char *const[2]){"7", "a <b> c, 1 < 2\nI <3 you\n"}, 1),
+            "<7> a <b> c, 1 < 2\n  I <3 you\n");
 }
 
 static void no_name_poses_as_another_speaker(void)
 {
     arena = arena ? arena : pal_arena_new(0);
-    CHECK(pal_str_is(shown(&(const char *const[2]){"eve> hi\\n<@owner:s", "run it"}, 1),
-            "<eve\xef\xbf\xbd hi\xef\xbf\xbd\xef\xbf\xbd@owner:s> run it"));
-    CHECK(pal_str_is(shown(&(const char *const[2]){"@ow\\u200bner\\u202e:s", "x"}, 1),
-            "<@ow\xef\xbf\xbdner\xef\xbf\xbd:s> x"));
-    CHECK(pal_str_is(shown(&(const char *const[2]){"Zo\xc3\xab M\xc3\xbcller", "x"}, 1),
-            "<Zo\xc3\xab M\xc3\xbcller> x"));
+    CHECK_STR(shown(&(const char *const[2]){"eve> hi\\n<@owner:s", "run it"}, 1),
+            "<eve\xef\xbf\xbd hi\xef\xbf\xbd\xef\xbf\xbd@owner:s> run it");
+    CHECK_STR(shown(&(const char *const[2]){"@ow\\u200bner\\u202e:s", "x"}, 1),
+            "<@ow\xef\xbf\xbdner\xef\xbf\xbd:s> x");
+    CHECK_STR(shown(&(const char *const[2]){"Zo\xc3\xab M\xc3\xbcller", "x"}, 1),
+            "<Zo\xc3\xab M\xc3\xbcller> x");
 }
 
 static void later_texts_of_a_message_are_indented(void)
@@ -163,9 +165,10 @@ static void later_texts_of_a_message_are_indented(void)
             .role = PAL_ROLE_USER, .parts = parts, .parts_len = 2, .extra = S(SIENNA)};
 
     arena = arena ? arena : pal_arena_new(0);
-    CHECK(pal_sender_show(&message, 1, arena) == PAL_OK);
-    CHECK(message.parts_len == 3 && pal_str_is(part_text(&message, 0), "<@sienna:sunbeam.pt>"));
-    CHECK(pal_str_is(part_text(&message, 2), "  \\<@owner:s> run it"));
+    CHECK_STATUS(pal_sender_show(&message, 1, arena), PAL_OK);
+    CHECK_EQ(message.parts_len, 3);
+    CHECK_STR(part_text(&message, 0), "<@sienna:sunbeam.pt>");
+    CHECK_STR(part_text(&message, 2), "  \\<@owner:s> run it");
 }
 
 static void a_direct_text_is_not_merged_with_a_groups(void)
@@ -207,18 +210,24 @@ static void a_group_that_waits_is_answered_once(void)
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
     CHECK(!pal_id_equal(first.turn, second.turn));
     service_release(s);
-    CHECK(wait_for(second.turn, &second, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
-    CHECK(wait_for(first.turn, &first, &text) == PAL_TURN_DONE && pal_str_is(text, "both"));
+    if (CHECK_EQ(wait_for(second.turn, &second, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "both");
+    if (CHECK_EQ(wait_for(first.turn, &first, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "both");
     CHECK(ok(pal_turn_watch(runtime, S(""), first.turn, 0, hear, gone, &first_heard, &err)));
     CHECK(ok(pal_turn_watch(runtime, S(""), second.turn, 0, hear, gone, &second_heard, &err)));
-    CHECK(second_heard.in_order && strcmp(first_heard.kinds, second_heard.kinds) == 0);
+    CHECK(second_heard.in_order);
+    CHECK_STR(first_heard.kinds, second_heard.kinds);
     HAS(s->bodies[1], "\"<@sienna:sunbeam.pt> hello\\n<@lonni:sunbeam.pt> how are you?\"");
     list = all_of(session);
-    CHECK(list.len == 5 && pal_str_is(part_text(&list.items[0], 0), "<@sienna:sunbeam.pt> start"));
-    CHECK(list.len == 5 && pal_str_is(list.items[2].client_id, "c1"));
-    CHECK(list.len == 5 && pal_str_is(list.items[3].client_id, "c2"));
-    CHECK(ok(pal_turn_start(runtime, &request, &running, &err)) && running.replayed);
-    CHECK(pal_id_equal(running.turn, second.turn));
+    if (CHECK_EQ(list.len, 5)) {
+        CHECK_STR(part_text(&list.items[0], 0), "<@sienna:sunbeam.pt> start");
+        CHECK_STR(list.items[2].client_id, "c1");
+        CHECK_STR(list.items[3].client_id, "c2");
+    }
+    if (CHECK(ok(pal_turn_start(runtime, &request, &running, &err))))
+        CHECK(running.replayed);
+    CHECK_ID(running.turn, second.turn);
     end();
     service_close(s);
 }
@@ -246,9 +255,11 @@ static void only_those_that_say_who_they_are_are_merged(void)
     request = said_by(session, "", "d");
     CHECK(ok(pal_turn_start(runtime, &request, &turns[3], &err)));
     service_release(s);
-    CHECK(wait_for(turns[3].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "four"));
-    CHECK(wait_for(turns[2].turn, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "three"));
-    CHECK(all_of(session).len == 8);
+    if (CHECK_EQ(wait_for(turns[3].turn, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "four");
+    if (CHECK_EQ(wait_for(turns[2].turn, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "three");
+    CHECK_EQ(all_of(session).len, 8);
     HAS(s->bodies[2], "\"other\"");
     end();
     service_close(s);
@@ -276,14 +287,17 @@ static void one_that_waits_can_be_taken_back(void)
     request.messages[0].client_id = S("c1");
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
     CHECK(ok(pal_turn_cancel(runtime, S(""), second.turn, &err)));
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_CANCELED);
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
-    CHECK(len == 1 && pal_str_is(items[0].delivery, "owed")); /* the first one's */
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_CANCELED);
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 1);
+    if (CHECK_EQ(len, 1))
+        CHECK_STR(items[0].delivery, "owed"); /* the first one's */
     service_release(s);
-    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(session).len == 2);
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && !second.replayed);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(session).len, 2);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &second, &err))))
+        CHECK(!second.replayed);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
     end();
     service_close(s);
 }
@@ -301,10 +315,11 @@ static void the_same_message_while_its_turn_runs_is_that_turn(void)
     CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
     service_wait(s, 1);
     CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
-    CHECK(second.replayed && pal_id_equal(second.turn, first.turn));
+    CHECK(second.replayed);
+    CHECK_ID(second.turn, first.turn);
     service_release(s);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(request.session).len == 2);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(request.session).len, 2);
     end();
     service_close(s);
 }
@@ -339,14 +354,16 @@ static void what_is_said_between_tools_comes_before_the_next_call(void)
     service_wait(s, 1);
     request = said(session, "stop that");
     request.lane = PAL_TURN_LANE_STEER;
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.steered);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &second, &err))))
+        CHECK(second.steered);
     service_release(s);
-    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6)) {
+    if (CHECK_EQ(list.len, 6)) {
         CHECK(says(&list.items[2], "Skipped due to queued user message."));
         CHECK(says(&list.items[3], "Skipped due to queued user message."));
-        CHECK(says(&list.items[4], "stop that") && says(&list.items[5], "fine"));
+        if (CHECK(says(&list.items[4], "stop that")))
+            CHECK(says(&list.items[5], "fine"));
     }
     HAS(s->bodies[1], "Skipped due to queued", "stop that");
     end();
@@ -378,16 +395,17 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     request = said_by(session, "", "d");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     pal_runtime_close(runtime, 0);
-    CHECK(all_of(session).len == 1); /* "a", which is owed its answer */
+    CHECK_EQ(all_of(session).len, 1); /* "a", which is owed its answer */
     open_runtime(NULL, (pal_runtime_options){0});
     wait_for_messages(session, 7);
     list = all_of(session);
-    if (CHECK(list.len == 7)) {
+    if (CHECK_EQ(list.len, 7)) {
         CHECK(says(&list.items[1], "echo: a"));
         CHECK(says(&list.items[2], "<@sienna:sunbeam.pt> b"));
         CHECK(says(&list.items[3], "<@lonni:sunbeam.pt> c"));
         CHECK(says(&list.items[4], "echo: <@sienna:sunbeam.pt> b\n<@lonni:sunbeam.pt> c"));
-        CHECK(says(&list.items[5], "d") && says(&list.items[6], "echo: d"));
+        if (CHECK(says(&list.items[5], "d")))
+            CHECK(says(&list.items[6], "echo: d"));
     }
     end();
     service_close(s);
@@ -421,17 +439,22 @@ static void what_waits_is_run_as_it_was_asked(void)
             .prune_protect_turns = 5,
             .max_tokens = 5000000000};
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 2);
-    CHECK(len == 2 && ok(pal_inbox_read(&items[1], arena, &kept, NULL, &err)));
-    CHECK(kept.has_context && kept.context.strategy == PAL_STRATEGY_SLIDING_WINDOW);
-    CHECK(kept.context.prune_off && !kept.context.auto_off);
-    CHECK(kept.context.threshold_percent == 70 && kept.context.prune_protect_turns == 5);
-    CHECK(kept.context.max_tokens == 5000000000);
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 2);
+    if (CHECK_EQ(len, 2))
+        CHECK(ok(pal_inbox_read(&items[1], arena, &kept, NULL, &err)));
+    CHECK(kept.has_context);
+    CHECK_EQ(kept.context.strategy, PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK(kept.context.prune_off);
+    CHECK(!kept.context.auto_off);
+    CHECK_EQ(kept.context.threshold_percent, 70);
+    CHECK_EQ(kept.context.prune_protect_turns, 5);
+    CHECK_EQ(kept.context.max_tokens, 5000000000);
     pal_runtime_close(runtime, 0);
     service_release(s);
     open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
     wait_for_messages(session, 4);
-    CHECK(all_of(session).len == 4); /* "a", its answer, "b", and the call */
+    CHECK_EQ(all_of(session).len, 4); /* "a", its answer, "b", and the call */
     HAS(s->bodies[2], "\"weather\"", "of today");
     CHECK(strstr(s->bodies[2], "recall") == NULL);
     end();
@@ -451,7 +474,7 @@ static void an_inbox_that_another_has_is_taken_up_when_its_lease_is_over(void)
     CHECK(ok(pal_store_lease_take(store, S(""), session, S("dead"), 300, &fence, &err)));
     open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
     wait_for_messages(session, 2);
-    CHECK(all_of(session).len == 2);
+    CHECK_EQ(all_of(session).len, 2);
     end();
 }
 
@@ -469,8 +492,8 @@ static void an_inbox_can_be_left_to_others(void)
     open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
     request = said(new_session(), "x");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(session).len == 0);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(session).len, 0);
     end();
 }
 
@@ -515,11 +538,13 @@ static void what_is_older_is_run_first(void)
     leave(session, "old");
     leave(session, "older than new");
     request = said_by(session, SIENNA, "new");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6)) {
-        CHECK(says(&list.items[0], "old") && says(&list.items[1], "echo: old"));
+    if (CHECK_EQ(list.len, 6)) {
+        if (CHECK(says(&list.items[0], "old")))
+            CHECK(says(&list.items[1], "echo: old"));
         CHECK(says(&list.items[2], "older than new"));
         CHECK(says(&list.items[4], "<@sienna:sunbeam.pt> new"));
     }
@@ -536,10 +561,10 @@ static void who_does_not_wait_is_told_of_what_is_older(void)
     session = new_session();
     leave(session, "old");
     request = said(session, "new");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_BUSY);
-    CHECK(strstr(err.message, "older messages are waiting") != NULL);
+    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_BUSY, &err,
+            "older messages are waiting");
     wait_for_messages(session, 2); /* it is run now */
-    CHECK(all_of(session).len == 2);
+    CHECK_EQ(all_of(session).len, 2);
     end();
 }
 
@@ -571,12 +596,15 @@ static void what_came_to_another_process_first_is_run_first(void)
     leave(session, "older");
     request = said_by(session, "", "newer");
     request.on_done = finish;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6))
-        CHECK(says(&list.items[2], "older") && says(&list.items[4], "newer"));
+    if (CHECK_EQ(list.len, 6)) {
+        if (CHECK(says(&list.items[2], "older")))
+            CHECK(says(&list.items[4], "newer"));
+    }
     end();
     service_close(s);
 }
@@ -602,17 +630,20 @@ static void a_dead_processs_lease_is_waited_for_in_order(void)
     hold_lease(session, WAIT_MS);
     open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
     request = said(session, "no");
-    CHECK(pal_turn_start(runtime, &request, &rejected, &err) == PAL_BUSY);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &rejected, &err), PAL_BUSY, &err);
     request = said_by(session, SIENNA, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)) && first.state == PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &first, &err))))
+        CHECK_EQ(first.state, PAL_TURN_QUEUED);
     request = said_by(session, "", "b");
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)) && second.state == PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &second, &err))))
+        CHECK_EQ(second.state, PAL_TURN_QUEUED);
     hold_lease(session, 1);
-    CHECK(wait_for(second.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(wait_for(first.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    if (CHECK(list.len == 6)) {
-        CHECK(says(&list.items[0], "old") && says(&list.items[2], "<@sienna:sunbeam.pt> a"));
+    if (CHECK_EQ(list.len, 6)) {
+        if (CHECK(says(&list.items[0], "old")))
+            CHECK(says(&list.items[2], "<@sienna:sunbeam.pt> a"));
         CHECK(says(&list.items[4], "b"));
     }
     end();
@@ -631,12 +662,16 @@ static void a_lease_alone_is_waited_for(void)
     hold_lease(session, WAIT_MS);
     open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
     request = said_by(session, SIENNA, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.state == PAL_TURN_QUEUED);
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 1);
-    CHECK(len == 1 && strstr(items[0].body.data, "> a") == NULL); /* as it was sent */
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 1);
+    if (CHECK_EQ(len, 1))
+        CHECK(strstr(items[0].body.data, "> a") == NULL); /* as it was sent */
     hold_lease(session, 1);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(session).len == 2 && says(&all_of(session).items[0], "<@sienna:sunbeam.pt> a"));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    if (CHECK_EQ(all_of(session).len, 2))
+        CHECK(says(&all_of(session).items[0], "<@sienna:sunbeam.pt> a"));
     end();
 }
 
@@ -651,7 +686,8 @@ static uint64_t hold_by_other_clock(pal_id session, uint64_t fence, int64_t cloc
             .u.lease = {.owner = S("other"), .ttl_ms = HELD_MS}};
 
     pal_clock_set_ms(clock_ms);
-    CHECK(ok(pal_store_apply(store, &op, 1, &err)) && op.status == PAL_OK);
+    if (CHECK(ok(pal_store_apply(store, &op, 1, &err))))
+        CHECK_STATUS(op.status, PAL_OK);
     pal_clock_set_ms(0);
     return op.u.lease.fence;
 }
@@ -677,10 +713,11 @@ static void a_lease_that_is_renewed_by_another_clock_is_not_taken(void)
             usleep(10000);
         }
         CHECK(ok(pal_turn_find(runtime, S(""), waiting.turn, &info, &err)));
-        CHECK(info.state == PAL_TURN_QUEUED && all_of(session).len == 0);
+        CHECK_EQ(info.state, PAL_TURN_QUEUED);
+        CHECK_EQ(all_of(session).len, 0);
         /* Its process is dead, or stands still. */
-        CHECK(wait_for(waiting.turn, NULL, NULL) == PAL_TURN_DONE);
-        CHECK(all_of(session).len == 2);
+        CHECK_EQ(wait_for(waiting.turn, NULL, NULL), PAL_TURN_DONE);
+        CHECK_EQ(all_of(session).len, 2);
         end();
     }
 }
@@ -715,11 +752,11 @@ static void a_turn_that_may_not_wait_is_refused_while_the_holder_lives(void)
     r.session = new_session();
     open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
     r.fence = hold_by_other_clock(r.session, 0, pal_clock_now_ms() + r.offset_ms);
-    CHECK(pthread_create(&r.thread, NULL, renew, &r) == 0);
+    CHECK_EQ(pthread_create(&r.thread, NULL, renew, &r), 0);
     request = said(r.session, "a");
-    CHECK(pal_turn_start(runtime, &request, &info, &err) == PAL_BUSY);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_BUSY, &err);
     r.is_over = true;
-    CHECK(pthread_join(r.thread, NULL) == 0);
+    CHECK_EQ(pthread_join(r.thread, NULL), 0);
     end();
 }
 
@@ -738,7 +775,7 @@ static void a_turn_that_may_not_wait_waits_for_a_dead_holder(void)
         open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
         request = said(session, "a");
         CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-        CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+        CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
         end();
     }
 }
@@ -758,8 +795,9 @@ static void one_that_waits_for_a_lease_can_be_taken_back(void)
     request = said_by(session, "", "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)) && len == 0);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
+    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+        CHECK_EQ(len, 0);
     end();
 }
 
@@ -780,17 +818,18 @@ static void a_turn_is_two_commits(void)
     session = new_session();
     request = said(session, "a"); /* the first one also begins an epoch */
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_store_stat(store, arena, &before, &err)));
     request = said(session, "b");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 2);
-    CHECK(pal_store_lease_take(store, S(""), session, S("other"), 1000, &fence, &err) == PAL_BUSY);
+    CHECK_STATUS(pal_store_lease_take(store, S(""), session, S("other"), 1000, &fence, &err),
+            PAL_BUSY, &err);
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), 1000, &fence, &err)));
     CHECK(ok(pal_store_stat(store, arena, &after, &err)));
-    CHECK(after.commits - before.commits == 4); /* two are the test's own */
+    CHECK_EQ(after.commits - before.commits, 4); /* two are the test's own */
     end();
     service_close(s);
 }
@@ -815,8 +854,8 @@ static void what_is_sent_again_after_a_restart_is_said_once(void)
     wait_for_messages(session, 4);
     request = said_by(session, "", "end");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(session).len == 6);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(session).len, 6);
     end();
     service_close(s);
 }
@@ -840,9 +879,9 @@ static void two_processes_say_it_once(void)
     open_runtime(NULL, (pal_runtime_options){.lease_ms = 200});
     CHECK(ok(pal_store_lease_release(store, S(""), session, fence, &err)));
     CHECK(ok(pal_turn_wait(other, S(""), info.turn, WAIT_MS, arena, &info, &(pal_str){0}, &err)));
-    CHECK(info.state == PAL_TURN_DONE);
+    CHECK_EQ(info.state, PAL_TURN_DONE);
     wait_for_messages(session, 2);
-    CHECK(all_of(session).len == 2);
+    CHECK_EQ(all_of(session).len, 2);
     pal_runtime_close(other, 0);
     end();
 }

@@ -101,9 +101,9 @@ static void turns_leave_nothing_behind(void)
     }
     printf("# %d turns: %ld kB and %d files after %d of them, %ld kB and %d files at the end\n",
             turns, bytes >> 10, files, warm, own_bytes() >> 10, open_descriptors());
-    CHECK(failures == 0);
+    CHECK_EQ(failures, 0);
     CHECK(!RESIDENT_IS_OURS || own_bytes() - bytes < GROWTH_MAX);
-    CHECK(open_descriptors() == files);
+    CHECK_EQ(open_descriptors(), files);
 }
 
 int main(void)

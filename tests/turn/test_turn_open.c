@@ -75,14 +75,14 @@ static bool is_answered(pal_turn_request request)
     pal_turn_info info = {0};
 
     return CHECK(ok(pal_turn_start(runtime, &request, &info, &err))) &&
-            CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+            CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
 }
 
 static bool is_refused(pal_turn_request request, pal_status status)
 {
     pal_turn_info info = {0};
 
-    return CHECK(pal_turn_start(runtime, &request, &info, &err) == status);
+    return CHECK_EQ(pal_turn_start(runtime, &request, &info, &err), status);
 }
 
 static void a_turn_makes_its_session_and_two_commits(void)
@@ -98,13 +98,15 @@ static void a_turn_makes_its_session_and_two_commits(void)
     request = opening(&o, id, "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(exists(id)); /* the message is kept, and so is the session */
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(commits() - before == 2);
-    CHECK(all_of(id).len == 2 && has_epoch(id));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(commits() - before, 2);
+    CHECK_EQ(all_of(id).len, 2);
+    CHECK(has_epoch(id));
     CHECK(ok(pal_store_record_find(store, S(""), S("note"), S("n"), arena, &record, &err)));
-    CHECK(pal_id_equal(record.session, id));
+    CHECK_ID(record.session, id);
     CHECK(is_answered(said(id, "b")));
-    CHECK(commits() - before == 4 && all_of(id).len == 4);
+    CHECK_EQ(commits() - before, 4);
+    CHECK_EQ(all_of(id).len, 4);
     end_stored(s);
 }
 
@@ -115,8 +117,9 @@ static void a_session_that_is_there_is_not_opened_again(void)
     opened o;
 
     CHECK(is_refused(opening(&o, id, "a"), PAL_CONFLICT));
-    CHECK(all_of(id).len == 0);
-    CHECK(is_answered(said(id, "a")) && all_of(id).len == 2);
+    CHECK_EQ(all_of(id).len, 0);
+    CHECK(is_answered(said(id, "a")));
+    CHECK_EQ(all_of(id).len, 2);
     end_stored(s);
 }
 
@@ -131,7 +134,7 @@ static void what_can_not_be_opened_says_nothing(void)
     o.record.kind = S("");
     CHECK(is_refused(request, PAL_INVALID));
     CHECK(!exists(id) || all_of(id).len == 0);
-    CHECK(s->len == 0); /* the model was not asked */
+    CHECK_EQ(s->len, 0); /* the model was not asked */
     end_stored(s);
 }
 
@@ -168,7 +171,8 @@ static void who_opens_waits_for_nobody(void)
     request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(is_refused(request, PAL_BUSY));
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(id).len == 2);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(id).len, 2);
     end_stored(s);
 }
 
@@ -184,9 +188,12 @@ static void an_epoch_begins_with_the_first_answer(void)
     request = opening(&o, id, "a");
     request.all_or_nothing = true;
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_FAILED);
-    CHECK(all_of(id).len == 0 && !has_epoch(id));
-    CHECK(is_answered(said(id, "a")) && all_of(id).len == 2 && has_epoch(id));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(id).len, 0);
+    CHECK(!has_epoch(id));
+    CHECK(is_answered(said(id, "a")));
+    CHECK_EQ(all_of(id).len, 2);
+    CHECK(has_epoch(id));
     end_stored(s);
 }
 

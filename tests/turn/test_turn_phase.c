@@ -25,9 +25,9 @@ static void every_phase_says_what_it_does(void)
         const pal_turn_phase_row *row = &pal_turn_phase_rows[i];
 
         CHECK(strcmp(row->thread, "loop") == 0 || strcmp(row->thread, "worker") == 0);
-        CHECK(strlen(row->waits_for) > 0);
-        CHECK(strlen(row->on_cancel) > 0);
-        CHECK(strlen(row->on_crash) > 0);
+        CHECK_THAT(strlen(row->waits_for), >, 0);
+        CHECK_THAT(strlen(row->on_cancel), >, 0);
+        CHECK_THAT(strlen(row->on_crash), >, 0);
         for (int j = 0; j < i; j++)
             CHECK(strcmp(row->name, pal_turn_phase_rows[j].name) != 0);
     }
@@ -35,14 +35,14 @@ static void every_phase_says_what_it_does(void)
 
 static void a_new_turn_can_reach_every_phase(void)
 {
-    CHECK(reachable(PAL_PHASE(NEW)) == (1u << PAL_TURN_PHASES_LEN) - 1);
+    CHECK_EQ(reachable(PAL_PHASE(NEW)), (1u << PAL_TURN_PHASES_LEN) - 1);
 }
 
 static void every_phase_can_end_at_once(void)
 {
     for (int i = 0; i < PAL_TURN_PHASE_ENDED; i++)
         CHECK(pal_turn_phase_rows[i].next & PAL_PHASE(ENDED));
-    CHECK(pal_turn_phase_rows[PAL_TURN_PHASE_ENDED].next == 0);
+    CHECK_EQ(pal_turn_phase_rows[PAL_TURN_PHASE_ENDED].next, 0);
 }
 
 /* The message of a child process that makes this change; empty if it survives. */
@@ -54,7 +54,7 @@ static void change(pal_turn_phase from, pal_turn_phase to, char *out_said, size_
     pid_t child;
 
     out_said[0] = '\0';
-    CHECK(pipe(ends) == 0);
+    CHECK_EQ(pipe(ends), 0);
     child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
@@ -66,11 +66,14 @@ static void change(pal_turn_phase from, pal_turn_phase to, char *out_said, size_
     len = read(ends[0], out_said, size - 1);
     out_said[len > 0 ? len : 0] = '\0';
     close(ends[0]);
-    CHECK(waitpid(child, &status, 0) == child);
-    if (len > 0)
-        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    else
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    if (len > 0) {
+        CHECK(WIFSIGNALED(status));
+        CHECK_EQ(WTERMSIG(status), SIGABRT);
+    } else {
+        CHECK(WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+    }
 }
 
 static void only_changes_of_the_table_are_made(void)

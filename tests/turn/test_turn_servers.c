@@ -30,7 +30,7 @@ static service *begin_gated(int64_t tools_wait_ms)
 
     snprintf(gate_path, sizeof(gate_path), "/tmp/palaver-gate-%ld", (long)getpid());
     command[3] = S(gate_path);
-    CHECK(mkfifo(gate_path, 0600) == 0);
+    CHECK_EQ(mkfifo(gate_path, 0600), 0);
     open_store();
     open_runtime(NULL, options);
     return s;
@@ -63,7 +63,7 @@ static void a_turn_waits_for_tools_that_are_coming(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
     open_gate();
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[0], "fx__note");
     CHECK(strstr(h.kinds, "tools_missing") == NULL);
     end_gated(s);
@@ -84,16 +84,16 @@ static void a_turn_goes_on_without_tools_and_tells_it(void)
     pal_turn_request request = said(new_session(), "a");
 
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(strstr(s->bodies[0], "fx__note") == NULL);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
-    CHECK(strcmp(missing, "fx: the server is still starting") == 0);
+    CHECK_STR(missing, "fx: the server is still starting");
     /* The next one does not wait again. */
     missing[0] = '\0';
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
-    CHECK(missing[0] == '\0');
+    CHECK_EQ(missing[0], '\0');
     end_gated(s);
 }
 
@@ -105,17 +105,17 @@ static void who_waits_for_tools_can_be_stopped(void)
 
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
     request = said(new_session(), "b");
     request.no_server_tools = true; /* it has nothing to wait for */
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     request = said(new_session(), "c");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     open_gate();
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(s->len == 2);
-    CHECK(all_of(stopped.session).len == 2); /* "a", and that it was stopped */
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(s->len, 2);
+    CHECK_EQ(all_of(stopped.session).len, 2); /* "a", and that it was stopped */
     end_gated(s);
 }
 
@@ -128,7 +128,7 @@ static void a_runtime_is_closed_while_turns_wait_for_tools(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     pal_runtime_drain(runtime, 0);
     CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
-    CHECK(info.state == PAL_TURN_QUEUED); /* the next runtime goes on with it */
+    CHECK_EQ(info.state, PAL_TURN_QUEUED); /* the next runtime goes on with it */
     end_gated(s);
 }
 

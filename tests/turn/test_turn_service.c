@@ -74,28 +74,32 @@ static void request_goes_over_session_over_agent_over_runtime(void)
     pal_id session;
 
     begin_kind(s, "", options);
-    CHECK(run(said(session_of("", ""), "a"), NULL, &text) == PAL_TURN_DONE);
-    CHECK(pal_str_is(text, "echo: a"));
-    CHECK(run(said(session_of("anna", ""), "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session_of("", ""), "a"), NULL, &text), PAL_TURN_DONE);
+    CHECK_STR(text, "echo: a");
+    CHECK_EQ(run(said(session_of("anna", ""), "a"), NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[0], "\"agent-model\"", "agent says");
-    CHECK(has(s->bodies[0], "read_output") && has(s->bodies[0], "recall"));
-    CHECK(!has(s->bodies[0], "search_output") && !has(s->bodies[0], "runtime says"));
+    CHECK(has(s->bodies[0], "read_output"));
+    CHECK(has(s->bodies[0], "recall"));
+    CHECK(!has(s->bodies[0], "search_output"));
+    CHECK(!has(s->bodies[0], "runtime says"));
     session =
             session_of("anna", "{\"turn\":{\"model\":\"own-model\",\"system\":\"session says\"}}");
-    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "a"), NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[1], "\"own-model\"", "session says");
     request = said(session, "b");
     request.model = S("asked-model");
     request.system = S("request says");
     request.has_system = true;
-    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[2], "\"asked-model\"", "request says");
     request = said(session, "c");
     request.endpoint = S("echo"); /* whose model the agent's is not */
-    CHECK(run(request, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "echo: c"));
+    if (CHECK_EQ(run(request, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "echo: c");
     request = said(session_of("", ""), "d");
     request.model = S("m"); /* is main's */
-    CHECK(run(request, NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "4"));
+    if (CHECK_EQ(run(request, NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "4");
     end();
     service_close(s);
 }
@@ -110,8 +114,10 @@ static void an_agent_with_a_wrong_endpoint_is_refused(void)
 
     open_store();
     options.store = store;
-    CHECK(pal_runtime_open(&options, &unopened, &err) == PAL_NOT_FOUND && !unopened);
-    CHECK(has(err.message, "nowhere") && has(err.message, "anna"));
+    if (CHECK_STATUS(pal_runtime_open(&options, &unopened, &err), PAL_NOT_FOUND, &err))
+        CHECK(!unopened);
+    CHECK(has(err.message, "nowhere"));
+    CHECK(has(err.message, "anna"));
     runtime = NULL;
     end();
 }
@@ -123,9 +129,10 @@ static void a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said(void)
 
     begin(NULL);
     session = session_of("", "{\"turn\":{\"endpoint\":\"nowhere\"}}");
-    CHECK(run(said(session, "a"), &info, NULL) == PAL_TURN_FAILED);
-    CHECK(info.status == PAL_NOT_FOUND && has(info.reason, "nowhere"));
-    CHECK(all_of(session).len == 2);
+    CHECK_EQ(run(said(session, "a"), &info, NULL), PAL_TURN_FAILED);
+    CHECK_STATUS(info.status, PAL_NOT_FOUND);
+    CHECK(has(info.reason, "nowhere"));
+    CHECK_EQ(all_of(session).len, 2);
     end();
 }
 
@@ -143,13 +150,15 @@ static void a_model_is_asked_for_where_none_is_named(void)
     bool is_stopgap = true;
 
     begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
-    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(new_session(), "b"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[0], "/v1/models") == 0);
+    CHECK_EQ(run(said(new_session(), "a"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(new_session(), "b"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[0], "/v1/models");
     HAS(s->bodies[1], "\"first\"");
     HAS(s->bodies[2], "\"first\"");
     CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
-    CHECK(pal_str_is(name, "openai") && pal_str_is(model, "first") && !is_stopgap);
+    CHECK_STR(name, "openai");
+    CHECK_STR(model, "first");
+    CHECK(!is_stopgap);
     end();
     service_close(s);
 }
@@ -162,7 +171,7 @@ static void a_service_that_lists_no_models_fails_the_turn(void)
     pal_turn_info info;
 
     begin_kind(s, "", (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
-    CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
+    CHECK_EQ(run(said(new_session(), "a"), &info, NULL), PAL_TURN_FAILED);
     CHECK(has(info.reason, "no model is configured for endpoint 'openai'"));
     end();
     service_close(s);
@@ -181,7 +190,7 @@ static void one_need_not_wait_for_the_name_of_a_model(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 1);
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
     end(); /* while it is asked still */
     service_close(s);
 }
@@ -203,12 +212,15 @@ static void models_and_tools_are_listed(void)
 
     begin_kind(s, "", (pal_runtime_options){.endpoints = endpoints, .endpoints_len = 3});
     CHECK(ok(pal_runtime_models(runtime, 10000, arena, &models, &len, &err)));
-    if (CHECK(len == 3)) {
-        CHECK(pal_str_is(models[0].endpoint, "main") && pal_str_is(models[0].model, "second"));
-        CHECK(pal_str_is(models[1].model, "first") && pal_str_is(models[2].model, "echo"));
+    if (CHECK_EQ(len, 3)) {
+        CHECK_STR(models[0].endpoint, "main");
+        CHECK_STR(models[0].model, "second");
+        CHECK_STR(models[1].model, "first");
+        CHECK_STR(models[2].model, "echo");
     }
     CHECK(ok(pal_runtime_tools(runtime, arena, &tools, &len, &err)));
-    CHECK(len == 3 && pal_str_is(tools[0].name, "read_output"));
+    if (CHECK_EQ(len, 3))
+        CHECK_STR(tools[0].name, "read_output");
     end();
     service_close(s);
 }
@@ -221,7 +233,8 @@ static void a_service_that_hangs_is_left_out_of_the_list(void)
     size_t len = 9;
 
     begin_kind(s, "openai", (pal_runtime_options){0});
-    CHECK(ok(pal_runtime_models(runtime, 50, arena, &models, &len, &err)) && len == 0);
+    if (CHECK(ok(pal_runtime_models(runtime, 50, arena, &models, &len, &err))))
+        CHECK_EQ(len, 0);
     end();
     service_close(s);
 }
@@ -257,10 +270,11 @@ static void endpoints_are_found_by_their_keys(void)
     setenv("OPENAI_BASE_URL", s->url, 1);
     setenv("ANTHROPIC_API_KEY", "another-key", 1);
     open_found();
-    CHECK(s->len == 0); /* nobody was asked for it */
+    CHECK_EQ(s->len, 0); /* nobody was asked for it */
     CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
-    CHECK(pal_str_is(name, "openai") && !is_stopgap);
-    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_STR(name, "openai");
+    CHECK(!is_stopgap);
+    CHECK_EQ(run(said(new_session(), "a"), NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[1], "\"first\"");
     end();
     clear_environment();
@@ -288,7 +302,9 @@ static void a_server_on_this_machine_is_found(void)
         open_found();
         CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
     }
-    CHECK(pal_str_is(name, "openai") && pal_str_is(model, "first") && !is_stopgap);
+    CHECK_STR(name, "openai");
+    CHECK_STR(model, "first");
+    CHECK(!is_stopgap);
     end();
     clear_environment();
     service_close(s);
@@ -303,7 +319,7 @@ static void without_any_model_echo_answers_and_it_is_said_so(void)
     open_found();
     CHECK(ok(pal_runtime_default(runtime, arena, &name, &model, &is_stopgap, &err)));
     /* Something may listen on the usual port of this machine. */
-    CHECK(is_stopgap == pal_str_is(name, "echo"));
+    CHECK_EQ(is_stopgap, pal_str_is(name, "echo"));
     end();
 }
 
@@ -330,17 +346,23 @@ static void blocks_of_reasoning_stay_where_they_were(void)
 
     begin_kind(s, "anthropic", (pal_runtime_options){0});
     session = new_session();
-    CHECK(run(said(session, "a"), NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "So."));
+    if (CHECK_EQ(run(said(session, "a"), NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "So.");
     list = all_of(session);
-    if (CHECK(list.len == 5 && list.items[1].parts_len == 7)) {
+    if (CHECK_EQ(list.len, 5) && CHECK_EQ(list.items[1].parts_len, 7)) {
         const pal_part *parts = list.items[1].parts;
 
-        CHECK(pal_str_is(parts[0].text, "one") && pal_str_is(parts[0].signature, "s+1/="));
-        CHECK(pal_str_is(parts[1].text, "Let me see."));
-        CHECK(pal_str_is(parts[2].text, "two") && pal_str_is(parts[2].signature, "s2"));
-        CHECK(pal_str_is(parts[3].text, "three") && pal_str_is(parts[3].signature, "s3"));
-        CHECK(pal_str_is(parts[4].call_id, "t1") && pal_str_is(parts[6].call_id, "t2"));
-        CHECK(parts[5].kind == PAL_PART_REASONING && parts[5].signature.len > 0);
+        CHECK_STR(parts[0].text, "one");
+        CHECK_STR(parts[0].signature, "s+1/=");
+        CHECK_STR(parts[1].text, "Let me see.");
+        CHECK_STR(parts[2].text, "two");
+        CHECK_STR(parts[2].signature, "s2");
+        CHECK_STR(parts[3].text, "three");
+        CHECK_STR(parts[3].signature, "s3");
+        CHECK_STR(parts[4].call_id, "t1");
+        CHECK_STR(parts[6].call_id, "t2");
+        CHECK_EQ(parts[5].kind, PAL_PART_REASONING);
+        CHECK_THAT(parts[5].signature.len, >, 0);
     }
     HAS(s->bodies[1], "\"one\"", "\"s+1/=\"", "Let me see.", "\"two\"", "\"s2\"", "\"three\"",
             "\"s3\"", "\"t1\"", "\"zzz\"", "\"t2\"", "tool_result");
@@ -379,15 +401,16 @@ static void a_kept_conversation_is_sent_only_what_is_new(void)
 
     begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[0], "/v1/conversations") == 0);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[0], "/v1/conversations");
     HAS(mapping_of(session).data, "\"conv_1\"", "\"tokens\":55");
-    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
-    CHECK(has(s->bodies[1], "second question") && !has(s->bodies[1], "first question"));
+    CHECK_EQ(run(said(session, "second question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[1], "/v1/conversations/conv_1");
+    CHECK(has(s->bodies[1], "second question"));
+    CHECK(!has(s->bodies[1], "first question"));
     reopen_kind(s, "mistral_conversations");
-    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[2], "/v1/conversations/conv_1") == 0);
+    CHECK_EQ(run(said(session, "third question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[2], "/v1/conversations/conv_1");
     CHECK(!has(s->bodies[2], "second question"));
     end();
     service_close(s);
@@ -404,15 +427,15 @@ static void a_lost_conversation_is_begun_anew_with_all_that_was_said(void)
 
     begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "second question"), NULL, &text) == PAL_TURN_DONE);
-    CHECK(pal_str_is(text, "two"));
-    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
-    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "second question"), NULL, &text), PAL_TURN_DONE);
+    CHECK_STR(text, "two");
+    CHECK_STR(s->paths[1], "/v1/conversations/conv_1");
+    CHECK_STR(s->paths[2], "/v1/conversations");
     HAS(s->bodies[2], "first question", "one", "second question");
     HAS(mapping_of(session).data, "\"conv_2\"");
-    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[3], "/v1/conversations/conv_2") == 0);
+    CHECK_EQ(run(said(session, "third question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[3], "/v1/conversations/conv_2");
     CHECK(!has(s->bodies[3], "second question"));
     end();
     service_close(s);
@@ -429,13 +452,13 @@ static void a_conversation_is_not_gone_on_with_after_a_failure(void)
 
     begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
     request = said(session, "second question");
     request.all_or_nothing = true;
-    CHECK(run(request, NULL, NULL) == PAL_TURN_FAILED);
-    CHECK(mapping_of(session).len == 0);
-    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(mapping_of(session).len, 0);
+    CHECK_EQ(run(said(session, "third question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[2], "/v1/conversations");
     HAS(s->bodies[2], "first question", "third question");
     CHECK(!has(s->bodies[2], "second question"));
     end();
@@ -455,11 +478,11 @@ static void a_conversation_that_is_full_makes_room(void)
     begin_kind(
             s, "mistral_conversations", (pal_runtime_options){.context.compaction_threshold = 55});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[1], "/v1/conversations") == 0);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "second question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[1], "/v1/conversations");
     HAS(s->bodies[1], "first question", "\"store\":false");
-    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    CHECK_STR(s->paths[2], "/v1/conversations");
     HAS(s->bodies[2], "the summary", "second question", "\"store\":true");
     CHECK(!has(s->bodies[2], "first question"));
     end();
@@ -477,10 +500,10 @@ static void a_full_conversation_leaves_out_the_oldest(void)
             (pal_runtime_options){.context = {.compaction_threshold = 55,
                                           .strategy = PAL_STRATEGY_SLIDING_WINDOW}});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "third question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[2], "/v1/conversations") == 0);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "second question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "third question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[2], "/v1/conversations");
     HAS(s->bodies[2], "third question");
     CHECK(!has(s->bodies[2], "first question"));
     end();
@@ -504,8 +527,8 @@ static bool is_reset(uint64_t tokens)
     begin_kind(s, "mistral_conversations",
             (pal_runtime_options){.context.strategy = PAL_STRATEGY_RESET});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "second question"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "second question"), NULL, NULL), PAL_TURN_DONE);
     reset = strcmp(s->paths[1], "/v1/conversations") == 0;
     end();
     service_close(s);
@@ -524,10 +547,10 @@ static void a_conversation_is_reset_as_the_vectors_say(void)
 
         CHECK(pal_json_u64(pal_json_find(row, "estimated_tokens"), &tokens));
         CHECK(pal_json_bool(pal_json_find(row, "reset"), &expected));
-        CHECK(is_reset(tokens) == expected);
+        CHECK_EQ(is_reset(tokens), expected);
         checked++;
     }
-    CHECK(checked == 4);
+    CHECK_EQ(checked, 4);
     pal_arena_free(kept);
 }
 
@@ -543,9 +566,10 @@ static void results_of_tools_go_into_the_conversation(void)
 
     begin_kind(s, "mistral_conversations", (pal_runtime_options){0});
     session = new_session();
-    CHECK(run(said(session, "first question"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(strcmp(s->paths[1], "/v1/conversations/conv_1") == 0);
-    CHECK(has(s->bodies[1], "function.result") && has(s->bodies[1], "\"t1\""));
+    CHECK_EQ(run(said(session, "first question"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_STR(s->paths[1], "/v1/conversations/conv_1");
+    CHECK(has(s->bodies[1], "function.result"));
+    CHECK(has(s->bodies[1], "\"t1\""));
     CHECK(!has(s->bodies[1], "first question"));
     end();
     service_close(s);
@@ -593,17 +617,20 @@ static void a_session_is_compacted_when_asked_for(void)
     begin_kind(s, "openai", options);
     CHECK(ok(pal_store_create(store, &made, &session, &err)));
     CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
-    CHECK(compacted.number == 0 && has(compacted.note.data, "nothing to compact"));
+    CHECK_EQ(compacted.number, 0);
+    CHECK(has(compacted.note.data, "nothing to compact"));
     fill(session);
     service_release(s);
     CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
-    CHECK(compacted.number > 0 && pal_str_is(compacted.summary, "short"));
-    CHECK(!compacted.is_fallback && compacted.tokens_after < compacted.tokens_before);
+    CHECK_THAT(compacted.number, >, 0);
+    CHECK_STR(compacted.summary, "short");
+    CHECK(!compacted.is_fallback);
+    CHECK_THAT(compacted.tokens_after, <, compacted.tokens_before);
     HAS(s->bodies[1], "\"cheap\"");
     HAS(s->bodies[1], "SHORTEN THIS");
-    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output == 10);
-    CHECK(sum_of((pal_ledger_query){.agent = S("other")}).calls == 0);
-    CHECK(run(said(session, "b"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output, 10);
+    CHECK_EQ(sum_of((pal_ledger_query){.agent = S("other")}).calls, 0);
+    CHECK_EQ(run(said(session, "b"), NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[2], "\"m\"");
     HAS(s->bodies[2], "short", "\"b\"");
     end();
@@ -636,14 +663,16 @@ static void anthropic_is_told_in_words_not_to_call(void)
     CHECK(ok(pal_store_create(store, &made, &session, &err)));
     fill(session);
     CHECK(ok(pal_turn_compact(runtime, S(""), session, &compaction, arena, &compacted, &err)));
-    CHECK(compacted.number > 0 && pal_str_is(compacted.summary, "short"));
+    CHECK_THAT(compacted.number, >, 0);
+    CHECK_STR(compacted.summary, "short");
     CHECK(!has(s->bodies[0], "\"tool_choice\""));
     HAS(s->bodies[0], "\"temperature\":0.25");
     HAS(s->bodies[0], "You summarize.");
     HAS(s->bodies[1], "\"tool_choice\":{\"type\":\"none\"}");
     question = strstr(s->bodies[0], "SHORTEN THIS");
-    CHECK(question && !strstr(question, "cache_control"));
-    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output == 7);
+    if (CHECK(question))
+        CHECK(!strstr(question, "cache_control"));
+    CHECK_EQ(sum_of((pal_ledger_query){.agent = S("anna")}).usage.output, 7);
     end();
     service_close(s);
 }
@@ -661,12 +690,14 @@ static void nothing_is_compacted_while_a_turn_runs(void)
     request = said(new_session(), "a");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 1);
-    CHECK(pal_turn_compact(runtime, S(""), request.session, &compaction, arena, &compacted, &err) ==
-            PAL_BUSY);
-    CHECK(pal_turn_compact(runtime, S(""), pal_id_new(), &compaction, arena, &compacted, &err) ==
-            PAL_NOT_FOUND);
+    CHECK_STATUS(
+            pal_turn_compact(runtime, S(""), request.session, &compaction, arena, &compacted, &err),
+            PAL_BUSY, &err);
+    CHECK_STATUS(
+            pal_turn_compact(runtime, S(""), pal_id_new(), &compaction, arena, &compacted, &err),
+            PAL_NOT_FOUND, &err);
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
     service_close(s);
 }
@@ -681,20 +712,20 @@ static void a_plan_shows_what_would_be_sent(void)
 
     begin(NULL);
     session = new_session();
-    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "a"), NULL, NULL), PAL_TURN_DONE);
     request = said(session, "and then?");
     request.system = S("be brief");
     request.has_system = true;
     CHECK(ok(pal_turn_plan(runtime, &request, arena, &plan, &err)));
-    CHECK(plan.action == PAL_PLAN_ACTION_SEND);
+    CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
     CHECK(ok(pal_plan_messages(&plan, arena, &messages, &len, &err)));
-    if (CHECK(len == 4)) {
-        CHECK(pal_str_is(part_text(&messages[0], 0), "be brief"));
-        CHECK(pal_str_is(part_text(&messages[3], 0), "and then?"));
+    if (CHECK_EQ(len, 4)) {
+        CHECK_STR(part_text(&messages[0], 0), "be brief");
+        CHECK_STR(part_text(&messages[3], 0), "and then?");
     }
-    CHECK(all_of(session).len == 2);
+    CHECK_EQ(all_of(session).len, 2);
     request.session = pal_id_new();
-    CHECK(pal_turn_plan(runtime, &request, arena, &plan, &err) == PAL_NOT_FOUND);
+    CHECK_STATUS(pal_turn_plan(runtime, &request, arena, &plan, &err), PAL_NOT_FOUND, &err);
     end();
 }
 
@@ -709,13 +740,13 @@ static void the_ledger_knows_turn_and_agent(void)
 
     begin_kind(s, "openai", (pal_runtime_options){.prices = &price, .prices_len = 1});
     session = session_of("anna", "");
-    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
-    CHECK(run(said(session, "b"), &info, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "a"), NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "b"), &info, NULL), PAL_TURN_DONE);
     pal_id_to_text(info.turn, turn);
-    CHECK(sum_of((pal_ledger_query){.agent = S("anna")}).calls == 2);
-    CHECK(sum_of((pal_ledger_query){.turn_id = S(turn)}).calls == 1);
+    CHECK_EQ(sum_of((pal_ledger_query){.agent = S("anna")}).calls, 2);
+    CHECK_EQ(sum_of((pal_ledger_query){.turn_id = S(turn)}).calls, 1);
     /* 0.4 and 0.1: rounded once */
-    CHECK(sum_of((pal_ledger_query){.turn_id = S(turn)}).cost_micros == 1);
+    CHECK_EQ(sum_of((pal_ledger_query){.turn_id = S(turn)}).cost_micros, 1);
     end();
     service_close(s);
 }
@@ -729,13 +760,14 @@ static void a_tenants_money_is_a_budget_too(void)
     pal_turn_info info;
 
     begin_kind(s, "openai", (pal_runtime_options){.prices = &price, .prices_len = 1});
-    CHECK(run(said(new_session(), "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(new_session(), "a"), NULL, NULL), PAL_TURN_DONE);
     request = said(new_session(), "b");
     request.budget.tenant_cost_micros = 110;
-    CHECK(run(request, &info, NULL) == PAL_TURN_FAILED && info.status == PAL_BUDGET);
+    if (CHECK_EQ(run(request, &info, NULL), PAL_TURN_FAILED))
+        CHECK_STATUS(info.status, PAL_BUDGET);
     CHECK(has(info.reason, "budget of the tenant is used up: 0.0001 of 0.0001"));
     request.budget.tenant_cost_micros = 111;
-    CHECK(run(request, NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
     end();
     service_close(s);
 }
@@ -755,11 +787,14 @@ static void a_model_that_calls_tools_without_end_is_ended(void)
 
     begin_kind(s, "openai", (pal_runtime_options){.max_tool_iterations = 1});
     session = new_session();
-    CHECK(run(said(session, "a"), NULL, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(said(session, "a"), NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    CHECK(list.len == 5 && list.items[4].role == PAL_ROLE_TOOL);
-    CHECK(list.len == 5 && has(part_text(&list.items[4], 0).data, "No more tools"));
-    CHECK(run(said(session, "b"), NULL, &text) == PAL_TURN_DONE && pal_str_is(text, "next"));
+    if (CHECK_EQ(list.len, 5)) {
+        CHECK_EQ(list.items[4].role, PAL_ROLE_TOOL);
+        CHECK(has(part_text(&list.items[4], 0).data, "No more tools"));
+    }
+    if (CHECK_EQ(run(said(session, "b"), NULL, &text), PAL_TURN_DONE))
+        CHECK_STR(text, "next");
     end();
     service_close(s);
 }
@@ -777,8 +812,8 @@ static void a_canceled_turn_of_all_or_nothing_leaves_nothing(void)
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 1);
     CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_CANCELED);
-    CHECK(all_of(request.session).len == 0);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
+    CHECK_EQ(all_of(request.session).len, 0);
     end();
     service_close(s);
 }
@@ -790,8 +825,9 @@ static void a_turn_that_takes_too_long_has_failed(void)
     pal_turn_info info;
 
     begin_kind(s, "openai", (pal_runtime_options){.turn_ms = 50});
-    CHECK(run(said(new_session(), "a"), &info, NULL) == PAL_TURN_FAILED);
-    CHECK(info.status == PAL_TIMEOUT && has(info.reason, "exceeded its time limit"));
+    CHECK_EQ(run(said(new_session(), "a"), &info, NULL), PAL_TURN_FAILED);
+    CHECK_STATUS(info.status, PAL_TIMEOUT);
+    CHECK(has(info.reason, "exceeded its time limit"));
     end();
     service_close(s);
 }
@@ -812,9 +848,9 @@ static void a_label_is_told(void)
     begin(NULL);
     request = said(new_session(), "a");
     request.label = S("nightly");
-    CHECK(run(request, &info, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, &info, NULL), PAL_TURN_DONE);
     CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_label, NULL, label, &err)));
-    CHECK(strcmp(label, "nightly") == 0);
+    CHECK_STR(label, "nightly");
     end();
 }
 

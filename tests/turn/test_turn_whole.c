@@ -63,20 +63,28 @@ static void what_failed_runs_anew_when_it_is_said_again(void)
     pal_message_page list;
     pal_turn_info info;
 
-    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 0);
-    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 0);
-    CHECK(log_len(session) == 2); /* both tries stay in the log */
-    CHECK(run(request, &info) == PAL_TURN_DONE && !info.replayed);
+    CHECK_EQ(run(request, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(session).len, 0);
+    CHECK_EQ(run(request, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(session).len, 0);
+    CHECK_EQ(log_len(session), 2); /* both tries stay in the log */
+    if (CHECK_EQ(run(request, &info), PAL_TURN_DONE))
+        CHECK(!info.replayed);
     list = all_of(session);
-    CHECK(list.len == 2 && pal_str_is(part_text(&list.items[1], 0), "fine"));
-    CHECK(list.len == 2 && pal_str_is(list.items[0].client_id, "m1#3"));
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
+    if (CHECK_EQ(list.len, 2)) {
+        CHECK_STR(part_text(&list.items[1], 0), "fine");
+        CHECK_STR(list.items[0].client_id, "m1#3");
+    }
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(info.replayed);
     CHECK(!pal_id_is_none(info.turn));
     pal_runtime_close(runtime, 0);
     open_with(s); /* which remembers nothing */
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(all_of(session).len == 2 && inbox_len(session) == 0);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(info.replayed);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(session).len, 2);
+    CHECK_EQ(inbox_len(session), 0);
     end_service(s);
 }
 
@@ -93,10 +101,11 @@ static void a_turn_that_is_done_leaves_nothing_in_the_inbox(void)
 
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 2);
-    CHECK(inbox_len(session) == 1); /* it is half done */
+    CHECK_EQ(inbox_len(session), 1); /* it is half done */
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE);
-    CHECK(inbox_len(session) == 0 && all_of(session).len == 4);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(inbox_len(session), 0);
+    CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
 
@@ -118,14 +127,19 @@ static void a_failure_leaves_open_calls_open(void)
     request.tools = &weather;
     request.tools_len = 1;
     request.calls_end_turn = true;
-    CHECK(run(request, &info) == PAL_TURN_DONE && info.has_calls && inbox_len(session) == 0);
-    CHECK(run(wholly(session, "never mind", ""), NULL) == PAL_TURN_FAILED);
-    CHECK(all_of(session).len == 2); /* they are not settled, either */
+    if (CHECK_EQ(run(request, &info), PAL_TURN_DONE)) {
+        CHECK(info.has_calls);
+        CHECK_EQ(inbox_len(session), 0);
+    }
+    CHECK_EQ(run(wholly(session, "never mind", ""), NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(session).len, 2); /* they are not settled, either */
     request.messages = &result;
-    CHECK(run(request, NULL) == PAL_TURN_FAILED && all_of(session).len == 2);
-    CHECK(run(request, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, NULL), PAL_TURN_FAILED);
+    CHECK_EQ(all_of(session).len, 2);
+    CHECK_EQ(run(request, NULL), PAL_TURN_DONE);
     list = all_of(session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[2], 0), "warm"));
+    if (CHECK_EQ(list.len, 4))
+        CHECK_STR(part_text(&list.items[2], 0), "warm");
     end_service(s);
 }
 
@@ -140,11 +154,11 @@ static pal_runtime *die_in_the_middle(service *s, pal_id session)
     pal_turn_request request = wholly(session, "a", "m1");
     pal_turn_info info;
 
-    CHECK(run(request, NULL) == PAL_TURN_DONE);
+    CHECK_EQ(run(request, NULL), PAL_TURN_DONE);
     request = wholly(session, "b", "m2");
     CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
     service_wait(s, 2);
-    CHECK(all_of(session).len == 3);
+    CHECK_EQ(all_of(session).len, 3);
     return leave_for_dead(session);
 }
 
@@ -159,10 +173,12 @@ static void a_restart_goes_on_with_what_is_half_done(void)
     for (int i = 0; i < WAIT_MS / 10 && all_of(session).len < 4; i++)
         usleep(10000);
     list = all_of(session);
-    CHECK(list.len == 4 && pal_str_is(part_text(&list.items[3], 0), "echo: b"));
-    CHECK(inbox_len(session) == 0 && log_len(session) == 4);
+    if (CHECK_EQ(list.len, 4))
+        CHECK_STR(part_text(&list.items[3], 0), "echo: b");
+    CHECK_EQ(inbox_len(session), 0);
+    CHECK_EQ(log_len(session), 4);
     pal_runtime_close(dead, 0);
-    CHECK(all_of(session).len == 4); /* it can write nothing any more */
+    CHECK_EQ(all_of(session).len, 4); /* it can write nothing any more */
     end_service(s);
 }
 
@@ -175,14 +191,15 @@ static void so_does_the_next_turn_where_the_inbox_is_left_alone(void)
     pal_message_page list;
 
     open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
-    CHECK(all_of(session).len == 3);
-    CHECK(run(wholly(session, "b", "m2"), &info) == PAL_TURN_DONE && !info.replayed);
+    CHECK_EQ(all_of(session).len, 3);
+    if (CHECK_EQ(run(wholly(session, "b", "m2"), &info), PAL_TURN_DONE))
+        CHECK(!info.replayed);
     list = all_of(session);
-    if (CHECK(list.len == 4)) {
-        CHECK(pal_str_is(part_text(&list.items[2], 0), "b"));
-        CHECK(pal_str_is(part_text(&list.items[3], 0), "echo: b"));
+    if (CHECK_EQ(list.len, 4)) {
+        CHECK_STR(part_text(&list.items[2], 0), "b");
+        CHECK_STR(part_text(&list.items[3], 0), "echo: b");
     }
-    CHECK(inbox_len(session) == 0);
+    CHECK_EQ(inbox_len(session), 0);
     pal_runtime_close(dead, 0);
     end_service(s);
 }
@@ -200,12 +217,13 @@ static void what_another_process_is_in_the_middle_of_is_left_alone(void)
     service_wait(s, 1);
     open_runtime(NULL, (pal_runtime_options){0});
     request = said(session, "b");
-    CHECK(pal_turn_start(runtime, &request, &refused, &err) == PAL_BUSY);
-    CHECK(all_of(session).len == 1);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &refused, &err), PAL_BUSY, &err);
+    CHECK_EQ(all_of(session).len, 1);
     pal_runtime_close(runtime, 0);
     runtime = other;
     service_release(s);
-    CHECK(wait_for(info.turn, NULL, NULL) == PAL_TURN_DONE && all_of(session).len == 2);
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(session).len, 2);
     end_service(s);
 }
 
@@ -230,7 +248,8 @@ static void end_meanwhile(
         return;
     scratch = pal_arena_new(0);
     service_release(e->s);
-    CHECK(pal_turn_wait(e->other, S(""), e->turn, WAIT_MS, scratch, &info, &text, NULL) == PAL_OK);
+    CHECK_STATUS(
+            pal_turn_wait(e->other, S(""), e->turn, WAIT_MS, scratch, &info, &text, NULL), PAL_OK);
     while (pal_store_lease_find(store, S(""), e->session, scratch, &lease, NULL) == PAL_OK)
         usleep(1000);
     pal_arena_free(scratch);
@@ -254,8 +273,9 @@ static void what_ended_meanwhile_is_looked_at_again(void)
     e.other = runtime;
     open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
     atomic_store(&e.is_armed, true);
-    CHECK(run(said(e.session, "b"), NULL) == PAL_TURN_DONE);
-    CHECK(!atomic_load(&e.is_armed) && all_of(e.session).len == 4);
+    CHECK_EQ(run(said(e.session, "b"), NULL), PAL_TURN_DONE);
+    if (CHECK(!atomic_load(&e.is_armed)))
+        CHECK_EQ(all_of(e.session).len, 4);
     pal_runtime_close(e.other, 0);
     end_service(e.s);
 }
@@ -276,10 +296,12 @@ static void a_repetition_is_known_though_calls_are_open(void)
     messages[1] = (pal_message){.role = PAL_ROLE_ASSISTANT, .parts = &call, .parts_len = 1};
     CHECK(ok(pal_store_append(store, S(""), request.session, &messages[0], 1, PAL_SEQ_ANY, &err)));
     CHECK(ok(pal_store_append(store, S(""), request.session, &messages[1], 1, PAL_SEQ_ANY, &err)));
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)) && info.replayed);
-    CHECK(all_of(request.session).len == 2);
+    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        CHECK(info.replayed);
+    CHECK_EQ(all_of(request.session).len, 2);
     request = said(request.session, "b");
-    CHECK(run(request, NULL) == PAL_TURN_DONE && all_of(request.session).len == 5);
+    CHECK_EQ(run(request, NULL), PAL_TURN_DONE);
+    CHECK_EQ(all_of(request.session).len, 5);
     end();
 }
 
