@@ -46,7 +46,7 @@ static bool refused(const char *request, unsigned code, const char *why)
 {
     char body[512];
     unsigned got = code_of(request, strlen(request), body, sizeof body);
-    bool held = CHECK(got == code) && CHECK(strstr(body, why) != NULL);
+    bool held = CHECK_EQ(got, code) && CHECK_CONTAINS(body, why);
     if (!held)
         printf("# wanted %u, got %u '%s' for %.60s\n", code, got, body, request);
     return held;
@@ -58,7 +58,7 @@ static bool is_alive(void)
     unsigned code = 0;
     for (int i = 0; i < 20 && code != 200; i++)
         code = code_of(GET("/hello"), strlen(GET("/hello")), NULL, 0);
-    return CHECK(code == 200);
+    return CHECK_EQ(code, 200);
 }
 
 /* ---- Malformed ---- */
@@ -78,9 +78,9 @@ static void what_is_no_http_is_refused(void)
         if (!CHECK(code == 0 || code == 400 || code == 505))
             printf("# %u for %s\n", code, odd[i]);
     }
-    CHECK(code_of(nul_header, sizeof nul_header - 1, NULL, 0) == 400);
-    CHECK(code_of(nul_last, sizeof nul_last - 1, NULL, 0) == 400);
-    CHECK(code_of(nul_path, sizeof nul_path - 1, NULL, 0) == 400);
+    CHECK_EQ(code_of(nul_header, sizeof nul_header - 1, NULL, 0), 400);
+    CHECK_EQ(code_of(nul_last, sizeof nul_last - 1, NULL, 0), 400);
+    CHECK_EQ(code_of(nul_path, sizeof nul_path - 1, NULL, 0), 400);
     refused("GET /he llo HTTP/1.1\r\n" HEAD "\r\n", 400, "request line");
     refused("GET hello HTTP/1.1\r\n" HEAD "\r\n", 400, "request line");
     refused("GET /hello HTTP/1.1\r\n\r\n", 400, "Host");
@@ -119,7 +119,7 @@ static void smuggled_lengths_are_refused(void)
         snprintf(request, sizeof request,
                 "POST /echo HTTP/1.1\r\n" HEAD "Content-Length: %s\r\n\r\nabcd", lengths[i]);
         unsigned code = code_of(request, strlen(request), NULL, 0);
-        if (!CHECK(code == 400))
+        if (!CHECK_EQ(code, 400))
             printf("# %u for Content-Length: %s\n", code, lengths[i]);
     }
     is_alive();
@@ -153,7 +153,8 @@ static void pipelined_requests_are_answered_in_order(void)
     CHECK(client_say(fd, three));
     for (size_t i = 0; i < 3; i++) {
         client_answer answer;
-        CHECK(client_read(fd, false, &answer) && strcmp(answer.body, bodies[i]) == 0);
+        if (CHECK(client_read(fd, false, &answer)))
+            CHECK_STR(answer.body, bodies[i]);
         client_answer_done(&answer);
     }
     close(fd);
@@ -170,12 +171,12 @@ static void long_urls_and_headers_are_refused(void)
     refused(request, 414, "url_bytes_max");
     long_url[2047] = 0; /* with its slash: as long as may be */
     snprintf(request, 70000, "GET /%s HTTP/1.1\r\n" HEAD "\r\n", long_url);
-    CHECK(code_of(request, strlen(request), NULL, 0) == 404);
+    CHECK_EQ(code_of(request, strlen(request), NULL, 0), 404);
     snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD "x-a: %s\r\n\r\n", long_value);
     refused(request, 431, "header_bytes_max");
     long_value[8000] = 0;
     snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD "x-a: %s\r\n\r\n", long_value);
-    CHECK(code_of(request, strlen(request), NULL, 0) == 200);
+    CHECK_EQ(code_of(request, strlen(request), NULL, 0), 200);
     int len = snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD);
     for (int i = 0; i < 100; i++)
         len += snprintf(request + len, 70000 - (size_t)len, "a: b\r\n");
@@ -184,9 +185,9 @@ static void long_urls_and_headers_are_refused(void)
     /* So long that the parser gives up by itself. */
     char *huge = filled(60000);
     snprintf(request, 70000, "GET /%s HTTP/1.1\r\n" HEAD "\r\n", huge);
-    CHECK(code_of(request, strlen(request), NULL, 0) == 414);
+    CHECK_EQ(code_of(request, strlen(request), NULL, 0), 414);
     snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD "x-a: %s\r\n\r\n", huge);
-    CHECK(code_of(request, strlen(request), NULL, 0) == 431);
+    CHECK_EQ(code_of(request, strlen(request), NULL, 0), 431);
     is_alive();
     /* All but the URL that never ended. */
     pal_listener_counts counts = {0};
@@ -194,7 +195,7 @@ static void long_urls_and_headers_are_refused(void)
         pal_listener_count(toy_listener(it), &counts);
         usleep(1000);
     }
-    CHECK(counts.refused == 4);
+    CHECK_EQ(counts.refused, 4);
     free(huge);
     free(long_value);
     free(long_url);
@@ -233,16 +234,20 @@ static void long_bodies_are_refused(void)
     bool is_whole = false;
     open_default();
     /* A client that sends all of it before it reads gets to see the answer too. */
-    CHECK(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 16777216\r\n\r\n",
-                  SIXTEEN_MB, false, &is_whole) == 413);
+    CHECK_EQ(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 16777216\r\n\r\n",
+                     SIXTEEN_MB, false, &is_whole),
+            413);
     CHECK(is_whole);
-    CHECK(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Transfer-Encoding: chunked\r\n\r\n",
-                  SIXTEEN_MB, true, &is_whole) == 413);
+    CHECK_EQ(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Transfer-Encoding: chunked\r\n\r\n",
+                     SIXTEEN_MB, true, &is_whole),
+            413);
     CHECK(is_whole);
-    CHECK(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 104857600\r\n\r\n",
-                  HUNDRED_MB, false, NULL) == 413);
-    CHECK(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Transfer-Encoding: chunked\r\n\r\n",
-                  HUNDRED_MB, true, NULL) == 413);
+    CHECK_EQ(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 104857600\r\n\r\n",
+                     HUNDRED_MB, false, NULL),
+            413);
+    CHECK_EQ(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Transfer-Encoding: chunked\r\n\r\n",
+                     HUNDRED_MB, true, NULL),
+            413);
     refused("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 100001\r\n\r\n", 413, "body_bytes_max");
     refused("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 18446744073709551615\r\n\r\n", 413,
             "body_bytes_max");
@@ -264,10 +269,14 @@ static void bodies_up_to_the_limit_are_taken(void)
     CHECK(client_say(fd,
             "POST /echo HTTP/1.1\r\n" HEAD
             "Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n"));
-    CHECK(client_read(fd, false, &answer) && answer.code == 100);
+    if (CHECK(client_read(fd, false, &answer)))
+        CHECK_EQ(answer.code, 100);
     client_answer_done(&answer);
     CHECK(client_say(fd, body));
-    CHECK(client_read(fd, false, &answer) && answer.code == 200 && answer.body_len == 100000);
+    if (CHECK(client_read(fd, false, &answer))) {
+        CHECK_EQ(answer.code, 200);
+        CHECK_EQ(answer.body_len, 100000);
+    }
     client_answer_done(&answer);
     close(fd);
     free(body);
@@ -283,13 +292,15 @@ static void connections_over_the_limit_get_503(void)
     for (size_t i = 0; i < 3; i++) {
         client_answer answer;
         fds[i] = client_open(toy_port(it));
-        CHECK(client_say(fds[i], GET("/hello")) && client_read(fds[i], false, &answer));
+        if (CHECK(client_say(fds[i], GET("/hello"))))
+            CHECK(client_read(fds[i], false, &answer));
         client_answer_done(&answer);
     }
     refused(GET("/hello"), 503, "connections");
     client_answer answer;
-    CHECK(client_say(fds[0], GET("/hello")) && client_read(fds[0], false, &answer));
-    CHECK(answer.code == 200);
+    if (CHECK(client_say(fds[0], GET("/hello"))))
+        CHECK(client_read(fds[0], false, &answer));
+    CHECK_EQ(answer.code, 200);
     client_answer_done(&answer);
     for (size_t i = 0; i < 3; i++)
         close(fds[i]);
@@ -302,12 +313,14 @@ static void streams_over_the_limit_are_answered_otherwise(void)
     config.streams_max = 1;
     it = toy_open(&config);
     int fd = client_open(toy_port(it));
-    CHECK(client_say(fd, GET("/stream")) && client_read_until(fd, "data: 1"));
+    if (CHECK(client_say(fd, GET("/stream"))))
+        CHECK(client_read_until(fd, "data: 1"));
     refused(GET("/stream"), 503, "too many streams");
     close(fd);
     toy_await_gone(it, 1);
     fd = client_open(toy_port(it));
-    CHECK(client_say(fd, GET("/stream")) && client_read_until(fd, "data: 1"));
+    if (CHECK(client_say(fd, GET("/stream"))))
+        CHECK(client_read_until(fd, "data: 1"));
     close(fd);
     toy_close(it);
 }
@@ -371,8 +384,8 @@ static void slow_requests_are_cut(void)
 {
     holds_in_time(slow_heads_and_bodies_get_408);
     open_quick(patience_ms[0]);
-    CHECK(code_when_slow("GET /hel") == 0);
-    CHECK(code_when_slow("") == 0);
+    CHECK_EQ(code_when_slow("GET /hel"), 0);
+    CHECK_EQ(code_when_slow(""), 0);
     is_alive();
     toy_close(it);
 }
@@ -445,7 +458,8 @@ static bool a_handler_takes_longer(int64_t ms)
     if (held) {
         usleep((useconds_t)ms * 3000);
         toy_release(it);
-        CHECK(client_read(fd, false, &answer) && strcmp(answer.body, "released") == 0);
+        if (CHECK(client_read(fd, false, &answer)))
+            CHECK_STR(answer.body, "released");
     }
     client_answer_done(&answer);
     close(fd);

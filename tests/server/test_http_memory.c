@@ -69,7 +69,7 @@ static void ten_thousand_streams_are_cheap(void)
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_max < count + 512)
         count = (unsigned)limit.rlim_max - 512;
-    if (!CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0))
+    if (!CHECK_EQ(pipe(to_child), 0) || !CHECK_EQ(pipe(to_parent), 0))
         return;
     pid_t child = fork();
     if (child == 0) {
@@ -83,15 +83,15 @@ static void ten_thousand_streams_are_cheap(void)
     toy *it = toy_open(&config);
     uint16_t port = toy_port(it);
     long idle = resident_kb();
-    CHECK(idle < IDLE_KB_MAX);
-    CHECK(write(to_child[1], &port, sizeof port) == sizeof port);
-    CHECK(read(to_parent[0], &done, 1) == 1);
+    CHECK_THAT(idle, <, IDLE_KB_MAX);
+    CHECK_EQ(write(to_child[1], &port, sizeof port), sizeof port);
+    CHECK_EQ(read(to_parent[0], &done, 1), 1);
     toy_await_streams(it, count);
-    CHECK(toy_stream_write(it, "data: 2\n\n") == count);
+    CHECK_EQ(toy_stream_write(it, "data: 2\n\n"), count);
     long resident = resident_kb();
     printf("# idle %ld KB, with %u streams %ld KB\n", idle, count, resident);
-    CHECK(resident < RESIDENT_KB_MAX / STREAMS * (long)count + IDLE_KB_MAX);
-    CHECK(resident < RESIDENT_KB_MAX);
+    CHECK_THAT(resident, <, RESIDENT_KB_MAX / STREAMS * (long)count + IDLE_KB_MAX);
+    CHECK_THAT(resident, <, RESIDENT_KB_MAX);
     close(to_child[1]);
     waitpid(child, NULL, 0);
     toy_await_gone(it, count);

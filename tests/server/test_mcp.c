@@ -116,13 +116,14 @@ static void every_message_is_answered_without_memory(void)
     pal_store *store = NULL;
     pal_runtime *runtime = NULL;
     pal_endpoint echo = {.kind = pal_str_of("echo")};
-    if (!CHECK(pal_store_open("memory:", NULL, &store, NULL) == PAL_OK))
+    if (!CHECK_STATUS(pal_store_open("memory:", NULL, &store, NULL), PAL_OK))
         return;
     pal_runtime_options options = {.store = store, .endpoints = &echo, .endpoints_len = 1};
-    CHECK(pal_runtime_open(&options, &runtime, NULL) == PAL_OK);
+    CHECK_STATUS(pal_runtime_open(&options, &runtime, NULL), PAL_OK);
     pal_mcp_host_options host_options = {.store = store, .runtime = give_runtime, .user = runtime};
     pal_mcp_host *host = pal_mcp_host_new(&host_options);
-    CHECK(host && take(host, CALL("remember", "\"text\":\"the cat is called Mo\"")));
+    if (CHECK(host))
+        CHECK(take(host, CALL("remember", "\"text\":\"the cat is called Mo\"")));
     for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
         bool has_failed = true;
         uint64_t nth = 1;
@@ -133,7 +134,8 @@ static void every_message_is_answered_without_memory(void)
             has_failed = pal_memory_failed();
             pal_memory_fail_at(0, 0);
         }
-        CHECK(nth > 2 && nth < NTH_MAX);
+        CHECK_THAT(nth, >, 2);
+        CHECK_THAT(nth, <, NTH_MAX);
     }
     pal_mcp_host_free(host);
     pal_runtime_close(runtime, 0);
@@ -148,7 +150,7 @@ static void sessions_are_their_tenants(void)
     pal_str ours = pal_str_of("ours"), theirs = pal_str_of("theirs");
     pal_mcp_sessions *sessions = pal_mcp_sessions_new();
     CHECK(pal_mcp_sessions_add(sessions, ours, id));
-    CHECK(strlen(id) == PAL_MCP_SESSION_ID_SIZE - 1);
+    CHECK_EQ(strlen(id), PAL_MCP_SESSION_ID_SIZE - 1);
     CHECK(pal_mcp_sessions_use(sessions, ours, pal_str_of(id)));
     CHECK(!pal_mcp_sessions_use(sessions, theirs, pal_str_of(id)));
     CHECK(!pal_mcp_sessions_remove(sessions, theirs, pal_str_of(id)));

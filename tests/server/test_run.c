@@ -126,13 +126,13 @@ static void a_turn_is_streamed(void)
     client_answer answer = {0};
     if (CHECK(open_server(&f, "{\"text\":\"Hel\"}\n{\"text\":\"lo\"}\n", 10)) &&
             CHECK(ask(&f, "{\"say\":\"hi\",\"stream\":true}", &answer))) {
-        CHECK(answer.code == 200);
-        CHECK(strcmp(client_header(&answer, "cache-control"), "no-store") == 0);
-        CHECK(strcmp(client_header(&answer, "x-accel-buffering"), "no") == 0);
-        CHECK(strcmp(answer.body,
-                      "data: {\"piece\":\"Hel\"}\n\ndata: {\"piece\":\"lo\"}\n\n"
-                      "data: {\"is_done\":\"yes\"}\n\n") == 0);
-        CHECK(count_messages(&f) == 2);
+        CHECK_EQ(answer.code, 200);
+        CHECK_STR(client_header(&answer, "cache-control"), "no-store");
+        CHECK_STR(client_header(&answer, "x-accel-buffering"), "no");
+        CHECK_STR(answer.body,
+                "data: {\"piece\":\"Hel\"}\n\ndata: {\"piece\":\"lo\"}\n\n"
+                "data: {\"is_done\":\"yes\"}\n\n");
+        CHECK_EQ(count_messages(&f), 2);
     }
     client_answer_done(&answer);
     close_server(&f);
@@ -144,8 +144,8 @@ static void a_turn_is_one_response(void)
     client_answer answer = {0};
     if (CHECK(open_server(&f, "{\"text\":\"Hel\"}\n{\"text\":\"lo\"}\n", 10)) &&
             CHECK(ask(&f, "{\"say\":\"hi\"}", &answer))) {
-        CHECK(answer.code == 200);
-        CHECK(strcmp(answer.body, "{\"answer\":\"Hello\"}\n") == 0);
+        CHECK_EQ(answer.code, 200);
+        CHECK_STR(answer.body, "{\"answer\":\"Hello\"}\n");
     }
     client_answer_done(&answer);
     close_server(&f);
@@ -159,10 +159,10 @@ static void an_early_failure_has_a_code(void)
                 "{\"error\":{\"message\":\"slow down\",\"code\":429,\"retry_after_ms\":7000}}\n",
                 10)) &&
             CHECK(ask(&f, "{\"say\":\"hi\",\"stream\":true}", &answer))) {
-        CHECK(answer.code == 429);
-        CHECK(strcmp(client_header(&answer, "retry-after"), "7") == 0);
-        CHECK(strstr(answer.body, "slow down") != NULL);
-        CHECK(count_messages(&f) == 0);
+        CHECK_EQ(answer.code, 429);
+        CHECK_STR(client_header(&answer, "retry-after"), "7");
+        CHECK_CONTAINS(answer.body, "slow down");
+        CHECK_EQ(count_messages(&f), 0);
     }
     client_answer_done(&answer);
     close_server(&f);
@@ -174,11 +174,11 @@ static void a_late_failure_ends_the_stream(void)
     client_answer answer = {0};
     if (CHECK(open_server(&f, "{\"text\":\"Hel\"}\n{\"error\":\"overloaded\"}\n", 10)) &&
             CHECK(ask(&f, "{\"say\":\"hi\",\"stream\":true}", &answer))) {
-        CHECK(answer.code == 200);
+        CHECK_EQ(answer.code, 200);
         CHECK(strstr(answer.body, "data: {\"piece\":\"Hel\"}\n\ndata: {\"problem\":") ==
                 answer.body);
-        CHECK(strstr(answer.body, "overloaded") != NULL);
-        CHECK(count_messages(&f) == 0);
+        CHECK_CONTAINS(answer.body, "overloaded");
+        CHECK_EQ(count_messages(&f), 0);
     }
     client_answer_done(&answer);
     close_server(&f);
@@ -192,7 +192,7 @@ static void a_refused_turn_fails(void)
             CHECK(client_ask(f.port,
                     "POST /toy/nobody HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
                     &answer))) {
-        CHECK(answer.code == 404);
+        CHECK_EQ(answer.code, 404);
         CHECK(strstr(answer.body, "{\"problem\":") == answer.body);
     }
     client_answer_done(&answer);
@@ -219,11 +219,11 @@ static void a_client_that_leaves_its_stream_stops_the_turn(void)
     if (CHECK(open_server(&f, ENDLESS, 10))) {
         int fd = send_request(&f, "{\"say\":\"hi\",\"stream\":true}");
         CHECK(client_read_until(fd, "Hel"));
-        CHECK(pal_turn_of_session(f.runtime, pal_str_of("default"), f.session, &info, NULL) ==
+        CHECK_STATUS(pal_turn_of_session(f.runtime, pal_str_of("default"), f.session, &info, NULL),
                 PAL_OK);
         close(fd);
-        CHECK(wait_for_end(&f, info.turn) == PAL_TURN_CANCELED);
-        CHECK(count_messages(&f) == 0);
+        CHECK_EQ(wait_for_end(&f, info.turn), PAL_TURN_CANCELED);
+        CHECK_EQ(count_messages(&f), 0);
     }
     close_server(&f);
 }
@@ -239,8 +239,8 @@ static void a_client_that_leaves_before_the_response_stops_the_turn(void)
                 PAL_OK)
             ;
         close(fd);
-        CHECK(wait_for_end(&f, info.turn) == PAL_TURN_CANCELED);
-        CHECK(count_messages(&f) == 0);
+        CHECK_EQ(wait_for_end(&f, info.turn), PAL_TURN_CANCELED);
+        CHECK_EQ(count_messages(&f), 0);
     }
     close_server(&f);
 }
@@ -254,14 +254,14 @@ static void too_many_streams_are_refused(void)
         CHECK(client_read_until(fd, "Hel"));
         pal_session other = {.key = pal_str_of("t"), .tenant = pal_str_of("default")};
         pal_id id;
-        CHECK(pal_store_create(f.store, &other, &id, NULL) == PAL_OK);
+        CHECK_STATUS(pal_store_create(f.store, &other, &id, NULL), PAL_OK);
         CHECK(client_ask(f.port,
                 "POST /toy/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 "Content-Length: 26\r\n\r\n{\"say\":\"hi\",\"stream\":true}",
                 &answer));
-        CHECK(answer.code == 503);
-        CHECK(strcmp(client_header(&answer, "retry-after"), "1") == 0);
-        CHECK(strstr(answer.body, "too many open streams") != NULL);
+        CHECK_EQ(answer.code, 503);
+        CHECK_STR(client_header(&answer, "retry-after"), "1");
+        CHECK_CONTAINS(answer.body, "too many open streams");
         close(fd);
     }
     client_answer_done(&answer);

@@ -68,10 +68,10 @@ static void a_turn_that_was_stopped_is_503(void)
     const pal_run_failure *const apis[] = {
             NULL, pal_run_failures_responses, pal_run_failures_mistral, pal_run_failures_native};
     for (size_t i = 0; i < sizeof apis / sizeof *apis; i++) {
-        CHECK(code_of(apis[i], PAL_TURN_CANCELED, PAL_OK, 0) == 503);
-        CHECK(code_of(apis[i], PAL_TURN_CANCELED, PAL_CANCELED, 0) == 503);
+        CHECK_EQ(code_of(apis[i], PAL_TURN_CANCELED, PAL_OK, 0), 503);
+        CHECK_EQ(code_of(apis[i], PAL_TURN_CANCELED, PAL_CANCELED, 0), 503);
         /* The runtime was closed. */
-        CHECK(code_of(apis[i], PAL_TURN_RUNNING, PAL_OK, 0) == 503);
+        CHECK_EQ(code_of(apis[i], PAL_TURN_RUNNING, PAL_OK, 0), 503);
     }
 }
 
@@ -79,14 +79,12 @@ static void responses_name_their_errors(void)
 {
     pal_event end = {.state = PAL_TURN_FAILED, .status = PAL_NOT_FOUND, .code = 404};
     pal_run_failure failure = pal_run_failure_of(pal_run_failures_responses, &end);
-    CHECK(strcmp(failure.name, "model_not_found") == 0);
-    CHECK(strcmp(failure.param, "model") == 0);
+    CHECK_STR(failure.name, "model_not_found");
+    CHECK_STR(failure.param, "model");
     end = (pal_event){.state = PAL_TURN_FAILED, .status = PAL_PROVIDER, .code = 429};
-    CHECK(strcmp(pal_run_failure_of(pal_run_failures_responses, &end).name,
-                  "rate_limit_exceeded") == 0);
+    CHECK_STR(pal_run_failure_of(pal_run_failures_responses, &end).name, "rate_limit_exceeded");
     end = (pal_event){.state = PAL_TURN_FAILED, .status = PAL_LIMIT};
-    CHECK(strcmp(pal_run_failure_of(pal_run_failures_responses, &end).name,
-                  "context_length_exceeded") == 0);
+    CHECK_STR(pal_run_failure_of(pal_run_failures_responses, &end).name, "context_length_exceeded");
     CHECK(pal_run_failure_of(NULL, &end).name == NULL);
 }
 
