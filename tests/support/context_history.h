@@ -109,7 +109,7 @@ static inline pal_plan history_plan(history *h, const pal_context_input *input)
 {
     pal_plan plan = {0};
     pal_error err = {PAL_OK, ""};
-    if (!CHECK(pal_context_plan(input, h->arena, &plan, &err) == PAL_OK))
+    if (!CHECK_STATUS(pal_context_plan(input, h->arena, &plan, &err), PAL_OK, &err))
         printf("# %s\n", err.message);
     return plan;
 }

@@ -82,7 +82,7 @@ static inline pal_status decide(const pal_route_config *config, const pal_route_
 {
     pal_route_settings *settings = NULL;
     pal_status status = pal_route_settings_new(config, &settings, err);
-    if (status == PAL_OK && CHECK(kept_len < SETTINGS_MAX))
+    if (status == PAL_OK && CHECK_THAT(kept_len, <, SETTINGS_MAX))
         kept[kept_len++] = settings;
     if (status == PAL_OK)
         status = pal_route_decide(settings, context, arena, out_route, err);
@@ -93,7 +93,7 @@ static inline pal_route routed(const pal_route_config *config, const pal_route_c
 {
     pal_route route = {0};
     pal_error err = {PAL_OK, ""};
-    if (!CHECK(decide(config, context, &route, &err) == PAL_OK))
+    if (!CHECK_STATUS(decide(config, context, &route, &err), PAL_OK, &err))
         printf("# %s\n", err.message);
     return route;
 }
@@ -122,9 +122,11 @@ static inline void fails(const pal_route_config *config, const pal_route_context
     pal_route route = {.is_linked = true};
     pal_error err = {PAL_OK, ""};
     pal_status status = decide(config, context, &route, &err);
-    if (!CHECK(status == wanted && err.status == wanted && strstr(err.message, words)))
+    if (!CHECK_EQ(status, wanted) || !CHECK_EQ(err.status, wanted) ||
+            !CHECK_CONTAINS(err.message, words))
         printf("# %s: '%s', not '%s'\n", pal_status_name(status), err.message, words);
-    CHECK(route.is_linked && route.key.len == 0);
+    CHECK(route.is_linked);
+    CHECK_EQ(route.key.len, 0);
 }
 
 static const pal_str sender_only[] = {{"sender", 6}};

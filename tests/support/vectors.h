@@ -16,7 +16,7 @@ static inline pal_str vectors_text(pal_arena *arena, const char *folder, const c
     char *data = pal_arena_alloc(arena, VECTORS_FILE_MAX);
     snprintf(path, sizeof path, "%s/%s/%s", TEST_DATA, folder, name);
     FILE *file = fopen(path, "rb");
-    if (!CHECK(file && data))
+    if (!CHECK(file) || !CHECK(data))
         exit(1);
     size_t len = fread(data, 1, VECTORS_FILE_MAX, file);
     fclose(file);
@@ -27,7 +27,7 @@ static inline pal_json vectors_json(pal_arena *arena, const char *folder, const 
 {
     pal_json value = {0};
     pal_str text = vectors_text(arena, folder, name);
-    if (!CHECK(pal_json_parse(arena, text, NULL, &value, NULL) == PAL_OK))
+    if (!CHECK_STATUS(pal_json_parse(arena, text, NULL, &value, NULL), PAL_OK))
         exit(1);
     return value;
 }
