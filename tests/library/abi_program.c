@@ -48,10 +48,11 @@ static void options_are_read(void)
     memset(text, 'x', 1999);
     pal_session created = {.title = str("small")};
     pal_message message = pal_message_text(arena, PAL_ROLE_USER, str(text));
-    CHECK(pal_store_open("memory:", &options, &small, &err) == PAL_OK);
-    CHECK(pal_store_create(small, &created, &created.id, &err) == PAL_OK);
-    CHECK(pal_store_append(small, tenant, created.id, &message, 1, PAL_SEQ_ANY, &err) == PAL_LIMIT);
-    CHECK(calls > 0);
+    CHECK_STATUS(pal_store_open("memory:", &options, &small, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(small, &created, &created.id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_append(small, tenant, created.id, &message, 1, PAL_SEQ_ANY, &err),
+            PAL_LIMIT, &err);
+    CHECK_THAT(calls, >, 0);
     pal_store_close(small);
     free(text);
 }
@@ -63,17 +64,17 @@ static void sessions_are_listed(void)
     pal_str alias = str("other-name");
     pal_session second = {.key = str("second"), .aliases = &alias, .aliases_len = 1};
     pal_session_query query = {.limit = 10};
-    CHECK(pal_store_create(store, &second, NULL, &err) == PAL_OK);
-    CHECK(pal_store_find(store, tenant, PAL_SESSION_BY_ALIAS, alias, arena, &found.it, &err) ==
-            PAL_OK);
-    CHECK(found.canary == CANARY);
-    CHECK(pal_str_is(found.it.key, "second"));
-    CHECK(found.it.aliases_len == 1);
-    CHECK(pal_store_list(store, &query, arena, &page.it, &err) == PAL_OK);
-    CHECK(page.canary == CANARY);
-    if (CHECK(page.it.sessions_len == 2)) {
-        CHECK(pal_str_is(page.it.sessions[0].key, "second"));
-        CHECK(pal_str_is(page.it.sessions[1].key, "first"));
+    CHECK_STATUS(pal_store_create(store, &second, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_find(store, tenant, PAL_SESSION_BY_ALIAS, alias, arena, &found.it, &err),
+            PAL_OK, &err);
+    CHECK_EQ(found.canary, CANARY);
+    CHECK_STR(found.it.key, "second");
+    CHECK_EQ(found.it.aliases_len, 1);
+    CHECK_STATUS(pal_store_list(store, &query, arena, &page.it, &err), PAL_OK, &err);
+    CHECK_EQ(page.canary, CANARY);
+    if (CHECK_EQ(page.it.sessions_len, 2)) {
+        CHECK_STR(page.it.sessions[0].key, "second");
+        CHECK_STR(page.it.sessions[1].key, "first");
     }
 }
 
@@ -90,16 +91,17 @@ static void messages_are_appended_and_loaded(void)
                     .usage = {.input = 3, .output = 4},
                     .extra = str("{\"mine\":true}")}};
     pal_message_query load = {.from_end = true, .limit = 5};
-    CHECK(pal_store_append(store, tenant, session, messages, 2, 0, &err) == PAL_OK);
-    CHECK(messages[1].seq == 2);
-    CHECK(pal_store_load(store, tenant, session, &load, arena, &shown.it, &err) == PAL_OK);
-    CHECK(shown.canary == CANARY);
-    if (!CHECK(shown.it.len == 2))
+    CHECK_STATUS(pal_store_append(store, tenant, session, messages, 2, 0, &err), PAL_OK, &err);
+    CHECK_EQ(messages[1].seq, 2);
+    CHECK_STATUS(
+            pal_store_load(store, tenant, session, &load, arena, &shown.it, &err), PAL_OK, &err);
+    CHECK_EQ(shown.canary, CANARY);
+    if (!CHECK_EQ(shown.it.len, 2))
         return;
-    CHECK(shown.it.items[0].parts_len == 2);
-    CHECK(pal_str_is(shown.it.items[0].parts[1].text, "two"));
-    CHECK(shown.it.items[1].usage.output == 4);
-    CHECK(pal_str_is(shown.it.items[1].extra, "{\"mine\":true}"));
+    CHECK_EQ(shown.it.items[0].parts_len, 2);
+    CHECK_STR(shown.it.items[0].parts[1].text, "two");
+    CHECK_EQ(shown.it.items[1].usage.output, 4);
+    CHECK_STR(shown.it.items[1].extra, "{\"mine\":true}");
 }
 
 static void marks_are_listed(void)
@@ -109,19 +111,20 @@ static void marks_are_listed(void)
     pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1}, undo = {.kind = PAL_MARK_UNDO};
     pal_mark *marks = NULL;
     size_t len = 0;
-    CHECK(pal_store_mark(store, tenant, session, &pin, &err) == PAL_OK);
-    CHECK(pal_store_standing(store, tenant, session, arena, &standing.it, &err) == PAL_OK);
-    CHECK(standing.canary == CANARY);
-    CHECK(standing.it.pins_len == 1);
-    CHECK(standing.it.checkpoint.number == 0);
-    CHECK(pal_store_reset(store, tenant, session, false, &reset.it, &err) == PAL_OK);
-    CHECK(reset.canary == CANARY);
-    CHECK(pal_store_mark(store, tenant, session, &undo, &err) == PAL_OK);
-    CHECK(pal_store_marks(store, tenant, session, arena, &marks, &len, &err) == PAL_OK);
-    if (CHECK(len == 3)) {
-        CHECK(marks[0].kind == PAL_MARK_PIN);
+    CHECK_STATUS(pal_store_mark(store, tenant, session, &pin, &err), PAL_OK, &err);
+    CHECK_STATUS(
+            pal_store_standing(store, tenant, session, arena, &standing.it, &err), PAL_OK, &err);
+    CHECK_EQ(standing.canary, CANARY);
+    CHECK_EQ(standing.it.pins_len, 1);
+    CHECK_EQ(standing.it.checkpoint.number, 0);
+    CHECK_STATUS(pal_store_reset(store, tenant, session, false, &reset.it, &err), PAL_OK, &err);
+    CHECK_EQ(reset.canary, CANARY);
+    CHECK_STATUS(pal_store_mark(store, tenant, session, &undo, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_marks(store, tenant, session, arena, &marks, &len, &err), PAL_OK, &err);
+    if (CHECK_EQ(len, 3)) {
+        CHECK_EQ(marks[0].kind, PAL_MARK_PIN);
         CHECK(marks[1].undone);
-        CHECK(marks[2].target == marks[1].number);
+        CHECK_EQ(marks[2].target, marks[1].number);
     }
 }
 
@@ -129,11 +132,11 @@ static void messages_are_searched(void)
 {
     RESULT(pal_search_page, hits);
     pal_search_query search = {.session = session, .text = str("two")};
-    CHECK(pal_store_search(store, &search, arena, &hits.it, &err) == PAL_OK);
-    CHECK(hits.canary == CANARY);
-    if (CHECK(hits.it.len == 2)) {
-        CHECK(hits.it.items[0].seq == 2);
-        CHECK(hits.it.items[1].seq == 1);
+    CHECK_STATUS(pal_store_search(store, &search, arena, &hits.it, &err), PAL_OK, &err);
+    CHECK_EQ(hits.canary, CANARY);
+    if (CHECK_EQ(hits.it.len, 2)) {
+        CHECK_EQ(hits.it.items[0].seq, 2);
+        CHECK_EQ(hits.it.items[1].seq, 1);
     }
 }
 
@@ -155,20 +158,20 @@ static void operations_are_applied(void)
     ops[1].kind = PAL_OP_LEDGER_ADD;
     ops[1].session = session;
     ops[1].u.ledger_row = &row;
-    CHECK(pal_store_apply(store, ops, 2, &err) == PAL_OK);
-    CHECK(ops[0].status == PAL_OK);
-    CHECK(ops[1].status == PAL_OK);
-    CHECK(pal_store_ledger_sum(store, &ledger, &sum.it, &err) == PAL_OK);
-    CHECK(sum.canary == CANARY);
-    CHECK(sum.it.usage.output == 7);
-    CHECK(pal_store_record_list(store, &query, arena, &records.it, &err) == PAL_OK);
-    CHECK(records.canary == CANARY);
-    CHECK(records.it.len == 1);
-    CHECK(pal_store_sweep(store, -1, 10, &sweep.it, &err) == PAL_OK);
-    CHECK(sweep.canary == CANARY);
-    CHECK(pal_store_stat(store, arena, &stats.it, &err) == PAL_OK);
-    CHECK(stats.canary == CANARY);
-    CHECK(stats.it.sessions_active == 2);
+    CHECK_STATUS(pal_store_apply(store, ops, 2, &err), PAL_OK, &err);
+    CHECK_STATUS(ops[0].status, PAL_OK);
+    CHECK_STATUS(ops[1].status, PAL_OK);
+    CHECK_STATUS(pal_store_ledger_sum(store, &ledger, &sum.it, &err), PAL_OK, &err);
+    CHECK_EQ(sum.canary, CANARY);
+    CHECK_EQ(sum.it.usage.output, 7);
+    CHECK_STATUS(pal_store_record_list(store, &query, arena, &records.it, &err), PAL_OK, &err);
+    CHECK_EQ(records.canary, CANARY);
+    CHECK_EQ(records.it.len, 1);
+    CHECK_STATUS(pal_store_sweep(store, -1, 10, &sweep.it, &err), PAL_OK, &err);
+    CHECK_EQ(sweep.canary, CANARY);
+    CHECK_STATUS(pal_store_stat(store, arena, &stats.it, &err), PAL_OK, &err);
+    CHECK_EQ(stats.canary, CANARY);
+    CHECK_EQ(stats.it.sessions_active, 2);
 }
 
 /* ---- Decisions ---- */
@@ -179,11 +182,11 @@ static void models_are_found(void)
             {.pattern = str("second"), .context = 2000}};
     pal_models *models = NULL;
     RESULT(pal_model_rule, builtin);
-    CHECK(pal_models_new(rules, 2, &models, &err) == PAL_OK);
+    CHECK_STATUS(pal_models_new(rules, 2, &models, &err), PAL_OK, &err);
     pal_model model = pal_models_find(models, str("second"));
-    CHECK(model.context == 2000);
+    CHECK_EQ(model.context, 2000);
     CHECK(pal_models_builtin(0, &builtin.it));
-    CHECK(builtin.canary == CANARY);
+    CHECK_EQ(builtin.canary, CANARY);
     pal_models_free(models);
 }
 
@@ -198,10 +201,10 @@ static void messages_are_routed(void)
     pal_route_context context = {.channel = str("irc"), .chat_id = str("#c")};
     pal_route_settings *settings = NULL;
     RESULT(pal_route, route);
-    CHECK(pal_route_settings_new(&config, &settings, &err) == PAL_OK);
-    CHECK(pal_route_decide(settings, &context, arena, &route.it, &err) == PAL_OK);
-    CHECK(route.canary == CANARY);
-    CHECK(pal_str_is(route.it.agent, "two"));
+    CHECK_STATUS(pal_route_settings_new(&config, &settings, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_route_decide(settings, &context, arena, &route.it, &err), PAL_OK, &err);
+    CHECK_EQ(route.canary, CANARY);
+    CHECK_STR(route.it.agent, "two");
     pal_route_settings_free(settings);
 }
 
@@ -219,12 +222,12 @@ static void a_context_is_planned(void)
             .tools_len = 2,
             .limits = {.context = 10000}};
     RESULT(pal_plan, plan);
-    CHECK(pal_context_plan(&input, arena, &plan.it, &err) == PAL_OK);
-    CHECK(plan.canary == CANARY);
-    CHECK(plan.it.action == PAL_PLAN_ACTION_SEND);
-    if (CHECK(plan.it.items_len == 3)) {
-        CHECK(plan.it.items[0].kind == PAL_PLAN_ITEM_TOOLS);
-        CHECK(plan.it.items[2].seq == 2);
+    CHECK_STATUS(pal_context_plan(&input, arena, &plan.it, &err), PAL_OK, &err);
+    CHECK_EQ(plan.canary, CANARY);
+    CHECK_EQ(plan.it.action, PAL_PLAN_ACTION_SEND);
+    if (CHECK_EQ(plan.it.items_len, 3)) {
+        CHECK_EQ(plan.it.items[0].kind, PAL_PLAN_ITEM_TOOLS);
+        CHECK_EQ(plan.it.items[2].seq, 2);
     }
 }
 
@@ -235,14 +238,14 @@ static void a_configuration_is_read(void)
     RESULT(pal_runtime_options, options);
     pal_str text = str("providers:\n  - {name: one, kind: echo}\n  - {name: two, kind: echo}\n"
                        "server: {streams_max: 77}\n");
-    CHECK(pal_config_parse(text, "abi", &config, &err) == PAL_OK);
-    CHECK(pal_config_get(config)->server.streams_max == 77);
-    CHECK(pal_config_runtime(config, arena, &options.it, &err) == PAL_OK);
-    CHECK(options.canary == CANARY);
-    if (CHECK(options.it.endpoints_len == 2))
-        CHECK(pal_str_is(options.it.endpoints[1].name, "two"));
+    CHECK_STATUS(pal_config_parse(text, "abi", &config, &err), PAL_OK, &err);
+    CHECK_EQ(pal_config_get(config)->server.streams_max, 77);
+    CHECK_STATUS(pal_config_runtime(config, arena, &options.it, &err), PAL_OK, &err);
+    CHECK_EQ(options.canary, CANARY);
+    if (CHECK_EQ(options.it.endpoints_len, 2))
+        CHECK_STR(options.it.endpoints[1].name, "two");
     CHECK(pal_config_key_at(0, &key.it));
-    CHECK(key.canary == CANARY);
+    CHECK_EQ(key.canary, CANARY);
     pal_config_free(config);
 }
 
@@ -292,24 +295,25 @@ static void a_runtime_runs_turns(void)
     RESULT(pal_runtime_stats, stats);
     pal_str answer = {0};
     heard h = {0};
-    if (!CHECK(pal_runtime_open(&options, &runtime, &err) == PAL_OK))
+    if (!CHECK_STATUS(pal_runtime_open(&options, &runtime, &err), PAL_OK, &err))
         return;
-    CHECK(pal_turn_plan(runtime, &request, arena, &plan.it, &err) == PAL_OK);
-    CHECK(plan.canary == CANARY);
-    CHECK(plan.it.strategy == PAL_STRATEGY_SLIDING_WINDOW);
-    CHECK(pal_turn_start(runtime, &request, &info.it, &err) == PAL_OK);
-    CHECK(info.canary == CANARY);
+    CHECK_STATUS(pal_turn_plan(runtime, &request, arena, &plan.it, &err), PAL_OK, &err);
+    CHECK_EQ(plan.canary, CANARY);
+    CHECK_EQ(plan.it.strategy, PAL_STRATEGY_SLIDING_WINDOW);
+    CHECK_STATUS(pal_turn_start(runtime, &request, &info.it, &err), PAL_OK, &err);
+    CHECK_EQ(info.canary, CANARY);
     pal_id turn = info.it.turn;
-    CHECK(pal_turn_watch(runtime, tenant, turn, 0, hear, NULL, &h, &err) == PAL_OK);
-    CHECK(pal_turn_wait(runtime, tenant, turn, -1, arena, &info.it, &answer, &err) == PAL_OK);
-    CHECK(info.canary == CANARY);
-    CHECK(info.it.state == PAL_TURN_DONE);
+    CHECK_STATUS(pal_turn_watch(runtime, tenant, turn, 0, hear, NULL, &h, &err), PAL_OK, &err);
+    CHECK_STATUS(
+            pal_turn_wait(runtime, tenant, turn, -1, arena, &info.it, &answer, &err), PAL_OK, &err);
+    CHECK_EQ(info.canary, CANARY);
+    CHECK_EQ(info.it.state, PAL_TURN_DONE);
     pal_turn_unwatch(runtime, turn, &h);
-    CHECK(strstr(h.text, "is anybody there") != NULL);
-    CHECK(h.state == PAL_TURN_DONE);
+    CHECK_CONTAINS(h.text, "is anybody there");
+    CHECK_EQ(h.state, PAL_TURN_DONE);
     pal_runtime_stat(runtime, &stats.it);
-    CHECK(stats.canary == CANARY);
-    CHECK(stats.it.turns_ended == 1);
+    CHECK_EQ(stats.canary, CANARY);
+    CHECK_EQ(stats.it.turns_ended, 1);
     pal_runtime_close(runtime, 1000);
 }
 
