@@ -1,8 +1,5 @@
-/* server_call.c - the frame around every handler: the writer of its response, its failures, and its
- * writes to the store.
- *
- * One thread at a time uses a call: a thread of the listener, then perhaps a worker, the store's
- * writer or the runtime's loop. Sending the response or failing is the last use of a call. */
+/* server_call.c - what every handler needs around its own work: the writer of its response, its
+ * failures, and its writes to the store. */
 #include "server/server_call.h"
 
 #include <stdarg.h>
@@ -20,40 +17,40 @@ static const char no_memory_answer[] = "{\"error\":\"out of memory\",\"detail\":
 
 static const char json_type[] = "application/json";
 
-pal_frame *pal_frame_new(pal_server *server, pal_exchange *x)
+pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
 {
     pal_arena *arena = pal_exchange_arena(x);
-    pal_frame *frame = pal_arena_alloc(arena, sizeof *frame);
-    if (!frame) {
+    pal_call *call = pal_arena_alloc(arena, sizeof *call);
+    if (!call) {
         pal_exchange_answer(x, 503, json_type, pal_str_of(no_memory_answer));
         return NULL;
     }
-    frame->call.server = server;
-    frame->call.exchange = x;
-    frame->call.arena = arena;
-    frame->call.api = &pal_api_root;
-    frame->call.fail_retry_ms = -1;
-    pal_buf_init(&frame->buf, PAL_SERVER_ANSWER_BYTES_MAX);
-    frame->writer = pal_json_writer_make(&frame->buf);
+    call->server = server;
+    call->exchange = x;
+    call->arena = arena;
+    call->api = &pal_api_root;
+    call->fail_retry_ms = -1;
+    pal_buf_init(&call->buf, PAL_SERVER_ANSWER_BYTES_MAX);
+    call->writer = pal_json_writer_make(&call->buf);
     if (server->trace) {
         pal_trace_span_id parent;
         bool has_parent =
                 pal_trace_span_id_from_header(pal_exchange_header(x, "traceparent"), &parent);
-        frame->span = pal_trace_span_id_new(has_parent ? &parent : NULL);
+        call->span = pal_trace_span_id_new(has_parent ? &parent : NULL);
     }
-    pal_exchange_set_user(x, frame);
-    return frame;
+    pal_exchange_set_call(x, call);
+    return call;
 }
 
-void pal_frame_done(pal_frame *frame)
+void pal_call_end(pal_call *call)
 {
-    pal_idempotency_end(&frame->call);
-    pal_buf_done(&frame->buf);
+    pal_idempotency_end(call);
+    pal_buf_done(&call->buf);
 }
 
 pal_json_writer *pal_call_writer(pal_call *call)
 {
-    return &pal_frame_of(call)->writer;
+    return &call->writer;
 }
 
 /* ---- Failing ---- */
@@ -115,19 +112,19 @@ pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_
     return pal_error_set(err, status, "%s", message);
 }
 
-/* Takes the body out of the frame first: the frame is in the arena, which can end with the
+/* Takes the body out of the call first: the call is in the arena, which can end with the
  * response. */
-static void answer(pal_frame *frame, unsigned code)
+static void answer(pal_call *call, unsigned code)
 {
-    pal_buf body = frame->buf;
-    pal_buf_init(&frame->buf, PAL_SERVER_ANSWER_BYTES_MAX);
+    pal_buf body = call->buf;
+    pal_buf_init(&call->buf, PAL_SERVER_ANSWER_BYTES_MAX);
     /* Before the response is sent: a client that has the response can repeat the request at
      * once. */
-    pal_idempotency_end(&frame->call);
+    pal_idempotency_end(call);
     if (body.failure)
-        pal_exchange_answer(frame->call.exchange, 503, json_type, pal_str_of(no_memory_answer));
+        pal_exchange_answer(call->exchange, 503, json_type, pal_str_of(no_memory_answer));
     else
-        pal_exchange_answer_with(frame->call.exchange, code, json_type, &body);
+        pal_exchange_answer_with(call->exchange, code, json_type, &body);
     pal_buf_done(&body);
 }
 
@@ -140,10 +137,9 @@ static void add_retry_after(pal_call *call, int64_t retry_ms)
 
 void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
 {
-    pal_frame *frame = pal_frame_of(call);
     pal_error lost = {0};
     /* The object may be missing because the first attempt deleted, erased or renamed it. */
-    if (frame->is_repeat && status == PAL_NOT_FOUND) {
+    if (call->is_repeat && status == PAL_NOT_FOUND) {
         status = pal_idempotency_lost(call, &lost);
         err = &lost;
     }
@@ -162,14 +158,13 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
                 PAL_STR_ARG(pal_exchange_id(call->exchange)), PAL_STR_ARG(failure.message));
     if (failure.retry_after_ms >= 0)
         add_retry_after(call, failure.retry_after_ms);
-    frame->is_error = true;
-    frame->status = status;
-    frame->reason = (char *)(uintptr_t)pal_arena_copy(call->arena, failure.message).data;
-    pal_buf_clear(&frame->buf);
-    frame->writer = pal_json_writer_make(&frame->buf);
-    call->api->put_failure(call, &failure, &frame->writer);
-    pal_buf_append_char(&frame->buf, '\n');
-    answer(frame, failure.code);
+    call->status = status;
+    call->reason = pal_arena_copy(call->arena, failure.message).data;
+    pal_buf_clear(&call->buf);
+    call->writer = pal_json_writer_make(&call->buf);
+    call->api->put_failure(call, &failure, &call->writer);
+    pal_buf_append_char(&call->buf, '\n');
+    answer(call, failure.code);
 }
 
 /* ---- Sending ---- */
@@ -178,30 +173,29 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
  * same response to a repeat. */
 static void remember_and_answer(pal_exchange *x)
 {
-    pal_frame *frame = pal_exchange_user(x);
-    pal_idempotency_save(&frame->call, frame->code, pal_buf_str(&frame->buf));
-    answer(frame, frame->code);
+    pal_call *call = pal_exchange_call(x);
+    pal_idempotency_save(call, call->code, pal_buf_str(&call->buf));
+    answer(call, call->code);
 }
 
 void pal_call_send(pal_call *call, unsigned code)
 {
-    pal_frame *frame = pal_frame_of(call);
-    if (frame->buf.len)
-        pal_buf_append_char(&frame->buf, '\n');
-    if (frame->buf.failure == PAL_LIMIT) {
+    if (call->buf.len)
+        pal_buf_append_char(&call->buf, '\n');
+    if (call->buf.failure == PAL_LIMIT) {
         pal_error err;
         pal_error_set(&err, PAL_LIMIT, "the response is too large; request fewer items");
         call->fail_code = 500;
         pal_call_fail(call, PAL_LIMIT, &err);
         return;
     }
-    frame->code = code;
+    call->code = code;
     /* Only successful responses are stored: a failure has changed nothing and can be tried
      * again. */
-    if (frame->idempotent && code < 300 && !frame->buf.failure)
+    if (call->idempotent && code < 300 && !call->buf.failure)
         pal_exchange_to_worker(call->exchange, remember_and_answer);
     else
-        answer(frame, code);
+        answer(call, code);
 }
 
 void pal_call_streaming(pal_call *call)
@@ -211,12 +205,12 @@ void pal_call_streaming(pal_call *call)
 
 void pal_call_belongs(pal_call *call, pal_id session)
 {
-    pal_frame_of(call)->owner = session;
+    call->owner = session;
 }
 
 void pal_call_is_mixed(pal_call *call)
 {
-    pal_frame_of(call)->is_mixed = true;
+    call->is_mixed = true;
 }
 
 void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str model)
@@ -224,20 +218,20 @@ void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str mode
     if (!pal_id_is_none(info->session))
         pal_call_belongs(call, info->session);
     if (call->server->trace && !pal_id_is_none(info->turn))
-        pal_trace_turn(call->server->trace, &pal_frame_of(call)->span, call->caller.tenant,
-                info->session, info->turn, model);
+        pal_trace_turn(call->server->trace, &call->span, call->caller.tenant, info->session,
+                info->turn, model);
 }
 
 /* ---- Writing to the store ---- */
 
-typedef struct applying {
+typedef struct apply_job {
     pal_call *call;
-    pal_call_done done;
+    pal_call_on_applied on_applied;
     pal_op *ops; /* the handler's operations */
     size_t ops_len;
     /* Applied in place of `ops` if the request has an idempotency key. */
     pal_idempotent_batch batch;
-} applying;
+} apply_job;
 
 /* The owner is the created session, or else the first one that was written. An erased session
  * cannot own the response. */
@@ -262,40 +256,40 @@ static void note_owner(pal_call *call, const pal_op *ops, size_t ops_len)
 static void applied(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
-    const applying *work = user;
-    for (size_t i = 0; i < work->batch.len; i++) {
-        if (work->batch.from[i] != SIZE_MAX)
-            work->ops[work->batch.from[i]] = ops[i];
+    const apply_job *job = user;
+    for (size_t i = 0; i < job->batch.len; i++) {
+        if (job->batch.from[i] != SIZE_MAX)
+            job->ops[job->batch.from[i]] = ops[i];
     }
     (void)ops_len;
     if (status == PAL_OK)
-        note_owner(work->call, work->ops, work->ops_len);
-    work->done(work->call, work->ops, work->ops_len, status, err);
+        note_owner(job->call, job->ops, job->ops_len);
+    job->on_applied(job->call, job->ops, job->ops_len, status, err);
 }
 
-static pal_status apply(applying *work, pal_error *err)
+static pal_status apply(apply_job *job, pal_error *err)
 {
-    pal_store *store = work->call->server->store;
-    if (!pal_frame_of(work->call)->idempotent)
-        return pal_store_apply_async(store, work->ops, work->ops_len, applied, work, err);
+    pal_store *store = job->call->server->store;
+    if (!job->call->idempotent)
+        return pal_store_apply_async(store, job->ops, job->ops_len, applied, job, err);
     pal_status status =
-            pal_idempotency_batch(work->call, work->ops, work->ops_len, &work->batch, err);
+            pal_idempotency_batch(job->call, job->ops, job->ops_len, &job->batch, err);
     if (status != PAL_OK)
         return status;
-    if (work->batch.len > 0)
-        return pal_store_apply_async(store, work->batch.ops, work->batch.len, applied, work, err);
-    applied(NULL, 0, PAL_OK, NULL, work);
+    if (job->batch.len > 0)
+        return pal_store_apply_async(store, job->batch.ops, job->batch.len, applied, job, err);
+    applied(NULL, 0, PAL_OK, NULL, job);
     return PAL_OK;
 }
 
-pal_status pal_call_apply(
-        pal_call *call, pal_op *ops, size_t ops_len, pal_call_done done, pal_error *err)
+pal_status pal_call_apply(pal_call *call, pal_op *ops, size_t ops_len,
+        pal_call_on_applied on_applied, pal_error *err)
 {
-    applying *work = pal_arena_alloc(call->arena, sizeof *work);
-    if (!work)
+    apply_job *job = pal_arena_alloc(call->arena, sizeof *job);
+    if (!job)
         return pal_no_memory(err);
-    *work = (applying){.call = call, .done = done, .ops = ops, .ops_len = ops_len};
-    pal_status status = apply(work, err);
+    *job = (apply_job){.call = call, .on_applied = on_applied, .ops = ops, .ops_len = ops_len};
+    pal_status status = apply(job, err);
     if (status == PAL_LIMIT && !call->fail_code) {
         call->fail_retry_ms = RETRY_MS;
         return pal_call_refuse(
@@ -305,12 +299,12 @@ pal_status pal_call_apply(
 }
 
 pal_status pal_call_open(pal_call *call, pal_op *ops, size_t ops_len, pal_turn_request *turn,
-        pal_call_done done, pal_error *err)
+        pal_call_on_applied on_applied, pal_error *err)
 {
-    if (pal_frame_of(call)->idempotent || ops_len > PAL_TURN_CREATE_OPS_MAX)
-        return pal_call_apply(call, ops, ops_len, done, err);
+    if (call->idempotent || ops_len > PAL_TURN_CREATE_OPS_MAX)
+        return pal_call_apply(call, ops, ops_len, on_applied, err);
     turn->create_ops = ops;
     turn->create_ops_len = ops_len;
-    done(call, ops, ops_len, PAL_OK, NULL);
+    on_applied(call, ops, ops_len, PAL_OK, NULL);
     return PAL_OK;
 }

@@ -197,11 +197,10 @@ static pal_status parse_body(pal_call *call, pal_error *err)
 /* Runs on a worker, because a look at a turn waits for the runtime. */
 static void fail_if_there(pal_exchange *x)
 {
-    pal_frame *frame = pal_exchange_user(x);
-    pal_call *call = &frame->call;
+    pal_call *call = pal_exchange_call(x);
     pal_error missing = {0};
     if (call->api->find_subject(call, &missing) != PAL_NOT_FOUND) {
-        pal_call_fail(call, frame->failure.status, &frame->failure);
+        pal_call_fail(call, call->failure.status, &call->failure);
         return;
     }
     call->fail_code = 0;
@@ -211,14 +210,13 @@ static void fail_if_there(pal_exchange *x)
 }
 
 /* Fails a request whose caller is known. */
-static void fail_admitted(pal_frame *frame, pal_status status, const pal_error *err)
+static void fail_admitted(pal_call *call, pal_status status, const pal_error *err)
 {
-    pal_call *call = &frame->call;
     if (status != PAL_INVALID || !call->api->find_subject || call->params[0].len == 0) {
         pal_call_fail(call, status, err);
         return;
     }
-    frame->failure = *err;
+    call->failure = *err;
     pal_exchange_to_worker(call->exchange, fail_if_there);
 }
 
@@ -226,12 +224,12 @@ static void fail_admitted(pal_frame *frame, pal_status status, const pal_error *
 
 static void run_handler(pal_exchange *x)
 {
-    pal_frame *frame = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     pal_error err = {0};
-    pal_status status = frame->call.route->handler(&frame->call, &err);
+    pal_status status = call->route->handler(call, &err);
     /* After PAL_OK the call may no longer exist. */
     if (status != PAL_OK)
-        fail_admitted(frame, status, &err);
+        fail_admitted(call, status, &err);
 }
 
 static pal_status refuse_draining(pal_call *call, pal_error *err)
@@ -268,17 +266,17 @@ static void take(pal_exchange *x)
 {
     bool answered = false;
     pal_error err = {0};
-    pal_frame *frame = pal_exchange_user(x);
-    pal_status status = parse_body(&frame->call, &err);
-    if (status == PAL_OK && frame->call.api->is_strict)
-        status = pal_call_known(&frame->call, &err);
+    pal_call *call = pal_exchange_call(x);
+    pal_status status = parse_body(call, &err);
+    if (status == PAL_OK && call->api->is_strict)
+        status = pal_call_known(call, &err);
     if (status == PAL_OK)
-        status = pal_idempotency_begin(&frame->call, &answered, &err);
+        status = pal_idempotency_begin(call, &answered, &err);
     if (status != PAL_OK)
-        fail_admitted(frame, status, &err);
+        fail_admitted(call, status, &err);
     else if (answered)
         return;
-    else if (frame->call.route->flags & PAL_API_WORKER && !frame->is_on_worker)
+    else if (call->route->flags & PAL_API_WORKER && !call->is_on_worker)
         pal_exchange_to_worker(x, run_handler);
     else
         run_handler(x);
@@ -294,23 +292,23 @@ bool pal_server_admit(pal_exchange *x, void *user)
 {
     bool answered;
     pal_error err = {0};
-    pal_frame *frame = pal_frame_new(user, x);
-    if (!frame)
+    pal_call *call = pal_call_begin(user, x);
+    if (!call)
         return false;
-    pal_status status = prepare(&frame->call, &answered, &err);
+    pal_status status = prepare(call, &answered, &err);
     if (status != PAL_OK)
-        pal_call_fail(&frame->call, status, &err);
-    else if (!answered && !takes_body(frame->call.route))
+        pal_call_fail(call, status, &err);
+    else if (!answered && !takes_body(call->route))
         pal_exchange_limit_body(x, PAL_SERVER_STRAY_BODY_BYTES_MAX);
     return status == PAL_OK && !answered;
 }
 
 void pal_server_handle(pal_exchange *x, void *user)
 {
-    pal_frame *frame = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     (void)user;
-    frame->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
-    if (frame->is_on_worker)
+    call->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
+    if (call->is_on_worker)
         pal_exchange_to_worker(x, take);
     else
         take(x);
@@ -335,28 +333,28 @@ static pal_status status_of(unsigned code)
 void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *user)
 {
     pal_error err;
-    /* A request that was to run on a worker already has its frame. */
-    pal_frame *frame = pal_exchange_user(x);
-    if (!frame)
-        frame = pal_frame_new(user, x);
-    if (!frame)
+    /* A request that was to run on a worker already has its call. */
+    pal_call *call = pal_exchange_call(x);
+    if (!call)
+        call = pal_call_begin(user, x);
+    if (!call)
         return;
-    frame->call.api = api_of(pal_exchange_path(x));
-    frame->call.fail_code = code;
-    frame->call.fail_name = frame->call.fail_param = NULL;
+    call->api = api_of(pal_exchange_path(x));
+    call->fail_code = code;
+    call->fail_name = call->fail_param = NULL;
     if (code == 503)
-        frame->call.fail_retry_ms = PAL_SERVER_BODIES_RETRY_MS;
-    if (!frame->call.route)
-        add_cors(&frame->call);
+        call->fail_retry_ms = PAL_SERVER_BODIES_RETRY_MS;
+    if (!call->route)
+        add_cors(call);
     pal_status status = pal_error_set(&err, status_of(code), "%s", why);
-    pal_call_fail(&frame->call, status, &err);
+    pal_call_fail(call, status, &err);
 }
 
 /* ---- After the response ---- */
 
-static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, int64_t duration_us)
+static void log_request(
+        const pal_call *call, unsigned code, uint64_t bytes_sent, int64_t duration_us)
 {
-    const pal_call *call = &frame->call;
     const pal_exchange *x = call->exchange;
     const pal_api_route *route = call->route;
     /* Paths contain names that users chose. So only an invalid request is logged with its path. */
@@ -377,7 +375,7 @@ static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, in
             {.name = "tenant", .text = call->caller.tenant},
             {.name = "key", .text = call->caller.key_id},
             {.name = "path", .text = is_wrong ? path : (pal_str){0}},
-            {.name = "reason", .text = is_wrong ? pal_str_of(frame->reason) : (pal_str){0}},
+            {.name = "reason", .text = is_wrong ? pal_str_of(call->reason) : (pal_str){0}},
     };
     pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
     pal_str body = pal_exchange_body(x);
@@ -387,11 +385,10 @@ static void log_request(pal_frame *frame, unsigned code, uint64_t bytes_sent, in
                 body.data);
 }
 
-static void trace_request(pal_frame *frame, unsigned code, int64_t duration_us)
+static void trace_request(const pal_call *call, unsigned code, int64_t duration_us)
 {
-    const pal_call *call = &frame->call;
     const pal_api_route *route = call->route;
-    pal_trace_span span = {.id = frame->span,
+    pal_trace_span span = {.id = call->span,
             .kind = PAL_SPAN_SERVER,
             .name = route ? route->method : "unknown",
             .what = pal_str_of(route ? route->path : NULL),
@@ -404,7 +401,7 @@ static void trace_request(pal_frame *frame, unsigned code, int64_t duration_us)
     pal_trace_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
     pal_trace_span_put(&span, "palaver.tenant", call->caller.tenant);
     if (span.is_error)
-        pal_trace_span_put(&span, "error.type", pal_str_of(pal_status_name(frame->status)));
+        pal_trace_span_put(&span, "error.type", pal_str_of(pal_status_name(call->status)));
     pal_trace_add(call->server->trace, &span);
 }
 
@@ -412,13 +409,13 @@ void pal_server_ended(
         pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user)
 {
     pal_server *server = user;
-    pal_frame *frame = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     pal_metrics_request(
-            server->metrics, frame ? frame->call.route : NULL, code, bytes_sent, duration_us);
-    if (!frame)
+            server->metrics, call ? call->route : NULL, code, bytes_sent, duration_us);
+    if (!call)
         return;
-    log_request(frame, code, bytes_sent, duration_us);
+    log_request(call, code, bytes_sent, duration_us);
     if (server->trace)
-        trace_request(frame, code, duration_us);
-    pal_frame_done(frame);
+        trace_request(call, code, duration_us);
+    pal_call_end(call);
 }

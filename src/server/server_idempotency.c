@@ -227,20 +227,19 @@ static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
         return pal_call_refuse(call, 409, "request_in_progress", PAL_CONFLICT, err,
                 "a request with this idempotency key is still running; retry later");
     }
-    pal_frame_of(call)->idempotent = entry;
+    call->idempotent = entry;
     return PAL_OK;
 }
 
 void pal_idempotency_end(pal_call *call)
 {
-    pal_frame *frame = pal_frame_of(call);
     struct pal_idempotency *table = call->server->idempotency;
-    if (!frame->idempotent)
+    if (!call->idempotent)
         return;
     pthread_mutex_lock(&table->lock);
-    pal_map_remove(&table->running, pal_str_of(frame->idempotent->id));
+    pal_map_remove(&table->running, pal_str_of(call->idempotent->id));
     pthread_mutex_unlock(&table->lock);
-    frame->idempotent = NULL;
+    call->idempotent = NULL;
 }
 
 /* ---- The record ---- */
@@ -282,7 +281,7 @@ static pal_status make_answer(
     pal_json_end_object(&writer);
     *out_record = (pal_record){.kind = pal_str_of(ANSWER_KIND),
             .name = pal_str_of(entry->name),
-            .session = pal_frame_of((pal_call *)call)->owner};
+            .session = call->owner};
     return write_body(call, &buf, out_record);
 }
 
@@ -293,13 +292,13 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
     pal_record records[2];
     pal_op ops[2];
     size_t len = 0;
-    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    const pal_idempotent *entry = call->idempotent;
     pal_status status = make_record(call, entry, code, &records[0]);
     if (status == PAL_OK)
         status = make_answer(call, entry, body, &records[1]);
     if (status != PAL_OK)
         return status;
-    for (; len < (pal_frame_of(call)->is_mixed ? 1 : 2); len++)
+    for (; len < (call->is_mixed ? 1 : 2); len++)
         ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT,
                 .tenant = call->caller.tenant,
                 .u.record = {.record = &records[len], .expected_version = PAL_RECORD_VERSION_ANY}};
@@ -313,14 +312,13 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
 
 void pal_idempotency_forget(pal_call *call)
 {
-    pal_frame_of(call)->is_forgotten = true;
+    call->is_forgotten = true;
 }
 
 void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
 {
     pal_error err = {0};
-    if (!pal_frame_of(call)->idempotent || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX ||
-            pal_frame_of(call)->is_forgotten)
+    if (!call->idempotent || body.len > PAL_SERVER_REMEMBERED_BYTES_MAX || call->is_forgotten)
         return;
     pal_status status = save(call, code, body, &err);
     if (status != PAL_OK)
@@ -339,8 +337,8 @@ static pal_status find_answer(pal_call *call, pal_json record, pal_str *out_text
     pal_status status = PAL_OK;
     if (pal_json_type_of(pal_json_find(record, "body")) != PAL_JSON_STRING) {
         status = pal_store_record_find(call->server->store, call->caller.tenant,
-                pal_str_of(ANSWER_KIND), pal_str_of(pal_frame_of(call)->idempotent->name),
-                call->arena, &answer, err);
+                pal_str_of(ANSWER_KIND), pal_str_of(call->idempotent->name), call->arena, &answer,
+                err);
         if (status == PAL_OK)
             status = pal_json_parse(call->arena, answer.body, NULL, &body, err);
     }
@@ -358,14 +356,14 @@ static pal_status answer_again(
     pal_json body;
     uint64_t code;
     pal_str text;
-    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    const pal_idempotent *entry = call->idempotent;
     pal_status status = pal_json_parse(call->arena, record->body, NULL, &body, err);
     if (status != PAL_OK)
         return status;
     if (!pal_json_string_is(pal_json_find(body, "request"), entry->request))
         return refuse_other(call, err);
     if (!pal_json_u64(pal_json_find(body, "code"), &code)) {
-        pal_frame_of(call)->is_repeat = true;
+        call->is_repeat = true;
         return PAL_OK;
     }
     status = find_answer(call, body, &text, err);
@@ -463,7 +461,7 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
 static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_error *err)
 {
     pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
-    const pal_idempotent *entry = pal_frame_of(call)->idempotent;
+    const pal_idempotent *entry = call->idempotent;
     if (!record || make_record(call, entry, 0, record) != PAL_OK)
         return pal_no_memory(err);
     batch->from[batch->len] = SIZE_MAX;
@@ -490,7 +488,7 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
             .from = pal_arena_array(call->arena, ops_len + 1, sizeof(size_t)),
     };
     pal_status status = PAL_OK;
-    bool is_repeat = pal_frame_of(call)->is_repeat;
+    bool is_repeat = call->is_repeat;
     bool was_found = false;
     if (!batch.ops || !batch.from)
         return pal_no_memory(err);

@@ -7,6 +7,7 @@
  * or {"problem":"..."}. The stream begins with the first text, so earlier failures have an HTTP
  * code. */
 #include "server/run/run.h"
+#include "server/server_call.h"
 
 #define SAY_BYTES_MAX 65536
 

@@ -1,5 +1,5 @@
 /* test_idempotency.c - the same request under the same key does its work once, also after a crash
- * at any of its steps. A small API of its own stands behind the real frame:
+ * at any of its steps. A small API stands behind the real calls:
  *
  *   POST /create   a session with a derived id, and two messages with derived client ids
  *   POST /mark     a rewind, which nothing can find again
@@ -150,17 +150,17 @@ static void handle(pal_exchange *x, void *user)
 {
     pal_error err = {0};
     bool answered;
-    pal_frame *frame = pal_frame_new(user, x);
-    frame->call.caller.tenant = pal_str_of("default");
-    pal_status status = pal_idempotency_begin(&frame->call, &answered, &err);
+    pal_call *call = pal_call_begin(user, x);
+    call->caller.tenant = pal_str_of("default");
+    pal_status status = pal_idempotency_begin(call, &answered, &err);
     if (status == PAL_OK && answered)
         return;
     if (status == PAL_OK) {
         atomic_fetch_add(&runs, 1);
-        status = handler_of(pal_exchange_path(x))(&frame->call, &err);
+        status = handler_of(pal_exchange_path(x))(call, &err);
     }
     if (status != PAL_OK)
-        pal_call_fail(&frame->call, status, &err);
+        pal_call_fail(call, status, &err);
 }
 
 /* ---- The client ---- */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "server/api/api_schema.h"
+#include "server/server_call.h"
 
 static void put_ref(pal_json_writer *writer, const char *schema)
 {

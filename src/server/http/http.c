@@ -78,14 +78,14 @@ pal_arena *pal_exchange_arena(pal_exchange *x)
     return x->arena;
 }
 
-void pal_exchange_set_user(pal_exchange *x, void *user)
+void pal_exchange_set_call(pal_exchange *x, struct pal_call *call)
 {
-    x->user = user;
+    x->call = call;
 }
 
-void *pal_exchange_user(const pal_exchange *x)
+struct pal_call *pal_exchange_call(const pal_exchange *x)
 {
-    return x->user;
+    return x->call;
 }
 
 pal_str pal_exchange_header(const pal_exchange *x, const char *name)

@@ -17,6 +17,7 @@
 
 typedef struct pal_listener pal_listener;
 typedef struct pal_exchange pal_exchange; /* one request and its response */
+struct pal_call;                          /* belongs to the layer above (server_call.h) */
 
 /* ---- The request ---- */
 
@@ -49,9 +50,9 @@ void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
 void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
 /* True if a stream was refused because its owner has reached the limit. */
 bool pal_exchange_is_owner_full(const pal_exchange *x);
-/* A pointer for the layer above. */
-void pal_exchange_set_user(pal_exchange *x, void *user);
-void *pal_exchange_user(const pal_exchange *x);
+/* The call that the layer above has begun for the exchange (server_call.h). NULL: not yet. */
+void pal_exchange_set_call(pal_exchange *x, struct pal_call *call);
+struct pal_call *pal_exchange_call(const pal_exchange *x);
 
 /* ---- The response: exactly one response or stream; a handler may return before it ---- */
 

@@ -87,7 +87,7 @@ struct pal_exchange { /* allocated in its own arena */
     pal_listener *listener;
     pal_connection *connection;
     pal_arena *arena;
-    void *user;
+    struct pal_call *call;
     pal_str target; /* unchanged, with the query */
     pal_str path;
     pal_str query;

@@ -9,6 +9,7 @@
 #include "base/json/json.h"
 #include "base/json/json_put.h"
 #include "server/access/access_auth.h"
+#include "server/server_call.h"
 
 pal_status pal_health_live(pal_call *call, pal_error *err)
 {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "server/server_call.h"
 
 #define SESSIONS_COUNT_REST 100 /* the next count of sessions is made after this many times the
                                    duration of the last one */

@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include "dialect/dialect_member.h"
+#include "server/server_call.h"
 #include "server/server_limits.h"
 
 pal_str pal_bead_value(pal_call *call, const pal_session *session, const char *name)

@@ -3,6 +3,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/mistral/mistral_chat.h"
 #include "server/api/mistral/api_mistral_start.h"
+#include "server/server_call.h"
 
 /* System messages at the beginning are instructions, not part of the history. */
 static pal_status take_instructions(pal_mistral_start *start, pal_error *err)

@@ -10,6 +10,7 @@
 #include "dialect/dialect_text.h"
 #include "server/api/mistral/api_mistral_run.h"
 #include "server/api/native/api_turn.h"
+#include "server/server_call.h"
 
 /* ---- Members of both forms ---- */
 

@@ -2,6 +2,7 @@
  * call, and "tool_confirmations" of a later request allows or denies it. */
 #include "dialect/dialect_member.h"
 #include "server/api/mistral/api_mistral.h"
+#include "server/server_call.h"
 
 typedef struct asked_call {
     pal_arena *arena;

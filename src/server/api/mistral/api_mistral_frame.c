@@ -10,6 +10,7 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "server/api/mistral/api_mistral_run.h"
+#include "server/server_call.h"
 
 /* ---- Frames ---- */
 

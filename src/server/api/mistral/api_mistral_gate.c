@@ -71,7 +71,7 @@ static pal_str key_of(const pal_mistral_pass *pass)
 /* Called on a worker, after all earlier requests have left. */
 static void let_in(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     pal_mistral_pass *pass = call->user;
     pal_error err = {0};
     call->user = pass->user;

@@ -1,6 +1,7 @@
 /* api_mistral_models.c - lists the available models in Mistral's format. */
 #include "base/json/json_put.h"
 #include "server/api/mistral/api_mistral.h"
+#include "server/server_call.h"
 
 /* Every model is listed with these capabilities. If a model lacks one, its service reports an
  * error. */

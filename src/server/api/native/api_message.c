@@ -158,9 +158,6 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
 
 /* ---- Appending ---- */
 
-/* Value of a call's `user`: the session in the path looks like an id, but was not looked up. */
-static char is_guess;
-
 static void put_appended(pal_json_writer *writer, const pal_message *message)
 {
     pal_json_begin_object(writer);
@@ -179,7 +176,7 @@ static void appended(
         status = ops[0].status;
         err = &ops[0].error;
     }
-    if (status == PAL_NOT_FOUND && call->user == &is_guess) {
+    if (status == PAL_NOT_FOUND && call->is_id_unchecked) {
         pal_exchange_to_worker(call->exchange, append_by_name);
         return;
     }
@@ -248,8 +245,8 @@ static pal_status append_found(pal_call *call, pal_error *err)
 static void append_by_name(pal_exchange *x)
 {
     pal_error err = {0};
-    pal_call *call = pal_exchange_user(x);
-    call->user = NULL;
+    pal_call *call = pal_exchange_call(x);
+    call->is_id_unchecked = false;
     pal_status status = append_found(call, &err);
     if (status != PAL_OK)
         pal_call_fail(call, status, &err);
@@ -263,7 +260,7 @@ static pal_status append_messages(pal_call *call, pal_error *err)
     pal_id id;
     if (call->idempotency_key.len || !pal_id_from_text(call->params[0], &id))
         return append_found(call, err);
-    call->user = &is_guess;
+    call->is_id_unchecked = true;
     return append_to(call, id, err);
 }
 

@@ -21,7 +21,7 @@ typedef struct pal_session_answer {
 
 static void send_session(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     const pal_session_answer *answer = call->user;
     pal_session session;
     pal_error err = {0};
@@ -257,7 +257,7 @@ static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
     }
     /* A session in the trash cannot be deleted again, except by a repetition of the request that
      * deleted it. */
-    bool is_any = kind != PAL_OP_DELETE || pal_frame_of(call)->is_repeat;
+    bool is_any = kind != PAL_OP_DELETE || call->is_repeat;
     pal_status status = is_any ? pal_call_session(call, call->params[0], session, err)
                                : pal_api_active_session(call, call->params[0], session, err);
     if (status != PAL_OK)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "dialect/native/native.h"
 #include "server/run/run.h"
+#include "server/server_call.h"
 #include "server/server_limits.h"
 #include "server/server_settings.h"
 

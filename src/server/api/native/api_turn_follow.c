@@ -14,7 +14,7 @@
 
 static pal_api_turn *turn_of(pal_exchange *x)
 {
-    const pal_call *call = pal_exchange_user(x);
+    const pal_call *call = pal_exchange_call(x);
     return call->user;
 }
 

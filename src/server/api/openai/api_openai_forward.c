@@ -279,7 +279,7 @@ static void answer_read(relay *r)
  * the loop may wait for it. */
 static void answer_large(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     relay *r = call->user;
     answer_read(r);
     release(r);

@@ -301,7 +301,7 @@ static bool keep_background(response_run *r)
  * is no longer in memory. */
 static void recall(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_user(x);
+    pal_call *call = pal_exchange_call(x);
     char id[PAL_OPENAI_ID_SIZE];
     pal_response response;
     pal_error err = {0};
