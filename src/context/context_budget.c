@@ -68,7 +68,7 @@ bool pal_context_overflow(const pal_context_limits *limits, const pal_usage *usa
     return limits->context < reserve || used > limits->context - reserve;
 }
 
-uint64_t pal_percent_of(uint64_t number, uint32_t percent)
+uint64_t pal_context_percent(uint64_t number, uint32_t percent)
 {
     return number / 100 * percent + number % 100 * percent / 100;
 }
@@ -122,12 +122,12 @@ uint64_t pal_context_sendable(const pal_context_input *input)
 static uint64_t percent_threshold(const pal_draft *draft)
 {
     const pal_context_limits *limits = &draft->input->limits;
-    uint64_t tokens = pal_percent_of(limits->context, draft->settings.threshold_percent);
+    uint64_t tokens = pal_context_percent(limits->context, draft->settings.threshold_percent);
     return limits->context && tokens == 0 ? 1 : tokens;
 }
 
 /* The strategy acts if the soft limit is exceeded, so the limit is one below the threshold. */
-void pal_draft_limits(pal_draft *draft)
+void pal_context_set_limits(pal_draft *draft)
 {
     const pal_context_settings *settings = &draft->settings;
     const pal_context_input *input = draft->input;
@@ -155,16 +155,16 @@ static uint64_t json_len(pal_str text)
     return len;
 }
 
-uint64_t pal_part_data_bytes(const pal_part *part)
+uint64_t pal_context_part_bytes(const pal_part *part)
 {
     if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE)
         return 0; /* the complete text of a cut output is stored, but not sent */
     return part->data.len ? part->data.len : part->bytes;
 }
 
-uint64_t pal_part_base64_bytes(const pal_part *part)
+uint64_t pal_context_part_base64_bytes(const pal_part *part)
 {
-    return (pal_part_data_bytes(part) + 2) / 3 * 4;
+    return (pal_context_part_bytes(part) + 2) / 3 * 4;
 }
 
 static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
@@ -174,20 +174,20 @@ static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
         size->bytes += PART_BYTES + json_len(part->text) + json_len(part->arguments) +
                 json_len(part->call_id) + json_len(part->name) + json_len(part->signature) +
                 json_len(part->url) + part->media_type.len + part->extra.len +
-                pal_part_base64_bytes(part);
+                pal_context_part_base64_bytes(part);
         size->images += part->kind == PAL_PART_IMAGE;
         measure_parts(part->parts, part->parts_len, size);
     }
 }
 
-void pal_message_measure(const pal_message *message, pal_size *size)
+void pal_context_measure_message(const pal_message *message, pal_size *size)
 {
     size->bytes = MESSAGE_BYTES;
     size->images = 0;
     measure_parts(message->parts, message->parts_len, size);
 }
 
-pal_status pal_message_count(const pal_context_input *input, const pal_message *message,
+pal_status pal_context_count_message(const pal_context_input *input, const pal_message *message,
         uint64_t *out_tokens, pal_error *err)
 {
     if (message->tokens) {
@@ -197,7 +197,8 @@ pal_status pal_message_count(const pal_context_input *input, const pal_message *
     return pal_tokens_message(input->encoding, message, out_tokens, err);
 }
 
-pal_status pal_tools_measure(const pal_context_input *input, pal_size *out_size, pal_error *err)
+pal_status pal_context_measure_tools(const pal_context_input *input, pal_size *out_size,
+        pal_error *err)
 {
     pal_size size = {.tokens = TOOLS_TOKENS};
     for (size_t i = 0; i < input->tools_len; i++) {
@@ -217,7 +218,8 @@ pal_status pal_tools_measure(const pal_context_input *input, pal_size *out_size,
     return PAL_OK;
 }
 
-bool pal_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes, uint64_t tokens_max)
+bool pal_context_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes,
+        uint64_t tokens_max)
 {
     const pal_context_input *input = draft->input;
     if (input->limits.bytes && bytes > input->limits.bytes)

@@ -86,8 +86,8 @@ static pal_status set_notice(composition *c, pal_error *err)
     pal_status status = pal_draft_failure(draft, err);
     if (status != PAL_OK)
         return status;
-    pal_message_measure(notice, &line->size);
-    return pal_message_count(draft->input, notice, &line->size.tokens, err);
+    pal_context_measure_message(notice, &line->size);
+    return pal_context_count_message(draft->input, notice, &line->size.tokens, err);
 }
 
 static bool is_chosen(const composition *c, size_t index)
@@ -271,10 +271,10 @@ static pal_status measure_changed(
         composition *c, const pal_message *message, pal_plan_item *item, pal_error *err)
 {
     pal_size size = {0};
-    pal_message_measure(message, &size);
+    pal_context_measure_message(message, &size);
     item->bytes = size.bytes;
     item->images = size.images;
-    return pal_message_count(c->draft->input, message, &item->tokens, err);
+    return pal_context_count_message(c->draft->input, message, &item->tokens, err);
 }
 
 static pal_status add_made(composition *c, size_t at, pal_error *err)
@@ -286,7 +286,7 @@ static pal_status add_made(composition *c, size_t at, pal_error *err)
             .seq = message->seq,
             .first_seq = message->seq,
             .count = 1,
-            .hash = pal_message_hash(message),
+            .hash = pal_prefix_hash_message(message),
             .message = message};
     if (at == c->opening) {
         item->reason = PAL_TEXT(
@@ -307,7 +307,7 @@ static pal_status add_returned(composition *c, size_t index, pal_message *messag
     pal_status status = PAL_OK;
     *item = item_of(line);
     item->message = message;
-    item->hash = pal_message_hash(message);
+    item->hash = pal_prefix_hash_message(message);
     bool is_changed = message->tokens == 0 || message->parts != line->message->parts ||
             message->parts_len != line->message->parts_len;
     if (is_changed)
@@ -383,7 +383,7 @@ static void add_up(const pal_draft *draft, const pal_choice *choice, pal_plan *p
             choice->start < draft->tail_len ? pal_draft_tail(draft, choice->start)->seq : 0;
 }
 
-pal_status pal_draft_compose(
+pal_status pal_compose_plan(
         pal_draft *draft, const pal_choice *choice, pal_plan *plan, pal_error *err)
 {
     composition c = {.draft = draft, .choice = choice, .plan = plan};

@@ -29,10 +29,10 @@ size_t pal_context_boundary(const pal_message *messages, size_t messages_len, si
     return messages[0].role == PAL_ROLE_USER ? 0 : target;
 }
 
-size_t pal_retry_left_out(size_t len, uint32_t percent)
+size_t pal_context_retry_left_out(size_t len, uint32_t percent)
 {
     size_t middle = len > 2 ? len - 2 : 0;
-    return middle - (size_t)pal_percent_of(middle, percent);
+    return middle - (size_t)pal_context_percent(middle, percent);
 }
 
 /* ---- Pairs ---- */
@@ -139,7 +139,7 @@ static void mark_must(pal_draft *draft)
         pal_draft_tail(draft, draft->last_user)->must = true;
 }
 
-void pal_draft_add_up(pal_draft *draft)
+void pal_cut_add_up(pal_draft *draft)
 {
     size_t len = draft->tail_len;
     draft->fixed = (pal_size){0};
@@ -177,7 +177,7 @@ static pal_status alloc_places(pal_draft *draft, pal_error *err)
     return pal_draft_failure(draft, err);
 }
 
-pal_status pal_draft_places(pal_draft *draft, pal_error *err)
+pal_status pal_cut_find_places(pal_draft *draft, pal_error *err)
 {
     pair_list pairs = {0};
     pal_status status = alloc_places(draft, err);
@@ -191,27 +191,27 @@ pal_status pal_draft_places(pal_draft *draft, pal_error *err)
         status = mark_unsafe(draft, &pairs, err);
     if (status == PAL_OK) {
         keep_pairs(draft, &pairs);
-        pal_draft_add_up(draft);
+        pal_cut_add_up(draft);
     }
     pairs_done(&pairs);
     return status;
 }
 
-size_t pal_place_after(const pal_draft *draft, size_t place)
+size_t pal_cut_after(const pal_draft *draft, size_t place)
 {
     while (place < draft->tail_len && draft->unsafe[place])
         place++;
     return place;
 }
 
-size_t pal_place_before(const pal_draft *draft, size_t place)
+size_t pal_cut_before(const pal_draft *draft, size_t place)
 {
     while (place > 0 && draft->unsafe[place])
         place--;
     return place;
 }
 
-size_t pal_place_turn(const pal_draft *draft, size_t place)
+size_t pal_cut_at_turn(const pal_draft *draft, size_t place)
 {
     while (place < draft->tail_len &&
             (draft->unsafe[place] || pal_draft_tail(draft, place)->message->role != PAL_ROLE_USER))
@@ -219,18 +219,18 @@ size_t pal_place_turn(const pal_draft *draft, size_t place)
     return place;
 }
 
-size_t pal_place_newest(const pal_draft *draft)
+size_t pal_cut_before_newest(const pal_draft *draft)
 {
-    return draft->tail_len ? pal_place_before(draft, draft->tail_len - 1) : 0;
+    return draft->tail_len ? pal_cut_before(draft, draft->tail_len - 1) : 0;
 }
 
-size_t pal_place_fitting(const pal_draft *draft, uint64_t tokens_max, pal_size extra)
+size_t pal_cut_to_fit(const pal_draft *draft, uint64_t tokens_max, pal_size extra)
 {
     uint64_t tokens = draft->fixed.tokens + extra.tokens;
     uint64_t bytes = draft->fixed.bytes + extra.bytes;
     size_t place = draft->tail_len + 1;
     while (place > 0 &&
-            pal_size_fits(draft, tokens + draft->cost_tokens[place - 1],
+            pal_context_size_fits(draft, tokens + draft->cost_tokens[place - 1],
                     bytes + draft->cost_bytes[place - 1], tokens_max))
         place--;
     return place;
@@ -243,12 +243,12 @@ static uint64_t calibrated(const pal_draft *draft, uint64_t tokens)
     return pal_calibration_apply(&draft->input->calibration, tokens);
 }
 
-pal_size pal_draft_lasting(const pal_draft *draft)
+pal_size pal_cut_lasting_size(const pal_draft *draft)
 {
     pal_size size = {0};
     for (size_t i = 0; i < draft->tail; i++) {
         const pal_line *line = &draft->lines[i];
-        if (!pal_line_lasts(draft, i))
+        if (!pal_cut_line_lasts(draft, i))
             continue;
         size.tokens += line->size.tokens;
         size.bytes += line->size.bytes;
@@ -256,7 +256,7 @@ pal_size pal_draft_lasting(const pal_draft *draft)
     return size;
 }
 
-bool pal_line_lasts(const pal_draft *draft, size_t index)
+bool pal_cut_line_lasts(const pal_draft *draft, size_t index)
 {
     const pal_line *line = &draft->lines[index];
     if (line->kind == PAL_PLAN_ITEM_MESSAGE)
@@ -272,7 +272,7 @@ static uint64_t top_tokens(const pal_draft *draft)
     uint64_t room = draft->settings.summary_tokens_max;
     if (draft->soft && draft->soft / 4 < room)
         room = draft->soft / 4;
-    return calibrated(draft, pal_draft_lasting(draft).tokens) + room;
+    return calibrated(draft, pal_cut_lasting_size(draft).tokens) + room;
 }
 
 static uint64_t recent_tokens(const pal_draft *draft)
@@ -284,7 +284,7 @@ static uint64_t recent_tokens(const pal_draft *draft)
         tokens = tokens > PRESERVE_TOKENS_MAX ? PRESERVE_TOKENS_MAX : tokens;
     }
     if (draft->soft) {
-        uint64_t low = pal_percent_of(draft->soft, draft->settings.low_water_percent);
+        uint64_t low = pal_context_percent(draft->soft, draft->settings.low_water_percent);
         uint64_t top = top_tokens(draft);
         uint64_t room = low > top ? low - top : 0;
         tokens = tokens < room ? tokens : room;
@@ -301,7 +301,7 @@ static bool fits_after(const pal_draft *draft, size_t place)
 /* Returns `place`, or the last safe place before it that leaves pending calls in the tail. */
 static size_t before_pending(const pal_draft *draft, size_t place)
 {
-    return place > draft->pending ? pal_place_before(draft, draft->pending) : place;
+    return place > draft->pending ? pal_cut_before(draft, draft->pending) : place;
 }
 
 /* Keeps complete newest turns within the budget. If they fill less than half of it, the end of
@@ -311,11 +311,11 @@ static size_t cut_within(const pal_draft *draft, uint64_t budget)
     size_t place = draft->tail_len;
     while (place > 0 && calibrated(draft, draft->rest_tokens[place - 1]) <= budget)
         place--;
-    size_t turn = pal_place_turn(draft, place);
+    size_t turn = pal_cut_at_turn(draft, place);
     if (turn == draft->tail_len || calibrated(draft, draft->rest_tokens[turn]) < budget / 2)
-        turn = pal_place_after(draft, place);
+        turn = pal_cut_after(draft, place);
     if (turn == draft->tail_len) {
-        size_t newest = pal_place_newest(draft);
+        size_t newest = pal_cut_before_newest(draft);
         /* The last user message is kept anyway; it is better at its place than among the kept
          * messages. */
         if (newest == draft->last_user || fits_after(draft, newest))
@@ -324,7 +324,7 @@ static size_t cut_within(const pal_draft *draft, uint64_t budget)
     return before_pending(draft, turn);
 }
 
-size_t pal_place_compact(const pal_draft *draft)
+size_t pal_cut_for_compact(const pal_draft *draft)
 {
     uint64_t budget = recent_tokens(draft), half = draft->rest_tokens[0] / 2;
     size_t place = cut_within(draft, budget);
@@ -337,26 +337,26 @@ size_t pal_place_compact(const pal_draft *draft)
     return place;
 }
 
-size_t pal_place_summarize(const pal_draft *draft)
+size_t pal_cut_for_summarization(const pal_draft *draft)
 {
     size_t len = draft->tail_len, recent = draft->settings.keep_recent_messages;
     if (len <= recent)
-        return pal_place_compact(draft);
+        return pal_cut_for_compact(draft);
     const pal_message *messages =
             draft->input->messages + (draft->input->messages_len - draft->tail_len);
     size_t place = pal_context_boundary(messages, len, len - recent);
     if (place == 0 || draft->unsafe[place])
-        place = pal_place_before(draft, len - recent);
+        place = pal_cut_before(draft, len - recent);
     if (place == 0)
-        place = pal_place_after(draft, len - recent);
+        place = pal_cut_after(draft, len - recent);
     place = before_pending(draft, place);
-    return place == 0 || !fits_after(draft, place) ? pal_place_compact(draft) : place;
+    return place == 0 || !fits_after(draft, place) ? pal_cut_for_compact(draft) : place;
 }
 
-size_t pal_place_reset(const pal_draft *draft)
+size_t pal_cut_for_reset(const pal_draft *draft)
 {
     size_t place = draft->is_open && draft->last_user < draft->tail_len ? draft->last_user
                                                                         : draft->tail_len;
-    place = before_pending(draft, pal_place_before(draft, place));
-    return fits_after(draft, place) ? place : pal_place_compact(draft);
+    place = before_pending(draft, pal_cut_before(draft, place));
+    return fits_after(draft, place) ? place : pal_cut_for_compact(draft);
 }

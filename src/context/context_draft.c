@@ -29,8 +29,9 @@ static pal_line *add_line(pal_draft *draft, pal_plan_item_kind kind)
 
 static pal_status measure_line(pal_draft *draft, pal_line *line, pal_error *err)
 {
-    pal_message_measure(line->message, &line->size);
-    pal_status status = pal_message_count(draft->input, line->message, &line->size.tokens, err);
+    pal_context_measure_message(line->message, &line->size);
+    pal_status status = pal_context_count_message(draft->input, line->message, &line->size.tokens,
+            err);
     line->cost = line->size;
     return status;
 }
@@ -78,9 +79,9 @@ static pal_status add_top(pal_draft *draft, pal_error *err)
         return status;
     pal_line *line = add_line(draft, PAL_PLAN_ITEM_TOOLS);
     line->count = input->tools_len;
-    line->hash = pal_tools_hash(input->tools, input->tools_len);
+    line->hash = pal_prefix_hash_tools(input->tools, input->tools_len);
     line->reason = PAL_TEXT("tools");
-    return pal_tools_measure(input, &line->size, err);
+    return pal_context_measure_tools(input, &line->size, err);
 }
 
 /* Adds messages of which only the seqs are known. */
@@ -156,7 +157,7 @@ static void add_older(pal_draft *draft)
     add_range(draft, first, last, input->older_messages, input->older_tokens, false);
 }
 
-pal_status pal_line_show(pal_draft *draft, pal_line *line, const pal_message *message,
+pal_status pal_draft_show(pal_draft *draft, pal_line *line, const pal_message *message,
         pal_str reason, pal_error *err)
 {
     if (!message)
@@ -199,8 +200,8 @@ static pal_status show_pruned(pal_draft *draft, pal_line *line, pal_error *err)
     }
     if (removals && removals_len == 0)
         return PAL_OK;
-    return pal_line_show(draft, line,
-            removals ? pal_message_without(draft, message, removals, removals_len) : NULL,
+    return pal_draft_show(draft, line,
+            removals ? pal_show_without(draft, message, removals, removals_len) : NULL,
             PAL_TEXT("old content cleared"), err);
 }
 

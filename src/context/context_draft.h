@@ -56,7 +56,7 @@ typedef struct pal_draft {
     bool is_open;     /* the newest message waits for an answer */
     pal_size fixed;   /* size of everything before the tail, without the notice */
 
-    /* Set by pal_draft_places(), with tail_len + 1 entries each. */
+    /* Set by pal_cut_find_places(), with tail_len + 1 entries each. */
     bool *unsafe;          /* a cut here would separate a call from its result */
     uint64_t *rest_tokens; /* tokens from here to the end */
     uint64_t *cost_tokens; /* tokens from here to the end, plus everything before it that must be
@@ -76,19 +76,21 @@ PAL_CHECKED pal_status pal_context_input_check(const pal_context_input *input, p
 /* ---- context_budget.c ---- */
 
 /* Sets the two limits of the strategy. */
-void pal_draft_limits(pal_draft *draft);
-uint64_t pal_percent_of(uint64_t number, uint32_t percent);
+void pal_context_set_limits(pal_draft *draft);
+uint64_t pal_context_percent(uint64_t number, uint32_t percent);
 /* Returns the size of an image or a file: of its content, or of its blob. */
-uint64_t pal_part_data_bytes(const pal_part *part);
+uint64_t pal_context_part_bytes(const pal_part *part);
 /* Returns the same size in base64. */
-uint64_t pal_part_base64_bytes(const pal_part *part);
+uint64_t pal_context_part_base64_bytes(const pal_part *part);
 /* Sets bytes (as JSON) and images, but not tokens. */
-void pal_message_measure(const pal_message *message, pal_size *size);
-PAL_CHECKED pal_status pal_message_count(const pal_context_input *input, const pal_message *message,
+void pal_context_measure_message(const pal_message *message, pal_size *size);
+PAL_CHECKED pal_status pal_context_count_message(const pal_context_input *input,
+        const pal_message *message,
         uint64_t *out_tokens, pal_error *err);
-PAL_CHECKED pal_status pal_tools_measure(
+PAL_CHECKED pal_status pal_context_measure_tools(
         const pal_context_input *input, pal_size *out_size, pal_error *err);
-bool pal_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes, uint64_t tokens_max);
+bool pal_context_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes,
+        uint64_t tokens_max);
 
 /* ---- context_draft.c ---- */
 
@@ -98,7 +100,7 @@ static inline pal_line *pal_draft_tail(const pal_draft *draft, size_t place)
     return &draft->lines[draft->tail + place];
 }
 /* Sets the message that a line shows, and counts and measures it again. */
-PAL_CHECKED pal_status pal_line_show(pal_draft *draft, pal_line *line, const pal_message *message,
+PAL_CHECKED pal_status pal_draft_show(pal_draft *draft, pal_line *line, const pal_message *message,
         pal_str reason, pal_error *err);
 
 /* ---- context_show.c ---- */
@@ -111,47 +113,47 @@ typedef struct pal_removal {
 } pal_removal;
 
 /* Returns a copy in the arena with placeholders for the parts. NULL if the arena fails. */
-const pal_message *pal_message_without(const pal_draft *draft, const pal_message *message,
+const pal_message *pal_show_without(const pal_draft *draft, const pal_message *message,
         const pal_removal *removals, size_t removals_len);
 
 /* ---- context_media.c ---- */
 
 /* Replaces images over the maximum number by placeholders, and the largest old outputs and images
  * if the request has too many bytes. */
-PAL_CHECKED pal_status pal_draft_limit_media(pal_draft *draft, pal_error *err);
+PAL_CHECKED pal_status pal_media_limit(pal_draft *draft, pal_error *err);
 /* Clears results from `place` on, the largest first, until the rest fits. *out_fits says whether it
  * does. */
-PAL_CHECKED pal_status pal_draft_clear_newest(
+PAL_CHECKED pal_status pal_media_clear_newest(
         pal_draft *draft, size_t place, pal_size extra, bool *out_fits, pal_error *err);
 
 /* ---- context_cut.c ---- */
 
 /* Finds where the tail can be cut, what must be sent, and what each cut costs. */
-PAL_CHECKED pal_status pal_draft_places(pal_draft *draft, pal_error *err);
+PAL_CHECKED pal_status pal_cut_find_places(pal_draft *draft, pal_error *err);
 /* Computes only the costs, after lines have changed. */
-void pal_draft_add_up(pal_draft *draft);
+void pal_cut_add_up(pal_draft *draft);
 /* Return the first safe place at or after `place`, and the last safe place at or before it. */
-size_t pal_place_after(const pal_draft *draft, size_t place);
-size_t pal_place_before(const pal_draft *draft, size_t place);
+size_t pal_cut_after(const pal_draft *draft, size_t place);
+size_t pal_cut_before(const pal_draft *draft, size_t place);
 /* Returns the first safe place at or after `place` where a turn begins; tail_len if there is
  * none. */
-size_t pal_place_turn(const pal_draft *draft, size_t place);
+size_t pal_cut_at_turn(const pal_draft *draft, size_t place);
 /* Returns where the newest call with its results begins, or the newest message. */
-size_t pal_place_newest(const pal_draft *draft);
+size_t pal_cut_before_newest(const pal_draft *draft);
 /* Returns the oldest place, safe or not, from which everything fits into tokens_max together with
  * `extra`; tail_len + 1 if not even the messages that must be sent fit. */
-size_t pal_place_fitting(const pal_draft *draft, uint64_t tokens_max, pal_size extra);
+size_t pal_cut_to_fit(const pal_draft *draft, uint64_t tokens_max, pal_size extra);
 /* Return whether a line before the tail stays there after a compaction, and the size of all such
  * lines. */
-bool pal_line_lasts(const pal_draft *draft, size_t index);
-pal_size pal_draft_lasting(const pal_draft *draft);
+bool pal_cut_line_lasts(const pal_draft *draft, size_t index);
+pal_size pal_cut_lasting_size(const pal_draft *draft);
 /* Returns where a compaction cuts so that the recent messages stay; 0: there is nothing to cut. */
-size_t pal_place_compact(const pal_draft *draft);
-size_t pal_place_summarize(const pal_draft *draft);
-size_t pal_place_reset(const pal_draft *draft);
+size_t pal_cut_for_compact(const pal_draft *draft);
+size_t pal_cut_for_summarization(const pal_draft *draft);
+size_t pal_cut_for_reset(const pal_draft *draft);
 /* The retry rule of Loom (which sends agents to work items): this share of `len` messages, without
  * the first and the last, is kept. Returns how many are left out after the first. */
-size_t pal_retry_left_out(size_t len, uint32_t percent);
+size_t pal_context_retry_left_out(size_t len, uint32_t percent);
 
 /* ---- context_drop.c ---- */
 
@@ -169,49 +171,49 @@ typedef struct pal_drop {
 
 /* Finds the place. Clears results of the newest call if only they do not fit. *out_fits is false if
  * not even the newest message fits. */
-PAL_CHECKED pal_status pal_draft_drop(
+PAL_CHECKED pal_status pal_drop_find(
         pal_draft *draft, const pal_drop *drop, size_t *out_start, bool *out_fits, pal_error *err);
 
 /* Puts the question of its turn before a window that begins at `place`. Returns false if the
  * question cannot be sent and a later turn could begin the window. */
-bool pal_draft_open(pal_draft *draft, size_t place);
+bool pal_drop_open(pal_draft *draft, size_t place);
 
 /* ---- context_prefix.c ---- */
 
-uint64_t pal_message_hash(const pal_message *message);
-uint64_t pal_tools_hash(const pal_tool *tools, size_t tools_len);
+uint64_t pal_prefix_hash_message(const pal_message *message);
+uint64_t pal_prefix_hash_tools(const pal_tool *tools, size_t tools_len);
 /* Reports how much of the plan is equal to the last request. */
-void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena);
+void pal_prefix_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena);
 
 /* ---- context_compose.c ---- */
 
 /* Makes the items and totals of the plan for this choice, repaired so that the service accepts
  * them. */
-PAL_CHECKED pal_status pal_draft_compose(
+PAL_CHECKED pal_status pal_compose_plan(
         pal_draft *draft, const pal_choice *choice, pal_plan *plan, pal_error *err);
 
 /* ---- context_strategy.c ---- */
 
 /* Decides what to do, and composes the plan. */
-PAL_CHECKED pal_status pal_draft_decide(pal_draft *draft, pal_plan *plan, pal_error *err);
+PAL_CHECKED pal_status pal_strategy_decide(pal_draft *draft, pal_plan *plan, pal_error *err);
 
 /* ---- context_strategy_drop.c ---- */
 
-bool pal_plan_fits(const pal_draft *draft, const pal_plan *plan);
+bool pal_strategy_fits(const pal_draft *draft, const pal_plan *plan);
 /* Returns true if the service that keeps the conversation reports that it is full, and nothing was
  * done about it. */
-bool pal_draft_is_full(const pal_draft *draft);
+bool pal_strategy_is_full(const pal_draft *draft);
 /* Leaves out whole turns, the oldest first, until the rest can be sent, and composes the plan; or
  * refuses. */
-PAL_CHECKED pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err);
-PAL_CHECKED pal_status pal_draft_slide(pal_draft *draft, pal_plan *plan, pal_error *err);
+PAL_CHECKED pal_status pal_strategy_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err);
+PAL_CHECKED pal_status pal_strategy_slide(pal_draft *draft, pal_plan *plan, pal_error *err);
 
 /* ---- context_refuse.c ---- */
 
 /* Each sets the action and the error, which gives the amount over the limit and a remedy. */
-void pal_plan_refuse_whole(const pal_draft *draft, pal_plan *plan);
-void pal_plan_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size least);
-void pal_plan_refuse_again(const pal_draft *draft, pal_plan *plan);
+void pal_refuse_whole(const pal_draft *draft, pal_plan *plan);
+void pal_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size least);
+void pal_refuse_again(const pal_draft *draft, pal_plan *plan);
 
 /* Returns PAL_OK, or the failure of the arena. */
 PAL_CHECKED pal_status pal_draft_failure(const pal_draft *draft, pal_error *err);

@@ -14,8 +14,8 @@ static pal_size add_sizes(pal_size a, pal_size b)
 static size_t place_allowed(const pal_draft *draft, const pal_drop *drop)
 {
     pal_size all = add_sizes(drop->notice, drop->excess);
-    size_t place = pal_place_fitting(draft, drop->target, drop->whole_turns ? all : drop->excess);
-    size_t hard = pal_place_fitting(draft, draft->hard, all);
+    size_t place = pal_cut_to_fit(draft, drop->target, drop->whole_turns ? all : drop->excess);
+    size_t hard = pal_cut_to_fit(draft, draft->hard, all);
     place = place > hard ? place : hard;
     return place > drop->start_min ? place : drop->start_min;
 }
@@ -43,14 +43,14 @@ static void set_opening(pal_draft *draft, size_t place)
     draft->opening = place;
     if (draft->has_opening)
         pal_draft_tail(draft, place)->must = true;
-    pal_draft_add_up(draft);
+    pal_cut_add_up(draft);
 }
 
-bool pal_draft_open(pal_draft *draft, size_t place)
+bool pal_drop_open(pal_draft *draft, size_t place)
 {
     size_t question = is_user(draft, place) ? draft->tail_len : question_of(draft, place);
     bool is_open = is_user(draft, place) || question < draft->tail_len ||
-            pal_place_turn(draft, place) == draft->tail_len;
+            pal_cut_at_turn(draft, place) == draft->tail_len;
     set_opening(draft, question);
     return is_open;
 }
@@ -59,14 +59,14 @@ bool pal_draft_open(pal_draft *draft, size_t place)
  * within a turn, whose question is sent too. */
 static size_t place_opened(pal_draft *draft, const pal_drop *drop, size_t place)
 {
-    size_t turn = pal_place_turn(draft, place);
+    size_t turn = pal_cut_at_turn(draft, place);
     if (turn < draft->tail_len &&
-            !pal_size_fits(draft, draft->rest_tokens[turn], 0, drop->target / 2))
+            !pal_context_size_fits(draft, draft->rest_tokens[turn], 0, drop->target / 2))
         return turn;
-    if (!pal_draft_open(draft, place))
+    if (!pal_drop_open(draft, place))
         return turn;
     size_t moved = place_allowed(draft, drop);
-    moved = pal_place_after(draft, moved > place ? moved : place);
+    moved = pal_cut_after(draft, moved > place ? moved : place);
     if (moved < turn || turn == draft->tail_len)
         return moved;
     set_opening(draft, draft->tail_len);
@@ -82,31 +82,31 @@ static size_t place_within(pal_draft *draft, const pal_drop *drop)
     if (place > draft->tail_len)
         return place;
     if (drop->begins_turn)
-        return place_opened(draft, drop, pal_place_after(draft, place));
-    size_t turn = drop->whole_turns ? pal_place_turn(draft, place) : draft->tail_len;
-    return turn < draft->tail_len ? turn : pal_place_after(draft, place);
+        return place_opened(draft, drop, pal_cut_after(draft, place));
+    size_t turn = drop->whole_turns ? pal_cut_at_turn(draft, place) : draft->tail_len;
+    return turn < draft->tail_len ? turn : pal_cut_after(draft, place);
 }
 
-pal_status pal_draft_drop(
+pal_status pal_drop_find(
         pal_draft *draft, const pal_drop *drop, size_t *out_start, bool *out_fits, pal_error *err)
 {
     pal_size all = add_sizes(drop->notice, drop->excess);
-    size_t newest = pal_place_newest(draft);
+    size_t newest = pal_cut_before_newest(draft);
     size_t start = place_within(draft, drop);
     bool fits = start < draft->tail_len;
     pal_status status = PAL_OK;
     if (!fits) {
         start = newest;
-        fits = pal_place_fitting(draft, draft->hard, all) <= newest;
+        fits = pal_cut_to_fit(draft, draft->hard, all) <= newest;
     }
     if (!fits)
-        status = pal_draft_clear_newest(draft, newest, all, &fits, err);
+        status = pal_media_clear_newest(draft, newest, all, &fits, err);
     if (status != PAL_OK)
         return status;
     /* If the results so far do not fit, the question alone can still be sent. */
     if (!fits && draft->is_open && draft->last_user < newest) {
         start = draft->tail_len;
-        fits = pal_place_fitting(draft, draft->hard, all) <= start;
+        fits = pal_cut_to_fit(draft, draft->hard, all) <= start;
     }
     *out_start = start;
     *out_fits = fits;

@@ -62,8 +62,8 @@ static pal_status remove_images(pal_draft *draft, pal_line *line, uint64_t *left
         return pal_draft_failure(draft, err);
     size_t len = list_images(line->message, max, removals);
     *left -= len;
-    return pal_line_show(draft, line,
-            pal_message_without(draft, line->message, removals, len),
+    return pal_draft_show(draft, line,
+            pal_show_without(draft, line->message, removals, len),
             PAL_TEXT("image removed: there are more than the provider accepts"), err);
 }
 
@@ -90,7 +90,7 @@ static pal_status limit_images(pal_draft *draft, pal_error *err)
  * much. */
 static uint64_t part_bytes(const pal_part *part)
 {
-    uint64_t bytes = part->text.len + pal_part_base64_bytes(part) + part->url.len;
+    uint64_t bytes = part->text.len + pal_context_part_base64_bytes(part) + part->url.len;
     for (size_t i = 0; i < part->parts_len; i++)
         bytes += part_bytes(&part->parts[i]);
     return bytes;
@@ -149,8 +149,8 @@ static pal_status take_chosen(
                 list->removals[len++] = (pal_removal){list->items[next].part, -1};
         }
         if (len > 0)
-            status = pal_line_show(draft, line,
-                    pal_message_without(draft, line->message, list->removals, len), reason,
+            status = pal_draft_show(draft, line,
+                    pal_show_without(draft, line->message, list->removals, len), reason,
                     err);
     }
     return status;
@@ -187,7 +187,7 @@ static pal_status limit_bytes(pal_draft *draft, pal_error *err)
     return take_chosen(draft, &old, PAL_TEXT("cleared: too many bytes for the provider"), err);
 }
 
-pal_status pal_draft_limit_media(pal_draft *draft, pal_error *err)
+pal_status pal_media_limit(pal_draft *draft, pal_error *err)
 {
     pal_status status = PAL_OK;
     if (draft->input->limits.images)
@@ -222,7 +222,7 @@ static pal_status sort_by_bytes(
 }
 
 /* Clears one result, then two, then four, because each round measures everything again. */
-pal_status pal_draft_clear_newest(
+pal_status pal_media_clear_newest(
         pal_draft *draft, size_t place, pal_size extra, bool *out_fits, pal_error *err)
 {
     candidates newest;
@@ -237,8 +237,8 @@ pal_status pal_draft_clear_newest(
         status = take_chosen(draft, &newest, PAL_TEXT("cleared: too long to be sent"), err);
         if (status != PAL_OK)
             break;
-        pal_draft_add_up(draft);
-        fits = pal_place_fitting(draft, draft->hard, extra) <= place;
+        pal_cut_add_up(draft);
+        fits = pal_cut_to_fit(draft, draft->hard, extra) <= place;
     }
     if (status == PAL_OK)
         *out_fits = fits;

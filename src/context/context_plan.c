@@ -17,15 +17,15 @@ pal_status pal_context_plan(
     if (status != PAL_OK)
         return status;
     draft.settings = pal_context_settings_filled(&input->settings);
-    pal_draft_limits(&draft);
+    pal_context_set_limits(&draft);
     plan.usable = draft.hard;
     status = pal_draft_make(&draft, err);
     if (status == PAL_OK)
-        status = pal_draft_limit_media(&draft, err);
+        status = pal_media_limit(&draft, err);
     if (status == PAL_OK)
-        status = pal_draft_decide(&draft, &plan, err);
+        status = pal_strategy_decide(&draft, &plan, err);
     if (status == PAL_OK && input->last)
-        pal_plan_compare(&plan, input->last, arena);
+        pal_prefix_compare(&plan, input->last, arena);
     if (status == PAL_OK)
         status = pal_draft_failure(&draft, err);
     if (status == PAL_OK)

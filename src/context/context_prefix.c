@@ -59,14 +59,14 @@ static uint64_t not_zero(uint64_t hash)
     return hash ? hash : 1;
 }
 
-uint64_t pal_message_hash(const pal_message *message)
+uint64_t pal_prefix_hash_message(const pal_message *message)
 {
     uint64_t hash = mix(SEED, (uint64_t)message->role);
     hash = mix_parts(hash, message->parts, message->parts_len);
     return not_zero(mix_text(hash, message->extra));
 }
 
-uint64_t pal_tools_hash(const pal_tool *tools, size_t tools_len)
+uint64_t pal_prefix_hash_tools(const pal_tool *tools, size_t tools_len)
 {
     uint64_t hash = mix(SEED, tools_len);
     for (size_t i = 0; i < tools_len; i++) {
@@ -209,7 +209,7 @@ static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *aren
                 newest ? newest->seq : 0);
 }
 
-void pal_plan_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
+void pal_prefix_compare(pal_plan *plan, const pal_context_last *last, pal_arena *arena)
 {
     if (last->sent)
         compare_places(plan, last->sent, arena);

@@ -18,7 +18,7 @@ static bool is_bytes(const pal_draft *draft, uint64_t tokens, uint64_t bytes)
     return limits->bytes && bytes > limits->bytes && (!draft->hard || tokens <= draft->hard);
 }
 
-void pal_plan_refuse_whole(const pal_draft *draft, pal_plan *plan)
+void pal_refuse_whole(const pal_draft *draft, pal_plan *plan)
 {
     const pal_context_input *input = draft->input;
     const char *advice = draft->settings.strategy == PAL_STRATEGY_NONE
@@ -41,7 +41,7 @@ void pal_plan_refuse_whole(const pal_draft *draft, pal_plan *plan)
                 "%" PRIu64 " older messages were left out for room; %s", input->older_messages,
                 advice);
     else
-        pal_plan_refuse_again(draft, plan);
+        pal_refuse_again(draft, plan);
 }
 
 /* Calibrated tokens of the parts that cannot be left out. */
@@ -67,7 +67,7 @@ static breakdown break_down(const pal_draft *draft)
     return parts;
 }
 
-void pal_plan_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size least)
+void pal_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size least)
 {
     uint64_t tokens = pal_calibration_apply(&draft->input->calibration, least.tokens);
     breakdown parts = break_down(draft);
@@ -89,7 +89,7 @@ void pal_plan_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size leas
             parts.tools, parts.kept, tokens > known ? tokens - known : 0);
 }
 
-void pal_plan_refuse_again(const pal_draft *draft, pal_plan *plan)
+void pal_refuse_again(const pal_draft *draft, pal_plan *plan)
 {
     set_refusal(plan, PAL_TEXT(
             "the provider rejected it as too long, and nothing more can be left out"));

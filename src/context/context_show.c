@@ -62,7 +62,7 @@ static bool remove_part(const pal_draft *draft, const pal_message *original, pal
     return true;
 }
 
-const pal_message *pal_message_without(const pal_draft *draft, const pal_message *message,
+const pal_message *pal_show_without(const pal_draft *draft, const pal_message *message,
         const pal_removal *removals, size_t removals_len)
 {
     pal_message *copy = pal_arena_alloc(draft->arena, sizeof(*copy));

@@ -18,7 +18,7 @@ static bool is_refused(const pal_draft *draft, const pal_plan *plan)
         return input->after_overflow;
     if (!draft->hard)
         return false;
-    return plan->tokens > pal_percent_of(draft->hard, draft->settings.low_water_percent);
+    return plan->tokens > pal_context_percent(draft->hard, draft->settings.low_water_percent);
 }
 
 static bool is_over_threshold(const pal_draft *draft, const pal_plan *plan)
@@ -32,7 +32,7 @@ static bool is_over_threshold(const pal_draft *draft, const pal_plan *plan)
 static bool is_over(const pal_draft *draft, pal_plan *plan)
 {
     const pal_context_input *input = draft->input;
-    if (!pal_plan_fits(draft, plan)) {
+    if (!pal_strategy_fits(draft, plan)) {
         bool is_tokens = draft->hard && plan->tokens > draft->hard;
         plan->reason =
                 pal_text_format(draft->arena, "%" PRIu64 " %s are over the limit of %" PRIu64,
@@ -43,7 +43,7 @@ static bool is_over(const pal_draft *draft, pal_plan *plan)
     } else if (input->older_messages) {
         plan->reason = pal_text_format(
                 draft->arena, "%" PRIu64 " messages were left out for room", input->older_messages);
-    } else if (pal_draft_is_full(draft)) {
+    } else if (pal_strategy_is_full(draft)) {
         plan->reason = pal_text_format(draft->arena,
                 "the service reports %" PRIu64 " tokens, which reach the threshold",
                 input->full_tokens);
@@ -88,7 +88,7 @@ static bool is_worth(const pal_draft *draft, const pal_plan *plan, size_t len, u
         room = plan->tokens;
     return len > 0 &&
             pal_calibration_apply(&draft->input->calibration, left) <=
-            pal_percent_of(room, draft->settings.low_water_percent);
+            pal_context_percent(room, draft->settings.low_water_percent);
 }
 
 static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
@@ -97,7 +97,7 @@ static pal_status try_prune(pal_draft *draft, pal_plan *plan, pal_error *err)
     pal_pruned_part *added = NULL;
     size_t len = 0;
     uint64_t tokens = 0;
-    if (draft->settings.prune_off || draft->input->older_messages || pal_draft_is_full(draft) ||
+    if (draft->settings.prune_off || draft->input->older_messages || pal_strategy_is_full(draft) ||
             (limits->bytes && plan->bytes > limits->bytes))
         return PAL_OK;
     pal_status status = pal_context_prune(draft->input, draft->arena, &added, &len, &tokens, err);
@@ -120,7 +120,7 @@ static pal_status list_kept(pal_draft *draft, size_t place, pal_plan *plan, pal_
     if (!seqs)
         return pal_draft_failure(draft, err);
     for (size_t i = draft->kept; i < end; i++) {
-        if (i < draft->tail ? pal_line_lasts(draft, i) : draft->lines[i].must)
+        if (i < draft->tail ? pal_cut_line_lasts(draft, i) : draft->lines[i].must)
             seqs[len++] = draft->lines[i].seq;
     }
     plan->keep_seqs = seqs;
@@ -152,22 +152,22 @@ static bool measure_cut(const pal_draft *draft, size_t place, pal_plan *plan)
 /* Returns whether the rest fits after any compaction; if not, no summary helps. */
 static bool can_ever_fit(const pal_draft *draft, pal_size *out_least)
 {
-    pal_size least = pal_draft_lasting(draft);
+    pal_size least = pal_cut_lasting_size(draft);
     least.tokens += draft->cost_tokens[draft->tail_len];
     least.bytes += draft->cost_bytes[draft->tail_len];
     *out_least = least;
-    return pal_size_fits(draft, least.tokens, least.bytes, draft->hard);
+    return pal_context_size_fits(draft, least.tokens, least.bytes, draft->hard);
 }
 
 static size_t cut_place(const pal_draft *draft)
 {
     switch (draft->settings.strategy) {
     case PAL_STRATEGY_SUMMARIZATION:
-        return pal_place_summarize(draft);
+        return pal_cut_for_summarization(draft);
     case PAL_STRATEGY_RESET:
-        return pal_place_reset(draft);
+        return pal_cut_for_reset(draft);
     default:
-        return pal_place_compact(draft);
+        return pal_cut_for_compact(draft);
     }
 }
 
@@ -176,7 +176,7 @@ static pal_status compact(pal_draft *draft, pal_plan *plan, pal_error *err)
     pal_size least;
     size_t place = cut_place(draft);
     if (!can_ever_fit(draft, &least)) {
-        pal_plan_refuse_least(draft, plan, least);
+        pal_refuse_least(draft, plan, least);
         return PAL_OK;
     }
     if (measure_cut(draft, place, plan)) {
@@ -184,23 +184,23 @@ static pal_status compact(pal_draft *draft, pal_plan *plan, pal_error *err)
         return list_kept(draft, place, plan, err);
     }
     /* The only turn is the newest one: there is nothing to summarize. */
-    if (pal_plan_fits(draft, plan) && !draft->input->after_overflow) {
+    if (pal_strategy_fits(draft, plan) && !draft->input->after_overflow) {
         plan->reason = PAL_TEXT("fits, and there is nothing older to leave out");
         return PAL_OK;
     }
-    return pal_draft_drop_turns(draft, plan, err);
+    return pal_strategy_drop_turns(draft, plan, err);
 }
 
 static pal_status decide_over(pal_draft *draft, pal_plan *plan, pal_error *err)
 {
     const pal_context_settings *settings = &draft->settings;
     if (settings->strategy == PAL_STRATEGY_NONE || settings->auto_off) {
-        pal_plan_refuse_whole(draft, plan);
+        pal_refuse_whole(draft, plan);
         return PAL_OK;
     }
-    pal_status status = pal_draft_places(draft, err);
+    pal_status status = pal_cut_find_places(draft, err);
     if (status == PAL_OK && draft->input->after_compaction)
-        return pal_draft_drop_turns(draft, plan, err);
+        return pal_strategy_drop_turns(draft, plan, err);
     if (status == PAL_OK && settings->strategy == PAL_STRATEGY_COMPACT)
         status = try_prune(draft, plan, err);
     if (status == PAL_OK && plan->action == PAL_PLAN_ACTION_SEND)
@@ -217,12 +217,12 @@ static void explain_over(pal_plan *plan, pal_str fits)
     }
 }
 
-pal_status pal_draft_decide(pal_draft *draft, pal_plan *plan, pal_error *err)
+pal_status pal_strategy_decide(pal_draft *draft, pal_plan *plan, pal_error *err)
 {
     pal_choice everything = {.sent = PAL_TEXT("fits")};
     if (draft->settings.strategy == PAL_STRATEGY_SLIDING_WINDOW)
-        return pal_draft_slide(draft, plan, err);
-    pal_status status = pal_draft_compose(draft, &everything, plan, err);
+        return pal_strategy_slide(draft, plan, err);
+    pal_status status = pal_compose_plan(draft, &everything, plan, err);
     if (status != PAL_OK || !is_over(draft, plan))
         return status;
     status = decide_over(draft, plan, err);

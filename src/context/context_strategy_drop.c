@@ -12,14 +12,14 @@
 #define ROUNDS_MAX 8
 #define RETRY_PERCENT 50
 
-bool pal_plan_fits(const pal_draft *draft, const pal_plan *plan)
+bool pal_strategy_fits(const pal_draft *draft, const pal_plan *plan)
 {
     const pal_context_limits *limits = &draft->input->limits;
-    return pal_size_fits(draft, plan->tokens_plain, plan->bytes, draft->hard) &&
+    return pal_context_size_fits(draft, plan->tokens_plain, plan->bytes, draft->hard) &&
             (!limits->images || plan->images <= limits->images);
 }
 
-bool pal_draft_is_full(const pal_draft *draft)
+bool pal_strategy_is_full(const pal_draft *draft)
 {
     bool acts = draft->settings.strategy != PAL_STRATEGY_NONE && !draft->settings.auto_off;
     return draft->input->full_tokens && acts && !draft->input->after_compaction;
@@ -74,7 +74,7 @@ static void learn_costs(pal_draft *draft, const pal_plan *plan, pal_size *out_ex
         else if (item->seq == 0)
             add_size(out_excess, item);
     }
-    pal_draft_add_up(draft);
+    pal_cut_add_up(draft);
 }
 
 /* Measures the longest notice that is possible in this plan. */
@@ -87,22 +87,22 @@ static pal_status measure_notice(pal_draft *draft, pal_size *out_size, pal_error
     pal_status status = pal_draft_failure(draft, err);
     if (status != PAL_OK)
         return status;
-    pal_message_measure(&notice, out_size);
+    pal_context_measure_message(&notice, out_size);
     return pal_tokens_message(input->encoding, &notice, &out_size->tokens, err);
 }
 
 static void refuse_newest(const pal_draft *draft, pal_plan *plan)
 {
-    size_t newest = pal_place_newest(draft);
+    size_t newest = pal_cut_before_newest(draft);
     pal_size least = {.tokens = draft->fixed.tokens + draft->cost_tokens[newest],
             .bytes = draft->fixed.bytes + draft->cost_bytes[newest]};
-    if (pal_size_fits(draft, least.tokens, least.bytes, draft->hard)) {
+    if (pal_context_size_fits(draft, least.tokens, least.bytes, draft->hard)) {
         /* It is too long only with the notice, or with messages that the provider's rules
          * require. */
         least.tokens = plan->tokens_plain;
         least.bytes = plan->bytes;
     }
-    pal_plan_refuse_least(draft, plan, least);
+    pal_refuse_least(draft, plan, least);
 }
 
 static pal_status leave_out(
@@ -111,11 +111,11 @@ static pal_status leave_out(
     pal_status status = measure_notice(draft, &drop->notice, err);
     bool fits = true;
     for (size_t i = 0; status == PAL_OK && fits && i < ROUNDS_MAX; i++) {
-        status = pal_draft_drop(draft, drop, &choice->start, &fits, err);
+        status = pal_drop_find(draft, drop, &choice->start, &fits, err);
         if (status != PAL_OK || !fits)
             break;
-        status = pal_draft_compose(draft, choice, plan, err);
-        if (status != PAL_OK || pal_plan_fits(draft, plan))
+        status = pal_compose_plan(draft, choice, plan, err);
+        if (status != PAL_OK || pal_strategy_fits(draft, plan))
             return status;
         learn_costs(draft, plan, &drop->excess);
         drop->start_min = choice->start + 1;
@@ -135,20 +135,20 @@ static void explain(const pal_draft *draft, const pal_choice *choice, pal_plan *
                       plan->first_seq);
 }
 
-pal_status pal_draft_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err)
+pal_status pal_strategy_drop_turns(pal_draft *draft, pal_plan *plan, pal_error *err)
 {
     pal_choice choice = {.sent = PAL_TEXT("newest that fit"),
             .dropped = PAL_TEXT("oldest turns left out for room")};
     uint64_t limit = draft->soft ? draft->soft : plan->tokens;
     uint64_t before = content_tokens(draft, plan);
-    pal_drop drop = {.target = pal_percent_of(limit, draft->settings.low_water_percent),
+    pal_drop drop = {.target = pal_context_percent(limit, draft->settings.low_water_percent),
             .whole_turns = true};
     pal_status status = leave_out(draft, &drop, &choice, plan, err);
     if (status != PAL_OK || plan->action == PAL_PLAN_ACTION_REFUSE)
         return status;
     if (draft->input->after_overflow && !draft->input->after_compaction &&
             content_tokens(draft, plan) >= before)
-        pal_plan_refuse_again(draft, plan);
+        pal_refuse_again(draft, plan);
     explain(draft, &choice, plan);
     return PAL_OK;
 }
@@ -171,8 +171,8 @@ static size_t last_start(const pal_draft *draft)
 /* The threshold is not the end of the window, so the notice may exceed it. */
 static bool is_below_threshold(const pal_draft *draft, const pal_plan *plan)
 {
-    return pal_size_fits(draft, content_tokens(draft, plan), 0, draft->soft) &&
-            pal_plan_fits(draft, plan);
+    return pal_context_size_fits(draft, content_tokens(draft, plan), 0, draft->soft) &&
+            pal_strategy_fits(draft, plan);
 }
 
 static pal_status slide_on(
@@ -181,40 +181,40 @@ static pal_status slide_on(
     const pal_context_input *input = draft->input;
     uint64_t before = content_tokens(draft, plan);
     pal_drop drop = {.target = draft->soft, .start_min = start, .begins_turn = draft->is_open};
-    if (input->after_overflow || pal_draft_is_full(draft)) {
-        size_t left_out = pal_retry_left_out(draft->tail_len - start + 1, RETRY_PERCENT);
+    if (input->after_overflow || pal_strategy_is_full(draft)) {
+        size_t left_out = pal_context_retry_left_out(draft->tail_len - start + 1, RETRY_PERCENT);
         drop.start_min = start + left_out;
         choice->after_overflow = input->after_overflow;
     } else if (input->last && (input->last->sent || input->last->len)) {
-        drop.target = pal_percent_of(draft->soft, draft->settings.low_water_percent);
+        drop.target = pal_context_percent(draft->soft, draft->settings.low_water_percent);
     }
     pal_status status = leave_out(draft, &drop, choice, plan, err);
     if (status == PAL_OK && plan->action == PAL_PLAN_ACTION_SEND && input->after_overflow &&
             content_tokens(draft, plan) >= before)
-        pal_plan_refuse_again(draft, plan);
+        pal_refuse_again(draft, plan);
     return status;
 }
 
-pal_status pal_draft_slide(pal_draft *draft, pal_plan *plan, pal_error *err)
+pal_status pal_strategy_slide(pal_draft *draft, pal_plan *plan, pal_error *err)
 {
     pal_choice choice = {.start = last_start(draft),
             .sent = PAL_TEXT("newest that fit"),
             .dropped = PAL_TEXT("older than the newest that fit")};
     bool has_places = choice.start > 0;
-    pal_status status = has_places ? pal_draft_places(draft, err) : PAL_OK;
+    pal_status status = has_places ? pal_cut_find_places(draft, err) : PAL_OK;
     if (status == PAL_OK && has_places) {
-        choice.start = pal_place_after(draft, choice.start);
-        if (!pal_draft_open(draft, choice.start))
-            choice.start = pal_place_turn(draft, choice.start);
+        choice.start = pal_cut_after(draft, choice.start);
+        if (!pal_drop_open(draft, choice.start))
+            choice.start = pal_cut_at_turn(draft, choice.start);
     }
     if (status == PAL_OK)
-        status = pal_draft_compose(draft, &choice, plan, err);
+        status = pal_compose_plan(draft, &choice, plan, err);
     if (status != PAL_OK)
         return status;
-    if (draft->input->after_overflow || pal_draft_is_full(draft) ||
+    if (draft->input->after_overflow || pal_strategy_is_full(draft) ||
             !is_below_threshold(draft, plan)) {
         if (!has_places)
-            status = pal_draft_places(draft, err);
+            status = pal_cut_find_places(draft, err);
         if (status == PAL_OK)
             status = slide_on(draft, choice.start, &choice, plan, err);
     }

@@ -103,13 +103,13 @@ extern const pal_turn_phase_row pal_turn_phase_rows[PAL_TURN_PHASES_LEN];
 typedef enum pal_allowing { PAL_ALLOW_NONE = 0, PAL_ALLOW_YES, PAL_ALLOW_NO } pal_allowing;
 
 /* The parts of the model's answer that have arrived. */
-typedef struct pal_speech_piece pal_speech_piece; /* defined in turn_speech.c */
+typedef struct pal_answer_part pal_answer_part; /* defined in turn_answer_buffer.c */
 
-typedef struct pal_speech {
-    pal_speech_piece *pieces; /* in the order in which they began */
+typedef struct pal_answer_buffer {
+    pal_answer_part *parts; /* in the order in which they began */
     size_t len, cap;
     pal_status failure;
-} pal_speech;
+} pal_answer_buffer;
 
 typedef enum pal_tool_state {
     PAL_TOOL_WAITING = 0,
@@ -268,7 +268,7 @@ typedef struct pal_turn_step {
     pal_provider *provider; /* NULL: the turn has not chosen its settings yet */
     pal_conversation conversation;
     pal_model_call *call;
-    pal_speech answer;
+    pal_answer_buffer answer;
     pal_id answer_id; /* the id that the answer will have */
     bool output_seen; /* readers have seen a part of this call's answer */
     pal_tool_run *runs;
@@ -405,10 +405,10 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
 /* Records the model's answer, and continues with its calls or ends the turn. */
 void pal_answer_record(pal_turn *turn, const pal_model_end *end);
 /* Stores the cost of a call that brought no answer. */
-void pal_answer_spent(pal_turn *turn, const pal_model_end *end);
+void pal_answer_record_usage(pal_turn *turn, const pal_model_end *end);
 /* Stores the estimated cost of a call that is about to be canceled: the service charges for what
  * was sent. */
-void pal_answer_cut(pal_turn *turn);
+void pal_answer_record_canceled(pal_turn *turn);
 /* Writes one row of the ledger in a separate write, independent of the turn's other writes. Copies
  * the id and the model; the other texts must live as long as the turn. */
 void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row);
@@ -516,9 +516,9 @@ bool pal_summary_stop(pal_turn *turn);
  * row. */
 void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end);
 /* Reports the end of the compaction to its waiting caller, if there is one. */
-void pal_compact_tell(pal_turn *turn);
+void pal_summary_tell(pal_turn *turn);
 /* Reports an error to a caller that waits for a compaction. `wait` must not be used afterwards. */
-void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why);
+void pal_summary_refuse(pal_compact_wait *wait, const pal_error *why);
 
 /* ---- turn_tools.c ---- */
 
@@ -552,7 +552,7 @@ void pal_tools_done(pal_turn *turn);   /* frees the calls */
 
 /* Calls the `on_start` callback of the turn, once: with the turn's state, or with the error if the
  * turn is not run. */
-void pal_turn_tell_started(pal_turn *turn, const pal_error *err);
+void pal_lane_tell_started(pal_turn *turn, const pal_error *err);
 
 /* Returns the lane of a session, and creates it if needed; NULL if there is no memory. */
 pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session);
@@ -571,7 +571,7 @@ void pal_lanes_done(pal_runtime *runtime);
 /* Removes an ended turn from its lane: the next turn begins, or the lease is released. */
 void pal_lane_leave(pal_turn *turn);
 /* Called when the lane may be free: the oldest waiting request begins, or the lane is freed. */
-void pal_lane_rest(pal_lane_state *lane);
+void pal_lane_dispatch(pal_lane_state *lane);
 /* Makes the turn the lane's running turn, and begins it. */
 void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
 /* Returns true if the request can begin at once. Results of calls can begin before waiting
@@ -593,7 +593,7 @@ void pal_lane_hand_over(pal_lane_state *lane);
 void pal_lane_count(pal_runtime *runtime, int running, int queued);
 /* Removes and returns the first message steered into the running turn; NULL if there is none. */
 pal_steer *pal_lane_steer(pal_lane_state *lane);
-void pal_steer_free(pal_steer *steer);
+void pal_lane_steer_free(pal_steer *steer);
 
 /* ---- lane_wait.c ---- */
 
@@ -601,9 +601,9 @@ void pal_steer_free(pal_steer *steer);
  * depending on its lane mode. */
 void pal_lane_wait(pal_turn *turn);
 /* pal_lane_may_wait() returns whether a running turn that cannot continue now may wait.
- * pal_lane_step_back() then makes it the next turn to begin. */
+ * pal_lane_requeue() then makes it the next turn to begin. */
 bool pal_lane_may_wait(const pal_turn *turn);
-void pal_lane_step_back(pal_turn *turn);
+void pal_lane_requeue(pal_turn *turn);
 /* Removes a waiting turn from the queue, and its messages from the inbox. */
 void pal_lane_withdraw(pal_turn *turn);
 
@@ -630,18 +630,18 @@ void pal_lease_add_release(pal_turn *turn);
 
 /* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
  * request. On failure returns NULL, and the caller keeps the arena. */
-pal_turn *pal_turn_make(
+pal_turn *pal_runtime_turn_new(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
 
 /* Returns the client id of the request's first message as the client sent it, even if the message
  * is recorded in a changed form. Empty if there was none. */
-pal_str pal_turn_client_id(const pal_turn *turn);
+pal_str pal_runtime_turn_client_id(const pal_turn *turn);
 /* Called when the turn's messages are durable: from now on, a request that repeats them gets this
  * turn. */
-void pal_runtime_know(pal_turn *turn);
-void pal_runtime_unknow(pal_turn *turn); /* the messages are not durable after all */
+void pal_runtime_client_id_add(pal_turn *turn);
+void pal_runtime_client_id_remove(pal_turn *turn); /* the messages are not durable after all */
 /* Returns the turn that already runs this request, or NULL if it is not in memory. */
-pal_turn *pal_runtime_known(
+pal_turn *pal_runtime_client_id_find(
         pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
 
 /* Called when the turn has ended. It stays in memory for a while, so that late readers still find
@@ -651,7 +651,7 @@ void pal_runtime_ended(pal_turn *turn, bool has_run);
 /* ---- runtime_call.c ---- */
 
 /* Fills in the public state of the turn. */
-void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info);
+void pal_runtime_turn_info(pal_turn *turn, pal_turn_info *out_info);
 
 /* ---- turn_plan.c ---- */
 

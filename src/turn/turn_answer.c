@@ -16,14 +16,14 @@
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
 #include "turn/turn_sender.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 
 void pal_answer_keep_text(pal_turn *turn)
 {
     pal_buf text;
 
     pal_buf_init(&text, PAL_MESSAGE_BYTES_MAX);
-    pal_speech_put_text(&turn->step.answer, &text);
+    pal_answer_buffer_put_text(&turn->step.answer, &text);
     if (text.len > 0 && !turn->outcome.arena)
         turn->outcome.arena = pal_arena_new(0);
     if (text.len > 0 && turn->outcome.arena) {
@@ -43,7 +43,7 @@ static bool has_calls(const pal_message *message)
 
 static void after_answer(pal_turn *turn);
 
-static void steered(pal_write *write)
+static void on_steered(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_steer *steer = turn->step.steer;
@@ -52,16 +52,16 @@ static void steered(pal_write *write)
     turn->holds--;
     turn->step.steer = NULL;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
-        pal_steer_free(steer);
+        pal_lane_steer_free(steer);
         pal_turn_fail(turn, err.status, "%s", err.message);
         return;
     }
     for (size_t i = 0; i < steer->messages_len; i++)
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_STEERED,
                         .message = steer->messages[i].id,
                         .seq = steer->messages[i].seq});
-    pal_steer_free(steer);
+    pal_lane_steer_free(steer);
     turn->step.attempt = 0;
     pal_turn_next_step(turn);
 }
@@ -84,11 +84,11 @@ bool pal_turn_take_steer(pal_turn *turn)
                     .messages_len = steer->messages_len,
                     .inbox_ids = &steer->inbox_id,
                     .inbox_len = 1,
-                    .done = steered});
+                    .done = on_steered});
     return true;
 }
 
-static void recorded(pal_write *write)
+static void on_recorded(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_message *message = turn->commit.messages;
@@ -104,7 +104,7 @@ static void recorded(pal_write *write)
     turn->owed.told_seq = turn->info.seq = message->seq;
     turn->step.output_seen = false; /* readers have the recorded message */
     turn->info.message = message->id;
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_MESSAGE,
                     .message = message->id,
                     .seq = message->seq,
@@ -229,7 +229,7 @@ typedef struct spent {
     char model[PAL_MODEL_LEN_MAX + 1];
 } spent;
 
-static void spent_kept(pal_write *write)
+static void on_row_stored(pal_write *write)
 {
     spent *s = (spent *)((char *)write - offsetof(spent, write));
 
@@ -253,7 +253,7 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
             .tenant = turn->request.tenant,
             .session = turn->request.session,
             .u.ledger_row = &s->row};
-    s->write = (pal_write){.ops = &s->op, .ops_len = 1, .done = spent_kept};
+    s->write = (pal_write){.ops = &s->op, .ops_len = 1, .done = on_row_stored};
     turn->holds++;
     pal_runtime_write(turn->runtime, &s->write);
 }
@@ -263,7 +263,7 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
 static pal_usage guess_usage(const pal_turn *turn)
 {
     return (pal_usage){.input = turn->step.sent.items > 0 ? turn->step.sent.tokens : 0,
-            .output = pal_speech_tokens(&turn->step.answer)};
+            .output = pal_answer_buffer_tokens(&turn->step.answer)};
 }
 
 /* Fills turn->commit.ledger with the call's row, and adds its usage to the totals. */
@@ -275,7 +275,7 @@ static void count(pal_turn *turn, const pal_model_end *end)
     pal_answer_add_usage(turn, &usage, turn->commit.ledger.cost_micros);
 }
 
-void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
+void pal_answer_record_usage(pal_turn *turn, const pal_model_end *end)
 {
     /* A call that failed before any output is free. */
     if (!end->has_usage && (turn->phase != PAL_TURN_PHASE_CALL || !turn->step.output_seen))
@@ -284,7 +284,7 @@ void pal_answer_spent(pal_turn *turn, const pal_model_end *end)
     pal_answer_keep_row(turn, &turn->commit.ledger);
 }
 
-void pal_answer_cut(pal_turn *turn)
+void pal_answer_record_canceled(pal_turn *turn)
 {
     const pal_model_end untold = {0};
 
@@ -317,13 +317,13 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     pal_status status = PAL_NO_MEMORY;
 
     if (message)
-        status = pal_speech_message(&turn->step.answer, arena, message, &err);
+        status = pal_answer_buffer_message(&turn->step.answer, arena, message, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", message ? err.message : "out of memory");
         return NULL;
     }
     if (message->parts_len == 0) {
-        pal_answer_spent(turn, end);
+        pal_answer_record_usage(turn, end);
         pal_turn_fail(turn, PAL_PROVIDER, "the model returned an empty answer");
         return NULL;
     }
@@ -342,7 +342,7 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
 {
     pal_op also = {.kind = PAL_OP_RECORD_PUT, .u.record.expected_version = PAL_RECORD_VERSION_ANY};
     pal_message *message = make_answer(turn, end);
-    pal_turn_append append = {.messages = message, .messages_len = 1, .done = recorded};
+    pal_turn_append append = {.messages = message, .messages_len = 1, .done = on_recorded};
     pal_error err = {0};
     pal_status status = PAL_OK;
 

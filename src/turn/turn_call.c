@@ -13,7 +13,7 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/runtime/runtime_models.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 #include "turn/recovery/recovery_owed.h"
 
 /* Delay before the first retry if the service cannot be reached. Each further delay is twice as
@@ -64,7 +64,7 @@ void pal_turn_planned(pal_turn *turn)
         call_model(turn);
 }
 
-static void planned(pal_work_item *item)
+static void on_planned(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
@@ -89,33 +89,33 @@ void pal_turn_next_step(pal_turn *turn)
     pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
     turn->commit.fence = turn->lane->fence;
     turn->work.work = pal_plan_work;
-    turn->work.done = planned;
+    turn->work.done = on_planned;
     turn->holds++;
     pal_loop_work(turn->runtime->loop, &turn->work);
 }
 
 /* ---- The call ---- */
 
-static void seen(pal_turn *turn)
+static void note_output(pal_turn *turn)
 {
     turn->step.output_seen = true;
 }
 
 static void tell_text(pal_turn *turn, pal_str delta)
 {
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_TEXT,
                     .text = delta,
                     .count = turn->step.answer.len,
-                    .is_refusal = pal_speech_is_refusal(&turn->step.answer)});
+                    .is_refusal = pal_answer_buffer_is_refusal(&turn->step.answer)});
 }
 
 static void on_text(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    seen(turn);
-    pal_speech_text(&turn->step.answer, delta);
+    note_output(turn);
+    pal_answer_buffer_text(&turn->step.answer, delta);
     tell_text(turn, delta);
 }
 
@@ -123,8 +123,8 @@ static void on_refusal(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    seen(turn);
-    pal_speech_refusal(&turn->step.answer, delta);
+    note_output(turn);
+    pal_answer_buffer_refusal(&turn->step.answer, delta);
     tell_text(turn, delta);
 }
 
@@ -132,9 +132,9 @@ static void on_reasoning(void *user, pal_str delta)
 {
     pal_turn *turn = user;
 
-    seen(turn);
-    pal_speech_reasoning(&turn->step.answer, delta);
-    pal_event_tell(turn,
+    note_output(turn);
+    pal_answer_buffer_reasoning(&turn->step.answer, delta);
+    pal_event_publish(turn,
             (pal_event){
                     .kind = PAL_EVENT_REASONING, .text = delta, .count = turn->step.answer.len});
 }
@@ -143,18 +143,18 @@ static void on_signature(void *user, pal_str signature, pal_str family)
 {
     pal_turn *turn = user;
 
-    pal_speech_signature(&turn->step.answer, signature, family);
+    pal_answer_buffer_signature(&turn->step.answer, signature, family);
 }
 
 static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
     pal_turn *turn = user;
 
-    seen(turn);
-    pal_speech_call_begin(&turn->step.answer, index, id, name);
-    pal_event_tell(turn,
+    note_output(turn);
+    pal_answer_buffer_call_begin(&turn->step.answer, index, id, name);
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_CALL,
-                    .call_id = pal_speech_call_id(&turn->step.answer, index),
+                    .call_id = pal_answer_buffer_call_id(&turn->step.answer, index),
                     .name = name,
                     .count = turn->step.answer.len});
 }
@@ -164,12 +164,12 @@ static void on_arguments(void *user, uint32_t index, pal_str delta)
     pal_turn *turn = user;
     pal_str id;
 
-    pal_speech_arguments(&turn->step.answer, index, delta);
-    id = pal_speech_call_id(&turn->step.answer, index);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_ARGUMENTS, .call_id = id, .text = delta});
+    pal_answer_buffer_arguments(&turn->step.answer, index, delta);
+    id = pal_answer_buffer_call_id(&turn->step.answer, index);
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ARGUMENTS, .call_id = id, .text = delta});
 }
 
-static void try_again(pal_timer *timer)
+static void on_retry_time(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
@@ -214,7 +214,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     if (!end->is_retryable || delay < 0 || turn->step.output_seen || turn->request.no_retries ||
             turn->step.attempt > runtime->options.retries_max)
         return false;
-    if (!pal_timer_start(runtime->loop, &turn->timer, delay, try_again))
+    if (!pal_timer_start(runtime->loop, &turn->timer, delay, on_retry_time))
         return false;
     turn->holds++;
     turn->step.attempt++;
@@ -226,7 +226,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     pthread_mutex_lock(&runtime->lock);
     runtime->stats.model_retries++;
     pthread_mutex_unlock(&runtime->lock);
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_RETRYING,
                     .count = turn->step.attempt,
                     .at = turn->info.retry_at,
@@ -244,7 +244,7 @@ static void on_end(void *user, const pal_model_end *end)
         pal_answer_record(turn, end);
         return;
     }
-    pal_answer_spent(turn, end);
+    pal_answer_record_usage(turn, end);
     if (pal_conversation_failed(turn, end) && !turn->step.output_seen) {
         pal_turn_next_step(turn);
     } else if (end->is_overflow && !(turn->step.plan_after & PAL_PLAN_AFTER_COMPACTION) &&
@@ -321,14 +321,14 @@ static void call_model(pal_turn *turn)
         turn->step.attempt = 1;
         turn->step.number++;
         turn->step.answer_id = next_id(turn);
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_STEP,
                         .count = turn->step.number,
                         .message = turn->step.answer_id,
                         .name = turn->settings.model});
     }
     turn->step.output_seen = false;
-    pal_speech_clear(&turn->step.answer);
+    pal_answer_buffer_clear(&turn->step.answer);
     pal_id_to_text(turn->request.session, session);
     request.conversation = pal_provider_keeps(turn->step.provider) ? turn->step.conversation.id
                                                                    : pal_str_of(session);

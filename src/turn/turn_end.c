@@ -38,7 +38,7 @@ void pal_turn_leave(pal_turn *turn)
     }
 }
 
-static void settled(pal_write *write)
+static void on_settled(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
 
@@ -117,7 +117,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
     switch (turn->phase) {
     case PAL_TURN_PHASE_CALL:
     case PAL_TURN_PHASE_SUMMARY:
-        pal_answer_cut(turn);
+        pal_answer_record_canceled(turn);
         pal_turn_stop_waiting(turn);
         if (turn->phase == PAL_TURN_PHASE_CALL || pal_summary_stop(turn))
             pal_turn_close(turn);
@@ -142,7 +142,7 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         break;
     case PAL_TURN_PHASE_PAUSED:
     case PAL_TURN_PHASE_ASKING:
-        pal_unpark(turn, stop_tools);
+        pal_lane_unpark(turn, stop_tools);
         break;
     default:
         break; /* the work in flight checks turn->stop when it is done */
@@ -190,9 +190,9 @@ static void forget_failed(pal_turn *turn)
 {
     if (!turn->request.all_or_nothing || turn->state == PAL_TURN_DONE)
         return;
-    pal_runtime_unknow(turn);
+    pal_runtime_client_id_remove(turn);
     for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)
-        pal_runtime_unknow(each);
+        pal_runtime_client_id_remove(each);
 }
 
 static pal_str endpoint_of(const pal_turn *turn)
@@ -210,7 +210,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
         return;
     }
     turn->outcome.state = state;
-    if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, settled)) {
+    if (turn->phase != PAL_TURN_PHASE_AWAY && pal_owed_settle(turn, on_settled)) {
         pal_turn_enter(turn, PAL_TURN_PHASE_CLOSE);
         return;
     }
@@ -221,7 +221,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     pal_timer_stop(turn->runtime->loop, &turn->deadline);
     forget_failed(turn);
     pal_follow_end(turn);
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_ENDED,
                     .state = state,
                     .status = turn->info.status,
@@ -230,6 +230,6 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
                     .usage = turn->outcome.usage,
                     .code = turn->info.code,
                     .retry_after_ms = turn->info.retry_after_ms});
-    pal_compact_tell(turn);
+    pal_summary_tell(turn);
     pal_lane_leave(turn);
 }

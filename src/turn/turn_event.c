@@ -299,7 +299,7 @@ static void tell_one(pal_turn *turn, pal_event event)
     sweep(turn);
 }
 
-void pal_event_tell(pal_turn *turn, pal_event event)
+void pal_event_publish(pal_turn *turn, pal_event event)
 {
     tell_one(turn, event);
     for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)

@@ -5,7 +5,7 @@
 #include "turn/turn.h"
 
 /* Numbers the event, keeps a copy within the limits, and calls every reader. */
-void pal_event_tell(pal_turn *turn, pal_event event);
+void pal_event_publish(pal_turn *turn, pal_event event);
 
 /* Calls `on_event` for all kept events after the number `after`, then for all new ones. */
 PAL_CHECKED pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_event,

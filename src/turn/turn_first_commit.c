@@ -55,7 +55,8 @@ static bool needs_lease(const pal_turn *turn)
 static void make_commit(pal_turn *turn)
 {
     bool owes = turn->commit.messages_len > 0 || turn->queue.origin != PAL_ORIGIN_INBOX;
-    bool owes_first = owes && turn->queue.inbox_len == 0 && pal_turn_client_id(turn).len > 0;
+    bool owes_first = owes && turn->queue.inbox_len == 0 &&
+            pal_runtime_turn_client_id(turn).len > 0;
 
     turn->commit.write.ops_len = 0;
     turn->commit.said_len = 0;
@@ -101,7 +102,8 @@ static void note_seq(pal_turn *turn)
 
 /* ---- All steps on one worker ---- */
 
-/* Returns true if one worker can do all steps. `entered` must be called when the worker is done. */
+/* Returns true if one worker can do all steps. `on_worker_done` must be called when the worker is
+ * done. */
 static bool takes_one_worker(pal_turn *turn)
 {
     const pal_lane_state *lane = turn->lane;
@@ -148,13 +150,13 @@ static void commit_and_plan(pal_turn *turn)
 }
 
 /* Runs on a worker. Afterwards turn->commit.stage says whether turn->commit.write was applied,
- * and whether pal_plan_work() was done. If it was not applied, everything is as pal_recover_work()
- * leaves it. */
-static void look_and_commit(pal_work_item *item)
+ * and whether pal_plan_work() was done. If it was not applied, everything is as
+ * pal_recovery_inspect() leaves it. */
+static void inspect_and_commit(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
-    pal_recover_work(item);
+    pal_recovery_inspect(item);
     if (turn->work_status == PAL_OK && turn->queue.verdict == PAL_TURN_MAY_BEGIN &&
             !turn->found.resume && !needs_lease(turn))
         commit_and_plan(turn);
@@ -166,7 +168,7 @@ static void prepare_and_commit(pal_work_item *item)
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->work_error = (pal_error){0};
-    turn->work_status = pal_recover_prepare(turn, &turn->work_error);
+    turn->work_status = pal_recovery_prepare(turn, &turn->work_error);
     if (turn->work_status == PAL_OK)
         commit_and_plan(turn);
 }
@@ -174,7 +176,7 @@ static void prepare_and_commit(pal_work_item *item)
 /* ---- Refusing ---- */
 
 static void admit(pal_turn *turn);
-static void look_around(pal_turn *turn);
+static void inspect(pal_turn *turn);
 
 /* Another process has the lease, or a dead process left it: the lease lasts for a while. */
 static bool wait_for_lease(pal_turn *turn, pal_status status)
@@ -182,7 +184,7 @@ static bool wait_for_lease(pal_turn *turn, pal_status status)
     if (status != PAL_BUSY || !pal_lane_may_wait(turn) || turn->runtime->is_closing ||
             !pal_lease_await(turn->lane))
         return false;
-    pal_lane_step_back(turn);
+    pal_lane_requeue(turn);
     return true;
 }
 
@@ -196,7 +198,7 @@ static void refuse_unknown(pal_turn *turn)
     refuse(turn, turn->work_status != PAL_OK ? &turn->work_error : &why);
 }
 
-static void refuse_settled(pal_write *write)
+static void on_refusal_stored(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
 
@@ -229,7 +231,7 @@ static bool drop_waiting(pal_turn *turn, pal_status status)
         turn->commit.ops[turn->commit.write.ops_len - 1].with_previous =
                 false; /* an item may be gone already */
     }
-    pal_turn_write(turn, refuse_settled);
+    pal_turn_write(turn, on_refusal_stored);
     return true;
 }
 
@@ -240,7 +242,7 @@ static void refuse(pal_turn *turn, pal_error *err)
     if (wait_for_lease(turn, err->status))
         return;
     turn->work_error = why;
-    if (pal_owed_settle(turn, refuse_settled))
+    if (pal_owed_settle(turn, on_refusal_stored))
         return; /* the item is removed first: a client that gets the error may retry at once */
     if (err->status == PAL_DENIED && turn->lane->fence) {
         /* the turn begins again, and waits for the process that has the session now */
@@ -265,7 +267,7 @@ static void refuse(pal_turn *turn, pal_error *err)
                         : "another process is running a turn in it");
     turn->info.status = err->status;
     pal_turn_set_reason(turn, err->message);
-    pal_turn_tell_started(turn, err);
+    pal_lane_tell_started(turn, err);
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
@@ -275,7 +277,7 @@ enum { SUSPECT_MS = 50, LEASE_TRIES_MAX = 3, VISIT_LOOKS_MAX = 40 };
 
 static void look_at_holder(pal_turn *turn);
 
-static void look_again(pal_timer *timer)
+static void on_look_time(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
@@ -294,7 +296,7 @@ static bool may_look_again(pal_turn *turn, pal_holder_view view)
 
 /* A turn that may not wait is refused while the holder is alive. If that is not known yet, the turn
  * waits until it is known, at most for the ttl of a lease. */
-static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
+static void on_holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view view)
 {
     bool is_stopping = lane->runtime->is_closing || turn->stop;
 
@@ -302,7 +304,7 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
         turn->queue.lease_tries++;
         pal_turn_begin(turn);
     } else if (!is_stopping && may_look_again(turn, view) &&
-            pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, look_again)) {
+            pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, on_look_time)) {
         turn->holds++;
     } else {
         refuse(turn, &(pal_error){.status = PAL_BUSY});
@@ -311,29 +313,29 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
 
 static void look_at_holder(pal_turn *turn)
 {
-    pal_holder_look(turn->lane, turn, holder_seen);
+    pal_holder_look(turn->lane, turn, on_holder_seen);
 }
 
 /* ---- Repeated requests ---- */
 
 /* The first turn of this request failed: this turn continues it from its last commit. */
-static void go_on_again(pal_turn *turn)
+static void continue_failed(pal_turn *turn)
 {
     pal_id id = turn->found.outcome->turn;
 
     turn->found.outcome = NULL;
     if (turn->on_start)
-        pal_turn_rename(turn, id);
+        pal_runtime_turn_rename(turn, id);
     turn->owed.turn = id;
     turn->info.replayed = true;
     turn->owed.first_id = turn->found.id;
     turn->owed.first_seq = turn->found.seq;
     turn->found.client_id = turn->as_sent[0].client_id;
     turn->request.messages_len = turn->commit.messages_len = turn->commit.settled_len = 0;
-    look_around(turn);
+    inspect(turn);
 }
 
-static void replay_settled(pal_write *write)
+static void on_replay_settled(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
@@ -343,17 +345,17 @@ static void replay_settled(pal_write *write)
     if (status != PAL_OK)
         refuse(turn, &err);
     else if (!pal_join_is_found(turn))
-        look_around(turn);
+        inspect(turn);
     else if (turn->found.outcome && turn->found.outcome->state == PAL_TURN_FAILED &&
             !turn->request.all_or_nothing)
-        go_on_again(turn);
+        continue_failed(turn);
     else
         pal_join(turn);
 }
 
 /* Runs on a worker. If the turn has waited, its id was reported already. Then it cannot take the id
  * of another turn. */
-static void look_for_first(pal_work_item *item)
+static void find_first(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     pal_error *err = &turn->work_error;
@@ -364,7 +366,7 @@ static void look_for_first(pal_work_item *item)
         turn->work_status = pal_join_rename(turn, err);
 }
 
-static void looked_for_first(pal_work_item *item)
+static void on_first_found(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
@@ -375,7 +377,7 @@ static void looked_for_first(pal_work_item *item)
     }
     turn->commit.write.ops_len = 0;
     settle_leftover(turn);
-    pal_turn_write(turn, replay_settled);
+    pal_turn_write(turn, on_replay_settled);
 }
 
 static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_work_item *))
@@ -386,7 +388,7 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
     pal_loop_work(turn->runtime->loop, &turn->work);
 }
 
-static void replayed(pal_turn *turn)
+static void begin_replay(pal_turn *turn)
 {
     /* This try is over, and its inbox item is obsolete. */
     turn->found.leftover = turn->owed.item.id;
@@ -395,27 +397,27 @@ static void replayed(pal_turn *turn)
     turn->owed.state = PAL_OWED_NONE;
     turn->owed.first_id = (pal_id){{0}};
     turn->queue.inbox_len = 0; /* the commit removed the items from the inbox */
-    work(turn, look_for_first, looked_for_first);
+    work(turn, find_first, on_first_found);
 }
 
 /* ---- Admission ---- */
 
 static void run(pal_turn *turn)
 {
-    pal_runtime_know(turn);
+    pal_runtime_client_id_add(turn);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    pal_turn_tell_started(turn, NULL);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+    pal_lane_tell_started(turn, NULL);
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
     if (turn->commit.stage == PAL_COMMIT_FIRST_PLANNED) {
         pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
         pal_turn_planned(turn);
     } else {
-        pal_servers_offer(turn);
+        pal_servers_await(turn);
     }
 }
 
 /* Applies the effects of the committed operations, even if others failed. */
-static void take_over(pal_turn *turn)
+static void apply_effects(pal_turn *turn)
 {
     for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
         const pal_op *op = &turn->commit.ops[i];
@@ -455,26 +457,26 @@ static bool is_clash(const pal_turn *turn)
 }
 
 /* The first request is gone in the meantime. */
-static void look_around_again(pal_turn *turn)
+static void inspect_again(pal_turn *turn)
 {
     if (turn->work_status == PAL_OK)
-        look_around(turn);
+        inspect(turn);
     else
         refuse(turn, &turn->work_error);
 }
 
-static void admitted(pal_write *write)
+static void on_admitted(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
     turn->owed.state = PAL_OWED_NONE;
-    take_over(turn);
+    apply_effects(turn);
     turn->holds--;
     if (status != PAL_OK && is_clash(turn)) {
         turn->found.is_looked_up = false;
-        if (!pal_join_look(turn, look_around_again))
+        if (!pal_join_look(turn, inspect_again))
             refuse(turn, &err);
         return;
     }
@@ -487,7 +489,7 @@ static void admitted(pal_write *write)
     }
     turn->lane->has_backlog |= turn->queue.has_more;
     if (is_replay(turn)) {
-        replayed(turn);
+        begin_replay(turn);
         return;
     }
     if (turn->queue.origin == PAL_ORIGIN_INBOX && turn->request.messages_len == 0) {
@@ -503,26 +505,26 @@ static void admit(pal_turn *turn)
 {
     make_commit(turn);
     if (turn->commit.write.ops_len > 0 || turn->commit.ops_failure != PAL_OK) {
-        pal_turn_write(turn, admitted);
+        pal_turn_write(turn, on_admitted);
         return;
     }
     turn->holds++;
     turn->commit.write.failure = (pal_error){0};
-    admitted(&turn->commit.write);
+    on_admitted(&turn->commit.write);
 }
 
 /* ---- Recovery ---- */
 
-static void leased(pal_write *write)
+static void on_leased(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
-    take_over(turn);
+    apply_effects(turn);
     turn->holds--;
     if (status == PAL_OK)
-        look_around(turn);
+        inspect(turn);
     else if (status == PAL_BUSY)
         look_at_holder(turn);
     else
@@ -533,11 +535,11 @@ static void take_lease(pal_turn *turn)
 {
     turn->commit.write.ops_len = 0;
     pal_lease_add_take(turn);
-    pal_turn_write(turn, leased);
+    pal_turn_write(turn, on_leased);
 }
 
 /* Yields to an older request. */
-static void give_way(pal_turn *turn)
+static void yield(pal_turn *turn)
 {
     /* The older request could not be run the first time. It is tried again after a delay. */
     if (turn->queue.place == PAL_PLACE_YIELDED)
@@ -545,7 +547,7 @@ static void give_way(pal_turn *turn)
     turn->queue.place = PAL_PLACE_YIELDED;
     turn->lane->has_backlog = true;
     if (pal_lane_may_wait(turn))
-        pal_lane_step_back(turn);
+        pal_lane_requeue(turn);
     else
         refuse(turn, &(pal_error){.status = PAL_BUSY});
 }
@@ -561,7 +563,7 @@ static void take_name(pal_turn *turn)
     other = pal_map_find(
             &turn->runtime->turns, pal_str_make((const char *)id.bytes, sizeof(id.bytes)));
     if (!other || other->phase == PAL_TURN_PHASE_ENDED)
-        pal_turn_rename(turn, id);
+        pal_runtime_turn_rename(turn, id);
     else
         turn->info.turn = id; /* readers in this process follow it by that id */
 }
@@ -579,7 +581,7 @@ static bool finds_failed(const pal_turn *turn)
     return other && other->phase == PAL_TURN_PHASE_ENDED && other->state == PAL_TURN_FAILED;
 }
 
-static void looked_around(pal_work_item *item)
+static void on_inspected(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
@@ -592,9 +594,9 @@ static void looked_around(pal_work_item *item)
         take_lease(turn);
     } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT && finds_failed(turn)) {
         turn->found.failed_turn = turn->found.resume->head.turn;
-        look_around(turn);
+        inspect(turn);
     } else if (turn->queue.verdict == PAL_TURN_MUST_WAIT) {
-        give_way(turn);
+        yield(turn);
     } else if (turn->found.resume) {
         pal_resume_begin(turn);
     } else if (turn->queue.origin == PAL_ORIGIN_INBOX && turn->commit.messages_len == 0 &&
@@ -606,27 +608,27 @@ static void looked_around(pal_work_item *item)
     }
 }
 
-static void entered(pal_work_item *item)
+static void on_worker_done(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->runtime->entries_len--;
     if (turn->commit.stage != PAL_COMMIT_OPEN)
-        admitted(&turn->commit.write);
+        on_admitted(&turn->commit.write);
     else
-        looked_around(item);
+        on_inspected(item);
 }
 
-static void look_around(pal_turn *turn)
+static void inspect(pal_turn *turn)
 {
     if (!pal_lane_note_known(turn)) {
         refuse(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
         return;
     }
     if (takes_one_worker(turn))
-        work(turn, look_and_commit, entered);
+        work(turn, inspect_and_commit, on_worker_done);
     else
-        work(turn, pal_recover_work, looked_around);
+        work(turn, pal_recovery_inspect, on_inspected);
 }
 
 /* The session is new, so there is nothing to inspect. */
@@ -635,14 +637,14 @@ static void begin_at_once(pal_turn *turn)
     pal_error err;
 
     if (takes_one_worker(turn))
-        work(turn, prepare_and_commit, entered);
-    else if (pal_recover_prepare(turn, &err) == PAL_OK)
+        work(turn, prepare_and_commit, on_worker_done);
+    else if (pal_recovery_prepare(turn, &err) == PAL_OK)
         admit(turn);
     else
         refuse(turn, &err);
 }
 
-static void too_late(pal_timer *timer)
+static void on_deadline(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
 
@@ -656,9 +658,10 @@ void pal_turn_begin(pal_turn *turn)
 {
     int64_t turn_ms = turn->runtime->options.turn_ms;
 
-    if (turn_ms > 0 && !pal_timer_start(turn->runtime->loop, &turn->deadline, turn_ms, too_late)) {
+    if (turn_ms > 0 && !pal_timer_start(turn->runtime->loop, &turn->deadline, turn_ms,
+            on_deadline)) {
         turn->info.status = PAL_NO_MEMORY;
-        pal_turn_tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
+        pal_lane_tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});
         pal_turn_finish(turn, PAL_TURN_FAILED);
         return;
     }
@@ -673,6 +676,6 @@ void pal_turn_begin(pal_turn *turn)
     } else if (turn->request.create_ops_len > 0) {
         begin_at_once(turn);
     } else {
-        look_around(turn); /* a request that another process received in the meantime is older */
+        inspect(turn); /* a request that another process received in the meantime is older */
     }
 }

@@ -18,7 +18,7 @@
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/turn_conversation.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 
 /* ---- With an answer ---- */
 
@@ -120,7 +120,7 @@ static void undo(pal_turn *turn)
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
 }
 
-static void closed(pal_write *write)
+static void on_closed(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
@@ -146,7 +146,7 @@ static void close_with_rewind(pal_turn *turn, const pal_op *also)
     if (also && pal_turn_make_ops(turn))
         turn->commit.ops[turn->commit.write.ops_len++] =
                 *also; /* applied even if the other operations fail */
-    pal_turn_write(turn, closed);
+    pal_turn_write(turn, on_closed);
 }
 
 /* Makes a message with the part of the answer that has arrived, and the reason of the end. Returns
@@ -159,7 +159,8 @@ static pal_message *make_record(pal_turn *turn)
     pal_json_writer writer;
     pal_error ignored;
 
-    if (!message || pal_speech_message(&turn->step.answer, arena, message, &ignored) != PAL_OK)
+    if (!message || pal_answer_buffer_message(&turn->step.answer, arena, message,
+            &ignored) != PAL_OK)
         return NULL;
     for (size_t i = 0; i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_CALL)
@@ -178,7 +179,7 @@ static pal_message *make_record(pal_turn *turn)
 
 void pal_turn_close(pal_turn *turn)
 {
-    pal_turn_append append = {.messages_len = 1, .done = closed};
+    pal_turn_append append = {.messages_len = 1, .done = on_closed};
     pal_op also;
 
     if (turn->stop == PAL_STOP_HAND_OVER) {

@@ -45,13 +45,13 @@ static void give(const pal_compact_wait *wait, const pal_compaction_result *comp
     wait->out_compacted->note = pal_arena_copy(wait->arena, compacted->note);
 }
 
-void pal_compact_refuse(pal_compact_wait *wait, const pal_error *why)
+void pal_summary_refuse(pal_compact_wait *wait, const pal_error *why)
 {
     wait->status = pal_error_set(wait->err, why->status, "%s", why->message);
     pal_ask_end(&wait->ask);
 }
 
-void pal_compact_tell(pal_turn *turn)
+void pal_summary_tell(pal_turn *turn)
 {
     pal_compact_wait *wait = turn->summary.wait;
     pal_error err = {.status = turn->info.status ? turn->info.status : PAL_CANCELED};
@@ -61,14 +61,14 @@ void pal_compact_tell(pal_turn *turn)
     turn->summary.wait = NULL; /* the waiting caller's memory is gone after the next call */
     memcpy(err.message, turn->info.reason, sizeof(err.message));
     if (turn->state != PAL_TURN_DONE)
-        pal_compact_refuse(wait, &err);
+        pal_summary_refuse(wait, &err);
     else if (pal_arena_failure(wait->arena) != PAL_OK)
-        pal_compact_refuse(wait, &(pal_error){PAL_NO_MEMORY, "out of memory"});
+        pal_summary_refuse(wait, &(pal_error){PAL_NO_MEMORY, "out of memory"});
     else
         pal_ask_end(&wait->ask);
 }
 
-static void summary_kept(pal_work_item *item)
+static void on_summary_kept(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     const pal_compaction_result *compacted = &turn->summary.end->compacted;
@@ -86,7 +86,7 @@ static void summary_kept(pal_work_item *item)
         pal_turn_fail(turn, turn->work_status, "%s", turn->work_error.message);
         return;
     }
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_COMPACTED,
                     .text = compacted->note.len ? compacted->note
                                                 : pal_str_of("older messages were summarized"),
@@ -109,7 +109,7 @@ static void summary_kept(pal_work_item *item)
 static void end_summary(pal_turn *turn)
 {
     turn->work.work = keep_summary;
-    turn->work.done = summary_kept;
+    turn->work.done = on_summary_kept;
     turn->holds++;
     pal_loop_work(turn->runtime->loop, &turn->work);
 }
@@ -290,7 +290,7 @@ void pal_summary_ask(pal_turn *turn)
 
 bool pal_summary_stop(pal_turn *turn)
 {
-    if (turn->work.done == summary_kept)
+    if (turn->work.done == on_summary_kept)
         return false; /* summary_kept() sees that the turn was stopped */
     drop_job(turn);
     return true;

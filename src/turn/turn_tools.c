@@ -20,7 +20,7 @@
 #include "turn/recovery/recovery_owed.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 
 enum { PARALLEL_MAX = 16 };
 
@@ -75,7 +75,7 @@ static void tell_ended(const pal_tool_run *run)
 {
     pal_str text = run->result.parts_len ? run->result.parts[0].text : (pal_str){0};
 
-    pal_event_tell(run->turn,
+    pal_event_publish(run->turn,
             (pal_event){.kind = PAL_EVENT_TOOL_ENDED,
                     .call_id = run->id,
                     .name = run->name,
@@ -97,7 +97,7 @@ static void end_with(pal_tool_run *run, const char *text, bool is_error)
 
 /* ---- Running one call ---- */
 
-static void mcp_told(void *user, const pal_tool_outcome *outcome)
+static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 {
     pal_tool_run *run = user;
     pal_turn *turn = run->turn;
@@ -122,7 +122,7 @@ static void run_builtin(pal_work_item *item)
     set_text(run, status == PAL_OK ? text : pal_str_of(err.message), status != PAL_OK);
 }
 
-static void builtin_done(pal_work_item *item)
+static void on_builtin_done(pal_work_item *item)
 {
     pal_tool_run *run = (pal_tool_run *)((char *)item - offsetof(pal_tool_run, item));
     pal_turn *turn = run->turn;
@@ -181,7 +181,7 @@ static void start_run(pal_tool_run *run)
     if (!check(run, tool_named(turn, run->name)))
         return;
     run->state = PAL_TOOL_RUNNING;
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_TOOL_STARTED,
                     .call_id = run->id,
                     .name = run->name,
@@ -191,7 +191,7 @@ static void start_run(pal_tool_run *run)
     pthread_mutex_unlock(&turn->runtime->lock);
     if (pal_builtin_has(run->name)) {
         run->item.work = run_builtin;
-        run->item.done = builtin_done;
+        run->item.done = on_builtin_done;
         turn->holds++;
         pal_loop_work(turn->runtime->loop, &run->item);
         return;
@@ -202,7 +202,7 @@ static void start_run(pal_tool_run *run)
         return;
     }
     if (pal_tool_mcp_call_start(
-                server, run->name, run->arguments, mcp_told, run, &run->call, &err) == PAL_OK)
+                server, run->name, run->arguments, on_mcp_result, run, &run->call, &err) == PAL_OK)
         turn->holds++;
     else
         end_with(run, err.message, true);
@@ -227,7 +227,7 @@ static size_t count_state(const pal_turn *turn, pal_tool_state state)
     return count;
 }
 
-static void results_recorded(pal_write *write)
+static void on_results_recorded(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
@@ -294,7 +294,7 @@ static bool has_open(const pal_turn *turn)
 
 static bool record_ended(pal_turn *turn)
 {
-    pal_turn_append append = {.done = results_recorded};
+    pal_turn_append append = {.done = on_results_recorded};
     pal_error err = {0};
     pal_status status = PAL_OK;
 
@@ -347,7 +347,7 @@ void pal_tools_tell_paused(pal_turn *turn)
 
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     pal_tools_put_waiting(turn, &buf);
-    pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_PAUSED, .text = pal_buf_str(&buf)});
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_PAUSED, .text = pal_buf_str(&buf)});
     pal_buf_done(&buf);
 }
 
@@ -361,7 +361,7 @@ static void all_recorded(pal_turn *turn)
     bool was_last = pal_tools_are_over(turn) && !turn->lane->steers;
 
     pal_tools_done(turn);
-    pal_speech_clear(&turn->step.answer); /* the answer is recorded */
+    pal_answer_buffer_clear(&turn->step.answer); /* the answer is recorded */
     turn->step.rounds++;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     if (was_last && !turn->stop)
@@ -390,7 +390,7 @@ void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MA
 void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
 {
     pal_tools_say_why(name, turn->info.reason);
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_ASKING,
                     .call_id = call_id,
                     .name = name,
@@ -403,7 +403,7 @@ static void park_asking(pal_turn *turn)
 {
     if (!turn->commit.messages && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
             count_state(turn, PAL_TOOL_ENDED) == 0)
-        pal_park(turn);
+        pal_lane_park(turn);
 }
 
 /* A person must decide whether the repeated call makes sense. Calls of the caller's tools are not
@@ -468,7 +468,7 @@ static void pause_turn(pal_turn *turn)
 {
     pal_turn_enter(turn, PAL_TURN_PHASE_PAUSED);
     pal_turn_set_state(turn, PAL_TURN_PAUSED);
-    pal_park(turn);
+    pal_lane_park(turn);
     pal_tools_tell_paused(turn);
 }
 
@@ -592,7 +592,7 @@ pal_status pal_tools_results(
         }
     }
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    pal_unpark(turn, pal_tools_go_on);
+    pal_lane_unpark(turn, pal_tools_go_on);
     return PAL_OK;
 }
 
@@ -618,7 +618,7 @@ void pal_tools_allow(pal_turn *turn, bool allow)
             end_with(run, "The user denied this call because it repeats the previous ones.", true);
         break;
     }
-    pal_unpark(turn, pal_tools_go_on);
+    pal_lane_unpark(turn, pal_tools_go_on);
 }
 
 void pal_tools_cancel(pal_turn *turn)

@@ -9,7 +9,7 @@
 
 /* Searches from the newest mark back: a fork's own marks come before those of its parents, whose
  * numbers can be the same. */
-const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number)
+const pal_mark *pal_window_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number)
 {
     for (size_t i = len; i-- > 0;)
         if (marks[i].kind == PAL_MARK_CHECKPOINT && marks[i].number == number)
@@ -38,7 +38,7 @@ static pal_status find_target(pal_store *store, pal_str tenant, pal_id session, 
         *out_target = standing.checkpoint.number;
     } else {
         status = pal_store_marks(store, tenant, session, arena, &marks, &len, err);
-        if (status == PAL_OK && !pal_checkpoint_find(marks, len, number))
+        if (status == PAL_OK && !pal_window_checkpoint_find(marks, len, number))
             return not_found(number, err);
         *out_target = number;
     }
@@ -134,13 +134,13 @@ static void write_diff(
 static pal_status summary_of(const pal_mark *marks, size_t len, uint64_t number, pal_arena *arena,
         pal_str *out_summary, pal_error *err)
 {
-    const pal_mark *mark = pal_checkpoint_find(marks, len, number);
+    const pal_mark *mark = pal_window_checkpoint_find(marks, len, number);
     pal_checkpoint_record record;
     pal_status status;
 
     if (!mark)
         return not_found(number, err);
-    status = pal_checkpoint_read(mark, arena, &record, err);
+    status = pal_window_checkpoint_read(mark, arena, &record, err);
     if (status == PAL_OK)
         *out_summary = record.checkpoint.summary;
     return status;

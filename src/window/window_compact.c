@@ -7,7 +7,7 @@
  * There are two halves, with the model call between them. pal_compact_begin() chooses the cut and
  * makes the request. pal_compact_end() takes the answer, or works without one. Both use the store
  * and can block, so they run on workers or on the caller's thread. */
-#include "window/window_compact_inside.h"
+#include "window/window_compact_internal.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -106,7 +106,7 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
     *out_ready = true;
     status = pal_window_load(store, window, NULL, arena, &job->view, err);
     if (status == PAL_OK && compaction->redo)
-        status = pal_compact_again(store, compaction, job, arena, err);
+        status = pal_compact_redo(store, compaction, job, arena, err);
     else if (status == PAL_OK)
         status = begin_new(compaction, job, arena, out_ready, err);
     if (status != PAL_OK)
@@ -286,7 +286,7 @@ static pal_status keep(pal_store *store, pal_compact_job *job, const pal_summary
         ops[len - 1].u.ledger_row = &row;
     }
     if (with_mark) {
-        status = pal_checkpoint_write(&job->record, arena, &mark.body, err);
+        status = pal_window_checkpoint_write(&job->record, arena, &mark.body, err);
         if (job->undo) {
             add_op(job, PAL_OP_MARK, ops, &len);
             ops[len - 1].u.mark = &undo;

@@ -1,6 +1,6 @@
 /* window_compact_ask.c - makes the request for a summary. It begins with the messages of the last
  * request, so that the provider's cache has everything except the question. */
-#include "window/window_compact_inside.h"
+#include "window/window_compact_internal.h"
 
 #include "dialect/dialect_member.h"
 #include "window/window_prompt.h"

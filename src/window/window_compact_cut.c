@@ -1,6 +1,6 @@
 /* window_compact_cut.c - decides where a conversation is cut: up to which message a checkpoint
  * replaces it, and which of those messages are still kept. Pure functions of the loaded data. */
-#include "window/window_compact_inside.h"
+#include "window/window_compact_internal.h"
 
 enum { LOW_WATER_PERCENT = 50 };
 

@@ -1,6 +1,6 @@
 /* window_count.c - measures the loaded messages: tokens by the model's count, sizes of blobs,
  * and the difference between our counts and those that the provider reports. Reads only. */
-#include "window/window_inside.h"
+#include "window/window_internal.h"
 
 static void flag_pins(const pal_standing *standing, pal_message *messages, size_t len)
 {

@@ -17,7 +17,7 @@ static pal_status find_standing(pal_store *store, pal_str tenant, pal_id session
 
     *out_record = (pal_checkpoint_record){0};
     if (status == PAL_OK && standing.checkpoint.number > 0)
-        status = pal_checkpoint_read(&standing.checkpoint, arena, out_record, err);
+        status = pal_window_checkpoint_read(&standing.checkpoint, arena, out_record, err);
     return status;
 }
 
@@ -76,7 +76,7 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
         status = pal_checkpoint_count(&record.checkpoint, pal_store_encoding(store), arena,
                 &record.checkpoint.tokens, err);
     if (status == PAL_OK)
-        status = pal_checkpoint_write(&record, arena, &mark.body, err);
+        status = pal_window_checkpoint_write(&record, arena, &mark.body, err);
     mark.seq = record.checkpoint.seq;
     if (status == PAL_OK)
         status = pal_store_mark(store, tenant, session, &mark, err);

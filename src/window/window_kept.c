@@ -1,6 +1,6 @@
 /* window_kept.c - loads the few messages before the tail that are still sent: pins, messages
  * that a checkpoint keeps, and the question of a turn that is longer than the tail. Reads only. */
-#include "window/window_inside.h"
+#include "window/window_internal.h"
 
 #include <stdlib.h>
 #include "dialect/dialect_member.h"

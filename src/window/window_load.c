@@ -1,6 +1,6 @@
 /* window_load.c - loads what a plan needs: the tail, from the end backward up to the model's limit,
  * and the kept messages before it. Reads only; can block. */
-#include "window/window_inside.h"
+#include "window/window_internal.h"
 
 #include "base/memory.h"
 
@@ -137,12 +137,12 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     pal_status status = PAL_OK;
 
     if (standing->checkpoint.number)
-        status = pal_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
+        status = pal_window_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
     if (status == PAL_OK && standing->checkpoint.number)
         status = pal_reading_count(reading, 0, view->record.checkpoint.seq + 1,
                 &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
-        status = pal_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
+        status = pal_window_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
                 &input->pruned_len, &view->pruned_tokens, err);
     if (status != PAL_OK)
         return status;
@@ -150,7 +150,7 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     input->pruned = pruned;
     if (standing->epoch.number == 0)
         return PAL_OK;
-    status = pal_epoch_read(&standing->epoch, arena, &epoch, err);
+    status = pal_window_epoch_read(&standing->epoch, arena, &epoch, err);
     if (status != PAL_OK)
         return status;
     if (window->assume_last || (!epoch.is_own && !window->system_exact))

@@ -1,6 +1,6 @@
 /* window_mark.c - stores the decisions of a plan as marks: prunes and epochs. A crash before a
  * mark is committed leaves the window unchanged, and the next plan requests the same mark again. */
-#include "window/window_inside.h"
+#include "window/window_internal.h"
 
 #include "base/json/json.h"
 
@@ -51,7 +51,7 @@ pal_status pal_window_prune(pal_store *store, const pal_window *window, const pa
     if (plan->prune_len == 0)
         return PAL_OK;
     mark.seq = plan->prune[plan->prune_len - 1].seq;
-    status = pal_prunes_write(
+    status = pal_window_prunes_write(
             plan->prune, plan->prune_len, plan->prune_tokens, arena, &mark.body, err);
     if (status == PAL_OK)
         status = add_mark(store, window, &mark, err);
@@ -71,13 +71,13 @@ pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *s
     *out_mark = (pal_mark){.kind = PAL_MARK_EPOCH};
     *out_needed = window->system.len > 0 || window->tools_len > 0;
     if (!standing->epoch.number || !*out_needed)
-        return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
-    status = pal_epoch_read(&standing->epoch, arena, &standing_record, err);
+        return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
+    status = pal_window_epoch_read(&standing->epoch, arena, &standing_record, err);
     if (status != PAL_OK)
         return status;
     /* New tools break the cache anyway, so the current instructions are stored with them. */
     *out_needed = !pal_window_same_tools(&standing_record, window, arena);
-    return *out_needed ? pal_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
+    return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
 }
 
 pal_status pal_window_epoch(

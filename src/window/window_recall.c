@@ -65,7 +65,8 @@ static pal_status find_hidden(recalling *r, pal_error *err)
             recall->store, recall->tenant, recall->session, r->arena, &r->standing, err);
 
     if (status == PAL_OK)
-        status = pal_prunes_read(r->standing.prunes, r->standing.prunes_len, r->arena, &r->pruned,
+        status = pal_window_prunes_read(r->standing.prunes, r->standing.prunes_len, r->arena,
+                &r->pruned,
                 &r->pruned_len, &tokens, err);
     if (status == PAL_OK)
         status = find_first_seq(r, &first_seq, err);

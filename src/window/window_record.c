@@ -88,7 +88,7 @@ static void read_usage(pal_json usage, pal_checkpoint_record *record)
     };
 }
 
-pal_status pal_checkpoint_read(const pal_mark *mark, pal_arena *arena,
+pal_status pal_window_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err)
 {
     pal_checkpoint_record record = {.checkpoint = {.number = mark->number, .seq = mark->seq}};
@@ -136,7 +136,7 @@ static void write_usage(pal_json_writer *writer, const pal_checkpoint_record *re
     pal_put_number(writer, "cost_micros", record->cost_micros);
 }
 
-pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
+pal_status pal_window_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
         pal_str *out_body, pal_error *err)
 {
     const pal_checkpoint *checkpoint = &record->checkpoint;
@@ -216,7 +216,7 @@ static size_t read_pruned(pal_json list, pal_pruned_part *out_pruned)
     return len;
 }
 
-pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
+pal_status pal_window_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
         pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err)
 {
     pal_json *lists = pal_arena_array(arena, marks_len + 1, sizeof(*lists));
@@ -249,7 +249,7 @@ pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *a
     return PAL_OK;
 }
 
-pal_status pal_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t tokens,
+pal_status pal_window_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err)
 {
     pal_buf buf;
@@ -274,7 +274,7 @@ pal_status pal_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t 
 
 /* ---- Epochs ---- */
 
-pal_status pal_epoch_read(
+pal_status pal_window_epoch_read(
         const pal_mark *mark, pal_arena *arena, pal_epoch_record *out_record, pal_error *err)
 {
     pal_epoch_record record = {0};
@@ -302,7 +302,7 @@ pal_status pal_epoch_read(
     return PAL_OK;
 }
 
-pal_status pal_epoch_write(
+pal_status pal_window_epoch_write(
         const pal_epoch_record *record, pal_arena *arena, pal_str *out_body, pal_error *err)
 {
     pal_buf buf;

@@ -26,20 +26,23 @@ typedef struct pal_checkpoint_record {
 
 /* Reads the body of a mark. Unknown or invalid members are ignored. If the body is not a JSON
  * object, returns PAL_CORRUPT, and the error names the mark. */
-PAL_CHECKED pal_status pal_checkpoint_read(const pal_mark *mark, pal_arena *arena,
+PAL_CHECKED pal_status pal_window_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err);
 /* Writes the body of a mark, in the arena. PAL_LIMIT if it exceeds PAL_MARK_BODY_LEN_MAX. */
-PAL_CHECKED pal_status pal_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
+PAL_CHECKED pal_status pal_window_checkpoint_write(const pal_checkpoint_record *record,
+        pal_arena *arena,
         pal_str *out_body, pal_error *err);
 
 /* Returns the checkpoint with this number, or NULL. */
-const pal_mark *pal_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number);
+const pal_mark *pal_window_checkpoint_find(const pal_mark *marks, size_t len, uint64_t number);
 
 /* Returns the union of all marks, sorted, with each part once, and the sum of the tokens that they
  * removed. */
-PAL_CHECKED pal_status pal_prunes_read(const pal_mark *marks, size_t marks_len, pal_arena *arena,
+PAL_CHECKED pal_status pal_window_prunes_read(const pal_mark *marks, size_t marks_len,
+        pal_arena *arena,
         pal_pruned_part **out_pruned, size_t *out_len, uint64_t *out_tokens, pal_error *err);
-PAL_CHECKED pal_status pal_prunes_write(const pal_pruned_part *pruned, size_t len, uint64_t tokens,
+PAL_CHECKED pal_status pal_window_prunes_write(const pal_pruned_part *pruned, size_t len,
+        uint64_t tokens,
         pal_arena *arena, pal_str *out_body, pal_error *err);
 
 /* The beginning of every request of an epoch. */
@@ -50,9 +53,9 @@ typedef struct pal_epoch_record {
     size_t tools_len;
 } pal_epoch_record;
 
-PAL_CHECKED pal_status pal_epoch_read(
+PAL_CHECKED pal_status pal_window_epoch_read(
         const pal_mark *mark, pal_arena *arena, pal_epoch_record *out_record, pal_error *err);
-PAL_CHECKED pal_status pal_epoch_write(
+PAL_CHECKED pal_status pal_window_epoch_write(
         const pal_epoch_record *record, pal_arena *arena, pal_str *out_body, pal_error *err);
 
 #endif

@@ -187,7 +187,7 @@ static void stop_and_step_back(void *user)
     pal_lane_count(runtime, 1, 0);
     turn->phase = PAL_TURN_PHASE_ADMIT;
     pal_turn_hand_over(turn);
-    pal_lane_step_back(turn);
+    pal_lane_requeue(turn);
 }
 
 static void a_request_that_cannot_begin_stays_if_its_process_stops(void)

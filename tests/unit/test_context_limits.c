@@ -272,7 +272,7 @@ static void a_hash_covers_every_part(void)
     part->arguments = pal_str_of("d{}");
     CHECK_THAT(history_plan(&h, &input).items[0].hash, !=, hash);
     pal_tool named = {.name = pal_str_of("a")}, described = {.description = pal_str_of("a")};
-    CHECK_THAT(pal_tools_hash(&named, 1), !=, pal_tools_hash(&described, 1));
+    CHECK_THAT(pal_prefix_hash_tools(&named, 1), !=, pal_prefix_hash_tools(&described, 1));
 }
 
 /* ---- Input and output ---- */

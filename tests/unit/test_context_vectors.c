@@ -388,7 +388,7 @@ static void retry_matches_loom(void)
         double fraction = 0;
         pal_message head;
         pal_json_f64(pal_json_find(row, "fraction"), &fraction);
-        size_t left_out = pal_retry_left_out(len, (uint32_t)(fraction * 100));
+        size_t left_out = pal_context_retry_left_out(len, (uint32_t)(fraction * 100));
         size_t wanted = pal_json_count(pal_json_find(row, "result"));
         CHECK_EQ(len - left_out + (left_out > 0), wanted);
         if (fraction != 0.5)

@@ -169,7 +169,7 @@ static uint64_t data_url_bytes(pal_str url)
 
 static uint64_t image_size(const pal_part *part)
 {
-    uint64_t bytes = pal_part_data_bytes(part);
+    uint64_t bytes = pal_context_part_bytes(part);
     return bytes ? bytes : data_url_bytes(part->url);
 }
 

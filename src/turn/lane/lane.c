@@ -102,11 +102,11 @@ static void begin_waiting(pal_lane_state *lane)
         begin_from_steer(lane);
 }
 
-void pal_lane_rest(pal_lane_state *lane)
+void pal_lane_dispatch(pal_lane_state *lane)
 {
     lane->guards++;
     begin_waiting(lane);
-    if (!lane->running || pal_park_is(lane->running))
+    if (!lane->running || pal_lane_is_parked(lane->running))
         pal_lease_release(lane);
     lane->guards--;
     free_if_idle(lane);
@@ -157,7 +157,7 @@ static void begin_next(pal_lane_state *lane)
     pal_lane_begin(lane, turn);
 }
 
-void pal_turn_tell_started(pal_turn *turn, const pal_error *err)
+void pal_lane_tell_started(pal_turn *turn, const pal_error *err)
 {
     pal_turn_on_start on_start = turn->on_start;
 
@@ -171,12 +171,12 @@ void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text)
     pal_error err;
 
     pal_error_set(&err, status, "%s", text);
-    pal_turn_tell_started(turn, &err);
+    pal_lane_tell_started(turn, &err);
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_turn_set_state(turn, PAL_TURN_FAILED);
     pal_turn_set_reason(turn, text);
     turn->info.status = status;
-    pal_compact_tell(turn);
+    pal_summary_tell(turn);
     pal_lane_leave(turn);
 }
 
@@ -206,7 +206,7 @@ bool pal_lane_is_free(const pal_lane_state *lane)
 /* Results of calls can begin before waiting requests, because their turn began before those. */
 bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request)
 {
-    if (request->messages_len == 0 || pal_recover_results(request) > 0)
+    if (request->messages_len == 0 || pal_recovery_results(request) > 0)
         return !lane->running && !lane->first;
     return pal_lane_is_free(lane);
 }
@@ -265,7 +265,7 @@ pal_steer *pal_lane_steer(pal_lane_state *lane)
     return steer;
 }
 
-void pal_steer_free(pal_steer *steer)
+void pal_lane_steer_free(pal_steer *steer)
 {
     pal_arena_free(steer->arena);
     pal_free(steer);
@@ -284,9 +284,9 @@ static void begin_from_steer(pal_lane_state *lane)
     request.messages = steer->messages;
     request.messages_len = steer->messages_len;
     request.tenant = pal_arena_copy(steer->arena, lane->tenant);
-    turn = pal_turn_make(lane->runtime, steer->arena, &request, &err);
+    turn = pal_runtime_turn_new(lane->runtime, steer->arena, &request, &err);
     if (!turn) {
-        pal_steer_free(steer); /* its message stays in the inbox */
+        pal_lane_steer_free(steer); /* its message stays in the inbox */
         return;
     }
     turn->queue.inbox_ids = pal_arena_alloc(turn->arena, sizeof(*turn->queue.inbox_ids));
@@ -306,7 +306,7 @@ static void begin_from_backlog(pal_lane_state *lane)
     lane->has_backlog = false;
     if (arena) {
         request.tenant = pal_arena_copy(arena, lane->tenant);
-        turn = pal_turn_make(lane->runtime, arena, &request, NULL);
+        turn = pal_runtime_turn_new(lane->runtime, arena, &request, NULL);
     }
     if (!turn) {
         pal_arena_free(arena);
@@ -324,7 +324,7 @@ bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session)
     if (!lane)
         return false;
     lane->has_backlog = true;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
     return true;
 }
 
@@ -343,7 +343,7 @@ static void end_here(pal_turn *turn)
             is_durable ? "the server is stopping; the next server runs the turn"
                        : "the server is stopping; send the message again");
     pal_follow_end(turn);
-    pal_event_tell(turn,
+    pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_ENDED,
                     .state = turn->state,
                     .status = turn->info.status,
@@ -382,7 +382,7 @@ void pal_lane_empty(pal_lane_state *lane)
     while (lane->away)
         end_here(lane->away);
     while (lane->steers)
-        pal_steer_free(pal_lane_steer(lane));
+        pal_lane_steer_free(pal_lane_steer(lane));
     lane->has_backlog = false;
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     pal_timer_stop(lane->runtime->loop, &lane->wait);
@@ -416,5 +416,5 @@ void pal_lane_leave(pal_turn *turn)
     }
     pal_follow_leave(turn);
     pal_runtime_ended(turn, was_running);
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }

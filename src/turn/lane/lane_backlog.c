@@ -96,7 +96,7 @@ static bool take_up(pal_runtime *runtime, const pal_inbox_owner *owner)
             pal_lane_backlog(runtime, owner->tenant, owner->session);
 }
 
-static void start_again(pal_timer *timer)
+static void on_search_time(pal_timer *timer)
 {
     pal_backlog_start((pal_runtime *)((char *)timer - offsetof(pal_runtime, backlog_timer)));
 }
@@ -105,11 +105,11 @@ static void look_later(pal_runtime *runtime, int64_t delay)
 {
     if (runtime->is_closing || runtime->backlog_timer.position > 0)
         return;
-    if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, start_again))
+    if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, on_search_time))
         return; /* if there is no memory, the requests wait for the next start */
 }
 
-static void owners_listed(pal_work_item *item)
+static void on_owners_listed(pal_work_item *item)
 {
     pal_backlog *backlog = (pal_backlog *)((char *)item - offsetof(pal_backlog, item));
     pal_runtime *runtime = backlog->runtime;
@@ -136,7 +136,7 @@ static void owners_listed(pal_work_item *item)
 static void look(pal_backlog *backlog)
 {
     backlog->item.work = list_owners;
-    backlog->item.done = owners_listed;
+    backlog->item.done = on_owners_listed;
     pal_loop_work(backlog->runtime->loop, &backlog->item);
 }
 

@@ -61,7 +61,7 @@ pal_status pal_join_rename(pal_turn *turn, pal_error *err)
 {
     size_t len = turn->request.messages_len;
     pal_message *messages;
-    pal_status status = pal_recover_recorded(turn, &messages, err);
+    pal_status status = pal_recovery_recorded(turn, &messages, err);
 
     if (status != PAL_OK)
         return status;
@@ -146,7 +146,7 @@ static pal_status look_for_repeat(
 {
     pal_message *messages = NULL;
     bool is_known;
-    pal_status status = pal_recover_recorded(turn, &messages, err);
+    pal_status status = pal_recovery_recorded(turn, &messages, err);
 
     *out_is_repeat = false;
     if (status == PAL_OK)
@@ -156,7 +156,7 @@ static pal_status look_for_repeat(
     if (pal_sender_mark(messages, turn->request.messages_len, turn->arena))
         status = compare(turn, messages, out_first, &is_known, out_is_repeat, err);
     if (status == PAL_OK && !*out_is_repeat)
-        status = other_message(pal_turn_client_id(turn), err);
+        status = other_message(pal_runtime_turn_client_id(turn), err);
     return status;
 }
 
@@ -252,7 +252,7 @@ bool pal_join_says(const pal_turn *turn, const pal_turn_request *request, pal_ar
  * no messages, because they are recorded. */
 static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
 {
-    pal_str client_id = pal_turn_client_id(turn);
+    pal_str client_id = pal_runtime_turn_client_id(turn);
     pal_inbox_item *items;
     size_t len = 0;
     pal_status status = pal_store_inbox_list(turn->runtime->store, turn->request.tenant,
@@ -290,7 +290,7 @@ static void look(pal_work_item *item)
         turn->work_status = pal_join_find(turn, false, err);
 }
 
-static void looked(pal_work_item *item)
+static void on_looked(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
     pal_lane_state *lane = turn->lane;
@@ -312,7 +312,7 @@ bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
     turn->lane->guards++;
     turn->holds++;
     turn->work.work = look;
-    turn->work.done = looked;
+    turn->work.done = on_looked;
     pal_loop_work(turn->runtime->loop, &turn->work);
     return true;
 }
@@ -340,7 +340,7 @@ static bool tell_other(pal_turn *turn, const pal_outcome *outcome)
     if (!other || other == turn || !turn->on_start ||
             (other->phase == PAL_TURN_PHASE_ENDED && other->state != outcome->state))
         return false;
-    pal_turn_fill_info(other, &info);
+    pal_runtime_turn_info(other, &info);
     tell(turn, info);
     pal_turn_finish(turn, PAL_TURN_DONE);
     return true;
@@ -355,7 +355,7 @@ static void tell_lost(pal_turn *turn)
     pal_turn_set_reason(turn,
             "the message was sent before, and its turn is no longer in memory; read the session's "
             "messages");
-    pal_turn_tell_started(turn, NULL);
+    pal_lane_tell_started(turn, NULL);
     pal_turn_finish(turn, PAL_TURN_FAILED);
 }
 
@@ -374,7 +374,7 @@ void pal_join(pal_turn *turn)
     if (tell_other(turn, outcome))
         return;
     if (turn->on_start)
-        pal_turn_rename(turn, outcome->turn);
+        pal_runtime_turn_rename(turn, outcome->turn);
     turn->owed.turn = outcome->turn;
     turn->info.replayed = true;
     lane->guards++;
@@ -386,5 +386,5 @@ void pal_join(pal_turn *turn)
     if (outcome->state >= PAL_TURN_DONE)
         pal_away_end(turn, outcome);
     lane->guards--;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }

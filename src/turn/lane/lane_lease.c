@@ -29,7 +29,7 @@ static void lose(pal_turn *turn)
     pal_turn_stop(turn, "another process took over the session");
 }
 
-static void renewed(pal_write *write)
+static void on_renewed(pal_write *write)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
     pal_turn *turn = lane->running;
@@ -40,26 +40,26 @@ static void renewed(pal_write *write)
     if (is_lost && !turn)
         lane->fence = 0;
     if (!turn && (is_lost || lane->holds == 0)) {
-        pal_lane_rest(lane);
+        pal_lane_dispatch(lane);
     } else if (is_lost && turn->owed.state != PAL_OWED_NONE) {
         pal_lease_lost(lane);
         pal_away_begin(turn); /* the process that took the session continues the turn */
     } else if (is_lost) {
         lose(turn);
-    } else if (pal_park_is(turn) && lane->holds == 0) {
+    } else if (pal_lane_is_parked(turn) && lane->holds == 0) {
         pal_lease_release(lane); /* the turn was parked in the meantime */
     } else {
         renew_later(lane); /* after a temporary failure, the next renewal still comes in time */
     }
 }
 
-static void renew(pal_timer *timer)
+static void on_renew_time(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, renew));
 
     if (!lane->fence)
         return;
-    if ((!lane->running || pal_park_is(lane->running)) && lane->holds == 0) {
+    if ((!lane->running || pal_lane_is_parked(lane->running)) && lane->holds == 0) {
         pal_lease_release(lane);
         return;
     }
@@ -71,7 +71,7 @@ static void renew(pal_timer *timer)
             .u.lease = {.owner = pal_str_of(lane->runtime->owner),
                     .ttl_ms = lane->runtime->options.lease_ms,
                     .is_watched = true}};
-    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = renewed};
+    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = on_renewed};
     lane->holds++;
     pal_runtime_write(lane->runtime, &lane->write);
 }
@@ -80,7 +80,8 @@ static void renew_later(pal_lane_state *lane)
 {
     int64_t delay = lane->runtime->options.lease_ms / 3;
 
-    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, renew) && lane->running) {
+    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, on_renew_time) &&
+            lane->running) {
         lane->running->info.status = PAL_NO_MEMORY;
         pal_turn_stop(lane->running, "out of memory");
     }
@@ -131,10 +132,10 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
             pal_lease_await(lane))
         return;
     lane->is_waiting = false;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }
 
-static void awaited(pal_timer *timer)
+static void on_wait_over(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, wait));
 
@@ -149,19 +150,19 @@ bool pal_lease_await(pal_lane_state *lane)
 
     if (delay > PAL_LEASE_POLL_MS_MAX)
         delay = PAL_LEASE_POLL_MS_MAX;
-    lane->is_waiting = pal_timer_start(lane->runtime->loop, &lane->wait, delay, awaited);
+    lane->is_waiting = pal_timer_start(lane->runtime->loop, &lane->wait, delay, on_wait_over);
     lane->wait_ms = delay;
     return lane->is_waiting;
 }
 
 /* ---- Releasing the lease ---- */
 
-static void released(pal_write *write)
+static void on_released(pal_write *write)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)write - offsetof(pal_lane_state, write));
 
     lane->holds--;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }
 
 static pal_op release_op(const pal_lane_state *lane)
@@ -186,7 +187,7 @@ void pal_lease_release(pal_lane_state *lane)
     pal_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
-    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = released};
+    lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = on_released};
     lane->holds++;
     pal_runtime_write(lane->runtime, &lane->write);
 }

@@ -55,7 +55,7 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
             .arena = pal_arena_new(0)};
     if (!run->arena)
         return false;
-    if (pal_recover_has_result(found->results, found->results_len, part->call_id)) {
+    if (pal_recovery_has_result(found->results, found->results_len, part->call_id)) {
         run->state = PAL_TOOL_RECORDED;
         return true;
     }
@@ -72,7 +72,7 @@ static void ask_again(pal_turn *turn, const pal_part *part)
     pal_tools_tell_asking(turn, part->call_id, part->name);
 }
 
-bool pal_park_restore(pal_turn *turn, const pal_resume *found)
+bool pal_lane_park_restore(pal_turn *turn, const pal_resume *found)
 {
     const pal_message *answer = found->answer;
 
@@ -90,7 +90,7 @@ bool pal_park_restore(pal_turn *turn, const pal_resume *found)
     return true;
 }
 
-void pal_park_again(pal_turn *turn, const pal_resume *found)
+void pal_lane_park_again(pal_turn *turn, const pal_resume *found)
 {
     if (found->kind == PAL_RESUME_ASKING) {
         ask_again(turn, &found->answer->parts[found->asked]);
@@ -99,21 +99,21 @@ void pal_park_again(pal_turn *turn, const pal_resume *found)
         pal_turn_set_state(turn, PAL_TURN_PAUSED);
         pal_tools_tell_paused(turn);
     }
-    pal_park(turn);
+    pal_lane_park(turn);
 }
 
 /* ---- Releasing the lease, and acquiring it again ---- */
 
-void pal_park(pal_turn *turn)
+void pal_lane_park(pal_turn *turn)
 {
     if (turn->owed.state == PAL_OWED_NONE)
         return;
     turn->owed.state = PAL_OWED_PARKED;
     pal_lease_release(turn->lane);
-    pal_lane_look(turn->lane);
+    pal_away_look(turn->lane);
 }
 
-bool pal_park_is(const pal_turn *turn)
+bool pal_lane_is_parked(const pal_turn *turn)
 {
     return turn && turn->owed.state == PAL_OWED_PARKED &&
             (turn->phase == PAL_TURN_PHASE_PAUSED || turn->phase == PAL_TURN_PHASE_ASKING);
@@ -129,7 +129,7 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
         try_unpark(turn);
 }
 
-static void try_again(pal_timer *timer)
+static void on_retry_time(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
@@ -142,14 +142,14 @@ static void try_again(pal_timer *timer)
 static void unpark_later(pal_turn *turn)
 {
     turn->owed.item.id = turn->owed.previous_id;
-    if (!pal_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, try_again)) {
+    if (!pal_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, on_retry_time)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
     turn->holds++;
 }
 
-static void unparked(pal_write *write)
+static void on_unparked(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
@@ -182,10 +182,10 @@ static void try_unpark(pal_turn *turn)
     pal_lease_note_stale(turn);
     pal_lease_add_take(turn);
     pal_owed_replace(turn, turn->owed.previous_id);
-    pal_turn_write(turn, unparked);
+    pal_turn_write(turn, on_unparked);
 }
 
-void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
+void pal_lane_unpark(pal_turn *turn, void (*then)(pal_turn *turn))
 {
     if (turn->owed.state != PAL_OWED_PARKED) {
         then(turn);

@@ -6,16 +6,16 @@
 
 /* Restores the calls of a turn that was found PAUSED or ASKING. Returns false if there is no
  * memory. */
-bool pal_park_restore(pal_turn *turn, const pal_resume *found);
+bool pal_lane_park_restore(pal_turn *turn, const pal_resume *found);
 /* Sets a restored turn to PAUSED or ASKING again, publishes that, and parks it. */
-void pal_park_again(pal_turn *turn, const pal_resume *found);
+void pal_lane_park_again(pal_turn *turn, const pal_resume *found);
 /* For a PAUSED or ASKING turn: releases the session's lease, and watches the turn in the store. */
-void pal_park(pal_turn *turn);
+void pal_lane_park(pal_turn *turn);
 /* Returns true if the turn is PAUSED or ASKING and needs no lease; false for NULL. */
-bool pal_park_is(const pal_turn *turn);
+bool pal_lane_is_parked(const pal_turn *turn);
 /* Acquires the session again if the turn is parked, and then calls `then`. If it is not parked,
  * calls `then` at once. If another process has continued the turn, follows it instead. */
-void pal_unpark(pal_turn *turn, void (*then)(pal_turn *turn));
+void pal_lane_unpark(pal_turn *turn, void (*then)(pal_turn *turn));
 /* Continues with the calls after the turn was unparked. */
 void pal_tools_go_on(pal_turn *turn);
 
@@ -31,6 +31,6 @@ void pal_away_leave(pal_turn *turn);
 void pal_away_end(pal_turn *turn, const struct pal_outcome *outcome);
 
 /* Starts the next look at the store after a short delay. */
-void pal_lane_look(pal_lane_state *lane);
+void pal_away_look(pal_lane_state *lane);
 
 #endif

@@ -9,7 +9,7 @@ enum { VISIT_MS = 20, VISITS_MIN = 100 };
 
 bool pal_visit_is(const pal_turn *turn)
 {
-    return turn->allowing || pal_recover_results(&turn->request) > 0;
+    return turn->allowing || pal_recovery_results(&turn->request) > 0;
 }
 
 /* The waiting turn is in this process: gives it the results or the approval, and reports its state
@@ -29,14 +29,14 @@ static void deliver(pal_turn *turn, pal_turn *to)
         pal_lane_refuse(turn, err.status, err.message);
         return;
     }
-    pal_turn_fill_info(to, &info);
+    pal_runtime_turn_info(to, &info);
     if (on_start)
         on_start(&info, NULL, turn->on_start_user);
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_lane_leave(turn);
 }
 
-static void visit_again(pal_timer *timer)
+static void on_visit_time(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
 
@@ -61,7 +61,7 @@ void pal_visit(pal_turn *turn)
         pal_lane_begin(lane, turn);
     } else if (is_settling && !lane->runtime->is_closing &&
             turn->queue.visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
-            pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, visit_again)) {
+            pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, on_visit_time)) {
         turn->holds++;
         lane->guards++;
     } else if (turn->allowing) {
@@ -82,5 +82,5 @@ void pal_visit_after(pal_turn *turn)
     pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
     pal_visit(turn);
     lane->guards--;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }

@@ -39,12 +39,12 @@ static void make_drop(pal_turn *turn, pal_id item)
             .u.inbox_id = item};
 }
 
-static void withdrawn(pal_write *write)
+static void on_withdrawn(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
 
     inbox_changed(turn);
-    pal_runtime_unknow(turn);
+    pal_runtime_client_id_remove(turn);
     pal_turn_finish(turn, PAL_TURN_CANCELED);
 }
 
@@ -59,12 +59,12 @@ void pal_lane_withdraw(pal_turn *turn)
         return;
     pal_lane_unqueue(lane, at);
     if (turn->queue.inbox_len == 0 || !pal_turn_make_ops(turn)) {
-        pal_runtime_unknow(turn);
+        pal_runtime_client_id_remove(turn);
         pal_turn_finish(turn, PAL_TURN_CANCELED);
         return;
     }
     make_drop(turn, turn->queue.inbox_ids[0]);
-    change_inbox(turn, 1, withdrawn);
+    change_inbox(turn, 1, on_withdrawn);
 }
 
 /* ---- Refusing ---- */
@@ -110,15 +110,15 @@ static void wait_in_queue(pal_turn *turn)
 
     keep_what_is_durable(turn);
     pal_lane_enqueue(turn);
-    pal_runtime_know(turn);
+    pal_runtime_client_id_add(turn);
     lane->guards++;
-    pal_turn_tell_started(turn, NULL);
+    pal_lane_tell_started(turn, NULL);
     if (turn->stop) /* canceled while the item was being added */
         pal_lane_withdraw(turn);
     else if (turn->request.lane == PAL_TURN_LANE_INTERRUPT && running)
         pal_turn_stop(running, "interrupted by a new message");
     lane->guards--;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }
 
 /* The request is not a repeat, or it repeats a failed turn: a separate turn records it again. */
@@ -140,7 +140,7 @@ static void look_for_first(pal_turn *turn)
         pal_lane_refuse(turn, PAL_CONFLICT, "the message was sent before");
 }
 
-static void dropped(pal_write *write)
+static void on_dropped(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
 
@@ -153,7 +153,7 @@ static void dropped(pal_write *write)
 static void drop_item(pal_turn *turn)
 {
     make_drop(turn, turn->commit.ops[0].u.inbox_item->id);
-    change_inbox(turn, 1, dropped);
+    change_inbox(turn, 1, on_dropped);
 }
 
 /* Returns false if the item is not in the inbox. The turn has then been handled. */
@@ -181,7 +181,7 @@ static bool was_added(pal_turn *turn)
 }
 
 /* The messages are in the inbox, and the turn waits in the queue. */
-static void queued(pal_write *write)
+static void on_queued(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_lane_state *lane = turn->lane;
@@ -194,7 +194,7 @@ static void queued(pal_write *write)
         pal_lane_hand_over(lane);
 }
 
-static void joined(pal_write *write)
+static void on_steer_stored(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_lane_state *lane = turn->lane;
@@ -231,7 +231,7 @@ static void joined(pal_write *write)
     turn->info.turn = lane->running->id;
     turn->info.state = lane->running->state;
     turn->info.steered = true;
-    pal_turn_tell_started(turn, NULL);
+    pal_lane_tell_started(turn, NULL);
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_lane_leave(turn);
 }
@@ -261,7 +261,7 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
     pal_status status = write_item(turn, delivery, &item, &err);
 
     if (status == PAL_OK && pal_join_may_look(turn))
-        status = pal_recover_recorded(turn, &known, &err);
+        status = pal_recovery_recorded(turn, &known, &err);
     if (status != PAL_OK) {
         refuse_error(turn, &err);
         return;
@@ -301,13 +301,13 @@ void pal_lane_wait(pal_turn *turn)
         if (turn->request.on_done)
             wait_in_queue(turn); /* `on_done` could not be called after a restart */
         else
-            wait_in_inbox(turn, "queue", queued);
+            wait_in_inbox(turn, "queue", on_queued);
         break;
     case PAL_TURN_LANE_STEER:
         if (lane->running && lane->running->summary.wait)
-            wait_in_inbox(turn, "queue", queued); /* a compaction takes no messages */
+            wait_in_inbox(turn, "queue", on_queued); /* a compaction takes no messages */
         else
-            wait_in_inbox(turn, "steer", joined);
+            wait_in_inbox(turn, "steer", on_steer_stored);
         break;
     default:
         refuse_busy(turn);
@@ -322,7 +322,7 @@ bool pal_lane_may_wait(const pal_turn *turn)
     return turn->request.messages_len > 0 && turn->request.lane != PAL_TURN_LANE_REJECT;
 }
 
-void pal_lane_step_back(pal_turn *turn)
+void pal_lane_requeue(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
 
@@ -338,7 +338,7 @@ void pal_lane_step_back(pal_turn *turn)
         return;
     }
     lane->guards++;
-    wait_in_inbox(turn, "queue", queued);
+    wait_in_inbox(turn, "queue", on_queued);
     lane->guards--;
-    pal_lane_rest(lane);
+    pal_lane_dispatch(lane);
 }

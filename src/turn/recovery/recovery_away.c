@@ -21,7 +21,7 @@
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_retell.h"
 #include "turn/turn_event.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 
 enum { LOOK_MS_MIN = 20, LOOK_MS_MAX = 500 };
 
@@ -66,8 +66,8 @@ void pal_away_begin(pal_turn *turn)
     lane->away = turn;
     pal_lane_count(turn->runtime, 0, 1);
     lane->look_ms = 0;
-    pal_lane_look(lane);
-    pal_lane_rest(lane);
+    pal_away_look(lane);
+    pal_lane_dispatch(lane);
 }
 
 bool pal_away_take(pal_lane_state *lane, pal_id id)
@@ -78,7 +78,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
         pal_away_leave(turn);
         pal_tools_done(turn);
         pal_retell_step(turn);
-        pal_speech_clear(&turn->step.answer);
+        pal_answer_buffer_clear(&turn->step.answer);
         turn->step.attempt = 0;
         pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
         turn->queue.origin = PAL_ORIGIN_STORE;
@@ -128,7 +128,8 @@ void pal_away_end(pal_turn *turn, const pal_outcome *outcome)
             outcome->said_len ? &outcome->said[outcome->said_len - 1] : NULL;
 
     if (turn->events.newest == 0)
-        pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+        pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_STARTED,
+                .text = turn->request.label});
     for (size_t i = 0; i < outcome->said_len; i++)
         pal_retell(turn, &outcome->said[i]);
     if (newest) {
@@ -184,7 +185,7 @@ static void cancel(pal_turn *turn, const char *reason)
     turn->stop = PAL_STOP_CANCEL;
     pal_turn_set_reason(turn, reason);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    pal_unpark(turn, end_canceled);
+    pal_lane_unpark(turn, end_canceled);
 }
 
 static void stop_calls(pal_turn *turn)
@@ -212,7 +213,7 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
         cancel(turn, "the conversation was rewound");
     } else if (turn->lane->first && newest &&
             pal_clock_now_ms() - newest->created_at > PAL_TURN_PAUSE_MS_MAX) {
-        pal_unpark(turn, stop_calls);
+        pal_lane_unpark(turn, stop_calls);
     }
 }
 
@@ -247,7 +248,7 @@ static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outco
     }
 }
 
-static void looked(pal_work_item *item)
+static void on_looked(pal_work_item *item)
 {
     looking *l = (looking *)((char *)item - offsetof(looking, item));
     pal_lane_state *lane = l->lane;
@@ -261,14 +262,14 @@ static void looked(pal_work_item *item)
                     pal_holder_see(lane, &l->outcomes[i].holder) != PAL_HOLDER_NONE;
         if (turn)
             see_away(turn, l->statuses[i], &l->outcomes[i]);
-        else if (pal_park_is(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))
+        else if (pal_lane_is_parked(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))
             see_parked(lane->running, l->statuses[i], &l->outcomes[i]);
     }
     pal_arena_free(l->arena);
     pal_free(l);
     lane->guards--;
-    pal_lane_look(lane);
-    pal_lane_rest(lane);
+    pal_away_look(lane);
+    pal_lane_dispatch(lane);
 }
 
 static looking *make_looking(pal_lane_state *lane)
@@ -296,40 +297,41 @@ static looking *make_looking(pal_lane_state *lane)
     return l;
 }
 
-static void look_again(pal_timer *timer)
+static void on_look_time(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, look));
     looking *l = make_looking(lane);
 
     if (!l) {
-        pal_lane_look(lane);
+        pal_away_look(lane);
         return;
     }
     for (const pal_turn *turn = lane->away; turn; turn = turn->next) {
         l->ids[l->len] = turn->id;
         l->acting[l->len++] = turn->owed.turn;
     }
-    if (pal_park_is(lane->running)) {
+    if (pal_lane_is_parked(lane->running)) {
         l->ids[l->len] = lane->running->id;
         l->acting[l->len++] = lane->running->owed.turn;
     }
     lane->is_looking = true;
     lane->guards++;
     l->item.work = look;
-    l->item.done = looked;
+    l->item.done = on_looked;
     pal_loop_work(lane->runtime->loop, &l->item);
 }
 
-void pal_lane_look(pal_lane_state *lane)
+void pal_away_look(pal_lane_state *lane)
 {
     int64_t delay = lane->look_ms ? 2 * lane->look_ms : LOOK_MS_MIN;
 
     if (delay > LOOK_MS_MAX)
         delay = LOOK_MS_MAX;
-    if ((!lane->away && !pal_park_is(lane->running)) || lane->is_looking || lane->look.position > 0)
+    if ((!lane->away && !pal_lane_is_parked(lane->running)) || lane->is_looking ||
+            lane->look.position > 0)
         return;
     /* If there is no memory for the timer, the store is not read until something else happens in
      * the session. */
-    if (pal_timer_start(lane->runtime->loop, &lane->look, delay, look_again))
+    if (pal_timer_start(lane->runtime->loop, &lane->look, delay, on_look_time))
         lane->look_ms = delay;
 }

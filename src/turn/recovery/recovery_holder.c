@@ -88,7 +88,7 @@ static void end_look(looking *l, pal_holder_view view)
     copy.then(copy.lane, copy.turn, view);
 }
 
-static void holder_read(pal_work_item *item)
+static void on_holder_read(pal_work_item *item)
 {
     looking *l = (looking *)((char *)item - offsetof(looking, item));
 
@@ -111,7 +111,7 @@ void pal_holder_look(pal_lane_state *lane, pal_turn *turn, pal_holder_seen then)
     l->turn = turn;
     l->then = then;
     l->item.work = read_holder;
-    l->item.done = holder_read;
+    l->item.done = on_holder_read;
     lane->guards++;
     if (turn)
         turn->holds++;

@@ -19,7 +19,7 @@
 
 enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
 
-bool pal_recover_has_result(const pal_message *messages, size_t len, pal_str call_id)
+bool pal_recovery_has_result(const pal_message *messages, size_t len, pal_str call_id)
 {
     for (size_t i = 0; i < len; i++)
         for (size_t j = 0; j < messages[i].parts_len; j++)
@@ -43,7 +43,7 @@ static pal_ending ending_of(const pal_message_page *list)
 }
 
 /* The newest message is enough, unless it is a result. */
-pal_status pal_recover_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
+pal_status pal_recovery_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
         pal_ending *out_ending, pal_error *err)
 {
     pal_message_query load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
@@ -71,7 +71,7 @@ static const pal_part *find_call(const pal_ending *end, pal_str call_id)
 
 /* ---- Results in the request ---- */
 
-size_t pal_recover_results(const pal_turn_request *request)
+size_t pal_recovery_results(const pal_turn_request *request)
 {
     size_t len = 0;
 
@@ -96,8 +96,8 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
                 err, PAL_INVALID, "message %zu has role tool, but not only results", at);
     if (!find_call(end, part->call_id))
         return refuse(at, part->call_id, "is not waiting for a result", err);
-    if (pal_recover_has_result(end->results, end->results_len, part->call_id) ||
-            pal_recover_has_result(messages, at, part->call_id))
+    if (pal_recovery_has_result(end->results, end->results_len, part->call_id) ||
+            pal_recovery_has_result(messages, at, part->call_id))
         return refuse(at, part->call_id, "already has a result", err);
     return PAL_OK;
 }
@@ -106,7 +106,7 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
  * a request is accepted here and recognized later. */
 static pal_status check_results(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
-    size_t len = pal_recover_results(&turn->request);
+    size_t len = pal_recovery_results(&turn->request);
     pal_status status = PAL_OK;
 
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
@@ -118,9 +118,9 @@ static pal_status check_results(pal_turn *turn, const pal_ending *end, pal_error
     return status == PAL_INVALID && pal_join_is_repeat(turn) ? PAL_OK : status;
 }
 
-pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages, pal_error *err)
+pal_status pal_recovery_recorded(const pal_turn *turn, pal_message **out_messages, pal_error *err)
 {
-    size_t results = pal_recover_results(&turn->request);
+    size_t results = pal_recovery_results(&turn->request);
     size_t len = turn->request.messages_len;
     pal_message *messages = pal_arena_array(turn->arena, len + 1, sizeof(*messages));
     pal_status status = PAL_OK;
@@ -141,7 +141,7 @@ pal_status pal_recover_recorded(const pal_turn *turn, pal_message **out_messages
     return status == PAL_NO_MEMORY ? pal_no_memory(err) : status;
 }
 
-pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
+pal_status pal_recovery_prepare(pal_turn *turn, pal_error *err)
 {
     size_t size = turn->request.messages_len * sizeof(pal_message);
     pal_message *recorded;
@@ -149,7 +149,7 @@ pal_status pal_recover_prepare(pal_turn *turn, pal_error *err)
 
     if (turn->as_sent || turn->request.messages_len == 0)
         return PAL_OK;
-    status = pal_recover_recorded(turn, &recorded, err);
+    status = pal_recovery_recorded(turn, &recorded, err);
     if (status != PAL_OK)
         return status;
     turn->as_sent = pal_arena_alloc(turn->arena, size);
@@ -167,11 +167,11 @@ static bool is_open(const pal_turn *turn, const pal_ending *end, const pal_part 
     const pal_turn_request *request = &turn->request;
 
     return call->kind == PAL_PART_TOOL_CALL &&
-            !pal_recover_has_result(end->results, end->results_len, call->call_id) &&
-            !pal_recover_has_result(request->messages, request->messages_len, call->call_id);
+            !pal_recovery_has_result(end->results, end->results_len, call->call_id) &&
+            !pal_recovery_has_result(request->messages, request->messages_len, call->call_id);
 }
 
-size_t pal_recover_settle(pal_turn *turn, const pal_part *call, pal_message *out_message)
+size_t pal_recovery_settle(pal_turn *turn, const pal_part *call, pal_message *out_message)
 {
     pal_part *part = pal_arena_alloc(turn->arena, sizeof(*part));
 
@@ -208,7 +208,7 @@ static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
 
     for (size_t i = 0; messages && i < calls; i++)
         if (is_open(turn, end, &end->answer->parts[i]))
-            len += pal_recover_settle(turn, &end->answer->parts[i], &messages[len]);
+            len += pal_recovery_settle(turn, &end->answer->parts[i], &messages[len]);
     if (messages && turn->found.resume) {
         len += end_dead(turn, &messages[len]);
         turn->found.resume = NULL;
@@ -249,7 +249,7 @@ static bool gives_way(
 {
     return turn->queue.place != PAL_PLACE_YIELDED && turn->queue.origin != PAL_ORIGIN_INBOX &&
             !turn->runtime->options.leave_inbox && turn->request.lane != PAL_TURN_LANE_INTERRUPT &&
-            turn->request.messages_len > 0 && pal_recover_results(&turn->request) == 0 &&
+            turn->request.messages_len > 0 && pal_recovery_results(&turn->request) == 0 &&
             pal_backlog_is_there(turn, items, len, scratch);
 }
 
@@ -289,7 +289,7 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
     }
     turn->queue.verdict = PAL_TURN_MAY_BEGIN;
     end = (pal_ending){found->answer, found->results, found->results_len};
-    return pal_recover_results(&turn->request) > 0 && turn->queue.origin != PAL_ORIGIN_INBOX &&
+    return pal_recovery_results(&turn->request) > 0 && turn->queue.origin != PAL_ORIGIN_INBOX &&
                     !pal_id_equal(found->head.turn, turn->owed.turn)
             ? check_results(turn, &end, err)
             : PAL_OK;
@@ -372,9 +372,9 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         turn->commit.messages_len = 0;
         return PAL_OK; /* no request waits, but an obsolete item may be left */
     }
-    status = pal_recover_ending(&reading, turn->found.leftover_seq, scratch, &end, err);
+    status = pal_recovery_ending(&reading, turn->found.leftover_seq, scratch, &end, err);
     if (status == PAL_OK)
-        status = pal_recover_prepare(turn, err);
+        status = pal_recovery_prepare(turn, err);
     if (status == PAL_OK)
         status = check_results(turn, &end, err);
     if (status == PAL_OK)
@@ -382,7 +382,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
     return status;
 }
 
-void pal_recover_work(pal_work_item *item)
+void pal_recovery_inspect(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 

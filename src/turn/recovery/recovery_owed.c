@@ -57,7 +57,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
     turn->owed.first_id = head.first;
     if (pal_inbox_write(&settings, &head, PAL_DELIVERY_OWED, turn->arena, out_item, NULL) != PAL_OK)
         return false;
-    out_item->client_id = pal_turn_client_id(turn);
+    out_item->client_id = pal_runtime_turn_client_id(turn);
     return true;
 }
 
@@ -112,7 +112,7 @@ typedef struct handing {
     void (*then)(pal_turn *turn);
 } handing;
 
-static void handed(pal_write *write)
+static void on_handed(pal_write *write)
 {
     handing *h = (handing *)((char *)write - offsetof(handing, write));
 
@@ -142,7 +142,7 @@ bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
     op.u.inbox_item = &h->item;
     op.with_previous = true;
     h->ops[1] = op;
-    h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = handed};
+    h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = on_handed};
     turn->holds++;
     pal_runtime_write(turn->runtime, &h->write);
     return true;

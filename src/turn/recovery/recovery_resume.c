@@ -39,7 +39,7 @@ bool pal_resume_is_callers(const pal_turn_request *request, pal_str name)
 static bool is_open(const pal_resume *found, const pal_part *part)
 {
     return part->kind == PAL_PART_TOOL_CALL &&
-            !pal_recover_has_result(found->results, found->results_len, part->call_id);
+            !pal_recovery_has_result(found->results, found->results_len, part->call_id);
 }
 
 /* Counts the calls of the turn in order, in the same way as the turn itself did. */
@@ -103,7 +103,7 @@ pal_status pal_resume_judge(
 {
     pal_ending end;
     bool asks = false;
-    pal_status status = pal_recover_ending(reading, 0, arena, &end, err);
+    pal_status status = pal_recovery_ending(reading, 0, arena, &end, err);
 
     if (status != PAL_OK)
         return status;
@@ -211,10 +211,10 @@ bool pal_resume_is_wanted(const pal_turn *turn)
         return true;
     if (turn->allowing)
         return found->kind == PAL_RESUME_ASKING;
-    return pal_recover_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
+    return pal_recovery_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
 }
 
-void pal_turn_rename(pal_turn *turn, pal_id id)
+void pal_runtime_turn_rename(pal_turn *turn, pal_id id)
 {
     pal_map *turns = &turn->runtime->turns;
     pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
@@ -247,7 +247,7 @@ static void become(pal_turn *turn)
     void *on_done_user = turn->request.on_done_user;
 
     if (turn->on_start || turn->queue.origin == PAL_ORIGIN_INBOX)
-        pal_turn_rename(turn, found->head.turn);
+        pal_runtime_turn_rename(turn, found->head.turn);
     else
         turn->owed.turn = found->head.turn;
     pal_owner_leave(turn->runtime, &turn->request.budget);
@@ -268,7 +268,7 @@ static void become(pal_turn *turn)
     turn->owed.state = PAL_OWED_STORED;
     turn->step.doom = found->doom;
     turn->found.client_id = found->client_id;
-    pal_runtime_know(turn);
+    pal_runtime_client_id_add(turn);
 }
 
 static void tell_started(pal_turn *turn)
@@ -285,7 +285,8 @@ static void tell_recorded(pal_turn *turn)
     const pal_resume *found = turn->found.resume;
 
     if (turn->events.newest == 0)
-        pal_event_tell(turn, (pal_event){.kind = PAL_EVENT_STARTED, .text = turn->request.label});
+        pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_STARTED,
+                .text = turn->request.label});
     for (size_t i = 0; i < found->recorded_len; i++)
         pal_retell(turn, &found->recorded[i]);
 }
@@ -310,7 +311,7 @@ static void run_on(pal_write *write)
     if (turn->stop)
         pal_turn_close(turn);
     else
-        pal_servers_offer(turn);
+        pal_servers_await(turn);
 }
 
 /* Makes results for open calls, before anything else is done. */
@@ -321,7 +322,7 @@ static size_t settle_open(pal_turn *turn, pal_message *messages)
 
     for (size_t i = 0; found->answer && i < found->answer->parts_len; i++)
         if (is_open(found, &found->answer->parts[i]))
-            len += pal_recover_settle(turn, &found->answer->parts[i], &messages[len]);
+            len += pal_recovery_settle(turn, &found->answer->parts[i], &messages[len]);
     return len;
 }
 
@@ -353,7 +354,7 @@ static void go_on(pal_turn *turn)
     pal_turn_write(turn, run_on);
 }
 
-static void close_settled(pal_write *write)
+static void on_close_settled(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
     pal_error err = {0};
@@ -388,7 +389,7 @@ static void give_up(pal_turn *turn)
     }
     turn->commit.write.ops_len = 0;
     pal_turn_add_append(turn, &(pal_turn_append){.messages = messages, .messages_len = len});
-    pal_turn_write(turn, close_settled);
+    pal_turn_write(turn, on_close_settled);
 }
 
 static bool may_try(pal_turn *turn)
@@ -409,7 +410,7 @@ static void wait_again(pal_turn *turn, const brought *with)
     pal_error err;
 
     tell_recorded(turn);
-    if (!pal_park_restore(turn, found)) {
+    if (!pal_lane_park_restore(turn, found)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }
@@ -422,7 +423,7 @@ static void wait_again(pal_turn *turn, const brought *with)
         pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
     else if (with->results_len == 0 || /* the results were checked when the turn was found */
             pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
-        pal_park_again(turn, found);
+        pal_lane_park_again(turn, found);
 }
 
 static const char interrupted[] = "interrupted by a new message";
@@ -445,7 +446,7 @@ void pal_resume_begin(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
     brought with = {.results = turn->request.messages,
-            .results_len = pal_recover_results(&turn->request),
+            .results_len = pal_recovery_results(&turn->request),
             .allowing = turn->allowing};
 
     lane->has_backlog |= turn->queue.has_more;

@@ -8,7 +8,7 @@
 #include "turn/recovery/recovery_retell.h"
 
 #include "turn/turn_event.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 
 static pal_str rest_of(pal_str text, size_t from)
 {
@@ -23,7 +23,7 @@ static void tell_part(pal_turn *turn, const pal_part *part, size_t number, size_
     pal_str text = is_call ? part->arguments : part->text;
 
     if (is_call && from == 0)
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_CALL,
                         .call_id = part->call_id,
                         .name = part->name,
@@ -31,12 +31,12 @@ static void tell_part(pal_turn *turn, const pal_part *part, size_t number, size_
     if (from > 0 && from == text.len)
         return;
     if (is_call)
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_ARGUMENTS,
                         .call_id = part->call_id,
                         .text = rest_of(text, from)});
     else if (part->kind == PAL_PART_TEXT || part->kind == PAL_PART_REASONING)
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = part->kind == PAL_PART_TEXT ? PAL_EVENT_TEXT
                                                                 : PAL_EVENT_REASONING,
                         .text = rest_of(text, from),
@@ -72,7 +72,7 @@ static bool find_known(pal_turn *turn, const pal_message *answer, size_t *out_pa
     pal_arena *arena = pal_arena_new(0);
     pal_message known = {.parts_len = 0};
     bool is_known = turn->step.output_seen && arena &&
-            pal_speech_message(&turn->step.answer, arena, &known, NULL) == PAL_OK &&
+            pal_answer_buffer_message(&turn->step.answer, arena, &known, NULL) == PAL_OK &&
             known.parts_len > 0 && known.parts_len <= answer->parts_len;
 
     for (size_t i = 0; is_known && i < known.parts_len; i++) {
@@ -92,7 +92,7 @@ static void tell_answer(pal_turn *turn, const pal_message *answer)
 
     if (!find_known(turn, answer, &known, &bytes)) {
         pal_retell_step(turn);
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_STEP,
                         .count = ++turn->step.number,
                         .message = answer->id});
@@ -103,7 +103,7 @@ static void tell_answer(pal_turn *turn, const pal_message *answer)
     for (size_t i = known; i < answer->parts_len; i++)
         tell_part(turn, &answer->parts[i], i + 1, 0);
     if (!(answer->flags & PAL_MESSAGE_FLAG_ERROR))
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_MESSAGE,
                         .message = answer->id,
                         .seq = answer->seq,
@@ -120,7 +120,7 @@ static void tell_results(pal_turn *turn, const pal_message *message)
 {
     for (size_t i = 0; i < message->parts_len; i++)
         if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
-            pal_event_tell(turn,
+            pal_event_publish(turn,
                     (pal_event){.kind = PAL_EVENT_TOOL_ENDED,
                             .call_id = message->parts[i].call_id,
                             .name = message->parts[i].name,

@@ -14,7 +14,7 @@
 
 #include "base/json/json.h"
 #include "base/memory.h"
-#include "turn/turn_speech.h"
+#include "turn/turn_answer_buffer.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
 #include "turn/turn.h"
@@ -24,7 +24,7 @@
 #include "turn/runtime/runtime_dispatch.h"
 #include "turn/runtime/runtime_forward.h"
 #include "turn/runtime/runtime_models.h"
-#include "turn/turn_offer.h"
+#include "turn/turn_toolset.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
@@ -37,7 +37,7 @@ static void free_turn(pal_turn *turn)
 {
     pal_budget_release(atomic_load(&turn->step.held));
     pal_event_done(turn);
-    pal_speech_done(&turn->step.answer);
+    pal_answer_buffer_done(&turn->step.answer);
     pal_tools_done(turn);
     pal_buf_done(&turn->summary.text);
     pal_arena_free(turn->summary.arena);
@@ -65,16 +65,16 @@ static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
     return pal_str_make(key, len);
 }
 
-pal_str pal_turn_client_id(const pal_turn *turn)
+pal_str pal_runtime_turn_client_id(const pal_turn *turn)
 {
     const pal_message *sent = turn->as_sent ? turn->as_sent : turn->request.messages;
 
     return turn->request.messages_len > 0 ? sent[0].client_id : turn->found.client_id;
 }
 
-void pal_runtime_know(pal_turn *turn)
+void pal_runtime_client_id_add(pal_turn *turn)
 {
-    pal_message message = {.client_id = pal_turn_client_id(turn)};
+    pal_message message = {.client_id = pal_runtime_turn_client_id(turn)};
     pal_turn_request request = {.tenant = turn->request.tenant,
             .session = turn->request.session,
             .messages = &message,
@@ -86,7 +86,8 @@ void pal_runtime_know(pal_turn *turn)
         turn->known_key = key;
 }
 
-pal_turn *pal_runtime_known(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena)
+pal_turn *pal_runtime_client_id_find(pal_runtime *runtime, const pal_turn_request *request,
+        pal_arena *arena)
 {
     pal_str key = known_key(request, arena);
     pal_turn *turn = key.len ? pal_map_find(&runtime->known, key) : NULL;
@@ -94,7 +95,7 @@ pal_turn *pal_runtime_known(pal_runtime *runtime, const pal_turn_request *reques
     return turn && pal_str_equal(turn->request.tenant, request->tenant) ? turn : NULL;
 }
 
-void pal_runtime_unknow(pal_turn *turn)
+void pal_runtime_client_id_remove(pal_turn *turn)
 {
     pal_map *known = &turn->runtime->known;
 
@@ -107,7 +108,7 @@ static void forget(pal_runtime *runtime, pal_turn *turn)
 {
     pal_str id = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
 
-    pal_runtime_unknow(turn);
+    pal_runtime_client_id_remove(turn);
     if (pal_map_find(&runtime->turns, id) == turn)
         pal_map_remove(&runtime->turns, id); /* otherwise another turn now has this id */
     free_turn(turn);
@@ -139,7 +140,7 @@ static void slim(pal_turn *turn)
     if (turn->holds > 0)
         return;
     pal_tools_done(turn);
-    pal_speech_clear(&turn->step.answer);
+    pal_answer_buffer_clear(&turn->step.answer);
     pal_arena_free(turn->step.arena);
     turn->step.arena = NULL;
     turn->step.messages = NULL;
@@ -194,7 +195,7 @@ static pal_status check_opening(const pal_turn_request *request, pal_error *err)
     return PAL_OK;
 }
 
-pal_turn *pal_turn_make(
+pal_turn *pal_runtime_turn_new(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err)
 {
     pal_turn *turn = pal_calloc(1, sizeof(*turn));
@@ -211,7 +212,7 @@ pal_turn *pal_turn_make(
     pal_id_to_text(turn->id, turn->id_text);
     pal_owed_name_first(turn);
     turn->info.session = request->session;
-    pal_speech_init(&turn->step.answer);
+    pal_answer_buffer_init(&turn->step.answer);
     pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
     status = check_endpoint(runtime, request->endpoint, err);
     if (status == PAL_OK)
@@ -219,7 +220,7 @@ pal_turn *pal_turn_make(
     if (status == PAL_OK)
         status = check_opening(request, err);
     if (status == PAL_OK)
-        status = pal_offer_check(request, arena, err);
+        status = pal_toolset_check(request, arena, err);
     if (status == PAL_OK) {
         turn->lane = pal_lane_of(runtime, request->tenant, request->session);
         if (!turn->lane ||

@@ -48,7 +48,7 @@ static pal_turn *acting(pal_turn *turn)
     return turn && turn->queue.leader ? turn->queue.leader : turn;
 }
 
-void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
+void pal_runtime_turn_info(pal_turn *turn, pal_turn_info *out_info)
 {
     *out_info = acting(turn)->info;
     if (turn->queue.leader)
@@ -59,14 +59,14 @@ void pal_turn_fill_info(pal_turn *turn, pal_turn_info *out_info)
 /* Returns true if the same request came before. The caller is then given that turn. */
 static bool tell_known(start *s)
 {
-    pal_turn *known = pal_runtime_known(s->runtime, &s->request, s->arena);
+    pal_turn *known = pal_runtime_client_id_find(s->runtime, &s->request, s->arena);
     pal_turn_info info;
 
     /* A failed turn is tried again. If the messages differ, the store reports that. */
     if (!known || (known->phase == PAL_TURN_PHASE_ENDED && known->state == PAL_TURN_FAILED) ||
             !pal_join_says(known, &s->request, s->arena))
         return false;
-    pal_turn_fill_info(known, &info);
+    pal_runtime_turn_info(known, &info);
     info.replayed = true;
     s->on_start(&info, NULL, s->user);
     pal_arena_free(s->arena);
@@ -89,12 +89,12 @@ static void start_on_loop(pal_task *task)
         pal_error_set(&err, PAL_OVERLOADED, "%zu turns run or wait already; retry later",
                 runtime->turns_len);
     else
-        turn = pal_turn_make(runtime, s->arena, &s->request, &err);
+        turn = pal_runtime_turn_new(runtime, s->arena, &s->request, &err);
     if (!turn) {
         if (s->on_start)
             s->on_start(NULL, &err, s->user);
         if (s->compact)
-            pal_compact_refuse(s->compact, &err);
+            pal_summary_refuse(s->compact, &err);
         pal_arena_free(s->arena);
         pal_free(s);
         return;
@@ -315,7 +315,7 @@ static void find_on_loop(pal_ask *asked)
 
     if (!turn)
         return;
-    pal_turn_fill_info(turn, q->out_info);
+    pal_runtime_turn_info(turn, q->out_info);
     q->is_elsewhere = turn->phase == PAL_TURN_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
             turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
 }
@@ -384,7 +384,7 @@ static void session_on_loop(pal_ask *asked)
     pal_turn *turn = turn_of_lane(q);
 
     if (turn)
-        pal_turn_fill_info(turn, q->out_info);
+        pal_runtime_turn_info(turn, q->out_info);
 }
 
 pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
@@ -443,7 +443,7 @@ static void results_on_loop(pal_ask *asked)
         return;
     }
     q->status = pal_tools_results(turn, q->messages, q->messages_len, q->err);
-    pal_turn_fill_info(turn, q->out_info);
+    pal_runtime_turn_info(turn, q->out_info);
 }
 
 /* After a restart no turn in memory waits for the results. They are sent as ordinary messages, and
@@ -601,7 +601,7 @@ static void text_on_loop(pal_ask *asked)
 
     if (!turn)
         return;
-    pal_turn_fill_info(turn, q->out_info);
+    pal_runtime_turn_info(turn, q->out_info);
     *q->out_text = pal_arena_copy(q->arena, acting(turn)->outcome.text);
 }
 

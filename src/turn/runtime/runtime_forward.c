@@ -135,7 +135,7 @@ typedef struct bill {
     pal_reservation *held; /* the reservation that this row replaces */
 } bill; /* its texts follow in the same allocation */
 
-static void bill_kept(pal_write *write)
+static void on_bill_stored(pal_write *write)
 {
     bill *b = (bill *)((char *)write - offsetof(bill, write));
 
@@ -171,7 +171,7 @@ static void keep_bill(
     f->held = NULL;
     pal_budget_hold_only(b->held,
             usage->input + usage->output + usage->cache_read + usage->cache_write, cost_micros);
-    b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = bill_kept};
+    b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = on_bill_stored};
     pal_runtime_write(f->runtime, &b->write);
 }
 
@@ -214,7 +214,7 @@ static void tally(pal_work_item *item)
     f->output = pal_forward_count_output(encoding, text, len);
 }
 
-static void tallied(pal_work_item *item)
+static void on_tallied(pal_work_item *item)
 {
     pal_forward_call *f = of_tally(item);
     pal_usage usage = {.input = f->input, .output = f->output};
@@ -261,7 +261,7 @@ static void measure(pal_work_item *item)
     f->measured = pal_meter_finish_apart(f->meter, f->was_stopped ? NULL : &f->ended);
 }
 
-static void measured(pal_work_item *item)
+static void on_measured(pal_work_item *item)
 {
     pal_forward_call *f = of_finish(item);
 
@@ -374,7 +374,7 @@ static void look_up(pal_work_item *item)
             &f->lookup_error);
 }
 
-static void looked_up(pal_work_item *item)
+static void on_looked_up(pal_work_item *item)
 {
     pal_forward_call *f = of_lookup(item);
 
@@ -483,9 +483,9 @@ static pal_forward_call *make(
     f->budget = request->budget;
     f->begin.run = begin;
     f->leave.run = leave;
-    f->lookup = (pal_work_item){.work = look_up, .done = looked_up};
-    f->finish = (pal_work_item){.work = measure, .done = measured};
-    f->tally = (pal_work_item){.work = tally, .done = tallied};
+    f->lookup = (pal_work_item){.work = look_up, .done = on_looked_up};
+    f->finish = (pal_work_item){.work = measure, .done = on_measured};
+    f->tally = (pal_work_item){.work = tally, .done = on_tallied};
     pal_buf_init(&f->failure, PAL_PROVIDER_ERROR_BYTES_MAX);
     return f;
 }

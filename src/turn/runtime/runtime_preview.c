@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/turn.h"
-#include "turn/turn_offer.h"
+#include "turn/turn_toolset.h"
 #include "window/window_load.h"
 
 typedef struct preview {
@@ -20,7 +20,7 @@ static void look_on_loop(pal_ask *ask)
 {
     preview *p = (preview *)ask;
 
-    p->tools = pal_offer_gather(p->runtime, p->request, p->arena, &p->tools_len);
+    p->tools = pal_toolset_gather(p->runtime, p->request, p->arena, &p->tools_len);
     if (p->settings.model.len == 0)
         p->settings.model =
                 pal_arena_copy(p->arena, p->runtime->provider_models[p->settings.endpoint]);
@@ -102,7 +102,7 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
         status = pal_turn_settings_find(
                 runtime, &asked, &reading.row.session, arena, &p.settings, err);
     if (status == PAL_OK)
-        status = pal_offer_check(&asked, arena, err);
+        status = pal_toolset_check(&asked, arena, err);
     if (status != PAL_OK)
         return status;
     pal_ask_loop(runtime->loop, &p.ask);

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "turn/turn_event.h"
 #include "turn/turn.h"
-#include "turn/turn_offer.h"
+#include "turn/turn_toolset.h"
 
 /* ---- Waiting ---- */
 
@@ -33,7 +33,7 @@ static void tell_missing(pal_turn *turn)
 
         if (pal_tool_mcp_state_of(server) == PAL_TOOL_MCP_READY)
             continue;
-        pal_event_tell(turn,
+        pal_event_publish(turn,
                 (pal_event){.kind = PAL_EVENT_TOOLS_MISSING,
                         .name = pal_tool_mcp_name(server),
                         .text = why.len ? why : pal_str_of("the server is still starting")});
@@ -43,7 +43,7 @@ static void tell_missing(pal_turn *turn)
 bool pal_servers_gather(pal_turn *turn)
 {
     turn->step.tools =
-            pal_offer_gather(turn->runtime, &turn->request, turn->arena, &turn->step.tools_len);
+            pal_toolset_gather(turn->runtime, &turn->request, turn->arena, &turn->step.tools_len);
     return turn->step.tools != NULL;
 }
 
@@ -66,7 +66,7 @@ static void wake_all(pal_runtime *runtime)
     }
 }
 
-static void too_slow(pal_timer *timer)
+static void on_servers_timeout(pal_timer *timer)
 {
     wake_all((pal_runtime *)((char *)timer - offsetof(pal_runtime, servers_timer)));
 }
@@ -89,7 +89,7 @@ bool pal_servers_are_awaited(const pal_turn *turn)
             runtime->servers_timer.position != 0 && is_starting(runtime);
 }
 
-void pal_servers_offer(pal_turn *turn)
+void pal_servers_await(pal_turn *turn)
 {
     pal_runtime *runtime = turn->runtime;
 
@@ -149,7 +149,8 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
     }
     if (status == PAL_OK && runtime->servers_len > 0 &&
             !pal_timer_start(
-                    runtime->loop, &runtime->servers_timer, options->tools_wait_ms, too_slow))
+                    runtime->loop, &runtime->servers_timer, options->tools_wait_ms,
+                            on_servers_timeout))
         status = pal_no_memory(err);
     return status;
 }

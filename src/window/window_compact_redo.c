@@ -1,6 +1,6 @@
-/* window_compact_again.c - makes a checkpoint again from the same messages: restores the window as
+/* window_compact_redo.c - makes a checkpoint again from the same messages: restores the window as
  * it was before, with the checkpoint that was in effect then. */
-#include "window/window_compact_inside.h"
+#include "window/window_compact_internal.h"
 
 #define AGAIN_BYTES_MAX ((uint64_t)256 << 20)
 
@@ -13,7 +13,7 @@ static const pal_mark *find_previous(
         if (marks[i].kind == PAL_MARK_CHECKPOINT && marks[i].number == again->previous &&
                 marks[i].seq < again->checkpoint.seq && !marks[i].undone)
             return &marks[i];
-    return pal_checkpoint_find(marks, len, again->previous);
+    return pal_window_checkpoint_find(marks, len, again->previous);
 }
 
 /* Puts the previous checkpoint into effect again. If it does not exist any more there is none; if
@@ -34,7 +34,7 @@ static pal_status read_previous(pal_store *store, pal_compact_job *job,
     if (status != PAL_OK)
         return status;
     mark = find_previous(marks, len, again);
-    return mark ? pal_checkpoint_read(mark, arena, &job->view.record, err) : PAL_OK;
+    return mark ? pal_window_checkpoint_read(mark, arena, &job->view.record, err) : PAL_OK;
 }
 
 /* Loads the window as it was when the checkpoint was made, and all messages since. */
@@ -74,7 +74,7 @@ static pal_status load_again(
     return pal_window_finish(store, &job->window, view, err);
 }
 
-pal_status pal_compact_again(pal_store *store, const pal_compaction_request *compaction,
+pal_status pal_compact_redo(pal_store *store, const pal_compaction_request *compaction,
         pal_compact_job *job, pal_arena *arena, pal_error *err)
 {
     pal_checkpoint_record again = job->view.record;

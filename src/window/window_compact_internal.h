@@ -1,7 +1,7 @@
-/* window_compact_inside.h - functions that the window_compact*.c files share. Only for them; on the
- * thread that compacts. */
-#ifndef PAL_WINDOW_COMPACT_INSIDE_H
-#define PAL_WINDOW_COMPACT_INSIDE_H
+/* window_compact_internal.h - functions that the window_compact*.c files share. Only for them; on
+ * the thread that compacts. */
+#ifndef PAL_WINDOW_COMPACT_INTERNAL_H
+#define PAL_WINDOW_COMPACT_INTERNAL_H
 
 #include "window/window_compact.h"
 
@@ -29,10 +29,10 @@ void pal_compact_keep(pal_compact_job *job);
 PAL_CHECKED pal_status pal_compact_ask(pal_compact_job *job,
         const pal_compaction_request *compaction, pal_arena *arena, pal_error *err);
 
-/* ---- window_compact_again.c ---- */
+/* ---- window_compact_redo.c ---- */
 
 /* Begins a job that makes the current checkpoint again. `compaction->redo` must be its number. */
-PAL_CHECKED pal_status pal_compact_again(pal_store *store, const pal_compaction_request *compaction,
+PAL_CHECKED pal_status pal_compact_redo(pal_store *store, const pal_compaction_request *compaction,
         pal_compact_job *job, pal_arena *arena, pal_error *err);
 
 #endif

@@ -1,14 +1,14 @@
-/* turn_offer.c - gathers the tools that a model is offered: the caller's, the built-in ones and
+/* turn_toolset.c - gathers the tools that a model is offered: the caller's, the built-in ones and
  * those of tool servers. The lists of servers can change at any time on the loop, so they are
  * copied. On the loop, except for pal_runtime_tools(). */
-#include "turn/turn_offer.h"
+#include "turn/turn_toolset.h"
 
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
 
-pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *request,
+pal_tool *pal_toolset_gather(const pal_runtime *runtime, const pal_turn_request *request,
         pal_arena *arena, size_t *out_len)
 {
     size_t builtins = 0, len = 0, room = request->tools_len;
@@ -42,7 +42,7 @@ pal_tool *pal_offer_gather(const pal_runtime *runtime, const pal_turn_request *r
     return pal_arena_failure(arena) == PAL_OK ? tools : NULL;
 }
 
-pal_status pal_offer_check(const pal_turn_request *request, pal_arena *arena, pal_error *err)
+pal_status pal_toolset_check(const pal_turn_request *request, pal_arena *arena, pal_error *err)
 {
     pal_error inner;
     pal_json schema;
@@ -60,31 +60,31 @@ pal_status pal_offer_check(const pal_turn_request *request, pal_arena *arena, pa
     return PAL_OK;
 }
 
-typedef struct offer {
+typedef struct toolset_job {
     pal_ask ask;
     const pal_runtime *runtime;
     pal_arena *arena;
     pal_tool *tools;
     size_t len;
-} offer;
+} toolset_job;
 
-static void offer_on_loop(pal_ask *ask)
+static void gather_on_loop(pal_ask *ask)
 {
     static const pal_turn_request nothing;
-    offer *o = (offer *)ask;
+    toolset_job *job = (toolset_job *)ask;
 
-    o->tools = pal_offer_gather(o->runtime, &nothing, o->arena, &o->len);
+    job->tools = pal_toolset_gather(job->runtime, &nothing, job->arena, &job->len);
 }
 
 pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena, pal_tool **out_tools,
         size_t *out_len, pal_error *err)
 {
-    offer o = {.ask.run = offer_on_loop, .runtime = runtime, .arena = arena};
+    toolset_job job = {.ask.run = gather_on_loop, .runtime = runtime, .arena = arena};
 
-    pal_ask_loop(runtime->loop, &o.ask);
-    if (!o.tools)
+    pal_ask_loop(runtime->loop, &job.ask);
+    if (!job.tools)
         return pal_no_memory(err);
-    *out_tools = o.tools;
-    *out_len = o.len;
+    *out_tools = job.tools;
+    *out_len = job.len;
     return PAL_OK;
 }

@@ -1,6 +1,6 @@
-/* window_inside.h - functions that the window*.c files share. Only for them. */
-#ifndef PAL_WINDOW_INSIDE_H
-#define PAL_WINDOW_INSIDE_H
+/* window_internal.h - functions that the window*.c files share. Only for them. */
+#ifndef PAL_WINDOW_INTERNAL_H
+#define PAL_WINDOW_INTERNAL_H
 
 #include "window/window_load.h"
 
