@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/memory.h"
-#include "support/disk_state.h"
+#include "support/disk/disk_state.h"
 
 static const script_texts *texts;
 static bool may_repair;

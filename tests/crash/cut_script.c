@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/memory.h"
-#include "support/disk_trace.h"
+#include "support/disk/disk_trace.h"
 
 #define S(text) pal_str_of(text)
 #define TRIES_MAX 50

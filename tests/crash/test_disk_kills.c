@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "cut_check.h"
-#include "support/disk_trace.h"
+#include "support/disk/disk_trace.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

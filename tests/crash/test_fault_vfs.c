@@ -1,6 +1,6 @@
 /* test_fault_vfs.c - the fault VFS against plain SQLite: it must let a sound setup live and must
  * see through an unsound one, or what the other tests say would mean nothing. */
-#include "support/fault_vfs.h"
+#include "support/disk/fault_vfs.h"
 
 #include <signal.h>
 #include <sqlite3.h>

@@ -23,7 +23,7 @@
 #include "base/memory.h"
 #include "crash_script.h"
 #include "palaver/store_admin.h"
-#include "support/fault_vfs.h"
+#include "support/disk/fault_vfs.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

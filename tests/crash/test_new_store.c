@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "palaver/palaver.h"
-#include "support/disk_trace.h"
+#include "support/disk/disk_trace.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "cut_check.h"
-#include "support/disk_state.h"
-#include "support/disk_trace.h"
+#include "support/disk/disk_state.h"
+#include "support/disk/disk_trace.h"
 #include "support/scratch.h"
 #include "support/tap.h"
 

@@ -1,0 +1,185 @@
+/* test_store_lists.c - pages of sessions. */
+#include "contract/contract.h"
+
+static pal_id make(const char *project, const char *agent, int64_t at)
+{
+    pal_session session = {.project = S(project), .agent = S(agent)};
+    pal_id id = {{0}};
+
+    pal_clock_set_ms(at);
+    OK(pal_store_create(store, &session, &id, &err));
+    return id;
+}
+
+/* Whether the list holds exactly these, in this order. */
+static bool lists(pal_session_query query, const pal_id *ids, size_t len)
+{
+    pal_session_page page = {0};
+    bool same;
+
+    OK(pal_store_list(store, &query, arena, &page, &err));
+    same = page.sessions_len == len;
+    for (size_t i = 0; same && i < len; i++)
+        same = pal_id_equal(page.sessions[i].id, ids[i]);
+    if (!same)
+        printf("# %zu sessions listed, %zu wanted\n", page.sessions_len, len);
+    return same;
+}
+
+static void the_newest_update_comes_first(void)
+{
+    pal_id a = make("", "", NOW), b = make("", "", NOW + 1), c = make("", "", NOW + 1);
+    pal_id created[] = {c, b, a}, appended[] = {a, c, b}, marked[] = {b, a, c};
+    pal_session_query query = {0};
+
+    CHECK(lists(query, created, 3));
+    pal_clock_set_ms(NOW + 2);
+    say(a, "x");
+    CHECK(lists(query, appended, 3));
+    pal_clock_set_ms(NOW + 3);
+    rewind_to(b, 0);
+    CHECK(lists(query, marked, 3));
+}
+
+static void lists_are_filtered(void)
+{
+    pal_id a = make("p1", "x", NOW), b = make("p1", "y", NOW + 10), c = make("p2", "x", NOW + 20);
+    pal_id ba[] = {b, a}, ca[] = {c, a}, cb[] = {c, b};
+
+    CHECK(lists((pal_session_query){.project = S("p1")}, ba, 2));
+    CHECK(lists((pal_session_query){.agent = S("x")}, ca, 2));
+    CHECK(lists((pal_session_query){.project = S("p1"), .agent = S("x")}, &a, 1));
+    CHECK(lists((pal_session_query){.updated_from = NOW + 10}, cb, 2));
+    CHECK(lists((pal_session_query){.updated_to = NOW + 20}, ba, 2));
+    CHECK(lists((pal_session_query){.updated_from = NOW + 10, .updated_to = NOW + 20}, &b, 1));
+    CHECK(lists((pal_session_query){.project = S("p3")}, NULL, 0));
+}
+
+static void lists_have_a_state(void)
+{
+    pal_id a = make("", "", NOW), b = make("", "", NOW + 1), c = make("", "", NOW + 2);
+    pal_session change = {.id = c, .expires_at = NOW + 5};
+
+    OK(pal_store_delete(store, no_tenant(), b, &err));
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &b, 1));
+    pal_clock_set_ms(NOW + 6);
+    CHECK(lists((pal_session_query){0}, &a, 1));
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_ACTIVE}, &a, 1));
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_QUARANTINED}, NULL, 0));
+}
+
+static void an_expired_session_is_listed_once_it_is_swept(void)
+{
+    pal_id a = make("", "", NOW);
+    pal_session change = {.id = a, .expires_at = NOW + 5};
+
+    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));
+    pal_clock_set_ms(NOW + 6);
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));
+    CHECK(lists((pal_session_query){0}, NULL, 0));
+    OK(pal_store_sweep(store, -1, 10, NULL, &err));
+    CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &a, 1));
+}
+
+/* Walks all pages; returns how many sessions came, each once and in order. */
+static size_t walk(pal_session_query query, size_t *out_pages)
+{
+    pal_session_page page = {0};
+    pal_id seen[64];
+    size_t len = 0;
+    int64_t last = INT64_MAX;
+
+    *out_pages = 0;
+    do {
+        query.cursor = page.cursor;
+        if (!OK(pal_store_list(store, &query, arena, &page, &err)))
+            break;
+        (*out_pages)++;
+        CHECK(page.cursor.len == 0 || page.sessions_len == query.limit);
+        for (size_t i = 0; i < page.sessions_len && len < 64; i++) {
+            for (size_t j = 0; j < len; j++)
+                CHECK(!pal_id_equal(seen[j], page.sessions[i].id));
+            CHECK_THAT(page.sessions[i].updated_at, <=, last);
+            last = page.sessions[i].updated_at;
+            seen[len++] = page.sessions[i].id;
+        }
+    } while (page.cursor.len > 0);
+    return len;
+}
+
+static void pages_join_without_gap_or_repeat(void)
+{
+    pal_session_query query = {.project = S("p")};
+    size_t pages;
+
+    for (int i = 0; i < 20; i++) {
+        make("p", "", NOW + i / 7);
+        make("other", "", NOW + i / 7);
+    }
+    for (query.limit = 1; query.limit <= 21; query.limit++) {
+        CHECK_EQ(walk(query, &pages), 20);
+        CHECK_EQ(pages, (20 + query.limit - 1) / query.limit);
+    }
+    query = (pal_session_query){.limit = 7, .updated_from = NOW + 1};
+    CHECK_EQ(walk(query, &pages), 26);
+}
+
+static void a_page_goes_on_while_sessions_move(void)
+{
+    pal_id a = make("", "", NOW), b = make("", "", NOW + 1), c = make("", "", NOW + 2);
+    pal_session_query query = {.limit = 1};
+    pal_session_page page;
+
+    OK(pal_store_list(store, &query, arena, &page, &err));
+    if (CHECK_EQ(page.sessions_len, 1))
+        CHECK_ID(page.sessions[0].id, c);
+    pal_clock_set_ms(NOW + 9);
+    say(b, "to the front");
+    query.cursor = page.cursor;
+    OK(pal_store_list(store, &query, arena, &page, &err));
+    if (CHECK_EQ(page.sessions_len, 1))
+        CHECK_ID(page.sessions[0].id, a);
+    CHECK_EQ(page.cursor.len, 0);
+}
+
+static void fifty_are_a_page(void)
+{
+    pal_session_page page;
+    pal_session_query query = {0};
+
+    for (int i = 0; i < 51; i++)
+        make("", "", NOW);
+    OK(pal_store_list(store, &query, arena, &page, &err));
+    CHECK_EQ(page.sessions_len, 50);
+    CHECK_THAT(page.cursor.len, >, 0);
+    query.limit = PAL_SESSION_PAGE_MAX;
+    OK(pal_store_list(store, &query, arena, &page, &err));
+    CHECK_EQ(page.sessions_len, 51);
+    CHECK_EQ(page.cursor.len, 0);
+}
+
+static void bad_queries_are_refused(void)
+{
+    pal_session_query bad_cursor = {.cursor = S("nonsense")};
+    pal_session_query bad_limit = {.limit = PAL_SESSION_PAGE_MAX + 1};
+    pal_session_query bad_state = {.state = PAL_SESSION_ERASED};
+    pal_session_page page;
+
+    GIVES(PAL_INVALID, pal_store_list(store, &bad_cursor, arena, &page, &err));
+    GIVES(PAL_LIMIT, pal_store_list(store, &bad_limit, arena, &page, &err));
+    GIVES(PAL_INVALID, pal_store_list(store, &bad_state, arena, &page, &err));
+}
+
+void contract_lists(void)
+{
+    RUN(the_newest_update_comes_first);
+    RUN(lists_are_filtered);
+    RUN(lists_have_a_state);
+    RUN(an_expired_session_is_listed_once_it_is_swept);
+    RUN(pages_join_without_gap_or_repeat);
+    RUN(a_page_goes_on_while_sessions_move);
+    RUN(fifty_are_a_page);
+    RUN(bad_queries_are_refused);
+}
