@@ -111,6 +111,18 @@ def names_are_unique():
     tap.check(code == 1 and "has the name of 'src/base/map.c'" in said, said)
 
 
+def folders_are_small():
+    with tempfile.TemporaryDirectory() as root:
+        for folder, end in ('src/base', '.c'), ('tests/server', '.test.mjs'), ('docs', '.md'):
+            for number in range(31):
+                path = '%s/x%d%s' % (folder, number, end)
+                write(root, path, with_head(path, ''))
+        code, said = lint(root)
+    tap.check(code == 1 and 'src/base has more than 30 files' in said, said)
+    tap.check('tests/server has more than 30 files' in said, said)
+    tap.check(said.count('more than 30 files') == 2, said)
+
+
 def a_public_header_may_share_its_name():
     with tempfile.TemporaryDirectory() as root:
         for path in 'include/palaver/map.h', 'src/map/map.h':
@@ -137,6 +149,7 @@ def the_tree_keeps_the_rules():
 
 tap.main([(name, case(*rest)) for name, *rest in CASES] + [
     ('file names are unique', names_are_unique),
+    ('folders are small', folders_are_small),
     ('a public header may share its name with a private one', a_public_header_may_share_its_name),
     ('files begin with what they are for', files_begin_with_what_they_are_for),
     ('the tree keeps the rules', the_tree_keeps_the_rules),
