@@ -120,6 +120,20 @@ def all_limits_are_shown():
     tap.check(not shown, 'shown, but no limit: %s' % ', '.join(shown))
 
 
+def limits_of_files_are_true():
+    """The limits that are used in one file: each row names the file, the limit and its value."""
+    rows = re.findall(r'^\| `(\w+\.c)` \| `(\w+)` \| ([^|]+?) \|',
+                      tap.read(SOURCE, 'docs', 'limits.md'), re.M)
+    tap.check(len(rows) >= 10, 'only %d limits are shown with a file' % len(rows))
+    for file, name, value in rows:
+        paths = glob.glob(os.path.join(SOURCE, 'src', '**', file), recursive=True)
+        tap.check(paths, "there is no file '%s'" % file)
+        found = re.search(r'(?:#define %s |\b%s = )([\d\s()*<u]+)' % (name, name), tap.read(paths[0]))
+        tap.check(found, "'%s' does not define %s" % (file, name))
+        real = in_words(name, eval(re.sub(r'(?<=\d)u', '', found.group(1))))
+        tap.check(real == value, "%s of '%s' is '%s', not '%s'" % (name, file, real, value))
+
+
 def architecture_names_what_exists():
     """Each `function()` with its (`file`), and each path in ARCHITECTURE.md."""
     text = tap.read(SOURCE, 'ARCHITECTURE.md')
@@ -150,6 +164,7 @@ documents = sorted(glob.glob(SOURCE + '/*.md') + glob.glob(SOURCE + '/docs/**/*.
                                                            recursive=True))
 tests = [('README.md shows examples/embed.c', readme_shows_the_example),
          ('docs/limits.md shows the limits', all_limits_are_shown),
+         ('docs/limits.md shows the limits of single files', limits_of_files_are_true),
          ('ARCHITECTURE.md names functions and files that exist',
           architecture_names_what_exists)]
 for document in documents:
