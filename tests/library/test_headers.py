@@ -5,8 +5,10 @@ the headers agree with those of earlier releases, whose copies are in tests/data
 """
 import glob
 import os
+import re
 import shutil
 import sys
+import tempfile
 
 import layout
 import tap
@@ -36,6 +38,43 @@ def agrees(check, earlier):
     return test
 
 
+def changed(edit):
+    """The checks of a copy of today's headers whose turn.h `edit` changes, as a list of failures."""
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(INCLUDE, 'palaver'), os.path.join(folder, 'palaver'))
+        path = os.path.join(folder, 'palaver', 'turn.h')
+        text = edit(tap.read(path))
+        with open(path, 'w') as file:
+            file.write(text)
+        for check in (layout.same_layout, layout.only_in_reserved_room, layout.same_functions):
+            try:
+                check(INCLUDE, folder)
+            except tap.Failed as problem:
+                problems.append(str(problem))
+    return problems
+
+
+def a_larger_struct_is_reported():
+    problems = changed(lambda text: re.sub(r'(PAL_RESERVED\(\d+\);)(\n\} pal_turn_info;)',
+                                           r'\1 uint64_t more;\2', text))
+    tap.check(any("'pal_turn_info' was" in problem for problem in problems), str(problems))
+
+
+def a_moved_member_is_reported():
+    problems = changed(lambda text: re.sub(r'(typedef struct pal_turn_info \{)',
+                                           r'\1 uint64_t more;', text))
+    tap.check(any("'pal_turn_info.session' was" in problem for problem in problems), str(problems))
+
+
+def a_member_in_reserved_room_is_accepted():
+    def edit(text):
+        return re.sub(r'PAL_RESERVED\((\d+)\);(\n\} pal_turn_info;)', lambda match:
+                      'uint64_t more; PAL_RESERVED(%d);%s' % (int(match.group(1)) - 1,
+                                                              match.group(2)), text)
+    tap.check(not changed(edit), str(changed(edit)))
+
+
 def the_gathering_header_has_all():
     gathered = tap.read(INCLUDE, 'palaver', 'palaver.h')
     for header in headers:
@@ -44,7 +83,10 @@ def the_gathering_header_has_all():
 
 
 headers = sorted(os.path.basename(path) for path in glob.glob(INCLUDE + '/palaver/*.h'))
-tests = [('palaver.h gathers all headers', the_gathering_header_has_all)]
+tests = [('palaver.h gathers all headers', the_gathering_header_has_all),
+         ('a larger struct is reported', a_larger_struct_is_reported),
+         ('a moved member is reported', a_moved_member_is_reported),
+         ('a member in reserved room is accepted', a_member_in_reserved_room_is_accepted)]
 for name, options in COMPILERS:
     if shutil.which(name):
         tests += [('%s alone with %s' % (header, name), compiles(name, options, header))
