@@ -1,7 +1,7 @@
 /* terminal_flow.c - wraps text as it arrives. A word is written when it is complete, so that text
  * on the screen never moves. In scripts without spaces, a line can break between any two wide
  * characters, but not before closing punctuation. Not thread-safe. */
-#include "cli/terminal/terminal_flow.h"
+#include "cli/terminal/terminal_markdown.h"
 
 #include "base/utf8.h"
 #include "cli/cli.h"

@@ -2,7 +2,7 @@
  * back until its end is found, so that text is never shown in a wrong style. Marks without an end
  * are text. This is intentionally less than CommonMark: there are no surprising rules for nesting.
  * Not thread-safe. */
-#include "cli/terminal/terminal_inline.h"
+#include "cli/terminal/terminal_markdown.h"
 
 #include <string.h>
 
