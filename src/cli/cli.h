@@ -337,11 +337,11 @@ typedef struct pal_cli_naming {
 /* clang-format on */
 
 /* Sets the fields of `session` that the options name; the others do not change. */
-PAL_CHECKED pal_status pal_cli_name_session(
+PAL_CHECKED pal_status pal_cli_session_name(
         pal_cli *cli, const pal_cli_naming *naming, pal_session *session);
 
 /* Prints the result for a session: its id between two texts, or with --json its current record. */
-PAL_CHECKED pal_status pal_cli_print_session(
+PAL_CHECKED pal_status pal_cli_session_print(
         pal_cli *cli, pal_id id, const char *head, const char *tail);
 
 /* ---- A session's window, for `context` and `compact` (cli_window.c) ---- */
@@ -380,7 +380,7 @@ void pal_cli_window_close(pal_cli_window *window);
 
 /* Prints how full the window is, what is in it, what is left out, and what happens next
  * (cmd_context.c). */
-void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan);
+void pal_cli_context_print(pal_cli *cli, const pal_plan *plan);
 
 /* ---- A runtime, for `chat`, `serve`, `mcp` and `session compact` (cli_runtime.c) ---- */
 

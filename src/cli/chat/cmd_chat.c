@@ -109,17 +109,25 @@ static pal_status ask_once(pal_chat *chat)
     pal_buf text;
     pal_buf_init(&text, PAL_CLI_INPUT_MAX);
     pal_status status = gather_question(chat, &text);
-    if (status == PAL_OK && text.failure)
+    if (status != PAL_OK)
+        goto out;
+    if (text.failure) {
         status = pal_cli_no_memory(cli);
-    if (status == PAL_OK && text.len == 0)
-        status = pal_cli_usage(cli, "palaver chat \"What is a palaver?\"",
-                "the question is missing");
-    if (status == PAL_OK)
-        status = pal_chat_say(chat, pal_buf_str(&text), !cli->json, &answer);
-    if (status == PAL_OK && cli->json)
+        goto out;
+    }
+    if (text.len == 0) {
+        status = pal_cli_usage(
+                cli, "palaver chat \"What is a palaver?\"", "the question is missing");
+        goto out;
+    }
+    status = pal_chat_say(chat, pal_buf_str(&text), !cli->json, &answer);
+    if (status != PAL_OK)
+        goto out;
+    if (cli->json)
         put_json(chat, &answer);
-    if (status == PAL_OK && answer.state == PAL_TURN_CANCELED)
+    if (answer.state == PAL_TURN_CANCELED)
         status = pal_error_set(&cli->err, PAL_CANCELED, "the answer was stopped before its end");
+out:
     pal_buf_done(&text);
     return status;
 }
@@ -265,19 +273,20 @@ static pal_status run_chat(pal_chat *chat, const chat_values *given)
     bool found;
     bool is_talk = cli->args_len == 0 && isatty(STDIN_FILENO) && cli->is_terminal;
     pal_status status = choose_session(chat, given, &last, &found);
-    if (status == PAL_OK)
-        status = pal_signals_open(cli);
+    if (status != PAL_OK)
+        return status;
+    status = pal_signals_open(cli);
     if (status != PAL_OK)
         return status;
     status = pal_cli_runtime_open(cli, &given->runtime, &chat->runtime);
-    if (status == PAL_OK && is_talk)
-        status = talk_at_terminal(chat, found ? &last : NULL);
-    else if (status == PAL_OK)
-        status = ask_once(chat);
+    if (status != PAL_OK)
+        goto out;
+    status = is_talk ? talk_at_terminal(chat, found ? &last : NULL) : ask_once(chat);
     if (status == PAL_OK && chat->runtime.is_stopgap && !is_talk)
         pal_cli_print_error("no model is configured, so 'echo' answered",
                 "set OPENAI_API_KEY or the key of another provider, or see 'palaver config "
                 "example'");
+out:
     pal_cli_runtime_close(&chat->runtime, DRAIN_MS);
     pal_signals_close();
     return status;

@@ -311,7 +311,7 @@ static pal_status run_context(pal_chat *chat, pal_str argument)
     pal_status status =
             pal_turn_plan(chat->runtime.runtime, &request, chat->arena, &plan, &chat->cli->err);
     if (status == PAL_OK)
-        pal_cli_print_plan(chat->cli, &plan);
+        pal_cli_context_print(chat->cli, &plan);
     return status;
 }
 

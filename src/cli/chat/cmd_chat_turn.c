@@ -325,27 +325,29 @@ static pal_status ask(show *s)
 static pal_status follow(show *s, pal_chat_events *events)
 {
     pal_cli *cli = s->chat->cli;
-    pal_status status = PAL_OK;
-    bool goes_on = true;
-    while (status == PAL_OK && goes_on) {
+    for (;;) {
+        pal_status status = PAL_OK;
+        bool is_open;
         if (!s->is_canceled && (pal_signals_interrupted() || pal_signals_ended()))
             status = cancel(s);
-        goes_on = pal_chat_events_take(events, show_event, s);
+        is_open = pal_chat_events_take(events, show_event, s);
         if (status == PAL_OK && !pal_id_is_none(s->asking))
             status = ask(s);
-        if (!goes_on)
+        if (status != PAL_OK)
+            return status;
+        if (!is_open)
             break;
         if (s->chat->terminal)
             cli->width = pal_terminal_width(s->chat->terminal);
         tick(s);
-        if (status == PAL_OK)
-            status = pal_cli_flush(cli);
-        if (status == PAL_OK)
-            pal_signals_wait(-1, TICK_MS);
+        status = pal_cli_flush(cli);
+        if (status != PAL_OK)
+            return status;
+        pal_signals_wait(-1, TICK_MS);
     }
-    if (status == PAL_OK && !s->is_ended)
-        status = pal_error_set(&cli->err, PAL_CANCELED, "the turn was dropped before its end");
-    return status;
+    return s->is_ended ? PAL_OK
+                       : pal_error_set(&cli->err, PAL_CANCELED,
+                                 "the turn was dropped before its end");
 }
 
 /* ---- The end ---- */
@@ -515,16 +517,17 @@ pal_status pal_chat_say(pal_chat *chat, pal_str text, bool is_shown, pal_chat_an
     *out_answer = (pal_chat_answer){0};
     init_show(&s, chat, is_shown, out_answer);
     pal_status status = start(chat, text, out_answer);
-    if (status == PAL_OK) {
-        events = pal_chat_events_open(chat, out_answer->turn);
-        status = events ? follow(&s, events) : chat->cli->err.status;
-    }
-    pal_chat_events_close(events);
-    put_end(&s);
+    if (status != PAL_OK)
+        goto out;
+    events = pal_chat_events_open(chat, out_answer->turn);
+    status = events ? follow(&s, events) : chat->cli->err.status;
     if (status == PAL_OK)
-        status = s.status;
+        status = s.status; /* why the turn failed, if it did */
     if (status == PAL_OK && s.text.failure)
         status = pal_cli_no_memory(chat->cli);
+out:
+    pal_chat_events_close(events);
+    put_end(&s);
     if (status == PAL_OK)
         out_answer->text = pal_arena_copy(chat->arena, pal_buf_str(&s.text));
     else if (s.is_key_refused)

@@ -13,7 +13,7 @@ typedef enum share {
     SHARE_SYSTEM,
     SHARE_TOOLS,
     SHARE_SUMMARY, /* summaries and notices */
-    SHARE_KEPT,
+    SHARE_PINNED,
     SHARE_MESSAGES,
     SHARES,
 } share;
@@ -46,7 +46,7 @@ static share share_of(const pal_plan_item *item)
     case PAL_PLAN_ITEM_NOTICE:
         return SHARE_SUMMARY;
     default:
-        return item->is_pinned ? SHARE_KEPT : SHARE_MESSAGES;
+        return item->is_pinned ? SHARE_PINNED : SHARE_MESSAGES;
     }
 }
 
@@ -254,7 +254,7 @@ static void put_next(pal_cli *cli, const pal_plan *plan)
     pal_buf_done(&text);
 }
 
-void pal_cli_print_plan(pal_cli *cli, const pal_plan *plan)
+void pal_cli_context_print(pal_cli *cli, const pal_plan *plan)
 {
     put_window(cli, plan);
     put_items(cli, plan);
@@ -268,18 +268,18 @@ static pal_status print_plan(pal_cli *cli, const pal_window *window, const pal_p
     pal_str json;
     if (cli->json) {
         pal_status status = pal_plan_to_json(plan, cli->arena, &json, &cli->err);
-        if (status == PAL_OK) {
-            pal_buf_append_str(&cli->out, json);
-            pal_buf_append_char(&cli->out, '\n');
-        }
-        return status;
+        if (status != PAL_OK)
+            return status;
+        pal_buf_append_str(&cli->out, json);
+        pal_buf_append_char(&cli->out, '\n');
+        return PAL_OK;
     }
     if (window->model.len) {
         pal_buf_append_text(&cli->out, "Model ");
         pal_cli_clean(&cli->out, window->model, false);
         pal_buf_format(&cli->out, ", profile %s.\n", pal_profile_name(window->profile));
     }
-    pal_cli_print_plan(cli, plan);
+    pal_cli_context_print(cli, plan);
     return PAL_OK;
 }
 
@@ -290,12 +290,15 @@ static pal_status context(pal_cli *cli, void *values)
     pal_session session;
     pal_plan plan;
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
-    if (status == PAL_OK)
-        status = pal_cli_window_open(cli, &session, given, &window);
-    if (status == PAL_OK)
-        status = pal_window_plan(cli->store, &window.window, cli->arena, &plan, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_window_open(cli, &session, given, &window);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_window_plan(cli->store, &window.window, cli->arena, &plan, &cli->err);
     if (status == PAL_OK)
         status = print_plan(cli, &window.window, &plan);
+out:
     pal_cli_window_close(&window);
     return status;
 }

@@ -33,9 +33,8 @@ static void print_route(pal_cli *cli, const pal_route *route)
     pal_put_str(&writer, "session_key", route->key);
     pal_put_str(&writer, "signature", route->signature);
     pal_put_str(&writer, "matched_by", route->matched_by);
-    if (route->is_explicit) {
+    if (route->is_explicit)
         pal_put_flag(&writer, "explicit", true);
-    }
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');
 }
@@ -78,12 +77,13 @@ static pal_status route_value(pal_cli *cli, pal_arena *arena, pal_json value)
     pal_route_settings *settings = NULL;
     pal_route route;
     pal_status status = pal_route_input_read(value, arena, &input, &cli->err);
-    if (status == PAL_OK)
-        fill_settings(cli, value, &input.config);
-    if (status == PAL_OK)
-        status = pal_route_settings_new(&input.config, &settings, &cli->err);
-    if (status == PAL_OK)
-        status = pal_route_decide(settings, &input.context, arena, &route, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    fill_settings(cli, value, &input.config);
+    status = pal_route_settings_new(&input.config, &settings, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_route_decide(settings, &input.context, arena, &route, &cli->err);
     if (status == PAL_OK)
         print_route(cli, &route);
     pal_route_settings_free(settings);
@@ -144,10 +144,10 @@ static pal_status route_lines(pal_cli *cli, pal_arena *arena, pal_str text, bool
     if (wrong == 0)
         return PAL_OK;
     pal_status status = pal_cli_flush(cli);
-    return status != PAL_OK ? status
-                            : pal_error_set(&cli->err, PAL_INVALID, "%llu %s wrong",
-                                      (unsigned long long)wrong,
-                                      wrong == 1 ? "line is" : "lines are");
+    if (status != PAL_OK)
+        return status;
+    return pal_error_set(&cli->err, PAL_INVALID, "%llu %s wrong", (unsigned long long)wrong,
+            wrong == 1 ? "line is" : "lines are");
 }
 
 /* Returns the line on which the first object begins. */
@@ -176,18 +176,16 @@ static pal_status route(pal_cli *cli, void *values)
     const route_values *v = values;
     pal_cli_input input;
     pal_str text;
-    pal_arena *arena = pal_arena_new(0);
-    if (!arena)
-        return pal_cli_no_memory(cli);
+    pal_arena *arena;
     pal_status status = pal_cli_input_open(cli, cli->args_len ? cli->args[0] : "-", &input);
     if (status != PAL_OK)
-        goto out;
-    status = pal_cli_input_all(cli, &input, &text);
+        return status;
+    arena = pal_arena_new(0);
+    status = arena ? pal_cli_input_all(cli, &input, &text) : pal_cli_no_memory(cli);
     if (status == PAL_OK)
         status = route_text(cli, arena, text, v->keep_going);
-    pal_cli_input_close(&input);
-out:
     pal_arena_free(arena);
+    pal_cli_input_close(&input);
     return status;
 }
 

@@ -53,16 +53,23 @@ static pal_status compile(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     status = pal_cli_input_all(cli, &tokens, &vocabulary.tokens);
-    if (status == PAL_OK && v->special)
+    if (status != PAL_OK)
+        goto out;
+    if (v->special) {
         status = pal_cli_input_open(cli, v->special, &special);
-    if (status == PAL_OK && v->special)
+        if (status != PAL_OK)
+            goto out;
         status = pal_cli_input_all(cli, &special, &vocabulary.special);
-    if (status == PAL_OK)
-        status = pal_encoding_compile(&vocabulary, cli->arena, &table, &cli->err);
-    if (status == PAL_OK)
-        status = write_table(cli, cli->args[1], table);
+        if (status != PAL_OK)
+            goto out;
+    }
+    status = pal_encoding_compile(&vocabulary, cli->arena, &table, &cli->err);
+    if (status != PAL_OK)
+        goto out;
+    status = write_table(cli, cli->args[1], table);
     if (status == PAL_OK)
         print(cli, v, table.len);
+out:
     pal_cli_input_close(&special);
     pal_cli_input_close(&tokens);
     return status;

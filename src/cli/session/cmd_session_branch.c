@@ -37,11 +37,11 @@ static pal_status session_fork(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     pal_session session = {.title = parent.title, .project = parent.project, .agent = parent.agent};
-    status = pal_cli_name_session(cli, &given->naming, &session);
+    status = pal_cli_session_name(cli, &given->naming, &session);
     if (status == PAL_OK)
         status = pal_store_fork(cli->store, &session, parent.id,
                 given->at.given ? given->at.value : PAL_SEQ_ANY, &id, &cli->err);
-    return status == PAL_OK ? pal_cli_print_session(cli, id, "", "") : status;
+    return status == PAL_OK ? pal_cli_session_print(cli, id, "", "") : status;
 }
 
 static const pal_cli_option fork_options[] = {

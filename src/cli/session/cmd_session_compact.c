@@ -68,11 +68,13 @@ static pal_status diff(compacter *c)
                 cli, "palaver session compact SESSION --diff 1 3",
                 "--diff requires the numbers of two checkpoints");
     pal_status status = read_number(cli, cli->args[1], &numbers[0]);
-    if (status == PAL_OK)
-        status = read_number(cli, cli->args[2], &numbers[1]);
-    if (status == PAL_OK)
-        status = pal_window_diff(cli->store, pal_cli_tenant(cli), c->session.id, numbers[0],
-                numbers[1], cli->arena, &text, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = read_number(cli, cli->args[2], &numbers[1]);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_diff(cli->store, pal_cli_tenant(cli), c->session.id, numbers[0],
+            numbers[1], cli->arena, &text, &cli->err);
     if (status != PAL_OK)
         return status;
     if (cli->json) {
@@ -194,24 +196,28 @@ static pal_status compact_by_model(
     pal_cli_runtime_values values = c->given->runtime;
     values.model = c->given->window.model;
     pal_status status = pal_cli_runtime_open(cli, &values, &runtime);
-    bool is_echo = c->window.kind.len ? pal_str_is(c->window.kind, "echo") : runtime.is_echo;
-    bool is_stopgap = runtime.is_stopgap;
-    if (status == PAL_OK && !is_echo)
-        status = place_cut(c, compaction, &is_some);
-    if (status == PAL_OK && !is_some)
-        *out_made = (pal_compaction_result){.note = pal_str_of("nothing to compact")};
-    else if (status == PAL_OK && !is_echo)
+    if (status != PAL_OK)
+        goto out;
+    if (c->window.kind.len ? pal_str_is(c->window.kind, "echo") : runtime.is_echo) {
+        status = pal_window_compact(
+                cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+        if (status == PAL_OK && out_made->is_fallback)
+            out_made->note = pal_str_of(runtime.is_stopgap
+                            ? "no model is configured and none was found"
+                            : "'echo' is not a model and cannot write summaries; configure a "
+                              "provider");
+        goto out;
+    }
+    status = place_cut(c, compaction, &is_some);
+    if (status != PAL_OK)
+        goto out;
+    if (is_some)
         status = pal_turn_compact(runtime.runtime, pal_cli_tenant(cli), c->session.id, compaction,
                 cli->arena, out_made, &cli->err);
+    else
+        *out_made = (pal_compaction_result){.note = pal_str_of("nothing to compact")};
+out:
     pal_cli_runtime_close(&runtime, 0);
-    if (status != PAL_OK || !is_echo)
-        return status;
-    status = pal_window_compact(
-            cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
-    if (status == PAL_OK && out_made->is_fallback)
-        out_made->note = pal_str_of(
-                is_stopgap ? "no model is configured and none was found" :
-                "'echo' is not a model and cannot write summaries; configure a provider");
     return status;
 }
 
@@ -221,10 +227,11 @@ static pal_status compact_by_hand(
     pal_cli *cli = c->cli;
     pal_mark mark;
     pal_status status = read_summary(c);
+    if (status != PAL_OK)
+        return status;
     compaction->summary = c->summary;
-    if (status == PAL_OK)
-        status = pal_window_compact(
-                cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
+    status = pal_window_compact(
+            cli->store, &c->window.window, compaction, cli->arena, out_made, &cli->err);
     if (status != PAL_OK || out_made->number || c->summary.len == 0)
         return status;
     /* No message can be cut, so the summary is sent before all messages. */
@@ -247,14 +254,16 @@ static pal_status compact(compacter *c)
                                          : options->compaction_model,
             .reason = pal_str_of("manual")};
     pal_compaction_result made;
-    pal_status status = PAL_OK;
-    if (given->redo && cli->args_len > 1)
+    pal_status status;
+    if (given->redo && cli->args_len < 2)
+        return pal_cli_usage(cli, NULL, "--redo requires the number of a checkpoint");
+    if (given->redo) {
         status = read_number(cli, cli->args[1], &compaction.redo);
-    else if (given->redo)
-        status = pal_cli_usage(cli, NULL, "--redo requires the number of a checkpoint");
-    if (status == PAL_OK)
-        status = given->summary ? compact_by_hand(c, &compaction, &made)
-                                : compact_by_model(c, &compaction, &made);
+        if (status != PAL_OK)
+            return status;
+    }
+    status = given->summary ? compact_by_hand(c, &compaction, &made)
+                            : compact_by_model(c, &compaction, &made);
     if (status != PAL_OK)
         return status;
     if (cli->json)
@@ -324,8 +333,9 @@ static pal_status session_compact(pal_cli *cli, void *values)
     if (c.given->diff)
         return diff(&c);
     status = pal_cli_runtime_choose(cli, &c.given->runtime);
-    if (status == PAL_OK)
-        status = pal_cli_window_open(cli, &c.session, &c.given->window, &c.window);
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_window_open(cli, &c.session, &c.given->window, &c.window);
     if (status == PAL_OK)
         status = c.given->dry_run ? dry_run(&c) : compact(&c);
     pal_cli_window_close(&c.window);

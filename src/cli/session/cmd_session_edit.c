@@ -84,10 +84,10 @@ static pal_status session_edit(pal_cli *cli, void *values)
     if (naming.metadata && !*naming.metadata)
         naming.metadata = "{}";
     if (status == PAL_OK)
-        status = pal_cli_name_session(cli, &naming, &session);
+        status = pal_cli_session_name(cli, &naming, &session);
     if (status == PAL_OK)
         status = pal_store_update(cli->store, &session, fields, &cli->err);
-    return status == PAL_OK ? pal_cli_print_session(cli, session.id, "Changed ", ".") : status;
+    return status == PAL_OK ? pal_cli_session_print(cli, session.id, "Changed ", ".") : status;
 }
 
 static const pal_cli_option options[] = {

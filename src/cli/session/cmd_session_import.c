@@ -376,16 +376,19 @@ static pal_status import_file(importer *im, const source *from, bool *out_used)
     if (pal_cli_input_open(im->cli, from->path, &input) != PAL_OK)
         return PAL_OK;
     pal_status status = open_reader(im, im->kind);
-    if (status == PAL_OK)
-        status = feed_lines(im, &input);
-    if (status == PAL_OK)
-        status = pal_import_reader_finish(&im->reader);
-    if (status == PAL_OK) {
-        *out_used = im->reader.sessions > 0 ||
-                (!from->is_named && pal_import_reader_kind(&im->reader) != PAL_TRANSCRIPT_AUTO);
-        if (!*out_used)
-            say_why(im, from->path);
-    }
+    if (status != PAL_OK)
+        goto out;
+    status = feed_lines(im, &input);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_import_reader_finish(&im->reader);
+    if (status != PAL_OK)
+        goto out;
+    *out_used = im->reader.sessions > 0 ||
+            (!from->is_named && pal_import_reader_kind(&im->reader) != PAL_TRANSCRIPT_AUTO);
+    if (!*out_used)
+        say_why(im, from->path);
+out:
     pal_import_reader_close(&im->reader);
     pal_cli_input_close(&input);
     return status;

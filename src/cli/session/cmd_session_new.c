@@ -37,7 +37,7 @@ static pal_status name_aliases(pal_cli *cli, const pal_cli_list *list, pal_sessi
     return PAL_OK;
 }
 
-pal_status pal_cli_name_session(pal_cli *cli, const pal_cli_naming *naming, pal_session *session)
+pal_status pal_cli_session_name(pal_cli *cli, const pal_cli_naming *naming, pal_session *session)
 {
     pal_status status = PAL_OK;
     session->tenant = pal_cli_tenant(cli);
@@ -60,7 +60,7 @@ pal_status pal_cli_name_session(pal_cli *cli, const pal_cli_naming *naming, pal_
     return status;
 }
 
-pal_status pal_cli_print_session(pal_cli *cli, pal_id id, const char *head, const char *tail)
+pal_status pal_cli_session_print(pal_cli *cli, pal_id id, const char *head, const char *tail)
 {
     pal_session session;
     pal_str text = pal_cli_id(cli, id);
@@ -83,14 +83,14 @@ static pal_status session_new(pal_cli *cli, void *values)
     const new_values *given = values;
     pal_session session = {0};
     pal_id id;
-    pal_status status = pal_cli_name_session(cli, &given->naming, &session);
+    pal_status status = pal_cli_session_name(cli, &given->naming, &session);
     if (status == PAL_OK)
         status = pal_store_create(cli->store, &session, &id, &cli->err);
     if (status == PAL_CONFLICT && given->naming.key)
         snprintf(cli->hint, sizeof cli->hint,
                 "run 'palaver session show %.100s' to see the session with that key",
                 given->naming.key);
-    return status == PAL_OK ? pal_cli_print_session(cli, id, "", "") : status;
+    return status == PAL_OK ? pal_cli_session_print(cli, id, "", "") : status;
 }
 
 static const pal_cli_option options[] = {

@@ -16,7 +16,7 @@ static pal_status session_delete(pal_cli *cli, void *values)
         status = pal_store_delete(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
     if (status != PAL_OK)
         return status;
-    return pal_cli_print_session(
+    return pal_cli_session_print(
             cli, session.id, "Moved to the trash. To restore it:\npalaver session restore ", "");
 }
 
@@ -26,7 +26,7 @@ static pal_status session_restore(pal_cli *cli, void *values)
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_TRASH, &session);
     if (status == PAL_OK)
         status = pal_store_restore(cli->store, pal_cli_tenant(cli), session.id, &cli->err);
-    return status == PAL_OK ? pal_cli_print_session(cli, session.id, "Restored ", ".") : status;
+    return status == PAL_OK ? pal_cli_session_print(cli, session.id, "Restored ", ".") : status;
 }
 
 static pal_status ask_for_yes(pal_cli *cli, const pal_session *session)
