@@ -162,6 +162,9 @@ struct pal_stream {
     void *user;
 };
 
+/* True if this version of libmicrohttpd was checked: a connection's buffer is private memory of the
+ * process, so its pages can be released while a stream is idle. */
+bool pal_stream_can_release_pages(const char *version);
 /* The connection is done with the stream: calls `gone`, then frees the stream. Returns the number
  * of bytes that were sent. */
 uint64_t pal_stream_finish(pal_stream *stream);
@@ -225,6 +228,7 @@ struct pal_listener {
     size_t proxies_len;
     struct MHD_Daemon *daemon;
     bool is_tls;
+    bool can_release_pages; /* see pal_stream_can_release_pages() */
     int listen_fd;
     uint16_t port;
 

@@ -212,6 +212,7 @@ static pal_status start_daemon(pal_listener *listener, pal_error *err)
     /* libmicrohttpd divides this limit by the number of threads, and one thread may get all
      * connections. */
     uint64_t limit = open_max * 2 * threads;
+    listener->can_release_pages = pal_stream_can_release_pages(MHD_get_version());
     listener->daemon = MHD_start_daemon(flags | (listener->is_tls ? MHD_USE_TLS : 0), 0, NULL, NULL,
             pal_request_more, listener, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
             MHD_OPTION_NOTIFY_CONNECTION, pal_request_connection, listener,

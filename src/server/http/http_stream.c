@@ -2,12 +2,13 @@
  *
  * Written bytes wait in the stream. libmicrohttpd fetches them when the socket accepts more. The
  * connection is suspended while there is nothing to send. An idle stream then costs little more
- * than its connection: its buffer is freed, and the pages of libmicrohttpd's buffer are released.
- * libmicrohttpd filled that buffer with zeros when it made room for the response.
+ * than its connection: its buffer is freed, and the pages of libmicrohttpd's buffer are released
+ * (docs/decisions/009-http-server.md has the measurements).
  *
  * While the connection is suspended, the watch notices that the client leaves. A client that does
  * not read is disconnected when more than stream_bytes_max bytes wait for it. The limit grows by
  * the length of a single frame that is longer than the limit, up to PAL_SERVER_FRAME_BYTES_MAX. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -18,14 +19,23 @@
 
 #define BLOCK_BYTES 256 /* a client of HTTP/1.0 gets this many bytes at a time */
 
-/* Releases the pages of the buffer if that is worth a system call. The next bytes overwrite the
- * buffer anyway, so its content may become zeros. */
+bool pal_stream_can_release_pages(const char *version)
+{
+    unsigned major = 0, minor = 0, patch = 0;
+    if (sscanf(version, "%u.%u.%u", &major, &minor, &patch) != 3)
+        return false;
+    return (major == 0 && minor == 9 && patch >= 75) || (major == 1 && minor == 0);
+}
+
+/* Releases the pages of the buffer that fetch() may fill, if that is worth a system call. For the
+ * private memory that the buffer is in, this is the same as filling it with zeros, which fetch() is
+ * allowed to do: libmicrohttpd reads only the bytes that fetch() returns. */
 static void release_pages(pal_stream *stream, char *buffer, size_t len)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = ((uintptr_t)buffer + page - 1) / page * page;
     uintptr_t to = ((uintptr_t)buffer + len) / page * page;
-    if (stream->touched <= page || to <= from)
+    if (!stream->connection->listener->can_release_pages || stream->touched <= page || to <= from)
         return;
     madvise((void *)from, to - from, MADV_DONTNEED);
     stream->touched = 0;
