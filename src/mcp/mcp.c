@@ -1,7 +1,7 @@
 /* mcp.c - the methods of MCP, for both eras of the protocol. Tools that use only the store
  * run immediately. The tool that runs a turn starts a job (mcp_job.c). All functions can be
  * called from any thread. */
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 #include <stdio.h>
 #include "base/json/json_put.h"
@@ -44,7 +44,7 @@ bool pal_mcp_knows_revision(pal_str version)
 static pal_mcp_taken refuse(taking *t, int code, const char *message)
 {
     t->code = code;
-    pal_rpc_put_error(t->writer, t->message->id, code, message);
+    pal_mcp_rpc_put_error(t->writer, t->message->id, code, message);
     return PAL_MCP_ANSWERED;
 }
 

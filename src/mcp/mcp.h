@@ -36,10 +36,10 @@ typedef struct pal_rpc_message {
 } pal_rpc_message;
 
 /* Returns 0, or the code of the error in `err`. The id is set if it could be read. */
-int pal_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, pal_error *err);
+int pal_mcp_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, pal_error *err);
 
 /* Writes a complete error message. */
-void pal_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char *message);
+void pal_mcp_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char *message);
 
 /* ---- The peer ---- */
 

@@ -8,7 +8,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/nearest.h"
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 /* ---- The schema ---- */
 

@@ -5,7 +5,7 @@
  * all-or-nothing: if a turn fails or is canceled, the conversation is unchanged. A job is in the
  * host's list from its start to its end. The lock guards the list and the members that say whether
  * a job is canceled; the loop owns all other members. */
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 #include <stdio.h>
 #include "base/clock.h"

@@ -3,7 +3,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 #define META "io.modelcontextprotocol/"
 
@@ -59,7 +59,7 @@ static int read_object(pal_json message, pal_rpc_message *out, pal_arena *arena,
     return read_params(message, out, arena, err);
 }
 
-int pal_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, pal_error *err)
+int pal_mcp_rpc_read(pal_arena *arena, pal_str text, pal_rpc_message *out_message, pal_error *err)
 {
     pal_json message;
     pal_error inner = {0};
@@ -97,7 +97,7 @@ static void begin_message(pal_json_writer *writer, pal_str id)
     pal_put_raw(writer, "id", id);
 }
 
-void pal_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char *message)
+void pal_mcp_rpc_put_error(pal_json_writer *writer, pal_str id, int code, const char *message)
 {
     begin_message(writer, id);
     pal_json_name(writer, "error");

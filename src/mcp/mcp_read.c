@@ -6,7 +6,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_id.h"
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 #define LOAD_BYTES_MAX ((uint64_t)4 << 20) /* maximum size of the stored messages that are loaded
                                               for one page */

@@ -1,6 +1,6 @@
 /* mcp_tool.c - the table of tools for MCP clients. Names and members are chosen for models:
  * they call a session a conversation. */
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 /* ---- Pieces of schemas ---- */
 

@@ -2,7 +2,7 @@
  * Each one returns after the change is durable. All functions can be called from any thread. */
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
-#include "mcp/mcp_inside.h"
+#include "mcp/mcp_internal.h"
 
 #define TOPIC "memory" /* default topic of notes */
 

@@ -11,7 +11,7 @@
 #include "server/api/mistral/api_mistral_gate.h"
 #include "server/api/native/api_feed.h"
 #include "server/observe/observe_trace.h"
-#include "server/server_care.h"
+#include "server/server_maintenance.h"
 #include "server/server_dispatch.h"
 #include "server/server_idempotency.h"
 #include "server/server_settings.h"
@@ -22,7 +22,7 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
 {
     bool any;
     pal_str listen = server->config->server.listen;
-    pal_status status = pal_keys_any(server->keys, &any, err);
+    pal_status status = pal_auth_has_keys(server->auth, &any, err);
     if (status != PAL_OK || any || is_local)
         return status;
     return pal_error_set(err, PAL_DENIED,
@@ -32,14 +32,14 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
 
 static pal_status open_parts(pal_server *server, pal_error *err)
 {
-    bool is_local = pal_address_is_local(server->config->server.listen);
+    bool is_local = pal_auth_address_is_local(server->config->server.listen);
     server->settings = pal_server_settings_new(server->config);
-    server->keys = pal_keys_new(server->store, is_local);
+    server->auth = pal_auth_new(server->store, is_local);
     server->rate = pal_rate_new();
     server->idempotency = pal_idempotency_new();
     server->mcp = pal_mcp_service_new(server);
     server->mistral_gate = pal_mistral_gate_new();
-    if (!server->settings || !server->keys || !server->rate || !server->idempotency ||
+    if (!server->settings || !server->auth || !server->rate || !server->idempotency ||
             !server->mcp || !server->mistral_gate)
         return pal_no_memory(err);
     pal_status status = check_open(server, is_local, err);
@@ -53,7 +53,7 @@ static pal_status open_listener(pal_server *server, pal_error *err)
 {
     pal_listener_options options = {
             .config = &server->config->server,
-            .is_local = pal_address_is_local(server->config->server.listen),
+            .is_local = pal_auth_address_is_local(server->config->server.listen),
             .admit = pal_server_admit,
             .handle = pal_server_handle,
             .refuse = pal_server_refuse,
@@ -87,8 +87,8 @@ pal_status pal_server_open(
             status = pal_no_memory(err);
     }
     if (status == PAL_OK) {
-        server->care = pal_care_start(server);
-        if (!server->care)
+        server->maintenance = pal_maintenance_start(server);
+        if (!server->maintenance)
             status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
     }
     if (status == PAL_OK)
@@ -124,24 +124,24 @@ void pal_server_set_log(const pal_config_values *config, bool as_json)
 
 void pal_server_forget_keys(pal_server *server)
 {
-    pal_keys_forget(server->keys);
+    pal_auth_forget(server->auth);
 }
 
 void pal_server_close(pal_server *server)
 {
     if (!server)
         return;
-    pal_care_stop(server->care);
+    pal_maintenance_stop(server->maintenance);
     pal_listener_close(server->listener);
     pal_feed_free(server->feed);
     pal_mistral_gate_free(server->mistral_gate);
     pal_mcp_service_free(server->mcp);
     pal_trace_close(server->trace);
-    if (server->keys)
-        pal_keys_note_used(server->keys);
+    if (server->auth)
+        pal_auth_note_used(server->auth);
     pal_idempotency_free(server->idempotency);
     pal_rate_free(server->rate);
-    pal_keys_free(server->keys);
+    pal_auth_free(server->auth);
     pal_server_settings_free(server->settings);
     pal_free(server);
 }

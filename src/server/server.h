@@ -116,12 +116,12 @@ struct pal_server {
     const pal_route_settings *route_settings; /* the settings for routing inbound messages */
     _Atomic(pal_listener *) listener;         /* NULL while the first requests arrive early */
     struct pal_server_settings *settings;     /* the part of the configuration that can change */
-    struct pal_keys *keys;
+    struct pal_auth *auth;
     struct pal_rate *rate;
     struct pal_idempotency *idempotency;
     struct pal_metrics *metrics;
     struct pal_trace *trace; /* NULL: no traces are made */
-    struct pal_care *care;   /* periodic maintenance */
+    struct pal_maintenance *maintenance;
     struct pal_mcp_service *mcp;
     struct pal_mistral_gate *mistral_gate;
     struct pal_feed *feed;

@@ -55,7 +55,7 @@ pal_json_writer *pal_call_writer(pal_call *call)
 
 /* ---- Failing ---- */
 
-unsigned pal_status_http(pal_status status)
+unsigned pal_call_http_code(pal_status status)
 {
     static const unsigned codes[] = {
             [PAL_OK] = 200,
@@ -79,7 +79,8 @@ unsigned pal_status_http(pal_status status)
 }
 
 /* The text appears twice: some clients look for "error", others for "detail". */
-void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer)
+void pal_call_put_native_failure(
+        pal_call *call, const pal_failure *failure, pal_json_writer *writer)
 {
     pal_json_begin_object(writer);
     pal_put_str(writer, "error", failure->message);
@@ -146,7 +147,7 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
     if (status == PAL_OVERLOADED && call->fail_retry_ms < 0)
         call->fail_retry_ms = RETRY_MS;
     pal_failure failure = {
-            .code = call->fail_code ? call->fail_code : pal_status_http(status),
+            .code = call->fail_code ? call->fail_code : pal_call_http_code(status),
             .status = status,
             .message = pal_str_of(err && err->message[0] ? err->message : pal_status_name(status)),
             .param = pal_str_of(call->fail_param),

@@ -68,9 +68,10 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err);
 pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
         pal_error *err, const char *format, ...) PAL_PRINTF(6, 7);
 /* The HTTP status code for a status, as docs/errors.md lists them. */
-unsigned pal_status_http(pal_status status);
+unsigned pal_call_http_code(pal_status status);
 /* Writes an error in the native envelope. */
-void pal_put_native_failure(pal_call *call, const pal_failure *failure, pal_json_writer *writer);
+void pal_call_put_native_failure(
+        pal_call *call, const pal_failure *failure, pal_json_writer *writer);
 
 /* Call this before pal_exchange_stream(). The same request with the same idempotency key may then
  * arrive again while the stream runs; it finds the first turn by derived ids. */

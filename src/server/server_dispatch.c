@@ -45,7 +45,7 @@ static const pal_api *api_of(pal_str path)
 static pal_status decode_params(pal_call *call, const pal_match *match, pal_error *err)
 {
     for (size_t i = 0; i < PAL_API_PARAMS_MAX && match->params[i].len; i++) {
-        if (!pal_path_decode(call->arena, match->params[i], &call->params[i]))
+        if (!pal_match_decode(call->arena, match->params[i], &call->params[i]))
             return pal_error_set(err, PAL_INVALID,
                     "the path contains a NUL, invalid UTF-8, or a '%%' without two hex digits");
     }
@@ -96,7 +96,7 @@ static void add_cors(pal_call *call)
 {
     pal_exchange *x = call->exchange;
     pal_str origin = pal_exchange_header(x, "origin");
-    if (!origin.len || !pal_origin_is_allowed(call->server->settings, origin))
+    if (!origin.len || !pal_server_settings_allows(call->server->settings, origin))
         return;
     pal_exchange_add_header(x, "access-control-allow-origin", origin);
     pal_exchange_add_header(x, "vary", pal_str_of("origin"));
@@ -111,7 +111,7 @@ static void answer_options(pal_call *call, const pal_match *match)
     pal_exchange *x = call->exchange;
     pal_str origin = pal_exchange_header(x, "origin");
     pal_str headers = pal_exchange_header(x, "access-control-request-headers");
-    if (origin.len && pal_origin_is_allowed(call->server->settings, origin)) {
+    if (origin.len && pal_server_settings_allows(call->server->settings, origin)) {
         pal_exchange_add_header(x, "access-control-allow-methods", pal_str_of(match->allowed));
         if (headers.len)
             pal_exchange_add_header(x, "access-control-allow-headers", headers);

@@ -94,7 +94,7 @@ void pal_match_route(const pal_api *api, pal_str method, pal_str path, pal_match
         add_methods(api, path, out_match->allowed);
 }
 
-bool pal_path_decode(pal_arena *arena, pal_str segment, pal_str *out_text)
+bool pal_match_decode(pal_arena *arena, pal_str segment, pal_str *out_text)
 {
     size_t len = 0;
     char *text = pal_arena_alloc(arena, segment.len + 1);

@@ -20,6 +20,6 @@ void pal_match_route(const pal_api *api, pal_str method, pal_str path, pal_match
 
 /* Decodes the %XX escapes of a segment; the result is in the arena. False: the result is not valid
  * UTF-8, contains a NUL, or a '%' is not followed by two hex digits. */
-bool pal_path_decode(pal_arena *arena, pal_str segment, pal_str *out_text);
+bool pal_match_decode(pal_arena *arena, pal_str segment, pal_str *out_text);
 
 #endif

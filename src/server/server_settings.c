@@ -40,7 +40,7 @@ static pal_status set_origins(
     return PAL_OK;
 }
 
-bool pal_origin_is_allowed(pal_server_settings *settings, pal_str origin)
+bool pal_server_settings_allows(pal_server_settings *settings, pal_str origin)
 {
     struct pal_origins *origins = settings->origins;
     bool is_allowed = false;

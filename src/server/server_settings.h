@@ -31,7 +31,7 @@ PAL_CHECKED pal_status pal_server_settings_set(
 
 /* True if the configuration lets pages of that origin read responses. Can be called from any
  * thread. */
-bool pal_origin_is_allowed(pal_server_settings *settings, pal_str origin);
+bool pal_server_settings_allows(pal_server_settings *settings, pal_str origin);
 
 /* True if a configuration key, such as "server.cors_origins", can change while the server runs.
  * `is_tls`: the listener uses TLS. */

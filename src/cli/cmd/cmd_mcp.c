@@ -108,11 +108,11 @@ static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer 
     pal_rpc_message message;
     pal_error wrong = {0};
     pal_mcp_peer peer = {.tenant = pal_cli_tenant(s->cli), .can_write = true};
-    int code = pal_rpc_read(arena, line, &message, &wrong);
+    int code = pal_mcp_rpc_read(arena, line, &message, &wrong);
     if (code) {
-        pal_rpc_put_error(writer, message.id, code, wrong.message);
+        pal_mcp_rpc_put_error(writer, message.id, code, wrong.message);
     } else if (is_early(s, &message)) {
-        pal_rpc_put_error(writer, message.id, PAL_RPC_INVALID_REQUEST,
+        pal_mcp_rpc_put_error(writer, message.id, PAL_RPC_INVALID_REQUEST,
                 "send 'initialize' first, or set the protocol revision in '_meta'");
     } else {
         pal_mcp_host_take(s->host, &peer, &message, &outlet, s, arena, writer, &code);
@@ -128,9 +128,10 @@ static void take_line(speaking *s, const pal_cli_line *line)
     pal_buf_init(&buf, PAL_CLI_OUT_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     if (!arena)
-        pal_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_INTERNAL_ERROR, "out of memory");
+        pal_mcp_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_INTERNAL_ERROR, "out of memory");
     else if (line->too_long)
-        pal_rpc_put_error(&writer, (pal_str){0}, PAL_RPC_PARSE_ERROR, "the message is too long");
+        pal_mcp_rpc_put_error(
+                &writer, (pal_str){0}, PAL_RPC_PARSE_ERROR, "the message is too long");
     else if (line->text.len)
         answer(s, line->text, arena, &writer);
     if (buf.failure)

@@ -184,7 +184,7 @@ static void print_welcome(pal_cli *cli, const serving *s)
             PAL_STR_ARG(address));
     if (!cli->is_terminal)
         return;
-    if (pal_keys_any(s->server->keys, &has_keys, NULL) != PAL_OK)
+    if (pal_auth_has_keys(s->server->auth, &has_keys, NULL) != PAL_OK)
         has_keys = true; /* then no example is printed */
     pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
             PAL_STR_ARG(s->runtime.model), PAL_STR_ARG(s->runtime.endpoint));

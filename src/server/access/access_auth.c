@@ -39,7 +39,7 @@ typedef struct cached_key {
     bool is_used; /* it was used today, and the record does not say so yet */
 } cached_key;
 
-struct pal_keys {
+struct pal_auth {
     pal_store *store;
     bool is_local;
     pthread_mutex_t lock;
@@ -48,15 +48,15 @@ struct pal_keys {
     int64_t any_us; /* when `any` was read; 0: never */
 };
 
-pal_keys *pal_keys_new(pal_store *store, bool is_local)
+pal_auth *pal_auth_new(pal_store *store, bool is_local)
 {
-    pal_keys *keys = pal_calloc(1, sizeof *keys);
-    if (!keys)
+    pal_auth *auth = pal_calloc(1, sizeof *auth);
+    if (!auth)
         return NULL;
-    keys->store = store;
-    keys->is_local = is_local;
-    pthread_mutex_init(&keys->lock, NULL);
-    return keys;
+    auth->store = store;
+    auth->is_local = is_local;
+    pthread_mutex_init(&auth->lock, NULL);
+    return auth;
 }
 
 static void free_cached(cached_key *entry)
@@ -66,45 +66,45 @@ static void free_cached(cached_key *entry)
 }
 
 /* Call it under the lock. */
-static void empty_cache(pal_keys *keys)
+static void empty_cache(pal_auth *auth)
 {
     size_t position = 0;
     pal_str name;
     void *value;
-    while (pal_map_next(&keys->cache, &position, &name, &value))
+    while (pal_map_next(&auth->cache, &position, &name, &value))
         free_cached(value);
-    pal_map_done(&keys->cache);
-    pal_map_init(&keys->cache);
+    pal_map_done(&auth->cache);
+    pal_map_init(&auth->cache);
 }
 
-void pal_keys_free(pal_keys *keys)
+void pal_auth_free(pal_auth *auth)
 {
-    if (!keys)
+    if (!auth)
         return;
-    empty_cache(keys);
-    pal_map_done(&keys->cache);
-    pthread_mutex_destroy(&keys->lock);
-    pal_free(keys);
+    empty_cache(auth);
+    pal_map_done(&auth->cache);
+    pthread_mutex_destroy(&auth->lock);
+    pal_free(auth);
 }
 
-void pal_keys_forget(pal_keys *keys)
+void pal_auth_forget(pal_auth *auth)
 {
-    pthread_mutex_lock(&keys->lock);
-    empty_cache(keys);
-    if (!keys->any)
-        keys->any_us = 0;
-    pthread_mutex_unlock(&keys->lock);
+    pthread_mutex_lock(&auth->lock);
+    empty_cache(auth);
+    if (!auth->any)
+        auth->any_us = 0;
+    pthread_mutex_unlock(&auth->lock);
 }
 
-pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
+pal_status pal_auth_has_keys(pal_auth *auth, bool *out_any, pal_error *err)
 {
     pal_key_page page;
     int64_t now = pal_clock_monotonic_us();
-    pthread_mutex_lock(&keys->lock);
-    bool any = keys->any;
+    pthread_mutex_lock(&auth->lock);
+    bool any = auth->any;
     /* Records of keys are never removed, so `any` stays true. */
-    bool is_fresh = any || (keys->any_us && now - keys->any_us < PAL_SERVER_KEYS_FRESH_US);
-    pthread_mutex_unlock(&keys->lock);
+    bool is_fresh = any || (auth->any_us && now - auth->any_us < PAL_SERVER_KEYS_FRESH_US);
+    pthread_mutex_unlock(&auth->lock);
     if (is_fresh) {
         *out_any = any;
         return PAL_OK;
@@ -112,23 +112,23 @@ pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err)
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
         return pal_no_memory(err);
-    pal_status status = pal_key_list(keys->store, (pal_str){0}, 1, arena, &page, err);
+    pal_status status = pal_key_list(auth->store, (pal_str){0}, 1, arena, &page, err);
     if (status == PAL_OK) {
         *out_any = page.keys_len > 0;
-        pthread_mutex_lock(&keys->lock);
-        keys->any = keys->any || page.keys_len > 0;
-        keys->any_us = now;
-        pthread_mutex_unlock(&keys->lock);
+        pthread_mutex_lock(&auth->lock);
+        auth->any = auth->any || page.keys_len > 0;
+        auth->any_us = now;
+        pthread_mutex_unlock(&auth->lock);
     }
     pal_arena_free(arena);
     return status;
 }
 
-bool pal_keys_were_any(pal_keys *keys)
+bool pal_auth_had_keys(pal_auth *auth)
 {
-    pthread_mutex_lock(&keys->lock);
-    bool any = keys->any;
-    pthread_mutex_unlock(&keys->lock);
+    pthread_mutex_lock(&auth->lock);
+    bool any = auth->any;
+    pthread_mutex_unlock(&auth->lock);
     return any;
 }
 
@@ -151,15 +151,15 @@ static bool copy_key(pal_arena *arena, const pal_key *key, pal_key *out_key)
 }
 
 /* Call it under the lock. False: the key is not in the cache, or was read too long ago. */
-static bool find_cached(pal_keys *keys, pal_str digest, pal_arena *arena, pal_key *out_key)
+static bool find_cached(pal_auth *auth, pal_str digest, pal_arena *arena, pal_key *out_key)
 {
-    cached_key *entry = pal_map_find(&keys->cache, digest);
+    cached_key *entry = pal_map_find(&auth->cache, digest);
     if (!entry || pal_clock_monotonic_us() - entry->read_us >= PAL_SERVER_KEYS_FRESH_US)
         return false;
     return copy_key(arena, &entry->key, out_key);
 }
 
-static void keep(pal_keys *keys, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key)
+static void keep(pal_auth *auth, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key)
 {
     char day[PAL_TIME_TEXT_SIZE];
     cached_key *entry = pal_calloc(1, sizeof *entry);
@@ -171,38 +171,38 @@ static void keep(pal_keys *keys, const uint8_t digest[PAL_SHA256_SIZE], const pa
     entry->read_us = pal_clock_monotonic_us();
     entry->is_used = !pal_str_is(key->used_on, day);
     pal_str name = pal_str_make((const char *)entry->digest, sizeof entry->digest);
-    pthread_mutex_lock(&keys->lock);
-    if (keys->cache.len >= PAL_SERVER_KEYS_CACHED_MAX)
-        empty_cache(keys);
-    cached_key *old = pal_map_find(&keys->cache, name);
+    pthread_mutex_lock(&auth->lock);
+    if (auth->cache.len >= PAL_SERVER_KEYS_CACHED_MAX)
+        empty_cache(auth);
+    cached_key *old = pal_map_find(&auth->cache, name);
     bool kept = entry->arena && copy_key(entry->arena, key, &entry->key) &&
-            pal_map_set(&keys->cache, name, entry) == PAL_OK;
+            pal_map_set(&auth->cache, name, entry) == PAL_OK;
     if (kept && old)
         free_cached(old);
     if (!kept)
         free_cached(entry);
-    pthread_mutex_unlock(&keys->lock);
+    pthread_mutex_unlock(&auth->lock);
 }
 
 static pal_status find_key(
-        pal_keys *keys, pal_str secret, pal_arena *arena, pal_key *out_key, pal_error *err)
+        pal_auth *auth, pal_str secret, pal_arena *arena, pal_key *out_key, pal_error *err)
 {
     uint8_t digest[PAL_SHA256_SIZE];
     if (pal_sha256(secret, digest) != PAL_OK)
         return pal_no_memory(err);
-    pthread_mutex_lock(&keys->lock);
+    pthread_mutex_lock(&auth->lock);
     bool found =
-            find_cached(keys, pal_str_make((const char *)digest, sizeof digest), arena, out_key);
-    pthread_mutex_unlock(&keys->lock);
+            find_cached(auth, pal_str_make((const char *)digest, sizeof digest), arena, out_key);
+    pthread_mutex_unlock(&auth->lock);
     if (found)
         return PAL_OK;
-    pal_status status = pal_key_find(keys->store, secret, arena, out_key, err);
+    pal_status status = pal_key_find(auth->store, secret, arena, out_key, err);
     if (status == PAL_OK)
-        keep(keys, digest, out_key);
+        keep(auth, digest, out_key);
     return status;
 }
 
-void pal_keys_note_used(pal_keys *keys)
+void pal_auth_note_used(pal_auth *auth)
 {
     char day[PAL_TIME_TEXT_SIZE];
     pal_arena *arena = pal_arena_new(0);
@@ -214,16 +214,16 @@ void pal_keys_note_used(pal_keys *keys)
         pal_str name, id = {0};
         void *value;
         pal_arena_reset(arena);
-        pthread_mutex_lock(&keys->lock);
-        while (id.len == 0 && pal_map_next(&keys->cache, &position, &name, &value)) {
+        pthread_mutex_lock(&auth->lock);
+        while (id.len == 0 && pal_map_next(&auth->cache, &position, &name, &value)) {
             cached_key *entry = value;
             if (entry->is_used)
                 id = pal_arena_copy(arena, entry->key.id);
             entry->is_used = false;
         }
-        pthread_mutex_unlock(&keys->lock);
+        pthread_mutex_unlock(&auth->lock);
         found = id.len > 0;
-        if (found && pal_key_set_used(keys->store, id, pal_str_of(day), arena, &err) != PAL_OK)
+        if (found && pal_key_set_used(auth->store, id, pal_str_of(day), arena, &err) != PAL_OK)
             pal_log(PAL_LOG_WARN, "could not record the last use of key %.*s: %s",
                     PAL_STR_ARG(id), err.message);
     }
@@ -323,19 +323,19 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
 {
     bool any;
     pal_key key;
-    pal_keys *keys = call->server->keys;
+    pal_auth *auth = call->server->auth;
     *out_rate = call->server->settings->requests_per_minute;
-    pal_status status = pal_keys_any(keys, &any, err);
+    pal_status status = pal_auth_has_keys(auth, &any, err);
     if (status != PAL_OK)
         return status;
-    if (!any && keys->is_local) {
+    if (!any && auth->is_local) {
         call->caller.role = PAL_KEY_ADMIN;
         return choose_tenant(call, NULL, err);
     }
     pal_str secret = secret_of(call->exchange);
     if (secret.len == 0)
         return refuse_unknown(call, err, "this server requires an API key");
-    status = find_key(keys, secret, call->arena, &key, err);
+    status = find_key(auth, secret, call->arena, &key, err);
     if (status == PAL_NOT_FOUND)
         return refuse_wrong(call, err, "the API key is not known");
     if (status != PAL_OK)
@@ -350,11 +350,11 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
 bool pal_auth_is_known(pal_call *call)
 {
     pal_key key;
-    pal_keys *keys = call->server->keys;
-    if (!pal_keys_were_any(keys) && keys->is_local)
+    pal_auth *auth = call->server->auth;
+    if (!pal_auth_had_keys(auth) && auth->is_local)
         return true;
     pal_str secret = secret_of(call->exchange);
-    return secret.len && find_key(keys, secret, call->arena, &key, NULL) == PAL_OK &&
+    return secret.len && find_key(auth, secret, call->arena, &key, NULL) == PAL_OK &&
             !key.revoked_at;
 }
 
@@ -389,14 +389,14 @@ static bool is_loopback_number(pal_str host)
     return true;
 }
 
-bool pal_address_is_local(pal_str listen)
+bool pal_auth_address_is_local(pal_str listen)
 {
     pal_str host = without_port(listen);
     return is_text(host, "localhost") || is_text(host, "[::1]") || is_text(host, "::1") ||
             is_loopback_number(host);
 }
 
-bool pal_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme)
+bool pal_auth_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme)
 {
     static const char *const schemes[] = {"http://", "https://"};
     const pal_config_server *config = &call->server->config->server;
@@ -419,7 +419,7 @@ static bool is_own_page(const pal_call *call, pal_str origin)
     pal_str site = pal_exchange_header(call->exchange, "sec-fetch-site");
     if (site.len)
         return pal_str_is(site, "same-origin") || pal_str_is(site, "none");
-    return origin.len == 0 || pal_origin_is_own(call, origin, false);
+    return origin.len == 0 || pal_auth_origin_is_own(call, origin, false);
 }
 
 pal_status pal_auth_local(pal_call *call, pal_error *err)
@@ -428,20 +428,20 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
     pal_status status = PAL_OK;
     /* Routes that need no key, such as /healthz, must not wait for the store, which may be slow. */
     if (call->route->role == PAL_KEY_NONE)
-        any = pal_keys_were_any(call->server->keys);
+        any = pal_auth_had_keys(call->server->auth);
     else
-        status = pal_keys_any(call->server->keys, &any, err);
+        status = pal_auth_has_keys(call->server->auth, &any, err);
     if (status != PAL_OK || any)
         return status;
     pal_str host = pal_exchange_header(call->exchange, "host");
     pal_str origin = pal_exchange_header(call->exchange, "origin");
-    if (!pal_address_is_local(host))
+    if (!pal_auth_address_is_local(host))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "host '%.*s' is not allowed while the server has no keys; use localhost, or create "
                 "a key with 'palaver key create'",
                 (int)(host.len < 80 ? host.len : 80), host.data);
     if (is_own_page(call, origin) ||
-            (origin.len && pal_origin_is_allowed(call->server->settings, origin)))
+            (origin.len && pal_server_settings_allows(call->server->settings, origin)))
         return PAL_OK;
     if (!origin.len)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,

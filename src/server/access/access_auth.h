@@ -5,23 +5,23 @@
 #include "server/server.h"
 #include "server/server_limits.h"
 
-typedef struct pal_keys pal_keys;
+typedef struct pal_auth pal_auth;
 
 /* NULL: out of memory. `is_local`: only this machine can connect. */
-pal_keys *pal_keys_new(pal_store *store, bool is_local);
-void pal_keys_free(pal_keys *keys); /* accepts NULL */
+pal_auth *pal_auth_new(pal_store *store, bool is_local);
+void pal_auth_free(pal_auth *auth); /* accepts NULL */
 
 /* Reports whether a key exists or ever existed. */
-PAL_CHECKED pal_status pal_keys_any(pal_keys *keys, bool *out_any, pal_error *err);
-/* Returns the last result of pal_keys_any(). Does not read the store. */
-bool pal_keys_were_any(pal_keys *keys);
+PAL_CHECKED pal_status pal_auth_has_keys(pal_auth *auth, bool *out_any, pal_error *err);
+/* Returns the last result of pal_auth_has_keys(). Does not read the store. */
+bool pal_auth_had_keys(pal_auth *auth);
 /* Empties the cache, so that everything is read again. */
-void pal_keys_forget(pal_keys *keys);
+void pal_auth_forget(pal_auth *auth);
 /* Records which keys were used for the first time today. Blocks. */
-void pal_keys_note_used(pal_keys *keys);
+void pal_auth_note_used(pal_auth *auth);
 
 /* True if an address to listen on is local: "127.0.0.1:7077", "[::1]:0", "localhost:80". */
-bool pal_address_is_local(pal_str listen);
+bool pal_auth_address_is_local(pal_str listen);
 
 /* Fills call->caller, or refuses the request: 401 without a valid key, 403 if the key's role does
  * not allow the operation, 429 if the address has sent too many wrong keys. *out_rate is the limit
@@ -33,7 +33,7 @@ bool pal_auth_is_known(pal_call *call);
 
 /* True if an Origin is the origin that the request was sent to, according to its Host header.
  * `any_scheme`: http and https both match, because a proxy may handle TLS. */
-bool pal_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme);
+bool pal_auth_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme);
 
 /* Protects an open server from pages of other sites in a browser. The request must name this
  * machine, and come from the server's own page or from an origin in server.cors_origins. */

@@ -26,5 +26,5 @@ const pal_api pal_api_root = {
         .name = "root",
         .prefix = "/",
         .routes = routes,
-        .put_failure = pal_put_native_failure,
+        .put_failure = pal_call_put_native_failure,
 };

@@ -11,7 +11,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 typedef struct head_scan {
     pal_exchange *x;

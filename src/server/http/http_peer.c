@@ -7,7 +7,7 @@
  * pure, so tests need no connection. */
 #include <arpa/inet.h>
 #include <string.h>
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define ADDRESS_LEN_MAX (INET6_ADDRSTRLEN - 1)
 
@@ -30,7 +30,7 @@ static bool read_address(pal_str text, struct in6_addr *out, bool *out_is_v4)
     return true;
 }
 
-pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err)
+pal_status pal_peer_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err)
 {
     const char *slash = text.len ? memchr(text.data, '/', text.len) : NULL;
     pal_str address = pal_str_make(text.data, slash ? (size_t)(slash - text.data) : text.len);

@@ -7,7 +7,7 @@
  * watch does not look for clients that leave, and there are no heartbeats. */
 #include <string.h>
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define BLOCK_BYTES 16384 /* a client of HTTP/1.0 gets this many bytes at a time */
 
@@ -27,7 +27,7 @@ struct pal_pull { /* allocated in the exchange's arena */
 static void leave(pal_listener *listener)
 {
     atomic_fetch_sub(&listener->handled_len, 1);
-    pal_listener_tell(listener);
+    pal_listener_notify(listener);
 }
 
 /* Runs on a worker, while the connection is suspended. */
@@ -95,7 +95,7 @@ static ssize_t fetch(void *user, uint64_t position, char *buffer, size_t len_max
 uint64_t pal_pull_finish(pal_pull *pull)
 {
     pal_buf_done(&pull->piece);
-    pal_streams_release(pull->exchange->listener, pull->owner);
+    pal_share_release_stream(pull->exchange->listener, pull->owner);
     pull->done(pull->user);
     return pull->bytes;
 }
@@ -105,14 +105,14 @@ bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
 {
     pal_pull *pull = pal_arena_alloc(x->arena, sizeof *pull);
     struct pal_share *owner;
-    if (x->is_raw || !pull || !pal_streams_claim(x, &owner))
+    if (x->is_raw || !pull || !pal_share_claim_stream(x, &owner))
         return false;
     *pull = (pal_pull){.exchange = x, .owner = owner, .more = more, .done = done, .user = user};
     pal_buf_init(&pull->piece, SIZE_MAX / 4);
     struct MHD_Response *response =
             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, fetch, pull, NULL);
     if (!response) {
-        pal_streams_release(x->listener, owner);
+        pal_share_release_stream(x->listener, owner);
         return false;
     }
     pal_exchange_decorate(x, response, content_type);

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "palaver/id.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 static int64_t after_ms(int64_t ms)
 {
@@ -66,7 +66,7 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
     /* The watch checks the connection as soon as it is in the list, so set the deadline first. A
      * connection that cannot even be refused ends at once. */
     atomic_init(&connection->deadline_us, after_ms(listener->config.idle_ms));
-    bool is_welcome = pal_connection_enter(connection) && !atomic_load(&listener->is_quiet);
+    bool is_welcome = pal_share_enter(connection) && !atomic_load(&listener->is_quiet);
     if (!is_welcome)
         atomic_store(&connection->deadline_us, after_ms(0));
     else if (connection->crowd)
@@ -80,7 +80,7 @@ static pal_connection *open_connection(pal_listener *listener, struct MHD_Connec
 static void close_connection(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
-    pal_connection_leave(connection);
+    pal_share_leave(connection);
     atomic_fetch_sub(&listener->connections_len, 1);
     pal_tls_unref(connection->tls);
     pal_free(connection);
@@ -165,7 +165,7 @@ static bool begin_handling(pal_exchange *x)
     atomic_fetch_add(&listener->handled_len, 1);
     if (atomic_load(&listener->is_closing)) {
         atomic_fetch_sub(&listener->handled_len, 1);
-        pal_listener_tell(listener);
+        pal_listener_notify(listener);
         return false;
     }
     pal_unfinished_remove(x);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define BLOCK_BYTES 256 /* a client of HTTP/1.0 gets this many bytes at a time */
 
@@ -230,7 +230,7 @@ static void free_stream(pal_stream *stream)
     pal_buf_done(&stream->pending);
     pthread_mutex_destroy(&stream->lock);
     pal_free(stream);
-    pal_listener_tell(listener);
+    pal_listener_notify(listener);
 }
 
 uint64_t pal_stream_finish(pal_stream *stream)
@@ -242,7 +242,7 @@ uint64_t pal_stream_finish(pal_stream *stream)
     uint64_t bytes = stream->bytes;
     pthread_mutex_unlock(&stream->lock);
     /* Release first: the `gone` callback may open the next stream. */
-    pal_streams_release(stream->connection->listener, stream->owner);
+    pal_share_release_stream(stream->connection->listener, stream->owner);
     stream->gone(stream->user);
     free_stream(stream);
     return bytes;
@@ -253,7 +253,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
 {
     pal_listener *listener = x->listener;
     struct pal_share *owner;
-    if (x->is_raw || !pal_streams_claim(x, &owner))
+    if (x->is_raw || !pal_share_claim_stream(x, &owner))
         return NULL;
     pal_exchange_unwatch(x); /* from here on the stream reports that the client leaves */
     pal_stream *stream = new_stream(x);
@@ -263,7 +263,7 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
     if (!response) {
         if (stream)
             free_stream(stream);
-        pal_streams_release(listener, owner);
+        pal_share_release_stream(listener, owner);
         return NULL;
     }
     stream->owner = owner;

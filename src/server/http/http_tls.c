@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 struct pal_tls {
     atomic_uint refs;

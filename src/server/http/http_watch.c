@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define EVENTS_MAX 64
 /* Connections to accept before other events are handled. */

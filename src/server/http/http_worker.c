@@ -6,7 +6,7 @@
  * other requests still find workers, and only a few large bodies are processed at the same time. */
 #include <string.h>
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define WORKER_STACK_BYTES ((size_t)1 << 20)
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "server/observe/observe_trace_inside.h"
+#include "server/observe/observe_trace_internal.h"
 
 #define SEND_EVERY_MS 1000
 #define SEND_MS 10000

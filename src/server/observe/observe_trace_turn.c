@@ -7,7 +7,7 @@
 #include "server/observe/observe_trace.h"
 
 #include "base/memory.h"
-#include "server/observe/observe_trace_inside.h"
+#include "server/observe/observe_trace_internal.h"
 
 #define TOOLS_MAX 32 /* tools that run at the same time; further ones get no spans */
 #define TEXT_MAX 256

@@ -88,7 +88,8 @@ pal_run_failure pal_run_failure_of(const pal_run_failure *rows, const pal_event 
     const pal_run_failure *row = find(rows, end);
     if (!row)
         row = find(common_rows, end);
-    pal_run_failure failure = row ? *row : (pal_run_failure){.code = pal_status_http(end->status)};
+    pal_run_failure failure =
+            row ? *row : (pal_run_failure){.code = pal_call_http_code(end->status)};
     if (failure.code == SAME)
         failure.code = (unsigned)end->code;
     if (end->state != PAL_TURN_FAILED)

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 #include "server/unit/http_toy.h"
 #include "support/tap.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 #include "server/unit/http_toy.h"
 #include "support/scratch.h"
 #include "support/tap.h"
@@ -18,7 +18,7 @@ static bool resolves(
     pal_proxy proxies[4];
     char out[INET6_ADDRSTRLEN];
     for (size_t i = 0; i < 4; i++) {
-        if (pal_proxy_parse(pal_str_of(texts[i]), &proxies[i], NULL))
+        if (pal_peer_proxy_parse(pal_str_of(texts[i]), &proxies[i], NULL))
             return CHECK(false);
     }
     snprintf(out, sizeof out, "%s", peer);
@@ -67,7 +67,8 @@ static void proxies_that_are_no_addresses_are_refused(void)
     pal_proxy proxy;
     pal_error err;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!CHECK_STATUS(pal_proxy_parse(pal_str_of(texts[i]), &proxy, &err), PAL_INVALID, &err))
+        pal_status status = pal_peer_proxy_parse(pal_str_of(texts[i]), &proxy, &err);
+        if (!CHECK_STATUS(status, PAL_INVALID, &err))
             printf("# '%s'\n", texts[i]);
         CHECK_CONTAINS(err.message, "trusted proxy");
     }

@@ -92,13 +92,13 @@ static void segments_are_decoded(void)
 {
     pal_str text;
     pal_arena *arena = pal_arena_new(0);
-    CHECK(pal_path_decode(arena, pal_str_of("a%2Fb%20c+d"), &text));
+    CHECK(pal_match_decode(arena, pal_str_of("a%2Fb%20c+d"), &text));
     CHECK_STR(text, "a/b c+d");
-    if (CHECK(pal_path_decode(arena, pal_str_of("%c3%A4"), &text)))
+    if (CHECK(pal_match_decode(arena, pal_str_of("%c3%A4"), &text)))
         CHECK_STR(text, "\xc3\xa4");
     static const char *const bad[] = {"%", "%2", "%zz", "a%0", "%00", "%ff", "%c3"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(!pal_path_decode(arena, pal_str_of(bad[i]), &text));
+        CHECK(!pal_match_decode(arena, pal_str_of(bad[i]), &text));
     pal_arena_free(arena);
 }
 

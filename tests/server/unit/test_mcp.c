@@ -79,10 +79,10 @@ static bool take(pal_mcp_host *host, const char *text)
         return true;
     pal_buf_init(&buf, 1 << 20);
     pal_json_writer writer = pal_json_writer_make(&buf);
-    if (pal_rpc_read(arena, pal_str_of(text), &message, &err) == 0)
+    if (pal_mcp_rpc_read(arena, pal_str_of(text), &message, &err) == 0)
         taken = pal_mcp_host_take(host, &peer, &message, &outlet, &w, arena, &writer, &code);
     else
-        pal_rpc_put_error(&writer, message.id, PAL_RPC_INTERNAL_ERROR, err.message);
+        pal_mcp_rpc_put_error(&writer, message.id, PAL_RPC_INTERNAL_ERROR, err.message);
     if (taken == PAL_MCP_LATER)
         wait_for_end(&w);
     pal_memory_fail_at(0, 0);

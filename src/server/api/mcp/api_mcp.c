@@ -170,7 +170,7 @@ static unsigned http_code(int code, bool is_new)
 
 static pal_status send_error(pal_call *call, unsigned status, pal_str id, int code, const char *why)
 {
-    pal_rpc_put_error(pal_call_writer(call), id, code, why);
+    pal_mcp_rpc_put_error(pal_call_writer(call), id, code, why);
     pal_call_send(call, status);
     return PAL_OK;
 }
@@ -205,12 +205,12 @@ static pal_status check_origin(pal_call *call, pal_error *err)
     pal_str origin = pal_exchange_header(call->exchange, "origin");
     if (origin.len == 0)
         return PAL_OK;
-    if (pal_origin_is_allowed(call->server->settings, origin)) {
+    if (pal_server_settings_allows(call->server->settings, origin)) {
         pal_exchange_add_header(
                 call->exchange, "access-control-expose-headers", pal_str_of(SESSION_HEADER));
         return PAL_OK;
     }
-    if (pal_origin_is_own(call, origin, true))
+    if (pal_auth_origin_is_own(call, origin, true))
         return PAL_OK;
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
             "origin '%.*s' is not allowed; add it to server.cors_origins",
@@ -334,7 +334,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     pal_call_is_mixed(call); /* the response can show any session */
-    int code = pal_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
+    int code = pal_mcp_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
     if (code)
         return send_error(
                 call, code == PAL_RPC_INTERNAL_ERROR ? 503 : 400, message.id, code, wrong.message);

@@ -72,7 +72,7 @@ static pal_status create_key(pal_call *call, pal_error *err)
         return status;
     /* An idempotency key would store this response, and the secret with it. */
     pal_call_streaming(call);
-    pal_keys_forget(call->server->keys);
+    pal_auth_forget(call->server->auth);
     pal_key_put(&key, secret, pal_call_writer(call));
     pal_call_send(call, 201);
     return PAL_OK;
@@ -116,7 +116,7 @@ static pal_status revoke_key(pal_call *call, pal_error *err)
             pal_key_revoke(call->server->store, call->params[0], call->arena, &key, err);
     if (status != PAL_OK)
         return status;
-    pal_keys_forget(call->server->keys);
+    pal_auth_forget(call->server->auth);
     pal_key_put(&key, NULL, pal_call_writer(call));
     pal_call_send(call, 200);
     return PAL_OK;

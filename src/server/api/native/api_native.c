@@ -55,7 +55,7 @@ const pal_api pal_api_native = {
         .name = "native",
         .prefix = "/api/v1/",
         .routes = routes,
-        .put_failure = pal_put_native_failure,
+        .put_failure = pal_call_put_native_failure,
         .find_subject = find_subject,
         .is_strict = true,
 };

@@ -227,7 +227,7 @@ static void fail(pal_call *call, unsigned code, pal_status status, const char *w
 static unsigned code_of_end(pal_status status)
 {
     if (status == PAL_BUDGET || status == PAL_BUSY || status == PAL_CORRUPT)
-        return pal_status_http(status);
+        return pal_call_http_code(status);
     return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
 }
 

@@ -527,5 +527,5 @@ const pal_api pal_api_picoclaw = {
         .name = "picoclaw",
         .prefix = "/api/sessions",
         .routes = routes,
-        .put_failure = pal_put_native_failure,
+        .put_failure = pal_call_put_native_failure,
 };

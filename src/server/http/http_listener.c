@@ -1,4 +1,4 @@
-/* http_listen.c - the listener: its address, its limits, its threads, and how it closes.
+/* http_listener.c - the listener: its address, its limits, its threads, and how it closes.
  *
  * When the listener closes, no more requests are handled. It first waits until every handler has
  * responded. Then it ends the streams, which have PAL_SERVER_CLOSE_MS to be read. Only then is
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 #include "server/server_files.h"
 
 #define THREAD_STACK_BYTES ((size_t)1 << 20)
@@ -130,8 +130,8 @@ static pal_status read_proxies(pal_listener *listener, pal_error *err)
     if (!listener->proxies)
         return pal_no_memory(err);
     for (size_t i = 0; i < len; i++) {
-        pal_status status =
-                pal_proxy_parse(listener->config.trusted_proxies[i], &listener->proxies[i], err);
+        pal_status status = pal_peer_proxy_parse(
+                listener->config.trusted_proxies[i], &listener->proxies[i], err);
         if (status)
             return status;
         listener->proxies_len++;
@@ -153,7 +153,7 @@ static void see_refusal(const char *format, va_list arguments)
     const char *page = va_arg(copy, const char *);
     va_end(copy);
     if (page)
-        pal_malformed_answer(code, page);
+        pal_unfinished_refuse(code, page);
 }
 
 /* Called for malformed requests and for clients that left. The log lines help to find a cause. */
@@ -313,7 +313,7 @@ void pal_listener_count(pal_listener *listener, pal_listener_counts *out_counts)
     out_counts->dropped = atomic_load(&listener->dropped);
 }
 
-void pal_listener_tell(pal_listener *listener)
+void pal_listener_notify(pal_listener *listener)
 {
     if (!atomic_load(&listener->is_closing))
         return;

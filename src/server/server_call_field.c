@@ -1,5 +1,5 @@
-/* server_field.c - reads the fields of a request: members of the body, query parameters, and the
- * session that a path names. Each error names the invalid field and what it must be. */
+/* server_call_field.c - reads the fields of a request: members of the body, query parameters, and
+ * the session that a path names. Each error names the invalid field and what it must be. */
 #include "server/server_call.h"
 
 #include <inttypes.h>

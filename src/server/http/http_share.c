@@ -1,4 +1,4 @@
-/* http_address.c - decides which connections get a place. There are connections_max places,
+/* http_share.c - decides which connections get a place. There are connections_max places,
  * and one address gets no more than its share, so that one client alone cannot take all places.
  * Streams are counted the same way, by key. IPv6 addresses are counted by their first 64 bits,
  * because one client has all addresses with these bits. A trusted proxy represents many clients and
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 struct pal_share {
     uint64_t len;             /* places or streams in use */
@@ -165,7 +165,7 @@ static void settle(pal_connection *connection)
         take_place(connection);
 }
 
-bool pal_connection_enter(pal_connection *connection)
+bool pal_share_enter(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
     pal_str peer = pal_str_of(connection->peer);
@@ -186,7 +186,7 @@ bool pal_connection_enter(pal_connection *connection)
     return is_welcome;
 }
 
-void pal_connection_leave(pal_connection *connection)
+void pal_share_leave(pal_connection *connection)
 {
     pal_listener *listener = connection->listener;
     struct pal_share *share = connection->address;
@@ -235,7 +235,7 @@ static void leave(pal_listener *listener, struct pal_share *share)
     pthread_mutex_unlock(&listener->lock);
 }
 
-bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner)
+bool pal_share_claim_stream(pal_exchange *x, struct pal_share **out_owner)
 {
     pal_listener *listener = x->listener;
     char name[PAL_PEER_SIZE];
@@ -255,9 +255,9 @@ bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner)
     return false;
 }
 
-void pal_streams_release(pal_listener *listener, struct pal_share *owner)
+void pal_share_release_stream(pal_listener *listener, struct pal_share *owner)
 {
     leave(listener, owner);
     atomic_fetch_sub(&listener->streams_len, 1);
-    pal_listener_tell(listener);
+    pal_listener_notify(listener);
 }

@@ -1,6 +1,6 @@
-/* mcp_inside.h - what the mcp*.c files share. Only for these files. */
-#ifndef PAL_MCP_INSIDE_H
-#define PAL_MCP_INSIDE_H
+/* mcp_internal.h - what the mcp*.c files share. Only for these files. */
+#ifndef PAL_MCP_INTERNAL_H
+#define PAL_MCP_INTERNAL_H
 
 #include <pthread.h>
 #include "mcp/mcp.h"

@@ -1,4 +1,4 @@
-/* http_inside.h - shared by the http*.c files: the listener, its connections, their
+/* http_internal.h - shared by the http*.c files: the listener, its connections, their
  * exchanges and streams.
  *
  * Threads: libmicrohttpd assigns every connection to one of its threads and makes all callbacks of
@@ -10,8 +10,8 @@
  * Locks: the listener's `lock` guards its lists. The lock of a stream is taken after it, never
  * before it. Callbacks of the layer above are called without a lock, with one exception: the `left`
  * callback of pal_exchange_watch() is called under the listener's lock. */
-#ifndef PAL_HTTP_INSIDE_H
-#define PAL_HTTP_INSIDE_H
+#ifndef PAL_HTTP_INTERNAL_H
+#define PAL_HTTP_INTERNAL_H
 
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -31,7 +31,7 @@ typedef struct pal_proxy {
 } pal_proxy;
 
 /* Parses an address or a prefix: "10.0.0.1", "fd00::/8". */
-PAL_CHECKED pal_status pal_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err);
+PAL_CHECKED pal_status pal_peer_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *err);
 
 /* Finds the client's address: the rightmost address in the chain of proxies that is not trusted.
  * `forwarded_for` is the value of X-Forwarded-For and `forwarded` that of Forwarded; either can be
@@ -125,7 +125,7 @@ struct pal_exchange { /* allocated in its own arena */
     int64_t started_us;
 };
 
-/* http.c */
+/* http_exchange.c */
 
 /* Queues the response, or suspends the connection until there is a response. Runs on the
  * connection's thread. */
@@ -174,8 +174,8 @@ void pal_stream_beat(pal_stream *stream, int64_t now_us);
 void pal_stream_drop(pal_stream *stream);
 
 /* Counts one stream of streams_max and one of the owner's. False: one of the limits is reached. */
-bool pal_streams_claim(pal_exchange *x, struct pal_share **out_owner);
-void pal_streams_release(pal_listener *listener, struct pal_share *owner);
+bool pal_share_claim_stream(pal_exchange *x, struct pal_share **out_owner);
+void pal_share_release_stream(pal_listener *listener, struct pal_share *owner);
 
 /* ---- Long responses (http_pull.c) ---- */
 
@@ -274,7 +274,7 @@ struct pal_listener {
 
 /* Call this when an exchange or a stream has ended. Wakes pal_listener_close(), which may wait for
  * it. */
-void pal_listener_tell(pal_listener *listener);
+void pal_listener_notify(pal_listener *listener);
 
 /* http_request.c: the callbacks of libmicrohttpd. `user` is the listener. */
 void pal_request_connection(void *user, struct MHD_Connection *mhd, void **context,
@@ -289,14 +289,14 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
 /* Writes the response past libmicrohttpd. The connection is closed afterwards. */
 enum MHD_Result pal_request_refuse_raw(pal_exchange *x, unsigned code, const char *why);
 
-/* http_malformed.c: everything runs on the connection's thread. */
+/* http_unfinished.c: everything runs on the connection's thread. */
 
 /* An exchange is in the list from its request line until it is complete or refused. */
 void pal_unfinished_add(pal_exchange *x);
 void pal_unfinished_remove(pal_exchange *x);
 void pal_unfinished_free(pal_listener *listener); /* call it when the threads have ended */
 /* libmicrohttpd is about to refuse a request with this code and this page. */
-void pal_malformed_answer(unsigned code, const char *message);
+void pal_unfinished_refuse(unsigned code, const char *message);
 
 /* http_head.c: returns 0, or the code to refuse the request with and the reason. *out_length
  * is the length of the body that the head announces, or 0. */
@@ -334,11 +334,11 @@ void pal_watch_linger(pal_listener *listener, int fd);
 PAL_CHECKED pal_status pal_worker_pools_open(pal_listener *listener, pal_error *err);
 void pal_worker_pools_end(pal_listener *listener);
 
-/* http_address.c */
+/* http_share.c */
 
 /* Adds a connection to the list; its peer and deadline must be set. Sets `crowd` if there is no
  * place for the connection. False: the connection must be closed without a response. */
-bool pal_connection_enter(pal_connection *connection);
-void pal_connection_leave(pal_connection *connection);
+bool pal_share_enter(pal_connection *connection);
+void pal_share_leave(pal_connection *connection);
 
 #endif

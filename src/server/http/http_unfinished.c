@@ -1,4 +1,4 @@
-/* http_malformed.c - replaces the response of libmicrohttpd to requests that it refuses by
+/* http_unfinished.c - replaces the response of libmicrohttpd to requests that it refuses by
  * itself.
  *
  * libmicrohttpd responds with HTML to a request that it cannot parse. Version 0.9.75 sends two
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 struct pal_unfinished {
     struct pal_unfinished *next; /* the next list of the listener */
@@ -98,7 +98,7 @@ static pal_exchange *find(bool is_body, bool is_head_whole)
     return found;
 }
 
-void pal_malformed_answer(unsigned code, const char *message)
+void pal_unfinished_refuse(unsigned code, const char *message)
 {
     static const char length[] = "the length of the body is ambiguous; send exactly one "
                                  "Content-Length or one 'Transfer-Encoding: chunked'";

@@ -1,6 +1,6 @@
-/* observe_trace_inside.h - what the observe_trace*.c files share. */
-#ifndef PAL_OBSERVE_TRACE_INSIDE_H
-#define PAL_OBSERVE_TRACE_INSIDE_H
+/* observe_trace_internal.h - what the observe_trace*.c files share. */
+#ifndef PAL_OBSERVE_TRACE_INTERNAL_H
+#define PAL_OBSERVE_TRACE_INTERNAL_H
 
 #include <pthread.h>
 #include "net/net_http.h"

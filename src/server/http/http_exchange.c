@@ -1,4 +1,4 @@
-/* http.c - one exchange for its handler: the parts of the request, and its one response.
+/* http_exchange.c - one exchange for its handler: the parts of the request, and its one response.
  *
  * If the handler responds while it runs on the connection's thread, the response is queued when the
  * handler returns. Otherwise the connection is suspended. The response resumes it, and the
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/memory.h"
-#include "server/http/http_inside.h"
+#include "server/http/http_internal.h"
 
 #define RAW_ANSWER_BYTES_MAX ((size_t)64 << 10)
 
@@ -318,7 +318,7 @@ void pal_exchange_uncount(pal_exchange *x)
         return;
     x->is_counted = false;
     atomic_fetch_sub(&x->listener->handled_len, 1);
-    pal_listener_tell(x->listener);
+    pal_listener_notify(x->listener);
 }
 
 enum MHD_Result pal_exchange_settle(pal_exchange *x)
