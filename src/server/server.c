@@ -11,9 +11,8 @@
 #include "server/api/mistral/api_mistral_gate.h"
 #include "server/api/native/api_feed.h"
 #include "server/observe/observe_trace.h"
-#include "server/server_maintenance.h"
-#include "server/server_dispatch.h"
 #include "server/server_idempotency.h"
+#include "server/server_internal.h"
 #include "server/server_settings.h"
 
 /* Without a key, everyone who can connect can read everything. So the server only opens on a local

@@ -223,6 +223,12 @@ void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str mode
                 info->turn, model);
 }
 
+pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
+{
+    pal_id id;
+    return pal_idempotency_derive_id(call, n, &id) ? id : pal_id_new();
+}
+
 /* ---- Writing to the store ---- */
 
 typedef struct apply_job {

@@ -6,11 +6,8 @@
  * requests, is the key valid, is the rate within its limit. All these checks use the head only,
  * before a body is read. Then: can the body be parsed, are its members known, was the request
  * answered before.
- *
- * An invalid request for something that does not exist, or that belongs to another tenant, gets 404
- * rather than 400. Existence is checked only after the request has failed. So successful requests,
- * above all appends, need no extra read. */
-#include "server/server_dispatch.h"
+ An invalid request can still become a 404 (server_subject.c). */
+#include "server/server_internal.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -19,9 +16,7 @@
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
 #include "server/observe/observe_metrics.h"
-#include "server/server_call.h"
 #include "server/server_idempotency.h"
-#include "server/server_match.h"
 #include "server/server_settings.h"
 
 #define DRAIN_RETRY_MS 5000
@@ -192,34 +187,6 @@ static pal_status parse_body(pal_call *call, pal_error *err)
     return pal_error_set(err, PAL_INVALID, "the body is not valid JSON: %.180s", inner.message);
 }
 
-/* ---- Failures, and whether the object exists ---- */
-
-/* Runs on a worker, because a look at a turn waits for the runtime. */
-static void fail_if_there(pal_exchange *x)
-{
-    pal_call *call = pal_exchange_call(x);
-    pal_error missing = {0};
-    if (call->api->find_subject(call, &missing) != PAL_NOT_FOUND) {
-        pal_call_fail(call, call->failure.status, &call->failure);
-        return;
-    }
-    call->fail_code = 0;
-    call->fail_name = call->fail_param = NULL;
-    call->fail_members = (pal_str){0};
-    pal_call_fail(call, PAL_NOT_FOUND, &missing);
-}
-
-/* Fails a request whose caller is known. */
-static void fail_admitted(pal_call *call, pal_status status, const pal_error *err)
-{
-    if (status != PAL_INVALID || !call->api->find_subject || call->params[0].len == 0) {
-        pal_call_fail(call, status, err);
-        return;
-    }
-    call->failure = *err;
-    pal_exchange_to_worker(call->exchange, fail_if_there);
-}
-
 /* ---- From the head to the handler ---- */
 
 static void run_handler(pal_exchange *x)
@@ -229,7 +196,7 @@ static void run_handler(pal_exchange *x)
     pal_status status = call->route->handler(call, &err);
     /* After PAL_OK the call may no longer exist. */
     if (status != PAL_OK)
-        fail_admitted(call, status, &err);
+        pal_subject_fail(call, status, &err);
 }
 
 static pal_status refuse_draining(pal_call *call, pal_error *err)
@@ -254,26 +221,36 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
         answer_options(call, &match);
         return PAL_OK;
     }
-    if (status == PAL_OK)
-        status = pal_auth_local(call, err);
-    if (status == PAL_OK)
-        status = refuse_draining(call, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_auth_local(call, err);
+    if (status != PAL_OK)
+        return status;
+    status = refuse_draining(call, err);
     return status == PAL_OK ? admit(call, err) : status;
+}
+
+/* *out_answered: the request was answered before, and the response was sent again. */
+static pal_status read_request(pal_call *call, bool *out_answered, pal_error *err)
+{
+    *out_answered = false;
+    pal_status status = parse_body(call, err);
+    if (status != PAL_OK)
+        return status;
+    if (call->api->is_strict)
+        status = pal_call_known(call, err);
+    return status == PAL_OK ? pal_idempotency_begin(call, out_answered, err) : status;
 }
 
 /* Runs on a worker if the body is long. */
 static void take(pal_exchange *x)
 {
-    bool answered = false;
+    bool answered;
     pal_error err = {0};
     pal_call *call = pal_exchange_call(x);
-    pal_status status = parse_body(call, &err);
-    if (status == PAL_OK && call->api->is_strict)
-        status = pal_call_known(call, &err);
-    if (status == PAL_OK)
-        status = pal_idempotency_begin(call, &answered, &err);
+    pal_status status = read_request(call, &answered, &err);
     if (status != PAL_OK)
-        fail_admitted(call, status, &err);
+        pal_subject_fail(call, status, &err);
     else if (answered)
         return;
     else if (call->route->flags & PAL_API_WORKER && !call->is_on_worker)

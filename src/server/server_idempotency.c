@@ -9,7 +9,7 @@
  * mistaken for a new one. Both records expire after server.idempotency_ms.
  *
  * Derived ids: a repeated request must use the same ids as the first attempt. They are an HMAC of
- * tenant, route, key and a number, with the store's secret (access_secret.h). So no other tenant
+ * tenant, route, key and a number, with the store's secret (access_secret.c). So no other tenant
  * and no other store can predict or choose them.
  *
  * The tables below show what a request finds, and what a crash leaves.
@@ -62,7 +62,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "server/access/access_secret.h"
+#include "server/access/access_key.h"
 #include "server/observe/observe_metrics.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
@@ -179,24 +179,24 @@ static pal_status learn_secret(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
+bool pal_idempotency_derive_id(const pal_call *call, uint32_t n, pal_id *out_id)
 {
     char number[16];
     uint8_t bytes[PAL_SHA256_SIZE];
-    pal_id id;
-    snprintf(number, sizeof number, "%" PRIu32, n);
     const pal_api_route *route = call->route;
+    if (call->idempotency_key.len == 0)
+        return false;
+    snprintf(number, sizeof number, "%" PRIu32, n);
     const pal_str texts[] = {call->caller.tenant, pal_str_of(route ? route->method : NULL),
             pal_str_of(route ? route->path : NULL), call->idempotency_key, pal_str_of(number)};
-    if (call->idempotency_key.len == 0 ||
-            digest(texts, sizeof texts / sizeof *texts, call->server->idempotency->secret, bytes) !=
-                    PAL_OK)
-        return pal_id_new();
-    memcpy(id.bytes, bytes, sizeof id.bytes);
+    const uint8_t *secret = call->server->idempotency->secret;
+    if (digest(texts, sizeof texts / sizeof *texts, secret, bytes) != PAL_OK)
+        return false;
+    memcpy(out_id->bytes, bytes, sizeof out_id->bytes);
     /* UUID version 8: derived by a rule of this project. */
-    id.bytes[6] = (uint8_t)(0x80 | (id.bytes[6] & 0x0f));
-    id.bytes[8] = (uint8_t)(0x80 | (id.bytes[8] & 0x3f));
-    return id;
+    out_id->bytes[6] = (uint8_t)(0x80 | (out_id->bytes[6] & 0x0f));
+    out_id->bytes[8] = (uint8_t)(0x80 | (out_id->bytes[8] & 0x3f));
+    return true;
 }
 
 /* ---- Running requests ---- */

@@ -13,6 +13,10 @@ void pal_idempotency_free(struct pal_idempotency *idempotency); /* accepts NULL 
  * the first attempt. A call without the header continues normally. */
 PAL_CHECKED pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *err);
 
+/* Derives the id with number `n` from the call's idempotency key. False: the call has no key, or
+ * there is no memory. */
+bool pal_idempotency_derive_id(const pal_call *call, uint32_t n, pal_id *out_id);
+
 /* The operations that are applied instead of those of the handler. */
 typedef struct pal_idempotent_batch {
     pal_op *ops;

@@ -1,7 +1,8 @@
 /* server_maintenance.c - one thread for periodic maintenance. It sweeps expired sessions, records
- * which keys were used, adds new messages to the search index, and sends systemd's watchdog message. It
- * wakes once a second. Every step is bounded, so stopping never waits for long. */
-#include "server/server_maintenance.h"
+ * which keys were used, adds new messages to the search index, and sends systemd's watchdog
+ * message. It wakes once a second. Every step is bounded, so stopping never waits for long. A crash
+ * loses nothing: each step begins again with what the store contains. */
+#include "server/server_internal.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* server_match.c - finds the route for a path. Pure functions, for any thread. */
-#include "server/server_match.h"
+#include "server/server_internal.h"
 
 #include <stdio.h>
 #include "base/digest.h"

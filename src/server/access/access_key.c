@@ -13,7 +13,6 @@
 #include "base/random.h"
 #include "base/utf8.h"
 
-#define KEYS_TENANT "\001palaver"
 #define KIND "key"
 #define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
 #define ID_DIGITS 16
@@ -149,7 +148,8 @@ static pal_status write_key(pal_store *store, pal_str name, const pal_key *key,
     pal_record record = {.kind = pal_str_of(KIND), .name = name, .body = pal_buf_str(&buf)};
     pal_status status = buf.failure
             ? pal_error_set(err, buf.failure, "the record of the key is too large")
-            : pal_store_record_put(store, pal_str_of(KEYS_TENANT), &record, expected_version, err);
+            : pal_store_record_put(
+                      store, pal_str_of(PAL_ACCESS_TENANT), &record, expected_version, err);
     pal_buf_done(&buf);
     return status;
 }
@@ -217,7 +217,7 @@ pal_status pal_key_find(
     pal_record record;
     pal_status status = digest_of(secret, name, err);
     if (status == PAL_OK)
-        status = pal_store_record_find(store, pal_str_of(KEYS_TENANT), pal_str_of(KIND),
+        status = pal_store_record_find(store, pal_str_of(PAL_ACCESS_TENANT), pal_str_of(KIND),
                 pal_str_of(name), arena, &record, err);
     return status == PAL_OK ? read_key(record.body, arena, out_key, err) : status;
 }
@@ -251,7 +251,7 @@ pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_are
      * digits. */
     if (digits.len)
         snprintf(from, sizeof from, "%.*sg", PAL_STR_ARG(digits));
-    pal_record_query query = {.tenant = pal_str_of(KEYS_TENANT),
+    pal_record_query query = {.tenant = pal_str_of(PAL_ACCESS_TENANT),
             .kind = pal_str_of(KIND),
             .after = pal_str_of(from),
             .limit = limit};
@@ -276,7 +276,7 @@ static pal_status find_by_id(pal_store *store, pal_str id, pal_arena *arena, pal
     pal_str digits;
     if (!digits_of(id, &digits))
         return no_such_key(id, err);
-    pal_record_query query = {.tenant = pal_str_of(KEYS_TENANT),
+    pal_record_query query = {.tenant = pal_str_of(PAL_ACCESS_TENANT),
             .kind = pal_str_of(KIND),
             .after = digits,
             .limit = 1};

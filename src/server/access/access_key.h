@@ -10,6 +10,10 @@
 #include "server/server.h"
 #include "server/server_limits.h"
 
+/* The tenant of all records of this folder. The name of a request's tenant contains no control
+ * character, so no route reads them and no export contains them. */
+#define PAL_ACCESS_TENANT "\001palaver"
+
 #define PAL_KEY_SECRET_SIZE 68 /* "pk_", 64 hex digits, NUL */
 
 typedef struct pal_key {
@@ -62,5 +66,14 @@ PAL_CHECKED pal_status pal_key_set_used(
 
 /* Writes the JSON form of a key. `secret` may be NULL. */
 void pal_key_put(const pal_key *key, const char *secret, pal_json_writer *writer);
+
+/* ---- The store's secret (access_secret.c) ---- */
+
+#define PAL_SECRET_SIZE 32
+
+/* Returns the secret of the store: random bytes, created at the first call. Every process on the
+ * store gets the same secret. */
+PAL_CHECKED pal_status pal_secret_get(
+        pal_store *store, uint8_t out_secret[PAL_SECRET_SIZE], pal_error *err);
 
 #endif

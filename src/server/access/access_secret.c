@@ -1,18 +1,16 @@
-/* access_secret.c - see access_secret.h.
+/* access_secret.c - random bytes that are stored in the store, for ids that nobody can predict.
  *
  * The record is written on the condition that it does not exist. If several processes create it at
  * the same time, one succeeds, and the others read its record. The record is durable before it is
  * used and never changes, so a crash leaves either no secret or a complete one. */
 #include "palaver/store_records.h"
-#include "server/access/access_secret.h"
+#include "server/access/access_key.h"
 
 #include <string.h>
 #include "base/digest.h"
 #include "base/memory.h"
 #include "base/random.h"
 
-/* The tenant of API keys: the name of a request's tenant contains no control character. */
-#define SECRET_TENANT "\001palaver"
 #define KIND "secret"
 #define NAME "ids"
 #define TEXT_LEN (2 * PAL_SECRET_SIZE)
@@ -21,8 +19,8 @@ static pal_status read_secret(
         pal_store *store, pal_arena *arena, uint8_t out_secret[PAL_SECRET_SIZE], pal_error *err)
 {
     pal_record record;
-    pal_status status = pal_store_record_find(store, pal_str_of(SECRET_TENANT), pal_str_of(KIND),
-            pal_str_of(NAME), arena, &record, err);
+    pal_status status = pal_store_record_find(store, pal_str_of(PAL_ACCESS_TENANT),
+            pal_str_of(KIND), pal_str_of(NAME), arena, &record, err);
     if (status != PAL_OK)
         return status;
     /* The body is a JSON string of hex digits. */
@@ -44,7 +42,7 @@ static pal_status make_secret(pal_store *store, pal_error *err)
     pal_hex(bytes, sizeof bytes, body + 1);
     memcpy(body + 1 + TEXT_LEN, "\"", 2);
     record.body = pal_str_of(body);
-    status = pal_store_record_put(store, pal_str_of(SECRET_TENANT), &record, 0, err);
+    status = pal_store_record_put(store, pal_str_of(PAL_ACCESS_TENANT), &record, 0, err);
     return status == PAL_CONFLICT ? PAL_OK : status;
 }
 

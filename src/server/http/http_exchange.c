@@ -78,6 +78,22 @@ pal_arena *pal_exchange_arena(pal_exchange *x)
     return x->arena;
 }
 
+void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max)
+{
+    x->owner = owner;
+    x->owner_streams_max = streams_max;
+}
+
+bool pal_exchange_is_owner_full(const pal_exchange *x)
+{
+    return x->is_owner_full;
+}
+
+void pal_exchange_set_large(pal_exchange *x, bool is_large)
+{
+    x->is_large = is_large;
+}
+
 void pal_exchange_set_call(pal_exchange *x, struct pal_call *call)
 {
     x->call = call;

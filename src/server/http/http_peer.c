@@ -60,6 +60,21 @@ pal_status pal_peer_proxy_parse(pal_str text, pal_proxy *out_proxy, pal_error *e
     return PAL_OK;
 }
 
+_Static_assert(PAL_PEER_SIZE == INET6_ADDRSTRLEN, "an address fits");
+
+void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE])
+{
+    struct in6_addr address;
+    size_t len = peer.len < INET6_ADDRSTRLEN ? peer.len : INET6_ADDRSTRLEN - 1;
+    if (len > 0)
+        memcpy(out, peer.data, len);
+    out[len] = 0;
+    if (inet_pton(AF_INET6, out, &address) != 1)
+        return;
+    memset(&address.s6_addr[8], 0, 8);
+    inet_ntop(AF_INET6, &address, out, INET6_ADDRSTRLEN);
+}
+
 static bool matches(const pal_proxy *proxy, const struct in6_addr *address)
 {
     unsigned bytes = proxy->bits / 8, rest = proxy->bits % 8;

@@ -1,8 +1,8 @@
-/* http_share.c - decides which connections get a place. There are connections_max places,
- * and one address gets no more than its share, so that one client alone cannot take all places.
- * Streams are counted the same way, by key. IPv6 addresses are counted by their first 64 bits,
- * because one client has all addresses with these bits. A trusted proxy represents many clients and
- * has no share.
+/* http_share.c - the share of all connections that one address gets, and the share of all streams
+ * that one key gets. There are connections_max places, and one address gets no more than its share,
+ * so that one client alone cannot take all places. Streams are counted the same way, by key. IPv6
+ * addresses are counted by their first 64 bits, because one client has all addresses with these
+ * bits. A trusted proxy represents many clients and has no share.
  *
  * If no place is left, the connection that has been idle longest loses its place and is closed. If
  * the share of the address is full, this is a connection of the same address; otherwise it can be
@@ -23,21 +23,6 @@ struct pal_share {
     uint64_t len_without;     /* open connections without a place */
     char name[PAL_PEER_SIZE]; /* the key in the map */
 };
-
-_Static_assert(PAL_PEER_SIZE == INET6_ADDRSTRLEN, "an address fits");
-
-void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE])
-{
-    struct in6_addr address;
-    size_t len = peer.len < INET6_ADDRSTRLEN ? peer.len : INET6_ADDRSTRLEN - 1;
-    if (len > 0)
-        memcpy(out, peer.data, len);
-    out[len] = 0;
-    if (inet_pton(AF_INET6, out, &address) != 1)
-        return;
-    memset(&address.s6_addr[8], 0, 8);
-    inet_ntop(AF_INET6, &address, out, INET6_ADDRSTRLEN);
-}
 
 /* Call it under the lock. NULL: out of memory. */
 static struct pal_share *find(pal_map *shares, const char *name)
@@ -202,17 +187,6 @@ void pal_share_leave(pal_connection *connection)
 }
 
 /* ---- Streams ---- */
-
-void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max)
-{
-    x->owner = owner;
-    x->owner_streams_max = streams_max;
-}
-
-bool pal_exchange_is_owner_full(const pal_exchange *x)
-{
-    return x->is_owner_full;
-}
 
 /* Counts one more stream; returns the new number. */
 static uint64_t enter(pal_listener *listener, const char *name, struct pal_share **out_share)

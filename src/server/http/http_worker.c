@@ -51,11 +51,6 @@ static bool claim_idle(pal_worker_pool *workers)
     return false;
 }
 
-void pal_exchange_set_large(pal_exchange *x, bool is_large)
-{
-    x->is_large = is_large;
-}
-
 bool pal_exchange_try_worker(pal_exchange *x, pal_exchange_work work)
 {
     pal_listener *listener = x->listener;

@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include "http_toy.h"
 #include "server/observe/observe_metrics.h"
-#include "server/server_call.h"
-#include "server/server_dispatch.h"
 #include "server/server_idempotency.h"
+#include "server/server_internal.h"
 #include "server/server_settings.h"
 #include "support/tap.h"
 

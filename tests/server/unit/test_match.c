@@ -1,6 +1,6 @@
 /* test_match.c - which route a path means, and how often somebody may ask. */
 #include "server/access/access_rate.h"
-#include "server/server_match.h"
+#include "server/server_internal.h"
 #include "support/tap.h"
 
 #include <stdio.h>
