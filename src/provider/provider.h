@@ -112,15 +112,29 @@ PAL_CHECKED pal_status pal_provider_models(
 
 /* ---- Forwarded requests: provider_forward.c ---- */
 
-/* Returns true if the service accepts chat completions in OpenAI's format. */
+/* Return true if the service accepts chat completions in OpenAI's format, or messages in
+ * Anthropic's. */
 bool pal_provider_speaks_chat(const pal_provider *provider);
+bool pal_provider_speaks_messages(const pal_provider *provider);
 /* Returns true if a stream of the service reports its usage only if the request's stream_options
  * ask for it. */
 bool pal_provider_hides_usage(const pal_provider *provider);
-/* Sends the body unchanged to `path`, which is appended to the service's URL. The response is
- * reported unchanged. The call must be over before the provider is closed. */
-PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
-        const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err);
+/* A request to forward. It must stay valid only until pal_provider_forward() returns. */
+typedef struct pal_provider_forwarded {
+    pal_str path; /* appended to the service's URL */
+    pal_str body; /* sent unchanged */
+    const pal_http_header *headers; /* replace the service's headers with the same names, except for
+                                       those that carry its key */
+    size_t headers_len;             /* up to PAL_FORWARD_HEADERS_MAX */
+} pal_provider_forwarded;
+
+#define PAL_FORWARD_HEADERS_MAX 8
+
+/* Sends a request. The response is reported unchanged. The call must be over before the provider is
+ * closed. PAL_INVALID: a header is invalid or there are too many. */
+PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider,
+        const pal_provider_forwarded *forwarded, const pal_http_events *events, void *user,
+        pal_http_call **out_call, pal_error *err);
 
 /* Reads a forwarded response for its model and usage, and keeps only one event of a stream at a
  * time. pal_meter_new() returns NULL if there is no memory. */

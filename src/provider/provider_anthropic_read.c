@@ -155,3 +155,47 @@ static void anthropic_whole(pal_reader *reader, pal_json value)
 }
 
 const pal_reader_kind pal_reader_anthropic = {.event = anthropic_event, .whole = anthropic_whole};
+
+/* ---- Passing on ---- */
+
+/* Keeps the texts of a block or of its delta. Each has at most one of these members. */
+static void keep_block(pal_reader *reader, pal_json block)
+{
+    static const char *const names[] = {"text", "thinking", "name", "partial_json"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        pal_reader_keep_said(reader, pal_reader_string(reader, block, names[i]));
+}
+
+static void passing_event(pal_reader *reader, pal_str name, pal_json value)
+{
+    (void)name;
+    if (read_error(reader, value))
+        return;
+    read_facts(reader, pal_json_find(value, "message"));
+    read_usage(reader, pal_json_find(value, "usage"));
+    keep_block(reader, pal_json_find(value, "content_block"));
+    keep_block(reader, pal_json_find(value, "delta"));
+    if (is_type(value, "message_stop"))
+        reader->answer.is_done = true;
+}
+
+static void passing_whole(pal_reader *reader, pal_json value)
+{
+    pal_json block, content = pal_json_find(value, "content");
+    if (read_error(reader, value))
+        return;
+    read_facts(reader, value);
+    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &block);) {
+        keep_block(reader, block);
+        pal_reader_keep_said(reader, pal_json_raw(pal_json_find(block, "input")));
+    }
+}
+
+/* The text of a skipped event is estimated by its length. */
+static void passing_skip(pal_reader *reader, pal_str data)
+{
+    reader->said_len += data.len;
+}
+
+const pal_reader_kind pal_reader_anthropic_passing = {
+        .event = passing_event, .whole = passing_whole, .skip = passing_skip};

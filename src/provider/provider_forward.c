@@ -1,6 +1,7 @@
 /* provider_forward.c - forwards a client's request unchanged to the service, with the service's
- * address and keys, and reads the response only to count it. Works only for services that accept
- * chat completions. On the loop. */
+ * address and keys, and reads the response only to count it. The request must be written for the
+ * service's own API. On the loop. */
+#include <strings.h>
 #include "base/buf.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
@@ -20,29 +21,111 @@ bool pal_provider_hides_usage(const pal_provider *provider)
     return provider->kind == &pal_provider_openai;
 }
 
-pal_status pal_provider_forward(pal_provider *provider, pal_str path, pal_str body,
+bool pal_provider_speaks_messages(const pal_provider *provider)
+{
+    return provider->kind == &pal_provider_anthropic;
+}
+
+/* ---- Sending ---- */
+
+static bool has_name(const pal_http_header *header, const char *name)
+{
+    return header->name.len == strlen(name) &&
+            strncasecmp(header->name.data, name, header->name.len) == 0;
+}
+
+static bool is_replaced(const pal_http_header *header, const pal_provider_forwarded *forwarded)
+{
+    for (size_t i = 0; i < forwarded->headers_len; i++) {
+        if (header->name.len == forwarded->headers[i].name.len &&
+                strncasecmp(header->name.data, forwarded->headers[i].name.data,
+                        header->name.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A header of the request could otherwise replace the service's key, or begin another header. */
+static pal_status check_header(const pal_http_header *header, pal_error *err)
+{
+    bool is_good = header->name.len && !has_name(header, "authorization") &&
+            !has_name(header, "x-api-key");
+    for (size_t i = 0; is_good && i < header->name.len; i++)
+        is_good = header->name.data[i] > ' ' && header->name.data[i] != ':';
+    for (size_t i = 0; is_good && i < header->value.len; i++)
+        is_good = (unsigned char)header->value.data[i] >= ' ' && header->value.data[i] != 0x7f;
+    if (is_good)
+        return PAL_OK;
+    return pal_error_set(err, PAL_INVALID, "header '%.*s' cannot be forwarded",
+            (int)(header->name.len < 80 ? header->name.len : 80), header->name.data);
+}
+
+/* Combines the service's headers and those of the request. */
+static pal_status make_headers(const pal_provider *provider,
+        const pal_provider_forwarded *forwarded, pal_arena *arena, pal_http_header **out_headers,
+        size_t *out_len, pal_error *err)
+{
+    size_t len = 0;
+    if (forwarded->headers_len > PAL_FORWARD_HEADERS_MAX)
+        return pal_error_set(err, PAL_INVALID, "more than %d headers cannot be forwarded",
+                PAL_FORWARD_HEADERS_MAX);
+    pal_http_header *headers = pal_arena_array(
+            arena, provider->headers_len + forwarded->headers_len, sizeof(*headers));
+    if (!headers)
+        return pal_no_memory(err);
+    for (size_t i = 0; i < provider->headers_len; i++) {
+        if (!is_replaced(&provider->headers[i], forwarded))
+            headers[len++] = provider->headers[i];
+    }
+    for (size_t i = 0; i < forwarded->headers_len; i++) {
+        pal_status status = check_header(&forwarded->headers[i], err);
+        if (status != PAL_OK)
+            return status;
+        headers[len++] = forwarded->headers[i];
+    }
+    *out_headers = headers;
+    *out_len = len;
+    return PAL_OK;
+}
+
+pal_status pal_provider_forward(pal_provider *provider, const pal_provider_forwarded *forwarded,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err)
 {
+    pal_http_header *headers = NULL;
+    size_t headers_len = 0;
     pal_buf url;
+    pal_status status;
+    pal_arena *arena = pal_arena_new(0);
     pal_buf_init(&url, provider->url.len + PATH_LEN_MAX);
+    if (!arena) {
+        status = pal_no_memory(err);
+        goto out;
+    }
+    status = make_headers(provider, forwarded, arena, &headers, &headers_len, err);
+    if (status != PAL_OK)
+        goto out;
     pal_buf_append_str(&url, provider->url);
-    pal_buf_append_str(&url, path);
+    pal_buf_append_str(&url, forwarded->path);
+    if (url.failure) {
+        status = pal_error_set(err, url.failure,
+                "the request to '%.*s' is too long, or there is no memory",
+                PAL_STR_ARG(provider->name));
+        goto out;
+    }
     const pal_http_request request = {
             .method = "POST",
             .url = pal_buf_str(&url),
-            .headers = provider->headers,
-            .headers_len = provider->headers_len,
-            .body = body,
+            .headers = headers,
+            .headers_len = headers_len,
+            .body = forwarded->body,
             .connect_ms = provider->connect_ms,
             .idle_ms = provider->idle_ms,
             .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
     };
-    pal_status status = url.failure
-            ? pal_error_set(err, url.failure,
-                    "the request to '%.*s' is too long, or there is no memory",
-                      PAL_STR_ARG(provider->name))
-            : pal_http_start(provider->http, &request, events, user, out_call, err);
+    status = pal_http_start(provider->http, &request, events, user, out_call, err);
+out:
     pal_buf_done(&url);
+    pal_arena_free(arena);
     return status;
 }
 
@@ -61,9 +144,12 @@ struct pal_meter {
 pal_meter *pal_meter_new(pal_provider *provider)
 {
     static const pal_model_sink none;
+    const pal_reader_kind *kind = pal_provider_speaks_messages(provider)
+            ? &pal_reader_anthropic_passing
+            : &pal_reader_openai_passing;
     pal_meter *meter = pal_calloc(1, sizeof(*meter));
     if (meter)
-        pal_reader_init(&meter->reader, &pal_reader_openai_passing, provider->scratch, &none, NULL);
+        pal_reader_init(&meter->reader, kind, provider->scratch, &none, NULL);
     return meter;
 }
 

@@ -151,16 +151,9 @@ const pal_reader_kind pal_reader_openai = {.event = openai_event, .whole = opena
 
 /* ---- Passing on ---- */
 
-static void keep_said(pal_reader *reader, pal_str text)
-{
-    reader->said_len += text.len;
-    if (text.len <= reader->said.len_max - reader->said.len)
-        pal_buf_append_str(&reader->said, text);
-}
-
 static void keep_string(pal_reader *reader, pal_json object, const char *name)
 {
-    keep_said(reader, pal_reader_string(reader, object, name));
+    pal_reader_keep_said(reader, pal_reader_string(reader, object, name));
 }
 
 /* The content is a text, or parts with texts. */
@@ -168,7 +161,7 @@ static void keep_content(pal_reader *reader, pal_json content)
 {
     pal_json part;
     if (pal_json_type_of(content) == PAL_JSON_STRING)
-        keep_said(reader, pal_reader_text(reader, content));
+        pal_reader_keep_said(reader, pal_reader_text(reader, content));
     else if (pal_json_type_of(content) == PAL_JSON_ARRAY)
         for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &part);)
             keep_string(reader, part, "text");
@@ -184,7 +177,7 @@ static void keep_calls(pal_reader *reader, pal_json calls)
         if (!is_given(function))
             function = pal_json_find(call, "custom");
         keep_string(reader, function, "name");
-        keep_said(reader, arguments_of(reader, function));
+        pal_reader_keep_said(reader, arguments_of(reader, function));
         keep_string(reader, function, "input");
     }
 }

@@ -64,6 +64,13 @@ static bool is_same_word(pal_str text, const char *word)
     return true;
 }
 
+void pal_reader_keep_said(pal_reader *reader, pal_str text)
+{
+    reader->said_len += text.len;
+    if (text.len <= reader->said.len_max - reader->said.len)
+        pal_buf_append_str(&reader->said, text);
+}
+
 void pal_reader_header(pal_reader *reader, pal_str name, pal_str value)
 {
     static const char stream[] = "text/event-stream";

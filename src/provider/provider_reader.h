@@ -46,6 +46,7 @@ extern const pal_reader_kind pal_reader_openai;
 /* Reads only the model and the usage, and reports nothing to the sink. */
 extern const pal_reader_kind pal_reader_openai_passing;
 extern const pal_reader_kind pal_reader_anthropic;
+extern const pal_reader_kind pal_reader_anthropic_passing; /* the same for Anthropic's messages */
 extern const pal_reader_kind pal_reader_mistral_conversations;
 
 /* `scratch` can be shared by readers that are fed one after the other. */
@@ -64,6 +65,9 @@ void pal_reader_feed(pal_reader *reader, pal_str bytes);
 void pal_reader_finish(pal_reader *reader, const pal_http_end *http);
 
 /* ---- Functions for several services ---- */
+
+/* Forwarding: keeps a text of the answer in `said`, for counting. */
+void pal_reader_keep_said(pal_reader *reader, pal_str text);
 
 /* Reads a string, or a list of chunks of text and thinking as Mistral writes them. */
 void pal_reader_content(pal_reader *reader, pal_json content);

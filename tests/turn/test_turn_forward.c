@@ -82,12 +82,15 @@ static pal_status pass(passed *p, pal_forward request)
 
 /* ---- Beginning and end ---- */
 
-static service *begin_options(
-        const service_reply *replies, size_t len, pal_runtime_options options, const char *location)
+static service *begin_kind(const service_reply *replies, size_t len, const char *kind,
+        pal_runtime_options options, const char *location)
 {
     service *s = service_open(replies, len);
-    pal_endpoint endpoint = {
-            .name = S("main"), .kind = S("openai"), .url = S(s->url), .model = S("own")};
+    pal_endpoint endpoint = {.name = S("main"),
+            .kind = S(kind),
+            .url = S(s->url),
+            .model = S("own"),
+            .api_key = S("own-key-12345")};
 
     if (!arena)
         arena = pal_arena_new(0);
@@ -97,6 +100,12 @@ static service *begin_options(
     options.endpoints_len = 1;
     open_runtime(NULL, options);
     return s;
+}
+
+static service *begin_options(
+        const service_reply *replies, size_t len, pal_runtime_options options, const char *location)
+{
+    return begin_kind(replies, len, "openai", options, location);
 }
 
 /* NULL: it should not be asked at all. */
@@ -291,6 +300,50 @@ static void usage_is_asked_for_where_the_caller_wants_it(void)
     CHECK_STATUS(pass(&p, request), PAL_OK);
     CHECK_STR(s->bodies[3], "{\"stream\":true}");
     close_runtime();
+    end_all(s);
+}
+
+#define MESSAGE_USAGE "\"usage\":{\"input_tokens\":100,\"output_tokens\":10}"
+
+static void anthropic_messages_are_forwarded_with_the_headers_of_the_client(void)
+{
+    static const service_reply replies[] = {
+            {.body = "{\"model\":\"m\",\"content\":[]," MESSAGE_USAGE "}"},
+            {.header = STREAM,
+                    .body = EVENT("{\"type\":\"message_start\",\"message\":{\"model\":\"m\","
+                                  "\"usage\":{\"input_tokens\":100,\"output_tokens\":1}}}")
+                            EVENT("{\"type\":\"message_delta\"," MESSAGE_USAGE "}")
+                                    EVENT("{\"type\":\"message_stop\"}")},
+            {.body = "{\"input_tokens\":7}"}};
+    const pal_header version = {S("anthropic-version"), S("2026-10-21")};
+    const pal_header key = {S("X-Api-Key"), S("of-the-client")};
+    service *s = begin_kind(replies, 3, "anthropic", (pal_runtime_options){0}, "memory:");
+    pal_forward request = {.model = S("m"),
+            .path = S("/messages"),
+            .body = S("{\"a\": [1, 2]}"),
+            .tenant = S("acme"),
+            .headers = &version,
+            .headers_len = 1,
+            .api = PAL_FORWARD_MESSAGES};
+    pal_runtime_stats stats;
+    passed p;
+
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(s->bodies[0], "{\"a\": [1, 2]}");
+    CHECK(strstr(s->heads[0], "anthropic-version: 2026-10-21"));
+    CHECK(!strstr(s->heads[0], "2023-06-01"));
+    CHECK(strstr(s->heads[0], "own-key-12345"));
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    request.path = S("/messages/count_tokens");
+    request.is_free = true;
+    CHECK_STATUS(pass(&p, request), PAL_OK);
+    CHECK_STR(p.text, "{\"input_tokens\":7}");
+    request.headers = &key;
+    CHECK_STATUS(pass(&p, request), PAL_INVALID);
+    request.api = PAL_FORWARD_CHAT;
+    CHECK_STATUS(start(&p, &request), PAL_CONFLICT);
+    stats = close_runtime();
+    CHECK(is_counted(&stats, "acme", 2));
     end_all(s);
 }
 
@@ -579,6 +632,7 @@ int main(void)
     RUN(a_stream_is_counted_by_its_last_word);
     RUN(a_stream_without_usage_is_counted_by_its_text);
     RUN(usage_is_asked_for_where_the_caller_wants_it);
+    RUN(anthropic_messages_are_forwarded_with_the_headers_of_the_client);
     RUN(a_stream_that_is_cut_counts_what_was_seen);
     RUN(so_does_one_that_is_left);
     RUN(errors_count_nothing);

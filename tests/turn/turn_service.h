@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SERVICE_REQUESTS_MAX = 16, SERVICE_BODY_MAX = 65536 };
+enum { SERVICE_REQUESTS_MAX = 16, SERVICE_BODY_MAX = 65536, SERVICE_HEAD_MAX = 2048 };
 
 typedef struct service_reply {
     int code;           /* 0: 200 */
@@ -34,6 +34,7 @@ typedef struct service {
     size_t len; /* requests that came */
     bool is_released;
     char paths[SERVICE_REQUESTS_MAX][256];
+    char heads[SERVICE_REQUESTS_MAX][SERVICE_HEAD_MAX];
     char bodies[SERVICE_REQUESTS_MAX][SERVICE_BODY_MAX];
 } service;
 
@@ -44,7 +45,7 @@ static inline size_t service_length(const char *head)
     return field ? strtoul(field + 15, NULL, 10) : 0;
 }
 
-static inline void service_read(int fd, char *path, char *body)
+static inline void service_read(int fd, char *path, char *head, char *body)
 {
     static char all[SERVICE_BODY_MAX + 8192];
     size_t len = 0, want = 0;
@@ -64,6 +65,7 @@ static inline void service_read(int fd, char *path, char *body)
     if (!end)
         return;
     sscanf(all, "%*s %255s", path);
+    snprintf(head, SERVICE_HEAD_MAX, "%.*s", (int)(end - all), all);
     snprintf(body, SERVICE_BODY_MAX, "%s", end + 4);
 }
 
@@ -85,7 +87,7 @@ static inline void service_answer(service *s, int fd)
     pthread_mutex_lock(&s->lock);
     at = s->len < SERVICE_REQUESTS_MAX ? s->len : SERVICE_REQUESTS_MAX - 1;
     pthread_mutex_unlock(&s->lock);
-    service_read(fd, s->paths[at], s->bodies[at]);
+    service_read(fd, s->paths[at], s->heads[at], s->bodies[at]);
     if (at < s->replies_len)
         reply = &s->replies[at];
     pthread_mutex_lock(&s->lock);

@@ -31,6 +31,10 @@ struct pal_forward_call {
     pal_str model;                   /* the requested model; empty: the endpoint's default model */
     pal_str path;
     pal_str body;
+    pal_http_header *headers; /* with their texts in the same allocation */
+    size_t headers_len;
+    pal_forward_api api;
+    bool is_free; /* see pal_forward */
     pal_budget budget;
     pal_forward_sink sink;
     void *user;
@@ -210,7 +214,7 @@ static void tally(pal_work_item *item)
     uint64_t len = pal_meter_said(f->meter, &text);
 
     if (f->input == 0)
-        f->input = pal_forward_count_input(encoding, f->body);
+        f->input = pal_forward_count_input(encoding, f->api, f->body);
     f->output = pal_forward_count_output(encoding, text, len);
 }
 
@@ -274,6 +278,8 @@ static void on_measured(pal_work_item *item)
 /* `http` is the same as in pal_meter_finish(). */
 static void count(pal_forward_call *f, const pal_http_end *http)
 {
+    if (f->is_free)
+        return;
     f->was_stopped = !http;
     if (!pal_meter_is_long(f->meter)) {
         f->measured = pal_meter_finish(f->meter, http);
@@ -341,8 +347,12 @@ static void call(pal_forward_call *f)
     static const pal_http_events events = {on_head, on_header, on_body, on_end};
     pal_runtime *runtime = f->runtime;
     pal_error err = {0};
+    const pal_provider_forwarded forwarded = {.path = f->path,
+            .body = f->body,
+            .headers = f->headers,
+            .headers_len = f->headers_len};
     pal_status status =
-            pal_provider_forward(provider_of(f), f->path, f->body, &events, f, &f->call, &err);
+            pal_provider_forward(provider_of(f), &forwarded, &events, f, &f->call, &err);
 
     if (status != PAL_OK) {
         tell_end(f, status, err.message);
@@ -365,7 +375,7 @@ static void look_up(pal_work_item *item)
 
     pal_runtime *runtime = f->runtime;
     pal_budget_holder holder = {.budget = &f->budget, .tenant = f->tenant};
-    pal_usage usage = {.input = pal_forward_count_input(encoding_of(f), f->body),
+    pal_usage usage = {.input = pal_forward_count_input(encoding_of(f), f->api, f->body),
             .output = pal_forward_count_limit(f->body, PAL_BUDGET_OUTPUT_TOKENS)};
 
     f->input = usage.input;
@@ -400,7 +410,7 @@ static void begin(pal_task *task)
         f->model = runtime->provider_models[f->endpoint];
     if (runtime->is_closing) {
         tell_end(f, PAL_CANCELED, "the server is stopping");
-    } else if (pal_budget_binds_tenant(&f->budget)) {
+    } else if (!f->is_free && pal_budget_binds_tenant(&f->budget)) {
         f->is_looking = true;
         pal_loop_work(runtime->loop, &f->lookup);
     } else {
@@ -435,6 +445,12 @@ void pal_forwards_stop(pal_runtime *runtime)
         stop(runtime->forwards, "the server is stopping");
 }
 
+static bool speaks(const pal_provider *provider, pal_forward_api api)
+{
+    return api == PAL_FORWARD_MESSAGES ? pal_provider_speaks_messages(provider)
+                                       : pal_provider_speaks_chat(provider);
+}
+
 /* Finds the endpoint and the model to request. An empty model means the endpoint's default
  * model. */
 static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *request,
@@ -449,7 +465,7 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
         return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
                 (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
                 request->endpoint.data);
-    if (!pal_provider_speaks_chat(runtime->providers[at]))
+    if (!speaks(runtime->providers[at], request->api))
         return pal_error_set(err, PAL_CONFLICT,
                 "endpoint '%.*s' is of kind '%.*s', which does not support this request",
                 PAL_STR_ARG(options->endpoints[at].name), PAL_STR_ARG(options->endpoints[at].kind));
@@ -458,17 +474,35 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
     return PAL_OK;
 }
 
+static size_t headers_size(const pal_forward *request)
+{
+    size_t size = request->headers_len * sizeof(pal_http_header);
+
+    for (size_t i = 0; i < request->headers_len; i++)
+        size += request->headers[i].name.len + request->headers[i].value.len;
+    return size;
+}
+
 /* Returns NULL if there is no memory. */
 static pal_forward_call *make(
         pal_runtime *runtime, const pal_forward *request, size_t endpoint, pal_str model)
 {
     pal_forward_call *f = pal_calloc(1,
-            sizeof(*f) + request->tenant.len + model.len + request->path.len + request->body.len);
+            sizeof(*f) + headers_size(request) + request->tenant.len + model.len +
+                    request->path.len + request->body.len);
     char *texts;
 
     if (!f)
         return NULL;
-    texts = (char *)(f + 1);
+    f->headers = (pal_http_header *)(f + 1);
+    f->headers_len = request->headers_len;
+    texts = (char *)(f->headers + f->headers_len);
+    for (size_t i = 0; i < request->headers_len; i++) {
+        f->headers[i].name = put_text(&texts, request->headers[i].name);
+        f->headers[i].value = put_text(&texts, request->headers[i].value);
+    }
+    f->api = request->api;
+    f->is_free = request->is_free;
     f->meter = pal_meter_new(runtime->providers[endpoint]);
     if (!f->meter) {
         pal_free(f);

@@ -5,18 +5,24 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
 #define BYTES_PER_TOKEN 4 /* for texts that cannot be counted */
 
-static uint64_t count_messages(const pal_encoding *encoding, pal_json list, pal_arena *arena)
+static uint64_t count_messages(
+        const pal_encoding *encoding, pal_forward_api api, pal_json request, pal_arena *arena)
 {
+    pal_json list = pal_json_find(request, "messages");
     pal_message *messages;
     size_t len;
     uint64_t sum = 0;
+    pal_status status = api == PAL_FORWARD_MESSAGES
+            ? pal_anthropic_read_value(request, arena, &messages, &len, NULL)
+            : pal_openai_chat_read_value(list, arena, &messages, &len, NULL);
 
-    if (pal_openai_chat_read_value(list, arena, &messages, &len, NULL) != PAL_OK)
+    if (status != PAL_OK)
         return pal_json_raw(list).len / BYTES_PER_TOKEN;
     for (size_t i = 0; i < len; i++) {
         uint64_t tokens = 0;
@@ -27,7 +33,7 @@ static uint64_t count_messages(const pal_encoding *encoding, pal_json list, pal_
     return sum;
 }
 
-uint64_t pal_forward_count_input(const pal_encoding *encoding, pal_str body)
+uint64_t pal_forward_count_input(const pal_encoding *encoding, pal_forward_api api, pal_str body)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_json request;
@@ -36,7 +42,7 @@ uint64_t pal_forward_count_input(const pal_encoding *encoding, pal_str body)
     if (arena && pal_json_parse(arena, body, NULL, &request, NULL) == PAL_OK) {
         pal_json list = pal_json_find(request, "tools");
 
-        sum = count_messages(encoding, pal_json_find(request, "messages"), arena);
+        sum = count_messages(encoding, api, request, arena);
         if (pal_json_type_of(list) == PAL_JSON_ARRAY &&
                 pal_tokens_count(encoding, pal_json_raw(list), &tools, NULL) == PAL_OK)
             sum += tools;

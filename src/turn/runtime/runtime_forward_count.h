@@ -7,7 +7,8 @@
 
 /* Counts the tokens of a request's messages and tools with `encoding`; NULL estimates. An
  * unreadable body is estimated by its length. Can take long, so it must not run on the loop. */
-uint64_t pal_forward_count_input(const pal_encoding *encoding, pal_str body);
+uint64_t pal_forward_count_input(
+        const pal_encoding *encoding, pal_forward_api api, pal_str body);
 /* Returns the maximum output of all choices together. `otherwise` is used if the request sets no
  * limit or a higher one. */
 uint64_t pal_forward_count_limit(pal_str body, uint64_t otherwise);
