@@ -1,5 +1,5 @@
-/* api_openai_forward.c - forwards a request to the model service, and the response to the client.
- * Code, body and the important headers are unchanged. Streams are forwarded as they arrive.
+/* run_forward.c - forwards a request to the model service, and the response to the client. Code,
+ * body and the important headers are unchanged. Streams are forwarded as they arrive.
  *
  * Ownership: two sides hold a relay, and they end in any order. The forwarding ends on the
  * runtime's loop, the stream on a listener thread. The last side frees the relay. Its lock guards
@@ -8,9 +8,9 @@
  * listener can report under its own lock that the client has left.
  *
  * Only complete frames of a stream are written, so that a keep-alive comment never splits a frame.
- * Each byte is examined only once, however long a frame is. If the server requested the usage and
- * the client did not, the frame that contains only the usage is left out. */
-#include "server/api/openai/api_openai_forward.h"
+ * Each byte is examined only once, however long a frame is. The API's format decides which frames
+ * the client gets, and which one is the last. */
+#include "server/run/run_forward.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -21,8 +21,7 @@
 
 #define CONTENT_TYPE_SIZE 128
 #define FRAME_BYTES_MAX PAL_SERVER_FRAME_BYTES_MAX
-#define USAGE_FRAME_BYTES_MAX 65536
-#define END_FRAME_BYTES_MAX 32 /* bytes at the end of a stream that can contain "data: [DONE]" */
+#define END_FRAME_BYTES_MAX 32 /* bytes at the end of a stream that can contain the last frame */
 
 typedef struct relay {
     pthread_mutex_t lock;
@@ -36,8 +35,11 @@ typedef struct relay {
     char content_type[CONTENT_TYPE_SIZE];
     pal_buf pending; /* the complete body, or the beginning of a frame */
     size_t seen;     /* bytes of `pending` that were searched and contain no end of a frame */
-    bool hides_usage;
-    bool has_end; /* the stream had its last frame */
+    const pal_forward_format *format;
+    const pal_forward_observer *observer; /* NULL: none */
+    void *observer_user;
+    bool has_end;           /* the stream had its last frame */
+    bool is_answered_later; /* the body is complete and is sent without the lock */
     char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
 } relay;
 
@@ -48,6 +50,8 @@ static void release(relay *r)
     pthread_mutex_unlock(&r->lock);
     if (!is_last)
         return;
+    if (r->observer)
+        r->observer->free(r->observer_user);
     pal_buf_done(&r->pending);
     pthread_mutex_destroy(&r->lock);
     pal_free(r);
@@ -96,48 +100,79 @@ static size_t first_frame_len(pal_str frames)
     return frames.len;
 }
 
-/* Recognizes the frame that include_usage adds at the end: "data:
- * {...,"choices":[],"usage":{...}}". */
-static bool is_usage_frame(pal_str frame)
+pal_str pal_run_forward_data(pal_str frame)
 {
-    static const char prefix[] = "data:";
-    pal_json value;
-    if (frame.len > USAGE_FRAME_BYTES_MAX || frame.len < sizeof prefix ||
-            memcmp(frame.data, prefix, sizeof prefix - 1) != 0 ||
-            !memmem(frame.data, frame.len, "\"usage\"", 7))
-        return false;
-    pal_arena *arena = pal_arena_new(0);
-    pal_str data = pal_str_make(frame.data + sizeof prefix - 1, frame.len - sizeof prefix + 1);
-    bool is_usage = arena && pal_json_parse(arena, data, NULL, &value, NULL) == PAL_OK;
-    if (is_usage) {
-        pal_json choices = pal_json_find(value, "choices");
-        is_usage = pal_json_type_of(choices) == PAL_JSON_ARRAY && pal_json_count(choices) == 0 &&
-                pal_json_type_of(pal_json_find(value, "usage")) == PAL_JSON_OBJECT;
+    static const char name[] = "data:";
+    const char *at = frame.data, *end = frame.data + frame.len;
+    while (at && (size_t)(end - at) > sizeof name && memcmp(at, name, sizeof name - 1) != 0) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
     }
-    pal_arena_free(arena);
-    return is_usage;
+    if (!at || (size_t)(end - at) <= sizeof name)
+        return (pal_str){0};
+    at += sizeof name - 1;
+    const char *line_end = memchr(at, '\n', (size_t)(end - at));
+    return pal_str_make(at, (size_t)((line_end ? line_end : end) - at));
 }
 
-static bool write_shown(const relay *r, pal_str frames)
+static bool write_observed(const relay *r, pal_str frames)
 {
-    if (!r->hides_usage)
-        return pal_stream_write(r->stream, frames);
-    while (frames.len) {
-        size_t len = first_frame_len(frames);
-        pal_str frame = pal_str_make(frames.data, len);
-        if (!is_usage_frame(frame) && !pal_stream_write(r->stream, frame))
-            return false;
-        frames = pal_str_make(frames.data + len, frames.len - len);
-    }
+    if (frames.len == 0)
+        return true;
+    if (!pal_stream_write(r->stream, frames))
+        return false;
+    if (r->observer)
+        r->observer->frames(r->observer_user, frames);
     return true;
 }
 
-/* Whether the last frame is "data: [DONE]". */
-static bool has_end(pal_str frames)
+/* Whether the last frame is among these, for a format that does not examine each frame. */
+static bool has_last(const relay *r, pal_str frames)
 {
-    static const char end[] = "[DONE]";
     size_t len = frames.len < END_FRAME_BYTES_MAX ? frames.len : END_FRAME_BYTES_MAX;
-    return len && memmem(frames.data + frames.len - len, len, end, sizeof end - 1);
+    const char *last = r->format->last;
+    return len && memmem(frames.data + frames.len - len, len, last, strlen(last));
+}
+
+/* Sends the frames that the client gets. PAL_PROVIDER: a frame is unreadable. PAL_IO: the stream
+ * accepts no more. */
+static pal_status write_shown(relay *r, pal_str frames)
+{
+    if (!r->format->read_frame) {
+        r->has_end = r->has_end || has_last(r, frames);
+        return write_observed(r, frames) ? PAL_OK : PAL_IO;
+    }
+    while (frames.len) {
+        size_t len = first_frame_len(frames);
+        pal_str frame = pal_str_make(frames.data, len);
+        pal_forward_frame use = r->format->read_frame(frame);
+        if (use == PAL_FORWARD_FRAME_BAD)
+            return PAL_PROVIDER;
+        if (use != PAL_FORWARD_FRAME_HIDE && !write_observed(r, frame))
+            return PAL_IO;
+        r->has_end = r->has_end || use == PAL_FORWARD_FRAME_LAST;
+        frames = pal_str_make(frames.data + len, frames.len - len);
+    }
+    return PAL_OK;
+}
+
+/* Sends an error, so that a client that waits for the end of the stream does not take this end for
+ * a normal one. */
+static void write_error(relay *r, const char *why)
+{
+    pal_buf frame;
+    pal_log(PAL_LOG_WARN, "request %s: could not forward the stream: %s", r->request_id, why);
+    pal_buf_init(&frame, FRAME_BYTES_MAX);
+    r->format->put_error(&frame, pal_str_of(why));
+    if (!frame.failure)
+        (void)pal_stream_write(r->stream, pal_buf_str(&frame));
+    pal_buf_done(&frame);
+}
+
+static void close_stream(relay *r)
+{
+    pal_stream_end(r->stream);
+    r->stream = NULL;
 }
 
 /* The lock must be held. */
@@ -148,11 +183,14 @@ static void write_frames(relay *r, pal_str bytes)
     pal_buf_append_str(&r->pending, bytes);
     pal_str all = pal_buf_str(&r->pending);
     size_t len = all.len >= FRAME_BYTES_MAX / 2 ? all.len : frames_len(all, r->seen);
-    r->has_end = r->has_end || has_end(pal_str_make(all.data, len));
+    pal_status status = r->pending.failure ? PAL_NO_MEMORY : PAL_OK;
+    if (status == PAL_OK)
+        status = write_shown(r, pal_str_make(all.data, len));
     /* If a frame cannot be kept, the stream ends, so that the client notices the gap. */
-    if (r->pending.failure || !write_shown(r, pal_str_make(all.data, len))) {
-        pal_stream_end(r->stream);
-        r->stream = NULL;
+    if (status != PAL_OK) {
+        if (status == PAL_PROVIDER)
+            write_error(r, "the model service sent an event that is not JSON");
+        close_stream(r);
         leave(r);
         return;
     }
@@ -188,30 +226,22 @@ static void open_stream(relay *r)
     leave(r);
 }
 
-/* Sends an error, so that a client that waits for the end of the stream does not take this end for
- * a normal one. */
 static void end_stream(relay *r, pal_status status, const pal_error *err)
 {
+    static const char missing[] = "the model service ended the stream before its last event";
     if (!r->stream)
         return;
-    if (status == PAL_OK) {
-        r->has_end = r->has_end || has_end(pal_buf_str(&r->pending));
-        (void)write_shown(r, pal_buf_str(&r->pending));
-        if (!r->has_end)
-            pal_log(PAL_LOG_WARN, "request %s: the forwarded stream ended without [DONE]",
-                    r->request_id);
-    } else {
-        pal_log(PAL_LOG_WARN, "request %s: could not forward the stream: %s", r->request_id,
-                err->message);
-        pal_buf_clear(&r->pending);
-        pal_buf_append_text(&r->pending, "data: {\"error\":{\"message\":");
-        pal_json_quote(&r->pending, pal_str_of(err->message));
-        pal_buf_append_text(&r->pending,
-                ",\"type\":\"server_error\",\"param\":null,\"code\":\"upstream_error\"}}\n\n");
-        (void)pal_stream_write(r->stream, pal_buf_str(&r->pending));
-    }
-    pal_stream_end(r->stream);
-    r->stream = NULL;
+    if (status == PAL_OK && write_shown(r, pal_buf_str(&r->pending)) == PAL_PROVIDER)
+        write_error(r, "the model service sent an event that is not JSON");
+    else if (status != PAL_OK && !r->has_end)
+        write_error(r, err->message);
+    else if (!r->has_end && r->format->requires_last)
+        write_error(r, missing);
+    else if (!r->has_end)
+        pal_log(PAL_LOG_WARN, "request %s: %s", r->request_id, missing);
+    if (r->has_end && r->observer)
+        r->observer->complete(r->observer_user);
+    close_stream(r);
 }
 
 /* ---- Responses without a stream ---- */
@@ -231,8 +261,8 @@ static unsigned code_of_end(pal_status status)
     return status == PAL_TIMEOUT ? 504 : status == PAL_CANCELED ? 503 : 502;
 }
 
-/* Whether an OpenAI client can read the body: it must be JSON, and an error must have OpenAI's
- * format. */
+/* Whether a client can read the body: it must be JSON, and an error must be in the member "error",
+ * as in the formats of OpenAI and Anthropic. */
 static bool is_readable(const relay *r)
 {
     pal_json value;
@@ -250,7 +280,7 @@ static void answer_unreadable(relay *r)
         return;
     }
     snprintf(why, sizeof why,
-            "the model service responded with code %u and a body that is not an OpenAI error",
+            "the model service responded with code %u and a body that is not an error in JSON",
             r->code);
     fail(r->call, r->code, PAL_PROVIDER, why);
 }
@@ -285,25 +315,36 @@ static void answer_large(pal_exchange *x)
     release(r);
 }
 
-/* The lock must be held. */
-static void answer_body(relay *r)
+/* The forwarding has ended, so that only the holder of a reference uses the body. Takes one
+ * reference. */
+static void answer_body(void *user)
 {
+    relay *r = user;
     pal_call *call = r->call;
-    if (r->pending.failure) {
-        fail(call, 502, r->pending.failure, "the response of the model service is too large");
-    } else if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
+    if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
         answer_read(r);
+        release(r);
         return;
-    } else {
-        call->user = r;
-        r->holders++;
-        pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
-        if (pal_exchange_try_worker(call->exchange, answer_large))
-            return;
-        r->holders--;
-        fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
     }
+    call->user = r;
+    pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+    if (pal_exchange_try_worker(call->exchange, answer_large))
+        return;
     r->call = NULL;
+    fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
+    release(r);
+}
+
+/* The lock must be held. */
+static void end_body(relay *r)
+{
+    if (r->pending.failure) {
+        fail(r->call, 502, r->pending.failure, "the response of the model service is too large");
+        r->call = NULL;
+        return;
+    }
+    r->is_answered_later = true;
+    r->holders++;
 }
 
 /* ---- Callbacks of the forwarding, on the loop ---- */
@@ -312,14 +353,14 @@ static void answer_body(relay *r)
 static void on_header(pal_str name, pal_str value, void *user)
 {
     static const char *const passed[] = {"retry-after", "retry-after-ms", "x-should-retry"};
-    static const char limits[] = "x-ratelimit-";
     relay *r = user;
+    size_t limits_len = strlen(r->format->limits);
     char text[64];
     pthread_mutex_lock(&r->lock);
     if (pal_str_is(name, "content-type"))
         snprintf(r->content_type, sizeof r->content_type, "%.*s", PAL_STR_ARG(value));
-    bool is_passed = name.len > sizeof limits && name.len < sizeof text &&
-            memcmp(name.data, limits, sizeof limits - 1) == 0;
+    bool is_passed = name.len > limits_len && name.len < sizeof text &&
+            memcmp(name.data, r->format->limits, limits_len) == 0;
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         is_passed = is_passed || pal_str_is(name, passed[i]);
     if (is_passed) {
@@ -359,17 +400,24 @@ static void on_end(pal_status status, const pal_error *err, void *user)
     if (r->is_stream)
         end_stream(r, status, err);
     else if (status == PAL_OK)
-        answer_body(r);
+        end_body(r);
     else
         fail(r->call, code_of_end(status), status, err->message);
     leave(r);
+    bool is_answered_later = r->is_answered_later;
     pthread_mutex_unlock(&r->lock);
+    bool waits = is_answered_later && r->code < 300 && r->observer &&
+            r->observer->body(r->observer_user, pal_buf_str(&r->pending), answer_body, r);
+    if (is_answered_later && !waits)
+        answer_body(r);
     release(r);
 }
 
 /* ---- Starting ---- */
 
-pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_error *err)
+pal_status pal_run_forward(pal_call *call, const pal_forward *request,
+        const pal_forward_format *format, const pal_forward_observer *observer, void *user,
+        pal_error *err)
 {
     static const pal_forward_sink sink = {
             .header = on_header, .head = on_head, .bytes = on_bytes, .end = on_end};
@@ -380,16 +428,20 @@ pal_status pal_openai_forward(pal_call *call, const pal_forward *request, pal_er
     pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
     r->holders = 2; /* one for the forwarding, one for this function */
     r->call = call;
-    r->hides_usage = request->asks_usage;
+    r->format = format;
+    r->observer = observer;
+    r->observer_user = user;
     snprintf(r->request_id, sizeof r->request_id, "%.*s",
             PAL_STR_ARG(pal_exchange_id(call->exchange)));
     pthread_mutex_lock(&r->lock);
     pal_status status =
             pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);
-    if (status != PAL_OK)
+    if (status != PAL_OK) {
         r->holders--;
-    else
+        r->observer = NULL;
+    } else {
         (void)pal_exchange_watch(call->exchange, client_left, r);
+    }
     pthread_mutex_unlock(&r->lock);
     release(r);
     return status;

@@ -342,7 +342,7 @@ test('large responses are forwarded, counted and limited', async (t) => {
     assert.match(garbage.json.error.message, /is not JSON/);
     const error = await passed('error');
     assert.equal(error.code, 400);
-    assert.match(error.json.error.message, /not an OpenAI error/);
+    assert.match(error.json.error.message, /not an error in JSON/);
     for (;;) { // the ledger is written after the answer
         const { json } = await s.get('/api/v1/usage', { key });
         if (json.input_tokens) {

@@ -13,13 +13,58 @@
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai.h"
-#include "server/api/openai/api_openai_forward.h"
+#include "server/run/run_forward.h"
 #include "server/server_call.h"
 
+#define USAGE_FRAME_BYTES_MAX 65536
 #define PASSING_MS (60 * 60 * 1000) /* a temporary session that was not erased expires after this
                                        time */
 
 /* ---- Forwarding ---- */
+
+/* Recognizes the frame that include_usage adds at the end:
+ * "data: {...,"choices":[],"usage":{...}}". */
+static bool is_usage_frame(pal_str frame)
+{
+    pal_json value;
+    if (frame.len > USAGE_FRAME_BYTES_MAX || !memmem(frame.data, frame.len, "\"usage\"", 7))
+        return false;
+    pal_arena *arena = pal_arena_new(0);
+    bool is_usage = arena &&
+            pal_json_parse(arena, pal_run_forward_data(frame), NULL, &value, NULL) == PAL_OK;
+    if (is_usage) {
+        pal_json choices = pal_json_find(value, "choices");
+        is_usage = pal_json_type_of(choices) == PAL_JSON_ARRAY && pal_json_count(choices) == 0 &&
+                pal_json_type_of(pal_json_find(value, "usage")) == PAL_JSON_OBJECT;
+    }
+    pal_arena_free(arena);
+    return is_usage;
+}
+
+/* If the server requested the usage and the client did not, the frame that contains only the usage
+ * is left out. */
+static pal_forward_frame hide_usage(pal_str frame)
+{
+    if (is_usage_frame(frame))
+        return PAL_FORWARD_FRAME_HIDE;
+    return pal_str_is(pal_run_forward_data(frame), " [DONE]") ? PAL_FORWARD_FRAME_LAST
+                                                              : PAL_FORWARD_FRAME_SEND;
+}
+
+static void put_error_frame(pal_buf *out, pal_str message)
+{
+    pal_buf_append_text(out, "data: {\"error\":{\"message\":");
+    pal_json_quote(out, message);
+    pal_buf_append_text(
+            out, ",\"type\":\"server_error\",\"param\":null,\"code\":\"upstream_error\"}}\n\n");
+}
+
+static const pal_forward_format format = {
+        .limits = "x-ratelimit-", .last = "[DONE]", .put_error = put_error_frame};
+static const pal_forward_format format_without_usage = {.limits = "x-ratelimit-",
+        .read_frame = hide_usage,
+        .last = "[DONE]",
+        .put_error = put_error_frame};
 
 /* Copies the body unchanged, with the default model if it names none. */
 static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
@@ -57,7 +102,10 @@ static pal_status pass_on(pal_call *call, pal_error *err)
             pal_json_type_of(pal_json_find(call->body, "stream")) == PAL_JSON_TRUE &&
             pal_json_type_of(pal_json_find(options, "include_usage")) != PAL_JSON_TRUE;
     pal_status status = make_body(call, &request.body, err);
-    return status == PAL_OK ? pal_openai_forward(call, &request, err) : status;
+    if (status != PAL_OK)
+        return status;
+    return pal_run_forward(call, &request, request.asks_usage ? &format_without_usage : &format,
+            NULL, NULL, err);
 }
 
 /* ---- Reading a turn ---- */
