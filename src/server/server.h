@@ -48,13 +48,16 @@ typedef enum pal_api_flag {
     PAL_API_TURN = 1 << 3,     /* can start a turn or forward a call */
 } pal_api_flag;
 
-/* The description of a route in /openapi.json. Schemas are names in api_schema.c. */
+/* Describes a JSON object or the query parameters of a route (api/api_object.h). */
+typedef struct pal_api_object pal_api_object;
+
+/* The description of a route: for /openapi.json, and for the refusal of unknown members. */
 typedef struct pal_api_doc {
     const char *id; /* "createSession" */
     const char *summary;
-    const char *query;   /* "limit cursor": names of parameters; one table describes them */
-    const char *request; /* schema of the body; NULL: no body */
-    const char *response;
+    const pal_api_object *query;   /* query parameters; NULL: none */
+    const pal_api_object *request; /* the body; NULL: none */
+    const pal_api_object *response;
     unsigned code; /* HTTP status code of success */
 } pal_api_doc;
 

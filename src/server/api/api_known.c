@@ -2,16 +2,15 @@
  * Otherwise a misspelled name would be ignored, and the request would do something else than it
  * says.
  *
- * The known names are those of /openapi.json: the route's request schema and its list of
- * parameters. A schema with "additionalProperties":true accepts members that Palaver does not
- * know; the handler checks those with pal_call_names(). */
+ * The known names are those of the route's tables (api_object.h). An open object accepts members
+ * that Palaver does not know; the handler checks those with pal_call_names(). */
 #include "server/server_call.h"
 
 #include <stdio.h>
 #include <string.h>
 #include "base/nearest.h"
 #include "dialect/dialect_member.h"
-#include "server/api/api_schema.h"
+#include "server/api/api_object.h"
 
 #define SHOWN_MAX 64   /* bytes of an unknown name that an error shows */
 #define LISTED_MAX 160 /* bytes of known names that an error lists */
@@ -77,79 +76,60 @@ static pal_status refuse(pal_call *call, const known *k, const char *what, pal_e
 
 /* ---- Members of the body ---- */
 
-/* PAL_JSON_NONE if there is no such schema. */
-static pal_json schema_named(pal_call *call, pal_str name)
+/* Tries the names of a table. Returns the member with the unknown name, or NULL. */
+static const pal_api_member *look_up(known *k, const pal_api_object *object)
 {
-    pal_json schema = {0};
-    for (const pal_schema *each = pal_schemas; each->name; each++) {
-        if (pal_str_is(name, each->name))
-            (void)!pal_json_parse(call->arena, pal_str_of(each->json), NULL, &schema, NULL);
+    const pal_api_member *found = NULL;
+    for (const pal_api_member *each = object->members; !found && each->type; each++) {
+        if (each->type == PAL_API_INCLUDE)
+            found = look_up(k, each->of);
+        else
+            try_name(k, pal_str_of(each->name));
+        if (!found && k->is_found)
+            found = each;
     }
-    return schema;
+    return found;
 }
 
-static known look_up(pal_call *call, pal_json properties, pal_str member, pal_json *out_schema)
+static pal_status check_value(
+        pal_call *call, const pal_api_object *object, pal_json value, pal_error *err);
+
+/* `object` NULL: no member is known. */
+static pal_status check_object(
+        pal_call *call, const pal_api_object *object, pal_json json, pal_error *err)
 {
-    known k = known_of(member);
-    pal_json_iter each = pal_json_each(properties);
     pal_json name, value;
-    while (!k.is_found && pal_json_next(&each, &name, &value)) {
-        try_name(&k, pal_json_string(name, call->arena));
-        *out_schema = value;
-    }
-    return k;
-}
-
-/* Follows {"$ref": "#/components/schemas/NAME"}. */
-static pal_json resolve(pal_call *call, pal_json schema)
-{
-    static const char path[] = "#/components/schemas/";
-    size_t len = sizeof path - 1;
-    pal_str name = pal_json_string(pal_json_find(schema, "$ref"), call->arena);
-    if (name.len <= len)
-        return schema;
-    return schema_named(call, pal_str_make(name.data + len, name.len - len));
-}
-
-static pal_status check_value(pal_call *call, pal_json schema, pal_json value, pal_error *err);
-
-static pal_status check_object(pal_call *call, pal_json schema, pal_json object, pal_error *err)
-{
-    bool is_open = false;
-    pal_json name, value, inner = {0};
-    pal_json properties = pal_json_find(schema, "properties");
-    pal_json_iter each = pal_json_each(object);
-    pal_status status = PAL_OK;
-    (void)pal_json_bool(pal_json_find(schema, "additionalProperties"), &is_open);
-    while (status == PAL_OK && !is_open && pal_json_next(&each, &name, &value)) {
-        known k = look_up(call, properties, pal_json_string(name, call->arena), &inner);
+    pal_json_iter each = pal_json_each(json);
+    if (object && (object->is_open || !object->members))
+        return PAL_OK;
+    while (pal_json_next(&each, &name, &value)) {
+        known k = known_of(pal_json_string(name, call->arena));
         if (pal_arena_failure(call->arena) != PAL_OK)
             break;
-        status = k.is_found ? check_value(call, inner, value, err)
-                            : refuse(call, &k, "member", err);
+        const pal_api_member *member = object ? look_up(&k, object) : NULL;
+        if (!member)
+            return refuse(call, &k, "member", err);
+        pal_status status = member->of ? check_value(call, member->of, value, err) : PAL_OK;
+        if (status != PAL_OK)
+            return status;
     }
-    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+    return pal_arena_checked(call->arena, err);
 }
 
-static bool has_properties(pal_json schema)
-{
-    return pal_json_type_of(pal_json_find(schema, "properties")) != PAL_JSON_NONE;
-}
-
-static pal_status check_value(pal_call *call, pal_json schema, pal_json value, pal_error *err)
+/* Checks an object or an array of objects. Values of other types are the reader's to refuse. */
+static pal_status check_value(
+        pal_call *call, const pal_api_object *object, pal_json value, pal_error *err)
 {
     pal_json item;
     pal_json_iter each = pal_json_each(value);
     pal_json_type type = pal_json_type_of(value);
     pal_status status = PAL_OK;
-    if (type != PAL_JSON_OBJECT && type != PAL_JSON_ARRAY)
-        return PAL_OK;
-    schema = resolve(call, schema);
     if (type == PAL_JSON_OBJECT)
-        return has_properties(schema) ? check_object(call, schema, value, err) : PAL_OK;
-    schema = resolve(call, pal_json_find(schema, "items"));
-    while (status == PAL_OK && has_properties(schema) && pal_json_next(&each, NULL, &item))
-        status = check_value(call, schema, item, err);
+        return check_object(call, object, value, err);
+    while (type == PAL_JSON_ARRAY && status == PAL_OK && pal_json_next(&each, NULL, &item)) {
+        if (pal_json_type_of(item) == PAL_JSON_OBJECT)
+            status = check_object(call, object, item, err);
+    }
     return status;
 }
 
@@ -166,21 +146,14 @@ static pal_status check_no_body(pal_call *call, pal_error *err)
     if (status != PAL_OK || pal_json_type_of(body) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID,
                 "the body is not a JSON object; this route takes no body");
-    return check_object(call, (pal_json){0}, body, err);
-}
-
-static pal_json request_schema(pal_call *call)
-{
-    const char *name = call->route->doc.request;
-    return schema_named(call, name ? pal_str_of(name) : (pal_str){0});
+    return check_object(call, NULL, body, err);
 }
 
 static pal_status check_members(pal_call *call, pal_error *err)
 {
     if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
         return check_no_body(call, err);
-    return pal_json_count(call->body) ? check_object(call, request_schema(call), call->body, err)
-                                      : PAL_OK;
+    return check_object(call, call->route->doc.request, call->body, err);
 }
 
 /* ---- Names in a list ---- */
@@ -188,7 +161,7 @@ static pal_status check_members(pal_call *call, pal_error *err)
 static known look_up_name(const char *names, pal_str name)
 {
     known k = known_of(name);
-    const char *p = names ? names : "";
+    const char *p = names;
     while (*p && !k.is_found) {
         size_t len = strcspn(p, " ");
         try_name(&k, pal_str_make(p, len));
@@ -230,11 +203,12 @@ pal_status pal_call_names(
 static pal_status check_parameters(pal_call *call, pal_error *err)
 {
     pal_str name;
+    const pal_api_object *query = call->route->doc.query;
     for (size_t at = 0; pal_exchange_query_next(call->exchange, &at, &name);) {
         if (!name.len)
             continue;
-        known k = look_up_name(call->route->doc.query, name);
-        if (!k.is_found)
+        known k = known_of(name);
+        if (!query || !look_up(&k, query))
             return refuse(call, &k, "parameter", err);
     }
     return PAL_OK;

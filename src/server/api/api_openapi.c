@@ -1,102 +1,276 @@
 /* api_openapi.c - writes the OpenAPI 3.1 description of all routes. It is created for each
  * request, so it is never outdated, and it is rarely requested. */
-#include "server/api/api_openapi.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include "base/json/json_put.h"
-#include "server/api/api_schema.h"
+#include "base/memory.h"
+#include "server/api/api_object.h"
 #include "server/server_call.h"
 
-static void put_ref(pal_json_writer *writer, const char *schema)
+/* Named objects. An object over the limit has no schema, and a test fails. */
+#define OBJECTS_MAX 256
+
+/* ---- Schemas ---- */
+
+static void put_object(pal_json_writer *writer, const pal_api_object *object);
+
+static bool is_media_type(const pal_api_object *object)
+{
+    return object->name && strchr(object->name, '/');
+}
+
+/* Writes a reference, or the schema itself if the object has no name. */
+static void put_object_or_ref(pal_json_writer *writer, const pal_api_object *object)
 {
     char ref[128];
-    snprintf(ref, sizeof ref, "#/components/schemas/%s", schema);
+    if (!object->name) {
+        put_object(writer, object);
+        return;
+    }
+    snprintf(ref, sizeof ref, "#/components/schemas/%s", object->name);
     pal_json_begin_object(writer);
     pal_put_text(writer, "$ref", ref);
     pal_json_end_object(writer);
 }
 
+static void put_type(pal_json_writer *writer, const char *type, bool is_nullable)
+{
+    if (!is_nullable) {
+        pal_put_text(writer, "type", type);
+        return;
+    }
+    pal_json_name(writer, "type");
+    pal_json_begin_array(writer);
+    pal_json_put_text(writer, type);
+    pal_json_put_text(writer, "null");
+    pal_json_end_array(writer);
+}
+
+static void put_words(pal_json_writer *writer, const char *words)
+{
+    pal_json_name(writer, "enum");
+    pal_json_begin_array(writer);
+    for (const char *p = words; *p;) {
+        size_t len = strcspn(p, " ");
+        pal_json_put_str(writer, pal_str_make(p, len));
+        p += len + strspn(p + len, " ");
+    }
+    pal_json_end_array(writer);
+}
+
+/* A text's maximum counts bytes, so no valid text has more characters. */
+static void put_limits(pal_json_writer *writer, const pal_api_member *member)
+{
+    bool is_text = member->type == PAL_API_TEXT;
+    if (member->min || !is_text)
+        pal_put_count(writer, is_text ? "minLength" : "minimum", member->min);
+    if (member->max && member->max < INT64_MAX)
+        pal_put_count(writer, is_text ? "maxLength" : "maximum", member->max);
+}
+
+static void put_list(pal_json_writer *writer, const pal_api_member *member)
+{
+    put_type(writer, "array", member->is_nullable);
+    if (member->min)
+        pal_put_count(writer, "minItems", member->min);
+    if (member->max)
+        pal_put_count(writer, "maxItems", member->max);
+    pal_json_name(writer, "items");
+    if (member->of)
+        put_object_or_ref(writer, member->of);
+    else
+        pal_json_put_raw(writer, pal_str_of("{\"type\":\"string\"}"));
+}
+
+/* Writes the schema of a member, except one that is a reference or is written as it is. */
+static void put_member_type(pal_json_writer *writer, const pal_api_member *member)
+{
+    switch (member->type) {
+    case PAL_API_TEXT:
+        put_type(writer, "string", member->is_nullable);
+        put_limits(writer, member);
+        break;
+    case PAL_API_COUNT:
+    case PAL_API_COUNT32:
+        put_type(writer, "integer", member->is_nullable);
+        put_limits(writer, member);
+        break;
+    case PAL_API_NUMBER:
+        put_type(writer, "integer", member->is_nullable);
+        break;
+    case PAL_API_FLAG:
+        put_type(writer, "boolean", member->is_nullable);
+        break;
+    case PAL_API_WORD:
+        put_words(writer, member->words);
+        break;
+    case PAL_API_TIME:
+        put_type(writer, "string", true);
+        pal_put_text(writer, "format", "date-time");
+        break;
+    case PAL_API_LIST:
+        put_list(writer, member);
+        break;
+    default:
+        put_type(writer, "object", member->is_nullable);
+    }
+    if (member->help)
+        pal_put_text(writer, "description", member->help);
+}
+
+static void put_member_schema(pal_json_writer *writer, const pal_api_member *member)
+{
+    if (member->schema) {
+        pal_json_put_raw(writer, pal_str_of(member->schema));
+    } else if (member->of && member->type != PAL_API_LIST) {
+        put_object_or_ref(writer, member->of);
+    } else {
+        pal_json_begin_object(writer);
+        put_member_type(writer, member);
+        pal_json_end_object(writer);
+    }
+}
+
+static void put_properties(pal_json_writer *writer, const pal_api_object *object)
+{
+    for (const pal_api_member *member = object->members; member->type; member++) {
+        if (member->type == PAL_API_INCLUDE) {
+            put_properties(writer, member->of);
+        } else {
+            pal_json_name(writer, member->name);
+            put_member_schema(writer, member);
+        }
+    }
+}
+
+static bool has_required(const pal_api_object *object)
+{
+    for (const pal_api_member *member = object->members; member->type; member++) {
+        if (member->is_required || (member->type == PAL_API_INCLUDE && has_required(member->of)))
+            return true;
+    }
+    return false;
+}
+
+static void put_required(pal_json_writer *writer, const pal_api_object *object)
+{
+    for (const pal_api_member *member = object->members; member->type; member++) {
+        if (member->type == PAL_API_INCLUDE)
+            put_required(writer, member->of);
+        else if (member->is_required)
+            pal_json_put_text(writer, member->name);
+    }
+}
+
+static void put_object(pal_json_writer *writer, const pal_api_object *object)
+{
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "type", object->items ? "array" : "object");
+    if (object->items) {
+        pal_json_name(writer, "items");
+        put_object_or_ref(writer, object->items);
+    }
+    if (object->is_open)
+        pal_put_flag(writer, "additionalProperties", true);
+    if (object->members && has_required(object)) {
+        pal_json_name(writer, "required");
+        pal_json_begin_array(writer);
+        put_required(writer, object);
+        pal_json_end_array(writer);
+    }
+    if (object->members) {
+        pal_json_name(writer, "properties");
+        pal_json_begin_object(writer);
+        put_properties(writer, object);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_object(writer);
+}
+
 /* ---- Parameters ---- */
 
-static void put_parameter(
-        pal_json_writer *writer, const char *in, pal_str name, const char *schema, const char *help)
+static void begin_parameter(pal_json_writer *writer, const char *in, pal_str name)
 {
     pal_json_begin_object(writer);
     pal_put_text(writer, "in", in);
     pal_put_str(writer, "name", name);
-    if (strcmp(in, "path") == 0) {
-        pal_put_flag(writer, "required", true);
-    }
-    if (help)
-        pal_put_text(writer, "description", help);
-    pal_put_raw(writer, "schema", pal_str_of(schema));
-    pal_json_end_object(writer);
 }
 
 static void put_path_parameters(pal_json_writer *writer, const char *path)
 {
     for (const char *open = strchr(path, '{'); open; open = strchr(open + 1, '{')) {
         size_t len = (size_t)(strchr(open, '}') - open - 1);
-        put_parameter(writer, "path", pal_str_make(open + 1, len), "{\"type\":\"string\"}", NULL);
+        begin_parameter(writer, "path", pal_str_make(open + 1, len));
+        pal_put_flag(writer, "required", true);
+        pal_put_raw(writer, "schema", pal_str_of("{\"type\":\"string\"}"));
+        pal_json_end_object(writer);
     }
 }
 
-static void put_query_parameter(pal_json_writer *writer, pal_str name)
+static void put_query_parameters(pal_json_writer *writer, const pal_api_object *query)
 {
-    for (const pal_query_doc *doc = pal_query_docs; doc->name; doc++) {
-        if (pal_str_is(name, doc->name)) {
-            put_parameter(writer, "query", name, doc->schema, doc->help);
-            return;
+    for (const pal_api_member *member = query->members; member->type; member++) {
+        pal_api_member plain = *member;
+        if (member->type == PAL_API_INCLUDE) {
+            put_query_parameters(writer, member->of);
+            continue;
         }
+        plain.help = NULL; /* written once, outside of the schema */
+        if (plain.type == PAL_API_TIME) /* a text too: RFC 3339, or milliseconds */
+            plain.type = PAL_API_TEXT;
+        begin_parameter(writer, "query", pal_str_of(member->name));
+        if (member->is_required)
+            pal_put_flag(writer, "required", true);
+        pal_put_text(writer, "description", member->help);
+        pal_json_name(writer, "schema");
+        put_member_schema(writer, &plain);
+        pal_json_end_object(writer);
     }
-    put_parameter(writer, "query", name, "{}", NULL);
 }
 
 static void put_parameters(pal_json_writer *writer, const pal_api_route *route)
 {
-    bool is_write = strcmp(route->method, "GET") != 0;
     pal_json_name(writer, "parameters");
     pal_json_begin_array(writer);
     put_path_parameters(writer, route->path);
-    for (const char *p = route->doc.query; p && *p;) {
-        size_t len = strcspn(p, " ");
-        put_query_parameter(writer, pal_str_make(p, len));
-        p += len + strspn(p + len, " ");
-    }
-    if (is_write)
-        put_parameter(writer, "header", pal_str_of("Idempotency-Key"), "{\"type\":\"string\"}",
+    if (route->doc.query)
+        put_query_parameters(writer, route->doc.query);
+    if (strcmp(route->method, "GET") != 0) {
+        begin_parameter(writer, "header", pal_str_of("Idempotency-Key"));
+        pal_put_text(writer, "description",
                 "key that makes a repeated request do its work only once");
+        pal_put_raw(writer, "schema", pal_str_of("{\"type\":\"string\"}"));
+        pal_json_end_object(writer);
+    }
     pal_json_end_array(writer);
 }
 
 /* ---- Bodies ---- */
 
-/* `name` is the name of a schema, or a media type without one. */
-static void put_content(pal_json_writer *writer, const char *what)
+static void put_content(pal_json_writer *writer, const pal_api_object *body)
 {
-    bool is_media = strchr(what, '/') != NULL;
+    bool is_media = is_media_type(body);
     pal_json_name(writer, "content");
     pal_json_begin_object(writer);
-    pal_json_name(writer, is_media ? what : "application/json");
+    pal_json_name(writer, is_media ? body->name : "application/json");
     pal_json_begin_object(writer);
     pal_json_name(writer, "schema");
     if (is_media)
         pal_json_put_raw(writer, pal_str_of("{\"type\":\"string\"}"));
     else
-        put_ref(writer, what);
+        put_object_or_ref(writer, body);
     pal_json_end_object(writer);
     pal_json_end_object(writer);
 }
 
 static void put_response(
-        pal_json_writer *writer, const char *code, const char *help, const char *what)
+        pal_json_writer *writer, const char *code, const char *help, const pal_api_object *body)
 {
     pal_json_name(writer, code);
     pal_json_begin_object(writer);
     pal_put_text(writer, "description", help);
-    if (what)
-        put_content(writer, what);
+    if (body)
+        put_content(writer, body);
     pal_json_end_object(writer);
 }
 
@@ -120,7 +294,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     pal_json_name(writer, "responses");
     pal_json_begin_object(writer);
     put_response(writer, code, "done", route->doc.response);
-    put_response(writer, "default", "the error and its cause", "Error");
+    put_response(writer, "default", "the error and its cause", &pal_api_error_object);
     pal_json_end_object(writer);
     if (route->role == PAL_KEY_NONE) {
         pal_put_raw(writer, "security", pal_str_of("[]"));
@@ -176,8 +350,46 @@ static void put_path(const pal_api_route *route, void *user)
         pal_json_end_object(walk.writer);
 }
 
-static void put_components(pal_json_writer *writer)
+/* The named objects that routes refer to, each once. */
+typedef struct object_list {
+    const pal_api_object *objects[OBJECTS_MAX];
+    size_t len;
+} object_list;
+
+static void collect(object_list *list, const pal_api_object *object)
 {
+    if (!object || is_media_type(object))
+        return;
+    for (size_t i = 0; i < list->len; i++) {
+        if (list->objects[i] == object)
+            return;
+    }
+    if (object->name && list->len < OBJECTS_MAX)
+        list->objects[list->len++] = object;
+    collect(list, object->items);
+    for (const pal_api_member *member = object->members; member && member->type; member++) {
+        if (member->type == PAL_API_INCLUDE)
+            for (const pal_api_member *each = member->of->members; each->type; each++)
+                collect(list, each->of);
+        else
+            collect(list, member->of);
+    }
+}
+
+static void collect_route(const pal_api_route *route, void *user)
+{
+    collect(user, route->doc.request);
+    collect(user, route->doc.response);
+}
+
+static pal_status put_components(pal_call *call, pal_error *err)
+{
+    pal_json_writer *writer = pal_call_writer(call);
+    object_list *list = pal_arena_array(call->arena, 1, sizeof *list);
+    if (!list)
+        return pal_no_memory(err);
+    collect(list, &pal_api_error_object);
+    each_route(collect_route, list);
     pal_json_begin_object(writer);
     pal_put_raw(writer, "securitySchemes",
             pal_str_of("{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
@@ -185,17 +397,18 @@ static void put_components(pal_json_writer *writer)
                        "\"name\":\"x-api-key\"}}"));
     pal_json_name(writer, "schemas");
     pal_json_begin_object(writer);
-    for (const pal_schema *schema = pal_schemas; schema->name; schema++) {
-        pal_put_raw(writer, schema->name, pal_str_of(schema->json));
+    for (size_t i = 0; i < list->len; i++) {
+        pal_json_name(writer, list->objects[i]->name);
+        put_object(writer, list->objects[i]);
     }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
+    return PAL_OK;
 }
 
 pal_status pal_openapi_handle(pal_call *call, pal_error *err)
 {
     pal_json_writer *writer = pal_call_writer(call);
-    (void)err;
     pal_json_begin_object(writer);
     pal_put_text(writer, "openapi", "3.1.0");
     pal_json_name(writer, "info");
@@ -209,7 +422,9 @@ pal_status pal_openapi_handle(pal_call *call, pal_error *err)
     each_route(put_path, writer);
     pal_json_end_object(writer);
     pal_json_name(writer, "components");
-    put_components(writer);
+    pal_status status = put_components(call, err);
+    if (status != PAL_OK)
+        return status;
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;

@@ -1,22 +1,28 @@
 /* api_root.c - routes that belong to no API: health, metrics, and the description of all routes. */
-#include "server/api/api_openapi.h"
+#include "server/api/api_object.h"
 #include "server/observe/observe_health.h"
 #include "server/observe/observe_metrics.h"
 #include "server/server_call.h"
 
+static const pal_api_object status_body = {"Status",
+        .members = PAL_API_MEMBERS(
+                {"status", PAL_API_TEXT, .is_required = true}, {"version", .type = PAL_API_TEXT},
+                {"store", .type = PAL_API_TEXT})};
+static const pal_api_object plain_text = {.name = "text/plain"};
+
 static const pal_api_route root_routes[] = {
         {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
-                {"live", "check that the process answers", NULL, NULL, "Status", 200}},
+                {"live", "check that the process answers", NULL, NULL, &status_body, 200}},
         {"GET", "/readyz", PAL_KEY_NONE, PAL_API_WORKER, pal_health_ready,
                 {"ready",
                         "check that the server is ready: the store works, and the server is not "
                         "stopping", NULL,
-                        NULL, "Status", 200}},
+                        NULL, &status_body, 200}},
         {"GET", "/metrics", PAL_KEY_ADMIN, PAL_API_WORKER, pal_metrics_handle,
                 {"metrics",
-                        "read the metrics in Prometheus format", NULL, NULL, "text/plain", 200}},
+                        "read the metrics in Prometheus format", NULL, NULL, &plain_text, 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,
-                {"openapi", "read this description", NULL, NULL, "Object", 200}},
+                {"openapi", "read this description", NULL, NULL, &pal_api_any_object, 200}},
         {0},
 };
 

@@ -94,7 +94,7 @@ test('a summary can be set and read without a cut, and the model gets it', async
     assert.doesNotMatch(JSON.stringify((await s.asked()).at(-1).messages), /blue|red|black/);
     await s.post(`${base}/${id}/rewind`, { to_seq: 2 });
     assert.deepEqual(await shown(s, id), ['and now?', 'echo: and now?']);
-    assertError(await s.ask('PUT', at, { body: {} }), 400, 'invalid', /'summary' must be a string/);
+    assertError(await s.ask('PUT', at, { body: {} }), 400, 'invalid', /'summary' is missing; send an empty string/);
     assertError(await s.ask('PUT', at, { body: { summary: 'x', more: 1 } }), 400, 'invalid', /more/);
 });
 

@@ -6,6 +6,7 @@
  * The response is {"answer":"..."}, or a stream of {"piece":"..."} that ends with {"is_done":true}
  * or {"problem":"..."}. The stream begins with the first text, so earlier failures have an HTTP
  * code. */
+#include "server/api/api_object.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
@@ -92,20 +93,30 @@ static const pal_run_handlers handlers = {
 
 /* ---- The route ---- */
 
+typedef struct say_request {
+    pal_str text;
+    bool wants_stream;
+} say_request;
+
+static const pal_api_object say_body = {"ToySay",
+        .members = PAL_API_MEMBERS(
+                {"say", PAL_API_TEXT, "the text", .offset = offsetof(say_request, text),
+                        .max = SAY_BYTES_MAX},
+                {"stream", PAL_API_FLAG, "whether the response is a stream",
+                        .offset = offsetof(say_request, wants_stream)})};
+
 static pal_status say(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_str text = {0};
-    bool wants_stream = false;
+    say_request said = {0};
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, call->body, "say", SAY_BYTES_MAX, &text, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "stream", &wants_stream, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, &say_body, &said, err);
     if (status != PAL_OK)
         return status;
 
-    pal_message message = pal_message_text(call->arena, PAL_ROLE_USER, text);
+    pal_message message = pal_message_text(call->arena, PAL_ROLE_USER, said.text);
     pal_turn_request request = {.tenant = call->caller.tenant,
             .session = session.id,
             .messages = &message,
@@ -117,7 +128,7 @@ static pal_status say(pal_call *call, pal_error *err)
     toy_run *toy = pal_run_new(call, &handlers, sizeof *toy);
     if (!toy)
         return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
-    toy->wants_stream = wants_stream;
+    toy->wants_stream = said.wants_stream;
     pal_buf_init(&toy->answer, PAL_RUN_FRAME_BYTES_MAX);
     pal_run_start(&toy->run, &request);
     return PAL_OK;
@@ -125,7 +136,7 @@ static pal_status say(pal_call *call, pal_error *err)
 
 static const pal_api_route toy_routes[] = {
         {"POST", "/toy/{session}", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN, say,
-                {"toySay", "say something", NULL, "Object", "Object", 200}},
+                {"toySay", "say something", NULL, &say_body, &pal_api_any_object, 200}},
         {0},
 };
 

@@ -18,6 +18,7 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
+#include "server/api/api_object.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_inbound.h"
 #include "server/api/native/api_message.h"
@@ -372,33 +373,55 @@ static pal_status name_session(pal_call *call, pal_str id, pal_session *given, p
     return pal_arena_checked(call->arena, err);
 }
 
+typedef struct conversation_request {
+    pal_route_context context;
+    pal_str session_id;
+    pal_str metadata;
+} conversation_request;
+
+#define ID_LEN_MAX (PAL_KEY_LEN_MAX - sizeof LOOM_ALIAS)
+
+static const pal_api_object conversation_request_body = {"ConversationRequest",
+        .members = PAL_API_MEMBERS(
+                {"project_id", PAL_API_TEXT, "the project",
+                        .offset = offsetof(conversation_request, context.project_id),
+                        .max = ID_LEN_MAX,
+                        .is_required = true},
+                {"bead_id", PAL_API_TEXT, "the work item",
+                        .offset = offsetof(conversation_request, context.bead_id),
+                        .max = ID_LEN_MAX,
+                        .is_required = true},
+                {"session_id", PAL_API_TEXT, "an id for a new conversation",
+                        .offset = offsetof(conversation_request, session_id), .max = ID_LEN_MAX},
+                {"agent_id", PAL_API_TEXT, "the agent that answers",
+                        .offset = offsetof(conversation_request, context.agent_id),
+                        .max = ID_LEN_MAX},
+                {"metadata", PAL_API_JSON_OBJECT, "data of the client",
+                        .offset = offsetof(conversation_request, metadata)},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_messages_members})};
+
+static bool is_missing(pal_json body, const char *name)
+{
+    pal_json value = pal_json_find(body, name);
+    pal_json_type type = pal_json_type_of(value);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL || pal_json_string_is(value, "");
+}
+
 static pal_status read_new(pal_call *call, pal_inbound *inbound, pal_session *given, pal_error *err)
 {
-    pal_route_context *context = &inbound->context;
-    pal_str id = {0};
-    context->kind = PAL_ROUTE_WORK_ITEM;
-    const struct {
-        const char *name;
-        pal_str *text;
-    } texts[] = {
-            {"project_id", &context->project_id},
-            {"bead_id", &context->bead_id},
-            {"agent_id", &context->agent_id},
-            {"session_id", &id},
-    };
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < sizeof texts / sizeof *texts; i++)
-        status = pal_call_text(call, call->body, texts[i].name, PAL_KEY_LEN_MAX - sizeof LOOM_ALIAS,
-                texts[i].text, err);
-    if (status == PAL_OK)
-        status = pal_call_object(call, call->body, "metadata", &given->metadata, err);
+    conversation_request request = {.context.kind = PAL_ROUTE_WORK_ITEM};
+    /* Loom's clients expect these texts. */
+    if (is_missing(call->body, "project_id"))
+        return wrong(call, "project_id", "project_id is required", err);
+    if (is_missing(call->body, "bead_id"))
+        return wrong(call, "bead_id", "bead_id is required", err);
+    pal_status status =
+            pal_api_object_read(call, call->body, &conversation_request_body, &request, err);
     if (status != PAL_OK)
         return status;
-    if (!context->project_id.len)
-        return wrong(call, "project_id", "project_id is required", err);
-    if (!context->bead_id.len)
-        return wrong(call, "bead_id", "bead_id is required", err);
-    return id.len ? name_session(call, id, given, err) : PAL_OK;
+    inbound->context = request.context;
+    given->metadata = request.metadata;
+    return request.session_id.len ? name_session(call, request.session_id, given, err) : PAL_OK;
 }
 
 /* Whether the session belongs to the work item of the request. */
@@ -486,17 +509,24 @@ static pal_status create_conversation(pal_call *call, pal_error *err)
     size_t len = 0;
     uint64_t tokens = 0;
     pal_status status = read_new(call, &inbound, &given, err);
-    if (status == PAL_OK)
-        status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
-    if (status == PAL_OK)
-        status = take_given(call, messages, len, &tokens, err);
-    if (status == PAL_OK)
-        status = check_id(call, &given, &inbound.context, err);
-    if (status == PAL_OK)
-        status = pal_inbound_resolve(call, &given, &inbound, err);
-    if (status == PAL_OK)
-        status = check_made(call, &given, &inbound, err);
-    if (status == PAL_OK && inbound.resolution.created && len > 0)
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
+    if (status != PAL_OK)
+        return status;
+    status = take_given(call, messages, len, &tokens, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_id(call, &given, &inbound.context, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_inbound_resolve(call, &given, &inbound, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_made(call, &given, &inbound, err);
+    if (status != PAL_OK)
+        return status;
+    if (inbound.resolution.created && len > 0)
         status = add_messages(call, inbound.resolution.session, messages, len, tokens, err);
     if (status != PAL_OK)
         return status;
@@ -518,36 +548,81 @@ static pal_status no_path(pal_call *call, pal_error *err)
     return wrong(call, NULL, "Invalid path", err);
 }
 
+/* ---- Routes ---- */
+
+/* Read by read_limit() and its caller, with the texts that Loom's clients expect. */
+static const pal_api_object list_query = {
+        .members = PAL_API_MEMBERS(
+                {"project_id", PAL_API_TEXT, "the project", .is_required = true},
+                {"limit", PAL_API_COUNT, "maximum number of conversations", .min = 1,
+                        .max = PAL_SERVER_CONVERSATIONS_MAX})};
+
+static const pal_api_object conversation_message = {
+        .members = PAL_API_MEMBERS(
+                {"role", PAL_API_TEXT, .is_required = true},
+                {"content", PAL_API_TEXT, .is_required = true},
+                {"timestamp", PAL_API_TIME, .is_required = true},
+                {"token_count", .type = PAL_API_COUNT})};
+
+static const pal_api_object conversation_body = {"Conversation",
+        .members = PAL_API_MEMBERS(
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"bead_id", PAL_API_TEXT, .is_required = true},
+                {"project_id", PAL_API_TEXT, .is_required = true},
+                {"messages", PAL_API_LIST, .of = &conversation_message, .is_required = true},
+                {"created_at", PAL_API_TIME, .is_required = true},
+                {"updated_at", PAL_API_TIME, .is_required = true},
+                {"expires_at", PAL_API_TIME, .is_required = true},
+                {"token_count", PAL_API_COUNT, .is_required = true},
+                {"metadata", PAL_API_JSON_OBJECT, .is_required = true},
+                {"entity_metadata", PAL_API_JSON_OBJECT, .is_required = true},
+                {"truncated", .type = PAL_API_FLAG})};
+
+static const pal_api_object conversation_list_body = {"ConversationList",
+        .members = PAL_API_MEMBERS(
+                {"project_id", PAL_API_TEXT, .is_required = true},
+                {"limit", PAL_API_COUNT, .is_required = true},
+                {"conversations", PAL_API_LIST, .of = &conversation_body, .is_required = true,
+                        .is_nullable = true})};
+
+static const pal_api_object conversation_done_body = {"ConversationDone",
+        .members = PAL_API_MEMBERS(
+                {"message", PAL_API_TEXT, .is_required = true},
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"keep_system_message", .type = PAL_API_FLAG})};
+
 const pal_api_route pal_loom_routes[] = {
         {"GET", "/api/v1/conversations", PAL_KEY_READ, PAL_API_WORKER, list_conversations,
                 {"listConversations", "list a project's conversations, newest update first",
-                        "project_id limit", NULL, "ConversationList", 200}},
+                        &list_query, NULL, &conversation_list_body, 200}},
         {"POST", "/api/v1/conversations", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 create_conversation,
                 {"createConversation",
                         "get the conversation of a work item; create it if there is none",
-                        NULL, "ConversationRequest", "Conversation", 201}},
+                        NULL, &conversation_request_body, &conversation_body, 201}},
         {"GET", "/api/v1/conversations/", PAL_KEY_READ, 0, no_id,
-                {"getNoConversation", "always fails: the id is missing", NULL, NULL, "Error", 400}},
+                {"getNoConversation", "always fails: the id is missing", NULL, NULL,
+                        &pal_api_error_object, 400}},
         {"GET", "/api/v1/conversations/{id}", PAL_KEY_READ, PAL_API_WORKER, get_conversation,
                 {"getConversation", "read one conversation with its messages", NULL, NULL,
-                        "Conversation", 200}},
+                        &conversation_body, 200}},
         {"DELETE", "/api/v1/conversations/{id}", PAL_KEY_WRITE, PAL_API_WORKER,
                 delete_conversation,
                 {"deleteConversation",
-                        "move a conversation to the trash", NULL, NULL, "ConversationDone",
-                        200}},
+                        "move a conversation to the trash", NULL, NULL,
+                        &conversation_done_body, 200}},
         {"POST", "/api/v1/conversations/{id}/reset", PAL_KEY_WRITE,
                 PAL_API_ANY_JSON | PAL_API_WORKER, reset_conversation,
-                {"resetConversation", "hide all messages of a conversation", NULL, "ResetRequest",
-                        "ConversationDone", 200}},
+                {"resetConversation", "hide all messages of a conversation", NULL,
+                        &pal_api_reset_body, &conversation_done_body, 200}},
         {"GET", "/api/v1/beads/{id}", PAL_KEY_READ, 0, no_path,
                 {"getBead",
                         "always fails: only the conversation itself can be requested",
-                        NULL, NULL, "Error", 400}},
+                        NULL, NULL,
+                        &pal_api_error_object, 400}},
         {"GET", "/api/v1/beads/{id}/conversation", PAL_KEY_READ, PAL_API_WORKER, get_bead,
                 {"getBeadConversation", "read the conversation of a work item", NULL, NULL,
-                        "Conversation", 200}},
+                        &conversation_body, 200}},
         {0},
 };

@@ -16,6 +16,7 @@
 #include "dialect/dialect_member.h"
 #include "mcp/mcp.h"
 #include "server/access/access_auth.h"
+#include "server/api/api_object.h"
 #include "server/api/mcp/api_mcp_session.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -369,7 +370,7 @@ static const pal_api_route mcp_routes[] = {
         {"POST", "/mcp", PAL_KEY_READ, PAL_API_WORKER, post_message,
                 {"mcp",
                         "send a message of the Model Context Protocol",
-                        NULL, "Object", "Object", 200}},
+                        NULL, &pal_api_any_object, &pal_api_any_object, 200}},
         {"DELETE", "/mcp", PAL_KEY_READ, 0, end_session,
                 {"endMcpSession", "end an MCP session", NULL, NULL, NULL, 204}},
         {0},

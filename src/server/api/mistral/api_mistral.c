@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include "base/json/json_put.h"
+#include "server/api/api_object.h"
 #include "server/server_call.h"
 
 /* ---- Errors ---- */
@@ -81,17 +82,13 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
 
 /* ---- Members ---- */
 
-pal_status pal_mistral_page_read(pal_call *call, uint64_t size_default, uint64_t *out_skip,
-        uint64_t *out_size, pal_error *err)
-{
-    uint64_t page = 0, size = size_default;
-    pal_status status = pal_call_query_count(call, "page", 0, PAL_MISTRAL_PAGES_MAX, &page, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "page_size", 1, PAL_MISTRAL_PAGE_MAX, &size, err);
-    *out_skip = page * size;
-    *out_size = size;
-    return status;
-}
+const pal_api_object pal_mistral_page_query = {
+        .members = PAL_API_MEMBERS(
+                {"page", PAL_API_COUNT, "number of the page, from 0",
+                        .offset = offsetof(pal_mistral_page, number), .max = PAL_MISTRAL_PAGES_MAX},
+                {"page_size", PAL_API_COUNT, "maximum number of results",
+                        .offset = offsetof(pal_mistral_page, size), .min = 1,
+                        .max = PAL_MISTRAL_PAGE_MAX})};
 
 pal_status pal_mistral_filter_read(pal_call *call, pal_json *out_filter, pal_error *err)
 {

@@ -44,9 +44,13 @@ pal_status pal_mistral_wrong(pal_call *call, const char *param, pal_error *err, 
 
 /* ---- Members ---- */
 
-/* Reads "page" and "page_size" of the query: how many items to skip, and how many to show. */
-PAL_CHECKED pal_status pal_mistral_page_read(pal_call *call, uint64_t size_default,
-        uint64_t *out_skip, uint64_t *out_size, pal_error *err);
+typedef struct pal_mistral_page {
+    uint64_t number; /* from 0 */
+    uint64_t size;
+} pal_mistral_page;
+
+/* The parameters "page" and "page_size". */
+extern const pal_api_object pal_mistral_page_query;
 /* Reads "metadata" of the query as JSON. If it is absent, *out_filter is empty. */
 PAL_CHECKED pal_status pal_mistral_filter_read(
         pal_call *call, pal_json *out_filter, pal_error *err);

@@ -1,6 +1,7 @@
 /* api_mistral_agent_list.c - lists agents, newest first, in pages and with filters. */
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/server_call.h"
 
@@ -8,6 +9,8 @@
 #define SCAN_STEP 200 /* records that are read at a time */
 
 typedef struct agent_filter {
+    pal_mistral_page page;
+    pal_str page_token; /* the last agent of the previous page */
     pal_str name;
     pal_str search;
     pal_str id;
@@ -16,14 +19,32 @@ typedef struct agent_filter {
                          is */
 } agent_filter;
 
-static pal_status read_filter(pal_call *call, agent_filter *out_filter, pal_error *err)
+static const pal_api_object filter_query = {
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_page_query,
+                        .offset = offsetof(agent_filter, page)},
+                {"name", PAL_API_TEXT, "only the agent with this name",
+                        .offset = offsetof(agent_filter, name)},
+                {"search", PAL_API_TEXT, "text in the name or the description",
+                        .offset = offsetof(agent_filter, search)},
+                {"id", PAL_API_TEXT, "only the agent with this id",
+                        .offset = offsetof(agent_filter, id)},
+                {"deployment_chat", PAL_API_FLAG, "only agents that are deployed to a chat",
+                        .offset = offsetof(agent_filter, is_deployed)},
+                {"metadata", PAL_API_VALUE, "JSON object that the metadata must contain",
+                        .schema = "{\"type\":\"string\"}"})};
+
+static const pal_api_object token_query = {
+        .members = PAL_API_MEMBERS(
+                {"page_token", PAL_API_TEXT, "the 'next_page_token' of the previous page",
+                        .offset = offsetof(agent_filter, page_token)},
+                {.type = PAL_API_INCLUDE, .of = &filter_query})};
+
+static pal_status read_filter(
+        pal_call *call, const pal_api_object *query, agent_filter *out_filter, pal_error *err)
 {
-    pal_exchange *x = call->exchange;
-    *out_filter = (agent_filter){0};
-    (void)pal_exchange_query(x, "name", &out_filter->name);
-    (void)pal_exchange_query(x, "search", &out_filter->search);
-    (void)pal_exchange_query(x, "id", &out_filter->id);
-    pal_status status = pal_call_query_flag(call, "deployment_chat", &out_filter->is_deployed, err);
+    *out_filter = (agent_filter){.page.size = PAGE_DEFAULT};
+    pal_status status = pal_api_query_read(call, query, out_filter, err);
     return status == PAL_OK ? pal_mistral_filter_read(call, &out_filter->metadata, err) : status;
 }
 
@@ -97,41 +118,42 @@ static pal_status scan_agents(pal_call *call, agent_scan *scan, pal_error *err)
 static pal_status list(pal_call *call, pal_error *err)
 {
     agent_filter filter;
-    agent_scan scan = {.filter = &filter};
-    pal_status status = pal_mistral_page_read(call, PAGE_DEFAULT, &scan.skip, &scan.left, err);
-    if (status == PAL_OK)
-        status = read_filter(call, &filter, err);
-    pal_json_begin_array(pal_call_writer(call));
-    if (status == PAL_OK)
-        status = scan_agents(call, &scan, err);
-    pal_json_end_array(pal_call_writer(call));
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_status status = read_filter(call, &filter_query, &filter, err);
+    if (status != PAL_OK)
+        return status;
+    agent_scan scan = {.filter = &filter,
+            .skip = filter.page.number * filter.page.size,
+            .left = filter.page.size};
+    pal_json_begin_array(writer);
+    status = scan_agents(call, &scan, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_end_array(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 static pal_status list_pages(pal_call *call, pal_error *err)
 {
     agent_filter filter;
-    agent_scan scan = {.filter = &filter};
-    uint64_t unused;
     pal_json_writer *writer = pal_call_writer(call);
-    pal_status status = pal_mistral_page_read(call, PAGE_DEFAULT, &unused, &scan.left, err);
-    if (status == PAL_OK)
-        status = read_filter(call, &filter, err);
-    (void)pal_exchange_query(call->exchange, "page_token", &scan.after);
+    pal_status status = read_filter(call, &token_query, &filter, err);
+    if (status != PAL_OK)
+        return status;
+    agent_scan scan = {.filter = &filter, .left = filter.page.size, .after = filter.page_token};
     pal_json_begin_object(writer);
     pal_put_text(writer, "object", "list");
     pal_json_name(writer, "data");
     pal_json_begin_array(writer);
-    if (status == PAL_OK)
-        status = scan_agents(call, &scan, err);
+    status = scan_agents(call, &scan, err);
+    if (status != PAL_OK)
+        return status;
     pal_json_end_array(writer);
     pal_put_str_or_null(writer, "next_page_token", scan.has_more ? scan.after : (pal_str){0});
     pal_json_end_object(writer);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 PAL_MISTRAL_HANDLER(list)
@@ -139,10 +161,11 @@ PAL_MISTRAL_HANDLER(list_pages)
 
 const pal_api_route pal_mistral_agent_list_routes[] = {
         {"GET", "/mistral/v1/agents", PAL_KEY_READ, PAL_API_WORKER, handle_list,
-                {"mistralListAgents", "list agents, newest first", NULL, NULL, "Object", 200}},
+                {"mistralListAgents", "list agents, newest first", &filter_query, NULL,
+                        &pal_api_any_object, 200}},
         {"GET", "/mistral/v1/agents/pages", PAL_KEY_READ, PAL_API_WORKER, handle_list_pages,
                 {"mistralPageAgents",
-                        "list agents, newest first, from the end of the previous page", NULL, NULL,
-                        "Object", 200}},
+                        "list agents, newest first, from the end of the previous page",
+                        &token_query, NULL, &pal_api_any_object, 200}},
         {0},
 };

@@ -11,6 +11,7 @@
 #include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
@@ -391,13 +392,22 @@ static pal_status update(pal_call *call, pal_error *err)
     return status == PAL_OK ? write_agent(call, agent, true, err) : status;
 }
 
+typedef struct version_query {
+    pal_str version; /* a number or an alias */
+} version_query;
+
+static const pal_api_object switch_query = {
+        .members = PAL_API_MEMBERS(
+                {"version", PAL_API_TEXT, "the number or the alias of a version",
+                        .offset = offsetof(version_query, version), .is_required = true})};
+
 static pal_status update_version(pal_call *call, pal_error *err)
 {
-    pal_str version = {0};
-    (void)pal_exchange_query(call->exchange, "version", &version);
-    if (version.len == 0)
-        return pal_mistral_wrong(call, "version", err, "'version' is missing");
-    pal_mistral_agent *agent = agent_of(call, version, err);
+    version_query query;
+    pal_status status = pal_api_query_read(call, &switch_query, &query, err);
+    if (status != PAL_OK)
+        return status;
+    pal_mistral_agent *agent = agent_of(call, query.version, err);
     if (!agent)
         return err->status;
     agent->current = agent->version;
@@ -437,11 +447,18 @@ static pal_status erase(pal_call *call, pal_error *err)
 
 /* ---- Reading agents and versions ---- */
 
+static const pal_api_object agent_query = {
+        .members = PAL_API_MEMBERS(
+                {"agent_version", PAL_API_TEXT, "the number or the alias of a version",
+                        .offset = offsetof(version_query, version)})};
+
 static pal_status get(pal_call *call, pal_error *err)
 {
-    pal_str version = {0};
-    (void)pal_exchange_query(call->exchange, "agent_version", &version);
-    pal_mistral_agent *agent = agent_of(call, version, err);
+    version_query query = {0};
+    pal_status status = pal_api_query_read(call, &agent_query, &query, err);
+    if (status != PAL_OK)
+        return status;
+    pal_mistral_agent *agent = agent_of(call, query.version, err);
     if (!agent)
         return err->status;
     send_agent(call, agent);
@@ -459,26 +476,29 @@ static pal_status get_version(pal_call *call, pal_error *err)
 
 static pal_status list_versions(pal_call *call, pal_error *err)
 {
-    uint64_t skip, size;
-    pal_status status = pal_mistral_page_read(call, PAGE_DEFAULT, &skip, &size, err);
-    pal_mistral_agent *agent = status == PAL_OK ? agent_of(call, (pal_str){0}, err) : NULL;
+    pal_mistral_page page = {.size = PAGE_DEFAULT};
+    pal_status status = pal_api_query_read(call, &pal_mistral_page_query, &page, err);
+    if (status != PAL_OK)
+        return status;
+    pal_mistral_agent *agent = agent_of(call, (pal_str){0}, err);
     if (!agent)
         return err->status;
+    uint64_t skip = page.number * page.size;
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_array(writer);
     /* Lists the versions, newest first. */
-    for (uint64_t i = skip; status == PAL_OK && i < agent->count && i < skip + size; i++) {
+    for (uint64_t i = skip; i < agent->count && i < skip + page.size; i++) {
         char number[24];
         pal_mistral_agent version = *agent;
         snprintf(number, sizeof number, "%" PRIu64, agent->count - 1 - i);
         status = load_version(call, &version, pal_str_of(number), err);
-        if (status == PAL_OK)
-            pal_mistral_agent_put(writer, &version);
+        if (status != PAL_OK)
+            return status;
+        pal_mistral_agent_put(writer, &version);
     }
     pal_json_end_array(writer);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* ---- Routes ---- */
@@ -494,29 +514,35 @@ PAL_MISTRAL_HANDLER(get_version)
 const pal_api_route pal_mistral_agent_routes[] = {
         {"POST", "/mistral/v1/agents", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 handle_create,
-                {"mistralCreateAgent", "create an agent", NULL, "Object", "Object", 200}},
+                {"mistralCreateAgent", "create an agent", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {"GET", "/mistral/v1/agents/{id}", PAL_KEY_READ, PAL_API_WORKER, handle_get,
                 {"mistralGetAgent",
-                        "read one agent, in its current or another version", NULL, NULL, "Object",
+                        "read one agent, in its current or another version", &agent_query, NULL,
+                        &pal_api_any_object,
                         200}},
         {"PATCH", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 handle_update,
                 {"mistralUpdateAgent",
-                        "create a new version of an agent", NULL, "Object", "Object", 200}},
+                        "create a new version of an agent", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {"DELETE", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_API_WORKER, handle_erase,
                 {"mistralDeleteAgent",
                         "delete an agent with all its versions", NULL, NULL, NULL, 204}},
         {"PATCH", "/mistral/v1/agents/{id}/version", PAL_KEY_WRITE, PAL_API_WORKER,
                 handle_update_version,
-                {"mistralSwitchAgent", "make another version the current one", NULL, NULL, "Object",
+                {"mistralSwitchAgent", "make another version the current one", &switch_query, NULL,
+                        &pal_api_any_object,
                         200}},
         {"GET", "/mistral/v1/agents/{id}/versions", PAL_KEY_READ, PAL_API_WORKER,
                 handle_list_versions,
                 {"mistralListVersions",
-                        "list the versions of an agent, newest first", NULL, NULL, "Object",
+                        "list the versions of an agent, newest first", &pal_mistral_page_query,
+                        NULL, &pal_api_any_object,
                         200}},
         {"GET", "/mistral/v1/agents/{id}/versions/{version}", PAL_KEY_READ, PAL_API_WORKER,
                 handle_get_version,
-                {"mistralGetVersion", "read one version of an agent", NULL, NULL, "Object", 200}},
+                {"mistralGetVersion", "read one version of an agent", NULL, NULL,
+                        &pal_api_any_object, 200}},
         {0},
 };

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
@@ -125,16 +126,29 @@ static pal_status write_change(
     return pal_call_apply(call, op, 1, changed, err);
 }
 
+static const pal_api_object drop_query = {
+        .members = PAL_API_MEMBERS(
+                {"alias", PAL_API_TEXT, "the alias, of 1 to 64 bytes",
+                        .offset = offsetof(alias_change, name), .is_required = true})};
+
+static const pal_api_object put_query = {
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &drop_query},
+                {"version", PAL_API_COUNT, "the number of the version",
+                        .offset = offsetof(alias_change, version),
+                        .max = PAL_MISTRAL_VERSIONS_MAX - 1, .is_required = true})};
+
 /* A number would be mistaken for a version. */
-static pal_status read_name(pal_call *call, pal_str *out_name, pal_error *err)
+static pal_status read_change(pal_call *call, alias_change *change, pal_error *err)
 {
     uint64_t unused;
-    pal_str name = {0};
-    (void)pal_exchange_query(call->exchange, "alias", &name);
-    if (name.len == 0 || name.len > 64 || pal_call_number(name, &unused))
+    pal_status status =
+            pal_api_query_read(call, change->is_drop ? &drop_query : &put_query, change, err);
+    if (status != PAL_OK)
+        return status;
+    if (change->name.len > 64 || pal_call_number(change->name, &unused))
         return pal_mistral_wrong(
                 call, "alias", err, "'alias' must have 1 to 64 bytes and must not be a number");
-    *out_name = name;
     return PAL_OK;
 }
 
@@ -144,18 +158,17 @@ static pal_status change_alias(pal_call *call, bool is_drop, pal_error *err)
     alias_change *change = pal_arena_alloc(call->arena, sizeof *change);
     if (!agent || !change)
         return pal_arena_checked(call->arena, err);
-    *change = (alias_change){
-            .is_drop = is_drop, .now = pal_clock_now_ms(), .version = PAL_MISTRAL_VERSIONS_MAX};
-    pal_status status = read_name(call, &change->name, err);
-    if (status == PAL_OK && !is_drop)
-        status = pal_call_query_count(
-                call, "version", 0, PAL_MISTRAL_VERSIONS_MAX - 1, &change->version, err);
-    if (status == PAL_OK)
-        status = pal_mistral_agent_find(call, call->params[0], (pal_str){0}, agent, err);
-    if (status == PAL_OK && !is_drop && change->version >= agent->count)
-        status = pal_mistral_wrong(call, "version", err,
-                "'version' must be a version of the agent");
-    return status == PAL_OK ? write_change(call, agent, change, err) : status;
+    *change = (alias_change){.is_drop = is_drop, .now = pal_clock_now_ms()};
+    pal_status status = read_change(call, change, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_agent_find(call, call->params[0], (pal_str){0}, agent, err);
+    if (status != PAL_OK)
+        return status;
+    if (!is_drop && change->version >= agent->count)
+        return pal_mistral_wrong(
+                call, "version", err, "'version' must be a version of the agent");
+    return write_change(call, agent, change, err);
 }
 
 static pal_status put(pal_call *call, pal_error *err)
@@ -194,10 +207,12 @@ PAL_MISTRAL_HANDLER(list)
 
 const pal_api_route pal_mistral_alias_routes[] = {
         {"PUT", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_API_WORKER, handle_put,
-                {"mistralPutAlias", "set an alias for a version", NULL, NULL, "Object", 200}},
+                {"mistralPutAlias", "set an alias for a version", &put_query, NULL,
+                        &pal_api_any_object, 200}},
         {"DELETE", "/mistral/v1/agents/{id}/aliases", PAL_KEY_WRITE, PAL_API_WORKER, handle_drop,
-                {"mistralDropAlias", "remove an alias", NULL, NULL, NULL, 204}},
+                {"mistralDropAlias", "remove an alias", &drop_query, NULL, NULL, 204}},
         {"GET", "/mistral/v1/agents/{id}/aliases", PAL_KEY_READ, PAL_API_WORKER, handle_list,
-                {"mistralListAliases", "list the aliases of an agent", NULL, NULL, "Object", 200}},
+                {"mistralListAliases", "list the aliases of an agent", NULL, NULL,
+                        &pal_api_any_object, 200}},
         {0},
 };

@@ -2,6 +2,7 @@
  * session. The request contains the whole history, and nothing is stored. */
 #include "dialect/dialect_member.h"
 #include "dialect/mistral/mistral_chat.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral_start.h"
 #include "server/server_call.h"
 
@@ -109,12 +110,12 @@ const pal_api_route pal_mistral_chat_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_model,
                 {"mistralCompleteChat", "get a model's answer to messages; nothing is stored", NULL,
-                        "Object", "Object", 200}},
+                        &pal_api_any_object, &pal_api_any_object, 200}},
         {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_agent,
                 {"mistralCompleteAgent",
                         "get an agent's answer to messages; nothing is stored", NULL,
-                        "Object", "Object", 200}},
+                        &pal_api_any_object, &pal_api_any_object, 200}},
         {0},
 };

@@ -2,6 +2,7 @@
  * api_mistral_start.c has the routes that call a model. */
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_session.h"
@@ -162,19 +163,29 @@ static pal_status scan_conversations(pal_call *call, conversation_scan *scan, pa
     return status;
 }
 
+static const pal_api_object list_query = {
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_page_query},
+                {"metadata", PAL_API_VALUE, "JSON object that the metadata must contain",
+                        .schema = "{\"type\":\"string\"}"})};
+
 static pal_status list(pal_call *call, pal_error *err)
 {
-    conversation_scan scan = {0};
-    pal_status status = pal_mistral_page_read(call, PAGE_DEFAULT, &scan.skip, &scan.left, err);
-    if (status == PAL_OK)
-        status = pal_mistral_filter_read(call, &scan.filter, err);
+    pal_mistral_page page = {.size = PAGE_DEFAULT};
+    pal_status status = pal_api_query_read(call, &list_query, &page, err);
+    if (status != PAL_OK)
+        return status;
+    conversation_scan scan = {.skip = page.number * page.size, .left = page.size};
+    status = pal_mistral_filter_read(call, &scan.filter, err);
+    if (status != PAL_OK)
+        return status;
     pal_json_begin_array(pal_call_writer(call));
-    if (status == PAL_OK)
-        status = scan_conversations(call, &scan, err);
+    status = scan_conversations(call, &scan, err);
+    if (status != PAL_OK)
+        return status;
     pal_json_end_array(pal_call_writer(call));
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* ---- Entries and messages ---- */
@@ -241,24 +252,26 @@ PAL_MISTRAL_HANDLER(get_messages)
 
 const pal_api_route pal_mistral_conversation_routes[] = {
         {"GET", "/mistral/v1/conversations", PAL_KEY_READ, PAL_API_WORKER, handle_list,
-                {"mistralListConversations", "list conversations, newest first", NULL, NULL,
-                        "Object", 200}},
+                {"mistralListConversations", "list conversations, newest first", &list_query, NULL,
+                        &pal_api_any_object, 200}},
         {"GET", "/mistral/v1/conversations/{id}", PAL_KEY_READ, PAL_API_WORKER, handle_get,
                 {"mistralGetConversation",
-                        "read the settings of a conversation", NULL, NULL, "Object", 200}},
+                        "read the settings of a conversation", NULL, NULL, &pal_api_any_object,
+                        200}},
         {"DELETE", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE, 0, handle_erase,
                 {"mistralDeleteConversation",
                         "move a conversation to the trash", NULL, NULL, NULL, 204}},
         {"GET", "/mistral/v1/conversations/{id}/history", PAL_KEY_READ, PAL_API_WORKER,
                 handle_get_history,
                 {"mistralGetHistory",
-                        "list all entries of a conversation, oldest first", NULL, NULL, "Object",
+                        "list all entries of a conversation, oldest first", NULL, NULL,
+                        &pal_api_any_object,
                         200}},
         {"GET", "/mistral/v1/conversations/{id}/messages", PAL_KEY_READ, PAL_API_WORKER,
                 handle_get_messages,
                 {"mistralGetMessages",
                         "list the messages of a conversation, without calls and results",
                         NULL, NULL,
-                        "Object", 200}},
+                        &pal_api_any_object, 200}},
         {0},
 };

@@ -1,5 +1,6 @@
 /* api_mistral_models.c - lists the available models in Mistral's format. */
 #include "base/json/json_put.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/server_call.h"
 
@@ -48,9 +49,9 @@ static pal_status get_model(pal_call *call, pal_error *err)
 
 const pal_api_route pal_mistral_model_routes[] = {
         {"GET", "/mistral/v1/models", PAL_KEY_READ, PAL_API_WORKER, list_models,
-                {"mistralListModels", "list the available models", NULL, NULL, "Object",
+                {"mistralListModels", "list the available models", NULL, NULL, &pal_api_any_object,
                         200}},
         {"GET", "/mistral/v1/models/{id}", PAL_KEY_READ, PAL_API_WORKER, get_model,
-                {"mistralGetModel", "read one model", NULL, NULL, "Object", 200}},
+                {"mistralGetModel", "read one model", NULL, NULL, &pal_api_any_object, 200}},
         {0},
 };

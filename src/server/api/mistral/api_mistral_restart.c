@@ -2,6 +2,7 @@
  * is a fork, so earlier messages are shared and not copied. If the entry is not the last one of its
  * message, the later entries of that message are hidden in the fork. */
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral_start.h"
 #include "server/server_call.h"
 
@@ -197,6 +198,6 @@ const pal_api_route pal_mistral_restart_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER, handle_restart,
                 {"mistralRestartConversation",
                         "start another conversation from one of the entries", NULL,
-                        "Object", "Object", 200}},
+                        &pal_api_any_object, &pal_api_any_object, 200}},
         {0},
 };

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
 
@@ -348,13 +349,13 @@ const pal_api_route pal_mistral_start_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_start_conversation,
                 {"mistralStartConversation",
-                        "start a conversation and get the answer", NULL, "Object",
-                        "Object", 200}},
+                        "start a conversation and get the answer", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_append,
                 {"mistralAppendConversation",
-                        "continue a conversation and get the answer", NULL, "Object",
-                        "Object", 200}},
+                        "continue a conversation and get the answer", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {0},
 };

@@ -2,6 +2,7 @@
  * list of the marks that they leave. No operation in this file removes a message. */
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
@@ -18,21 +19,27 @@ static void forked(
         pal_call_fail(call, status, err);
 }
 
+static const pal_api_object fork_body = {"ForkRequest",
+        .members = PAL_API_MEMBERS(
+                {"at_seq", PAL_API_COUNT, "the seq of the last shared message",
+                        .offset = offsetof(pal_api_session_request, at_seq)},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
+
 static pal_status fork_session(pal_call *call, pal_error *err)
 {
     pal_session parent;
-    uint64_t at_seq = PAL_SEQ_ANY;
-    pal_session *session = pal_arena_array(call->arena, 1, sizeof *session);
+    pal_api_session_request *request = pal_arena_array(call->arena, 1, sizeof *request);
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
-    if (!session || !op)
+    if (!request || !op)
         return pal_arena_checked(call->arena, err);
     pal_status status = pal_call_session(call, call->params[0], &parent, err);
-    if (status == PAL_OK)
-        status = pal_api_session_read(call, call->body, session, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "at_seq", 0, INT64_MAX, &at_seq, err);
     if (status != PAL_OK)
         return status;
+    request->at_seq = PAL_SEQ_ANY;
+    status = pal_api_session_read(call, &fork_body, request, err);
+    if (status != PAL_OK)
+        return status;
+    pal_session *session = &request->session;
     if (!session->title.len)
         session->title = parent.title;
     if (!session->agent.len)
@@ -44,7 +51,7 @@ static pal_status fork_session(pal_call *call, pal_error *err)
     op->session = pal_call_derived_id(call, 0);
     op->u.fork.session = session;
     op->u.fork.parent = parent.id;
-    op->u.fork.at_seq = at_seq;
+    op->u.fork.at_seq = request->at_seq;
     return pal_call_apply(call, op, 1, forked, err);
 }
 
@@ -83,37 +90,42 @@ static pal_status add_mark(pal_call *call, pal_mark given, pal_error *err)
     return pal_call_apply(call, op, 1, marked, err);
 }
 
-/* Reads a seq that the request must contain. */
-static pal_status read_seq(
-        pal_call *call, const char *name, uint64_t min, uint64_t *out_seq, pal_error *err)
+/* Adds a mark with the fields that the request sets. */
+static pal_status read_mark(
+        pal_call *call, const pal_api_object *body, pal_mark mark, pal_error *err)
 {
-    *out_seq = UINT64_MAX;
-    pal_status status = pal_call_count(call, call->body, name, min, INT64_MAX, out_seq, err);
-    if (status != PAL_OK || *out_seq != UINT64_MAX)
-        return status;
-    call->fail_param = name;
-    return pal_error_set(err, PAL_INVALID, "'%s' is missing; send the seq of a message", name);
+    pal_status status = pal_api_object_read(call, call->body, body, &mark, err);
+    return status == PAL_OK ? add_mark(call, mark, err) : status;
 }
+
+static const pal_api_object rewind_body = {"RewindRequest",
+        .members = PAL_API_MEMBERS(
+                {"to_seq", PAL_API_COUNT, "the seq of a message", .offset = offsetof(pal_mark, seq),
+                .is_required = true})};
 
 static pal_status rewind_session(pal_call *call, pal_error *err)
 {
-    pal_mark mark = {.kind = PAL_MARK_REWIND};
-    pal_status status = read_seq(call, "to_seq", 0, &mark.seq, err);
-    return status == PAL_OK ? add_mark(call, mark, err) : status;
+    return read_mark(call, &rewind_body, (pal_mark){.kind = PAL_MARK_REWIND}, err);
 }
+
+static const pal_api_object undo_body = {"UndoRequest",
+        .members = PAL_API_MEMBERS(
+                {"number", PAL_API_COUNT, "the number of a mark; the newest if absent",
+                .offset = offsetof(pal_mark, target), .min = 1})};
 
 static pal_status undo_mark(pal_call *call, pal_error *err)
 {
-    pal_mark mark = {.kind = PAL_MARK_UNDO};
-    pal_status status = pal_call_count(call, call->body, "number", 1, INT64_MAX, &mark.target, err);
-    return status == PAL_OK ? add_mark(call, mark, err) : status;
+    return read_mark(call, &undo_body, (pal_mark){.kind = PAL_MARK_UNDO}, err);
 }
+
+static const pal_api_object pin_body = {"PinRequest",
+        .members = PAL_API_MEMBERS(
+                {"seq", PAL_API_COUNT, "the seq of a message", .offset = offsetof(pal_mark, seq),
+                .min = 1, .is_required = true})};
 
 static pal_status pin_message(pal_call *call, pal_error *err)
 {
-    pal_mark mark = {.kind = PAL_MARK_PIN};
-    pal_status status = read_seq(call, "seq", 1, &mark.seq, err);
-    return status == PAL_OK ? add_mark(call, mark, err) : status;
+    return read_mark(call, &pin_body, (pal_mark){.kind = PAL_MARK_PIN}, err);
 }
 
 static pal_status unpin_message(pal_call *call, pal_error *err)
@@ -124,6 +136,16 @@ static pal_status unpin_message(pal_call *call, pal_error *err)
     return add_mark(call, mark, err);
 }
 
+typedef struct reset_request {
+    bool keep_system;
+} reset_request;
+
+const pal_api_object pal_api_reset_body = {"ResetRequest",
+        .members = PAL_API_MEMBERS(
+                {"keep_system_message", PAL_API_FLAG,
+                "whether a system message at the start stays visible (true)",
+                .offset = offsetof(reset_request, keep_system)})};
+
 /* Like pal_store_reset(), but does not wait for the commit. */
 static pal_status reset_session(pal_call *call, pal_error *err)
 {
@@ -131,11 +153,12 @@ static pal_status reset_session(pal_call *call, pal_error *err)
     pal_message_page first = {0};
     pal_message_query load = {.limit = 1};
     pal_mark mark = {.kind = PAL_MARK_RESET};
-    bool keep_system = true;
+    reset_request request = {.keep_system = true};
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "keep_system_message", &keep_system, err);
-    if (status == PAL_OK && keep_system)
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, &pal_api_reset_body, &request, err);
+    if (status == PAL_OK && request.keep_system)
         status = pal_store_load(call->server->store, call->caller.tenant, session.id, &load,
                 call->arena, &first, err);
     if (status != PAL_OK)
@@ -145,29 +168,38 @@ static pal_status reset_session(pal_call *call, pal_error *err)
     return add_mark(call, mark, err);
 }
 
+typedef struct truncate_request {
+    uint32_t keep;
+} truncate_request;
+
+static const pal_api_object truncate_body = {"TruncateRequest",
+        .members = PAL_API_MEMBERS(
+                {"keep", PAL_API_COUNT32, "the number of messages to keep",
+                .offset = offsetof(truncate_request, keep), .is_required = true})};
+
 static pal_status truncate_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    uint64_t keep = UINT64_MAX;
+    truncate_request request;
     pal_mark mark = {.kind = PAL_MARK_REWIND};
-    pal_status status = pal_call_count(call, call->body, "keep", 0, UINT32_MAX, &keep, err);
-    if (status == PAL_OK && keep == UINT64_MAX) {
-        call->fail_param = "keep";
-        status = pal_error_set(err, PAL_INVALID,
-                "'keep' is missing; send the number of messages to keep");
-    }
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_store_truncate(call->server->store, call->caller.tenant, session.id,
-                (uint32_t)keep, &mark, err);
-    if (status == PAL_OK && mark.number)
+    pal_status status = pal_api_object_read(call, call->body, &truncate_body, &request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_truncate(call->server->store, call->caller.tenant, session.id,
+            request.keep, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    if (mark.number)
         status = pal_native_mark_put(pal_call_writer(call), &mark, err);
-    else if (status == PAL_OK)
+    else
         pal_json_put_raw(pal_call_writer(call), pal_str_of("{\"number\":0,\"kind\":\"rewind\"}"));
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* ---- Compactions ---- */
@@ -180,7 +212,9 @@ static pal_status find_checkpoint(
     size_t len = 0;
     pal_status status = pal_store_marks(
             call->server->store, call->caller.tenant, session->id, call->arena, &marks, &len, err);
-    for (size_t i = len; status == PAL_OK && i-- > 0;) {
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = len; i-- > 0;) {
         const pal_mark *mark = &marks[i];
         bool is_it = *number ? mark->number == *number && !mark->inherited : !mark->undone;
         if (is_it && mark->kind == PAL_MARK_CHECKPOINT) {
@@ -188,21 +222,28 @@ static pal_status find_checkpoint(
             return PAL_OK;
         }
     }
-    if (status != PAL_OK)
-        return status;
     call->fail_param = "number";
     return pal_error_set(err, PAL_NOT_FOUND, "the session has no such compaction");
 }
+
+static const pal_api_object compaction_query = {
+        .members = PAL_API_MEMBERS(
+                {"number", PAL_API_COUNT,
+                "number of the compaction; the newest if absent", .offset = offsetof(pal_mark,
+                target),
+                .min = 1})};
 
 static pal_status undo_compaction(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_mark mark = {.kind = PAL_MARK_UNDO};
-    pal_status status = pal_call_query_count(call, "number", 1, INT64_MAX, &mark.target, err);
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = find_checkpoint(call, &session, &mark.target, err);
+    pal_status status = pal_api_query_read(call, &compaction_query, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_checkpoint(call, &session, &mark.target, err);
     return status == PAL_OK ? add_mark(call, mark, err) : status;
 }
 
@@ -230,34 +271,51 @@ static pal_status list_marks(pal_call *call, pal_error *err)
     return status;
 }
 
+/* ---- Routes ---- */
+
+static const pal_api_object mark_body = {"Mark",
+        .members = PAL_API_MEMBERS(
+                {"number", PAL_API_COUNT, .is_required = true},
+                {"kind", PAL_API_TEXT, .is_required = true},
+                {"seq", .type = PAL_API_COUNT},
+                {"through_seq", .type = PAL_API_COUNT},
+                {"target", .type = PAL_API_COUNT},
+                {"undone", .type = PAL_API_FLAG},
+                {"created_at", .type = PAL_API_TIME})};
+
+static const pal_api_object mark_list_body = {"MarkList",
+        .members = PAL_API_MEMBERS(
+                {"marks", PAL_API_LIST, .of = &mark_body, .is_required = true})};
+
 const pal_api_route pal_branch_routes[] = {
         {"POST", "/api/v1/sessions/{id}/fork", PAL_KEY_WRITE, PAL_API_JSON, fork_session,
                 {"forkSession",
                         "fork a session: the new session shares its messages up to a seq", NULL,
-                        "ForkRequest", "Session", 201}},
+                        &fork_body, &pal_api_session_body, 201}},
         {"POST", "/api/v1/sessions/{id}/rewind", PAL_KEY_WRITE, PAL_API_JSON, rewind_session,
                 {"rewindSession", "hide all messages after a seq", NULL,
-                        "RewindRequest", "Mark", 200}},
+                        &rewind_body, &mark_body, 200}},
         {"POST", "/api/v1/sessions/{id}/reset", PAL_KEY_WRITE, PAL_API_ANY_JSON, reset_session,
-                {"resetSession", "hide all messages", NULL, "ResetRequest", "Mark",
+                {"resetSession", "hide all messages", NULL, &pal_api_reset_body, &mark_body,
                         200}},
         {"POST", "/api/v1/sessions/{id}/truncate", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 truncate_session,
                 {"truncateSession", "hide all but the newest messages", NULL,
-                        "TruncateRequest", "Mark", 200}},
+                        &truncate_body, &mark_body, 200}},
         {"POST", "/api/v1/sessions/{id}/undo", PAL_KEY_WRITE, PAL_API_JSON, undo_mark,
                 {"undoMark", "undo a rewind, a reset, a compaction or a pin", NULL,
-                        "UndoRequest", "Mark", 200}},
+                        &undo_body, &mark_body, 200}},
         {"DELETE", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_WORKER,
                 undo_compaction,
                 {"undoCompaction", "undo the newest compaction, or the one with the given number",
-                        "number", NULL, "Mark", 200}},
+                        &compaction_query, NULL, &mark_body, 200}},
         {"POST", "/api/v1/sessions/{id}/pins", PAL_KEY_WRITE, PAL_API_JSON, pin_message,
-                {"pinMessage", "keep a message in every context", NULL, "PinRequest", "Mark", 200}},
+                {"pinMessage", "keep a message in every context", NULL, &pin_body, &mark_body,
+                        200}},
         {"DELETE", "/api/v1/sessions/{id}/pins/{seq}", PAL_KEY_WRITE, 0, unpin_message,
-                {"unpinMessage", "remove the pin of a message", NULL, NULL, "Mark", 200}},
+                {"unpinMessage", "remove the pin of a message", NULL, NULL, &mark_body, 200}},
         {"GET", "/api/v1/sessions/{id}/marks", PAL_KEY_READ, PAL_API_WORKER, list_marks,
                 {"listMarks", "list the marks of a session, oldest first", NULL, NULL,
-                        "MarkList", 200}},
+                        &mark_list_body, 200}},
         {0},
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
@@ -10,41 +11,45 @@
 
 /* ---- The plan ---- */
 
-/* Replaces the strategy alone. All other settings are the session's. */
-static pal_status read_strategy(
-        pal_call *call, const pal_session *session, pal_turn_request *request, pal_error *err)
-{
-    pal_str text;
-    if (!pal_exchange_query(call->exchange, "strategy", &text))
-        return PAL_OK;
-    pal_status status =
-            pal_api_session_context(call, session, session->agent, &request->context, err);
-    if (status != PAL_OK)
-        return status;
-    request->has_context = true;
-    if (pal_strategy_from_name(text, &request->context.strategy))
-        return PAL_OK;
-    call->fail_param = "strategy";
-    return pal_error_set(err, PAL_INVALID,
-            "'strategy' must be compact, summarization, sliding_window, reset or none");
-}
+typedef struct context_query {
+    pal_str model;
+    int strategy;
+} context_query;
+
+static const pal_api_object context_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"model", PAL_API_TEXT, "the model whose context is shown",
+                        .offset = offsetof(context_query, model)},
+                {"strategy", PAL_API_WORD, "the strategy, instead of the session's",
+                        .offset = offsetof(context_query, strategy),
+                        .words = "compact summarization sliding_window reset none"})};
 
 static pal_status get_context(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_plan plan;
     pal_str json;
-    pal_turn_request request = {.tenant = call->caller.tenant};
-    (void)pal_exchange_query(call->exchange, "model", &request.model);
+    context_query query = {.strategy = -1};
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = read_strategy(call, &session, &request, err);
     if (status != PAL_OK)
         return status;
-    request.session = session.id;
+    status = pal_api_query_read(call, &context_query_table, &query, err);
+    if (status != PAL_OK)
+        return status;
+    pal_turn_request request = {.tenant = call->caller.tenant,
+            .session = session.id,
+            .model = query.model,
+            .has_context = query.strategy >= 0};
+    if (request.has_context) {
+        status = pal_api_session_context(call, &session, session.agent, &request.context, err);
+        if (status != PAL_OK)
+            return status;
+        request.context.strategy = (pal_strategy)query.strategy;
+    }
     status = pal_turn_plan(call->server->runtime, &request, call->arena, &plan, err);
-    if (status == PAL_OK)
-        status = pal_plan_to_json(&plan, call->arena, &json, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_plan_to_json(&plan, call->arena, &json, err);
     if (status != PAL_OK)
         return status;
     pal_json_put_raw(pal_call_writer(call), json);
@@ -145,19 +150,40 @@ static pal_status keep_given(pal_call *call, pal_id session,
     return PAL_OK;
 }
 
-static pal_status read_given(pal_call *call, pal_compaction_request *compaction, pal_error *err)
+static const pal_api_object compact_body = {"CompactRequest",
+        .members = PAL_API_MEMBERS(
+                {"prompt", PAL_API_TEXT, "an instruction that replaces the usual one",
+                        .offset = offsetof(pal_compaction_request, prompt),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"model", PAL_API_TEXT, "the model that writes the summary",
+                        .offset = offsetof(pal_compaction_request, model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"cut_seq", PAL_API_COUNT, "the seq of the last message to replace",
+                        .offset = offsetof(pal_compaction_request, cut_seq)},
+                {"redo", PAL_API_COUNT, "the number of a compaction to replace",
+                        .offset = offsetof(pal_compaction_request, redo)},
+                {"summary", PAL_API_TEXT, "the summary, instead of one by a model",
+                        .offset = offsetof(pal_compaction_request, summary),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"system", PAL_API_TEXT, "the system prompt of the following turns",
+                        .offset = offsetof(pal_compaction_request, system),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"parameters", PAL_API_JSON_OBJECT, "parameters of the model",
+                        .offset = offsetof(pal_compaction_request, parameters)})};
+
+/* A summary of the caller must not be blank, and no model is needed for it. */
+static pal_status check_summary(
+        pal_call *call, const pal_compaction_request *compaction, pal_error *err)
 {
+    pal_str summary = compaction->summary;
     pal_json_type type = pal_json_type_of(pal_json_find(call->body, "summary"));
-    pal_str *summary = &compaction->summary;
-    pal_status status =
-            pal_call_text(call, call->body, "summary", PAL_SYSTEM_LEN_MAX, summary, err);
-    if (status != PAL_OK || type == PAL_JSON_NONE || type == PAL_JSON_NULL)
-        return status;
     size_t blank = 0;
-    while (blank < summary->len && strchr(" \t\r\n", summary->data[blank]))
+    if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+        return PAL_OK;
+    while (blank < summary.len && strchr(" \t\r\n", summary.data[blank]))
         blank++;
     call->fail_param = "summary";
-    if (blank == summary->len)
+    if (blank == summary.len)
         return pal_error_set(
                 err, PAL_INVALID,
                 "'summary' is empty; leave it out to let the model write the summary");
@@ -174,29 +200,21 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     pal_session session;
     pal_compaction_result compacted = {0};
     pal_compaction_request compaction = {.budget = &call->caller.budget};
-    pal_json body = call->body;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "prompt", PAL_SYSTEM_LEN_MAX, &compaction.prompt, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &compaction.model, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "system", PAL_SYSTEM_LEN_MAX, &compaction.system, err);
-    if (status == PAL_OK)
-        status = pal_call_object(call, body, "parameters", &compaction.parameters, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, body, "cut_seq", 0, INT64_MAX, &compaction.cut_seq, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, body, "redo", 0, INT64_MAX, &compaction.redo, err);
-    if (status == PAL_OK)
-        status = read_given(call, &compaction, err);
-    if (status == PAL_OK)
-        status = compact_once(call, session.id, &compaction, &compacted, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, &compact_body, &compaction, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_summary(call, &compaction, err);
+    if (status != PAL_OK)
+        return status;
+    status = compact_once(call, session.id, &compaction, &compacted, err);
     if (status == PAL_OK)
         status = keep_given(call, session.id, &compaction, &compacted, err);
     if (status == PAL_BUSY) {
-        call->fail_code = 409; /* the same code as for a turn that is rejected because another one
-                                  runs */
+        /* The same code as for a turn that is rejected because another one runs. */
+        call->fail_code = 409;
         call->fail_name = "session_busy";
     }
     if (status != PAL_OK)
@@ -208,37 +226,37 @@ static pal_status compact_session(pal_call *call, pal_error *err)
 
 /* ---- Search ---- */
 
-static pal_status read_search(pal_call *call, pal_search_query *out_search, pal_error *err)
+static const pal_api_object search_query = {
+        .members = PAL_API_MEMBERS(
+                {"q", PAL_API_TEXT,
+                        "words that must all occur; use quotes for a phrase and word* for a prefix",
+                        .offset = offsetof(pal_search_query, text), .is_required = true},
+                {"role", PAL_API_WORD, "only messages of this role",
+                        .offset = offsetof(pal_search_query, role), .min = PAL_ROLE_SYSTEM,
+                        .words = "system user assistant tool"},
+                {"from", PAL_API_TIME,
+                        "at or after this time: RFC 3339, or milliseconds since 1970",
+                        .offset = offsetof(pal_search_query, from)},
+                {"to", PAL_API_TIME, "before this time", .offset = offsetof(pal_search_query, to)},
+                {"limit", PAL_API_COUNT32, "maximum number of results",
+                        .offset = offsetof(pal_search_query, limit), .min = 1,
+                        .max = PAL_SEARCH_HITS_MAX},
+                {"cursor", PAL_API_TEXT, "cursor of the previous page",
+                        .offset = offsetof(pal_search_query, cursor)})};
+
+static const pal_api_object session_search_query = {
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &search_query},
+                {"after", PAL_API_COUNT, "only messages with a larger seq",
+                        .offset = offsetof(pal_search_query, after_seq)},
+                {"before", PAL_API_COUNT, "only messages with a smaller seq",
+                        .offset = offsetof(pal_search_query, before_seq)})};
+
+static pal_search_query search_of(const pal_call *call)
 {
-    uint64_t limit = PAL_SEARCH_HITS_DEFAULT;
-    pal_str role;
-    pal_search_query search = {.tenant = call->caller.tenant, .wait_ms = PAL_SEARCH_WAIT_MS};
-    (void)pal_exchange_query(call->exchange, "q", &search.text);
-    (void)pal_exchange_query(call->exchange, "cursor", &search.cursor);
-    if (!search.text.len) {
-        call->fail_param = "q";
-        return pal_error_set(err, PAL_INVALID, "'q' is missing; send the words to search for");
-    }
-    if (pal_exchange_query(call->exchange, "role", &role)) {
-        search.role = pal_role_from_name(role);
-        if (search.role == PAL_ROLE_NONE) {
-            call->fail_param = "role";
-            return pal_error_set(
-                    err, PAL_INVALID, "'role' must be system, user, assistant or tool");
-        }
-    }
-    pal_status status = pal_call_query_count(call, "limit", 1, PAL_SEARCH_HITS_MAX, &limit, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "after", 0, INT64_MAX, &search.after_seq, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "before", 0, INT64_MAX, &search.before_seq, err);
-    if (status == PAL_OK)
-        status = pal_call_query_time(call, "from", &search.from, err);
-    if (status == PAL_OK)
-        status = pal_call_query_time(call, "to", &search.to, err);
-    search.limit = (uint32_t)limit;
-    *out_search = search;
-    return status;
+    return (pal_search_query){.tenant = call->caller.tenant,
+            .limit = PAL_SEARCH_HITS_DEFAULT,
+            .wait_ms = PAL_SEARCH_WAIT_MS};
 }
 
 static void put_hit(pal_json_writer *writer, const pal_search_hit *hit)
@@ -277,18 +295,19 @@ static pal_status send_hits(pal_call *call, const pal_search_query *search, pal_
 
 static pal_status search_all(pal_call *call, pal_error *err)
 {
-    pal_search_query search;
-    pal_status status = read_search(call, &search, err);
+    pal_search_query search = search_of(call);
+    pal_status status = pal_api_query_read(call, &search_query, &search, err);
     return status == PAL_OK ? send_hits(call, &search, err) : status;
 }
 
 static pal_status search_session(pal_call *call, pal_error *err)
 {
-    pal_search_query search;
     pal_session session;
-    pal_status status = read_search(call, &search, err);
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
+    pal_search_query search = search_of(call);
+    pal_status status = pal_api_query_read(call, &session_search_query, &search, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
     if (status != PAL_OK)
         return status;
     search.session = session.id;
@@ -320,40 +339,52 @@ static pal_status get_summary(pal_call *call, pal_error *err)
     return status == PAL_OK ? send_summary(call, &session, err) : status;
 }
 
+typedef struct summary_request {
+    pal_str summary;
+} summary_request;
+
+static const pal_api_object summary_request_body = {"SummaryRequest",
+        .members = PAL_API_MEMBERS(
+                {"summary", PAL_API_TEXT, "an empty string to remove the summary",
+                .offset = offsetof(summary_request, summary), .max = PAL_SYSTEM_LEN_MAX,
+                .is_required = true})};
+
 static pal_status set_summary(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_mark mark;
-    pal_str summary = {0};
-    pal_status status = PAL_OK;
-    if (pal_json_type_of(pal_json_find(call->body, "summary")) != PAL_JSON_STRING) {
-        call->fail_param = "summary";
-        status = pal_error_set(
-                err, PAL_INVALID,
-                "'summary' must be a string; send an empty string to remove the summary");
-    }
-    if (status == PAL_OK)
-        status = pal_call_text(call, call->body, "summary", PAL_SYSTEM_LEN_MAX, &summary, err);
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_window_summary_set(
-                call->server->store, call->caller.tenant, session.id, summary, &mark, err);
+    summary_request request = {0};
+    pal_status status = pal_api_object_read(call, call->body, &summary_request_body, &request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_summary_set(call->server->store, call->caller.tenant, session.id,
+            request.summary, &mark, err);
     return status == PAL_OK ? send_summary(call, &session, err) : status;
 }
 
 /* ---- Usage ---- */
 
+static const pal_api_object usage_query = {
+        .members = PAL_API_MEMBERS(
+                {"from", PAL_API_TIME,
+                        "at or after this time: RFC 3339, or milliseconds since 1970",
+                        .offset = offsetof(pal_ledger_query, from)},
+                {"to", PAL_API_TIME, "before this time", .offset = offsetof(pal_ledger_query, to)},
+                {"agent", PAL_API_TEXT, "only this agent", .offset = offsetof(pal_ledger_query,
+                        agent)},
+                {"turn", PAL_API_TEXT, "only this turn", .offset = offsetof(pal_ledger_query,
+                        turn_id)})};
+
 static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error *err)
 {
     pal_ledger_sum sum = {0};
-    (void)pal_exchange_query(call->exchange, "turn", &query->turn_id);
-    (void)pal_exchange_query(call->exchange, "agent", &query->agent);
-    pal_status status = pal_call_query_time(call, "from", &query->from, err);
-    if (status == PAL_OK)
-        status = pal_call_query_time(call, "to", &query->to, err);
-    if (status == PAL_OK)
-        status = pal_store_ledger_sum(call->server->store, query, &sum, err);
+    pal_status status = pal_api_query_read(call, &usage_query, query, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_ledger_sum(call->server->store, query, &sum, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -387,36 +418,76 @@ static pal_status usage_session(pal_call *call, pal_error *err)
     return send_usage(call, &query, err);
 }
 
+/* ---- Routes ---- */
+
+static const pal_api_object summary_body = {"Summary",
+        .members = PAL_API_MEMBERS(
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"summary", PAL_API_TEXT, .is_required = true})};
+
+static const pal_api_object compacted_body = {"Compacted",
+        .members = PAL_API_MEMBERS(
+                {"number", PAL_API_COUNT, .is_required = true},
+                {"seq", .type = PAL_API_COUNT},
+                {"messages", .type = PAL_API_COUNT},
+                {"tokens_before", PAL_API_COUNT, .is_required = true},
+                {"tokens_after", PAL_API_COUNT, .is_required = true},
+                {"fallback", .type = PAL_API_FLAG},
+                {"summary", .type = PAL_API_TEXT},
+                {"note", .type = PAL_API_TEXT})};
+
+static const pal_api_object hit_body = {"Hit",
+        .members = PAL_API_MEMBERS(
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"message_id", PAL_API_TEXT, .is_required = true},
+                {"seq", PAL_API_COUNT, .is_required = true},
+                {"role", .type = PAL_API_TEXT},
+                {"created_at", .type = PAL_API_TIME},
+                {"snippet", .type = PAL_API_TEXT})};
+
+static const pal_api_object hit_page_body = {"HitPage",
+        .members = PAL_API_MEMBERS(
+                {"hits", PAL_API_LIST, .of = &hit_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true},
+                {"cursor", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"partial", .type = PAL_API_FLAG})};
+
+static const pal_api_object usage_body = {"Usage",
+        .members = PAL_API_MEMBERS(
+                {"calls", PAL_API_COUNT, .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_token_usage},
+                {"cost_micros", PAL_API_NUMBER, .is_required = true})};
+
 const pal_api_route pal_context_routes[] = {
         {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_API_WORKER, get_context,
                 {"getContext", "show the plan: every item that a model would get now, and why",
-                        "model strategy", NULL, "Object", 200}},
+                        &context_query_table, NULL, &pal_api_any_object, 200}},
         {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 compact_session,
                 {"compactSession",
                         "replace the older messages by a summary; undo with 'undo'", NULL,
-                        "CompactRequest", "Compacted", 200}},
+                        &compact_body, &compacted_body, 200}},
         {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_API_WORKER, get_summary,
                 {"getSummary",
                         "read the summary that the model gets; empty if there is none", NULL, NULL,
-                        "Summary", 200}},
+                        &summary_body, 200}},
         {"PUT", "/api/v1/sessions/{id}/summary", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 set_summary,
                 {"setSummary",
                         "set the summary without calling a model and without hiding messages", NULL,
-                        "SummaryRequest", "Summary", 200}},
+                        &summary_request_body, &summary_body, 200}},
         {"GET", "/api/v1/search", PAL_KEY_READ, PAL_API_WORKER, search_all,
                 {"searchAll", "search the messages of all sessions",
-                        "q role from to limit cursor", NULL, "HitPage", 200}},
+                        &search_query, NULL, &hit_page_body, 200}},
         {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_API_WORKER, search_session,
                 {"searchSession", "search the messages of one session",
-                        "q role after before from to limit cursor", NULL, "HitPage", 200}},
+                        &session_search_query, NULL, &hit_page_body, 200}},
         {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_API_WORKER, usage_all,
                 {"getUsage", "report tokens and cost of the tenant, an agent or a turn",
-                        "from to agent turn", NULL, "Usage", 200}},
+                        &usage_query, NULL, &usage_body, 200}},
         {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_API_WORKER, usage_session,
                 {"getSessionUsage",
-                        "report tokens and cost of one session", "from to agent turn", NULL,
-                        "Usage", 200}},
+                        "report tokens and cost of one session", &usage_query, NULL,
+                        &usage_body, 200}},
         {0},
 };

@@ -23,6 +23,7 @@
 #include "base/random.h"
 #include "dialect/native/native.h"
 #include "server/run/run.h"
+#include "server/api/api_object.h"
 #include "server/server_call.h"
 
 #define BOOT_SIZE 17 /* 16 digits and NUL */
@@ -342,10 +343,14 @@ static pal_status read_feed(pal_call *call, pal_error *err)
     return status;
 }
 
+static const pal_api_object feed_query = {
+        .members = PAL_API_MEMBERS(
+                {"after", PAL_API_TEXT, .help = "only events after the one with this id"})};
+
 const pal_api_route pal_feed_routes[] = {
         {"GET", "/api/v1/events", PAL_KEY_READ, PAL_API_WORKER, read_feed,
-                {"readFeed", "stream the changes of all sessions", "after", NULL,
-                        "text/event-stream", 200}},
+                {"readFeed", "stream the changes of all sessions", &feed_query, NULL,
+                        &pal_api_events_body, 200}},
         {0},
 };
 

@@ -9,6 +9,7 @@
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_route.h"
+#include "server/api/api_object.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
@@ -274,14 +275,17 @@ static pal_status receive(pal_call *call, pal_error *err)
     turn->put_members = put_inbound;
     pal_status status = pal_route_context_read(call->body, call->arena, &inbound->context, err);
     status = pal_call_blame(call, status, err);
-    if (status == PAL_OK)
-        status = read_said(turn, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_said(turn, err);
+    if (status != PAL_OK)
+        return status;
     /* Everything is checked before a session is created, so that an invalid request changes
      * nothing. */
-    if (status == PAL_OK)
-        status = pal_api_turn_read(turn, &session, false, err);
-    if (status == PAL_OK)
-        status = pal_inbound_resolve(call, &session, inbound, err);
+    status = pal_api_turn_read(turn, &session, false, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_inbound_resolve(call, &session, inbound, err);
     if (status != PAL_OK)
         return status;
     turn->request.session = inbound->resolution.session;
@@ -290,10 +294,45 @@ static pal_status receive(pal_call *call, pal_error *err)
     return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
 }
 
+/* The members of the context are read by pal_route_context_read(). */
+static const pal_api_object inbound_context = {
+        .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"channel", .type = PAL_API_TEXT},
+                {"account", .type = PAL_API_TEXT},
+                {"space_id", .type = PAL_API_TEXT},
+                {"space_type", .type = PAL_API_TEXT},
+                {"chat_id", .type = PAL_API_TEXT},
+                {"chat_type", .type = PAL_API_TEXT},
+                {"topic_id", .type = PAL_API_TEXT},
+                {"sender_id", .type = PAL_API_TEXT},
+                {"mentioned", .type = PAL_API_FLAG})};
+
+static const pal_api_object inbound_body = {"InboundRequest",
+        .members = PAL_API_MEMBERS(
+                {"context", PAL_API_VALUE, .of = &inbound_context},
+                {"agent_id", .type = PAL_API_TEXT},
+                {"session_key", .type = PAL_API_TEXT},
+                {"matrix_room", .type = PAL_API_TEXT},
+                {"project_id", .type = PAL_API_TEXT},
+                {"bead_id", .type = PAL_API_TEXT},
+                {"project_path", .type = PAL_API_TEXT},
+                {"branch", .type = PAL_API_TEXT},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_messages_members},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_turn_settings})};
+
+static const pal_api_object inbound_answer = {"InboundAnswer",
+        .members = PAL_API_MEMBERS(
+                {"key", PAL_API_TEXT, .is_required = true},
+                {"agent", .type = PAL_API_TEXT},
+                {"created", PAL_API_FLAG, .is_required = true},
+                {"adopted", PAL_API_FLAG, .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_turn_answer})};
+
 const pal_api_route pal_inbound_routes[] = {
         {"POST", "/api/v1/inbound", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER, receive,
                 {"receive", "route a message from a channel to its session, and answer it", NULL,
-                        "InboundRequest", "InboundAnswer", 200}},
+                        &inbound_body, &inbound_answer, 200}},
         {0},
 };

@@ -2,72 +2,51 @@
 #include "base/json/json_put.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_key.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
 
-static pal_status read_budget(pal_call *call, pal_key *key, pal_error *err)
-{
-    uint64_t cost = 0;
-    pal_str period = pal_str_of("day");
-    pal_json budget = pal_json_find(call->body, "budget");
-    pal_json_type type = pal_json_type_of(budget);
-    if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
-        return PAL_OK;
-    if (type != PAL_JSON_OBJECT) {
-        call->fail_param = "budget";
-        return pal_error_set(err, PAL_INVALID,
-                "'budget' must be an object with 'tokens', 'cost_micros' and 'period'");
-    }
-    pal_status status =
-            pal_call_count(call, budget, "tokens", 0, INT64_MAX, &key->budget_tokens, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, budget, "cost_micros", 0, INT64_MAX, &cost, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, budget, "period", 16, &period, err);
-    if (status != PAL_OK)
-        return status;
-    key->budget_cost_micros = (int64_t)cost;
-    key->is_monthly = pal_str_is(period, "month");
-    if (key->is_monthly || pal_str_is(period, "day"))
-        return PAL_OK;
-    call->fail_param = "period";
-    return pal_error_set(err, PAL_INVALID, "'period' must be day or month");
-}
+/* The members of a request to create a key. */
+typedef struct key_request {
+    pal_key key;
+    int is_monthly; /* 0: the budget is per day */
+} key_request;
 
-static pal_status read_given(pal_call *call, pal_key *key, pal_error *err)
-{
-    uint64_t rate = 0;
-    pal_str role = pal_str_of("write");
-    key->tenant = call->caller.tenant;
-    pal_status status =
-            pal_call_text(call, call->body, "tenant", PAL_TENANT_LEN_MAX, &key->tenant, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, call->body, "role", 16, &role, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, call->body, "label", PAL_LABEL_LEN_MAX, &key->label, err);
-    if (status == PAL_OK)
-        status = pal_call_count(
-                call, call->body, "requests_per_minute", 0, PAL_SERVER_KEY_RATE_MAX, &rate, err);
-    if (status == PAL_OK)
-        status = read_budget(call, key, err);
-    if (status != PAL_OK)
-        return status;
-    key->role = pal_key_role_from_name(role);
-    key->requests_per_minute = (uint32_t)rate;
-    if (key->role == PAL_KEY_NONE) {
-        call->fail_param = "role";
-        return pal_error_set(err, PAL_INVALID, "'role' must be admin, write or read");
-    }
-    return PAL_OK;
-}
+static const pal_api_object budget_body = {"KeyBudget",
+        .members = PAL_API_MEMBERS(
+                {"tokens", PAL_API_COUNT, "the maximum number of tokens",
+                                .offset = offsetof(key_request, key.budget_tokens)},
+                {"cost_micros", PAL_API_COUNT, "the maximum cost in millionths of a dollar",
+                        .offset = offsetof(key_request, key.budget_cost_micros)},
+                {"period", PAL_API_WORD, "the time after which the budget is full again",
+                        .offset = offsetof(key_request, is_monthly), .words = "day month"})};
+
+static const pal_api_object key_request_body = {"KeyRequest",
+        .members = PAL_API_MEMBERS(
+                {"tenant", PAL_API_TEXT, "the tenant of the key",
+                                .offset = offsetof(key_request, key.tenant),
+                                .max = PAL_TENANT_LEN_MAX},
+                {"role", PAL_API_WORD, "the role of the key", .offset = offsetof(key_request,
+                        key.role),
+                        .min = PAL_KEY_READ, .words = "read write admin"},
+                {"label", PAL_API_TEXT, "a name for people", .offset = offsetof(key_request,
+                        key.label),
+                        .max = PAL_LABEL_LEN_MAX},
+                {"budget", PAL_API_NESTED, .of = &budget_body},
+                {"requests_per_minute", PAL_API_COUNT32, "the rate limit of the key",
+                        .offset = offsetof(key_request, key.requests_per_minute),
+                        .max = PAL_SERVER_KEY_RATE_MAX})};
 
 static pal_status create_key(pal_call *call, pal_error *err)
 {
-    pal_key given = {0}, key;
+    pal_key key;
+    key_request request = {.key.tenant = call->caller.tenant, .key.role = PAL_KEY_WRITE};
     char secret[PAL_KEY_SECRET_SIZE];
-    pal_status status = read_given(call, &given, err);
-    if (status == PAL_OK)
-        status = pal_key_create(call->server->store, &given, call->arena, secret, &key, err);
+    pal_status status = pal_api_object_read(call, call->body, &key_request_body, &request, err);
+    if (status != PAL_OK)
+        return status;
+    request.key.is_monthly = request.is_monthly;
+    status = pal_key_create(call->server->store, &request.key, call->arena, secret, &key, err);
     if (status != PAL_OK)
         return status;
     /* An idempotency key would store this response, and the secret with it. */
@@ -78,17 +57,28 @@ static pal_status create_key(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
+typedef struct key_query {
+    uint32_t limit;
+    pal_str cursor;
+} key_query;
+
+static const pal_api_object key_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"limit", PAL_API_COUNT32, "maximum number of keys",
+                                           .offset = offsetof(key_query, limit), .min = 1,
+                                           .max = PAL_SERVER_KEY_PAGE_MAX},
+                {"cursor", PAL_API_TEXT, "cursor of the previous page",
+                        .offset = offsetof(key_query, cursor)})};
+
 static pal_status list_keys(pal_call *call, pal_error *err)
 {
     pal_key_page page;
-    uint64_t limit = PAL_RECORD_PAGE_DEFAULT;
-    pal_str cursor = {0};
-    (void)pal_exchange_query(call->exchange, "cursor", &cursor);
-    pal_status status =
-            pal_call_query_count(call, "limit", 1, PAL_SERVER_KEY_PAGE_MAX, &limit, err);
-    if (status == PAL_OK)
-        status =
-                pal_key_list(call->server->store, cursor, (uint32_t)limit, call->arena, &page, err);
+    key_query query = {.limit = PAL_RECORD_PAGE_DEFAULT};
+    pal_status status = pal_api_query_read(call, &key_query_table, &query, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_key_list(
+            call->server->store, query.cursor, query.limit, call->arena, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -122,15 +112,37 @@ static pal_status revoke_key(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
+/* ---- Routes ---- */
+
+static const pal_api_object key_body = {"Key",
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"tenant", PAL_API_TEXT, .is_required = true},
+                {"role", PAL_API_WORD, .words = "read write admin", .is_required = true},
+                {"label", .type = PAL_API_TEXT}, {"budget", PAL_API_NESTED, .of = &budget_body},
+                {"requests_per_minute", .type = PAL_API_COUNT}, {"created_at",
+                        .type = PAL_API_TIME},
+                {"used_on", PAL_API_TEXT, .is_nullable = true}, {"revoked_at",
+                        .type = PAL_API_TIME})};
+static const pal_api_object new_key_body = {"NewKey",
+        .members = PAL_API_MEMBERS(
+                {"key", PAL_API_TEXT, "the secret", .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &key_body})};
+static const pal_api_object key_page_body = {"KeyPage",
+        .members = PAL_API_MEMBERS(
+                {"keys", PAL_API_LIST, .of = &key_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true},
+                {"cursor", PAL_API_TEXT, .is_required = true, .is_nullable = true})};
+
 const pal_api_route pal_key_routes[] = {
         {"POST", "/api/v1/keys", PAL_KEY_ADMIN, PAL_API_WORKER | PAL_API_JSON, create_key,
                 {"createKey", "create an API key; its secret is shown only in this response", NULL,
-                        "KeyRequest", "NewKey", 201}},
+                        &key_request_body, &new_key_body, 201}},
         {"GET", "/api/v1/keys", PAL_KEY_ADMIN, PAL_API_WORKER, list_keys,
                 {"listKeys",
                         "list all API keys, including revoked ones",
-                        "limit cursor", NULL, "KeyPage", 200}},
+                        &key_query_table, NULL, &key_page_body, 200}},
         {"DELETE", "/api/v1/keys/{id}", PAL_KEY_ADMIN, PAL_API_WORKER, revoke_key,
-                {"revokeKey", "revoke an API key", NULL, NULL, "Key", 200}},
+                {"revokeKey", "revoke an API key", NULL, NULL, &key_body, 200}},
         {0},
 };

@@ -10,12 +10,32 @@
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
 
 #define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
 
+const pal_api_object pal_api_message_body = {"Message", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"id", .type = PAL_API_TEXT},
+                {"seq", .type = PAL_API_COUNT},
+                {"role", PAL_API_WORD, .words = "system user assistant tool", .is_required = true},
+                {"content", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"parts", PAL_API_LIST, .of = &pal_api_any_object},
+                {"created_at", .type = PAL_API_TIME},
+                {"tokens", .type = PAL_API_COUNT},
+                {"client_id", .type = PAL_API_TEXT},
+                {"palaver_sent", .type = PAL_API_JSON_OBJECT})};
+
 /* ---- Reading messages from requests ---- */
+
+const pal_api_object pal_api_messages_members = {
+        .members = PAL_API_MEMBERS(
+                {"message", PAL_API_VALUE,
+                        .schema = "{\"oneOf\":[{\"type\":\"string\"},"
+                                  "{\"$ref\":\"#/components/schemas/Message\"}]}"},
+                {"messages", PAL_API_LIST, .of = &pal_api_message_body})};
 
 /* Whether the message is in the format of chat completions rather than in the native one. */
 static bool is_chat_form(pal_json value)
@@ -195,6 +215,22 @@ static void appended(
     pal_call_send(call, 201);
 }
 
+typedef struct append_request {
+    uint64_t expected_seq;
+} append_request;
+
+/* The body contains messages or is itself a message, whose further members are stored. */
+static const pal_api_object append_body = {"AppendRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, "messages, in order", .of = &pal_api_message_body},
+                {"role", PAL_API_VALUE, .schema = "{\"type\":\"string\"}"},
+                {"content", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"parts", PAL_API_LIST, .of = &pal_api_any_object},
+                {"client_id", PAL_API_VALUE, .schema = "{\"type\":\"string\"}"},
+                {"expected_seq", PAL_API_COUNT,
+                        "the seq of the last message; the append fails if it is another one",
+                        .offset = offsetof(append_request, expected_seq)})};
+
 static const char append_names[] = "messages message expected_seq";
 
 static bool is_list(pal_json body)
@@ -207,15 +243,18 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
 {
     pal_message *messages;
     size_t len;
-    uint64_t expected = PAL_SEQ_ANY;
+    append_request request = {.expected_seq = PAL_SEQ_ANY};
     pal_status status = pal_call_names(call, call->body, append_names, true, err);
-    if (status == PAL_OK)
-        status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
-    /* Only a body that is itself a message can have further members, which are stored. */
-    if (status == PAL_OK && is_list(call->body))
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
+    if (status != PAL_OK)
+        return status;
+    /* Only a body that is itself a message can have further members. */
+    if (is_list(call->body))
         status = pal_call_names(call, call->body, append_names, false, err);
     if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "expected_seq", 0, INT64_MAX, &expected, err);
+        status = pal_api_object_read(call, call->body, &append_body, &request, err);
     if (status != PAL_OK)
         return status;
     if (len == 0) {
@@ -230,7 +269,7 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
     op->session = session;
     op->u.append.messages = messages;
     op->u.append.messages_len = len;
-    op->u.append.expected_seq = expected;
+    op->u.append.expected_seq = request.expected_seq;
     return pal_call_apply(call, op, 1, appended, err);
 }
 
@@ -266,36 +305,24 @@ static pal_status append_messages(pal_call *call, pal_error *err)
 
 /* ---- Reading back ---- */
 
-static pal_status read_order(pal_call *call, bool *out_descending, pal_error *err)
-{
-    pal_str order = pal_str_of("asc");
-    (void)pal_exchange_query(call->exchange, "order", &order);
-    *out_descending = pal_str_is(order, "desc");
-    if (*out_descending || pal_str_is(order, "asc"))
-        return PAL_OK;
-    call->fail_param = "order";
-    return pal_error_set(err, PAL_INVALID, "'order' must be asc or desc");
-}
+typedef struct page_query {
+    pal_message_query load;
+    int is_descending;
+} page_query;
 
-static pal_status read_page(
-        pal_call *call, pal_message_query *out_load, bool *out_descending, pal_error *err)
-{
-    uint64_t limit = PAL_SERVER_MESSAGE_PAGE_DEFAULT;
-    pal_message_query load = {0};
-    pal_status status = read_order(call, out_descending, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "limit", 1, PAL_SERVER_MESSAGE_PAGE_MAX, &limit, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "after", 0, INT64_MAX, &load.after_seq, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "before", 0, INT64_MAX, &load.before_seq, err);
-    if (status == PAL_OK)
-        status = pal_call_query_flag(call, "hidden", &load.hidden, err);
-    load.limit = (uint32_t)limit;
-    load.from_end = *out_descending;
-    *out_load = load;
-    return status;
-}
+static const pal_api_object page_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"after", PAL_API_COUNT, "only messages with a larger seq",
+                        .offset = offsetof(page_query, load.after_seq)},
+                {"before", PAL_API_COUNT, "only messages with a smaller seq",
+                        .offset = offsetof(page_query, load.before_seq)},
+                {"limit", PAL_API_COUNT32, "maximum number of messages",
+                        .offset = offsetof(page_query, load.limit), .min = 1,
+                        .max = PAL_SERVER_MESSAGE_PAGE_MAX},
+                {"order", PAL_API_WORD, "ascending or descending by seq",
+                        .offset = offsetof(page_query, is_descending), .words = "asc desc"},
+                {"hidden", PAL_API_FLAG, "include messages that a rewind or a reset hides",
+                        .offset = offsetof(page_query, load.hidden)})};
 
 /* If the path has an id, the load finds the session, so that it is read only once. */
 static pal_status load_page(
@@ -366,13 +393,14 @@ static pal_status flag_all_hidden(pal_call *call, pal_message_page *page, pal_er
 
 static pal_status list_messages(pal_call *call, pal_error *err)
 {
-    pal_message_query load;
+    page_query query = {.load.limit = PAL_SERVER_MESSAGE_PAGE_DEFAULT};
     pal_message_page page;
-    bool descending;
-    pal_status status = read_page(call, &load, &descending, err);
-    if (status == PAL_OK)
-        status = load_page(call, &load, &page, err);
-    if (status == PAL_OK && load.hidden)
+    pal_status status = pal_api_query_read(call, &page_query_table, &query, err);
+    if (status != PAL_OK)
+        return status;
+    query.load.from_end = query.is_descending;
+    status = load_page(call, &query.load, &page, err);
+    if (status == PAL_OK && query.load.hidden)
         status = flag_all_hidden(call, &page, err);
     if (status != PAL_OK)
         return status;
@@ -382,8 +410,8 @@ static pal_status list_messages(pal_call *call, pal_error *err)
     pal_json_name(writer, "messages");
     pal_json_begin_array(writer);
     for (size_t i = 0; status == PAL_OK && i < page.len; i++)
-        status =
-                pal_native_message_put(writer, &page.items[descending ? page.len - 1 - i : i], err);
+        status = pal_native_message_put(
+                writer, &page.items[query.is_descending ? page.len - 1 - i : i], err);
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", page.has_more);
     pal_json_end_object(writer);
@@ -512,22 +540,52 @@ static pal_status replace_messages(pal_call *call, pal_error *err)
     return status;
 }
 
+/* ---- Routes ---- */
+
+static const pal_api_object replace_body = {"ReplaceRequest",
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, "the new messages, in order",
+                .of = &pal_api_message_body, .is_required = true})};
+
+static const pal_api_object appended_message = {
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"seq", PAL_API_COUNT, .is_required = true})};
+
+static const pal_api_object appended_body = {"Appended",
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, .of = &appended_message, .is_required = true})};
+
+static const pal_api_object replaced_body = {"Replaced",
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &appended_body},
+                {"mark", PAL_API_JSON_OBJECT, .is_required = true, .is_nullable = true})};
+
+static const pal_api_object message_page_body = {"MessagePage",
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, .of = &pal_api_message_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true})};
+
+static const pal_api_object any_bytes = {.name = "application/octet-stream"};
+
 const pal_api_route pal_message_routes[] = {
         {"POST", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_API_JSON, append_messages,
                 {"appendMessages",
                         "append one or more messages; the response is sent after they are durable",
-                        NULL, "AppendRequest", "Appended", 201}},
+                        NULL, &append_body, &appended_body, 201}},
         {"PUT", "/api/v1/sessions/{id}/messages", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 replace_messages,
                 {"replaceMessages", "replace all visible messages", NULL,
-                        "ReplaceRequest", "Replaced", 200}},
+                        &replace_body, &replaced_body, 200}},
         {"GET", "/api/v1/sessions/{id}/messages", PAL_KEY_READ, PAL_API_WORKER, list_messages,
                 {"listMessages", "list messages in order of seq, ascending or descending",
-                        "after before limit order hidden", NULL, "MessagePage", 200}},
+                        &page_query_table, NULL, &message_page_body, 200}},
         {"GET", "/api/v1/sessions/{id}/messages/{message}", PAL_KEY_READ, PAL_API_WORKER,
                 get_message,
-                {"getMessage", "read one message by id or seq", NULL, NULL, "Message", 200}},
+                {"getMessage", "read one message by id or seq", NULL, NULL,
+                        &pal_api_message_body, 200}},
         {"GET", "/api/v1/blobs/{name}", PAL_KEY_READ, PAL_API_WORKER, get_blob,
-                {"getBlob", "download the bytes of an image or a file", NULL, NULL, "Bytes", 200}},
+                {"getBlob", "download the bytes of an image or a file", NULL, NULL, &any_bytes,
+                        200}},
         {0},
 };

@@ -5,6 +5,10 @@
 #include "server/server.h"
 #include "server/server_limits.h"
 
+extern const pal_api_object pal_api_message_body;
+/* The members "message" and "messages", which pal_api_messages_read() reads. */
+extern const pal_api_object pal_api_messages_members;
+
 /* Reads messages from `object`: the array "messages", or "message", which is an object or a string
  * with the user's text. If both are absent and `or_itself` is true, `object` itself is the message.
  * Each message is in the native format or in that of chat completions. If the request has an

@@ -3,16 +3,29 @@
 #include "server/api/native/api_native.h"
 
 #include <string.h>
+#include "server/api/api_object.h"
 #include "server/api/native/api_feed.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/observe/observe_health.h"
 #include "server/server_call.h"
 
+static const pal_api_object health_body = {"ServerHealth",
+        .members = PAL_API_MEMBERS(
+                {"status", PAL_API_WORD, .words = "healthy degraded", .is_required = true},
+                {"version", PAL_API_TEXT, .is_required = true},
+                {"environment", PAL_API_TEXT, .is_required = true},
+                {"llm_provider", PAL_API_TEXT, .is_required = true},
+                {"llm_model", PAL_API_TEXT, .is_required = true},
+                {"skills_count", PAL_API_COUNT, .is_required = true},
+                {"tools_count", PAL_API_COUNT, .is_required = true},
+                {"knowledge_documents", PAL_API_COUNT, .is_required = true},
+                {"business_db_healthy", PAL_API_FLAG, .is_required = true})};
+
 static const pal_api_route health_routes[] = {
         {"GET", "/api/v1/health", PAL_KEY_NONE, PAL_API_WORKER, pal_health_details,
                 {"health", "show the version and state of the server's parts", NULL, NULL,
-                        "ServerHealth", 200}},
+                        &health_body, 200}},
         {0},
 };
 

@@ -4,6 +4,8 @@
 
 #include "server/server.h"
 
+extern const pal_api_object pal_api_reset_body; /* ResetRequest, in api_branch.c */
+
 extern const pal_api_route pal_branch_routes[];   /* api_branch.c */
 extern const pal_api_route pal_context_routes[];  /* api_context.c */
 extern const pal_api_route pal_inbound_routes[];  /* api_inbound.c */

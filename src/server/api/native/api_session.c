@@ -7,6 +7,7 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/skillian/api_skillian.h"
@@ -74,49 +75,70 @@ void pal_api_session_changed(
 
 /* ---- Creating ---- */
 
-static pal_status read_expiry(pal_call *call, pal_json object, pal_session *session, pal_error *err)
+const pal_api_object pal_api_session_settings = {
+        .members = PAL_API_MEMBERS(
+                {"key", PAL_API_TEXT, "a unique name", .offset = offsetof(pal_api_session_request,
+                        session.key)},
+                {"aliases", PAL_API_LIST, .help = "more names; each one finds the session"},
+                {"title", PAL_API_TEXT, "a title for people",
+                        .offset = offsetof(pal_api_session_request, session.title)},
+                {"project", PAL_API_TEXT, "the project that the session belongs to",
+                        .offset = offsetof(pal_api_session_request, session.project)},
+                {"agent", PAL_API_TEXT, "the agent that answers",
+                        .offset = offsetof(pal_api_session_request, session.agent)},
+                {"metadata", PAL_API_JSON_OBJECT, "data of the client",
+                        .offset = offsetof(pal_api_session_request, session.metadata)},
+                {"scope", PAL_API_JSON_OBJECT, "the values that routing chose the session by",
+                        .offset = offsetof(pal_api_session_request, session.scope)},
+                {"expires_at", PAL_API_TIME, "when the session moves to the trash",
+                        .offset = offsetof(pal_api_session_request, session.expires_at)},
+                {"expires_in", PAL_API_COUNT, "seconds until the session moves to the trash",
+                        .offset = offsetof(pal_api_session_request, expires_in),
+                        .max = PAL_SERVER_EXPIRES_IN_S_MAX})};
+
+static const pal_api_object new_session_body = {"NewSessionRequest",
+        .members = PAL_API_MEMBERS(
+                {"or_find", PAL_API_FLAG, "whether to return the session if the key is in use",
+                        .offset = offsetof(pal_api_session_request, or_find)},
+                {"message", PAL_API_VALUE, .schema = "{\"type\":\"string\"}"},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
+
+static pal_status read_aliases(pal_call *call, pal_json value, pal_session *session, pal_error *err)
 {
-    uint64_t seconds = 0;
-    pal_status status = pal_call_count(
-            call, object, "expires_in", 0, PAL_SERVER_EXPIRES_IN_S_MAX, &seconds, err);
-    if (status != PAL_OK || seconds == 0)
-        return status;
-    if (session->expires_at) {
-        call->fail_param = "expires_in";
-        return pal_error_set(err, PAL_INVALID,
-                "send either 'expires_at' or 'expires_in', not both");
+    pal_json item;
+    pal_json_iter each = pal_json_each(value);
+    pal_json_type type = pal_json_type_of(value);
+    if (type == PAL_JSON_NONE || type == PAL_JSON_NULL)
+        return PAL_OK;
+    call->fail_param = "aliases";
+    if (type != PAL_JSON_ARRAY)
+        return pal_error_set(err, PAL_INVALID, "'aliases' must be an array of strings");
+    session->aliases =
+            pal_arena_array(call->arena, pal_json_count(value) + 1, sizeof *session->aliases);
+    while (session->aliases && pal_json_next(&each, NULL, &item)) {
+        if (pal_json_type_of(item) != PAL_JSON_STRING)
+            return pal_error_set(err, PAL_INVALID, "'aliases' must be an array of strings");
+        session->aliases[session->aliases_len++] = pal_json_string(item, call->arena);
     }
-    session->expires_at = pal_clock_now_ms() + (int64_t)seconds * 1000;
-    return PAL_OK;
+    call->fail_param = NULL;
+    return pal_arena_checked(call->arena, err);
 }
 
-pal_status pal_api_session_read(
-        pal_call *call, pal_json object, pal_session *out_session, pal_error *err)
+pal_status pal_api_session_read(pal_call *call, const pal_api_object *body,
+        pal_api_session_request *request, pal_error *err)
 {
-    pal_session given = {0};
-    pal_status status = pal_native_session_read(object, call->arena, &given, err);
-    (void)pal_call_blame(call, status, err);
-    if (status == PAL_OK && given.tenant.len && !pal_str_equal(given.tenant, call->caller.tenant)) {
-        call->fail_param = "tenant";
+    pal_status status = pal_api_object_read(call, call->body, body, request, err);
+    if (status != PAL_OK)
+        return status;
+    if (request->expires_in && request->session.expires_at) {
+        call->fail_param = "expires_in";
         return pal_error_set(
-                err, PAL_INVALID,
-                "member 'tenant' is not allowed; the API key determines the tenant");
+                err, PAL_INVALID, "send either 'expires_at' or 'expires_in', not both");
     }
-    if (status == PAL_OK)
-        status = read_expiry(call, object, &given, err);
-    *out_session = (pal_session){
-            .tenant = call->caller.tenant,
-            .key = given.key,
-            .aliases = given.aliases,
-            .aliases_len = given.aliases_len,
-            .title = given.title,
-            .project = given.project,
-            .agent = given.agent,
-            .scope = given.scope,
-            .metadata = given.metadata,
-            .expires_at = given.expires_at,
-    };
-    return status;
+    if (request->expires_in)
+        request->session.expires_at = pal_clock_now_ms() + (int64_t)request->expires_in * 1000;
+    request->session.tenant = call->caller.tenant;
+    return read_aliases(call, pal_json_find(call->body, "aliases"), &request->session, err);
 }
 
 static void created(
@@ -131,23 +153,20 @@ static void created(
 
 static pal_status create_session(pal_call *call, pal_error *err)
 {
-    bool or_find = false;
-    pal_session *session = pal_arena_array(call->arena, 1, sizeof *session);
+    pal_api_session_request *request = pal_arena_array(call->arena, 1, sizeof *request);
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
-    if (!session || !op)
+    if (!request || !op)
         return pal_arena_checked(call->arena, err);
-    pal_status status = pal_api_session_read(call, call->body, session, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "or_find", &or_find, err);
+    pal_status status = pal_api_session_read(call, &new_session_body, request, err);
     if (status != PAL_OK)
         return status;
     if (pal_api_session_has_message(call))
-        return pal_api_session_chat(call, session, err);
+        return pal_api_session_chat(call, &request->session, err);
     op->kind = PAL_OP_CREATE;
     op->tenant = call->caller.tenant;
     op->session = pal_call_derived_id(call, 0);
-    op->u.create.session = session;
-    op->u.create.or_find = or_find;
+    op->u.create.session = &request->session;
+    op->u.create.or_find = request->or_find;
     return pal_call_apply(call, op, 1, created, err);
 }
 
@@ -157,51 +176,43 @@ static pal_status get_session(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_native_session_show(pal_call_writer(call), &session, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_native_session_show(pal_call_writer(call), &session, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
-static pal_status read_state(pal_call *call, pal_session_query *query, pal_error *err)
-{
-    pal_str text;
-    if (!pal_exchange_query(call->exchange, "state", &text))
-        return PAL_OK;
-    query->state = pal_session_state_from_name(text);
-    if (query->state != PAL_SESSION_NONE && query->state != PAL_SESSION_ERASED)
-        return PAL_OK;
-    call->fail_param = "state";
-    return pal_error_set(err, PAL_INVALID, "'state' must be active, trash or quarantined");
-}
-
-static pal_status read_query(pal_call *call, pal_session_query *out_query, pal_error *err)
-{
-    uint64_t limit = PAL_SESSION_PAGE_DEFAULT;
-    pal_session_query query = {.tenant = call->caller.tenant};
-    (void)pal_exchange_query(call->exchange, "project", &query.project);
-    (void)pal_exchange_query(call->exchange, "agent", &query.agent);
-    (void)pal_exchange_query(call->exchange, "cursor", &query.cursor);
-    pal_status status = read_state(call, &query, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "limit", 1, PAL_SESSION_PAGE_MAX, &limit, err);
-    if (status == PAL_OK)
-        status = pal_call_query_time(call, "updated_from", &query.updated_from, err);
-    if (status == PAL_OK)
-        status = pal_call_query_time(call, "updated_to", &query.updated_to, err);
-    query.limit = (uint32_t)limit;
-    *out_query = query;
-    return status;
-}
+static const pal_api_object list_query = {
+        .members = PAL_API_MEMBERS(
+                {"limit", PAL_API_COUNT32, "maximum number of sessions",
+                        .offset = offsetof(pal_session_query, limit), .min = 1,
+                        .max = PAL_SESSION_PAGE_MAX},
+                {"cursor", PAL_API_TEXT, "cursor of the previous page",
+                        .offset = offsetof(pal_session_query, cursor)},
+                {"state", PAL_API_WORD, "state of the sessions",
+                        .offset = offsetof(pal_session_query, state), .min = PAL_SESSION_ACTIVE,
+                        .words = "active trash quarantined"},
+                {"project", PAL_API_TEXT, "only sessions of this project",
+                        .offset = offsetof(pal_session_query, project)},
+                {"agent", PAL_API_TEXT, "only sessions of this agent",
+                        .offset = offsetof(pal_session_query, agent)},
+                {"updated_from", PAL_API_TIME,
+                        "changed at or after this time: RFC 3339, or milliseconds since 1970",
+                        .offset = offsetof(pal_session_query, updated_from)},
+                {"updated_to", PAL_API_TIME, "changed before this time",
+                        .offset = offsetof(pal_session_query, updated_to)})};
 
 static pal_status list_sessions(pal_call *call, pal_error *err)
 {
-    pal_session_query query;
+    pal_session_query query = {.tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_DEFAULT};
     pal_session_page page;
-    pal_status status = read_query(call, &query, err);
-    if (status == PAL_OK)
-        status = pal_store_list(call->server->store, &query, call->arena, &page, err);
+    pal_status status = pal_api_query_read(call, &list_query, &query, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_list(call->server->store, &query, call->arena, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -268,22 +279,28 @@ static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
     return op;
 }
 
+static const pal_api_object update_body = {"SessionRequest",
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
+
 static pal_status update_session(pal_call *call, pal_error *err)
 {
-    pal_session *session = pal_arena_array(call->arena, 1, sizeof *session);
+    pal_api_session_request *request = pal_arena_array(call->arena, 1, sizeof *request);
+    if (!request)
+        return pal_arena_checked(call->arena, err);
     pal_op *op = op_of(call, PAL_OP_UPDATE, err);
-    if (!session || !op)
-        return session ? err->status : pal_arena_checked(call->arena, err);
+    if (!op)
+        return err->status;
     uint32_t fields = fields_of(call->body);
     if (fields == 0)
         return pal_error_set(err, PAL_INVALID,
                 "no member to change; send title, project, agent, metadata, scope, expires_at, "
                 "expires_in, key or aliases");
-    pal_status status = pal_api_session_read(call, call->body, session, err);
+    pal_status status = pal_api_session_read(call, &update_body, request, err);
     if (status != PAL_OK)
         return status;
-    session->id = op->session;
-    op->u.update.session = session;
+    request->session.id = op->session;
+    op->u.update.session = &request->session;
     op->u.update.fields = fields;
     return pal_call_apply(call, op, 1, pal_api_session_changed, err);
 }
@@ -414,28 +431,66 @@ static pal_status erase_session(pal_call *call, pal_error *err)
     return pal_call_apply(call, op, 1, erased, err);
 }
 
+/* ---- Routes ---- */
+
+const pal_api_object pal_api_session_body = {"Session",
+        .members = PAL_API_MEMBERS(
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"message_count", PAL_API_COUNT, .is_required = true},
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"state", .type = PAL_API_TEXT},
+                {"created_at", PAL_API_TIME, .is_required = true},
+                {"updated_at", .type = PAL_API_TIME},
+                {"last_seq", .type = PAL_API_COUNT},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
+
+static const pal_api_object session_page_body = {"SessionPage",
+        .members = PAL_API_MEMBERS(
+                {"sessions", PAL_API_LIST, .of = &pal_api_session_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true},
+                {"cursor", PAL_API_TEXT, .is_required = true, .is_nullable = true})};
+
+static const pal_api_object session_status_body = {"SessionStatus",
+        .members = PAL_API_MEMBERS(
+                {"status", PAL_API_TEXT, .is_required = true},
+                {"session_id", PAL_API_TEXT, .is_required = true})};
+
+static const pal_api_object erasure_body = {"Erasure",
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &session_status_body},
+                {"messages", PAL_API_COUNT, .is_required = true},
+                {"shared", .type = PAL_API_COUNT},
+                {"marks", .type = PAL_API_COUNT},
+                {"blobs", .type = PAL_API_COUNT},
+                {"aliases", .type = PAL_API_COUNT},
+                {"inbox", .type = PAL_API_COUNT},
+                {"ledger", .type = PAL_API_COUNT},
+                {"records", .type = PAL_API_COUNT})};
+
 const pal_api_route pal_session_routes[] = {
         {"POST", "/api/v1/sessions", PAL_KEY_WRITE, PAL_API_JSON, create_session,
                 {"createSession",
                         "create a session; with a message, also answer it like /chat", NULL,
-                        "NewSessionRequest", "Session", 201}},
+                        &new_session_body, &pal_api_session_body, 201}},
         {"GET", "/api/v1/sessions", PAL_KEY_READ, PAL_API_WORKER, list_sessions,
                 {"listSessions", "list sessions, newest update first",
-                        "limit cursor state project agent updated_from updated_to", NULL,
-                        "SessionPage", 200}},
+                        &list_query, NULL, &session_page_body, 200}},
         {"GET", "/api/v1/sessions/{id}", PAL_KEY_READ, 0, get_session,
-                {"getSession", "read one session by id, key or alias", NULL, NULL, "Session", 200}},
+                {"getSession", "read one session by id, key or alias", NULL, NULL,
+                        &pal_api_session_body, 200}},
         {"PATCH", "/api/v1/sessions/{id}", PAL_KEY_WRITE, PAL_API_JSON, update_session,
-                {"updateSession", "update only the given members", NULL, "SessionRequest",
-                        "Session", 200}},
+                {"updateSession", "update only the given members", NULL, &update_body,
+                        &pal_api_session_body, 200}},
         {"DELETE", "/api/v1/sessions/{id}", PAL_KEY_WRITE, 0, delete_session,
-                {"deleteSession", "move a session to the trash", NULL, NULL, "SessionStatus", 200}},
+                {"deleteSession", "move a session to the trash", NULL, NULL,
+                        &session_status_body, 200}},
         {"POST", "/api/v1/sessions/{id}/restore", PAL_KEY_WRITE, PAL_API_WORKER,
                 restore_session,
-                {"restoreSession", "restore a session from the trash", NULL, NULL, "Session", 200}},
+                {"restoreSession", "restore a session from the trash", NULL, NULL,
+                        &pal_api_session_body, 200}},
         {"POST", "/api/v1/sessions/{id}/erase", PAL_KEY_ADMIN, 0, erase_session,
                 {"eraseSession",
                         "erase a session for good, with everything derived from it", NULL, NULL,
-                        "Erasure", 200}},
+                        &erasure_body, 200}},
         {0},
 };

@@ -4,6 +4,10 @@
 
 #include "server/server.h"
 
+extern const pal_api_object pal_api_session_body;
+/* The settings of a session: members of a pal_api_session_request. */
+extern const pal_api_object pal_api_session_settings;
+
 /* Responds with the current state of the session. Can be called from any thread; the session is
  * read on a worker. */
 void pal_api_session_send(pal_call *call, pal_id session, unsigned code);
@@ -13,9 +17,17 @@ void pal_api_session_send(pal_call *call, pal_id session, unsigned code);
 void pal_api_session_changed(
         pal_call *call, pal_op *ops, size_t ops_len, pal_status status, const pal_error *err);
 
-/* Reads the members of a new session from a request. The store sets the other members. */
-PAL_CHECKED pal_status pal_api_session_read(
-        pal_call *call, pal_json object, pal_session *out_session, pal_error *err);
+/* A request that creates, updates or forks a session. */
+typedef struct pal_api_session_request {
+    pal_session session; /* the members that a client can set, and the tenant */
+    uint64_t expires_in; /* in seconds */
+    bool or_find;        /* to create */
+    uint64_t at_seq;     /* to fork */
+} pal_api_session_request;
+
+/* Reads the body of the call by the table `body`, which includes pal_api_session_settings. */
+PAL_CHECKED pal_status pal_api_session_read(pal_call *call, const pal_api_object *body,
+        pal_api_session_request *request, pal_error *err);
 
 /* Finds the session that the path names, also in the trash. Blocks; call it on a worker. */
 PAL_CHECKED pal_status pal_api_session_or_trash(pal_call *call, pal_id *out_id, pal_error *err);

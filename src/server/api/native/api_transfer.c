@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -51,31 +52,36 @@ static void export_done(void *user)
     pal_export_end(&it->lines);
 }
 
-static pal_status read_format(pal_call *call, pal_export_form *out_form, pal_error *err)
-{
-    pal_str format = pal_str_of("native");
-    (void)pal_exchange_query(call->exchange, "format", &format);
-    if (pal_export_form_from_name(format, out_form))
-        return PAL_OK;
-    call->fail_param = "format";
-    return pal_error_set(err, PAL_INVALID, "'format' must be " PAL_EXPORT_FORMS);
-}
+typedef struct export_query {
+    pal_export_form form;
+    bool with_blobs;
+} export_query;
+
+static const pal_api_object export_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"format", PAL_API_WORD, "format of the conversation (native)",
+                        .offset = offsetof(export_query, form), .min = PAL_EXPORT_NATIVE,
+                        .words = "native openai skillian"},
+                {"blobs", PAL_API_FLAG, "include the bytes of images and files, as base64",
+                        .offset = offsetof(export_query, with_blobs)})};
 
 static pal_status export_session(pal_call *call, pal_error *err)
 {
+    export_query query = {.form = PAL_EXPORT_NATIVE};
     exporting *it = pal_arena_array(call->arena, 1, sizeof *it);
     if (!it)
         return pal_arena_checked(call->arena, err);
+    pal_status status = pal_api_query_read(call, &export_query_table, &query, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_session(call, call->params[0], &it->session, err);
+    if (status != PAL_OK)
+        return status;
     it->request_id = pal_exchange_id(call->exchange);
     it->lines.store = call->server->store;
     it->lines.tenant = call->caller.tenant;
-    pal_status status = read_format(call, &it->lines.form, err);
-    if (status == PAL_OK)
-        status = pal_call_query_flag(call, "blobs", &it->lines.with_blobs, err);
-    if (status == PAL_OK)
-        status = pal_call_session(call, call->params[0], &it->session, err);
-    if (status != PAL_OK)
-        return status;
+    it->lines.form = query.form;
+    it->lines.with_blobs = query.with_blobs;
     bool is_native = it->lines.form == PAL_EXPORT_NATIVE;
     const char *type = is_native ? "application/x-ndjson" : "application/json";
     if (pal_exchange_pull(call->exchange, 200, type, write_piece, export_done, it))
@@ -150,16 +156,20 @@ static pal_status on_begin(pal_import_begun *begun, void *user)
     return PAL_OK;
 }
 
-static pal_status read_kind(pal_call *call, pal_transcript_kind *out_kind, pal_error *err)
-{
-    pal_str format = pal_str_of("auto");
-    (void)pal_exchange_query(call->exchange, "format", &format);
-    if (pal_transcript_kind_from_name(format, out_kind))
-        return PAL_OK;
-    call->fail_param = "format";
-    return pal_error_set(err, PAL_INVALID,
-            "'format' must be auto, " PAL_TRANSCRIPT_KINDS);
-}
+typedef struct import_query {
+    pal_str format;
+    pal_str key;
+    pal_str project;
+} import_query;
+
+static const pal_api_object import_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"format", PAL_API_TEXT, "format of the conversations; auto detects it (auto)",
+                        .offset = offsetof(import_query, format)},
+                {"key", PAL_API_TEXT, "key of the session, if there is only one",
+                        .offset = offsetof(import_query, key), .max = PAL_KEY_LEN_MAX},
+                {"project", PAL_API_TEXT, "project of the sessions",
+                        .offset = offsetof(import_query, project), .max = PAL_NAME_LEN_MAX})};
 
 static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_error *err)
 {
@@ -170,20 +180,25 @@ static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_e
             .routes = it->call->server->route_settings,
             .err = err};
     pal_status status = pal_import_reader_open(&it->reader, kind);
-    if (status == PAL_OK)
-        status = pal_import_reader_text(&it->reader, pal_exchange_body(it->call->exchange));
-    if (status == PAL_OK)
-        status = pal_import_reader_finish(&it->reader);
-    if (status == PAL_OK && kind != PAL_TRANSCRIPT_AUTO && it->reader.sessions == 0)
-        status = pal_error_set(err, PAL_INVALID,
-                "the body contains no conversation in the format '%s'",
-                pal_transcript_kind_name(kind));
-    else if (status == PAL_OK && it->reader.sessions == 0)
-        status = pal_error_set(err, PAL_INVALID,
-                "the body is not a conversation in a known format; set 'format' to one "
-                "of: " PAL_TRANSCRIPT_KINDS);
-    if (status == PAL_OK)
+    if (status != PAL_OK)
+        goto out;
+    status = pal_import_reader_text(&it->reader, pal_exchange_body(it->call->exchange));
+    if (status != PAL_OK)
+        goto out;
+    status = pal_import_reader_finish(&it->reader);
+    if (status != PAL_OK)
+        goto out;
+    if (it->reader.sessions == 0)
+        status = kind == PAL_TRANSCRIPT_AUTO
+                ? pal_error_set(err, PAL_INVALID,
+                          "the body is not a conversation in a known format; set 'format' to one "
+                          "of: " PAL_TRANSCRIPT_KINDS)
+                : pal_error_set(err, PAL_INVALID,
+                          "the body contains no conversation in the format '%s'",
+                          pal_transcript_kind_name(kind));
+    else
         status = pal_import_flush(it->import);
+out:
     pal_import_reader_close(&it->reader);
     return status;
 }
@@ -224,63 +239,69 @@ static void put_report(importing *it, pal_json_writer *writer)
     pal_json_end_object(writer);
 }
 
-static pal_status read_names(pal_call *call, importing *it, pal_error *err)
-{
-    const struct {
-        const char *name;
-        pal_str *value;
-        size_t len_max;
-    } names[] = {{"key", &it->key, PAL_KEY_LEN_MAX}, {"project", &it->project, PAL_NAME_LEN_MAX}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        (void)pal_exchange_query(call->exchange, names[i].name, names[i].value);
-        if (names[i].value->len <= names[i].len_max)
-            continue;
-        call->fail_param = names[i].name;
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu",
-                names[i].name, names[i].value->len, names[i].len_max);
-    }
-    return PAL_OK;
-}
-
 static pal_status import_sessions(pal_call *call, pal_error *err)
 {
     pal_transcript_kind kind;
-    importing it = {.call = call};
-    pal_status status = read_kind(call, &kind, err);
-    if (status == PAL_OK)
-        status = read_names(call, &it, err);
+    import_query query = {.format = pal_str_of("auto")};
+    pal_status status = pal_api_query_read(call, &import_query_table, &query, err);
     if (status != PAL_OK)
         return status;
-    it.ids = pal_arena_array(call->arena, PAL_SERVER_IMPORT_IDS_MAX, sizeof *it.ids);
-    it.import = pal_import_new(call->server->store, call->caller.tenant, on_problem, &it, err);
-    if (!it.ids || !it.import)
-        status = pal_no_memory(err);
-    if (status == PAL_OK)
-        status = read_transcript(&it, kind, err);
-    if (status == PAL_OK) {
-        note_session(&it);
-        if (it.ids_len == 1)
-            pal_call_belongs(call, it.ids[0]);
-        else if (it.problems_len > 0) /* problems quote names of several sessions */
-            pal_call_is_mixed(call);
-        put_report(&it, pal_call_writer(call));
-        status = pal_arena_checked(call->arena, err);
+    if (!pal_transcript_kind_from_name(query.format, &kind)) {
+        call->fail_param = "format";
+        return pal_error_set(err, PAL_INVALID, "'format' must be auto, " PAL_TRANSCRIPT_KINDS);
     }
-    pal_import_free(it.import);
+    importing it = {.call = call, .key = query.key, .project = query.project};
+    it.ids = pal_arena_array(call->arena, PAL_SERVER_IMPORT_IDS_MAX, sizeof *it.ids);
+    if (!it.ids)
+        return pal_no_memory(err);
+    it.import = pal_import_new(call->server->store, call->caller.tenant, on_problem, &it, err);
+    if (!it.import)
+        return pal_no_memory(err);
+    status = read_transcript(&it, kind, err);
+    if (status != PAL_OK)
+        goto out;
+    note_session(&it);
+    if (it.ids_len == 1)
+        pal_call_belongs(call, it.ids[0]);
+    else if (it.problems_len > 0) /* problems quote names of several sessions */
+        pal_call_is_mixed(call);
+    put_report(&it, pal_call_writer(call));
+    status = pal_arena_checked(call->arena, err);
     if (status == PAL_OK)
         pal_call_send(call, 200);
+out:
+    pal_import_free(it.import);
     return status;
 }
+
+/* ---- Routes ---- */
+
+static const pal_api_object imported_problem = {
+        .members = PAL_API_MEMBERS(
+                {"line", .type = PAL_API_COUNT}, {"text", .type = PAL_API_TEXT})};
+
+static const pal_api_object imported_body = {"Imported",
+        .members = PAL_API_MEMBERS(
+                {"sessions", PAL_API_COUNT, .is_required = true},
+                {"sessions_known", .type = PAL_API_COUNT},
+                {"messages", PAL_API_COUNT, .is_required = true},
+                {"messages_known", .type = PAL_API_COUNT},
+                {"messages_failed", .type = PAL_API_COUNT},
+                {"marks", .type = PAL_API_COUNT},
+                {"session_ids", PAL_API_LIST, .is_required = true},
+                {"problems_total", .type = PAL_API_COUNT},
+                {"problems", PAL_API_LIST, .of = &imported_problem, .is_required = true})};
 
 const pal_api_route pal_transfer_routes[] = {
         {"GET", "/api/v1/sessions/{id}/export", PAL_KEY_READ, 0, export_session,
                 {"exportSession",
                         "export a session as JSON lines, or its messages in OpenAI's format",
-                        "format blobs", NULL, "application/x-ndjson", 200}},
+                        &export_query_table, NULL, &pal_api_json_lines_body, 200}},
         {"POST", "/api/v1/import", PAL_KEY_WRITE, PAL_API_WORKER, import_sessions,
                 {"importSessions",
                         "import conversations from exports of Palaver or transcripts of other "
                         "programs",
-                        "format key project", "application/x-ndjson", "Imported", 200}},
+                        &import_query_table, &pal_api_json_lines_body,
+                        &imported_body, 200}},
         {0},
 };

@@ -7,6 +7,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/native/native.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/server_call.h"
@@ -16,6 +17,14 @@
 
 /* ---- Starting ---- */
 
+static const pal_api_object turn_body = {"TurnRequest",
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_api_messages_members},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_turn_settings},
+                {"client_id", PAL_API_VALUE, .schema = "{\"type\":\"string\"}"},
+                {"agent", PAL_API_VALUE, .schema = "{\"type\":\"string\"}"},
+                {"context", PAL_API_VALUE, .of = &pal_api_context_settings})};
+
 /* The first message gets the client id of the request. The ids of the others are derived from
  * it. */
 static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_error *err)
@@ -23,7 +32,9 @@ static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_
     pal_str id = {0};
     pal_status status =
             pal_call_text(call, call->body, "client_id", PAL_CLIENT_ID_LEN_MAX - 8, &id, err);
-    for (size_t i = 0; status == PAL_OK && id.len && i < request->messages_len; i++) {
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; id.len && i < request->messages_len; i++) {
         char text[PAL_CLIENT_ID_LEN_MAX + 8];
         if (i == 0)
             snprintf(text, sizeof text, "%.*s", PAL_STR_ARG(id));
@@ -31,7 +42,7 @@ static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_
             snprintf(text, sizeof text, "%.*s:%zu", PAL_STR_ARG(id), i);
         request->messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
     }
-    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+    return pal_arena_checked(call->arena, err);
 }
 
 static pal_status start_turn(pal_call *call, pal_error *err)
@@ -45,12 +56,15 @@ static pal_status start_turn(pal_call *call, pal_error *err)
         return pal_arena_checked(call->arena, err);
     status = pal_api_messages_read(
             call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
-    if (status == PAL_OK)
-        status = give_client_id(call, &turn->request, err);
-    if (status == PAL_OK)
-        status = pal_api_agent_read(turn, err);
-    if (status == PAL_OK)
-        status = pal_api_turn_read(turn, &session, true, err);
+    if (status != PAL_OK)
+        return status;
+    status = give_client_id(call, &turn->request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_agent_read(turn, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_turn_read(turn, &session, true, err);
     return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
 }
 
@@ -132,7 +146,7 @@ static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
     return PAL_OK;
 }
 
-static pal_status get_turn(pal_call *call, pal_error *err)
+static pal_status send_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
     pal_status status = pal_api_turn_find(call, &info, err);
@@ -162,13 +176,22 @@ static pal_status get_session_turn(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-/* A browser that reconnects to the same URL sends this header. */
-static pal_status read_after(pal_call *call, uint64_t *out_after, pal_error *err)
+typedef struct events_query {
+    uint64_t after;
+} events_query;
+
+static const pal_api_object events_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"after", PAL_API_COUNT, "only events with a larger number",
+                .offset = offsetof(events_query, after)})};
+
+/* A browser that reconnects to the same URL sends the header. */
+static pal_status read_after(pal_call *call, events_query *query, pal_error *err)
 {
     pal_str last = pal_exchange_header(call->exchange, "last-event-id");
     if (last.len == 0)
-        return pal_call_query_count(call, "after", 0, INT64_MAX, out_after, err);
-    if (pal_call_number(last, out_after))
+        return pal_api_query_read(call, &events_query_table, query, err);
+    if (pal_call_number(last, &query->after))
         return PAL_OK;
     call->fail_param = "Last-Event-ID";
     return pal_error_set(
@@ -186,20 +209,21 @@ static pal_status refuse_elsewhere(pal_call *call, pal_error *err)
 static pal_status get_events(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    uint64_t after = 0;
-    pal_status status = read_after(call, &after, err);
-    if (status == PAL_OK)
-        status = pal_api_turn_find(call, &info, err);
+    events_query query = {0};
+    pal_status status = read_after(call, &query, err);
     if (status != PAL_OK)
         return status;
-    if (info.state >= PAL_TURN_DONE && after >= info.events) {
+    status = pal_api_turn_find(call, &info, err);
+    if (status != PAL_OK)
+        return status;
+    if (info.state >= PAL_TURN_DONE && query.after >= info.events) {
         /* 204 tells a browser not to reconnect. */
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
         return PAL_OK;
     }
     if (info.is_elsewhere)
         return refuse_elsewhere(call, err);
-    return pal_api_turn_stream(call, &info, after, err);
+    return pal_api_turn_stream(call, &info, query.after, err);
 }
 
 /* ---- Changing turns ---- */
@@ -208,31 +232,37 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
     pal_status status = pal_api_turn_find(call, &info, err);
-    if (status == PAL_OK && info.is_elsewhere)
+    if (status != PAL_OK)
+        return status;
+    if (info.is_elsewhere)
         return info.state >= PAL_TURN_DONE ? send_info(call, &info, err)
                                            : refuse_elsewhere(call, err);
-    if (status == PAL_OK)
-        status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
-    if (status == PAL_OK)
-        status = pal_api_turn_find(call, &info, err);
-    return status == PAL_OK ? send_info(call, &info, err) : status;
+    status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
+    return status == PAL_OK ? send_turn(call, err) : status;
 }
+
+typedef struct approve_request {
+    bool allow;
+} approve_request;
+
+static const pal_api_object approve_body = {"ApproveRequest",
+        .members = PAL_API_MEMBERS(
+                {"allow", PAL_API_FLAG, "true or false", .offset = offsetof(approve_request, allow),
+                .is_required = true})};
 
 static pal_status approve_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    bool allow = false;
-    pal_json value = pal_json_find(call->body, "allow");
-    if (!pal_json_bool(value, &allow)) {
-        call->fail_param = "allow";
-        return pal_error_set(err, PAL_INVALID, "'allow' must be true or false");
-    }
-    pal_status status = pal_api_turn_find(call, &info, err);
-    if (status == PAL_OK)
-        status = pal_turn_allow(call->server->runtime, call->caller.tenant, info.turn, allow, err);
-    if (status == PAL_OK)
-        status = pal_api_turn_find(call, &info, err);
-    return status == PAL_OK ? send_info(call, &info, err) : status;
+    approve_request request;
+    pal_status status = pal_api_object_read(call, call->body, &approve_body, &request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_turn_find(call, &info, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_allow(
+            call->server->runtime, call->caller.tenant, info.turn, request.allow, err);
+    return status == PAL_OK ? send_turn(call, err) : status;
 }
 
 /* ---- Results ---- */
@@ -249,6 +279,25 @@ static pal_str output_of(pal_json result, pal_arena *arena)
     return type == PAL_JSON_NONE || type == PAL_JSON_NULL ? (pal_str){0} : pal_json_raw(value);
 }
 
+static const pal_api_object result_body = {
+        .members = PAL_API_MEMBERS(
+                {"call_id", PAL_API_TEXT, "the id of the call", .offset = offsetof(pal_part,
+                        call_id),
+                        .min = 1, .max = PAL_NAME_LEN_MAX, .is_required = true},
+                {"output", PAL_API_VALUE, .schema = "{}"},
+                {"content", PAL_API_VALUE, .schema = "{}"},
+                {"is_error", PAL_API_FLAG, "whether the call failed",
+                        .offset = offsetof(pal_part, is_error)})};
+
+static const pal_api_object results_body = {"ResultsRequest",
+        .members = PAL_API_MEMBERS(
+                {"results", PAL_API_LIST, "the results of the calls", .of = &result_body, .min = 1,
+                        .max = PAL_SERVER_MESSAGES_MAX, .is_required = true},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of events",
+                        .offset = offsetof(pal_api_turn, is_stream)},
+                {"background", PAL_API_FLAG, "whether the response is sent before the turn ends",
+                        .offset = offsetof(pal_api_turn, is_background)})};
+
 static pal_status read_result(
         pal_call *call, pal_json value, pal_message *out_message, pal_error *err)
 {
@@ -260,13 +309,7 @@ static pal_status read_result(
     part->kind = PAL_PART_TOOL_RESULT;
     part->text = output_of(value, call->arena);
     *out_message = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
-    pal_status status =
-            pal_call_text(call, value, "call_id", PAL_NAME_LEN_MAX, &part->call_id, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, value, "is_error", &part->is_error, err);
-    if (status == PAL_OK && part->call_id.len == 0)
-        status = pal_error_set(err, PAL_INVALID, "'call_id' is missing");
-    return status;
+    return pal_api_object_read(call, value, &result_body, part, err);
 }
 
 static pal_status read_results(pal_call *call, pal_turn_request *request, pal_error *err)
@@ -302,10 +345,9 @@ static pal_status give_results(
         return pal_arena_checked(call->arena, err);
     turn->stream_after = now->events;
     pal_status status = read_results(call, &turn->request, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "stream", &turn->is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "background", &turn->is_background, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, &results_body, turn, err);
     if (status != PAL_OK)
         return status;
     status = pal_turn_results(call->server->runtime, call->caller.tenant, session->id, now->turn,
@@ -343,42 +385,60 @@ static pal_status session_results(pal_call *call, pal_error *err)
     return give_results(call, &session, &info, err);
 }
 
+/* ---- Routes ---- */
+
+static const pal_api_object turn_state_body = {"TurnState",
+        .members = PAL_API_MEMBERS(
+                {"turn_id", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"state", PAL_API_WORD, .words = PAL_API_TURN_STATES, .is_required = true},
+                {"since", .type = PAL_API_TIME},
+                {"events", .type = PAL_API_COUNT},
+                {"attempt", .type = PAL_API_COUNT},
+                {"retry_at", .type = PAL_API_TIME},
+                {"code", .type = PAL_API_TEXT},
+                {"reason", .type = PAL_API_TEXT},
+                {"text", .type = PAL_API_TEXT},
+                {"message_id", .type = PAL_API_TEXT},
+                {"seq", .type = PAL_API_COUNT},
+                {"waiting", PAL_API_LIST, .of = &pal_api_any_object},
+                {"asking", .type = PAL_API_JSON_OBJECT})};
+
 const pal_api_route pal_turn_routes[] = {
         {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN, start_turn,
                 {"startTurn",
                         "send messages and get the answer: complete, as events, or later", NULL,
-                        "TurnRequest", "TurnAnswer", 200}},
+                        &turn_body, &pal_api_turn_answer, 200}},
         {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_API_WORKER, get_session_turn,
-                {"getSessionTurn", "show what the session is doing", NULL, NULL, "TurnState", 200}},
+                {"getSessionTurn", "show what the session is doing", NULL, NULL,
+                        &turn_state_body, 200}},
         {"POST", "/api/v1/sessions/{id}/results", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 session_results,
                 {"giveSessionResults",
                         "send the results of the calls that the session waits for", NULL,
-                        "ResultsRequest", "TurnAnswer", 200}},
-        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER, get_turn,
+                        &results_body, &pal_api_turn_answer, 200}},
+        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER, send_turn,
                 {"getTurn",
-                        "show the state of a turn, or how it ended", NULL, NULL, "TurnState", 200}},
+                        "show the state of a turn, or how it ended", NULL, NULL,
+                        &turn_state_body, 200}},
         {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ, PAL_API_WORKER, get_events,
                 {"readEvents",
                         "read the events of a turn, from any number on",
-                        "after", NULL, "text/event-stream",
-                        200}},
+                        &events_query_table, NULL, &pal_api_events_body, 200}},
         {"POST", "/api/v1/turns/{turn}/cancel", PAL_KEY_WRITE, PAL_API_WORKER, cancel_turn,
                 {"cancelTurn",
-                        "cancel a turn and keep its messages so far", NULL, NULL, "TurnState",
-                        200}},
+                        "cancel a turn and keep its messages so far", NULL, NULL,
+                        &turn_state_body, 200}},
         {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 approve_turn,
                 {"approveTurn",
                         "allow or deny the call that the turn wants to make",
-                        NULL, "ApproveRequest",
-                        "TurnState", 200}},
+                        NULL, &approve_body, &turn_state_body, 200}},
         {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 turn_results,
                 {"giveResults",
                         "send the results of the calls that the turn waits for",
-                        NULL, "ResultsRequest",
-                        "TurnAnswer", 200}},
+                        NULL, &results_body, &pal_api_turn_answer, 200}},
         {0},
 };

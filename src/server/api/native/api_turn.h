@@ -7,6 +7,14 @@
 
 typedef struct pal_api_turn pal_api_turn;
 
+/* The words of a pal_turn_state. */
+#define PAL_API_TURN_STATES "idle queued running retrying paused asking done failed canceled"
+
+extern const pal_api_object pal_api_turn_settings;    /* what pal_api_turn_read() reads */
+extern const pal_api_object pal_api_context_settings; /* the member "context" of a turn */
+extern const pal_api_object pal_api_turn_answer;
+extern const pal_api_object pal_api_token_usage;
+
 /* A tool call of the turn, as it was recorded. */
 typedef struct pal_api_tool_call {
     pal_str call_id;
@@ -45,6 +53,7 @@ struct pal_api_turn {
     pal_turn_request request;
     bool is_stream;
     bool is_background;
+    pal_str strategy;      /* the name of the context strategy; empty: the session's */
     uint64_t stream_after; /* a stream skips events up to this number, which the client knows */
     /* Optional callbacks; they run on a worker. */
     /* Writes additional members first. */

@@ -6,12 +6,47 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/native/native.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_idempotency.h"
 
 /* ---- Showing the outcome ---- */
+
+const pal_api_object pal_api_token_usage = {"TokenUsage",
+        .members = PAL_API_MEMBERS(
+                {"input_tokens", .type = PAL_API_COUNT},
+                {"cache_read_tokens", .type = PAL_API_COUNT},
+                {"cache_write_tokens", .type = PAL_API_COUNT},
+                {"output_tokens", .type = PAL_API_COUNT},
+                {"reasoning_tokens", .type = PAL_API_COUNT})};
+
+static const pal_api_object tool_call_body = {"ToolCall",
+        .members = PAL_API_MEMBERS(
+                {"call_id", PAL_API_TEXT, .is_required = true},
+                {"name", PAL_API_TEXT, .is_required = true},
+                {"arguments", PAL_API_TEXT, .is_required = true},
+                {"output", .type = PAL_API_TEXT},
+                {"is_error", .type = PAL_API_FLAG})};
+
+const pal_api_object pal_api_turn_answer = {"TurnAnswer",
+        .members = PAL_API_MEMBERS(
+                {"turn_id", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"state", PAL_API_WORD, .words = PAL_API_TURN_STATES, .is_required = true},
+                {"text", .type = PAL_API_TEXT},
+                {"message_id", .type = PAL_API_TEXT},
+                {"seq", .type = PAL_API_COUNT},
+                {"finish_reason", .type = PAL_API_TEXT},
+                {"tool_calls", PAL_API_LIST, .of = &tool_call_body},
+                {"waiting", PAL_API_LIST, .of = &tool_call_body},
+                {"asking", .type = PAL_API_JSON_OBJECT},
+                {"usage", PAL_API_NESTED, .of = &pal_api_token_usage},
+                {"cost_micros", .type = PAL_API_NUMBER},
+                {"reason", .type = PAL_API_TEXT},
+                {"replayed", .type = PAL_API_FLAG},
+                {"steered", .type = PAL_API_FLAG})};
 
 static void put_call(pal_json_writer *writer, const pal_api_tool_call *call)
 {

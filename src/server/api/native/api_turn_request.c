@@ -3,6 +3,7 @@
 
 #include <strings.h>
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/server_call.h"
 
 static bool is_absent(pal_json value)
@@ -13,32 +14,41 @@ static bool is_absent(pal_json value)
 
 /* ---- Tools ---- */
 
+static const pal_api_object tool_function = {
+        .members = PAL_API_MEMBERS(
+                {"name", PAL_API_TEXT, "the name of the function", .offset = offsetof(pal_tool,
+                        name),
+                        .min = 1, .max = PAL_LABEL_LEN_MAX, .is_required = true},
+                {"description", PAL_API_TEXT, "when and how the model should call it",
+                        .offset = offsetof(pal_tool, description), .max = PAL_SYSTEM_LEN_MAX},
+                {"parameters", PAL_API_JSON_OBJECT, "the JSON schema of the arguments",
+                        .offset = offsetof(pal_tool, schema)},
+                {"strict", PAL_API_FLAG, "whether the model must follow the schema exactly",
+                        .offset = offsetof(pal_tool, is_strict)})};
+
+static const pal_api_object tool_body = {"Tool", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"type", PAL_API_VALUE, .schema = "{\"const\":\"function\"}"},
+                {"function", PAL_API_VALUE, .of = &tool_function})};
+
 pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
 {
     pal_json function = pal_json_find(value, "function");
     pal_json of = pal_json_type_of(function) == PAL_JSON_OBJECT ? function : value;
     pal_json type = pal_json_find(value, "type");
-    pal_tool tool = {0};
+    *out_tool = (pal_tool){0};
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "a tool must be an object");
     if (!is_absent(type) && !pal_json_string_is(type, "function"))
         return pal_error_set(err, PAL_INVALID,
                 "'type' must be function; built-in tools of model services are not supported");
-    pal_status status = PAL_OK;
-    if (call->api->is_strict)
-        status = pal_call_names(call, of, "name description parameters strict", true, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, of, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, of, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
-    if (status == PAL_OK)
-        status = pal_call_object(call, of, "parameters", &tool.schema, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, of, "strict", &tool.is_strict, err);
-    if (status == PAL_OK && tool.name.len == 0)
-        status = pal_error_set(err, PAL_INVALID, "'name' of the function is missing");
-    *out_tool = tool;
-    return status;
+    if (call->api->is_strict) {
+        pal_status status =
+                pal_call_names(call, of, "name description parameters strict", true, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return pal_api_object_read(call, of, &tool_function, out_tool, err);
 }
 
 pal_status pal_api_tools_begin(pal_call *call, pal_json array, pal_tool **out_tools, pal_error *err)
@@ -109,104 +119,97 @@ pal_status pal_api_session_context(pal_call *call, const pal_session *session, p
             session->metadata, out_settings, err);
 }
 
+/* ---- The request ---- */
+
+static const pal_api_object compaction_settings = {
+        .members = PAL_API_MEMBERS(
+                {"auto", .type = PAL_API_FLAG},
+                {"prune", .type = PAL_API_FLAG},
+                {"prune_protect", .type = PAL_API_COUNT},
+                {"prune_protect_turns", .type = PAL_API_COUNT},
+                {"prune_minimum", .type = PAL_API_COUNT},
+                {"preserve_recent_tokens", .type = PAL_API_COUNT},
+                {"max_output_tokens", .type = PAL_API_COUNT})};
+
+const pal_api_object pal_api_context_settings = {
+        .members = PAL_API_MEMBERS(
+                {"token_strategy", .type = PAL_API_TEXT},
+                {"max_tokens", .type = PAL_API_COUNT},
+                {"threshold_percent", .type = PAL_API_COUNT},
+                {"keep_recent_messages", .type = PAL_API_COUNT},
+                {"compaction_threshold", .type = PAL_API_COUNT},
+                {"low_water_percent", .type = PAL_API_COUNT},
+                {"compaction", PAL_API_VALUE, .of = &compaction_settings})};
+
+const pal_api_object pal_api_turn_settings = {
+        .members = PAL_API_MEMBERS(
+                {"lane", PAL_API_WORD, "what happens if a turn of the session is running",
+                        .offset = offsetof(pal_api_turn, request.lane),
+                        .words = "reject queue steer interrupt"},
+                {"model", PAL_API_TEXT, "the model", .offset = offsetof(pal_api_turn,
+                        request.model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"provider", PAL_API_TEXT, "the configured provider",
+                        .offset = offsetof(pal_api_turn, request.endpoint),
+                        .max = PAL_NAME_LEN_MAX},
+                {"system", PAL_API_TEXT, "the system prompt",
+                        .offset = offsetof(pal_api_turn, request.system),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"tools", PAL_API_LIST, "tools that the client runs", .of = &tool_body},
+                {"tool_choice", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"object\"]}"},
+                {"parameters", PAL_API_JSON_OBJECT, "more parameters for the model service",
+                        .offset = offsetof(pal_api_turn, request.parameters)},
+                {"max_output_tokens", PAL_API_COUNT, "the maximum length of an answer",
+                        .offset = offsetof(pal_api_turn, request.output_max), .min = 1,
+                        .max = UINT32_MAX},
+                {"strategy", PAL_API_TEXT, "the context strategy, instead of the session's",
+                        .offset = offsetof(pal_api_turn, strategy), .max = 64},
+                {"max_tool_iterations", PAL_API_COUNT32, "the maximum number of model calls",
+                        .offset = offsetof(pal_api_turn, request.max_tool_iterations), .min = 1,
+                        .max = PAL_SERVER_ITERATIONS_MAX},
+                {"all_or_nothing", PAL_API_FLAG, "whether a failed turn leaves no messages",
+                        .offset = offsetof(pal_api_turn, request.all_or_nothing)},
+                {"no_server_tools", PAL_API_FLAG, "whether only the client's tools are used",
+                        .offset = offsetof(pal_api_turn, request.no_server_tools)},
+                {"label", PAL_API_TEXT, "a name for the ledger",
+                        .offset = offsetof(pal_api_turn, request.label), .max = PAL_LABEL_LEN_MAX},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of events",
+                        .offset = offsetof(pal_api_turn, is_stream)},
+                {"background", PAL_API_FLAG, "whether the response is sent before the turn ends",
+                        .offset = offsetof(pal_api_turn, is_background)})};
+
 /* The request's settings override those of the session. */
 static pal_status read_context(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err)
 {
+    pal_str context;
     pal_call *call = turn->call;
-    pal_str strategy = {0}, context;
     pal_turn_request *request = &turn->request;
-    pal_status status = pal_call_text(call, call->body, "strategy", 64, &strategy, err);
     has_context = has_context && !is_absent(pal_json_find(call->body, "context"));
-    if (status != PAL_OK || (!has_context && !strategy.len))
-        return status;
+    if (!has_context && !turn->strategy.len)
+        return PAL_OK;
+    pal_status status = PAL_OK;
     if (has_context)
         status = pal_call_object(call, call->body, "context", &context, err);
     if (status != PAL_OK)
         return status;
     status = pal_api_session_context(call, session,
             request->agent.len ? request->agent : session->agent, &request->context, err);
-    if (status == PAL_OK && has_context) {
-        call->fail_param = "context";
-        status = pal_context_override(pal_json_raw(call->body), &request->context, err);
-    }
     if (status != PAL_OK)
         return status;
+    if (has_context) {
+        call->fail_param = "context";
+        status = pal_context_override(pal_json_raw(call->body), &request->context, err);
+        if (status != PAL_OK)
+            return status;
+    }
     call->fail_param = "strategy";
-    if (strategy.len && !pal_strategy_from_name(strategy, &request->context.strategy))
+    if (turn->strategy.len && !pal_strategy_from_name(turn->strategy, &request->context.strategy))
         return pal_error_set(err, PAL_INVALID,
                 "'strategy' must be compact, summarization, sliding_window, reset or none");
     call->fail_param = NULL;
     request->has_context = true;
     return PAL_OK;
-}
-
-/* ---- The request ---- */
-
-static pal_status read_lane(pal_call *call, pal_turn_lane *out_lane, pal_error *err)
-{
-    static const char *const names[] = {"reject", "queue", "steer", "interrupt"};
-    pal_json value = pal_json_find(call->body, "lane");
-    if (is_absent(value))
-        return PAL_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (pal_json_string_is(value, names[i])) {
-            *out_lane = (pal_turn_lane)i;
-            return PAL_OK;
-        }
-    }
-    call->fail_param = "lane";
-    return pal_error_set(err, PAL_INVALID, "'lane' must be reject, queue, steer or interrupt");
-}
-
-static pal_status read_texts(pal_call *call, pal_turn_request *request, pal_error *err)
-{
-    pal_json body = call->body;
-    request->has_system = !is_absent(pal_json_find(body, "system"));
-    pal_status status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &request->model, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "provider", PAL_NAME_LEN_MAX, &request->endpoint, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "system", PAL_SYSTEM_LEN_MAX, &request->system, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "label", PAL_LABEL_LEN_MAX, &request->label, err);
-    if (status == PAL_OK)
-        status = pal_call_object(call, body, "parameters", &request->parameters, err);
-    return status;
-}
-
-static pal_status read_numbers(pal_call *call, pal_turn_request *request, pal_error *err)
-{
-    uint64_t rounds = 0;
-    pal_status status = pal_call_count(
-            call, call->body, "max_output_tokens", 1, UINT32_MAX, &request->output_max, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "max_tool_iterations", 1,
-                PAL_SERVER_ITERATIONS_MAX, &rounds, err);
-    request->max_tool_iterations = (uint32_t)rounds;
-    return status;
-}
-
-static pal_status read_flags(pal_api_turn *turn, pal_error *err)
-{
-    pal_call *call = turn->call;
-    const struct {
-        const char *name;
-        bool *flag;
-    } flags[] = {
-            {"stream", &turn->is_stream},
-            {"background", &turn->is_background},
-            {"all_or_nothing", &turn->request.all_or_nothing},
-            {"no_server_tools", &turn->request.no_server_tools},
-    };
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < sizeof flags / sizeof *flags; i++)
-        status = pal_call_flag(call, call->body, flags[i].name, flags[i].flag, err);
-    if (status == PAL_OK && turn->is_stream && turn->is_background) {
-        call->fail_param = "background";
-        return pal_error_set(err, PAL_INVALID, "send either 'stream' or 'background', not both");
-    }
-    return status;
 }
 
 pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err)
@@ -233,22 +236,22 @@ pal_status pal_api_turn_read(
 {
     pal_call *call = turn->call;
     pal_tool *tools = NULL;
-    pal_status status = read_flags(turn, err);
-    if (status == PAL_OK)
-        status = read_lane(call, &turn->request.lane, err);
-    if (status == PAL_OK)
-        status = read_texts(call, &turn->request, err);
-    if (status == PAL_OK)
-        status = read_numbers(call, &turn->request, err);
-    if (status == PAL_OK)
-        status = pal_api_tools_read(
-                call, pal_json_find(call->body, "tools"), &tools, &turn->request.tools_len, err);
+    pal_status status =
+            pal_api_object_read(call, call->body, &pal_api_turn_settings, turn, err);
+    if (status != PAL_OK)
+        return status;
+    if (turn->is_stream && turn->is_background) {
+        call->fail_param = "background";
+        return pal_error_set(err, PAL_INVALID, "send either 'stream' or 'background', not both");
+    }
+    turn->request.has_system = !is_absent(pal_json_find(call->body, "system"));
+    status = pal_api_tools_read(
+            call, pal_json_find(call->body, "tools"), &tools, &turn->request.tools_len, err);
+    if (status != PAL_OK)
+        return status;
     turn->request.tools = tools;
-    if (status == PAL_OK)
-        status = read_tool_choice(call, &turn->request, err);
-    if (status == PAL_OK)
-        status = read_context(turn, session, has_context, err);
-    return status;
+    status = read_tool_choice(call, &turn->request, err);
+    return status == PAL_OK ? read_context(turn, session, has_context, err) : status;
 }
 
 pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session)

@@ -7,6 +7,7 @@
 #include "base/json/json_put.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/server_call.h"
 
@@ -158,19 +159,20 @@ pal_openai_item *pal_openai_items_of(
     return items;
 }
 
+const pal_api_object pal_openai_page_query = {
+        .members = PAL_API_MEMBERS(
+                {"limit", PAL_API_COUNT, "maximum number of items",
+                        .offset = offsetof(pal_openai_page, limit), .min = 1,
+                        .max = PAL_OPENAI_PAGE_MAX},
+                {"order", PAL_API_WORD, "oldest or newest first (desc)",
+                        .offset = offsetof(pal_openai_page, order), .words = "asc desc"},
+                {"after", PAL_API_TEXT, "id of the last item of the previous page",
+                        .offset = offsetof(pal_openai_page, after)})};
+
 pal_status pal_openai_page_read(pal_call *call, pal_openai_page *out_page, pal_error *err)
 {
-    pal_openai_page page = {.limit = PAL_OPENAI_PAGE_DEFAULT};
-    pal_str order = pal_str_of("desc");
-    (void)pal_exchange_query(call->exchange, "order", &order);
-    (void)pal_exchange_query(call->exchange, "after", &page.after);
-    page.is_ascending = pal_str_is(order, "asc");
-    if (!page.is_ascending && !pal_str_is(order, "desc")) {
-        call->fail_param = "order";
-        return pal_error_set(err, PAL_INVALID, "'order' must be asc or desc");
-    }
-    *out_page = page;
-    return pal_call_query_count(call, "limit", 1, PAL_OPENAI_PAGE_MAX, &out_page->limit, err);
+    *out_page = (pal_openai_page){.limit = PAL_OPENAI_PAGE_DEFAULT, .order = PAL_OPENAI_DESC};
+    return pal_api_query_read(call, &pal_openai_page_query, out_page, err);
 }
 
 pal_status pal_openai_item_show(
@@ -388,10 +390,10 @@ static pal_status get_model(pal_call *call, pal_error *err)
 
 static const pal_api_route model_routes[] = {
         {"GET", "/v1/models", PAL_KEY_READ, PAL_API_WORKER, list_models,
-                {"openaiListModels", "list the available models", NULL, NULL, "Object",
+                {"openaiListModels", "list the available models", NULL, NULL, &pal_api_any_object,
                         200}},
         {"GET", "/v1/models/{id}", PAL_KEY_READ, PAL_API_WORKER, get_model,
-                {"openaiGetModel", "read one model", NULL, NULL, "Object", 200}},
+                {"openaiGetModel", "read one model", NULL, NULL, &pal_api_any_object, 200}},
         {0},
 };
 

@@ -51,13 +51,16 @@ typedef struct pal_openai_item {
 pal_openai_item *pal_openai_items_of(
         pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len);
 
+typedef enum pal_openai_order { PAL_OPENAI_ASC = 0, PAL_OPENAI_DESC = 1 } pal_openai_order;
+
 typedef struct pal_openai_page {
     uint64_t limit;
-    bool is_ascending;
+    pal_openai_order order;
     pal_str after; /* an item's id; may be empty */
 } pal_openai_page;
 
-/* Reads "limit", "order" and "after" of the query. */
+/* The parameters "limit", "order" and "after", and the function that reads them. */
+extern const pal_api_object pal_openai_page_query;
 PAL_CHECKED pal_status pal_openai_page_read(
         pal_call *call, pal_openai_page *out_page, pal_error *err);
 

@@ -10,6 +10,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai.h"
@@ -320,6 +321,6 @@ const pal_api_route pal_openai_chat_routes[] = {
                 {"openaiCreateChatCompletion",
                         "get a chat completion; with x-palaver-session the server keeps the "
                         "history", NULL,
-                        "Object", "Object", 200}},
+                        &pal_api_any_object, &pal_api_any_object, 200}},
         {0},
 };

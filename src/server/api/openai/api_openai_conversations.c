@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
 #include "server/api/openai/api_openai.h"
 #include "server/server_call.h"
@@ -306,8 +307,9 @@ static pal_status read_place(
 static pal_status load_page(pal_call *call, pal_id session, const pal_openai_page *page,
         place after, pal_message_page *out, pal_error *err)
 {
-    pal_message_query load = {.limit = (uint32_t)page->limit + 2, .from_end = !page->is_ascending};
-    if (after.seq && page->is_ascending)
+    pal_message_query load = {.limit = (uint32_t)page->limit + 2,
+    .from_end = page->order == PAL_OPENAI_DESC};
+    if (after.seq && page->order == PAL_OPENAI_ASC)
         load.after_seq = after.seq - 1;
     else if (after.seq)
         load.before_seq = after.seq + 1;
@@ -325,8 +327,8 @@ static pal_status put_page(pal_call *call, const pal_openai_page *page, place af
     if (!all || !shown)
         return pal_arena_checked(call->arena, err);
     for (size_t i = 0; i < all_len; i++) {
-        const pal_openai_item *item = &all[page->is_ascending ? i : all_len - 1 - i];
-        if (!is_behind(item, after, page->is_ascending))
+        const pal_openai_item *item = &all[page->order == PAL_OPENAI_ASC ? i : all_len - 1 - i];
+        if (!is_behind(item, after, page->order == PAL_OPENAI_ASC))
             continue;
         if (len == page->limit) {
             has_more = true;
@@ -434,26 +436,29 @@ static pal_status delete_item(pal_call *call, pal_error *err)
 const pal_api_route pal_openai_conversation_routes[] = {
         {"POST", "/v1/conversations", PAL_KEY_WRITE, PAL_API_JSON, create_conversation,
                 {"openaiCreateConversation", "create a conversation, optionally with items", NULL,
-                        "Object", "Object", 200}},
+                        &pal_api_any_object, &pal_api_any_object, 200}},
         {"GET", CONVERSATION, PAL_KEY_READ, 0, get_conversation,
-                {"openaiGetConversation", "read one conversation", NULL, NULL, "Object", 200}},
+                {"openaiGetConversation", "read one conversation", NULL, NULL, &pal_api_any_object,
+                        200}},
         {"POST", CONVERSATION, PAL_KEY_WRITE, PAL_API_JSON, update_conversation,
                 {"openaiUpdateConversation",
-                        "replace the metadata of a conversation", NULL, "Object", "Object",
+                        "replace the metadata of a conversation", NULL, &pal_api_any_object,
+                        &pal_api_any_object,
                         200}},
         {"DELETE", CONVERSATION, PAL_KEY_WRITE, 0, delete_conversation,
                 {"openaiDeleteConversation",
-                        "move a conversation to the trash", NULL, NULL, "Object", 200}},
+                        "move a conversation to the trash", NULL, NULL, &pal_api_any_object, 200}},
         {"POST", CONVERSATION "/items", PAL_KEY_WRITE, PAL_API_JSON, create_items,
                 {"openaiCreateItems",
-                        "add items to a conversation, all or none", NULL, "Object", "Object", 200}},
+                        "add items to a conversation, all or none", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {"GET", CONVERSATION "/items", PAL_KEY_READ, PAL_API_WORKER, list_items,
                 {"openaiListItems",
                         "list the items of a conversation, ascending or descending",
-                        NULL, NULL, "Object", 200}},
+                        &pal_openai_page_query, NULL, &pal_api_any_object, 200}},
         {"GET", ITEM, PAL_KEY_READ, PAL_API_WORKER, get_item,
-                {"openaiGetItem", "read one item", NULL, NULL, "Object", 200}},
+                {"openaiGetItem", "read one item", NULL, NULL, &pal_api_any_object, 200}},
         {"DELETE", ITEM, PAL_KEY_WRITE, 0, delete_item,
-                {"openaiDeleteItem", "hide an item", NULL, NULL, "Object", 200}},
+                {"openaiDeleteItem", "hide an item", NULL, NULL, &pal_api_any_object, 200}},
         {0},
 };

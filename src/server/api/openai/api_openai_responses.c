@@ -4,28 +4,37 @@
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
 #include "server/server_call.h"
 
 /* ---- Reading ---- */
 
+typedef struct response_query {
+    bool is_stream;
+    uint64_t after;
+} response_query;
+
+static const pal_api_object response_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"stream", PAL_API_FLAG, "whether the events are replayed",
+                        .offset = offsetof(response_query, is_stream)},
+                {"starting_after", PAL_API_COUNT, "only events with a larger number",
+                        .offset = offsetof(response_query, after), .max = INT32_MAX})};
+
 static pal_status get_response(pal_call *call, pal_error *err)
 {
     pal_response response;
-    bool is_stream = false;
-    uint64_t after = 0;
-    pal_str text;
-    bool has_after = pal_exchange_query(call->exchange, "starting_after", &text);
-    pal_status status = pal_call_query_flag(call, "stream", &is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_query_count(call, "starting_after", 0, INT32_MAX, &after, err);
-    if (status == PAL_OK)
-        status = pal_response_find(call, call->params[0], &response, err);
+    response_query query = {.after = UINT64_MAX};
+    pal_status status = pal_api_query_read(call, &response_query_table, &query, err);
     if (status != PAL_OK)
         return status;
-    if (!is_stream)
+    status = pal_response_find(call, call->params[0], &response, err);
+    if (status != PAL_OK)
+        return status;
+    if (!query.is_stream)
         return pal_response_send(call, &response, err);
-    int64_t from = has_after ? (int64_t)after : -1;
+    int64_t from = query.after == UINT64_MAX ? -1 : (int64_t)query.after;
     if (pal_response_is_over(&response))
         return pal_response_replay(call, &response, from, err);
     return pal_response_look_on(call, &response, from, err);
@@ -84,9 +93,9 @@ static pal_status put_input(pal_call *call, const pal_openai_page *page,
         status = find_after(call, items, len, page->after, &after, err);
     if (status != PAL_OK)
         return status;
-    size_t left = !page->after.len ? len : page->is_ascending ? len - after - 1 : after;
+    size_t left = !page->after.len ? len : page->order == PAL_OPENAI_ASC ? len - after - 1 : after;
     while (shown_len < left && shown_len < page->limit) {
-        size_t at = page->is_ascending ? len - left + shown_len : left - 1 - shown_len;
+        size_t at = page->order == PAL_OPENAI_ASC ? len - left + shown_len : left - 1 - shown_len;
         shown[shown_len++] = items[at];
     }
     return pal_openai_list_put(call, shown, shown_len, shown_len < left, true, err);
@@ -198,26 +207,29 @@ const pal_api_route pal_openai_response_routes[] = {
                 pal_openai_create_response,
                 {"openaiCreateResponse",
                         "create a response: complete, as events, or in the background",
-                        NULL, "Object", "Object", 200}},
+                        NULL, &pal_api_any_object, &pal_api_any_object, 200}},
         {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_API_WORKER, get_response,
                 {"openaiGetResponse", "read a stored response, or replay its events",
-                        "stream starting_after", NULL, "Object", 200}},
+                        &response_query_table, NULL, &pal_api_any_object, 200}},
         {"DELETE", "/v1/responses/{id}", PAL_KEY_WRITE, PAL_API_WORKER, delete_response,
-                {"openaiDeleteResponse", "delete a stored response", NULL, NULL, "Object", 200}},
+                {"openaiDeleteResponse", "delete a stored response", NULL, NULL,
+                        &pal_api_any_object, 200}},
         {"POST", "/v1/responses/{id}/cancel", PAL_KEY_WRITE, PAL_API_ANY_JSON | PAL_API_WORKER,
                 cancel_response,
                 {"openaiCancelResponse", "cancel a background response", NULL, NULL,
-                        "Object", 200}},
+                        &pal_api_any_object, 200}},
         {"GET", "/v1/responses/{id}/input_items", PAL_KEY_READ, PAL_API_WORKER, list_input,
-                {"openaiListInput", "list the input items of a response", "limit order after", NULL,
-                        "Object", 200}},
+                {"openaiListInput", "list the input items of a response", &pal_openai_page_query,
+                        NULL,
+                        &pal_api_any_object, 200}},
         {"POST", "/v1/responses/input_tokens", PAL_KEY_READ, PAL_API_JSON | PAL_API_WORKER,
                 pal_openai_count_input,
-                {"openaiCountInput", "count the tokens of a request", NULL, "Object",
-                        "Object", 200}},
+                {"openaiCountInput", "count the tokens of a request", NULL, &pal_api_any_object,
+                        &pal_api_any_object, 200}},
         {"POST", "/v1/responses/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 pal_openai_compact_input,
-                {"openaiCompactInput", "summarize a conversation", NULL, "Object", "Object",
+                {"openaiCompactInput", "summarize a conversation", NULL, &pal_api_any_object,
+                        &pal_api_any_object,
                         200}},
         {0},
 };

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
 
@@ -509,13 +510,45 @@ static pal_status delete_session(pal_call *call, pal_error *err)
     return status;
 }
 
+/* ---- Routes ---- */
+
+/* Read by query_number(), which ignores invalid values as PicoClaw does. */
+static const pal_api_object pico_query = {
+        .members = PAL_API_MEMBERS(
+                {"offset", PAL_API_COUNT, .help = "number of sessions to skip"},
+                {"limit", PAL_API_COUNT, "maximum number of sessions", .min = 1})};
+
+static const pal_api_object pico_listed = {
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"title", PAL_API_TEXT, .is_required = true},
+                {"preview", PAL_API_TEXT, .is_required = true},
+                {"message_count", PAL_API_COUNT, .is_required = true},
+                {"created", PAL_API_TEXT, .is_required = true},
+                {"updated", PAL_API_TEXT, .is_required = true})};
+static const pal_api_object pico_list_body = {"PicoSessionList", .items = &pico_listed};
+
+static const pal_api_object pico_message = {
+        .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"role", PAL_API_TEXT, .is_required = true},
+                {"content", PAL_API_TEXT, .is_required = true})};
+
+static const pal_api_object pico_session_body = {"PicoSession",
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"messages", PAL_API_LIST, .of = &pico_message, .is_required = true},
+                {"summary", PAL_API_TEXT, .is_required = true},
+                {"created", PAL_API_TEXT, .is_required = true},
+                {"updated", PAL_API_TEXT, .is_required = true})};
+
 static const pal_api_route pico_routes[] = {
         {"GET", "/api/sessions", PAL_KEY_READ, PAL_API_WORKER, list_sessions,
                 {"listPicoSessions", "list the sessions of PicoClaw's page, newest update first",
-                        "offset limit", NULL, "PicoSessionList", 200}},
+                        &pico_query, NULL, &pico_list_body, 200}},
         {"GET", "/api/sessions/{id}", PAL_KEY_READ, PAL_API_WORKER, get_session,
-                {"getPicoSession", "read one session with its messages", NULL, NULL, "PicoSession",
-                        200}},
+                {"getPicoSession", "read one session with its messages", NULL, NULL,
+                        &pico_session_body, 200}},
         {"DELETE", "/api/sessions/{id}", PAL_KEY_WRITE, PAL_API_WORKER, delete_session,
                 {"deletePicoSession", "move a session to the trash", NULL, NULL, NULL, 204}},
         {0},

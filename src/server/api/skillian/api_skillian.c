@@ -9,6 +9,7 @@
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_session.h"
@@ -191,6 +192,20 @@ static pal_status read_message(pal_call *call, pal_error *err)
     return pal_arena_checked(call->arena, err);
 }
 
+static pal_status read_request(pal_api_turn *turn, const pal_session *session, pal_error *err)
+{
+    pal_call *call = turn->call;
+    pal_status status = read_message(call, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_messages_read(
+            call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_agent_read(turn, err);
+    return status == PAL_OK ? pal_api_turn_read(turn, session, true, err) : status;
+}
+
 /* Returns NULL on failure, with the reason in `err`. */
 static pal_api_turn *make_turn(
         pal_call *call, const pal_session *session, const char *failed, pal_error *err)
@@ -208,14 +223,7 @@ static pal_api_turn *make_turn(
     turn->fail = fail_chat;
     turn->request.lane = PAL_TURN_LANE_QUEUE;
     turn->request.all_or_nothing = true;
-    pal_status status = read_message(call, err);
-    if (status == PAL_OK)
-        status = pal_api_messages_read(
-                call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
-    if (status == PAL_OK)
-        status = pal_api_agent_read(turn, err);
-    if (status == PAL_OK)
-        status = pal_api_turn_read(turn, session, true, err);
+    pal_status status = read_request(turn, session, err);
     if (status == PAL_INVALID && !call->fail_code)
         call->fail_code = 422;
     return status == PAL_OK ? turn : NULL;
@@ -313,14 +321,39 @@ static pal_status any_chat(pal_call *call, pal_error *err)
     return chat_in_new(call, &session, chat_failed, err);
 }
 
+static const pal_api_object chat_body = {"ChatRequest",
+        .members = PAL_API_MEMBERS(
+                {"message", PAL_API_VALUE, .is_required = true,
+                        .schema = "{\"type\":\"string\",\"minLength\":1,\"maxLength\":10000}"},
+                {"session_id", PAL_API_TEXT, .is_nullable = true},
+                {"agent", .type = PAL_API_TEXT},
+                {"context", .type = PAL_API_JSON_OBJECT},
+                {.type = PAL_API_INCLUDE, .of = &pal_api_turn_settings})};
+
+static const pal_api_object chat_tool_call = {
+        .members = PAL_API_MEMBERS(
+                {"tool", PAL_API_TEXT, .is_required = true},
+                {"args", PAL_API_JSON_OBJECT, .is_required = true},
+                {"result", PAL_API_TEXT, .is_required = true})};
+
+static const pal_api_object chat_answer = {"ChatAnswer",
+        .members = PAL_API_MEMBERS(
+                {"response", PAL_API_TEXT, .is_required = true},
+                {"tool_calls", PAL_API_LIST, .of = &chat_tool_call, .is_required = true},
+                {"session_id", PAL_API_TEXT, .is_required = true},
+                {"finished", PAL_API_FLAG, .is_required = true},
+                {"created", PAL_API_FLAG, .is_required = true},
+                {"turn_id", .type = PAL_API_TEXT},
+                {"state", PAL_API_WORD, .words = PAL_API_TURN_STATES})};
+
 const pal_api_route pal_skillian_routes[] = {
         {"POST", "/api/v1/chat", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_TURN, any_chat,
                 {"chat", "send a message and get the answer, in this session or a new one", NULL,
-                        "ChatRequest", "ChatAnswer", 200}},
+                        &chat_body, &chat_answer, 200}},
         {"POST", "/api/v1/sessions/{id}/chat", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN, session_chat,
                 {"chatInSession",
-                        "send a message and get the answer", NULL, "ChatRequest", "ChatAnswer",
+                        "send a message and get the answer", NULL, &chat_body, &chat_answer,
                         200}},
         {0},
 };
