@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
-#include "base/arena_grow.h"
 #include "base/memory.h"
 
 #define ALIGNMENT 16
@@ -209,4 +208,25 @@ void *pal_arena_grow(pal_arena *arena, void *old, size_t old_size, size_t new_si
     if (moved)
         memcpy(moved, old, old_size);
     return moved;
+}
+
+bool pal_arena_reserve(
+        pal_arena *arena, void *array, size_t *cap, size_t wanted, size_t element_size)
+{
+    if (wanted <= *cap)
+        return true;
+    size_t grown = pal_reserve_cap(*cap, wanted), size;
+    if (__builtin_mul_overflow(grown, element_size, &size)) {
+        if (!arena->failure)
+            fail(arena, PAL_NO_MEMORY);
+        return false;
+    }
+    void *memory;
+    memcpy(&memory, array, sizeof memory);
+    memory = pal_arena_grow(arena, memory, *cap * element_size, size);
+    if (!memory)
+        return false;
+    memcpy(array, &memory, sizeof memory);
+    *cap = grown;
+    return true;
 }

@@ -11,6 +11,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
+#include "base/text.h"
 
 pal_status pal_sha256(pal_str data, uint8_t out_digest[PAL_SHA256_SIZE])
 {
@@ -47,25 +48,17 @@ void pal_hex(const uint8_t *data, size_t len, char *out_text)
     out_text[2 * len] = '\0';
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 bool pal_unhex(pal_str text, uint8_t *out_data, size_t len)
 {
     if (text.len / 2 != len || text.len % 2)
         return false;
     for (size_t i = 0; i < text.len; i++) {
-        if (hex_value(text.data[i]) < 0)
+        if (pal_text_hex(text.data[i]) < 0)
             return false;
     }
     for (size_t i = 0; i < len; i++) {
-        unsigned high = (unsigned)hex_value(text.data[2 * i]);
-        unsigned low = (unsigned)hex_value(text.data[2 * i + 1]);
+        unsigned high = (unsigned)pal_text_hex(text.data[2 * i]);
+        unsigned low = (unsigned)pal_text_hex(text.data[2 * i + 1]);
         out_data[i] = (uint8_t)(high << 4 | low);
     }
     return true;

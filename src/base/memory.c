@@ -94,3 +94,21 @@ void pal_free(void *memory)
     else
         free(memory);
 }
+
+bool pal_reserve(void *array, size_t *cap, size_t wanted, size_t element_size)
+{
+    if (wanted <= *cap)
+        return true;
+    size_t grown = pal_reserve_cap(*cap, wanted), size;
+    if (__builtin_mul_overflow(grown, element_size, &size))
+        return false;
+    /* Copied, because a pointer to any type of pointer must not be read as a void pointer. */
+    void *memory;
+    memcpy(&memory, array, sizeof memory);
+    memory = pal_realloc(memory, size);
+    if (!memory)
+        return false;
+    memcpy(array, &memory, sizeof memory);
+    *cap = grown;
+    return true;
+}

@@ -54,6 +54,14 @@ PAL_CHECKED pal_status pal_json_parse(pal_arena *arena, pal_str text, const pal_
         pal_json *out_value, pal_error *err);
 
 pal_json_type pal_json_type_of(pal_json value);
+
+/* Returns true for a member that is missing or null: many clients send null for members that they
+ * do not set. */
+static inline bool pal_json_is_absent(pal_json value)
+{
+    pal_json_type type = pal_json_type_of(value);
+    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
+}
 const char *pal_json_type_name(pal_json_type type); /* for example "object" */
 
 /* Returns the bytes of the value as they were written, including quotes. */

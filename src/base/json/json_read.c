@@ -8,10 +8,10 @@
 #include "base/json/json.h"
 
 #include <string.h>
-#include "base/arena_grow.h"
 #include "base/json/json_hex.h"
 #include "base/json/json_node.h"
 #include "base/json/json_scan.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 #define NO_PARENT UINT32_MAX

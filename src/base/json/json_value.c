@@ -4,10 +4,10 @@
 
 #include <assert.h>
 #include <string.h>
-#include "base/arena_grow.h"
 #include "base/json/json_hex.h"
 #include "base/json/json_node.h"
 #include "base/json/json_scan.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 pal_json_type pal_json_type_of(pal_json value)

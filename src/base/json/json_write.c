@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/json/json_node.h"
 #include "base/json/json_scan.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 pal_json_writer pal_json_writer_make(pal_buf *buf)
@@ -154,18 +155,13 @@ void pal_json_put_raw(pal_json_writer *writer, pal_str json)
     pal_buf_append_str(writer->buf, json);
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 /* Returns the length of the part that can be copied unchanged: up to the first white space outside
  * of strings. */
 static size_t solid_len(pal_str json)
 {
     bool is_string = false;
     size_t at = 0;
-    for (; at < json.len && (is_string || !is_space(json.data[at])); at++) {
+    for (; at < json.len && (is_string || !pal_text_is_space(json.data[at])); at++) {
         if (json.data[at] == '"')
             is_string = !is_string;
         else if (is_string && json.data[at] == '\\')
@@ -180,29 +176,20 @@ void pal_json_put_compact(pal_json_writer *writer, pal_str json)
     while (json.len) {
         size_t len = solid_len(json);
         pal_buf_append(writer->buf, json.data, len);
-        while (len < json.len && is_space(json.data[len]))
+        while (len < json.len && pal_text_is_space(json.data[len]))
             len++;
         json = pal_str_make(json.data + len, json.len - len);
     }
 }
 
-static pal_str trim(pal_str text)
-{
-    while (text.len && is_space(text.data[text.len - 1]))
-        text.len--;
-    while (text.len && is_space(text.data[0]))
-        text = pal_str_make(text.data + 1, text.len - 1);
-    return text;
-}
-
 void pal_json_put_members(pal_json_writer *writer, pal_str json)
 {
     assert(writer->depth > 0 && !writer->after_name);
-    pal_str object = trim(json);
+    pal_str object = pal_text_trim(json);
     if (object.len == 0)
         return;
     assert(object.len >= 2 && object.data[0] == '{' && object.data[object.len - 1] == '}');
-    pal_str members = trim(pal_str_make(object.data + 1, object.len - 2));
+    pal_str members = pal_text_trim(pal_str_make(object.data + 1, object.len - 2));
     if (members.len)
         pal_json_put_raw(writer, members);
 }

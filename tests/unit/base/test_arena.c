@@ -1,7 +1,6 @@
 /* test_arena.c - the arena, and the memory door under it. */
 #include <stdint.h>
 #include <stdlib.h>
-#include "base/arena_grow.h"
 #include "base/memory.h"
 #include "palaver/alloc.h"
 #include "palaver/arena.h"
@@ -187,6 +186,32 @@ static void growing_releases_the_old_place(void)
     pal_arena_free(arena);
 }
 
+static void reserving_keeps_the_elements(void)
+{
+    pal_arena *arena = pal_arena_new(100000);
+    int *numbers = NULL;
+    size_t cap = 0;
+    for (int i = 0; i < 1000; i++) {
+        if (!CHECK(pal_arena_reserve(arena, &numbers, &cap, (size_t)i + 1, sizeof *numbers)))
+            break;
+        numbers[i] = i;
+        if (i % 100 == 0)
+            pal_arena_alloc(arena, 16); /* the array has to move */
+    }
+    CHECK_EQ(cap, 1024);
+    CHECK_EQ(numbers[0], 0);
+    CHECK_EQ(numbers[999], 999);
+    CHECK(!pal_arena_reserve(arena, &numbers, &cap, 100000, sizeof *numbers));
+    CHECK_STATUS(pal_arena_failure(arena), PAL_LIMIT);
+    CHECK_EQ(cap, 1024);
+    pal_arena_free(arena);
+
+    arena = pal_arena_new(0);
+    CHECK(!pal_arena_reserve(arena, &numbers, &cap, SIZE_MAX, sizeof *numbers));
+    CHECK_STATUS(pal_arena_failure(arena), PAL_NO_MEMORY);
+    pal_arena_free(arena);
+}
+
 static bool fill_arena(void)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -309,6 +334,7 @@ int main(void)
     RUN(arrays_grow_beyond_blocks);
     RUN(growing_respects_the_limit);
     RUN(growing_releases_the_old_place);
+    RUN(reserving_keeps_the_elements);
     RUN(every_allocation_failure_is_reported);
     RUN(the_test_countdown_fails_the_nth_allocation);
     RUN(zero_sizes_and_overflows_are_handled);
