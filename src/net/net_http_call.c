@@ -5,9 +5,9 @@
  * after it was reported. */
 #include <ctype.h>
 #include <errno.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "net/net_http_inside.h"
 
 #define LAP_BYTES_MAX 65536 /* bytes that one call can receive before the other calls are served */
@@ -32,24 +32,6 @@ static int before_sending(void *user, char *ip, char *local_ip, int port, int lo
     pal_http_call *call = user;
     pal_http_sent(call);
     return call->doomed ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static pal_str trim(pal_str text)
-{
-    while (text.len &&
-            (is_blank(text.data[text.len - 1]) || text.data[text.len - 1] == '\r' ||
-                    text.data[text.len - 1] == '\n'))
-        text.len--;
-    while (text.len && is_blank(*text.data)) {
-        text.data++;
-        text.len--;
-    }
-    return text;
 }
 
 /* Reads a status line such as "HTTP/1.1 200 OK" or "HTTP/2 200". */
@@ -107,15 +89,15 @@ static void learn_target(pal_http_call *call, pal_str location)
 static void add_header(pal_http_call *call, pal_str line)
 {
     const char *colon = memchr(line.data, ':', line.len);
-    if (!colon || is_blank(*line.data))
+    if (!colon || pal_text_is_space(*line.data))
         return;
-    pal_str name = trim(pal_str_make(line.data, (size_t)(colon - line.data)));
+    pal_str name = pal_text_trim(pal_str_make(line.data, (size_t)(colon - line.data)));
     size_t value_at = (size_t)(colon - line.data) + 1;
     size_t start = call->head.len;
     pal_buf_append_str(&call->head, name);
     for (size_t i = start; i < call->head.len; i++)
         call->head.data[i] = (char)tolower((unsigned char)call->head.data[i]);
-    pal_str value = trim(pal_str_make(line.data + value_at, line.len - value_at));
+    pal_str value = pal_text_trim(pal_str_make(line.data + value_at, line.len - value_at));
     if (!call->head.failure && call->code / 100 == 3 &&
             pal_str_is(pal_str_make(call->head.data + start, name.len), "location"))
         learn_target(call, value);
@@ -173,9 +155,9 @@ static size_t take_header(char *data, size_t one, size_t len, void *user)
     call->heard_ms = pal_loop_now_ms(call->http->loop);
     /* Lines after the head are trailers. */
     if (!call->headed && !call->doomed) {
-        if (len >= 5 && memcmp(data, "HTTP/", 5) == 0)
-            begin_head(call, trim(line));
-        else if (trim(line).len)
+        if (pal_text_begins(line, "HTTP/"))
+            begin_head(call, pal_text_trim(line));
+        else if (pal_text_trim(line).len)
             add_header(call, line);
         else
             end_head(call);
@@ -255,16 +237,6 @@ static bool has_control(pal_str text)
     return false;
 }
 
-static bool is_token(pal_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        if (!isalnum(c) && (c == 0 || !strchr("!#$%&'*+-.^_`|~", c)))
-            return false;
-    }
-    return text.len > 0;
-}
-
 static bool add_line(pal_http_call *call, const char *line)
 {
     struct curl_slist *list = curl_slist_append(call->headers, line);
@@ -276,7 +248,7 @@ static bool add_line(pal_http_call *call, const char *line)
 static pal_status add_request_header(
         pal_http_call *call, const pal_http_header *header, pal_error *err)
 {
-    if (!is_token(header->name) || has_control(header->value))
+    if (!pal_text_is_token(header->name) || has_control(header->value))
         return pal_error_set(
                 err, PAL_INVALID, "'%.*s' is not a valid header", PAL_STR_ARG(header->name));
     pal_buf line;
@@ -295,12 +267,6 @@ static pal_status add_request_header(
     return status ? pal_no_memory(err) : PAL_OK;
 }
 
-static bool is_named(const pal_http_header *header, const char *name)
-{
-    return header->name.len == strlen(name) &&
-            strncasecmp(header->name.data, name, header->name.len) == 0;
-}
-
 static pal_status set_headers(pal_http_call *call, const pal_http_request *request, pal_error *err)
 {
     bool has_type = false;
@@ -309,7 +275,7 @@ static pal_status set_headers(pal_http_call *call, const pal_http_request *reque
         pal_status status = add_request_header(call, header, err);
         if (status)
             return status;
-        has_type = has_type || is_named(header, "content-type");
+        has_type = has_type || pal_text_is_nocase(header->name, "content-type");
     }
     /* Removes headers that libcurl adds by default: "Expect: 100-continue" and the content type of
      * a form. */
@@ -402,7 +368,7 @@ static bool set_options(pal_http_call *call)
 pal_status pal_http_call_setup(pal_http_call *call, const pal_http_request *request, pal_error *err)
 {
     pal_buf_init(&call->head, HEAD_BYTES_MAX);
-    if (!is_token(pal_str_of(request->method)))
+    if (!pal_text_is_token(pal_str_of(request->method)))
         return pal_error_set(err, PAL_INVALID, "'%s' is not a valid method",
                 request->method ? request->method : "");
     call->easy = curl_easy_init();

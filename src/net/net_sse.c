@@ -6,6 +6,8 @@
  * cut. */
 #include "net/net_sse.h"
 
+#include "base/text.h"
+
 #define FIELD_ROOM 16   /* room for a field's name, a colon and a space before the value */
 #define KEPT_BYTES 4096 /* larger buffers are freed between events */
 
@@ -90,7 +92,7 @@ static void take_field(pal_sse *sse, pal_str name, pal_str value)
 
 static void take_line(pal_sse *sse, pal_str line, pal_sse_sink sink, void *user)
 {
-    if (!sse->begun && line.len >= 3 && memcmp(line.data, "\xef\xbb\xbf", 3) == 0)
+    if (!sse->begun && pal_text_begins(line, "\xef\xbb\xbf"))
         line = pal_str_make(line.data + 3, line.len - 3);
     sse->begun = true;
     if (line.len == 0) {

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "net/net_loop_inside.h"
 
-#define FIRST_CAP 16
 #define DELAY_MS_MAX ((int64_t)1 << 52) /* prevents overflow of sums */
 
 static void put(pal_timers *timers, size_t position, pal_timer *timer)
@@ -85,24 +84,12 @@ static void on_ring(uv_timer_t *clock)
     arm(loop, 1);
 }
 
-static bool reserve(pal_timers *timers)
-{
-    if (timers->len < timers->cap)
-        return true;
-    size_t cap = timers->cap ? timers->cap * 2 : FIRST_CAP;
-    pal_timer **heap = pal_realloc(timers->heap, cap * sizeof *heap);
-    if (!heap)
-        return false;
-    timers->heap = heap;
-    timers->cap = cap;
-    return true;
-}
-
 bool pal_timer_start(pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_timer_fire fire)
 {
     pal_timers *timers = &loop->timers;
     assert(pal_loop_is_on(loop));
-    if (!timer->position && !reserve(timers))
+    if (!timer->position &&
+            !pal_reserve(&timers->heap, &timers->cap, timers->len + 1, sizeof *timers->heap))
         return false;
     delay_ms = delay_ms < 0 ? 0 : delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX;
     timer->fire = fire;
