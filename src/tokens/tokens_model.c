@@ -9,6 +9,7 @@
  * Finding a model allocates nothing, and the tables never change: any thread. */
 #include "tokens/tokens_model.h"
 
+#include "base/text.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
 
@@ -36,12 +37,6 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool begins_with(pal_str text, pal_str beginning)
-{
-    return text.len >= beginning.len &&
-            (beginning.len == 0 || memcmp(text.data, beginning.data, beginning.len) == 0);
-}
-
 static pal_str rest_of(pal_str text, size_t at)
 {
     return pal_str_make(text.data + at, text.len - at);
@@ -66,7 +61,7 @@ static bool is_version(pal_str rest)
         return true;
     if (pal_str_is(rest, "-latest"))
         return true;
-    if (begins_with(rest, pal_str_of("-v"))) {
+    if (pal_text_begins(rest, "-v")) {
         digits = digits_at(rest, 2);
         return digits > 0 && digits + 2 < rest.len && rest.data[digits + 2] == ':';
     }
@@ -81,8 +76,8 @@ static bool has_star(pal_str pattern)
 static bool matches(pal_str pattern, pal_str name)
 {
     if (has_star(pattern))
-        return begins_with(name, pal_str_make(pattern.data, pattern.len - 1));
-    return begins_with(name, pattern) && is_version(rest_of(name, pattern.len));
+        return pal_text_begins_str(name, pal_str_make(pattern.data, pattern.len - 1));
+    return pal_text_begins_str(name, pattern) && is_version(rest_of(name, pattern.len));
 }
 
 /* Returns the next position after `at` where the model's name can begin, or name.len if there is

@@ -17,15 +17,8 @@ bool pal_stream_ids_add(struct pal_stream_side *side, const uint32_t *ids, size_
             last->count++;
             continue;
         }
-        if (side->ids_len == side->ids_room) {
-            size_t room = side->ids_room * 2 + 256;
-            struct pal_stream_ids *more = pal_realloc(side->ids, room * sizeof more[0]);
-
-            if (!more)
-                return false;
-            side->ids = more;
-            side->ids_room = room;
-        }
+        if (!pal_reserve(&side->ids, &side->ids_room, side->ids_len + 1, sizeof side->ids[0]))
+            return false;
         side->ids[side->ids_len++] = (struct pal_stream_ids){ids[i], 1};
     }
     return true;

@@ -45,15 +45,8 @@ static bool ids_append(const uint32_t *ids, size_t len, void *user)
 {
     struct ids *to = user;
 
-    if (to->room - to->len < len) {
-        size_t room = (to->room + len) * 2;
-        uint32_t *list = pal_realloc(to->list, room * sizeof list[0]);
-
-        if (!list)
-            return false;
-        to->list = list;
-        to->room = room;
-    }
+    if (!pal_reserve(&to->list, &to->room, to->len + len, sizeof to->list[0]))
+        return false;
     memcpy(to->list + to->len, ids, len * sizeof ids[0]);
     to->len += len;
     return true;
