@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"
@@ -33,44 +34,13 @@ static const pal_provider_kind *find_kind(pal_str name)
     return NULL;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* A key that was read from a file ends with a line end. */
-static pal_str trimmed(pal_str text)
-{
-    while (text.len && is_blank(text.data[0]))
-        text = pal_str_make(text.data + 1, text.len - 1);
-    while (text.len && is_blank(text.data[text.len - 1]))
-        text.len--;
-    return text;
-}
-
-static bool has_control(pal_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        if (c < 0x20 || c == 0x7f)
-            return true;
-    }
-    return false;
-}
-
-static bool begins(pal_str text, const char *start)
-{
-    size_t len = strlen(start);
-    return text.len > len && memcmp(text.data, start, len) == 0;
-}
-
 /* A URL without a path gets the usual path. */
 static pal_str join_url(pal_arena *arena, pal_str url)
 {
     static const char version[] = "/v1";
     while (url.len && url.data[url.len - 1] == '/')
         url.len--;
-    size_t host = begins(url, "https://") ? 8 : 7;
+    size_t host = pal_text_begins(url, "https://") ? 8 : 7;
     if (url.len > host && memchr(url.data + host, '/', url.len - host))
         return pal_arena_copy(arena, url);
     char *data = pal_arena_alloc(arena, url.len + sizeof version);
@@ -83,8 +53,8 @@ static pal_str join_url(pal_arena *arena, pal_str url)
 
 static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
 {
-    url = url.len ? trimmed(url) : pal_str_of(provider->kind->url);
-    if ((!begins(url, "http://") && !begins(url, "https://")) || has_control(url))
+    url = url.len ? pal_text_trim(url) : pal_str_of(provider->kind->url);
+    if (!pal_text_is_http_url(url) || pal_text_has_control(url))
         return pal_error_set(err, PAL_INVALID,
                 "'url' of provider '%.*s' must begin with http:// or https://",
                 PAL_STR_ARG(provider->name));
@@ -94,21 +64,10 @@ static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
 
 /* ---- Headers ---- */
 
-static bool is_same_name(pal_str a, pal_str b)
-{
-    if (a.len != b.len)
-        return false;
-    for (size_t i = 0; i < a.len; i++) {
-        if ((a.data[i] | 0x20) != (b.data[i] | 0x20))
-            return false;
-    }
-    return true;
-}
-
 static void add_header(pal_provider *provider, pal_str name, pal_str prefix, pal_str value)
 {
     for (size_t i = 0; i < provider->headers_len; i++) {
-        if (is_same_name(provider->headers[i].name, name))
+        if (pal_text_equal_nocase(provider->headers[i].name, name))
             return; /* a configured header replaces the default one */
     }
     char *data = pal_arena_alloc(provider->kept, prefix.len + value.len + 1);
@@ -149,7 +108,8 @@ static void add_usual_headers(pal_provider *provider, pal_str key)
 static pal_status check_header(
         const pal_provider *provider, const pal_http_header *header, pal_error *err)
 {
-    if (header->name.len == 0 || has_control(header->name) || has_control(header->value) ||
+    if (header->name.len == 0 || pal_text_has_control(header->name) ||
+            pal_text_has_control(header->value) ||
             memchr(header->name.data, ':', header->name.len))
         return pal_error_set(err, PAL_INVALID, "provider '%.*s' has an invalid header",
                 PAL_STR_ARG(provider->name));
@@ -160,12 +120,12 @@ static pal_status take_headers(
         pal_provider *provider, const pal_provider_config *config, pal_error *err)
 {
     size_t len = config->headers_len + HEADERS_OWN_MAX;
-    pal_str key = trimmed(config->api_key);
+    pal_str key = pal_text_trim(config->api_key); /* a key from a file ends with a line end */
     provider->headers = pal_arena_array(provider->kept, len, sizeof(*provider->headers));
     provider->secrets = pal_arena_array(provider->kept, 2 * len, sizeof(*provider->secrets));
     if (!provider->headers || !provider->secrets)
         return pal_no_memory(err);
-    if (has_control(key))
+    if (pal_text_has_control(key))
         return pal_error_set(err, PAL_INVALID,
                 "the API key of provider '%.*s' contains control characters",
                 PAL_STR_ARG(provider->name));

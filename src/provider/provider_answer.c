@@ -133,21 +133,6 @@ static uint32_t find_call(const pal_answer *answer, int64_t key, pal_str id, pal
     return known.len == 0 || pal_str_equal(known, id) ? index : find_id(answer, id);
 }
 
-static bool make_room(pal_answer *answer)
-{
-    if (answer->calls_len < answer->calls_cap)
-        return true;
-    size_t cap = answer->calls_cap ? answer->calls_cap * 2 : 4;
-    pal_answer_call *calls = pal_realloc(answer->calls, cap * sizeof(*calls));
-    if (!calls) {
-        pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
-        return false;
-    }
-    answer->calls = calls;
-    answer->calls_cap = cap;
-    return true;
-}
-
 static uint32_t add_call(pal_answer *answer, int64_t key)
 {
     if (answer->calls_len >= PAL_ANSWER_CALLS_MAX) {
@@ -155,8 +140,11 @@ static uint32_t add_call(pal_answer *answer, int64_t key)
                 PAL_ANSWER_CALLS_MAX);
         return PAL_ANSWER_NO_CALL;
     }
-    if (!make_room(answer))
+    if (!pal_reserve(&answer->calls, &answer->calls_cap, answer->calls_len + 1,
+                sizeof *answer->calls)) {
+        pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
         return PAL_ANSWER_NO_CALL;
+    }
     pal_answer_call *call = &answer->calls[answer->calls_len];
     *call = (pal_answer_call){.key = key};
     pal_buf_init(&call->id, FACT_LEN_MAX);

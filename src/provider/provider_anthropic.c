@@ -5,6 +5,7 @@
  * if it is stable. Pure functions; provider_anthropic_read.c reads the answers. */
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
@@ -21,18 +22,12 @@ static const char *const own_names[] = {"model", "messages", "system", "stream",
         "frequency_penalty", "presence_penalty", "reasoning_effort", "prompt_cache_key",
         "verbosity", "store", NULL};
 
-static bool begins(pal_str text, const char *start)
-{
-    size_t len = strlen(start);
-    return text.len >= len && memcmp(text.data, start, len) == 0;
-}
-
 static uint64_t default_max(pal_str model)
 {
-    if (begins(model, "claude-3-5"))
+    if (pal_text_begins(model, "claude-3-5"))
         return OUTPUT_MAX_3_5;
-    if (begins(model, "claude-3-opus") || begins(model, "claude-3-sonnet") ||
-            begins(model, "claude-3-haiku"))
+    if (pal_text_begins(model, "claude-3-opus") || pal_text_begins(model, "claude-3-sonnet") ||
+            pal_text_begins(model, "claude-3-haiku"))
         return OUTPUT_MAX_3;
     return OUTPUT_MAX;
 }

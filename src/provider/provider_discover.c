@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"
 
@@ -31,12 +32,6 @@ static pal_str joined(pal_arena *arena, pal_str a, pal_str b, pal_str c)
     return pal_str_make(data, len);
 }
 
-static bool begins(pal_str text, const char *start)
-{
-    size_t len = strlen(start);
-    return text.len >= len && memcmp(text.data, start, len) == 0;
-}
-
 /* Ollama's environment variable contains its listen address: "0.0.0.0", ":11434", "host:port" or a
  * URL. */
 static pal_str ollama_url(pal_str host, pal_arena *arena)
@@ -44,11 +39,11 @@ static pal_str ollama_url(pal_str host, pal_arena *arena)
     static const char any[] = "0.0.0.0";
     const size_t any_len = sizeof any - 1;
     pal_str http = pal_str_of("http://"), port = {0}, here = {0};
-    if (begins(host, "http://") || begins(host, "https://"))
+    if (pal_text_is_http_url(host))
         return host;
     if (host.len == 0)
         host = pal_str_of(OLLAMA_HOST);
-    if (begins(host, any)) {
+    if (pal_text_begins(host, any)) {
         here = pal_str_of("127.0.0.1");
         host = pal_str_make(host.data + any_len, host.len - any_len);
     } else if (host.data[0] == ':') {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/clock.h"
+#include "base/text.h"
 
 #define FIRST_DELAY_MS 2000
 #define DELAY_MS_MAX 30000
@@ -26,21 +27,12 @@ int64_t pal_retry_delay_ms(uint32_t attempt, int64_t retry_after_ms, double jitt
     return delay < DELAY_MS_MAX ? (int64_t)delay : DELAY_MS_MAX;
 }
 
-static pal_str trimmed(pal_str text)
-{
-    while (text.len && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = pal_str_make(text.data + 1, text.len - 1);
-    while (text.len && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\t'))
-        text.len--;
-    return text;
-}
-
 /* Reads a non-negative decimal number, times `scale`, rounded up. Returns -1 if the text is not
  * such a number. */
 static int64_t read_number(pal_str text, double scale)
 {
     char copy[64], *end;
-    text = trimmed(text);
+    text = pal_text_trim(text);
     if (text.len == 0 || text.len >= sizeof copy)
         return -1;
     for (size_t i = 0; i < text.len; i++) {
@@ -135,7 +127,8 @@ int64_t pal_retry_after_ms(pal_str retry_after_ms, pal_str retry_after, int64_t 
     if (ms >= 0)
         return ms;
     /* A date in the past is ignored. */
-    if ((!read_http_date(retry_after, &at) && !pal_time_from_text(trimmed(retry_after), &at)) ||
+    if ((!read_http_date(retry_after, &at) &&
+                !pal_time_from_text(pal_text_trim(retry_after), &at)) ||
             at <= now_ms)
         return -1;
     return at - now_ms < ASKED_MS_MAX ? at - now_ms : ASKED_MS_MAX;
