@@ -1,8 +1,8 @@
 /* tool_mcp_header.c - arguments that a tool requires as HTTP headers as well (x-mcp-header, since
  * 2026-07-28), so that proxies can read them. If a schema requests this in a way that is not
  * allowed, the tool is not shown. Pure. */
-#include <strings.h>
 
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -24,8 +24,7 @@ static bool is_header_safe(pal_str text)
         if (text.data[i] < ' ' || text.data[i] > '~')
             return false;
     }
-    return !(text.len >= len + 2 && memcmp(text.data, start, len) == 0 &&
-            memcmp(text.data + text.len - 2, "?=", 2) == 0);
+    return !(text.len >= len + 2 && pal_text_begins(text, start) && pal_text_ends(text, "?="));
 }
 
 pal_str pal_tool_mcp_header_value(pal_str text, pal_arena *arena)
@@ -79,21 +78,10 @@ typedef struct finder {
     bool invalid;
 } finder;
 
-static bool is_token(pal_str name)
-{
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.data[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!is_letter && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c)))
-            return false;
-    }
-    return name.len > 0;
-}
-
 static bool is_known(const finder *f, pal_str name)
 {
     for (size_t i = 0; i < f->len; i++) {
-        if (f->names[i].len == name.len && strncasecmp(f->names[i].data, name.data, name.len) == 0)
+        if (pal_text_equal_nocase(f->names[i], name))
             return true;
     }
     return false;
@@ -108,7 +96,7 @@ static bool is_primitive(pal_json type)
 static void take_header(finder *f, pal_json schema, pal_json keyword, pal_json value)
 {
     pal_str name = pal_json_string(keyword, f->arena), text;
-    if (!is_token(name) || is_known(f, name) || f->len >= HEADERS_MAX ||
+    if (!pal_text_is_token(name) || is_known(f, name) || f->len >= HEADERS_MAX ||
             !is_primitive(pal_json_find(schema, "type"))) {
         f->invalid = true;
         return;

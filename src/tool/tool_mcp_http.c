@@ -7,9 +7,9 @@
  * needed. Within one of its own callbacks it is only marked, and freed at the end of the callback.
  * On the loop. */
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "net/net_sse.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -269,12 +269,10 @@ static void fail_exchange(pal_tool_mcp_exchange *x, pal_status status, const cha
 
 static void on_header(void *user, pal_str name, pal_str value)
 {
-    static const char stream[] = "text/event-stream";
     pal_tool_mcp_exchange *x = user;
     pal_tool_mcp *mcp = x->mcp;
     if (pal_str_is(name, "content-type"))
-        x->is_stream = value.len >= sizeof(stream) - 1 &&
-                strncasecmp(value.data, stream, sizeof(stream) - 1) == 0;
+        x->is_stream = pal_text_begins_nocase(value, "text/event-stream");
     if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||
             value.len > PAL_TOOL_MCP_SESSION_LEN_MAX)
         return;

@@ -3,6 +3,7 @@
  * is left out, and a note replaces it. Pure. */
 #include <stdio.h>
 #include "base/buf.h"
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -45,11 +46,6 @@ static pal_part text_part(pal_str text)
     return (pal_part){.kind = PAL_PART_TEXT, .text = text};
 }
 
-static bool begins_with(pal_str text, const char *start)
-{
-    return text.len >= strlen(start) && memcmp(text.data, start, strlen(start)) == 0;
-}
-
 static pal_str join(pal_arena *arena, const pal_str *texts, size_t len)
 {
     size_t all = 0, at = 0;
@@ -80,7 +76,7 @@ static bool decode(pal_str text, pal_arena *arena, pal_str *out_data)
 
 static pal_part bytes_part(pal_str base64, pal_str media_type, pal_str name, pal_arena *arena)
 {
-    pal_part part = {.kind = begins_with(media_type, "image/") ? PAL_PART_IMAGE : PAL_PART_FILE,
+    pal_part part = {.kind = pal_text_begins(media_type, "image/") ? PAL_PART_IMAGE : PAL_PART_FILE,
             .media_type = media_type,
             .name = name};
     if (part.media_type.len == 0)

@@ -6,6 +6,7 @@
  * was changed gets the hash. On the loop. */
 #include <stdio.h>
 
+#include "base/memory.h"
 #include "tool/tool_mcp_internal.h"
 
 #define NAME_LEN_MAX 64
@@ -40,19 +41,11 @@ static bool can_be_called(pal_tool_mcp *mcp, pal_json tool)
 
 static bool grow(pal_tool_mcp_toolbox *tools)
 {
-    size_t cap = tools->cap ? 2 * tools->cap : 16;
-    pal_tool *list = pal_arena_array(tools->arena, cap, sizeof(*list));
-    pal_str *names = pal_arena_array(tools->arena, cap, sizeof(*names));
-    if (!list || !names)
-        return false;
-    if (tools->len) {
-        memcpy(list, tools->tools, tools->len * sizeof(*list));
-        memcpy(names, tools->names, tools->len * sizeof(*names));
-    }
-    tools->tools = list;
-    tools->names = names;
-    tools->cap = cap;
-    return true;
+    size_t names_cap = tools->cap; /* both arrays have the same capacity */
+    return pal_arena_reserve(tools->arena, &tools->names, &names_cap, tools->len + 1,
+                   sizeof(*tools->names)) &&
+            pal_arena_reserve(tools->arena, &tools->tools, &tools->cap, tools->len + 1,
+                    sizeof(*tools->tools));
 }
 
 bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pal_json tool)
@@ -62,7 +55,7 @@ bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pa
     pal_json schema = pal_json_find(tool, "inputSchema");
     if (name.len == 0 || has_name(tools, name) || !can_be_called(mcp, tool))
         return true;
-    if (tools->len >= PAL_TOOL_MCP_TOOLS_MAX || (tools->len == tools->cap && !grow(tools)))
+    if (tools->len >= PAL_TOOL_MCP_TOOLS_MAX || !grow(tools))
         return false;
     if (pal_json_type_of(text) != PAL_JSON_STRING)
         text = pal_json_find(tool, "title");

@@ -2,6 +2,8 @@
  * elements, for alternatives, and by reference. Pure. */
 #include "tool/tool_schema_internal.h"
 
+#include "base/text.h"
+
 static bool fits_member(pal_schema_check *check, pal_json schema, const pal_schema_place *at,
         pal_json name, pal_json value)
 {
@@ -310,14 +312,6 @@ static bool fits_if(
 
 /* ---- References, within the schema only ---- */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Decodes one step of a pointer: ~0, ~1 and %xx. */
 static pal_str plain_step(pal_schema_check *check, pal_str step)
 {
@@ -326,9 +320,9 @@ static pal_str plain_step(pal_schema_check *check, pal_str step)
     for (size_t i = 0; out && i < step.len; i++) {
         char c = step.data[i];
         size_t left = step.len - i - 1;
-        if (c == '%' && left >= 2 && hex_digit(step.data[i + 1]) >= 0 &&
-                hex_digit(step.data[i + 2]) >= 0) {
-            c = (char)(hex_digit(step.data[i + 1]) << 4 | hex_digit(step.data[i + 2]));
+        if (c == '%' && left >= 2 && pal_text_hex(step.data[i + 1]) >= 0 &&
+                pal_text_hex(step.data[i + 2]) >= 0) {
+            c = (char)(pal_text_hex(step.data[i + 1]) << 4 | pal_text_hex(step.data[i + 2]));
             i += 2;
         } else if (c == '~' && left >= 1 && (step.data[i + 1] == '0' || step.data[i + 1] == '1')) {
             c = step.data[++i] == '0' ? '~' : '/';
