@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "config/config_row.h"
 #include "palaver/limits.h"
@@ -204,8 +205,7 @@ static pal_status check_variable(const char *variable, pal_error *err)
     if (pal_str_is(name, "CONFIG") || (!best[0] && !is_of_section(name)))
         return PAL_OK;
     return pal_error_set(err, PAL_INVALID, "unknown environment variable '" PREFIX "%.*s'%s%s%s",
-            (int)(name.len < 100 ? name.len : 100), name.data, best[0] ? "; did you mean '" : "",
-            best, best[0] ? "'?" : "");
+            PAL_EXCERPT(name, 100), best[0] ? "; did you mean '" : "", best, best[0] ? "'?" : "");
 }
 
 pal_status pal_config_read_environment(pal_config *config, pal_error *err)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include "base/digest.h"
+#include "base/text.h"
 #include "palaver/limits.h"
 
 #define MICROS 1e6
@@ -216,7 +217,7 @@ static void check_agent_provider(checker *c, size_t i, const pal_config_node *no
         return;
     c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(node, "provider"),
             "'agents[%zu].provider' is '%.*s', which is not defined in 'providers'", i,
-            (int)(name.len < SHOWN_MAX ? name.len : SHOWN_MAX), name.data);
+            PAL_EXCERPT(name, SHOWN_MAX));
 }
 
 /* The same choice as in routing: the first agent with is_default, otherwise the first agent. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <yaml.h>
 #include "base/map.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
 
@@ -283,7 +284,7 @@ pal_status pal_config_node_parse(pal_arena *arena, pal_str text, const char *nam
 {
     reader r = {.arena = arena, .text = text, .name = name, .err = err, .status = PAL_OK};
     size_t valid = pal_utf8_valid_len(text);
-    size_t mark = text.len >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t mark = pal_text_begins(text, "\xef\xbb\xbf") ? 3 : 0;
     if (text.len > PAL_CONFIG_BYTES_MAX)
         return pal_config_fail(
                 err, PAL_LIMIT, name, 0,

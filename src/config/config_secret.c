@@ -3,7 +3,7 @@
  * never shown. Pure: can be called from any thread. */
 #include "config/config_row.h"
 
-#include <strings.h>
+#include "base/text.h"
 
 #define HIDDEN "***"
 
@@ -66,7 +66,7 @@ static bool is_secret_word(pal_str word)
     static const char *const words[] = {"key", "apikey", "token", "secret", "password", "passwd",
             "authorization", "auth", "cookie", "credential", "credentials", "bearer", NULL};
     for (size_t i = 0; words[i]; i++) {
-        if (strlen(words[i]) == word.len && strncasecmp(words[i], word.data, word.len) == 0)
+        if (pal_text_is_nocase(word, words[i]))
             return true;
     }
     return false;
@@ -86,16 +86,11 @@ static bool is_secret_name(pal_str name)
     return false;
 }
 
-static bool begins(pal_str text, const char *start)
-{
-    size_t len = strlen(start);
-    return text.len >= len && strncasecmp(text.data, start, len) == 0;
-}
-
 bool pal_config_secret_is_clear(pal_str name, pal_str value)
 {
-    bool looks_so = is_secret_name(name) || begins(value, "bearer ") || begins(value, "basic ") ||
-            begins(value, "sk-");
+    bool looks_so = is_secret_name(name) || pal_text_begins_nocase(value, "bearer ") ||
+            pal_text_begins_nocase(value, "basic ") ||
+            pal_text_begins_nocase(value, "sk-");
     return looks_so && value.len > 0 && !pal_config_reference_has_any(value);
 }
 

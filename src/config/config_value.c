@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json/json.h"
+#include "base/text.h"
 
 static const struct {
     const char *name;
@@ -177,12 +178,6 @@ static bool read_number(
     return out_count ? pal_json_u64(value, out_count) : pal_json_f64(value, out_number);
 }
 
-static bool begins(pal_str text, const char *start)
-{
-    size_t len = strlen(start);
-    return text.len > len && memcmp(text.data, start, len) == 0;
-}
-
 /* "HOST:PORT", or "[ADDRESS]:PORT" if the address itself contains colons. */
 static bool is_address(pal_str text)
 {
@@ -208,7 +203,7 @@ static bool text_fits(const pal_config_row *row, pal_str text)
         return false;
     switch (row->kind) {
     case PAL_CONFIG_HTTP_URL:
-        return text.len == 0 || begins(text, "http://") || begins(text, "https://");
+        return text.len == 0 || pal_text_is_http_url(text);
     case PAL_CONFIG_ADDRESS:
         return is_address(text);
     case PAL_CONFIG_VARIABLE:
