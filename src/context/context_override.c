@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include "base/json/json.h"
+#include "base/text.h"
 #include "palaver/context.h"
 
 typedef enum field_kind {
@@ -93,7 +94,7 @@ static pal_status read_strategy(
         return PAL_OK;
     if (!pal_strategy_from_name(name, &settings->strategy))
         return pal_error_set(err, PAL_INVALID, "unknown 'token_strategy' '%.*s'",
-                (int)(name.len < 60 ? name.len : 60), name.data ? name.data : "");
+                PAL_EXCERPT(name, 60));
     return PAL_OK;
 }
 

@@ -102,29 +102,11 @@ static const char *const change_texts[PAL_REPAIR_CHANGES] = {
 
 enum { ROOM_SPARE = 16 };
 
-bool pal_repair_room(pal_arena *arena, void **array, size_t len, size_t *cap, size_t size)
-{
-    if (len < *cap)
-        return true;
-    size_t wanted = *cap ? *cap * 2 : 16;
-    void *larger = pal_arena_array(arena, wanted, size);
-    if (!larger)
-        return false;
-    if (*cap)
-        memcpy(larger, *array, *cap * size);
-    *array = larger;
-    *cap = wanted;
-    return true;
-}
-
 static void add_line(pal_repair_work *work, uint64_t seq, pal_str text)
 {
-    void *lines = work->lines;
-    if (!pal_repair_room(
-                work->scratch, &lines, work->lines_len, &work->lines_cap, sizeof(*work->lines)))
-        return;
-    work->lines = lines;
-    work->lines[work->lines_len++] = (pal_repair){.seq = seq, .text = text};
+    if (pal_arena_reserve(work->scratch, &work->lines, &work->lines_cap, work->lines_len + 1,
+                sizeof(*work->lines)))
+        work->lines[work->lines_len++] = (pal_repair){.seq = seq, .text = text};
 }
 
 void pal_repair_line(pal_repair_work *work, uint64_t seq, const char *format, ...)

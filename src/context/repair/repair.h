@@ -167,8 +167,6 @@ void pal_repair_line(pal_repair_work *work, uint64_t seq, const char *format, ..
 void pal_repair_line_changes(pal_repair_work *work, uint64_t seq, unsigned changes);
 /* Returns any id in a form that can be shown in a line. */
 const char *pal_repair_label(pal_repair_work *work, pal_str id);
-/* Makes room for one more element in an array of the arena. Returns false if the arena fails. */
-bool pal_repair_room(pal_arena *arena, void **array, size_t len, size_t *cap, size_t size);
 /* Like pal_map_set(), but keeps the failure. */
 void pal_repair_map(pal_repair_work *work, pal_map *map, pal_str key, void *value);
 

@@ -6,6 +6,7 @@
 #include "context/repair/repair.h"
 
 #include <stdio.h>
+#include "base/text.h"
 #include "base/utf8.h"
 
 /* ---- Ids ---- */
@@ -118,14 +119,6 @@ pal_str pal_repair_tool_name(pal_repair_work *work, pal_str name, unsigned *chan
 
 /* ---- Arguments ---- */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Returns the number of the escape \uXXXX at `at`; -1 if there is none. */
 static int32_t escape_at(pal_str json, size_t at)
 {
@@ -133,7 +126,7 @@ static int32_t escape_at(pal_str json, size_t at)
     if (json.len - at < 6 || json.data[at] != '\\' || json.data[at + 1] != 'u')
         return -1;
     for (size_t i = at + 2; i < at + 6; i++) {
-        int digit = hex_digit(json.data[i]);
+        int digit = pal_text_hex(json.data[i]);
         if (digit < 0)
             return -1;
         number = number * 16 + digit;

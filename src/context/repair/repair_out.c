@@ -2,16 +2,14 @@
  * none, and roles in an order that the service accepts. */
 #include "context/repair/repair.h"
 
+#include "base/memory.h"
 #include "context/context_text.h"
 
 void pal_repair_put(pal_repair_work *work, const pal_message *message)
 {
-    void *messages = work->messages;
-    if (!pal_repair_room(work->scratch, &messages, work->messages_len, &work->messages_cap,
-                sizeof(*work->messages)))
-        return;
-    work->messages = messages;
-    work->messages[work->messages_len++] = *message;
+    if (pal_arena_reserve(work->scratch, &work->messages, &work->messages_cap,
+                work->messages_len + 1, sizeof(*work->messages)))
+        work->messages[work->messages_len++] = *message;
 }
 
 static pal_role last_role(const pal_repair_work *work)

@@ -2,6 +2,7 @@
  * accepts, reasoning of other models, and parts that are not allowed for their role. */
 #include "context/repair/repair.h"
 
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "context/context_draft.h"
@@ -340,11 +341,10 @@ void pal_repair_clean(pal_repair_work *work, pal_repair_piece *piece, unsigned *
 
 static void move_media(pal_repair_work *work, pal_repair_unit *unit, const pal_part *part)
 {
-    void *media = unit->media;
-    if (!pal_repair_room(
-                work->arena, &media, unit->media_len + 1, &unit->media_cap, sizeof(*unit->media)))
+    /* A text introduces the first part. */
+    if (!pal_arena_reserve(work->arena, &unit->media, &unit->media_cap, unit->media_len + 2,
+                sizeof(*unit->media)))
         return;
-    unit->media = media;
     if (unit->media_len == 0)
         unit->media[unit->media_len++] = text_part(PAL_TEXT_MEDIA);
     unit->media[unit->media_len++] = *part;
