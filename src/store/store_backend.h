@@ -9,6 +9,7 @@
 #ifndef PAL_STORE_BACKEND_H
 #define PAL_STORE_BACKEND_H
 
+#include "base/text.h"
 #include "palaver/store.h"
 #include "palaver/store_admin.h"
 #include "palaver/store_batch.h"
@@ -111,8 +112,7 @@ static inline pal_status pal_sessions_full(pal_work *work)
 {
     return pal_error_set(&work->op->error, PAL_BUDGET,
             "tenant '%.*s' has %u sessions, which is the limit; delete one first",
-            (int)(work->tenant.len < 80 ? work->tenant.len : 80), work->tenant.data,
-            (unsigned)work->sessions_max);
+            PAL_EXCERPT(work->tenant, 80), (unsigned)work->sessions_max);
 }
 
 /* Returns whether the operation may run. It may not if it is joined to the operation before it and

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
 #include "store/store_front.h"
@@ -86,8 +87,7 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, p
     if (status == PAL_NOT_FOUND && (by == PAL_SESSION_BY_ALIAS || by == PAL_SESSION_BY_ANY))
         status = find_by_name(store, tenant, PAL_SESSION_BY_ALIAS, name, arena, out_session, err);
     if (status == PAL_NOT_FOUND)
-        pal_error_set(err, PAL_NOT_FOUND, "no session '%.*s'",
-                (int)(name.len < 160 ? name.len : 160), name.data);
+        pal_error_set(err, PAL_NOT_FOUND, "no session '%.*s'", PAL_EXCERPT(name, 160));
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include "store/store_reading.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/view/view.h"
@@ -65,8 +66,7 @@ pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client
         status = engine->backend->row_find(engine, &key, arena, &row, NULL, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "no message with client id '%.*s'",
-                (int)(client_id.len < 80 ? client_id.len : 80),
-                client_id.len ? client_id.data : "");
+                PAL_EXCERPT(client_id, 80));
     return status == PAL_OK ? pal_view_decode(&row, arena, out_message, err) : status;
 }
 

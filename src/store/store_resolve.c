@@ -5,10 +5,10 @@
  * is enough. Otherwise each step is an operation that can be repeated. If two processes resolve the
  * same message at the same time, both find the same session. A crash between two steps leaves a
  * session that the next call completes. */
+#include "base/text.h"
 #include "palaver/store.h"
 #include "palaver/store_batch.h"
 
-#include <strings.h>
 #include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
@@ -113,7 +113,7 @@ static pal_status adopt_from(pal_store *store, const pal_session *record, pal_id
  * chat. */
 static bool is_routed_key(pal_str key)
 {
-    return key.len >= 6 && strncasecmp(key.data, "sk_v1_", 6) == 0;
+    return pal_text_begins_nocase(key, "sk_v1_");
 }
 
 /* Adopts only from the session whose key is the alias. Other sessions that list the alias are other

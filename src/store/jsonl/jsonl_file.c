@@ -313,8 +313,7 @@ static pal_status row_add(jsonl_engine *engine, memory_session *session, pal_row
 
 static pal_status line_is_bad(jsonl_file *file, pal_error *err)
 {
-    if (!pal_memory_reserve(
-                (void **)&file->bad, &file->bad_cap, file->bad_len, 1, sizeof *file->bad))
+    if (!pal_reserve(&file->bad, &file->bad_cap, file->bad_len + 1, sizeof *file->bad))
         return pal_no_memory(err);
     file->bad[file->bad_len++] = file->lines;
     return PAL_OK;

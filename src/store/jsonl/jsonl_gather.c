@@ -108,8 +108,8 @@ static void gather_lines(jsonl_batch *batch, const pal_work *work, jsonl_append 
 {
     append->file = pal_jsonl_file_get(batch->engine, work->tenant, work->op->session);
     if (!append->file ||
-            !pal_memory_reserve((void **)&batch->appends, &batch->appends_cap, batch->appends_len,
-                    1, sizeof *batch->appends)) {
+            !pal_reserve(&batch->appends, &batch->appends_cap, batch->appends_len + 1,
+                    sizeof *batch->appends)) {
         fail(batch, PAL_NO_MEMORY);
         return;
     }

@@ -221,8 +221,7 @@ pal_status pal_jsonl_state_mark(memory_session *session, const pal_mark *mark, p
     pal_mark copy = *mark;
     char *body;
 
-    if (!pal_memory_reserve(
-                (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof copy))
+    if (!pal_reserve(&session->marks, &session->marks_cap, session->marks_len + 1, sizeof copy))
         return pal_no_memory(err);
     body = pal_malloc(mark->body.len);
     if (!body)

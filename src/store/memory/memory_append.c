@@ -75,8 +75,8 @@ static pal_status plan_refs(memory_plan *plan)
     const pal_work *work = plan->work;
     uint64_t last_seq = session->info->record.last_seq;
 
-    if (!pal_memory_reserve((void **)&session->refs, &session->refs_cap, session->refs_len,
-                work->blobs_len, sizeof *session->refs))
+    if (!pal_reserve(&session->refs, &session->refs_cap, session->refs_len + work->blobs_len,
+                sizeof *session->refs))
         return no_memory(plan, "message");
     for (size_t i = 0; i < work->blobs_len; i++) {
         memory_ref *ref = &session->refs[session->refs_len + i];
@@ -178,8 +178,9 @@ static pal_status plan_rows(memory_plan *plan)
     memory_session *session = plan->session;
     pal_status status = PAL_OK;
 
-    if (!pal_memory_reserve((void **)&session->rows, &session->rows_cap,
-                session->rows_skip + session->rows_len, plan->work->rows_len, sizeof(memory_row *)))
+    if (!pal_reserve(&session->rows, &session->rows_cap,
+                session->rows_skip + session->rows_len + plan->work->rows_len,
+                sizeof(memory_row *)))
         return no_memory(plan, "message");
     for (size_t i = 0; status == PAL_OK && i < plan->work->rows_len; i++)
         status = plan_row(plan, &plan->work->rows[i]);

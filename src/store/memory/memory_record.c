@@ -114,9 +114,7 @@ pal_status pal_memory_record_keep(
     memory_record *record;
     size_t place;
 
-    if (!kind ||
-            !pal_memory_reserve(
-                    (void **)&kind->items, &kind->cap, kind->len, 1, sizeof(memory_record *)))
+    if (!kind || !pal_reserve(&kind->items, &kind->cap, kind->len + 1, sizeof(memory_record *)))
         return PAL_NO_MEMORY;
     record = record_new(kind, given);
     if (!record)

@@ -35,23 +35,6 @@ pal_str pal_memory_put(char **cursor, pal_str text)
     return copy;
 }
 
-bool pal_memory_reserve(void **array, size_t *cap, size_t len, size_t more, size_t element_size)
-{
-    size_t wanted = *cap > 0 ? *cap : 8;
-    void *grown;
-
-    if (len + more <= *cap)
-        return true;
-    while (wanted < len + more)
-        wanted *= 2;
-    grown = pal_realloc(*array, wanted * element_size);
-    if (!grown)
-        return false;
-    *array = grown;
-    *cap = wanted;
-    return true;
-}
-
 pal_status pal_memory_arena_status(pal_arena *arena, pal_error *err)
 {
     pal_status failure = pal_arena_failure(arena);

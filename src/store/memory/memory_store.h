@@ -365,8 +365,6 @@ pal_fork_list_fn pal_memory_fork_list;
 void *pal_memory_alloc(size_t size, size_t text_len, char **out_text);
 /* Copies `text` to *cursor, advances *cursor, and returns the copy. */
 pal_str pal_memory_put(char **cursor, pal_str text);
-/* Makes room for `more` elements of `element_size` bytes. Returns false if memory runs out. */
-bool pal_memory_reserve(void **array, size_t *cap, size_t len, size_t more, size_t element_size);
 /* Returns PAL_OK, or the reason why the arena could not hold the result. */
 pal_status pal_memory_arena_status(pal_arena *arena, pal_error *err);
 

@@ -61,8 +61,7 @@ pal_status pal_memory_mark(memory_engine *engine, pal_work *work)
         status = mark_check(session, work, &mark);
     if (status != PAL_OK)
         return status;
-    if (!pal_memory_reserve(
-                (void **)&session->marks, &session->marks_cap, session->marks_len, 1, sizeof mark))
+    if (!pal_reserve(&session->marks, &session->marks_cap, session->marks_len + 1, sizeof mark))
         return no_memory(work, "mark");
     body = pal_malloc(mark.body.len);
     if (!body)

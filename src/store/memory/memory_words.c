@@ -19,8 +19,6 @@
 #define WIDE_TEXT_LEN ((size_t)256 << 10)
 #define DEAD (UINT64_C(1) << 63)
 
-enum { POSITIONS_MIN = 4 };
-
 static const pal_str wide_name = {"\1w", 2};
 
 /* ---- Words ---- */
@@ -158,9 +156,7 @@ static bool add_position(memory_words *words, pal_str text, uint64_t pos)
         return false;
     if (word->len > 0 && word->positions[word->len - 1] == pos)
         return true;
-    if (!pal_memory_reserve((void **)&word->positions, &word->cap, word->len,
-                word->len < POSITIONS_MIN ? POSITIONS_MIN - word->len : 1,
-                sizeof *word->positions)) {
+    if (!pal_reserve(&word->positions, &word->cap, word->len + 1, sizeof *word->positions)) {
         if (word->len == 0)
             word_free(words, word);
         return false;

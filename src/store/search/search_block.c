@@ -139,28 +139,15 @@ static bool entries_grow(pal_block_builder *builder)
     return true;
 }
 
-static bool pairs_grow(pal_block_builder *builder)
-{
-    size_t cap = builder->pairs_cap ? builder->pairs_cap * 2 : 16384;
-    pair *grown;
-
-    if (builder->pairs_len < builder->pairs_cap)
-        return true;
-    grown = pal_realloc(builder->pairs, cap * sizeof(*grown));
-    if (!grown)
-        return false;
-    builder->pairs = grown;
-    builder->pairs_cap = cap;
-    return true;
-}
-
 void pal_block_add(pal_block_builder *builder, size_t row, pal_str term)
 {
     entry *found;
 
     if (builder->failure || term.len == 0)
         return;
-    if (!entries_grow(builder) || !pairs_grow(builder)) {
+    if (!entries_grow(builder) ||
+            !pal_reserve(&builder->pairs, &builder->pairs_cap, builder->pairs_len + 1,
+                    sizeof(*builder->pairs))) {
         builder->failure = PAL_NO_MEMORY;
         return;
     }
@@ -260,24 +247,6 @@ static void put_chunk(
     }
 }
 
-static bool add_chunk(
-        pal_chunk **chunks, size_t *len, size_t *cap, pal_chunk chunk, pal_arena *arena)
-{
-    if (*len == *cap) {
-        size_t wanted = *cap ? *cap * 2 : 64;
-        pal_chunk *grown = pal_arena_array(arena, wanted, sizeof(*grown));
-
-        if (!grown)
-            return false;
-        if (*len > 0)
-            memcpy(grown, *chunks, *len * sizeof(*grown));
-        *chunks = grown;
-        *cap = wanted;
-    }
-    (*chunks)[(*len)++] = chunk;
-    return true;
-}
-
 pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena, pal_chunk **out_chunks,
         size_t *out_len, pal_error *err)
 {
@@ -297,7 +266,9 @@ pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena, pal_ch
         if (first)
             chunk.term = pal_arena_copy(arena, pal_str_make(first->text, first->len));
         chunk.data = pal_arena_copy(arena, pal_buf_str(&buf));
-        fits = !buf.failure && add_chunk(&chunks, &len, &cap, chunk, arena);
+        fits = !buf.failure && pal_arena_reserve(arena, &chunks, &cap, len + 1, sizeof(*chunks));
+        if (fits)
+            chunks[len++] = chunk;
     }
     pal_buf_done(&buf);
     if (!fits || pal_arena_failure(arena))

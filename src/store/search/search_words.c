@@ -2,6 +2,7 @@
 #include "store/search/search_words.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
@@ -196,11 +197,6 @@ void pal_query_terms(const pal_query *query, pal_term_sink sink, void *user)
 
 /* ---- Queries ---- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* Removes one word or quoted phrase from the front of the text. */
 static pal_str take_part(pal_str *text, bool *out_prefix)
 {
@@ -214,7 +210,7 @@ static pal_str take_part(pal_str *text, bool *out_prefix)
         *out_prefix = next < text->len && text->data[next] == '*';
         next += *out_prefix;
     } else {
-        while (end < text->len && !is_blank(text->data[end]) && text->data[end] != '"')
+        while (end < text->len && !pal_text_is_space(text->data[end]) && text->data[end] != '"')
             end++;
         next = end;
         *out_prefix = text->data[end - 1] == '*';
@@ -258,7 +254,7 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
     while (status == PAL_OK && text.len > 0) {
         bool is_prefix;
 
-        if (is_blank(text.data[0])) {
+        if (pal_text_is_space(text.data[0])) {
             text = pal_str_make(text.data + 1, text.len - 1);
             continue;
         }

@@ -350,16 +350,9 @@ pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, 
     pal_sql_bind_int(&sql, clamped(scan->first));
     pal_sql_bind_int(&sql, clamped(scan->last));
     while (pal_sql_row(&sql)) {
-        if (len == cap) {
-            pal_mark *grown = pal_arena_array(arena, cap ? cap * 2 : 8, sizeof(*grown));
-
-            if (!grown)
-                break;
-            if (len > 0)
-                memcpy(grown, marks, len * sizeof(*grown));
-            marks = grown;
-            cap = cap ? cap * 2 : 8;
-        }
+        if (!pal_arena_reserve(arena, &marks, &cap, len + 1, sizeof(*marks)))
+            break;
+        marks[len] = (pal_mark){0};
         mark_read(&sql, &marks[len]);
         if (scan->wanted == PAL_MARKS_WHOLE)
             marks[len].body = pal_arena_copy(arena, pal_sql_text(&sql, 6));

@@ -2,6 +2,7 @@
  * stored. */
 #include <string.h>
 
+#include "base/text.h"
 #include "store/sqlite/sqlite.h"
 
 void pal_sqlite_aliases_join(pal_buf *buf, const pal_session *session)
@@ -68,8 +69,7 @@ pal_status pal_sqlite_aliases_check(pal_sql_conn *conn, const pal_work *work, in
         if (holder != 0 && holder != own_handle && !session->is_routed)
             return pal_error_set(&work->op->error, PAL_CONFLICT,
                     "alias '%.*s' belongs to another session",
-                    (int)(session->aliases[i].len < 160 ? session->aliases[i].len : 160),
-                    session->aliases[i].data);
+                    PAL_EXCERPT(session->aliases[i], 160));
     }
     return PAL_OK;
 }
@@ -102,5 +102,5 @@ pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant, const pal_
 pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key)
 {
     return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' belongs to another session",
-            (int)(key.len < 160 ? key.len : 160), key.data);
+            PAL_EXCERPT(key, 160));
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/sqlite/sqlite.h"
 
 #define SHORT_SCAN_ROWS_MAX 256
@@ -428,16 +429,6 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
 
 /* ---- Inbox, lease ---- */
 
-/* Doubles the array. Most inboxes are empty, and every turn reads one. */
-static pal_inbox_item *more_items(pal_inbox_item *items, size_t len, pal_arena *arena)
-{
-    pal_inbox_item *more = pal_arena_array(arena, len ? 2 * len : 4, sizeof(*more));
-
-    if (more && len > 0)
-        memcpy(more, items, len * sizeof(*more));
-    return more;
-}
-
 static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
@@ -448,17 +439,13 @@ static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *aren
 
     pal_sql_bind_int(&sql, handle);
     while (len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
-        if (len == cap) {
-            items = more_items(items, len, arena);
-            cap = len ? 2 * len : 4;
-        }
-        if (!items)
+        if (!pal_arena_reserve(arena, &items, &cap, len + 1, sizeof(*items)))
             break;
-        items[len].id = pal_sql_uuid(&sql, 0);
-        items[len].client_id = pal_sql_copy(&sql, 1, arena);
-        items[len].delivery = pal_sql_copy(&sql, 2, arena);
-        items[len].body = pal_sql_copy(&sql, 3, arena);
-        items[len++].created_at = pal_sql_int(&sql, 4);
+        items[len++] = (pal_inbox_item){.id = pal_sql_uuid(&sql, 0),
+                .client_id = pal_sql_copy(&sql, 1, arena),
+                .delivery = pal_sql_copy(&sql, 2, arena),
+                .body = pal_sql_copy(&sql, 3, arena),
+                .created_at = pal_sql_int(&sql, 4)};
     }
     status = pal_sql_end_copied(&sql, arena, err);
     if (status != PAL_OK)

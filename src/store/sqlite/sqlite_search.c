@@ -7,6 +7,7 @@
  * one read transaction. Any thread can call it. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/sqlite/sqlite_group.h"
 
 /* The index does not distinguish more than HANDLES_MAX ancestors. */
@@ -381,16 +382,8 @@ pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t mi
     pal_sql_bind_int(&sql, (int64_t)handle);
     pal_sql_bind_int(&sql, (int64_t)min_seq);
     while (pal_sql_row(&sql)) {
-        if (len == cap) {
-            pal_id *grown = pal_arena_array(arena, cap ? cap * 2 : 8, sizeof(*grown));
-
-            if (!grown)
-                break;
-            if (len > 0)
-                memcpy(grown, ids, len * sizeof(*grown));
-            ids = grown;
-            cap = cap ? cap * 2 : 8;
-        }
+        if (!pal_arena_reserve(arena, &ids, &cap, len + 1, sizeof(*ids)))
+            break;
         ids[len++] = pal_sql_uuid(&sql, 0);
     }
     status = pal_sql_end(&sql, err);

@@ -103,17 +103,9 @@ pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_are
 static pal_status chain_push(
         pal_chain *owners, const pal_chain_level *at, pal_arena *arena, pal_error *err)
 {
-    if (owners->len == owners->cap) {
-        size_t cap = owners->cap ? owners->cap * 2 : 4;
-        pal_chain_level *levels = pal_arena_array(arena, cap, sizeof(*levels));
-
-        if (!levels)
-            return pal_no_memory(err);
-        if (owners->len > 0)
-            memcpy(levels, owners->levels, owners->len * sizeof(*levels));
-        owners->levels = levels;
-        owners->cap = cap;
-    }
+    if (!pal_arena_reserve(
+                arena, &owners->levels, &owners->cap, owners->len + 1, sizeof(*owners->levels)))
+        return pal_no_memory(err);
     owners->levels[owners->len++] = *at;
     return PAL_OK;
 }
