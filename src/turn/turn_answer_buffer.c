@@ -53,16 +53,9 @@ static pal_answer_part *add_part(pal_answer_buffer *answer, pal_part_kind kind)
         answer->failure = PAL_LIMIT;
         return NULL;
     }
-    if (answer->len == answer->cap) {
-        size_t cap = answer->cap ? answer->cap * 2 : 4;
-        pal_answer_part *parts = pal_realloc(answer->parts, cap * sizeof(*parts));
-
-        if (!parts) {
-            answer->failure = PAL_NO_MEMORY;
-            return NULL;
-        }
-        answer->parts = parts;
-        answer->cap = cap;
+    if (!pal_reserve(&answer->parts, &answer->cap, answer->len + 1, sizeof(*answer->parts))) {
+        answer->failure = PAL_NO_MEMORY;
+        return NULL;
     }
     part = &answer->parts[answer->len++];
     *part = (pal_answer_part){.kind = kind};

@@ -27,31 +27,14 @@ bool pal_last_commit_is_wanted(const pal_turn *turn)
     return turn->owed.state != PAL_OWED_NONE || turn->request.on_done;
 }
 
-static bool make_room(pal_turn *turn, size_t len)
-{
-    size_t cap = turn->commit.said_cap ? turn->commit.said_cap : 8;
-    pal_id *said;
-
-    if (turn->commit.said_len + len <= turn->commit.said_cap)
-        return true;
-    while (cap < turn->commit.said_len + len)
-        cap *= 2;
-    said = pal_arena_array(turn->arena, cap, sizeof(*said));
-    if (!said)
-        return false;
-    for (size_t i = 0; i < turn->commit.said_len; i++)
-        said[i] = turn->commit.said[i];
-    turn->commit.said = said;
-    turn->commit.said_cap = cap;
-    return true;
-}
-
 void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (pal_id_is_none(messages[i].id))
             messages[i].id = pal_id_new();
-    if (!turn->request.on_done || !make_room(turn, len))
+    if (!turn->request.on_done ||
+            !pal_arena_reserve(turn->arena, &turn->commit.said, &turn->commit.said_cap,
+                    turn->commit.said_len + len, sizeof(*turn->commit.said)))
         return; /* without memory the arena has failed, and so pal_last_commit_prepare() fails */
     for (size_t i = 0; i < len; i++)
         turn->commit.said[turn->commit.said_len++] = messages[i].id;

@@ -7,6 +7,7 @@
 #include "turn/turn_speaker.h"
 
 #include <string.h>
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define INDENT "  "
@@ -85,7 +86,7 @@ static bool looks_like_speaker(pal_str line)
         return false;
     if (line.data[0] == '<')
         return memchr(line.data, '>', line.len) || (line.len > 1 && line.data[1] == '@');
-    return line.len >= sizeof guest - 1 && memcmp(line.data, guest, sizeof guest - 1) == 0;
+    return pal_text_begins(line, guest);
 }
 
 void pal_speaker_put_text(pal_buf *buf, pal_str text, bool comes_after_name)

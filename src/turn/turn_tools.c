@@ -15,6 +15,7 @@
 #include "base/json/json.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
@@ -384,7 +385,7 @@ void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MA
 {
     snprintf(out_reason, PAL_ERROR_MESSAGE_MAX,
             "the model called '%.*s' three times in a row with the same arguments",
-            (int)(name.len < 80 ? name.len : 80), name.len ? name.data : "");
+            PAL_EXCERPT(name, 80));
 }
 
 void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/json/json.h"
+#include "base/text.h"
 #include "store/store_reading.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
@@ -83,7 +84,7 @@ size_t pal_recovery_results(const pal_turn_request *request)
 static pal_status refuse(size_t message, pal_str call_id, const char *why, pal_error *err)
 {
     return pal_error_set(err, PAL_INVALID, "message %zu: the call '%.*s' %s", message,
-            (int)(call_id.len < 80 ? call_id.len : 80), call_id.len ? call_id.data : "", why);
+            PAL_EXCERPT(call_id, 80), why);
 }
 
 static pal_status check_result(const pal_turn *turn, const pal_ending *end, size_t at,

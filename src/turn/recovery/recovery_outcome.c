@@ -80,17 +80,9 @@ static bool add_said(gathering *g, const pal_message *message)
 {
     pal_outcome *outcome = g->outcome;
 
-    if (outcome->said_len == g->cap) {
-        size_t cap = g->cap ? 2 * g->cap : 4;
-        pal_message *said = pal_arena_array(g->arena, cap, sizeof(*said));
-
-        if (!said)
-            return false;
-        for (size_t i = 0; i < outcome->said_len; i++)
-            said[i] = outcome->said[i];
-        outcome->said = said;
-        g->cap = cap;
-    }
+    if (!pal_arena_reserve(
+                g->arena, &outcome->said, &g->cap, outcome->said_len + 1, sizeof(*outcome->said)))
+        return false;
     outcome->said[outcome->said_len++] = *message;
     g->calls = count_calls(message);
     outcome->results_len = 0;

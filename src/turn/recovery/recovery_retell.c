@@ -7,6 +7,7 @@
  * step are void. On the loop. */
 #include "turn/recovery/recovery_retell.h"
 
+#include "base/text.h"
 #include "turn/turn_event.h"
 #include "turn/turn_answer_buffer.h"
 
@@ -43,12 +44,6 @@ static void tell_part(pal_turn *turn, const pal_part *part, size_t number, size_
                         .count = number});
 }
 
-static bool begins_with(pal_str text, pal_str start)
-{
-    return text.len >= start.len &&
-            (start.len == 0 || memcmp(text.data, start.data, start.len) == 0);
-}
-
 /* Returns true if `part` equals or extends `known`. Only the last part that readers know may be
  * longer now. */
 static bool continues(const pal_part *known, const pal_part *part, bool is_last)
@@ -57,7 +52,7 @@ static bool continues(const pal_part *known, const pal_part *part, bool is_last)
     pal_str old = is_call ? known->arguments : known->text;
     pal_str new = is_call ? part->arguments : part->text;
 
-    return known->kind == part->kind && begins_with(new, old) &&
+    return known->kind == part->kind && pal_text_begins_str(new, old) &&
             (is_last || new.len == old.len) &&
             (!is_call ||
                     (pal_str_equal(known->call_id, part->call_id) &&

@@ -14,6 +14,7 @@
 
 #include "base/json/json.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "turn/turn_answer_buffer.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
@@ -178,8 +179,7 @@ static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_e
 
     if (name.len == 0 || pal_turn_settings_endpoint(&runtime->options, name, &unused))
         return PAL_OK;
-    return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
-            (int)(name.len < 80 ? name.len : 80), name.data);
+    return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'", PAL_EXCERPT(name, 80));
 }
 
 static pal_status check_opening(const pal_turn_request *request, pal_error *err)

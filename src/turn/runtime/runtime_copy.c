@@ -1,6 +1,7 @@
 /* runtime_copy.c - deep copies of messages, requests and options into an arena. */
 #include "turn/runtime/runtime_copy.h"
 
+#include "base/text.h"
 #include "dialect/dialect_sent.h"
 
 static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
@@ -126,7 +127,7 @@ static bool is_same_family(pal_str a, pal_str b)
     const char *dash = a.len ? memchr(a.data, '-', a.len) : NULL;
     size_t len = dash ? (size_t)(dash - a.data) + 1 : 0;
 
-    return len > 0 && b.len >= len && memcmp(a.data, b.data, len) == 0;
+    return len > 0 && pal_text_begins_str(b, pal_str_make(a.data, len));
 }
 
 /* Moves one endpoint to the front and gives it the model: the endpoint whose default model this is,

@@ -17,6 +17,7 @@
 #include "turn/runtime/runtime_forward.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "message/message_check.h"
 #include "turn/runtime/runtime_budget.h"
 #include "turn/runtime/runtime_forward_count.h"
@@ -463,8 +464,7 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
 
     if (is_named && !pal_turn_settings_endpoint(options, request->endpoint, &at))
         return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'",
-                (int)(request->endpoint.len < 80 ? request->endpoint.len : 80),
-                request->endpoint.data);
+                PAL_EXCERPT(request->endpoint, 80));
     if (!speaks(runtime->providers[at], request->api))
         return pal_error_set(err, PAL_CONFLICT,
                 "endpoint '%.*s' is of kind '%.*s', which does not support this request",

@@ -1,11 +1,12 @@
 /* runtime_price.c - computes the cost of a model call. */
 #include "turn/turn.h"
 
+#include "base/text.h"
+
 static bool price_matches(pal_str pattern, pal_str model)
 {
     if (pattern.len > 0 && pattern.data[pattern.len - 1] == '*')
-        return model.len >= pattern.len - 1 &&
-                memcmp(model.data, pattern.data, pattern.len - 1) == 0;
+        return pal_text_begins_str(model, pal_str_make(pattern.data, pattern.len - 1));
     return pal_str_equal(pattern, model);
 }
 

@@ -15,9 +15,9 @@
  * any thread. */
 #include "turn/runtime/runtime_settings.h"
 
-#include <strings.h>
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/text.h"
 #include "turn/runtime/runtime.h"
 
 /* The settings of one level; empty members are left to the level below. */
@@ -54,8 +54,7 @@ size_t pal_turn_settings_endpoint_of_model(
 static pal_status no_endpoint(pal_str name, const char *whose, pal_str who, pal_error *err)
 {
     return pal_error_set(err, PAL_NOT_FOUND, "unknown endpoint '%.*s'%s%.*s",
-            (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "", whose,
-            (int)(who.len < 80 ? who.len : 80), who.data ? who.data : "");
+            PAL_EXCERPT(name, 80), whose, PAL_EXCERPT(who, 80));
 }
 
 pal_status pal_turn_settings_check(const pal_runtime_options *options, pal_error *err)
@@ -130,7 +129,7 @@ static const pal_agent_settings *find_agent(const pal_runtime_options *options, 
     for (size_t i = 0; name.len > 0 && i < options->agents_len; i++) {
         pal_str own = options->agents[i].name;
 
-        if (own.len == name.len && strncasecmp(own.data, name.data, name.len) == 0)
+        if (pal_text_equal_nocase(own, name))
             return &options->agents[i];
     }
     return NULL;
@@ -142,7 +141,7 @@ pal_status pal_turn_settings_check_agent(
     if (name.len == 0 || options->agents_len == 0 || find_agent(options, name))
         return PAL_OK;
     return pal_error_set(err, PAL_NOT_FOUND, "agent '%.*s' is not configured; use one of 'agents'",
-            (int)(name.len < 80 ? name.len : 80), name.data);
+            PAL_EXCERPT(name, 80));
 }
 
 const pal_agent_settings *pal_agent_find(const pal_runtime_options *options, pal_str name)
@@ -310,7 +309,7 @@ static bool is_offered(const pal_agent_settings *agent, pal_str tool)
         pal_str name = agent->tools[i];
         bool is_start = name.len > 0 && name.data[name.len - 1] == '*';
 
-        if (is_start ? tool.len >= name.len - 1 && memcmp(tool.data, name.data, name.len - 1) == 0
+        if (is_start ? pal_text_begins_str(tool, pal_str_make(name.data, name.len - 1))
                      : pal_str_equal(tool, name))
             return true;
     }
