@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "palaver/limits.h"
 #include "palaver/store_records.h"
 #include "palaver/window.h"
@@ -116,8 +117,7 @@ static pal_status load_output(const run *r, pal_str *out_text, pal_error *err)
             pal_store_blob_get(r->store, r->tenant, handle, r->arena, &media_type, out_text, err);
 
     if (status == PAL_NOT_FOUND || status == PAL_INVALID)
-        return pal_error_set(err, status, "unknown output handle '%.*s'",
-                (int)(handle.len < 80 ? handle.len : 80), handle.data ? handle.data : "");
+        return pal_error_set(err, status, "unknown output handle '%.*s'", PAL_EXCERPT(handle, 80));
     return status;
 }
 
@@ -326,7 +326,7 @@ pal_status pal_builtin_run(pal_store *store, pal_str tenant, pal_id session, pal
         status = run_recall(&r, err);
     else
         status = pal_error_set(err, PAL_NOT_FOUND, "unknown built-in tool '%.*s'",
-                (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "");
+                PAL_EXCERPT(name, 80));
     if (status == PAL_OK)
         *out_text = pal_arena_copy(arena, pal_buf_str(&r.out));
     if (status == PAL_OK && (r.out.failure != PAL_OK || pal_arena_failure(arena) != PAL_OK))
