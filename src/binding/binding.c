@@ -4,6 +4,7 @@
 
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "palaver/config.h"
@@ -86,7 +87,7 @@ void pal_binding_close(pal_binding *binding, int64_t drain_ms)
 static pal_status refuse_unknown(pal_binding_call *call, pal_str members)
 {
     return pal_error_set(&call->err, PAL_INVALID, "unknown members: %.*s",
-            (int)(members.len < 120 ? members.len : 120), members.data);
+            PAL_EXCERPT(members, 120));
 }
 
 /* Reads a query by its table, and refuses unknown members. */
