@@ -10,6 +10,7 @@
  *
  * The same applies to a fork: its first messages must be those of the session that it would share
  * them with. */
+#include "base/text.h"
 #include "palaver/store_batch.h"
 #include "transfer/transfer_import_inside.h"
 
@@ -85,7 +86,7 @@ static void tell_name(pal_import *import, pal_id id)
     pal_id_to_text(id, here);
     snprintf(text, sizeof text,
             "'%.*s' is a different conversation in this store; imported as session %s",
-            (int)(import->name.len < 120 ? import->name.len : 120), import->name.data, here);
+            PAL_EXCERPT(pal_buf_str(&import->name), 120), here);
     pal_import_tell(import, 0, text);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/digest.h"
+#include "base/text.h"
 
 #define KNOWN_PAGE 1000
 #define DIGEST_LEN 16 /* bytes of the SHA-256; enough to distinguish messages */
@@ -29,9 +30,7 @@ static void put_text(pal_buf *buf, pal_str text)
  * (transfer_import.c). */
 static bool is_told(const pal_part *part)
 {
-    size_t len = sizeof MISSING_END - 1;
-    bool is_note = part->kind == PAL_PART_TEXT && part->text.len > len &&
-            memcmp(part->text.data + part->text.len - len, MISSING_END, len) == 0;
+    bool is_note = part->kind == PAL_PART_TEXT && pal_text_ends(part->text, MISSING_END);
     return part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE && !is_note;
 }
 

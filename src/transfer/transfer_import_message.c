@@ -1,5 +1,6 @@
 /* transfer_import_message.c - adds messages to the batch. They get names, so that a repeated import
  * recognizes them, and are counted, so that marks find them. */
+#include "base/memory.h"
 #include "palaver/store_batch.h"
 #include "transfer/transfer_import_inside.h"
 
@@ -42,23 +43,15 @@ static void name_message(pal_import *import, pal_message *message, uint64_t inde
 
 static pal_status grow_append(pal_import *import, pal_op *op, pal_import_waiting *wait)
 {
-    size_t len = op->u.append.messages_len;
-    size_t cap = wait->cap ? wait->cap * 2 : 16;
-    pal_message *messages = pal_arena_array(import->arena, cap, sizeof *messages);
-    uint64_t *lines = pal_arena_array(import->arena, cap, sizeof *lines);
-    uint64_t *indexes = pal_arena_array(import->arena, cap, sizeof *indexes);
-    if (!messages || !lines || !indexes)
+    pal_arena *arena = import->arena;
+    size_t wanted = op->u.append.messages_len + 1;
+    size_t lines_cap = wait->cap, indexes_cap = wait->cap; /* all three have the same capacity */
+    if (!pal_arena_reserve(arena, &wait->lines, &lines_cap, wanted, sizeof *wait->lines) ||
+            !pal_arena_reserve(
+                    arena, &wait->indexes, &indexes_cap, wanted, sizeof *wait->indexes) ||
+            !pal_arena_reserve(arena, &op->u.append.messages, &wait->cap, wanted,
+                    sizeof *op->u.append.messages))
         return pal_import_no_memory(import);
-    if (len) {
-        assert(wait->lines && wait->indexes);
-        memcpy(messages, op->u.append.messages, len * sizeof *messages);
-        memcpy(lines, wait->lines, len * sizeof *lines);
-        memcpy(indexes, wait->indexes, len * sizeof *indexes);
-    }
-    op->u.append.messages = messages;
-    wait->lines = lines;
-    wait->indexes = indexes;
-    wait->cap = cap;
     return PAL_OK;
 }
 
@@ -76,8 +69,7 @@ pal_status pal_import_wait_message(
     }
     op = &import->ops[import->append_at - 1];
     pal_import_waiting *wait = &import->waits[import->append_at - 1];
-    if (op->u.append.messages_len == wait->cap)
-        status = grow_append(import, op, wait);
+    status = grow_append(import, op, wait);
     if (status != PAL_OK)
         return status;
     assert(wait->lines && wait->indexes);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "palaver/limits.h"
 #include "palaver/store_batch.h"
 #include "palaver/store_records.h"
@@ -116,7 +117,7 @@ static pal_status drop_taken_names(pal_import *import, pal_session *session)
         status = find(import, PAL_SESSION_BY_KEY, session->key, &other);
     if (status == PAL_OK) {
         snprintf(text, sizeof text, "key '%.*s' is already in use by another session; left out",
-                (int)(session->key.len < 150 ? session->key.len : 150), session->key.data);
+                PAL_EXCERPT(session->key, 150));
         pal_import_tell(import, 0, text);
         session->key = pal_str_of(NULL);
     } else if (status != PAL_NOT_FOUND) {
