@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define NEW_VERSION "2026-07-28"
 #define META "io.modelcontextprotocol/"
@@ -233,8 +234,7 @@ static pal_mcp_taken call_tool(taking *t)
     pal_json_type type = pal_json_type_of(ask.arguments);
     if (!ask.offer) {
         pal_str is = pal_json_raw(name);
-        snprintf(text, sizeof text, "Unknown tool: %.*s", (int)(is.len < 80 ? is.len : 80),
-                is.data ? is.data : "");
+        snprintf(text, sizeof text, "Unknown tool: %.*s", PAL_EXCERPT(is, 80));
         return refuse(t, PAL_RPC_INVALID_PARAMS, text);
     }
     if (type != PAL_JSON_NONE && type != PAL_JSON_NULL && type != PAL_JSON_OBJECT)

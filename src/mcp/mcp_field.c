@@ -8,6 +8,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "mcp/mcp_internal.h"
 
 /* ---- The schema ---- */
@@ -61,18 +62,12 @@ void pal_mcp_fields_put(const pal_mcp_field *fields, pal_json_writer *writer)
 
 /* ---- Checks ---- */
 
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
-
 static pal_status wrong(
         const pal_mcp_field *field, pal_json value, const char *wants, pal_error *err)
 {
     pal_str is = pal_json_raw(value);
     return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not %.*s", field->name, wants,
-            (int)(is.len < 60 ? is.len : 60), is.data);
+            PAL_EXCERPT(is, 60));
 }
 
 static pal_status check_choice(const pal_mcp_field *field, pal_json value, pal_error *err)
@@ -140,8 +135,7 @@ static pal_status unknown(
         if (pal_nearest_try(&nearest, pal_str_of(fields->name)))
             meant = fields->name;
     }
-    return pal_error_set(err, PAL_INVALID, "unknown argument '%.*s'%s%s%s",
-            (int)(text.len < 60 ? text.len : 60), text.data ? text.data : "",
+    return pal_error_set(err, PAL_INVALID, "unknown argument '%.*s'%s%s%s", PAL_EXCERPT(text, 60),
             meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
@@ -163,10 +157,10 @@ pal_status pal_mcp_fields_check(
     pal_status status = check_names(fields, arguments, arena, err);
     for (const pal_mcp_field *field = fields; status == PAL_OK && field->name; field++) {
         pal_json value = pal_json_find(arguments, field->name);
-        if (is_absent(value) && field->is_required)
+        if (pal_json_is_absent(value) && field->is_required)
             status = pal_error_set(
                     err, PAL_INVALID, "'%s' is missing: %s", field->name, field->about);
-        else if (is_absent(value))
+        else if (pal_json_is_absent(value))
             continue;
         else if (field->kind == PAL_MCP_NUMBER)
             status = check_number(field, value, err);

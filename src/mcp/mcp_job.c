@@ -12,6 +12,7 @@
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
@@ -300,9 +301,7 @@ static void take_tool(pal_mcp_job *job, const pal_event *event)
 {
     char words[160];
     job->tool_calls++;
-    snprintf(words, sizeof words, "running '%.*s'",
-            (int)(event->name.len < 100 ? event->name.len : 100),
-            event->name.data ? event->name.data : "");
+    snprintf(words, sizeof words, "running '%.*s'", PAL_EXCERPT(event->name, 100));
     tell_progress(job, words);
 }
 
