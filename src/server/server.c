@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
 #include "server/api/mcp/api_mcp.h"
@@ -26,7 +27,7 @@ static pal_status check_open(pal_server *server, bool is_local, pal_error *err)
         return status;
     return pal_error_set(err, PAL_DENIED,
             "address '%.*s' is open to other machines, but no API key exists",
-            (int)(listen.len < 100 ? listen.len : 100), listen.data);
+            PAL_EXCERPT(listen, 100));
 }
 
 static pal_status open_parts(pal_server *server, pal_error *err)

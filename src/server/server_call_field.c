@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
 
@@ -15,12 +16,6 @@ static pal_status wrong(
 {
     call->fail_param = name;
     return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not %s", name, wants, is);
-}
-
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
 }
 
 static const char *type_text(pal_json value)
@@ -34,7 +29,7 @@ pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size
         pal_str *out, pal_error *err)
 {
     pal_json value = pal_json_find(object, name);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return PAL_OK;
     if (pal_json_type_of(value) != PAL_JSON_STRING)
         return wrong(call, name, err, "a string", type_text(value));
@@ -54,7 +49,7 @@ pal_status pal_call_flag(
         pal_call *call, pal_json object, const char *name, bool *out, pal_error *err)
 {
     pal_json value = pal_json_find(object, name);
-    if (is_absent(value) || pal_json_bool(value, out))
+    if (pal_json_is_absent(value) || pal_json_bool(value, out))
         return PAL_OK;
     return wrong(call, name, err, "true or false", type_text(value));
 }
@@ -77,12 +72,12 @@ pal_status pal_call_count(pal_call *call, pal_json object, const char *name, uin
 {
     uint64_t number;
     pal_json value = pal_json_find(object, name);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return PAL_OK;
     if (!pal_json_u64(value, &number)) {
         pal_str raw = pal_json_raw(value);
         char is[64];
-        snprintf(is, sizeof is, "%.*s", (int)(raw.len < 40 ? raw.len : 40), raw.data);
+        snprintf(is, sizeof is, "%.*s", PAL_EXCERPT(raw, 40));
         bool is_number = pal_json_type_of(value) == PAL_JSON_NUMBER;
         return wrong(
                 call, name, err, "a non-negative whole number", is_number ? is : type_text(value));
@@ -94,7 +89,7 @@ pal_status pal_call_object(
         pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err)
 {
     pal_json value = pal_json_find(object, name);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return PAL_OK;
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return wrong(call, name, err, "an object", type_text(value));
@@ -122,8 +117,7 @@ bool pal_call_number(pal_str text, uint64_t *out)
 /* Quotes the value, shortened for an error. */
 static void quote_value(pal_str text, char out_text[64])
 {
-    snprintf(out_text, 64, "'%.*s'", (int)(text.len < 40 ? text.len : 40),
-            text.data ? text.data : "");
+    snprintf(out_text, 64, "'%.*s'", PAL_EXCERPT(text, 40));
 }
 
 pal_status pal_call_query_count(

@@ -10,9 +10,9 @@
 #include "server/server_internal.h"
 
 #include <stdio.h>
-#include <strings.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
 #include "server/observe/observe_metrics.h"
@@ -30,8 +30,7 @@ static const pal_api *api_of(pal_str path)
     const pal_api *best = &pal_api_root;
     for (size_t i = 0; pal_apis[i]; i++) {
         size_t len = strlen(pal_apis[i]->prefix);
-        if (len > strlen(best->prefix) && path.len >= len &&
-                memcmp(path.data, pal_apis[i]->prefix, len) == 0)
+        if (len > strlen(best->prefix) && pal_text_begins(path, pal_apis[i]->prefix))
             best = pal_apis[i];
     }
     return best;
@@ -69,8 +68,7 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
                 call, 405, "method_not_allowed", PAL_INVALID, err, "Method not allowed");
     }
     return pal_error_set(err, PAL_NOT_FOUND, "no route for %.*s %.*s; %s",
-            (int)(method.len < 16 ? method.len : 16), method.data,
-            (int)(path.len < 120 ? path.len : 120), path.data,
+            PAL_EXCERPT(method, 16), PAL_EXCERPT(path, 120),
             is_openai_without_prefix(method, path)
                     ? "use a base URL that ends with /v1"
                     : "GET /openapi.json lists all routes");
@@ -154,21 +152,17 @@ static pal_status admit(pal_call *call, pal_error *err)
 
 /* ---- The body ---- */
 
-/* Clients send JSON with various types: curl's default is "application/x-www-form-urlencoded". So
- * only a type that is never JSON is refused. */
-static bool is_other_type(pal_str type)
-{
-    return type.len >= 10 && strncasecmp(type.data, "multipart/", 10) == 0;
-}
-
 static pal_status parse_body(pal_call *call, pal_error *err)
 {
     pal_error inner = {0};
     pal_str body = pal_exchange_body(call->exchange);
+    pal_str type = pal_exchange_header(call->exchange, "content-type");
     bool is_any = call->route->flags & PAL_API_ANY_JSON;
     if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
         return PAL_OK;
-    if (!is_any && is_other_type(pal_exchange_header(call->exchange, "content-type")))
+    /* Clients send JSON with various types: curl's default is "application/x-www-form-urlencoded".
+     * So only a type that is never JSON is refused. */
+    if (!is_any && pal_text_begins_nocase(type, "multipart/"))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
                 "the body must be JSON; send content-type application/json");
     if (body.len == 0)
@@ -358,8 +352,7 @@ static void log_request(
     pal_str body = pal_exchange_body(x);
     if (body.len && call->server->settings->log_text)
         pal_log(PAL_LOG_INFO, "body of request %.*s: %.*s", PAL_STR_ARG(pal_exchange_id(x)),
-                (int)(body.len < PAL_SERVER_LOG_BODY_MAX ? body.len : PAL_SERVER_LOG_BODY_MAX),
-                body.data);
+                PAL_EXCERPT(body, PAL_SERVER_LOG_BODY_MAX));
 }
 
 static void trace_request(const pal_call *call, unsigned code, int64_t duration_us)

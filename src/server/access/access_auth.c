@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "server/access/access_key.h"
 #include "server/access/access_rate.h"
 #include "server/server_call.h"
@@ -250,7 +251,7 @@ static pal_str secret_of(const pal_exchange *x)
     static const char scheme[] = "bearer ";
     pal_str header = pal_exchange_header(x, "authorization");
     size_t len = sizeof scheme - 1;
-    if (header.len <= len || strncasecmp(header.data, scheme, len) != 0)
+    if (header.len == len || !pal_text_begins_nocase(header, scheme))
         return pal_exchange_header(x, "x-api-key");
     while (len < header.len && header.data[len] == ' ')
         len++;
@@ -372,11 +373,6 @@ static pal_str without_port(pal_str host)
     return host;
 }
 
-static bool is_text(pal_str a, const char *text)
-{
-    return a.len == strlen(text) && strncasecmp(a.data, text, a.len) == 0;
-}
-
 /* True for "127.0.0.1", but not for "127.0.0.1.example.org". */
 static bool is_loopback_number(pal_str host)
 {
@@ -392,7 +388,8 @@ static bool is_loopback_number(pal_str host)
 bool pal_auth_address_is_local(pal_str listen)
 {
     pal_str host = without_port(listen);
-    return is_text(host, "localhost") || is_text(host, "[::1]") || is_text(host, "::1") ||
+    return pal_text_is_nocase(host, "localhost") || pal_text_is_nocase(host, "[::1]") ||
+            pal_text_is_nocase(host, "::1") ||
             is_loopback_number(host);
 }
 
@@ -438,8 +435,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
     if (!pal_auth_address_is_local(host))
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "host '%.*s' is not allowed while the server has no keys; use localhost, or create "
-                "a key with 'palaver key create'",
-                (int)(host.len < 80 ? host.len : 80), host.data);
+                "a key with 'palaver key create'", PAL_EXCERPT(host, 80));
     if (is_own_page(call, origin) ||
             (origin.len && pal_server_settings_allows(call->server->settings, origin)))
         return PAL_OK;
@@ -448,6 +444,5 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
                 "a request from a page of another origin must have an Origin header that "
                 "server.cors_origins contains");
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-            "origin '%.*s' is not allowed; add it to server.cors_origins",
-            (int)(origin.len < 80 ? origin.len : 80), origin.data);
+            "origin '%.*s' is not allowed; add it to server.cors_origins", PAL_EXCERPT(origin, 80));
 }

@@ -11,6 +11,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define KIND "key"
@@ -234,8 +235,7 @@ static bool digits_of(pal_str id, pal_str *out_digits)
 
 static pal_status no_such_key(pal_str id, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "key '%.*s' does not exist",
-            (int)(id.len < 40 ? id.len : 40), id.data ? id.data : "");
+    return pal_error_set(err, PAL_NOT_FOUND, "key '%.*s' does not exist", PAL_EXCERPT(id, 40));
 }
 
 pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit, pal_arena *arena,

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "server/http/http_internal.h"
 
 #define RAW_ANSWER_BYTES_MAX ((size_t)64 << 10)
@@ -115,14 +116,6 @@ pal_str pal_exchange_header(const pal_exchange *x, const char *name)
     return pal_str_make(value, len);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Decodes a form value: '+' is a blank. An invalid escape stays unchanged. */
 static size_t decode(pal_str text, char *out)
 {
@@ -130,8 +123,8 @@ static size_t decode(pal_str text, char *out)
     for (size_t i = 0; i < text.len; i++) {
         int high = -1, low = -1;
         if (text.data[i] == '%' && text.len - i > 2) {
-            high = hex_digit(text.data[i + 1]);
-            low = hex_digit(text.data[i + 2]);
+            high = pal_text_hex(text.data[i + 1]);
+            low = pal_text_hex(text.data[i + 2]);
         }
         if (high >= 0 && low >= 0) {
             out[len++] = (char)(high << 4 | low);

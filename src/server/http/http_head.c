@@ -9,8 +9,8 @@
  * Header lines stay in the buffer that received them. So a NUL or a folded line shows as a gap
  * between two header lines. */
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <string.h>
+#include "base/text.h"
 #include "server/http/http_internal.h"
 
 typedef struct head_scan {
@@ -32,20 +32,9 @@ typedef struct head_scan {
     pal_buf forwarded;
 } head_scan;
 
-static bool is_token(const char *name, size_t len)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)name[i];
-        if (!isalnum(c) && (c == 0 || !strchr(others, c)))
-            return false;
-    }
-    return len > 0;
-}
-
 static bool is_name(const char *key, size_t len, const char *name)
 {
-    return len == strlen(name) && strncasecmp(key, name, len) == 0;
+    return pal_text_is_nocase(pal_str_make(key, len), name);
 }
 
 static void scan_length(head_scan *scan, const char *value, size_t len)
@@ -86,7 +75,7 @@ static enum MHD_Result scan_line(void *user, enum MHD_ValueKind kind, const char
     head_scan *scan = user;
     (void)kind;
     scan->lines++;
-    scan->is_name_bad |= !is_token(key, key_len);
+    scan->is_name_bad |= !pal_text_is_token(pal_str_make(key, key_len));
     if (!value)
         return MHD_YES;
     /* A program that reads a CR as the end of a line would see another header there. */

@@ -7,6 +7,7 @@
  * pure, so tests need no connection. */
 #include <arpa/inet.h>
 #include <string.h>
+#include "base/text.h"
 #include "server/http/http_internal.h"
 
 #define ADDRESS_LEN_MAX (INET6_ADDRSTRLEN - 1)
@@ -100,17 +101,6 @@ bool pal_peer_is_trusted(const pal_proxy *proxies, size_t proxies_len, pal_str p
     return read_address(peer, &address, &is_v4) && is_trusted(proxies, proxies_len, &address);
 }
 
-static pal_str trim(pal_str text)
-{
-    while (text.len && (text.data[0] == ' ' || text.data[0] == '\t')) {
-        text.data++;
-        text.len--;
-    }
-    while (text.len && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\t'))
-        text.len--;
-    return text;
-}
-
 /* Removes and returns the part after the last comma. */
 static pal_str take_last(pal_str *list)
 {
@@ -119,7 +109,7 @@ static pal_str take_last(pal_str *list)
         at--;
     pal_str last = pal_str_make(list->data + at, list->len - at);
     list->len = at ? at - 1 : 0;
-    return trim(last);
+    return pal_text_trim(last);
 }
 
 /* The value of `for=` in one element of Forwarded, without quotes. */
@@ -128,9 +118,9 @@ static pal_str for_value(pal_str element)
     while (element.len) {
         const char *semicolon = memchr(element.data, ';', element.len);
         size_t len = semicolon ? (size_t)(semicolon - element.data) : element.len;
-        pal_str pair = trim(pal_str_make(element.data, len));
-        if (pair.len > 4 && strncasecmp(pair.data, "for=", 4) == 0) {
-            pal_str value = trim(pal_str_make(pair.data + 4, pair.len - 4));
+        pal_str pair = pal_text_trim(pal_str_make(element.data, len));
+        if (pal_text_begins_nocase(pair, "for=")) {
+            pal_str value = pal_text_trim(pal_text_after(pair, 4));
             bool is_quoted =
                     value.len >= 2 && value.data[0] == '"' && value.data[value.len - 1] == '"';
             return is_quoted ? pal_str_make(value.data + 1, value.len - 2) : value;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "server/api/api_object.h"
@@ -34,9 +35,9 @@
 static bool take_loom_id(pal_str name, pal_str *out_id)
 {
     size_t len = sizeof LOOM_ALIAS - 1;
-    if (name.len <= len || memcmp(name.data, LOOM_ALIAS, len) != 0)
+    if (name.len == len || !pal_text_begins(name, LOOM_ALIAS))
         return false;
-    *out_id = pal_str_make(name.data + len, name.len - len);
+    *out_id = pal_text_after(name, len);
     return true;
 }
 
@@ -218,8 +219,7 @@ static pal_status send_conversation(
 
 static pal_status not_found(const char *what, pal_str id, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "%s: %.*s", what, (int)(id.len < 120 ? id.len : 120),
-            id.data ? id.data : "");
+    return pal_error_set(err, PAL_NOT_FOUND, "%s: %.*s", what, PAL_EXCERPT(id, 120));
 }
 
 /* Like Loom, shows an expired conversation until it is cleaned up. */
@@ -436,7 +436,7 @@ static pal_status taken(pal_call *call, pal_str id, pal_error *err)
 {
     call->fail_param = "session_id";
     return pal_error_set(err, PAL_CONFLICT, "session_id '%.*s' belongs to another session",
-            (int)(id.len < 120 ? id.len : 120), id.data);
+            PAL_EXCERPT(id, 120));
 }
 
 /* Checks that the id chosen by the client is free or names this session. PAL_CONFLICT if it names

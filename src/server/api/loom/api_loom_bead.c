@@ -17,6 +17,7 @@
 #include "server/api/loom/api_loom_bead.h"
 
 #include <stdio.h>
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 #include "server/server_limits.h"
@@ -90,11 +91,6 @@ static pal_status consider_record(bead_search *search, const pal_record *record,
     return consider(search, PAL_SESSION_BY_ID, pal_str_of(id), (int64_t)untimed_at, err);
 }
 
-static bool begins_with(pal_str text, pal_str start)
-{
-    return text.len >= start.len && memcmp(text.data, start.data, start.len) == 0;
-}
-
 static pal_status consider_records(bead_search *search, pal_error *err)
 {
     char name[PAL_RECORD_NAME_LEN_MAX + 1];
@@ -110,7 +106,7 @@ static pal_status consider_records(bead_search *search, pal_error *err)
     while (status == PAL_OK && page.has_more) {
         status = pal_store_record_list(call->server->store, &query, call->arena, &page, err);
         for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
-            if (!begins_with(page.items[i].name, pal_str_of(name)))
+            if (!pal_text_begins(page.items[i].name, name))
                 return PAL_OK;
             status = consider_record(search, &page.items[i], err);
             query.after = page.items[i].name;

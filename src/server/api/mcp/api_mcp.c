@@ -12,6 +12,7 @@
 
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "mcp/mcp.h"
@@ -214,8 +215,7 @@ static pal_status check_origin(pal_call *call, pal_error *err)
     if (pal_auth_origin_is_own(call, origin, true))
         return PAL_OK;
     return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
-            "origin '%.*s' is not allowed; add it to server.cors_origins",
-            (int)(origin.len < 80 ? origin.len : 80), origin.data);
+            "origin '%.*s' is not allowed; add it to server.cors_origins", PAL_EXCERPT(origin, 80));
 }
 
 static pal_status check_session(pal_call *call, pal_str *out_id, pal_error *err)
@@ -240,8 +240,8 @@ static pal_str decode_header(pal_call *call, pal_str value)
     static const char start[] = "=?base64?", end[] = "?=";
     size_t start_len = sizeof start - 1, end_len = sizeof end - 1;
     pal_str decoded;
-    if (value.len < start_len + end_len || memcmp(value.data, start, start_len) != 0 ||
-            memcmp(value.data + value.len - end_len, end, end_len) != 0)
+    if (value.len < start_len + end_len || !pal_text_begins(value, start) ||
+            !pal_text_ends(value, end))
         return value;
     pal_str inner = pal_str_make(value.data + start_len, value.len - start_len - end_len);
     return pal_base64_decode(inner, call->arena, &decoded) ? decoded : value;

@@ -117,14 +117,14 @@ bool pal_mistral_filter_fits(pal_json filter, pal_json object, pal_arena *arena)
 void pal_mistral_put_raw(pal_json_writer *writer, pal_json object, const char *name)
 {
     pal_json value = pal_json_find(object, name);
-    if (pal_mistral_is_absent(value))
+    if (pal_json_is_absent(value))
         return;
     pal_put_raw(writer, name, pal_json_raw(value));
 }
 
 void pal_mistral_put_raw_or_null(pal_json_writer *writer, pal_json object, const char *name)
 {
-    if (!pal_mistral_is_absent(pal_json_find(object, name))) {
+    if (!pal_json_is_absent(pal_json_find(object, name))) {
         pal_mistral_put_raw(writer, object, name);
         return;
     }

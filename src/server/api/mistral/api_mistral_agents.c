@@ -142,7 +142,7 @@ pal_status pal_mistral_agent_record(
     pal_json_begin_object(&writer);
     pal_put_count(&writer, "version", agent->current);
     pal_put_count(&writer, "count", agent->count);
-    if (!pal_mistral_is_absent(agent->aliases)) {
+    if (!pal_json_is_absent(agent->aliases)) {
         pal_put_raw(&writer, "aliases", pal_json_raw(agent->aliases));
     }
     pal_put_raw(&writer, "fields", pal_json_raw(agent->fields));
@@ -219,7 +219,7 @@ static pal_status check_handoffs(pal_call *call, pal_error *err)
 {
     pal_id unused;
     pal_json value, handoffs = pal_json_find(call->body, "handoffs");
-    if (pal_mistral_is_absent(handoffs))
+    if (pal_json_is_absent(handoffs))
         return PAL_OK;
     if (pal_json_type_of(handoffs) != PAL_JSON_ARRAY ||
             pal_json_count(handoffs) > PAL_MISTRAL_HANDOFFS_MAX)
@@ -251,7 +251,7 @@ static pal_status check_body(pal_call *call, pal_error *err)
         status = check_handoffs(call, err);
     if (status == PAL_OK)
         status = pal_call_object(call, call->body, "metadata", &metadata, err);
-    if (status == PAL_OK && !pal_mistral_is_absent(guardrails) &&
+    if (status == PAL_OK && !pal_json_is_absent(guardrails) &&
             pal_json_type_of(guardrails) != PAL_JSON_ARRAY)
         status = pal_mistral_wrong(call, "guardrails", err, "'guardrails' must be an array");
     return status;
@@ -276,7 +276,7 @@ static pal_status make_fields(pal_call *call, pal_json old, pal_json *out_fields
     pal_json_begin_object(&writer);
     for (size_t i = 0; field_names[i]; i++) {
         pal_json value = choose_field(call->body, old, field_names[i], i < 2);
-        if (pal_mistral_is_absent(value))
+        if (pal_json_is_absent(value))
             continue;
         pal_put_raw(&writer, field_names[i], pal_json_raw(value));
     }
@@ -354,7 +354,7 @@ static pal_status create(pal_call *call, pal_error *err)
     pal_status status = agent ? check_body(call, err) : pal_arena_checked(call->arena, err);
     for (size_t i = 0; status == PAL_OK && i < 2; i++) {
         pal_json value = pal_json_find(call->body, required[i]);
-        if (pal_mistral_is_absent(value) || pal_json_string_is(value, ""))
+        if (pal_json_is_absent(value) || pal_json_string_is(value, ""))
             status = pal_mistral_wrong(
                     call, required[i], err, "'%s' is missing; an agent requires it", required[i]);
     }

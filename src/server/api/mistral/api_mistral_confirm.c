@@ -1,5 +1,6 @@
 /* api_mistral_confirm.c - asks the client for permission to run a tool. A turn pauses before the
  * call, and "tool_confirmations" of a later request allows or denies it. */
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/server_call.h"
@@ -53,9 +54,7 @@ pal_status pal_mistral_confirmation(pal_call *call, pal_str asked, bool *out_all
                     "'tool_confirmations': 'confirmation' must be allow or deny");
         if (asked.len == 0 || !pal_str_equal(id, asked))
             return pal_mistral_wrong(call, "tool_confirmations", err,
-                    "call '%.*s' is not waiting for a confirmation",
-                    (int)(id.len < 80 ? id.len : 80),
-                    id.data ? id.data : "");
+                    "call '%.*s' is not waiting for a confirmation", PAL_EXCERPT(id, 80));
     }
     return PAL_OK;
 }

@@ -29,7 +29,7 @@ static void put_version(pal_json_writer *writer, pal_str version)
 static void put_value_or_null(pal_json_writer *writer, const char *name, pal_json value)
 {
     pal_json_name(writer, name);
-    if (pal_mistral_is_absent(value))
+    if (pal_json_is_absent(value))
         pal_json_put_null(writer);
     else
         pal_json_put_raw(writer, pal_json_raw(value));
@@ -46,9 +46,9 @@ static pal_status put_model(pal_call *call, pal_json_writer *writer,
     pal_put_str(writer, "model", model);
     pal_put_str_or_null(writer, "instructions", settings->instructions);
     put_value_or_null(writer, "guardrails", settings->guardrails);
-    if (!pal_mistral_is_absent(settings->tools))
+    if (!pal_json_is_absent(settings->tools))
         put_value_or_null(writer, "tools", settings->tools);
-    if (!pal_mistral_is_absent(settings->completion_args))
+    if (!pal_json_is_absent(settings->completion_args))
         put_value_or_null(writer, "completion_args", settings->completion_args);
     return status;
 }
@@ -131,7 +131,7 @@ static pal_status take_conversation(
             record->name, call->arena, &session, err);
     if (status == PAL_NOT_FOUND || (status == PAL_OK && session.state != PAL_SESSION_ACTIVE))
         return PAL_OK;
-    bool needs_settings = scan->skip == 0 || !pal_mistral_is_absent(scan->filter);
+    bool needs_settings = scan->skip == 0 || !pal_json_is_absent(scan->filter);
     if (status == PAL_OK && needs_settings)
         status = pal_mistral_settings_of(call, &session, &settings, err);
     if (status != PAL_OK || !pal_mistral_filter_fits(scan->filter, settings.metadata, call->arena))

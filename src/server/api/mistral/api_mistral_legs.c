@@ -60,7 +60,7 @@ static pal_status wrong_arg(
 static pal_status check_choice(pal_call *call, pal_json value, const char *within, pal_error *err)
 {
     static const char *const words[] = {"auto", "none", "any", "required", NULL};
-    if (pal_mistral_is_absent(value) || pal_json_type_of(value) == PAL_JSON_OBJECT ||
+    if (pal_json_is_absent(value) || pal_json_type_of(value) == PAL_JSON_OBJECT ||
             pal_member_is_one_of(value, words))
         return PAL_OK;
     return wrong_arg(call, within, "tool_choice", "auto, none, any, required or an object", err);
@@ -74,13 +74,13 @@ pal_status pal_mistral_args_check(pal_call *call, pal_json args, const char *wit
             [ARG_OBJECT] = "an object",
             [ARG_STRING] = "a string"};
     uint64_t tokens;
-    if (pal_mistral_is_absent(args))
+    if (pal_json_is_absent(args))
         return PAL_OK;
     if (pal_json_type_of(args) != PAL_JSON_OBJECT)
         return pal_mistral_wrong(call, within, err, "'%s' must be an object", within);
     for (size_t i = 0; i < sizeof args_known / sizeof *args_known; i++) {
         pal_json value = pal_json_find(args, args_known[i].name);
-        if (!pal_mistral_is_absent(value) && !has_type(value, args_known[i].type))
+        if (!pal_json_is_absent(value) && !has_type(value, args_known[i].type))
             return wrong_arg(call, within, args_known[i].name, texts[args_known[i].type], err);
     }
     pal_status status = pal_call_count(call, args, "max_tokens", 1, UINT32_MAX, &tokens, err);
@@ -93,7 +93,7 @@ static pal_json choose(const pal_json *levels, const char *name)
 {
     for (size_t i = 0; i < 3; i++) {
         pal_json value = pal_json_find(levels[i], name);
-        if (!pal_mistral_is_absent(value))
+        if (!pal_json_is_absent(value))
             return value;
     }
     return (pal_json){0};
@@ -109,7 +109,7 @@ static pal_status apply_args(
     pal_json_begin_object(&writer);
     for (size_t i = 0; i < sizeof args_known / sizeof *args_known; i++) {
         pal_json value = choose(levels, args_known[i].name);
-        if (pal_mistral_is_absent(value))
+        if (pal_json_is_absent(value))
             continue;
         pal_put_raw(&writer, args_known[i].sent_as, pal_json_raw(value));
     }
@@ -119,7 +119,7 @@ static pal_status apply_args(
     (void)pal_json_u64(choose(levels, "max_tokens"), &request->output_max);
     if (pal_json_string_is(choice, "any"))
         request->tool_choice = pal_str_of("\"required\"");
-    else if (!pal_mistral_is_absent(choice))
+    else if (!pal_json_is_absent(choice))
         request->tool_choice = pal_json_raw(choice);
     return status;
 }
@@ -201,7 +201,7 @@ static pal_status fill_leg(legs_maker *maker, size_t at, const pal_mistral_setti
         leg->request.model = settings->model;
     if (settings && settings->instructions.len)
         leg->request.system = settings->instructions;
-    if (settings && !pal_mistral_is_absent(settings->tools))
+    if (settings && !pal_json_is_absent(settings->tools))
         tools = settings->tools;
     leg->request.has_system = leg->request.system.len > 0;
     pal_status status = pal_api_tools_read(call, tools, &list, &leg->request.tools_len, maker->err);

@@ -1,6 +1,7 @@
 /* api_mistral_restart.c - starts another conversation from one entry of this one. The new session
  * is a fork, so earlier messages are shared and not copied. If the entry is not the last one of its
  * message, the later entries of that message are hidden in the fork. */
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral_start.h"
@@ -18,8 +19,7 @@ static pal_status no_entry(pal_call *call, pal_str id, pal_error *err)
 {
     call->fail_param = "from_entry_id";
     return pal_error_set(err, PAL_NOT_FOUND,
-            "unknown entry '%.*s'; the conversation does not contain it",
-            (int)(id.len < 80 ? id.len : 80), id.data ? id.data : "");
+            "unknown entry '%.*s'; the conversation does not contain it", PAL_EXCERPT(id, 80));
 }
 
 /* Returns the seq of the last tool message that follows, so that a call is kept with its

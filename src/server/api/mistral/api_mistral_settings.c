@@ -19,7 +19,7 @@ static const char *const turn_members[] = {"model", "system", NULL};
 pal_status pal_mistral_metadata_read(pal_call *call, pal_json *out_metadata, pal_error *err)
 {
     pal_json metadata = pal_json_find(call->body, "metadata");
-    if (pal_mistral_is_absent(metadata))
+    if (pal_json_is_absent(metadata))
         return PAL_OK;
     if (pal_json_type_of(metadata) != PAL_JSON_OBJECT)
         return pal_mistral_wrong(call, "metadata", err, "'metadata' must be an object");
@@ -37,7 +37,7 @@ pal_status pal_mistral_version_read(pal_call *call, pal_str *out_version, pal_er
 {
     uint64_t number;
     pal_json value = pal_json_find(call->body, "agent_version");
-    if (pal_mistral_is_absent(value))
+    if (pal_json_is_absent(value))
         return PAL_OK;
     if (pal_json_u64(value, &number))
         *out_version = pal_json_raw(value);
@@ -104,7 +104,7 @@ pal_status pal_mistral_settings_read(
 
 static void keep_value(pal_json_writer *writer, const char *name, pal_json value)
 {
-    if (pal_mistral_is_absent(value))
+    if (pal_json_is_absent(value))
         return;
     pal_put_raw(writer, name, pal_json_raw(value));
 }
@@ -116,7 +116,7 @@ pal_status pal_mistral_settings_keep(
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    if (!pal_mistral_is_absent(settings->metadata))
+    if (!pal_json_is_absent(settings->metadata))
         pal_json_put_members(&writer, pal_json_raw(settings->metadata));
     pal_json_name(&writer, "turn");
     pal_json_begin_object(&writer);

@@ -8,6 +8,7 @@
 #include "server/api/mistral/api_mistral_start.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
@@ -37,7 +38,7 @@ pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err)
 static pal_status read_execution(pal_mistral_start *start, pal_error *err)
 {
     pal_json value = pal_json_find(start->call->body, "handoff_execution");
-    if (pal_mistral_is_absent(value) || pal_json_string_is(value, "server"))
+    if (pal_json_is_absent(value) || pal_json_string_is(value, "server"))
         return PAL_OK;
     if (!pal_json_string_is(value, "client"))
         return pal_mistral_wrong(start->call, "handoff_execution", err,
@@ -60,7 +61,7 @@ static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_er
 {
     pal_call *call = start->call;
     pal_json inputs = pal_json_find(call->body, "inputs");
-    if (pal_mistral_is_absent(inputs) && !is_required)
+    if (pal_json_is_absent(inputs) && !is_required)
         return PAL_OK;
     call->fail_param = "inputs";
     pal_status status = pal_mistral_inputs_read(
@@ -116,7 +117,7 @@ static pal_status check_result(const pal_mistral_start *start, const pal_message
     return pal_mistral_wrong(start->call, "inputs", err,
             is_called ? "call '%.*s' already has a result"
                       : "call '%.*s' is not waiting for a result",
-            (int)(part->call_id.len < 80 ? part->call_id.len : 80), part->call_id.data);
+            PAL_EXCERPT(part->call_id, 80));
 }
 
 pal_status pal_mistral_start_check(
@@ -297,7 +298,7 @@ static pal_status append_stored(pal_mistral_start *start, pal_mistral_pass *pass
     pal_call *call = start->call;
     pal_turn_info info;
     pal_str asked = {0};
-    bool confirms = !pal_mistral_is_absent(pal_json_find(call->body, "tool_confirmations"));
+    bool confirms = !pal_json_is_absent(pal_json_find(call->body, "tool_confirmations"));
     pal_status status = pal_mistral_asked(call, start->run.session, &info, &asked, err);
     start->run.pass = pass;
     if (status == PAL_OK && confirms)
@@ -305,7 +306,7 @@ static pal_status append_stored(pal_mistral_start *start, pal_mistral_pass *pass
     if (status == PAL_OK && asked.len)
         return pal_mistral_wrong(call, "tool_confirmations", err,
                 "call '%.*s' is waiting for a confirmation; send 'tool_confirmations'",
-                (int)(asked.len < 80 ? asked.len : 80), asked.data);
+                PAL_EXCERPT(asked, 80));
     return status == PAL_OK ? pal_mistral_run(call, &start->run, err) : status;
 }
 

@@ -3,9 +3,9 @@
 #include "server/api/native/api_inbound.h"
 
 #include <string.h>
-#include <strings.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "base/unicode.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_route.h"
@@ -186,21 +186,16 @@ pal_status pal_inbound_resolve(
 
 /* ---- The sender ---- */
 
-static bool is_word(pal_str text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.data, word, text.len) == 0;
-}
-
 /* In a chat of two people the model does not need the sender's name. A Matrix room without a chat
  * type can have any number of people. */
 static bool is_direct(const pal_route_context *context)
 {
     pal_str type = context->chat_type;
-    bool is_room = is_word(context->channel, "matrix") && context->chat_id.len &&
+    bool is_room = pal_text_is_nocase(context->channel, "matrix") && context->chat_id.len &&
             context->chat_id.data[0] == '!';
     if (type.len == 0)
         return context->kind == PAL_ROUTE_CHAT && !is_room;
-    return is_word(type, "direct");
+    return pal_text_is_nocase(type, "direct");
 }
 
 static pal_str with_sender(pal_call *call, const pal_route_context *context, pal_str extra)

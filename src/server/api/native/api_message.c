@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 #include "base/json/json_put.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
@@ -116,15 +118,8 @@ static pal_status read_many(
             status = check_one(&some[k], err);
         if (status != PAL_OK)
             return pal_member_within(err, status, "messages", i);
-        if (len + some_len > cap) {
-            pal_message *larger =
-                    pal_arena_alloc(call->arena, (2 * cap + some_len) * sizeof *larger);
-            if (!larger)
-                break;
-            memcpy(larger, all, len * sizeof *all);
-            all = larger;
-            cap = 2 * cap + some_len;
-        }
+        if (!pal_arena_reserve(call->arena, &all, &cap, len + some_len, sizeof *all))
+            break;
         memcpy(&all[len], some, some_len * sizeof *some);
         len += some_len;
     }
@@ -441,7 +436,7 @@ static pal_status get_message(pal_call *call, pal_error *err)
         seq = message.seq;
     } else if (!pal_call_number(name, &seq) || seq == 0) {
         return pal_error_set(err, PAL_INVALID, "'%.*s' is not a message id or seq",
-                (int)(name.len < 64 ? name.len : 64), name.data);
+                PAL_EXCERPT(name, 64));
     }
     pal_message_query load = {.after_seq = seq - 1, .before_seq = seq + 1, .hidden = true};
     status = pal_store_load(
@@ -477,7 +472,7 @@ pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_
 /* Content that a browser could execute is always sent as a download. */
 static bool is_harmless(pal_str media_type)
 {
-    return (media_type.len > 6 && memcmp(media_type.data, "image/", 6) == 0 &&
+    return (pal_text_begins(media_type, "image/") &&
                    !pal_str_is(media_type, "image/svg+xml")) ||
             pal_str_is(media_type, "text/plain") || pal_str_is(media_type, "application/json");
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "server/api/api_object.h"
@@ -363,7 +364,7 @@ static pal_status find_in_trash(pal_call *call, pal_str name, pal_id *out_id, pa
     if (found > 1)
         return pal_error_set(err, PAL_CONFLICT,
                 "'%.*s' is ambiguous: it matches %zu sessions in the trash; use an id",
-                (int)(name.len < 120 ? name.len : 120), name.data, found);
+                PAL_EXCERPT(name, 120), found);
     return found ? PAL_OK : pal_error_set(err, PAL_NOT_FOUND, "Session not found");
 }
 

@@ -1,16 +1,10 @@
 /* api_turn_request.c - reads the settings of a turn from a request. Only reads and checks. */
 #include "server/api/native/api_turn.h"
 
-#include <strings.h>
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/server_call.h"
-
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
 
 /* ---- Tools ---- */
 
@@ -39,7 +33,7 @@ pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool,
     *out_tool = (pal_tool){0};
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "a tool must be an object");
-    if (!is_absent(type) && !pal_json_string_is(type, "function"))
+    if (!pal_json_is_absent(type) && !pal_json_string_is(type, "function"))
         return pal_error_set(err, PAL_INVALID,
                 "'type' must be function; built-in tools of model services are not supported");
     if (call->api->is_strict) {
@@ -72,7 +66,7 @@ pal_status pal_api_tools_read(
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
     pal_tool *tools = NULL;
-    if (is_absent(array))
+    if (pal_json_is_absent(array))
         return PAL_OK;
     pal_status status = pal_api_tools_begin(call, array, &tools, err);
     for (size_t i = 0; status == PAL_OK && pal_json_next(&iter, NULL, &value); i++) {
@@ -91,7 +85,7 @@ static pal_status read_tool_choice(pal_call *call, pal_turn_request *request, pa
 {
     pal_json value = pal_json_find(call->body, "tool_choice");
     pal_json_type type = pal_json_type_of(value);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return PAL_OK;
     bool is_word = pal_json_string_is(value, "auto") || pal_json_string_is(value, "none") ||
             pal_json_string_is(value, "required");
@@ -185,7 +179,7 @@ static pal_status read_context(
     pal_str context;
     pal_call *call = turn->call;
     pal_turn_request *request = &turn->request;
-    has_context = has_context && !is_absent(pal_json_find(call->body, "context"));
+    has_context = has_context && !pal_json_is_absent(pal_json_find(call->body, "context"));
     if (!has_context && !turn->strategy.len)
         return PAL_OK;
     pal_status status = PAL_OK;
@@ -223,12 +217,12 @@ pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err)
         return status;
     for (size_t i = 0; i < options->agents_len; i++) {
         pal_str name = options->agents[i].name;
-        if (name.len == agent->len && strncasecmp(name.data, agent->data, name.len) == 0)
+        if (pal_text_equal_nocase(name, *agent))
             return PAL_OK;
     }
     call->fail_param = "agent";
     return pal_error_set(err, PAL_INVALID, "agent '%.*s' is not configured; use one of 'agents'",
-            (int)(agent->len < 80 ? agent->len : 80), agent->data);
+            PAL_EXCERPT(*agent, 80));
 }
 
 pal_status pal_api_turn_read(
@@ -244,7 +238,7 @@ pal_status pal_api_turn_read(
         call->fail_param = "background";
         return pal_error_set(err, PAL_INVALID, "send either 'stream' or 'background', not both");
     }
-    turn->request.has_system = !is_absent(pal_json_find(call->body, "system"));
+    turn->request.has_system = !pal_json_is_absent(pal_json_find(call->body, "system"));
     status = pal_api_tools_read(
             call, pal_json_find(call->body, "tools"), &tools, &turn->request.tools_len, err);
     if (status != PAL_OK)

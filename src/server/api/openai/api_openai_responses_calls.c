@@ -6,6 +6,8 @@
  * Repeated outputs and references to items of the history are therefore left out. */
 #include "server/api/openai/api_openai_responses.h"
 
+#include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
@@ -59,16 +61,8 @@ static bool close_call(open_calls *open, pal_str id)
 
 static void open_call(open_calls *open, pal_str id)
 {
-    if (open->len == open->cap) {
-        size_t cap = open->cap ? 2 * open->cap : 8;
-        pal_str *ids = pal_arena_array(open->arena, cap, sizeof *ids);
-        if (!ids)
-            return; /* the arena keeps the failure */
-        if (open->len)
-            memcpy(ids, open->ids, open->len * sizeof *ids);
-        open->ids = ids;
-        open->cap = cap;
-    }
+    if (!pal_arena_reserve(open->arena, &open->ids, &open->cap, open->len + 1, sizeof *open->ids))
+        return; /* the arena keeps the failure */
     open->ids[open->len++] = id;
 }
 
@@ -214,10 +208,10 @@ pal_status pal_response_check_calls(pal_response_request *request, pal_error *er
     if (c.orphan.len)
         return pal_error_set(err, PAL_INVALID,
                 "No tool call found for function call output with call_id '%.*s'.",
-                (int)(c.orphan.len < 80 ? c.orphan.len : 80), c.orphan.data);
+                PAL_EXCERPT(c.orphan, 80));
     if (c.open.len)
         return pal_error_set(err, PAL_INVALID, "No tool output found for function call '%.*s'.",
-                (int)(c.open.ids[0].len < 80 ? c.open.ids[0].len : 80), c.open.ids[0].data);
+                PAL_EXCERPT(c.open.ids[0], 80));
     leave_out_known(&request->turn, &c);
     return PAL_OK;
 }

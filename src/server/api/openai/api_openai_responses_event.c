@@ -344,15 +344,9 @@ static pal_response_piece *add_piece(
         if (events->pieces[i].is_open && is_whole(&events->pieces[i]))
             end_piece(events, &events->pieces[i], "completed");
     }
-    if (events->len == events->cap) {
-        size_t cap = events->cap ? 2 * events->cap : 4;
-        pal_response_piece *pieces = pal_realloc(events->pieces, cap * sizeof *pieces);
-        if (!pieces) {
-            events->failure = PAL_NO_MEMORY;
-            return NULL;
-        }
-        events->pieces = pieces;
-        events->cap = cap;
+    if (!pal_reserve(&events->pieces, &events->cap, events->len + 1, sizeof *events->pieces)) {
+        events->failure = PAL_NO_MEMORY;
+        return NULL;
     }
     pal_response_piece *piece = &events->pieces[events->len++];
     *piece = (pal_response_piece){

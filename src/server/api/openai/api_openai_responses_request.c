@@ -8,12 +8,6 @@
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
 
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
-
 static pal_status wrong(
         pal_call *call, const char *name, pal_json value, const char *expected, pal_error *err)
 {
@@ -66,7 +60,7 @@ static pal_status read_plain(
     for (size_t i = 0; i < sizeof plain_members / sizeof *plain_members; i++) {
         const plain_member *member = &plain_members[i];
         pal_json value = pal_json_find(call->body, member->name);
-        if (is_absent(value))
+        if (pal_json_is_absent(value))
             continue;
         if (!is_fit(member, value))
             return wrong(call, member->name, value, member->expected, err);
@@ -87,7 +81,7 @@ static void put_member(
         pal_json_writer *writer, pal_json object, const char *name, const char *upstream)
 {
     pal_json value = pal_json_find(object, name);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return;
     pal_put_raw(writer, upstream, pal_json_raw(value));
 }
@@ -118,10 +112,10 @@ static pal_status read_text(pal_call *call, pal_json_writer *parameters, pal_err
 {
     pal_json text = pal_json_find(call->body, "text"), format = pal_json_find(text, "format");
     pal_json type = pal_json_find(format, "type");
-    if (!is_absent(text) && pal_json_type_of(text) != PAL_JSON_OBJECT)
+    if (!pal_json_is_absent(text) && pal_json_type_of(text) != PAL_JSON_OBJECT)
         return wrong(call, "text", text, "an object", err);
     put_member(parameters, text, "verbosity", "verbosity");
-    if (is_absent(format) || pal_json_string_is(type, "text"))
+    if (pal_json_is_absent(format) || pal_json_string_is(type, "text"))
         return PAL_OK;
     if (pal_json_string_is(type, "json_schema"))
         return read_schema(call, format, parameters, err);
@@ -135,9 +129,9 @@ static pal_status read_reasoning(pal_call *call, pal_json_writer *parameters, pa
 {
     pal_json reasoning = pal_json_find(call->body, "reasoning");
     pal_json effort = pal_json_find(reasoning, "effort");
-    if (!is_absent(reasoning) && pal_json_type_of(reasoning) != PAL_JSON_OBJECT)
+    if (!pal_json_is_absent(reasoning) && pal_json_type_of(reasoning) != PAL_JSON_OBJECT)
         return wrong(call, "reasoning", reasoning, "an object", err);
-    if (!is_absent(effort) && pal_json_type_of(effort) != PAL_JSON_STRING)
+    if (!pal_json_is_absent(effort) && pal_json_type_of(effort) != PAL_JSON_STRING)
         return wrong(call, "reasoning.effort", effort, "a string", err);
     put_member(parameters, reasoning, "effort", "reasoning_effort");
     return PAL_OK;
@@ -173,7 +167,7 @@ static pal_status read_state(pal_response_request *request, pal_error *err)
             : conversation;
     pal_status status = pal_call_text(
             call, call->body, "previous_response_id", PAL_NAME_LEN_MAX, &request->previous, err);
-    if (status != PAL_OK || is_absent(conversation))
+    if (status != PAL_OK || pal_json_is_absent(conversation))
         return status;
     if (pal_json_type_of(id) != PAL_JSON_STRING)
         return wrong(
@@ -204,10 +198,10 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     pal_call *call = request->call;
     pal_json input = pal_json_find(call->body, "input");
     bool has_context = request->previous.len || request->conversation.len;
-    if (is_absent(input) && has_context)
+    if (pal_json_is_absent(input) && has_context)
         return PAL_OK;
     call->fail_param = "input";
-    if (is_absent(input))
+    if (pal_json_is_absent(input))
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
                 "'input' is missing; send a string or an array of items");
     pal_status status = pal_openai_items_read(input, "input", pal_response_reference, request,
@@ -244,7 +238,7 @@ static pal_status read_truncation(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
     pal_json value = pal_json_find(call->body, "truncation");
-    if (is_absent(value) || pal_json_string_is(value, "auto"))
+    if (pal_json_is_absent(value) || pal_json_string_is(value, "auto"))
         return PAL_OK;
     if (!pal_json_string_is(value, "disabled"))
         return wrong(call, "truncation", value, "auto or disabled", err);
@@ -259,14 +253,14 @@ static pal_status read_texts(pal_response_request *request, pal_error *err)
     pal_call *call = request->call;
     pal_turn_request *turn = &request->turn;
     pal_json body = call->body;
-    turn->has_system = !is_absent(pal_json_find(body, "instructions"));
+    turn->has_system = !pal_json_is_absent(pal_json_find(body, "instructions"));
     pal_status status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &turn->model, err);
     if (status == PAL_OK)
         status = pal_call_text(call, body, "instructions", PAL_SYSTEM_LEN_MAX, &turn->system, err);
     if (status == PAL_OK)
         status = pal_call_count(
                 call, body, "max_output_tokens", 1, UINT32_MAX, &turn->output_max, err);
-    if (status != PAL_OK || is_absent(pal_json_find(body, "prompt")))
+    if (status != PAL_OK || pal_json_is_absent(pal_json_find(body, "prompt")))
         return status;
     call->fail_param = "prompt";
     return pal_error_set(err, PAL_INVALID,
@@ -281,7 +275,8 @@ static void echo(pal_json_writer *writer, pal_json body, const char *name, const
 {
     pal_json value = pal_json_find(body, name);
     pal_json_name(writer, name);
-    pal_json_put_compact(writer, is_absent(value) ? pal_str_of(otherwise) : pal_json_raw(value));
+    pal_json_put_compact(
+            writer, pal_json_is_absent(value) ? pal_str_of(otherwise) : pal_json_raw(value));
 }
 
 static void echo_text(pal_json_writer *writer, pal_json body)
@@ -290,7 +285,7 @@ static void echo_text(pal_json_writer *writer, pal_json body)
     pal_json_name(writer, "text");
     pal_json_begin_object(writer);
     echo(writer, text, "format", "{\"type\":\"text\"}");
-    if (!is_absent(verbosity))
+    if (!pal_json_is_absent(verbosity))
         echo(writer, text, "verbosity", "null");
     pal_json_end_object(writer);
 }

@@ -5,6 +5,7 @@
  * function whose only argument is that text. Its calls are marked, so that they are shown as custom
  * calls (openai_items.h). If the request allows only some tools, the other ones are not
  * offered. */
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai_responses.h"
@@ -164,8 +165,7 @@ static pal_status allow(pal_response_request *request, pal_json value, pal_error
         if (!tool) {
             call->fail_param = "tool_choice";
             return pal_error_set(err, PAL_INVALID,
-                    "'tool_choice' names '%.*s', which is not in 'tools'",
-                    (int)(name.len < 80 ? name.len : 80), name.data ? name.data : "");
+                    "'tool_choice' names '%.*s', which is not in 'tools'", PAL_EXCERPT(name, 80));
         }
         if (!find_tool(allowed, len, name))
             allowed[len++] = *tool;

@@ -7,10 +7,10 @@
  * have the same id, and are one session here. Deleting a session moves it to the trash. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include "base/json/json_put.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "server/api/api_object.h"
@@ -62,7 +62,7 @@ static pal_str pico_id(const pal_session *session, pal_arena *arena)
     if (session->scope.len)
         (void)!pal_json_parse(arena, session->scope, NULL, &scope, NULL);
     pal_str channel = trimmed(pal_member_string(scope, "channel", arena));
-    if (channel.len == 4 && strncasecmp(channel.data, "pico", 4) == 0) {
+    if (pal_text_is_nocase(channel, "pico")) {
         pal_json values = pal_json_find(scope, "values");
         id = text_after(pal_member_string(values, "sender", arena), PICO);
         if (!id.len)
