@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/memory.h"
 
 static bool ends_with(const char *name, const char *end)
 {
@@ -20,16 +21,8 @@ static pal_picoclaw_source *find_source(
     uintptr_t place = (uintptr_t)pal_map_find(&list->by_base, name);
     if (place)
         return &list->sources[place - 1];
-    if (list->len == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : 64;
-        pal_picoclaw_source *sources = pal_arena_array(arena, cap, sizeof *sources);
-        if (!sources)
-            return NULL;
-        if (list->len)
-            memcpy(sources, list->sources, list->len * sizeof *sources);
-        list->sources = sources;
-        list->cap = cap;
-    }
+    if (!pal_arena_reserve(arena, &list->sources, &list->cap, list->len + 1, sizeof *list->sources))
+        return NULL;
     pal_str base = pal_arena_copy(arena, name);
     if (pal_arena_failure(arena) != PAL_OK ||
             pal_map_set(&list->by_base, base, (void *)(uintptr_t)(list->len + 1)) != PAL_OK)

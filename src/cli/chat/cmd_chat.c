@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/native/native.h"
 
 #define WORDS_MAX 10000 /* maximum words of a question on the command line */
@@ -194,20 +195,11 @@ static void put_failure(pal_chat *chat)
     cli->is_usage = false;
 }
 
-static bool is_blank(pal_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if (!strchr(" \t\n", text.data[i]))
-            return false;
-    }
-    return true;
-}
-
 static pal_status take_message(pal_chat *chat, pal_str text)
 {
     pal_chat_answer answer;
     pal_status status = PAL_OK;
-    if (is_blank(text))
+    if (pal_text_is_blank(text))
         return PAL_OK;
     pal_terminal_remember(chat->terminal, text);
     pal_arena_reset(chat->arena);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define TITLE_COLUMNS 60
@@ -413,8 +414,7 @@ static void hint_for_key(pal_chat *chat, pal_str endpoint)
     if (variable.len)
         snprintf(chat->cli->hint, sizeof chat->cli->hint,
                 "'%.*s' was called with the key from %.*s; set it to a valid key, or select "
-                "another provider with --provider",
-                len, endpoint.data, (int)(variable.len < 80 ? variable.len : 80), variable.data);
+                "another provider with --provider", len, endpoint.data, PAL_EXCERPT(variable, 80));
     else
         snprintf(chat->cli->hint, sizeof chat->cli->hint,
                 "'%.*s' was called without a key; put a key into an environment variable, and set "

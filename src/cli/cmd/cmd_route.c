@@ -1,5 +1,6 @@
 /* cmd_route.c - `palaver route`: shows which session inbound messages belong to. */
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "dialect/dialect_route.h"
 
@@ -110,15 +111,6 @@ static pal_status route_line(pal_cli *cli, pal_arena *arena, pal_str line, uint6
     return at_line(cli, status, number);
 }
 
-static bool is_blank(pal_str line)
-{
-    for (size_t i = 0; i < line.len; i++) {
-        if (!memchr(" \t\r\n", line.data[i], 4))
-            return false;
-    }
-    return true;
-}
-
 static pal_status route_lines(pal_cli *cli, pal_arena *arena, pal_str text, bool keep_going)
 {
     uint64_t number = 0, wrong = 0;
@@ -128,7 +120,7 @@ static pal_status route_lines(pal_cli *cli, pal_arena *arena, pal_str text, bool
         pal_str line = pal_str_make(text.data, len);
         number++;
         text = pal_str_make(text.data + len + (end != NULL), text.len - len - (end != NULL));
-        if (is_blank(line))
+        if (pal_text_is_blank(line))
             continue;
         pal_status status = route_line(cli, arena, line, number);
         if (status != PAL_OK && !keep_going)
@@ -166,7 +158,7 @@ static pal_status route_text(pal_cli *cli, pal_arena *arena, pal_str text, bool 
     pal_error ignored;
     if (pal_json_parse(arena, text, NULL, &value, &ignored) == PAL_OK)
         return at_line(cli, route_value(cli, arena, value), first_line(text));
-    if (is_blank(text))
+    if (pal_text_is_blank(text))
         return pal_error_set(&cli->err, PAL_INVALID, "the input is empty");
     return route_lines(cli, arena, text, keep_going);
 }

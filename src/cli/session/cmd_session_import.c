@@ -3,6 +3,7 @@
  *
  * A bad line is skipped, and so is a bad file; only an error of the store stops the import.
  * Everything committed before stays, and the import can be repeated. */
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/cli_picoclaw.h"
 
@@ -396,16 +397,9 @@ out:
 
 static pal_status add_source(importer *im, const char *path, source what)
 {
-    if (im->sources_len == im->sources_cap) {
-        size_t cap = im->sources_cap ? im->sources_cap * 2 : 64;
-        source *sources = pal_arena_array(im->cli->arena, cap, sizeof *sources);
-        if (!sources)
-            return pal_cli_no_memory(im->cli);
-        if (im->sources_len)
-            memcpy(sources, im->sources, im->sources_len * sizeof *sources);
-        im->sources = sources;
-        im->sources_cap = cap;
-    }
+    if (!pal_arena_reserve(im->cli->arena, &im->sources, &im->sources_cap, im->sources_len + 1,
+                sizeof *im->sources))
+        return pal_cli_no_memory(im->cli);
     pal_str copy = pal_arena_copy(im->cli->arena, pal_str_of(path));
     if (!copy.data)
         return pal_cli_no_memory(im->cli);

@@ -3,6 +3,7 @@
 #include "cli/terminal/terminal_markdown.h"
 
 #include <string.h>
+#include "base/text.h"
 #include "cli/cli.h"
 
 #define GAP 3        /* " | " between two columns */
@@ -24,15 +25,6 @@ typedef struct table {
 } table;
 
 /* ---- Reading ---- */
-
-static pal_str trim(pal_str text)
-{
-    while (text.len > 0 && text.data[0] == ' ')
-        text = pal_str_make(text.data + 1, text.len - 1);
-    while (text.len > 0 && text.data[text.len - 1] == ' ')
-        text.len--;
-    return text;
-}
 
 /* Returns the length up to the bar that ends the cell. Bars in code and after a backslash do not
  * end it. */
@@ -74,12 +66,12 @@ static pal_str plain_of(table *t, pal_str text)
 
 static void read_row(pal_str line, row *out_row)
 {
-    line = trim(line);
+    line = pal_text_trim(line);
     line = pal_str_make(line.data + 1, line.len - 1);
     while (line.len > 0) {
         bool is_last = out_row->len + 1 == PAL_MARKDOWN_CELLS_MAX;
         size_t len = is_last ? line.len : cell_len(line);
-        out_row->cells[out_row->len++] = trim(pal_str_make(line.data, len));
+        out_row->cells[out_row->len++] = pal_text_trim(pal_str_make(line.data, len));
         line = len < line.len ? pal_str_make(line.data + len + 1, line.len - len - 1)
                               : pal_str_make(NULL, 0);
         if (is_last)
@@ -195,8 +187,8 @@ static pal_str take_line(pal_str *cell, size_t width)
     if (cell->len == 0)
         return *cell;
     size_t fit = pal_cli_columns_fit(*cell, width);
-    pal_str line = trim(pal_str_make(cell->data, fit));
-    *cell = trim(pal_str_make(cell->data + fit, cell->len - fit));
+    pal_str line = pal_text_trim(pal_str_make(cell->data, fit));
+    *cell = pal_text_trim(pal_str_make(cell->data + fit, cell->len - fit));
     return line;
 }
 

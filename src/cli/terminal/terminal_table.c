@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/memory.h"
 
 #define GAP 2
 #define NAMED_MIN 12 /* minimum width of the column that is cut first */
@@ -12,16 +13,9 @@
 void pal_cli_table_cell(pal_cli *cli, pal_cli_table *table, pal_str text)
 {
     pal_buf clean;
-    if (table->cells_len == table->cells_cap) {
-        size_t cap = table->cells_cap ? table->cells_cap * 2 : 64;
-        pal_str *cells = pal_arena_array(cli->arena, cap, sizeof *cells);
-        if (!cells)
-            return;
-        if (table->cells_len)
-            memcpy(cells, table->cells, table->cells_len * sizeof *cells);
-        table->cells = cells;
-        table->cells_cap = cap;
-    }
+    if (!pal_arena_reserve(cli->arena, &table->cells, &table->cells_cap, table->cells_len + 1,
+                sizeof *table->cells))
+        return;
     pal_buf_init(&clean, PAL_CLI_OUT_MAX);
     pal_cli_clean(&clean, text, false);
     table->cells[table->cells_len++] = pal_arena_copy(cli->arena, pal_buf_str(&clean));
