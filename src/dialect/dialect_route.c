@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/text.h"
 
 /* The state of a reader. After a failure all further reads do nothing, like those of a buf. */
 typedef struct reader {
@@ -139,8 +140,7 @@ static void check_names(reader *r, const char *of, pal_json object, const char *
         pal_str text = pal_json_string(name, r->arena);
         if (!names[i])
             r->status = pal_error_set(r->err, PAL_INVALID, "unknown member '%.*s'%s%s",
-                    (int)(text.len < 100 ? text.len : 100), text.data ? text.data : "",
-                    *of ? " of " : "", of);
+                    PAL_EXCERPT(text, 100), *of ? " of " : "", of);
     }
 }
 
@@ -155,8 +155,7 @@ static void read_links(reader *r, pal_json value, pal_route_config *config)
     for (; links && pal_json_next(&iter, &name, &ids); len++) {
         char at[96];
         pal_str text = pal_json_string(name, r->arena);
-        snprintf(at, sizeof at, "identity_links.%.*s", (int)(text.len < 40 ? text.len : 40),
-                text.data ? text.data : "");
+        snprintf(at, sizeof at, "identity_links.%.*s", PAL_EXCERPT(text, 40));
         links[len].name = text;
         links[len].ids = read_texts(r, at, ids, &links[len].ids_len);
     }

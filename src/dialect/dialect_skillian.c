@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 
 #define KEY_PREFIX "skillian:"
 
@@ -25,8 +26,8 @@ void pal_skillian_row_begin(pal_json_writer *writer, const pal_session *session)
     pal_str key = session->key, name;
     pal_id_to_text(session->id, id);
     name = pal_str_of(id);
-    if (key.len > len && memcmp(key.data, KEY_PREFIX, len) == 0)
-        name = pal_str_make(key.data + len, key.len - len);
+    if (key.len > len && pal_text_begins(key, KEY_PREFIX))
+        name = pal_text_after(key, len);
     pal_json_begin_object(writer);
     pal_put_str(writer, "id", name);
     put_time(writer, "created_at", session->created_at);

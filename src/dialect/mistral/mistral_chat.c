@@ -29,7 +29,7 @@ static pal_status add_calls(pal_json calls, pal_arena *arena, pal_message *messa
     pal_json call;
     pal_json_iter iter = pal_json_each(calls);
     size_t count = pal_json_count(calls), said = message->parts_len;
-    if (pal_mistral_is_absent(calls))
+    if (pal_json_is_absent(calls))
         return PAL_OK;
     if (pal_json_type_of(calls) != PAL_JSON_ARRAY)
         return pal_member_wrong(err, "tool_calls", calls, "an array");
@@ -57,7 +57,7 @@ static pal_status read_assistant(
     pal_json content = pal_json_find(value, "content");
     pal_status status = PAL_OK;
     message->role = PAL_ROLE_ASSISTANT;
-    if (!pal_mistral_is_absent(content) && !pal_json_string_is(content, ""))
+    if (!pal_json_is_absent(content) && !pal_json_string_is(content, ""))
         status = pal_entries_read_content(value, arena, message, err);
     if (status == PAL_OK)
         status = add_calls(pal_json_find(value, "tool_calls"), arena, message, err);
@@ -77,7 +77,7 @@ static pal_status read_result(
     part->name = pal_member_string(value, "name", arena);
     if (pal_json_type_of(content) == PAL_JSON_STRING)
         part->text = pal_json_string(content, arena);
-    else if (!pal_mistral_is_absent(content))
+    else if (!pal_json_is_absent(content))
         status = pal_entries_read_content(value, arena, message, err);
     if (status == PAL_OK)
         status = pal_entries_read_string(value, "tool_call_id", arena, &part->call_id, err);

@@ -23,13 +23,6 @@
 #define PAL_MISTRAL_ENTRIES_MAX 10000 /* entries in one request */
 #define PAL_MISTRAL_ENTRY_ID_SIZE 72
 
-/* SDKs send null for members that are not given. */
-static inline bool pal_mistral_is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
-
 /* Writes a model's reasoning as a chunk of a content. */
 void pal_mistral_put_thinking(pal_json_writer *writer, pal_str text);
 

@@ -152,7 +152,7 @@ static pal_status read_execution(inputs_reader *in, pal_json entry)
         status = pal_entries_read_arguments(entry, in->arena, &call.arguments, in->err);
     if (status != PAL_OK)
         return status;
-    if (!pal_mistral_is_absent(info))
+    if (!pal_json_is_absent(info))
         result.text = pal_json_raw(info);
     call.extra = pal_entries_keep(in->arena, "type", pal_str_of("\"tool.execution\""));
     return add_pair(in, &call, &result);
@@ -193,7 +193,7 @@ static pal_status read_entry(inputs_reader *in, pal_json entry)
     pal_json type = pal_json_find(entry, "type");
     if (pal_json_type_of(entry) != PAL_JSON_OBJECT)
         return pal_error_set(in->err, PAL_INVALID, "an entry must be an object");
-    if (pal_mistral_is_absent(type) && !pal_mistral_is_absent(pal_json_find(entry, "role")))
+    if (pal_json_is_absent(type) && !pal_json_is_absent(pal_json_find(entry, "role")))
         return read_said(in, entry);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (pal_json_string_is(type, types[i].type))

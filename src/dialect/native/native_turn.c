@@ -1,6 +1,7 @@
 /* native_turn.c - the native JSON format of turns: requests, states and events. docs/api.md
  * describes it. */
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
@@ -276,7 +277,6 @@ pal_status pal_native_turn_read(
                 pal_json_type_name(pal_json_type_of(value)));
     pal_status status = pal_members_read(&request_table, 1, value, arena, request, &unknown, err);
     if (status == PAL_OK && unknown.len)
-        return pal_error_set(err, PAL_INVALID, "unknown members: %.*s",
-                (int)(unknown.len < 120 ? unknown.len : 120), unknown.data);
+        return pal_error_set(err, PAL_INVALID, "unknown members: %.*s", PAL_EXCERPT(unknown, 120));
     return status;
 }

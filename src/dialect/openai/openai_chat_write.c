@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
@@ -105,9 +106,7 @@ static void put_image(chat_writer *out, const pal_part *part, pal_json kept)
 
 static bool is_audio(const pal_part *part)
 {
-    size_t len = sizeof(AUDIO) - 1;
-    return part->name.len == 0 && part->data.len && part->media_type.len >= len &&
-            memcmp(part->media_type.data, AUDIO, len) == 0;
+    return part->name.len == 0 && part->data.len && pal_text_begins(part->media_type, AUDIO);
 }
 
 static void put_audio(chat_writer *out, const pal_part *part, pal_json kept)

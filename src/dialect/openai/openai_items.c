@@ -5,6 +5,7 @@
  * openai_items_write.c writes items. */
 #include "dialect/openai/openai_items.h"
 
+#include "base/text.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat_part.h"
 #include "dialect/openai/openai_items_part.h"
@@ -316,7 +317,7 @@ static pal_status read_reference(items_reader *in, pal_json item)
     status = in->find(id, in->arena, &message, &index, in->user, in->err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(in->err, PAL_INVALID, "unknown item '%.*s' in an item_reference",
-                (int)(id.len < 80 ? id.len : 80), id.data);
+                PAL_EXCERPT(id, 80));
     if (status != PAL_OK || message.role == PAL_ROLE_NONE)
         return status;
     pal_openai_item_parts(&message, index, &first, &len);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/picoclaw/picoclaw_part.h"
 
@@ -59,24 +60,12 @@ bool pal_picoclaw_is_main_alias(pal_str alias)
     size_t colons = 0;
     for (size_t i = 0; i < alias.len; i++)
         colons += alias.data[i] == ':';
-    if (colons == 2 && alias.len >= 11 && memcmp(alias.data, "agent:", 6) == 0 &&
-            memcmp(alias.data + alias.len - 5, ":main", 5) == 0)
+    if (colons == 2 && pal_text_begins(alias, "agent:") && pal_text_ends(alias, ":main"))
         return true;
     return is_opaque_main(alias);
 }
 
 /* ---- Transient thoughts ---- */
-
-/* Returns whether the text is blank. PicoClaw trims all Unicode spaces; this handles ASCII only. */
-static bool is_blank(pal_str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        if (c != ' ' && !(c >= '\t' && c <= '\r'))
-            return false;
-    }
-    return true;
-}
 
 bool pal_picoclaw_is_transient(const pal_message *message)
 {
@@ -86,8 +75,8 @@ bool pal_picoclaw_is_transient(const pal_message *message)
     for (size_t i = 0; i < message->parts_len; i++) {
         const pal_part *part = &message->parts[i];
         if (part->kind == PAL_PART_REASONING)
-            thought = thought || !is_blank(part->text);
-        else if (part->kind != PAL_PART_TEXT || !is_blank(part->text))
+            thought = thought || !pal_text_is_blank(part->text);
+        else if (part->kind != PAL_PART_TEXT || !pal_text_is_blank(part->text))
             return false;
     }
     return thought;
@@ -135,7 +124,7 @@ static pal_status read_time(const char *name, pal_str *text, int64_t *out_ms, pa
         text->len = 0;
     if (text->len && !pal_time_from_text(*text, out_ms))
         return pal_error_set(err, PAL_INVALID, "member '%s' is '%.*s'; expected a time", name,
-                (int)(text->len < 48 ? text->len : 48), text->data);
+                PAL_EXCERPT(*text, 48));
     return PAL_OK;
 }
 
@@ -200,11 +189,6 @@ static void put_meta(pal_json_writer *writer, const pal_picoclaw_meta *meta)
 
 /* ---- Indenting ---- */
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 static void new_line(pal_buf *buf, size_t depth)
 {
     pal_buf_append_char(buf, '\n');
@@ -228,7 +212,7 @@ static void indent(pal_buf *buf, pal_str json)
     bool opened = false;
     for (size_t i = 0; i < json.len; i++) {
         char c = json.data[i];
-        if (is_space(c))
+        if (pal_text_is_space(c))
             continue;
         bool closes = c == '}' || c == ']';
         if (closes && depth > 0)

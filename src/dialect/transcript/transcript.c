@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
@@ -84,19 +85,11 @@ pal_transcript_counts pal_transcript_count(const pal_transcript *in)
 static pal_transcript_item *add_item(
         pal_transcript *in, pal_transcript_item_kind kind, uint64_t line)
 {
-    if (in->items_len == in->items_cap) {
-        size_t cap = in->items_cap ? 2 * in->items_cap : 4;
-        pal_transcript_item *items = pal_arena_array(in->out_arena, cap, sizeof(*items));
-        if (!items)
-            return NULL;
-        if (in->items_len)
-            memcpy(items, in->items, in->items_len * sizeof(*items));
-        in->items = items;
-        in->items_cap = cap;
-    }
+    if (!pal_arena_reserve(in->out_arena, &in->items, &in->items_cap, in->items_len + 1,
+                sizeof(*in->items)))
+        return NULL;
     pal_transcript_item *item = &in->items[in->items_len++];
-    item->kind = kind;
-    item->line = line;
+    *item = (pal_transcript_item){.kind = kind, .line = line};
     return item;
 }
 
@@ -460,7 +453,7 @@ static pal_transcript_kind detect(pal_json line)
 static pal_str clean(pal_str line, bool is_first)
 {
     static const char mark[] = "\xef\xbb\xbf";
-    if (is_first && line.len >= 3 && memcmp(line.data, mark, 3) == 0)
+    if (is_first && pal_text_begins(line, mark))
         line = pal_str_make(line.data + 3, line.len - 3);
     while (line.len && strchr(" \t\r\n", line.data[line.len - 1]) && line.data[line.len - 1])
         line.len--;

@@ -8,6 +8,8 @@
  *
  * Values of an item that have no counterpart are kept in extra under "codex". */
 #include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
@@ -152,8 +154,7 @@ static bool is_synthetic(const pal_message *message)
         return false;
     pal_str text = message->parts[0].text;
     for (size_t i = 0; i < COUNT_OF(starts); i++) {
-        size_t len = strlen(starts[i]);
-        if (text.len >= len && memcmp(text.data, starts[i], len) == 0)
+        if (pal_text_begins(text, starts[i]))
             return true;
     }
     return false;
@@ -162,17 +163,9 @@ static bool is_synthetic(const pal_message *message)
 /* Remembers the position of a prompt, because rollbacks count turns. */
 static void note_prompt(pal_transcript *in)
 {
-    if (in->prompts_len == in->prompts_cap) {
-        size_t cap = in->prompts_cap ? 2 * in->prompts_cap : 64;
-        uint64_t *prompts = pal_arena_array(in->kept, cap, sizeof(*prompts));
-        if (!prompts)
-            return;
-        if (in->prompts_len)
-            memcpy(prompts, in->prompts, in->prompts_len * sizeof(*prompts));
-        in->prompts = prompts;
-        in->prompts_cap = cap;
-    }
-    in->prompts[in->prompts_len++] = in->position;
+    if (pal_arena_reserve(in->kept, &in->prompts, &in->prompts_cap, in->prompts_len + 1,
+                sizeof(*in->prompts)))
+        in->prompts[in->prompts_len++] = in->position;
 }
 
 /* The title is the beginning of the user's first message, until the thread gets a name. */

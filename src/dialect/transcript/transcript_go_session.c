@@ -10,6 +10,7 @@
  * becomes a text that shows it, with a warning, so that nothing is lost silently. */
 #include <stdio.h>
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/transcript/transcript_reader.h"
@@ -259,7 +260,7 @@ static void read_unknown(reading *r, pal_json part)
         len--;
     snprintf(text, sizeof(text), "[part of unknown type: %.*s]", (int)len, raw.data);
     pal_transcript_warn(r->in, "'parts': a part of unknown type '%.*s' is kept as text",
-            (int)(type.len < 60 ? type.len : 60), type.len ? type.data : "");
+            PAL_EXCERPT(type, 60));
     pal_part *out = add(r, PAL_PART_TEXT);
     out->text = pal_arena_copy(r->in->line_arena, pal_str_of(text));
     out->extra = pal_member_wrap(r->in->line_arena, FAMILY, raw);
@@ -429,8 +430,7 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
     if (!r.message.parts || !r.results)
         return; /* the caller checks the arena */
     if (r.message.role == PAL_ROLE_NONE) {
-        pal_transcript_warn(in, "skipped: unknown 'role' '%.*s'",
-                (int)(role.len < 60 ? role.len : 60), role.len ? role.data : "");
+        pal_transcript_warn(in, "skipped: unknown 'role' '%.*s'", PAL_EXCERPT(role, 60));
         return;
     }
     identify(&r, value, index);

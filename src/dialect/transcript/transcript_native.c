@@ -6,6 +6,7 @@
  * one after the other. */
 #include <stdio.h>
 #include "base/json/json_put.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
@@ -100,7 +101,7 @@ static bool tell_unknown(pal_transcript *in, const pal_message *message)
     bool has_name = pal_json_next(&iter, &name, &value);
     pal_str text = has_name ? pal_json_string(name, in->line_arena) : pal_str_of("");
     pal_transcript_warn(in, "skipped: the message has no 'content', and '%.*s' is unknown",
-            (int)(text.len < 60 ? text.len : 60), text.len ? text.data : "");
+            PAL_EXCERPT(text, 60));
     return false;
 }
 

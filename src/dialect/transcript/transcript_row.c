@@ -16,6 +16,7 @@
 #include "base/digest.h"
 #include "base/json/json_put.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/transcript/transcript_reader.h"
 
@@ -265,8 +266,7 @@ static void learn_metadata(pal_transcript *in, const char *program, pal_json lin
     if (try_metadata(in, program, line, names, names_len, more))
         return;
     pal_transcript_warn(in, "the metadata of '%.*s' exceeds %u KiB and is left out",
-            (int)(in->facts.original_id.len < 80 ? in->facts.original_id.len : 80),
-            in->facts.original_id.data, PAL_METADATA_LEN_MAX >> 10);
+            PAL_EXCERPT(in->facts.original_id, 80), PAL_METADATA_LEN_MAX >> 10);
     if (!try_metadata(in, program, line, names, names_len, (pal_json){0}))
         (void)try_metadata(in, program, line, NULL, 0, (pal_json){0});
 }
