@@ -60,8 +60,8 @@ static const pal_config_row model_rows[] = {
         {"output", PAL_CONFIG_COUNT, MODEL(output), "0", .max = TOKENS_MAX,
                 .help = "maximum tokens of output; 0: unknown", .sample = "16384"},
         {"input", PAL_CONFIG_COUNT, MODEL(input), "0", .max = TOKENS_MAX,
-                .help = "maximum tokens of input, if it has its own limit; 0: context minus the "
-                        "answer"},
+                .help = "maximum tokens of input, if the model limits it separately; 0: context "
+                        "minus the answer"},
         {"price", PAL_CONFIG_SECTION, offsetof(pal_config_model, price), .rows = price_rows,
                 .help = "prices in USD per million tokens"},
         {0},

@@ -41,7 +41,7 @@ static const pal_config_row variable_rows[] = {
         {"name", PAL_CONFIG_TEXT, offsetof(pal_header, name), .max = PAL_LABEL_LEN_MAX,
                 .sample = "FILES_TOKEN"},
         {"value", PAL_CONFIG_REFERENCE, offsetof(pal_header, value), .max = PAL_ROUTE_ID_LEN_MAX,
-                .help = "value of the variable; ${NAME} is replaced by one of Palaver's own "
+                .help = "value of the variable; ${NAME} is replaced by a variable of Palaver's "
                         "environment",
                 .sample = "\"${FILES_TOKEN}\""},
         {0},

@@ -160,7 +160,7 @@ const pal_cli_command pal_cmd_config_example = {
         .about = "Prints a configuration file with every key at its default and a comment about "
                  "it. Lists are shown as comments.",
         .examples = "palaver config example\n"
-                    "palaver config example --tenant demo",
+                    "palaver config example > palaver.yaml",
         .no_config = true,
         .run = example,
 };

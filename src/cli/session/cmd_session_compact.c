@@ -376,7 +376,7 @@ const pal_cli_command pal_cmd_session_compact = {
                  "Without a model the oldest turns are left out instead, and a note reports this. "
                  "Pinned messages, the last user message and pending calls are kept. No message "
                  "is removed or changed, and every checkpoint can be undone. A new summary "
-                 "replaces an earlier one, so it should include it.",
+                 "replaces the earlier one, so repeat what still matters.",
         .examples = "palaver session compact demo --summary \"We chose blue.\"\n"
                     "palaver session compact demo --undo",
         .options = options,
