@@ -28,7 +28,7 @@
  * Outputs are meaningful only after PAL_OK. Any function can return PAL_NO_MEMORY, PAL_IO,
  * PAL_CORRUPT or PAL_INVALID, and a writing call also PAL_BUSY, PAL_FULL, or PAL_DENIED if the
  * store is read-only. A call for a session that does not exist returns PAL_NOT_FOUND. A writing
- * call for a session in the trash, or for one that has expired, returns PAL_CONFLICT, except for
+ * call for an expired session or a session in the trash returns PAL_CONFLICT. The exceptions are
  * pal_store_restore(), pal_store_erase() and operations with a fence. A writing call for a
  * quarantined session returns PAL_CORRUPT. */
 #ifndef PALAVER_STORE_H

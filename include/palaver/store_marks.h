@@ -87,10 +87,10 @@ PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant,
 
 /* The marks that are in effect now, for building a context.
  *
- * A checkpoint, a prune or an epoch is in effect until it is undone, or until a rewind or a reset
- * hides a message that it covers. A checkpoint is also not in effect if it covers messages that
- * were hidden when it was made and are visible now, because its summary does not contain them. A
- * checkpoint ends all earlier prunes and epochs. */
+ * A checkpoint, a prune or an epoch is in effect until it is undone. A rewind or a reset that hides
+ * a message covered by it ends it too. The summary of a checkpoint does not contain messages that
+ * were hidden when it was made. If such a message is visible again, the checkpoint is not in
+ * effect. A checkpoint ends all earlier prunes and epochs. */
 typedef struct pal_standing {
     pal_mark checkpoint; /* the newest one; number 0: none */
     pal_mark epoch;      /* the newest one after the checkpoint; number 0: none */

@@ -604,10 +604,10 @@ typedef struct pal_forward_call pal_forward_call;
  * before this function returns. The caller must release *out_call with
  * pal_forward_call_release().
  *
- * The usage in the response is added to the runtime's stats at once, and to the ledger soon after,
- * at the latest when the runtime is closed. If the response reports no usage, as a stream that was
- * not asked for it, the tokens of the request and of the response so far are counted with the
- * model's encoding. An error response counts nothing.
+ * The usage in the response is added to the runtime's stats at once, and to the ledger soon after.
+ * Closing the runtime writes what is missing. Streams report usage only if the request asks for it.
+ * If a response reports no usage, the tokens of the request and of the response so far are counted
+ * with the model's encoding. An error response counts nothing.
  *
  *   PAL_CONFLICT   the endpoint does not speak the request's API
  *   PAL_NOT_FOUND  there is no such endpoint */

@@ -174,6 +174,35 @@ static void operations_are_applied(void)
     CHECK_EQ(stats.it.sessions_active, 2);
 }
 
+static void leases_are_found(void)
+{
+    RESULT(pal_lease, lease);
+    uint64_t fence = 0;
+    CHECK_STATUS(pal_store_lease_take(store, tenant, session, str("abi"), 60000, &fence, &err),
+            PAL_OK, &err);
+    CHECK_STATUS(
+            pal_store_lease_find(store, tenant, session, arena, &lease.it, &err), PAL_OK, &err);
+    CHECK_EQ(lease.canary, CANARY);
+    CHECK_EQ(lease.it.fence, fence);
+    CHECK_EQ(lease.it.ttl_ms, 60000);
+    CHECK_STATUS(pal_store_lease_release(store, tenant, session, fence, &err), PAL_OK, &err);
+}
+
+static void sessions_are_resolved_and_erased(void)
+{
+    RESULT(pal_resolve_result, found);
+    RESULT(pal_erase_result, erased);
+    pal_session chat = {.key = str("third")};
+    pal_resolve_request request = {.session = &chat, .main_alias = str("agent:main:main")};
+    CHECK_STATUS(pal_store_resolve(store, &request, &found.it, &err), PAL_OK, &err);
+    CHECK_EQ(found.canary, CANARY);
+    CHECK(found.it.created);
+    CHECK_STATUS(
+            pal_store_erase(store, tenant, found.it.session, &erased.it, &err), PAL_OK, &err);
+    CHECK_EQ(erased.canary, CANARY);
+    CHECK_EQ(erased.it.messages, 0);
+}
+
 /* ---- Decisions ---- */
 
 static void models_are_found(void)
@@ -330,6 +359,8 @@ int main(void)
     RUN(marks_are_listed);
     RUN(messages_are_searched);
     RUN(operations_are_applied);
+    RUN(leases_are_found);
+    RUN(sessions_are_resolved_and_erased);
     RUN(models_are_found);
     RUN(messages_are_routed);
     RUN(a_context_is_planned);

@@ -22,8 +22,8 @@
 #endif
 
 /* Room for the members of later versions, at the end of a struct. A new member takes some of it, so
- * the size of a struct never changes, and a program also works with a newer library than it was
- * compiled for. Zero it with the rest of the struct; programs do not use it otherwise. */
+ * the size of a struct never changes. A program therefore works with a newer library without being
+ * compiled again. Zero the room with the rest of the struct; programs do not use it otherwise. */
 #define PAL_RESERVED(words) uint64_t reserved[words]
 
 #endif

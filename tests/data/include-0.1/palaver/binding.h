@@ -1,4 +1,4 @@
-/* binding.h - the engine for bindings to other languages: a store and a runtime behind one handle,
+/* binding.h - the engine for bindings to other languages: a store and a runtime in one handle,
  * with functions that take and return JSON. A binding needs no struct of the other headers.
  *
  * JSON: the formats are those of the HTTP API: messages (docs/messages.md), sessions

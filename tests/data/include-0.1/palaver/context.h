@@ -328,8 +328,8 @@ PAL_API PAL_CHECKED pal_status pal_plan_messages(const pal_plan *plan, pal_arena
         pal_message **out_messages, size_t *out_len, pal_error *err);
 
 /* Returns a record of the request that was made from this plan. Store it with the answer, in
- * pal_message.sent. Later plans learn from it how the service counts tokens, where a sliding window
- * began, and how much of the next request is in the service's cache. */
+ * pal_message.sent. Later plans learn from it how the service counts tokens and where a sliding
+ * window began. It also shows how much of the next request is in the service's cache. */
 PAL_API PAL_CHECKED pal_status pal_plan_sent(
         const pal_plan *plan, pal_arena *arena, const pal_sent **out_sent, pal_error *err);
 

@@ -89,9 +89,9 @@ PAL_API PAL_CHECKED pal_status pal_tokens_encode(const pal_encoding *encoding, p
 PAL_API PAL_CHECKED pal_status pal_tokens_decode(const pal_encoding *encoding, const uint32_t *ids,
         size_t ids_len, pal_arena *arena, pal_str *out_text, pal_error *err);
 
-/* Sets *out_len to the length of the longest beginning of `text` that ends between two characters
- * and has at most `tokens_max` tokens when it is counted alone. If the text has very long words, a
- * longer beginning might fit as well. `encoding` NULL: uses the estimate. */
+/* Sets *out_len to the length of the longest beginning of `text` that has at most `tokens_max`
+ * tokens, counted alone. It ends between two characters. If the text has very long words, a longer
+ * beginning might fit as well. `encoding` NULL: uses the estimate. */
 PAL_API PAL_CHECKED pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text,
         uint64_t tokens_max, size_t *out_len, pal_error *err);
 

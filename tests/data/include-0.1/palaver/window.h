@@ -135,15 +135,15 @@ typedef struct pal_compaction_result {
 
 /* Makes a checkpoint. The previous summary is merged into the new one. Pinned messages, the last
  * user message, running calls and calls that wait for approval are always kept. If the model fails,
- * or if its answer is empty or not shorter than the messages, whole turns are left out, the oldest
- * first, and is_fallback is set. With the strategy `reset` no model is called: a hint replaces the
+ * or if its answer is empty or not shorter than the messages, complete turns are left out, the
+ * oldest first. In this case is_fallback is set. With the strategy `reset` no model is called: a hint replaces the
  * messages. Blocks until the model has answered. */
 PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_window *window,
         const pal_compaction_request *compaction, pal_arena *arena,
         pal_compaction_result *out_compacted, pal_error *err);
 
-/* Undoes the checkpoint with this number; 0: the newest that is in effect. PAL_NOT_FOUND if there
- * is no such checkpoint. */
+/* Undoes the checkpoint with this number; 0: the newest that is in effect. PAL_NOT_FOUND if
+ * it does not exist. */
 PAL_API PAL_CHECKED pal_status pal_window_uncompact(
         pal_store *store, pal_str tenant, pal_id session, uint64_t number, pal_error *err);
 
