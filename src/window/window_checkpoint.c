@@ -1,4 +1,4 @@
-/* window_checkpoint.c - undoes checkpoints, and compares their summaries. */
+/* window_checkpoint.c - finds and undoes checkpoints, and compares their summaries. */
 #include "window/window_record.h"
 
 #include "base/buf.h"
@@ -59,6 +59,38 @@ pal_status pal_window_uncompact(
         status = pal_store_mark(store, tenant, session, &undo, err);
     pal_arena_free(arena);
     return status;
+}
+
+pal_status pal_window_compaction_find(pal_store *store, pal_str tenant, pal_id session,
+        pal_str request_id, pal_arena *arena, pal_compaction_result *out_compacted, pal_error *err)
+{
+    pal_mark *marks;
+    size_t len;
+    pal_status status = pal_store_marks(store, tenant, session, arena, &marks, &len, err);
+
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = len; i-- > 0;) {
+        pal_checkpoint_record record;
+
+        if (marks[i].kind != PAL_MARK_CHECKPOINT || marks[i].inherited)
+            continue;
+        status = pal_window_checkpoint_read(&marks[i], arena, &record, err);
+        if (status != PAL_OK)
+            return status;
+        if (request_id.len == 0 || !pal_str_equal(record.request_id, request_id))
+            continue;
+        *out_compacted = (pal_compaction_result){.number = marks[i].number,
+                .seq = marks[i].seq,
+                .is_fallback = record.is_fallback,
+                .messages = record.messages,
+                .tokens_before = record.tokens_before,
+                .tokens_after = record.tokens_after,
+                .summary = record.checkpoint.summary};
+        return PAL_OK;
+    }
+    return pal_error_set(err, PAL_NOT_FOUND, "no checkpoint was made by request '%.*s'",
+            (int)(request_id.len < 80 ? request_id.len : 80), request_id.data);
 }
 
 /* ---- Diff ---- */

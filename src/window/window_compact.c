@@ -118,6 +118,7 @@ pal_status pal_compact_begin(pal_store *store, const pal_window *window,
     job->record.checkpoint.strategy = job->view.input.settings.strategy;
     job->record.previous = job->view.record.checkpoint.number;
     job->record.reason = compaction->reason;
+    job->record.request_id = compaction->request_id;
     job->is_given = compaction->summary.len > 0;
     if (job->is_given) {
         job->record.checkpoint.strategy = PAL_STRATEGY_COMPACT;

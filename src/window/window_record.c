@@ -3,6 +3,7 @@
 #include "window/window_record.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/json/json.h"
@@ -88,6 +89,17 @@ static void read_usage(pal_json usage, pal_checkpoint_record *record)
     };
 }
 
+/* Before request_id existed, the server wrote the id into the reason. */
+static pal_str id_in_reason(pal_str reason)
+{
+    static const char prefix[] = "manual, request ";
+    size_t len = sizeof prefix - 1;
+
+    if (reason.len <= len || memcmp(reason.data, prefix, len) != 0)
+        return (pal_str){0};
+    return pal_str_make(reason.data + len, reason.len - len);
+}
+
 pal_status pal_window_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err)
 {
@@ -111,6 +123,9 @@ pal_status pal_window_checkpoint_read(const pal_mark *mark, pal_arena *arena,
     pal_json_bool(pal_json_find(body, "fallback"), &record.is_fallback);
     record.model = text_of(body, "model", arena);
     record.reason = text_of(body, "reason", arena);
+    record.request_id = text_of(body, "request_id", arena);
+    if (record.request_id.len == 0)
+        record.request_id = id_in_reason(record.reason);
     record.note = text_of(body, "note", arena);
     pal_json_i64(pal_json_find(body, "cost_micros"), &record.cost_micros);
     read_usage(pal_json_find(body, "usage"), &record);
@@ -162,6 +177,7 @@ pal_status pal_window_checkpoint_write(const pal_checkpoint_record *record, pal_
     pal_put_str_if(&writer, "model", record->model);
     write_usage(&writer, record);
     pal_put_str_if(&writer, "reason", record->reason);
+    pal_put_str_if(&writer, "request_id", record->request_id);
     pal_put_str_if(&writer, "note", record->note);
     pal_json_name(&writer, "keep");
     pal_json_begin_array(&writer);

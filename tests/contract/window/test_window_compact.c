@@ -248,6 +248,51 @@ static void undo_brings_everything_back(void)
     GIVES(PAL_NOT_FOUND, pal_window_uncompact(store, no_tenant(), session, pinned, &err));
 }
 
+static void a_compaction_is_found_by_its_request_id(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "We began."};
+    pal_compaction_request compaction = {
+            .summarize = script_run, .user = &s, .reason = S("manual"), .request_id = S("r1")};
+    pal_compaction_result made = {0}, found = {0};
+
+    say_turns(session, 10, 300);
+    GIVES(PAL_NOT_FOUND,
+            pal_window_compaction_find(
+                    store, no_tenant(), session, S("r1"), arena, &found, &err));
+    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    OK(pal_window_compaction_find(store, no_tenant(), session, S("r1"), arena, &found, &err));
+    CHECK_EQ(found.number, made.number);
+    CHECK_EQ(found.seq, made.seq);
+    CHECK_EQ(found.messages, made.messages);
+    CHECK_EQ(found.tokens_before, made.tokens_before);
+    CHECK_EQ(found.tokens_after, made.tokens_after);
+    CHECK_STR(found.summary, "We began.");
+    GIVES(PAL_NOT_FOUND,
+            pal_window_compaction_find(
+                    store, no_tenant(), session, S("r2"), arena, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_window_compaction_find(
+                    store, no_tenant(), session, (pal_str){0}, arena, &found, &err));
+}
+
+/* Earlier versions wrote the id of the request into the reason. */
+static void a_request_id_in_the_reason_is_found_too(void)
+{
+    pal_id session = new_session();
+    pal_mark mark = {.kind = PAL_MARK_CHECKPOINT,
+            .seq = 2,
+            .body = S("{\"summary\":\"We began.\",\"reason\":\"manual, request r1\"}")};
+    pal_compaction_result found = {0};
+
+    say_turns(session, 2, 10);
+    OK(pal_store_mark(store, no_tenant(), session, &mark, &err));
+    OK(pal_window_compaction_find(store, no_tenant(), session, S("r1"), arena, &found, &err));
+    CHECK_EQ(found.number, mark.number);
+    CHECK_STR(found.summary, "We began.");
+}
+
 static void redo_asks_about_the_same_messages(void)
 {
     pal_id session = new_session();
@@ -530,6 +575,8 @@ void window_compactions(void)
     RUN(pins_question_and_pending_calls_stay);
     RUN(a_cut_that_is_asked_for_goes_to_a_turn);
     RUN(undo_brings_everything_back);
+    RUN(a_compaction_is_found_by_its_request_id);
+    RUN(a_request_id_in_the_reason_is_found_too);
     RUN(redo_asks_about_the_same_messages);
     RUN(ten_compactions_undone_leave_no_trace);
     RUN(a_model_that_fails_is_said_so);

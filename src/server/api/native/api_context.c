@@ -1,8 +1,6 @@
 /* api_context.c - shows the context that a model gets of a session, compacts and searches sessions,
  * and reports tokens and cost. */
-#include <stdio.h>
 #include "base/json/json_put.h"
-#include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
@@ -73,62 +71,20 @@ static void put_compacted(pal_json_writer *writer, const pal_compaction_result *
     pal_json_end_object(writer);
 }
 
-/* Returns the reason to store with the compaction. If the request has an idempotency key, the
- * reason contains an id derived from the key, so that a repeated request finds its compaction. */
-static pal_str sign_reason(const pal_call *call)
-{
-    char text[PAL_ID_TEXT_SIZE + 32], id[PAL_ID_TEXT_SIZE];
-    if (!call->idempotency_key.len)
-        return pal_str_of("manual");
-    pal_id_to_text(pal_call_derived_id(call, 0), id);
-    snprintf(text, sizeof text, "manual, request %s", id);
-    return pal_arena_copy(call->arena, pal_str_of(text));
-}
-
-static uint64_t number_of(pal_json object, const char *name)
-{
-    uint64_t number = 0;
-    (void)pal_json_u64(pal_json_find(object, name), &number);
-    return number;
-}
-
-/* Finds the compaction that an earlier attempt of this request made. Number 0 means that it made
- * none. */
-static pal_status find_signed(pal_call *call, pal_id session, pal_str reason,
-        pal_compaction_result *out_compacted, pal_error *err)
-{
-    pal_mark *marks = NULL;
-    size_t len = 0;
-    pal_status status = pal_store_marks(
-            call->server->store, call->caller.tenant, session, call->arena, &marks, &len, err);
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
-        pal_json body;
-        if (marks[i].kind != PAL_MARK_CHECKPOINT || marks[i].inherited)
-            continue;
-        status = pal_json_parse(call->arena, marks[i].body, NULL, &body, err);
-        if (status != PAL_OK ||
-                !pal_str_equal(pal_member_string(body, "reason", call->arena), reason))
-            continue;
-        *out_compacted = (pal_compaction_result){.number = marks[i].number,
-                .seq = marks[i].seq,
-                .messages = number_of(body, "messages"),
-                .tokens_before = number_of(body, "tokens_before"),
-                .tokens_after = number_of(body, "tokens_after"),
-                .summary = pal_member_string(body, "summary", call->arena)};
-        (void)pal_json_bool(pal_json_find(body, "fallback"), &out_compacted->is_fallback);
-    }
-    return status;
-}
-
+/* A repeated request with the same idempotency key gets the result of the first one. */
 static pal_status compact_once(pal_call *call, pal_id session, pal_compaction_request *compaction,
         pal_compaction_result *out_compacted, pal_error *err)
 {
-    pal_status status = PAL_OK;
-    compaction->reason = sign_reason(call);
-    if (call->idempotency_key.len)
-        status = find_signed(call, session, compaction->reason, out_compacted, err);
-    if (status != PAL_OK || out_compacted->number)
-        return status;
+    char id[PAL_ID_TEXT_SIZE];
+    compaction->reason = pal_str_of("manual");
+    if (call->idempotency_key.len) {
+        pal_id_to_text(pal_call_derived_id(call, 0), id);
+        compaction->request_id = pal_arena_copy(call->arena, pal_str_of(id));
+        pal_status status = pal_window_compaction_find(call->server->store, call->caller.tenant,
+                session, compaction->request_id, call->arena, out_compacted, err);
+        if (status != PAL_NOT_FOUND)
+            return status;
+    }
     return pal_turn_compact(call->server->runtime, call->caller.tenant, session, compaction,
             call->arena, out_compacted, err);
 }

@@ -117,7 +117,9 @@ typedef struct pal_compaction_request {
                            be empty */
     const struct pal_budget *budget; /* refuses a compaction that calls a model if the budget is
                                         used up; NULL: no budget; pal_turn_compact() only */
-    PAL_RESERVED(8);
+    pal_str request_id; /* stored with the checkpoint, for pal_window_compaction_find(); may be
+                           empty */
+    PAL_RESERVED(6);
 } pal_compaction_request;
 
 /* The result of a compaction. */
@@ -136,11 +138,17 @@ typedef struct pal_compaction_result {
 /* Makes a checkpoint. The previous summary is merged into the new one. Pinned messages, the last
  * user message, running calls and calls that wait for approval are always kept. If the model fails,
  * or if its answer is empty or not shorter than the messages, complete turns are left out, the
- * oldest first. In this case is_fallback is set. With the strategy `reset` no model is called: a hint replaces the
- * messages. Blocks until the model has answered. */
+ * oldest first. In this case is_fallback is set. With the strategy `reset` no model is called: a
+ * hint replaces the messages. Blocks until the model has answered. */
 PAL_API PAL_CHECKED pal_status pal_window_compact(pal_store *store, const pal_window *window,
         const pal_compaction_request *compaction, pal_arena *arena,
         pal_compaction_result *out_compacted, pal_error *err);
+
+/* Finds the result of an earlier compaction by its request_id, so that a repeated request does not
+ * compact again. PAL_NOT_FOUND if the session has no such checkpoint. Parents are not searched. */
+PAL_API PAL_CHECKED pal_status pal_window_compaction_find(pal_store *store, pal_str tenant,
+        pal_id session, pal_str request_id, pal_arena *arena, pal_compaction_result *out_compacted,
+        pal_error *err);
 
 /* Undoes the checkpoint with this number; 0: the newest that is in effect. PAL_NOT_FOUND if
  * it does not exist. */
