@@ -22,16 +22,16 @@ static const char instructions[] =
 /* Revisions of the old era, newest first. */
 static const char *const old_versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
-typedef struct taking {
+typedef struct request {
     pal_mcp_host *host;
     const pal_mcp_peer *peer;
     const pal_rpc_message *message;
-    const pal_mcp_outlet *outlet;
-    void *outlet_user;
+    const pal_mcp_events *events;
+    void *events_user;
     pal_arena *arena;
     pal_json_writer *writer;
     int code;
-} taking;
+} request;
 
 bool pal_mcp_knows_revision(pal_str version)
 {
@@ -42,7 +42,7 @@ bool pal_mcp_knows_revision(pal_str version)
     return false;
 }
 
-static pal_mcp_taken refuse(taking *t, int code, const char *message)
+static pal_mcp_outcome refuse(request *t, int code, const char *message)
 {
     t->code = code;
     pal_mcp_rpc_put_error(t->writer, t->message->id, code, message);
@@ -69,7 +69,7 @@ static void put_capabilities(pal_json_writer *writer)
 
 /* Returns the client's revision if it is known, otherwise the newest one. The client then decides
  * whether to continue. */
-static pal_mcp_taken initialize(taking *t)
+static pal_mcp_outcome initialize(request *t)
 {
     pal_json asked = pal_json_find(t->message->params, "protocolVersion");
     pal_str version = pal_json_string(asked, t->arena);
@@ -84,7 +84,7 @@ static pal_mcp_taken initialize(taking *t)
     return PAL_MCP_ANSWERED;
 }
 
-static pal_mcp_taken ping(taking *t)
+static pal_mcp_outcome ping(request *t)
 {
     pal_mcp_begin_result(t->writer, t->message->id, false);
     pal_mcp_end_result(t->writer);
@@ -97,7 +97,7 @@ static void put_freshness(pal_json_writer *writer, uint64_t ms, const char *scop
     pal_put_text(writer, "cacheScope", scope);
 }
 
-static pal_mcp_taken discover(taking *t)
+static pal_mcp_outcome discover(request *t)
 {
     pal_mcp_begin_result(t->writer, t->message->id, true);
     put_versions(t->writer, "supportedVersions");
@@ -107,7 +107,7 @@ static pal_mcp_taken discover(taking *t)
     return PAL_MCP_ANSWERED;
 }
 
-static pal_mcp_taken wrong_version(taking *t)
+static pal_mcp_outcome wrong_version(request *t)
 {
     pal_json_writer *writer = t->writer;
     t->code = PAL_RPC_WRONG_VERSION;
@@ -130,28 +130,28 @@ static pal_mcp_taken wrong_version(taking *t)
 
 /* ---- Tools ---- */
 
-static void put_offer(pal_json_writer *writer, const pal_mcp_offer *offer)
+static void put_offer(pal_json_writer *writer, const pal_mcp_tool *tool)
 {
     pal_json_begin_object(writer);
-    pal_put_text(writer, "name", offer->name);
-    pal_put_text(writer, "title", offer->title);
-    pal_put_text(writer, "description", offer->about);
+    pal_put_text(writer, "name", tool->name);
+    pal_put_text(writer, "title", tool->title);
+    pal_put_text(writer, "description", tool->about);
     pal_json_name(writer, "inputSchema");
-    pal_mcp_fields_put(offer->fields, writer);
-    pal_put_raw(writer, "outputSchema", pal_str_of(offer->output));
+    pal_mcp_fields_put(tool->fields, writer);
+    pal_put_raw(writer, "outputSchema", pal_str_of(tool->output));
     pal_json_name(writer, "annotations");
     pal_json_begin_object(writer);
-    pal_put_text(writer, "title", offer->title);
-    pal_put_flag(writer, "readOnlyHint", offer->is_read_only);
+    pal_put_text(writer, "title", tool->title);
+    pal_put_flag(writer, "readOnlyHint", tool->is_read_only);
     pal_put_flag(writer, "destructiveHint", false);
-    pal_put_flag(writer, "idempotentHint", offer->is_read_only);
-    pal_put_flag(writer, "openWorldHint", offer->is_open_world);
+    pal_put_flag(writer, "idempotentHint", tool->is_read_only);
+    pal_put_flag(writer, "openWorldHint", tool->is_open_world);
     pal_json_end_object(writer);
     pal_json_end_object(writer);
 }
 
 /* Lists the tools that the peer may use. */
-static pal_mcp_taken list_tools(taking *t)
+static pal_mcp_outcome list_tools(request *t)
 {
     pal_json_type type = pal_json_type_of(pal_json_find(t->message->params, "cursor"));
     if (type != PAL_JSON_NONE && type != PAL_JSON_NULL)
@@ -160,9 +160,9 @@ static pal_mcp_taken list_tools(taking *t)
     pal_mcp_begin_result(t->writer, t->message->id, t->message->is_new);
     pal_json_name(t->writer, "tools");
     pal_json_begin_array(t->writer);
-    for (const pal_mcp_offer *offer = pal_mcp_offers; offer->name; offer++) {
-        if (t->peer->can_write || offer->is_read_only)
-            put_offer(t->writer, offer);
+    for (const pal_mcp_tool *tool = pal_mcp_tools; tool->name; tool++) {
+        if (t->peer->can_write || tool->is_read_only)
+            put_offer(t->writer, tool);
     }
     pal_json_end_array(t->writer);
     if (t->message->is_new)
@@ -171,16 +171,16 @@ static pal_mcp_taken list_tools(taking *t)
     return PAL_MCP_ANSWERED;
 }
 
-static const pal_mcp_offer *find_offer(pal_json name)
+static const pal_mcp_tool *find_offer(pal_json name)
 {
-    for (const pal_mcp_offer *offer = pal_mcp_offers; offer->name; offer++) {
-        if (pal_json_string_is(name, offer->name))
-            return offer;
+    for (const pal_mcp_tool *tool = pal_mcp_tools; tool->name; tool++) {
+        if (pal_json_string_is(name, tool->name))
+            return tool;
     }
     return NULL;
 }
 
-static pal_mcp_taken fail(taking *t, const pal_error *err)
+static pal_mcp_outcome fail(request *t, const pal_error *err)
 {
     bool is_ours = err->status == PAL_IO || err->status == PAL_FULL ||
             err->status == PAL_CORRUPT || err->status == PAL_NO_MEMORY;
@@ -190,14 +190,14 @@ static pal_mcp_taken fail(taking *t, const pal_error *err)
     return PAL_MCP_ANSWERED;
 }
 
-static pal_mcp_taken run_offer(taking *t, pal_mcp_ask *ask)
+static pal_mcp_outcome run_offer(request *t, pal_mcp_call *call)
 {
     pal_error err = {0};
     pal_buf object;
     pal_buf_init(&object, PAL_MCP_HOST_RESULT_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&object);
-    ask->writer = &writer;
-    pal_status status = ask->offer->run(ask, &err);
+    call->writer = &writer;
+    pal_status status = call->tool->run(call, &err);
     if (status == PAL_OK && object.failure)
         status = pal_error_set(&err, object.failure, "out of memory");
     if (status == PAL_OK)
@@ -209,48 +209,48 @@ static pal_mcp_taken run_offer(taking *t, pal_mcp_ask *ask)
     return PAL_MCP_ANSWERED;
 }
 
-static pal_status check_ask(const pal_mcp_ask *ask, pal_error *err)
+static pal_status check_call(const pal_mcp_call *call, pal_error *err)
 {
-    if (!ask->peer->can_write && !ask->offer->is_read_only)
+    if (!call->peer->can_write && !call->tool->is_read_only)
         return pal_error_set(err, PAL_DENIED,
                 "'%s' requires an API key that can write; this key can only read",
-                ask->offer->name);
-    return pal_mcp_fields_check(ask->offer->fields, ask->arguments, ask->arena, err);
+                call->tool->name);
+    return pal_mcp_fields_check(call->tool->fields, call->arguments, call->arena, err);
 }
 
-static pal_mcp_taken call_tool(taking *t)
+static pal_mcp_outcome call_tool(request *t)
 {
     char text[128];
     pal_error err = {0};
     pal_json name = pal_json_find(t->message->params, "name");
-    pal_mcp_ask ask = {
+    pal_mcp_call call = {
             .host = t->host,
             .peer = t->peer,
             .message = t->message,
-            .offer = find_offer(name),
+            .tool = find_offer(name),
             .arguments = pal_json_find(t->message->params, "arguments"),
             .arena = t->arena,
     };
-    pal_json_type type = pal_json_type_of(ask.arguments);
-    if (!ask.offer) {
+    pal_json_type type = pal_json_type_of(call.arguments);
+    if (!call.tool) {
         pal_str is = pal_json_raw(name);
         snprintf(text, sizeof text, "Unknown tool: %.*s", PAL_EXCERPT(is, 80));
         return refuse(t, PAL_RPC_INVALID_PARAMS, text);
     }
     if (type != PAL_JSON_NONE && type != PAL_JSON_NULL && type != PAL_JSON_OBJECT)
         return refuse(t, PAL_RPC_INVALID_PARAMS, "'arguments' must be an object");
-    if (check_ask(&ask, &err) != PAL_OK)
+    if (check_call(&call, &err) != PAL_OK)
         return fail(t, &err);
-    if (ask.offer->run)
-        return run_offer(t, &ask);
-    if (pal_mcp_job_start(&ask, t->outlet, t->outlet_user, &err) != PAL_OK)
+    if (call.tool->run)
+        return run_offer(t, &call);
+    if (pal_mcp_job_start(&call, t->events, t->events_user, &err) != PAL_OK)
         return fail(t, &err);
     return PAL_MCP_LATER;
 }
 
 /* ---- All methods ---- */
 
-static pal_mcp_taken take_notification(taking *t)
+static pal_mcp_outcome take_notification(request *t)
 {
     const pal_rpc_message *message = t->message;
     pal_json id = pal_json_find(message->params, "requestId");
@@ -260,12 +260,12 @@ static pal_mcp_taken take_notification(taking *t)
     return PAL_MCP_NOTED;
 }
 
-static pal_mcp_taken take_request(taking *t)
+static pal_mcp_outcome take_request(request *t)
 {
     static const struct {
         const char *method;
         bool is_old, is_new;
-        pal_mcp_taken (*take)(taking *t);
+        pal_mcp_outcome (*take)(request *t);
     } methods[] = {
             {"initialize", true, false, initialize},
             {"ping", true, false, ping},
@@ -282,7 +282,7 @@ static pal_mcp_taken take_request(taking *t)
     return refuse(t, PAL_RPC_NO_METHOD, "Method not found");
 }
 
-static pal_mcp_taken take_new(taking *t)
+static pal_mcp_outcome take_new(request *t)
 {
     pal_json capabilities = pal_json_find(t->message->meta, META "clientCapabilities");
     if (!pal_str_is(t->message->version, NEW_VERSION))
@@ -293,12 +293,12 @@ static pal_mcp_taken take_new(taking *t)
     return take_request(t);
 }
 
-pal_mcp_taken pal_mcp_host_take(pal_mcp_host *host, const pal_mcp_peer *peer,
-        const pal_rpc_message *message, const pal_mcp_outlet *outlet, void *outlet_user,
+pal_mcp_outcome pal_mcp_host_handle(pal_mcp_host *host, const pal_mcp_peer *peer,
+        const pal_rpc_message *message, const pal_mcp_events *events, void *events_user,
         pal_arena *arena, pal_json_writer *writer, int *out_code)
 {
-    pal_mcp_taken taken;
-    taking t = {host, peer, message, outlet, outlet_user, arena, writer, 0};
+    pal_mcp_outcome taken;
+    request t = {host, peer, message, events, events_user, arena, writer, 0};
     if (message->method.len == 0)
         taken = PAL_MCP_NOTED; /* a response: ignored, because this server sends no requests */
     else if (message->id.len == 0)

@@ -67,30 +67,30 @@ pal_mcp_host *pal_mcp_host_new(const pal_mcp_host_options *options);
 /* Cancels running jobs and waits for their end. Must not be called on the loop. Accepts NULL. */
 void pal_mcp_host_free(pal_mcp_host *host);
 
-/* Receives the messages of a turn. say() and end() run on the runtime's loop and must not block for
- * long. */
-typedef struct pal_mcp_outlet {
+/* A transport's callbacks for the messages of a turn. on_message() and on_end() run on the
+ * runtime's loop and must not block for long. */
+typedef struct pal_mcp_events {
     /* Starts the turn of the job, and then calls pal_mcp_job_begin(), pal_mcp_job_event() and
      * pal_mcp_job_end() for it. NULL: the job starts and watches its turn itself. */
     pal_status (*start)(
             void *user, pal_mcp_job *job, const pal_turn_request *request, pal_error *err);
     /* A message to send: progress while the turn runs, and its response as the last one. */
-    void (*say)(void *user, pal_str message, bool is_last);
+    void (*on_message)(void *user, pal_str message, bool is_last);
     /* Called exactly once, after all other callbacks. If the turn was canceled, there was no
      * response. */
-    void (*end)(void *user);
-} pal_mcp_outlet;
+    void (*on_end)(void *user);
+} pal_mcp_events;
 
-typedef enum pal_mcp_taken {
+typedef enum pal_mcp_outcome {
     PAL_MCP_ANSWERED = 1, /* the response is written */
     PAL_MCP_NOTED = 2,    /* there is no response */
-    PAL_MCP_LATER = 3,    /* the outlet gets the response, now or later */
-} pal_mcp_taken;
+    PAL_MCP_LATER = 3,    /* on_message() gets the response, now or later */
+} pal_mcp_outcome;
 
 /* Handles a message. *out_code is the error code of the response; 0 if it is not an error. The
- * outlet is used only for turns. */
-pal_mcp_taken pal_mcp_host_take(pal_mcp_host *host, const pal_mcp_peer *peer,
-        const pal_rpc_message *message, const pal_mcp_outlet *outlet, void *outlet_user,
+ * callbacks are used only for turns. */
+pal_mcp_outcome pal_mcp_host_handle(pal_mcp_host *host, const pal_mcp_peer *peer,
+        const pal_rpc_message *message, const pal_mcp_events *events, void *events_user,
         pal_arena *arena, pal_json_writer *writer, int *out_code);
 
 /* Whether a revision of the old era is supported. */
@@ -102,16 +102,16 @@ void pal_mcp_host_cancel(pal_mcp_host *host, pal_str scope);
 /* Whether the job belongs to the new era. */
 bool pal_mcp_job_is_new(const pal_mcp_job *job);
 
-/* ---- For an outlet that starts the turn of the job ---- */
+/* ---- For a transport whose start() starts the turn of the job ---- */
 
-/* Sets the user of say() and end(). Call it before the turn is started. */
-void pal_mcp_job_set_user(pal_mcp_job *job, void *outlet_user);
+/* Sets the user of on_message() and on_end(). Call it before the turn is started. */
+void pal_mcp_job_set_user(pal_mcp_job *job, void *events_user);
 /* The turn has started. False: the client does not wait for a response; stop the turn. */
 bool pal_mcp_job_begin(pal_mcp_job *job, const pal_turn_info *info);
 /* One event of the turn. */
 void pal_mcp_job_event(pal_mcp_job *job, const pal_event *event);
-/* The last event. Sends the response, calls end() and frees the job. Also for a turn that was not
- * started: then the event has the error. */
+/* The last event. Sends the response, calls on_end() and frees the job. Also for a turn that was
+ * not started: then the event has the error. */
 void pal_mcp_job_end(pal_mcp_job *job, const pal_event *end);
 
 #endif

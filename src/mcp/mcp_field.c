@@ -172,26 +172,26 @@ pal_status pal_mcp_fields_check(
 
 /* ---- Values ---- */
 
-pal_str pal_mcp_ask_text(const pal_mcp_ask *ask, const char *name)
+pal_str pal_mcp_call_text(const pal_mcp_call *call, const char *name)
 {
-    return pal_json_string(pal_json_find(ask->arguments, name), ask->arena);
+    return pal_json_string(pal_json_find(call->arguments, name), call->arena);
 }
 
-uint64_t pal_mcp_ask_number(const pal_mcp_ask *ask, const char *name)
+uint64_t pal_mcp_call_number(const pal_mcp_call *call, const char *name)
 {
     uint64_t number = 0;
-    if (pal_json_u64(pal_json_find(ask->arguments, name), &number))
+    if (pal_json_u64(pal_json_find(call->arguments, name), &number))
         return number;
-    for (const pal_mcp_field *field = ask->offer->fields; field->name; field++) {
+    for (const pal_mcp_field *field = call->tool->fields; field->name; field++) {
         if (strcmp(field->name, name) == 0)
             number = field->fallback;
     }
     return number;
 }
 
-int64_t pal_mcp_ask_time(const pal_mcp_ask *ask, const char *name)
+int64_t pal_mcp_call_time(const pal_mcp_call *call, const char *name)
 {
     int64_t ms = 0;
-    (void)pal_time_from_text(pal_mcp_ask_text(ask, name), &ms);
+    (void)pal_time_from_text(pal_mcp_call_text(call, name), &ms);
     return ms;
 }

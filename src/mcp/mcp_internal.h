@@ -50,9 +50,9 @@ void pal_mcp_fields_put(const pal_mcp_field *fields, pal_json_writer *writer);
 
 /* ---- Tools ---- */
 
-typedef struct pal_mcp_ask pal_mcp_ask;
+typedef struct pal_mcp_call pal_mcp_call;
 
-typedef struct pal_mcp_offer {
+typedef struct pal_mcp_tool {
     const char *name;
     const char *title;
     const char *about;
@@ -61,43 +61,43 @@ typedef struct pal_mcp_offer {
     const pal_mcp_field *fields;
     const char *output; /* a JSON Schema */
     /* Writes one object. NULL for the tool that runs a turn. */
-    pal_status (*run)(pal_mcp_ask *ask, pal_error *err);
-} pal_mcp_offer;
+    pal_status (*run)(pal_mcp_call *call, pal_error *err);
+} pal_mcp_tool;
 
 /* One call of a tool, with checked arguments. */
-struct pal_mcp_ask {
+struct pal_mcp_call {
     pal_mcp_host *host;
     const pal_mcp_peer *peer;
     const pal_rpc_message *message;
-    const pal_mcp_offer *offer;
+    const pal_mcp_tool *tool;
     pal_json arguments;
     pal_arena *arena;
     pal_json_writer *writer;
 };
 
 /* All tools, with a zeroed one at the end. */
-extern const pal_mcp_offer pal_mcp_offers[];
+extern const pal_mcp_tool pal_mcp_tools[];
 
 /* Return the value of an argument, or its default if it is absent. */
-pal_str pal_mcp_ask_text(const pal_mcp_ask *ask, const char *name);
-uint64_t pal_mcp_ask_number(const pal_mcp_ask *ask, const char *name);
-int64_t pal_mcp_ask_time(const pal_mcp_ask *ask, const char *name); /* 0 if absent */
+pal_str pal_mcp_call_text(const pal_mcp_call *call, const char *name);
+uint64_t pal_mcp_call_number(const pal_mcp_call *call, const char *name);
+int64_t pal_mcp_call_time(const pal_mcp_call *call, const char *name); /* 0 if absent */
 /* Finds the conversation that the argument "conversation" names. */
-PAL_CHECKED pal_status pal_mcp_ask_session(
-        const pal_mcp_ask *ask, pal_session *out_session, pal_error *err);
+PAL_CHECKED pal_status pal_mcp_call_session(
+        const pal_mcp_call *call, pal_session *out_session, pal_error *err);
 
 /* Writes the members of a conversation. */
 void pal_mcp_put_conversation(pal_json_writer *writer, const pal_session *session);
 
 /* mcp_read.c */
-pal_status pal_mcp_list_conversations(pal_mcp_ask *ask, pal_error *err);
-pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err);
-pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err);
+pal_status pal_mcp_list_conversations(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_read_conversation(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_search_conversations(pal_mcp_call *call, pal_error *err);
 /* mcp_write.c */
-pal_status pal_mcp_create_conversation(pal_mcp_ask *ask, pal_error *err);
-pal_status pal_mcp_append_message(pal_mcp_ask *ask, pal_error *err);
-pal_status pal_mcp_remember(pal_mcp_ask *ask, pal_error *err);
-pal_status pal_mcp_fork_conversation(pal_mcp_ask *ask, pal_error *err);
+pal_status pal_mcp_create_conversation(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_append_message(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_remember(pal_mcp_call *call, pal_error *err);
+pal_status pal_mcp_fork_conversation(pal_mcp_call *call, pal_error *err);
 
 /* ---- Results ---- */
 
@@ -121,9 +121,9 @@ struct pal_mcp_host {
     size_t jobs_len;
 };
 
-/* Starts the turn of the call. Everything else is reported to the outlet. */
+/* Starts the turn of the call. Everything else is reported by callbacks. */
 PAL_CHECKED pal_status pal_mcp_job_start(
-        pal_mcp_ask *ask, const pal_mcp_outlet *outlet, void *outlet_user, pal_error *err);
+        pal_mcp_call *call, const pal_mcp_events *events, void *events_user, pal_error *err);
 /* Cancels the request with that id, if it is running. */
 void pal_mcp_jobs_cancel(pal_mcp_host *host, pal_str scope, pal_str id);
 

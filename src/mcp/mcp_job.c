@@ -1,10 +1,10 @@
 /* mcp_job.c - turns that MCP clients wait for: a job, from its start to its response.
  *
  * No thread waits for a job. The runtime's loop reports that it has started, its events, and its
- * end; the transport can do this instead. Its messages go to the transport's outlet. All turns are
- * all-or-nothing: if a turn fails or is canceled, the conversation is unchanged. A job is in the
- * host's list from its start to its end. The lock guards the list and the members that say whether
- * a job is canceled; the loop owns all other members. */
+ * end; the transport can do this instead. Its messages go to the transport's callbacks. All turns
+ * are all-or-nothing: if a turn fails or is canceled, the conversation is unchanged. A job is in
+ * the host's list from its start to its end. The lock guards the list and the members that say
+ * whether a job is canceled; the loop owns all other members. */
 #include "mcp/mcp_internal.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@
 struct pal_mcp_job {
     pal_mcp_host *host;
     pal_mcp_job *previous, *next;
-    const pal_mcp_outlet *outlet;
-    void *outlet_user;
+    const pal_mcp_events *events;
+    void *events_user;
     pal_runtime *runtime;
     pal_arena *arena; /* for the next members */
     pal_str tenant;
@@ -117,9 +117,9 @@ bool pal_mcp_job_is_new(const pal_mcp_job *job)
     return job->is_new;
 }
 
-void pal_mcp_job_set_user(pal_mcp_job *job, void *outlet_user)
+void pal_mcp_job_set_user(pal_mcp_job *job, void *events_user)
 {
-    job->outlet_user = outlet_user;
+    job->events_user = events_user;
 }
 
 /* ---- Creating and freeing jobs ---- */
@@ -178,7 +178,7 @@ static bool is_canceled(pal_mcp_job *job)
 static void say(pal_mcp_job *job, pal_buf *message, bool is_last)
 {
     if (!message->failure)
-        job->outlet->say(job->outlet_user, pal_buf_str(message), is_last);
+        job->events->on_message(job->events_user, pal_buf_str(message), is_last);
     else if (is_last)
         pal_log(PAL_LOG_ERROR, "could not send an MCP response: out of memory");
 }
@@ -261,7 +261,7 @@ static void end_job(pal_mcp_job *job)
     if (!is_canceled(job))
         say(job, &message, true);
     pal_buf_done(&message);
-    job->outlet->end(job->outlet_user);
+    job->events->on_end(job->events_user);
     unlist(job);
     free_job(job);
 }
@@ -411,10 +411,10 @@ static void started(const pal_turn_info *info, const pal_error *err, void *user)
 
 /* ---- Starting ---- */
 
-static pal_mcp_job *new_job(pal_mcp_ask *ask, const pal_session *session)
+static pal_mcp_job *new_job(pal_mcp_call *call, const pal_session *session)
 {
     pal_mcp_job *job = pal_calloc(1, sizeof *job);
-    pal_json token = pal_json_find(ask->message->meta, "progressToken");
+    pal_json token = pal_json_find(call->message->meta, "progressToken");
     pal_json_type type = pal_json_type_of(token);
     if (!job)
         return NULL;
@@ -424,12 +424,12 @@ static pal_mcp_job *new_job(pal_mcp_ask *ask, const pal_session *session)
         free_job(job);
         return NULL;
     }
-    job->host = ask->host;
+    job->host = call->host;
     job->session = session->id;
-    job->is_new = ask->message->is_new;
-    job->tenant = pal_arena_copy(job->arena, ask->peer->tenant);
-    job->scope = pal_arena_copy(job->arena, ask->peer->scope);
-    job->id = pal_arena_copy(job->arena, ask->message->id);
+    job->is_new = call->message->is_new;
+    job->tenant = pal_arena_copy(job->arena, call->peer->tenant);
+    job->scope = pal_arena_copy(job->arena, call->peer->scope);
+    job->id = pal_arena_copy(job->arena, call->message->id);
     if (type == PAL_JSON_STRING || type == PAL_JSON_NUMBER)
         job->token = pal_arena_copy(job->arena, pal_json_raw(token));
     if (pal_arena_failure(job->arena) == PAL_OK)
@@ -438,28 +438,28 @@ static pal_mcp_job *new_job(pal_mcp_ask *ask, const pal_session *session)
     return NULL;
 }
 
-static pal_status start(pal_mcp_job *job, pal_mcp_ask *ask, pal_error *err)
+static pal_status start(pal_mcp_job *job, pal_mcp_call *call, pal_error *err)
 {
     pal_message message =
-            pal_message_text(ask->arena, PAL_ROLE_USER, pal_mcp_ask_text(ask, "text"));
+            pal_message_text(call->arena, PAL_ROLE_USER, pal_mcp_call_text(call, "text"));
     pal_turn_request request = {
             .tenant = job->tenant,
             .session = job->session,
             .messages = &message,
             .messages_len = 1,
             .lane = PAL_TURN_LANE_QUEUE,
-            .model = pal_mcp_ask_text(ask, "model"),
+            .model = pal_mcp_call_text(call, "model"),
             .all_or_nothing = true,
-            .budget = ask->peer->budget,
+            .budget = call->peer->budget,
             .label = pal_str_of("mcp"),
     };
-    pal_status status = pal_arena_checked(ask->arena, err);
+    pal_status status = pal_arena_checked(call->arena, err);
     if (status == PAL_OK)
         status = enlist(job, err);
     if (status != PAL_OK)
         return status;
-    if (job->outlet->start)
-        status = job->outlet->start(job->outlet_user, job, &request, err);
+    if (job->events->start)
+        status = job->events->start(job->events_user, job, &request, err);
     else
         status = pal_turn_start_async(job->runtime, &request, started, job, err);
     if (status != PAL_OK)
@@ -468,22 +468,22 @@ static pal_status start(pal_mcp_job *job, pal_mcp_ask *ask, pal_error *err)
 }
 
 pal_status pal_mcp_job_start(
-        pal_mcp_ask *ask, const pal_mcp_outlet *outlet, void *outlet_user, pal_error *err)
+        pal_mcp_call *call, const pal_mcp_events *events, void *events_user, pal_error *err)
 {
     pal_session session;
-    pal_status status = pal_mcp_ask_session(ask, &session, err);
+    pal_status status = pal_mcp_call_session(call, &session, err);
     if (status != PAL_OK)
         return status;
-    pal_runtime *runtime = ask->host->options.runtime(ask->host->options.user, err);
+    pal_runtime *runtime = call->host->options.runtime(call->host->options.user, err);
     if (!runtime)
         return err->status;
-    pal_mcp_job *job = new_job(ask, &session);
+    pal_mcp_job *job = new_job(call, &session);
     if (!job)
         return pal_no_memory(err);
-    job->outlet = outlet;
-    job->outlet_user = outlet_user;
+    job->events = events;
+    job->events_user = events_user;
     job->runtime = runtime;
-    status = start(job, ask, err);
+    status = start(job, call, err);
     if (status != PAL_OK)
         free_job(job);
     return status;

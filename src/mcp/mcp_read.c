@@ -31,18 +31,18 @@ void pal_mcp_put_conversation(pal_json_writer *writer, const pal_session *sessio
     pal_put_time(writer, "updated_at", session->updated_at);
 }
 
-pal_status pal_mcp_ask_session(const pal_mcp_ask *ask, pal_session *out_session, pal_error *err)
+pal_status pal_mcp_call_session(const pal_mcp_call *call, pal_session *out_session, pal_error *err)
 {
     pal_id id;
     char id_text[PAL_ID_TEXT_SIZE];
-    pal_str name = pal_mcp_ask_text(ask, "conversation"), asked = name;
+    pal_str name = pal_mcp_call_text(call, "conversation"), asked = name;
     /* Uses the same form as the other APIs. */
     if (pal_openai_id_read(name, "conv_", &id)) {
         pal_id_to_text(id, id_text);
         asked = pal_str_of(id_text);
     }
-    pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant,
-            PAL_SESSION_BY_ANY, asked, ask->arena, out_session, err);
+    pal_status status = pal_store_find(call->host->options.store, call->peer->tenant,
+            PAL_SESSION_BY_ANY, asked, call->arena, out_session, err);
     bool is_gone = status == PAL_NOT_FOUND ||
             (status == PAL_OK && out_session->state == PAL_SESSION_TRASH);
     if (!is_gone)
@@ -52,32 +52,32 @@ pal_status pal_mcp_ask_session(const pal_mcp_ask *ask, pal_session *out_session,
             PAL_STR_ARG(cut(name, 80)));
 }
 
-pal_status pal_mcp_list_conversations(pal_mcp_ask *ask, pal_error *err)
+pal_status pal_mcp_list_conversations(pal_mcp_call *call, pal_error *err)
 {
     pal_session_page page;
     pal_session_query query = {
-            .tenant = ask->peer->tenant,
-            .project = pal_mcp_ask_text(ask, "project"),
-            .agent = pal_mcp_ask_text(ask, "agent"),
-            .updated_from = pal_mcp_ask_time(ask, "since"),
-            .updated_to = pal_mcp_ask_time(ask, "until"),
-            .limit = (uint32_t)pal_mcp_ask_number(ask, "limit"),
-            .cursor = pal_mcp_ask_text(ask, "cursor"),
+            .tenant = call->peer->tenant,
+            .project = pal_mcp_call_text(call, "project"),
+            .agent = pal_mcp_call_text(call, "agent"),
+            .updated_from = pal_mcp_call_time(call, "since"),
+            .updated_to = pal_mcp_call_time(call, "until"),
+            .limit = (uint32_t)pal_mcp_call_number(call, "limit"),
+            .cursor = pal_mcp_call_text(call, "cursor"),
     };
-    pal_status status = pal_store_list(ask->host->options.store, &query, ask->arena, &page, err);
+    pal_status status = pal_store_list(call->host->options.store, &query, call->arena, &page, err);
     if (status != PAL_OK)
         return status;
-    pal_json_begin_object(ask->writer);
-    pal_json_name(ask->writer, "conversations");
-    pal_json_begin_array(ask->writer);
+    pal_json_begin_object(call->writer);
+    pal_json_name(call->writer, "conversations");
+    pal_json_begin_array(call->writer);
     for (size_t i = 0; i < page.sessions_len; i++) {
-        pal_json_begin_object(ask->writer);
-        pal_mcp_put_conversation(ask->writer, &page.sessions[i]);
-        pal_json_end_object(ask->writer);
+        pal_json_begin_object(call->writer);
+        pal_mcp_put_conversation(call->writer, &page.sessions[i]);
+        pal_json_end_object(call->writer);
     }
-    pal_json_end_array(ask->writer);
-    pal_put_str_if(ask->writer, "next_cursor", page.cursor);
-    pal_json_end_object(ask->writer);
+    pal_json_end_array(call->writer);
+    pal_put_str_if(call->writer, "next_cursor", page.cursor);
+    pal_json_end_object(call->writer);
     return PAL_OK;
 }
 
@@ -128,10 +128,10 @@ static void put_attachments(pal_json_writer *writer, const pal_message *message)
 }
 
 /* `offset` is the position at which its text begins. */
-static void put_message(pal_mcp_ask *ask, const pal_message *message, uint64_t offset)
+static void put_message(pal_mcp_call *call, const pal_message *message, uint64_t offset)
 {
-    pal_json_writer *writer = ask->writer;
-    pal_str all = pal_dialect_text(message, ask->arena);
+    pal_json_writer *writer = call->writer;
+    pal_str all = pal_dialect_text(message, call->arena);
     size_t from = offset < all.len ? pal_utf8_cut(all, (size_t)offset) : all.len;
     pal_str rest = pal_str_make(all.data ? all.data + from : NULL, all.len - from);
     pal_str text = cut(rest, PAL_MCP_HOST_TEXT_BYTES_MAX);
@@ -181,41 +181,41 @@ static void fit_page(pal_message_page *page, bool from_end)
     page->len = count;
 }
 
-static bool is_given(const pal_mcp_ask *ask, const char *name)
+static bool is_given(const pal_mcp_call *call, const char *name)
 {
-    return pal_json_type_of(pal_json_find(ask->arguments, name)) == PAL_JSON_NUMBER;
+    return pal_json_type_of(pal_json_find(call->arguments, name)) == PAL_JSON_NUMBER;
 }
 
 static pal_status load_page(
-        pal_mcp_ask *ask, const pal_session *session, pal_message_page *out_page, pal_error *err)
+        pal_mcp_call *call, const pal_session *session, pal_message_page *out_page, pal_error *err)
 {
     pal_message_query load = {
-            .after_seq = pal_mcp_ask_number(ask, "after_seq"),
-            .before_seq = pal_mcp_ask_number(ask, "before_seq"),
-            .limit = (uint32_t)pal_mcp_ask_number(ask, "limit"),
+            .after_seq = pal_mcp_call_number(call, "after_seq"),
+            .before_seq = pal_mcp_call_number(call, "before_seq"),
+            .limit = (uint32_t)pal_mcp_call_number(call, "limit"),
             .bytes_max = LOAD_BYTES_MAX,
-            .from_end = !is_given(ask, "after_seq"),
+            .from_end = !is_given(call, "after_seq"),
     };
-    pal_store *store = ask->host->options.store;
-    pal_status status =
-            pal_store_load(store, ask->peer->tenant, session->id, &load, ask->arena, out_page, err);
+    pal_store *store = call->host->options.store;
+    pal_status status = pal_store_load(
+            store, call->peer->tenant, session->id, &load, call->arena, out_page, err);
     /* A single message that is larger than a page. */
     if (status == PAL_OK && out_page->len == 0 && out_page->has_more) {
         load.bytes_max = 0;
         load.limit = 1;
         status = pal_store_load(
-                store, ask->peer->tenant, session->id, &load, ask->arena, out_page, err);
+                store, call->peer->tenant, session->id, &load, call->arena, out_page, err);
     }
     if (status == PAL_OK)
         fit_page(out_page, load.from_end);
     return status;
 }
 
-static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_message_page *page)
+static void put_page(pal_mcp_call *call, const pal_session *session, const pal_message_page *page)
 {
-    pal_json_writer *writer = ask->writer;
-    uint64_t offset = pal_mcp_ask_number(ask, "text_offset");
-    bool is_forward = is_given(ask, "after_seq");
+    pal_json_writer *writer = call->writer;
+    uint64_t offset = pal_mcp_call_number(call, "text_offset");
+    bool is_forward = is_given(call, "after_seq");
     pal_json_begin_object(writer);
     pal_json_name(writer, "conversation");
     pal_json_begin_object(writer);
@@ -224,7 +224,7 @@ static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_mes
     pal_json_name(writer, "messages");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < page->len; i++)
-        put_message(ask, &page->items[i], i == 0 ? offset : 0);
+        put_message(call, &page->items[i], i == 0 ? offset : 0);
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", page->has_more);
     if (page->has_more && page->len && is_forward)
@@ -234,20 +234,20 @@ static void put_page(pal_mcp_ask *ask, const pal_session *session, const pal_mes
     pal_json_end_object(writer);
 }
 
-pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
+pal_status pal_mcp_read_conversation(pal_mcp_call *call, pal_error *err)
 {
     pal_session session;
     pal_message_page page = {0};
-    if (is_given(ask, "text_offset") && !is_given(ask, "after_seq"))
+    if (is_given(call, "text_offset") && !is_given(call, "after_seq"))
         return pal_error_set(err, PAL_INVALID,
                 "'text_offset' requires 'after_seq', which is the seq before the truncated "
                 "message");
-    pal_status status = pal_mcp_ask_session(ask, &session, err);
+    pal_status status = pal_mcp_call_session(call, &session, err);
     if (status == PAL_OK)
-        status = load_page(ask, &session, &page, err);
+        status = load_page(call, &session, &page, err);
     if (status == PAL_OK) {
-        put_page(ask, &session, &page);
-        status = pal_arena_checked(ask->arena, err);
+        put_page(call, &session, &page);
+        status = pal_arena_checked(call->arena, err);
     }
     return status;
 }
@@ -256,14 +256,14 @@ pal_status pal_mcp_read_conversation(pal_mcp_ask *ask, pal_error *err)
 
 /* Hits of one conversation are usually adjacent, so the last conversation is kept. */
 static pal_status put_hit(
-        pal_mcp_ask *ask, const pal_search_hit *hit, pal_session *session, pal_error *err)
+        pal_mcp_call *call, const pal_search_hit *hit, pal_session *session, pal_error *err)
 {
-    pal_json_writer *writer = ask->writer;
+    pal_json_writer *writer = call->writer;
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(hit->session, id);
     if (!pal_id_equal(session->id, hit->session)) {
-        pal_status status = pal_store_find(ask->host->options.store, ask->peer->tenant,
-                PAL_SESSION_BY_ID, pal_str_of(id), ask->arena, session, err);
+        pal_status status = pal_store_find(call->host->options.store, call->peer->tenant,
+                PAL_SESSION_BY_ID, pal_str_of(id), call->arena, session, err);
         /* The conversation may have been erased meanwhile. */
         if (status == PAL_NOT_FOUND)
             *session = (pal_session){.id = hit->session};
@@ -282,38 +282,38 @@ static pal_status put_hit(
     return PAL_OK;
 }
 
-pal_status pal_mcp_search_conversations(pal_mcp_ask *ask, pal_error *err)
+pal_status pal_mcp_search_conversations(pal_mcp_call *call, pal_error *err)
 {
     pal_search_page hits;
     pal_session session = {0};
     pal_status status = PAL_OK;
     pal_search_query search = {
-            .tenant = ask->peer->tenant,
-            .text = pal_mcp_ask_text(ask, "query"),
-            .role = pal_role_from_name(pal_mcp_ask_text(ask, "role")),
-            .from = pal_mcp_ask_time(ask, "since"),
-            .to = pal_mcp_ask_time(ask, "until"),
-            .limit = (uint32_t)pal_mcp_ask_number(ask, "limit"),
-            .cursor = pal_mcp_ask_text(ask, "cursor"),
+            .tenant = call->peer->tenant,
+            .text = pal_mcp_call_text(call, "query"),
+            .role = pal_role_from_name(pal_mcp_call_text(call, "role")),
+            .from = pal_mcp_call_time(call, "since"),
+            .to = pal_mcp_call_time(call, "until"),
+            .limit = (uint32_t)pal_mcp_call_number(call, "limit"),
+            .cursor = pal_mcp_call_text(call, "cursor"),
             .wait_ms = PAL_SEARCH_WAIT_MS,
     };
-    if (pal_mcp_ask_text(ask, "conversation").len) {
-        status = pal_mcp_ask_session(ask, &session, err);
+    if (pal_mcp_call_text(call, "conversation").len) {
+        status = pal_mcp_call_session(call, &session, err);
         search.session = session.id;
     }
     if (status == PAL_OK)
-        status = pal_store_search(ask->host->options.store, &search, ask->arena, &hits, err);
+        status = pal_store_search(call->host->options.store, &search, call->arena, &hits, err);
     if (status != PAL_OK)
         return status;
-    pal_json_begin_object(ask->writer);
-    pal_json_name(ask->writer, "hits");
-    pal_json_begin_array(ask->writer);
+    pal_json_begin_object(call->writer);
+    pal_json_name(call->writer, "hits");
+    pal_json_begin_array(call->writer);
     for (size_t i = 0; status == PAL_OK && i < hits.len; i++)
-        status = put_hit(ask, &hits.items[i], &session, err);
-    pal_json_end_array(ask->writer);
-    pal_put_str_if(ask->writer, "next_cursor", hits.cursor);
+        status = put_hit(call, &hits.items[i], &session, err);
+    pal_json_end_array(call->writer);
+    pal_put_str_if(call->writer, "next_cursor", hits.cursor);
     if (hits.partial)
-        pal_put_flag(ask->writer, "partial", true);
-    pal_json_end_object(ask->writer);
+        pal_put_flag(call->writer, "partial", true);
+    pal_json_end_object(call->writer);
     return status;
 }

@@ -141,7 +141,7 @@ static const pal_mcp_field fork_fields[] = {
 
 /* ---- The table ---- */
 
-const pal_mcp_offer pal_mcp_offers[] = {
+const pal_mcp_tool pal_mcp_tools[] = {
         {"list_conversations", "List conversations",
                 "Lists stored conversations, most recently changed first. Start here, or with "
                 "search_conversations, to find earlier messages.",

@@ -81,24 +81,25 @@ pal_status pal_server_open(
     server->started_at = pal_clock_now_ms();
     server->version = PAL_VERSION;
     pal_status status = open_parts(server, err);
-    if (status == PAL_OK) {
-        server->feed = pal_feed_new(server);
-        if (!server->feed)
-            status = pal_no_memory(err);
+    if (status != PAL_OK)
+        goto out;
+    server->feed = pal_feed_new(server);
+    if (!server->feed) {
+        status = pal_no_memory(err);
+        goto out;
     }
-    if (status == PAL_OK) {
-        server->maintenance = pal_maintenance_start(server);
-        if (!server->maintenance)
-            status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
+    server->maintenance = pal_maintenance_start(server);
+    if (!server->maintenance) {
+        status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
+        goto out;
     }
-    if (status == PAL_OK)
-        status = open_listener(server, err);
-    if (status != PAL_OK) {
+    status = open_listener(server, err);
+out:
+    if (status != PAL_OK)
         pal_server_close(server);
-        return status;
-    }
-    *out_server = server;
-    return PAL_OK;
+    else
+        *out_server = server;
+    return status;
 }
 
 void pal_server_quiesce(pal_server *server)

@@ -75,7 +75,7 @@ static void turn_end(void *user)
     (void)user;
 }
 
-static const pal_mcp_outlet outlet = {.say = turn_say, .end = turn_end};
+static const pal_mcp_events events = {.on_message = turn_say, .on_end = turn_end};
 
 static pal_runtime *open_runtime(void *user, pal_error *err)
 {
@@ -115,7 +115,7 @@ static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer 
         pal_mcp_rpc_put_error(writer, message.id, PAL_RPC_INVALID_REQUEST,
                 "send 'initialize' first, or set the protocol revision in '_meta'");
     } else {
-        pal_mcp_host_take(s->host, &peer, &message, &outlet, s, arena, writer, &code);
+        pal_mcp_host_handle(s->host, &peer, &message, &events, s, arena, writer, &code);
         if (code == 0 && pal_str_is(message.method, "initialize"))
             s->is_begun = true;
     }

@@ -36,7 +36,7 @@ static void end(void *user)
     pthread_mutex_unlock(&w->lock);
 }
 
-static const pal_mcp_outlet outlet = {.say = say, .end = end};
+static const pal_mcp_events events = {.on_message = say, .on_end = end};
 
 static void wait_for_end(waiting *w)
 {
@@ -73,14 +73,14 @@ static bool take(pal_mcp_host *host, const char *text)
     pal_rpc_message message;
     waiting w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
     pal_mcp_peer peer = {.tenant = pal_str_of("default"), .can_write = true};
-    pal_mcp_taken taken = PAL_MCP_ANSWERED;
+    pal_mcp_outcome taken = PAL_MCP_ANSWERED;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
         return true;
     pal_buf_init(&buf, 1 << 20);
     pal_json_writer writer = pal_json_writer_make(&buf);
     if (pal_mcp_rpc_read(arena, pal_str_of(text), &message, &err) == 0)
-        taken = pal_mcp_host_take(host, &peer, &message, &outlet, &w, arena, &writer, &code);
+        taken = pal_mcp_host_handle(host, &peer, &message, &events, &w, arena, &writer, &code);
     else
         pal_mcp_rpc_put_error(&writer, message.id, PAL_RPC_INTERNAL_ERROR, err.message);
     if (taken == PAL_MCP_LATER)

@@ -151,7 +151,7 @@ static pal_status start(
     return PAL_OK;
 }
 
-static const pal_mcp_outlet http_outlet = {.start = start, .say = say, .end = end};
+static const pal_mcp_events http_events = {.start = start, .on_message = say, .on_end = end};
 
 /* ---- Errors ---- */
 
@@ -276,10 +276,10 @@ static pal_status begin_session(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
-static pal_status send_taken(pal_call *call, const pal_rpc_message *message, pal_mcp_taken taken,
-        int code, pal_error *err)
+static pal_status send_outcome(pal_call *call, const pal_rpc_message *message,
+        pal_mcp_outcome outcome, int code, pal_error *err)
 {
-    if (taken == PAL_MCP_NOTED) {
+    if (outcome == PAL_MCP_NOTED) {
         pal_exchange_answer(call->exchange, 202, NULL, (pal_str){0});
         return PAL_OK;
     }
@@ -300,11 +300,11 @@ static pal_status take(
             .budget = call->caller.budget,
             .scope = session,
     };
-    pal_mcp_taken taken = pal_mcp_host_take(call->server->mcp->host, &peer, message, &http_outlet,
-            call, call->arena, pal_call_writer(call), &code);
-    if (taken == PAL_MCP_LATER)
+    pal_mcp_outcome outcome = pal_mcp_host_handle(call->server->mcp->host, &peer, message,
+            &http_events, call, call->arena, pal_call_writer(call), &code);
+    if (outcome == PAL_MCP_LATER)
         return PAL_OK; /* the call may already be freed */
-    return send_taken(call, message, taken, code, err);
+    return send_outcome(call, message, outcome, code, err);
 }
 
 static pal_status take_old(pal_call *call, const pal_rpc_message *message, pal_error *err)
@@ -315,7 +315,7 @@ static pal_status take_old(pal_call *call, const pal_rpc_message *message, pal_e
         return send_error(call, 400, message->id, PAL_RPC_INVALID_PARAMS,
                 "'_meta' must contain 'io.modelcontextprotocol/protocolVersion'");
     if (pal_str_is(version, NEW_VERSION))
-        return send_taken(call, message, PAL_MCP_NOTED, 0, err);
+        return send_outcome(call, message, PAL_MCP_NOTED, 0, err);
     if (version.len && !pal_mcp_knows_revision(version))
         return send_error(call, 400, message->id, PAL_RPC_INVALID_REQUEST,
                 "MCP-Protocol-Version is not a supported revision");
@@ -346,7 +346,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
         return send_error(call, 400, message.id, PAL_RPC_HEADER_MISMATCH, mismatch);
     /* Over HTTP, the new era has no notifications: a client cancels by closing the connection. */
     if (message.id.len == 0)
-        return send_taken(call, &message, PAL_MCP_NOTED, 0, err);
+        return send_outcome(call, &message, PAL_MCP_NOTED, 0, err);
     return take(call, &message, (pal_str){0}, err);
 }
 
