@@ -5,7 +5,8 @@
 Every ```console block of README.md and docs/ is run, command by command, in an empty directory
 per document where build/ is the build and the examples lie; its output must be the one shown,
 but for ids, times, durations and counts of tokens. README.md shows examples/embed.c as it is,
-docs/limits.md every limit with its value, and links lead to files.
+docs/write-a-tool-server.md examples/tool_server.py, docs/limits.md every limit with its value, and
+links lead to files.
 """
 import glob
 import os
@@ -63,7 +64,7 @@ def environment():
 def play(blocks):
     with tempfile.TemporaryDirectory() as place:
         os.symlink(BUILD, os.path.join(place, 'build'))
-        for path in glob.glob(os.path.join(SOURCE, 'examples', '*.c')):
+        for path in glob.glob(os.path.join(SOURCE, 'examples', '*.[cp]*')):
             shutil.copy(path, place)
         for command, expected in (step for block in blocks for step in steps(block)):
             done = subprocess.run(['bash', '-c', command], cwd=place, env=environment(),
@@ -80,10 +81,12 @@ def console_test(path):
                          if kind == 'console'])
 
 
-def readme_shows_the_example():
-    shown = [text for kind, text in BLOCK.findall(tap.read(SOURCE, 'README.md')) if kind == 'c']
-    tap.check(tap.read(SOURCE, 'examples', 'embed.c') in shown,
-              'no ```c block of README.md is examples/embed.c')
+def shows(document, example):
+    def test():
+        shown = [text for _, text in BLOCK.findall(tap.read(SOURCE, document))]
+        tap.check(tap.read(SOURCE, 'examples', example) in shown,
+                  'no block of %s is examples/%s' % (document, example))
+    return test
 
 
 def in_words(name, value):
@@ -162,7 +165,9 @@ def links_lead_somewhere(path):
 
 documents = sorted(glob.glob(SOURCE + '/*.md') + glob.glob(SOURCE + '/docs/**/*.md',
                                                            recursive=True))
-tests = [('README.md shows examples/embed.c', readme_shows_the_example),
+tests = [('README.md shows examples/embed.c', shows('README.md', 'embed.c')),
+         ('docs/write-a-tool-server.md shows examples/tool_server.py',
+          shows('docs/write-a-tool-server.md', 'tool_server.py')),
          ('docs/limits.md shows the limits', all_limits_are_shown),
          ('docs/limits.md shows the limits of single files', limits_of_files_are_true),
          ('ARCHITECTURE.md names functions and files that exist',
