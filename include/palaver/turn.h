@@ -42,7 +42,7 @@ typedef struct pal_header {
 /* A model service that the runtime can call. */
 typedef struct pal_endpoint {
     pal_str name; /* unique; if empty, the kind is used as the name */
-    pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
+    pal_str kind; /* one of pal_provider_info_at(), for example "openai" */
     pal_str url;  /* if empty, the usual URL of the kind */
     pal_str api_key;           /* may be empty */
     const pal_header *headers; /* sent with every request */

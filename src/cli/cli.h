@@ -399,7 +399,7 @@ typedef struct pal_cli_runtime_values {
     PAL_CLI_PROVIDER_OPTIONS(values, at)
 #define PAL_CLI_PROVIDER_OPTIONS(values, at) \
     {"provider", 0, PAL_CLI_TEXT, offsetof(values, at provider), "NAME", \
-            "openai, anthropic, mistral, echo, or a configured name"}, \
+            "a kind, such as openai, or a configured name"}, \
     {"provider-url", 0, PAL_CLI_TEXT, offsetof(values, at provider_url), "URL", \
             "URL of the provider, instead of its usual one"}
 /* clang-format on */

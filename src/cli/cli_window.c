@@ -26,15 +26,6 @@ static const pal_endpoint *find_endpoint(const pal_runtime_options *options, pal
     return NULL;
 }
 
-static pal_profile profile_of(pal_str kind)
-{
-    if (pal_str_is(kind, "anthropic"))
-        return PAL_PROFILE_ANTHROPIC;
-    if (pal_str_is(kind, "mistral") || pal_str_is(kind, "mistral_conversations"))
-        return PAL_PROFILE_MISTRAL;
-    return PAL_PROFILE_OPENAI_CHAT;
-}
-
 /* Reads the settings in the session's metadata: {"turn": {"model": ...}}. */
 static pal_agent_settings own_settings(pal_cli *cli, const pal_session *session)
 {
@@ -73,10 +64,8 @@ static void choose_answerer(pal_cli *cli, const pal_session *session,
     }
     if (!endpoint && options->endpoints_len)
         endpoint = &options->endpoints[0];
-    if (endpoint) {
+    if (endpoint)
         out_window->kind = endpoint->kind;
-        window->profile = profile_of(endpoint->kind);
-    }
     if (window->model.len == 0)
         window->model = endpoint && endpoint->model.len ? endpoint->model : options->model;
 }
@@ -143,9 +132,11 @@ static pal_status read_settings(pal_cli *cli, const pal_session *session,
     if (status != PAL_OK)
         return status;
     choose_answerer(cli, session, &options, out_window);
+    const pal_provider_info *info = pal_provider_info_find(out_window->kind);
+    if (info)
+        window->profile = info->profile;
     /* The same as in a turn: for a conversation that the provider keeps, this is the only limit. */
-    if (window->settings.compaction_threshold == 0 &&
-            pal_str_is(out_window->kind, "mistral_conversations"))
+    if (window->settings.compaction_threshold == 0 && info && info->keeps_conversations)
         window->settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;
     status = read_names(cli, given, window);
     if (status == PAL_OK && given->max_tokens.given)

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include "palaver/limits.h"
+#include "palaver/provider_info.h"
 
 #define SECOND_MS 1000ull
 #define MINUTE_MS (60 * SECOND_MS)
@@ -17,9 +18,13 @@
 #define CONNECTIONS_MAX 10000000u
 #define THREADS_MAX 1024u
 
-const char *const pal_config_provider_kinds[] = {
-        "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script", NULL};
 static const char *const log_words[] = {"debug", "info", "warn", "error", NULL};
+
+static const char *provider_kind_at(size_t index)
+{
+    const pal_provider_info *info = pal_provider_info_at(index);
+    return info ? info->kind : NULL;
+}
 
 /* clang-format off */
 
@@ -50,7 +55,7 @@ static const pal_config_row variable_rows[] = {
 const pal_config_row pal_config_provider_rows[] = {
         {"name", PAL_CONFIG_TEXT, PROVIDER(name), "", .max = PAL_LABEL_LEN_MAX,
                 .help = "name of the provider; empty: its kind", .sample = "main"},
-        {"kind", PAL_CONFIG_TEXT, PROVIDER(kind), .words = pal_config_provider_kinds,
+        {"kind", PAL_CONFIG_TEXT, PROVIDER(kind), .word_at = provider_kind_at,
                 .is_required = true,
                 .help = "API of the service; use openai for every compatible service",
                 .sample = "openai"},

@@ -46,6 +46,7 @@ struct pal_config_row {
     uint64_t min, max;        /* limits of numbers (durations in ms); for lists and texts `max` is
                                  the number of elements or bytes */
     const char *const *words; /* the allowed words; ends with NULL */
+    const char *(*word_at)(size_t index); /* the same, as a function; NULL after the last word */
     size_t len_offset;
     const pal_config_row *rows; /* rows of a section, a list or a map */
     size_t size;                /* size of one struct of a list or map */
@@ -100,12 +101,15 @@ extern const pal_config_row pal_config_tool_server_rows[];
 extern const pal_config_row pal_config_turn_rows[]; /* the struct is pal_runtime_options */
 extern const pal_config_row pal_config_server_rows[];
 
-/* The kinds of providers; ends with NULL. */
-extern const char *const pal_config_provider_kinds[];
-
 /* Returns the row of a key whose path leads only through sections; NULL if there is none. *out_base
  * is the offset of the table's struct in the state. */
 const pal_config_row *pal_config_row_find(const char *path, size_t *out_base);
+
+/* Returns an allowed word; NULL after the last one, or if all texts are allowed. */
+static inline const char *pal_config_row_word(const pal_config_row *row, size_t index)
+{
+    return row->word_at ? row->word_at(index) : row->words ? row->words[index] : NULL;
+}
 
 static inline bool pal_config_row_is_scalar(const pal_config_row *row)
 {

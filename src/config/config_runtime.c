@@ -4,26 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "config/config_row.h"
 #include "palaver/limits.h"
+#include "palaver/provider_info.h"
 
 #define SHOWN_MAX 60
 #define RESOLVED_LEN_MAX (1u << 20)
-
-/* The usual environment variables of a kind. */
-typedef struct usual_names {
-    const char *kind;
-    const char *key;
-    const char *url;
-} usual_names;
-
-static const usual_names usual[] = {
-        {"openai", "OPENAI_API_KEY", "OPENAI_BASE_URL"},
-        {"anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"},
-        {"mistral", "MISTRAL_API_KEY", NULL},
-        {"mistral_conversations", "MISTRAL_API_KEY", NULL},
-        {NULL, NULL, NULL},
-};
 
 typedef struct resolver {
     const pal_config *config;
@@ -33,23 +20,18 @@ typedef struct resolver {
     pal_status status; /* the first failure */
 } resolver;
 
-static const usual_names *usual_of(pal_str kind)
+/* Returns what is known about a kind. Nothing is known about an unknown one. */
+static const pal_provider_info *info_of(pal_str kind)
 {
-    const usual_names *names = usual;
-    while (names->kind && !pal_str_is(kind, names->kind))
-        names++;
-    return names;
+    static const pal_provider_info unknown;
+    const pal_provider_info *info = pal_provider_info_find(kind);
+    return info ? info : &unknown;
 }
 
 /* Returns the value of a variable. An empty value is the same as none. */
 static pal_str variable(const char *name)
 {
     return pal_str_of(name ? getenv(name) : NULL);
-}
-
-static int shown(pal_str text)
-{
-    return (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX);
 }
 
 static void fail_no_memory(resolver *r)
@@ -64,7 +46,7 @@ static void fail_unset(
 {
     char text[PAL_ERROR_MESSAGE_MAX];
     snprintf(text, sizeof text, "%s '%.*s' requires environment variable %.*s, which is not set",
-            what, shown(of), of.data, shown(missing), missing.data);
+            what, PAL_EXCERPT(of, SHOWN_MAX), PAL_EXCERPT(missing, SHOWN_MAX));
     if (r->status != PAL_OK)
         return;
     if (node)
@@ -131,7 +113,7 @@ static bool resolve_provider(resolver *r, const pal_config_provider *provider,
     *out_endpoint = provider->endpoint;
     out_endpoint->name = name_of(provider);
     if (key.len == 0 && out_endpoint->url.len == 0)
-        key = pal_str_of(usual_of(out_endpoint->kind)->key);
+        key = pal_str_of(info_of(out_endpoint->kind)->key_variable);
     if (key.len > 0) {
         out_endpoint->api_key = pal_arena_copy(r->arena, variable(key.data));
         out_endpoint->api_key_env = key;
@@ -146,23 +128,33 @@ static bool resolve_provider(resolver *r, const pal_config_provider *provider,
 /* Makes a provider of a kind that is not configured. */
 static pal_config_provider make_provider(const resolver *r, pal_str kind)
 {
-    const usual_names *names = usual_of(kind);
+    const pal_provider_info *info = info_of(kind);
     pal_config_provider made = {.endpoint = {.kind = kind, .url = r->state->provider_url}};
     if (made.endpoint.url.len == 0)
-        made.endpoint.url = variable(names->url);
-    if (variable(names->key).len)
-        made.api_key_env = pal_str_of(names->key);
+        made.endpoint.url = variable(info->url_variable);
+    if (variable(info->key_variable).len)
+        made.api_key_env = pal_str_of(info->key_variable);
     return made;
 }
 
-static bool is_kind(pal_str name)
+/* A kind that needs a path, such as a script, cannot be used without configuration. */
+static bool is_usable(const pal_provider_info *info)
 {
-    for (size_t i = 0; pal_config_provider_kinds[i]; i++) {
-        /* A script requires a file, so it cannot be used without configuration. */
-        if (pal_str_is(name, pal_config_provider_kinds[i]) && !pal_str_is(name, "script"))
-            return true;
+    return info->kind && !info->needs_path;
+}
+
+static pal_status unknown_provider(pal_str name, pal_error *err)
+{
+    char kinds[128] = "";
+    const pal_provider_info *info;
+    for (size_t i = 0, len = 0; len < sizeof kinds && (info = pal_provider_info_at(i)); i++) {
+        if (is_usable(info))
+            len += (size_t)snprintf(
+                    kinds + len, sizeof kinds - len, "%s%s", len ? ", " : "", info->kind);
     }
-    return false;
+    return pal_error_set(err, PAL_INVALID,
+            "unknown provider '%.*s'; define it in 'providers', or use one of %s",
+            PAL_EXCERPT(name, SHOWN_MAX), kinds);
 }
 
 /* Returns the index of the selected provider; providers_len if it is not listed. */
@@ -200,11 +192,8 @@ static bool resolve_first(resolver *r, size_t chosen, pal_endpoint *out_endpoint
             first.endpoint.url = state->provider_url;
     } else if (state->provider.len == 0 && state->provider_url.len == 0) {
         return false;
-    } else if (!is_kind(kind)) {
-        r->status = pal_error_set(r->err, PAL_INVALID,
-                "unknown provider '%.*s'; define it in 'providers', or use openai, anthropic, "
-                "mistral, mistral_conversations or echo",
-                shown(kind), kind.data);
+    } else if (!is_usable(info_of(kind))) {
+        r->status = unknown_provider(kind, r->err);
         return false;
     } else {
         first = make_provider(r, kind);

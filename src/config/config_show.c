@@ -199,12 +199,13 @@ static void put_comment(pal_buf *buf, const pal_config_row *row, int indent)
 {
     put_indent(buf, indent);
     pal_buf_format(buf, "# %c%s\n", toupper((unsigned char)row->help[0]), row->help + 1);
-    if (!row->words)
+    const char *word = pal_config_row_word(row, 0);
+    if (!word)
         return;
     put_indent(buf, indent);
     pal_buf_append_text(buf, row->kind == PAL_CONFIG_TEXTS ? "# Any of:" : "# One of:");
-    for (size_t i = 0; row->words[i]; i++)
-        pal_buf_format(buf, "%s %s", i ? "," : "", row->words[i]);
+    for (size_t i = 0; (word = pal_config_row_word(row, i)); i++)
+        pal_buf_format(buf, "%s %s", i ? "," : "", word);
     pal_buf_append_char(buf, '\n');
 }
 

@@ -78,8 +78,9 @@ static void duration_write(pal_buf *buf, int64_t ms)
 static void list_words(const pal_config_row *row, const char *before, char *out, size_t size)
 {
     size_t len = (size_t)snprintf(out, size, "%s", before);
-    for (size_t i = 0; row->words[i] && len < size; i++)
-        len += (size_t)snprintf(out + len, size - len, "%s%s", i ? ", " : "", row->words[i]);
+    const char *word;
+    for (size_t i = 0; len < size && (word = pal_config_row_word(row, i)); i++)
+        len += (size_t)snprintf(out + len, size - len, "%s%s", i ? ", " : "", word);
 }
 
 static void range_of_durations(const pal_config_row *row, char *out, size_t size)
@@ -103,7 +104,7 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
         break;
     case PAL_CONFIG_TEXT:
     case PAL_CONFIG_URL:
-        if (row->words)
+        if (pal_config_row_word(row, 0))
             list_words(row, "one of ", out_text, size);
         else
             snprintf(out_text, size, "a text of at most %" PRIu64 " bytes", row->max);
@@ -137,7 +138,7 @@ void pal_config_wants(const pal_config_row *row, char *out_text, size_t size)
         list_words(row, "one of ", out_text, size);
         break;
     case PAL_CONFIG_TEXTS:
-        if (row->words)
+        if (pal_config_row_word(row, 0))
             list_words(row, "a list of ", out_text, size);
         else
             snprintf(out_text, size, "a list of texts");
@@ -199,7 +200,7 @@ static bool is_address(pal_str text)
 
 static bool text_fits(const pal_config_row *row, pal_str text)
 {
-    if (row->words ? !pal_config_word_is(row, text) : text.len > row->max)
+    if (pal_config_row_word(row, 0) ? !pal_config_word_is(row, text) : text.len > row->max)
         return false;
     switch (row->kind) {
     case PAL_CONFIG_HTTP_URL:
@@ -217,9 +218,10 @@ static bool text_fits(const pal_config_row *row, pal_str text)
 
 static bool word_find(const pal_config_row *row, pal_str text, int *out_place)
 {
-    for (int i = 0; row->words[i]; i++) {
-        if (pal_str_is(text, row->words[i])) {
-            *out_place = i;
+    const char *word;
+    for (size_t i = 0; (word = pal_config_row_word(row, i)); i++) {
+        if (pal_str_is(text, word)) {
+            *out_place = (int)i;
             return true;
         }
     }
@@ -229,7 +231,7 @@ static bool word_find(const pal_config_row *row, pal_str text, int *out_place)
 bool pal_config_word_is(const pal_config_row *row, pal_str text)
 {
     int ignored;
-    return !row->words || word_find(row, text, &ignored);
+    return !pal_config_row_word(row, 0) || word_find(row, text, &ignored);
 }
 
 bool pal_config_value_read(

@@ -3,36 +3,55 @@
 #include "provider/provider.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"
 
-static const pal_provider_kind *const kinds[] = {
-        &pal_provider_openai,
-        &pal_provider_mistral,
-        &pal_provider_anthropic,
-        &pal_provider_mistral_conversations,
-        &pal_provider_echo,
-        &pal_provider_script,
-};
+#define KIND_ADDRESS(name) &pal_provider_##name,
+
+static const pal_provider_kind *const kinds[] = {PAL_PROVIDER_KINDS(KIND_ADDRESS)};
 
 #define KINDS_LEN (sizeof(kinds) / sizeof(kinds[0]))
 #define HEADERS_OWN_MAX 4 /* headers in addition to the configured ones */
+#define MODELS_MS 30000   /* timeout of the request for the list of models */
 #define SECRET_LEN_MIN 8  /* shorter values are words, not secrets */
-#define ANTHROPIC_VERSION "2023-06-01"
 
-/* ---- Configuration ---- */
+/* ---- Kinds ---- */
 
 static const pal_provider_kind *find_kind(pal_str name)
 {
     for (size_t i = 0; i < KINDS_LEN; i++) {
-        if (pal_str_is(name, kinds[i]->name))
+        if (pal_str_is(name, kinds[i]->info.kind))
             return kinds[i];
     }
     return NULL;
 }
+
+static pal_status unknown_kind(pal_str name, pal_error *err)
+{
+    char names[128] = "";
+    for (size_t i = 0, len = 0; i < KINDS_LEN && len < sizeof names; i++)
+        len += (size_t)snprintf(
+                names + len, sizeof names - len, "%s%s", i ? ", " : "", kinds[i]->info.kind);
+    return pal_error_set(err, PAL_INVALID, "unknown kind of provider '%.*s'; use one of %s",
+            PAL_EXCERPT(name, 60), names);
+}
+
+const pal_provider_info *pal_provider_info_at(size_t index)
+{
+    return index < KINDS_LEN ? &kinds[index]->info : NULL;
+}
+
+const pal_provider_info *pal_provider_info_find(pal_str kind)
+{
+    const pal_provider_kind *found = find_kind(kind);
+    return found ? &found->info : NULL;
+}
+
+/* ---- Configuration ---- */
 
 /* A URL without a path gets the usual path. */
 static pal_str join_url(pal_arena *arena, pal_str url)
@@ -53,7 +72,7 @@ static pal_str join_url(pal_arena *arena, pal_str url)
 
 static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
 {
-    url = url.len ? pal_text_trim(url) : pal_str_of(provider->kind->url);
+    url = url.len ? pal_text_trim(url) : pal_str_of(provider->kind->info.url);
     if (!pal_text_is_http_url(url) || pal_text_has_control(url))
         return pal_error_set(err, PAL_INVALID,
                 "'url' of provider '%.*s' must begin with http:// or https://",
@@ -92,14 +111,14 @@ static void add_secret(pal_provider *provider, pal_str value)
 
 static void add_usual_headers(pal_provider *provider, pal_str key)
 {
+    const pal_provider_kind *kind = provider->kind;
     pal_str none = {0};
-    bool is_anthropic = provider->kind->auth == PAL_AUTH_ANTHROPIC;
-    if (key.len && is_anthropic)
-        add_header(provider, pal_str_of("x-api-key"), none, key);
+    if (key.len && kind->key_header)
+        add_header(provider, pal_str_of(kind->key_header), none, key);
     else if (key.len)
         add_header(provider, pal_str_of("authorization"), pal_str_of("Bearer "), key);
-    if (is_anthropic)
-        add_header(provider, pal_str_of("anthropic-version"), none, pal_str_of(ANTHROPIC_VERSION));
+    if (kind->header[0])
+        add_header(provider, pal_str_of(kind->header[0]), none, pal_str_of(kind->header[1]));
     add_header(provider, pal_str_of("content-type"), none, pal_str_of("application/json"));
     add_header(provider, pal_str_of("accept"), none,
             pal_str_of("application/json, text/event-stream"));
@@ -154,15 +173,18 @@ static pal_status set_up(pal_provider *provider, const pal_provider_config *conf
     provider->name = pal_arena_copy(provider->kept, config->name);
     provider->connect_ms = config->connect_ms;
     provider->idle_ms = config->idle_ms;
-    if (provider->kind->url)
+    provider->models_ms = config->models_ms ? config->models_ms : MODELS_MS;
+    if (provider->kind->info.url) {
         status = take_url(provider, config->url, err);
-    if (status == PAL_OK && provider->kind->url)
+        if (status != PAL_OK)
+            return status;
         status = take_headers(provider, config, err);
-    if (status == PAL_OK && provider->kind->open)
+    } else if (provider->kind->open) {
         status = provider->kind->open(provider, config, err);
-    if (status == PAL_OK && pal_arena_failure(provider->kept))
-        status = pal_no_memory(err);
-    return status;
+    }
+    if (status != PAL_OK)
+        return status;
+    return pal_arena_failure(provider->kept) ? pal_no_memory(err) : PAL_OK;
 }
 
 pal_status pal_provider_open(pal_http *http, pal_loop *loop, const pal_provider_config *config,
@@ -170,10 +192,7 @@ pal_status pal_provider_open(pal_http *http, pal_loop *loop, const pal_provider_
 {
     const pal_provider_kind *kind = find_kind(config->kind);
     if (!kind)
-        return pal_error_set(err, PAL_INVALID,
-                "unknown kind of provider '%.*s'; use openai, anthropic, mistral, "
-                "mistral_conversations, echo or script",
-                PAL_STR_ARG(config->kind));
+        return unknown_kind(config->kind, err);
     pal_provider *provider = pal_calloc(1, sizeof(*provider));
     if (!provider)
         return pal_no_memory(err);
@@ -206,7 +225,7 @@ pal_str pal_provider_name(const pal_provider *provider)
 
 pal_profile pal_provider_profile(const pal_provider *provider)
 {
-    return provider->kind->profile;
+    return provider->kind->info.profile;
 }
 
 pal_str pal_provider_family(const pal_provider *provider, pal_str model)
@@ -217,7 +236,7 @@ pal_str pal_provider_family(const pal_provider *provider, pal_str model)
 
 bool pal_provider_keeps(const pal_provider *provider)
 {
-    return provider->kind->is_stale != NULL;
+    return provider->kind->info.keeps_conversations;
 }
 
 /* ---- Calls ---- */
@@ -243,7 +262,7 @@ void pal_model_call_unlist(pal_model_call *call)
 static pal_status check_request(
         const pal_provider *provider, const pal_model_request *request, pal_error *err)
 {
-    if (provider->kind->url && request->model.len == 0)
+    if (provider->kind->info.url && request->model.len == 0)
         return pal_error_set(err, PAL_INVALID, "no model is set for provider '%.*s'",
                 PAL_STR_ARG(provider->name));
     if (request->messages_len == 0)

@@ -73,7 +73,7 @@ typedef struct pal_model_call pal_model_call;
 
 typedef struct pal_provider_config {
     pal_str name; /* the name of the endpoint; unique */
-    pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
+    pal_str kind; /* one of pal_provider_info_at(), for example "openai" */
     pal_str url;  /* for example "https://api.openai.com/v1"; if empty, the usual URL of the kind */
     pal_str api_key;                /* may be empty */
     const pal_http_header *headers; /* additional headers */
@@ -81,6 +81,7 @@ typedef struct pal_provider_config {
     pal_str path; /* kind "script" only: the file with the recorded answers */
     int64_t connect_ms;
     int64_t idle_ms;
+    int64_t models_ms; /* timeout of the request for the list of models; 0: 30000 */
 } pal_provider_config;
 
 /* Opens a provider. Everything is copied. `http` must outlive it. PAL_INVALID: `err` says what is
@@ -104,11 +105,11 @@ PAL_CHECKED pal_status pal_provider_start(pal_provider *provider, const pal_mode
 /* Cancels a call. No callback is made after this. The connection is closed at once. */
 void pal_model_call_cancel(pal_model_call *call);
 
-/* Called once with the models that the service lists, as a JSON array of names; or with NULL and an
- * error. */
-typedef void (*pal_models_told)(void *user, pal_str json, const pal_error *err);
+/* Called once with the models that the service lists, as a JSON array of names; or with an empty
+ * text and an error. The provider can be closed in the callback. */
+typedef void (*pal_provider_on_models)(void *user, pal_str json, const pal_error *err);
 PAL_CHECKED pal_status pal_provider_models(
-        pal_provider *provider, pal_models_told told, void *user, pal_error *err);
+        pal_provider *provider, pal_provider_on_models on_models, void *user, pal_error *err);
 
 /* ---- Forwarded requests: provider_forward.c ---- */
 

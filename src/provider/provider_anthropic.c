@@ -203,11 +203,17 @@ static pal_status write_messages(const pal_provider *provider, const pal_model_r
 }
 
 const pal_provider_kind pal_provider_anthropic = {
-        .name = "anthropic",
-        .url = "https://api.anthropic.com/v1",
-        .profile = PAL_PROFILE_ANTHROPIC,
+        .info = {.kind = "anthropic",
+                .url = "https://api.anthropic.com/v1",
+                .key_variable = "ANTHROPIC_API_KEY",
+                .url_variable = "ANTHROPIC_BASE_URL",
+                .model = "claude-sonnet-4-5",
+                .profile = PAL_PROFILE_ANTHROPIC},
+        .has_messages = true,
         .family = PAL_ANTHROPIC_FAMILY,
-        .auth = PAL_AUTH_ANTHROPIC,
+        .key_header = "x-api-key",
+        .header = {"anthropic-version", "2023-06-01"},
         .write = write_messages,
         .reader = &pal_reader_anthropic,
+        .counter = &pal_reader_anthropic_passing,
 };

@@ -9,7 +9,6 @@
 #include <assert.h>
 #include "base/memory.h"
 #include "base/text.h"
-#include "palaver/limits.h"
 #include "provider/provider_kind.h"
 
 #define OLLAMA_HOST "127.0.0.1:11434"
@@ -54,65 +53,94 @@ static pal_str ollama_url(pal_str host, pal_arena *arena)
     return joined(arena, http, joined(arena, here, host, port), pal_str_make(NULL, 0));
 }
 
-static pal_discovered candidate(
-        const char *name, const char *kind, pal_str url, pal_str key, const char *model)
+/* Services that have the API of another kind, and are available if their key is set. */
+static const struct clone {
+    const char *name;
+    const char *kind;
+    const char *key_variable;
+    const char *url;
+    const char *model;
+} clones[] = {
+        {"openrouter", "openai", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1",
+                "openrouter/auto"},
+        {"groq", "openai", "GROQ_API_KEY", "https://api.groq.com/openai/v1",
+                "llama-3.3-70b-versatile"},
+};
+
+/* The list that is being made. */
+typedef struct candidates {
+    pal_discover_variable variable;
+    void *user;
+    pal_discovered *list;
+    size_t len;
+} candidates;
+
+static pal_str variable(const candidates *c, const char *name)
 {
-    return (pal_discovered){
-            .config = {.name = pal_str_of(name),
-                    .kind = pal_str_of(kind),
-                    .url = url,
-                    .api_key = key},
-            .model = pal_str_of(model),
-    };
+    return pal_str_of(name ? c->variable(c->user, name) : NULL);
 }
 
-static pal_discovered local(const char *name, pal_str url)
+static void add(candidates *c, pal_discovered found)
 {
-    pal_discovered found = candidate(name, "openai", url, pal_str_make(NULL, 0), NULL);
-    found.is_local = true;
-    return found;
+    assert(c->len < PAL_DISCOVERED_MAX);
+    if (c->len < PAL_DISCOVERED_MAX)
+        c->list[c->len++] = found;
 }
 
-/* A service that is available if its key is set. */
-typedef struct keyed_service {
-    const char *variable;
-    pal_discovered found;
-} keyed_service;
-
-size_t pal_discover_list(
-        const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX])
+static void add_keyed(candidates *c, const char *name, const char *kind, pal_str url,
+        const char *model, const char *key_variable)
 {
-    size_t len = 0;
-    pal_str none = {0};
-    const keyed_service services[] = {
-            {"OPENAI_API_KEY",
-                    candidate("openai", "openai", env->openai_base_url, env->openai_api_key,
-                            env->openai_base_url.len ? NULL : "gpt-5-mini")},
-            {"ANTHROPIC_API_KEY",
-                    candidate("anthropic", "anthropic", env->anthropic_base_url,
-                            env->anthropic_api_key, "claude-sonnet-4-5")},
-            {"MISTRAL_API_KEY",
-                    candidate("mistral", "mistral", none, env->mistral_api_key,
-                            "mistral-medium-latest")},
-            {"OPENROUTER_API_KEY",
-                    candidate("openrouter", "openai", pal_str_of("https://openrouter.ai/api/v1"),
-                            env->openrouter_api_key, "openrouter/auto")},
-            {"GROQ_API_KEY",
-                    candidate("groq", "openai", pal_str_of("https://api.groq.com/openai/v1"),
-                            env->groq_api_key, "llama-3.3-70b-versatile")},
-    };
-    for (size_t i = 0; i < sizeof(services) / sizeof(*services); i++) {
-        if (services[i].found.config.api_key.len == 0)
-            continue;
-        out_list[len] = services[i].found;
-        out_list[len++].key_variable = pal_str_of(services[i].variable);
+    pal_str key = variable(c, key_variable);
+    if (key.len)
+        add(c,
+                (pal_discovered){.config = {.name = pal_str_of(name),
+                                         .kind = pal_str_of(kind),
+                                         .url = url,
+                                         .api_key = key},
+                        .model = pal_str_of(model),
+                        .key_variable = pal_str_of(key_variable)});
+}
+
+static void add_local(candidates *c, const char *name, const char *kind, pal_str url)
+{
+    add(c,
+            (pal_discovered){.config = {.name = pal_str_of(name),
+                                     .kind = pal_str_of(kind),
+                                     .url = url,
+                                     .models_ms = PAL_DISCOVER_MS},
+                    .is_local = true});
+}
+
+/* A service at another URL may have other models, so its first one is used. */
+static void add_kind(candidates *c, const pal_provider_info *info)
+{
+    pal_str url = variable(c, info->url_variable);
+    if (info->model)
+        add_keyed(c, info->kind, info->kind, url, info->has_clones && url.len ? NULL : info->model,
+                info->key_variable);
+}
+
+size_t pal_discover_list(pal_discover_variable get_variable, void *user, pal_arena *arena,
+        pal_discovered out_list[PAL_DISCOVERED_MAX])
+{
+    candidates c = {.variable = get_variable, .user = user, .list = out_list};
+    const pal_provider_info *info;
+    for (size_t i = 0; (info = pal_provider_info_at(i)); i++)
+        add_kind(&c, info);
+    for (size_t i = 0; i < sizeof clones / sizeof *clones; i++)
+        add_keyed(&c, clones[i].name, clones[i].kind, pal_str_of(clones[i].url), clones[i].model,
+                clones[i].key_variable);
+    for (size_t i = 0; (info = pal_provider_info_at(i)); i++) {
+        pal_str url = variable(&c, info->url_variable);
+        if (info->has_clones && url.len && variable(&c, info->key_variable).len == 0)
+            add_local(&c, info->kind, info->kind, url);
     }
-    if (env->openai_base_url.len && env->openai_api_key.len == 0)
-        out_list[len++] = local("openai", env->openai_base_url);
-    out_list[len++] = local("ollama", ollama_url(env->ollama_host, arena));
-    out_list[len++] = local("llama.cpp", pal_str_of(LLAMA_CPP_URL));
-    out_list[len++] = candidate("echo", "echo", none, none, "echo");
-    return len;
+    add_local(&c, "ollama", "openai", ollama_url(variable(&c, "OLLAMA_HOST"), arena));
+    add_local(&c, "llama.cpp", "openai", pal_str_of(LLAMA_CPP_URL));
+    add(&c,
+            (pal_discovered){.config = {.name = pal_str_of("echo"), .kind = pal_str_of("echo")},
+                    .model = pal_str_of("echo")});
+    return c.len;
 }
 
 /* ---- Requests ---- */
@@ -122,8 +150,6 @@ typedef struct probe {
     pal_discover *discover;
     pal_discovered *asked;
     pal_provider *provider;
-    pal_http_call *call; /* NULL after the end of the call */
-    pal_buf body;
 } probe;
 
 struct pal_discover {
@@ -137,7 +163,7 @@ struct pal_discover {
     size_t probes_len;
     size_t waiting; /* number of running probes */
     pal_timer timer;
-    pal_discover_told told;
+    pal_discover_on_found on_found;
     void *user;
 };
 
@@ -145,12 +171,8 @@ static void free_discover(pal_discover *discover)
 {
     pal_timer_stop(discover->loop, &discover->timer);
     for (size_t i = 0; i < discover->probes_len; i++) {
-        probe *each = &discover->probes[i];
-
-        if (each->call)
-            pal_http_cancel(each->call);
-        pal_provider_close(each->provider);
-        pal_buf_done(&each->body);
+        /* This also cancels its request. */
+        pal_provider_close(discover->probes[i].provider);
     }
     pal_arena_free(discover->scratch);
     pal_arena_free(discover->kept);
@@ -185,7 +207,7 @@ static size_t keep_if(pal_discover *discover, bool (*is_kept)(const pal_discover
 
 static void tell(pal_discover *discover, const pal_discovered *found, size_t len)
 {
-    discover->told(discover->user, found, len);
+    discover->on_found(discover->user, found, len);
     free_discover(discover);
 }
 
@@ -201,71 +223,29 @@ static void tell_local(pal_discover *discover)
         tell(discover, &echo, 1);
 }
 
-/* Reads the first model name of the list. */
-static void take_model(probe *asking)
+/* Called with the list of models. A service that does not answer has no model. */
+static void on_models(void *user, pal_str json, const pal_error *err)
 {
+    probe *asking = user;
     pal_discover *discover = asking->discover;
-    pal_buf names;
     pal_json list, name;
-
-    pal_buf_init(&names, PAL_PROVIDER_EVENT_BYTES_MAX);
-    if (pal_models_read(pal_buf_str(&asking->body), discover->scratch, &names) &&
-            pal_json_parse(discover->scratch, pal_buf_str(&names), NULL, &list, NULL) == PAL_OK) {
+    (void)err;
+    if (pal_json_parse(discover->scratch, json, NULL, &list, NULL) == PAL_OK) {
         pal_json_iter iter = pal_json_each(list);
-
         if (pal_json_next(&iter, NULL, &name))
             asking->asked->model =
                     pal_arena_copy(discover->kept, pal_json_string(name, discover->scratch));
     }
-    pal_buf_done(&names);
-}
-
-static void on_body(void *user, pal_str bytes)
-{
-    probe *asking = user;
-    pal_buf_append_str(&asking->body, bytes);
-}
-
-static void on_end(void *user, const pal_http_end *end)
-{
-    probe *asking = user;
-    pal_discover *discover = asking->discover;
-
-    asking->call = NULL;
-    if (end->status == PAL_OK && end->code == 200 && !asking->body.failure)
-        take_model(asking);
     if (--discover->waiting == 0)
         tell_local(discover);
 }
 
-static const pal_http_events http_events = {.body = on_body, .end = on_end};
-
 static bool send(probe *asking)
 {
     pal_discover *discover = asking->discover;
-    pal_buf url;
-
-    if (pal_provider_open(discover->http, discover->loop, &asking->asked->config, &asking->provider,
-                NULL) != PAL_OK)
-        return false;
-    const pal_provider *provider = asking->provider;
-    assert(provider);
-    pal_buf_init(&url, provider->url.len + 16);
-    pal_buf_append_str(&url, provider->url);
-    pal_buf_append_text(&url, "/models");
-    const pal_http_request request = {
-            .method = "GET",
-            .url = pal_buf_str(&url),
-            .headers = provider->headers,
-            .headers_len = provider->headers_len,
-            .total_ms = PAL_DISCOVER_MS,
-            .response_bytes_max = PAL_PROVIDER_EVENT_BYTES_MAX,
-    };
-    bool sent = !url.failure &&
-            pal_http_start(discover->http, &request, &http_events, asking, &asking->call, NULL) ==
-                    PAL_OK;
-    pal_buf_done(&url);
-    return sent;
+    return pal_provider_open(discover->http, discover->loop, &asking->asked->config,
+                   &asking->provider, NULL) == PAL_OK &&
+            pal_provider_models(asking->provider, on_models, asking, NULL) == PAL_OK;
 }
 
 static void ask_local(pal_discover *discover)
@@ -276,7 +256,6 @@ static void ask_local(pal_discover *discover)
         if (!discover->list[i].is_local)
             continue;
         *asking = (probe){.discover = discover, .asked = &discover->list[i]};
-        pal_buf_init(&asking->body, PAL_PROVIDER_EVENT_BYTES_MAX);
         discover->probes_len++;
         discover->waiting += send(asking);
     }
@@ -302,13 +281,14 @@ static void keep(pal_discover *discover, pal_str *text)
     *text = pal_arena_copy(discover->kept, *text);
 }
 
-static pal_status set_up(pal_discover *discover, const pal_discover_env *env)
+static pal_status set_up(pal_discover *discover, pal_discover_variable get_variable)
 {
     discover->kept = pal_arena_new(0);
     discover->scratch = pal_arena_new(0);
     if (!discover->kept || !discover->scratch)
         return PAL_NO_MEMORY;
-    discover->len = pal_discover_list(env, discover->kept, discover->list);
+    discover->len = pal_discover_list(
+            get_variable, discover->user, discover->kept, discover->list);
     for (size_t i = 0; i < discover->len; i++) {
         keep(discover, &discover->list[i].config.url);
         keep(discover, &discover->list[i].config.api_key);
@@ -319,14 +299,14 @@ static pal_status set_up(pal_discover *discover, const pal_discover_env *env)
     return PAL_OK;
 }
 
-pal_status pal_discover_start(pal_http *http, pal_loop *loop, const pal_discover_env *env,
-        pal_discover_told told, void *user, pal_discover **out_discover, pal_error *err)
+pal_status pal_discover_start(pal_http *http, pal_loop *loop, pal_discover_variable get_variable,
+        pal_discover_on_found on_found, void *user, pal_discover **out_discover, pal_error *err)
 {
     pal_discover *discover = pal_calloc(1, sizeof(*discover));
     if (!discover)
         return pal_no_memory(err);
-    *discover = (pal_discover){.http = http, .loop = loop, .told = told, .user = user};
-    if (set_up(discover, env) != PAL_OK) {
+    *discover = (pal_discover){.http = http, .loop = loop, .on_found = on_found, .user = user};
+    if (set_up(discover, get_variable) != PAL_OK) {
         free_discover(discover);
         return pal_no_memory(err);
     }

@@ -5,17 +5,8 @@
 
 #include "provider/provider.h"
 
-/* The values of the environment variables; empty if a variable is not set. */
-typedef struct pal_discover_env {
-    pal_str openai_api_key;
-    pal_str openai_base_url;
-    pal_str anthropic_api_key;
-    pal_str anthropic_base_url;
-    pal_str mistral_api_key;
-    pal_str openrouter_api_key;
-    pal_str groq_api_key;
-    pal_str ollama_host;
-} pal_discover_env;
+/* Returns the value of an environment variable; NULL or empty if it is not set. */
+typedef const char *(*pal_discover_variable)(void *user, const char *name);
 
 typedef struct pal_discovered {
     pal_provider_config config;
@@ -24,25 +15,25 @@ typedef struct pal_discovered {
     bool is_local;        /* it may not be running, so it must be asked */
 } pal_discovered;
 
-#define PAL_DISCOVERED_MAX 9
+#define PAL_DISCOVERED_MAX 32
 #define PAL_DISCOVER_MS 300 /* how long a server that may be running has to answer */
 
 /* Lists all possible services, the best first, echo last. Returns their number. Texts point into
  * the environment or the arena. Pure. */
-size_t pal_discover_list(
-        const pal_discover_env *env, pal_arena *arena, pal_discovered out_list[PAL_DISCOVERED_MAX]);
+size_t pal_discover_list(pal_discover_variable get_variable, void *user, pal_arena *arena,
+        pal_discovered out_list[PAL_DISCOVERED_MAX]);
 
 /* Called once, with at least one service, the best first. The texts are valid during the callback
  * only. */
-typedef void (*pal_discover_told)(void *user, const pal_discovered *found, size_t len);
+typedef void (*pal_discover_on_found)(void *user, const pal_discovered *found, size_t len);
 
 typedef struct pal_discover pal_discover;
 
 /* Finds all services with a key. If there is none, all servers on this machine that answer, with
- * their first models; if there is none, echo. Must be called on the loop. The callback is never
- * made before this function returns. */
+ * their first models; if there is none, echo. Must be called on the loop. Variables are read before
+ * this function returns, and the callback is never made before that. */
 PAL_CHECKED pal_status pal_discover_start(pal_http *http, pal_loop *loop,
-        const pal_discover_env *env, pal_discover_told told, void *user,
+        pal_discover_variable get_variable, pal_discover_on_found on_found, void *user,
         pal_discover **out_discover, pal_error *err);
 void pal_discover_cancel(pal_discover *discover); /* only before the callback was made */
 

@@ -118,7 +118,6 @@ static pal_status start_echo(pal_provider *provider, const pal_model_request *re
 }
 
 const pal_provider_kind pal_provider_echo = {
-        .name = "echo",
-        .profile = PAL_PROFILE_OPENAI_CHAT,
+        .info = {.kind = "echo", .profile = PAL_PROFILE_OPENAI_CHAT},
         .start = start_echo,
 };

@@ -1,9 +1,10 @@
 /* provider_forward.c - forwards a client's request unchanged to the service, with the service's
  * address and keys, and reads the response only to count it. The request must be written for the
  * service's own API. On the loop. */
-#include <strings.h>
+#include <assert.h>
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "palaver/limits.h"
 #include "provider/provider_answer.h"
 #include "provider/provider_kind.h"
@@ -12,34 +13,25 @@
 
 bool pal_provider_speaks_chat(const pal_provider *provider)
 {
-    return provider->kind == &pal_provider_openai || provider->kind == &pal_provider_mistral;
+    return provider->kind->has_chat;
 }
 
-/* Mistral always reports usage, and it rejects unknown members. */
 bool pal_provider_hides_usage(const pal_provider *provider)
 {
-    return provider->kind == &pal_provider_openai;
+    return provider->kind->hides_usage;
 }
 
 bool pal_provider_speaks_messages(const pal_provider *provider)
 {
-    return provider->kind == &pal_provider_anthropic;
+    return provider->kind->has_messages;
 }
 
 /* ---- Sending ---- */
 
-static bool has_name(const pal_http_header *header, const char *name)
-{
-    return header->name.len == strlen(name) &&
-            strncasecmp(header->name.data, name, header->name.len) == 0;
-}
-
 static bool is_replaced(const pal_http_header *header, const pal_provider_forwarded *forwarded)
 {
     for (size_t i = 0; i < forwarded->headers_len; i++) {
-        if (header->name.len == forwarded->headers[i].name.len &&
-                strncasecmp(header->name.data, forwarded->headers[i].name.data,
-                        header->name.len) == 0)
+        if (pal_text_equal_nocase(header->name, forwarded->headers[i].name))
             return true;
     }
     return false;
@@ -48,16 +40,11 @@ static bool is_replaced(const pal_http_header *header, const pal_provider_forwar
 /* A header of the request could otherwise replace the service's key, or begin another header. */
 static pal_status check_header(const pal_http_header *header, pal_error *err)
 {
-    bool is_good = header->name.len && !has_name(header, "authorization") &&
-            !has_name(header, "x-api-key");
-    for (size_t i = 0; is_good && i < header->name.len; i++)
-        is_good = header->name.data[i] > ' ' && header->name.data[i] != ':';
-    for (size_t i = 0; is_good && i < header->value.len; i++)
-        is_good = (unsigned char)header->value.data[i] >= ' ' && header->value.data[i] != 0x7f;
-    if (is_good)
+    if (pal_text_is_token(header->name) && !pal_text_is_nocase(header->name, "authorization") &&
+            !pal_text_is_nocase(header->name, "x-api-key") && !pal_text_has_control(header->value))
         return PAL_OK;
-    return pal_error_set(err, PAL_INVALID, "header '%.*s' cannot be forwarded",
-            (int)(header->name.len < 80 ? header->name.len : 80), header->name.data);
+    return pal_error_set(
+            err, PAL_INVALID, "header '%.*s' cannot be forwarded", PAL_EXCERPT(header->name, 80));
 }
 
 /* Combines the service's headers and those of the request. */
@@ -144,12 +131,10 @@ struct pal_meter {
 pal_meter *pal_meter_new(pal_provider *provider)
 {
     static const pal_model_sink none;
-    const pal_reader_kind *kind = pal_provider_speaks_messages(provider)
-            ? &pal_reader_anthropic_passing
-            : &pal_reader_openai_passing;
     pal_meter *meter = pal_calloc(1, sizeof(*meter));
+    assert(provider->kind->counter);
     if (meter)
-        pal_reader_init(&meter->reader, kind, provider->scratch, &none, NULL);
+        pal_reader_init(&meter->reader, provider->kind->counter, provider->scratch, &none, NULL);
     return meter;
 }
 

@@ -48,8 +48,7 @@ static void judge(http_call *call)
     const pal_provider *provider = call->base.provider;
     pal_answer *answer = &call->reader.answer;
     pal_model_end *end = &answer->end;
-    for (size_t i = 0; i < provider->secrets_len; i++)
-        pal_answer_redact(&answer->error, provider->secrets[i]);
+    pal_provider_redact(provider, &answer->error);
     end->error = pal_buf_str(&answer->error);
     end->is_stale = end->status != PAL_OK && call->has_conversation && provider->kind->is_stale &&
             provider->kind->is_stale(end);

@@ -1,37 +1,40 @@
 /* provider_kind.h - the definition of a kind of provider. For the provider_*.c files only.
  *
- * Most kinds have one function that writes a request and one that reads an answer, and use HTTP
+ * A kind is one constant, in its own file, and one line in PAL_PROVIDER_KINDS. The configuration,
+ * the discovery, the command and the error messages read everything else from the constant. Most
+ * kinds have one function that writes a request and one that reads an answer, and use HTTP
  * (provider_http.c). Kinds without a network replay steps (provider_play.c). Everything runs on the
- * loop. */
+ * loop. docs/write-a-provider.md explains how to write one. */
 #ifndef PAL_PROVIDER_KIND_H
 #define PAL_PROVIDER_KIND_H
 
 #include "base/buf.h"
+#include "palaver/provider_info.h"
 #include "provider/provider.h"
 #include "provider/provider_reader.h"
 
 typedef struct pal_play_step pal_play_step;
 typedef struct pal_script pal_script;
 
-typedef enum pal_provider_auth {
-    PAL_AUTH_BEARER = 0,    /* authorization: Bearer KEY */
-    PAL_AUTH_ANTHROPIC = 1, /* x-api-key: KEY, and a version header */
-} pal_provider_auth;
-
 typedef struct pal_provider_kind {
-    const char *name;
-    const char *url; /* the usual URL; NULL: no network */
-    pal_profile profile;
-    const char *family; /* the family whose reasoning it accepts; NULL: none */
-    pal_provider_auth auth;
+    pal_provider_info info;
+    const char *family;      /* the family whose reasoning it accepts; NULL: none */
+    const char *key_header;  /* the header with the API key; NULL: authorization: Bearer KEY */
+    const char *header[2];   /* name and value of another header of every request; may be NULL */
+    const char *models_path; /* appended to the URL to list the models; NULL: "/models" */
+    bool has_chat;     /* requests for OpenAI's chat completions can be forwarded to it */
+    bool has_messages; /* requests for Anthropic's messages can be forwarded to it */
+    bool hides_usage;  /* a stream reports usage only if stream_options ask for it */
 
     /* Kinds that use HTTP: writes the path, which is appended to the URL, and the body.
      * PAL_INVALID: `err` names what cannot be sent. */
     pal_status (*write)(const pal_provider *provider, const pal_model_request *request,
             pal_buf *out_path, pal_buf *out_body, pal_error *err);
     const pal_reader_kind *reader;
-    /* Returns true if a failure means that the service's conversation is lost. NULL: it keeps
-     * none. */
+    const pal_reader_kind *counter; /* reads only the usage of a forwarded request; NULL unless
+                                       has_chat or has_messages */
+    /* Returns true if a failure means that the service's conversation is lost. NULL unless
+     * info.keeps_conversations. */
     bool (*is_stale)(const pal_model_end *end);
 
     /* Kinds without a network; NULL if `write` is set. `open` may be NULL as well. */
@@ -40,12 +43,18 @@ typedef struct pal_provider_kind {
             const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err);
 } pal_provider_kind;
 
-extern const pal_provider_kind pal_provider_openai;
-extern const pal_provider_kind pal_provider_mistral;
-extern const pal_provider_kind pal_provider_anthropic;
-extern const pal_provider_kind pal_provider_mistral_conversations;
-extern const pal_provider_kind pal_provider_echo;
-extern const pal_provider_kind pal_provider_script;
+/* All kinds, in the order in which messages list them. If several services have a key, the first
+ * one is used by default. */
+#define PAL_PROVIDER_KINDS(KIND) \
+    KIND(openai)                 \
+    KIND(anthropic)              \
+    KIND(mistral)                \
+    KIND(mistral_conversations)  \
+    KIND(echo)                   \
+    KIND(script)
+
+#define PAL_PROVIDER_DECLARE(name) extern const pal_provider_kind pal_provider_##name;
+PAL_PROVIDER_KINDS(PAL_PROVIDER_DECLARE)
 
 typedef struct pal_models_query pal_models_query;
 
@@ -63,6 +72,7 @@ struct pal_provider {
     size_t secrets_len;
     int64_t connect_ms;
     int64_t idle_ms;
+    int64_t models_ms;
     pal_model_call *calls;
     pal_models_query *queries;
     pal_script *script; /* in the arena `kept` */

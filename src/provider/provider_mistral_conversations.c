@@ -262,9 +262,11 @@ static bool is_stale(const pal_model_end *end)
 }
 
 const pal_provider_kind pal_provider_mistral_conversations = {
-        .name = "mistral_conversations",
-        .url = "https://api.mistral.ai/v1",
-        .profile = PAL_PROFILE_MISTRAL,
+        .info = {.kind = "mistral_conversations",
+                .url = "https://api.mistral.ai/v1",
+                .key_variable = "MISTRAL_API_KEY",
+                .profile = PAL_PROFILE_MISTRAL,
+                .keeps_conversations = true},
         .write = write_conversation,
         .reader = &pal_reader_mistral_conversations,
         .is_stale = is_stale,

@@ -4,15 +4,13 @@
 #include "palaver/limits.h"
 #include "provider/provider_kind.h"
 
-#define TOTAL_MS 30000
-
 struct pal_models_query {
     pal_provider *provider;
     pal_models_query *previous, *next;
     pal_http_call *http; /* NULL if the kind uses no network, or after the end of the call */
     pal_timer timer;     /* delays the result of a provider without network */
     pal_buf body;
-    pal_models_told told;
+    pal_provider_on_models on_models;
     void *user;
 };
 
@@ -104,7 +102,7 @@ bool pal_models_read(pal_str body, pal_arena *scratch, pal_buf *out_json)
 static void tell(pal_models_query *query, pal_str json, const pal_error *err)
 {
     detach(query);
-    query->told(query->user, json, err);
+    query->on_models(query->user, json, err);
     free_detached(query);
 }
 
@@ -120,8 +118,7 @@ static void tell_failure(pal_models_query *query, const pal_http_end *end)
         pal_answer_excerpt(&text, pal_buf_str(&query->body));
     else
         pal_buf_append_text(&text, end->error);
-    for (size_t i = 0; i < provider->secrets_len; i++)
-        pal_answer_redact(&text, provider->secrets[i]);
+    pal_provider_redact(provider, &text);
     (void)pal_error_set(&err, end->status == PAL_OK ? PAL_PROVIDER : end->status,
             "provider '%.*s' did not list its models: %.*s", PAL_STR_ARG(provider->name),
             PAL_STR_ARG(pal_buf_str(&text)));
@@ -155,16 +152,17 @@ static pal_status ask(pal_models_query *query, pal_error *err)
 {
     const pal_provider *provider = query->provider;
     pal_buf url;
-    pal_buf_init(&url, provider->url.len + 16);
+    pal_buf_init(&url, provider->url.len + 256);
     pal_buf_append_str(&url, provider->url);
-    pal_buf_append_text(&url, "/models");
+    const char *path = provider->kind->models_path;
+    pal_buf_append_text(&url, path ? path : "/models");
     const pal_http_request request = {
             .method = "GET",
             .url = pal_buf_str(&url),
             .headers = provider->headers,
             .headers_len = provider->headers_len,
             .connect_ms = provider->connect_ms,
-            .total_ms = TOTAL_MS,
+            .total_ms = provider->models_ms,
             .response_bytes_max = PAL_PROVIDER_EVENT_BYTES_MAX,
     };
     pal_status status = url.failure;
@@ -182,24 +180,24 @@ static void on_timer(pal_timer *timer)
     pal_models_query *query =
             (pal_models_query *)((char *)timer - offsetof(pal_models_query, timer));
     char json[64];
-    int len = snprintf(json, sizeof json, "[\"%s\"]", query->provider->kind->name);
+    int len = snprintf(json, sizeof json, "[\"%s\"]", query->provider->kind->info.kind);
     tell(query, pal_str_make(json, (size_t)len), NULL);
 }
 
 pal_status pal_provider_models(
-        pal_provider *provider, pal_models_told told, void *user, pal_error *err)
+        pal_provider *provider, pal_provider_on_models on_models, void *user, pal_error *err)
 {
     pal_status status = PAL_OK;
     pal_models_query *query = pal_calloc(1, sizeof(*query));
     if (!query)
         return pal_no_memory(err);
-    *query = (pal_models_query){.provider = provider, .told = told, .user = user};
+    *query = (pal_models_query){.provider = provider, .on_models = on_models, .user = user};
     pal_buf_init(&query->body, PAL_PROVIDER_EVENT_BYTES_MAX);
     query->next = provider->queries;
     if (provider->queries)
         provider->queries->previous = query;
     provider->queries = query;
-    if (provider->kind->url)
+    if (provider->kind->info.url)
         status = ask(query, err);
     else if (!pal_timer_start(provider->loop, &query->timer, 0, on_timer))
         status = pal_no_memory(err);

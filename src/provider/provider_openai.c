@@ -122,17 +122,28 @@ static pal_status write_mistral(const pal_provider *provider, const pal_model_re
 }
 
 const pal_provider_kind pal_provider_openai = {
-        .name = "openai",
-        .url = OPENAI_URL,
-        .profile = PAL_PROFILE_OPENAI_CHAT,
+        .info = {.kind = "openai",
+                .url = OPENAI_URL,
+                .key_variable = "OPENAI_API_KEY",
+                .url_variable = "OPENAI_BASE_URL",
+                .model = "gpt-5-mini",
+                .profile = PAL_PROFILE_OPENAI_CHAT,
+                .has_clones = true},
+        .has_chat = true,
+        .hides_usage = true,
         .write = write_openai,
         .reader = &pal_reader_openai,
+        .counter = &pal_reader_openai_passing,
 };
 
 const pal_provider_kind pal_provider_mistral = {
-        .name = "mistral",
-        .url = "https://api.mistral.ai/v1",
-        .profile = PAL_PROFILE_MISTRAL,
+        .info = {.kind = "mistral",
+                .url = "https://api.mistral.ai/v1",
+                .key_variable = "MISTRAL_API_KEY",
+                .model = "mistral-medium-latest",
+                .profile = PAL_PROFILE_MISTRAL},
+        .has_chat = true,
         .write = write_mistral,
         .reader = &pal_reader_openai,
+        .counter = &pal_reader_openai_passing,
 };

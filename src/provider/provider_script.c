@@ -241,8 +241,7 @@ static pal_status start_script(pal_provider *provider, const pal_model_request *
 }
 
 const pal_provider_kind pal_provider_script = {
-        .name = "script",
-        .profile = PAL_PROFILE_OPENAI_CHAT,
+        .info = {.kind = "script", .profile = PAL_PROFILE_OPENAI_CHAT, .needs_path = true},
         .open = open_script,
         .start = start_script,
 };

@@ -190,20 +190,28 @@ static void on_found(void *user, const pal_discovered *found, size_t len)
     bell_ring(&rung);
 }
 
+/* The environment of one line of the input. */
+typedef struct environment {
+    pal_json object;
+    pal_arena *arena;
+} environment;
+
+static const char *variable(void *user, const char *name)
+{
+    const environment *env = user;
+    return pal_arena_copy(env->arena, pal_member_string(env->object, name, env->arena)).data;
+}
+
 static void discover(void *user)
 {
     pal_discover *unused;
-    if (pal_discover_start(http, loop, user, on_found, NULL, &unused, &error) != PAL_OK)
+    if (pal_discover_start(http, loop, variable, on_found, user, &unused, &error) != PAL_OK)
         fail("discover");
 }
 
 static void run_discover(pal_json env, pal_arena *arena)
 {
-    pal_discover_env values = {
-            .openai_api_key = pal_member_string(env, "OPENAI_API_KEY", arena),
-            .openai_base_url = pal_member_string(env, "OPENAI_BASE_URL", arena),
-            .ollama_host = pal_member_string(env, "OLLAMA_HOST", arena),
-    };
+    environment values = {env, arena};
     on_loop(loop, discover, &values);
     bell_wait(&rung, 1);
 }

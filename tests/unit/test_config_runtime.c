@@ -108,11 +108,11 @@ static void the_selected_provider_comes_first(void)
             "not_found: provider 'mistral' requires environment variable "
             "MISTRAL_API_KEY, which is not set"));
     CHECK(gives(both, KEYS("provider", "c"),
-            "invalid: unknown provider 'c'; define it in 'providers', or use openai, anthropic, "
-            "mistral, mistral_conversations or echo"));
+            "invalid: unknown provider 'c'; define it in 'providers', or use one of openai, "
+            "anthropic, mistral, mistral_conversations, echo"));
     CHECK(gives("", KEYS("provider", "script"),
-            "invalid: unknown provider 'script'; define it in 'providers', or use openai, "
-            "anthropic, mistral, mistral_conversations or echo"));
+            "invalid: unknown provider 'script'; define it in 'providers', or use one of openai, "
+            "anthropic, mistral, mistral_conversations, echo"));
     CHECK(gives("provider: b\nmodel: m9\nproviders: [{kind: echo, name: b}]", NULL, "b=echo@()m9"));
 }
 

@@ -13,18 +13,16 @@ typedef struct discovery {
     pal_task task;
     pal_ask ask; /* ended when endpoints were found, or the search could not start */
     pal_runtime *runtime;
-    pal_discover_env env;
     pal_endpoint *endpoints;
     size_t len;
     pal_status status;
     pal_error *err;
 } discovery;
 
-static pal_str variable(const char *name)
+static const char *variable(void *user, const char *name)
 {
-    const char *value = getenv(name);
-
-    return pal_str_of(value ? value : "");
+    (void)user;
+    return getenv(name);
 }
 
 static pal_endpoint copy_found(pal_arena *arena, const pal_discovered *found)
@@ -58,7 +56,7 @@ static void begin(pal_task *task)
     pal_discover *unused;
 
     d->status = pal_discover_start(
-            d->runtime->http, d->runtime->loop, &d->env, found, d, &unused, d->err);
+            d->runtime->http, d->runtime->loop, variable, found, d, &unused, d->err);
     if (d->status != PAL_OK)
         pal_ask_end(&d->ask);
 }
@@ -66,19 +64,7 @@ static void begin(pal_task *task)
 pal_status pal_discover_endpoints(
         pal_runtime *runtime, pal_runtime_options *options, pal_error *err)
 {
-    discovery d = {.task.run = begin,
-            .runtime = runtime,
-            .err = err,
-            .env = {
-                    .openai_api_key = variable("OPENAI_API_KEY"),
-                    .openai_base_url = variable("OPENAI_BASE_URL"),
-                    .anthropic_api_key = variable("ANTHROPIC_API_KEY"),
-                    .anthropic_base_url = variable("ANTHROPIC_BASE_URL"),
-                    .mistral_api_key = variable("MISTRAL_API_KEY"),
-                    .openrouter_api_key = variable("OPENROUTER_API_KEY"),
-                    .groq_api_key = variable("GROQ_API_KEY"),
-                    .ollama_host = variable("OLLAMA_HOST"),
-            }};
+    discovery d = {.task.run = begin, .runtime = runtime, .err = err};
 
     pal_ask_begin(&d.ask);
     pal_loop_post(runtime->loop, &d.task);

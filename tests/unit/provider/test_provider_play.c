@@ -384,26 +384,60 @@ static void lists_of_models_are_read(void)
 
 /* ---- Finding one ---- */
 
+/* `user` is a list of names and values that ends with NULL. */
+static const char *variable(void *user, const char *name)
+{
+    for (const char *const *pair = user; *pair; pair += 2) {
+        if (strcmp(pair[0], name) == 0)
+            return pair[1];
+    }
+    return NULL;
+}
+
+#define ENVIRONMENT(...) ((void *)(const char *const[]){__VA_ARGS__, NULL})
+#define NO_ENVIRONMENT ((void *)(const char *const[]){NULL})
+
 static void discovery_tries_candidates_in_order(void)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_discovered list[PAL_DISCOVERED_MAX];
-    const pal_discover_env all = {pal_str_of("k1"), pal_str_of(""), pal_str_of("k2"),
-            pal_str_of(""), pal_str_of("k3"), pal_str_of("k4"), pal_str_of("k5"), pal_str_of("")};
+    void *all = ENVIRONMENT("OPENAI_API_KEY", "k1", "OPENAI_BASE_URL", "", "ANTHROPIC_API_KEY",
+            "k2", "MISTRAL_API_KEY", "k3", "OPENROUTER_API_KEY", "k4", "GROQ_API_KEY", "k5");
     static const char *const names[] = {
             "openai", "anthropic", "mistral", "openrouter", "groq", "ollama", "llama.cpp", "echo"};
-    CHECK_EQ(pal_discover_list(&all, arena, list), 8);
+    CHECK_EQ(pal_discover_list(variable, all, arena, list), 8);
     for (size_t i = 0; i < 8; i++) {
         CHECK_STR(list[i].config.name, names[i]);
         CHECK_EQ(list[i].is_local, (i == 5 || i == 6));
     }
+    CHECK_STR(list[0].model, "gpt-5-mini");
+    CHECK_STR(list[1].key_variable, "ANTHROPIC_API_KEY");
+    CHECK_STR(list[3].config.kind, "openai");
     CHECK_STR(list[5].config.url, "http://127.0.0.1:11434");
-    const pal_discover_env nothing = {0};
-    CHECK_EQ(pal_discover_list(&nothing, arena, list), 3);
+    CHECK_EQ(pal_discover_list(variable, NO_ENVIRONMENT, arena, list), 3);
     CHECK_STR(list[2].model, "echo");
-    const pal_discover_env proxy = {.openai_base_url = pal_str_of("http://p/v1")};
-    if (CHECK_EQ(pal_discover_list(&proxy, arena, list), 4))
+    pal_arena_free(arena);
+}
+
+static void a_url_in_the_environment_names_another_service(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_discovered list[PAL_DISCOVERED_MAX];
+    void *without_key = ENVIRONMENT("OPENAI_BASE_URL", "http://p/v1");
+    if (CHECK_EQ(pal_discover_list(variable, without_key, arena, list), 4))
         CHECK(list[0].is_local);
+    /* Its models are not known. */
+    void *with_key = ENVIRONMENT("OPENAI_BASE_URL", "http://p/v1", "OPENAI_API_KEY", "k");
+    if (CHECK_EQ(pal_discover_list(variable, with_key, arena, list), 4)) {
+        CHECK_STR(list[0].config.url, "http://p/v1");
+        CHECK_EQ(list[0].model.len, 0);
+    }
+    /* A proxy for Anthropic's API has the same models. */
+    void *proxy = ENVIRONMENT("ANTHROPIC_BASE_URL", "http://p/v1", "ANTHROPIC_API_KEY", "k");
+    if (CHECK_EQ(pal_discover_list(variable, proxy, arena, list), 4)) {
+        CHECK_STR(list[0].config.url, "http://p/v1");
+        CHECK_STR(list[0].model, "claude-sonnet-4-5");
+    }
     pal_arena_free(arena);
 }
 
@@ -411,8 +445,7 @@ static bool ollama_is(const char *host, const char *url)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_discovered list[PAL_DISCOVERED_MAX];
-    const pal_discover_env env = {.ollama_host = pal_str_of(host)};
-    pal_discover_list(&env, arena, list);
+    pal_discover_list(variable, ENVIRONMENT("OLLAMA_HOST", host), arena, list);
     bool same = pal_str_is(list[0].config.url, url);
     pal_arena_free(arena);
     return same;
@@ -443,25 +476,25 @@ static void discover_on_loop(void *user)
 {
     pal_discover *discover;
     found[0] = '\0';
-    CHECK_STATUS(pal_discover_start(http, loop, user, on_found, NULL, &discover, &error), PAL_OK,
+    CHECK_STATUS(pal_discover_start(http, loop, variable, on_found, user, &discover, &error), PAL_OK,
             &error);
     CHECK_EQ(found[0], '\0');
 }
 
 static void a_service_with_a_key_is_not_probed(void)
 {
-    pal_discover_env env = {.mistral_api_key = pal_str_of("k")};
-    run_and_wait(discover_on_loop, &env);
+    run_and_wait(discover_on_loop, ENVIRONMENT("MISTRAL_API_KEY", "k"));
     CHECK_STR(found, "mistral mistral-medium-latest");
 }
 
 static void cancel_discover_on_loop(void *user)
 {
     pal_discover *discover;
-    const pal_discover_env env = {.ollama_host = pal_str_of("127.0.0.1:1")};
+    void *environment = ENVIRONMENT("OLLAMA_HOST", "127.0.0.1:1");
     (void)user;
-    CHECK_STATUS(pal_discover_start(http, loop, &env, on_found, NULL, &discover, &error), PAL_OK,
-            &error);
+    CHECK_STATUS(
+            pal_discover_start(http, loop, variable, on_found, environment, &discover, &error),
+            PAL_OK, &error);
     pal_discover_cancel(discover);
     bell_ring(&told_bell);
 }
@@ -558,6 +591,7 @@ int main(void)
     RUN(echo_lists_itself);
     RUN(lists_of_models_are_read);
     RUN(discovery_tries_candidates_in_order);
+    RUN(a_url_in_the_environment_names_another_service);
     RUN(ollamas_address_has_many_forms);
     RUN(a_service_with_a_key_is_not_probed);
     RUN(discovery_can_be_canceled);

@@ -72,7 +72,7 @@ static pal_model_request full_request(void)
 static pal_status write_to(
         const pal_provider_kind *kind, const char *url, const pal_model_request *request)
 {
-    const pal_provider provider = {.kind = kind, .url = pal_str_of(url ? url : kind->url)};
+    const pal_provider provider = {.kind = kind, .url = pal_str_of(url ? url : kind->info.url)};
     pal_buf_clear(&path);
     pal_buf_clear(&body);
     memset(&error, 0, sizeof error);
