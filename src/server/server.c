@@ -9,7 +9,7 @@
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
 #include "server/api/mcp/api_mcp.h"
-#include "server/api/mistral/api_mistral_gate.h"
+#include "server/api/mistral/api_mistral_lock.h"
 #include "server/api/native/api_feed.h"
 #include "server/observe/observe_trace.h"
 #include "server/server_idempotency.h"
@@ -38,9 +38,9 @@ static pal_status open_parts(pal_server *server, pal_error *err)
     server->rate = pal_rate_new();
     server->idempotency = pal_idempotency_new();
     server->mcp = pal_mcp_service_new(server);
-    server->mistral_gate = pal_mistral_gate_new();
+    server->mistral_locks = pal_mistral_locks_new();
     if (!server->settings || !server->auth || !server->rate || !server->idempotency ||
-            !server->mcp || !server->mistral_gate)
+            !server->mcp || !server->mistral_locks)
         return pal_no_memory(err);
     pal_status status = check_open(server, is_local, err);
     pal_str url = server->config->server.otlp_url;
@@ -135,7 +135,7 @@ void pal_server_close(pal_server *server)
     pal_maintenance_stop(server->maintenance);
     pal_listener_close(server->listener);
     pal_feed_free(server->feed);
-    pal_mistral_gate_free(server->mistral_gate);
+    pal_mistral_locks_free(server->mistral_locks);
     pal_mcp_service_free(server->mcp);
     pal_trace_close(server->trace);
     if (server->auth)

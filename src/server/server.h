@@ -126,7 +126,7 @@ struct pal_server {
     struct pal_trace *trace; /* NULL: no traces are made */
     struct pal_maintenance *maintenance;
     struct pal_mcp_service *mcp;
-    struct pal_mistral_gate *mistral_gate;
+    struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;

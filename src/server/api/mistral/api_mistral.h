@@ -14,7 +14,7 @@
 #define PAL_MISTRAL_ALIASES_MAX 100       /* aliases of one agent */
 #define PAL_MISTRAL_HANDOFFS_MAX 32       /* agents that one agent can hand over to, and agents that
                                              one request can reach */
-#define PAL_MISTRAL_LEGS_MAX 16           /* handoffs in one request */
+#define PAL_MISTRAL_RUN_TURNS_MAX 16           /* handoffs in one request */
 
 /* Kinds of records. An agent's record is named by the hex digits of its id, the others by the id of
  * their session. */
@@ -26,7 +26,6 @@ extern const pal_api_route pal_mistral_conversation_routes[]; /* api_mistral_con
 extern const pal_api_route pal_mistral_start_routes[];        /* api_mistral_start.c */
 extern const pal_api_route pal_mistral_restart_routes[];      /* api_mistral_restart.c */
 extern const pal_api_route pal_mistral_chat_routes[];         /* api_mistral_chat.c */
-extern const pal_api_route pal_mistral_model_routes[];        /* api_mistral_models.c */
 extern const pal_api_route pal_mistral_agent_routes[];        /* api_mistral_agents.c */
 extern const pal_api_route pal_mistral_agent_list_routes[];   /* api_mistral_agent_list.c */
 extern const pal_api_route pal_mistral_alias_routes[];        /* api_mistral_aliases.c */
@@ -119,9 +118,11 @@ typedef struct pal_mistral_settings {
                             session */
 } pal_mistral_settings;
 
-/* Reads the settings from a request that starts a conversation. */
+/* The members of a request that starts a conversation: fields of a pal_mistral_settings. */
+extern const pal_api_object pal_mistral_settings_members;
+/* Reads the other members of such a request, and checks all of them. */
 PAL_CHECKED pal_status pal_mistral_settings_read(
-        pal_call *call, pal_mistral_settings *out_settings, pal_error *err);
+        pal_call *call, pal_mistral_settings *settings, pal_error *err);
 /* Reads the settings of a session. */
 PAL_CHECKED pal_status pal_mistral_settings_of(pal_call *call, const pal_session *session,
         pal_mistral_settings *out_settings, pal_error *err);
@@ -140,45 +141,36 @@ PAL_CHECKED pal_status pal_mistral_version_read(
 PAL_CHECKED pal_status pal_mistral_args_check(
         pal_call *call, pal_json args, const char *within, pal_error *err);
 
-/* ---- Confirmations (api_mistral_confirm.c) ---- */
-
-/* Finds the call that the session's turn wants permission for. Leaves *out_id unchanged if there is
- * none. Calls the runtime, so it must not run on the runtime's loop. */
-PAL_CHECKED pal_status pal_mistral_asked(
-        pal_call *call, pal_id session, pal_turn_info *out_info, pal_str *out_id, pal_error *err);
-/* Reads the decision about that call from "tool_confirmations". PAL_INVALID if it names another
- * call. */
-PAL_CHECKED pal_status pal_mistral_confirmation(
-        pal_call *call, pal_str asked, bool *out_allow, pal_error *err);
-
-/* ---- Legs (api_mistral_legs.c) ----
+/* ---- Speakers (api_mistral_speakers.c) ----
  *
- * A leg is one turn of a request. The first agent runs the first leg, and each handoff starts
- * another one. */
+ * A speaker answers in one turn of a request: the model or agent that starts, or an agent that the
+ * conversation is handed to. */
 
 typedef struct pal_mistral_target {
-    pal_str tool; /* the tool that the model calls to hand over */
-    size_t leg;
+    pal_str tool;   /* the tool that the model calls to hand over */
+    size_t speaker; /* index of the speaker that gets the conversation */
 } pal_mistral_target;
 
-typedef struct pal_mistral_leg {
-    pal_str agent_id; /* empty if the leg uses a model directly */
+typedef struct pal_mistral_speaker {
+    pal_str agent_id; /* empty if the speaker is a model without an agent */
     pal_str agent_name;
     pal_turn_request request; /* model, instructions, tools, parameters */
     pal_mistral_target *targets;
     size_t targets_len;
-} pal_mistral_leg;
+} pal_mistral_speaker;
 
-typedef struct pal_mistral_legs {
-    pal_mistral_leg *items; /* the first one starts; in the call's arena */
+typedef struct pal_mistral_speakers {
+    pal_mistral_speaker *items; /* the first one starts; in the call's arena */
     size_t len;
-} pal_mistral_legs;
+} pal_mistral_speakers;
 
 /* Reads everything that turns with these settings can need. `args` are those of the request. They
  * override the stored ones and may be empty. */
-PAL_CHECKED pal_status pal_mistral_legs_make(pal_call *call, const pal_mistral_settings *settings,
-        pal_json args, pal_mistral_legs *out_legs, pal_error *err);
-/* Copies the legs completely into the arena. The caller must check the arena for failure. */
-pal_mistral_legs pal_mistral_legs_copy(const pal_mistral_legs *legs, pal_arena *arena);
+PAL_CHECKED pal_status pal_mistral_speakers_make(pal_call *call,
+        const pal_mistral_settings *settings, pal_json args, pal_mistral_speakers *out_speakers,
+        pal_error *err);
+/* Copies the speakers completely into the arena. The caller must check the arena for failure. */
+pal_mistral_speakers pal_mistral_speakers_copy(
+        const pal_mistral_speakers *speakers, pal_arena *arena);
 
 #endif

@@ -195,25 +195,38 @@ static void send_agent(pal_call *call, const pal_mistral_agent *agent)
 
 /* ---- Reading ---- */
 
-static pal_status check_texts(pal_call *call, pal_error *err)
-{
-    static const struct {
-        const char *name;
-        size_t len_max;
-    } texts[] = {
-            {"name", PAL_NAME_LEN_MAX},
-            {"model", PAL_MODEL_LEN_MAX},
-            {"description", PAL_SYSTEM_LEN_MAX},
-            {"instructions", PAL_SYSTEM_LEN_MAX},
-            {"version_message", PAL_SYSTEM_LEN_MAX},
-    };
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < sizeof texts / sizeof *texts; i++) {
-        pal_str text = {0};
-        status = pal_call_text(call, call->body, texts[i].name, texts[i].len_max, &text, err);
-    }
-    return status;
-}
+/* The request is stored as it is, so the fields are read only to check them. */
+typedef struct agent_request {
+    pal_str name;
+    pal_str model;
+    pal_str description;
+    pal_str instructions;
+    pal_str version_message;
+    pal_str metadata;
+} agent_request;
+
+static const pal_api_object agent_body = {"MistralAgentRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"name", PAL_API_TEXT, "the name", .offset = offsetof(agent_request, name),
+                        .max = PAL_NAME_LEN_MAX},
+                {"model", PAL_API_TEXT, "the model", .offset = offsetof(agent_request, model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"description", PAL_API_TEXT, "when to hand over to the agent",
+                        .offset = offsetof(agent_request, description),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"instructions", PAL_API_TEXT, "the system prompt",
+                        .offset = offsetof(agent_request, instructions),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"version_message", PAL_API_TEXT, "what has changed in the version",
+                        .offset = offsetof(agent_request, version_message),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"metadata", PAL_API_JSON_OBJECT, "data of the client",
+                        .offset = offsetof(agent_request, metadata)},
+                {"tools", PAL_API_LIST, .of = &pal_api_any_object},
+                {"completion_args", PAL_API_VALUE, .of = &pal_api_any_object},
+                {"handoffs", PAL_API_LIST, "ids of agents that it can hand over to",
+                        .max = PAL_MISTRAL_HANDOFFS_MAX},
+                {"guardrails", PAL_API_LIST, .of = &pal_api_any_object})};
 
 static pal_status check_handoffs(pal_call *call, pal_error *err)
 {
@@ -234,27 +247,25 @@ static pal_status check_handoffs(pal_call *call, pal_error *err)
     return pal_arena_checked(call->arena, err);
 }
 
-static pal_status check_body(pal_call *call, pal_error *err)
+static pal_status check_body(pal_call *call, agent_request *request, pal_error *err)
 {
     pal_tool *tools;
     size_t tools_len;
-    pal_str metadata = {0};
     pal_json guardrails = pal_json_find(call->body, "guardrails");
-    pal_status status = check_texts(call, err);
-    if (status == PAL_OK)
-        status = pal_api_tools_read(
-                call, pal_json_find(call->body, "tools"), &tools, &tools_len, err);
-    if (status == PAL_OK)
-        status = pal_mistral_args_check(
-                call, pal_json_find(call->body, "completion_args"), "completion_args", err);
-    if (status == PAL_OK)
-        status = check_handoffs(call, err);
-    if (status == PAL_OK)
-        status = pal_call_object(call, call->body, "metadata", &metadata, err);
-    if (status == PAL_OK && !pal_json_is_absent(guardrails) &&
-            pal_json_type_of(guardrails) != PAL_JSON_ARRAY)
-        status = pal_mistral_wrong(call, "guardrails", err, "'guardrails' must be an array");
-    return status;
+    pal_status status = pal_api_object_read(call, call->body, &agent_body, request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_tools_read(
+            call, pal_json_find(call->body, "tools"), &tools, &tools_len, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_args_check(
+            call, pal_json_find(call->body, "completion_args"), "completion_args", err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_json_is_absent(guardrails) && pal_json_type_of(guardrails) != PAL_JSON_ARRAY)
+        return pal_mistral_wrong(call, "guardrails", err, "'guardrails' must be an array");
+    return check_handoffs(call, err);
 }
 
 /* Merges the request's fields into the existing ones. null removes a field, except for fields that
@@ -349,17 +360,19 @@ static pal_mistral_agent *new_agent(pal_call *call)
 
 static pal_status create(pal_call *call, pal_error *err)
 {
+    agent_request request = {0};
     pal_mistral_agent *agent = new_agent(call);
-    static const char *const required[] = {"model", "name"};
-    pal_status status = agent ? check_body(call, err) : pal_arena_checked(call->arena, err);
-    for (size_t i = 0; status == PAL_OK && i < 2; i++) {
-        pal_json value = pal_json_find(call->body, required[i]);
-        if (pal_json_is_absent(value) || pal_json_string_is(value, ""))
-            status = pal_mistral_wrong(
-                    call, required[i], err, "'%s' is missing; an agent requires it", required[i]);
+    if (!agent)
+        return pal_arena_checked(call->arena, err);
+    pal_status status = check_body(call, &request, err);
+    if (status != PAL_OK)
+        return status;
+    if (!request.model.len || !request.name.len) {
+        const char *missing = request.model.len ? "name" : "model";
+        return pal_mistral_wrong(
+                call, missing, err, "'%s' is missing; an agent requires it", missing);
     }
-    if (status == PAL_OK)
-        status = make_fields(call, (pal_json){0}, &agent->fields, err);
+    status = make_fields(call, (pal_json){0}, &agent->fields, err);
     return status == PAL_OK ? write_agent(call, agent, true, err) : status;
 }
 
@@ -378,18 +391,22 @@ static pal_mistral_agent *agent_of(pal_call *call, pal_str version, pal_error *e
 
 static pal_status update(pal_call *call, pal_error *err)
 {
+    agent_request request = {0};
     pal_mistral_agent *agent = agent_of(call, (pal_str){0}, err);
     if (!agent)
         return err->status;
-    pal_status status = check_body(call, err);
-    if (status == PAL_OK && agent->count >= PAL_MISTRAL_VERSIONS_MAX)
+    pal_status status = check_body(call, &request, err);
+    if (status != PAL_OK)
+        return status;
+    if (agent->count >= PAL_MISTRAL_VERSIONS_MAX)
         return pal_mistral_wrong(call, NULL, err,
                 "the agent has %d versions, which is the maximum; create a new agent",
                 PAL_MISTRAL_VERSIONS_MAX);
-    if (status == PAL_OK)
-        status = make_fields(call, agent->fields, &agent->fields, err);
+    status = make_fields(call, agent->fields, &agent->fields, err);
+    if (status != PAL_OK)
+        return status;
     agent->version = agent->current = agent->count++;
-    return status == PAL_OK ? write_agent(call, agent, true, err) : status;
+    return write_agent(call, agent, true, err);
 }
 
 typedef struct version_query {
@@ -514,7 +531,7 @@ PAL_MISTRAL_HANDLER(get_version)
 const pal_api_route pal_mistral_agent_routes[] = {
         {"POST", "/mistral/v1/agents", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 handle_create,
-                {"mistralCreateAgent", "create an agent", NULL, &pal_api_any_object,
+                {"mistralCreateAgent", "create an agent", NULL, &agent_body,
                         &pal_api_any_object, 200}},
         {"GET", "/mistral/v1/agents/{id}", PAL_KEY_READ, PAL_API_WORKER, handle_get,
                 {"mistralGetAgent",
@@ -524,7 +541,7 @@ const pal_api_route pal_mistral_agent_routes[] = {
         {"PATCH", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 handle_update,
                 {"mistralUpdateAgent",
-                        "create a new version of an agent", NULL, &pal_api_any_object,
+                        "create a new version of an agent", NULL, &agent_body,
                         &pal_api_any_object, 200}},
         {"DELETE", "/mistral/v1/agents/{id}", PAL_KEY_WRITE, PAL_API_WORKER, handle_erase,
                 {"mistralDeleteAgent",

@@ -29,37 +29,41 @@ static pal_status read_messages(pal_mistral_start *start, pal_error *err)
     call->fail_param = "messages";
     pal_status status = pal_mistral_chat_read(pal_json_find(call->body, "messages"), call->arena,
             &start->run.messages, &start->run.messages_len, err);
-    if (status == PAL_OK)
-        status = take_instructions(start, err);
-    if (status == PAL_OK && start->run.messages_len == 0)
+    if (status != PAL_OK)
+        return status;
+    status = take_instructions(start, err);
+    if (status != PAL_OK)
+        return status;
+    if (start->run.messages_len == 0)
         return pal_error_set(err, PAL_INVALID, "'messages' is empty; send at least one message");
-    if (status == PAL_OK)
-        status = pal_mistral_start_check(start, (pal_id){{0}}, 0, err);
+    status = pal_mistral_start_check(start, (pal_id){{0}}, 0, err);
     if (status == PAL_OK)
         call->fail_param = NULL;
     return status;
 }
 
-/* Reads a required text; `name` is "model" or "agent_id". */
-static pal_status read_chat(
-        pal_mistral_start *start, const char *name, pal_str *out_speaker, pal_error *err)
-{
-    pal_call *call = start->call;
-    uint64_t n = 1;
-    pal_status status = pal_call_text(call, call->body, name, PAL_MODEL_LEN_MAX, out_speaker, err);
-    if (status == PAL_OK && out_speaker->len == 0)
-        return pal_mistral_wrong(call, name, err, "'%s' is missing", name);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "stream", &start->run.is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "n", 1, 1, &n, err);
-    if (status == PAL_OK)
-        status = pal_mistral_args_check(call, call->body, NULL, err);
-    if (status == PAL_OK)
-        status = read_messages(start, err);
-    start->settings.tools = pal_json_find(call->body, "tools");
-    return status;
-}
+static const pal_api_object chat_members = {
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, .of = &pal_api_any_object, .is_required = true},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of chunks",
+                        .offset = offsetof(pal_mistral_start, run.is_stream)},
+                {"n", PAL_API_COUNT, "the number of answers",
+                        .offset = offsetof(pal_mistral_start, n), .min = 1, .max = 1},
+                {"tools", PAL_API_LIST, .of = &pal_api_any_object})};
+
+static const pal_api_object chat_model_body = {"MistralChatRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"model", PAL_API_TEXT, "the model",
+                        .offset = offsetof(pal_mistral_start, settings.model), .min = 1,
+                        .max = PAL_MODEL_LEN_MAX, .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &chat_members})};
+
+static const pal_api_object chat_agent_body = {"MistralAgentChatRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"agent_id", PAL_API_TEXT, "the id of the agent",
+                        .offset = offsetof(pal_mistral_start, settings.agent_id), .min = 1,
+                        .max = PAL_MODEL_LEN_MAX, .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &chat_members})};
 
 static pal_status make_session(pal_mistral_start *start, pal_error *err)
 {
@@ -71,35 +75,42 @@ static pal_status make_session(pal_mistral_start *start, pal_error *err)
     return pal_mistral_start_make(start, err);
 }
 
-static pal_status chat(pal_call *call, bool is_agents, pal_error *err)
+static pal_status chat(pal_call *call, const pal_api_object *body, pal_error *err)
 {
     pal_mistral_start *start = pal_mistral_start_new(call, err);
     if (!start)
         return err->status;
-    pal_mistral_settings *settings = &start->settings;
     start->is_stored = false;
-    start->run.shape = &pal_mistral_chat_shape;
-    pal_status status = is_agents ? read_chat(start, "agent_id", &settings->agent_id, err)
-                                  : read_chat(start, "model", &settings->model, err);
-    if (status == PAL_OK)
-        status = pal_mistral_legs_make(call, settings, call->body, &start->run.legs, err);
+    start->run.format = &pal_mistral_chat_format;
+    start->settings.tools = pal_json_find(call->body, "tools");
+    pal_status status = pal_api_object_read(call, call->body, body, start, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_args_check(call, call->body, NULL, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_messages(start, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_speakers_make(
+            call, &start->settings, call->body, &start->run.speakers, err);
     if (status != PAL_OK)
         return status;
     /* Clients of chat completions run tools themselves and do not expect calls of the server's
      * tools. */
-    for (size_t i = 0; i < start->run.legs.len; i++)
-        start->run.legs.items[i].request.no_server_tools = true;
+    for (size_t i = 0; i < start->run.speakers.len; i++)
+        start->run.speakers.items[i].request.no_server_tools = true;
     return make_session(start, err);
 }
 
 static pal_status chat_model(pal_call *call, pal_error *err)
 {
-    return chat(call, false, err);
+    return chat(call, &chat_model_body, err);
 }
 
 static pal_status chat_agent(pal_call *call, pal_error *err)
 {
-    return chat(call, true, err);
+    return chat(call, &chat_agent_body, err);
 }
 
 PAL_MISTRAL_HANDLER(chat_model)
@@ -110,12 +121,12 @@ const pal_api_route pal_mistral_chat_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_model,
                 {"mistralCompleteChat", "get a model's answer to messages; nothing is stored", NULL,
-                        &pal_api_any_object, &pal_api_any_object, 200}},
+                        &chat_model_body, &pal_api_any_object, 200}},
         {"POST", "/mistral/v1/agents/completions", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_chat_agent,
                 {"mistralCompleteAgent",
                         "get an agent's answer to messages; nothing is stored", NULL,
-                        &pal_api_any_object, &pal_api_any_object, 200}},
+                        &chat_agent_body, &pal_api_any_object, 200}},
         {0},
 };

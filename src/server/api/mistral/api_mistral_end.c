@@ -2,7 +2,7 @@
  * conversation, and sends the response or the last frames of the stream. */
 #include "base/log.h"
 #include "dialect/dialect_member.h"
-#include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/api/mistral/api_mistral_run_internal.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
@@ -37,15 +37,16 @@ static void plan_speaker(pal_mistral_runner *run)
 {
     pal_buf buf;
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
-    pal_json_quote(&buf, pal_mistral_leg_of(run)->agent_id);
+    pal_json_quote(&buf, pal_mistral_speaker_of(run)->agent_id);
     pal_id_to_text(run->options.session, run->speaker_name);
-    run->speaker = (pal_record){.kind = pal_str_of(PAL_MISTRAL_SPEAKER),
+    run->speaker_record = (pal_record){.kind = pal_str_of(PAL_MISTRAL_SPEAKER),
             .name = pal_str_of(run->speaker_name),
             .session = run->options.session};
     run->ops = pal_arena_alloc(run->run.arena, sizeof *run->ops);
-    if (run->ops && pal_member_keep(&buf, run->run.arena, &run->speaker.body, NULL) == PAL_OK) {
+    if (run->ops && pal_member_keep(&buf, run->run.arena, &run->speaker_record.body,
+    NULL) == PAL_OK) {
         run->ops[0] = op_of(run, PAL_OP_RECORD_PUT);
-        run->ops[0].u.record.record = &run->speaker;
+        run->ops[0].u.record.record = &run->speaker_record;
         run->ops[0].u.record.expected_version = PAL_RECORD_VERSION_ANY;
         run->ops_len = 1;
     }
@@ -67,7 +68,7 @@ static void plan_end(pal_mistral_runner *run)
         }
     } else if (!is_done(run) && left_seq && !run->is_parted) {
         plan_hiding(run, left_seq);
-    } else if (is_done(run) && run->leg) {
+    } else if (is_done(run) && run->speaker) {
         plan_speaker(run);
     }
 }
@@ -83,9 +84,9 @@ static void log_failures(const pal_mistral_runner *run, pal_status status)
 
 static void leave(pal_mistral_runner *run)
 {
-    pal_mistral_pass *pass = run->options.pass;
-    run->options.pass = NULL;
-    pal_mistral_gate_leave(pass);
+    pal_mistral_hold *hold = run->options.hold;
+    run->options.hold = NULL;
+    pal_mistral_lock_release(hold);
 }
 
 /* ---- Failing ---- */
@@ -134,9 +135,9 @@ static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
     if (run->answer_seq)
         status = pal_store_load(run->run.server->store, run->run.tenant, run->options.session,
                 &load, run->run.call->arena, &messages, err);
-    run->frames.leg = pal_mistral_leg_of(run);
+    run->frames.speaker = pal_mistral_speaker_of(run);
     if (status == PAL_OK)
-        status = run->options.shape->answer(run->run.call, &run->frames, &messages, &outcome, err);
+        status = run->options.format->answer(run->run.call, &run->frames, &messages, &outcome, err);
     return status == PAL_OK ? pal_arena_checked(run->run.call->arena, err) : status;
 }
 
@@ -165,16 +166,16 @@ static void answer(pal_run *base)
 /* Writes the last frames. */
 static void end_stream(pal_mistral_runner *run)
 {
-    const pal_mistral_shape *shape = run->options.shape;
+    const pal_mistral_format *format = run->options.format;
     const pal_mistral_outcome outcome = outcome_of(run);
     pal_buf buf;
     if (!run->run.stream)
         return;
     pal_mistral_run_begin_frames(run, &buf);
     if (is_done(run))
-        shape->done(&run->frames, &outcome);
+        format->done(&run->frames, &outcome);
     else
-        shape->failed(&run->frames, code_of(run),
+        format->failed(&run->frames, code_of(run),
                 run->error.message[0] ? run->error.message : "the model returned no answer");
     pal_mistral_run_write_frames(run, &buf);
     pal_run_end(&run->run);

@@ -34,10 +34,10 @@ static void end(pal_mistral_frames *frames, pal_json_writer *writer)
 
 static void put_author(const pal_mistral_frames *frames, pal_json_writer *writer)
 {
-    if (frames->leg->request.model.len)
-        pal_put_str(writer, "model", frames->leg->request.model);
-    if (frames->leg->agent_id.len)
-        pal_put_str(writer, "agent_id", frames->leg->agent_id);
+    if (frames->speaker->request.model.len)
+        pal_put_str(writer, "model", frames->speaker->request.model);
+    if (frames->speaker->agent_id.len)
+        pal_put_str(writer, "agent_id", frames->speaker->agent_id);
 }
 
 static void put_entry(
@@ -93,13 +93,13 @@ static void say(pal_mistral_frames *frames, const pal_event *event)
 
 static pal_entry_kind kind_of(const pal_mistral_frames *frames, pal_str name)
 {
-    const pal_mistral_leg *leg = frames->leg;
-    for (size_t i = 0; !frames->is_clients && i < leg->targets_len; i++) {
-        if (pal_str_equal(leg->targets[i].tool, name))
+    const pal_mistral_speaker *speaker = frames->speaker;
+    for (size_t i = 0; !frames->is_clients && i < speaker->targets_len; i++) {
+        if (pal_str_equal(speaker->targets[i].tool, name))
             return PAL_ENTRY_HANDOFF;
     }
-    for (size_t i = 0; i < leg->request.tools_len; i++) {
-        if (pal_str_equal(leg->request.tools[i].name, name))
+    for (size_t i = 0; i < speaker->request.tools_len; i++) {
+        if (pal_str_equal(speaker->request.tools[i].name, name))
             return PAL_ENTRY_CALL;
     }
     return PAL_ENTRY_EXECUTION;
@@ -240,17 +240,18 @@ static void tell_started(pal_mistral_frames *frames)
 }
 
 static void put_handoff(pal_mistral_frames *frames, const char *type, pal_id message,
-        const char *id_name, const char *name_name, const pal_mistral_leg *leg)
+        const char *id_name, const char *name_name, const pal_mistral_speaker *speaker)
 {
     pal_json_writer writer = begin(frames, type);
     put_entry(&writer, PAL_ENTRY_HANDOFF, message, 0, frames->outputs - 1);
-    pal_put_str(&writer, id_name, leg->agent_id);
-    pal_put_str(&writer, name_name, leg->agent_name);
+    pal_put_str(&writer, id_name, speaker->agent_id);
+    pal_put_str(&writer, name_name, speaker->agent_name);
     end(frames, &writer);
 }
 
-static void tell_handoff(pal_mistral_frames *frames, pal_id message, const pal_mistral_leg *from,
-        const pal_mistral_leg *to)
+static void tell_handoff(pal_mistral_frames *frames, pal_id message,
+const pal_mistral_speaker *from,
+        const pal_mistral_speaker *to)
 {
     put_handoff(frames, "agent.handoff.started", message, "previous_agent_id",
             "previous_agent_name", from);
@@ -335,7 +336,7 @@ static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
     return status;
 }
 
-const pal_mistral_shape pal_mistral_conversation_shape = {
+const pal_mistral_format pal_mistral_conversation_format = {
         .started = tell_started,
         .event = tell,
         .handoff = tell_handoff,

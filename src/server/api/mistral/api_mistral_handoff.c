@@ -2,14 +2,14 @@
  * a turn hand the conversation over, and creates their results. Runs on the loop, with the run's
  * lock held. */
 #include "dialect/dialect_member.h"
-#include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/api/mistral/api_mistral_run_internal.h"
 
 static const pal_mistral_target *target_of(const pal_mistral_runner *run, pal_str tool)
 {
-    const pal_mistral_leg *leg = pal_mistral_leg_of(run);
-    for (size_t i = 0; i < leg->targets_len; i++) {
-        if (pal_str_equal(leg->targets[i].tool, tool))
-            return &leg->targets[i];
+    const pal_mistral_speaker *speaker = pal_mistral_speaker_of(run);
+    for (size_t i = 0; i < speaker->targets_len; i++) {
+        if (pal_str_equal(speaker->targets[i].tool, tool))
+            return &speaker->targets[i];
     }
     return NULL;
 }
@@ -21,7 +21,7 @@ static const pal_mistral_target *next_target(pal_mistral_runner *run, pal_json c
     const pal_mistral_target *first = NULL;
     pal_json call;
     if (run->state != PAL_TURN_DONE || pal_run_is_gone(&run->run) || run->options.is_clients ||
-            run->legs_run > PAL_MISTRAL_LEGS_MAX)
+            run->turns_run > PAL_MISTRAL_RUN_TURNS_MAX)
         return NULL;
     for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);) {
         const pal_mistral_target *target =
@@ -36,9 +36,9 @@ static const pal_mistral_target *next_target(pal_mistral_runner *run, pal_json c
 /* Creates the results of the handoff calls. Only the first call hands over; the others get an
  * error. */
 static pal_message *make_results(
-        pal_mistral_runner *run, pal_json calls, const pal_mistral_leg *to, size_t *out_len)
+        pal_mistral_runner *run, pal_json calls, const pal_mistral_speaker *to, size_t *out_len)
 {
-    const pal_mistral_leg *from = pal_mistral_leg_of(run);
+    const pal_mistral_speaker *from = pal_mistral_speaker_of(run);
     const pal_mistral_handoff handoff = {.previous_id = from->agent_id,
             .previous_name = from->agent_name,
             .next_id = to->agent_id,
@@ -63,13 +63,13 @@ static pal_message *make_results(
     return messages;
 }
 
-static void tell(pal_mistral_runner *run, pal_id message, const pal_mistral_leg *to)
+static void tell(pal_mistral_runner *run, pal_id message, const pal_mistral_speaker *to)
 {
     pal_buf buf;
-    if (!run->options.shape->handoff)
+    if (!run->options.format->handoff)
         return;
     pal_mistral_run_begin_frames(run, &buf);
-    run->options.shape->handoff(&run->frames, message, pal_mistral_leg_of(run), to);
+    run->options.format->handoff(&run->frames, message, pal_mistral_speaker_of(run), to);
     pal_mistral_run_write_frames(run, &buf);
 }
 
@@ -81,12 +81,12 @@ bool pal_mistral_run_hand_over(pal_mistral_runner *run, pal_message **out_messag
     const pal_mistral_target *target = next_target(run, calls);
     if (!target)
         return false;
-    const pal_mistral_leg *to = &run->options.legs.items[target->leg];
+    const pal_mistral_speaker *to = &run->options.speakers.items[target->speaker];
     *out_messages = make_results(run, calls, to, out_len);
     if (!*out_messages)
         return false;
     tell(run, (*out_messages)[0].id, to);
-    run->leg = target->leg;
+    run->speaker = target->speaker;
     run->kept_seq = run->last_seq;
     run->calls = (pal_str){0};
     return true;

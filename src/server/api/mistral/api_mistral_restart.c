@@ -32,6 +32,19 @@ static uint64_t end_of_results(const pal_message_page *list)
     return list->items[i - 1].seq;
 }
 
+/* Returns the index of the entry with the id, or `len`. */
+static size_t index_of(const pal_mistral_entry *entries, size_t len, pal_str id)
+{
+    size_t i = 0;
+    for (; i < len; i++) {
+        char own[PAL_MISTRAL_ENTRY_ID_SIZE];
+        pal_mistral_entry_id(entries[i].kind, entries[i].message->id, entries[i].number, own);
+        if (pal_str_is(id, own))
+            break;
+    }
+    return i;
+}
+
 static pal_status find_point(
         pal_call *call, pal_id session, pal_str id, restart_point *out_point, pal_error *err)
 {
@@ -40,31 +53,27 @@ static pal_status find_point(
     pal_message message;
     pal_message_page list;
     pal_mistral_entry *entries;
-    size_t len = 0, i = 0;
+    size_t len = 0;
     if (!pal_mistral_entry_parse(id, &message_id))
         return no_entry(call, id, err);
     pal_status status = pal_store_message(
             store, call->caller.tenant, message_id, call->arena, &message, &owner, err);
     if (status == PAL_NOT_FOUND)
         return no_entry(call, id, err);
-    const pal_message_query load = {.after_seq = message.seq - 1, .limit = RESULTS_MESSAGES};
-    if (status == PAL_OK)
-        status =
-                pal_store_load(store, call->caller.tenant, session, &load, call->arena, &list, err);
-    if (status == PAL_OK && (list.len == 0 || !pal_id_equal(list.items[0].id, message_id)))
-        return no_entry(call, id, err);
-    if (status == PAL_OK)
-        status = pal_mistral_entries(call, &list, (pal_str){0}, &entries, &len, err);
-    for (; i < len; i++) {
-        char own[PAL_MISTRAL_ENTRY_ID_SIZE];
-        pal_mistral_entry_id(entries[i].kind, entries[i].message->id, entries[i].number, own);
-        if (pal_str_is(id, own))
-            break;
-    }
-    if (status == PAL_OK && i == len)
-        return no_entry(call, id, err);
     if (status != PAL_OK)
         return status;
+    const pal_message_query load = {.after_seq = message.seq - 1, .limit = RESULTS_MESSAGES};
+    status = pal_store_load(store, call->caller.tenant, session, &load, call->arena, &list, err);
+    if (status != PAL_OK)
+        return status;
+    if (list.len == 0 || !pal_id_equal(list.items[0].id, message_id))
+        return no_entry(call, id, err);
+    status = pal_mistral_entries(call, &list, (pal_str){0}, &entries, &len, err);
+    if (status != PAL_OK)
+        return status;
+    size_t i = index_of(entries, len, id);
+    if (i == len)
+        return no_entry(call, id, err);
     bool is_execution = entries[i].kind == PAL_ENTRY_EXECUTION;
     out_point->seq = is_execution ? end_of_results(&list) : list.items[0].seq;
     out_point->hidden = is_execution ? NULL : &entries[i];
@@ -81,19 +90,21 @@ static pal_status find_speaker(
     pal_mistral_entry *entries;
     size_t len = 0;
     const pal_message_query load = {.before_seq = seq + 1};
-    pal_status status = PAL_OK;
     if (settings->speaker_id.len == 0)
         return PAL_OK;
     settings->speaker_id = (pal_str){0};
-    status = pal_store_load(
+    pal_status status = pal_store_load(
             call->server->store, call->caller.tenant, session, &load, call->arena, &list, err);
-    if (status == PAL_OK)
-        status = pal_mistral_entries(call, &list, settings->agent_id, &entries, &len, err);
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_entries(call, &list, settings->agent_id, &entries, &len, err);
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < len; i++) {
         if (entries[i].kind == PAL_ENTRY_HANDOFF)
             settings->speaker_id = pal_member_string(entries[i].kept, "next_agent_id", call->arena);
     }
-    return status;
+    return PAL_OK;
 }
 
 static pal_status add_speaker(pal_mistral_start *start, pal_error *err)
@@ -133,9 +144,10 @@ static pal_status fork_session(pal_mistral_start *start, const pal_session *pare
 {
     size_t parts = point->hidden ? point->hidden->message->parts_len : 0;
     pal_status status = pal_mistral_start_session(start, parts, err);
-    if (status == PAL_OK)
-        status = pal_mistral_settings_keep(
-                start->call, &start->settings, &start->session.metadata, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_keep(
+            start->call, &start->settings, &start->session.metadata, err);
     if (status != PAL_OK)
         return status;
     start->session.title = parent->title;
@@ -145,31 +157,39 @@ static pal_status fork_session(pal_mistral_start *start, const pal_session *pare
     op->u.fork.parent = parent->id;
     op->u.fork.at_seq = point->seq;
     status = add_hiding(start, point, err);
-    if (status == PAL_OK)
-        status = add_speaker(start, err);
+    if (status != PAL_OK)
+        return status;
+    status = add_speaker(start, err);
     return status == PAL_OK ? pal_mistral_start_make(start, err) : status;
 }
+
+static const pal_api_object restart_body = {"MistralRestartRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"from_entry_id", PAL_API_TEXT, "the id of the last entry to keep",
+                        .offset = offsetof(pal_mistral_start, from_entry_id), .min = 1,
+                        .max = PAL_NAME_LEN_MAX, .is_required = true},
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_start_members},
+                {"metadata", PAL_API_VALUE, .of = &pal_api_any_object},
+                {"agent_version", PAL_API_VALUE,
+                        .schema = "{\"type\":[\"string\",\"integer\"]}"})};
 
 static pal_status read_restart(pal_mistral_start *start, const pal_session *parent,
         restart_point *out_point, pal_error *err)
 {
     pal_call *call = start->call;
-    pal_str entry = {0};
-    pal_status status =
-            pal_call_text(call, call->body, "from_entry_id", PAL_NAME_LEN_MAX, &entry, err);
-    if (status == PAL_OK && entry.len == 0)
-        return pal_mistral_wrong(call, "from_entry_id", err, "'from_entry_id' is missing");
-    if (status == PAL_OK)
-        status = pal_mistral_start_read(start, false, err);
-    if (status == PAL_OK)
-        status = find_point(call, parent->id, entry, out_point, err);
-    if (status == PAL_OK)
-        status = pal_mistral_settings_of(call, parent, &start->settings, err);
-    if (status == PAL_OK)
-        status = pal_mistral_metadata_read(call, &start->settings.metadata, err);
-    if (status == PAL_OK)
-        status = pal_mistral_version_read(call, &start->settings.agent_version, err);
-    return status;
+    pal_status status = pal_mistral_start_read(start, &restart_body, false, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_point(call, parent->id, start->from_entry_id, out_point, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_of(call, parent, &start->settings, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_metadata_read(call, &start->settings.metadata, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_mistral_version_read(call, &start->settings.agent_version, err);
 }
 
 static pal_status restart(pal_call *call, pal_error *err)
@@ -180,14 +200,19 @@ static pal_status restart(pal_call *call, pal_error *err)
     if (!start)
         return err->status;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &parent, err);
-    if (status == PAL_OK)
-        status = read_restart(start, &parent, &point, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_check(start, parent.id, point.seq + 1, err);
-    if (status == PAL_OK)
-        status = find_speaker(start, parent.id, point.seq, err);
-    if (status == PAL_OK)
-        status = pal_mistral_legs_make(call, &start->settings, start->args, &start->run.legs, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_restart(start, &parent, &point, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_start_check(start, parent.id, point.seq + 1, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_speaker(start, parent.id, point.seq, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_speakers_make(
+            call, &start->settings, start->args, &start->run.speakers, err);
     return status == PAL_OK ? fork_session(start, &parent, &point, err) : status;
 }
 
@@ -198,6 +223,6 @@ const pal_api_route pal_mistral_restart_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER, handle_restart,
                 {"mistralRestartConversation",
                         "start another conversation from one of the entries", NULL,
-                        &pal_api_any_object, &pal_api_any_object, 200}},
+                        &restart_body, &pal_api_any_object, 200}},
         {0},
 };

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/sum.h"
-#include "server/api/mistral/api_mistral_run_inside.h"
+#include "server/api/mistral/api_mistral_run_internal.h"
 #include "server/server_call.h"
 
 /* ---- The stream ---- */
@@ -17,7 +17,7 @@ void pal_mistral_run_begin_frames(pal_mistral_runner *run, pal_buf *buf)
 {
     pal_buf_init(buf, PAL_RUN_FRAME_BYTES_MAX);
     run->frames.buf = buf;
-    run->frames.leg = pal_mistral_leg_of(run);
+    run->frames.speaker = pal_mistral_speaker_of(run);
 }
 
 void pal_mistral_run_write_frames(pal_mistral_runner *run, pal_buf *buf)
@@ -38,7 +38,7 @@ void pal_mistral_run_open(pal_mistral_runner *run)
         return;
     }
     pal_mistral_run_begin_frames(run, &buf);
-    run->options.shape->started(&run->frames);
+    run->options.format->started(&run->frames);
     pal_mistral_run_write_frames(run, &buf);
 }
 
@@ -66,12 +66,12 @@ static void note_answer(pal_mistral_runner *run, const pal_event *event)
 }
 
 /* The results of a handoff are refused if another API has started a turn in the session meanwhile,
- * because the other APIs do not pass the gate. That turn has recorded results for the open calls,
+ * because the other APIs do not use the lock. That turn has recorded results for the open calls,
  * so the calls must stay visible together with those results. */
 static void note_failure(pal_mistral_runner *run, pal_status status, pal_str why)
 {
     bool is_refused = !run->code && (status == PAL_INVALID || status == PAL_CONFLICT);
-    run->is_parted = run->legs_run > 1 && is_refused;
+    run->is_parted = run->turns_run > 1 && is_refused;
     if (run->is_parted)
         pal_error_set(&run->error, PAL_CONFLICT,
                 "the conversation changed during a handoff; the entries before the handoff are "
@@ -102,7 +102,7 @@ static void show(pal_mistral_runner *run, const pal_event *event)
     if (!run->run.stream)
         return;
     pal_mistral_run_begin_frames(run, &buf);
-    run->options.shape->event(&run->frames, event);
+    run->options.format->event(&run->frames, event);
     pal_mistral_run_write_frames(run, &buf);
 }
 
@@ -117,7 +117,7 @@ static void started(pal_run *base, const pal_turn_info *info)
      * key, so the response belongs to no session. */
     if (base->call && run->options.is_passing)
         pal_call_belongs(base->call, (pal_id){{0}});
-    if (run->options.is_stream && !run->options.shape->begins_late)
+    if (run->options.is_stream && !run->options.format->begins_late)
         pal_mistral_run_open(run);
 }
 
@@ -172,11 +172,11 @@ static void refused(pal_run *base, const pal_error *err)
 static pal_turn_request make_request(
         pal_mistral_runner *run, pal_message *messages, size_t messages_len)
 {
-    pal_turn_request request = pal_mistral_leg_of(run)->request;
+    pal_turn_request request = pal_mistral_speaker_of(run)->request;
     request.session = run->options.session;
     request.messages = messages;
     request.messages_len = messages_len;
-    run->legs_run++;
+    run->turns_run++;
     return request;
 }
 
@@ -204,7 +204,7 @@ pal_status pal_mistral_run(pal_call *call, const pal_mistral_run_options *option
         return pal_no_memory(err);
     run->options = *options;
     if (options->is_stream) /* the call is freed when its stream begins */
-        run->options.legs = pal_mistral_legs_copy(&options->legs, run->run.arena);
+        run->options.speakers = pal_mistral_speakers_copy(&options->speakers, run->run.arena);
     if (pal_arena_failure(run->run.arena) != PAL_OK) {
         pal_run_release(&run->run);
         return pal_no_memory(err);
@@ -213,7 +213,7 @@ pal_status pal_mistral_run(pal_call *call, const pal_mistral_run_options *option
             .conversation = options->conversation,
             .begun_at = pal_clock_now_ms(),
             .is_clients = options->is_clients,
-            .agent_id = run->options.legs.items[0].agent_id};
+            .agent_id = run->options.speakers.items[0].agent_id};
     if (pal_id_is_none(options->turn)) {
         pal_turn_request request = make_request(run, options->messages, options->messages_len);
         pal_run_start(&run->run, &request);

@@ -4,17 +4,17 @@
 #define PAL_API_MISTRAL_RUN_H
 
 #include "server/api/mistral/api_mistral.h"
-#include "server/api/mistral/api_mistral_gate.h"
+#include "server/api/mistral/api_mistral_lock.h"
 
-typedef struct pal_mistral_shape pal_mistral_shape;
+typedef struct pal_mistral_format pal_mistral_format;
 
 typedef struct pal_mistral_run_options {
     pal_id session;                 /* the session that the turns run in */
     pal_id conversation;            /* the conversation that the response names */
-    const pal_mistral_shape *shape; /* format of the response */
-    pal_mistral_pass *pass;         /* held for the conversation; NULL if no other request can use
+    const pal_mistral_format *format; /* format of the response */
+    pal_mistral_hold *hold;         /* held for the conversation; NULL if no other request can use
                                        the session */
-    pal_mistral_legs legs;          /* in the call's arena, like everything here */
+    pal_mistral_speakers speakers;          /* in the call's arena, like everything here */
     pal_message *messages;
     size_t messages_len;
     bool is_stream;
@@ -48,7 +48,7 @@ typedef struct pal_mistral_call {
 typedef struct pal_mistral_frames {
     pal_arena *arena;           /* lives as long as the run */
     pal_buf *buf;               /* frames are written here */
-    const pal_mistral_leg *leg; /* the leg that runs now */
+    const pal_mistral_speaker *speaker; /* the speaker that runs now */
     pal_str agent_id;           /* the first agent that spoke; empty if a model is used directly */
     pal_id conversation;
     int64_t begun_at; /* start time in milliseconds since 1970 */
@@ -72,7 +72,7 @@ typedef struct pal_mistral_outcome {
 } pal_mistral_outcome;
 
 /* The format of the streams and responses of one kind of request. */
-struct pal_mistral_shape {
+struct pal_mistral_format {
     bool begins_late; /* the stream begins with the first text, so that earlier failures get an HTTP
                          code */
     void (*started)(pal_mistral_frames *frames);
@@ -80,8 +80,8 @@ struct pal_mistral_shape {
     void (*event)(pal_mistral_frames *frames, const pal_event *event);
     /* The conversation is handed over; `message` contains the result of the handoff call. NULL if
      * the format does not show handoffs. */
-    void (*handoff)(pal_mistral_frames *frames, pal_id message, const pal_mistral_leg *from,
-            const pal_mistral_leg *to);
+    void (*handoff)(pal_mistral_frames *frames, pal_id message, const pal_mistral_speaker *from,
+            const pal_mistral_speaker *to);
     void (*done)(pal_mistral_frames *frames, const pal_mistral_outcome *outcome);
     void (*failed)(pal_mistral_frames *frames, unsigned code, const char *message);
     /* Writes the complete response as the body of the call. `messages` are the recorded messages,
@@ -90,8 +90,8 @@ struct pal_mistral_shape {
             const pal_message_page *messages, const pal_mistral_outcome *outcome, pal_error *err);
 };
 
-extern const pal_mistral_shape pal_mistral_conversation_shape; /* api_mistral_frame.c */
-extern const pal_mistral_shape pal_mistral_chat_shape;         /* api_mistral_chat_shape.c */
+extern const pal_mistral_format pal_mistral_conversation_format; /* api_mistral_frame.c */
+extern const pal_mistral_format pal_mistral_chat_format;         /* api_mistral_chat_format.c */
 
 /* Writes the member "usage". */
 void pal_mistral_put_usage(pal_json_writer *writer, const pal_usage *usage);

@@ -7,6 +7,7 @@
  * the same model and instructions. */
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/api/mistral/api_mistral.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
@@ -56,48 +57,43 @@ static pal_status check_tools(pal_call *call, pal_error *err)
     return pal_api_tools_read(call, pal_json_find(call->body, "tools"), &tools, &tools_len, err);
 }
 
-static pal_status read_texts(pal_call *call, pal_mistral_settings *settings, pal_error *err)
-{
-    const struct {
-        const char *name;
-        size_t len_max;
-        pal_str *text;
-    } texts[] = {
-            {"model", PAL_MODEL_LEN_MAX, &settings->model},
-            {"agent_id", PAL_MODEL_LEN_MAX, &settings->agent_id},
-            {"instructions", PAL_SYSTEM_LEN_MAX, &settings->instructions},
-            {"name", PAL_TITLE_LEN_MAX, &settings->name},
-            {"description", PAL_SYSTEM_LEN_MAX, &settings->description},
-    };
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < sizeof texts / sizeof *texts; i++)
-        status = pal_call_text(
-                call, call->body, texts[i].name, texts[i].len_max, texts[i].text, err);
-    return status;
-}
+const pal_api_object pal_mistral_settings_members = {
+        .members = PAL_API_MEMBERS(
+                {"model", PAL_API_TEXT, "the model, instead of an agent",
+                        .offset = offsetof(pal_mistral_settings, model), .max = PAL_MODEL_LEN_MAX},
+                {"agent_id", PAL_API_TEXT, "the agent, instead of a model",
+                        .offset = offsetof(pal_mistral_settings, agent_id),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"agent_version", PAL_API_VALUE,
+                        .schema = "{\"type\":[\"string\",\"integer\"]}"},
+                {"instructions", PAL_API_TEXT, "the system prompt",
+                        .offset = offsetof(pal_mistral_settings, instructions),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"name", PAL_API_TEXT, "the title of the conversation",
+                        .offset = offsetof(pal_mistral_settings, name), .max = PAL_TITLE_LEN_MAX},
+                {"description", PAL_API_TEXT, "a description for people",
+                        .offset = offsetof(pal_mistral_settings, description),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"tools", PAL_API_LIST, .of = &pal_api_any_object},
+                {"guardrails", PAL_API_VALUE, .schema = "{}"},
+                {"metadata", PAL_API_VALUE, .of = &pal_api_any_object})};
 
-pal_status pal_mistral_settings_read(
-        pal_call *call, pal_mistral_settings *out_settings, pal_error *err)
+pal_status pal_mistral_settings_read(pal_call *call, pal_mistral_settings *settings, pal_error *err)
 {
-    pal_mistral_settings settings = {0};
-    pal_status status = read_texts(call, &settings, err);
-    if (status == PAL_OK && (settings.model.len == 0) == (settings.agent_id.len == 0))
-        return pal_mistral_wrong(call, settings.model.len ? "agent_id" : "model", err,
-                settings.model.len ? "send either 'model' or 'agent_id', not both"
-                                   : "'model' or 'agent_id' is missing");
-    if (status == PAL_OK)
-        status = pal_mistral_version_read(call, &settings.agent_version, err);
-    if (status == PAL_OK)
-        status = check_tools(call, err);
-    settings.tools = pal_json_find(call->body, "tools");
-    settings.completion_args = pal_json_find(call->body, "completion_args");
-    settings.guardrails = pal_json_find(call->body, "guardrails");
-    if (status == PAL_OK)
-        status = pal_mistral_args_check(call, settings.completion_args, "completion_args", err);
-    if (status == PAL_OK)
-        status = pal_mistral_metadata_read(call, &settings.metadata, err);
-    *out_settings = settings;
-    return status;
+    if ((settings->model.len == 0) == (settings->agent_id.len == 0))
+        return pal_mistral_wrong(call, settings->model.len ? "agent_id" : "model", err,
+                settings->model.len ? "send either 'model' or 'agent_id', not both"
+                                    : "'model' or 'agent_id' is missing; send one of them");
+    pal_status status = pal_mistral_version_read(call, &settings->agent_version, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_tools(call, err);
+    if (status != PAL_OK)
+        return status;
+    settings->tools = pal_json_find(call->body, "tools");
+    settings->completion_args = pal_json_find(call->body, "completion_args");
+    settings->guardrails = pal_json_find(call->body, "guardrails");
+    return pal_mistral_metadata_read(call, &settings->metadata, err);
 }
 
 /* ---- Sessions ---- */
@@ -170,8 +166,9 @@ static pal_status find_speaker(
             pal_str_of(PAL_MISTRAL_SPEAKER), pal_str_of(name), call->arena, &record, err);
     if (status == PAL_NOT_FOUND)
         return PAL_OK;
-    if (status == PAL_OK)
-        status = pal_json_parse(call->arena, record.body, NULL, &value, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_json_parse(call->arena, record.body, NULL, &value, err);
     if (status == PAL_OK)
         *out_speaker_id = pal_json_string(value, call->arena);
     return status;
@@ -180,27 +177,28 @@ static pal_status find_speaker(
 pal_status pal_mistral_settings_of(pal_call *call, const pal_session *session,
         pal_mistral_settings *out_settings, pal_error *err)
 {
-    pal_json all = {0}, turn, own;
-    pal_mistral_settings settings = {.name = session->title};
+    pal_json all = {0};
     pal_arena *arena = call->arena;
     pal_status status = PAL_OK;
     if (session->metadata.len)
         status = pal_json_parse(arena, session->metadata, NULL, &all, err);
-    if (status == PAL_OK)
-        status = users_of(call, all, &settings.metadata, err);
-    settings.base = all;
-    turn = pal_json_find(all, "turn");
-    own = pal_json_find(all, "mistral");
-    settings.model = pal_member_string(turn, "model", arena);
-    settings.instructions = pal_member_string(turn, "system", arena);
-    settings.agent_id = pal_member_string(own, "agent_id", arena);
-    settings.agent_version = pal_member_string(own, "agent_version", arena);
-    if (status == PAL_OK && settings.agent_id.len)
-        status = find_speaker(call, session->id, &settings.speaker_id, err);
-    settings.description = pal_member_string(own, "description", arena);
-    settings.tools = pal_json_find(own, "tools");
-    settings.completion_args = pal_json_find(own, "completion_args");
-    settings.guardrails = pal_json_find(own, "guardrails");
-    *out_settings = settings;
+    if (status != PAL_OK)
+        return status;
+    pal_json turn = pal_json_find(all, "turn"), own = pal_json_find(all, "mistral");
+    *out_settings = (pal_mistral_settings){
+            .name = session->title,
+            .base = all,
+            .model = pal_member_string(turn, "model", arena),
+            .instructions = pal_member_string(turn, "system", arena),
+            .agent_id = pal_member_string(own, "agent_id", arena),
+            .agent_version = pal_member_string(own, "agent_version", arena),
+            .description = pal_member_string(own, "description", arena),
+            .tools = pal_json_find(own, "tools"),
+            .completion_args = pal_json_find(own, "completion_args"),
+            .guardrails = pal_json_find(own, "guardrails"),
+    };
+    status = users_of(call, all, &out_settings->metadata, err);
+    if (status == PAL_OK && out_settings->agent_id.len)
+        status = find_speaker(call, session->id, &out_settings->speaker_id, err);
     return status == PAL_OK ? pal_arena_checked(arena, err) : status;
 }

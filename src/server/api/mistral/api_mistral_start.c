@@ -3,8 +3,8 @@
  *
  * Each request is read and checked completely. Then its session is created, and its turns run there
  * (api_mistral_run.h). With store:false the session is temporary; if the conversation exists, it is
- * a fork of it. Everything that depends on the state of the conversation is read after the gate has
- * admitted the request. */
+ * a fork of it. Everything that depends on the state of the conversation is read while the request
+ * holds the lock of the conversation. */
 #include "server/api/mistral/api_mistral_start.h"
 
 #include "base/clock.h"
@@ -30,22 +30,22 @@ pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err)
     }
     start->call = call;
     start->is_stored = true;
-    start->run.shape = &pal_mistral_conversation_shape;
+    start->run.format = &pal_mistral_conversation_format;
     start->args = pal_json_find(call->body, "completion_args");
     return start;
 }
 
-static pal_status read_execution(pal_mistral_start *start, pal_error *err)
-{
-    pal_json value = pal_json_find(start->call->body, "handoff_execution");
-    if (pal_json_is_absent(value) || pal_json_string_is(value, "server"))
-        return PAL_OK;
-    if (!pal_json_string_is(value, "client"))
-        return pal_mistral_wrong(start->call, "handoff_execution", err,
-                "'handoff_execution' must be server or client");
-    start->run.is_clients = true;
-    return PAL_OK;
-}
+const pal_api_object pal_mistral_start_members = {
+        .members = PAL_API_MEMBERS(
+                {"inputs", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of events",
+                        .offset = offsetof(pal_mistral_start, run.is_stream)},
+                {"store", PAL_API_FLAG, "whether the conversation is stored (true)",
+                        .offset = offsetof(pal_mistral_start, is_stored)},
+                {"completion_args", PAL_API_VALUE, .of = &pal_api_any_object},
+                {"handoff_execution", PAL_API_WORD, "the side that performs handoffs (server)",
+                        .offset = offsetof(pal_mistral_start, handoff_execution),
+                        .words = "server client"})};
 
 /* A repeated request with the same idempotency key gets the same client ids. */
 static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
@@ -66,28 +66,27 @@ static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_er
     call->fail_param = "inputs";
     pal_status status = pal_mistral_inputs_read(
             inputs, call->arena, &start->run.messages, &start->run.messages_len, err);
-    if (status == PAL_OK && is_required && start->run.messages_len == 0)
-        return pal_error_set(err, PAL_INVALID, "'inputs' is empty; send at least one input");
     if (status != PAL_OK)
         return status;
+    if (is_required && start->run.messages_len == 0)
+        return pal_error_set(err, PAL_INVALID, "'inputs' is empty; send at least one input");
     call->fail_param = NULL;
     give_client_ids(call, start->run.messages, start->run.messages_len);
     return pal_arena_checked(call->arena, err);
 }
 
-pal_status pal_mistral_start_read(pal_mistral_start *start, bool is_required, pal_error *err)
+pal_status pal_mistral_start_read(pal_mistral_start *start, const pal_api_object *body,
+        bool requires_inputs, pal_error *err)
 {
     pal_call *call = start->call;
-    pal_status status = read_inputs(start, is_required, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "stream", &start->run.is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "store", &start->is_stored, err);
-    if (status == PAL_OK)
-        status = pal_mistral_args_check(call, start->args, "completion_args", err);
-    if (status == PAL_OK)
-        status = read_execution(start, err);
-    return status;
+    pal_status status = read_inputs(start, requires_inputs, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, body, start, err);
+    if (status != PAL_OK)
+        return status;
+    start->run.is_clients = start->handoff_execution;
+    return pal_mistral_args_check(call, start->args, "completion_args", err);
 }
 
 /* ---- Checking results ---- */
@@ -120,6 +119,7 @@ static pal_status check_result(const pal_mistral_start *start, const pal_message
             PAL_EXCERPT(part->call_id, 80));
 }
 
+/* Loads the newest messages once a result is found; most requests have none. */
 pal_status pal_mistral_start_check(
         pal_mistral_start *start, pal_id session, uint64_t before_seq, pal_error *err)
 {
@@ -127,22 +127,25 @@ pal_status pal_mistral_start_check(
     pal_message_page before = {0};
     const pal_message_query load = {
             .before_seq = before_seq, .limit = OPEN_CALLS_MESSAGES, .from_end = true};
-    pal_status status = PAL_OK;
     bool is_loaded = pal_id_is_none(session);
-    for (size_t i = 0; status == PAL_OK && i < start->run.messages_len; i++) {
+    for (size_t i = 0; i < start->run.messages_len; i++) {
         const pal_message *message = &start->run.messages[i];
-        for (size_t k = 0; status == PAL_OK && k < message->parts_len; k++) {
+        for (size_t k = 0; k < message->parts_len; k++) {
+            pal_status status = PAL_OK;
             if (message->parts[k].kind != PAL_PART_TOOL_RESULT)
                 continue;
             if (!is_loaded)
                 status = pal_store_load(call->server->store, call->caller.tenant, session, &load,
                         call->arena, &before, err);
+            if (status != PAL_OK)
+                return status;
             is_loaded = true;
-            if (status == PAL_OK)
-                status = check_result(start, &before, i, &message->parts[k], err);
+            status = check_result(start, &before, i, &message->parts[k], err);
+            if (status != PAL_OK)
+                return status;
         }
     }
-    return status;
+    return PAL_OK;
 }
 
 /* ---- Creating the session ---- */
@@ -153,8 +156,8 @@ static void made(
 {
     pal_mistral_start *start = call->user;
     pal_error own = {0};
-    pal_mistral_gate_leave(start->parents); /* The fork exists now, and later messages of its parent
-                                               do not concern it. */
+    /* The fork exists now, and later messages of its parent do not concern it. */
+    pal_mistral_lock_release(start->parent_hold);
     status = pal_api_ops_failure(ops, ops_len, status, err, &err);
     if (status == PAL_OK) {
         status = pal_mistral_run(call, &start->run, &own);
@@ -162,7 +165,7 @@ static void made(
     }
     if (status == PAL_OK)
         return;
-    pal_mistral_gate_leave(start->run.pass);
+    pal_mistral_lock_release(start->run.hold);
     pal_call_fail(call, pal_mistral_checked(call, status), err);
 }
 
@@ -206,17 +209,17 @@ pal_status pal_mistral_start_session(pal_mistral_start *start, size_t more_ops, 
     return PAL_OK;
 }
 
-static pal_status make(pal_call *call, pal_mistral_pass *pass, pal_error *err)
+static pal_status make(pal_call *call, pal_mistral_hold *hold, pal_error *err)
 {
     pal_mistral_start *start = call->user;
-    start->run.pass = pass;
+    start->run.hold = hold;
     if (start->ops[0].kind == PAL_OP_FORK)
         return pal_call_apply(call, start->ops, start->ops_len, made, err);
     return pal_call_open(
-            call, start->ops, start->ops_len, &start->run.legs.items[0].request, made, err);
+            call, start->ops, start->ops_len, &start->run.speakers.items[0].request, made, err);
 }
 
-/* Other requests can find a stored session, so it has a gate from the start. */
+/* Other requests can find a stored session, so it is locked from the start. */
 pal_status pal_mistral_start_make(pal_mistral_start *start, pal_error *err)
 {
     pal_call *call = start->call;
@@ -226,29 +229,40 @@ pal_status pal_mistral_start_make(pal_mistral_start *start, pal_error *err)
     call->user = start;
     if (status != PAL_OK)
         return status;
-    return start->is_stored ? pal_mistral_gate_enter(call, start->session.id, make, err)
+    return start->is_stored ? pal_mistral_lock_acquire(call, start->session.id, make, err)
                             : make(call, NULL, err);
 }
 
 /* ---- Starting a conversation ---- */
+
+static const pal_api_object start_body = {"MistralStartRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_start_members},
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_settings_members,
+                        .offset = offsetof(pal_mistral_start, settings)})};
 
 static pal_status start_conversation(pal_call *call, pal_error *err)
 {
     pal_mistral_start *start = pal_mistral_start_new(call, err);
     if (!start)
         return err->status;
-    pal_status status = pal_mistral_settings_read(call, &start->settings, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_read(start, true, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_check(start, (pal_id){{0}}, 0, err);
-    if (status == PAL_OK)
-        status =
-                pal_mistral_legs_make(call, &start->settings, (pal_json){0}, &start->run.legs, err);
-    if (status == PAL_OK)
-        status = pal_mistral_settings_keep(call, &start->settings, &start->session.metadata, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_session(start, 0, err);
+    pal_status status = pal_mistral_start_read(start, &start_body, true, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_read(call, &start->settings, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_start_check(start, (pal_id){{0}}, 0, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_speakers_make(
+            call, &start->settings, (pal_json){0}, &start->run.speakers, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_keep(call, &start->settings, &start->session.metadata, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_start_session(start, 0, err);
     if (status != PAL_OK)
         return status;
     start->session.title = start->settings.name;
@@ -257,15 +271,77 @@ static pal_status start_conversation(pal_call *call, pal_error *err)
     return pal_mistral_start_make(start, err);
 }
 
+/* ---- Confirmations ----
+ *
+ * A turn pauses before a call that needs permission, and "tool_confirmations" of a later request
+ * allows or denies it. */
+
+typedef struct asked_call {
+    pal_arena *arena;
+    pal_str id;
+    uint64_t last; /* number of the newest event at the time of the request */
+} asked_call;
+
+static bool on_event(const pal_event *event, void *user)
+{
+    asked_call *asked = user;
+    if (event->kind == PAL_EVENT_ASKING)
+        asked->id = pal_arena_copy(asked->arena, event->call_id);
+    return event->number < asked->last;
+}
+
+static pal_status find_asked_call(
+        pal_call *call, pal_id session, pal_turn_info *out_info, pal_str *out_id, pal_error *err)
+{
+    pal_runtime *runtime = call->server->runtime;
+    asked_call asked = {.arena = call->arena};
+    pal_status status = pal_turn_of_session(runtime, call->caller.tenant, session, out_info, err);
+    if (status == PAL_NOT_FOUND || (status == PAL_OK && out_info->state != PAL_TURN_ASKING))
+        return PAL_OK;
+    if (status != PAL_OK)
+        return status;
+    asked.last = out_info->events;
+    status = pal_turn_watch(
+            runtime, call->caller.tenant, out_info->turn, 0, on_event, NULL, &asked, err);
+    /* pal_turn_watch() has reported all past events already, and later ones do not matter. */
+    pal_turn_unwatch(runtime, out_info->turn, &asked);
+    *out_id = asked.id;
+    return status;
+}
+
+static pal_status read_confirmation(
+        pal_call *call, pal_str asked, bool *out_allow, pal_error *err)
+{
+    pal_json each = {0}, list = pal_json_find(call->body, "tool_confirmations");
+    pal_json_iter iter = pal_json_each(list);
+    if (pal_json_type_of(list) != PAL_JSON_ARRAY || pal_json_count(list) == 0)
+        return pal_mistral_wrong(call, "tool_confirmations", err,
+                "'tool_confirmations' must be an array of {\"tool_call_id\", \"confirmation\"}");
+    while (pal_json_next(&iter, NULL, &each)) {
+        pal_str id = pal_member_string(each, "tool_call_id", call->arena);
+        pal_json answer = pal_json_find(each, "confirmation");
+        *out_allow = pal_json_string_is(answer, "allow");
+        if (!*out_allow && !pal_json_string_is(answer, "deny"))
+            return pal_mistral_wrong(call, "tool_confirmations", err,
+                    "'tool_confirmations': 'confirmation' must be allow or deny");
+        if (asked.len == 0 || !pal_str_equal(id, asked))
+            return pal_mistral_wrong(call, "tool_confirmations", err,
+                    "call '%.*s' is not waiting for a confirmation",
+                    (int)(id.len < 80 ? id.len : 80),
+                    id.data ? id.data : "");
+    }
+    return PAL_OK;
+}
+
 /* ---- Appending to a conversation ---- */
 
 static pal_status append_passing(
-        pal_mistral_start *start, const pal_session *parent, pal_mistral_pass *pass, pal_error *err)
+        pal_mistral_start *start, const pal_session *parent, pal_mistral_hold *hold, pal_error *err)
 {
     pal_status status = pal_mistral_start_session(start, 0, err);
     if (status != PAL_OK)
         return status;
-    start->parents = pass;
+    start->parent_hold = hold;
     start->session.metadata = parent->metadata;
     pal_op *op = pal_mistral_start_op(start, PAL_OP_FORK);
     op->u.fork.session = &start->session;
@@ -280,54 +356,67 @@ static pal_status confirm(
 {
     pal_call *call = start->call;
     bool allow = false;
-    pal_status status = pal_mistral_confirmation(call, asked, &allow, err);
-    if (status == PAL_OK && start->run.messages_len)
+    pal_status status = read_confirmation(call, asked, &allow, err);
+    if (status != PAL_OK)
+        return status;
+    if (start->run.messages_len)
         return pal_mistral_wrong(
                 call, "inputs", err,
                 "'inputs' is not allowed together with 'tool_confirmations'; send it after the "
                 "confirmed call has ended");
-    if (status == PAL_OK)
-        status = pal_turn_allow(call->server->runtime, call->caller.tenant, info->turn, allow, err);
+    status = pal_turn_allow(call->server->runtime, call->caller.tenant, info->turn, allow, err);
+    if (status != PAL_OK)
+        return status;
     start->run.turn = info->turn;
     start->run.after = info->events;
-    return status == PAL_OK ? pal_mistral_run(call, &start->run, err) : status;
+    return pal_mistral_run(call, &start->run, err);
 }
 
-static pal_status append_stored(pal_mistral_start *start, pal_mistral_pass *pass, pal_error *err)
+static pal_status append_stored(pal_mistral_start *start, pal_mistral_hold *hold, pal_error *err)
 {
     pal_call *call = start->call;
     pal_turn_info info;
     pal_str asked = {0};
-    bool confirms = !pal_json_is_absent(pal_json_find(call->body, "tool_confirmations"));
-    pal_status status = pal_mistral_asked(call, start->run.session, &info, &asked, err);
-    start->run.pass = pass;
-    if (status == PAL_OK && confirms)
+    start->run.hold = hold;
+    pal_status status = find_asked_call(call, start->run.session, &info, &asked, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_json_is_absent(pal_json_find(call->body, "tool_confirmations")))
         return confirm(start, &info, asked, err);
-    if (status == PAL_OK && asked.len)
+    if (asked.len)
         return pal_mistral_wrong(call, "tool_confirmations", err,
                 "call '%.*s' is waiting for a confirmation; send 'tool_confirmations'",
-                PAL_EXCERPT(asked, 80));
-    return status == PAL_OK ? pal_mistral_run(call, &start->run, err) : status;
+                (int)(asked.len < 80 ? asked.len : 80), asked.data);
+    return pal_mistral_run(call, &start->run, err);
 }
 
-/* No other request is in the conversation now, so its state cannot change. */
-static pal_status append_inside(pal_call *call, pal_mistral_pass *pass, pal_error *err)
+/* No other request runs in the conversation now, so its state cannot change. */
+static pal_status append_locked(pal_call *call, pal_mistral_hold *hold, pal_error *err)
 {
     pal_mistral_start *start = call->user;
     pal_session session;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
-    if (status == PAL_OK)
-        status = pal_mistral_settings_of(call, &session, &start->settings, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_check(start, session.id, 0, err);
-    if (status == PAL_OK)
-        status = pal_mistral_legs_make(call, &start->settings, start->args, &start->run.legs, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_of(call, &session, &start->settings, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_start_check(start, session.id, 0, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_speakers_make(
+            call, &start->settings, start->args, &start->run.speakers, err);
     if (status != PAL_OK)
         return status;
     start->run.conversation = start->run.session = session.id;
-    return start->is_stored ? append_stored(start, pass, err)
-                            : append_passing(start, &session, pass, err);
+    return start->is_stored ? append_stored(start, hold, err)
+                            : append_passing(start, &session, hold, err);
 }
+
+static const pal_api_object append_body = {"MistralAppendRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_mistral_start_members},
+                {"tool_confirmations", PAL_API_LIST, .of = &pal_api_any_object})};
 
 static pal_status append(pal_call *call, pal_error *err)
 {
@@ -336,10 +425,13 @@ static pal_status append(pal_call *call, pal_error *err)
     if (!start)
         return err->status;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
-    if (status == PAL_OK)
-        status = pal_mistral_start_read(start, false, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_start_read(start, &append_body, false, err);
+    if (status != PAL_OK)
+        return status;
     call->user = start;
-    return status == PAL_OK ? pal_mistral_gate_enter(call, session.id, append_inside, err) : status;
+    return pal_mistral_lock_acquire(call, session.id, append_locked, err);
 }
 
 PAL_MISTRAL_HANDLER(start_conversation)
@@ -350,13 +442,13 @@ const pal_api_route pal_mistral_start_routes[] = {
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_start_conversation,
                 {"mistralStartConversation",
-                        "start a conversation and get the answer", NULL, &pal_api_any_object,
+                        "start a conversation and get the answer", NULL, &start_body,
                         &pal_api_any_object, 200}},
         {"POST", "/mistral/v1/conversations/{id}", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_TURN | PAL_API_WORKER,
                 handle_append,
                 {"mistralAppendConversation",
-                        "continue a conversation and get the answer", NULL, &pal_api_any_object,
+                        "continue a conversation and get the answer", NULL, &append_body,
                         &pal_api_any_object, 200}},
         {0},
 };

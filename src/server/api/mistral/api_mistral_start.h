@@ -12,8 +12,11 @@ typedef struct pal_mistral_start {
     pal_mistral_settings settings;
     pal_json args;
     bool is_stored;
+    int handoff_execution; /* 1: the client performs handoffs */
+    uint64_t n;            /* number of answers to a chat completion; only 1 is possible */
+    pal_str from_entry_id; /* of a restart */
     pal_session session;       /* the session to create */
-    pal_mistral_pass *parents; /* held for the conversation that is forked; may be NULL */
+    pal_mistral_hold *parent_hold; /* held for the conversation that is forked; may be NULL */
     pal_record records[2];
     pal_op *ops;
     size_t ops_len;
@@ -22,9 +25,11 @@ typedef struct pal_mistral_start {
 /* Returns NULL without memory, with the reason in *err. */
 pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err);
 
-/* Reads the members that are common to all requests that run turns in a conversation. */
-PAL_CHECKED pal_status pal_mistral_start_read(
-        pal_mistral_start *start, bool is_required, pal_error *err);
+/* The members of all requests that run turns in a conversation. */
+extern const pal_api_object pal_mistral_start_members;
+/* Reads the body of the call by the table `body`, which includes pal_mistral_start_members. */
+PAL_CHECKED pal_status pal_mistral_start_read(pal_mistral_start *start, const pal_api_object *body,
+        bool requires_inputs, pal_error *err);
 /* Checks that every result in the request belongs to a call that waits for one. The call is in the
  * session before `before_seq` (0: up to the newest message), or earlier in the request if the
  * session is new. */

@@ -1,4 +1,4 @@
-/* api_mistral_chat_shape.c - writes a turn as one of Mistral's chat completions:
+/* api_mistral_chat_format.c - writes a turn as one of Mistral's chat completions:
  *
  *   data: {"id":"cmpl-...","object":"chat.completion.chunk","choices":[{"delta":{...},...}],...}
  *
@@ -21,7 +21,7 @@ static void put_head(const pal_mistral_frames *frames, pal_json_writer *writer, 
     pal_put_text(writer, "id", id);
     pal_put_text(writer, "object", object);
     pal_put_count(writer, "created", (uint64_t)(frames->begun_at / 1000));
-    pal_put_str(writer, "model", frames->leg->request.model);
+    pal_put_str(writer, "model", frames->speaker->request.model);
     pal_json_name(writer, "choices");
     pal_json_begin_array(writer);
     pal_json_begin_object(writer);
@@ -200,7 +200,7 @@ static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
     return PAL_OK;
 }
 
-const pal_mistral_shape pal_mistral_chat_shape = {
+const pal_mistral_format pal_mistral_chat_format = {
         .begins_late = true,
         .started = tell_started,
         .event = tell,

@@ -1,6 +1,7 @@
-/* api_mistral_legs.c - reads the settings of a request's turns: those of the conversation or its
- * agent, and those of all agents that it can be handed to. All of them are read before the first
- * turn starts, because later turns start on the runtime's loop, which must not read from the
+/* api_mistral_speakers.c - reads the settings of all speakers of a request: those of the
+ * conversation or its agent, and those of all agents that it can be handed to. All of them are read
+ * before the first turn starts, because later turns start on the runtime's loop,
+ which must not read from the
  * store. */
 #include <stdio.h>
 #include "base/json/json_put.h"
@@ -124,7 +125,7 @@ static pal_status apply_args(
     return status;
 }
 
-/* ---- One leg ---- */
+/* ---- One speaker ---- */
 
 static pal_turn_request new_request(const pal_call *call)
 {
@@ -176,139 +177,145 @@ static pal_str describe(pal_call *call, const pal_mistral_agent *agent)
     return text;
 }
 
-/* ---- All legs ---- */
+/* ---- All speakers ---- */
 
-typedef struct legs_maker {
+typedef struct speakers_maker {
     pal_call *call;
-    pal_mistral_legs *legs;
-    pal_mistral_agent agents[PAL_MISTRAL_HANDOFFS_MAX + 1]; /* the agent of each leg */
+    pal_mistral_speakers *speakers;
+    pal_mistral_agent agents[PAL_MISTRAL_HANDOFFS_MAX + 1]; /* the agent of each speaker */
     pal_json args;                                          /* the args of the request */
     pal_error *err;
-} legs_maker;
+} speakers_maker;
 
-static pal_status fill_leg(legs_maker *maker, size_t at, const pal_mistral_settings *settings)
+static pal_status fill_speaker(speakers_maker *maker, size_t at,
+const pal_mistral_settings *settings)
 {
     pal_call *call = maker->call;
-    pal_mistral_leg *leg = &maker->legs->items[at];
+    pal_mistral_speaker *speaker = &maker->speakers->items[at];
     pal_json fields = maker->agents[at].fields, tools = pal_json_find(fields, "tools");
     const pal_json levels[] = {maker->args, settings ? settings->completion_args : (pal_json){0},
             pal_json_find(fields, "completion_args")};
     pal_tool *list = NULL;
-    leg->request = new_request(call);
-    leg->request.model = pal_member_string(fields, "model", call->arena);
-    leg->request.system = pal_member_string(fields, "instructions", call->arena);
+    speaker->request = new_request(call);
+    speaker->request.model = pal_member_string(fields, "model", call->arena);
+    speaker->request.system = pal_member_string(fields, "instructions", call->arena);
     if (settings && settings->model.len)
-        leg->request.model = settings->model;
+        speaker->request.model = settings->model;
     if (settings && settings->instructions.len)
-        leg->request.system = settings->instructions;
+        speaker->request.system = settings->instructions;
     if (settings && !pal_json_is_absent(settings->tools))
         tools = settings->tools;
-    leg->request.has_system = leg->request.system.len > 0;
-    pal_status status = pal_api_tools_read(call, tools, &list, &leg->request.tools_len, maker->err);
-    leg->request.tools = list;
-    return status == PAL_OK ? apply_args(call, levels, &leg->request, maker->err) : status;
+    speaker->request.has_system = speaker->request.system.len > 0;
+    pal_status status = pal_api_tools_read(call, tools, &list, &speaker->request.tools_len,
+    maker->err);
+    speaker->request.tools = list;
+    return status == PAL_OK ? apply_args(call, levels, &speaker->request, maker->err) : status;
 }
 
-/* Finds the leg of the agent, or adds it. PAL_NOT_FOUND if the agent no longer exists. */
-static pal_status find_leg(legs_maker *maker, pal_str agent_id, size_t *out_leg)
+/* Finds the speaker of the agent, or adds it. PAL_NOT_FOUND if the agent no longer exists. */
+static pal_status find_speaker(speakers_maker *maker, pal_str agent_id, size_t *out_index)
 {
-    pal_mistral_legs *legs = maker->legs;
-    for (size_t i = 0; i < legs->len; i++) {
-        if (pal_str_equal(legs->items[i].agent_id, agent_id)) {
-            *out_leg = i;
+    pal_mistral_speakers *speakers = maker->speakers;
+    for (size_t i = 0; i < speakers->len; i++) {
+        if (pal_str_equal(speakers->items[i].agent_id, agent_id)) {
+            *out_index = i;
             return PAL_OK;
         }
     }
-    if (legs->len > PAL_MISTRAL_HANDOFFS_MAX)
+    if (speakers->len > PAL_MISTRAL_HANDOFFS_MAX)
         return PAL_NOT_FOUND;
-    pal_mistral_agent *agent = &maker->agents[legs->len];
+    pal_mistral_agent *agent = &maker->agents[speakers->len];
     pal_status status =
             pal_mistral_agent_find(maker->call, agent_id, (pal_str){0}, agent, maker->err);
     if (status != PAL_OK)
         return status;
-    pal_mistral_leg *leg = &legs->items[legs->len];
-    leg->agent_id = agent->id_text;
-    leg->agent_name = pal_member_string(agent->fields, "name", maker->call->arena);
-    *out_leg = legs->len++;
-    return fill_leg(maker, *out_leg, NULL);
+    pal_mistral_speaker *speaker = &speakers->items[speakers->len];
+    speaker->agent_id = agent->id_text;
+    speaker->agent_name = pal_member_string(agent->fields, "name", maker->call->arena);
+    *out_index = speakers->len++;
+    return fill_speaker(maker, *out_index, NULL);
 }
 
-static void add_transfer(legs_maker *maker, pal_mistral_leg *leg, pal_tool *tools, size_t target)
+static void add_transfer(speakers_maker *maker, pal_mistral_speaker *speaker, pal_tool *tools,
+size_t target)
 {
     pal_call *call = maker->call;
     const pal_mistral_agent *agent = &maker->agents[target];
-    size_t len = leg->request.tools_len;
-    pal_str name = transfer_name(call, maker->legs->items[target].agent_name, 0);
+    size_t len = speaker->request.tools_len;
+    pal_str name = transfer_name(call, maker->speakers->items[target].agent_name, 0);
     if (has_tool(tools, len, name))
-        name = transfer_name(call, maker->legs->items[target].agent_name, len);
+        name = transfer_name(call, maker->speakers->items[target].agent_name, len);
     tools[len] = (pal_tool){.name = name,
             .description = describe(call, agent),
             .schema = pal_str_of("{\"type\":\"object\",\"properties\":{}}")};
-    leg->request.tools_len++;
-    leg->targets[leg->targets_len++] = (pal_mistral_target){.tool = name, .leg = target};
+    speaker->request.tools_len++;
+    speaker->targets[speaker->targets_len++] = (pal_mistral_target){.tool = name,
+    .speaker = target};
 }
 
 /* Adds the handoff tools after the agent's other tools. Agents that no longer exist are left
  * out. */
-static pal_status add_transfers(legs_maker *maker, size_t at)
+static pal_status add_transfers(speakers_maker *maker, size_t at)
 {
     pal_arena *arena = maker->call->arena;
     pal_json value, handoffs = pal_json_find(maker->agents[at].fields, "handoffs");
     size_t count = pal_json_count(handoffs);
-    pal_mistral_leg *leg = &maker->legs->items[at];
+    pal_mistral_speaker *speaker = &maker->speakers->items[at];
     if (count == 0)
         return PAL_OK;
-    pal_tool *tools = pal_arena_array(arena, leg->request.tools_len + count, sizeof *tools);
-    leg->targets = pal_arena_array(arena, count, sizeof *leg->targets);
-    if (!tools || !leg->targets)
+    pal_tool *tools = pal_arena_array(arena, speaker->request.tools_len + count, sizeof *tools);
+    speaker->targets = pal_arena_array(arena, count, sizeof *speaker->targets);
+    if (!tools || !speaker->targets)
         return pal_arena_checked(arena, maker->err);
-    if (leg->request.tools_len)
-        memcpy(tools, leg->request.tools, leg->request.tools_len * sizeof *tools);
-    leg->request.tools = tools;
+    if (speaker->request.tools_len)
+        memcpy(tools, speaker->request.tools, speaker->request.tools_len * sizeof *tools);
+    speaker->request.tools = tools;
     for (pal_json_iter iter = pal_json_each(handoffs); pal_json_next(&iter, NULL, &value);) {
         size_t target;
-        pal_status status = find_leg(maker, pal_json_string(value, arena), &target);
+        pal_status status = find_speaker(maker, pal_json_string(value, arena), &target);
         if (status == PAL_OK)
-            add_transfer(maker, leg, tools, target);
+            add_transfer(maker, speaker, tools, target);
         else if (status != PAL_NOT_FOUND)
             return status;
     }
     return pal_arena_checked(arena, maker->err);
 }
 
-static pal_status make_first(legs_maker *maker, const pal_mistral_settings *settings)
+static pal_status make_first(speakers_maker *maker, const pal_mistral_settings *settings)
 {
-    pal_mistral_leg *leg = &maker->legs->items[0];
+    pal_mistral_speaker *speaker = &maker->speakers->items[0];
     bool is_handed = settings->speaker_id.len > 0;
     pal_str agent_id = is_handed ? settings->speaker_id : settings->agent_id;
-    maker->legs->len = 1;
+    maker->speakers->len = 1;
     if (agent_id.len) {
         pal_status status = pal_mistral_agent_find(maker->call, agent_id,
                 is_handed ? (pal_str){0} : settings->agent_version, &maker->agents[0], maker->err);
         if (status != PAL_OK)
             return status;
-        leg->agent_id = maker->agents[0].id_text;
-        leg->agent_name = pal_member_string(maker->agents[0].fields, "name", maker->call->arena);
+        speaker->agent_id = maker->agents[0].id_text;
+        speaker->agent_name = pal_member_string(maker->agents[0].fields, "name",
+        maker->call->arena);
     }
-    return fill_leg(maker, 0, is_handed ? NULL : settings);
+    return fill_speaker(maker, 0, is_handed ? NULL : settings);
 }
 
-pal_status pal_mistral_legs_make(pal_call *call, const pal_mistral_settings *settings,
-        pal_json args, pal_mistral_legs *out_legs, pal_error *err)
+pal_status pal_mistral_speakers_make(pal_call *call, const pal_mistral_settings *settings,
+        pal_json args, pal_mistral_speakers *out_speakers, pal_error *err)
 {
-    pal_mistral_legs legs = {0};
-    legs_maker *maker = pal_arena_alloc(call->arena, sizeof *maker);
-    legs.items = pal_arena_array(call->arena, PAL_MISTRAL_HANDOFFS_MAX + 1, sizeof *legs.items);
-    if (!maker || !legs.items)
+    pal_mistral_speakers speakers = {0};
+    speakers_maker *maker = pal_arena_alloc(call->arena, sizeof *maker);
+    speakers.items = pal_arena_array(call->arena, PAL_MISTRAL_HANDOFFS_MAX + 1,
+    sizeof *speakers.items);
+    if (!maker || !speakers.items)
         return pal_arena_checked(call->arena, err);
     maker->call = call;
-    maker->legs = &legs;
+    maker->speakers = &speakers;
     maker->args = args;
     maker->err = err;
     pal_status status = make_first(maker, settings);
-    for (size_t i = 0; status == PAL_OK && i < legs.len; i++)
+    for (size_t i = 0; status == PAL_OK && i < speakers.len; i++)
         status = add_transfers(maker, i);
-    *out_legs = legs;
+    *out_speakers = speakers;
     return status;
 }
 
@@ -326,30 +333,34 @@ static pal_tool *copy_tools(const pal_tool *tools, size_t len, pal_arena *arena)
     return copies;
 }
 
-static void copy_leg(pal_mistral_leg *leg, pal_arena *arena)
+static void copy_speaker(pal_mistral_speaker *speaker, pal_arena *arena)
 {
-    pal_turn_request *request = &leg->request;
-    pal_str *const texts[] = {&leg->agent_id, &leg->agent_name, &request->tenant, &request->model,
+    pal_turn_request *request = &speaker->request;
+    pal_str *const texts[] = {&speaker->agent_id, &speaker->agent_name, &request->tenant,
+    &request->model,
             &request->system, &request->tool_choice, &request->parameters};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = pal_arena_copy(arena, *texts[i]);
     request->tools = copy_tools(request->tools, request->tools_len, arena);
     pal_mistral_target *targets =
-            pal_arena_array(arena, leg->targets_len ? leg->targets_len : 1, sizeof *targets);
-    for (size_t i = 0; targets && i < leg->targets_len; i++) {
-        targets[i].tool = pal_arena_copy(arena, leg->targets[i].tool);
-        targets[i].leg = leg->targets[i].leg;
+            pal_arena_array(arena, speaker->targets_len ? speaker->targets_len : 1,
+            sizeof *targets);
+    for (size_t i = 0; targets && i < speaker->targets_len; i++) {
+        targets[i].tool = pal_arena_copy(arena, speaker->targets[i].tool);
+        targets[i].speaker = speaker->targets[i].speaker;
     }
-    leg->targets = targets;
+    speaker->targets = targets;
 }
 
-pal_mistral_legs pal_mistral_legs_copy(const pal_mistral_legs *legs, pal_arena *arena)
+pal_mistral_speakers pal_mistral_speakers_copy(const pal_mistral_speakers *speakers,
+pal_arena *arena)
 {
-    pal_mistral_legs copy = {
-            .items = pal_arena_array(arena, legs->len, sizeof *copy.items), .len = legs->len};
-    for (size_t i = 0; copy.items && i < legs->len; i++) {
-        copy.items[i] = legs->items[i];
-        copy_leg(&copy.items[i], arena);
+    pal_mistral_speakers copy = {
+            .items = pal_arena_array(arena, speakers->len, sizeof *copy.items),
+            .len = speakers->len};
+    for (size_t i = 0; copy.items && i < speakers->len; i++) {
+        copy.items[i] = speakers->items[i];
+        copy_speaker(&copy.items[i], arena);
     }
     return copy;
 }

@@ -1,8 +1,8 @@
-/* api_mistral_run_inside.h - the struct of a run, for the files that implement it.
+/* api_mistral_run_internal.h - the struct of a run, for the files that implement it.
  * api_mistral_run.c starts and watches its turns, api_mistral_handoff.c hands over between them,
  * and api_mistral_end.c ends it. */
-#ifndef PAL_API_MISTRAL_RUN_INSIDE_H
-#define PAL_API_MISTRAL_RUN_INSIDE_H
+#ifndef PAL_API_MISTRAL_RUN_INTERNAL_H
+#define PAL_API_MISTRAL_RUN_INTERNAL_H
 
 #include "server/api/mistral/api_mistral_run.h"
 #include "server/run/run.h"
@@ -13,8 +13,8 @@ typedef struct pal_mistral_runner {
     bool is_refused; /* there was no room for the stream or for a worker */
     pal_mistral_frames frames;
 
-    size_t leg;
-    uint32_t legs_run;
+    size_t speaker; /* index of the speaker that runs now */
+    uint32_t turns_run; /* turns so far, one for each handoff and the first one */
     uint64_t first_seq;  /* seq of the request's first message; 0 if nothing is recorded */
     uint64_t answer_seq; /* seq of the first answer */
     uint64_t last_seq;   /* seq of the newest message */
@@ -33,13 +33,13 @@ typedef struct pal_mistral_runner {
     size_t ops_len;
     pal_mark *marks;
     pal_erase_result erasure;
-    pal_record speaker;
+    pal_record speaker_record;
     char speaker_name[PAL_ID_TEXT_SIZE];
 } pal_mistral_runner;
 
-static inline const pal_mistral_leg *pal_mistral_leg_of(const pal_mistral_runner *run)
+static inline const pal_mistral_speaker *pal_mistral_speaker_of(const pal_mistral_runner *run)
 {
-    return &run->options.legs.items[run->leg];
+    return &run->options.speakers.items[run->speaker];
 }
 
 /* The run's lock must be held for all of these. */
