@@ -121,8 +121,9 @@ static pal_status put_message(
         pal_skillian_message_put(&export->writer, message, export->page_arena);
         return PAL_OK;
     }
-    if (status == PAL_OK)
-        status = put_marks_before(export, message->seq, out, err);
+    if (status != PAL_OK)
+        return status;
+    status = put_marks_before(export, message->seq, out, err);
     return status == PAL_OK ? pal_transcript_write_message(out, message, err) : status;
 }
 

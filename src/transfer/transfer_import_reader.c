@@ -131,8 +131,9 @@ static pal_status begin_session(
             !pal_id_is_none(begun.session.id);
     status = reader->begins(&begun, reader->user);
     reader->is_renamed = begun.is_renamed;
-    if (status == PAL_OK)
-        status = pal_import_begin(reader->import, &begun.session, begun.is_native);
+    if (status != PAL_OK)
+        return status;
+    status = pal_import_begin(reader->import, &begun.session, begun.is_native);
     return status == PAL_OK ? keep_records(reader) : status;
 }
 
@@ -189,8 +190,9 @@ pal_status pal_import_reader_line(pal_import_reader *reader, pal_str line)
     pal_transcript_items items = {0};
     pal_status status = pal_transcript_feed(
             reader->transcript, line, pal_import_arena(reader->import), &items, reader->err);
-    if (status == PAL_OK)
-        status = take_items(reader, &items);
+    if (status != PAL_OK)
+        return status;
+    status = take_items(reader, &items);
     return status == PAL_OK ? pal_import_settle(reader->import, line.len) : status;
 }
 
@@ -201,11 +203,14 @@ pal_status pal_import_reader_finish(pal_import_reader *reader)
             reader->transcript, pal_import_arena(reader->import), &items, reader->err);
     if (status == PAL_OK)
         status = take_items(reader, &items);
+    if (status != PAL_OK)
+        return status;
     const pal_transcript_facts *facts = pal_transcript_session(reader->transcript);
-    if (status == PAL_OK && facts && reader->sessions)
+    if (facts && reader->sessions)
         status = pal_import_title(reader->import, facts->session.title);
-    if (status == PAL_OK)
-        status = pal_import_end(reader->import);
+    if (status != PAL_OK)
+        return status;
+    status = pal_import_end(reader->import);
     return status == PAL_OK ? pal_import_settle(reader->import, 0) : status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
@@ -23,12 +24,6 @@ const pal_api_object pal_api_error_object = {"Error",
 
 /* A word is stored as the int that the enum is. */
 _Static_assert(sizeof(pal_turn_lane) == sizeof(int), "enums have the size of an int");
-
-static bool is_absent(pal_json value)
-{
-    pal_json_type type = pal_json_type_of(value);
-    return type == PAL_JSON_NONE || type == PAL_JSON_NULL;
-}
 
 static uint64_t max_of(const pal_api_member *member)
 {
@@ -81,7 +76,7 @@ static pal_status read_word(pal_call *call, const pal_api_member *member, pal_st
     list_words(member->words, words);
     call->fail_param = member->name;
     return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not '%.*s'", member->name, words,
-            (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX), text.data ? text.data : "");
+            PAL_EXCERPT(text, SHOWN_MAX));
 }
 
 /* ---- Members of a body ---- */
@@ -116,7 +111,7 @@ static pal_status read_member(pal_call *call, pal_json json, const pal_api_membe
     if (member->type == PAL_API_INCLUDE)
         return pal_api_object_read(call, json, member->of, field, err);
     pal_json value = pal_json_find(json, member->name);
-    if (is_absent(value))
+    if (pal_json_is_absent(value))
         return member->is_required ? missing(call, member, err) : PAL_OK;
     switch (member->type) {
     case PAL_API_TEXT:

@@ -221,9 +221,10 @@ pal_status pal_bead_find_any(
     bool is_noted = status == PAL_NOT_FOUND; /* newer records lead to all sessions */
     if (is_noted)
         status = consider_records(&search, err);
-    if (status == PAL_OK && !search.is_found)
-        status = look_through(&search, err);
-    if (status == PAL_OK && !search.is_found)
-        status = PAL_NOT_FOUND;
-    return status;
+    if (status != PAL_OK || search.is_found)
+        return status;
+    status = look_through(&search, err);
+    if (status != PAL_OK)
+        return status;
+    return search.is_found ? PAL_OK : PAL_NOT_FOUND;
 }

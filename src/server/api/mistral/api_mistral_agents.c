@@ -117,9 +117,12 @@ pal_status pal_mistral_agent_find(
             pal_str_of(PAL_MISTRAL_AGENT), hex_of(id), call->arena, &record, err);
     if (status == PAL_NOT_FOUND)
         return no_agent(id, err);
-    if (status == PAL_OK)
-        status = pal_mistral_agent_take(call, &record, out_agent, err);
-    if (status == PAL_OK && version.len)
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_agent_take(call, &record, out_agent, err);
+    if (status != PAL_OK)
+        return status;
+    if (version.len)
         status = load_version(call, out_agent, version, err);
     return status;
 }

@@ -82,12 +82,17 @@ static pal_status change_aliases(
     put_aliases(call, &writer, agent, change, &was_there);
     pal_status status = pal_member_keep(&buf, call->arena, &json, err);
     pal_buf_done(&buf);
-    if (status == PAL_OK)
-        status = pal_json_parse(call->arena, json, NULL, &agent->aliases, err);
-    if (status == PAL_OK && change->is_drop && !was_there)
+    if (status != PAL_OK)
+        return status;
+    status = pal_json_parse(call->arena, json, NULL, &agent->aliases, err);
+    if (status != PAL_OK)
+        return status;
+    if (change->is_drop && !was_there)
         return pal_error_set(
                 err, PAL_NOT_FOUND, "the agent has no alias '%.*s'", PAL_STR_ARG(change->name));
-    if (status == PAL_OK && pal_json_count(agent->aliases) > PAL_MISTRAL_ALIASES_MAX)
+    if (status != PAL_OK)
+        return status;
+    if (pal_json_count(agent->aliases) > PAL_MISTRAL_ALIASES_MAX)
         return pal_mistral_wrong(
                 call, "alias", err, "an agent can have at most %d aliases",
                 PAL_MISTRAL_ALIASES_MAX);

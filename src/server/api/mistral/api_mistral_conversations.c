@@ -83,13 +83,16 @@ static pal_status get(pal_call *call, pal_error *err)
     pal_session session;
     pal_mistral_settings settings;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
-    if (status == PAL_OK)
-        status = pal_mistral_settings_of(call, &session, &settings, err);
-    if (status == PAL_OK)
-        status = put_conversation(call, &session, &settings, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_settings_of(call, &session, &settings, err);
+    if (status != PAL_OK)
+        return status;
+    status = put_conversation(call, &session, &settings, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 static void deleted(

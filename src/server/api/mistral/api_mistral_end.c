@@ -136,8 +136,9 @@ static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
         status = pal_store_load(run->run.server->store, run->run.tenant, run->options.session,
                 &load, run->run.call->arena, &messages, err);
     run->frames.speaker = pal_mistral_speaker_of(run);
-    if (status == PAL_OK)
-        status = run->options.format->answer(run->run.call, &run->frames, &messages, &outcome, err);
+    if (status != PAL_OK)
+        return status;
+    status = run->options.format->answer(run->run.call, &run->frames, &messages, &outcome, err);
     return status == PAL_OK ? pal_arena_checked(run->run.call->arena, err) : status;
 }
 

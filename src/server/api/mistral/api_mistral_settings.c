@@ -198,7 +198,9 @@ pal_status pal_mistral_settings_of(pal_call *call, const pal_session *session,
             .guardrails = pal_json_find(own, "guardrails"),
     };
     status = users_of(call, all, &out_settings->metadata, err);
-    if (status == PAL_OK && out_settings->agent_id.len)
+    if (status != PAL_OK)
+        return status;
+    if (out_settings->agent_id.len)
         status = find_speaker(call, session->id, &out_settings->speaker_id, err);
     return status == PAL_OK ? pal_arena_checked(arena, err) : status;
 }

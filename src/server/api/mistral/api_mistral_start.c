@@ -327,8 +327,7 @@ static pal_status read_confirmation(
         if (asked.len == 0 || !pal_str_equal(id, asked))
             return pal_mistral_wrong(call, "tool_confirmations", err,
                     "call '%.*s' is not waiting for a confirmation",
-                    (int)(id.len < 80 ? id.len : 80),
-                    id.data ? id.data : "");
+                    PAL_EXCERPT(id, 80));
     }
     return PAL_OK;
 }
@@ -386,7 +385,7 @@ static pal_status append_stored(pal_mistral_start *start, pal_mistral_hold *hold
     if (asked.len)
         return pal_mistral_wrong(call, "tool_confirmations", err,
                 "call '%.*s' is waiting for a confirmation; send 'tool_confirmations'",
-                (int)(asked.len < 80 ? asked.len : 80), asked.data);
+                PAL_EXCERPT(asked, 80));
     return pal_mistral_run(call, &start->run, err);
 }
 

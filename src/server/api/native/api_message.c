@@ -442,13 +442,17 @@ static pal_status get_message(pal_call *call, pal_error *err)
     status = pal_store_load(
             call->server->store, call->caller.tenant, session.id, &load, call->arena, &found, err);
     /* The id may belong to a message of another session with the same seq. */
-    if (status == PAL_OK && (found.len == 0 || (is_id && !pal_id_equal(found.items[0].id, id))))
+    if (status != PAL_OK)
+        return status;
+    if ((found.len == 0 || (is_id && !pal_id_equal(found.items[0].id, id))))
         return pal_error_set(err, PAL_NOT_FOUND, "the session has no such message");
-    if (status == PAL_OK)
-        status = pal_native_message_put(pal_call_writer(call), &found.items[0], err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_native_message_put(pal_call_writer(call), &found.items[0], err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 pal_status pal_api_parts_fetch(pal_call *call, pal_part *parts, size_t len, pal_error *err)

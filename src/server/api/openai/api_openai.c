@@ -272,10 +272,12 @@ pal_status pal_openai_item_lookup(pal_str id, pal_arena *arena, pal_message *out
         return no_item(id, err);
     pal_status status = pal_store_message(
             call->server->store, call->caller.tenant, message_id, arena, &message, &owner, err);
-    if (status == PAL_OK)
-        status = find_session(call, owner, &session, err);
-    if (status == PAL_OK)
-        status = pal_openai_item_in(call, owner, id, false, &item, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_session(call, owner, &session, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_item_in(call, owner, id, false, &item, err);
     if (status != PAL_OK)
         return status;
     *out_message = *item.message;

@@ -188,23 +188,37 @@ static pal_status read_tools(pal_openai_chat *chat, pal_error *err)
     return PAL_OK;
 }
 
-static pal_status read_numbers(pal_openai_chat *chat, pal_error *err)
-{
-    pal_call *call = chat->call;
-    uint64_t n = 1, *output_max = &chat->request.output_max;
-    pal_status status = pal_call_count(call, call->body, "n", 1, 1, &n, err);
-    if (status == PAL_OK)
-        status = pal_call_count(call, call->body, "max_tokens", 1, INT32_MAX, output_max, err);
-    if (status == PAL_OK)
-        status = pal_call_count(
-                call, call->body, "max_completion_tokens", 1, INT32_MAX, output_max, err);
-    return status;
-}
+static const pal_api_object stream_options = {
+        .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"include_usage", PAL_API_FLAG, "whether the last chunk has the usage",
+                        .offset = offsetof(pal_openai_chat, has_usage_chunk)})};
+
+/* The newer name of the output limit is last, so that it overrides the older one. */
+static const pal_api_object chat_body = {"ChatCompletionRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"messages", PAL_API_LIST, "the messages", .of = &pal_api_any_object,
+                        .is_required = true},
+                {"model", PAL_API_TEXT, "the model",
+                        .offset = offsetof(pal_openai_chat, request.model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of chunks",
+                        .offset = offsetof(pal_openai_chat, is_stream)},
+                {"stream_options", PAL_API_NESTED, .of = &stream_options},
+                {"tools", PAL_API_LIST, .of = &pal_api_any_object},
+                {"tool_choice", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"object\"]}"},
+                {"n", PAL_API_COUNT, "the number of answers",
+                        .offset = offsetof(pal_openai_chat, n), .min = 1, .max = 1},
+                {"max_tokens", PAL_API_COUNT, "the maximum length of the answer",
+                        .offset = offsetof(pal_openai_chat, request.output_max), .min = 1,
+                        .max = INT32_MAX},
+                {"max_completion_tokens", PAL_API_COUNT, "the maximum length of the answer",
+                        .offset = offsetof(pal_openai_chat, request.output_max), .min = 1,
+                        .max = INT32_MAX})};
 
 static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
 {
     pal_call *call = chat->call;
-    pal_json options = pal_json_find(call->body, "stream_options");
     chat->request.tenant = call->caller.tenant;
     chat->request.budget = call->caller.budget;
     chat->request.lane = PAL_TURN_LANE_QUEUE;
@@ -212,21 +226,14 @@ static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
     chat->request.no_retries = true;
     chat->request.calls_end_turn = true;
     chat->request.no_server_tools = chat->is_passing;
-    pal_status status =
-            pal_call_text(call, call->body, "model", PAL_MODEL_LEN_MAX, &chat->request.model, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "stream", &chat->is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, options, "include_usage", &chat->has_usage_chunk, err);
-    if (status == PAL_OK)
-        status = read_messages(chat, err);
-    if (status == PAL_OK)
-        status = read_tools(chat, err);
-    if (status == PAL_OK)
-        status = read_numbers(chat, err);
-    if (status == PAL_OK)
-        status = read_parameters(chat, err);
-    return status;
+    pal_status status = pal_api_object_read(call, call->body, &chat_body, chat, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_messages(chat, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_tools(chat, err);
+    return status == PAL_OK ? read_parameters(chat, err) : status;
 }
 
 /* ---- The session ---- */
@@ -321,6 +328,6 @@ const pal_api_route pal_openai_chat_routes[] = {
                 {"openaiCreateChatCompletion",
                         "get a chat completion; with x-palaver-session the server keeps the "
                         "history", NULL,
-                        &pal_api_any_object, &pal_api_any_object, 200}},
+                        &chat_body, &pal_api_any_object, 200}},
         {0},
 };

@@ -9,6 +9,7 @@ typedef struct pal_openai_chat {
     pal_turn_request request; /* in the call's arena */
     bool is_stream;
     bool has_usage_chunk;
+    uint64_t n; /* number of answers; only 1 is possible */
     bool is_passing; /* the session is temporary and exists for this turn only */
 } pal_openai_chat;
 

@@ -170,10 +170,12 @@ static pal_status update_conversation(pal_call *call, pal_error *err)
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
                 "'metadata' is missing; send the new pairs of the conversation");
     }
-    if (status == PAL_OK)
-        status = pal_openai_metadata_read(call, call->body, &given, err);
-    if (status == PAL_OK)
-        status = replace_metadata(call, session, given, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_metadata_read(call, call->body, &given, err);
+    if (status != PAL_OK)
+        return status;
+    status = replace_metadata(call, session, given, err);
     if (status != PAL_OK)
         return status;
     *op = (pal_op){.kind = PAL_OP_UPDATE,
@@ -346,17 +348,22 @@ static pal_status list_items(pal_call *call, pal_error *err)
     pal_message_page messages;
     place after;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
-    if (status == PAL_OK)
-        status = pal_openai_page_read(call, &page, err);
-    if (status == PAL_OK)
-        status = read_place(call, session.id, &page, &after, err);
-    if (status == PAL_OK)
-        status = load_page(call, session.id, &page, after, &messages, err);
-    if (status == PAL_OK)
-        status = put_page(call, &page, after, &messages, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_page_read(call, &page, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_place(call, session.id, &page, &after, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_page(call, session.id, &page, after, &messages, err);
+    if (status != PAL_OK)
+        return status;
+    status = put_page(call, &page, after, &messages, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* ---- One item ---- */
@@ -375,11 +382,13 @@ static pal_status get_item(pal_call *call, pal_error *err)
     pal_session session;
     pal_openai_item item;
     pal_status status = find_item(call, &session, &item, err);
-    if (status == PAL_OK)
-        status = pal_openai_item_show(call, &item, true, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_item_show(call, &item, true, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* Hides each part of the item, or the whole message if the item is all of it. */

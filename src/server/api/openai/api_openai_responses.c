@@ -107,15 +107,19 @@ static pal_status list_input(pal_call *call, pal_error *err)
     pal_openai_page page;
     pal_message_page messages;
     pal_status status = pal_openai_page_read(call, &page, err);
-    if (status == PAL_OK)
-        status = pal_response_find(call, call->params[0], &response, err);
-    if (status == PAL_OK)
-        status = load_input(call, &response, &messages, err);
-    if (status == PAL_OK)
-        status = put_input(call, &page, &messages, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_find(call, call->params[0], &response, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_input(call, &response, &messages, err);
+    if (status != PAL_OK)
+        return status;
+    status = put_input(call, &page, &messages, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }
 
 /* ---- Canceling ---- */
@@ -182,11 +186,14 @@ static pal_status delete_response(pal_call *call, pal_error *err)
     if (!ops || !record)
         return pal_arena_checked(call->arena, err);
     pal_status status = pal_response_find(call, call->params[0], &response, err);
-    if (status == PAL_OK && !pal_response_is_over(&response))
+    if (status != PAL_OK)
+        return status;
+    if (!pal_response_is_over(&response))
         return pal_error_set(
                 err, PAL_INVALID, "the response is in progress; cancel it before you delete it");
-    if (status == PAL_OK)
-        status = is_last(call, &response, &is_alone, err);
+    if (status != PAL_OK)
+        return status;
+    status = is_last(call, &response, &is_alone, err);
     if (status != PAL_OK)
         return status;
     pal_id_to_text(response.id, name);
@@ -207,7 +214,7 @@ const pal_api_route pal_openai_response_routes[] = {
                 pal_openai_create_response,
                 {"openaiCreateResponse",
                         "create a response: complete, as events, or in the background",
-                        NULL, &pal_api_any_object, &pal_api_any_object, 200}},
+                        NULL, &pal_response_body, &pal_api_any_object, 200}},
         {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_API_WORKER, get_response,
                 {"openaiGetResponse", "read a stored response, or replay its events",
                         &response_query_table, NULL, &pal_api_any_object, 200}},

@@ -128,6 +128,7 @@ typedef struct pal_response_request {
 } pal_response_request;
 
 /* Reads and checks the body. */
+extern const pal_api_object pal_response_body;
 PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_error *err);
 
 /* ---- Tools (api_openai_responses_tools.c) ---- */

@@ -32,12 +32,14 @@ static pal_status find_newest(
     uint64_t after = 0;
     pal_openai_id_text("conv_", previous->session, id);
     pal_status status = pal_openai_conversation(call, pal_str_of(id), NULL, &out->session, err);
-    if (status == PAL_OK)
-        status = pal_store_message(call->server->store, call->caller.tenant,
-                previous->output[previous->output_len - 1], call->arena, &message, &owner, err);
-    if (status == PAL_OK)
-        status = pal_store_count(call->server->store, call->caller.tenant, out->session.id,
-                message.seq, 0, &after, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_message(call->server->store, call->caller.tenant,
+            previous->output[previous->output_len - 1], call->arena, &message, &owner, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_count(call->server->store, call->caller.tenant, out->session.id,
+            message.seq, 0, &after, err);
     if (status != PAL_OK)
         return status;
     out->seq = message.seq;
@@ -167,8 +169,9 @@ static pal_status go(pal_response_request *request, pal_error *err)
 pal_status pal_response_start(pal_response_request *request, pal_error *err)
 {
     pal_status status = pal_response_context_find(request, err);
-    if (status == PAL_OK)
-        status = pal_response_check_calls(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_check_calls(request, err);
     return status == PAL_OK ? go(request, err) : status;
 }
 

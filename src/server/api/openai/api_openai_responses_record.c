@@ -426,9 +426,11 @@ pal_status pal_response_send(pal_call *call, const pal_response *response, pal_e
     pal_openai_item *items = NULL;
     pal_status status = pal_response_output(call, response, &items, &output.len, err);
     output.items = items;
-    if (status == PAL_OK)
-        status = pal_response_put(pal_call_writer(call), response, put_stored, &output, err);
-    if (status == PAL_OK)
-        pal_call_send(call, 200);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_put(pal_call_writer(call), response, put_stored, &output, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_send(call, 200);
+    return PAL_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
+#include "server/api/api_object.h"
 #include "server/server_call.h"
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
@@ -165,10 +166,8 @@ static pal_status read_state(pal_response_request *request, pal_error *err)
     pal_json id = pal_json_type_of(conversation) == PAL_JSON_OBJECT
             ? pal_json_find(conversation, "id")
             : conversation;
-    pal_status status = pal_call_text(
-            call, call->body, "previous_response_id", PAL_NAME_LEN_MAX, &request->previous, err);
-    if (status != PAL_OK || pal_json_is_absent(conversation))
-        return status;
+    if (pal_json_is_absent(conversation))
+        return PAL_OK;
     if (pal_json_type_of(id) != PAL_JSON_STRING)
         return wrong(
                 call, "conversation", conversation, "a conversation id, or {\"id\":...}", err);
@@ -217,20 +216,50 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
 
 /* ---- How the turn runs ---- */
 
-static pal_status read_flags(pal_response_request *request, pal_error *err)
+const pal_api_object pal_response_body = {"ResponseRequest", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"input", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
+                {"model", PAL_API_TEXT, "the model",
+                        .offset = offsetof(pal_response_request, turn.model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"instructions", PAL_API_TEXT, "the system prompt",
+                        .offset = offsetof(pal_response_request, turn.system),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"max_output_tokens", PAL_API_COUNT, "the maximum length of the answer",
+                        .offset = offsetof(pal_response_request, turn.output_max), .min = 1,
+                        .max = UINT32_MAX},
+                {"previous_response_id", PAL_API_TEXT, "the response to continue",
+                        .offset = offsetof(pal_response_request, previous),
+                        .max = PAL_NAME_LEN_MAX},
+                {"conversation", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"object\"]}"},
+                {"stream", PAL_API_FLAG, "whether the response is a stream of events",
+                        .offset = offsetof(pal_response_request, is_stream)},
+                {"background", PAL_API_FLAG, "whether the response is fetched later",
+                        .offset = offsetof(pal_response_request, is_background)},
+                {"store", PAL_API_FLAG, "whether the response is stored (true)",
+                        .offset = offsetof(pal_response_request, is_stored)},
+                {"tools", PAL_API_LIST, .of = &pal_api_any_object},
+                {"metadata", PAL_API_VALUE, .of = &pal_api_any_object})};
+
+static pal_status read_members(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
     request->is_stored = true;
-    pal_status status = pal_call_flag(call, call->body, "stream", &request->is_stream, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "background", &request->is_background, err);
-    if (status == PAL_OK)
-        status = pal_call_flag(call, call->body, "store", &request->is_stored, err);
-    if (status != PAL_OK || !request->is_background || request->is_stored)
+    request->turn.has_system = !pal_json_is_absent(pal_json_find(call->body, "instructions"));
+    pal_status status = pal_api_object_read(call, call->body, &pal_response_body, request, err);
+    if (status != PAL_OK)
         return status;
-    call->fail_param = "store";
-    return pal_error_set(err, PAL_INVALID,
-            "'background' requires 'store': the response is fetched later");
+    if (request->is_background && !request->is_stored) {
+        call->fail_param = "store";
+        return pal_error_set(err, PAL_INVALID,
+                "'background' requires 'store': the response is fetched later");
+    }
+    if (!pal_json_is_absent(pal_json_find(call->body, "prompt"))) {
+        call->fail_param = "prompt";
+        return pal_error_set(err, PAL_INVALID,
+                "'prompt' is not supported; send 'instructions' and 'input'");
+    }
+    return PAL_OK;
 }
 
 /* Settings that the request does not contain are those of the session. */
@@ -246,25 +275,6 @@ static pal_status read_truncation(pal_response_request *request, pal_error *err)
     request->turn.context = *call->server->config->context;
     request->turn.context.strategy = PAL_STRATEGY_NONE;
     return PAL_OK;
-}
-
-static pal_status read_texts(pal_response_request *request, pal_error *err)
-{
-    pal_call *call = request->call;
-    pal_turn_request *turn = &request->turn;
-    pal_json body = call->body;
-    turn->has_system = !pal_json_is_absent(pal_json_find(body, "instructions"));
-    pal_status status = pal_call_text(call, body, "model", PAL_MODEL_LEN_MAX, &turn->model, err);
-    if (status == PAL_OK)
-        status = pal_call_text(call, body, "instructions", PAL_SYSTEM_LEN_MAX, &turn->system, err);
-    if (status == PAL_OK)
-        status = pal_call_count(
-                call, body, "max_output_tokens", 1, UINT32_MAX, &turn->output_max, err);
-    if (status != PAL_OK || pal_json_is_absent(pal_json_find(body, "prompt")))
-        return status;
-    call->fail_param = "prompt";
-    return pal_error_set(err, PAL_INVALID,
-            "'prompt' is not supported; send 'instructions' and 'input'");
 }
 
 /* ---- The settings that the response repeats ---- */
@@ -370,22 +380,26 @@ pal_status pal_response_read(pal_response_request *request, pal_error *err)
 {
     pal_str metadata;
     set_up(request);
-    pal_status status = read_flags(request, err);
-    if (status == PAL_OK)
-        status = read_texts(request, err);
-    if (status == PAL_OK)
-        status = pal_openai_metadata_read(request->call, request->call->body, &metadata, err);
-    if (status == PAL_OK)
-        status = pal_response_read_tools(request, err);
-    if (status == PAL_OK)
-        status = read_parameters(request, err);
-    if (status == PAL_OK)
-        status = read_truncation(request, err);
-    if (status == PAL_OK)
-        status = read_state(request, err);
-    if (status == PAL_OK)
-        status = read_input(request, err);
-    if (status == PAL_OK)
-        status = make_echo(request, err);
-    return status;
+    pal_status status = read_members(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_metadata_read(request->call, request->call->body, &metadata, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_read_tools(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_parameters(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_truncation(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_state(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_input(request, err);
+    if (status != PAL_OK)
+        return status;
+    return make_echo(request, err);
 }

@@ -87,12 +87,16 @@ pal_status pal_openai_count_input(pal_call *call, pal_error *err)
     if (!request)
         return status;
     status = pal_response_context_find(request, err);
-    if (status == PAL_OK)
-        status = pal_response_check_calls(request, err);
-    if (status == PAL_OK && !pal_id_is_none(request->context.session.id))
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_check_calls(request, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_id_is_none(request->context.session.id))
         status = count_stored(call, &request->context, &tokens, err);
-    if (status == PAL_OK)
-        status = count_new(request, &tokens, err);
+    if (status != PAL_OK)
+        return status;
+    status = count_new(request, &tokens, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);

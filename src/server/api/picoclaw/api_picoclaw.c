@@ -326,15 +326,16 @@ static pal_status visit_session(pal_call *call, const pal_session *session, pal_
         pico_sink sink, bool *go_on, pal_error *err)
 {
     pal_str id = pico_id(session, call->arena);
-    bool is_left_out = id.len == 0;
-    pal_status status = PAL_OK;
-    if (!is_left_out)
-        status = is_empty(call, session, &is_left_out, err);
-    if (status == PAL_OK && !is_left_out)
-        status = compare_newest(call, newest, session, id, &is_left_out, err);
-    if (status == PAL_OK && !is_left_out)
-        status = sink(call, session, id, go_on, err);
-    return status;
+    bool is_left_out = false;
+    if (id.len == 0)
+        return PAL_OK;
+    pal_status status = is_empty(call, session, &is_left_out, err);
+    if (status != PAL_OK || is_left_out)
+        return status;
+    status = compare_newest(call, newest, session, id, &is_left_out, err);
+    if (status != PAL_OK || is_left_out)
+        return status;
+    return sink(call, session, id, go_on, err);
 }
 
 static pal_status each_session(pal_call *call, pico_sink sink, pal_error *err)
@@ -445,11 +446,13 @@ static pal_status get_session(pal_call *call, pal_error *err)
     pal_status status = find_session(call, &session, err);
     if (status == PAL_NOT_FOUND)
         return not_found(call);
-    if (status == PAL_OK)
-        status = load_shown(call, &session, &list, err);
-    if (status == PAL_OK)
-        status = pal_window_summary(call->server->store, call->caller.tenant, session.id,
-                call->arena, &summary, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_shown(call, &session, &list, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_summary(call->server->store, call->caller.tenant, session.id,
+            call->arena, &summary, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);

@@ -300,8 +300,9 @@ static pal_status session_chat(pal_call *call, pal_error *err)
     pal_session session;
     pal_str name = {0};
     pal_status status = pal_api_active_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = read_name(call, &name, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_name(call, &name, err);
     return status == PAL_OK ? chat_in(call, &session, err) : status;
 }
 
