@@ -78,7 +78,7 @@ typedef struct pal_watched_file {
     char path[PAL_SQLITE_PATH_SIZE];
 } pal_watched_file;
 
-typedef struct pal_sqlite {
+struct pal_sqlite {
     pal_engine engine;
     char *path;
     pal_store_options options;
@@ -97,7 +97,7 @@ typedef struct pal_sqlite {
     bool has_counts;       /* false if the file has version 6 or less and is opened read-only */
     bool has_turns;        /* false if the file has version 4 or less and is opened read-only */
     bool is_migrated;      /* the flags has_... are set */
-} pal_sqlite;
+};
 
 /* ---- sqlite_file.c ---- */
 
@@ -333,15 +333,8 @@ PAL_CHECKED pal_status pal_sqlite_connect(
 PAL_CHECKED pal_status pal_sqlite_connect_writer(
         pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err);
 
-/* Takes a connection for one read; pal_sqlite_reader_give() returns it. Blocks while all
- * connections are taken. A short read may get the writer's connection while that is idle: its pages
- * are in memory, but other connections must read them again after every commit. A long read must
- * not use it, because the next batch would have to wait. */
-typedef enum pal_read_kind {
-    PAL_READ_SHORT,
-    PAL_READ_LONG,
-} pal_read_kind;
-
+/* Takes a connection for a read of several statements; pal_sqlite_reader_give() returns it. Blocks
+ * while all connections are taken. A read of one statement uses pal_sql_read() instead. */
 PAL_CHECKED pal_status pal_sqlite_reader_take(
         pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err);
 void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn);

@@ -1,5 +1,7 @@
 /* sqlite_read.c - reads. Each read takes a connection from the pool while it runs, and sees
- * everything that was committed when it began. Any thread can call these functions. */
+ * everything that was committed when it began. Any thread can call these functions.
+ *
+ * A read changes its outputs only if it succeeds, so results are built in local variables. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,41 +46,26 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->alias_apart = pal_sql_copy(sql, 24, arena);
 }
 
-static pal_sql find_statement(pal_sql_conn *conn, pal_session_by by, pal_str name)
+pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
+        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
-    pal_sql sql = pal_sql_start(conn,
-            by == PAL_SESSION_BY_ID            ? PAL_SQL_SESSION_BY_ID
-                    : by == PAL_SESSION_BY_KEY ? PAL_SQL_SESSION_BY_KEY
-                                         : PAL_SQL_SESSION_BY_ALIAS);
+    static const pal_sql_id statements[] = {
+            [PAL_SESSION_BY_ID] = PAL_SQL_SESSION_BY_ID,
+            [PAL_SESSION_BY_KEY] = PAL_SQL_SESSION_BY_KEY,
+            [PAL_SESSION_BY_ALIAS] = PAL_SQL_SESSION_BY_ALIAS,
+    };
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, statements[by], err);
+    pal_session_row row;
+    pal_status status;
 
     if (by == PAL_SESSION_BY_ID)
         pal_sql_bind_blob(&sql, name);
     else
         pal_sql_bind_text(&sql, name);
-    return sql;
-}
-
-pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
-        pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
-{
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_session_row row;
-    pal_sql_conn *conn;
-    bool found;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
-
-    if (status != PAL_OK)
-        return status;
-    sql = find_statement(conn, by, name);
     pal_sql_bind_text(&sql, tenant);
-    found = pal_sql_row(&sql);
-    if (found)
+    if (pal_sql_row(&sql))
         session_read(&sql, arena, &row);
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
+    status = pal_sql_end_found(&sql, arena, err);
     if (status == PAL_OK)
         *out_row = row;
     return status;
@@ -330,55 +317,37 @@ pal_status pal_sqlite_row_scan(
     return PAL_OK;
 }
 
-static pal_sql find_row_statement(pal_sql_conn *conn, const pal_row_key *key)
-{
-    pal_sql sql;
-
-    if (key->client_id.len > 0) {
-        sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_CLIENT);
-        pal_sql_bind_int(&sql, (int64_t)key->handle);
-        pal_sql_bind_text(&sql, key->client_id);
-    } else {
-        sql = pal_sql_start(conn, PAL_SQL_MESSAGE_BY_ID);
-        pal_sql_bind_id(&sql, &key->id);
-        pal_sql_bind_text(&sql, key->tenant);
-    }
-    return sql;
-}
-
 pal_status pal_sqlite_row_find(pal_engine *engine, const pal_row_key *key, pal_arena *arena,
         pal_row *out_row, pal_id *out_session, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
     bool by_id = key->client_id.len == 0;
-    pal_sql_conn *conn;
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT,
+            by_id ? PAL_SQL_MESSAGE_BY_ID : PAL_SQL_MESSAGE_BY_CLIENT, err);
     pal_id session;
-    bool found;
     pal_row row;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+    pal_status status;
 
-    if (status != PAL_OK)
-        return status;
-    sql = find_row_statement(conn, key);
-    found = pal_sql_row(&sql);
-    if (found) {
+    if (by_id) {
+        pal_sql_bind_id(&sql, &key->id);
+        pal_sql_bind_text(&sql, key->tenant);
+    } else {
+        pal_sql_bind_int(&sql, (int64_t)key->handle);
+        pal_sql_bind_text(&sql, key->client_id);
+    }
+    if (pal_sql_row(&sql)) {
         pal_sqlite_row_read(&sql, &row);
         row.client_id = pal_sql_copy(&sql, 6, arena);
         row.body = pal_sql_copy(&sql, 7, arena);
         if (by_id)
             session = pal_sql_uuid(&sql, 9);
     }
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
-    if (status == PAL_OK) {
-        *out_row = row;
-        if (by_id)
-            *out_session = session;
-    }
-    return status;
+    status = pal_sql_end_found(&sql, arena, err);
+    if (status != PAL_OK)
+        return status;
+    *out_row = row;
+    if (by_id)
+        *out_session = session;
+    return PAL_OK;
 }
 
 pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
@@ -398,30 +367,22 @@ pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, p
 pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql sql = arena
+            ? pal_sql_read((pal_sqlite *)engine, PAL_READ_LONG, PAL_SQL_BLOB_GET, err)
+            : pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, PAL_SQL_BLOB_SIZE, err);
     pal_blob_row blob = {0};
-    pal_sql_conn *conn;
-    bool found;
-    pal_sql sql;
-    pal_status status =
-            pal_sqlite_reader_take(self, arena ? PAL_READ_LONG : PAL_READ_SHORT, &conn, err);
+    pal_status status;
 
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, arena ? PAL_SQL_BLOB_GET : PAL_SQL_BLOB_SIZE);
     pal_sql_bind_text(&sql, tenant);
     pal_sql_bind_blob(&sql, pal_str_make((const char *)hash, 32));
-    found = pal_sql_row(&sql);
-    if (found)
+    if (pal_sql_row(&sql)) {
         blob.bytes = (uint64_t)pal_sql_int(&sql, 0);
-    if (found && arena) {
-        blob.media_type = pal_sql_copy(&sql, 1, arena);
-        blob.data = pal_sql_copy(&sql, 2, arena);
+        if (arena) {
+            blob.media_type = pal_sql_copy(&sql, 1, arena);
+            blob.data = pal_sql_copy(&sql, 2, arena);
+        }
     }
-    status = arena ? pal_sql_end_copied(&sql, arena, err) : pal_sql_end(&sql, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
+    status = pal_sql_end_found(&sql, arena, err);
     if (status == PAL_OK)
         *out_blob = blob;
     return status;
@@ -429,15 +390,15 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
 
 /* ---- Inbox, lease ---- */
 
-static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *arena,
+pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, PAL_SQL_INBOX_LIST, err);
     pal_inbox_item *items = NULL;
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_INBOX_LIST);
     size_t len = 0, cap = 0;
     pal_status status;
 
-    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, (int64_t)handle);
     while (len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
         if (!pal_arena_reserve(arena, &items, &cap, len + 1, sizeof(*items)))
             break;
@@ -455,33 +416,14 @@ static pal_status list_inbox(pal_sql_conn *conn, int64_t handle, pal_arena *aren
     return PAL_OK;
 }
 
-pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
-        pal_inbox_item **out_items, size_t *out_len, pal_error *err)
-{
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
-
-    if (status != PAL_OK)
-        return status;
-    status = list_inbox(conn, (int64_t)handle, arena, out_items, out_len, err);
-    pal_sqlite_reader_give(self, conn);
-    return status;
-}
-
 pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *after,
         int64_t now_ms, pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max,
         size_t *out_len, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_LONG, PAL_SQL_INBOX_OWNERS, err);
     size_t len = 0;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    pal_status status;
 
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_INBOX_OWNERS);
     pal_sql_bind_blob(
             &sql, pal_str_make((const char *)after->session.bytes, sizeof(after->session.bytes)));
     pal_sql_bind_int(&sql, now_ms);
@@ -492,7 +434,6 @@ pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *af
         out_owners[len++].session = pal_sql_uuid(&sql, 1);
     }
     status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK)
         *out_len = len;
     return status;
@@ -501,28 +442,18 @@ pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *af
 pal_status pal_sqlite_lease_find(
         pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, PAL_SQL_LEASE_GET, err);
     pal_lease lease;
-    bool found;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+    pal_status status;
 
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
     pal_sql_bind_int(&sql, (int64_t)handle);
-    found = pal_sql_row(&sql);
-    if (found) {
+    if (pal_sql_row(&sql)) {
         lease.owner = pal_sql_copy(&sql, 0, arena);
         lease.fence = (uint64_t)pal_sql_int(&sql, 1);
         lease.expires_at = pal_sql_int(&sql, 2);
         lease.ttl_ms = pal_sql_int(&sql, 3);
     }
-    status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && !found)
-        return PAL_NOT_FOUND;
+    status = pal_sql_end_found(&sql, arena, err);
     if (status == PAL_OK)
         *out_lease = lease;
     return status;

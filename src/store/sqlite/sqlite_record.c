@@ -136,7 +136,7 @@ static void record_read(pal_sql *sql, pal_arena *arena, pal_record *out_record)
     out_record->expires_at = pal_sql_int(sql, 7);
 }
 
-static pal_sql start_list(pal_sql_conn *conn, const pal_record_scan *scan)
+static pal_sql start_list(pal_sqlite *self, const pal_record_scan *scan, pal_error *err)
 {
     bool is_owned = scan->name.len == 0 && scan->handle != 0;
     pal_sql_id id = scan->descending ? PAL_SQL_RECORD_DOWN : PAL_SQL_RECORD_UP;
@@ -146,7 +146,7 @@ static pal_sql start_list(pal_sql_conn *conn, const pal_record_scan *scan)
         id = PAL_SQL_RECORD_FIND;
     else if (is_owned)
         id = scan->descending ? PAL_SQL_RECORD_SESSION_DOWN : PAL_SQL_RECORD_SESSION_UP;
-    sql = pal_sql_start(conn, id);
+    sql = pal_sql_read(self, scan->name.len > 0 ? PAL_READ_SHORT : PAL_READ_LONG, id, err);
     if (is_owned)
         pal_sql_bind_int(&sql, (int64_t)scan->handle);
     else
@@ -166,8 +166,6 @@ pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_scan *sca
         pal_record *out_records, size_t *out_len, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
-    pal_read_kind kind = scan->name.len > 0 ? PAL_READ_SHORT : PAL_READ_LONG;
-    pal_sql_conn *conn;
     size_t len = 0;
     pal_sql sql;
     pal_status status;
@@ -176,14 +174,10 @@ pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_scan *sca
         *out_len = 0;
         return PAL_OK;
     }
-    status = pal_sqlite_reader_take(self, kind, &conn, err);
-    if (status != PAL_OK)
-        return status;
-    sql = start_list(conn, scan);
+    sql = start_list(self, scan, err);
     while (len < scan->records_max && pal_sql_row(&sql))
         record_read(&sql, arena, &out_records[len++]);
     status = pal_sql_end_copied(&sql, arena, err);
-    pal_sqlite_reader_give(self, conn);
     if (status == PAL_OK)
         *out_len = len;
     return status;

@@ -369,16 +369,11 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
 pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_LONG, PAL_SQL_SESSION_FORKS, err);
     size_t len = 0, cap = 0;
     pal_id *ids = NULL;
-    pal_sql_conn *conn;
-    pal_sql sql;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    pal_status status;
 
-    if (status != PAL_OK)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_SESSION_FORKS);
     pal_sql_bind_int(&sql, (int64_t)handle);
     pal_sql_bind_int(&sql, (int64_t)min_seq);
     while (pal_sql_row(&sql)) {
@@ -386,13 +381,10 @@ pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t mi
             break;
         ids[len++] = pal_sql_uuid(&sql, 0);
     }
-    status = pal_sql_end(&sql, err);
-    pal_sqlite_reader_give(self, conn);
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, pal_arena_failure(arena), "no room for the forks");
-    if (status == PAL_OK) {
-        *out_ids = ids;
-        *out_len = len;
-    }
-    return status;
+    status = pal_sql_end_copied(&sql, arena, err);
+    if (status != PAL_OK)
+        return status;
+    *out_ids = ids;
+    *out_len = len;
+    return PAL_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "store/sqlite/sqlite.h"
 
 enum { BUSY_PAUSE_US_MIN = 100, BUSY_PAUSE_US_MAX = 10000 };
 
@@ -139,6 +140,19 @@ pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id)
     return sql;
 }
 
+pal_sql pal_sql_read(pal_sqlite *pool, pal_read_kind kind, pal_sql_id id, pal_error *err)
+{
+    pal_sql_conn *conn;
+    pal_sql sql;
+    pal_status status = pal_sqlite_reader_take(pool, kind, &conn, err);
+
+    if (status != PAL_OK)
+        return (pal_sql){.not_taken = status, .code = SQLITE_CANTOPEN};
+    sql = pal_sql_start(conn, id);
+    sql.pool = pool;
+    return sql;
+}
+
 pal_status pal_sql_prepare(pal_sql_conn *conn, pal_sql_id id, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, id);
@@ -213,6 +227,8 @@ bool pal_sql_row(pal_sql *sql)
     code = sqlite3_step(sql->stmt);
     if (code != SQLITE_ROW && code != SQLITE_DONE)
         note(sql, code);
+    if (code == SQLITE_ROW)
+        sql->has_row = true;
     return code == SQLITE_ROW;
 }
 
@@ -247,11 +263,15 @@ pal_id pal_sql_uuid(pal_sql *sql, int column)
 
 pal_status pal_sql_end(pal_sql *sql, pal_error *err)
 {
+    pal_status status = sql->not_taken;
+
     if (sql->stmt)
         sqlite3_reset(sql->stmt);
-    if (sql->code == SQLITE_OK)
-        return PAL_OK;
-    return pal_sql_failed(sql->conn, sql->code, err);
+    if (status == PAL_OK && sql->code != SQLITE_OK)
+        status = pal_sql_failed(sql->conn, sql->code, err);
+    if (sql->pool)
+        pal_sqlite_reader_give(sql->pool, sql->conn);
+    return status;
 }
 
 pal_str pal_sql_copy(pal_sql *sql, int column, pal_arena *arena)
@@ -269,6 +289,13 @@ pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err)
         status = pal_error_set(err, pal_arena_failure(arena),
                 "the result is too large, or there is no memory");
     return status;
+}
+
+pal_status pal_sql_end_found(pal_sql *sql, pal_arena *arena, pal_error *err)
+{
+    pal_status status = arena ? pal_sql_end_copied(sql, arena, err) : pal_sql_end(sql, err);
+
+    return status == PAL_OK && !sql->has_row ? PAL_NOT_FOUND : status;
 }
 
 pal_status pal_sql_run(pal_sql *sql, pal_error *err)

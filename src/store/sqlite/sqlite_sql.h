@@ -6,7 +6,10 @@
  *     pal_sql_bind_text(&sql, name);
  *     if (pal_sql_row(&sql))
  *         id = pal_sql_int(&sql, 0);
- *     return pal_sql_end(&sql, err); */
+ *     return pal_sql_end(&sql, err);
+ *
+ * pal_sql_read() replaces pal_sql_start() for a read that consists of one statement: it takes a
+ * connection from the pool, and the end of the statement returns the connection. */
 #ifndef PAL_SQLITE_SQL_H
 #define PAL_SQLITE_SQL_H
 
@@ -473,11 +476,24 @@ typedef struct pal_sql_conn {
     pal_sqlite_counts counts; /* used by sqlite_counts.c: changes in this transaction */
 } pal_sql_conn;
 
+typedef struct pal_sqlite pal_sqlite;
+
+/* A short read may get the writer's connection while that is idle: its pages are in memory, but
+ * other connections must read them again after every commit. A long read must not use it, because
+ * the next batch would have to wait. */
+typedef enum pal_read_kind {
+    PAL_READ_SHORT,
+    PAL_READ_LONG,
+} pal_read_kind;
+
 typedef struct pal_sql {
     pal_sql_conn *conn;
     sqlite3_stmt *stmt;
-    int next; /* number of the next parameter */
-    int code; /* code of the last failed call, or SQLITE_OK */
+    int next;             /* number of the next parameter */
+    int code;             /* code of the first failed call, or SQLITE_OK */
+    bool has_row;         /* the statement has returned a row */
+    pal_sqlite *pool;     /* the end returns the connection there; NULL: it stays with the caller */
+    pal_status not_taken; /* the pool gave no connection, and the error is already set */
 } pal_sql;
 
 /* Finalizes the statements and closes the connection. Accepts a connection that was never
@@ -492,6 +508,8 @@ void pal_sql_set_busy_handler(pal_sql_conn *conn, uint32_t busy_timeout_ms);
 PAL_CHECKED pal_status pal_sql_prepare(pal_sql_conn *conn, pal_sql_id id, pal_error *err);
 
 pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id);
+/* Starts a statement on a connection of the pool. Blocks while all connections are taken. */
+pal_sql pal_sql_read(pal_sqlite *pool, pal_read_kind kind, pal_sql_id id, pal_error *err);
 void pal_sql_bind_int(pal_sql *sql, int64_t number);
 void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* 0 becomes NULL */
 void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* an empty text becomes NULL */
@@ -510,13 +528,17 @@ pal_str pal_sql_text(pal_sql *sql, int column);
 bool pal_sql_is_text(pal_sql *sql, int column);
 pal_id pal_sql_uuid(pal_sql *sql, int column);
 
-/* Releases the statement. Returns the error of any earlier step, or PAL_OK. */
+/* Releases the statement and returns the connection of pal_sql_read(). Returns the error of any
+ * earlier step, or PAL_OK. */
 PAL_CHECKED pal_status pal_sql_end(pal_sql *sql, pal_error *err);
 /* Copies the text into the arena. */
 pal_str pal_sql_copy(pal_sql *sql, int column, pal_arena *arena);
 /* Ends a statement whose results were copied into the arena. Fails if the arena ran out of
  * memory. */
 PAL_CHECKED pal_status pal_sql_end_copied(pal_sql *sql, pal_arena *arena, pal_error *err);
+/* Ends a statement that looks for one row. Returns PAL_NOT_FOUND without a message if it returned
+ * none. If results were copied, `arena` is the arena; otherwise NULL. */
+PAL_CHECKED pal_status pal_sql_end_found(pal_sql *sql, pal_arena *arena, pal_error *err);
 /* Runs a statement without results, and ends it. */
 PAL_CHECKED pal_status pal_sql_run(pal_sql *sql, pal_error *err);
 
