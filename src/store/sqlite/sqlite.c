@@ -67,8 +67,8 @@ static pal_status show_columns(pal_sql_conn *conn, pal_error *err)
             err);
 }
 
-pal_status pal_sqlite_connect(
-        pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err)
+pal_status pal_sqlite_connect(pal_sqlite *self, bool read_only, const char *vfs,
+        pal_sql_conn *out_conn, pal_error *err)
 {
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
             (self->options.read_only ? SQLITE_OPEN_READONLY
@@ -78,7 +78,7 @@ pal_status pal_sqlite_connect(
 
     memset(out_conn, 0, sizeof(*out_conn));
     out_conn->path = self->path;
-    code = sqlite3_open_v2(self->path, &out_conn->db, flags, NULL);
+    code = sqlite3_open_v2(self->path, &out_conn->db, flags, vfs);
     if (code != SQLITE_OK) {
         int system_errno = out_conn->db ? sqlite3_system_errno(out_conn->db) : 0;
         const char *why = system_errno ? strerror(system_errno) : sqlite3_errstr(code);
@@ -88,16 +88,23 @@ pal_status pal_sqlite_connect(
     }
     pal_sql_set_busy_handler(out_conn, self->options.busy_timeout_ms);
     status = pal_sqlite_scan_prepare(out_conn, err);
-    if (status == PAL_OK)
-        status = pal_sqlite_sum_prepare(out_conn, err);
-    if (status == PAL_OK && self->is_migrated && !self->has_turns)
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_sum_prepare(out_conn, err);
+    if (status != PAL_OK)
+        return status;
+    if (self->is_migrated && !self->has_turns) {
         status = show_columns(out_conn, err);
-    return status == PAL_OK ? configure(out_conn, read_only, err) : status;
+        if (status != PAL_OK)
+            return status;
+    }
+    return configure(out_conn, read_only, err);
 }
 
-pal_status pal_sqlite_connect_writer(pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err)
+pal_status pal_sqlite_connect_writer(
+        pal_sqlite *self, const char *vfs, pal_sql_conn *out_conn, pal_error *err)
 {
-    pal_status status = pal_sqlite_connect(self, false, out_conn, err);
+    pal_status status = pal_sqlite_connect(self, false, vfs, out_conn, err);
 
     return status == PAL_OK ? configure_writer(out_conn, err) : status;
 }
@@ -135,7 +142,7 @@ pal_status pal_sqlite_reader_take(
     self->reader_taken[i] = true;
     pthread_mutex_unlock(&self->readers_lock);
     if (!self->readers[i].db)
-        status = pal_sqlite_connect(self, true, &self->readers[i], err);
+        status = pal_sqlite_connect(self, true, NULL, &self->readers[i], err);
     if (status == PAL_OK) {
         *out_conn = &self->readers[i];
         return PAL_OK;
@@ -197,10 +204,25 @@ static pal_status watch_wal(pal_sqlite *self, pal_error *err)
         status = sync_wal(&self->writer, err);
     if (status != PAL_OK)
         return status;
-    pal_wal_gather_watch(self);
     pal_wal_keeper_watch(self);
     pal_sqlite_file_watch(self);
     return PAL_OK;
+}
+
+static pal_status connect_writer(pal_sqlite *self, pal_error *err)
+{
+    const char *vfs;
+    pal_status status;
+
+    if (self->options.read_only)
+        return pal_sqlite_connect(self, false, NULL, &self->writer, err);
+    vfs = pal_wal_gather_register(&self->gather);
+    if (!vfs)
+        return pal_no_memory(err);
+    status = pal_sqlite_connect_writer(self, vfs, &self->writer, err);
+    if (status == PAL_OK)
+        pal_wal_gather_watch(&self->gather, self->writer.db);
+    return status;
 }
 
 /* The tables are created first, under the rollback journal: see sqlite_schema.c. */
@@ -208,26 +230,33 @@ static pal_status open_writer(pal_sqlite *self, pal_error *err)
 {
     pal_sql_conn *conn = &self->writer;
     int version = 0;
-    pal_status status = self->options.read_only ? pal_sqlite_connect(self, false, conn, err)
-                                                : pal_sqlite_connect_writer(self, conn, err);
+    pal_status status = connect_writer(self, err);
 
-    if (status == PAL_OK)
-        status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_migrate(conn, self->options.read_only, &version, err);
+    if (status != PAL_OK)
+        return status;
     self->has_search = version >= PAL_SQLITE_VERSION_SEARCH;
     self->has_records = version >= PAL_SQLITE_VERSION_RECORDS;
     self->has_counts = version >= PAL_SQLITE_VERSION_COUNTS;
     self->has_turns = version >= PAL_SQLITE_VERSION_TURNS;
-    self->is_migrated = status == PAL_OK;
-    if (status == PAL_OK && !self->has_turns)
+    self->is_migrated = true;
+    if (!self->has_turns) {
         status = show_columns(conn, err);
-    if (status == PAL_OK && !self->options.read_only)
+        if (status != PAL_OK)
+            return status;
+    }
+    if (!self->options.read_only) {
         status = switch_to_wal(conn, err);
-    if (status == PAL_OK && !self->options.read_only)
+        if (status != PAL_OK)
+            return status;
         status = watch_wal(self, err);
+        if (status != PAL_OK)
+            return status;
+    }
     /* Prepared in advance, because rolling back a transaction must not need memory. */
-    if (status == PAL_OK)
-        status = pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
-    return status;
+    return pal_sql_prepare(conn, PAL_SQL_ROLLBACK, err);
 }
 
 static void sqlite_close(pal_engine *engine)
@@ -240,7 +269,7 @@ static void sqlite_close(pal_engine *engine)
     /* Closed last, so that this connection copies the WAL into the file and removes it. */
     pal_sql_close(&self->writer);
     pal_sqlite_heads_free(&self->writer);
-    pal_wal_gather_done(self);
+    pal_wal_gather_done(&self->gather);
     pthread_mutex_destroy(&self->writer_lock);
     pthread_cond_destroy(&self->reader_idle);
     pthread_mutex_destroy(&self->readers_lock);

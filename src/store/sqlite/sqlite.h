@@ -57,11 +57,14 @@ typedef struct pal_wal_keeper {
     pal_sql_conn conn; /* used by the thread only */
 } pal_wal_keeper;
 
-/* Data that SQLite has written to the WAL and that is held back until it must be in the file. */
+/* The VFS of the writer's connection, and data that SQLite has written to the WAL and that is held
+ * back until it must be in the file. */
 typedef struct pal_wal_gather {
-    sqlite3_io_methods methods; /* must be first: SQLite's file object points to it */
-    const sqlite3_io_methods *real;
-    char *kept; /* NULL until the first write */
+    sqlite3_vfs vfs;   /* zName NULL: not registered */
+    sqlite3_vfs *real; /* the wrapped VFS */
+    char name[32];
+    bool is_open; /* the WAL is open */
+    char *kept;   /* NULL until the first write */
     int len;
     int failure;      /* the error of a failed write; kept until the transaction is rolled back */
     sqlite3_int64 at; /* offset in the file where `kept` belongs */
@@ -121,10 +124,13 @@ void pal_wal_keeper_done(pal_sqlite *self);
 
 /* ---- sqlite_gather.c ---- */
 
-/* Starts to gather writes to the WAL of the writer's connection. The WAL must be open. */
-void pal_wal_gather_watch(pal_sqlite *self);
-/* Frees the buffer. Call it after the writer is closed. */
-void pal_wal_gather_done(pal_sqlite *self);
+/* Registers the VFS and returns the name with which the writer's connection is opened, or NULL on
+ * failure. */
+const char *pal_wal_gather_register(pal_wal_gather *self);
+/* Lets a rollback drop data that is still kept. Call it before the connection is used. */
+void pal_wal_gather_watch(pal_wal_gather *self, sqlite3 *db);
+/* Unregisters the VFS and frees the buffer. Call it after the writer is closed. */
+void pal_wal_gather_done(pal_wal_gather *self);
 
 /* ---- sqlite_schema.c ---- */
 
@@ -326,12 +332,13 @@ pal_stat_fn pal_sqlite_stat;
 pal_ready_fn pal_sqlite_ready;
 pal_check_fn pal_sqlite_check;
 
-/* Opens a connection to the engine's file with all settings. Close it even if this fails. */
-PAL_CHECKED pal_status pal_sqlite_connect(
-        pal_sqlite *self, bool read_only, pal_sql_conn *out_conn, pal_error *err);
+/* Opens a connection to the engine's file with all settings. `vfs` NULL: the default VFS. Close the
+ * connection even if this fails. */
+PAL_CHECKED pal_status pal_sqlite_connect(pal_sqlite *self, bool read_only, const char *vfs,
+        pal_sql_conn *out_conn, pal_error *err);
 /* Opens a connection whose commits are durable. Close it even if this fails. */
 PAL_CHECKED pal_status pal_sqlite_connect_writer(
-        pal_sqlite *self, pal_sql_conn *out_conn, pal_error *err);
+        pal_sqlite *self, const char *vfs, pal_sql_conn *out_conn, pal_error *err);
 
 /* Takes a connection for a read of several statements; pal_sqlite_reader_give() returns it. Blocks
  * while all connections are taken. A read of one statement uses pal_sql_read() instead. */

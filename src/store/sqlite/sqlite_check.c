@@ -501,7 +501,7 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
             .sink = sink,
             .progress = progress,
             .user = user};
-    pal_status status = pal_sqlite_connect((pal_sqlite *)engine, !repair, &check.conn, err);
+    pal_status status = pal_sqlite_connect((pal_sqlite *)engine, !repair, NULL, &check.conn, err);
 
     if (status == PAL_OK)
         status = check_file(&check, err);

@@ -45,7 +45,7 @@ static void shorten(pal_sqlite *self)
     pal_wal_keeper *keeper = &self->keeper;
     int copied;
 
-    if (!keeper->conn.db && pal_sqlite_connect_writer(self, &keeper->conn, NULL) != PAL_OK) {
+    if (!keeper->conn.db && pal_sqlite_connect_writer(self, NULL, &keeper->conn, NULL) != PAL_OK) {
         pal_sql_close(&keeper->conn);
         return;
     }

@@ -1,19 +1,45 @@
-/* test_sqlite_gather.c - what a commit writes to the WAL goes there at once; and what was kept back
- * for that is never written after its transaction. */
+/* test_sqlite_gather.c - a commit reaches the WAL in one write, and data that was kept for that is
+ * never written after its transaction. */
 #include "store/sqlite/sqlite.h"
 #include "support/sqlite_file.h"
 
 #define MESSAGES 40
 
-static sqlite3_io_methods counting;
-static const sqlite3_io_methods *real;
+/* The default VFS counts the writes to every WAL. The store's VFS wraps it. */
+static sqlite3_vfs counting_vfs, *real_vfs;
+static sqlite3_io_methods counting_methods;
+static const sqlite3_io_methods *real_methods;
 static int writes;
 static bool is_full;
 
 static int count_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
 {
     writes++;
-    return is_full ? SQLITE_FULL : real->xWrite(file, data, len, at);
+    return is_full ? SQLITE_FULL : real_methods->xWrite(file, data, len, at);
+}
+
+static int count_open(
+        sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file, int flags, int *out_flags)
+{
+    int code = real_vfs->xOpen(real_vfs, name, file, flags, out_flags);
+
+    (void)vfs;
+    if (code != SQLITE_OK || !(flags & SQLITE_OPEN_WAL))
+        return code;
+    real_methods = file->pMethods;
+    counting_methods = *real_methods;
+    counting_methods.xWrite = count_write;
+    file->pMethods = &counting_methods;
+    return SQLITE_OK;
+}
+
+static void count_writes(void)
+{
+    real_vfs = sqlite3_vfs_find(NULL);
+    counting_vfs = *real_vfs;
+    counting_vfs.zName = "counting";
+    counting_vfs.xOpen = count_open;
+    CHECK_EQ(sqlite3_vfs_register(&counting_vfs, 1), SQLITE_OK);
 }
 
 static pal_sqlite *engine(void)
@@ -21,7 +47,7 @@ static pal_sqlite *engine(void)
     return (pal_sqlite *)*pal_store_engine(store);
 }
 
-/* A store with one session, whose writes to the WAL are counted below the gathering. */
+/* Opens a store with one session. */
 static pal_id begin(void)
 {
     pal_session session = {0};
@@ -29,20 +55,14 @@ static pal_id begin(void)
 
     open_store(false);
     CHECK(fine(pal_store_create(store, &session, &id, &err)));
-    real = engine()->gather.real;
-    CHECK(real != NULL);
-    counting = *real;
-    counting.xWrite = count_write;
-    engine()->gather.real = &counting;
+    CHECK(engine()->gather.is_open);
     writes = 0;
     is_full = false;
     return id;
 }
 
-/* SQLite closes the file by the methods that it was opened with. */
 static void end(void)
 {
-    engine()->gather.real = real;
     close_store();
     file_clear();
 }
@@ -115,7 +135,7 @@ static void nothing_is_written_behind_what_failed(void)
 
 /* With hardly a cache SQLite writes pages to the WAL long before the commit. To roll back it reads
  * nothing of a WAL that was empty before. */
-static void what_is_rolled_back_is_forgotten(void)
+static void kept_data_is_dropped_by_a_rollback(void)
 {
     pal_id session = begin();
     sqlite3 *db = engine()->writer.db;
@@ -140,12 +160,37 @@ static void what_is_rolled_back_is_forgotten(void)
     end();
 }
 
+/* The VFS of a store exists exactly while the store is open. */
+static void two_stores_have_separate_vfs(void)
+{
+    char names[2][sizeof engine()->gather.name];
+
+    (void)begin();
+    snprintf(names[0], sizeof names[0], "%s", engine()->gather.name);
+    CHECK(sqlite3_vfs_find(names[0]) == &engine()->gather.vfs);
+    CHECK(sqlite3_vfs_find(NULL) == &counting_vfs);
+    {
+        pal_store *first = store;
+
+        open_store(false);
+        snprintf(names[1], sizeof names[1], "%s", engine()->gather.name);
+        CHECK(strcmp(names[0], names[1]) != 0);
+        close_store();
+        store = first;
+    }
+    CHECK(sqlite3_vfs_find(names[1]) == NULL);
+    end();
+    CHECK(sqlite3_vfs_find(names[0]) == NULL);
+}
+
 int main(void)
 {
     file_begin();
+    count_writes();
     RUN(a_commit_is_written_at_once);
     RUN(what_cannot_be_written_fails_the_commit);
     RUN(nothing_is_written_behind_what_failed);
-    RUN(what_is_rolled_back_is_forgotten);
+    RUN(kept_data_is_dropped_by_a_rollback);
+    RUN(two_stores_have_separate_vfs);
     return file_done();
 }

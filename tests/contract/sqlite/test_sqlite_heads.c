@@ -1,10 +1,8 @@
 /* test_sqlite_heads.c - what the writer remembers of sessions is what the file says, whoever has
  * written to it, and whatever was taken back. */
 #include "store/sqlite/sqlite.h"
+#include "support/disk/fault_vfs.h"
 #include "support/sqlite_file.h"
-
-static sqlite3_io_methods failing;
-static const sqlite3_io_methods *real;
 
 static pal_sqlite *engine(void)
 {
@@ -239,24 +237,15 @@ static void they_are_seen_within_a_batch(void)
 
 /* ---- What is taken back ---- */
 
-static int fail_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
-{
-    (void)file, (void)data, (void)len, (void)at;
-    return SQLITE_FULL;
-}
-
 static void a_commit_that_fails_is_forgotten(void)
 {
     pal_id id = begin();
 
     CHECK_EQ(append(id), 1);
-    real = engine()->gather.real;
-    failing = *real;
-    failing.xWrite = fail_write;
-    engine()->gather.real = &failing;
+    fault_vfs_arm(FAULT_FULL, 1);
     CHECK_EQ(append(id), 0);
     CHECK_STATUS(err.status, PAL_FULL);
-    engine()->gather.real = real;
+    fault_vfs_clear();
     CHECK_EQ(append(id), 2);
     end();
 }
@@ -310,6 +299,7 @@ static void what_is_taken_back_alone_is_forgotten(void)
 
 int main(void)
 {
+    fault_vfs_install();
     file_begin();
     RUN(the_second_append_looks_nothing_up);
     RUN(a_commit_looks_up_a_session_once);
