@@ -226,7 +226,9 @@ PAL_CHECKED pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant
  * that session has expired, it is moved to the trash first, and the name is free. */
 PAL_CHECKED pal_status pal_sqlite_holder(pal_sql_conn *conn, const pal_work *work,
         pal_sql_id statement, int64_t tenant, pal_str name, int64_t *out_holder, pal_id *out_id);
-pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key);
+/* Returns PAL_CONFLICT if a session other than `own_handle` has the key. The empty key is free. */
+PAL_CHECKED pal_status pal_sqlite_key_check(
+        pal_sql_conn *conn, const pal_work *work, int64_t tenant, pal_str key, int64_t own_handle);
 /* Returns PAL_BUDGET if the tenant has reached its limit of active sessions. */
 pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t tenant);
 

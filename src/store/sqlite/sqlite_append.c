@@ -294,6 +294,26 @@ static pal_status check_expected(const pal_work *work, const pal_sqlite_head *he
             (unsigned long long)head->last_seq, (unsigned long long)expected);
 }
 
+/* Checks everything before the first write, then writes rows, blobs and the head. */
+static pal_status write_new(pal_sql_conn *conn, pal_work *work, pal_sqlite_head *head)
+{
+    uint64_t first_seq = head->last_seq + 1;
+    pal_status status = check_expected(work, head);
+
+    if (status != PAL_OK)
+        return status;
+    status = check_blobs(conn, work, head->tenant);
+    if (status != PAL_OK)
+        return status;
+    status = insert_rows(conn, work, head, first_seq);
+    if (status != PAL_OK)
+        return status;
+    status = write_blobs(conn, work, head, first_seq);
+    if (status != PAL_OK)
+        return status;
+    return update_head(conn, work, head);
+}
+
 pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
 {
     bool replayed = false;
@@ -301,21 +321,12 @@ pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     work->op->u.append.replayed = false;
-    if (status == PAL_OK)
-        status = check_replays(conn, work, head.handle, &replayed);
+    if (status != PAL_OK)
+        return status;
+    status = check_replays(conn, work, head.handle, &replayed);
     if (status == PAL_OK && !replayed)
-        status = check_expected(work, &head);
-    if (status == PAL_OK && !replayed)
-        status = check_blobs(conn, work, head.tenant);
-    if (status == PAL_OK && !replayed)
-        status = insert_rows(conn, work, &head, head.last_seq + 1);
-    if (status == PAL_OK && !replayed)
-        status = write_blobs(conn, work, &head, head.last_seq + 1);
-    if (status == PAL_OK && !replayed)
-        status = update_head(conn, work, &head);
-    if (status == PAL_OK)
-        status = write_companions(conn, work, &head);
-    return status;
+        status = write_new(conn, work, &head);
+    return status == PAL_OK ? write_companions(conn, work, &head) : status;
 }
 
 /* ---- Marks ---- */
@@ -358,9 +369,7 @@ pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, 
             marks[len].body = pal_arena_copy(arena, pal_sql_text(&sql, 6));
         len++;
     }
-    status = pal_sql_end(&sql, err);
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, pal_arena_failure(arena), "no room for the marks");
+    status = pal_sql_end_copied(&sql, arena, err);
     if (status != PAL_OK)
         return status;
     *out_marks = marks;
@@ -449,15 +458,18 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
     pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
-    if (status == PAL_OK && mark.seq > head.last_seq)
-        status = pal_error_set(&work->op->error, PAL_INVALID,
+    if (status != PAL_OK)
+        return status;
+    if (mark.seq > head.last_seq)
+        return pal_error_set(&work->op->error, PAL_INVALID,
                 "the session has %llu message%s; there is no seq %llu",
                 (unsigned long long)head.last_seq, head.last_seq == 1 ? "" : "s",
                 (unsigned long long)mark.seq);
-    if (status == PAL_OK && mark.kind == PAL_MARK_UNDO)
+    if (mark.kind == PAL_MARK_UNDO) {
         status = undo_target(conn, work, head.handle, &mark.target);
-    if (status != PAL_OK)
-        return status;
+        if (status != PAL_OK)
+            return status;
+    }
     mark.number = head.mark_number + 1;
     mark.through_seq = pal_mark_through(&mark, head.last_seq);
     mark.created_at = work->now_ms;

@@ -17,6 +17,7 @@
 enum { LINES_MAX = 20 };
 
 typedef struct checking {
+    const pal_sqlite *self;
     pal_sql_conn conn;
     bool repair;
     pal_row_check row_check;
@@ -96,6 +97,9 @@ static pal_status check_file(checking *check, pal_error *err)
 }
 
 /* ---- One session ---- */
+
+/* One step of fsck. It reports damage as findings. A failure ends the check. */
+typedef pal_status check_step(checking *check, pal_error *err);
 
 typedef struct tally {
     uint64_t last_seq;
@@ -225,24 +229,31 @@ static pal_status check_counts(
     return PAL_OK;
 }
 
+/* Adds a missing head. *out_head has handle 0 if there is still none. */
+static pal_status find_or_add_head(
+        checking *check, int64_t handle, pal_id id, pal_sqlite_head *out_head, pal_error *err)
+{
+    pal_status status = pal_sqlite_head_by_handle(&check->conn, handle, out_head, err);
+    pal_error ignored;
+    bool repaired;
+
+    if (status != PAL_OK || out_head->handle != 0)
+        return status;
+    repaired = check->repair &&
+            pal_sql_run_int(&check->conn, PAL_SQL_CHECK_ADD_HEAD, handle, &ignored) == PAL_OK;
+    tell(check, id, repaired, "its state was missing");
+    return pal_sqlite_head_by_handle(&check->conn, handle, out_head, err);
+}
+
 static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_error *err)
 {
     pal_sqlite_head head = {0};
     tally sum;
-    pal_status status = pal_sqlite_head_by_handle(&check->conn, handle, &head, err);
+    pal_status status = find_or_add_head(check, handle, id, &head, err);
 
-    if (status == PAL_OK && head.handle == 0) {
-        pal_error ignored;
-        bool repaired = check->repair &&
-                pal_sql_run_int(&check->conn, PAL_SQL_CHECK_ADD_HEAD, handle, &ignored) == PAL_OK;
-
-        tell(check, id, repaired, "its state was missing");
-        status = pal_sqlite_head_by_handle(&check->conn, handle, &head, err);
-        if (status == PAL_OK && head.handle == 0)
-            return PAL_OK;
-    }
-    if (status == PAL_OK)
-        status = tally_rows(check, &head, &sum, err);
+    if (status != PAL_OK || head.handle == 0)
+        return status;
+    status = tally_rows(check, &head, &sum, err);
     if (status == PAL_OK && !sum.damage[0])
         status = check_parent(check, &head, &sum, err);
     if (status != PAL_OK)
@@ -455,7 +466,7 @@ static bool tell_block(checking *check, int64_t block)
     return repaired;
 }
 
-static pal_status check_index(checking *check, bool has_groups, pal_error *err)
+static pal_status check_blocks(checking *check, pal_error *err)
 {
     int64_t block = INT64_MAX;
     pal_status status = pal_sqlite_index_check(&check->conn, &block, err);
@@ -464,17 +475,33 @@ static pal_status check_index(checking *check, bool has_groups, pal_error *err)
         tell_block(check, block--);
         status = pal_sqlite_index_check(&check->conn, &block, err);
     }
-    for (block = 0; status == PAL_OK && has_groups;) {
-        status = pal_sqlite_index_check_groups(&check->conn, &block, err);
-        if (status != PAL_OK || block == 0)
-            break;
-        tell_block(check, block);
+    return status;
+}
+
+/* Checks the summaries of blocks, then looks for entries of blocks that do not exist. */
+static pal_status check_groups(checking *check, pal_error *err)
+{
+    int64_t key = 0, block = -1;
+    pal_status status = pal_sqlite_index_check_groups(&check->conn, &key, err);
+
+    while (status == PAL_OK && key != 0) {
+        tell_block(check, key);
+        status = pal_sqlite_index_check_groups(&check->conn, &key, err);
     }
-    do {
-        block = -1;
-        if (status == PAL_OK && has_groups)
-            status = pal_sqlite_index_stray(&check->conn, &block, err);
-    } while (status == PAL_OK && block != -1 && tell_block(check, block));
+    while (status == PAL_OK) {
+        status = pal_sqlite_index_stray(&check->conn, &block, err);
+        if (status != PAL_OK || block == -1 || !tell_block(check, block))
+            break;
+    }
+    return status;
+}
+
+static pal_status check_index(checking *check, pal_error *err)
+{
+    pal_status status = check_blocks(check, err);
+
+    if (status == PAL_OK && check->self->has_counts)
+        status = check_groups(check, err);
     /* Unreadable pages were already reported by the check of the file. */
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
@@ -496,31 +523,33 @@ static void check_modes(const checking *check, const char *path)
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,
         pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
-    checking check = {.repair = repair,
+    pal_sqlite *self = (pal_sqlite *)engine;
+    checking check = {.self = self,
+            .repair = repair,
             .row_check = row_check,
             .sink = sink,
             .progress = progress,
             .user = user};
-    pal_status status = pal_sqlite_connect((pal_sqlite *)engine, !repair, NULL, &check.conn, err);
+    const struct {
+        check_step *run;
+        bool is_possible; /* the file's version has what the step checks */
+    } steps[] = {
+            {check_file, true},
+            {check_sessions, true},
+            {check_orphans, true},
+            {check_blobs, true},
+            {check_records, self->has_records},
+            {check_ledger, self->has_records},
+            {check_index, self->has_search},
+            {check_totals, self->has_counts},
+    };
+    pal_status status = pal_sqlite_connect(self, !repair, NULL, &check.conn, err);
 
+    for (size_t i = 0; status == PAL_OK && i < sizeof(steps) / sizeof(steps[0]); i++)
+        if (steps[i].is_possible)
+            status = steps[i].run(&check, err);
     if (status == PAL_OK)
-        status = check_file(&check, err);
-    if (status == PAL_OK)
-        status = check_sessions(&check, err);
-    if (status == PAL_OK)
-        status = check_orphans(&check, err);
-    if (status == PAL_OK)
-        status = check_blobs(&check, err);
-    if (status == PAL_OK && ((pal_sqlite *)engine)->has_records)
-        status = check_records(&check, err);
-    if (status == PAL_OK && ((pal_sqlite *)engine)->has_records)
-        status = check_ledger(&check, err);
-    if (status == PAL_OK && ((pal_sqlite *)engine)->has_search)
-        status = check_index(&check, ((pal_sqlite *)engine)->has_counts, err);
-    if (status == PAL_OK && ((pal_sqlite *)engine)->has_counts)
-        status = check_totals(&check, err);
-    if (status == PAL_OK)
-        check_modes(&check, ((pal_sqlite *)engine)->path);
+        check_modes(&check, self->path);
     pal_sql_close(&check.conn);
     return status;
 }

@@ -22,16 +22,6 @@ static pal_status drop_after(pal_sql_conn *conn, pal_sql_id id, int64_t handle, 
     return status;
 }
 
-static pal_status drop_all(
-        pal_sql_conn *conn, pal_sql_id id, int64_t handle, uint64_t *out_count, pal_error *err)
-{
-    pal_status status = pal_sql_run_int(conn, id, handle, err);
-
-    if (status == PAL_OK)
-        *out_count += (uint64_t)sqlite3_changes64(conn->db);
-    return status;
-}
-
 /* Returns the highest seq that a fork shares; 0 if nothing is shared. */
 static pal_status shared_seq(pal_sql_conn *conn, int64_t handle, uint64_t *out_seq, pal_error *err)
 {
@@ -59,6 +49,16 @@ static pal_status end_blobs(pal_sql_conn *conn, pal_sql *sql, uint64_t *out_coun
     return PAL_OK;
 }
 
+static pal_status drop_blob_data(pal_sql_conn *conn, uint64_t blobs, pal_error *err)
+{
+    pal_sql sql;
+
+    if (blobs == 0)
+        return PAL_OK;
+    sql = pal_sql_start(conn, PAL_SQL_BLOB_DATA_DROP);
+    return pal_sql_run(&sql, err);
+}
+
 static pal_status drop_blobs(pal_sql_conn *conn, int64_t handle, uint64_t kept_seq,
         pal_erase_result *erasure, pal_error *err)
 {
@@ -69,34 +69,37 @@ static pal_status drop_blobs(pal_sql_conn *conn, int64_t handle, uint64_t kept_s
     pal_sql_bind_int(&drop, handle);
     pal_sql_bind_int(&drop, (int64_t)kept_seq);
     status = end_blobs(conn, &drop, &dropped, err);
-
-    if (status == PAL_OK)
-        status = drop_after(conn, PAL_SQL_BLOB_REF_DROP, handle, kept_seq, &unused, err);
-    if (status == PAL_OK && dropped > 0) {
-        pal_sql sql = pal_sql_start(conn, PAL_SQL_BLOB_DATA_DROP);
-
-        status = pal_sql_run(&sql, err);
-    }
+    if (status != PAL_OK)
+        return status;
     erasure->blobs += dropped;
-    return status;
+    status = drop_after(conn, PAL_SQL_BLOB_REF_DROP, handle, kept_seq, &unused, err);
+    return status == PAL_OK ? drop_blob_data(conn, dropped, err) : status;
 }
 
 /* Removes everything that belongs only to this session. */
 static pal_status drop_belongings(
         pal_sql_conn *conn, int64_t handle, pal_erase_result *erasure, pal_error *err)
 {
-    uint64_t unused = 0;
-    pal_status status = drop_all(conn, PAL_SQL_ALIAS_CLEAR, handle, &erasure->aliases, err);
+    uint64_t leases = 0;
+    const struct {
+        pal_sql_id statement;
+        uint64_t *count;
+    } tables[] = {
+            {PAL_SQL_ALIAS_CLEAR, &erasure->aliases},
+            {PAL_SQL_INBOX_CLEAR, &erasure->inbox},
+            {PAL_SQL_LEASE_CLEAR, &leases},
+            {PAL_SQL_LEDGER_ERASE, &erasure->ledger},
+            {PAL_SQL_RECORD_CLEAR, &erasure->records},
+    };
 
-    if (status == PAL_OK)
-        status = drop_all(conn, PAL_SQL_INBOX_CLEAR, handle, &erasure->inbox, err);
-    if (status == PAL_OK)
-        status = drop_all(conn, PAL_SQL_LEASE_CLEAR, handle, &unused, err);
-    if (status == PAL_OK)
-        status = drop_all(conn, PAL_SQL_LEDGER_ERASE, handle, &erasure->ledger, err);
-    if (status == PAL_OK)
-        status = drop_all(conn, PAL_SQL_RECORD_CLEAR, handle, &erasure->records, err);
-    return status;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        pal_status status = pal_sql_run_int(conn, tables[i].statement, handle, err);
+
+        if (status != PAL_OK)
+            return status;
+        *tables[i].count += (uint64_t)sqlite3_changes64(conn->db);
+    }
+    return PAL_OK;
 }
 
 /* Returns the number of bytes that the head counts, or 0 if there is no head. */
@@ -130,27 +133,34 @@ static pal_status strip_or_drop(
 static pal_status erase_one(
         pal_sql_conn *conn, const pal_sqlite_head *head, pal_erase_result *erasure, pal_error *err)
 {
+    int64_t handle = head->handle, before = 0, after = 0;
     uint64_t kept_seq, messages = erasure->messages;
-    int64_t before = 0, after = 0;
-    pal_status status = shared_seq(conn, head->handle, &kept_seq, err);
+    pal_status status = shared_seq(conn, handle, &kept_seq, err);
 
-    if (status == PAL_OK)
-        status = bytes_of(conn, head->handle, &before, err);
-    if (status == PAL_OK)
-        status = drop_blobs(conn, head->handle, kept_seq, erasure, err);
-    if (status == PAL_OK)
-        status = pal_sqlite_index_forget(conn, head->handle, kept_seq, err);
-    if (status == PAL_OK)
-        status = drop_after(
-                conn, PAL_SQL_MESSAGE_DROP, head->handle, kept_seq, &erasure->messages, err);
-    if (status == PAL_OK)
-        status = drop_after(conn, PAL_SQL_MARK_DROP, head->handle, kept_seq, &erasure->marks, err);
-    if (status == PAL_OK)
-        status = drop_belongings(conn, head->handle, erasure, err);
-    if (status == PAL_OK)
-        status = strip_or_drop(conn, head->handle, kept_seq, err);
-    if (status == PAL_OK)
-        status = bytes_of(conn, head->handle, &after, err);
+    if (status != PAL_OK)
+        return status;
+    status = bytes_of(conn, handle, &before, err);
+    if (status != PAL_OK)
+        return status;
+    status = drop_blobs(conn, handle, kept_seq, erasure, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_index_forget(conn, handle, kept_seq, err);
+    if (status != PAL_OK)
+        return status;
+    status = drop_after(conn, PAL_SQL_MESSAGE_DROP, handle, kept_seq, &erasure->messages, err);
+    if (status != PAL_OK)
+        return status;
+    status = drop_after(conn, PAL_SQL_MARK_DROP, handle, kept_seq, &erasure->marks, err);
+    if (status != PAL_OK)
+        return status;
+    status = drop_belongings(conn, handle, erasure, err);
+    if (status != PAL_OK)
+        return status;
+    status = strip_or_drop(conn, handle, kept_seq, err);
+    if (status != PAL_OK)
+        return status;
+    status = bytes_of(conn, handle, &after, err);
     if (status != PAL_OK)
         return status;
     if (kept_seq > head->fork_seq)
@@ -259,11 +269,7 @@ static pal_status drop_unused_blobs(pal_sql_conn *conn, pal_work *work)
 
     pal_sql_bind_int(&sql, work->now_ms - PAL_BLOB_UNUSED_MS_MAX);
     status = end_blobs(conn, &sql, &dropped, &work->op->error);
-    if (status == PAL_OK && dropped > 0) {
-        sql = pal_sql_start(conn, PAL_SQL_BLOB_DATA_DROP);
-        status = pal_sql_run(&sql, &work->op->error);
-    }
-    return status;
+    return status == PAL_OK ? drop_blob_data(conn, dropped, &work->op->error) : status;
 }
 
 pal_status pal_sqlite_sweep(pal_sql_conn *conn, pal_work *work)
@@ -273,11 +279,13 @@ pal_status pal_sqlite_sweep(pal_sql_conn *conn, pal_work *work)
 
     memset(&work->op->u.sweep.result, 0, sizeof(work->op->u.sweep.result));
     status = trash_expired(conn, work, &left);
-    if (status == PAL_OK && work->op->u.sweep.trash_ms >= 0)
+    if (status != PAL_OK)
+        return status;
+    if (work->op->u.sweep.trash_ms >= 0) {
         status = erase_stale(conn, work, &left);
-    if (status == PAL_OK)
-        status = drop_unused_blobs(conn, work);
-    if (status == PAL_OK)
-        status = pal_sqlite_records_sweep(conn, work);
-    return status;
+        if (status != PAL_OK)
+            return status;
+    }
+    status = drop_unused_blobs(conn, work);
+    return status == PAL_OK ? pal_sqlite_records_sweep(conn, work) : status;
 }

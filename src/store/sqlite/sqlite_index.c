@@ -205,16 +205,19 @@ static pal_status build_missing(
     int level = 0;
     pal_status status = pal_sqlite_reach_read(conn, &reach, err);
 
-    if (status == PAL_OK)
-        status = find_missing(conn, &reach, &block, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_missing(conn, &reach, &block, err);
     if (status == PAL_OK && block < 0)
         status = pal_sqlite_group_missing(conn, &reach, &level, &number, err);
     if (status != PAL_OK || (block < 0 && level == 0))
         return status;
     status = read_number(conn, PAL_SQL_INDEX_ERASURES, &erasures, err);
-    if (status == PAL_OK && block >= 0)
+    if (status != PAL_OK)
+        return status;
+    if (block >= 0)
         status = build_block(conn, block, arena, out_part, err);
-    else if (status == PAL_OK)
+    else
         status = build_group(conn, level, number, arena, out_part, err);
     if (status == PAL_OK)
         (*out_part)->erasures = erasures;

@@ -128,13 +128,15 @@ pal_status pal_sqlite_ledger_insert(pal_sql_conn *conn, int64_t tenant, int64_t 
     if (row.created_at == 0)
         row.created_at = now_ms;
     status = pal_sqlite_name_number(conn, row.agent, &agent, err);
-    if (status == PAL_OK)
-        status = insert_row(conn, tenant, handle, agent, &row, err);
-    if (status == PAL_OK)
-        status = count_row(conn, tenant, 0, &row, err);
-    if (status == PAL_OK && agent != 0)
-        status = count_row(conn, tenant, agent, &row, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = insert_row(conn, tenant, handle, agent, &row, err);
+    if (status != PAL_OK)
+        return status;
+    status = count_row(conn, tenant, 0, &row, err);
+    if (status != PAL_OK || agent == 0)
+        return status;
+    return count_row(conn, tenant, agent, &row, err);
 }
 
 pal_status pal_sqlite_ledger_add(pal_sql_conn *conn, pal_work *work)

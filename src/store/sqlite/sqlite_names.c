@@ -55,6 +55,22 @@ pal_status pal_sqlite_holder(pal_sql_conn *conn, const pal_work *work, pal_sql_i
     return status;
 }
 
+pal_status pal_sqlite_key_check(
+        pal_sql_conn *conn, const pal_work *work, int64_t tenant, pal_str key, int64_t own_handle)
+{
+    int64_t holder;
+    pal_id id;
+    pal_status status;
+
+    if (key.len == 0)
+        return PAL_OK;
+    status = pal_sqlite_holder(conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, key, &holder, &id);
+    if (status != PAL_OK || holder == 0 || holder == own_handle)
+        return status;
+    return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' belongs to another session",
+            PAL_EXCERPT(key, 160));
+}
+
 pal_status pal_sqlite_aliases_check(pal_sql_conn *conn, const pal_work *work, int64_t tenant,
         const pal_session *session, int64_t own_handle)
 {
@@ -97,10 +113,4 @@ pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant, const pal_
             return status;
     }
     return PAL_OK;
-}
-
-pal_status pal_sqlite_key_conflict(const pal_work *work, pal_str key)
-{
-    return pal_error_set(&work->op->error, PAL_CONFLICT, "key '%.*s' belongs to another session",
-            PAL_EXCERPT(key, 160));
 }

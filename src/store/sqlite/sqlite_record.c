@@ -2,14 +2,14 @@
 #include "store/sqlite/sqlite.h"
 
 /* The current record of a name. An expired record does not count. */
-typedef struct standing {
+typedef struct current_record {
     int64_t id; /* 0: there is no record */
     uint64_t version;
     int64_t created_at;
-} standing;
+} current_record;
 
-static pal_status find_standing(
-        pal_sql_conn *conn, const pal_work *work, int64_t tenant, standing *out_standing)
+static pal_status find_current(
+        pal_sql_conn *conn, const pal_work *work, int64_t tenant, current_record *out_current)
 {
     const pal_record *record = work->op->u.record.record;
     pal_sql sql = pal_sql_start(conn, PAL_SQL_RECORD_GET);
@@ -21,7 +21,7 @@ static pal_status find_standing(
         pal_record found = {.expires_at = pal_sql_int(&sql, 3)};
 
         if (!pal_record_expired(&found, work->now_ms))
-            *out_standing = (standing){.id = pal_sql_int(&sql, 0),
+            *out_current = (current_record){.id = pal_sql_int(&sql, 0),
                     .version = (uint64_t)pal_sql_int(&sql, 1),
                     .created_at = pal_sql_int(&sql, 2)};
     }
@@ -38,16 +38,18 @@ static pal_status check_fence(pal_sql_conn *conn, const pal_work *work)
     return pal_sqlite_head_get(conn, work, PAL_NEED_EXISTING, &ignored);
 }
 
-static pal_status look(
-        pal_sql_conn *conn, const pal_work *work, int64_t *out_tenant, standing *out_standing)
+/* Checks the fence, and finds the tenant's number and the current record. */
+static pal_status look_up(
+        pal_sql_conn *conn, const pal_work *work, int64_t *out_tenant, current_record *out_current)
 {
     pal_status status = check_fence(conn, work);
 
-    if (status == PAL_OK)
-        status = pal_sqlite_tenant(conn, work->tenant, false, out_tenant, &work->op->error);
-    if (status == PAL_OK && *out_tenant != 0)
-        status = find_standing(conn, work, *out_tenant, out_standing);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_tenant(conn, work->tenant, false, out_tenant, &work->op->error);
+    if (status != PAL_OK || *out_tenant == 0)
+        return status;
+    return find_current(conn, work, *out_tenant, out_current);
 }
 
 static pal_status write_record(pal_sql_conn *conn, const pal_work *work, int64_t tenant,
@@ -71,16 +73,21 @@ pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work)
 {
     pal_record record = *work->op->u.record.record;
     pal_sqlite_head owner = {0};
-    standing before = {0};
+    current_record before = {0};
     int64_t tenant = 0;
-    pal_status status = look(conn, work, &tenant, &before);
+    pal_status status = look_up(conn, work, &tenant, &before);
 
-    if (status == PAL_OK && !pal_id_is_none(record.session))
+    if (status != PAL_OK)
+        return status;
+    if (!pal_id_is_none(record.session)) {
         status = pal_sqlite_head_existing(conn, work, record.session, &owner);
-    if (status == PAL_OK)
-        status = pal_record_check_version(work, before.version);
-    if (status == PAL_OK && tenant == 0)
-        status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
+        if (status != PAL_OK)
+            return status;
+    }
+    status = pal_record_check_version(work, before.version);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
     if (status != PAL_OK)
         return status;
     record.version = before.version + 1;
@@ -94,15 +101,15 @@ pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work)
 
 pal_status pal_sqlite_record_drop(pal_sql_conn *conn, pal_work *work)
 {
-    standing before = {0};
+    current_record before = {0};
     int64_t tenant = 0;
-    pal_status status = look(conn, work, &tenant, &before);
+    pal_status status = look_up(conn, work, &tenant, &before);
 
-    if (status == PAL_OK && before.id == 0)
-        status = pal_record_missing(work);
-    if (status == PAL_OK)
-        status = pal_sql_run_int(conn, PAL_SQL_RECORD_DROP, before.id, &work->op->error);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    if (before.id == 0)
+        return pal_record_missing(work);
+    return pal_sql_run_int(conn, PAL_SQL_RECORD_DROP, before.id, &work->op->error);
 }
 
 pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work)

@@ -187,10 +187,14 @@ pal_status pal_sqlite_head_get(
     pal_sqlite_head head = {0};
     pal_status status = pal_sqlite_head_existing(conn, work, work->op->session, &head);
 
-    if (status == PAL_OK && need == PAL_NEED_WRITABLE)
+    if (status != PAL_OK)
+        return status;
+    if (need == PAL_NEED_WRITABLE) {
         status = check_state(work, &head);
-    if (status == PAL_OK)
-        status = check_fence(conn, work, head.handle);
+        if (status != PAL_OK)
+            return status;
+    }
+    status = check_fence(conn, work, head.handle);
     if (status == PAL_OK)
         *out_head = head;
     return status;
@@ -310,34 +314,46 @@ pal_status pal_sqlite_check_room(pal_sql_conn *conn, pal_work *work, int64_t ten
     return status == PAL_OK && count >= max ? pal_sessions_full(work) : status;
 }
 
+/* Checks that the id and the names of the new session are free, and that the tenant has room for
+ * it. */
+static pal_status check_new(
+        pal_sql_conn *conn, pal_work *work, const pal_session *session, int64_t tenant)
+{
+    pal_status status = check_id_free(conn, work, tenant);
+
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_key_check(conn, work, tenant, session->key, 0);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
+    if (status != PAL_OK)
+        return status;
+    return pal_sqlite_check_room(conn, work, tenant);
+}
+
 static pal_status add_session(
         pal_sql_conn *conn, pal_work *work, const pal_session *session, int64_t parent)
 {
     pal_id id = pal_id_is_none(work->op->session) ? work->new_id : work->op->session;
-    int64_t tenant, handle, holder;
-    pal_id holder_id;
+    int64_t tenant, handle;
     pal_status status = pal_sqlite_tenant(conn, work->tenant, false, &tenant, &work->op->error);
 
-    if (status == PAL_OK && tenant != 0)
-        status = check_id_free(conn, work, tenant);
-    if (status == PAL_OK && tenant != 0 && session->key.len > 0) {
-        status = pal_sqlite_holder(
-                conn, work, PAL_SQL_SESSION_KEY_HOLDER, tenant, session->key, &holder, &holder_id);
-        if (status == PAL_OK && holder != 0)
-            status = pal_sqlite_key_conflict(work, session->key);
-    }
-    if (status == PAL_OK && tenant != 0)
-        status = pal_sqlite_aliases_check(conn, work, tenant, session, 0);
-    if (status == PAL_OK && tenant != 0)
-        status = pal_sqlite_check_room(conn, work, tenant);
-    if (status == PAL_OK && tenant == 0)
+    if (status != PAL_OK)
+        return status;
+    if (tenant != 0)
+        status = check_new(conn, work, session, tenant);
+    else
         status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
-    if (status == PAL_OK)
-        status = insert_session(conn, work, session, id, tenant, parent, &handle);
-    if (status == PAL_OK)
-        status = insert_head(conn, work, session, tenant, handle);
-    if (status == PAL_OK)
-        status = pal_sqlite_aliases_add(conn, tenant, session, handle, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    status = insert_session(conn, work, session, id, tenant, parent, &handle);
+    if (status != PAL_OK)
+        return status;
+    status = insert_head(conn, work, session, tenant, handle);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_aliases_add(conn, tenant, session, handle, &work->op->error);
     if (status == PAL_OK)
         work->op->session = id;
     return status;
@@ -488,19 +504,50 @@ static pal_status check_update(pal_sql_conn *conn, pal_work *work, const pal_sql
 {
     const pal_session *session = work->op->u.update.session;
     uint32_t fields = work->op->u.update.fields;
-    pal_status status = PAL_OK;
-    int64_t holder;
-    pal_id id;
 
-    if ((fields & PAL_SESSION_FIELD_KEY) && session->key.len > 0) {
-        status = pal_sqlite_holder(
-                conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, session->key, &holder, &id);
-        if (status == PAL_OK && holder != 0 && holder != head->handle)
-            status = pal_sqlite_key_conflict(work, session->key);
+    if (fields & PAL_SESSION_FIELD_KEY) {
+        pal_status status =
+                pal_sqlite_key_check(conn, work, head->tenant, session->key, head->handle);
+
+        if (status != PAL_OK)
+            return status;
     }
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_ALIASES))
-        status = pal_sqlite_aliases_check(conn, work, head->tenant, session, head->handle);
-    return status;
+    if (fields & PAL_SESSION_FIELD_ALIASES)
+        return pal_sqlite_aliases_check(conn, work, head->tenant, session, head->handle);
+    return PAL_OK;
+}
+
+/* Writes the members that have a text column each. Projects and agents are stored as numbers. */
+static pal_status write_texts(pal_sql_conn *conn, pal_work *work, int64_t handle)
+{
+    const pal_session *session = work->op->u.update.session;
+    const struct {
+        uint32_t field;
+        pal_sql_id statement;
+        pal_str text;
+        bool is_name;
+    } columns[] = {
+            {PAL_SESSION_FIELD_TITLE, PAL_SQL_SESSION_SET_TITLE, session->title, false},
+            {PAL_SESSION_FIELD_METADATA, PAL_SQL_SESSION_SET_METADATA, session->metadata, false},
+            {PAL_SESSION_FIELD_SCOPE, PAL_SQL_SESSION_SET_SCOPE, session->scope, false},
+            {PAL_SESSION_FIELD_KEY, PAL_SQL_SESSION_SET_KEY, session->key, false},
+            {PAL_SESSION_FIELD_PROJECT, PAL_SQL_HEAD_PROJECT, session->project, true},
+            {PAL_SESSION_FIELD_AGENT, PAL_SQL_HEAD_AGENT, session->agent, true},
+    };
+
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        pal_status status;
+
+        if (!(work->op->u.update.fields & columns[i].field))
+            continue;
+        if (columns[i].is_name)
+            status = set_name(conn, work, columns[i].statement, handle, columns[i].text);
+        else
+            status = set_text(conn, work, columns[i].statement, handle, columns[i].text);
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
 }
 
 static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
@@ -508,27 +555,23 @@ static pal_status write_update(pal_sql_conn *conn, pal_work *work, const pal_sql
     const pal_session *session = work->op->u.update.session;
     uint32_t fields = work->op->u.update.fields;
     int64_t handle = head->handle;
-    pal_status status = PAL_OK;
+    pal_status status = write_texts(conn, work, handle);
 
-    if (fields & PAL_SESSION_FIELD_TITLE)
-        status = set_text(conn, work, PAL_SQL_SESSION_SET_TITLE, handle, session->title);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_METADATA))
-        status = set_text(conn, work, PAL_SQL_SESSION_SET_METADATA, handle, session->metadata);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_SCOPE))
-        status = set_text(conn, work, PAL_SQL_SESSION_SET_SCOPE, handle, session->scope);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_KEY))
-        status = set_text(conn, work, PAL_SQL_SESSION_SET_KEY, handle, session->key);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_EXPIRES_AT))
+    if (status != PAL_OK)
+        return status;
+    if (fields & PAL_SESSION_FIELD_EXPIRES_AT) {
         status = set_number(conn, work, PAL_SQL_SESSION_SET_EXPIRY, handle, session->expires_at);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_PROJECT))
-        status = set_name(conn, work, PAL_SQL_HEAD_PROJECT, handle, session->project);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_AGENT))
-        status = set_name(conn, work, PAL_SQL_HEAD_AGENT, handle, session->agent);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_ALIASES))
+        if (status != PAL_OK)
+            return status;
+    }
+    if (fields & PAL_SESSION_FIELD_ALIASES) {
         status = set_aliases(conn, work, head, session);
-    if (status == PAL_OK && (fields & PAL_SESSION_FIELD_UPDATED_AT))
+        if (status != PAL_OK)
+            return status;
+    }
+    if (fields & PAL_SESSION_FIELD_UPDATED_AT)
         return set_number(conn, work, PAL_SQL_HEAD_TOUCH, handle, session->updated_at);
-    return status == PAL_OK ? pal_sqlite_touch(conn, work, handle) : status;
+    return pal_sqlite_touch(conn, work, handle);
 }
 
 pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
@@ -543,9 +586,8 @@ pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
     if (renews)
         head.expires_at = 0;
     status = check_state(work, &head);
-    if (status == PAL_OK)
-        status = check_update(conn, work, &head);
-    if (status == PAL_OK)
-        status = write_update(conn, work, &head);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = check_update(conn, work, &head);
+    return status == PAL_OK ? write_update(conn, work, &head) : status;
 }

@@ -11,15 +11,15 @@ pal_status pal_sqlite_trash(pal_sql_conn *conn, int64_t handle, int64_t now_ms, 
     pal_status status = pal_sqlite_state_set(conn, handle, PAL_SESSION_TRASH, err);
     pal_sql sql;
 
-    if (status == PAL_OK) {
-        sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
-        pal_sql_bind_int(&sql, handle);
-        pal_sql_bind_int(&sql, now_ms);
-        status = pal_sql_run(&sql, err);
-    }
-    if (status == PAL_OK)
-        status = pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, handle, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_SESSION_TRASH);
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, now_ms);
+    status = pal_sql_run(&sql, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_sql_run_int(conn, PAL_SQL_ALIAS_CLEAR, handle, err);
 }
 
 pal_status pal_sqlite_delete(pal_sql_conn *conn, pal_work *work)
@@ -97,29 +97,28 @@ static pal_status restore_with(
         pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head, pal_arena *arena)
 {
     pal_session names = {0};
-    int64_t holder = 0;
     pal_buf aliases;
-    pal_id id;
     pal_status status = read_names(conn, work, head->handle, arena, &names);
 
-    if (status == PAL_OK && names.key.len > 0)
-        status = pal_sqlite_holder(
-                conn, work, PAL_SQL_SESSION_KEY_HOLDER, head->tenant, names.key, &holder, &id);
-    if (status == PAL_OK && holder != 0 && holder != head->handle)
-        status = pal_sqlite_key_conflict(work, names.key);
-    if (status == PAL_OK)
-        status = pal_sqlite_check_room(conn, work, head->tenant);
-    if (status == PAL_OK)
-        status = drop_taken(conn, work, head, &names);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_key_check(conn, work, head->tenant, names.key, head->handle);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_check_room(conn, work, head->tenant);
+    if (status != PAL_OK)
+        return status;
+    status = drop_taken(conn, work, head, &names);
+    if (status != PAL_OK)
+        return status;
+    status = pal_sqlite_aliases_add(conn, head->tenant, &names, head->handle, &work->op->error);
     if (status != PAL_OK)
         return status;
     pal_buf_init(&aliases, PAL_ALIASES_LEN_MAX);
     pal_sqlite_aliases_join(&aliases, &names);
     if (aliases.failure)
         status = pal_sql_failed(conn, SQLITE_NOMEM, &work->op->error);
-    if (status == PAL_OK)
-        status = pal_sqlite_aliases_add(conn, head->tenant, &names, head->handle, &work->op->error);
-    if (status == PAL_OK)
+    else
         status = write_restored(conn, work, head, pal_buf_str(&aliases));
     pal_buf_done(&aliases);
     return status;
