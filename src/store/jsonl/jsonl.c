@@ -309,6 +309,13 @@ static pal_status read_end(pal_engine *base, pal_status status)
     return status;
 }
 
+/* Makes one call of the memory backend under the lock, after other processes' changes are read. */
+#define READ(call, ...)                                                                            \
+    pal_status status = read_begin(base, err);                                                     \
+    if (status != PAL_OK)                                                                          \
+        return status;                                                                             \
+    return read_end(base, pal_store_memory.call(memory_of(base), __VA_ARGS__))
+
 static pal_status find_readable(pal_engine *base, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
@@ -350,13 +357,7 @@ static pal_status jsonl_session_list(pal_engine *base, const pal_session_query *
         int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.session_list(memory_of(base), query, after_ms, after_handle, arena,
-                    out_rows, rows_max, out_len, err));
+    READ(session_list, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
 }
 
 static pal_status jsonl_row_scan(
@@ -395,113 +396,62 @@ static pal_status jsonl_row_find(pal_engine *base, const pal_row_key *key, pal_a
 static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base, pal_store_memory.row_search(memory_of(base), search, sink, user, err));
+    READ(row_search, search, sink, user, err);
 }
 
 static pal_status jsonl_index_build(pal_engine *base, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.index_build(memory_of(base), arena, out_part, out_more, err));
+    READ(index_build, arena, out_part, out_more, err);
 }
 
 static pal_status jsonl_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.fork_list(
-                    memory_of(base), handle, min_seq, arena, out_ids, out_len, err));
+    READ(fork_list, handle, min_seq, arena, out_ids, out_len, err);
 }
 
 static pal_status jsonl_mark_list(pal_engine *base, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.mark_list(memory_of(base), scan, arena, out_marks, out_len, err));
+    READ(mark_list, scan, arena, out_marks, out_len, err);
 }
 
 static pal_status jsonl_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.inbox_list(memory_of(base), handle, arena, out_items, out_len, err));
+    READ(inbox_list, handle, arena, out_items, out_len, err);
 }
 
 static pal_status jsonl_lease_find(
         pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(
-            base, pal_store_memory.lease_find(memory_of(base), handle, arena, out_lease, err));
+    READ(lease_find, handle, arena, out_lease, err);
 }
 
 static pal_status jsonl_inbox_owners(pal_engine *base, const pal_inbox_owner *after, int64_t now_ms,
         pal_arena *arena, pal_inbox_owner *out_owners, size_t owners_max, size_t *out_len,
         pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.inbox_owners(
-                    memory_of(base), after, now_ms, arena, out_owners, owners_max, out_len, err));
+    READ(inbox_owners, after, now_ms, arena, out_owners, owners_max, out_len, err);
 }
 
 static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
         pal_ledger_sum *out_sum, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(
-            base, pal_store_memory.ledger_sum(memory_of(base), query, handle, out_sum, err));
+    READ(ledger_sum, query, handle, out_sum, err);
 }
 
 static pal_status jsonl_record_list(pal_engine *base, const pal_record_scan *scan, pal_arena *arena,
         pal_record *out_records, size_t *out_len, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(base,
-            pal_store_memory.record_list(memory_of(base), scan, arena, out_records, out_len, err));
+    READ(record_list, scan, arena, out_records, out_len, err);
 }
 
 static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
-    pal_status status = read_begin(base, err);
-
-    if (status != PAL_OK)
-        return status;
-    return read_end(
-            base, pal_store_memory.blob_get(memory_of(base), tenant, hash, arena, out_blob, err));
+    READ(blob_get, tenant, hash, arena, out_blob, err);
 }
 
 /* ---- Maintenance ---- */
