@@ -25,17 +25,50 @@ pal_status pal_tenant_check(pal_str tenant, pal_error *err)
 
 /* ---- Sessions ---- */
 
-static pal_status check_session_names(const pal_session *session, pal_error *err)
+static pal_status check_session_texts(const pal_session *session, pal_error *err)
 {
-    pal_status status = pal_text_check(session->key, "key", PAL_KEY_LEN_MAX, true, err);
+    const struct {
+        const char *name;
+        pal_str text;
+        size_t len_max;
+        bool no_nul;
+    } texts[] = {
+            {"key", session->key, PAL_KEY_LEN_MAX, true},
+            {"title", session->title, PAL_TITLE_LEN_MAX, false},
+            {"project", session->project, PAL_NAME_LEN_MAX, true},
+            {"agent", session->agent, PAL_NAME_LEN_MAX, true},
+    };
 
-    if (status == PAL_OK)
-        status = pal_text_check(session->title, "title", PAL_TITLE_LEN_MAX, false, err);
-    if (status == PAL_OK)
-        status = pal_text_check(session->project, "project", PAL_NAME_LEN_MAX, true, err);
-    if (status == PAL_OK)
-        status = pal_text_check(session->agent, "agent", PAL_NAME_LEN_MAX, true, err);
-    return status;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        pal_status status = pal_text_check(
+                texts[i].text, texts[i].name, texts[i].len_max, texts[i].no_nul, err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static pal_status check_session_objects(const pal_session *session, pal_error *err)
+{
+    const struct {
+        const char *name;
+        pal_str json;
+        size_t len_max;
+    } objects[] = {
+            {"metadata", session->metadata, PAL_METADATA_LEN_MAX},
+            {"scope", session->scope, PAL_SCOPE_LEN_MAX},
+            {"extra", session->extra, PAL_METADATA_LEN_MAX},
+    };
+
+    for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++) {
+        pal_status status =
+                pal_object_check(objects[i].json, objects[i].name, objects[i].len_max, err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
 }
 
 static pal_status check_aliases(const pal_session *session, pal_error *err)
@@ -68,18 +101,18 @@ static pal_status check_session(const pal_session *session, pal_error *err)
 
     if (!session)
         return pal_error_set(err, PAL_INVALID, "the operation has no session record");
-    status = check_session_names(session, err);
-    if (status == PAL_OK)
-        status = check_aliases(session, err);
-    if (status == PAL_OK)
-        status = pal_object_check(session->metadata, "metadata", PAL_METADATA_LEN_MAX, err);
-    if (status == PAL_OK)
-        status = pal_object_check(session->scope, "scope", PAL_SCOPE_LEN_MAX, err);
-    if (status == PAL_OK)
-        status = pal_object_check(session->extra, "extra", PAL_METADATA_LEN_MAX, err);
-    if (status == PAL_OK && session->expires_at < 0)
-        status = pal_error_set(err, PAL_INVALID, "'expires_at' is before 1970");
-    return status;
+    status = check_session_texts(session, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_aliases(session, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_session_objects(session, err);
+    if (status != PAL_OK)
+        return status;
+    if (session->expires_at < 0)
+        return pal_error_set(err, PAL_INVALID, "'expires_at' is before 1970");
+    return PAL_OK;
 }
 
 /* ---- Messages ---- */

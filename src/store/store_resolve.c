@@ -172,8 +172,9 @@ static pal_status resolve_routed(pal_store *store, const pal_resolve_request *re
     bool found = false, is_earlier = false;
     pal_status status = routed_record(resolve, arena, &record, err);
 
-    if (status == PAL_OK)
-        status = find(store, &record, PAL_SESSION_BY_KEY, record.key, arena, &stored, &found, err);
+    if (status != PAL_OK)
+        return status;
+    status = find(store, &record, PAL_SESSION_BY_KEY, record.key, arena, &stored, &found, err);
     if (status == PAL_OK && !found)
         status = find_first(store, &record, resolve->earlier_keys, resolve->earlier_keys_len, arena,
                 &stored, &is_earlier, err);

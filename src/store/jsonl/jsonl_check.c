@@ -157,19 +157,25 @@ static pal_status mend_lines(jsonl_engine *engine, jsonl_file *file, pal_error *
     pal_buf_init(&aside, FILE_BYTES_MAX);
     pal_jsonl_file_path(file, ".jsonl", path);
     status = pal_jsonl_read_file(engine, path, FILE_BYTES_MAX, &text, NULL, err);
-    if (status == PAL_OK) {
-        divide(file, pal_buf_str(&text), &kept, &aside);
-        if (kept.failure || aside.failure)
-            status = pal_no_memory(err);
+    if (status != PAL_OK)
+        goto out;
+    divide(file, pal_buf_str(&text), &kept, &aside);
+    if (kept.failure || aside.failure) {
+        status = pal_no_memory(err);
+        goto out;
     }
-    if (status == PAL_OK)
-        status = set_aside(engine, file, pal_buf_str(&aside), err);
-    if (status == PAL_OK && session && session->info->record.state == PAL_SESSION_ACTIVE)
+    status = set_aside(engine, file, pal_buf_str(&aside), err);
+    if (status != PAL_OK)
+        goto out;
+    if (session && session->info->record.state == PAL_SESSION_ACTIVE) {
         status = pal_jsonl_meta_save(engine, session, file, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_replace(engine, path, pal_buf_str(&kept), err);
+        if (status != PAL_OK)
+            goto out;
+    }
+    status = pal_jsonl_replace(engine, path, pal_buf_str(&kept), err);
     if (status == PAL_OK)
         status = pal_jsonl_sync_dir(engine, path, err);
+out:
     pal_buf_done(&text);
     pal_buf_done(&kept);
     pal_buf_done(&aside);

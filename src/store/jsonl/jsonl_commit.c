@@ -21,18 +21,21 @@ static pal_status write_blob(
     struct stat facts;
     pal_status status = pal_jsonl_tenant_dir(tenant, "blobs", directory, err);
 
+    if (status != PAL_OK)
+        return status;
     pal_hex(blob->hash, sizeof blob->hash, hex);
     snprintf(path, sizeof path, "%.900s%s", directory, hex);
-    if (status == PAL_OK)
-        status = pal_jsonl_make_dirs(engine, path, err);
-    if (status == PAL_OK &&
-            (fstatat(engine->dir_fd, path, &facts, 0) != 0 ||
-                    (uint64_t)facts.st_size != blob->data.len))
+    status = pal_jsonl_make_dirs(engine, path, err);
+    if (status != PAL_OK)
+        return status;
+    if (fstatat(engine->dir_fd, path, &facts, 0) != 0 ||
+            (uint64_t)facts.st_size != blob->data.len) {
         status = pal_jsonl_replace(engine, path, blob->data, err);
+        if (status != PAL_OK)
+            return status;
+    }
     /* An existing file may come from a process that died before it synced the directory. */
-    if (status == PAL_OK)
-        status = pal_jsonl_sync_dir(engine, path, err);
-    return status;
+    return pal_jsonl_sync_dir(engine, path, err);
 }
 
 static pal_status write_blobs(jsonl_engine *engine, const pal_work *work, pal_error *err)
@@ -182,12 +185,13 @@ static pal_status write_log(jsonl_batch *batch, pal_error *err)
     pal_str tail = pal_str_make(engine->log_tail, engine->log_tail_len);
     pal_status status = cut_log(engine, err);
 
-    if (status == PAL_OK)
-        status = pal_jsonl_write_at(
-                engine->log_fd, tail, engine->log_len - tail.len, JSONL_LOG, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_write_at(
-                engine->log_fd, pal_buf_str(&batch->log), engine->log_len, JSONL_LOG, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jsonl_write_at(engine->log_fd, tail, engine->log_len - tail.len, JSONL_LOG, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jsonl_write_at(
+            engine->log_fd, pal_buf_str(&batch->log), engine->log_len, JSONL_LOG, err);
     if (status == PAL_OK && fdatasync(engine->log_fd) != 0)
         status = pal_jsonl_io(err, "could not sync", JSONL_LOG);
     return status;

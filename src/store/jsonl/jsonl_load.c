@@ -180,16 +180,15 @@ static pal_status mend(jsonl_engine *engine, pal_error *err)
     engine->is_log_new = false;
     if (status == PAL_OK && engine->is_late)
         status = pal_jsonl_finish(engine, engine->is_late_erasing, err);
-    if (status == PAL_OK && engine->log_gaps + engine->log_holes > 0) {
-        engine->log_lost += engine->log_gaps;
-        status = pal_jsonl_compact(engine, err);
-        /* There may be no space for a new log. The old log can still be read and written. */
-        if (status != PAL_OK && same_log(engine, &facts)) {
-            engine->log_lost -= engine->log_gaps;
-            status = PAL_OK;
-        }
-    }
-    return status;
+    if (status != PAL_OK || engine->log_gaps + engine->log_holes == 0)
+        return status;
+    engine->log_lost += engine->log_gaps;
+    status = pal_jsonl_compact(engine, err);
+    if (status == PAL_OK || !same_log(engine, &facts))
+        return status;
+    /* There may be no space for a new log. The old log can still be read and written. */
+    engine->log_lost -= engine->log_gaps;
+    return PAL_OK;
 }
 
 pal_status pal_jsonl_load(jsonl_engine *engine, pal_error *err)
@@ -199,16 +198,21 @@ pal_status pal_jsonl_load(jsonl_engine *engine, pal_error *err)
     engine->is_stale = true;
     clear(engine);
     status = open_log(engine, err);
-    if (status == PAL_OK)
-        status = load_log(engine, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_settle(engine, err);
-    if (status == PAL_OK)
-        status = load_sessions(engine, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_scan(engine, err);
-    if (status == PAL_OK)
-        status = mend(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_log(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jsonl_settle(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_sessions(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jsonl_scan(engine, err);
+    if (status != PAL_OK)
+        return status;
+    status = mend(engine, err);
     if (status != PAL_OK)
         return status;
     engine->is_stale = false;
@@ -286,35 +290,45 @@ static pal_status follow_record(jsonl_engine *engine, const jsonl_record *record
     return status;
 }
 
+/* Reads the part of the log that was added since. */
+static pal_status read_added(jsonl_engine *engine, pal_buf *text, pal_error *err)
+{
+    struct stat facts;
+
+    if (fstat(engine->log_fd, &facts) != 0)
+        return pal_jsonl_io(err, "could not look at", JSONL_LOG);
+    while (engine->log_len + text->len < (uint64_t)facts.st_size) {
+        char *room = pal_buf_reserve(text, 65536);
+        ssize_t got;
+
+        if (!room)
+            return pal_error_set(err, text->failure, "no memory for the log");
+        got = pread(engine->log_fd, room, 65536, (off_t)(engine->log_len + text->len));
+        if (got <= 0)
+            break;
+        pal_buf_commit(text, (size_t)got);
+    }
+    return PAL_OK;
+}
+
 static pal_status follow(jsonl_engine *engine, pal_error *err)
 {
     size_t len = 0;
     pal_buf text;
-    pal_status status = PAL_OK;
-    struct stat facts;
+    pal_status status;
 
     pal_buf_init(&text, LOG_BYTES_MAX);
-    if (fstat(engine->log_fd, &facts) != 0)
-        status = pal_jsonl_io(err, "could not look at", JSONL_LOG);
-    while (status == PAL_OK && engine->log_len + text.len < (uint64_t)facts.st_size) {
-        char *room = pal_buf_reserve(&text, 65536);
-        ssize_t got =
-                room ? pread(engine->log_fd, room, 65536, (off_t)(engine->log_len + text.len)) : -1;
-
-        if (!room)
-            status = pal_error_set(err, text.failure, "no memory for the log");
-        else if (got <= 0)
-            break;
-        else
-            pal_buf_commit(&text, (size_t)got);
-    }
-    if (status == PAL_OK)
-        status = pal_jsonl_log_each(engine, pal_buf_str(&text), follow_record, &len, err);
-    if (status == PAL_OK)
-        status = load_followed(engine, err);
+    status = read_added(engine, &text, err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_jsonl_log_each(engine, pal_buf_str(&text), follow_record, &len, err);
+    if (status != PAL_OK)
+        goto out;
+    status = load_followed(engine, err);
     if (status == PAL_OK)
         engine->log_len += len;
-    else
+out:
+    if (status != PAL_OK)
         engine->is_stale = true;
     pal_buf_done(&text);
     return status;
@@ -356,17 +370,16 @@ pal_status pal_jsonl_catch_up(jsonl_engine *engine, pal_error *err)
         return pal_jsonl_load(engine, err);
     if ((uint64_t)facts.st_size > engine->log_len)
         status = follow(engine, err);
-    if (status == PAL_OK && engine->is_stale)
+    if (status != PAL_OK)
+        return status;
+    if (engine->is_stale)
         return pal_jsonl_load(engine, err);
-    if (status == PAL_OK &&
-            (fstat(engine->dir_fd, &facts) != 0 || !same_time(facts.st_mtim, engine->scanned))) {
-        if (any_changed(engine))
-            return pal_jsonl_load(engine, err);
-        status = pal_jsonl_scan(engine, err);
-        if (status == PAL_OK)
-            status = pal_jsonl_migrate(engine, err);
-    }
-    return status;
+    if (fstat(engine->dir_fd, &facts) == 0 && same_time(facts.st_mtim, engine->scanned))
+        return PAL_OK;
+    if (any_changed(engine))
+        return pal_jsonl_load(engine, err);
+    status = pal_jsonl_scan(engine, err);
+    return status == PAL_OK ? pal_jsonl_migrate(engine, err) : status;
 }
 
 /* ---- Rewriting the log ---- */
@@ -374,28 +387,32 @@ pal_status pal_jsonl_catch_up(jsonl_engine *engine, pal_error *err)
 pal_status pal_jsonl_compact(jsonl_engine *engine, pal_error *err)
 {
     jsonl_batch batch;
-    pal_status status = PAL_NO_MEMORY;
+    pal_status status = pal_jsonl_batch_init(&batch, engine);
 
-    if (pal_jsonl_batch_init(&batch, engine) == PAL_OK) {
+    if (status == PAL_OK) {
         pal_jsonl_put_all(&batch);
         pal_jsonl_log_finish(&batch);
         status = batch.log.failure;
     }
-    if (status == PAL_OK)
-        status = pal_jsonl_replace(engine, JSONL_LOG, pal_buf_str(&batch.log), err);
-    else
+    if (status != PAL_OK) {
         pal_error_set(err, status, "no memory for the log");
-    if (status == PAL_OK)
-        status = pal_jsonl_sync_dir(engine, JSONL_LOG, err);
-    if (status == PAL_OK)
-        status = open_log(engine, err);
-    if (status == PAL_OK) {
-        engine->log_len = engine->log_kept = batch.log.len;
-        engine->log_gaps = engine->log_holes = 0;
-        engine->log_tail_len = 0;
-        engine->is_late = false;
-        engine->batch++;
+        goto out;
     }
+    status = pal_jsonl_replace(engine, JSONL_LOG, pal_buf_str(&batch.log), err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_jsonl_sync_dir(engine, JSONL_LOG, err);
+    if (status != PAL_OK)
+        goto out;
+    status = open_log(engine, err);
+    if (status != PAL_OK)
+        goto out;
+    engine->log_len = engine->log_kept = batch.log.len;
+    engine->log_gaps = engine->log_holes = 0;
+    engine->log_tail_len = 0;
+    engine->is_late = false;
+    engine->batch++;
+out:
     pal_jsonl_batch_done(&batch);
     return status;
 }

@@ -141,6 +141,8 @@ static pal_status fill(memory_session *session, const jsonl_file *file, pal_aren
     pal_str summary = summary_of(session, arena);
     pal_status status = hidden_rows(session, arena, &hidden, err);
 
+    if (status != PAL_OK)
+        return status;
     pal_id_to_text(session->id, id);
     meta->key = record->key.len > 0 ? record->key : pal_arena_copy(arena, pal_str_of(id));
     if (summary.len > 0)
@@ -157,9 +159,7 @@ static pal_status fill(memory_session *session, const jsonl_file *file, pal_aren
     meta->aliases = record->aliases;
     meta->aliases_len = record->aliases_len;
     meta->extra = with_ours(meta->extra, arena);
-    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_no_memory(err);
-    return status;
+    return pal_arena_failure(arena) == PAL_OK ? PAL_OK : pal_no_memory(err);
 }
 
 void pal_jsonl_meta_note(jsonl_engine *engine, jsonl_file *file)
@@ -191,20 +191,24 @@ pal_status pal_jsonl_meta_save(
                     PAL_OK)
         memset(&meta, 0, sizeof meta);
     status = fill(session, file, arena, &meta, err);
-    if (status == PAL_OK)
-        pal_picoclaw_meta_write(&text, &meta);
-    if (status == PAL_OK && text.failure)
+    if (status != PAL_OK)
+        goto out;
+    pal_picoclaw_meta_write(&text, &meta);
+    if (text.failure) {
         status = pal_error_set(
                 err, text.failure, "a meta file is too large, or there is no memory");
+        goto out;
+    }
     pal_jsonl_file_path(file, ".meta.json", path);
-    if (status == PAL_OK)
-        status = pal_jsonl_make_dirs(engine, path, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_replace(engine, path, pal_buf_str(&text), err);
-    if (status == PAL_OK)
-        pal_jsonl_meta_note(engine, file);
-    if (status == PAL_OK)
-        status = keep_text(file, pal_buf_str(&text), err);
+    status = pal_jsonl_make_dirs(engine, path, err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_jsonl_replace(engine, path, pal_buf_str(&text), err);
+    if (status != PAL_OK)
+        goto out;
+    pal_jsonl_meta_note(engine, file);
+    status = keep_text(file, pal_buf_str(&text), err);
+out:
     pal_buf_done(&text);
     pal_arena_free(arena);
     return status;
@@ -244,26 +248,29 @@ static pal_status take_over(memory_session *session, jsonl_file *file,
     pal_mark mark = {.kind = PAL_MARK_RESET, .created_at = meta->updated_at_ms};
     pal_session *record = &session->info->record;
     uint64_t hidden;
+    uint64_t skipped = rows_until(file, meta->skip);
     pal_status status = hidden_rows(session, arena, &hidden, err);
 
+    if (status != PAL_OK)
+        return status;
     /* PicoClaw skips fewer lines than we hide, and its file is newer: it has rewritten the lines
      * too. */
-    if (status == PAL_OK && hidden > rows_until(file, meta->skip) &&
-            meta->updated_at_ms >= record->updated_at) {
+    if (hidden > skipped && meta->updated_at_ms >= record->updated_at) {
         pal_jsonl_state_unmark(session);
         file->is_unmarked = true;
         hidden = 0;
     }
-    mark.number = session->mark_number + 1;
-    mark.seq = record->fork_seq;
-    mark.through_seq = record->fork_seq + rows_until(file, meta->skip);
-    if (status == PAL_OK && meta->skip > 0 && rows_until(file, meta->skip) > hidden)
-        status = pal_jsonl_state_mark(session, &mark, err);
-    if (status == PAL_OK)
-        status = add_summary(session, file, meta, arena, err);
     if (meta->updated_at_ms > record->updated_at)
         record->updated_at = meta->updated_at_ms;
-    return status;
+    if (meta->skip > 0 && skipped > hidden) {
+        mark.number = session->mark_number + 1;
+        mark.seq = record->fork_seq;
+        mark.through_seq = record->fork_seq + skipped;
+        status = pal_jsonl_state_mark(session, &mark, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return add_summary(session, file, meta, arena, err);
 }
 
 static bool is_ours(const pal_picoclaw_meta *meta, pal_arena *arena)
@@ -307,19 +314,19 @@ static pal_status compare(jsonl_engine *engine, memory_session *session, jsonl_f
 
     if (status == PAL_NO_MEMORY)
         return status;
-    if (status == PAL_OK)
+    if (!is_stale) {
         status = keep_text(file, text, err);
-    else
-        status = PAL_OK;
-    if (!is_stale && status == PAL_OK && !is_ours(&meta, arena))
-        status = take_over(session, file, &meta, arena, err);
-    else if (!is_stale && meta.count != file->lines)
-        is_stale = true;
+        if (status != PAL_OK)
+            return status;
+        if (!is_ours(&meta, arena))
+            return take_over(session, file, &meta, arena, err);
+        is_stale = meta.count != file->lines;
+    }
     /* A meta file of ours that is unreadable or has a wrong count of lines is written again.
      * Nothing else is affected. */
-    if (status == PAL_OK && is_stale && !engine->options.read_only)
+    if (is_stale && !engine->options.read_only)
         (void)!pal_jsonl_meta_save(engine, session, file, NULL);
-    return status;
+    return PAL_OK;
 }
 
 pal_status pal_jsonl_meta_load(

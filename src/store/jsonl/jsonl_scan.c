@@ -91,24 +91,28 @@ static pal_status adopt(jsonl_engine *engine, pal_str tenant, const char *path, 
     pal_status status =
             pal_jsonl_id_of("session", pal_str_make(unique, (size_t)len), &record.id, err);
 
+    if (status != PAL_OK)
+        return status;
     take_names(meta, base, pal_memory_tenant_find(engine->mem, tenant), arena, &record);
     take_times(engine, path, meta, &record);
-    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_no_memory(err);
-    if (status == PAL_OK && pal_jsonl_session(engine, tenant, record.id))
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_no_memory(err);
+    if (pal_jsonl_session(engine, tenant, record.id))
         return PAL_OK; /* the file was moved away meanwhile, and its old name belongs to a new
                           file */
-    if (status == PAL_OK)
-        status = pal_jsonl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
-    if (status == PAL_OK && !(file = pal_jsonl_file_get(engine, tenant, record.id)))
-        status = pal_no_memory(err);
-    if (status == PAL_OK)
-        status = pal_jsonl_file_set_path(engine, file, path, err);
-    if (status == PAL_OK)
-        status = pal_jsonl_rows_load(engine, session, file, err);
-    if (status == PAL_OK && !file->is_unreadable)
-        status = pal_jsonl_meta_load(engine, session, file, err);
-    return status;
+    status = pal_jsonl_state_session(engine, &record, handle_of(record.id), 0, &session, err);
+    if (status != PAL_OK)
+        return status;
+    file = pal_jsonl_file_get(engine, tenant, record.id);
+    if (!file)
+        return pal_no_memory(err);
+    status = pal_jsonl_file_set_path(engine, file, path, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_jsonl_rows_load(engine, session, file, err);
+    if (status != PAL_OK || file->is_unreadable)
+        return status;
+    return pal_jsonl_meta_load(engine, session, file, err);
 }
 
 /* Returns whether this is a meta file of ours without lines, at a path for which the log has no

@@ -88,19 +88,20 @@ static void put_parts(pal_buf *out, const pal_part *parts, size_t len, pal_arena
 
 pal_status pal_row_text(const pal_row *row, pal_arena *arena, pal_buf *out, pal_error *err)
 {
-    pal_message message;
-    pal_status status = PAL_OK;
+    pal_status failure;
 
     if (row->is_text) {
         pal_buf_append_str(out, row->body);
     } else {
-        status = pal_view_decode(row, arena, &message, err);
-        if (status == PAL_OK)
-            put_parts(out, message.parts, message.parts_len, arena);
+        pal_message message;
+        pal_status status = pal_view_decode(row, arena, &message, err);
+
+        if (status != PAL_OK)
+            return status;
+        put_parts(out, message.parts, message.parts_len, arena);
     }
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_error_set(err, pal_arena_failure(arena), "no room for the text of a message");
-    if (status == PAL_OK && out->failure)
-        status = pal_error_set(err, out->failure, "no room for the text of a message");
-    return status;
+    failure = pal_arena_failure(arena) ? pal_arena_failure(arena) : out->failure;
+    if (failure)
+        return pal_error_set(err, failure, "no room for the text of a message");
+    return PAL_OK;
 }

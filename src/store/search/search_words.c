@@ -243,7 +243,6 @@ static pal_status add_phrase(
 pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, pal_error *err)
 {
     pal_query query = {0};
-    pal_status status = PAL_OK;
 
     if (text.len > PAL_SEARCH_TEXT_LEN_MAX)
         return pal_error_set(err, PAL_LIMIT, "a search of %zu bytes exceeds the limit of %d",
@@ -251,23 +250,26 @@ pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, 
     query.phrases = pal_arena_array(arena, PAL_SEARCH_WORDS_MAX, sizeof(*query.phrases));
     if (!query.phrases)
         return pal_no_memory(err);
-    while (status == PAL_OK && text.len > 0) {
+    while (text.len > 0) {
         bool is_prefix;
+        pal_str part;
+        pal_status status;
 
         if (pal_text_is_space(text.data[0])) {
             text = pal_str_make(text.data + 1, text.len - 1);
             continue;
         }
-        pal_str part = take_part(&text, &is_prefix);
+        part = take_part(&text, &is_prefix);
         status = add_phrase(&query, part, is_prefix, arena, err);
+        if (status != PAL_OK)
+            return status;
     }
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_no_memory(err);
-    if (status == PAL_OK && query.len == 0)
-        status = pal_error_set(err, PAL_INVALID, "the search contains no words");
-    if (status == PAL_OK)
-        *out_query = query;
-    return status;
+    if (pal_arena_failure(arena))
+        return pal_no_memory(err);
+    if (query.len == 0)
+        return pal_error_set(err, PAL_INVALID, "the search contains no words");
+    *out_query = query;
+    return PAL_OK;
 }
 
 /* ---- Matching ---- */

@@ -143,13 +143,17 @@ static pal_status join_terms(
         if (pal_bitmap_is_empty(rows))
             return status;
     }
-    if (status == PAL_OK && *out_sound)
-        status = keep_number(state, block, 't', state->tenant, rows, out_sound, err);
-    if (status == PAL_OK && *out_sound && state->search->role != PAL_ROLE_NONE)
+    if (status != PAL_OK || !*out_sound)
+        return status;
+    status = keep_number(state, block, 't', state->tenant, rows, out_sound, err);
+    if (status != PAL_OK || !*out_sound)
+        return status;
+    if (state->search->role != PAL_ROLE_NONE) {
         status = keep_number(state, block, 'r', state->search->role, rows, out_sound, err);
-    if (status == PAL_OK && *out_sound && !pal_bitmap_is_empty(rows))
-        status = keep_handles(state, block, rows, out_sound, err);
-    return status;
+        if (status != PAL_OK || !*out_sound)
+            return status;
+    }
+    return pal_bitmap_is_empty(rows) ? PAL_OK : keep_handles(state, block, rows, out_sound, err);
 }
 
 /* Returns whether the block is indexed, and its rows that are not indexed. */

@@ -80,11 +80,11 @@ pal_status pal_sqlite_inbox_add(pal_sql_conn *conn, pal_work *work)
     status = check_room(conn, work, head.handle);
     if (status == PAL_OK)
         status = insert_item(conn, work, head.handle);
-    if (status == PAL_OK) {
-        item->id = work->new_id;
-        item->created_at = work->now_ms;
-    }
-    return status;
+    if (status != PAL_OK)
+        return status;
+    item->id = work->new_id;
+    item->created_at = work->now_ms;
+    return PAL_OK;
 }
 
 pal_status pal_sqlite_inbox_remove(

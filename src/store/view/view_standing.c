@@ -302,26 +302,36 @@ pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session,
     if (!scratch)
         return pal_no_memory(err);
     status = read_levels(engine, session, scratch, &levels, &levels_len, err);
-    if (status == PAL_OK)
-        status = pal_standing_decide(levels, levels_len, scratch, &found, err);
-    if (status == PAL_OK)
-        status = read_body(engine, &found.checkpoint, arena, &standing.checkpoint, err);
-    if (status == PAL_OK)
-        status = read_body(engine, &found.epoch, arena, &standing.epoch, err);
-    if (status == PAL_OK && found.prunes_len > 0)
+    if (status != PAL_OK)
+        goto out;
+    status = pal_standing_decide(levels, levels_len, scratch, &found, err);
+    if (status != PAL_OK)
+        goto out;
+    status = read_body(engine, &found.checkpoint, arena, &standing.checkpoint, err);
+    if (status != PAL_OK)
+        goto out;
+    status = read_body(engine, &found.epoch, arena, &standing.epoch, err);
+    if (status != PAL_OK)
+        goto out;
+    if (found.prunes_len > 0)
         standing.prunes = pal_arena_array(arena, found.prunes_len, sizeof(*standing.prunes));
-    if (status == PAL_OK && found.pins_len > 0)
+    if (found.pins_len > 0)
         standing.pins = pal_arena_array(arena, found.pins_len, sizeof(*standing.pins));
-    if (status == PAL_OK && pal_arena_failure(arena))
+    if (pal_arena_failure(arena)) {
         status = pal_no_memory(err);
-    for (size_t i = 0; status == PAL_OK && i < found.prunes_len; i++)
+        goto out;
+    }
+    for (; standing.prunes_len < found.prunes_len; standing.prunes_len++) {
+        size_t i = standing.prunes_len;
+
         status = read_body(engine, &found.prunes[i], arena, &standing.prunes[i], err);
-    if (status == PAL_OK && found.pins_len > 0)
-        memcpy(standing.pins, found.pins, found.pins_len * sizeof(*standing.pins));
+        if (status != PAL_OK)
+            goto out;
+    }
+    for (; standing.pins_len < found.pins_len; standing.pins_len++)
+        standing.pins[standing.pins_len] = found.pins[standing.pins_len];
+    *out_standing = standing;
+out:
     pal_arena_free(scratch);
-    standing.prunes_len = found.prunes_len;
-    standing.pins_len = found.pins_len;
-    if (status == PAL_OK)
-        *out_standing = standing;
     return status;
 }
