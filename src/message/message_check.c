@@ -100,6 +100,39 @@ static pal_status check_texts(const pal_part *part, size_t number, pal_error *er
     return PAL_OK;
 }
 
+static pal_status check_form(
+        const pal_part *parts, size_t len, bool is_nested, size_t number, pal_error *err)
+{
+    if (len > PAL_MESSAGE_PARTS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%zu parts are too many; at most %d are allowed", len,
+                PAL_MESSAGE_PARTS_MAX);
+    for (size_t i = 0; i < len; i++) {
+        size_t at = is_nested ? number : i + 1;
+        bool is_result = parts[i].kind == PAL_PART_TOOL_RESULT;
+        pal_status status = PAL_OK;
+
+        if (parts[i].kind <= PAL_PART_NONE || parts[i].kind > PAL_PART_COMPACTION)
+            return pal_error_set(
+                    err, PAL_INVALID, "part %zu has unknown kind %d", at, (int)parts[i].kind);
+        if (is_result && is_nested)
+            return pal_error_set(err, PAL_INVALID,
+                    "part %zu: a tool_result must not contain a tool_result", at);
+        if (is_result)
+            status = check_form(parts[i].parts, parts[i].parts_len, true, at, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+pal_status pal_message_check_form(const pal_message *message, pal_error *err)
+{
+    if (message->role <= PAL_ROLE_NONE || message->role > PAL_ROLE_TOOL)
+        return pal_error_set(err, PAL_INVALID,
+                "a message has no role; expected one of system, user, assistant, tool");
+    return check_form(message->parts, message->parts_len, false, 0, err);
+}
+
 static pal_status check_part(const pal_part *part, size_t number, pal_error *err)
 {
     bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
@@ -130,8 +163,11 @@ static pal_status check_part(const pal_part *part, size_t number, pal_error *err
 
 pal_status pal_message_check(const pal_message *message, pal_error *err)
 {
-    pal_status status = pal_text_check(message->model, "model", PAL_MODEL_LEN_MAX, false, err);
+    pal_status status = pal_message_check_form(message, err);
 
+    if (status != PAL_OK)
+        return status;
+    status = pal_text_check(message->model, "model", PAL_MODEL_LEN_MAX, false, err);
     if (status == PAL_OK)
         status = pal_text_check(message->client_id, "client_id", PAL_CLIENT_ID_LEN_MAX, true, err);
     for (size_t i = 0; status == PAL_OK && i < message->parts_len; i++)

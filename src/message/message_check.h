@@ -6,9 +6,15 @@
 
 #define PAL_BLOB_NAME_LEN 71 /* "sha256:" and 64 hex digits */
 
-/* Checks texts, names and blobs. PAL_INVALID or PAL_LIMIT: `err` names the part and the member. The
- * message must have passed pal_native_message_check(), which limits the nesting. */
+#define PAL_MESSAGE_PARTS_MAX 4096 /* parts in one message, and in one tool result */
+
+/* Checks everything except `extra`, which depends on the format: the form, texts, names and blobs.
+ * PAL_INVALID or PAL_LIMIT: `err` names the part and the member. */
 PAL_CHECKED pal_status pal_message_check(const pal_message *message, pal_error *err);
+
+/* Checks only the form: the role and the kinds are known, there are not too many parts, and no tool
+ * result is inside another. Costs almost nothing. */
+PAL_CHECKED pal_status pal_message_check_form(const pal_message *message, pal_error *err);
 
 /* Checks for valid UTF-8 of at most `len_max` bytes. `what` names the text in the error: "'title'
  * is not valid UTF-8 at byte 3". With `no_nul`, which names and keys use, a NUL is rejected too. */

@@ -217,8 +217,6 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
     pal_message copy = *message;
     pal_status status = pal_native_message_check(message, err);
 
-    if (status == PAL_OK)
-        status = pal_message_check(message, err);
     if (status == PAL_OK && work->blobs)
         status = copy_parts(options, prepared->arena, message->parts, message->parts_len, work,
                 &copy.parts, err);

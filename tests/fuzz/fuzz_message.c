@@ -27,7 +27,7 @@ static pal_arena *arena;
 /* What nests just below the reader's limit may be over that of what is stored. */
 static bool is_too_deep(const pal_message *message)
 {
-    return pal_native_message_check(message, NULL) == PAL_LIMIT;
+    return pal_native_message_check_form(message, NULL) == PAL_LIMIT;
 }
 
 static void clear_data(pal_part *parts, size_t len)

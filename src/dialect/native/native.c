@@ -411,47 +411,39 @@ static void write_body_other(const pal_member *member, pal_json_writer *writer, 
 
 /* ---- Checks ---- */
 
-static pal_status check_part(const pal_part *part, bool nested, pal_error *err);
-
-static pal_status check_parts(const pal_part *parts, size_t parts_len, bool nested, pal_error *err)
+static pal_status check_part_extras(const pal_part *parts, size_t parts_len, pal_error *err)
 {
-    if (parts_len > PAL_MESSAGE_PARTS_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu parts are too many; at most %d are allowed",
-                parts_len, PAL_MESSAGE_PARTS_MAX);
     for (size_t i = 0; i < parts_len; i++) {
-        pal_status status = check_part(&parts[i], nested, err);
+        const pal_part *part = &parts[i];
+        pal_status status =
+                pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
+        if (status == PAL_OK && part->kind == PAL_PART_TOOL_RESULT)
+            status = check_part_extras(part->parts, part->parts_len, err);
         if (status != PAL_OK)
             return pal_member_within(err, status, "parts", i);
     }
     return PAL_OK;
 }
 
-static pal_status check_part(const pal_part *part, bool nested, pal_error *err)
+/* The form of the message must be right: it limits the nesting. */
+static pal_status check_extras(const pal_message *message, pal_error *err)
 {
-    if (part->kind <= PAL_PART_NONE || part->kind > PAL_PART_COMPACTION)
-        return pal_error_set(err, PAL_INVALID, "a part has unknown kind %d", (int)part->kind);
-    if (part->kind == PAL_PART_TOOL_RESULT && nested)
-        return pal_error_set(err, PAL_INVALID, "a tool_result must not contain a tool_result");
-    pal_status status = pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
-    if (status == PAL_OK && part->kind == PAL_PART_TOOL_RESULT)
-        status = check_parts(part->parts, part->parts_len, true, err);
-    return status;
-}
-
-static bool has_role(const pal_message *message)
-{
-    return message->role > PAL_ROLE_NONE && message->role <= PAL_ROLE_TOOL;
+    pal_status status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
+    if (status != PAL_OK)
+        return status;
+    return check_part_extras(message->parts, message->parts_len, err);
 }
 
 pal_status pal_native_message_check(const pal_message *message, pal_error *err)
 {
-    if (!has_role(message))
-        return pal_error_set(err, PAL_INVALID,
-                "a message has no role; expected one of system, user, assistant, tool");
-    pal_status status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
-    if (status == PAL_OK)
-        status = check_parts(message->parts, message->parts_len, false, err);
-    return status;
+    pal_status status = pal_message_check(message, err);
+    return status == PAL_OK ? check_extras(message, err) : status;
+}
+
+pal_status pal_native_message_check_form(const pal_message *message, pal_error *err)
+{
+    pal_status status = pal_message_check_form(message, err);
+    return status == PAL_OK ? check_extras(message, err) : status;
 }
 
 /* ---- The store's form ---- */
@@ -528,7 +520,8 @@ static void write_message(
 /* Most messages are bare: one text, and no members that the store did not set. */
 static bool is_bare(const pal_message *message)
 {
-    return has_role(message) && pal_native_is_plain(message) && message->flags == 0 &&
+    bool has_role = message->role > PAL_ROLE_NONE && message->role <= PAL_ROLE_TOOL;
+    return has_role && pal_native_is_plain(message) && message->flags == 0 &&
             message->client_id.len == 0 && pal_id_is_none(message->turn_id) && message->seq > 0 &&
             !pal_id_is_none(message->id) &&
             message->created_at > 0 && message->created_at <= PAL_TIME_MAX_MS;
@@ -579,7 +572,7 @@ pal_status pal_native_message_put(
         write_bare(writer, message);
         return PAL_OK;
     }
-    pal_status status = pal_native_message_check(message, err);
+    pal_status status = pal_native_message_check_form(message, err);
     if (status != PAL_OK)
         return status;
     message_record record = {.message = *message};

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
-#include "dialect/native/native.h"
+#include "message/message_check.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
@@ -17,17 +17,19 @@
 #include "palaver/str.h"
 #include "palaver/turn.h"
 
-#define PAL_MESSAGE_PARTS_MAX 4096 /* parts in one message, and in one tool result */
-
 /* Maximum nesting of a message. Much smaller than PAL_JSON_DEPTH_MAX, so that a text that was
  * wrapped on its way in can always be read again. */
 #define PAL_MESSAGE_DEPTH_MAX 256
 
-/* Checks whether the native format can express the message: roles and kinds are known, `extra` is a
- * JSON object without our members, there are not too many parts, and no tool_result is inside a
- * tool_result. Call it for messages from a program before pal_native_body_write(): an `extra` that
- * is not JSON would make the whole body invalid. Costs almost nothing if there is no extra. */
+/* Checks whether a message can be stored. This is the only check that a message from a program or
+ * from another format needs: pal_message_check(), and each `extra` is a JSON object without members
+ * of the native format. */
 PAL_CHECKED pal_status pal_native_message_check(const pal_message *message, pal_error *err);
+
+/* Checks only whether the native format can express the message: its form and each `extra`. An
+ * `extra` that is not JSON would make the written text invalid. Costs almost nothing if there is no
+ * extra. */
+PAL_CHECKED pal_status pal_native_message_check_form(const pal_message *message, pal_error *err);
 
 /* Returns true if the body of the message would contain only one part of plain text. Then the store
  * keeps the text itself. */

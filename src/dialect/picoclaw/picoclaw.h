@@ -33,9 +33,9 @@
 
 /* ---- Lines ---- */
 
-/* Appends one line without its line end. The message must have passed pal_native_message_check().
- * Line ends between the values of an extra become blanks. The caller must compare the length with
- * PAL_PICOCLAW_LINE_MAX. If it fails, `buf` has failed. */
+/* Appends one line without its line end. The message must have passed
+ * pal_native_message_check_form(). Line ends between the values of an extra become blanks. The
+ * caller must compare the length with PAL_PICOCLAW_LINE_MAX. If it fails, `buf` has failed. */
 void pal_picoclaw_line_write(pal_buf *buf, const pal_message *message);
 
 /* Reads one line into the arena. A line that pal_picoclaw_line_write() wrote is restored

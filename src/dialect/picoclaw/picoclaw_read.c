@@ -403,7 +403,7 @@ pal_status pal_picoclaw_value_read(
         message = plain.message; /* the line was not written by us, so its plain members are used */
     status = pal_arena_checked(arena, err);
     if (status == PAL_OK)
-        status = pal_native_message_check(&message, err);
+        status = pal_native_message_check_form(&message, err);
     if (status == PAL_OK)
         *out_message = message;
     return status;

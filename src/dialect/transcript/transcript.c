@@ -10,7 +10,6 @@
 #include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
 #include "dialect/transcript/transcript_reader.h"
-#include "message/message_check.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -209,8 +208,6 @@ static bool is_keepable(pal_transcript *in, const pal_message *message)
 {
     pal_error error;
     pal_status status = pal_native_message_check(message, &error);
-    if (status == PAL_OK)
-        status = pal_message_check(message, &error);
     if (status == PAL_NO_MEMORY)
         in->failure = status;
     else if (status != PAL_OK)

@@ -73,12 +73,10 @@ static pal_status read_one(
     return pal_native_message_read(value, call->arena, message, err);
 }
 
-/* Checks that a new message has a role and content, and no members that only the store can set. */
+/* Checks the rules for requests: a new message has content, and no seq. The store checks everything
+ * else. */
 static pal_status check_one(const pal_message *message, pal_error *err)
 {
-    if (message->role == PAL_ROLE_NONE)
-        return pal_error_set(err, PAL_INVALID,
-                "member 'role' is missing; use system, user, assistant or tool");
     if (message->seq)
         return pal_error_set(err, PAL_INVALID, "member 'seq' is not allowed; the store assigns it");
     if (message->parts_len == 0)
