@@ -142,10 +142,7 @@ pal_engine **pal_store_engine(pal_store *store)
 pal_status pal_store_create(
         pal_store *store, const pal_session *session, pal_id *out_id, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_CREATE,
-            .tenant = session->tenant,
-            .session = session->id,
-            .u.create = {.session = session}};
+    pal_op op = pal_op_create(session);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_id)
@@ -156,10 +153,7 @@ pal_status pal_store_create(
 pal_status pal_store_update(
         pal_store *store, const pal_session *session, uint32_t fields, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_UPDATE,
-            .tenant = session->tenant,
-            .session = session->id,
-            .u.update = {.session = session, .fields = fields}};
+    pal_op op = pal_op_update(session, fields);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -167,12 +161,7 @@ pal_status pal_store_update(
 pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session, pal_message *messages,
         size_t messages_len, uint64_t expected_seq, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_APPEND,
-            .tenant = tenant,
-            .session = session,
-            .u.append = {.messages = messages,
-                    .messages_len = messages_len,
-                    .expected_seq = expected_seq}};
+    pal_op op = pal_op_append(tenant, session, messages, messages_len, expected_seq);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -180,10 +169,7 @@ pal_status pal_store_append(pal_store *store, pal_str tenant, pal_id session, pa
 pal_status pal_store_fork(pal_store *store, const pal_session *session, pal_id parent,
         uint64_t at_seq, pal_id *out_id, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_FORK,
-            .tenant = session->tenant,
-            .session = session->id,
-            .u.fork = {.session = session, .parent = parent, .at_seq = at_seq}};
+    pal_op op = pal_op_fork(session, parent, at_seq);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_id)
@@ -194,7 +180,7 @@ pal_status pal_store_fork(pal_store *store, const pal_session *session, pal_id p
 pal_status pal_store_mark(
         pal_store *store, pal_str tenant, pal_id session, pal_mark *mark, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_MARK, .tenant = tenant, .session = session, .u.mark = mark};
+    pal_op op = pal_op_mark(tenant, session, mark);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -237,14 +223,14 @@ pal_status pal_store_reset(pal_store *store, pal_str tenant, pal_id session, boo
 
 pal_status pal_store_delete(pal_store *store, pal_str tenant, pal_id session, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_DELETE, .tenant = tenant, .session = session};
+    pal_op op = pal_op_delete(tenant, session);
 
     return pal_store_apply_one(store, &op, err);
 }
 
 pal_status pal_store_restore(pal_store *store, pal_str tenant, pal_id session, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_RESTORE, .tenant = tenant, .session = session};
+    pal_op op = pal_op_restore(tenant, session);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -253,7 +239,7 @@ pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
         pal_erase_result *out_erasure, pal_error *err)
 {
     pal_erase_result erasure = {0};
-    pal_op op = {.kind = PAL_OP_ERASE, .tenant = tenant, .session = session, .u.erasure = &erasure};
+    pal_op op = pal_op_erase(tenant, session, &erasure);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_erasure)
@@ -264,7 +250,7 @@ pal_status pal_store_erase(pal_store *store, pal_str tenant, pal_id session,
 pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
         pal_sweep_result *out_sweep, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_SWEEP, .u.sweep = {.trash_ms = trash_ms, .limit = limit}};
+    pal_op op = pal_op_sweep(trash_ms, limit);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_sweep)
@@ -275,8 +261,7 @@ pal_status pal_store_sweep(pal_store *store, int64_t trash_ms, uint32_t limit,
 pal_status pal_store_inbox_add(
         pal_store *store, pal_str tenant, pal_id session, pal_inbox_item *item, pal_error *err)
 {
-    pal_op op = {
-            .kind = PAL_OP_INBOX_ADD, .tenant = tenant, .session = session, .u.inbox_item = item};
+    pal_op op = pal_op_inbox_add(tenant, session, item);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -284,8 +269,7 @@ pal_status pal_store_inbox_add(
 pal_status pal_store_inbox_drop(
         pal_store *store, pal_str tenant, pal_id session, pal_id item, pal_error *err)
 {
-    pal_op op = {
-            .kind = PAL_OP_INBOX_DROP, .tenant = tenant, .session = session, .u.inbox_id = item};
+    pal_op op = pal_op_inbox_drop(tenant, session, item);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -293,10 +277,7 @@ pal_status pal_store_inbox_drop(
 pal_status pal_store_lease_take(pal_store *store, pal_str tenant, pal_id session, pal_str owner,
         int64_t ttl_ms, uint64_t *out_fence, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
-            .tenant = tenant,
-            .session = session,
-            .u.lease = {.owner = owner, .ttl_ms = ttl_ms}};
+    pal_op op = pal_op_lease_take(tenant, session, owner, ttl_ms);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_fence)
@@ -307,10 +288,7 @@ pal_status pal_store_lease_take(pal_store *store, pal_str tenant, pal_id session
 pal_status pal_store_lease_release(
         pal_store *store, pal_str tenant, pal_id session, uint64_t fence, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_LEASE_RELEASE,
-            .tenant = tenant,
-            .session = session,
-            .u.lease = {.fence = fence}};
+    pal_op op = pal_op_lease_release(tenant, session, fence);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -318,8 +296,7 @@ pal_status pal_store_lease_release(
 pal_status pal_store_ledger_add(
         pal_store *store, pal_str tenant, pal_id session, const pal_ledger_row *row, pal_error *err)
 {
-    pal_op op = {
-            .kind = PAL_OP_LEDGER_ADD, .tenant = tenant, .session = session, .u.ledger_row = row};
+    pal_op op = pal_op_ledger_add(tenant, session, row);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -327,9 +304,7 @@ pal_status pal_store_ledger_add(
 pal_status pal_store_blob_put(pal_store *store, pal_str tenant, pal_str media_type, pal_str data,
         char out_name[PAL_BLOB_NAME_SIZE], pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_BLOB_PUT,
-            .tenant = tenant,
-            .u.blob = {.media_type = media_type, .data = data}};
+    pal_op op = pal_op_blob_put(tenant, media_type, data);
     pal_status status = pal_store_apply_one(store, &op, err);
 
     if (status == PAL_OK && out_name)

@@ -73,19 +73,15 @@ static pal_status find_last(
 static pal_status replace_once(pal_store *store, pal_str tenant, pal_id session,
         pal_message *messages, size_t messages_len, pal_mark *mark, pal_error *err)
 {
-    pal_op ops[2] = {
-            {.kind = PAL_OP_APPEND, .tenant = tenant, .session = session},
-            {.kind = PAL_OP_MARK, .tenant = tenant, .session = session, .with_previous = true},
-    };
+    pal_op ops[2];
     pal_status status = find_last(store, tenant, session, &mark->target, err);
     size_t len = mark->target > 0 ? 2 : 1;
 
     if (status != PAL_OK)
         return status;
-    ops[0].u.append.messages = messages;
-    ops[0].u.append.messages_len = messages_len;
-    ops[0].u.append.expected_seq = mark->target;
-    ops[1].u.mark = mark;
+    ops[0] = pal_op_append(tenant, session, messages, messages_len, mark->target);
+    ops[1] = pal_op_mark(tenant, session, mark);
+    ops[1].with_previous = true;
     status = pal_store_apply(store, ops, len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         status = ops[i].status;

@@ -83,9 +83,7 @@ pal_status pal_record_missing(pal_work *work)
 pal_status pal_store_record_put(pal_store *store, pal_str tenant, pal_record *record,
         uint64_t expected_version, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_RECORD_PUT,
-            .tenant = tenant,
-            .u.record = {.record = record, .expected_version = expected_version}};
+    pal_op op = pal_op_record_put(tenant, record, expected_version);
 
     return pal_store_apply_one(store, &op, err);
 }
@@ -94,7 +92,7 @@ pal_status pal_store_record_drop(
         pal_store *store, pal_str tenant, pal_str kind, pal_str name, pal_error *err)
 {
     pal_record record = {.kind = kind, .name = name};
-    pal_op op = {.kind = PAL_OP_RECORD_DROP, .tenant = tenant, .u.record = {.record = &record}};
+    pal_op op = pal_op_record_drop(tenant, &record);
 
     return pal_store_apply_one(store, &op, err);
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
+#include "store/store_front.h"
 
 static pal_status find(pal_store *store, const pal_session *wanted, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, bool *out_found, pal_error *err)
@@ -58,18 +59,16 @@ static bool same_aliases(const pal_session *a, const pal_session *b)
 static pal_status create(pal_store *store, const pal_session *record, pal_id *out_id,
         bool *out_created, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_CREATE,
-            .tenant = record->tenant,
-            .u.create = {.session = record, .or_find = true}};
-    pal_status status = pal_store_apply(store, &op, 1, err);
+    pal_op op = pal_op_find_or_create(record);
+    pal_status status;
 
-    if (status == PAL_OK && op.status != PAL_OK)
-        status = pal_error_set(err, op.status, "%s", op.error.message);
-    if (status == PAL_OK) {
-        *out_id = op.session;
-        *out_created = !op.u.create.existing;
-    }
-    return status;
+    op.session = (pal_id){{0}}; /* the store chooses the id */
+    status = pal_store_apply_one(store, &op, err);
+    if (status != PAL_OK)
+        return status;
+    *out_id = op.session;
+    *out_created = !op.u.create.existing;
+    return PAL_OK;
 }
 
 /* The result of routing replaces the stored values. */
@@ -92,18 +91,13 @@ static pal_status update(pal_store *store, const pal_session *stored, const pal_
 static pal_status adopt_from(pal_store *store, const pal_session *record, pal_id session,
         pal_id from, bool *out_adopted, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_ADOPT,
-            .tenant = record->tenant,
-            .session = session,
-            .u.adopt = {.from = from}};
+    pal_op op = pal_op_adopt(record->tenant, session, from);
     pal_status status;
 
     *out_adopted = false;
     if (pal_id_equal(session, from))
         return PAL_OK;
-    status = pal_store_apply(store, &op, 1, err);
-    if (status == PAL_OK && op.status != PAL_OK)
-        status = pal_error_set(err, op.status, "%s", op.error.message);
+    status = pal_store_apply_one(store, &op, err);
     if (status == PAL_OK)
         *out_adopted = op.u.adopt.adopted;
     return status;

@@ -51,6 +51,15 @@ def builds_and_runs(*flags):
     tap.check(said.startswith(SAID) and ' 4 assistant' in said, said)
 
 
+def runs_a_batch():
+    program = os.path.join(stage, 'batch')
+    tap.run('gcc', '-Wall', '-Wextra', '-Werror', os.path.join(SOURCE, 'examples', 'batch.c'),
+            '-o', program, *pkg_config('--cflags', '--libs'))
+    env = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(find('libpalaver.so')))
+    said = tap.run(program, env=env, cwd=tempfile.mkdtemp(dir=stage))
+    tap.check(said == ''.join('operation %d: ok \n' % i for i in (1, 2, 3)), said)
+
+
 def embeds_shared():
     builds_and_runs(*pkg_config('--cflags', '--libs'))
 
@@ -73,5 +82,6 @@ with tempfile.TemporaryDirectory() as stage:
         ('all public headers are installed', headers_are_all_there),
         ('a program builds against the shared library', embeds_shared),
         ('a program builds against the static library', embeds_static),
+        ('a program applies a batch', runs_a_batch),
         ('the installed command runs', command_runs),
     ])

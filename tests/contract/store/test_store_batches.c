@@ -3,19 +3,15 @@
 
 static void a_batch_keeps_its_order(void)
 {
-    pal_session given = {.key = S("k")};
     pal_message messages[] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")};
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1};
     pal_id id = pal_id_new();
+    pal_session given = {.id = id, .key = S("k")};
     pal_op ops[] = {
-            {.kind = PAL_OP_CREATE, .session = id, .u.create = {.session = &given}},
-            {.kind = PAL_OP_APPEND,
-                    .session = id,
-                    .u.append = {.messages = &messages[0], .messages_len = 1, .expected_seq = 0}},
-            {.kind = PAL_OP_APPEND,
-                    .session = id,
-                    .u.append = {.messages = &messages[1], .messages_len = 1, .expected_seq = 1}},
-            {.kind = PAL_OP_MARK, .session = id, .u.mark = &mark},
+            pal_op_create(&given),
+            pal_op_append(no_tenant(), id, &messages[0], 1, 0),
+            pal_op_append(no_tenant(), id, &messages[1], 1, 1),
+            pal_op_mark(no_tenant(), id, &mark),
     };
 
     OK(pal_store_apply(store, ops, 4, &err));
@@ -39,16 +35,14 @@ static void each_operation_fails_alone(void)
     new_session_with_key("k");
     for (size_t i = 0; i < 5; i++)
         messages[i] = text_of(i == 2 ? PAL_ROLE_NONE : PAL_ROLE_USER, "x");
-    ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &taken}};
-    for (size_t i = 0; i < 5; i++)
-        ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
-                .session = i == 1 ? pal_id_new()
-                        : i < 4   ? a
-                                  : b,
-                .u.append = {.messages = &messages[i],
-                        .messages_len = 1,
-                        .expected_seq = i == 3 ? 9 : PAL_SEQ_ANY}};
-    ops[len++] = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &bad}};
+    ops[len++] = pal_op_create(&taken);
+    for (size_t i = 0; i < 5; i++) {
+        pal_id session = i == 1 ? pal_id_new() : i < 4 ? a : b;
+
+        ops[len++] = pal_op_append(
+                no_tenant(), session, &messages[i], 1, i == 3 ? 9 : PAL_SEQ_ANY);
+    }
+    ops[len++] = pal_op_create(&bad);
     ops[len++] = (pal_op){.kind = PAL_OP_NONE};
     OK(pal_store_apply(store, ops, len, &err));
     CHECK_STATUS(ops[0].status, PAL_CONFLICT);
@@ -69,15 +63,12 @@ static void an_operation_can_go_with_the_one_before_it(void)
 {
     pal_id id = new_session();
     pal_message first = text_of(PAL_ROLE_USER, "a"), second = text_of(PAL_ROLE_USER, "b");
-    pal_op append = {.kind = PAL_OP_APPEND, .session = id, .with_previous = true};
-    pal_op ops[3] = {{.kind = PAL_OP_LEASE_TAKE,
-            .session = id,
-            .u.lease = {.owner = S("one"), .ttl_ms = 60000}}};
+    pal_op ops[3] = {
+            pal_op_lease_take(no_tenant(), id, S("one"), 60000),
+            pal_op_append(no_tenant(), id, &first, 1, PAL_SEQ_ANY),
+    };
 
-    ops[1] = append;
-    ops[1].u.append.messages = &first;
-    ops[1].u.append.messages_len = 1;
-    ops[1].u.append.expected_seq = PAL_SEQ_ANY;
+    ops[1].with_previous = true;
     OK(pal_store_apply(store, ops, 2, &err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_STATUS(ops[1].status, PAL_OK);
@@ -109,16 +100,14 @@ static void what_goes_together_still_fails_alone(void)
     pal_record before = {.kind = S("k"), .name = S("before"), .body = S("1")};
     pal_record after = {.kind = S("k"), .name = S("after"), .body = S("1")}, found;
     pal_record third = {.kind = S("k"), .name = S("third"), .body = S("1")};
-    pal_op ops[] = {{.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &before}},
-            {.kind = PAL_OP_APPEND,
-                    .session = id,
-                    .with_previous = true,
-                    .u.append = {.messages = &again,
-                            .messages_len = 1,
-                            .expected_seq = PAL_SEQ_ANY}},
-            {.kind = PAL_OP_RECORD_PUT, .with_previous = true, .u.record = {.record = &after}},
-            {.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &third}}};
+    pal_op ops[] = {
+            pal_op_record_put(no_tenant(), &before, 0),
+            pal_op_append(no_tenant(), id, &again, 1, PAL_SEQ_ANY),
+            pal_op_record_put(no_tenant(), &after, 0),
+            pal_op_record_put(no_tenant(), &third, 0),
+    };
 
+    ops[1].with_previous = ops[2].with_previous = true;
     OK(pal_store_append(store, no_tenant(), id, &first, 1, 0, &err));
     again.id = first.id;
     OK(pal_store_apply(store, ops, 4, &err));
@@ -153,10 +142,8 @@ static void a_batch_spans_sessions_and_tenants(void)
     OK(pal_store_create(store, &other, &ids[2], &err));
     for (size_t i = 0; i < LEN; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
-        ops[i] = (pal_op){.kind = PAL_OP_APPEND,
-                .session = ids[i % 3],
-                .tenant = i % 3 == 2 ? S("other") : no_tenant(),
-                .u.append = {.messages = &messages[i], .messages_len = 1, .expected_seq = i / 3}};
+        ops[i] = pal_op_append(i % 3 == 2 ? S("other") : no_tenant(), ids[i % 3], &messages[i], 1,
+                i / 3);
     }
     OK(pal_store_stat(store, arena, &before, &err));
     OK(pal_store_apply(store, ops, LEN, &err));
@@ -171,8 +158,7 @@ static void a_batch_spans_sessions_and_tenants(void)
 static void an_operation_names_its_session(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
-    pal_op op = {.kind = PAL_OP_APPEND,
-            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
+    pal_op op = pal_op_append(no_tenant(), (pal_id){{0}}, &message, 1, 0);
 
     OK(pal_store_apply(store, &op, 1, &err));
     CHECK_STATUS(op.status, PAL_INVALID);

@@ -385,13 +385,12 @@ static void a_record_goes_with_an_append(void)
     pal_message message = text_of(PAL_ROLE_USER, "once");
     pal_id session = new_session();
     pal_record record = named("request-1");
-    pal_op ops[] = {{.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &record}},
-            {.kind = PAL_OP_APPEND,
-                    .session = session,
-                    .with_previous = true,
-                    .u.append = {
-                            .messages = &message, .messages_len = 1, .expected_seq = PAL_SEQ_ANY}}};
+    pal_op ops[] = {
+            pal_op_record_put(no_tenant(), &record, 0),
+            pal_op_append(no_tenant(), session, &message, 1, PAL_SEQ_ANY),
+    };
 
+    ops[1].with_previous = true;
     record.session = session;
     OK(pal_store_apply(store, ops, 2, &err));
     CHECK_STATUS(ops[0].status, PAL_OK);
@@ -406,17 +405,18 @@ static void a_record_goes_with_an_append(void)
 
 static void a_record_sees_the_operations_before_it(void)
 {
-    pal_session given = {.key = S("key")};
+    pal_session given = {.id = pal_id_new(), .key = S("key")};
     pal_record first = named("a"), second = named("a"), dropped = named("a"), third = named("a");
-    pal_id session = pal_id_new();
-    pal_op ops[] = {{.kind = PAL_OP_CREATE, .session = session, .u.create.session = &given},
-            {.kind = PAL_OP_RECORD_PUT, .with_previous = true, .u.record = {.record = &first}},
-            {.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &second, .expected_version = 1}},
-            {.kind = PAL_OP_RECORD_DROP, .u.record = {.record = &dropped}},
-            {.kind = PAL_OP_RECORD_PUT,
-                    .u.record = {.record = &third, .expected_version = PAL_RECORD_VERSION_ANY}}};
+    pal_op ops[] = {
+            pal_op_create(&given),
+            pal_op_record_put(no_tenant(), &first, 0),
+            pal_op_record_put(no_tenant(), &second, 1),
+            pal_op_record_drop(no_tenant(), &dropped),
+            pal_op_record_put(no_tenant(), &third, PAL_RECORD_VERSION_ANY),
+    };
 
-    first.session = session;
+    ops[1].with_previous = true;
+    first.session = given.id;
     OK(pal_store_apply(store, ops, 5, &err));
     for (size_t i = 0; i < 5; i++)
         if (!CHECK_STATUS(ops[i].status, PAL_OK))
@@ -431,10 +431,9 @@ static void a_record_heeds_the_fence(void)
     pal_id session = new_session(), elsewhere = new_session();
     uint64_t stale = 0, fence = 0;
     pal_record record = named("a");
-    pal_op op = {.kind = PAL_OP_RECORD_PUT,
-            .session = session,
-            .u.record = {.record = &record, .expected_version = PAL_RECORD_VERSION_ANY}};
+    pal_op op = pal_op_record_put(no_tenant(), &record, PAL_RECORD_VERSION_ANY);
 
+    op.session = session;
     record.session = elsewhere;
     OK(pal_store_lease_take(store, no_tenant(), session, S("a"), 1000, &stale, &err));
     pal_clock_set_ms(NOW + 2000);

@@ -83,7 +83,7 @@ static void the_inbox_has_a_limit(void)
 
     for (size_t i = 0; i < PAL_INBOX_ITEMS_MAX; i++) {
         items[i] = item;
-        ops[i] = (pal_op){.kind = PAL_OP_INBOX_ADD, .session = session, .u.inbox_item = &items[i]};
+        ops[i] = pal_op_inbox_add(no_tenant(), session, &items[i]);
     }
     OK(pal_store_apply(store, ops, PAL_INBOX_ITEMS_MAX, &err));
     CHECK_STATUS(ops[PAL_INBOX_ITEMS_MAX - 1].status, PAL_OK);
@@ -96,18 +96,15 @@ static void an_append_takes_items_out_of_the_inbox(void)
 {
     pal_inbox_item a = {.body = S("{\"a\":1}")}, b = {.body = S("{\"b\":1}")}, *items;
     pal_message message = text_of(PAL_ROLE_USER, "a");
-    pal_op op = {.kind = PAL_OP_APPEND, .session = new_session()};
+    pal_op op = pal_op_append(no_tenant(), new_session(), &message, 1, 7);
     pal_id ids[2];
 
     OK(add_item(op.session, &a));
     OK(add_item(op.session, &b));
     ids[0] = a.id;
     ids[1] = pal_id_new(); /* unknown ones are no error */
-    op.u.append.messages = &message;
-    op.u.append.messages_len = 1;
     op.u.append.inbox_ids = ids;
     op.u.append.inbox_ids_len = 2;
-    op.u.append.expected_seq = 7;
     OK(pal_store_apply(store, &op, 1, &err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK_EQ(list_items(op.session, &items), 2);
@@ -202,25 +199,23 @@ static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
 
     message = text_of(PAL_ROLE_USER, "fenced");
     mark = (pal_mark){.kind = PAL_MARK_PIN, .seq = 1};
-    change = (pal_session){.title = S("fenced")};
+    change = (pal_session){.id = session, .title = S("fenced")};
     added = (pal_inbox_item){.body = S("{}")};
     row = (pal_ledger_row){.request_id = S("fenced")};
-    ops[len++] = (pal_op){.kind = PAL_OP_APPEND,
-            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = PAL_SEQ_ANY}};
-    ops[len++] = (pal_op){.kind = PAL_OP_MARK, .u.mark = &mark};
-    ops[len++] = (pal_op){.kind = PAL_OP_UPDATE,
-            .u.update = {.session = &change, .fields = PAL_SESSION_FIELD_TITLE}};
-    ops[len++] = (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &added};
-    ops[len++] = (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = item};
-    ops[len++] = (pal_op){.kind = PAL_OP_LEDGER_ADD, .u.ledger_row = &row};
     record = (pal_record){.kind = S("kind"), .name = S("fenced"), .body = S("{}")};
-    ops[len++] = (pal_op){.kind = PAL_OP_RECORD_PUT, .u.record = {.record = &record}};
-    ops[len++] = (pal_op){.kind = PAL_OP_RECORD_DROP, .u.record = {.record = &record}};
-    ops[len++] = (pal_op){.kind = PAL_OP_DELETE};
-    ops[len++] = (pal_op){.kind = PAL_OP_RESTORE};
-    ops[len++] = (pal_op){.kind = PAL_OP_ERASE, .u.erasure = &erasure};
+    ops[len++] = pal_op_append(no_tenant(), session, &message, 1, PAL_SEQ_ANY);
+    ops[len++] = pal_op_mark(no_tenant(), session, &mark);
+    ops[len++] = pal_op_update(&change, PAL_SESSION_FIELD_TITLE);
+    ops[len++] = pal_op_inbox_add(no_tenant(), session, &added);
+    ops[len++] = pal_op_inbox_drop(no_tenant(), session, item);
+    ops[len++] = pal_op_ledger_add(no_tenant(), session, &row);
+    ops[len++] = pal_op_record_put(no_tenant(), &record, 0);
+    ops[len++] = pal_op_record_drop(no_tenant(), &record);
+    ops[len++] = pal_op_delete(no_tenant(), session);
+    ops[len++] = pal_op_restore(no_tenant(), session);
+    ops[len++] = pal_op_erase(no_tenant(), session, &erasure);
     for (size_t i = 0; i < len; i++)
-        ops[i].session = session;
+        ops[i].session = session; /* a record has no session, but the fence of one can guard it */
     return len;
 }
 
@@ -262,9 +257,7 @@ static void a_lease_that_ran_out_is_renewed_by_its_number(void)
 {
     pal_id session = new_session();
     uint64_t fence = 0, other = 0;
-    pal_op renewal = {.kind = PAL_OP_LEASE_TAKE,
-            .session = session,
-            .u.lease = {.owner = S("a"), .ttl_ms = 1000}};
+    pal_op renewal = pal_op_lease_take(no_tenant(), session, S("a"), 1000);
 
     OK(take(session, "a", 1000, &fence));
     pal_clock_set_ms(NOW + 2000);
@@ -307,9 +300,7 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
 {
     pal_id session = new_session();
     uint64_t fence = 0, other = 0;
-    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
-            .session = session,
-            .u.lease = {.owner = S("b"), .ttl_ms = 1000}};
+    pal_op op = pal_op_lease_take(no_tenant(), session, S("b"), 1000);
 
     OK(take(session, "a", 1000, &fence));
     op.u.lease.stale_fence = fence;
@@ -329,11 +320,10 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
     pal_id session = new_session();
     uint64_t fence = 0;
     pal_lease lease;
-    pal_op op = {.kind = PAL_OP_LEASE_TAKE,
-            .session = session,
-            .u.lease = {.owner = S("b"), .ttl_ms = 1000, .is_watched = true}};
+    pal_op op = pal_op_lease_take(no_tenant(), session, S("b"), 1000);
     const int64_t clocks[] = {NOW, NOW + 3600000, NOW - 3600000};
 
+    op.u.lease.is_watched = true;
     OK(take(session, "a", 1000, &fence));
     for (size_t i = 0; i < 3; i++) {
         pal_clock_set_ms(clocks[i]);
@@ -370,9 +360,7 @@ static void a_fence_writes_into_a_session_that_is_gone(void)
     OK(pal_store_create(store, &expiring, &ids[1], &err));
     for (size_t i = 0; i < 2; i++) {
         pal_message message = text_of(PAL_ROLE_ASSISTANT, "paid for");
-        pal_op op = {.kind = PAL_OP_APPEND,
-                .session = ids[i],
-                .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
+        pal_op op = pal_op_append(no_tenant(), ids[i], &message, 1, 0);
         uint64_t fence = 0;
 
         pal_clock_set_ms(NOW);
@@ -423,11 +411,9 @@ static void a_message_names_its_turn(void)
 static void a_fence_without_a_lease_is_denied(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
-    pal_op op = {.kind = PAL_OP_APPEND,
-            .session = new_session(),
-            .fence = 1,
-            .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}};
+    pal_op op = pal_op_append(no_tenant(), new_session(), &message, 1, 0);
 
+    op.fence = 1;
     OK(pal_store_apply(store, &op, 1, &err));
     CHECK_STATUS(op.status, PAL_DENIED);
 }
