@@ -14,7 +14,7 @@
 #include "palaver/limits.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 #include "store/view/view_standing.h"
@@ -182,11 +182,11 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
         pal_error *err)
 {
     static const pal_message_query everything = {0};
-    pal_reading reading;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_reading_load(&reading, load ? load : &everything, arena, out_messages, err);
+        status = pal_snapshot_load(&snapshot, load ? load : &everything, arena, out_messages, err);
     return status;
 }
 
@@ -194,14 +194,14 @@ pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uin
         uint64_t before_seq, uint64_t *out_count, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
-    pal_reading reading;
+    pal_snapshot snapshot;
     pal_status status;
 
     if (!arena)
         return pal_no_memory(err);
-    status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
     if (status == PAL_OK)
-        status = pal_reading_count(&reading, after_seq, before_seq, out_count, err);
+        status = pal_snapshot_count(&snapshot, after_seq, before_seq, out_count, err);
     pal_arena_free(arena);
     return status;
 }
@@ -233,72 +233,57 @@ pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_ar
 pal_status pal_store_find_client_id(pal_store *store, pal_str tenant, pal_id session,
         pal_str client_id, pal_arena *arena, pal_message *out_message, pal_error *err)
 {
-    pal_reading reading;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status != PAL_OK)
         return status;
-    return pal_reading_find_client_id(&reading, client_id, arena, out_message, err);
+    return pal_snapshot_find_client_id(&snapshot, client_id, arena, out_message, err);
 }
 
 pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    pal_reading reading;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_view_marks(store->engine, &reading.row, arena, out_marks, out_len, err);
+        status = pal_view_marks(store->engine, &snapshot.row, arena, out_marks, out_len, err);
     return status;
 }
 
 pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_standing *out_standing, pal_error *err)
 {
-    pal_reading reading;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_reading_standing(&reading, arena, out_standing, err);
+        status = pal_snapshot_standing(&snapshot, arena, out_standing, err);
     return status;
 }
 
 pal_status pal_store_inbox_list(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    pal_reading reading;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_reading_inbox_list(&reading, arena, out_items, out_len, err);
-    return status;
-}
-
-pal_status pal_reading_lease(
-        const pal_reading *reading, pal_arena *arena, pal_lease *out_lease, pal_error *err)
-{
-    pal_engine *engine = reading->store->engine;
-    pal_lease lease = {0};
-    pal_status status =
-            engine->backend->lease_find(engine, reading->row.handle, arena, &lease, err);
-
-    if (status == PAL_NOT_FOUND)
-        status = PAL_OK;
-    if (status == PAL_OK)
-        *out_lease = lease;
+        status = pal_snapshot_inbox_list(&snapshot, arena, out_items, out_len, err);
     return status;
 }
 
 pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_lease *out_lease, pal_error *err)
 {
-    pal_reading reading;
+    pal_snapshot snapshot;
     pal_lease lease;
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status != PAL_OK)
         return status;
-    status = pal_reading_lease(&reading, arena, &lease, err);
+    status = pal_snapshot_lease(&snapshot, arena, &lease, err);
     if (status == PAL_OK && (lease.owner.len == 0 ||
                                     !pal_lease_is_held(
                                             lease.expires_at, lease.ttl_ms, pal_clock_now_ms())))

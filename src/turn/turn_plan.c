@@ -163,7 +163,7 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
 
 /* Loads and plans until there is nothing to prune. A prune is stored before the plan relies on
  * it. */
-static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_reading *reading,
+static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_snapshot *snapshot,
         pal_window_view *view, pal_error *err)
 {
     pal_store *store = turn->runtime->store;
@@ -171,7 +171,7 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
 
     for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
         status = pal_window_load(
-                store, window, tries == 0 ? reading : NULL, turn->step.arena, view, err);
+                store, window, tries == 0 ? snapshot : NULL, turn->step.arena, view, err);
         if (status == PAL_OK)
             status = pal_conversation_full(turn, &view->input, &window->full_tokens, err);
         if (status != PAL_OK)
@@ -188,10 +188,10 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_read
     return status;
 }
 
-static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_reading *reading,
+static pal_status plan_or_compact(pal_turn *turn, pal_window *window, const pal_snapshot *snapshot,
         pal_window_view *view, pal_error *err)
 {
-    pal_status status = plan_window(turn, window, reading, view, err);
+    pal_status status = plan_window(turn, window, snapshot, view, err);
 
     if (status != PAL_OK || turn->step.plan.action != PAL_PLAN_ACTION_COMPACT)
         return status;
@@ -233,7 +233,7 @@ static void hold_input(pal_turn *turn)
             pal_price_of(turn->runtime, turn->settings.model, &usage));
 }
 
-static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *err)
+static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *err)
 {
     pal_window window = turn_window(turn);
     pal_window_view view;
@@ -243,7 +243,7 @@ static pal_status plan(pal_turn *turn, const pal_reading *reading, pal_error *er
     if (status == PAL_OK && turn->summary.wait)
         return begin_summary(turn, window, err);
     if (status == PAL_OK)
-        status = plan_or_compact(turn, &window, reading, &view, err);
+        status = plan_or_compact(turn, &window, snapshot, &view, err);
     if (status != PAL_OK || turn->summary.job)
         return status;
     if (turn->step.plan.action == PAL_PLAN_ACTION_REFUSE)
@@ -269,13 +269,13 @@ void pal_plan_work(pal_work_item *item)
     pal_error *err = &turn->work_error;
     /* settings outlive the step */
     pal_arena *arena = turn->step.provider ? turn->step.arena : turn->arena;
-    pal_reading reading;
+    pal_snapshot snapshot;
 
     *err = (pal_error){0};
-    turn->work_status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
-            turn->request.session, arena, &reading, err);
+    turn->work_status = pal_snapshot_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, arena, &snapshot, err);
     if (turn->work_status == PAL_OK)
-        turn->work_status = settle(turn, &reading.row.session, err);
+        turn->work_status = settle(turn, &snapshot.row.session, err);
     if (turn->work_status == PAL_OK && turn->settings.model.len > 0)
-        turn->work_status = plan(turn, &reading, err);
+        turn->work_status = plan(turn, &snapshot, err);
 }

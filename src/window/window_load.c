@@ -56,15 +56,15 @@ static uint64_t tail_tokens(const pal_window_view *view)
  * messages. If other messages are hidden, the older ones are assumed to be as long as those of the
  * tail. */
 static pal_status count_older(
-        const pal_reading *reading, pal_context_input *input, pal_error *err)
+        const pal_snapshot *snapshot, pal_context_input *input, pal_error *err)
 {
-    const pal_session *session = &reading->row.session;
+    const pal_session *session = &snapshot->row.session;
     uint64_t tail = 0, in_sight = 0;
-    pal_status status = pal_reading_count(reading, input->checkpoint.seq, input->messages[0].seq,
+    pal_status status = pal_snapshot_count(snapshot, input->checkpoint.seq, input->messages[0].seq,
             &input->older_messages, err);
 
     if (status == PAL_OK)
-        status = pal_reading_count(reading, 0, session->last_seq + 1, &in_sight, err);
+        status = pal_snapshot_count(snapshot, 0, session->last_seq + 1, &in_sight, err);
     for (size_t i = 0; i < input->messages_len; i++)
         tail += input->messages[i].tokens;
     input->older_tokens = tail / input->messages_len * input->older_messages;
@@ -75,7 +75,7 @@ static pal_status count_older(
 }
 
 static pal_status load_tail(
-        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
+        const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
     pal_message_query load = {
@@ -85,27 +85,27 @@ static pal_status load_tail(
             .from_end = true,
     };
     pal_message_page tail;
-    pal_status status = pal_reading_load(reading, &load, arena, &tail, err);
+    pal_status status = pal_snapshot_load(snapshot, &load, arena, &tail, err);
 
     if (status == PAL_OK && tail.len == 0 && tail.has_more) {
         /* The newest message alone exceeds the limit: the plan must report that. */
         load = (pal_message_query){
                 .after_seq = input->checkpoint.seq, .limit = 1, .from_end = true};
-        status = pal_reading_load(reading, &load, arena, &tail, err);
+        status = pal_snapshot_load(snapshot, &load, arena, &tail, err);
     }
     if (status != PAL_OK)
         return status;
     input->messages = tail.items;
     input->messages_len = tail.len;
     if (tail.has_more && tail.len > 0)
-        status = count_older(reading, input, err);
+        status = count_older(snapshot, input, err);
     view->is_tail_all = !tail.has_more && input->checkpoint.seq == 0;
     return status;
 }
 
 /* The session's leading system message always comes first, whatever is cut after it. */
 static pal_status load_head(
-        const pal_reading *reading, pal_arena *arena, pal_window_view *view, pal_error *err)
+        const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
     pal_message_query load = {.limit = 1};
@@ -113,7 +113,7 @@ static pal_status load_head(
     pal_status status = PAL_OK;
 
     if (!view->is_tail_all)
-        status = pal_reading_load(reading, &load, arena, &first, err);
+        status = pal_snapshot_load(snapshot, &load, arena, &first, err);
     if (status != PAL_OK || first.len == 0 || first.items[0].role != PAL_ROLE_SYSTEM)
         return status;
     input->head = &first.items[0];
@@ -127,8 +127,8 @@ static pal_status load_head(
     return PAL_OK;
 }
 
-static pal_status read_marks(const pal_reading *reading, const pal_window *window, pal_arena *arena,
-        pal_window_view *view, pal_error *err)
+static pal_status read_marks(const pal_snapshot *snapshot, const pal_window *window,
+        pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     const pal_standing *standing = &view->standing;
     pal_context_input *input = &view->input;
@@ -139,7 +139,7 @@ static pal_status read_marks(const pal_reading *reading, const pal_window *windo
     if (standing->checkpoint.number)
         status = pal_window_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
     if (status == PAL_OK && standing->checkpoint.number)
-        status = pal_reading_count(reading, 0, view->record.checkpoint.seq + 1,
+        status = pal_snapshot_count(snapshot, 0, view->record.checkpoint.seq + 1,
                 &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
         status = pal_window_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
@@ -172,8 +172,8 @@ static const pal_sent *newest_sent(const pal_message *messages, size_t len)
 
 /* Finds the last request, by the data that the newest answer keeps of it. If a compaction has cut
  * off that answer, it is among the last messages before the tail. */
-static pal_status find_last(const pal_reading *reading, const pal_window *window, pal_arena *arena,
-        pal_window_view *view, pal_error *err)
+static pal_status find_last(const pal_snapshot *snapshot, const pal_window *window,
+        pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
     const pal_sent *sent = newest_sent(input->messages, input->messages_len);
@@ -189,7 +189,7 @@ static pal_status find_last(const pal_reading *reading, const pal_window *window
                 .from_end = true};
         pal_message_page before;
 
-        status = pal_reading_load(reading, &load, arena, &before, err);
+        status = pal_snapshot_load(snapshot, &load, arena, &before, err);
         if (status == PAL_OK)
             sent = newest_sent(before.items, before.len);
     }
@@ -203,20 +203,20 @@ static pal_status find_last(const pal_reading *reading, const pal_window *window
     return PAL_OK;
 }
 
-pal_status pal_window_load(pal_store *store, const pal_window *window, const pal_reading *reading,
+pal_status pal_window_load(pal_store *store, const pal_window *window, const pal_snapshot *snapshot,
         pal_arena *arena, pal_window_view *out_view, pal_error *err)
 {
     pal_window_view view = {.model = pal_models_find(window->models, window->model)};
     pal_context_input *input = &view.input;
-    pal_reading own;
+    pal_snapshot own;
     pal_status status = PAL_OK;
 
-    if (!reading) {
-        status = pal_reading_begin(store, window->tenant, window->session, arena, &own, err);
-        reading = &own;
+    if (!snapshot) {
+        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &own, err);
+        snapshot = &own;
     }
     if (status == PAL_OK)
-        status = pal_reading_standing(reading, arena, &view.standing, err);
+        status = pal_snapshot_standing(snapshot, arena, &view.standing, err);
     if (status != PAL_OK)
         return status;
     input->system = window->system;
@@ -235,17 +235,17 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
     input->pruned_user = window->pruned_user;
     set_limits(window, &view.model, &input->limits);
     set_threshold(window, &view.model, input);
-    status = read_marks(reading, window, arena, &view, err);
+    status = read_marks(snapshot, window, arena, &view, err);
     if (status == PAL_OK)
-        status = load_tail(reading, arena, &view, err);
+        status = load_tail(snapshot, arena, &view, err);
     if (status == PAL_OK)
-        status = load_head(reading, arena, &view, err);
+        status = load_head(snapshot, arena, &view, err);
     if (status == PAL_OK)
         status = pal_window_load_kept(store, window, arena, &view, err);
     if (status == PAL_OK)
         status = pal_window_finish(store, window, &view, err);
     if (status == PAL_OK)
-        status = find_last(reading, window, arena, &view, err);
+        status = find_last(snapshot, window, arena, &view, err);
     if (status != PAL_OK)
         return status;
     pal_window_calibrate(window, &view);

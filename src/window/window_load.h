@@ -2,7 +2,7 @@
 #ifndef PAL_WINDOW_LOAD_H
 #define PAL_WINDOW_LOAD_H
 
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "window/window_record.h"
 
 typedef struct pal_window_view {
@@ -17,7 +17,7 @@ typedef struct pal_window_view {
 
 /* Loads everything that a plan needs. `reading` belongs to the window's session, or is NULL. */
 PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
-        const pal_reading *reading, pal_arena *arena, pal_window_view *out_view, pal_error *err);
+        const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *out_view, pal_error *err);
 
 /* Completes the loaded lists: tokens by the model's count, the sizes of blobs, and the flags of
  * pinned messages. */

@@ -18,7 +18,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_inspect.h"
@@ -111,10 +111,10 @@ static pal_status other_message(pal_str client_id, pal_error *err)
 static pal_status compare(pal_turn *turn, const pal_message *messages, pal_message *out_first,
         bool *out_is_known, bool *out_is_repeat, pal_error *err)
 {
-    pal_reading reading;
+    pal_snapshot snapshot;
     size_t same_len = 0;
-    pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
-            turn->request.session, turn->arena, &reading, err);
+    pal_status status = pal_snapshot_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, turn->arena, &snapshot, err);
 
     *out_is_known = *out_is_repeat = false;
     if (status != PAL_OK)
@@ -123,12 +123,12 @@ static pal_status compare(pal_turn *turn, const pal_message *messages, pal_messa
         pal_message found;
         bool is_same = false;
 
-        status = pal_reading_find_client_id(
-                &reading, messages[i].client_id, turn->arena, &found, err);
+        status = pal_snapshot_find_client_id(
+                &snapshot, messages[i].client_id, turn->arena, &found, err);
         if (status == PAL_NOT_FOUND)
             continue;
         if (status == PAL_OK)
-            status = pal_reading_is_repeat(&reading, &found, &messages[i], &is_same, err);
+            status = pal_snapshot_is_repeat(&snapshot, &found, &messages[i], &is_same, err);
         if (status != PAL_OK)
             return status;
         *out_is_known = true;

@@ -15,19 +15,19 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "turn/turn.h"
 
 pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_holder *out_holder, pal_error *err)
 {
-    pal_reading reading;
+    pal_snapshot snapshot;
     pal_lease lease = {0};
-    pal_status status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     *out_holder = (pal_holder){0};
     if (status == PAL_OK)
-        status = pal_reading_lease(&reading, arena, &lease, err);
+        status = pal_snapshot_lease(&snapshot, arena, &lease, err);
     if (status != PAL_OK || lease.owner.len == 0)
         return status;
     *out_holder = (pal_holder){.fence = lease.fence,

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/json/json.h"
 #include "base/text.h"
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_resume.h"
@@ -44,7 +44,7 @@ static pal_ending ending_of(const pal_message_page *list)
 }
 
 /* The newest message is enough, unless it is a result. */
-pal_status pal_recovery_ending(const pal_reading *reading, uint64_t before_seq, pal_arena *arena,
+pal_status pal_recovery_ending(const pal_snapshot *snapshot, uint64_t before_seq, pal_arena *arena,
         pal_ending *out_ending, pal_error *err)
 {
     pal_message_query load = {.limit = MESSAGES_FIRST, .from_end = true, .before_seq = before_seq};
@@ -52,7 +52,7 @@ pal_status pal_recovery_ending(const pal_reading *reading, uint64_t before_seq, 
     pal_status status = PAL_OK;
 
     do {
-        status = pal_reading_load(reading, &load, arena, &list, err);
+        status = pal_snapshot_load(snapshot, &load, arena, &list, err);
         load.limit *= 8;
     } while (status == PAL_OK && list.has_more && load.limit <= MESSAGES_MAX && list.len > 0 &&
             list.items[0].role == PAL_ROLE_TOOL);
@@ -334,18 +334,18 @@ static pal_status find_leftover(
 }
 
 static pal_status look_into_inbox(
-        pal_turn *turn, const pal_reading *reading, pal_arena *scratch, pal_error *err)
+        pal_turn *turn, const pal_snapshot *snapshot, pal_arena *scratch, pal_error *err)
 {
     bool takes = turn->queue.origin == PAL_ORIGIN_INBOX && !turn->queue.inbox_ids;
     pal_inbox_item *items;
     size_t len;
     pal_status status =
-            pal_reading_inbox_list(reading, takes ? turn->arena : scratch, &items, &len, err);
+            pal_snapshot_inbox_list(snapshot, takes ? turn->arena : scratch, &items, &len, err);
 
     if (status == PAL_OK)
         status = find_leftover(turn, items, len, err);
     if (status == PAL_OK)
-        status = pal_resume_look(turn, reading, items, len, err);
+        status = pal_resume_look(turn, snapshot, items, len, err);
     if (status == PAL_OK && takes && !turn->found.resume)
         status = pal_backlog_take(turn, items, len, err);
     if (status != PAL_OK)
@@ -359,12 +359,12 @@ static pal_status look_into_inbox(
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
     pal_ending end = {0};
-    pal_reading reading;
-    pal_status status = pal_reading_begin(turn->runtime->store, turn->request.tenant,
-            turn->request.session, scratch, &reading, err);
+    pal_snapshot snapshot;
+    pal_status status = pal_snapshot_begin(turn->runtime->store, turn->request.tenant,
+            turn->request.session, scratch, &snapshot, err);
 
     if (status == PAL_OK)
-        status = look_into_inbox(turn, &reading, scratch, err);
+        status = look_into_inbox(turn, &snapshot, scratch, err);
     if (status != PAL_OK || turn->queue.verdict != PAL_TURN_MAY_BEGIN)
         return status;
     if (turn->found.resume && pal_id_is_none(turn->found.leftover))
@@ -373,7 +373,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         turn->commit.messages_len = 0;
         return PAL_OK; /* no request waits, but an obsolete item may be left */
     }
-    status = pal_recovery_ending(&reading, turn->found.leftover_seq, scratch, &end, err);
+    status = pal_recovery_ending(&snapshot, turn->found.leftover_seq, scratch, &end, err);
     if (status == PAL_OK)
         status = pal_recovery_prepare(turn, err);
     if (status == PAL_OK)

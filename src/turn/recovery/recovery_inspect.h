@@ -20,7 +20,7 @@ typedef struct pal_ending {
 } pal_ending;
 
 /* On a worker; in the arena. `before_seq` 0: the complete log. */
-PAL_CHECKED pal_status pal_recovery_ending(const struct pal_reading *reading, uint64_t before_seq,
+PAL_CHECKED pal_status pal_recovery_ending(const struct pal_snapshot *snapshot, uint64_t before_seq,
         pal_arena *arena, pal_ending *out_ending, pal_error *err);
 /* Returns true if one of the messages has a result of this call. */
 bool pal_recovery_has_result(const pal_message *messages, size_t len, pal_str call_id);

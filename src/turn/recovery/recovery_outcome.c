@@ -14,7 +14,7 @@
 #include "base/json/json.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_resume.h"
@@ -25,12 +25,12 @@ enum { PAGE = 256 };
 /* ---- The inbox ---- */
 
 /* Sets *out_owed to the item of an admitted turn. */
-static pal_status look_into_inbox(const pal_reading *reading, pal_arena *arena,
+static pal_status look_into_inbox(const pal_snapshot *snapshot, pal_arena *arena,
         pal_outcome *outcome, const pal_inbox_item **out_owed, pal_error *err)
 {
     pal_inbox_item *items;
     size_t len;
-    pal_status status = pal_reading_inbox_list(reading, arena, &items, &len, err);
+    pal_status status = pal_snapshot_inbox_list(snapshot, arena, &items, &len, err);
 
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         pal_inbox_head head;
@@ -146,7 +146,7 @@ static void decide(gathering *g)
 }
 
 static pal_status look_whether_hidden(
-        const pal_reading *reading, const gathering *g, pal_error *err)
+        const pal_snapshot *snapshot, const gathering *g, pal_error *err)
 {
     pal_message_query load = {0};
     pal_message_page list = {0};
@@ -156,12 +156,12 @@ static pal_status look_whether_hidden(
         return PAL_OK;
     load.after_seq = g->last->seq - 1;
     load.before_seq = g->last->seq + 1;
-    status = pal_reading_load(reading, &load, g->arena, &list, err);
+    status = pal_snapshot_load(snapshot, &load, g->arena, &list, err);
     g->outcome->is_hidden = list.len == 0;
     return status;
 }
 
-static pal_status look_at_messages(const pal_reading *reading, uint64_t first_seq,
+static pal_status look_at_messages(const pal_snapshot *snapshot, uint64_t first_seq,
         pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
     gathering g = {.outcome = outcome, .arena = arena};
@@ -170,7 +170,7 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
     pal_status status = PAL_OK;
 
     while (status == PAL_OK && list.has_more && !g.is_over) {
-        status = pal_reading_load(reading, &load, arena, &list, err);
+        status = pal_snapshot_load(snapshot, &load, arena, &list, err);
         for (size_t i = 0; status == PAL_OK && i < list.len && !g.is_over; i++) {
             gather(&g, &list.items[i]);
             outcome->is_last = g.last == &list.items[i];
@@ -180,7 +180,7 @@ static pal_status look_at_messages(const pal_reading *reading, uint64_t first_se
         load.after_seq = list.items[list.len - 1].seq;
     }
     if (status == PAL_OK)
-        status = look_whether_hidden(reading, &g, err);
+        status = look_whether_hidden(snapshot, &g, err);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_no_memory(err);
     if (status == PAL_OK)
@@ -213,7 +213,7 @@ static bool is_at_tools(const pal_outcome *outcome, const pal_turn_request *requ
 
 /* The open calls show what the turn waits for, unless a process is already working on results or an
  * approval. */
-static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_inbox_item *owed,
+static pal_status look_whom_it_waits_for(const pal_snapshot *snapshot, const pal_inbox_item *owed,
         uint64_t first_seq, pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
     pal_resume found = {.first_seq = first_seq};
@@ -223,7 +223,7 @@ static pal_status look_whom_it_waits_for(const pal_reading *reading, const pal_i
         return status == PAL_NO_MEMORY ? status : PAL_OK;
     if (outcome->is_held && found.head.on_seq == outcome->said[outcome->said_len - 1].seq)
         return PAL_OK;
-    status = pal_resume_judge(reading, arena, &found, err);
+    status = pal_resume_judge(snapshot, arena, &found, err);
     if (status != PAL_OK)
         return status;
     outcome->tools = found.request.tools;
@@ -276,13 +276,13 @@ pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id sessio
     pal_outcome outcome = {.turn = turn, .session = session};
     uint64_t first_seq = 0, acting_seq = 0;
     const pal_inbox_item *owed = NULL;
-    pal_reading reading;
+    pal_snapshot snapshot;
     pal_status status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
 
     if (status == PAL_OK)
-        status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+        status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
     if (status == PAL_OK)
-        status = look_into_inbox(&reading, arena, &outcome, &owed, err);
+        status = look_into_inbox(&snapshot, arena, &outcome, &owed, err);
     /* Read the first message again after the inbox: an item that was in the inbox is recorded by
      * now, or is still there. A reading shows the state at its beginning. */
     if (status == PAL_OK)
@@ -293,17 +293,17 @@ pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id sessio
     if (acting_seq)
         first_seq = acting_seq;
     if (status == PAL_OK && first_seq)
-        status = pal_reading_begin(store, tenant, session, arena, &reading, err);
+        status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
     if (status == PAL_OK && first_seq)
-        status = look_at_messages(&reading, first_seq, arena, &outcome, err);
+        status = look_at_messages(&snapshot, first_seq, arena, &outcome, err);
     if (status != PAL_OK)
         return status;
     if (outcome.state == PAL_TURN_NONE)
         return no_turn(err);
-    outcome.is_gone = reading.row.session.state != PAL_SESSION_ACTIVE;
+    outcome.is_gone = snapshot.row.session.state != PAL_SESSION_ACTIVE;
     look_at_lease(store, tenant, arena, &outcome);
     if (owed && outcome.has_open_calls && !outcome.is_hidden)
-        status = look_whom_it_waits_for(&reading, owed, first_seq, arena, &outcome, err);
+        status = look_whom_it_waits_for(&snapshot, owed, first_seq, arena, &outcome, err);
     *out_outcome = outcome;
     return status;
 }
@@ -325,12 +325,12 @@ static pal_status find_in_inboxes(
         for (size_t i = 0; i < len; i++) {
             pal_outcome outcome = {.turn = turn};
             const pal_inbox_item *owed;
-            pal_reading reading;
+            pal_snapshot snapshot;
 
             if (!pal_str_equal(owners[i].tenant, pal_turn_tenant(tenant)) ||
-                    pal_reading_begin(store, tenant, owners[i].session, arena, &reading, NULL) !=
+                    pal_snapshot_begin(store, tenant, owners[i].session, arena, &snapshot, NULL) !=
                             PAL_OK ||
-                    look_into_inbox(&reading, arena, &outcome, &owed, NULL) != PAL_OK ||
+                    look_into_inbox(&snapshot, arena, &outcome, &owed, NULL) != PAL_OK ||
                     outcome.state == PAL_TURN_NONE)
                 continue;
             *out_session = owners[i].session;

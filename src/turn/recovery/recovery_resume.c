@@ -63,12 +63,12 @@ static bool count_calls(pal_resume *found, const pal_message *message)
     return false;
 }
 
-static pal_status look_for_question(const pal_reading *reading, pal_arena *arena,
+static pal_status look_for_question(const pal_snapshot *snapshot, pal_arena *arena,
         pal_resume *found, bool *out_asks, pal_error *err)
 {
     pal_message_query load = {.after_seq = found->first_seq - 1};
     pal_message_page list;
-    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+    pal_status status = pal_snapshot_load(snapshot, &load, arena, &list, err);
 
     *out_asks = false;
     for (size_t i = 0; status == PAL_OK && i < list.len && !*out_asks; i++)
@@ -99,11 +99,11 @@ static bool has_open(const pal_resume *found)
 }
 
 pal_status pal_resume_judge(
-        const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err)
+        const pal_snapshot *snapshot, pal_arena *arena, pal_resume *found, pal_error *err)
 {
     pal_ending end;
     bool asks = false;
-    pal_status status = pal_recovery_ending(reading, 0, arena, &end, err);
+    pal_status status = pal_recovery_ending(snapshot, 0, arena, &end, err);
 
     if (status != PAL_OK)
         return status;
@@ -114,7 +114,7 @@ pal_status pal_resume_judge(
     }
     if (!has_open(found) || found->first_seq == 0)
         return PAL_OK;
-    status = look_for_question(reading, arena, found, &asks, err);
+    status = look_for_question(snapshot, arena, found, &asks, err);
     if (status == PAL_OK)
         found->kind = waits_for_results(found) ? PAL_RESUME_PAUSED
                 : asks                         ? PAL_RESUME_ASKING
@@ -142,13 +142,13 @@ static pal_status find_first(pal_turn *turn, pal_resume *found, pal_error *err)
 }
 
 /* Loads the messages that readers in this process have not seen. */
-static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pal_resume *found,
+static pal_status load_recorded(const pal_snapshot *snapshot, pal_arena *arena, pal_resume *found,
         pal_error *err)
 {
     pal_message_query load = {.after_seq = found->first_seq - 1};
     pal_message_page list = {0};
     size_t len = 0;
-    pal_status status = pal_reading_load(reading, &load, arena, &list, err);
+    pal_status status = pal_snapshot_load(snapshot, &load, arena, &list, err);
 
     for (size_t i = 0; status == PAL_OK && i < list.len; i++)
         if (pal_id_equal(list.items[i].turn_id, found->head.turn) &&
@@ -159,8 +159,8 @@ static pal_status load_recorded(const pal_reading *reading, pal_arena *arena, pa
     return status;
 }
 
-pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal_inbox_item *items,
-        size_t len, pal_error *err)
+pal_status pal_resume_look(pal_turn *turn, const pal_snapshot *snapshot,
+        const pal_inbox_item *items, size_t len, pal_error *err)
 {
     const pal_inbox_item *item = pal_owed_find(items, len);
     pal_inbox_item kept;
@@ -191,9 +191,9 @@ pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading, const pal
         return PAL_OK;
     }
     if (status == PAL_OK)
-        status = pal_resume_judge(reading, turn->arena, found, err);
+        status = pal_resume_judge(snapshot, turn->arena, found, err);
     if (status == PAL_OK && found->first_seq > 0)
-        status = load_recorded(reading, turn->arena, found, err);
+        status = load_recorded(snapshot, turn->arena, found, err);
     if (status != PAL_OK)
         return status;
     turn->found.resume = found;

@@ -2,7 +2,7 @@
 #ifndef PAL_RECOVERY_RESUME_H
 #define PAL_RECOVERY_RESUME_H
 
-#include "store/store_reading.h"
+#include "store/store_snapshot.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/turn.h"
 
@@ -33,7 +33,7 @@ typedef struct pal_resume {
 
 /* On a worker: looks for an unfinished turn and sets turn->found.resume. An item that belongs to no
  * turn becomes turn->found.leftover. */
-PAL_CHECKED pal_status pal_resume_look(pal_turn *turn, const pal_reading *reading,
+PAL_CHECKED pal_status pal_resume_look(pal_turn *turn, const pal_snapshot *snapshot,
         const pal_inbox_item *items, size_t len, pal_error *err);
 
 /* Returns true if the caller runs the tool with this name. */
@@ -42,7 +42,7 @@ bool pal_resume_is_callers(const pal_turn_request *request, pal_str name);
 /* On a worker: determines the kind of the turn found->head from its open calls. Requires `request`
  * and `first_seq`; sets `kind` and the members that belong to it. */
 PAL_CHECKED pal_status pal_resume_judge(
-        const pal_reading *reading, pal_arena *arena, pal_resume *found, pal_error *err);
+        const pal_snapshot *snapshot, pal_arena *arena, pal_resume *found, pal_error *err);
 
 /* Returns true if the beginning turn is the turn that was found, or was started to continue it. */
 bool pal_resume_is_wanted(const pal_turn *turn);

@@ -55,11 +55,11 @@ static pal_status add_messages(const preview *p, pal_context_input *input, pal_e
 }
 
 static pal_status plan_window(const preview *p, const pal_window *window,
-        const pal_reading *reading, pal_plan *out_plan, pal_error *err)
+        const pal_snapshot *snapshot, pal_plan *out_plan, pal_error *err)
 {
     pal_window_view view;
     pal_status status =
-            pal_window_load(p->runtime->store, window, reading, p->arena, &view, err);
+            pal_window_load(p->runtime->store, window, snapshot, p->arena, &view, err);
 
     if (status == PAL_OK && p->request->messages_len > 0)
         status = add_messages(p, &view.input, err);
@@ -72,7 +72,7 @@ static pal_status plan_window(const preview *p, const pal_window *window,
 
 /* If the last request brought its own instructions and tools, the preview assumes that the next one
  * brings the same. */
-static pal_status plan_again(const preview *p, pal_window window, const pal_reading *reading,
+static pal_status plan_again(const preview *p, pal_window window, const pal_snapshot *snapshot,
         pal_plan *plan, pal_error *err)
 {
     pal_plan again;
@@ -81,7 +81,7 @@ static pal_status plan_again(const preview *p, pal_window window, const pal_read
     if (p->request->has_system || p->request->tools_len > 0 || plan->prefix_break.len == 0)
         return PAL_OK;
     window.assume_last = true;
-    status = plan_window(p, &window, reading, &again, err);
+    status = plan_window(p, &window, snapshot, &again, err);
     if (status == PAL_OK && again.prefix_items > plan->prefix_items)
         *plan = again;
     return status;
@@ -93,14 +93,14 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     pal_turn_request asked = *request;
     preview p = {.ask.run = look_on_loop, .runtime = runtime, .request = &asked, .arena = arena};
     pal_window window;
-    pal_reading reading;
+    pal_snapshot snapshot;
     pal_status status;
 
     asked.tenant = pal_turn_tenant(asked.tenant);
-    status = pal_reading_begin(runtime->store, asked.tenant, asked.session, arena, &reading, err);
+    status = pal_snapshot_begin(runtime->store, asked.tenant, asked.session, arena, &snapshot, err);
     if (status == PAL_OK)
         status = pal_turn_settings_find(
-                runtime, &asked, &reading.row.session, arena, &p.settings, err);
+                runtime, &asked, &snapshot.row.session, arena, &p.settings, err);
     if (status == PAL_OK)
         status = pal_toolset_check(&asked, arena, err);
     if (status != PAL_OK)
@@ -111,8 +111,8 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     window = pal_turn_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
     window.tools_len = pal_turn_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
-    status = plan_window(&p, &window, &reading, out_plan, err);
+    status = plan_window(&p, &window, &snapshot, out_plan, err);
     if (status == PAL_OK)
-        status = plan_again(&p, window, &reading, out_plan, err);
+        status = plan_again(&p, window, &snapshot, out_plan, err);
     return status;
 }

@@ -1,5 +1,5 @@
-/* store_reading.c - several reads of one session, which is looked up once. */
-#include "store/store_reading.h"
+/* store_snapshot.c - several reads of one session, which is looked up once. */
+#include "store/store_snapshot.h"
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -9,25 +9,25 @@
 #include "store/view/view_chain.h"
 #include "store/view/view_standing.h"
 
-pal_status pal_reading_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
-        pal_reading *out_reading, pal_error *err)
+pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+        pal_snapshot *out_snapshot, pal_error *err)
 {
     pal_str checked = pal_tenant_or_default(tenant);
     pal_status status = pal_tenant_check(checked, err);
 
     if (status == PAL_OK)
-        status = pal_view_session(store->engine, checked, session, arena, &out_reading->row, err);
-    out_reading->store = store;
+        status = pal_view_session(store->engine, checked, session, arena, &out_snapshot->row, err);
+    out_snapshot->store = store;
     return status;
 }
 
-pal_status pal_reading_load(const pal_reading *reading, const pal_message_query *load,
+pal_status pal_snapshot_load(const pal_snapshot *snapshot, const pal_message_query *load,
         pal_arena *arena, pal_message_page *out_messages, pal_error *err)
 {
-    return pal_view_load(reading->store->engine, &reading->row, load, arena, out_messages, err);
+    return pal_view_load(snapshot->store->engine, &snapshot->row, load, arena, out_messages, err);
 }
 
-pal_status pal_reading_count(const pal_reading *reading, uint64_t after_seq, uint64_t before_seq,
+pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, uint64_t before_seq,
         uint64_t *out_count, pal_error *err)
 {
     pal_arena *scratch = pal_arena_new(0);
@@ -38,7 +38,7 @@ pal_status pal_reading_count(const pal_reading *reading, uint64_t after_seq, uin
 
     if (!scratch)
         return pal_no_memory(err);
-    status = pal_chain_pieces(reading->store->engine, &reading->row, after_seq, before_seq, false,
+    status = pal_chain_pieces(snapshot->store->engine, &snapshot->row, after_seq, before_seq, false,
             scratch, &pieces, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         count += pieces[i].last - pieces[i].first + 1;
@@ -48,17 +48,17 @@ pal_status pal_reading_count(const pal_reading *reading, uint64_t after_seq, uin
     return status;
 }
 
-pal_status pal_reading_standing(
-        const pal_reading *reading, pal_arena *arena, pal_standing *out_standing, pal_error *err)
+pal_status pal_snapshot_standing(
+        const pal_snapshot *snapshot, pal_arena *arena, pal_standing *out_standing, pal_error *err)
 {
-    return pal_standing_read(reading->store->engine, &reading->row, arena, out_standing, err);
+    return pal_standing_read(snapshot->store->engine, &snapshot->row, arena, out_standing, err);
 }
 
-pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client_id,
+pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,
         pal_arena *arena, pal_message *out_message, pal_error *err)
 {
-    pal_engine *engine = reading->store->engine;
-    pal_row_key key = {.handle = reading->row.handle, .client_id = client_id};
+    pal_engine *engine = snapshot->store->engine;
+    pal_row_key key = {.handle = snapshot->row.handle, .client_id = client_id};
     pal_row row;
     pal_status status = PAL_NOT_FOUND;
 
@@ -71,7 +71,7 @@ pal_status pal_reading_find_client_id(const pal_reading *reading, pal_str client
 }
 
 /* Encodes both messages as one append would, and compares the rows. */
-pal_status pal_reading_is_repeat(const pal_reading *reading, const pal_message *stored,
+pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_message *stored,
         const pal_message *given, bool *out_is_repeat, pal_error *err)
 {
     pal_message pair[] = {*stored, *given};
@@ -85,7 +85,7 @@ pal_status pal_reading_is_repeat(const pal_reading *reading, const pal_message *
         pair[i].client_id = (pal_str){0};
         pair[i].tokens = 1; /* saves counting them */
     }
-    status = pal_prepare(&reading->store->options, &op, 1, &prepared, err);
+    status = pal_prepare(&snapshot->store->options, &op, 1, &prepared, err);
     if (status == PAL_OK && op.status != PAL_OK)
         status = pal_error_set(err, op.status, "%s", op.error.message);
     if (status == PAL_OK) {
@@ -98,10 +98,26 @@ pal_status pal_reading_is_repeat(const pal_reading *reading, const pal_message *
     return status;
 }
 
-pal_status pal_reading_inbox_list(const pal_reading *reading, pal_arena *arena,
+pal_status pal_snapshot_inbox_list(const pal_snapshot *snapshot, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
-    pal_engine *engine = reading->store->engine;
+    pal_engine *engine = snapshot->store->engine;
 
-    return engine->backend->inbox_list(engine, reading->row.handle, arena, out_items, out_len, err);
+    return engine->backend->inbox_list(engine, snapshot->row.handle, arena, out_items, out_len,
+            err);
+}
+
+pal_status pal_snapshot_lease(
+        const pal_snapshot *snapshot, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+{
+    pal_engine *engine = snapshot->store->engine;
+    pal_lease lease = {0};
+    pal_status status =
+            engine->backend->lease_find(engine, snapshot->row.handle, arena, &lease, err);
+
+    if (status == PAL_NOT_FOUND)
+        status = PAL_OK;
+    if (status == PAL_OK)
+        *out_lease = lease;
+    return status;
 }

@@ -1,0 +1,37 @@
+/* store_snapshot.h - several reads of one session, which is looked up once. Rows and marks that are
+ * added later are not seen, because their numbers are larger than those in the session's record.
+ * Any thread can call these functions. */
+#ifndef PAL_STORE_SNAPSHOT_H
+#define PAL_STORE_SNAPSHOT_H
+
+#include "store/store_backend.h"
+
+typedef struct pal_snapshot {
+    pal_store *store;
+    pal_session_row row; /* in the arena that was given at the beginning */
+} pal_snapshot;
+
+PAL_CHECKED pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_snapshot *out_snapshot, pal_error *err);
+
+/* The same as the functions of palaver/store.h with similar names. */
+PAL_CHECKED pal_status pal_snapshot_load(const pal_snapshot *snapshot,
+        const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
+        pal_error *err);
+PAL_CHECKED pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq,
+        uint64_t before_seq, uint64_t *out_count, pal_error *err);
+PAL_CHECKED pal_status pal_snapshot_standing(
+        const pal_snapshot *snapshot, pal_arena *arena, pal_standing *out_standing, pal_error *err);
+PAL_CHECKED pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,
+        pal_arena *arena, pal_message *out_message, pal_error *err);
+PAL_CHECKED pal_status pal_snapshot_inbox_list(const pal_snapshot *snapshot, pal_arena *arena,
+        pal_inbox_item **out_items, size_t *out_len, pal_error *err);
+/* Returns the recorded lease, even if it has expired. If the owner is empty, the lease is free. */
+PAL_CHECKED pal_status pal_snapshot_lease(
+        const pal_snapshot *snapshot, pal_arena *arena, pal_lease *out_lease, pal_error *err);
+/* Sets *out_is_repeat if an append of `given` is recognized as a repeat of `stored`: the role and
+ * the content are equal. `given` may have the data of blobs that `stored` refers to. */
+PAL_CHECKED pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot,
+        const pal_message *stored, const pal_message *given, bool *out_is_repeat, pal_error *err);
+
+#endif
