@@ -91,7 +91,7 @@ PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant,
  * a message covered by it ends it too. The summary of a checkpoint does not contain messages that
  * were hidden when it was made. If such a message is visible again, the checkpoint is not in
  * effect. A checkpoint ends all earlier prunes and epochs. */
-typedef struct pal_standing {
+typedef struct pal_active_marks {
     pal_mark checkpoint; /* the newest one; number 0: none */
     pal_mark epoch;      /* the newest one after the checkpoint; number 0: none */
     pal_mark *prunes;    /* those after the checkpoint, the oldest first */
@@ -99,13 +99,13 @@ typedef struct pal_standing {
     uint64_t *pins; /* the seqs of pinned, visible messages, ascending */
     size_t pins_len;
     PAL_RESERVED(4);
-} pal_standing;
+} pal_active_marks;
 
 /* Reports the marks that are in effect. The cost depends on the number of marks and on the size of
  * the result, not on the number of messages. Bodies are read only for the marks that are
  * returned. */
-PAL_API PAL_CHECKED pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session,
-        pal_arena *arena, pal_standing *out_standing, pal_error *err);
+PAL_API PAL_CHECKED pal_status pal_store_active_marks(pal_store *store, pal_str tenant,
+        pal_id session, pal_arena *arena, pal_active_marks *out_active, pal_error *err);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@
 #include "store/store_snapshot.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
-#include "store/view/view_standing.h"
+#include "store/view/view_active_marks.h"
 
 static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error *err)
 {
@@ -252,14 +252,14 @@ pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal
     return status;
 }
 
-pal_status pal_store_standing(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
-        pal_standing *out_standing, pal_error *err)
+pal_status pal_store_active_marks(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_active_marks *out_active, pal_error *err)
 {
     pal_snapshot snapshot;
     pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_snapshot_standing(&snapshot, arena, out_standing, err);
+        status = pal_snapshot_active_marks(&snapshot, arena, out_active, err);
     return status;
 }
 

@@ -7,7 +7,7 @@
 #include "store/store_prepare.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
-#include "store/view/view_standing.h"
+#include "store/view/view_active_marks.h"
 
 pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_snapshot *out_snapshot, pal_error *err)
@@ -48,10 +48,10 @@ pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, 
     return status;
 }
 
-pal_status pal_snapshot_standing(
-        const pal_snapshot *snapshot, pal_arena *arena, pal_standing *out_standing, pal_error *err)
+pal_status pal_snapshot_active_marks(const pal_snapshot *snapshot, pal_arena *arena,
+        pal_active_marks *out_active, pal_error *err)
 {
-    return pal_standing_read(snapshot->store->engine, &snapshot->row, arena, out_standing, err);
+    return pal_active_marks_read(snapshot->store->engine, &snapshot->row, arena, out_active, err);
 }
 
 pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,

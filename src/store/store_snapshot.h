@@ -20,8 +20,8 @@ PAL_CHECKED pal_status pal_snapshot_load(const pal_snapshot *snapshot,
         pal_error *err);
 PAL_CHECKED pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq,
         uint64_t before_seq, uint64_t *out_count, pal_error *err);
-PAL_CHECKED pal_status pal_snapshot_standing(
-        const pal_snapshot *snapshot, pal_arena *arena, pal_standing *out_standing, pal_error *err);
+PAL_CHECKED pal_status pal_snapshot_active_marks(const pal_snapshot *snapshot, pal_arena *arena,
+        pal_active_marks *out_active, pal_error *err);
 PAL_CHECKED pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,
         pal_arena *arena, pal_message *out_message, pal_error *err);
 PAL_CHECKED pal_status pal_snapshot_inbox_list(const pal_snapshot *snapshot, pal_arena *arena,

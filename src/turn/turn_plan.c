@@ -251,7 +251,7 @@ static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *
                 err, turn->step.plan.refusal.status, "%s", turn->step.plan.refusal.message);
     hold_input(turn);
     status = pal_window_epoch_mark(
-            &window, &view.standing, turn->step.arena, &turn->commit.mark, &needs_epoch, err);
+            &window, &view.active, turn->step.arena, &turn->commit.mark, &needs_epoch, err);
     if (!needs_epoch)
         turn->commit.mark.kind = PAL_MARK_NONE;
     if (status == PAL_OK)

@@ -26,16 +26,16 @@ static pal_status not_found(uint64_t number, pal_error *err)
 static pal_status find_target(pal_store *store, pal_str tenant, pal_id session, uint64_t number,
         pal_arena *arena, uint64_t *out_target, pal_error *err)
 {
-    pal_standing standing;
+    pal_active_marks active;
     pal_mark *marks;
     size_t len;
     pal_status status;
 
     if (number == 0) {
-        status = pal_store_standing(store, tenant, session, arena, &standing, err);
-        if (status == PAL_OK && standing.checkpoint.number == 0)
+        status = pal_store_active_marks(store, tenant, session, arena, &active, err);
+        if (status == PAL_OK && active.checkpoint.number == 0)
             return pal_error_set(err, PAL_NOT_FOUND, "there is no checkpoint to undo");
-        *out_target = standing.checkpoint.number;
+        *out_target = active.checkpoint.number;
     } else {
         status = pal_store_marks(store, tenant, session, arena, &marks, &len, err);
         if (status == PAL_OK && !pal_window_checkpoint_find(marks, len, number))

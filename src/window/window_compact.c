@@ -154,7 +154,7 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
     input.after_overflow = false;
     input.after_compaction = true;
     tail_seq = input.messages_len ? input.messages[0].seq : UINT64_MAX;
-    status = pal_window_kept(store, &job->window, &job->view.standing, job->record.keep_seqs,
+    status = pal_window_kept(store, &job->window, &job->view.active, job->record.keep_seqs,
             job->record.keep_len, tail_seq < cut_seq + 1 ? tail_seq : cut_seq + 1, arena, &kept,
             &input.kept_len, err);
     if (status != PAL_OK)

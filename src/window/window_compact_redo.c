@@ -65,7 +65,7 @@ static pal_status load_again(
                 messages.items[0].seq, &input->older_messages, err);
     if (status != PAL_OK)
         return status;
-    status = pal_window_kept(store, &job->window, &view->standing, view->record.keep_seqs,
+    status = pal_window_kept(store, &job->window, &view->active, view->record.keep_seqs,
             view->record.keep_len, messages.len ? messages.items[0].seq : UINT64_MAX, arena, &kept,
             &input->kept_len, err);
     if (status != PAL_OK)
@@ -80,7 +80,7 @@ pal_status pal_compact_redo(pal_store *store, const pal_compaction_request *comp
     pal_checkpoint_record again = job->view.record;
     pal_status status;
 
-    if (job->view.standing.checkpoint.number != compaction->redo)
+    if (job->view.active.checkpoint.number != compaction->redo)
         return pal_error_set(err, PAL_CONFLICT,
                 "checkpoint %llu is not in effect; only the one in effect can be redone",
                 (unsigned long long)compaction->redo);
@@ -91,7 +91,7 @@ pal_status pal_compact_redo(pal_store *store, const pal_compaction_request *comp
         return status;
     job->is_again = true;
     /* The parent's checkpoint stays unchanged: the new one takes precedence over it. */
-    job->undo = job->view.standing.checkpoint.inherited ? 0 : again.checkpoint.number;
+    job->undo = job->view.active.checkpoint.inherited ? 0 : again.checkpoint.number;
     pal_compact_force(&job->view.input);
     status = pal_context_plan(&job->view.input, arena, &job->plan, err);
     job->record.keep_seqs = again.keep_seqs;

@@ -2,14 +2,14 @@
  * and the difference between our counts and those that the provider reports. Reads only. */
 #include "window/window_internal.h"
 
-static void flag_pins(const pal_standing *standing, pal_message *messages, size_t len)
+static void flag_pins(const pal_active_marks *active, pal_message *messages, size_t len)
 {
     size_t pin = 0;
 
     for (size_t i = 0; i < len; i++) {
-        while (pin < standing->pins_len && standing->pins[pin] < messages[i].seq)
+        while (pin < active->pins_len && active->pins[pin] < messages[i].seq)
             pin++;
-        if (pin < standing->pins_len && standing->pins[pin] == messages[i].seq)
+        if (pin < active->pins_len && active->pins[pin] == messages[i].seq)
             messages[i].flags |= PAL_MESSAGE_FLAG_PINNED;
     }
 }
@@ -94,8 +94,8 @@ pal_status pal_window_finish(
         status = fill_list(store, window, input->kept, input->kept_len, err);
     if (status != PAL_OK)
         return status;
-    flag_pins(&view->standing, (pal_message *)input->messages, input->messages_len);
-    flag_pins(&view->standing, (pal_message *)input->kept, input->kept_len);
+    flag_pins(&view->active, (pal_message *)input->messages, input->messages_len);
+    flag_pins(&view->active, (pal_message *)input->kept, input->kept_len);
     return PAL_OK;
 }
 

@@ -9,15 +9,15 @@
 #include "palaver/window.h"
 #include "window/window_record.h"
 
-static pal_status find_standing(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
+static pal_status find_active(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err)
 {
-    pal_standing standing;
-    pal_status status = pal_store_standing(store, tenant, session, arena, &standing, err);
+    pal_active_marks active;
+    pal_status status = pal_store_active_marks(store, tenant, session, arena, &active, err);
 
     *out_record = (pal_checkpoint_record){0};
-    if (status == PAL_OK && standing.checkpoint.number > 0)
-        status = pal_window_checkpoint_read(&standing.checkpoint, arena, out_record, err);
+    if (status == PAL_OK && active.checkpoint.number > 0)
+        status = pal_window_checkpoint_read(&active.checkpoint, arena, out_record, err);
     return status;
 }
 
@@ -25,7 +25,7 @@ pal_status pal_window_summary(pal_store *store, pal_str tenant, pal_id session, 
         pal_str *out_summary, pal_error *err)
 {
     pal_checkpoint_record record;
-    pal_status status = find_standing(store, tenant, session, arena, &record, err);
+    pal_status status = find_active(store, tenant, session, arena, &record, err);
 
     if (status == PAL_OK)
         *out_summary = record.checkpoint.summary;
@@ -34,19 +34,19 @@ pal_status pal_window_summary(pal_store *store, pal_str tenant, pal_id session, 
 
 /* A checkpoint without a cut and without a summary has no content, so it is undone. If it replaced
  * another one, that one would be in effect again; then the empty checkpoint is stored instead. */
-static bool is_undone(const pal_checkpoint_record *standing)
+static bool is_undone(const pal_checkpoint_record *active)
 {
-    return standing->checkpoint.seq == 0 &&
-            (standing->previous == 0 || standing->checkpoint.summary.len == 0);
+    return active->checkpoint.seq == 0 &&
+            (active->previous == 0 || active->checkpoint.summary.len == 0);
 }
 
 static pal_status clear(pal_store *store, pal_str tenant, pal_id session,
-        const pal_checkpoint_record *standing, pal_mark *out_mark, pal_error *err)
+        const pal_checkpoint_record *active, pal_mark *out_mark, pal_error *err)
 {
-    pal_mark undo = {.kind = PAL_MARK_UNDO, .target = standing->checkpoint.number};
+    pal_mark undo = {.kind = PAL_MARK_UNDO, .target = active->checkpoint.number};
     pal_status status = PAL_OK;
 
-    if (standing->checkpoint.summary.len > 0)
+    if (active->checkpoint.summary.len > 0)
         status = pal_store_mark(store, tenant, session, &undo, err);
     if (status == PAL_OK)
         *out_mark = undo;
@@ -58,7 +58,7 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
 {
     pal_checkpoint_record record;
     pal_mark mark = {.kind = PAL_MARK_CHECKPOINT};
-    pal_status status = find_standing(store, tenant, session, arena, &record, err);
+    pal_status status = find_active(store, tenant, session, arena, &record, err);
 
     if (status == PAL_OK && summary.len == 0 && is_undone(&record))
         return clear(store, tenant, session, &record, out_mark, err);

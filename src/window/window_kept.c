@@ -37,16 +37,16 @@ static int seq_compare(const void *left, const void *right)
 
 /* Merges both lists, in ascending order and without duplicates, and leaves out messages of the
  * tail. */
-static uint64_t *kept_seqs(const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len,
-        uint64_t tail_seq, pal_arena *arena, size_t *out_len)
+static uint64_t *kept_seqs(const pal_active_marks *active, const uint64_t *keep_seqs,
+        size_t keep_len, uint64_t tail_seq, pal_arena *arena, size_t *out_len)
 {
-    uint64_t *seqs = pal_arena_array(arena, standing->pins_len + keep_len + 1, sizeof(*seqs));
+    uint64_t *seqs = pal_arena_array(arena, active->pins_len + keep_len + 1, sizeof(*seqs));
     size_t len = 0, unique = 0;
 
     if (!seqs)
         return NULL;
-    for (size_t i = 0; i < standing->pins_len; i++)
-        seqs[len++] = standing->pins[i];
+    for (size_t i = 0; i < active->pins_len; i++)
+        seqs[len++] = active->pins[i];
     for (size_t i = 0; i < keep_len; i++)
         seqs[len++] = keep_seqs[i];
     qsort(seqs, len, sizeof(*seqs), seq_compare);
@@ -121,12 +121,13 @@ static pal_status add_halves(pal_store *store, const pal_window *window, const p
     return status;
 }
 
-pal_status pal_window_kept(pal_store *store, const pal_window *window, const pal_standing *standing,
-        const uint64_t *keep_seqs, size_t keep_len, uint64_t tail_seq, pal_arena *arena,
-        pal_message **out_kept, size_t *out_len, pal_error *err)
+pal_status pal_window_kept(pal_store *store, const pal_window *window,
+        const pal_active_marks *active, const uint64_t *keep_seqs, size_t keep_len,
+        uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
+        pal_error *err)
 {
     size_t seqs_len = 0, halves_len = 0, len = 0;
-    uint64_t *seqs = kept_seqs(standing, keep_seqs, keep_len, tail_seq, arena, &seqs_len), *halves;
+    uint64_t *seqs = kept_seqs(active, keep_seqs, keep_len, tail_seq, arena, &seqs_len), *halves;
     pal_message *kept = NULL;
     pal_status status;
 
@@ -142,7 +143,7 @@ pal_status pal_window_kept(pal_store *store, const pal_window *window, const pal
     if (status == PAL_OK && halves_len > 0) {
         for (size_t i = 0; i < keep_len; i++)
             halves[halves_len++] = keep_seqs[i];
-        seqs = kept_seqs(standing, halves, halves_len, tail_seq, arena, &seqs_len);
+        seqs = kept_seqs(active, halves, halves_len, tail_seq, arena, &seqs_len);
         status = seqs ? load_kept_seqs(store, window, seqs, seqs_len, arena, &kept, &len, err)
                       : pal_arena_checked(arena, err);
     }
@@ -219,7 +220,7 @@ pal_status pal_window_load_kept(pal_store *store, const pal_window *window, pal_
     if (status != PAL_OK)
         return status;
     len += seqs[len] != 0;
-    status = pal_window_kept(store, window, &view->standing, seqs, len, tail_seq, arena, &kept,
+    status = pal_window_kept(store, window, &view->active, seqs, len, tail_seq, arena, &kept,
             &input->kept_len, err);
     if (status != PAL_OK)
         return status;

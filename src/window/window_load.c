@@ -59,16 +59,16 @@ static pal_status count_older(
         const pal_snapshot *snapshot, pal_context_input *input, pal_error *err)
 {
     const pal_session *session = &snapshot->row.session;
-    uint64_t tail = 0, in_sight = 0;
+    uint64_t tail = 0, is_shown = 0;
     pal_status status = pal_snapshot_count(snapshot, input->checkpoint.seq, input->messages[0].seq,
             &input->older_messages, err);
 
     if (status == PAL_OK)
-        status = pal_snapshot_count(snapshot, 0, session->last_seq + 1, &in_sight, err);
+        status = pal_snapshot_count(snapshot, 0, session->last_seq + 1, &is_shown, err);
     for (size_t i = 0; i < input->messages_len; i++)
         tail += input->messages[i].tokens;
     input->older_tokens = tail / input->messages_len * input->older_messages;
-    if (pal_id_is_none(session->parent_id) && in_sight == session->last_seq &&
+    if (pal_id_is_none(session->parent_id) && is_shown == session->last_seq &&
             session->tokens >= tail + input->checkpoint.hidden_tokens)
         input->older_tokens = session->tokens - tail - input->checkpoint.hidden_tokens;
     return status;
@@ -130,27 +130,27 @@ static pal_status load_head(
 static pal_status read_marks(const pal_snapshot *snapshot, const pal_window *window,
         pal_arena *arena, pal_window_view *view, pal_error *err)
 {
-    const pal_standing *standing = &view->standing;
+    const pal_active_marks *active = &view->active;
     pal_context_input *input = &view->input;
     pal_epoch_record epoch;
     pal_pruned_part *pruned;
     pal_status status = PAL_OK;
 
-    if (standing->checkpoint.number)
-        status = pal_window_checkpoint_read(&standing->checkpoint, arena, &view->record, err);
-    if (status == PAL_OK && standing->checkpoint.number)
+    if (active->checkpoint.number)
+        status = pal_window_checkpoint_read(&active->checkpoint, arena, &view->record, err);
+    if (status == PAL_OK && active->checkpoint.number)
         status = pal_snapshot_count(snapshot, 0, view->record.checkpoint.seq + 1,
                 &view->record.checkpoint.messages, err);
     if (status == PAL_OK)
-        status = pal_window_prunes_read(standing->prunes, standing->prunes_len, arena, &pruned,
+        status = pal_window_prunes_read(active->prunes, active->prunes_len, arena, &pruned,
                 &input->pruned_len, &view->pruned_tokens, err);
     if (status != PAL_OK)
         return status;
     input->checkpoint = view->record.checkpoint;
     input->pruned = pruned;
-    if (standing->epoch.number == 0)
+    if (active->epoch.number == 0)
         return PAL_OK;
-    status = pal_window_epoch_read(&standing->epoch, arena, &epoch, err);
+    status = pal_window_epoch_read(&active->epoch, arena, &epoch, err);
     if (status != PAL_OK)
         return status;
     if (window->assume_last || (!epoch.is_own && !window->system_exact))
@@ -216,7 +216,7 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
         snapshot = &own;
     }
     if (status == PAL_OK)
-        status = pal_snapshot_standing(snapshot, arena, &view.standing, err);
+        status = pal_snapshot_active_marks(snapshot, arena, &view.active, err);
     if (status != PAL_OK)
         return status;
     input->system = window->system;

@@ -7,7 +7,7 @@
 
 typedef struct pal_window_view {
     pal_context_input input; /* everything that it points to is in the arena */
-    pal_standing standing;
+    pal_active_marks active;
     pal_checkpoint_record record; /* record of the current checkpoint; number 0: none */
     pal_model model;
     uint64_t pruned_tokens; /* tokens removed by the current prunes */
@@ -25,8 +25,9 @@ PAL_CHECKED pal_status pal_window_finish(
         pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err);
 
 /* Makes the mark that pal_window_epoch() would add, and sets *out_needed if it is needed. */
-PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *standing,
-        pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err);
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window,
+        const pal_active_marks *active, pal_arena *arena, pal_mark *out_mark, bool *out_needed,
+        pal_error *err);
 
 /* Loads the visible message `seq`; PAL_NOT_FOUND if it is hidden. */
 PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
@@ -35,7 +36,8 @@ PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *wi
 /* Loads the kept messages before `tail_seq`, in ascending order: pins and `keep_seqs`, with both
  * halves of their tool calls. */
 PAL_CHECKED pal_status pal_window_kept(pal_store *store, const pal_window *window,
-        const pal_standing *standing, const uint64_t *keep_seqs, size_t keep_len, uint64_t tail_seq,
-        pal_arena *arena, pal_message **out_kept, size_t *out_len, pal_error *err);
+        const pal_active_marks *active, const uint64_t *keep_seqs, size_t keep_len,
+        uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
+        pal_error *err);
 
 #endif

@@ -58,25 +58,25 @@ pal_status pal_window_prune(pal_store *store, const pal_window *window, const pa
     return status;
 }
 
-pal_status pal_window_epoch_mark(const pal_window *window, const pal_standing *standing,
+pal_status pal_window_epoch_mark(const pal_window *window, const pal_active_marks *active,
         pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err)
 {
     pal_epoch_record record = {.system = window->system,
             .is_own = window->system_exact,
             .tools = (pal_tool *)window->tools,
             .tools_len = window->tools_len};
-    pal_epoch_record standing_record;
+    pal_epoch_record active_record;
     pal_status status;
 
     *out_mark = (pal_mark){.kind = PAL_MARK_EPOCH};
     *out_needed = window->system.len > 0 || window->tools_len > 0;
-    if (!standing->epoch.number || !*out_needed)
+    if (!active->epoch.number || !*out_needed)
         return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
-    status = pal_window_epoch_read(&standing->epoch, arena, &standing_record, err);
+    status = pal_window_epoch_read(&active->epoch, arena, &active_record, err);
     if (status != PAL_OK)
         return status;
     /* New tools break the cache anyway, so the current instructions are stored with them. */
-    *out_needed = !pal_window_same_tools(&standing_record, window, arena);
+    *out_needed = !pal_window_same_tools(&active_record, window, arena);
     return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
 }
 
@@ -84,13 +84,13 @@ pal_status pal_window_epoch(
         pal_store *store, const pal_window *window, pal_arena *arena, pal_error *err)
 {
     pal_mark mark;
-    pal_standing standing;
+    pal_active_marks active;
     bool needed = false;
     pal_status status =
-            pal_store_standing(store, window->tenant, window->session, arena, &standing, err);
+            pal_store_active_marks(store, window->tenant, window->session, arena, &active, err);
 
     if (status == PAL_OK)
-        status = pal_window_epoch_mark(window, &standing, arena, &mark, &needed, err);
+        status = pal_window_epoch_mark(window, &active, arena, &mark, &needed, err);
     if (status == PAL_OK && needed)
         status = add_mark(store, window, &mark, err);
     return status;

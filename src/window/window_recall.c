@@ -29,7 +29,7 @@ typedef struct recalling {
     pal_arena *arena;
     pal_buf *out;
     pal_query query;
-    pal_standing standing;
+    pal_active_marks active;
     pal_pruned_part *pruned;
     size_t pruned_len;
     /* messages up to this seq are hidden, except pins; 0: none; UINT64_MAX: unknown */
@@ -61,30 +61,30 @@ static pal_status find_hidden(recalling *r, pal_error *err)
 {
     const pal_recall *recall = r->recall;
     uint64_t first_seq = 0, tokens;
-    pal_status status = pal_store_standing(
-            recall->store, recall->tenant, recall->session, r->arena, &r->standing, err);
+    pal_status status = pal_store_active_marks(
+            recall->store, recall->tenant, recall->session, r->arena, &r->active, err);
 
     if (status == PAL_OK)
-        status = pal_window_prunes_read(r->standing.prunes, r->standing.prunes_len, r->arena,
+        status = pal_window_prunes_read(r->active.prunes, r->active.prunes_len, r->arena,
                 &r->pruned,
                 &r->pruned_len, &tokens, err);
     if (status == PAL_OK)
         status = find_first_seq(r, &first_seq, err);
     if (status != PAL_OK)
         return status;
-    if (r->standing.checkpoint.number)
-        r->hidden_through = r->standing.checkpoint.seq;
+    if (r->active.checkpoint.number)
+        r->hidden_through = r->active.checkpoint.seq;
     if (first_seq > 0 && first_seq - 1 > r->hidden_through)
         r->hidden_through = first_seq - 1;
-    if (first_seq == 0 && r->standing.checkpoint.number == 0)
+    if (first_seq == 0 && r->active.checkpoint.number == 0)
         r->hidden_through = UINT64_MAX; /* it is not known what the model sees */
     return PAL_OK;
 }
 
 static bool is_pinned(const recalling *r, uint64_t seq)
 {
-    for (size_t i = 0; i < r->standing.pins_len; i++)
-        if (r->standing.pins[i] == seq)
+    for (size_t i = 0; i < r->active.pins_len; i++)
+        if (r->active.pins[i] == seq)
             return true;
     return false;
 }

@@ -39,7 +39,7 @@ void contract_messages(void);
 void contract_loads(void);
 void contract_forks(void);
 void contract_model(void);
-void contract_standing(void);
+void contract_active_marks(void);
 void contract_search(void);
 void contract_trash(void);
 void contract_erasure(void);

@@ -368,11 +368,11 @@ static pal_status read_marks(void)
     return pal_store_marks(store, no_tenant(), fork_id, arena, &marks, &len, NULL);
 }
 
-static pal_status read_standing(void)
+static pal_status read_active_marks(void)
 {
-    pal_standing standing;
+    pal_active_marks active;
 
-    return pal_store_standing(store, no_tenant(), fork_id, arena, &standing, NULL);
+    return pal_store_active_marks(store, no_tenant(), fork_id, arena, &active, NULL);
 }
 
 static pal_status search_all(void)
@@ -563,7 +563,7 @@ const tour_step tour[] = {
         {"undo", undo_main, seen_undo, false},
         {"reset", reset_fork, NULL, false},
         {"read marks", read_marks, NULL, false},
-        {"read what stands", read_standing, NULL, false},
+        {"read the active marks", read_active_marks, NULL, false},
         {"search", search_all, NULL, false},
         {"take the lease", take_lease, seen_lease, false},
         {"find the lease", find_lease, NULL, false},

@@ -106,17 +106,17 @@ static void messages_are_appended_and_loaded(void)
 
 static void marks_are_listed(void)
 {
-    RESULT(pal_standing, standing);
+    RESULT(pal_active_marks, active);
     RESULT(pal_mark, reset);
     pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1}, undo = {.kind = PAL_MARK_UNDO};
     pal_mark *marks = NULL;
     size_t len = 0;
     CHECK_STATUS(pal_store_mark(store, tenant, session, &pin, &err), PAL_OK, &err);
     CHECK_STATUS(
-            pal_store_standing(store, tenant, session, arena, &standing.it, &err), PAL_OK, &err);
-    CHECK_EQ(standing.canary, CANARY);
-    CHECK_EQ(standing.it.pins_len, 1);
-    CHECK_EQ(standing.it.checkpoint.number, 0);
+            pal_store_active_marks(store, tenant, session, arena, &active.it, &err), PAL_OK, &err);
+    CHECK_EQ(active.canary, CANARY);
+    CHECK_EQ(active.it.pins_len, 1);
+    CHECK_EQ(active.it.checkpoint.number, 0);
     CHECK_STATUS(pal_store_reset(store, tenant, session, false, &reset.it, &err), PAL_OK, &err);
     CHECK_EQ(reset.canary, CANARY);
     CHECK_STATUS(pal_store_mark(store, tenant, session, &undo, &err), PAL_OK, &err);

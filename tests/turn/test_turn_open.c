@@ -64,10 +64,10 @@ static bool exists(pal_id id)
 
 static bool has_epoch(pal_id session)
 {
-    pal_standing standing = {0};
+    pal_active_marks active = {0};
 
-    CHECK(ok(pal_store_standing(store, S(""), session, arena, &standing, &err)));
-    return standing.epoch.number > 0;
+    CHECK(ok(pal_store_active_marks(store, S(""), session, arena, &active, &err)));
+    return active.epoch.number > 0;
 }
 
 static bool is_answered(pal_turn_request request)

@@ -200,7 +200,7 @@ static void an_older_file_is_searched_as_it_is(void)
 {
     pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1};
     uint64_t findings = 9;
-    pal_standing standing;
+    pal_active_marks active;
     pal_id session;
 
     begin();
@@ -212,8 +212,8 @@ static void an_older_file_is_searched_as_it_is(void)
     open_store(true);
     CHECK_EQ(count_of("n777"), 1);
     CHECK_EQ(count_of("common"), PAL_SEARCH_HITS_MAX);
-    CHECK(fine(pal_store_standing(store, nobody, session, arena, &standing, &err)));
-    CHECK_EQ(standing.pins_len, 1);
+    CHECK(fine(pal_store_active_marks(store, nobody, session, arena, &active, &err)));
+    CHECK_EQ(active.pins_len, 1);
     if (CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err))))
         CHECK_EQ(findings, 0);
     close_store();

@@ -18,7 +18,7 @@ static const chapter chapters[] = {
         {"loads", contract_loads},
         {"forks", contract_forks},
         {"model", contract_model},
-        {"standing", contract_standing},
+        {"active marks", contract_active_marks},
         {"search", contract_search},
         {"trash", contract_trash},
         {"erasure", contract_erasure},

@@ -1,4 +1,4 @@
-/* view_standing.c - which checkpoints, prunes, epochs and pins are in effect.
+/* view_active_marks.c - which checkpoints, prunes, epochs and pins are in effect.
  *
  * A mark with a seq refers to the messages up to this seq that were visible when the mark was made.
  * It is in effect as long as all of them are visible. So two sets of hidden seqs, up to the mark's
@@ -12,15 +12,15 @@
  *
  * The first set is computed again only if a mark that affects the view is between two candidates.
  * Usually the newest candidate is in effect. */
-#include "store/view/view_standing.h"
+#include "store/view/view_active_marks.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "store/view/view_chain.h"
 
-typedef struct deciding {
-    const pal_standing_level *levels;
+typedef struct decision {
+    const pal_marks_level *levels;
     size_t levels_len;
     pal_view_spans now;
     pal_view_spans then;    /* the messages that the first `then_end` marks of `then_level` hide */
@@ -28,7 +28,7 @@ typedef struct deciding {
     size_t then_end;
     pal_mark *scratch; /* room for the marks of one level */
     size_t *ends;      /* for each mark of the level, the end of the earlier marks that affect it */
-} deciding;
+} decision;
 
 /* ---- Hidden messages ---- */
 
@@ -49,12 +49,12 @@ static bool spans_cover(const pal_view_spans *outer, const pal_view_spans *inner
 }
 
 /* Collects what the first levels hide from the next level. */
-static size_t hidden_above(const deciding *state, size_t levels_len, pal_view_span *out_spans)
+static size_t hidden_above(const decision *state, size_t levels_len, pal_view_span *out_spans)
 {
     size_t len = 0;
 
     for (size_t i = 0; i < levels_len; i++) {
-        const pal_standing_level *level = &state->levels[i];
+        const pal_marks_level *level = &state->levels[i];
 
         len += pal_marks_hidden(level->marks, level->len, level->below_seq, true, out_spans + len);
     }
@@ -62,9 +62,9 @@ static size_t hidden_above(const deciding *state, size_t levels_len, pal_view_sp
 }
 
 /* Returns what was hidden in the level before its mark at `index` was made. */
-static const pal_view_spans *hidden_then(deciding *state, size_t level, size_t index)
+static const pal_view_spans *hidden_then(decision *state, size_t level, size_t index)
 {
-    const pal_standing_level *of = &state->levels[level];
+    const pal_marks_level *of = &state->levels[level];
     size_t end = state->ends[index], len = 0;
 
     if (state->then_level == level && state->then_end == end)
@@ -82,7 +82,7 @@ static const pal_view_spans *hidden_then(deciding *state, size_t level, size_t i
     return &state->then;
 }
 
-static bool mark_stands(deciding *state, size_t level, size_t index)
+static bool mark_is_active(decision *state, size_t level, size_t index)
 {
     const pal_mark *mark = &state->levels[level].marks[index];
     const pal_view_spans *then;
@@ -97,9 +97,9 @@ static bool mark_stands(deciding *state, size_t level, size_t index)
 
 /* ---- The walk from the newest mark to the oldest ---- */
 
-static pal_standing_mark picked(const deciding *state, size_t level, size_t index)
+static pal_owned_mark picked(const decision *state, size_t level, size_t index)
 {
-    pal_standing_mark pick = {
+    pal_owned_mark pick = {
             .mark = state->levels[level].marks[index], .handle = state->levels[level].handle};
 
     pick.mark.inherited = level + 1 < state->levels_len;
@@ -107,9 +107,9 @@ static pal_standing_mark picked(const deciding *state, size_t level, size_t inde
 }
 
 /* Returns false when a checkpoint was found, because it ends the effect of all older marks. */
-static bool walk_level(deciding *state, size_t level, pal_standing_marks *found)
+static bool walk_level(decision *state, size_t level, pal_owned_marks *found)
 {
-    const pal_standing_level *of = &state->levels[level];
+    const pal_marks_level *of = &state->levels[level];
 
     for (size_t i = 0, end = 0; i < of->len; i++) {
         state->ends[i] = end;
@@ -121,7 +121,8 @@ static bool walk_level(deciding *state, size_t level, pal_standing_marks *found)
 
         if (kind != PAL_MARK_CHECKPOINT && kind != PAL_MARK_PRUNE && kind != PAL_MARK_EPOCH)
             continue;
-        if ((kind == PAL_MARK_EPOCH && found->epoch.mark.number) || !mark_stands(state, level, i))
+        if ((kind == PAL_MARK_EPOCH && found->epoch.mark.number) || !mark_is_active(state, level,
+                i))
             continue;
         if (kind == PAL_MARK_PRUNE)
             found->prunes[found->prunes_len++] = picked(state, level, i);
@@ -135,10 +136,10 @@ static bool walk_level(deciding *state, size_t level, pal_standing_marks *found)
     return true;
 }
 
-static void reverse(pal_standing_mark *marks, size_t len)
+static void reverse(pal_owned_mark *marks, size_t len)
 {
     for (size_t i = 0; i < len / 2; i++) {
-        pal_standing_mark swap = marks[i];
+        pal_owned_mark swap = marks[i];
 
         marks[i] = marks[len - 1 - i];
         marks[len - 1 - i] = swap;
@@ -162,7 +163,7 @@ static int compare_pins(const void *left, const void *right)
     return (a->order < b->order) - (a->order > b->order);
 }
 
-static bool in_sight(const pal_view_spans *hidden, uint64_t seq)
+static bool is_shown(const pal_view_spans *hidden, uint64_t seq)
 {
     for (size_t i = 0; i < hidden->len && hidden->items[i].first <= seq; i++)
         if (hidden->items[i].last >= seq)
@@ -170,12 +171,12 @@ static bool in_sight(const pal_view_spans *hidden, uint64_t seq)
     return true;
 }
 
-static size_t collect_pins(const deciding *state, pin *out_pins)
+static size_t collect_pins(const decision *state, pin *out_pins)
 {
     size_t len = 0;
 
     for (size_t i = 0; i < state->levels_len; i++) {
-        const pal_standing_level *level = &state->levels[i];
+        const pal_marks_level *level = &state->levels[i];
 
         for (size_t j = 0; j < level->len; j++) {
             const pal_mark *mark = &level->marks[j];
@@ -191,7 +192,7 @@ static size_t collect_pins(const deciding *state, pin *out_pins)
 }
 
 /* For each message the newest pin or unpin decides. */
-static void decide_pins(const deciding *state, pin *pins, pal_standing_marks *found)
+static void decide_pins(const decision *state, pin *pins, pal_owned_marks *found)
 {
     size_t len = collect_pins(state, pins);
 
@@ -199,18 +200,18 @@ static void decide_pins(const deciding *state, pin *pins, pal_standing_marks *fo
     for (size_t i = 0; i < len; i++) {
         if (i > 0 && pins[i].seq == pins[i - 1].seq)
             continue;
-        if (pins[i].is_set && in_sight(&state->now, pins[i].seq))
+        if (pins[i].is_set && is_shown(&state->now, pins[i].seq))
             found->pins[found->pins_len++] = pins[i].seq;
     }
 }
 
 /* ---- All marks ---- */
 
-pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_len,
-        pal_arena *arena, pal_standing_marks *out_marks, pal_error *err)
+pal_status pal_active_marks_decide(const pal_marks_level *levels, size_t levels_len,
+        pal_arena *arena, pal_owned_marks *out_marks, pal_error *err)
 {
-    deciding state = {.levels = levels, .levels_len = levels_len, .then_level = SIZE_MAX};
-    pal_standing_marks found = {0};
+    decision state = {.levels = levels, .levels_len = levels_len, .then_level = SIZE_MAX};
+    pal_owned_marks found = {0};
     size_t total = 0;
     pin *pins;
 
@@ -241,10 +242,10 @@ pal_status pal_standing_decide(const pal_standing_level *levels, size_t levels_l
 /* ---- Marks of a store ---- */
 
 static pal_status read_levels(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
-        pal_standing_level **out_levels, size_t *out_len, pal_error *err)
+        pal_marks_level **out_levels, size_t *out_len, pal_error *err)
 {
     pal_chain owners = {0};
-    pal_standing_level *levels;
+    pal_marks_level *levels;
     pal_status status = pal_chain_collect(engine, session, 0, arena, &owners, NULL, err);
 
     if (status != PAL_OK)
@@ -265,7 +266,7 @@ static pal_status read_levels(pal_engine *engine, const pal_session_row *session
     return status;
 }
 
-static pal_status read_body(pal_engine *engine, const pal_standing_mark *from, pal_arena *arena,
+static pal_status read_body(pal_engine *engine, const pal_owned_mark *from, pal_arena *arena,
         pal_mark *out_mark, pal_error *err)
 {
     pal_mark_scan scan = {.handle = from->handle,
@@ -289,12 +290,12 @@ static pal_status read_body(pal_engine *engine, const pal_standing_mark *from, p
     return PAL_OK;
 }
 
-pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
-        pal_standing *out_standing, pal_error *err)
+pal_status pal_active_marks_read(pal_engine *engine, const pal_session_row *session,
+        pal_arena *arena, pal_active_marks *out_active, pal_error *err)
 {
-    pal_standing standing = {0};
-    pal_standing_marks found = {0};
-    pal_standing_level *levels = NULL;
+    pal_active_marks active = {0};
+    pal_owned_marks found = {0};
+    pal_marks_level *levels = NULL;
     size_t levels_len = 0;
     pal_arena *scratch = pal_arena_new(0);
     pal_status status;
@@ -304,33 +305,33 @@ pal_status pal_standing_read(pal_engine *engine, const pal_session_row *session,
     status = read_levels(engine, session, scratch, &levels, &levels_len, err);
     if (status != PAL_OK)
         goto out;
-    status = pal_standing_decide(levels, levels_len, scratch, &found, err);
+    status = pal_active_marks_decide(levels, levels_len, scratch, &found, err);
     if (status != PAL_OK)
         goto out;
-    status = read_body(engine, &found.checkpoint, arena, &standing.checkpoint, err);
+    status = read_body(engine, &found.checkpoint, arena, &active.checkpoint, err);
     if (status != PAL_OK)
         goto out;
-    status = read_body(engine, &found.epoch, arena, &standing.epoch, err);
+    status = read_body(engine, &found.epoch, arena, &active.epoch, err);
     if (status != PAL_OK)
         goto out;
     if (found.prunes_len > 0)
-        standing.prunes = pal_arena_array(arena, found.prunes_len, sizeof(*standing.prunes));
+        active.prunes = pal_arena_array(arena, found.prunes_len, sizeof(*active.prunes));
     if (found.pins_len > 0)
-        standing.pins = pal_arena_array(arena, found.pins_len, sizeof(*standing.pins));
+        active.pins = pal_arena_array(arena, found.pins_len, sizeof(*active.pins));
     if (pal_arena_failure(arena)) {
         status = pal_no_memory(err);
         goto out;
     }
-    for (; standing.prunes_len < found.prunes_len; standing.prunes_len++) {
-        size_t i = standing.prunes_len;
+    for (; active.prunes_len < found.prunes_len; active.prunes_len++) {
+        size_t i = active.prunes_len;
 
-        status = read_body(engine, &found.prunes[i], arena, &standing.prunes[i], err);
+        status = read_body(engine, &found.prunes[i], arena, &active.prunes[i], err);
         if (status != PAL_OK)
             goto out;
     }
-    for (; standing.pins_len < found.pins_len; standing.pins_len++)
-        standing.pins[standing.pins_len] = found.pins[standing.pins_len];
-    *out_standing = standing;
+    for (; active.pins_len < found.pins_len; active.pins_len++)
+        active.pins[active.pins_len] = found.pins[active.pins_len];
+    *out_active = active;
 out:
     pal_arena_free(scratch);
     return status;

@@ -1,4 +1,4 @@
-/* test_store_standing.c - which checkpoints, prunes, epochs and pins count, after whatever. */
+/* test_store_active_marks.c - which checkpoints, prunes, epochs and pins count, after whatever. */
 #include "contract/contract.h"
 
 #include <string.h>
@@ -24,74 +24,74 @@ static uint64_t checkpoint(pal_id session, uint64_t seq, const char *body)
     return add_mark(session, PAL_MARK_CHECKPOINT, seq, body);
 }
 
-static pal_standing standing_of(pal_id session)
+static pal_active_marks active_of(pal_id session)
 {
-    pal_standing standing = {0};
+    pal_active_marks active = {0};
 
-    OK(pal_store_standing(store, no_tenant(), session, arena, &standing, &err));
-    return standing;
+    OK(pal_store_active_marks(store, no_tenant(), session, arena, &active, &err));
+    return active;
 }
 
 /* Whether the checkpoint with that body counts; NULL: none does. */
 static bool stands(pal_id session, const char *body)
 {
-    pal_standing standing = standing_of(session);
+    pal_active_marks active = active_of(session);
 
     if (!body)
-        return standing.checkpoint.number == 0;
-    return standing.checkpoint.number != 0 && pal_str_is(standing.checkpoint.body, body);
+        return active.checkpoint.number == 0;
+    return active.checkpoint.number != 0 && pal_str_is(active.checkpoint.body, body);
 }
 
 static bool pinned(pal_id session, const char *seqs)
 {
-    pal_standing standing = standing_of(session);
+    pal_active_marks active = active_of(session);
     char text[256] = "";
 
-    for (size_t i = 0; i < standing.pins_len; i++)
+    for (size_t i = 0; i < active.pins_len; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i ? " " : "",
-                (int)standing.pins[i]);
+                (int)active.pins[i]);
     return strcmp(text, seqs) == 0;
 }
 
 static void nothing_stands_at_first(void)
 {
-    pal_standing standing = standing_of(of_words("a b"));
+    pal_active_marks active = active_of(of_words("a b"));
 
-    CHECK_EQ(standing.checkpoint.number, 0);
-    CHECK_EQ(standing.epoch.number, 0);
-    CHECK_EQ(standing.prunes_len, 0);
-    CHECK_EQ(standing.pins_len, 0);
+    CHECK_EQ(active.checkpoint.number, 0);
+    CHECK_EQ(active.epoch.number, 0);
+    CHECK_EQ(active.prunes_len, 0);
+    CHECK_EQ(active.pins_len, 0);
     GIVES(PAL_NOT_FOUND,
-            pal_store_standing(store, no_tenant(), pal_id_new(), arena, &standing, &err));
+            pal_store_active_marks(store, no_tenant(), pal_id_new(), arena, &active, &err));
 }
 
 static void the_newest_of_each_kind_counts(void)
 {
     pal_id session = of_words("a b c d e f");
-    pal_standing standing;
+    pal_active_marks active;
 
     add_mark(session, PAL_MARK_EPOCH, 0, "\"e1\"");
     add_mark(session, PAL_MARK_PRUNE, 1, "\"p1\"");
     checkpoint(session, 1, "\"c1\"");
     add_mark(session, PAL_MARK_PRUNE, 2, "\"p2\"");
     checkpoint(session, 3, "\"c2\"");
-    standing = standing_of(session);
-    CHECK_STR(standing.checkpoint.body, "\"c2\"");
-    CHECK_EQ(standing.checkpoint.seq, 3);
-    CHECK_EQ(standing.checkpoint.number, 5);
-    CHECK_EQ(standing.checkpoint.through_seq, 6);
-    CHECK_EQ(standing.prunes_len, 0);
-    CHECK_EQ(standing.epoch.number, 0);
+    active = active_of(session);
+    CHECK_STR(active.checkpoint.body, "\"c2\"");
+    CHECK_EQ(active.checkpoint.seq, 3);
+    CHECK_EQ(active.checkpoint.number, 5);
+    CHECK_EQ(active.checkpoint.through_seq, 6);
+    CHECK_EQ(active.prunes_len, 0);
+    CHECK_EQ(active.epoch.number, 0);
     add_mark(session, PAL_MARK_PRUNE, 4, "\"p3\"");
     add_mark(session, PAL_MARK_EPOCH, 0, "\"e2\"");
     add_mark(session, PAL_MARK_EPOCH, 0, "\"e3\"");
     add_mark(session, PAL_MARK_PRUNE, 5, "\"p4\"");
-    standing = standing_of(session);
-    CHECK_STR(standing.epoch.body, "\"e3\"");
-    if (CHECK_EQ(standing.prunes_len, 2)) {
-        CHECK_STR(standing.prunes[0].body, "\"p3\"");
-        CHECK_STR(standing.prunes[1].body, "\"p4\"");
-        CHECK_EQ(standing.prunes[1].seq, 5);
+    active = active_of(session);
+    CHECK_STR(active.epoch.body, "\"e3\"");
+    if (CHECK_EQ(active.prunes_len, 2)) {
+        CHECK_STR(active.prunes[0].body, "\"p3\"");
+        CHECK_STR(active.prunes[1].body, "\"p4\"");
+        CHECK_EQ(active.prunes[1].seq, 5);
     }
 }
 
@@ -115,10 +115,10 @@ static void an_undone_checkpoint_gives_way_to_the_one_before(void)
     CHECK(stands(session, "\"c2\""));
     OK(undo(session, second));
     CHECK(stands(session, "\"c1\""));
-    CHECK_EQ(standing_of(session).prunes_len, 1);
+    CHECK_EQ(active_of(session).prunes_len, 1);
     OK(undo(session, 4)); /* the undo */
     CHECK(stands(session, "\"c2\""));
-    CHECK_EQ(standing_of(session).prunes_len, 0);
+    CHECK_EQ(active_of(session).prunes_len, 0);
     OK(undo(session, 5));
     CHECK(stands(session, "\"c1\""));
 }
@@ -133,11 +133,11 @@ static void a_rewind_below_it_ends_it(void)
     add_mark(session, PAL_MARK_EPOCH, 5, "\"e\"");
     rewind_to(session, 4);
     CHECK(stands(session, "\"c\""));
-    CHECK_EQ(standing_of(session).prunes_len, 1);
-    CHECK_EQ(standing_of(session).epoch.number, 0);
+    CHECK_EQ(active_of(session).prunes_len, 1);
+    CHECK_EQ(active_of(session).epoch.number, 0);
     rewind_to(session, 3);
     CHECK(stands(session, "\"c\""));
-    CHECK_EQ(standing_of(session).prunes_len, 0);
+    CHECK_EQ(active_of(session).prunes_len, 0);
     rewind = rewind_to(session, 2);
     CHECK(stands(session, NULL));
     say_words(session, "f g h");
@@ -155,11 +155,11 @@ static void hiding_a_message_below_it_ends_it(void)
     add_mark(session, PAL_MARK_HIDE, 3, "");
     CHECK(stands(session, "\"c1\""));
     OK(pal_store_mark(store, no_tenant(), session, &part, &err));
-    CHECK_EQ(standing_of(session).checkpoint.number, 0);
+    CHECK_EQ(active_of(session).checkpoint.number, 0);
     OK(undo(session, part.number));
     CHECK(stands(session, "\"c1\""));
     add_mark(session, PAL_MARK_HIDE, 2, "");
-    CHECK_EQ(standing_of(session).checkpoint.number, 0);
+    CHECK_EQ(active_of(session).checkpoint.number, 0);
 }
 
 static void a_reset_ends_it_and_undoing_brings_it_back(void)
@@ -252,16 +252,16 @@ static void pins_follow_the_newest_word(void)
 static void a_fork_inherits_what_it_shares(void)
 {
     pal_id parent = of_words("a b c d e"), child, late;
-    pal_standing standing;
+    pal_active_marks active;
 
     checkpoint(parent, 2, "\"c1\"");
     add_mark(parent, PAL_MARK_PIN, 1, NULL);
     add_mark(parent, PAL_MARK_PIN, 4, NULL);
     checkpoint(parent, 4, "\"c2\"");
     child = fork_at(parent, 3); /* the second is about more than it has */
-    standing = standing_of(child);
-    CHECK_STR(standing.checkpoint.body, "\"c1\"");
-    CHECK(standing.checkpoint.inherited);
+    active = active_of(child);
+    CHECK_STR(active.checkpoint.body, "\"c1\"");
+    CHECK(active.checkpoint.inherited);
     CHECK(pinned(child, "1"));
     checkpoint(parent, 3, "\"c3\""); /* later than the fork */
     CHECK(stands(child, "\"c1\""));
@@ -271,9 +271,9 @@ static void a_fork_inherits_what_it_shares(void)
     checkpoint(child, 5, "\"own\"");
     CHECK(pinned(child, ""));
     CHECK(pinned(parent, "1 4"));
-    standing = standing_of(child);
-    CHECK_STR(standing.checkpoint.body, "\"own\"");
-    CHECK(!standing.checkpoint.inherited);
+    active = active_of(child);
+    CHECK_STR(active.checkpoint.body, "\"own\"");
+    CHECK(!active.checkpoint.inherited);
     rewind_to(child, 3);
     CHECK(stands(child, "\"c1\""));
     rewind_to(child, 1);
@@ -335,7 +335,7 @@ static void many_checkpoints_cost_little(void)
     pal_id session = of_words("a b");
     pal_arena *small = pal_arena_new(2 << 20);
     pal_message_page loaded;
-    pal_standing standing;
+    pal_active_marks active;
 
     memset(body, 'x', LEN);
     body[0] = body[LEN - 1] = '"';
@@ -347,24 +347,24 @@ static void many_checkpoints_cost_little(void)
     OK(pal_store_load(store, no_tenant(), session, NULL, small, &loaded, &err));
     CHECK_EQ(loaded.len, 2);
     /* Twenty megabytes of bodies: only one of them is read. */
-    OK(pal_store_standing(store, no_tenant(), session, small, &standing, &err));
-    CHECK_EQ(standing.checkpoint.number, MARKS);
-    CHECK_EQ(standing.checkpoint.body.len, LEN);
+    OK(pal_store_active_marks(store, no_tenant(), session, small, &active, &err));
+    CHECK_EQ(active.checkpoint.number, MARKS);
+    CHECK_EQ(active.checkpoint.body.len, LEN);
     OK(undo(session, 0));
-    CHECK_EQ(standing_of(session).checkpoint.number, MARKS - 1);
+    CHECK_EQ(active_of(session).checkpoint.number, MARKS - 1);
     pal_arena_free(small);
 }
 
 static void a_tenant_sees_only_its_own(void)
 {
     pal_id session = of_words("a");
-    pal_standing standing;
+    pal_active_marks active;
 
     checkpoint(session, 1, "\"c\"");
-    GIVES(PAL_NOT_FOUND, pal_store_standing(store, S("other"), session, arena, &standing, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_active_marks(store, S("other"), session, arena, &active, &err));
 }
 
-void contract_standing(void)
+void contract_active_marks(void)
 {
     RUN(nothing_stands_at_first);
     RUN(the_newest_of_each_kind_counts);

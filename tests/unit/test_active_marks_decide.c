@@ -1,8 +1,8 @@
-/* test_standing_decide.c - which marks count: thousands of random histories against the plain
+/* test_active_marks_decide.c - which marks count: thousands of random histories against the plain
  * definition, message by message. */
 #include <stdlib.h>
 
-#include "store/view/view_standing.h"
+#include "store/view/view_active_marks.h"
 #include "support/tap.h"
 
 enum { SEQS = 24, MARKS = 14, ROUNDS = 20000 };
@@ -36,7 +36,7 @@ static bool is_hidden(const pal_mark *marks, size_t len, uint64_t below_seq, uin
 }
 
 /* The plain definition, over a parent and a session that was forked from it (or none). */
-static bool stands(const pal_standing_level *levels, size_t len, size_t level, size_t index)
+static bool stands(const pal_marks_level *levels, size_t len, size_t level, size_t index)
 {
     const pal_mark *mark = &levels[level].marks[index];
 
@@ -81,13 +81,13 @@ static uint64_t invent(pal_mark *marks, size_t len, uint64_t last_seq)
     return last_seq;
 }
 
-static void compare(const pal_standing_level *levels, size_t len, pal_arena *arena)
+static void compare(const pal_marks_level *levels, size_t len, pal_arena *arena)
 {
-    pal_standing_marks found;
+    pal_owned_marks found;
     const pal_mark *checkpoint = NULL, *epoch = NULL;
     size_t prunes = 0;
 
-    if (!CHECK_STATUS(pal_standing_decide(levels, len, arena, &found, NULL), PAL_OK))
+    if (!CHECK_STATUS(pal_active_marks_decide(levels, len, arena, &found, NULL), PAL_OK))
         return;
     for (size_t i = len; i-- > 0 && !checkpoint;)
         for (size_t j = levels[i].len; j-- > 0 && !checkpoint;) {
@@ -119,7 +119,7 @@ static void any_history_is_decided_as_defined(void)
 
     for (int i = 0; i < ROUNDS && !tap_failed; i++) {
         pal_mark marks[3][MARKS];
-        pal_standing_level levels[3];
+        pal_marks_level levels[3];
         size_t len = 1 + roll(3);
         uint64_t last_seq = 0;
 
@@ -127,7 +127,7 @@ static void any_history_is_decided_as_defined(void)
             size_t marks_len = roll(MARKS);
 
             last_seq = invent(marks[j], marks_len, last_seq);
-            levels[j] = (pal_standing_level){
+            levels[j] = (pal_marks_level){
                     .handle = j + 1, .marks = marks[j], .len = marks_len, .below_seq = UINT64_MAX};
             if (j + 1 < len)
                 levels[j].below_seq = last_seq = last_seq ? 1 + roll((unsigned)last_seq) : 0;
@@ -144,15 +144,15 @@ static void ten_thousand_void_checkpoints_are_decided(void)
     enum { LEN = 10001 };
     pal_arena *arena = pal_arena_new(0);
     pal_mark *marks = calloc(LEN, sizeof(*marks));
-    pal_standing_level level = {.handle = 1, .marks = marks, .len = LEN, .below_seq = UINT64_MAX};
-    pal_standing_marks found;
+    pal_marks_level level = {.handle = 1, .marks = marks, .len = LEN, .below_seq = UINT64_MAX};
+    pal_owned_marks found;
 
     for (size_t i = 0; i < LEN; i++)
         marks[i] = (pal_mark){.number = i + 1,
                 .kind = i + 1 < LEN ? PAL_MARK_CHECKPOINT : PAL_MARK_RESET,
                 .seq = i + 1 < LEN ? 5 : 0,
                 .through_seq = 9};
-    CHECK_STATUS(pal_standing_decide(&level, 1, arena, &found, NULL), PAL_OK);
+    CHECK_STATUS(pal_active_marks_decide(&level, 1, arena, &found, NULL), PAL_OK);
     CHECK_EQ(found.checkpoint.mark.number, 0);
     free(marks);
     pal_arena_free(arena);
