@@ -137,7 +137,7 @@ static size_t find_phrase(const recalling *r, size_t phrase, place *out_places)
     size_t from = 0, len = 0, at;
 
     while (len < PLACES_MAX && from < normal.len &&
-            pal_query_matches(
+            pal_words_query_match(
                     &single, pal_str_make(normal.data + from, normal.len - from), &at)) {
         out_places[len++] = (place){from + at, phrase};
         from += at + 1;
@@ -356,7 +356,7 @@ pal_status pal_recall_run(
     recalling r = {.recall = recall, .arena = arena, .out = out};
     size_t shown = 0;
     bool has_more = false;
-    pal_status status = pal_query_read(recall->text, arena, &r.query, err);
+    pal_status status = pal_words_query_read(recall->text, arena, &r.query, err);
 
     if (status == PAL_OK)
         status = find_hidden(&r, err);

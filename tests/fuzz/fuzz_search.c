@@ -32,7 +32,7 @@ static bool add_term(pal_term term, void *user)
 }
 
 typedef struct chunks {
-    pal_chunk *items;
+    pal_block_chunk *items;
     size_t len;
 } chunks;
 
@@ -40,13 +40,13 @@ typedef struct chunks {
 static bool find_term(pal_term term, void *user)
 {
     const chunks *of = user;
-    pal_bitmap rows = {{0}};
+    pal_block_bitmap rows = {{0}};
     bool more;
 
     REQUIRE(term.text.len > 0 && term.text.len <= PAL_TERM_LEN_MAX);
     for (size_t i = 0; i < of->len; i++)
-        REQUIRE(pal_chunk_find(of->items[i].data, term, &rows, &more));
-    REQUIRE(pal_bitmap_has(&rows, 3));
+        REQUIRE(pal_block_chunk_find(of->items[i].data, term, &rows, &more));
+    REQUIRE(pal_block_bitmap_has(&rows, 3));
     return true;
 }
 
@@ -70,9 +70,9 @@ static void check_match(const pal_query *query, pal_str text, pal_str normal)
     REQUIRE(builder != NULL);
     pal_words_terms(normal, add_term, builder);
     REQUIRE(pal_block_finish(builder, arena, &of.items, &of.len, NULL) == PAL_OK);
-    if (pal_query_matches(query, normal, &first)) {
+    if (pal_words_query_match(query, normal, &first)) {
         REQUIRE(first < normal.len && pal_words_origin(text, first) < text.len);
-        pal_query_terms(query, find_term, &of);
+        pal_words_query_terms(query, find_term, &of);
         snippet = pal_words_snippet(text, pal_words_origin(text, first), arena);
         REQUIRE(snippet.len > 0 && pal_utf8_is_valid(snippet));
     }
@@ -82,11 +82,11 @@ static void check_match(const pal_query *query, pal_str text, pal_str normal)
 static void check_chunk(pal_str bytes)
 {
     static const char *const terms[] = {"a", "z", "\x01s1", "東"};
-    pal_bitmap rows = {{0}};
+    pal_block_bitmap rows = {{0}};
     bool more;
 
     for (size_t i = 0; i < 8; i++)
-        (void)pal_chunk_find(bytes,
+        (void)pal_block_chunk_find(bytes,
                 (pal_term){.text = pal_str_of(terms[i / 2]), .is_prefix = i % 2}, &rows, &more);
 }
 
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pal_words_normal(text, &normal);
     REQUIRE(!normal.failure);
     check_normal(pal_buf_str(&normal));
-    status = pal_query_read(pal_str_make(all.data, query_len), arena, &query, &err);
+    status = pal_words_query_read(pal_str_make(all.data, query_len), arena, &query, &err);
     if (status == PAL_OK) {
         REQUIRE(query.len > 0 && query.len <= PAL_SEARCH_WORDS_MAX);
         check_match(&query, text, pal_buf_str(&normal));

@@ -53,9 +53,9 @@ static bool asks_for(const char *text, const char *wanted)
     pal_query query;
 
     joined[0] = 0;
-    if (pal_query_read(S(text), arena, &query, NULL) != PAL_OK)
+    if (pal_words_query_read(S(text), arena, &query, NULL) != PAL_OK)
         return false;
-    pal_query_terms(&query, join_term, NULL);
+    pal_words_query_terms(&query, join_term, NULL);
     return strcmp(joined, wanted) == 0;
 }
 
@@ -134,14 +134,14 @@ static void snippets_are_cut_between_characters(void)
 /* ---- Blocks ---- */
 
 typedef struct built {
-    pal_chunk *chunks;
+    pal_block_chunk *chunks;
     size_t len;
 } built;
 
-static pal_bitmap look_up(const built *of, const char *text, bool is_prefix)
+static pal_block_bitmap look_up(const built *of, const char *text, bool is_prefix)
 {
     pal_term term = {.text = S(text), .is_prefix = is_prefix};
-    pal_bitmap rows = {{0}};
+    pal_block_bitmap rows = {{0}};
     bool more = true;
     size_t at = 0;
 
@@ -155,16 +155,16 @@ static pal_bitmap look_up(const built *of, const char *text, bool is_prefix)
         at++;
     }
     for (; more && at < of->len; at++)
-        CHECK(pal_chunk_find(of->chunks[at].data, term, &rows, &more));
+        CHECK(pal_block_chunk_find(of->chunks[at].data, term, &rows, &more));
     return rows;
 }
 
-static size_t count_rows(pal_bitmap rows)
+static size_t count_rows(pal_block_bitmap rows)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < PAL_BLOCK_ROWS; i++)
-        count += pal_bitmap_has(&rows, i);
+        count += pal_block_bitmap_has(&rows, i);
     return count;
 }
 
@@ -172,7 +172,7 @@ static void blocks_say_who_has_what(void)
 {
     pal_block_builder *builder = pal_block_new();
     char text[32];
-    pal_bitmap rows;
+    pal_block_bitmap rows;
     built of;
 
     for (size_t row = 0; row < PAL_BLOCK_ROWS; row++) {
@@ -192,13 +192,13 @@ static void blocks_say_who_has_what(void)
     CHECK_EQ(count_rows(look_up(&of, "odd", false)), 512);
     rows = look_up(&of, "some", false);
     CHECK_EQ(count_rows(rows), 21);
-    if (CHECK(pal_bitmap_has(&rows, 7)))
-        CHECK(pal_bitmap_has(&rows, 1007));
+    if (CHECK(pal_block_bitmap_has(&rows, 7)))
+        CHECK(pal_block_bitmap_has(&rows, 1007));
     for (size_t row = 0; row < PAL_BLOCK_ROWS; row++) {
         snprintf(text, sizeof text, "n%zu", row);
         rows = look_up(&of, text, false);
         CHECK_EQ(count_rows(rows), 1);
-        CHECK(pal_bitmap_has(&rows, row));
+        CHECK(pal_block_bitmap_has(&rows, row));
     }
     CHECK_EQ(count_rows(look_up(&of, "n", true)), 1024);
     CHECK_EQ(count_rows(look_up(&of, "n10", true)), 1 + 10 + 24);
@@ -222,19 +222,19 @@ static void an_empty_block_is_a_block(void)
 
 static void bitmaps_are_written_and_read(void)
 {
-    pal_bitmap bitmap = {{0}}, again;
+    pal_block_bitmap bitmap = {{0}}, again;
     pal_str bytes;
 
-    pal_bitmap_set(&bitmap, 0);
-    pal_bitmap_set(&bitmap, 1023);
-    bytes = pal_bitmap_write(&bitmap, arena);
+    pal_block_bitmap_set(&bitmap, 0);
+    pal_block_bitmap_set(&bitmap, 1023);
+    bytes = pal_block_bitmap_write(&bitmap, arena);
     if (CHECK_EQ(bytes.len, 128)) {
         CHECK_EQ((unsigned char)bytes.data[127], 0x80);
         CHECK_EQ(bytes.data[0], 1);
     }
-    if (CHECK(pal_bitmap_read(bytes, &again)))
+    if (CHECK(pal_block_bitmap_read(bytes, &again)))
         CHECK(memcmp(&bitmap, &again, sizeof again) == 0);
-    CHECK(!pal_bitmap_read(pal_str_make(bytes.data, 127), &again));
+    CHECK(!pal_block_bitmap_read(pal_str_make(bytes.data, 127), &again));
 }
 
 static void damaged_chunks_are_told(void)
@@ -253,11 +253,11 @@ static void damaged_chunks_are_told(void)
             "x",
             "\xff\xff\xff\xff"};
     static const size_t lens[] = {1, 4, 5, 3, 6, 5, 4};
-    pal_bitmap rows;
+    pal_block_bitmap rows;
     bool more;
 
     for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++)
-        CHECK(!pal_chunk_find(
+        CHECK(!pal_block_chunk_find(
                 pal_str_make(damaged[i], lens[i]), (pal_term){.text = S("zzz")}, &rows, &more));
 }
 

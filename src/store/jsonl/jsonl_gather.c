@@ -299,37 +299,37 @@ static void gather(jsonl_batch *batch, pal_work *work, jsonl_append *append)
 
 /* ---- Sweeping: the state before and after shows what the sweep did ---- */
 
-typedef struct sight {
+typedef struct known_session {
     pal_id id;
     memory_tenant *tenant;
     pal_session_state state;
-} sight;
+} known_session;
 
-static size_t look(jsonl_engine *engine, sight *out_sights)
+static size_t look(jsonl_engine *engine, known_session *out_known)
 {
     size_t len = 0;
 
     for (memory_tenant *tenant = engine->mem->tenant_list; tenant; tenant = tenant->next)
         for (memory_session *session = tenant->sessions; session; session = session->next) {
-            if (out_sights)
-                out_sights[len] = (sight){session->id, tenant, session->info->record.state};
+            if (out_known)
+                out_known[len] = (known_session){session->id, tenant, session->info->record.state};
             len++;
         }
     return len;
 }
 
-static void gather_sweep(jsonl_batch *batch, const sight *sights, size_t len)
+static void gather_sweep(jsonl_batch *batch, const known_session *known, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         memory_session *session = pal_jsonl_session(
-                batch->engine, sights[i].tenant->name, sights[i].id);
+                batch->engine, known[i].tenant->name, known[i].id);
 
         if (!session || session->info->record.state == PAL_SESSION_ERASED) {
-            if (sights[i].state != PAL_SESSION_ERASED)
-                pal_jsonl_put_erase(batch, sights[i].tenant->name, sights[i].id);
-            touch_session(batch, sights[i].tenant->name, sights[i].id, true);
-        } else if (session->info->record.state != sights[i].state) {
-            touch_session(batch, sights[i].tenant->name, sights[i].id, true);
+            if (known[i].state != PAL_SESSION_ERASED)
+                pal_jsonl_put_erase(batch, known[i].tenant->name, known[i].id);
+            touch_session(batch, known[i].tenant->name, known[i].id, true);
+        } else if (session->info->record.state != known[i].state) {
+            touch_session(batch, known[i].tenant->name, known[i].id, true);
         }
     }
     batch->is_erasing = true;
@@ -381,16 +381,16 @@ static void gather_due(jsonl_batch *batch, const due *list)
 static void apply_sweep(jsonl_batch *batch, pal_work *work)
 {
     size_t len = look(batch->engine, NULL);
-    sight *sights = pal_arena_array(batch->arena, len + 1, sizeof *sights);
+    known_session *known = pal_arena_array(batch->arena, len + 1, sizeof *known);
     due *records = look_due(batch, work->now_ms);
 
     if (pal_arena_failure(batch->arena)) {
         work->op->status = pal_no_memory(&work->op->error);
         return;
     }
-    look(batch->engine, sights);
+    look(batch->engine, known);
     pal_store_memory.apply(batch->engine->memory, work, 1);
-    gather_sweep(batch, sights, len);
+    gather_sweep(batch, known, len);
     gather_due(batch, records);
 }
 

@@ -211,7 +211,7 @@ static void look(looking *state)
     uint64_t pos;
     bool is_wide;
 
-    pal_query_terms(state->search->query, take_term, state);
+    pal_words_query_terms(state->search->query, take_term, state);
     if (!find_sources(state)) {
         walk(state, NULL);
         return;

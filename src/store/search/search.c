@@ -91,7 +91,7 @@ static bool row_matches(searching *state, const pal_row *row, pal_str *out_snipp
         state->status = status == PAL_CORRUPT ? PAL_OK : status;
         return false;
     }
-    if (!pal_query_matches(&state->query, pal_buf_str(&state->normal), &at))
+    if (!pal_words_query_match(&state->query, pal_buf_str(&state->normal), &at))
         return false;
     *out_snippet = pal_words_snippet(pal_buf_str(&state->text),
             pal_words_origin(pal_buf_str(&state->text), at), state->arena);
@@ -142,7 +142,7 @@ static bool take_found(const pal_found_row *found, void *user)
     }
     if (!state->pieces)
         return look_at(state, found->row, found->handle, found->pos, found->session);
-    if (!pal_pieces_have(state->pieces, state->pieces_len, found->handle, found->row->seq))
+    if (!pal_chain_pieces_have(state->pieces, state->pieces_len, found->handle, found->row->seq))
         return true;
     return look_at(state, found->row, found->handle, found->pos, state->search->session);
 }
@@ -290,7 +290,8 @@ static pal_status search_session(
 /* ---- A tenant ---- */
 
 /* Of the candidates from `kept` on, keeps those that are visible in some session. */
-static pal_status keep_shown(searching *state, pal_sight *sight, size_t kept, pal_error *err)
+static pal_status keep_shown(searching *state, pal_visibility *visibility, size_t kept,
+        pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t len = state->len;
@@ -299,8 +300,8 @@ static pal_status keep_shown(searching *state, pal_sight *sight, size_t kept, pa
         candidate *found = &state->found[i];
         pal_id session;
 
-        status = pal_sight_find(
-                sight, found->hit.session, found->handle, found->hit.seq, &session, err);
+        status = pal_visibility_find(
+                visibility, found->hit.session, found->handle, found->hit.seq, &session, err);
         if (status != PAL_OK || pal_id_is_none(session))
             continue;
         state->found[kept] = *found;
@@ -315,9 +316,9 @@ static pal_status search_tenant(
 {
     pal_status status = ready_index(store, state, err);
     bool is_full = true;
-    pal_sight sight;
+    pal_visibility visibility;
 
-    pal_sight_init(&sight, store->engine, state->search->tenant, scratch);
+    pal_visibility_init(&visibility, store->engine, state->search->tenant, scratch);
     while (status == PAL_OK && is_full && state->len < state->wanted) {
         size_t kept = state->len;
 
@@ -326,9 +327,9 @@ static pal_status search_tenant(
         if (is_full)
             below_pos = state->found[state->len - 1].pos;
         if (status == PAL_OK)
-            status = keep_shown(state, &sight, kept, err);
+            status = keep_shown(state, &visibility, kept, err);
     }
-    pal_sight_done(&sight);
+    pal_visibility_done(&visibility);
     return status;
 }
 
@@ -411,7 +412,7 @@ static pal_status give_hits(const searching *state, pal_search_page *out_hits, p
 static pal_status run_search(
         pal_store *store, searching *state, uint64_t below, pal_arena *scratch, pal_error *err)
 {
-    pal_status status = pal_query_read(state->search->text, scratch, &state->query, err);
+    pal_status status = pal_words_query_read(state->search->text, scratch, &state->query, err);
 
     if (status != PAL_OK)
         return status;

@@ -12,7 +12,7 @@ enum { CHUNK_LEN_MAX = 760, BITMAP_MIN = 100, BITMAP_LEN = PAL_BLOCK_ROWS / 8 };
 
 /* ---- Bitmaps ---- */
 
-bool pal_bitmap_is_empty(const pal_bitmap *bitmap)
+bool pal_block_bitmap_is_empty(const pal_block_bitmap *bitmap)
 {
     uint64_t any = 0;
 
@@ -21,25 +21,25 @@ bool pal_bitmap_is_empty(const pal_bitmap *bitmap)
     return any == 0;
 }
 
-void pal_bitmap_and(pal_bitmap *bitmap, const pal_bitmap *other)
+void pal_block_bitmap_and(pal_block_bitmap *bitmap, const pal_block_bitmap *other)
 {
     for (size_t i = 0; i < PAL_BLOCK_ROWS / 64; i++)
         bitmap->words[i] &= other->words[i];
 }
 
-void pal_bitmap_or(pal_bitmap *bitmap, const pal_bitmap *other)
+void pal_block_bitmap_or(pal_block_bitmap *bitmap, const pal_block_bitmap *other)
 {
     for (size_t i = 0; i < PAL_BLOCK_ROWS / 64; i++)
         bitmap->words[i] |= other->words[i];
 }
 
-static void bitmap_bytes(const pal_bitmap *bitmap, unsigned char out[BITMAP_LEN])
+static void bitmap_bytes(const pal_block_bitmap *bitmap, unsigned char out[BITMAP_LEN])
 {
     for (size_t i = 0; i < BITMAP_LEN; i++)
         out[i] = (unsigned char)(bitmap->words[i / 8] >> i % 8 * 8);
 }
 
-pal_str pal_bitmap_write(const pal_bitmap *bitmap, pal_arena *arena)
+pal_str pal_block_bitmap_write(const pal_block_bitmap *bitmap, pal_arena *arena)
 {
     unsigned char bytes[BITMAP_LEN];
 
@@ -47,7 +47,7 @@ pal_str pal_bitmap_write(const pal_bitmap *bitmap, pal_arena *arena)
     return pal_arena_copy(arena, pal_str_make((const char *)bytes, sizeof(bytes)));
 }
 
-bool pal_bitmap_read(pal_str bytes, pal_bitmap *out_bitmap)
+bool pal_block_bitmap_read(pal_str bytes, pal_block_bitmap *out_bitmap)
 {
     if (bytes.len != BITMAP_LEN)
         return false;
@@ -180,7 +180,7 @@ static void put_number(pal_buf *buf, uint32_t number)
 
 static void put_rows(pal_buf *buf, const pal_block_builder *builder, const entry *of)
 {
-    pal_bitmap bitmap = {{0}};
+    pal_block_bitmap bitmap = {{0}};
     uint32_t before = 0;
 
     put_number(buf, of->count);
@@ -189,7 +189,7 @@ static void put_rows(pal_buf *buf, const pal_block_builder *builder, const entry
 
         if (of->count < BITMAP_MIN)
             put_number(buf, row - before);
-        pal_bitmap_set(&bitmap, row);
+        pal_block_bitmap_set(&bitmap, row);
         before = row;
     }
     if (of->count >= BITMAP_MIN) {
@@ -247,11 +247,11 @@ static void put_chunk(
     }
 }
 
-pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena, pal_chunk **out_chunks,
-        size_t *out_len, pal_error *err)
+pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena,
+        pal_block_chunk **out_chunks, size_t *out_len, pal_error *err)
 {
     const entry **sorted = builder->failure ? NULL : sorted_entries(builder, arena);
-    pal_chunk *chunks = NULL;
+    pal_block_chunk *chunks = NULL;
     size_t len = 0, cap = 0, at = 0;
     bool fits = sorted != NULL;
     pal_buf buf;
@@ -259,7 +259,7 @@ pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena, pal_ch
     pal_buf_init(&buf, 4 * CHUNK_LEN_MAX);
     while (fits && (at < builder->entries_len || len == 0)) {
         const entry *first = at > 0 ? sorted[at] : NULL;
-        pal_chunk chunk = {0};
+        pal_block_chunk chunk = {0};
 
         pal_buf_clear(&buf);
         put_chunk(&buf, builder, sorted, &at);
@@ -301,21 +301,21 @@ static uint32_t take_number(chunk_reader *reader)
     return 0;
 }
 
-static void take_bitmap(chunk_reader *reader, pal_bitmap *rows)
+static void take_bitmap(chunk_reader *reader, pal_block_bitmap *rows)
 {
-    pal_bitmap bitmap;
+    pal_block_bitmap bitmap;
     size_t left = (size_t)(reader->end - reader->at);
 
     if (left < BITMAP_LEN) {
         reader->damaged = true;
         return;
     }
-    pal_bitmap_read(pal_str_make((const char *)reader->at, BITMAP_LEN), &bitmap);
-    pal_bitmap_or(rows, &bitmap);
+    pal_block_bitmap_read(pal_str_make((const char *)reader->at, BITMAP_LEN), &bitmap);
+    pal_block_bitmap_or(rows, &bitmap);
     reader->at += BITMAP_LEN;
 }
 
-static void take_rows(chunk_reader *reader, pal_bitmap *rows)
+static void take_rows(chunk_reader *reader, pal_block_bitmap *rows)
 {
     uint32_t count = take_number(reader), row = 0;
 
@@ -328,7 +328,7 @@ static void take_rows(chunk_reader *reader, pal_bitmap *rows)
         if (row >= PAL_BLOCK_ROWS)
             reader->damaged = true;
         else
-            pal_bitmap_set(rows, row);
+            pal_block_bitmap_set(rows, row);
     }
 }
 
@@ -348,7 +348,7 @@ static size_t take_term(chunk_reader *reader, char term[PAL_TERM_LEN_MAX], size_
     return shared + more;
 }
 
-bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_more)
+bool pal_block_chunk_find(pal_str chunk, pal_term wanted, pal_block_bitmap *rows, bool *out_more)
 {
     chunk_reader reader = {.at = (const unsigned char *)chunk.data,
             .end = (const unsigned char *)chunk.data + chunk.len};
@@ -357,7 +357,7 @@ bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_
 
     *out_more = true;
     while (reader.at < reader.end && !reader.damaged && *out_more) {
-        pal_bitmap own = {{0}};
+        pal_block_bitmap own = {{0}};
         size_t common;
         int order;
 
@@ -368,7 +368,7 @@ bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_
         common = len < wanted.text.len ? len : wanted.text.len;
         order = memcmp(term, wanted.text.data, common);
         if (order == 0 && len >= wanted.text.len && (wanted.is_prefix || len == wanted.text.len))
-            pal_bitmap_or(rows, &own);
+            pal_block_bitmap_or(rows, &own);
         else if (order > 0 || (order == 0 && len > wanted.text.len))
             *out_more = false;
     }
@@ -377,7 +377,7 @@ bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_
     return !reader.damaged;
 }
 
-bool pal_chunk_each(pal_str chunk, pal_term_sink sink, void *user)
+bool pal_block_chunk_each(pal_str chunk, pal_term_sink sink, void *user)
 {
     chunk_reader reader = {.at = (const unsigned char *)chunk.data,
             .end = (const unsigned char *)chunk.data + chunk.len};
@@ -386,7 +386,7 @@ bool pal_chunk_each(pal_str chunk, pal_term_sink sink, void *user)
     size_t len = 0;
 
     while (wanted && reader.at < reader.end && !reader.damaged) {
-        pal_bitmap ignored = {{0}};
+        pal_block_bitmap ignored = {{0}};
 
         len = take_term(&reader, term, len);
         take_rows(&reader, &ignored);

@@ -25,27 +25,27 @@
 #define PAL_BLOCK_PAIRS_MAX 1000000 /* maximum pairs of a term and a row; rows after that count as
                                        wide */
 
-typedef struct pal_bitmap {
+typedef struct pal_block_bitmap {
     uint64_t words[PAL_BLOCK_ROWS / 64];
-} pal_bitmap;
+} pal_block_bitmap;
 
-static inline void pal_bitmap_set(pal_bitmap *bitmap, size_t row)
+static inline void pal_block_bitmap_set(pal_block_bitmap *bitmap, size_t row)
 {
     bitmap->words[row / 64] |= UINT64_C(1) << row % 64;
 }
 
-static inline bool pal_bitmap_has(const pal_bitmap *bitmap, size_t row)
+static inline bool pal_block_bitmap_has(const pal_block_bitmap *bitmap, size_t row)
 {
     return (bitmap->words[row / 64] >> row % 64 & 1) != 0;
 }
 
-bool pal_bitmap_is_empty(const pal_bitmap *bitmap);
-void pal_bitmap_and(pal_bitmap *bitmap, const pal_bitmap *other);
-void pal_bitmap_or(pal_bitmap *bitmap, const pal_bitmap *other);
-/* Convert a bitmap to 128 bytes and back. pal_bitmap_read() returns false if the length is
+bool pal_block_bitmap_is_empty(const pal_block_bitmap *bitmap);
+void pal_block_bitmap_and(pal_block_bitmap *bitmap, const pal_block_bitmap *other);
+void pal_block_bitmap_or(pal_block_bitmap *bitmap, const pal_block_bitmap *other);
+/* Convert a bitmap to 128 bytes and back. pal_block_bitmap_read() returns false if the length is
  * different. */
-pal_str pal_bitmap_write(const pal_bitmap *bitmap, pal_arena *arena);
-bool pal_bitmap_read(pal_str bytes, pal_bitmap *out_bitmap);
+pal_str pal_block_bitmap_write(const pal_block_bitmap *bitmap, pal_arena *arena);
+bool pal_block_bitmap_read(pal_str bytes, pal_block_bitmap *out_bitmap);
 
 /* ---- Building ---- */
 
@@ -61,22 +61,22 @@ void pal_block_add(pal_block_builder *builder, size_t row, pal_str term);
 /* Returns the number of pairs. */
 size_t pal_block_pairs(const pal_block_builder *builder);
 
-typedef struct pal_chunk {
+typedef struct pal_block_chunk {
     pal_str term; /* the chunk's first term; empty for the first chunk */
     pal_str data;
-} pal_chunk;
+} pal_block_chunk;
 
 /* Returns the chunks, at least one, in the arena. */
 PAL_CHECKED pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena,
-        pal_chunk **out_chunks, size_t *out_len, pal_error *err);
+        pal_block_chunk **out_chunks, size_t *out_len, pal_error *err);
 
 /* ---- Reading ---- */
 
 /* Adds the rows of the term to the bitmap; for a prefix, the rows of all terms that begin with it.
  * *out_more says that the next chunk may contain more of them. Returns false if the chunk is
  * damaged. */
-bool pal_chunk_find(pal_str chunk, pal_term wanted, pal_bitmap *rows, bool *out_more);
+bool pal_block_chunk_find(pal_str chunk, pal_term wanted, pal_block_bitmap *rows, bool *out_more);
 /* Calls the sink for each term of the chunk. Returns false if the chunk is damaged. */
-bool pal_chunk_each(pal_str chunk, pal_term_sink sink, void *user);
+bool pal_block_chunk_each(pal_str chunk, pal_term_sink sink, void *user);
 
 #endif

@@ -188,7 +188,7 @@ static bool phrase_terms(const pal_phrase *phrase, pal_term_sink sink, void *use
     return wanted;
 }
 
-void pal_query_terms(const pal_query *query, pal_term_sink sink, void *user)
+void pal_words_query_terms(const pal_query *query, pal_term_sink sink, void *user)
 {
     for (size_t i = 0; i < query->len; i++)
         if (!phrase_terms(&query->phrases[i], sink, user))
@@ -240,7 +240,8 @@ static pal_status add_phrase(
     return status;
 }
 
-pal_status pal_query_read(pal_str text, pal_arena *arena, pal_query *out_query, pal_error *err)
+pal_status pal_words_query_read(pal_str text, pal_arena *arena, pal_query *out_query,
+        pal_error *err)
 {
     pal_query query = {0};
 
@@ -307,7 +308,7 @@ static bool phrase_find(const pal_phrase *phrase, pal_str normal, size_t *out_at
     return false;
 }
 
-bool pal_query_matches(const pal_query *query, pal_str normal, size_t *out_first)
+bool pal_words_query_match(const pal_query *query, pal_str normal, size_t *out_first)
 {
     size_t first = SIZE_MAX;
 

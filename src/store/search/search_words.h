@@ -52,15 +52,15 @@ typedef struct pal_query {
 /* Parses a query: words, "phrases" in quotes, and prefixes such as word*. Every text is a query,
  * except one without a word (PAL_INVALID) or with too many words (PAL_LIMIT). The result is in the
  * arena. */
-PAL_CHECKED pal_status pal_query_read(
+PAL_CHECKED pal_status pal_words_query_read(
         pal_str text, pal_arena *arena, pal_query *out_query, pal_error *err);
 
 /* Calls the sink with the terms that are in every text in which all phrases occur. */
-void pal_query_terms(const pal_query *query, pal_term_sink sink, void *user);
+void pal_words_query_terms(const pal_query *query, pal_term_sink sink, void *user);
 
 /* Returns whether all phrases occur in a text of this normal form, and where the first of them
  * begins. */
-bool pal_query_matches(const pal_query *query, pal_str normal, size_t *out_first);
+bool pal_words_query_match(const pal_query *query, pal_str normal, size_t *out_first);
 
 /* Returns about 120 characters of the text around the byte `at`, in the arena. White space becomes
  * single spaces, and an ellipsis marks each cut. */

@@ -136,7 +136,7 @@ static pal_status add_child(pal_sql_conn *conn, grouping *state, int64_t key, pa
 
     pal_sql_bind_int(&sql, key);
     while (sound && pal_sql_row(&sql))
-        sound = pal_chunk_each(pal_sql_text(&sql, 1), add_term, state);
+        sound = pal_block_chunk_each(pal_sql_text(&sql, 1), add_term, state);
     status = pal_sql_end(&sql, err);
     if (status == PAL_OK && !sound)
         status = pal_error_set(err, PAL_CORRUPT, "a part of the search index is damaged");
@@ -157,7 +157,7 @@ static pal_status find_wide(
 }
 
 pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int64_t number, pal_arena *arena,
-        pal_chunk **out_chunks, size_t *out_len, pal_error *err)
+        pal_block_chunk **out_chunks, size_t *out_len, pal_error *err)
 {
     grouping state = {.builder = pal_block_new()};
     bool wide[PAL_GROUP_CHILDREN] = {false};

@@ -33,7 +33,7 @@ PAL_CHECKED pal_status pal_sqlite_group_add(
         pal_sql_conn *conn, int level, int64_t number, pal_error *err);
 /* Builds the group's chunks in the arena. Must be called inside a transaction. */
 PAL_CHECKED pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int64_t number,
-        pal_arena *arena, pal_chunk **out_chunks, size_t *out_len, pal_error *err);
+        pal_arena *arena, pal_block_chunk **out_chunks, size_t *out_len, pal_error *err);
 /* Drops one group. */
 PAL_CHECKED pal_status pal_sqlite_group_drop(pal_sql_conn *conn, int64_t key, pal_error *err);
 /* Drops the groups that contain the block, and lowers the reach to what comes before it. */

@@ -30,7 +30,7 @@ struct pal_index_part {
     int64_t number; /* number of the group */
     int64_t erasures;
     pal_str wide; /* bitmap of rows that are not indexed; may be empty */
-    pal_chunk *chunks;
+    pal_block_chunk *chunks;
     size_t chunks_len;
 };
 
@@ -50,7 +50,7 @@ pal_str pal_sqlite_term(char out[PAL_SQLITE_TERM_SIZE], char kind, int64_t numbe
 
 typedef struct building {
     pal_block_builder *builder;
-    pal_bitmap wide;
+    pal_block_bitmap wide;
     size_t row;
     pal_arena *scratch;
     pal_buf text;
@@ -85,7 +85,7 @@ static pal_status add_row(
     pal_buf_clear(&state->normal);
     add_numbers(state, row->role, session, tenant);
     if (row->body.len > WIDE_TEXT_LEN || pal_block_pairs(state->builder) > PAL_BLOCK_PAIRS_MAX) {
-        pal_bitmap_set(&state->wide, state->row);
+        pal_block_bitmap_set(&state->wide, state->row);
         return PAL_OK;
     }
     status = pal_row_text(row, state->scratch, &state->text, err);
@@ -138,8 +138,8 @@ static pal_status build_block(pal_sql_conn *conn, int64_t block, pal_arena *aren
         status = pal_block_finish(state.builder, arena, &part->chunks, &part->chunks_len, err);
     if (status == PAL_OK) {
         part->block = block;
-        if (!pal_bitmap_is_empty(&state.wide))
-            part->wide = pal_bitmap_write(&state.wide, arena);
+        if (!pal_block_bitmap_is_empty(&state.wide))
+            part->wide = pal_block_bitmap_write(&state.wide, arena);
         *out_part = part;
     }
     pal_buf_done(&state.text);
@@ -254,7 +254,7 @@ pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
 /* ---- Writing ---- */
 
 static pal_status write_chunk(
-        pal_sql_conn *conn, int64_t block, const pal_chunk *chunk, pal_error *err)
+        pal_sql_conn *conn, int64_t block, const pal_block_chunk *chunk, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_ADD);
 

@@ -64,13 +64,13 @@ static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_err
 }
 
 static pal_status tell_bitmap(
-        looking *state, int64_t first, int64_t last, const pal_bitmap *rows, pal_error *err)
+        looking *state, int64_t first, int64_t last, const pal_block_bitmap *rows, pal_error *err)
 {
     pal_status status = PAL_OK;
     int64_t block_first = first - first % PAL_BLOCK_ROWS;
 
     for (int64_t pos = last; status == PAL_OK && state->wanted && pos >= first; pos--)
-        if (pal_bitmap_has(rows, (size_t)(pos - block_first)))
+        if (pal_block_bitmap_has(rows, (size_t)(pos - block_first)))
             status = tell_rows(state, pos, pos, err);
     return status;
 }
@@ -78,7 +78,7 @@ static pal_status tell_bitmap(
 /* ---- Blocks ---- */
 
 /* Adds the rows of a term. Sets *out_sound to false if the index is damaged. */
-static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bitmap *rows,
+static pal_status find_term(looking *state, int64_t block, pal_term term, pal_block_bitmap *rows,
         bool *out_sound, pal_error *err)
 {
     pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_TERM);
@@ -88,7 +88,7 @@ static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bi
     pal_sql_bind_blob(&sql, term.text);
     *out_sound = false;
     while (more && pal_sql_row(&sql)) {
-        *out_sound = pal_chunk_find(pal_sql_text(&sql, 0), term, rows, &more);
+        *out_sound = pal_block_chunk_find(pal_sql_text(&sql, 0), term, rows, &more);
         more = more && *out_sound;
     }
     return pal_sql_end(&sql, err);
@@ -96,9 +96,9 @@ static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bi
 
 /* Keeps those of `rows` that have one of the handles. */
 static pal_status keep_handles(
-        looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
+        looking *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
-    pal_bitmap any = {{0}};
+    pal_block_bitmap any = {{0}};
     pal_status status = PAL_OK;
 
     *out_sound = true;
@@ -109,38 +109,38 @@ static pal_status keep_handles(
         status = find_term(state, block, term, &any, out_sound, err);
     }
     if (state->handles_len > 0)
-        pal_bitmap_and(rows, &any);
+        pal_block_bitmap_and(rows, &any);
     return status;
 }
 
 static pal_status keep_number(looking *state, int64_t block, char kind, int64_t number,
-        pal_bitmap *rows, bool *out_sound, pal_error *err)
+        pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
     char text[PAL_SQLITE_TERM_SIZE];
     pal_term term = {.text = pal_sqlite_term(text, kind, number)};
-    pal_bitmap own = {{0}};
+    pal_block_bitmap own = {{0}};
     pal_status status = find_term(state, block, term, &own, out_sound, err);
 
-    pal_bitmap_and(rows, &own);
+    pal_block_bitmap_and(rows, &own);
     return status;
 }
 
 /* Finds the rows of the block that match everything. On entry `rows` contains the rows that are not
  * indexed. */
 static pal_status join_terms(
-        looking *state, int64_t block, pal_bitmap *rows, bool *out_sound, pal_error *err)
+        looking *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
-    pal_bitmap wide = *rows;
+    pal_block_bitmap wide = *rows;
     pal_status status = PAL_OK;
 
     memset(rows, 0xff, sizeof(*rows));
     *out_sound = true;
     for (size_t i = 0; status == PAL_OK && *out_sound && i < state->terms_len; i++) {
-        pal_bitmap own = wide;
+        pal_block_bitmap own = wide;
 
         status = find_term(state, block, state->terms[i], &own, out_sound, err);
-        pal_bitmap_and(rows, &own);
-        if (pal_bitmap_is_empty(rows))
+        pal_block_bitmap_and(rows, &own);
+        if (pal_block_bitmap_is_empty(rows))
             return status;
     }
     if (status != PAL_OK || !*out_sound)
@@ -153,12 +153,13 @@ static pal_status join_terms(
         if (status != PAL_OK || !*out_sound)
             return status;
     }
-    return pal_bitmap_is_empty(rows) ? PAL_OK : keep_handles(state, block, rows, out_sound, err);
+    return pal_block_bitmap_is_empty(rows) ? PAL_OK : keep_handles(state, block, rows, out_sound,
+            err);
 }
 
 /* Returns whether the block is indexed, and its rows that are not indexed. */
 static pal_status find_block(
-        looking *state, int64_t block, pal_bitmap *out_wide, bool *out_found, pal_error *err)
+        looking *state, int64_t block, pal_block_bitmap *out_wide, bool *out_found, pal_error *err)
 {
     pal_sql sql;
 
@@ -171,7 +172,7 @@ static pal_status find_block(
     if (pal_sql_row(&sql)) {
         pal_str wide = pal_sql_text(&sql, 1);
 
-        *out_found = wide.len == 0 || pal_bitmap_read(wide, out_wide);
+        *out_found = wide.len == 0 || pal_block_bitmap_read(wide, out_wide);
     }
     return pal_sql_end(&sql, err);
 }
@@ -180,7 +181,7 @@ static pal_status look_into_block(looking *state, int64_t first, int64_t last, p
 {
     int64_t block = pal_sqlite_block_of(first);
     bool sound = false;
-    pal_bitmap rows;
+    pal_block_bitmap rows;
     pal_status status = find_block(state, block, &rows, &sound, err);
 
     if (status == PAL_OK && sound)
@@ -260,12 +261,12 @@ static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_la
 /* Finds the children of the group that have all terms and the tenant. If the group is damaged,
  * returns all children. */
 static pal_status join_group(
-        looking *state, int64_t key, pal_bitmap *out_children, pal_error *err)
+        looking *state, int64_t key, pal_block_bitmap *out_children, pal_error *err)
 {
     char text[PAL_SQLITE_TERM_SIZE];
     pal_term wide = {.text = pal_sqlite_group_wide()};
     pal_term tenant = {.text = pal_sqlite_term(text, 't', state->tenant)};
-    pal_bitmap any = {{0}}, own = {{0}};
+    pal_block_bitmap any = {{0}}, own = {{0}};
     bool sound = false;
     pal_status status = find_term(state, key, wide, &any, &sound, err);
 
@@ -273,14 +274,14 @@ static pal_status join_group(
     for (size_t i = 0; status == PAL_OK && sound && i < state->terms_len; i++) {
         own = any;
         status = find_term(state, key, state->terms[i], &own, &sound, err);
-        pal_bitmap_and(out_children, &own);
-        if (sound && pal_bitmap_is_empty(out_children))
+        pal_block_bitmap_and(out_children, &own);
+        if (sound && pal_block_bitmap_is_empty(out_children))
             return status;
     }
     memset(&own, 0, sizeof(own));
     if (status == PAL_OK && sound)
         status = find_term(state, key, tenant, &own, &sound, err);
-    pal_bitmap_and(out_children, &own);
+    pal_block_bitmap_and(out_children, &own);
     if (status == PAL_CORRUPT || (status == PAL_OK && !sound)) {
         memset(out_children, 0xff, sizeof(*out_children));
         status = PAL_OK;
@@ -294,7 +295,7 @@ static pal_status look_into(looking *state, int level, int64_t number, int64_t f
 {
     int64_t len = (int64_t)PAL_BLOCK_ROWS << (PAL_GROUP_SHIFT * level);
     int64_t from = number * len, to = from + len - 1;
-    pal_bitmap children;
+    pal_block_bitmap children;
     pal_status status;
 
     if (to < first || from > last)
@@ -303,7 +304,7 @@ static pal_status look_into(looking *state, int level, int64_t number, int64_t f
         return look_into_block(state, from > first ? from : first, to < last ? to : last, err);
     status = join_group(state, pal_sqlite_group_key(level, number), &children, err);
     for (int child = PAL_GROUP_CHILDREN; status == PAL_OK && state->wanted && child-- > 0;)
-        if (pal_bitmap_has(&children, (size_t)child))
+        if (pal_block_bitmap_has(&children, (size_t)child))
             status = look_into(
                     state, level - 1, (number << PAL_GROUP_SHIFT) + child, first, last, err);
     return status;
@@ -360,7 +361,7 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
 
     if (status != PAL_OK)
         return status;
-    pal_query_terms(search->query, add_term, &state);
+    pal_words_query_terms(search->query, add_term, &state);
     add_handles(&state);
     status = pal_sqlite_snapshot_begin(state.conn, err);
     if (status == PAL_OK)

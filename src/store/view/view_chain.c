@@ -191,3 +191,18 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
     *out_len = state.len;
     return PAL_OK;
 }
+
+bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle, uint64_t seq)
+{
+    size_t low = 0, high = len;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (pieces[middle].first > seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < len && seq <= pieces[low].last && pieces[low].handle == handle;
+}

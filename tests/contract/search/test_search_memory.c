@@ -101,7 +101,7 @@ static size_t offered(const char *tenant, const char *text)
     size_t rows = 0;
     pal_query query;
 
-    CHECK(fine(pal_query_read(pal_str_of(text), arena, &query, &err)));
+    CHECK(fine(pal_words_query_read(pal_str_of(text), arena, &query, &err)));
     search.query = &query;
     CHECK(fine(engine->backend->row_search(engine, &search, count_row, &rows, &err)));
     return rows;

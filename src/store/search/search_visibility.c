@@ -1,4 +1,4 @@
-/* search_sight.c - finds an active session that shows a message.
+/* search_visibility.c - finds an active session that shows a message.
  *
  * Usually it is the session that the message was appended to. But that session may be erased while
  * forks share its rows, or be in the trash, or be rewound past a message that a fork still shows.
@@ -20,30 +20,16 @@ typedef struct seen_session {
     size_t pieces_len; /* 0 if the session is not active */
 } seen_session;
 
-bool pal_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle, uint64_t seq)
+void pal_visibility_init(pal_visibility *visibility, pal_engine *engine, pal_str tenant,
+        pal_arena *arena)
 {
-    size_t low = 0, high = len;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (pieces[middle].first > seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < len && seq <= pieces[low].last && pieces[low].handle == handle;
+    *visibility = (pal_visibility){.engine = engine, .tenant = tenant, .arena = arena};
+    pal_map_init(&visibility->known);
 }
 
-void pal_sight_init(pal_sight *sight, pal_engine *engine, pal_str tenant, pal_arena *arena)
+void pal_visibility_done(pal_visibility *visibility)
 {
-    *sight = (pal_sight){.engine = engine, .tenant = tenant, .arena = arena};
-    pal_map_init(&sight->known);
-}
-
-void pal_sight_done(pal_sight *sight)
-{
-    pal_map_done(&sight->known);
+    pal_map_done(&visibility->known);
 }
 
 static bool is_active(const pal_session *session)
@@ -52,10 +38,11 @@ static bool is_active(const pal_session *session)
             (session->expires_at == 0 || pal_clock_now_ms() <= session->expires_at);
 }
 
-static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, pal_error *err)
+static pal_status look_up(pal_visibility *visibility, pal_id id, seen_session **out_seen,
+        pal_error *err)
 {
     pal_str key = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
-    seen_session *seen = pal_map_find(&sight->known, key);
+    seen_session *seen = pal_map_find(&visibility->known, key);
     pal_session_row row;
     pal_status status;
 
@@ -63,21 +50,21 @@ static pal_status look_up(pal_sight *sight, pal_id id, seen_session **out_seen, 
         *out_seen = seen;
         return PAL_OK;
     }
-    seen = pal_arena_alloc(sight->arena, sizeof(*seen));
+    seen = pal_arena_alloc(visibility->arena, sizeof(*seen));
     if (!seen)
         return pal_no_memory(err);
     seen->id = id;
-    status = sight->engine->backend->session_find(
-            sight->engine, sight->tenant, PAL_SESSION_BY_ID, key, sight->arena, &row, err);
+    status = visibility->engine->backend->session_find(visibility->engine, visibility->tenant,
+            PAL_SESSION_BY_ID, key, visibility->arena, &row, err);
     if (status == PAL_OK)
         seen->handle = row.handle;
     if (status == PAL_OK && is_active(&row.session))
-        status = pal_chain_pieces(sight->engine, &row, 0, 0, true, sight->arena, &seen->pieces,
-                &seen->pieces_len, err);
+        status = pal_chain_pieces(visibility->engine, &row, 0, 0, true, visibility->arena,
+                &seen->pieces, &seen->pieces_len, err);
     if (status != PAL_OK && status != PAL_NOT_FOUND)
         return status;
     key = pal_str_make((const char *)seen->id.bytes, sizeof(seen->id.bytes));
-    if (pal_map_set(&sight->known, key, seen) != PAL_OK)
+    if (pal_map_set(&visibility->known, key, seen) != PAL_OK)
         return pal_no_memory(err);
     *out_seen = seen;
     return PAL_OK;
@@ -89,26 +76,26 @@ typedef struct pending {
 } pending;
 
 /* Checks the forks of one session. Forks that do not show the row are added to the list. */
-static pal_status ask_forks(pal_sight *sight, uint64_t of, uint64_t handle, uint64_t seq,
-        pending **list, size_t *asked, pal_id *out_session, pal_error *err)
+static pal_status check_forks(pal_visibility *visibility, uint64_t of, uint64_t handle,
+        uint64_t seq, pending **list, size_t *checked, pal_id *out_session, pal_error *err)
 {
     pal_id *ids = NULL;
     size_t len = 0;
-    pal_status status = sight->engine->backend->fork_list(
-            sight->engine, of, seq, sight->arena, &ids, &len, err);
+    pal_status status = visibility->engine->backend->fork_list(
+            visibility->engine, of, seq, visibility->arena, &ids, &len, err);
 
-    for (size_t i = 0; status == PAL_OK && i < len && (*asked)++ < FORKS_MAX; i++) {
+    for (size_t i = 0; status == PAL_OK && i < len && (*checked)++ < FORKS_MAX; i++) {
         pending *more;
         seen_session *seen;
 
-        status = look_up(sight, ids[i], &seen, err);
+        status = look_up(visibility, ids[i], &seen, err);
         if (status != PAL_OK)
             break;
-        if (pal_pieces_have(seen->pieces, seen->pieces_len, handle, seq)) {
+        if (pal_chain_pieces_have(seen->pieces, seen->pieces_len, handle, seq)) {
             *out_session = seen->id;
             break;
         }
-        more = pal_arena_alloc(sight->arena, sizeof(*more));
+        more = pal_arena_alloc(visibility->arena, sizeof(*more));
         if (!more)
             return pal_no_memory(err);
         *more = (pending){.handle = seen->handle, .next = *list};
@@ -117,18 +104,18 @@ static pal_status ask_forks(pal_sight *sight, uint64_t of, uint64_t handle, uint
     return status;
 }
 
-pal_status pal_sight_find(pal_sight *sight, pal_id owner, uint64_t handle, uint64_t seq,
-        pal_id *out_session, pal_error *err)
+pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner, uint64_t handle,
+        uint64_t seq, pal_id *out_session, pal_error *err)
 {
     pending first = {.handle = handle}, *list = &first;
     pal_id found = {{0}};
-    size_t asked = 0;
+    size_t checked = 0;
     seen_session *seen;
-    pal_status status = look_up(sight, owner, &seen, err);
+    pal_status status = look_up(visibility, owner, &seen, err);
 
     if (status != PAL_OK)
         return status;
-    if (pal_pieces_have(seen->pieces, seen->pieces_len, handle, seq)) {
+    if (pal_chain_pieces_have(seen->pieces, seen->pieces_len, handle, seq)) {
         *out_session = owner;
         return PAL_OK;
     }
@@ -137,7 +124,7 @@ pal_status pal_sight_find(pal_sight *sight, pal_id owner, uint64_t handle, uint6
 
         list = list->next;
         if (of != 0)
-            status = ask_forks(sight, of, handle, seq, &list, &asked, &found, err);
+            status = check_forks(visibility, of, handle, seq, &list, &checked, &found, err);
     }
     if (status == PAL_OK)
         *out_session = found;
