@@ -30,7 +30,7 @@ static bool resolve_fork(pal_store *store, pal_work *work, pal_arena *arena)
     return op->status == PAL_OK;
 }
 
-static void resolve_forks(pal_store *store, pal_prepared *prepared)
+static void resolve_forks(pal_store *store, pal_prepared_batch *prepared)
 {
     size_t kept = 0;
 
@@ -50,8 +50,8 @@ static pal_status check_batch(const pal_store *store, size_t ops_len, pal_error 
     return PAL_OK;
 }
 
-static pal_status prepare(
-        pal_store *store, pal_op *ops, size_t ops_len, pal_prepared *out_prepared, pal_error *err)
+static pal_status prepare(pal_store *store, pal_op *ops, size_t ops_len,
+        pal_prepared_batch *out_prepared, pal_error *err)
 {
     pal_status status = pal_prepare(&store->options, ops, ops_len, out_prepared, err);
 
@@ -62,7 +62,7 @@ static pal_status prepare(
 
 pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_error *err)
 {
-    pal_prepared prepared;
+    pal_prepared_batch prepared;
     pal_status status = check_batch(store, ops_len, err);
 
     if (status != PAL_OK || ops_len == 0)
@@ -70,10 +70,10 @@ pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_er
     status = prepare(store, ops, ops_len, &prepared, err);
     if (status == PAL_OK) {
         pal_writer_run(store->writer, prepared.works, prepared.works_len);
-        pal_prepared_publish(&prepared);
+        pal_prepare_publish(&prepared);
         pal_store_changed(store, ops, ops_len);
     }
-    pal_prepared_done(&prepared);
+    pal_prepare_done(&prepared);
     return status;
 }
 
@@ -91,7 +91,7 @@ pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err)
 /* A batch without a waiting caller; it lives until its callback is called. */
 typedef struct batch {
     pal_writer_task task; /* must be the first member, because the writer knows only the task */
-    pal_prepared prepared;
+    pal_prepared_batch prepared;
     pal_store *store;
     pal_op *ops;
     size_t ops_len;
@@ -106,8 +106,8 @@ static void batch_told(pal_writer_task *task)
     batch *self = (batch *)task;
     batch told = *self;
 
-    pal_prepared_publish(&self->prepared);
-    pal_prepared_done(&self->prepared);
+    pal_prepare_publish(&self->prepared);
+    pal_prepare_done(&self->prepared);
     pal_free(self);
     pal_store_changed(told.store, told.ops, told.ops_len);
     told.applied(told.ops, told.ops_len, PAL_OK, NULL, told.user);
@@ -127,7 +127,7 @@ static pal_status batch_new(
     self->task.done = batch_told;
     status = ops_len > 0 ? prepare(store, ops, ops_len, &self->prepared, err) : PAL_OK;
     if (status != PAL_OK) {
-        pal_prepared_done(&self->prepared);
+        pal_prepare_done(&self->prepared);
         pal_free(self);
         return status;
     }
@@ -151,7 +151,7 @@ pal_status pal_store_apply_async(pal_store *store, pal_op *ops, size_t ops_len,
     self->user = user;
     status = pal_writer_hand(store->writer, &self->task, err);
     if (status != PAL_OK) {
-        pal_prepared_done(&self->prepared);
+        pal_prepare_done(&self->prepared);
         pal_free(self);
     }
     return status;

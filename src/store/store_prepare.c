@@ -12,16 +12,7 @@
 #include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
-
-pal_str pal_tenant_or_default(pal_str tenant)
-{
-    return tenant.len > 0 ? tenant : pal_str_of("default");
-}
-
-pal_status pal_tenant_check(pal_str tenant, pal_error *err)
-{
-    return pal_text_check(tenant, "tenant", PAL_TENANT_LEN_MAX, true, err);
-}
+#include "store/store_tenant.h"
 
 /* ---- Sessions ---- */
 
@@ -177,7 +168,7 @@ static pal_status copy_parts(const pal_store_options *options, pal_arena *arena,
 }
 
 /* Appends the row's body to the others. Its address is set after all bodies are written. */
-static pal_status encode_row(const pal_store_options *options, pal_prepared *prepared,
+static pal_status encode_row(const pal_store_options *options, pal_prepared_batch *prepared,
         const pal_message *message, pal_row *row, pal_error *err)
 {
     size_t before = prepared->bodies.len;
@@ -198,7 +189,7 @@ static pal_status encode_row(const pal_store_options *options, pal_prepared *pre
             row->body.len, (unsigned long long)options->message_bytes_max);
 }
 
-pal_status pal_row_count(const pal_store_options *options, const pal_message *message,
+pal_status pal_prepare_tokens(const pal_store_options *options, const pal_message *message,
         uint32_t *out_tokens, pal_error *err)
 {
     uint64_t tokens = message->tokens;
@@ -211,7 +202,7 @@ pal_status pal_row_count(const pal_store_options *options, const pal_message *me
     return status;
 }
 
-static pal_status prepare_row(const pal_store_options *options, pal_prepared *prepared,
+static pal_status prepare_row(const pal_store_options *options, pal_prepared_batch *prepared,
         pal_work *work, const pal_message *message, pal_row *row, pal_error *err)
 {
     pal_message copy = *message;
@@ -229,7 +220,7 @@ static pal_status prepare_row(const pal_store_options *options, pal_prepared *pr
     row->created_at = message->created_at ? message->created_at : work->now_ms;
     row->client_id = message->client_id;
     row->turn_id = message->turn_id;
-    status = pal_row_count(options, message, &row->tokens, err);
+    status = pal_prepare_tokens(options, message, &row->tokens, err);
     return status == PAL_OK ? encode_row(options, prepared, &copy, row, err) : status;
 }
 
@@ -272,7 +263,7 @@ static pal_status check_ledger_row(const pal_ledger_row *row, pal_error *err)
     return pal_text_check(row->agent, "agent", PAL_NAME_LEN_MAX, true, err);
 }
 
-static pal_status prepare_append(const pal_store_options *options, pal_prepared *prepared,
+static pal_status prepare_append(const pal_store_options *options, pal_prepared_batch *prepared,
         pal_op *op, pal_work *work, pal_error *err)
 {
     size_t bodies_before = prepared->bodies.len, media = 0;
@@ -348,8 +339,8 @@ static pal_status prepare_lease(pal_op *op, pal_error *err)
     return pal_text_check(op->u.lease.owner, "owner", PAL_LABEL_LEN_MAX, true, err);
 }
 
-static pal_status prepare_blob(const pal_store_options *options, pal_prepared *prepared, pal_op *op,
-        pal_work *work, pal_error *err)
+static pal_status prepare_blob(const pal_store_options *options, pal_prepared_batch *prepared,
+        pal_op *op, pal_work *work, pal_error *err)
 {
     pal_work_blob *blob;
 
@@ -376,8 +367,8 @@ static bool needs_session(pal_op_kind kind)
             kind != PAL_OP_RECORD_DROP;
 }
 
-static pal_status prepare_op(const pal_store_options *options, pal_prepared *prepared, pal_op *op,
-        pal_work *work, pal_error *err)
+static pal_status prepare_op(const pal_store_options *options, pal_prepared_batch *prepared,
+        pal_op *op, pal_work *work, pal_error *err)
 {
     if (needs_session(op->kind) && pal_id_is_none(op->session))
         return pal_error_set(err, PAL_INVALID, "the operation has no session");
@@ -420,7 +411,7 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared *pre
 }
 
 /* The bodies no longer move, so every row gets the address of its body. */
-static void settle_bodies(pal_prepared *prepared)
+static void settle_bodies(pal_prepared_batch *prepared)
 {
     const char *at = prepared->bodies.data ? prepared->bodies.data : ""; /* all bodies may be
                                                                             empty */
@@ -434,9 +425,9 @@ static void settle_bodies(pal_prepared *prepared)
 }
 
 pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops_len,
-        pal_prepared *out_prepared, pal_error *err)
+        pal_prepared_batch *out_prepared, pal_error *err)
 {
-    pal_prepared *prepared = out_prepared;
+    pal_prepared_batch *prepared = out_prepared;
     int64_t now_ms = pal_clock_now_ms();
 
     memset(prepared, 0, sizeof(*prepared));
@@ -471,13 +462,13 @@ pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops
     return PAL_OK;
 }
 
-void pal_prepared_done(pal_prepared *prepared)
+void pal_prepare_done(pal_prepared_batch *prepared)
 {
     pal_buf_done(&prepared->bodies);
     pal_arena_free(prepared->arena);
 }
 
-void pal_prepared_publish(pal_prepared *prepared)
+void pal_prepare_publish(pal_prepared_batch *prepared)
 {
     for (size_t i = 0; i < prepared->works_len; i++) {
         pal_work *work = &prepared->works[i];

@@ -6,31 +6,27 @@
 #include "base/buf.h"
 #include "store/store_backend.h"
 
-typedef struct pal_prepared {
+typedef struct pal_prepared_batch {
     pal_arena *arena;
     pal_buf bodies; /* bodies of all messages, concatenated */
     pal_work *works;
     size_t works_len;
-} pal_prepared;
-
-/* Returns the tenant, or "default" if it is empty. */
-pal_str pal_tenant_or_default(pal_str tenant);
-PAL_CHECKED pal_status pal_tenant_check(pal_str tenant, pal_error *err);
+} pal_prepared_batch;
 
 /* Makes a work of every operation that passes its checks. The others get their status and are left
- * out. Release with pal_prepared_done(), even after a failure. */
+ * out. Release with pal_prepare_done(), even after a failure. */
 PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops_len,
-        pal_prepared *out_prepared, pal_error *err);
-void pal_prepared_done(pal_prepared *prepared);
+        pal_prepared_batch *out_prepared, pal_error *err);
+void pal_prepare_done(pal_prepared_batch *prepared);
 
 /* Checks a RECORD_PUT or RECORD_DROP. */
 PAL_CHECKED pal_status pal_record_check(const pal_op *op, pal_error *err);
 
 /* Returns the message's tokens: the given number, or the count in the store's encoding. */
-PAL_CHECKED pal_status pal_row_count(const pal_store_options *options, const pal_message *message,
-        uint32_t *out_tokens, pal_error *err);
+PAL_CHECKED pal_status pal_prepare_tokens(const pal_store_options *options,
+        const pal_message *message, uint32_t *out_tokens, pal_error *err);
 
 /* Copies the values that the backend assigned to the rows into the callers' messages. */
-void pal_prepared_publish(pal_prepared *prepared);
+void pal_prepare_publish(pal_prepared_batch *prepared);
 
 #endif

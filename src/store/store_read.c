@@ -15,6 +15,7 @@
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/store_snapshot.h"
+#include "store/store_tenant.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 #include "store/view/view_active_marks.h"

@@ -7,6 +7,7 @@
 #include "palaver/store_records.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
+#include "store/store_tenant.h"
 
 /* ---- Checks ---- */
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
+#include "store/store_tenant.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 #include "store/view/view_active_marks.h"
@@ -78,7 +79,7 @@ pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_messag
     pal_op op = {.kind = PAL_OP_APPEND,
             .session = {{1}}, /* any session will do: nothing is written */
             .u.append = {.messages = pair, .messages_len = 2}};
-    pal_prepared prepared;
+    pal_prepared_batch prepared;
     pal_status status;
 
     for (size_t i = 0; i < 2; i++) {
@@ -94,7 +95,7 @@ pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_messag
         *out_is_repeat = rows[0].role == rows[1].role && rows[0].is_text == rows[1].is_text &&
                 pal_str_equal(rows[0].body, rows[1].body);
     }
-    pal_prepared_done(&prepared);
+    pal_prepare_done(&prepared);
     return status;
 }
 

@@ -446,11 +446,6 @@ void pal_turn_stop_waiting(pal_turn *turn);
 /* Publishes the end of the turn, and lets the next turn begin. */
 void pal_turn_finish(pal_turn *turn, pal_turn_state state);
 
-static inline pal_str pal_turn_tenant(pal_str tenant)
-{
-    return tenant.len ? tenant : pal_str_of("default");
-}
-
 #define PAL_INTERRUPTED_TEXT "[Tool execution was interrupted]"
 
 static inline pal_turn *pal_turn_of_work(pal_work_item *item)

@@ -26,6 +26,7 @@
 #include "store/search/search_text.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
+#include "store/store_tenant.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 

@@ -15,6 +15,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "store/store_snapshot.h"
+#include "store/store_tenant.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_resume.h"
@@ -327,7 +328,7 @@ static pal_status find_in_inboxes(
             const pal_inbox_item *owed;
             pal_snapshot snapshot;
 
-            if (!pal_str_equal(owners[i].tenant, pal_turn_tenant(tenant)) ||
+            if (!pal_str_equal(owners[i].tenant, pal_tenant_or_default(tenant)) ||
                     pal_snapshot_begin(store, tenant, owners[i].session, arena, &snapshot, NULL) !=
                             PAL_OK ||
                     look_into_inbox(&snapshot, arena, &outcome, &owed, NULL) != PAL_OK ||

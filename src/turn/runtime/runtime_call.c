@@ -9,6 +9,7 @@
 #include "turn/turn.h"
 
 #include "base/memory.h"
+#include "store/store_tenant.h"
 
 /* ---- Names ---- */
 
@@ -120,7 +121,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
         s->runtime = runtime;
         s->arena = arena;
         s->request = pal_copy_request(arena, request);
-        s->request.tenant = pal_turn_tenant(s->request.tenant);
+        s->request.tenant = pal_tenant_or_default(s->request.tenant);
         s->on_start = on_start;
         s->user = user;
         s->task.run = start_on_loop;
@@ -232,7 +233,7 @@ static pal_turn *find_turn(question *q)
     pal_turn *turn = pal_map_find(
             &q->runtime->turns, pal_str_make((const char *)q->turn.bytes, sizeof(q->turn.bytes)));
 
-    if (turn && pal_str_equal(turn->request.tenant, pal_turn_tenant(q->tenant)))
+    if (turn && pal_str_equal(turn->request.tenant, pal_tenant_or_default(q->tenant)))
         return turn;
     q->status = pal_error_set(q->err, PAL_NOT_FOUND, PAL_TURN_UNKNOWN_TEXT);
     return NULL;
@@ -368,7 +369,7 @@ pal_status pal_turn_find(
 
 static pal_turn *turn_of_lane(question *q)
 {
-    pal_lane_state *lane = pal_lane_find(q->runtime, pal_turn_tenant(q->tenant), q->session);
+    pal_lane_state *lane = pal_lane_find(q->runtime, pal_tenant_or_default(q->tenant), q->session);
 
     if (lane && lane->running && lane->running->queue.origin != PAL_ORIGIN_INBOX)
         return lane->running;

@@ -1,6 +1,7 @@
 /* runtime_preview.c - shows what a turn would send, without running it. On the caller's thread,
  * except for the list of tools, which is copied on the loop. */
 #include "base/memory.h"
+#include "store/store_tenant.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/turn.h"
 #include "turn/turn_toolset.h"
@@ -96,7 +97,7 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     pal_snapshot snapshot;
     pal_status status;
 
-    asked.tenant = pal_turn_tenant(asked.tenant);
+    asked.tenant = pal_tenant_or_default(asked.tenant);
     status = pal_snapshot_begin(runtime->store, asked.tenant, asked.session, arena, &snapshot, err);
     if (status == PAL_OK)
         status = pal_turn_settings_find(
