@@ -333,16 +333,16 @@ pal_status pal_store_stat(
 }
 
 /* Counts the findings that are passed to the caller. */
-typedef struct counting {
+typedef struct count_state {
     pal_store_on_finding sink;
     pal_store_on_progress progress;
     void *user;
     uint64_t count;
-} counting;
+} count_state;
 
 static void count_finding(const pal_store_finding *finding, void *user)
 {
-    counting *state = user;
+    count_state *state = user;
 
     state->count += !finding->advice;
     if (state->sink)
@@ -351,7 +351,7 @@ static void count_finding(const pal_store_finding *finding, void *user)
 
 static void pass_progress(uint64_t done, uint64_t total, void *user)
 {
-    counting *state = user;
+    count_state *state = user;
 
     if (state->progress)
         state->progress(done, total, state->user);
@@ -378,7 +378,7 @@ static pal_status check_row(const pal_row *row, pal_error *err)
 pal_status pal_store_check(pal_store *store, bool repair, pal_store_on_finding sink,
         pal_store_on_progress progress, void *user, uint64_t *out_findings, pal_error *err)
 {
-    counting state = {.sink = sink, .progress = progress, .user = user};
+    count_state state = {.sink = sink, .progress = progress, .user = user};
     const pal_store_backend *backend = store->engine->backend;
     pal_status status = PAL_OK;
 

@@ -72,7 +72,7 @@ typedef struct source {
     size_t left;
 } source;
 
-typedef struct looking {
+typedef struct search_state {
     memory_engine *engine;
     const memory_tenant *tenant;
     const pal_row_search *search;
@@ -86,9 +86,9 @@ typedef struct looking {
     bool is_missing; /* one of the words does not occur */
     source sources[SOURCES_MAX];
     size_t sources_len;
-} looking;
+} search_state;
 
-static void offer(looking *state, const memory_row *row)
+static void offer(search_state *state, const memory_row *row)
 {
     const pal_row_search *search = state->search;
     pal_found_row found = {.row = &row->row,
@@ -105,7 +105,7 @@ static void offer(looking *state, const memory_row *row)
 }
 
 /* Offers rows down to `end`, which is excluded; NULL means all rows. */
-static void walk(looking *state, const memory_row *end)
+static void walk(search_state *state, const memory_row *end)
 {
     for (const memory_row *row = state->engine->newest; state->wanted && row != end;
             row = row->older)
@@ -114,7 +114,7 @@ static void walk(looking *state, const memory_row *end)
 
 static bool take_term(pal_term term, void *user)
 {
-    looking *state = user;
+    search_state *state = user;
     const memory_word *word;
 
     if (term.is_prefix) {
@@ -129,7 +129,7 @@ static bool take_term(pal_term term, void *user)
     return word && state->words_len < TERMS_MAX;
 }
 
-static bool add_source(looking *state, const memory_word *word)
+static bool add_source(search_state *state, const memory_word *word)
 {
     uint64_t below = state->search->below_pos ? state->search->below_pos : UINT64_MAX >> 1;
 
@@ -142,7 +142,7 @@ static bool add_source(looking *state, const memory_word *word)
     return true;
 }
 
-static bool add_prefixed(looking *state)
+static bool add_prefixed(search_state *state)
 {
     pal_str text = state->prefix.text;
     const memory_word *word = pal_memory_word_from(&state->tenant->words, text);
@@ -155,7 +155,7 @@ static bool add_prefixed(looking *state)
 }
 
 /* Finds where all possible matches are. Returns false if walking all rows is better. */
-static bool find_sources(looking *state)
+static bool find_sources(search_state *state)
 {
     const memory_word *rarest = state->words_len > 0 ? state->words[0] : NULL;
 
@@ -173,7 +173,7 @@ static bool find_sources(looking *state)
 
 /* Returns the newest remaining position, or 0 if there is none. Removed rows appear newer than all
  * others. */
-static uint64_t take_newest(looking *state, bool *out_wide)
+static uint64_t take_newest(search_state *state, bool *out_wide)
 {
     uint64_t newest = 0;
 
@@ -197,7 +197,7 @@ static uint64_t take_newest(looking *state, bool *out_wide)
     return newest;
 }
 
-static bool has_all(const looking *state, uint64_t pos)
+static bool has_all(const search_state *state, uint64_t pos)
 {
     for (size_t i = 0; i < state->words_len; i++)
         if (!pal_memory_word_has(state->words[i], pos))
@@ -205,7 +205,7 @@ static bool has_all(const looking *state, uint64_t pos)
     return true;
 }
 
-static void look(looking *state)
+static void look(search_state *state)
 {
     const memory_row *unindexed = state->engine->unindexed;
     uint64_t pos;
@@ -233,7 +233,7 @@ pal_status pal_memory_row_search(pal_engine *base, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
-    looking state = {
+    search_state state = {
             .engine = engine, .search = search, .sink = sink, .user = user, .wanted = true};
 
     (void)err;

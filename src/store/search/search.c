@@ -41,7 +41,7 @@ typedef struct candidate {
     uint64_t handle;
 } candidate;
 
-typedef struct searching {
+typedef struct search_state {
     const pal_search_query *search;
     pal_query query;
     const pal_piece *pieces; /* NULL: the search covers a tenant */
@@ -60,7 +60,7 @@ typedef struct searching {
                                stopped */
     pal_status status;
     pal_error *err;
-} searching;
+} search_state;
 
 /* ---- One row ---- */
 
@@ -75,7 +75,7 @@ static bool is_asked_for(const pal_search_query *search, const pal_row *row)
 
 /* Returns whether the row matches, and its snippet. A damaged row never matches; fsck reports
  * it. */
-static bool row_matches(searching *state, const pal_row *row, pal_str *out_snippet)
+static bool row_matches(search_state *state, const pal_row *row, pal_str *out_snippet)
 {
     pal_status status;
     size_t at;
@@ -101,7 +101,7 @@ static bool row_matches(searching *state, const pal_row *row, pal_str *out_snipp
 
 /* Returns false when there are enough hits. */
 static bool look_at(
-        searching *state, const pal_row *row, uint64_t handle, uint64_t pos, pal_id session)
+        search_state *state, const pal_row *row, uint64_t handle, uint64_t pos, pal_id session)
 {
     pal_str snippet;
 
@@ -119,13 +119,13 @@ static bool look_at(
 
 static bool take_row(const pal_row *row, void *user)
 {
-    searching *state = user;
+    search_state *state = user;
 
     return look_at(state, row, state->handle, 0, state->search->session);
 }
 
 /* Reads the clock once per CLOCK_ROWS rows. */
-static bool is_late(searching *state)
+static bool is_late(search_state *state)
 {
     if (state->until_us == 0 || ++state->looked_at < CLOCK_ROWS)
         return false;
@@ -135,7 +135,7 @@ static bool is_late(searching *state)
 
 static bool take_found(const pal_found_row *found, void *user)
 {
-    searching *state = user;
+    search_state *state = user;
 
     if (is_late(state)) {
         state->stopped_below = (state->pieces ? found->row->seq : found->pos) + 1;
@@ -202,7 +202,7 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
 
 /* Rows without an index, because it is damaged or could not be written, are searched one by one. A
  * full disk must not prevent searching. */
-static pal_status ready_index(pal_store *store, searching *state, pal_error *err)
+static pal_status ready_index(pal_store *store, search_state *state, pal_error *err)
 {
     int64_t wait_us = (int64_t)state->search->wait_ms * 1000;
     int64_t until_us = wait_us ? pal_clock_monotonic_us() + wait_us : 0;
@@ -217,7 +217,7 @@ static pal_status ready_index(pal_store *store, searching *state, pal_error *err
 }
 
 static pal_status search_rows(
-        pal_store *store, searching *state, uint64_t below_pos, pal_error *err)
+        pal_store *store, search_state *state, uint64_t below_pos, pal_error *err)
 {
     pal_row_search rows = {.tenant = state->search->tenant,
             .query = &state->query,
@@ -242,7 +242,7 @@ static uint64_t count_rows(const pal_piece *pieces, size_t len)
     return rows;
 }
 
-static pal_status walk_pieces(pal_store *store, searching *state, pal_error *err)
+static pal_status walk_pieces(pal_store *store, search_state *state, pal_error *err)
 {
     pal_status status = PAL_OK;
 
@@ -263,8 +263,8 @@ static pal_status walk_pieces(pal_store *store, searching *state, pal_error *err
     return status;
 }
 
-static pal_status search_session(
-        pal_store *store, searching *state, uint64_t below_seq, pal_arena *scratch, pal_error *err)
+static pal_status search_session(pal_store *store, search_state *state, uint64_t below_seq,
+        pal_arena *scratch, pal_error *err)
 {
     const pal_search_query *search = state->search;
     uint64_t before_seq = search->before_seq;
@@ -291,7 +291,7 @@ static pal_status search_session(
 /* ---- A tenant ---- */
 
 /* Of the candidates from `kept` on, keeps those that are visible in some session. */
-static pal_status keep_shown(searching *state, pal_visibility *visibility, size_t kept,
+static pal_status keep_shown(search_state *state, pal_visibility *visibility, size_t kept,
         pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -312,8 +312,8 @@ static pal_status keep_shown(searching *state, pal_visibility *visibility, size_
     return status;
 }
 
-static pal_status search_tenant(
-        pal_store *store, searching *state, uint64_t below_pos, pal_arena *scratch, pal_error *err)
+static pal_status search_tenant(pal_store *store, search_state *state, uint64_t below_pos,
+        pal_arena *scratch, pal_error *err)
 {
     pal_status status = ready_index(store, state, err);
     bool is_full = true;
@@ -362,7 +362,7 @@ static pal_status read_cursor(const pal_search_query *search, uint64_t *out_belo
             "'cursor' is not valid; pass the cursor of the previous page");
 }
 
-static pal_str write_cursor(const searching *state, uint64_t below)
+static pal_str write_cursor(const search_state *state, uint64_t below)
 {
     bool is_tenant = pal_id_is_none(state->search->session);
     char text[32];
@@ -387,7 +387,7 @@ static pal_status check_search(pal_search_query *search, pal_error *err)
     return pal_tenant_check(search->tenant, err);
 }
 
-static pal_status give_hits(const searching *state, pal_search_page *out_hits, pal_error *err)
+static pal_status give_hits(const search_state *state, pal_search_page *out_hits, pal_error *err)
 {
     size_t limit = state->search->limit;
     pal_search_page hits = {.len = state->len < limit ? state->len : limit};
@@ -411,7 +411,7 @@ static pal_status give_hits(const searching *state, pal_search_page *out_hits, p
 }
 
 static pal_status run_search(
-        pal_store *store, searching *state, uint64_t below, pal_arena *scratch, pal_error *err)
+        pal_store *store, search_state *state, uint64_t below, pal_arena *scratch, pal_error *err)
 {
     pal_status status = pal_words_query_read(state->search->text, scratch, &state->query, err);
 
@@ -430,7 +430,7 @@ pal_status pal_store_search(pal_store *store, const pal_search_query *search, pa
         pal_search_page *out_hits, pal_error *err)
 {
     pal_search_query checked = *search;
-    searching state = {.search = &checked, .arena = arena, .err = err};
+    search_state state = {.search = &checked, .arena = arena, .err = err};
     pal_arena *scratch = NULL;
     uint64_t below;
     pal_status status = check_search(&checked, err);

@@ -16,7 +16,7 @@
 
 enum { LINES_MAX = 20 };
 
-typedef struct checking {
+typedef struct check_state {
     const pal_sqlite *self;
     pal_sql_conn conn;
     bool repair;
@@ -25,9 +25,9 @@ typedef struct checking {
     pal_store_on_progress progress;
     void *user;
     uint64_t findings; /* number of findings reported so far */
-} checking;
+} check_state;
 
-static void tell(checking *check, pal_id session, bool repaired, const char *text)
+static void report(check_state *check, pal_id session, bool repaired, const char *text)
 {
     pal_store_finding finding = {.session = session, .repaired = repaired};
 
@@ -46,7 +46,7 @@ static bool is_want_of_memory(const char *line)
     return code && (code[12] < '0' || code[12] > '9');
 }
 
-static int integrity_lines(checking *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX],
+static int integrity_lines(check_state *check, char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX],
         pal_status *out_status, pal_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -75,7 +75,7 @@ static int integrity_lines(checking *check, char lines[LINES_MAX][PAL_ERROR_MESS
     return len;
 }
 
-static pal_status check_file(checking *check, pal_error *err)
+static pal_status check_file(check_state *check, pal_error *err)
 {
     char lines[LINES_MAX][PAL_ERROR_MESSAGE_MAX];
     pal_status status;
@@ -92,14 +92,14 @@ static pal_status check_file(checking *check, pal_error *err)
             repaired = integrity_lines(check, again, &status, err) == 0 && status == PAL_OK;
     }
     for (int i = 0; i < len; i++)
-        tell(check, (pal_id){{0}}, repaired, lines[i]);
+        report(check, (pal_id){{0}}, repaired, lines[i]);
     return status;
 }
 
 /* ---- One session ---- */
 
 /* One step of fsck. It reports damage as findings. A failure ends the check. */
-typedef pal_status check_step(checking *check, pal_error *err);
+typedef pal_status check_step(check_state *check, pal_error *err);
 
 typedef struct tally {
     uint64_t last_seq;
@@ -110,7 +110,7 @@ typedef struct tally {
 
 /* Returns PAL_OK even if the row is damaged; the tally describes the damage. Any other status ends
  * the check. */
-static pal_status check_row(checking *check, const pal_row *row, tally *sum, pal_error *err)
+static pal_status check_row(check_state *check, const pal_row *row, tally *sum, pal_error *err)
 {
     pal_error why;
     pal_status status = check->row_check(row, &why);
@@ -132,7 +132,7 @@ static pal_status check_row(checking *check, const pal_row *row, tally *sum, pal
 /* Reads the rows up to the first damage, which it records. PAL_CORRUPT counts as damage, not as a
  * failure of the check. */
 static pal_status tally_rows(
-        checking *check, const pal_sqlite_head *head, tally *out_sum, pal_error *err)
+        check_state *check, const pal_sqlite_head *head, tally *out_sum, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_MESSAGE_UP);
     pal_status status = PAL_OK, ended;
@@ -172,7 +172,7 @@ static pal_status read_pair(pal_sql_conn *conn, pal_sql_id id, int64_t handle, u
     return pal_sql_end(&sql, err);
 }
 
-static bool quarantine(checking *check, int64_t handle)
+static bool quarantine(check_state *check, int64_t handle)
 {
     pal_error ignored;
 
@@ -180,7 +180,7 @@ static bool quarantine(checking *check, int64_t handle)
             pal_sql_run_int(&check->conn, PAL_SQL_CHECK_QUARANTINE, handle, &ignored) == PAL_OK;
 }
 
-static bool correct_counts(checking *check, int64_t handle, const tally *sum)
+static bool correct_counts(check_state *check, int64_t handle, const tally *sum)
 {
     pal_sql sql;
     pal_error ignored;
@@ -196,7 +196,7 @@ static bool correct_counts(checking *check, int64_t handle, const tally *sum)
 }
 
 static pal_status check_parent(
-        checking *check, const pal_sqlite_head *head, tally *sum, pal_error *err)
+        check_state *check, const pal_sqlite_head *head, tally *sum, pal_error *err)
 {
     pal_sqlite_head parent = {0};
     pal_status status = PAL_OK;
@@ -209,7 +209,7 @@ static pal_status check_parent(
 }
 
 static pal_status check_counts(
-        checking *check, const pal_sqlite_head *head, pal_id id, tally *sum, pal_error *err)
+        check_state *check, const pal_sqlite_head *head, pal_id id, tally *sum, pal_error *err)
 {
     uint64_t tokens, bytes, newest_mark, marks;
     pal_status status =
@@ -222,16 +222,16 @@ static pal_status check_counts(
         return status;
     /* An erased session keeps only the marks that its forks need. */
     if (newest_mark != marks && head->state != PAL_SESSION_ERASED)
-        tell(check, id, quarantine(check, head->handle), "marks are missing");
+        report(check, id, quarantine(check, head->handle), "marks are missing");
     else if (tokens != sum->tokens || bytes != sum->bytes || head->last_seq != sum->last_seq ||
             head->mark_number < newest_mark)
-        tell(check, id, correct_counts(check, head->handle, sum), "its counts were wrong");
+        report(check, id, correct_counts(check, head->handle, sum), "its counts were wrong");
     return PAL_OK;
 }
 
 /* Adds a missing head. *out_head has handle 0 if there is still none. */
 static pal_status find_or_add_head(
-        checking *check, int64_t handle, pal_id id, pal_sqlite_head *out_head, pal_error *err)
+        check_state *check, int64_t handle, pal_id id, pal_sqlite_head *out_head, pal_error *err)
 {
     pal_status status = pal_sqlite_head_by_handle(&check->conn, handle, out_head, err);
     pal_error ignored;
@@ -241,11 +241,11 @@ static pal_status find_or_add_head(
         return status;
     repaired = check->repair &&
             pal_sql_run_int(&check->conn, PAL_SQL_CHECK_ADD_HEAD, handle, &ignored) == PAL_OK;
-    tell(check, id, repaired, "its state was missing");
+    report(check, id, repaired, "its state was missing");
     return pal_sqlite_head_by_handle(&check->conn, handle, out_head, err);
 }
 
-static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_error *err)
+static pal_status check_session(check_state *check, int64_t handle, pal_id id, pal_error *err)
 {
     pal_sqlite_head head = {0};
     tally sum;
@@ -264,14 +264,14 @@ static pal_status check_session(checking *check, int64_t handle, pal_id id, pal_
     if (!sum.damage[0])
         return check_counts(check, &head, id, &sum, err);
     if (head.state != PAL_SESSION_QUARANTINED)
-        tell(check, id, quarantine(check, handle), sum.damage);
+        report(check, id, quarantine(check, handle), sum.damage);
     return PAL_OK;
 }
 
 /* ---- All sessions ---- */
 
 /* Finds the next session after *handle and returns its number; 0 at the end. */
-static pal_status next_session(checking *check, int64_t *handle, pal_id *out_id, pal_error *err)
+static pal_status next_session(check_state *check, int64_t *handle, pal_id *out_id, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_SESSIONS);
 
@@ -284,7 +284,7 @@ static pal_status next_session(checking *check, int64_t *handle, pal_id *out_id,
     return pal_sql_end(&sql, err);
 }
 
-static pal_status check_sessions(checking *check, pal_error *err)
+static pal_status check_sessions(check_state *check, pal_error *err)
 {
     uint64_t done = 0;
     int64_t handle = 0, total = 0;
@@ -302,7 +302,7 @@ static pal_status check_sessions(checking *check, pal_error *err)
         pal_status one = check_session(check, handle, id, &why);
 
         if (one == PAL_CORRUPT)
-            tell(check, id, quarantine(check, handle), "its records are damaged");
+            report(check, id, quarantine(check, handle), "its records are damaged");
         else if (one != PAL_OK)
             return pal_error_set(err, one, "%s", why.message);
         check->progress(++done, (uint64_t)total, check->user);
@@ -311,7 +311,7 @@ static pal_status check_sessions(checking *check, pal_error *err)
     return status;
 }
 
-static pal_status check_orphans(checking *check, pal_error *err)
+static pal_status check_orphans(check_state *check, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, PAL_SQL_CHECK_ORPHANS);
     int64_t count = 0;
@@ -323,12 +323,12 @@ static pal_status check_orphans(checking *check, pal_error *err)
     status = pal_sql_end(&sql, err);
     if (status == PAL_OK && count > 0) {
         snprintf(text, sizeof(text), "%lld messages belong to no session", (long long)count);
-        tell(check, (pal_id){{0}}, false, text);
+        report(check, (pal_id){{0}}, false, text);
     }
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
 
-static void check_blob(checking *check, pal_str hash, pal_str data)
+static void check_blob(check_state *check, pal_str hash, pal_str data)
 {
     uint8_t digest[PAL_SHA256_SIZE];
     char name[PAL_SHA256_SIZE * 2 + 1], text[PAL_ERROR_MESSAGE_MAX];
@@ -340,10 +340,10 @@ static void check_blob(checking *check, pal_str hash, pal_str data)
     pal_hex((const uint8_t *)hash.data, hash.len < sizeof(digest) ? hash.len : sizeof(digest),
             name);
     snprintf(text, sizeof(text), "blob 'sha256:%s' is damaged", name);
-    tell(check, (pal_id){{0}}, false, text);
+    report(check, (pal_id){{0}}, false, text);
 }
 
-static pal_status check_blobs(checking *check, pal_error *err)
+static pal_status check_blobs(check_state *check, pal_error *err)
 {
     pal_status status = PAL_OK;
     int64_t blob = 0;
@@ -362,13 +362,13 @@ static pal_status check_blobs(checking *check, pal_error *err)
     }
     if (status != PAL_CORRUPT)
         return status;
-    tell(check, (pal_id){{0}}, false, "the table of blobs is damaged");
+    report(check, (pal_id){{0}}, false, "the table of blobs is damaged");
     return PAL_OK;
 }
 
 /* ---- Records and the ledger ---- */
 
-static pal_status read_one(checking *check, pal_sql_id id, int64_t *out_number, pal_error *err)
+static pal_status read_one(check_state *check, pal_sql_id id, int64_t *out_number, pal_error *err)
 {
     pal_sql sql = pal_sql_start(&check->conn, id);
 
@@ -376,7 +376,7 @@ static pal_status read_one(checking *check, pal_sql_id id, int64_t *out_number, 
     return pal_sql_end(&sql, err);
 }
 
-static bool run_one(checking *check, pal_sql_id id)
+static bool run_one(check_state *check, pal_sql_id id)
 {
     pal_sql sql = pal_sql_start(&check->conn, id);
     pal_error ignored;
@@ -385,7 +385,7 @@ static bool run_one(checking *check, pal_sql_id id)
 }
 
 /* Records of a session that no longer exists should have been removed with it. */
-static pal_status check_records(checking *check, pal_error *err)
+static pal_status check_records(check_state *check, pal_error *err)
 {
     char text[96];
     int64_t count;
@@ -394,13 +394,13 @@ static pal_status check_records(checking *check, pal_error *err)
     if (status == PAL_OK && count > 0) {
         snprintf(text, sizeof(text), "%lld records belong to a session that no longer exists",
                 (long long)count);
-        tell(check, (pal_id){{0}}, check->repair && run_one(check, PAL_SQL_CHECK_DROP_RECORDS),
+        report(check, (pal_id){{0}}, check->repair && run_one(check, PAL_SQL_CHECK_DROP_RECORDS),
                 text);
     }
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
 
-static bool rebuild_hours(checking *check)
+static bool rebuild_hours(check_state *check)
 {
     bool done = run_one(check, PAL_SQL_BEGIN) && run_one(check, PAL_SQL_CHECK_CLEAR_HOURS) &&
             run_one(check, PAL_SQL_CHECK_FILL_HOURS) && run_one(check, PAL_SQL_COMMIT);
@@ -410,13 +410,13 @@ static bool rebuild_hours(checking *check)
     return done;
 }
 
-static pal_status check_ledger(checking *check, pal_error *err)
+static pal_status check_ledger(check_state *check, pal_error *err)
 {
     int64_t differs;
     pal_status status = read_one(check, PAL_SQL_CHECK_LEDGER, &differs, err);
 
     if (status == PAL_OK && differs)
-        tell(check, (pal_id){{0}}, check->repair && rebuild_hours(check),
+        report(check, (pal_id){{0}}, check->repair && rebuild_hours(check),
                 "the sums of the ledger were wrong");
     return status == PAL_CORRUPT ? PAL_OK : status;
 }
@@ -425,7 +425,7 @@ static pal_status check_ledger(checking *check, pal_error *err)
 
 /* This check comes last: other damage and its repair change the contents without counting. If there
  * were such findings, the totals are corrected without a finding. */
-static pal_status compare_totals(checking *check, pal_error *err)
+static pal_status compare_totals(check_state *check, pal_error *err)
 {
     pal_store_stats kept = {0}, counted = {0};
     pal_status status = pal_sqlite_counts_read(&check->conn, PAL_SQL_COUNTER_GET, &kept, err);
@@ -437,12 +437,12 @@ static pal_status compare_totals(checking *check, pal_error *err)
         return status;
     repaired = check->repair && run_one(check, PAL_SQL_COUNTER_SET);
     if (check->findings == 0)
-        tell(check, (pal_id){{0}}, repaired, "the counts of the store were wrong");
+        report(check, (pal_id){{0}}, repaired, "the counts of the store were wrong");
     return PAL_OK;
 }
 
 /* Both reads happen in one transaction, because other processes may write meanwhile. */
-static pal_status check_totals(checking *check, pal_error *err)
+static pal_status check_totals(check_state *check, pal_error *err)
 {
     const char *begin = check->repair ? "BEGIN IMMEDIATE" : "BEGIN";
     pal_status status = pal_sql_exec(&check->conn, begin, err);
@@ -456,47 +456,47 @@ static pal_status check_totals(checking *check, pal_error *err)
 /* ---- The search index ---- */
 
 /* Reports the block. Returns false if it could not be repaired. */
-static bool tell_block(checking *check, int64_t block)
+static bool report_block(check_state *check, int64_t block)
 {
     pal_error ignored;
     bool repaired = check->repair &&
             pal_sqlite_index_repair(&check->conn, block, &ignored) == PAL_OK;
 
-    tell(check, (pal_id){{0}}, repaired, "a part of the search index is damaged");
+    report(check, (pal_id){{0}}, repaired, "a part of the search index is damaged");
     return repaired;
 }
 
-static pal_status check_blocks(checking *check, pal_error *err)
+static pal_status check_blocks(check_state *check, pal_error *err)
 {
     int64_t block = INT64_MAX;
     pal_status status = pal_sqlite_index_check(&check->conn, &block, err);
 
     while (status == PAL_OK && block >= 0) {
-        tell_block(check, block--);
+        report_block(check, block--);
         status = pal_sqlite_index_check(&check->conn, &block, err);
     }
     return status;
 }
 
 /* Checks the summaries of blocks, then looks for entries of blocks that do not exist. */
-static pal_status check_groups(checking *check, pal_error *err)
+static pal_status check_groups(check_state *check, pal_error *err)
 {
     int64_t key = 0, block = -1;
     pal_status status = pal_sqlite_index_check_groups(&check->conn, &key, err);
 
     while (status == PAL_OK && key != 0) {
-        tell_block(check, key);
+        report_block(check, key);
         status = pal_sqlite_index_check_groups(&check->conn, &key, err);
     }
     while (status == PAL_OK) {
         status = pal_sqlite_index_stray(&check->conn, &block, err);
-        if (status != PAL_OK || block == -1 || !tell_block(check, block))
+        if (status != PAL_OK || block == -1 || !report_block(check, block))
             break;
     }
     return status;
 }
 
-static pal_status check_index(checking *check, pal_error *err)
+static pal_status check_index(check_state *check, pal_error *err)
 {
     pal_status status = check_blocks(check, err);
 
@@ -508,7 +508,7 @@ static pal_status check_index(checking *check, pal_error *err)
 
 /* SQLite gives the WAL and the shared memory the mode of the database file. So they are reported
  * only if the database file itself is private. */
-static void check_modes(const checking *check, const char *path)
+static void check_modes(const check_state *check, const char *path)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
     char name[PAL_SQLITE_PATH_SIZE];
@@ -524,7 +524,7 @@ pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_c
         pal_store_on_finding sink, pal_store_on_progress progress, void *user, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
-    checking check = {.self = self,
+    check_state check = {.self = self,
             .repair = repair,
             .row_check = row_check,
             .sink = sink,

@@ -16,10 +16,10 @@
 
 #define KEYS_OF_LEVEL (INT64_C(1) << 40)
 
-typedef struct grouping {
+typedef struct group_state {
     pal_block_builder *builder;
     size_t child;
-} grouping;
+} group_state;
 
 pal_status pal_sqlite_reach_read(pal_sql_conn *conn, pal_index_reach *out_reach, pal_error *err)
 {
@@ -119,7 +119,7 @@ pal_status pal_sqlite_group_add(pal_sql_conn *conn, int level, int64_t number, p
 
 static bool add_term(pal_term term, void *user)
 {
-    grouping *state = user;
+    group_state *state = user;
     bool is_left_out = term.text.len > 1 && term.text.data[0] == 1 &&
             (term.text.data[1] == 's' || term.text.data[1] == 'r');
 
@@ -128,7 +128,7 @@ static bool add_term(pal_term term, void *user)
     return true;
 }
 
-static pal_status add_child(pal_sql_conn *conn, grouping *state, int64_t key, pal_error *err)
+static pal_status add_child(pal_sql_conn *conn, group_state *state, int64_t key, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_CHUNKS);
     bool sound = true;
@@ -159,7 +159,7 @@ static pal_status find_wide(
 pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int64_t number, pal_arena *arena,
         pal_block_chunk **out_chunks, size_t *out_len, pal_error *err)
 {
-    grouping state = {.builder = pal_block_new()};
+    group_state state = {.builder = pal_block_new()};
     bool wide[PAL_GROUP_CHILDREN] = {false};
     int64_t first = number << PAL_GROUP_SHIFT;
     pal_status status = PAL_OK;

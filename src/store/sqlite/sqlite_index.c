@@ -48,24 +48,24 @@ pal_str pal_sqlite_term(char out[PAL_SQLITE_TERM_SIZE], char kind, int64_t numbe
 
 /* ---- Building ---- */
 
-typedef struct building {
+typedef struct build_state {
     pal_block_builder *builder;
     pal_block_bitmap wide;
     size_t row;
     pal_arena *scratch;
     pal_buf text;
     pal_buf normal;
-} building;
+} build_state;
 
 static bool add_term(pal_term term, void *user)
 {
-    building *state = user;
+    build_state *state = user;
 
     pal_block_add(state->builder, state->row, term.text);
     return true;
 }
 
-static void add_numbers(building *state, pal_role role, int64_t session, int64_t tenant)
+static void add_numbers(build_state *state, pal_role role, int64_t session, int64_t tenant)
 {
     char text[PAL_SQLITE_TERM_SIZE];
 
@@ -76,7 +76,7 @@ static void add_numbers(building *state, pal_role role, int64_t session, int64_t
 
 /* A damaged row has no words, so that the other rows of its block can be found. */
 static pal_status add_row(
-        building *state, const pal_row *row, int64_t session, int64_t tenant, pal_error *err)
+        build_state *state, const pal_row *row, int64_t session, int64_t tenant, pal_error *err)
 {
     pal_status status;
 
@@ -100,7 +100,7 @@ static pal_status add_row(
     return PAL_OK;
 }
 
-static pal_status add_rows(pal_sql_conn *conn, building *state, int64_t block, pal_error *err)
+static pal_status add_rows(pal_sql_conn *conn, build_state *state, int64_t block, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_ROWS);
     pal_status status = PAL_OK, ended;
@@ -124,7 +124,7 @@ static pal_status add_rows(pal_sql_conn *conn, building *state, int64_t block, p
 static pal_status build_block(pal_sql_conn *conn, int64_t block, pal_arena *arena,
         pal_index_part **out_part, pal_error *err)
 {
-    building state = {.builder = pal_block_new(), .scratch = pal_arena_new(0)};
+    build_state state = {.builder = pal_block_new(), .scratch = pal_arena_new(0)};
     pal_index_part *part = pal_arena_alloc(arena, sizeof(*part));
     pal_status status;
 

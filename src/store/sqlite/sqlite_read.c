@@ -197,13 +197,13 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
 
 /* Rows are passed to the sink from SQLite's loop, by a function in the statement's condition.
  * Leaving the loop for each row and reading its columns one by one costs a third more. */
-typedef struct scanning {
+typedef struct scan_state {
     pal_row_sink sink;
     void *user;
     size_t rows_left;
     uint64_t seq; /* seq of the last row */
     bool wanted;  /* the sink accepts more rows */
-} scanning;
+} scan_state;
 
 static pal_str value_text(sqlite3_value *value)
 {
@@ -241,7 +241,7 @@ static void row_from_values(sqlite3_value **values, pal_row *out_row)
 static void scan_row(sqlite3_context *context, int values_len, sqlite3_value **values)
 {
     const pal_sql_conn *conn = sqlite3_user_data(context);
-    scanning *state = conn->scan;
+    scan_state *state = conn->scan;
     pal_row row;
 
     (void)values_len;
@@ -265,7 +265,7 @@ pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err)
 static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t rows_max,
         pal_row_sink sink, void *user, uint64_t *out_seq, bool *out_wanted, pal_error *err)
 {
-    scanning state = {.sink = sink, .user = user, .rows_left = rows_max};
+    scan_state state = {.sink = sink, .user = user, .rows_left = rows_max};
     pal_sql sql = pal_sql_start(conn, scan->descending ? PAL_SQL_SCAN_DOWN : PAL_SQL_SCAN_UP);
 
     pal_sql_bind_int(&sql, (int64_t)scan->handle);

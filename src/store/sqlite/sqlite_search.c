@@ -13,7 +13,7 @@
 /* The index does not distinguish more than HANDLES_MAX ancestors. */
 enum { HANDLES_MAX = 32, TERMS_MAX = 256 };
 
-typedef struct looking {
+typedef struct search_state {
     pal_sqlite *self;
     pal_sql_conn *conn;
     const pal_row_search *search;
@@ -25,7 +25,7 @@ typedef struct looking {
     pal_found_sink sink;
     void *user;
     bool wanted; /* the sink accepts more rows */
-} looking;
+} search_state;
 
 pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err)
 {
@@ -41,7 +41,7 @@ void pal_sqlite_snapshot_end(pal_sql_conn *conn)
 /* ---- Rows ---- */
 
 /* Passes the rows of a range of positions to the sink, newest first. */
-static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_error *err)
+static pal_status report_rows(search_state *state, int64_t first, int64_t last, pal_error *err)
 {
     pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_ROWS);
 
@@ -63,23 +63,23 @@ static pal_status tell_rows(looking *state, int64_t first, int64_t last, pal_err
     return pal_sql_end(&sql, err);
 }
 
-static pal_status tell_bitmap(
-        looking *state, int64_t first, int64_t last, const pal_block_bitmap *rows, pal_error *err)
+static pal_status report_bitmap(search_state *state, int64_t first, int64_t last,
+        const pal_block_bitmap *rows, pal_error *err)
 {
     pal_status status = PAL_OK;
     int64_t block_first = first - first % PAL_BLOCK_ROWS;
 
     for (int64_t pos = last; status == PAL_OK && state->wanted && pos >= first; pos--)
         if (pal_block_bitmap_has(rows, (size_t)(pos - block_first)))
-            status = tell_rows(state, pos, pos, err);
+            status = report_rows(state, pos, pos, err);
     return status;
 }
 
 /* ---- Blocks ---- */
 
 /* Adds the rows of a term. Sets *out_sound to false if the index is damaged. */
-static pal_status find_term(looking *state, int64_t block, pal_term term, pal_block_bitmap *rows,
-        bool *out_sound, pal_error *err)
+static pal_status find_term(search_state *state, int64_t block, pal_term term,
+        pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
     pal_sql sql = pal_sql_start(state->conn, PAL_SQL_SEARCH_TERM);
     bool more = true;
@@ -96,7 +96,7 @@ static pal_status find_term(looking *state, int64_t block, pal_term term, pal_bl
 
 /* Keeps those of `rows` that have one of the handles. */
 static pal_status keep_handles(
-        looking *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
+        search_state *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
     pal_block_bitmap any = {{0}};
     pal_status status = PAL_OK;
@@ -113,7 +113,7 @@ static pal_status keep_handles(
     return status;
 }
 
-static pal_status keep_number(looking *state, int64_t block, char kind, int64_t number,
+static pal_status keep_number(search_state *state, int64_t block, char kind, int64_t number,
         pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
     char text[PAL_SQLITE_TERM_SIZE];
@@ -128,7 +128,7 @@ static pal_status keep_number(looking *state, int64_t block, char kind, int64_t 
 /* Finds the rows of the block that match everything. On entry `rows` contains the rows that are not
  * indexed. */
 static pal_status join_terms(
-        looking *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
+        search_state *state, int64_t block, pal_block_bitmap *rows, bool *out_sound, pal_error *err)
 {
     pal_block_bitmap wide = *rows;
     pal_status status = PAL_OK;
@@ -158,8 +158,8 @@ static pal_status join_terms(
 }
 
 /* Returns whether the block is indexed, and its rows that are not indexed. */
-static pal_status find_block(
-        looking *state, int64_t block, pal_block_bitmap *out_wide, bool *out_found, pal_error *err)
+static pal_status find_block(search_state *state, int64_t block, pal_block_bitmap *out_wide,
+        bool *out_found, pal_error *err)
 {
     pal_sql sql;
 
@@ -177,7 +177,7 @@ static pal_status find_block(
     return pal_sql_end(&sql, err);
 }
 
-static pal_status look_into_block(looking *state, int64_t first, int64_t last, pal_error *err)
+static pal_status search_block(search_state *state, int64_t first, int64_t last, pal_error *err)
 {
     int64_t block = pal_sqlite_block_of(first);
     bool sound = false;
@@ -192,20 +192,22 @@ static pal_status look_into_block(looking *state, int64_t first, int64_t last, p
     }
     if (status != PAL_OK)
         return status;
-    return sound ? tell_bitmap(state, first, last, &rows, err) : tell_rows(state, first, last, err);
+    if (!sound)
+        return report_rows(state, first, last, err);
+    return report_bitmap(state, first, last, &rows, err);
 }
 
 /* ---- The search ---- */
 
 static bool add_term(pal_term term, void *user)
 {
-    looking *state = user;
+    search_state *state = user;
 
     state->terms[state->terms_len++] = term;
     return state->terms_len < TERMS_MAX;
 }
 
-static void add_handles(looking *state)
+static void add_handles(search_state *state)
 {
     for (size_t i = 0; i < state->search->pieces_len; i++) {
         int64_t handle = (int64_t)state->search->pieces[i].handle;
@@ -234,7 +236,8 @@ static pal_status position_of(pal_sql_conn *conn, uint64_t handle, uint64_t seq,
 
 /* Finds the positions to examine. The rows of a session arrived in the order of their seqs, and
  * those of its parents arrived before them. */
-static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_last, pal_error *err)
+static pal_status find_range(search_state *state, int64_t *out_first, int64_t *out_last,
+        pal_error *err)
 {
     const pal_row_search *search = state->search;
     pal_sql sql = pal_sql_start(state->conn, PAL_SQL_MESSAGE_NEWEST);
@@ -261,7 +264,7 @@ static pal_status find_range(looking *state, int64_t *out_first, int64_t *out_la
 /* Finds the children of the group that have all terms and the tenant. If the group is damaged,
  * returns all children. */
 static pal_status join_group(
-        looking *state, int64_t key, pal_block_bitmap *out_children, pal_error *err)
+        search_state *state, int64_t key, pal_block_bitmap *out_children, pal_error *err)
 {
     char text[PAL_SQLITE_TERM_SIZE];
     pal_term wide = {.text = pal_sqlite_group_wide()};
@@ -290,8 +293,8 @@ static pal_status join_group(
 }
 
 /* Examines a block, or the blocks of a group, as far as they are in first..last. */
-static pal_status look_into(looking *state, int level, int64_t number, int64_t first, int64_t last,
-        pal_error *err)
+static pal_status search_group(search_state *state, int level, int64_t number, int64_t first,
+        int64_t last, pal_error *err)
 {
     int64_t len = (int64_t)PAL_BLOCK_ROWS << (PAL_GROUP_SHIFT * level);
     int64_t from = number * len, to = from + len - 1;
@@ -301,17 +304,17 @@ static pal_status look_into(looking *state, int level, int64_t number, int64_t f
     if (to < first || from > last)
         return PAL_OK;
     if (level == 0)
-        return look_into_block(state, from > first ? from : first, to < last ? to : last, err);
+        return search_block(state, from > first ? from : first, to < last ? to : last, err);
     status = join_group(state, pal_sqlite_group_key(level, number), &children, err);
     for (int child = PAL_GROUP_CHILDREN; status == PAL_OK && state->wanted && child-- > 0;)
         if (pal_block_bitmap_has(&children, (size_t)child))
-            status = look_into(
+            status = search_group(
                     state, level - 1, (number << PAL_GROUP_SHIFT) + child, first, last, err);
     return status;
 }
 
 /* Returns the level of the largest group that ends with the block. */
-static pal_status level_at(looking *state, int64_t block, int *out_level, pal_error *err)
+static pal_status level_at(search_state *state, int64_t block, int *out_level, pal_error *err)
 {
     bool is_there = false;
     pal_status status = PAL_OK;
@@ -329,7 +332,7 @@ static pal_status level_at(looking *state, int64_t block, int *out_level, pal_er
     return status;
 }
 
-static pal_status look(looking *state, pal_error *err)
+static pal_status search_range(search_state *state, pal_error *err)
 {
     int64_t first = 0, last = -1, block;
     pal_status status =
@@ -345,7 +348,7 @@ static pal_status look(looking *state, pal_error *err)
 
         status = level_at(state, block, &level, err);
         if (status == PAL_OK)
-            status = look_into(
+            status = search_group(
                     state, level, block >> (PAL_GROUP_SHIFT * level), first, last, err);
         block -= (int64_t)1 << (PAL_GROUP_SHIFT * level);
     }
@@ -356,7 +359,8 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
         pal_found_sink sink, void *user, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
-    looking state = {.self = self, .search = search, .sink = sink, .user = user, .wanted = true};
+    search_state state = {
+            .self = self, .search = search, .sink = sink, .user = user, .wanted = true};
     pal_status status = pal_sqlite_reader_take(self, PAL_READ_LONG, &state.conn, err);
 
     if (status != PAL_OK)
@@ -365,7 +369,7 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
     add_handles(&state);
     status = pal_sqlite_snapshot_begin(state.conn, err);
     if (status == PAL_OK)
-        status = look(&state, err);
+        status = search_range(&state, err);
     pal_sqlite_snapshot_end(state.conn);
     pal_sqlite_reader_give(self, state.conn);
     return status;

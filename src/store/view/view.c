@@ -43,7 +43,7 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
 
 #define PAGE_ROWS 256 /* room for a page of up to this many messages is allocated at once */
 
-typedef struct loading {
+typedef struct load_state {
     const pal_message_query *load;
     const pal_view_spans *hidden; /* parts that must be removed from their messages */
     pal_arena *arena;
@@ -56,9 +56,9 @@ typedef struct loading {
     uint32_t spare; /* rows that may be taken beyond the limit */
     pal_status status;
     pal_error *err;
-} loading;
+} load_state;
 
-static bool over_bound(const loading *state, const pal_row *row)
+static bool over_bound(const load_state *state, const pal_row *row)
 {
     const pal_message_query *load = state->load;
 
@@ -69,7 +69,7 @@ static bool over_bound(const loading *state, const pal_row *row)
     return load->bytes_max > 0 && state->bytes + row->body.len > load->bytes_max;
 }
 
-static bool grow(loading *state)
+static bool grow(load_state *state)
 {
     uint32_t limit = state->load->limit;
     size_t cap = state->cap ? state->cap * 2 : limit && limit <= PAGE_ROWS ? limit + 1 : 16;
@@ -157,7 +157,7 @@ static bool drop_hidden_parts(const pal_view_spans *hidden, pal_message *message
 
 static bool load_row(const pal_row *row, void *user)
 {
-    loading *state = user;
+    load_state *state = user;
 
     if (over_bound(state, row)) {
         state->has_more = true;
@@ -176,7 +176,7 @@ static bool load_row(const pal_row *row, void *user)
     return true;
 }
 
-static bool loading_stopped(const loading *state)
+static bool loading_stopped(const load_state *state)
 {
     return state->has_more || state->status != PAL_OK;
 }
@@ -192,7 +192,7 @@ static void reverse(pal_message *items, size_t len)
 }
 
 static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        bool descending, loading *state, pal_error *err)
+        bool descending, load_state *state, pal_error *err)
 {
     pal_row_scan scan = {
             .handle = handle, .first_seq = first, .last_seq = last, .descending = descending};
@@ -205,7 +205,7 @@ static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first,
  * storage order is faster than in reverse. Rows may be missing, so the page may need more rows.
  * Rows from *out_last down were not read. */
 static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t *out_last,
-        loading *state, pal_error *err)
+        load_state *state, pal_error *err)
 {
     uint64_t last = *out_last, room = state->load->limit - state->len;
     uint64_t from = last - first > room ? last - room : first;
@@ -228,7 +228,7 @@ static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first,
 
 /* Reads the rows first..last in the order of the load. */
 static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        loading *state, pal_error *err)
+        load_state *state, pal_error *err)
 {
     const pal_message_query *load = state->load;
     bool is_page = load->from_end && load->limit > 0 && !load->tokens_max && !load->bytes_max;
@@ -243,7 +243,7 @@ static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first
 
 /* Reads the visible rows of first..last, the newest piece first. */
 static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const pal_view_spans *hidden, loading *state, pal_error *err)
+        const pal_view_spans *hidden, load_state *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = hidden->len;
@@ -269,7 +269,7 @@ static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first,
 
 /* Reads the visible rows of first..last, the oldest piece first. */
 static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
-        const pal_view_spans *hidden, loading *state, pal_error *err)
+        const pal_view_spans *hidden, load_state *state, pal_error *err)
 {
     pal_status status = PAL_OK;
     size_t i = 0;
@@ -306,8 +306,8 @@ static uint64_t own_last(const pal_chain_level *at, const pal_message_query *loa
 }
 
 /* Reads from the newest row up the ancestors, only as far as the limits require. */
-static pal_status load_from_end(pal_engine *engine, const pal_session_row *session, loading *state,
-        pal_arena *scratch, pal_error *err)
+static pal_status load_from_end(pal_engine *engine, const pal_session_row *session,
+        load_state *state, pal_arena *scratch, pal_error *err)
 {
     pal_chain_level at = pal_chain_start(session);
     pal_view_spans hidden = {0};
@@ -331,7 +331,7 @@ static pal_status load_from_end(pal_engine *engine, const pal_session_row *sessi
 }
 
 static pal_status load_from_start(pal_engine *engine, const pal_session_row *session,
-        loading *state, pal_arena *scratch, pal_error *err)
+        load_state *state, pal_arena *scratch, pal_error *err)
 {
     pal_chain owners = {0};
     pal_view_spans hidden = {0};
@@ -352,7 +352,7 @@ pal_status pal_view_load(pal_engine *engine, const pal_session_row *session,
         const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
         pal_error *err)
 {
-    loading state = {.load = load, .arena = arena, .err = err};
+    load_state state = {.load = load, .arena = arena, .err = err};
     pal_arena *scratch = pal_arena_new(0);
     pal_status status;
 

@@ -132,15 +132,15 @@ pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session,
 
 /* ---- Pieces ---- */
 
-typedef struct cutting {
+typedef struct cut_state {
     pal_piece *items; /* has room for all possible pieces */
     size_t len;
     const pal_view_spans *hidden;
     size_t span; /* spans from this index on are newer than the rows that are being cut */
-} cutting;
+} cut_state;
 
 /* Adds the visible parts of one session's rows, newest first. */
-static void cut_level(cutting *state, uint64_t handle, uint64_t first, uint64_t last)
+static void cut_level(cut_state *state, uint64_t handle, uint64_t first, uint64_t last)
 {
     const pal_view_span *spans = state->hidden->items;
 
@@ -166,7 +166,7 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
 {
     pal_chain owners = {0};
     pal_view_spans hidden = {.partly = whole};
-    cutting state = {.hidden = &hidden};
+    cut_state state = {.hidden = &hidden};
     pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners, &hidden, err);
 
     if (status != PAL_OK)
