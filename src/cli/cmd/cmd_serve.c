@@ -205,6 +205,7 @@ static void log_warnings(const pal_config *config)
                 PAL_STR_ARG(text));
 }
 
+/* If this fails, close_all() closes what was opened. */
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 {
     pal_files files;
@@ -218,11 +219,12 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
     pal_server_set_log(pal_config_get(cli->config), cli->json);
     log_warnings(cli->config);
     status = open_store(cli, s);
-    if (status == PAL_OK)
-        status = pal_cli_runtime_open(cli, &runtime, &s->runtime);
-    if (status == PAL_OK)
-        status = open_server(cli, s);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_runtime_open(cli, &runtime, &s->runtime);
+    if (status != PAL_OK)
+        return status;
+    return open_server(cli, s);
 }
 
 static void close_all(pal_cli *cli, serving *s)
@@ -250,18 +252,19 @@ static pal_status serve(pal_cli *cli, void *values)
     /* Without this, glibc returns the memory of each larger response and requests it again. */
     mallopt(M_TRIM_THRESHOLD, HEAP_SPARE_BYTES);
     pal_status status = open_all(cli, values, &s);
-    if (status == PAL_OK) {
-        print_welcome(cli, &s);
-        status = pal_cli_flush(cli);
-    }
-    if (status == PAL_OK) {
-        if (s.runtime.is_stopgap)
-            pal_log(PAL_LOG_WARN,
-                    "no model is configured and none was found; using 'echo', which repeats each "
-                    "message; set OPENAI_API_KEY or see 'palaver config example'");
-        pal_notify("READY=1");
-        wait_for_end(cli, &s);
-    }
+    if (status != PAL_OK)
+        goto out;
+    print_welcome(cli, &s);
+    status = pal_cli_flush(cli);
+    if (status != PAL_OK)
+        goto out;
+    if (s.runtime.is_stopgap)
+        pal_log(PAL_LOG_WARN,
+                "no model is configured and none was found; using 'echo', which repeats each "
+                "message; set OPENAI_API_KEY or see 'palaver config example'");
+    pal_notify("READY=1");
+    wait_for_end(cli, &s);
+out:
     close_all(cli, &s);
     return status;
 }

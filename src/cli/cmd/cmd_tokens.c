@@ -219,10 +219,13 @@ static pal_status tokens(pal_cli *cli, void *values)
     pal_cli_input input = {.fd = -1};
     uint64_t counted = 0;
     pal_status status = choose(&t);
-    if (status == PAL_OK && t.given->ids && !t.encoding)
+    if (status != PAL_OK)
+        goto out;
+    if (t.given->ids && !t.encoding) {
         status = pal_cli_usage(cli, NULL, "--ids is not possible for an estimate: %.120s", t.why);
-    if (status == PAL_OK)
-        status = pal_cli_input_open(cli, cli->args_len ? cli->args[0] : "-", &input);
+        goto out;
+    }
+    status = pal_cli_input_open(cli, cli->args_len ? cli->args[0] : "-", &input);
     if (status != PAL_OK)
         goto out;
     if (cli->json && t.given->ids)
@@ -230,8 +233,8 @@ static pal_status tokens(pal_cli *cli, void *values)
     status = count(&t, &input, &counted);
     if (status == PAL_OK)
         status = print(&t, counted, input.bytes);
-    pal_cli_input_close(&input);
 out:
+    pal_cli_input_close(&input);
     pal_encoding_close(t.opened);
     return status;
 }

@@ -224,21 +224,22 @@ static pal_status session_append(pal_cli *cli, void *values)
         return pal_cli_usage(cli, NULL,
                 "--replace cannot be combined with --expect-seq or --client-id");
     pal_status status = make_batch(cli, given, &input);
-    if (status == PAL_OK && pal_arena_failure(cli->arena) != PAL_OK)
-        status = pal_cli_no_memory(cli);
-    if (status == PAL_OK && given->create)
-        status = find_or_create(cli, cli->args[0], &session);
-    else if (status == PAL_OK)
-        status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
+    if (status != PAL_OK)
+        return status;
+    if (pal_arena_failure(cli->arena) != PAL_OK)
+        return pal_cli_no_memory(cli);
+    status = given->create ? find_or_create(cli, cli->args[0], &session)
+                           : pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_NOT_FOUND && !cli->is_usage)
         snprintf(cli->hint, sizeof cli->hint,
                 "run 'palaver session list' to see the sessions, or add --create to create one "
                 "with that key");
-    if (status == PAL_OK)
-        status = given->replace ? pal_store_replace(cli->store, pal_cli_tenant(cli), session.id,
-                                          input.messages, input.len, &mark, &cli->err)
-                                : pal_store_append(cli->store, pal_cli_tenant(cli), session.id,
-                                          input.messages, input.len, expected, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = given->replace ? pal_store_replace(cli->store, pal_cli_tenant(cli), session.id,
+                                      input.messages, input.len, &mark, &cli->err)
+                            : pal_store_append(cli->store, pal_cli_tenant(cli), session.id,
+                                      input.messages, input.len, expected, &cli->err);
     return status == PAL_OK ? print_appended(cli, &input) : status;
 }
 

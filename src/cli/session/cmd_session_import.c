@@ -3,7 +3,6 @@
  *
  * A bad line is skipped, and so is a bad file; only an error of the store stops the import.
  * Everything committed before stays, and the import can be repeated. */
-#include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/cli_picoclaw.h"
 
@@ -15,6 +14,8 @@
 #include <sys/stat.h>
 #include "base/digest.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "transfer/transfer_import_reader.h"
 
@@ -414,12 +415,6 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t text_len = strlen(text), end_len = strlen(end);
-    return text_len >= end_len && strcmp(text + text_len - end_len, end) == 0;
-}
-
 static pal_status add_directory(importer *im, const char *path)
 {
     char *paths[] = {(char *)path, NULL};
@@ -429,8 +424,9 @@ static pal_status add_directory(importer *im, const char *path)
         return pal_error_set(
                 &im->cli->err, PAL_IO, "could not read '%.160s': %s", path, strerror(errno));
     for (FTSENT *entry; status == PAL_OK && (entry = fts_read(tree));) {
+        pal_str name = pal_str_of(entry->fts_name);
         if (entry->fts_info == FTS_F &&
-                (ends_with(entry->fts_name, ".jsonl") || ends_with(entry->fts_name, ".json")))
+                (pal_text_ends(name, ".jsonl") || pal_text_ends(name, ".json")))
             status = add_source(
                     im, entry->fts_path, (source){.size = (uint64_t)entry->fts_statp->st_size});
     }

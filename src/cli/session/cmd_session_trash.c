@@ -84,10 +84,11 @@ static pal_status session_erase(pal_cli *cli, void *values)
     pal_session session;
     pal_erase_result erasure;
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
-    if (status == PAL_OK && !given->yes)
+    if (status != PAL_OK)
+        return status;
+    if (!given->yes)
         return ask_for_yes(cli, &session);
-    if (status == PAL_OK)
-        status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
+    status = pal_store_erase(cli->store, pal_cli_tenant(cli), session.id, &erasure, &cli->err);
     if (status == PAL_OK)
         print_erasure(cli, pal_cli_id(cli, session.id), &erasure);
     return status;
