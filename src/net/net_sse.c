@@ -43,21 +43,30 @@ static void replace(pal_buf *buf, pal_str text)
     pal_buf_append_str(buf, text);
 }
 
-/* An empty line ends an event. An event without data is dropped. */
-static void dispatch(pal_sse *sse, pal_sse_sink sink, void *user)
+static void begin_event(pal_sse *sse)
 {
-    if (sse->has_data) {
-        pal_sse_event event = {
-                .name = sse->name.len ? pal_buf_str(&sse->name) : pal_str_of("message"),
-                .data = pal_str_make(sse->data.data, sse->data.len - 1),
-                .id = pal_buf_str(&sse->id),
-                .retry_ms = sse->retry_ms,
-        };
-        sse->stopped = !sink(&event, user);
-    }
     empty(&sse->data);
     empty(&sse->name);
     sse->has_data = false;
+    sse->is_reported = false;
+}
+
+/* An empty line ends an event. Returns false if there is no data: such an event is dropped. The
+ * texts of the event stay in the buffers until the next call. */
+static bool end_event(pal_sse *sse, pal_sse_event *out_event)
+{
+    sse->is_reported = sse->has_data;
+    if (!sse->has_data) {
+        begin_event(sse);
+        return false;
+    }
+    *out_event = (pal_sse_event){
+            .name = sse->name.len ? pal_buf_str(&sse->name) : pal_str_of("message"),
+            .data = pal_str_make(sse->data.data, sse->data.len - 1),
+            .id = pal_buf_str(&sse->id),
+            .retry_ms = sse->retry_ms,
+    };
+    return true;
 }
 
 /* The standard allows only digits. A number that a clock cannot hold is ignored. */
@@ -90,15 +99,8 @@ static void take_field(pal_sse *sse, pal_str name, pal_str value)
     }
 }
 
-static void take_line(pal_sse *sse, pal_str line, pal_sse_sink sink, void *user)
+static void take_line(pal_sse *sse, pal_str line)
 {
-    if (!sse->begun && pal_text_begins(line, "\xef\xbb\xbf"))
-        line = pal_str_make(line.data + 3, line.len - 3);
-    sse->begun = true;
-    if (line.len == 0) {
-        dispatch(sse, sink, user);
-        return;
-    }
     const char *colon = memchr(line.data, ':', line.len);
     size_t name_len = colon ? (size_t)(colon - line.data) : line.len;
     size_t value_at = colon ? name_len + 1 : line.len;
@@ -118,51 +120,58 @@ static size_t line_len(pal_str bytes)
     return cr ? (size_t)(cr - bytes.data) : len;
 }
 
-static void end_line(pal_sse *sse, pal_str rest, pal_sse_sink sink, void *user)
+/* `rest` is the end of a line whose beginning may be in sse->line. Returns true if the line is
+ * empty. */
+static bool end_line(pal_sse *sse, pal_str rest)
 {
-    if (sse->line.len == 0 && rest.len <= sse->line.len_max) {
-        take_line(sse, rest, sink, user);
-        return;
-    }
-    pal_buf_append_str(&sse->line, rest);
+    bool is_copied = sse->line.len > 0 || rest.len > sse->line.len_max;
+    if (is_copied)
+        pal_buf_append_str(&sse->line, rest);
     if (sse->line.failure)
-        return;
-    take_line(sse, pal_buf_str(&sse->line), sink, user);
-    empty(&sse->line);
+        return false;
+    pal_str line = is_copied ? pal_buf_str(&sse->line) : rest;
+    if (!sse->begun && pal_text_begins(line, "\xef\xbb\xbf"))
+        line = pal_text_after(line, 3);
+    sse->begun = true;
+    bool is_empty = line.len == 0;
+    if (!is_empty)
+        take_line(sse, line);
+    if (is_copied)
+        empty(&sse->line);
+    return is_empty;
 }
 
-static pal_status failure(const pal_sse *sse, pal_error *err)
+pal_status pal_sse_failure(const pal_sse *sse)
 {
     const pal_buf *bufs[] = {&sse->line, &sse->data, &sse->name, &sse->id};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) {
-        if (bufs[i]->failure == PAL_LIMIT)
-            return pal_error_set(err, PAL_LIMIT, "an event of the stream exceeds the limit");
         if (bufs[i]->failure)
-            return pal_error_set(err, bufs[i]->failure, "out of memory");
+            return bufs[i]->failure;
     }
-    if (sse->stopped)
-        return pal_error_set(err, PAL_CANCELED, "the stream was stopped");
     return PAL_OK;
 }
 
-pal_status pal_sse_feed(pal_sse *sse, pal_str bytes, pal_sse_sink sink, void *user, pal_error *err)
+bool pal_sse_next(pal_sse *sse, pal_str *bytes, pal_sse_event *out_event)
 {
-    pal_status status = failure(sse, err);
-    while (status == PAL_OK && bytes.len) {
-        size_t skip = sse->after_cr && bytes.data[0] == '\n';
+    if (sse->is_reported)
+        begin_event(sse);
+    while (bytes->len && pal_sse_failure(sse) == PAL_OK) {
+        bool is_crlf = sse->after_cr && bytes->data[0] == '\n';
         sse->after_cr = false;
-        bytes = pal_str_make(bytes.data + skip, bytes.len - skip);
-        if (bytes.len == 0)
+        *bytes = pal_text_after(*bytes, is_crlf);
+        if (bytes->len == 0)
             break;
-        size_t len = line_len(bytes);
-        if (len == bytes.len) {
-            pal_buf_append_str(&sse->line, bytes);
-            return failure(sse, err);
+        size_t len = line_len(*bytes);
+        if (len == bytes->len) {
+            pal_buf_append_str(&sse->line, *bytes);
+            *bytes = pal_str_make(NULL, 0);
+            break;
         }
-        sse->after_cr = bytes.data[len] == '\r';
-        end_line(sse, pal_str_make(bytes.data, len), sink, user);
-        bytes = pal_str_make(bytes.data + len + 1, bytes.len - len - 1);
-        status = failure(sse, err);
+        sse->after_cr = bytes->data[len] == '\r';
+        pal_str line = pal_str_make(bytes->data, len);
+        *bytes = pal_text_after(*bytes, len + 1);
+        if (end_line(sse, line) && end_event(sse, out_event))
+            return true;
     }
-    return status;
+    return false;
 }

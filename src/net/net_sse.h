@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 
-/* One event. The texts are valid during the callback only. */
+/* One event. The texts are valid until the next call with the same pal_sse. */
 typedef struct pal_sse_event {
     pal_str name;     /* "message" if the stream gives no name */
     pal_str data;     /* the data lines, joined by newlines */
@@ -13,22 +13,27 @@ typedef struct pal_sse_event {
     int64_t retry_ms; /* the last retry time in the stream; -1: none */
 } pal_sse_event;
 
-typedef bool (*pal_sse_sink)(const pal_sse_event *event, void *user); /* return false to stop */
-
 typedef struct pal_sse {
     pal_buf line, data, name, id;
     int64_t retry_ms;
-    bool after_cr, has_data, begun, stopped;
+    bool after_cr, has_data, begun;
+    bool is_reported; /* the event in the buffers was reported */
 } pal_sse;
 
 void pal_sse_init(pal_sse *sse, size_t event_bytes_max);
 void pal_sse_done(pal_sse *sse);
-/* Parses more bytes and calls `sink` for each complete event. An event that does not end with an
- * empty line is dropped, as the standard requires.
+/* Parses *bytes up to the end of the next event, and removes what was parsed. Returns false if
+ * there is no complete event; then *bytes is empty, and the parser keeps the beginning of the next
+ * event:
  *
- *   PAL_LIMIT     an event is longer than allowed
- *   PAL_CANCELED  the sink returned false */
-PAL_CHECKED pal_status pal_sse_feed(
-        pal_sse *sse, pal_str bytes, pal_sse_sink sink, void *user, pal_error *err);
+ *     while (pal_sse_next(&sse, &bytes, &event))
+ *         ...
+ *     if (pal_sse_failure(&sse) != PAL_OK)
+ *         ...
+ *
+ * An event that does not end with an empty line is dropped, as the standard requires. */
+bool pal_sse_next(pal_sse *sse, pal_str *bytes, pal_sse_event *out_event);
+/* A failure is permanent. PAL_LIMIT: an event is longer than allowed. PAL_NO_MEMORY. */
+pal_status pal_sse_failure(const pal_sse *sse);
 
 #endif

@@ -12,8 +12,8 @@
 
 #include <inttypes.h>
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/utf8.h"
-#include "dialect/dialect_member.h"
 #include "palaver/limits.h"
 
 #define JSON_DEPTH_MAX 128
@@ -51,19 +51,6 @@ void pal_reader_done(pal_reader *reader)
 
 /* ---- Heads ---- */
 
-static bool is_same_word(pal_str text, const char *word)
-{
-    size_t len = strlen(word);
-    if (text.len != len)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text.data[i];
-        if ((c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c) != word[i])
-            return false;
-    }
-    return true;
-}
-
 void pal_reader_keep_said(pal_reader *reader, pal_str text)
 {
     reader->said_len += text.len;
@@ -73,15 +60,13 @@ void pal_reader_keep_said(pal_reader *reader, pal_str text)
 
 void pal_reader_header(pal_reader *reader, pal_str name, pal_str value)
 {
-    static const char stream[] = "text/event-stream";
-    if (is_same_word(name, "content-type"))
-        reader->is_event_stream = value.len >= sizeof stream - 1 &&
-                is_same_word(pal_str_make(value.data, sizeof stream - 1), stream);
-    else if (is_same_word(name, "retry-after-ms"))
+    if (pal_text_is_nocase(name, "content-type"))
+        reader->is_event_stream = pal_text_begins_nocase(value, "text/event-stream");
+    else if (pal_text_is_nocase(name, "retry-after-ms"))
         pal_answer_learn(&reader->asked_ms, value);
-    else if (is_same_word(name, "retry-after"))
+    else if (pal_text_is_nocase(name, "retry-after"))
         pal_answer_learn(&reader->asked, value);
-    else if (is_same_word(name, "x-request-id") || is_same_word(name, "request-id"))
+    else if (pal_text_is_nocase(name, "x-request-id") || pal_text_is_nocase(name, "request-id"))
         pal_answer_learn(&reader->answer.request_id, value);
 }
 
@@ -175,9 +160,26 @@ static void check_scratch(pal_reader *reader)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
 }
 
+static bool is_over(const pal_reader *reader)
+{
+    const pal_answer *answer = &reader->answer;
+    return pal_answer_failed(answer) || answer->is_silent || answer->is_done;
+}
+
 static void read_event(pal_reader *reader, const pal_sse_event *event)
 {
     pal_json value;
+    if (event->data.len == 0)
+        return;
+    reader->has_events = true;
+    if (pal_str_is(event->data, DONE)) {
+        reader->answer.is_done = true;
+        return;
+    }
+    if (reader->kind->skip && event->data.len > PAL_PROVIDER_INLINE_BYTES_MAX) {
+        reader->kind->skip(reader, event->data);
+        return;
+    }
     pal_status status = parse(reader, event->data, &value);
     if (status == PAL_OK) {
         reader->kind->event(reader, event->name, value);
@@ -185,23 +187,6 @@ static void read_event(pal_reader *reader, const pal_sse_event *event)
     } else if (!reader->is_last) {
         fail_parse(reader, status, "an event of the stream is not a JSON object", event->data);
     }
-}
-
-static bool on_event(const pal_sse_event *event, void *user)
-{
-    pal_reader *reader = user;
-    if (event->data.len == 0)
-        return true;
-    reader->has_events = true;
-    if (pal_str_is(event->data, DONE)) {
-        reader->answer.is_done = true;
-    } else if (reader->kind->skip && event->data.len > PAL_PROVIDER_INLINE_BYTES_MAX) {
-        reader->kind->skip(reader, event->data);
-    } else {
-        read_event(reader, event);
-    }
-    return !pal_answer_failed(&reader->answer) && !reader->answer.is_silent &&
-            !reader->answer.is_done;
 }
 
 /* ---- Bytes ---- */
@@ -230,7 +215,11 @@ static void keep_start(pal_reader *reader, pal_str bytes)
 
 static void feed_stream(pal_reader *reader, pal_str bytes)
 {
-    pal_status status = pal_sse_feed(&reader->sse, bytes, on_event, reader, NULL);
+    pal_sse_event event;
+    pal_str rest = bytes;
+    while (!is_over(reader) && pal_sse_next(&reader->sse, &rest, &event))
+        read_event(reader, &event);
+    pal_status status = pal_sse_failure(&reader->sse);
     if (!reader->has_events)
         keep_start(reader, bytes);
     if (status == PAL_LIMIT)
@@ -255,7 +244,7 @@ static void feed_whole(pal_reader *reader, pal_str bytes)
 
 void pal_reader_feed(pal_reader *reader, pal_str bytes)
 {
-    if (pal_answer_failed(&reader->answer) || reader->answer.is_silent || reader->answer.is_done)
+    if (is_over(reader))
         return;
     if (reader->form == PAL_READER_UNKNOWN)
         reader->form = form_of(reader, bytes);

@@ -297,14 +297,6 @@ static void on_head(void *user, long code)
         pal_tool_mcp_list_soon(x->mcp);
 }
 
-static bool on_event(const pal_sse_event *event, void *user)
-{
-    pal_tool_mcp_exchange *x = user;
-    if (event->data.len)
-        (void)pal_tool_mcp_receive(x->mcp, event->data);
-    return !x->is_dead;
-}
-
 /* The id is kept from one connection to the next. */
 static void keep_event_id(pal_tool_mcp_exchange *x)
 {
@@ -321,7 +313,12 @@ static void on_body(void *user, pal_str bytes)
     pal_status status = PAL_OK;
     begin_callback(x);
     if (x->is_stream) {
-        status = pal_sse_feed(&x->sse, bytes, on_event, x, NULL);
+        pal_sse_event event;
+        while (!x->is_dead && pal_sse_next(&x->sse, &bytes, &event)) {
+            if (event.data.len)
+                (void)pal_tool_mcp_receive(x->mcp, event.data);
+        }
+        status = pal_sse_failure(&x->sse);
         keep_event_id(x);
     } else {
         pal_buf_append_str(&x->body, bytes);

@@ -25,16 +25,15 @@ static void gather_str(pal_buf *all, pal_str text)
     pal_buf_append_str(all, text);
 }
 
-static bool gather(const pal_sse_event *event, void *user)
+static void gather(const pal_sse_event *event, pal_buf *all)
 {
     REQUIRE(event->name.len && event->data.len <= EVENT_MAX && event->retry_ms >= -1);
     REQUIRE(!memchr(event->name.data, '\n', event->name.len));
     REQUIRE(event->id.len == 0 || !memchr(event->id.data, 0, event->id.len));
-    gather_str(user, event->name);
-    gather_str(user, event->data);
-    gather_str(user, event->id);
-    pal_buf_append_i64(user, event->retry_ms);
-    return true;
+    gather_str(all, event->name);
+    gather_str(all, event->data);
+    gather_str(all, event->id);
+    pal_buf_append_i64(all, event->retry_ms);
 }
 
 /* Pieces of `step` bytes; 0: the whole. */
@@ -47,7 +46,12 @@ static pal_status read_in_steps(pal_str text, size_t step, pal_buf *all)
     step = step ? step : text.len;
     for (size_t at = 0; at < text.len && status == PAL_OK; at += step) {
         size_t len = text.len - at < step ? text.len - at : step;
-        status = pal_sse_feed(&sse, pal_str_make(text.data + at, len), gather, all, NULL);
+        pal_str piece = pal_str_make(text.data + at, len);
+        pal_sse_event event;
+        while (pal_sse_next(&sse, &piece, &event))
+            gather(&event, all);
+        REQUIRE(pal_sse_failure(&sse) != PAL_OK || piece.len == 0);
+        status = pal_sse_failure(&sse);
     }
     pal_sse_done(&sse);
     return status;

@@ -103,24 +103,25 @@ static void take_head(void *user, long code)
         bell_ring(&round_done);
 }
 
-static bool take_event(const pal_sse_event *event, void *user)
+static void take_event(member *m, const pal_sse_event *event)
 {
-    member *m = user;
     failures += !pal_str_is(event->data, "some words");
     if (m->events == ROUNDS) {
         failures++;
-        return false;
+        return;
     }
     failures += m->events && arrived[m->events - 1] != members_len;
     if (++arrived[m->events++] == members_len)
         bell_ring(&round_done);
-    return true;
 }
 
 static void take_body(void *user, pal_str bytes)
 {
     member *m = user;
-    failures += pal_sse_feed(&m->sse, bytes, take_event, m, NULL) != PAL_OK;
+    pal_sse_event event;
+    while (pal_sse_next(&m->sse, &bytes, &event))
+        take_event(m, &event);
+    failures += pal_sse_failure(&m->sse) != PAL_OK;
 }
 
 static void take_end(void *user, const pal_http_end *end)

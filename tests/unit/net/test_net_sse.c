@@ -6,16 +6,22 @@
 #define EVENT_MAX 4096
 
 /* All events as one text: "name|id|retry|data" and a line of dashes each. */
-static bool gather(const pal_sse_event *event, void *user)
+static void gather(const pal_sse_event *event, pal_buf *all)
 {
-    pal_buf *all = user;
     pal_buf_append_str(all, event->name);
     pal_buf_append_char(all, '|');
     pal_buf_append_str(all, event->id);
     pal_buf_format(all, "|%lld|", (long long)event->retry_ms);
     pal_buf_append_str(all, event->data);
     pal_buf_append_char(all, '\n');
-    return true;
+}
+
+static pal_status feed(pal_sse *sse, pal_str bytes, pal_buf *all)
+{
+    pal_sse_event event;
+    while (pal_sse_next(sse, &bytes, &event))
+        gather(&event, all);
+    return pal_sse_failure(sse);
 }
 
 /* Fed in pieces that end at `a` and `b`. */
@@ -28,7 +34,7 @@ static pal_status read_cut(pal_str text, size_t a, size_t b, size_t max, pal_buf
     pal_sse_init(&sse, max);
     pal_buf_clear(all);
     for (size_t i = 0; i < 3 && status == PAL_OK; at = ends[i++])
-        status = pal_sse_feed(&sse, pal_str_make(text.data + at, ends[i] - at), gather, all, NULL);
+        status = feed(&sse, pal_str_make(text.data + at, ends[i] - at), all);
     pal_sse_done(&sse);
     return status;
 }
@@ -111,20 +117,14 @@ static void an_unfinished_event_is_dropped(void)
     READS("", "");
 }
 
-static bool data_is_nul(const pal_sse_event *event, void *user)
-{
-    *(bool *)user = event->data.len == 3 && memcmp(event->data.data, "a\0b", 3) == 0;
-    return true;
-}
-
 static void data_can_contain_any_bytes(void)
 {
     pal_sse sse;
-    bool right = false;
+    pal_sse_event event;
+    pal_str bytes = pal_str_make("data: a\0b\n\n", 11);
     pal_sse_init(&sse, 100);
-    CHECK_STATUS(pal_sse_feed(&sse, pal_str_make("data: a\0b\n\n", 11), data_is_nul, &right, NULL),
-            PAL_OK);
-    CHECK(right);
+    if (CHECK(pal_sse_next(&sse, &bytes, &event)) && CHECK_EQ(event.data.len, 3))
+        CHECK(memcmp(event.data.data, "a\0b", 3) == 0);
     pal_sse_done(&sse);
 }
 
@@ -157,36 +157,27 @@ static void a_long_event_is_refused(void)
 static void a_failure_sticks(void)
 {
     pal_sse sse;
-    pal_error err = {PAL_OK, ""};
     pal_buf all;
     pal_buf_init(&all, 1000);
     pal_sse_init(&sse, 4);
-    CHECK_STATUS(
-            pal_sse_feed(&sse, pal_str_of("data: 12345\n\n"), gather, &all, &err), PAL_LIMIT, &err);
-    CHECK_STATUS(err.status, PAL_LIMIT);
-    CHECK(err.message[0]);
-    CHECK_STATUS(pal_sse_feed(&sse, pal_str_of("data: 1\n\n"), gather, &all, NULL), PAL_LIMIT);
+    CHECK_STATUS(feed(&sse, pal_str_of("data: 12345\n\n"), &all), PAL_LIMIT);
+    CHECK_STATUS(feed(&sse, pal_str_of("data: 1\n\n"), &all), PAL_LIMIT);
     CHECK_EQ(all.len, 0);
     pal_sse_done(&sse);
     pal_buf_done(&all);
 }
 
-static bool stop_at_second(const pal_sse_event *event, void *user)
-{
-    (void)event;
-    return ++*(int *)user < 2;
-}
-
-static void the_sink_can_stop_the_reader(void)
+static void a_caller_can_stop_after_any_event(void)
 {
     pal_sse sse;
-    int count = 0;
-    pal_sse_init(&sse, 100);
+    pal_sse_event event;
     pal_str text = pal_str_of("data: 1\n\ndata: 2\n\ndata: 3\n\n");
-    if (CHECK_STATUS(pal_sse_feed(&sse, text, stop_at_second, &count, NULL), PAL_CANCELED)) {
-        CHECK_EQ(count, 2);
-        CHECK_EQ(count, 2);
-    }
+    pal_sse_init(&sse, 100);
+    if (CHECK(pal_sse_next(&sse, &text, &event)))
+        CHECK_STR(event.data, "1");
+    CHECK_STR(text, "data: 2\n\ndata: 3\n\n");
+    if (CHECK(pal_sse_next(&sse, &text, &event)))
+        CHECK_STR(event.data, "2");
     pal_sse_done(&sse);
 }
 
@@ -219,7 +210,7 @@ int main(void)
     RUN(data_can_contain_any_bytes);
     RUN(a_long_event_is_refused);
     RUN(a_failure_sticks);
-    RUN(the_sink_can_stop_the_reader);
+    RUN(a_caller_can_stop_after_any_event);
     RUN(an_allocation_failure_is_reported);
     return tap_done();
 }
