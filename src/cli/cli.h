@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "palaver/palaver.h"
+#include "transfer/transfer_input.h"
 
 #define PAL_CLI_OUT_MAX ((size_t)1 << 30) /* bytes of output that wait to be written */
 #define PAL_CLI_FLUSH_AT ((size_t)1 << 20)
@@ -211,40 +212,39 @@ void pal_cli_number_text(pal_buf *buf, uint64_t number);
 /* Fails with PAL_NO_MEMORY. */
 pal_status pal_cli_no_memory(pal_cli *cli);
 
-/* ---- Input (cli_input.c) ---- */
+/* ---- Input: transfer_input.h with the error of the command ---- */
 
-#define PAL_CLI_LINE_MAX ((size_t)256 << 20)
-#define PAL_CLI_INPUT_MAX ((size_t)256 << 20) /* limit for input that is read completely */
+#define PAL_CLI_INPUT_MAX PAL_TRANSFER_INPUT_MAX
 
-/* A file or stdin, which is read completely or line by line. */
-typedef struct pal_cli_input {
-    const char *name; /* for error messages */
-    int fd;
-    pal_buf buf;
-    size_t at;      /* offset of the next line in buf */
-    uint64_t bytes; /* bytes read so far */
-    bool is_end;
-} pal_cli_input;
+typedef pal_transfer_input pal_cli_input;
+typedef pal_transfer_line pal_cli_line;
 
-typedef struct pal_cli_line {
-    pal_str text;  /* without its line end; valid until the next line is read */
-    bool too_long; /* longer than PAL_CLI_LINE_MAX; the text was dropped */
-} pal_cli_line;
+static inline pal_status pal_cli_input_open(
+        pal_cli *cli, const char *path, pal_cli_input *out_input)
+{
+    return pal_transfer_input_open(path, out_input, &cli->err);
+}
 
-/* Opens a file; `path` "-" is stdin. */
-PAL_CHECKED pal_status pal_cli_input_open(pal_cli *cli, const char *path, pal_cli_input *out_input);
-void pal_cli_input_close(pal_cli_input *input);
+static inline void pal_cli_input_close(pal_cli_input *input)
+{
+    pal_transfer_input_close(input);
+}
 
-/* Reads everything that is left; valid until the input is closed. PAL_LIMIT if it exceeds
- * PAL_CLI_INPUT_MAX. */
-PAL_CHECKED pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal_str *out_text);
-/* Reads the next line; *out_has is false at the end. */
-PAL_CHECKED pal_status pal_cli_input_line(
-        pal_cli *cli, pal_cli_input *input, pal_cli_line *out_line, bool *out_has);
+static inline pal_status pal_cli_input_all(pal_cli *cli, pal_cli_input *input, pal_str *out_text)
+{
+    return pal_transfer_input_all(input, out_text, &cli->err);
+}
 
-/* Reads the next piece; empty at the end. The piece is valid until the next call. For files of
- * any size; cannot be combined with pal_cli_input_line(). */
-PAL_CHECKED pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_text);
+static inline pal_status pal_cli_input_line(
+        pal_cli *cli, pal_cli_input *input, pal_cli_line *out_line, bool *out_has)
+{
+    return pal_transfer_input_line(input, out_line, out_has, &cli->err);
+}
+
+static inline pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input, pal_str *out_text)
+{
+    return pal_transfer_input_piece(input, out_text, &cli->err);
+}
 
 /* ---- Output files (cli_target.c) ---- */
 

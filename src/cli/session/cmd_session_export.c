@@ -4,7 +4,6 @@
  *
  * A file that -o names appears complete or not at all. */
 #include "cli/cli.h"
-#include "cli/cli_picoclaw.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "transfer/transfer_export.h"
+#include "transfer/transfer_picoclaw.h"
 
 #define PICOCLAW "picoclaw:" /* prefix of a directory */
 
@@ -78,7 +78,7 @@ static pal_status export_session(exporter *e, pal_id id)
     pal_status status = pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID,
             pal_str_of(text), arena, &session, &cli->err);
     if (status == PAL_OK && e->picoclaw)
-        status = leave_out(e, pal_cli_picoclaw_export(e->picoclaw, &session));
+        status = leave_out(e, pal_picoclaw_export_session(e->picoclaw, &session));
     else if (status == PAL_OK)
         status = export_lines(e, &session);
     e->sessions++;
@@ -163,14 +163,28 @@ static pal_status export_to_file(exporter *e)
     return status;
 }
 
+static void on_progress(uint64_t messages, void *user)
+{
+    exporter *e = user;
+    pal_cli_progress_set(&e->progress, messages, 0);
+}
+
 static pal_status export_to_picoclaw(exporter *e, const char *dir)
 {
-    pal_picoclaw_export there = {
-            .cli = e->cli, .dir = dir, .force = e->given->force, .progress = &e->progress};
+    pal_picoclaw_export there = {.store = e->cli->store,
+            .store_url = e->cli->store_url,
+            .tenant = pal_cli_tenant(e->cli),
+            .dir = dir,
+            .force = e->given->force,
+            .on_progress = on_progress,
+            .user = e,
+            .err = &e->cli->err};
     e->picoclaw = &there;
-    pal_status status = pal_cli_picoclaw_prepare(&there);
+    pal_status status = pal_picoclaw_export_prepare(&there);
     if (status == PAL_OK)
         status = e->given->all ? export_all(e) : export_named(e);
+    if (there.has_existing)
+        snprintf(e->cli->hint, sizeof e->cli->hint, "use --force to replace it");
     e->sessions = there.sessions;
     e->lines.messages = there.messages;
     if (status != PAL_OK)

@@ -4,7 +4,6 @@
  * A bad line is skipped, and so is a bad file; only an error of the store stops the import.
  * Everything committed before stays, and the import can be repeated. */
 #include "cli/cli.h"
-#include "cli/cli_picoclaw.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -18,6 +17,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "transfer/transfer_import_reader.h"
+#include "transfer/transfer_picoclaw.h"
 
 #define PROBLEMS_SHOWN 5
 #define PICOCLAW "picoclaw:" /* prefix of a directory */
@@ -266,20 +266,31 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     return status;
 }
 
+static void on_progress(uint64_t done, uint64_t total, void *user)
+{
+    importer *im = user;
+    pal_cli_progress_set(&im->progress, done, total);
+}
+
 static pal_status import_picoclaw(importer *im, const source *from, bool *out_used)
 {
-    pal_picoclaw_import import = {.cli = im->cli,
-            .store = im->store,
+    pal_cli *cli = im->cli;
+    pal_picoclaw_import import = {.store = cli->store,
+            .store_url = cli->store_url,
+            .tenant = pal_cli_tenant(cli),
+            .import = im->store,
+            .arena = cli->arena,
+            .project = im->given->project,
             .problem = on_problem,
+            .on_progress = on_progress,
             .user = im,
             .file = &im->file,
-            .progress = &im->progress,
-            .project = im->given->project};
+            .err = &cli->err};
     *out_used = false;
     if (im->given->key)
         return pal_cli_usage(im->cli, "omit --key: then every session keeps its own key",
                 "--key is not allowed for a directory");
-    pal_status status = pal_cli_picoclaw_import(&import, from->path);
+    pal_status status = pal_picoclaw_import_all(&import, from->path);
     im->verified_sessions += import.verified_sessions;
     im->verified_messages += import.verified_messages;
     *out_used = status == PAL_OK;

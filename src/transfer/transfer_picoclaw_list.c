@@ -1,8 +1,10 @@
-/* cli_picoclaw_list.c - lists the sessions of a PicoClaw directory by the names of their files. */
-#include "cli/cli_picoclaw_inside.h"
+/* transfer_picoclaw_list.c - lists the sessions of a PicoClaw directory by the names of their
+ * files. */
+#include "transfer/transfer_picoclaw_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +19,7 @@ static bool ends_with(const char *name, const char *end)
 static pal_picoclaw_source *find_source(
         pal_picoclaw_import *import, pal_picoclaw_listing *list, pal_str name)
 {
-    pal_arena *arena = import->cli->arena;
+    pal_arena *arena = import->arena;
     uintptr_t place = (uintptr_t)pal_map_find(&list->by_base, name);
     if (place)
         return &list->sources[place - 1];
@@ -35,7 +37,6 @@ static pal_status add_file(
         pal_picoclaw_import *import, pal_picoclaw_listing *list, const char *dir, const char *name)
 {
     struct stat info;
-    pal_cli *cli = import->cli;
     size_t len = strlen(name), size = strlen(dir) + len + 2;
     const char *end = ends_with(name, ".meta.json") ? ".meta.json"
             : ends_with(name, ".jsonl")             ? ".jsonl"
@@ -43,15 +44,15 @@ static pal_status add_file(
                                                     : NULL;
     if (!end)
         return PAL_OK;
-    char *path = pal_arena_alloc(cli->arena, size);
+    char *path = pal_arena_alloc(import->arena, size);
     if (!path)
-        return pal_cli_no_memory(cli);
+        return pal_no_memory(import->err);
     snprintf(path, size, "%s/%s", dir, name);
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return PAL_OK;
     pal_picoclaw_source *from = find_source(import, list, pal_str_make(name, len - strlen(end)));
     if (!from)
-        return pal_cli_no_memory(cli);
+        return pal_no_memory(import->err);
     if (strcmp(end, ".meta.json") == 0)
         from->meta = path;
     else if (strcmp(end, ".jsonl") == 0)
@@ -75,7 +76,7 @@ pal_status pal_picoclaw_list(
     pal_status status = PAL_OK;
     if (!open_dir) {
         status = errno == ENOENT ? PAL_NOT_FOUND : errno == EACCES ? PAL_DENIED : PAL_IO;
-        return pal_error_set(&import->cli->err, status, "could not read the directory '%.160s': %s",
+        return pal_error_set(import->err, status, "could not read the directory '%.160s': %s",
                 dir, strerror(errno));
     }
     for (struct dirent *entry; status == PAL_OK && (entry = readdir(open_dir));)
@@ -86,7 +87,7 @@ pal_status pal_picoclaw_list(
     for (size_t i = 0; status == PAL_OK && i < list->len; i++) {
         if (pal_map_set(&list->by_base, pal_str_of(list->sources[i].base),
                     (void *)(uintptr_t)(i + 1)) != PAL_OK)
-            status = pal_cli_no_memory(import->cli);
+            status = pal_no_memory(import->err);
     }
     return status;
 }

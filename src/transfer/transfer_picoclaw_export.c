@@ -1,23 +1,27 @@
-/* cli_picoclaw_export.c - writes sessions as PicoClaw's files: the visible messages, one per line,
- * and a meta file next to them. Each file appears complete or not at all. The lines are written
- * first, because a meta file without lines would look like a session that lost them.
+/* transfer_picoclaw_export.c - writes sessions as PicoClaw's files: the visible messages, one per
+ * line, and a meta file next to them. Each file appears complete or not at all. The lines are
+ * written first, because a meta file without lines would look like a session that lost them.
  *
  * PicoClaw stores each tool result as a separate message, so a message with several results
  * becomes several lines. */
-#include "cli/cli_picoclaw.h"
+#include "transfer/transfer_picoclaw_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/json/json.h"
 #include "base/utf8.h"
 
 #define PAGE 500
 #define PAGE_BYTES ((uint64_t)32 << 20)
 #define NAME_SHOWN 100
+#define FLUSH_AT ((size_t)1 << 20)    /* bytes that are written at once */
+#define PENDING_MAX ((size_t)1 << 30) /* bytes that wait to be written */
 #define LINES ".jsonl"
 #define META ".meta.json"
 
@@ -46,9 +50,9 @@ static void show_name(pal_str name, char out_text[NAME_SHOWN + 1])
 
 /* ---- Files ---- */
 
-static pal_status file_failed(pal_cli *cli, const char *path)
+static pal_status file_failed(pal_error *err, const char *path)
 {
-    return pal_error_set(&cli->err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
+    return pal_error_set(err, errno == EACCES || errno == EROFS ? PAL_DENIED : PAL_IO,
             "could not write '%.160s': %s", path, strerror(errno));
 }
 
@@ -59,11 +63,11 @@ static pal_status path_of(const job *j, const char *end, char out_path[PATH_MAX]
     show_name(j->key, name);
     if (base.len + strlen(META) > NAME_MAX || memchr(base.data, 0, base.len))
         return pal_error_set(
-                &j->export->cli->err, PAL_LIMIT, "key '%s' cannot be used as a file name", name);
+                j->export->err, PAL_LIMIT, "key '%s' cannot be used as a file name", name);
     int len = snprintf(out_path, PATH_MAX, "%s/%.*s%s", j->export->dir, PAL_STR_ARG(base), end);
     if (len >= PATH_MAX)
         return pal_error_set(
-                &j->export->cli->err, PAL_LIMIT, "the path for '%s' is too long", name);
+                j->export->err, PAL_LIMIT, "the path for '%s' is too long", name);
     return PAL_OK;
 }
 
@@ -75,7 +79,7 @@ static pal_status target_open(job *j, const char *end)
     if (status != PAL_OK || len >= PATH_MAX)
         return status;
     file->fd = mkostemp(file->temporary, O_CLOEXEC);
-    return file->fd < 0 ? file_failed(j->export->cli, file->path) : PAL_OK;
+    return file->fd < 0 ? file_failed(j->export->err, file->path) : PAL_OK;
 }
 
 static pal_status target_write(job *j)
@@ -83,14 +87,14 @@ static pal_status target_write(job *j)
     pal_buf *buf = &j->file.buf;
     size_t at = 0;
     if (buf->failure)
-        return pal_error_set(&j->export->cli->err, buf->failure, "not enough memory for '%.160s'",
+        return pal_error_set(j->export->err, buf->failure, "not enough memory for '%.160s'",
                 j->file.path);
     while (at < buf->len) {
         ssize_t written = write(j->file.fd, buf->data + at, buf->len - at);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
-            return file_failed(j->export->cli, j->file.path);
+            return file_failed(j->export->err, j->file.path);
         at += (size_t)written;
     }
     pal_buf_clear(buf);
@@ -105,7 +109,7 @@ static pal_status target_finish(job *j, pal_status status)
     if (status == PAL_OK &&
             (fchmod(file->fd, 0644) != 0 || fsync(file->fd) != 0 ||
                     rename(file->temporary, file->path) != 0))
-        status = file_failed(j->export->cli, file->path);
+        status = file_failed(j->export->err, file->path);
     if (file->fd >= 0) {
         close(file->fd);
         if (status != PAL_OK)
@@ -140,12 +144,12 @@ static pal_status put_line(job *j, const pal_message *message)
     if (buf->len - start > PAL_PICOCLAW_LINE_MAX) {
         char name[NAME_SHOWN + 1];
         show_name(j->key, name);
-        return pal_error_set(&j->export->cli->err, PAL_LIMIT,
+        return pal_error_set(j->export->err, PAL_LIMIT,
                 "message %llu of '%s' has %zu bytes; PicoClaw cannot read lines over %u bytes",
                 (unsigned long long)message->seq, name, buf->len - start, PAL_PICOCLAW_LINE_MAX);
     }
     j->lines++;
-    return buf->failure || buf->len >= PAL_CLI_FLUSH_AT ? target_write(j) : PAL_OK;
+    return buf->failure || buf->len >= FLUSH_AT ? target_write(j) : PAL_OK;
 }
 
 static bool is_result(const pal_part *part)
@@ -180,18 +184,19 @@ static pal_status put_message(job *j, const pal_message *message)
 static pal_status put_messages(job *j)
 {
     pal_picoclaw_export *export = j->export;
-    pal_cli *cli = export->cli;
     pal_message_query load = {.limit = PAGE, .bytes_max = PAGE_BYTES};
     pal_message_page page;
     pal_status status;
     do {
         pal_arena_reset(j->arena);
         status = pal_store_load(
-                cli->store, pal_cli_tenant(cli), j->session->id, &load, j->arena, &page, &cli->err);
+                export->store, export->tenant, j->session->id, &load, j->arena, &page, export->err);
         for (size_t i = 0; status == PAL_OK && i < page.len; i++) {
             load.after_seq = page.items[i].seq;
             status = put_message(j, &page.items[i]);
-            pal_cli_progress_set(export->progress, ++export->messages, 0);
+            export->messages++;
+            if (export->on_progress)
+                export->on_progress(export->messages, export->user);
         }
         /* A single message can exceed the byte limit of a page; then it is loaded alone. */
         bool is_big = status == PAL_OK && page.has_more && page.len == 0;
@@ -205,12 +210,12 @@ static pal_status put_messages(job *j)
 
 static pal_status find_summary(job *j, pal_str *out_summary)
 {
-    pal_cli *cli = j->export->cli;
+    pal_picoclaw_export *export = j->export;
     pal_mark *marks;
     size_t len;
     pal_json body;
     pal_status status = pal_store_marks(
-            cli->store, pal_cli_tenant(cli), j->session->id, j->arena, &marks, &len, &cli->err);
+            export->store, export->tenant, j->session->id, j->arena, &marks, &len, export->err);
     while (status == PAL_OK && len > 0 &&
             (marks[len - 1].kind != PAL_MARK_CHECKPOINT || marks[len - 1].undone))
         len--;
@@ -257,32 +262,32 @@ static pal_status put_meta(job *j)
 /* Two keys can have the same file name. A file of another session is never replaced. */
 static pal_status check_owner(job *j, const char *path)
 {
-    pal_cli *cli = j->export->cli;
+    pal_picoclaw_export *export = j->export;
     pal_picoclaw_meta meta;
-    pal_cli_input input;
+    pal_transfer_input input;
     pal_str text;
     char ours[NAME_SHOWN + 1], theirs[NAME_SHOWN + 1];
     pal_status status = PAL_OK;
     if (access(path, F_OK) != 0)
         return PAL_OK;
-    status = pal_cli_input_open(cli, path, &input);
+    status = pal_transfer_input_open(path, &input, export->err);
     if (status != PAL_OK)
         return status;
-    status = pal_cli_input_all(cli, &input, &text);
+    status = pal_transfer_input_all(&input, &text, export->err);
     if (status == PAL_OK && pal_picoclaw_meta_read(text, j->arena, &meta, NULL) == PAL_OK &&
             meta.key.len && !pal_str_equal(meta.key, j->key)) {
         show_name(j->key, ours);
         show_name(meta.key, theirs);
-        status = pal_error_set(&cli->err, PAL_CONFLICT,
+        status = pal_error_set(export->err, PAL_CONFLICT,
                 "'%s' would use the same file as '%s', which already exists", ours, theirs);
     }
-    pal_cli_input_close(&input);
+    pal_transfer_input_close(&input);
     return status;
 }
 
 static pal_status check_free(job *j)
 {
-    pal_cli *cli = j->export->cli;
+    pal_picoclaw_export *export = j->export;
     char meta[PATH_MAX], lines[PATH_MAX];
     pal_status status = path_of(j, META, meta);
     if (status == PAL_OK)
@@ -294,11 +299,11 @@ static pal_status check_free(job *j)
     const char *taken = access(meta, F_OK) == 0 ? meta : access(lines, F_OK) == 0 ? lines : NULL;
     if (!taken)
         return PAL_OK;
-    snprintf(cli->hint, sizeof cli->hint, "use --force to replace it");
-    return pal_error_set(&cli->err, PAL_CONFLICT, "'%.200s' already exists", taken);
+    export->has_existing = true;
+    return pal_error_set(export->err, PAL_CONFLICT, "'%.200s' already exists", taken);
 }
 
-pal_status pal_cli_picoclaw_export(pal_picoclaw_export *export, const pal_session *session)
+pal_status pal_picoclaw_export_session(pal_picoclaw_export *export, const pal_session *session)
 {
     char id[PAL_ID_TEXT_SIZE];
     job j = {.export = export, .session = session, .key = session->key, .file = {.fd = -1}};
@@ -307,8 +312,8 @@ pal_status pal_cli_picoclaw_export(pal_picoclaw_export *export, const pal_sessio
         j.key = pal_str_of(id);
     j.arena = pal_arena_new(0);
     if (!j.arena)
-        return pal_cli_no_memory(export->cli);
-    pal_buf_init(&j.file.buf, PAL_CLI_OUT_MAX);
+        return pal_no_memory(export->err);
+    pal_buf_init(&j.file.buf, PENDING_MAX);
     pal_status status = check_free(&j);
     if (status == PAL_OK) {
         status = target_open(&j, LINES);
@@ -327,13 +332,12 @@ pal_status pal_cli_picoclaw_export(pal_picoclaw_export *export, const pal_sessio
     return status;
 }
 
-pal_status pal_cli_picoclaw_prepare(pal_picoclaw_export *export)
+pal_status pal_picoclaw_export_prepare(pal_picoclaw_export *export)
 {
     struct stat info;
-    pal_cli *cli = export->cli;
     if (mkdir(export->dir, 0755) != 0 && errno != EEXIST)
-        return file_failed(cli, export->dir);
+        return file_failed(export->err, export->dir);
     if (stat(export->dir, &info) == 0 && !S_ISDIR(info.st_mode))
-        return pal_error_set(&cli->err, PAL_INVALID, "'%.160s' is not a directory", export->dir);
-    return pal_cli_picoclaw_check(cli, export->dir);
+        return pal_error_set(export->err, PAL_INVALID, "'%.160s' is not a directory", export->dir);
+    return pal_picoclaw_dir_check(export->store_url, export->dir, export->err);
 }

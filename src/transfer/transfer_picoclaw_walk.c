@@ -1,12 +1,13 @@
-/* cli_picoclaw_walk.c - reads one session once. A message gets a client id that is derived from its
- * content and time, not from its line. PicoClaw's compaction moves lines; a repeated import must
- * still find each message exactly once.
+/* transfer_picoclaw_walk.c - reads one session once. A message gets a client id that is derived
+ * from its content and time, not from its line. PicoClaw's compaction moves lines; a repeated
+ * import must still find each message exactly once.
  *
  * PicoClaw hides the lines before a meta file's `skip`. They are imported too, and a reset after
  * them hides them here as well. */
-#include "cli/cli_picoclaw_inside.h"
+#include "transfer/transfer_picoclaw_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "dialect/native/native.h"
@@ -34,7 +35,7 @@ pal_status pal_picoclaw_digest(pal_picoclaw_walk *w, const pal_message *message,
     pal_native_body_write(&buf, message);
     bool failed = buf.failure || pal_sha256(pal_buf_str(&buf), out_digest) != PAL_OK;
     pal_buf_done(&buf);
-    return failed ? pal_cli_no_memory(w->import->cli) : PAL_OK;
+    return failed ? pal_no_memory(w->import->err) : PAL_OK;
 }
 
 /* The same content can appear twice at the same time: then the second one gets a number. */
@@ -48,7 +49,7 @@ static pal_status name_message(pal_picoclaw_walk *w, pal_message *message, pal_a
     pal_str content = pal_arena_copy(w->arena, pal_str_make((char *)digest, sizeof digest));
     uintptr_t times = content.len ? (uintptr_t)pal_map_find(&w->seen, content) + 1 : 0;
     if (!times || pal_map_set(&w->seen, content, (void *)times) != PAL_OK)
-        return pal_cli_no_memory(w->import->cli);
+        return pal_no_memory(w->import->err);
     pal_hex(digest, PAL_SHA256_SIZE / 2, text + 9);
     if (times > 1)
         snprintf(text + 9 + PAL_SHA256_SIZE, 24, ":%llu", (unsigned long long)times);
@@ -88,19 +89,19 @@ static pal_status take(pal_picoclaw_walk *w, pal_message *message, uint64_t line
 
 static pal_status read_whole(pal_picoclaw_walk *w, const char *path, pal_str *out_text)
 {
-    pal_cli *cli = w->import->cli;
-    pal_cli_input input;
+    const pal_picoclaw_import *import = w->import;
+    pal_transfer_input input;
     pal_str text;
-    pal_status status = pal_cli_input_open(cli, path, &input);
+    pal_status status = pal_transfer_input_open(path, &input, import->err);
     if (status != PAL_OK)
         return status;
-    status = pal_cli_input_all(cli, &input, &text);
+    status = pal_transfer_input_all(&input, &text, import->err);
     if (status == PAL_OK) {
         *out_text = pal_arena_copy(w->arena, text);
         if (pal_arena_failure(w->arena) != PAL_OK)
-            status = pal_cli_no_memory(cli);
+            status = pal_no_memory(import->err);
     }
-    pal_cli_input_close(&input);
+    pal_transfer_input_close(&input);
     return status;
 }
 
@@ -122,7 +123,7 @@ static void read_meta(pal_picoclaw_walk *w)
     w->time = w->meta.created_at_ms;
 }
 
-static pal_status read_line(pal_picoclaw_walk *w, const pal_cli_line *line)
+static pal_status read_line(pal_picoclaw_walk *w, const pal_transfer_line *line)
 {
     pal_message message;
     pal_error why;
@@ -140,7 +141,7 @@ static pal_status read_line(pal_picoclaw_walk *w, const pal_cli_line *line)
     if (status == PAL_OK)
         return take(w, &message, w->line);
     if (status == PAL_NO_MEMORY)
-        return pal_cli_no_memory(w->import->cli);
+        return pal_no_memory(w->import->err);
     pal_picoclaw_tell(w, w->line, "skipped: ", why.message);
     return PAL_OK;
 }
@@ -148,29 +149,29 @@ static pal_status read_line(pal_picoclaw_walk *w, const pal_cli_line *line)
 static pal_status read_lines(pal_picoclaw_walk *w)
 {
     pal_picoclaw_import *import = w->import;
-    pal_cli_input input;
-    pal_cli_line line;
+    pal_transfer_input input;
+    pal_transfer_line line;
     bool has = false;
     *import->file = w->from->lines;
-    pal_status status = pal_cli_input_open(import->cli, w->from->lines, &input);
+    pal_status status = pal_transfer_input_open(w->from->lines, &input, import->err);
     if (status != PAL_OK)
         return status;
     while (status == PAL_OK && (!w->is_check || w->line < w->from->lines_read)) {
-        status = pal_cli_input_line(import->cli, &input, &line, &has);
+        status = pal_transfer_input_line(&input, &line, &has, import->err);
         if (status != PAL_OK || !has)
             break;
         w->line++;
         if (line.text.len || line.too_long)
             status = read_line(w, &line);
         if (status == PAL_OK && !w->is_check)
-            status = pal_import_settle(import->store, line.text.len);
+            status = pal_import_settle(import->import, line.text.len);
         else
             pal_arena_reset(w->message_arena);
     }
     if (status == PAL_OK && w->meta.skip && w->counted <= w->meta.skip)
         status = pal_picoclaw_hide_skipped(w);
     w->from->lines_read = w->line;
-    pal_cli_input_close(&input);
+    pal_transfer_input_close(&input);
     return status;
 }
 
@@ -182,12 +183,12 @@ static pal_status read_legacy(pal_picoclaw_walk *w, pal_picoclaw_legacy *legacy)
         pal_picoclaw_tell(w, 0, "some items are not messages: skipped", "");
     for (size_t i = 0; status == PAL_OK && i < legacy->messages_len; i++) {
         w->line++;
-        w->message_arena = w->is_check ? w->message_arena : pal_import_arena(w->import->store);
+        w->message_arena = w->is_check ? w->message_arena : pal_import_arena(w->import->import);
         status = take(w, &legacy->messages[i], w->line);
     }
     /* The messages are allocated in the arena of this walk, so they must be written before it is
      * freed. */
-    return status == PAL_OK && !w->is_check ? pal_import_flush(w->import->store) : status;
+    return status == PAL_OK && !w->is_check ? pal_import_flush(w->import->import) : status;
 }
 
 /* If an older file was already migrated, its lines are in a file next to it that is named after

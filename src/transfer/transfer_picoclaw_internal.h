@@ -1,15 +1,19 @@
-/* cli_picoclaw_inside.h - shared by the files of the import from PicoClaw, and private to them.
+/* transfer_picoclaw_internal.h - shared by the files of transfer_picoclaw.h, and private to them.
  *
- * cli_picoclaw_list.c     lists the sessions of the directory
- * cli_picoclaw_walk.c     reads one session once, message by message
- * cli_picoclaw_session.c  writes its record and its marks to the store
- * cli_picoclaw_import.c   imports all sessions, then verifies them */
-#ifndef PAL_CLI_PICOCLAW_INSIDE_H
-#define PAL_CLI_PICOCLAW_INSIDE_H
+ * transfer_picoclaw_list.c     lists the sessions of the directory
+ * transfer_picoclaw_walk.c     reads one session once, message by message
+ * transfer_picoclaw_session.c  writes its record and its marks to the store
+ * transfer_picoclaw_import.c   imports all sessions, then verifies them
+ * transfer_picoclaw_export.c   writes the files of a session */
+#ifndef PAL_TRANSFER_PICOCLAW_INTERNAL_H
+#define PAL_TRANSFER_PICOCLAW_INTERNAL_H
 
 #include "base/digest.h"
 #include "base/map.h"
-#include "cli/cli_picoclaw.h"
+#include "base/memory.h"
+#include "dialect/picoclaw/picoclaw.h"
+#include "transfer/transfer_input.h"
+#include "transfer/transfer_picoclaw.h"
 
 #define PAL_PICOCLAW_NAME_SHOWN 120 /* bytes of a name that a problem report shows */
 
@@ -56,6 +60,11 @@ struct pal_picoclaw_walk {
     pal_status (*take)(pal_picoclaw_walk *w, pal_message *message, uint64_t line);
     pal_arena *message_arena;
 };
+
+/* PAL_INVALID if the directory belongs to the store: it would be read or replaced while the store
+ * writes to it. */
+PAL_CHECKED pal_status pal_picoclaw_dir_check(
+        const char *store_url, const char *dir, pal_error *err);
 
 /* Fills the listing. The caller releases its maps. */
 PAL_CHECKED pal_status pal_picoclaw_list(

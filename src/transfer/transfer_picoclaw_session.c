@@ -1,7 +1,8 @@
-/* cli_picoclaw_session.c - writes a session of PicoClaw to the store: its record, its aliases
+/* transfer_picoclaw_session.c - writes a session of PicoClaw to the store: its record, its aliases
  * (the first session with an alias keeps it), and marks for messages that PicoClaw hides. */
-#include "cli/cli_picoclaw_inside.h"
+#include "transfer/transfer_picoclaw_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/json/json_put.h"
 #include "base/utf8.h"
@@ -22,12 +23,12 @@ static bool is_main_of_another(pal_str key, pal_str alias)
 
 static bool is_taken(pal_picoclaw_walk *w, pal_str key, pal_str alias)
 {
-    pal_cli *cli = w->import->cli;
+    const pal_picoclaw_import *import = w->import;
     pal_session other;
     const pal_str *first = pal_map_find(&w->list->aliases, alias);
     if (first)
         return !pal_str_equal(*first, key);
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ALIAS, alias, w->arena,
+    return pal_store_find(import->store, import->tenant, PAL_SESSION_BY_ALIAS, alias, w->arena,
                    &other, NULL) == PAL_OK &&
             !pal_str_equal(other.key, key);
 }
@@ -35,7 +36,7 @@ static bool is_taken(pal_picoclaw_walk *w, pal_str key, pal_str alias)
 /* The first session with an alias keeps it. */
 static pal_status claim_alias(pal_picoclaw_walk *w, pal_str key, pal_str alias)
 {
-    pal_arena *arena = w->import->cli->arena;
+    pal_arena *arena = w->import->arena;
     char name[PAL_PICOCLAW_NAME_SHOWN + 1];
     if (is_taken(w, key, alias)) {
         snprintf(name, sizeof name, "%.*s", (int)pal_utf8_cut(alias, PAL_PICOCLAW_NAME_SHOWN),
@@ -47,11 +48,11 @@ static pal_status claim_alias(pal_picoclaw_walk *w, pal_str key, pal_str alias)
     pal_str *holder = pal_arena_alloc(arena, sizeof *holder);
     alias = pal_arena_copy(arena, alias);
     if (!holder || !alias.len)
-        return pal_cli_no_memory(w->import->cli);
+        return pal_no_memory(w->import->err);
     *holder = pal_arena_copy(arena, key);
     return pal_map_set(&w->list->aliases, alias, holder) == PAL_OK
             ? PAL_OK
-            : pal_cli_no_memory(w->import->cli);
+            : pal_no_memory(w->import->err);
 }
 
 static pal_status name_session(pal_picoclaw_walk *w, pal_session *session, pal_arena *arena)
@@ -98,8 +99,8 @@ pal_status pal_picoclaw_begin(pal_picoclaw_walk *w)
 {
     pal_json scope = {0};
     pal_session session = {0};
-    pal_cli *cli = w->import->cli;
-    pal_arena *arena = pal_import_arena(w->import->store);
+    const pal_picoclaw_import *import = w->import;
+    pal_arena *arena = pal_import_arena(w->import->import);
     pal_status status = name_session(w, &session, arena);
     if (w->meta.scope.len && pal_json_parse(arena, w->meta.scope, NULL, &scope, NULL) == PAL_OK &&
             pal_json_type_of(scope) == PAL_JSON_OBJECT) {
@@ -113,26 +114,26 @@ pal_status pal_picoclaw_begin(pal_picoclaw_walk *w)
     if (w->import->project)
         session.project = pal_str_of(w->import->project);
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_cli_no_memory(cli);
-    return status == PAL_OK ? pal_import_begin(w->import->store, &session, false) : status;
+        status = pal_no_memory(import->err);
+    return status == PAL_OK ? pal_import_begin(w->import->import, &session, false) : status;
 }
 
 /* ---- The marks ---- */
 
 static pal_status session_marks(pal_picoclaw_walk *w, pal_mark **out_marks, size_t *out_len)
 {
-    pal_cli *cli = w->import->cli;
-    return pal_store_marks(cli->store, pal_cli_tenant(cli), pal_import_session(w->import->store),
-            w->arena, out_marks, out_len, &cli->err);
+    const pal_picoclaw_import *import = w->import;
+    return pal_store_marks(import->store, import->tenant, pal_import_session(w->import->import),
+            w->arena, out_marks, out_len, import->err);
 }
 
 static pal_status stored_session(pal_picoclaw_walk *w, pal_session *out_session)
 {
-    pal_cli *cli = w->import->cli;
+    const pal_picoclaw_import *import = w->import;
     char id[PAL_ID_TEXT_SIZE];
-    pal_id_to_text(pal_import_session(w->import->store), id);
-    return pal_store_find(cli->store, pal_cli_tenant(cli), PAL_SESSION_BY_ID, pal_str_of(id),
-            w->arena, out_session, &cli->err);
+    pal_id_to_text(pal_import_session(w->import->import), id);
+    return pal_store_find(import->store, import->tenant, PAL_SESSION_BY_ID, pal_str_of(id),
+            w->arena, out_session, import->err);
 }
 
 pal_status pal_picoclaw_hide_skipped(pal_picoclaw_walk *w)
@@ -140,7 +141,7 @@ pal_status pal_picoclaw_hide_skipped(pal_picoclaw_walk *w)
     pal_mark *marks;
     size_t len;
     pal_session session;
-    pal_import *store = w->import->store;
+    pal_import *store = w->import->import;
     const pal_mark reset = {.kind = PAL_MARK_RESET};
     w->hidden = w->messages;
     pal_status status = w->is_check ? PAL_OK : pal_import_flush(store);
@@ -170,7 +171,7 @@ pal_status pal_picoclaw_keep_summary(pal_picoclaw_walk *w)
     pal_mark *marks;
     size_t len;
     pal_buf body;
-    pal_import *store = w->import->store;
+    pal_import *store = w->import->import;
     pal_status status = w->meta.summary.len ? pal_import_flush(store) : PAL_OK;
     if (status != PAL_OK || !w->meta.summary.len || pal_id_is_none(pal_import_session(store)))
         return status;
@@ -179,7 +180,7 @@ pal_status pal_picoclaw_keep_summary(pal_picoclaw_walk *w)
     pal_json_begin_object(&writer);
     pal_put_str(&writer, "summary", w->meta.summary);
     pal_json_end_object(&writer);
-    status = body.failure ? pal_cli_no_memory(w->import->cli) : session_marks(w, &marks, &len);
+    status = body.failure ? pal_no_memory(w->import->err) : session_marks(w, &marks, &len);
     while (status == PAL_OK && len > 0 &&
             (marks[len - 1].kind != PAL_MARK_CHECKPOINT || marks[len - 1].undone))
         len--;
