@@ -184,15 +184,20 @@ static name **name_find(name **names, int dir, const char *text)
     return names;
 }
 
-static int name_take(name **names, int dir, const char *text)
+static int name_node(name **names, int dir, const char *text)
+{
+    const name *found = *name_find(names, dir, text);
+
+    return found ? found->node : -1;
+}
+
+static void name_drop(name **names, int dir, const char *text)
 {
     name **link = name_find(names, dir, text), *found = *link;
-    int node = found ? found->node : -1;
 
     if (found)
         *link = found->next;
     pal_free(found);
-    return node;
 }
 
 static void name_put(name **names, int dir, const char *text, int node)
@@ -215,16 +220,20 @@ static name *names_build(builder *b)
 
     for (size_t i = 0; i < end; i++) {
         const trace_event *event = &b->trace->events[i];
-        int node;
 
         if (!is_name(event) || (b->plan->is_strict && !b->is_durable[i] && !survives(b)))
             continue;
         if (event->kind == TRACE_NAME) {
             name_put(&names, event->dir, event->name, event->node);
+        } else if (event->kind == TRACE_REMOVE) {
+            name_drop(&names, event->dir, event->name);
         } else {
-            node = name_take(&names, event->dir, event->name);
-            if (event->kind == TRACE_RENAME && node >= 0)
-                name_put(&names, event->to_dir, event->to_name, node);
+            /* A rename moves its own file. Another file may have the old name here, if the name of
+             * the moved file was lost. */
+            if (name_node(&names, event->dir, event->name) == event->node)
+                name_drop(&names, event->dir, event->name);
+            if (event->node >= 0)
+                name_put(&names, event->to_dir, event->to_name, event->node);
         }
     }
     return names;
@@ -315,7 +324,7 @@ void disk_state_make(const disk_trace *trace, const disk_plan *plan, const char 
     names = names_build(&b);
     store_dir(&b, names, 0, root);
     while (names)
-        name_take(&names, names->dir, names->text);
+        name_drop(&names, names->dir, names->text);
     for (int node = 0; node < trace->nodes; node++) {
         pal_free(b.images[node].data);
         pal_free(b.images[node].open);

@@ -521,12 +521,12 @@ int renameat(int from_fd, const char *from, int to_fd, const char *to)
     if (dir < 0 || to_dir < 0 || call_begins())
         result = (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, 0);
     if (result == 0 && dir >= 0 && to_dir >= 0) {
-        event = event_add(TRACE_RENAME, -1);
+        event = event_add(TRACE_RENAME, entry_take(dir, name));
         event->dir = dir;
         event->to_dir = to_dir;
         event->name = copy(name, strlen(name));
         event->to_name = copy(to_name, strlen(to_name));
-        entry_put(to_dir, to_name, entry_take(dir, name));
+        entry_put(to_dir, to_name, event->node);
     }
     pthread_mutex_unlock(&mutex);
     return result;
