@@ -208,16 +208,25 @@ static pal_status check_variable(const char *variable, pal_error *err)
             PAL_EXCERPT(name, 100), best[0] ? "; did you mean '" : "", best, best[0] ? "'?" : "");
 }
 
+typedef struct environment_reader {
+    pal_config *config;
+    pal_error *err;
+} environment_reader;
+
+static pal_status read_variable(const char *path, const char *name, void *user)
+{
+    const environment_reader *reader = user;
+    const char *value = getenv(name);
+    if (!value || !*value)
+        return PAL_OK;
+    return override(reader->config, path, name, pal_str_of(value), PAL_CONFIG_ENVIRONMENT,
+            reader->err);
+}
+
 pal_status pal_config_read_environment(pal_config *config, pal_error *err)
 {
-    pal_config_key key;
-    pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && pal_config_key_at(i, &key); i++) {
-        const char *value = key.environment[0] ? getenv(key.environment) : NULL;
-        if (value && *value)
-            status = override(config, key.path, key.environment, pal_str_of(value),
-                    PAL_CONFIG_ENVIRONMENT, err);
-    }
+    environment_reader reader = {config, err};
+    pal_status status = pal_config_variables_each(read_variable, &reader);
     for (char **each = environ; status == PAL_OK && each && *each; each++) {
         if (strncmp(*each, PREFIX, strlen(PREFIX)) == 0)
             status = check_variable(*each, err);

@@ -105,6 +105,11 @@ extern const pal_config_row pal_config_server_rows[];
  * is the offset of the table's struct in the state. */
 const pal_config_row *pal_config_row_find(const char *path, size_t *out_base);
 
+/* Called for each environment variable that can override a key. A failure ends the visits. */
+typedef pal_status (*pal_config_on_variable)(const char *path, const char *name, void *user);
+/* Visits all of them in one pass. Returns the failure of a visit (config_show.c). */
+PAL_CHECKED pal_status pal_config_variables_each(pal_config_on_variable on_variable, void *user);
+
 /* Returns an allowed word; NULL after the last one, or if all texts are allowed. */
 static inline const char *pal_config_row_word(const pal_config_row *row, size_t index)
 {

@@ -126,59 +126,108 @@ typedef struct place {
     bool is_overlay; /* has no default */
 } place;
 
-static void fill_key(const pal_config_row *row, place at, pal_config_key *key)
+/* Writes the name of the variable that can override a key. Returns false if there is none. */
+static bool name_variable(
+        const char *path, const pal_config_row *row, place at, char name[PAL_CONFIG_KEY_SIZE])
 {
     static const char prefix[] = "PALAVER_";
+    size_t len = sizeof prefix - 1;
+    if (at.is_listed || !pal_config_row_is_scalar(row))
+        return false;
+    memcpy(name, prefix, len);
+    for (; *path && len + 1 < PAL_CONFIG_KEY_SIZE; path++)
+        name[len++] = *path == '.' ? '_' : (char)toupper((unsigned char)*path);
+    name[len] = '\0';
+    return true;
+}
+
+static void fill_key(const pal_config_row *row, place at, pal_config_key *key)
+{
     pal_config_wants(row, key->wants, sizeof key->wants);
     key->value = at.is_overlay ? NULL : row->value;
     key->help = row->help;
     key->is_required = row->is_required;
     key->is_group = row->rows != NULL;
-    if (at.is_listed || !pal_config_row_is_scalar(row))
-        return;
-    memcpy(key->environment, prefix, sizeof prefix);
-    for (size_t i = 0; key->path[i] && i + sizeof prefix < sizeof key->environment; i++) {
-        char c = key->path[i];
-        key->environment[i + sizeof prefix - 1] = c == '.' ? '_' : (char)toupper((unsigned char)c);
-    }
+    (void)name_variable(key->path, row, at, key->environment);
 }
 
-/* Decrements *left for each key; returns true at the key that was searched for. */
-static bool find_key(
-        const pal_config_row *rows, const char *before, place at, size_t *left, pal_config_key *key)
+/* Called for each key; returns false to stop. */
+typedef bool (*key_visit)(const char *path, const pal_config_row *row, place at, void *user);
+
+/* Returns false if a visit stopped it. */
+static bool visit_keys(
+        const pal_config_row *rows, const char *before, place at, key_visit visit, void *user)
 {
     for (const pal_config_row *row = rows; row->name; row++) {
         char path[PAL_CONFIG_KEY_SIZE - 8];
         snprintf(path, sizeof path, "%s%s", before, row->name);
-        if ((*left)-- == 0) {
-            snprintf(key->path, sizeof key->path, "%s", path);
-            fill_key(row, at, key);
-            return true;
-        }
-        if (row->kind == PAL_CONFIG_MAP && (*left)-- == 0) {
-            snprintf(key->path, sizeof key->path, "%s.*", path);
-            fill_key(&row->rows[1], (place){.is_listed = true}, key);
-            return true;
+        if (!visit(path, row, at, user))
+            return false;
+        size_t len = strlen(path);
+        if (row->kind == PAL_CONFIG_MAP) {
+            snprintf(path + len, sizeof path - len, ".*");
+            if (!visit(path, &row->rows[1], (place){.is_listed = true}, user))
+                return false;
         }
         if (row->kind != PAL_CONFIG_SECTION && row->kind != PAL_CONFIG_LIST)
             continue;
         bool is_list = row->kind == PAL_CONFIG_LIST;
-        size_t len = strlen(path);
         snprintf(path + len, sizeof path - len, "%s", is_list ? "[]." : ".");
         place inside = {at.is_listed || is_list, at.is_overlay || row->is_overlay};
-        if (find_key(row->rows, path, inside, left, key))
-            return true;
+        if (!visit_keys(row->rows, path, inside, visit, user))
+            return false;
     }
+    return true;
+}
+
+/* The search for the key number `left`. */
+typedef struct key_search {
+    size_t left;
+    pal_config_key key;
+} key_search;
+
+static bool find_key(const char *path, const pal_config_row *row, place at, void *user)
+{
+    key_search *search = user;
+    if (search->left-- > 0)
+        return true;
+    snprintf(search->key.path, sizeof search->key.path, "%s", path);
+    fill_key(row, at, &search->key);
     return false;
 }
 
 bool pal_config_key_at(size_t index, pal_config_key *out_key)
 {
-    pal_config_key key = {.value = NULL};
-    if (!find_key(pal_config_rows, "", (place){false, false}, &index, &key))
+    key_search search = {.left = index};
+    if (visit_keys(pal_config_rows, "", (place){false, false}, find_key, &search))
         return false;
-    *out_key = key;
+    *out_key = search.key;
     return true;
+}
+
+/* ---- Variables ---- */
+
+typedef struct variable_visit {
+    pal_config_on_variable on_variable;
+    void *user;
+    pal_status status;
+} variable_visit;
+
+static bool visit_variable(const char *path, const pal_config_row *row, place at, void *user)
+{
+    variable_visit *v = user;
+    char name[PAL_CONFIG_KEY_SIZE];
+    if (!name_variable(path, row, at, name))
+        return true;
+    v->status = v->on_variable(path, name, v->user);
+    return v->status == PAL_OK;
+}
+
+pal_status pal_config_variables_each(pal_config_on_variable on_variable, void *user)
+{
+    variable_visit v = {.on_variable = on_variable, .user = user};
+    visit_keys(pal_config_rows, "", (place){false, false}, visit_variable, &v);
+    return v.status;
 }
 
 /* ---- Example ---- */
