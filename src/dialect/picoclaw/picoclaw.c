@@ -25,19 +25,6 @@ pal_str pal_picoclaw_base(pal_str key, pal_arena *arena)
     return pal_str_make(base, key.len);
 }
 
-uint32_t pal_picoclaw_hash(pal_str key)
-{
-    uint32_t hash = UINT32_C(2166136261);
-    for (size_t i = 0; i < key.len; i++)
-        hash = (hash ^ (unsigned char)key.data[i]) * UINT32_C(16777619);
-    return hash;
-}
-
-uint32_t pal_picoclaw_shard(pal_str key)
-{
-    return pal_picoclaw_hash(key) % PAL_PICOCLAW_SHARDS;
-}
-
 static bool is_opaque_main(pal_str alias)
 {
     static const char *const mains[] = {"agent:main:main", "agent:Main:main", "agent:MAIN:main"};

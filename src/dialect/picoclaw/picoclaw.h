@@ -29,7 +29,6 @@
  * end. */
 #define PAL_PICOCLAW_LINE_MAX (10u << 20)
 #define PAL_PICOCLAW_META_MAX (16u << 20) /* maximum size of a meta file that is read */
-#define PAL_PICOCLAW_SHARDS 64
 
 /* ---- Lines ---- */
 
@@ -92,10 +91,6 @@ PAL_CHECKED pal_status pal_picoclaw_legacy_read(
 /* Returns the name of a session's files without their endings, in the arena: ':', '/' and '\'
  * become '_'. Two keys can have the same name. */
 pal_str pal_picoclaw_base(pal_str key, pal_arena *arena);
-
-/* FNV-1a with 32 bits. Modulo PAL_PICOCLAW_SHARDS it selects PicoClaw's lock. */
-uint32_t pal_picoclaw_hash(pal_str key);
-uint32_t pal_picoclaw_shard(pal_str key);
 
 /* Returns true for "agent:<x>:main" and for the opaque key of agent "main". Every routed session
  * lists this alias, but it leads only to the main session. */
