@@ -1,4 +1,5 @@
-/* api_native.h - the routes of the native API. Each array ends with a zeroed route. */
+/* api_native.h - the routes of the native API, and functions that they share. Each array of routes
+ * ends with a zeroed route. */
 #ifndef PAL_API_NATIVE_H
 #define PAL_API_NATIVE_H
 
@@ -16,5 +17,14 @@ extern const pal_api_route pal_session_routes[];  /* api_session.c */
 extern const pal_api_route pal_skillian_routes[]; /* api_skillian.c */
 extern const pal_api_route pal_transfer_routes[]; /* api_transfer.c */
 extern const pal_api_route pal_turn_routes[];     /* api_turn.c */
+
+/* ---- Skillian's chat (api_skillian.c) ---- */
+
+/* Whether a request that creates a session contains a message. */
+bool pal_api_session_has_message(const pal_call *call);
+
+/* Creates the session and answers the message. `session` is in the call's arena. */
+PAL_CHECKED pal_status pal_api_session_chat(
+        pal_call *call, const pal_session *session, pal_error *err);
 
 #endif

@@ -11,7 +11,6 @@
 #include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
-#include "server/api/skillian/api_skillian.h"
 #include "server/server_call.h"
 
 /* ---- Answering after a write ---- */

@@ -2,8 +2,6 @@
  * unchanged. With the header x-palaver-session the server keeps the history: the request contains
  * only the new messages, and a turn of that session answers. If the model service has another API,
  * the request also becomes a turn, in a temporary session that is erased with it. */
-#include "server/api/openai/api_openai_chat.h"
-
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/utf8.h"

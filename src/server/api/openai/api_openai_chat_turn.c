@@ -2,8 +2,6 @@
  * or collects the events into one object at the end. run.h describes the threads.
  *
  * A stream begins with the first text of the answer, so that earlier failures get an HTTP code. */
-#include "server/api/openai/api_openai_chat.h"
-
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"

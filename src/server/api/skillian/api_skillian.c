@@ -4,8 +4,6 @@
  *
  * A failed turn leaves no trace: its messages are removed from the conversation, and a session that
  * was created for it is moved to the trash. */
-#include "server/api/skillian/api_skillian.h"
-
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "dialect/dialect_member.h"
