@@ -19,6 +19,7 @@ typedef struct pal_model_request {
     size_t stable_len; /* number of messages that the next request will also begin with */
     const pal_tool *tools;
     size_t tools_len;
+    bool tools_checked;  /* the schemas are known to be JSON, and are not parsed again */
     pal_str tool_choice; /* JSON in OpenAI's format; may be empty */
     pal_str parameters;  /* a JSON object whose members are added to the body of the request; may be
                             empty */

@@ -47,8 +47,8 @@ static uint64_t max_tokens(const pal_model_request *request, pal_arena *arena)
 
 /* ---- Tools ---- */
 
-static pal_status put_tool(
-        pal_json_writer *writer, const pal_tool *tool, bool is_marked, pal_error *err)
+static pal_status put_tool(pal_json_writer *writer, const pal_model_request *request,
+        const pal_tool *tool, bool is_marked, pal_error *err)
 {
     pal_json_begin_object(writer);
     pal_put_str(writer, "name", tool->name);
@@ -56,7 +56,7 @@ static pal_status put_tool(
         pal_put_str(writer, "description", tool->description);
     }
     pal_json_name(writer, "input_schema");
-    pal_status status = pal_request_put_schema(writer, tool, err);
+    pal_status status = pal_request_put_schema(writer, request, tool, err);
     if (status != PAL_OK)
         return status;
     if (is_marked) {
@@ -114,7 +114,8 @@ static pal_status put_tools(
     pal_json_begin_array(writer);
     for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
         status = pal_member_within(err,
-                put_tool(writer, &request->tools[i], i + 1 == request->tools_len, err), "tools", i);
+                put_tool(writer, request, &request->tools[i], i + 1 == request->tools_len, err),
+                "tools", i);
     if (status != PAL_OK)
         return status;
     pal_json_end_array(writer);

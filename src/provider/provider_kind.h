@@ -113,9 +113,10 @@ pal_json pal_request_parameter(
 /* Writes the tools and the tool choice in the format of chat completions. */
 PAL_CHECKED pal_status pal_request_put_tools(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err);
-/* Writes a schema. An empty schema becomes one without arguments. PAL_INVALID: it is not JSON. */
-PAL_CHECKED pal_status pal_request_put_schema(
-        pal_json_writer *writer, const pal_tool *tool, pal_error *err);
+/* Writes the schema of one of the request's tools. An empty schema becomes one without arguments.
+ * PAL_INVALID: it is not JSON. */
+PAL_CHECKED pal_status pal_request_put_schema(pal_json_writer *writer,
+        const pal_model_request *request, const pal_tool *tool, pal_error *err);
 /* PAL_INVALID: the text is not JSON. `err` may be NULL. */
 PAL_CHECKED pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err);
 

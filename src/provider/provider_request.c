@@ -70,19 +70,23 @@ pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err
     return PAL_OK;
 }
 
-pal_status pal_request_put_schema(pal_json_writer *writer, const pal_tool *tool, pal_error *err)
+pal_status pal_request_put_schema(pal_json_writer *writer, const pal_model_request *request,
+        const pal_tool *tool, pal_error *err)
 {
+    pal_status status = PAL_OK;
     if (tool->schema.len == 0) {
         pal_json_put_raw(writer, pal_str_of("{\"type\":\"object\",\"properties\":{}}"));
         return PAL_OK;
     }
-    pal_status status = pal_request_check_json(tool->schema, "a tool's schema", err);
+    if (!request->tools_checked)
+        status = pal_request_check_json(tool->schema, "a tool's schema", err);
     if (status == PAL_OK)
         pal_json_put_raw(writer, tool->schema);
     return status;
 }
 
-static pal_status put_tool(pal_json_writer *writer, const pal_tool *tool, pal_error *err)
+static pal_status put_tool(pal_json_writer *writer, const pal_model_request *request,
+        const pal_tool *tool, pal_error *err)
 {
     pal_json_begin_object(writer);
     pal_put_text(writer, "type", "function");
@@ -93,7 +97,7 @@ static pal_status put_tool(pal_json_writer *writer, const pal_tool *tool, pal_er
         pal_put_str(writer, "description", tool->description);
     }
     pal_json_name(writer, "parameters");
-    pal_status status = pal_request_put_schema(writer, tool, err);
+    pal_status status = pal_request_put_schema(writer, request, tool, err);
     if (status != PAL_OK)
         return status;
     if (tool->is_strict) {
@@ -113,7 +117,8 @@ pal_status pal_request_put_tools(
     pal_json_name(writer, "tools");
     pal_json_begin_array(writer);
     for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
-        status = pal_member_within(err, put_tool(writer, &request->tools[i], err), "tools", i);
+        status = pal_member_within(
+                err, put_tool(writer, request, &request->tools[i], err), "tools", i);
     if (status != PAL_OK)
         return status;
     pal_json_end_array(writer);

@@ -265,6 +265,8 @@ typedef struct pal_turn_step {
     uint16_t sent_hashes[PAL_SENT_HASHES_MAX];
     pal_tool *tools; /* all tools that the model is shown; the caller's come first */
     size_t tools_len;
+    pal_model model;       /* entry of settings.model; the name is empty until the first plan */
+    uint64_t *tool_tokens; /* tokens of `tools` by the model's count; set with `model` */
     pal_provider *provider; /* NULL: the turn has not chosen its settings yet */
     pal_conversation conversation;
     pal_model_call *call;

@@ -306,6 +306,7 @@ static void call_model(pal_turn *turn)
             .stable_len = turn->step.messages_len,
             .tools = turn->step.tools,
             .tools_len = turn->step.tools_len,
+            .tools_checked = true,
             .tool_choice = pal_tools_are_over(turn) && turn->step.tools_len > 0
                     ? pal_str_of("\"none\"")
                     : turn->request.tool_choice,

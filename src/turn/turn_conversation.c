@@ -124,9 +124,8 @@ static uint64_t threshold_of(const pal_turn *turn, const pal_context_input *inpu
 {
     uint64_t threshold = input->settings.compaction_threshold;
     uint64_t sendable = pal_context_sendable(input);
-    pal_model model = pal_models_find(turn->runtime->options.models, turn->settings.model);
 
-    return model.context && sendable < threshold ? sendable : threshold;
+    return turn->step.model.context && sendable < threshold ? sendable : threshold;
 }
 
 /* An unreadable record is ignored. */

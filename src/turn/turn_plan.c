@@ -8,6 +8,7 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn.h"
 #include "turn/turn_sender.h"
+#include "turn/turn_toolset.h"
 #include "window/window_load.h"
 
 enum { PLANS_MAX = 3 };
@@ -30,6 +31,16 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
     return PAL_OK;
 }
 
+/* Looks up the model and counts the tools, once: a plan is made for every step of the turn. */
+static pal_status measure(pal_turn *turn, pal_error *err)
+{
+    if (turn->step.model.name.len > 0)
+        return PAL_OK;
+    turn->step.model = pal_models_find(turn->runtime->options.models, turn->settings.model);
+    return pal_toolset_count(turn->runtime, turn->step.model.encoding, turn->step.tools,
+            turn->step.tools_len, turn->arena, &turn->step.tool_tokens, err);
+}
+
 static pal_window turn_window(const pal_turn *turn)
 {
     pal_window window = pal_turn_settings_window(turn->runtime, &turn->settings, &turn->request);
@@ -44,19 +55,20 @@ static pal_window turn_window(const pal_turn *turn)
 
 static pal_status load_bytes(pal_turn *turn, pal_part *parts, size_t len, pal_error *err)
 {
-    pal_status status = PAL_OK;
-
-    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+    for (size_t i = 0; i < len; i++) {
         pal_part *part = &parts[i];
         pal_str media_type;
+        pal_status status = PAL_OK;
 
         if (part->blob.len > 0 && part->kind != PAL_PART_TOOL_RESULT && part->data.len == 0)
             status = pal_store_blob_get(turn->runtime->store, turn->request.tenant, part->blob,
                     turn->step.arena, &media_type, &part->data, err);
-        if (status == PAL_OK && part->parts_len > 0)
+        if (status == PAL_OK)
             status = load_bytes(turn, part->parts, part->parts_len, err);
+        if (status != PAL_OK)
+            return status;
     }
-    return status;
+    return PAL_OK;
 }
 
 static pal_status load_messages(pal_turn *turn, pal_message *messages, size_t len, pal_error *err)
@@ -167,11 +179,13 @@ static pal_status plan_window(pal_turn *turn, pal_window *window, const pal_snap
         pal_window_view *view, pal_error *err)
 {
     pal_store *store = turn->runtime->store;
+    pal_window_known known = {
+            .model = &turn->step.model, .tool_tokens = turn->step.tool_tokens};
     pal_status status = PAL_OK;
 
     for (int tries = 0; status == PAL_OK && tries < PLANS_MAX; tries++) {
-        status = pal_window_load(
-                store, window, tries == 0 ? snapshot : NULL, turn->step.arena, view, err);
+        known.snapshot = tries == 0 ? snapshot : NULL;
+        status = pal_window_load(store, window, &known, turn->step.arena, view, err);
         if (status == PAL_OK)
             status = pal_conversation_full(turn, &view->input, &window->full_tokens, err);
         if (status != PAL_OK)
@@ -237,13 +251,16 @@ static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *
 {
     pal_window window = turn_window(turn);
     pal_window_view view;
-    bool needs_epoch = false;
     pal_status status = hold_budget(turn, err);
 
-    if (status == PAL_OK && turn->summary.wait)
+    if (status != PAL_OK)
+        return status;
+    if (turn->summary.wait)
         return begin_summary(turn, window, err);
-    if (status == PAL_OK)
-        status = plan_or_compact(turn, &window, snapshot, &view, err);
+    status = measure(turn, err);
+    if (status != PAL_OK)
+        return status;
+    status = plan_or_compact(turn, &window, snapshot, &view, err);
     if (status != PAL_OK || turn->summary.job)
         return status;
     if (turn->step.plan.action == PAL_PLAN_ACTION_REFUSE)
@@ -251,16 +268,16 @@ static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *
                 err, turn->step.plan.refusal.status, "%s", turn->step.plan.refusal.message);
     hold_input(turn);
     status = pal_window_epoch_mark(
-            &window, &view.active, turn->step.arena, &turn->commit.mark, &needs_epoch, err);
-    if (!needs_epoch)
-        turn->commit.mark.kind = PAL_MARK_NONE;
-    if (status == PAL_OK)
-        status = note_sent(turn, err);
-    if (status == PAL_OK)
-        status = make_request(turn, err);
-    if (status == PAL_OK)
-        status = pal_conversation_find(turn, &view.input, err);
-    return status;
+            &window, view.keeps_epoch, turn->step.arena, &turn->commit.mark, err);
+    if (status != PAL_OK)
+        return status;
+    status = note_sent(turn, err);
+    if (status != PAL_OK)
+        return status;
+    status = make_request(turn, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_conversation_find(turn, &view.input, err);
 }
 
 void pal_plan_work(pal_work_item *item)
@@ -274,8 +291,9 @@ void pal_plan_work(pal_work_item *item)
     *err = (pal_error){0};
     turn->work_status = pal_snapshot_begin(turn->runtime->store, turn->request.tenant,
             turn->request.session, arena, &snapshot, err);
-    if (turn->work_status == PAL_OK)
-        turn->work_status = settle(turn, &snapshot.row.session, err);
+    if (turn->work_status != PAL_OK)
+        return;
+    turn->work_status = settle(turn, &snapshot.row.session, err);
     if (turn->work_status == PAL_OK && turn->settings.model.len > 0)
         turn->work_status = plan(turn, &snapshot, err);
 }

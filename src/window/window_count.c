@@ -104,13 +104,11 @@ static uint64_t reported_input(const pal_message *message)
     return message->usage.input + message->usage.cache_read + message->usage.cache_write;
 }
 
-static bool is_same_counting(
-        const pal_window *window, const pal_message *message, const pal_model *model)
+static bool is_same_counting(const pal_window *window, pal_str name, const pal_model *model)
 {
-    if (message->model.len == 0 || model->name.len == 0 ||
-            pal_str_equal(message->model, model->name))
+    if (name.len == 0 || model->name.len == 0 || pal_str_equal(name, model->name))
         return true;
-    return pal_models_find(window->models, message->model).encoding == model->encoding;
+    return pal_models_find(window->models, name).encoding == model->encoding;
 }
 
 /* A report of more tokens than the model accepts is a mistake. */
@@ -119,15 +117,24 @@ static bool is_plausible(const pal_context_input *input, const pal_message *mess
     return !input->limits.context || reported_input(message) <= input->limits.context;
 }
 
+/* Services report the exact version of a model, so most messages have the same other name. It is
+ * looked up once. */
 void pal_window_calibrate(const pal_window *window, pal_window_view *view)
 {
     pal_context_input *input = &view->input;
+    pal_str name = view->model.name;
+    bool is_same = true;
 
     for (size_t i = 0; i < input->messages_len; i++) {
         const pal_message *message = &input->messages[i];
 
-        if (message->role == PAL_ROLE_ASSISTANT && message->has_usage && message->sent &&
-                is_same_counting(window, message, &view->model) && is_plausible(input, message))
+        if (message->role != PAL_ROLE_ASSISTANT || !message->has_usage || !message->sent)
+            continue;
+        if (!pal_str_equal(message->model, name)) {
+            name = message->model;
+            is_same = is_same_counting(window, name, &view->model);
+        }
+        if (is_same && is_plausible(input, message))
             pal_calibration_learn(
                     &input->calibration, message->sent->tokens, reported_input(message));
     }

@@ -155,10 +155,33 @@ static pal_status read_marks(const pal_snapshot *snapshot, const pal_window *win
         return status;
     if (window->assume_last || (!epoch.is_own && !window->system_exact))
         input->system = epoch.system;
-    if (window->assume_last || pal_window_same_tools(&epoch, window, arena)) {
+    view->keeps_epoch = pal_window_same_tools(&epoch, window, arena);
+    if (window->assume_last || view->keeps_epoch) {
         input->tools = epoch.tools; /* the same bytes as in earlier requests */
         input->tools_len = epoch.tools_len;
     }
+    return PAL_OK;
+}
+
+/* Tools are counted once by the caller, and not in every plan. The list is copied: the one of the
+ * window is the caller's. */
+static pal_status set_tool_tokens(
+        const pal_window *window, const uint64_t *tokens, pal_arena *arena, pal_window_view *view,
+        pal_error *err)
+{
+    pal_context_input *input = &view->input;
+    pal_tool *tools;
+
+    if (!tokens || input->tools_len == 0 || (input->tools != window->tools && !view->keeps_epoch))
+        return PAL_OK;
+    tools = pal_arena_array(arena, input->tools_len, sizeof(*tools));
+    if (!tools)
+        return pal_no_memory(err);
+    for (size_t i = 0; i < input->tools_len; i++) {
+        tools[i] = input->tools[i];
+        tools[i].tokens = tokens[i];
+    }
+    input->tools = tools;
     return PAL_OK;
 }
 
@@ -203,29 +226,18 @@ static pal_status find_last(const pal_snapshot *snapshot, const pal_window *wind
     return PAL_OK;
 }
 
-pal_status pal_window_load(pal_store *store, const pal_window *window, const pal_snapshot *snapshot,
-        pal_arena *arena, pal_window_view *out_view, pal_error *err)
+/* Copies the conditions of the plan, and fills in the model's limits. */
+static void set_input(const pal_window *window, pal_window_view *view)
 {
-    pal_window_view view = {.model = pal_models_find(window->models, window->model)};
-    pal_context_input *input = &view.input;
-    pal_snapshot own;
-    pal_status status = PAL_OK;
+    pal_context_input *input = &view->input;
 
-    if (!snapshot) {
-        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &own, err);
-        snapshot = &own;
-    }
-    if (status == PAL_OK)
-        status = pal_snapshot_active_marks(snapshot, arena, &view.active, err);
-    if (status != PAL_OK)
-        return status;
     input->system = window->system;
     input->tools = window->tools;
     input->tools_len = window->tools_len;
     input->settings = window->settings;
     input->profile = window->profile;
     input->family = window->family;
-    input->encoding = view.model.encoding;
+    input->encoding = view->model.encoding;
     input->pending = window->pending;
     input->pending_len = window->pending_len;
     input->after_overflow = window->after_overflow;
@@ -233,19 +245,57 @@ pal_status pal_window_load(pal_store *store, const pal_window *window, const pal
     input->full_tokens = window->full_tokens;
     input->pruned_text = window->pruned_text;
     input->pruned_user = window->pruned_user;
-    set_limits(window, &view.model, &input->limits);
-    set_threshold(window, &view.model, input);
+    set_limits(window, &view->model, &input->limits);
+    set_threshold(window, &view->model, input);
+}
+
+static pal_status load_messages(pal_store *store, const pal_window *window,
+        const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *view, pal_error *err)
+{
+    pal_status status = load_tail(snapshot, arena, view, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = load_head(snapshot, arena, view, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_window_load_kept(store, window, arena, view, err);
+}
+
+pal_status pal_window_load(pal_store *store, const pal_window *window,
+        const pal_window_known *known, pal_arena *arena, pal_window_view *out_view, pal_error *err)
+{
+    static const pal_window_known nothing;
+    pal_window_view view = {0};
+    pal_snapshot own;
+    const pal_snapshot *snapshot;
+    pal_status status = PAL_OK;
+
+    if (!known)
+        known = &nothing;
+    view.model = known->model ? *known->model : pal_models_find(window->models, window->model);
+    snapshot = known->snapshot ? known->snapshot : &own;
+    if (!known->snapshot)
+        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &own, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_snapshot_active_marks(snapshot, arena, &view.active, err);
+    if (status != PAL_OK)
+        return status;
+    set_input(window, &view);
     status = read_marks(snapshot, window, arena, &view, err);
-    if (status == PAL_OK)
-        status = load_tail(snapshot, arena, &view, err);
-    if (status == PAL_OK)
-        status = load_head(snapshot, arena, &view, err);
-    if (status == PAL_OK)
-        status = pal_window_load_kept(store, window, arena, &view, err);
-    if (status == PAL_OK)
-        status = pal_window_finish(store, window, &view, err);
-    if (status == PAL_OK)
-        status = find_last(snapshot, window, arena, &view, err);
+    if (status != PAL_OK)
+        return status;
+    status = set_tool_tokens(window, known->tool_tokens, arena, &view, err);
+    if (status != PAL_OK)
+        return status;
+    status = load_messages(store, window, snapshot, arena, &view, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_finish(store, window, &view, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_last(snapshot, window, arena, &view, err);
     if (status != PAL_OK)
         return status;
     pal_window_calibrate(window, &view);

@@ -10,24 +10,33 @@ typedef struct pal_window_view {
     pal_active_marks active;
     pal_checkpoint_record record; /* record of the current checkpoint; number 0: none */
     pal_model model;
+    bool keeps_epoch;       /* the current epoch has the window's tools */
     uint64_t pruned_tokens; /* tokens removed by the current prunes */
     bool is_tail_all;  /* there are no messages before the tail */
     bool is_recounted; /* the stored counts are not the model's, so they were counted again */
 } pal_window_view;
 
-/* Loads everything that a plan needs. `reading` belongs to the window's session, or is NULL. */
+/* Data that the caller has found out already. Members that are NULL are found out again. */
+typedef struct pal_window_known {
+    const pal_snapshot *snapshot;  /* of the window's session */
+    const pal_model *model;      /* the entry of window->model in window->models */
+    const uint64_t *tool_tokens; /* tokens of window->tools by the model's count */
+} pal_window_known;
+
+/* Loads everything that a plan needs. `known` may be NULL. */
 PAL_CHECKED pal_status pal_window_load(pal_store *store, const pal_window *window,
-        const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *out_view, pal_error *err);
+        const pal_window_known *known, pal_arena *arena, pal_window_view *out_view,
+        pal_error *err);
 
 /* Completes the loaded lists: tokens by the model's count, the sizes of blobs, and the flags of
  * pinned messages. */
 PAL_CHECKED pal_status pal_window_finish(
         pal_store *store, const pal_window *window, pal_window_view *view, pal_error *err);
 
-/* Makes the mark that pal_window_epoch() would add, and sets *out_needed if it is needed. */
-PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window,
-        const pal_active_marks *active, pal_arena *arena, pal_mark *out_mark, bool *out_needed,
-        pal_error *err);
+/* Makes the mark of an epoch that begins with this window. Its kind is PAL_MARK_NONE if none is
+ * needed: `keeps_epoch`, or the window has neither a system text nor tools. */
+PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch,
+        pal_arena *arena, pal_mark *out_mark, pal_error *err);
 
 /* Loads the visible message `seq`; PAL_NOT_FOUND if it is hidden. */
 PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,

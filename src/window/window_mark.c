@@ -58,26 +58,20 @@ pal_status pal_window_prune(pal_store *store, const pal_window *window, const pa
     return status;
 }
 
-pal_status pal_window_epoch_mark(const pal_window *window, const pal_active_marks *active,
-        pal_arena *arena, pal_mark *out_mark, bool *out_needed, pal_error *err)
+pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch, pal_arena *arena,
+        pal_mark *out_mark, pal_error *err)
 {
     pal_epoch_record record = {.system = window->system,
             .is_own = window->system_exact,
             .tools = (pal_tool *)window->tools,
             .tools_len = window->tools_len};
-    pal_epoch_record active_record;
-    pal_status status;
 
-    *out_mark = (pal_mark){.kind = PAL_MARK_EPOCH};
-    *out_needed = window->system.len > 0 || window->tools_len > 0;
-    if (!active->epoch.number || !*out_needed)
-        return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
-    status = pal_window_epoch_read(&active->epoch, arena, &active_record, err);
-    if (status != PAL_OK)
-        return status;
+    *out_mark = (pal_mark){0};
+    if (keeps_epoch || (window->system.len == 0 && window->tools_len == 0))
+        return PAL_OK;
     /* New tools break the cache anyway, so the current instructions are stored with them. */
-    *out_needed = !pal_window_same_tools(&active_record, window, arena);
-    return *out_needed ? pal_window_epoch_write(&record, arena, &out_mark->body, err) : PAL_OK;
+    out_mark->kind = PAL_MARK_EPOCH;
+    return pal_window_epoch_write(&record, arena, &out_mark->body, err);
 }
 
 pal_status pal_window_epoch(
@@ -85,13 +79,21 @@ pal_status pal_window_epoch(
 {
     pal_mark mark;
     pal_active_marks active;
-    bool needed = false;
+    pal_epoch_record epoch;
+    bool keeps_epoch = false;
     pal_status status =
             pal_store_active_marks(store, window->tenant, window->session, arena, &active, err);
 
-    if (status == PAL_OK)
-        status = pal_window_epoch_mark(window, &active, arena, &mark, &needed, err);
-    if (status == PAL_OK && needed)
-        status = add_mark(store, window, &mark, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    if (active.epoch.number > 0) {
+        status = pal_window_epoch_read(&active.epoch, arena, &epoch, err);
+        if (status != PAL_OK)
+            return status;
+        keeps_epoch = pal_window_same_tools(&epoch, window, arena);
+    }
+    status = pal_window_epoch_mark(window, keeps_epoch, arena, &mark, err);
+    if (status != PAL_OK || mark.kind == PAL_MARK_NONE)
+        return status;
+    return add_mark(store, window, &mark, err);
 }

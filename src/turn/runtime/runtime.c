@@ -336,6 +336,7 @@ static void free_runtime(pal_runtime *runtime)
     pal_map_done(&runtime->turns);
     pal_map_done(&runtime->known);
     pal_map_done(&runtime->owners);
+    pal_toolset_done(runtime);
     pal_budget_book_done(&runtime->budgets);
     pthread_cond_destroy(&runtime->changed);
     pthread_mutex_destroy(&runtime->lock);
@@ -391,6 +392,7 @@ pal_status pal_runtime_open(
     pal_map_init(&runtime->lanes);
     pal_map_init(&runtime->turns);
     pal_map_init(&runtime->known);
+    pal_map_init(&runtime->tool_counts);
     runtime->writes_last = &runtime->writes_first;
     pal_budget_book_init(&runtime->budgets);
     runtime->ended_last = &runtime->ended_first;

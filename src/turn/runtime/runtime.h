@@ -165,6 +165,8 @@ struct pal_runtime {
     pal_runtime_stats stats;
     size_t forwards_len; /* running forwards, including those that are about to begin */
     pal_map owners;      /* number of turns and forwards of each owner */
+    pal_map tool_counts; /* tokens of tool definitions; turn_toolset.c */
+    size_t tool_counts_bytes;
 
     pal_dispatch dispatch;
 };

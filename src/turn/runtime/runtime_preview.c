@@ -58,9 +58,9 @@ static pal_status add_messages(const preview *p, pal_context_input *input, pal_e
 static pal_status plan_window(const preview *p, const pal_window *window,
         const pal_snapshot *snapshot, pal_plan *out_plan, pal_error *err)
 {
+    pal_window_known known = {.snapshot = snapshot};
     pal_window_view view;
-    pal_status status =
-            pal_window_load(p->runtime->store, window, snapshot, p->arena, &view, err);
+    pal_status status = pal_window_load(p->runtime->store, window, &known, p->arena, &view, err);
 
     if (status == PAL_OK && p->request->messages_len > 0)
         status = add_messages(p, &view.input, err);

@@ -42,6 +42,7 @@ static void tell_missing(pal_turn *turn)
 
 bool pal_servers_gather(pal_turn *turn)
 {
+    turn->step.model = (pal_model){0}; /* the tools are counted with the next plan */
     turn->step.tools =
             pal_toolset_gather(turn->runtime, &turn->request, turn->arena, &turn->step.tools_len);
     return turn->step.tools != NULL;
