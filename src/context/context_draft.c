@@ -4,7 +4,6 @@
  * really be sent. */
 #include "context/context_draft.h"
 
-#include "context/context_checkpoint.h"
 #include "context/context_text.h"
 
 /* Lines other than messages: system, head, tools, the range that the checkpoint hides, two lines
@@ -103,12 +102,12 @@ static pal_status add_summary(pal_draft *draft, pal_error *err)
     const pal_checkpoint *checkpoint = &draft->input->checkpoint;
     pal_str reason = PAL_TEXT("replaces what the checkpoint hides");
     pal_status status = PAL_OK;
-    if (pal_checkpoint_role(checkpoint) == PAL_ROLE_ASSISTANT)
+    if (pal_show_summary_role(checkpoint) == PAL_ROLE_ASSISTANT)
         status = add_made(draft, PAL_PLAN_ITEM_SUMMARY, PAL_ROLE_USER, PAL_TEXT(PAL_TEXT_QUESTION),
                 0, reason, err);
     if (status == PAL_OK)
-        status = add_made(draft, PAL_PLAN_ITEM_SUMMARY, pal_checkpoint_role(checkpoint),
-                pal_checkpoint_text(checkpoint, draft->arena), checkpoint->tokens, reason, err);
+        status = add_made(draft, PAL_PLAN_ITEM_SUMMARY, pal_show_summary_role(checkpoint),
+                pal_show_summary_text(checkpoint, draft->arena), checkpoint->tokens, reason, err);
     return status;
 }
 

@@ -1,5 +1,6 @@
-/* context_show.c - shows a message without the parts that are no longer sent. Stored messages are
- * not changed: copies are in the arena, and share everything that is equal. Any thread. */
+/* context_show.c - shows a message without the parts that are no longer sent, and a summary as a
+ * message. Stored messages are not changed: copies are in the arena, and share everything that is
+ * equal. Any thread. */
 #include "context/context_draft.h"
 
 #include "context/context_text.h"
@@ -75,4 +76,34 @@ const pal_message *pal_show_without(const pal_draft *draft, const pal_message *m
     for (size_t i = 0; done && i < removals_len; i++)
         done = remove_part(draft, message, copy, removals[i]);
     return done ? copy : NULL;
+}
+
+/* ---- Summaries ---- */
+
+/* A summary is the answer to a question of ours or, as in Loom, a system message. */
+pal_role pal_show_summary_role(const pal_checkpoint *checkpoint)
+{
+    return checkpoint->strategy == PAL_STRATEGY_SUMMARIZATION ? PAL_ROLE_SYSTEM
+                                                              : PAL_ROLE_ASSISTANT;
+}
+
+pal_str pal_show_summary_text(const pal_checkpoint *checkpoint, pal_arena *arena)
+{
+    if (checkpoint->strategy != PAL_STRATEGY_SUMMARIZATION)
+        return checkpoint->summary;
+    return pal_text_join(arena, PAL_TEXT(PAL_TEXT_SUMMARY), checkpoint->summary, PAL_TEXT(""));
+}
+
+pal_status pal_show_count_summary(const pal_checkpoint *checkpoint, const pal_encoding *encoding,
+        pal_arena *arena, uint64_t *out_tokens, pal_error *err)
+{
+    if (checkpoint->summary.len == 0) {
+        *out_tokens = 0;
+        return PAL_OK;
+    }
+    pal_message shown = pal_message_text(
+            arena, pal_show_summary_role(checkpoint), pal_show_summary_text(checkpoint, arena));
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_error_set(err, pal_arena_failure(arena), "not enough memory to count a summary");
+    return pal_tokens_message(encoding, &shown, out_tokens, err);
 }

@@ -5,8 +5,10 @@
 
 #include <stdint.h>
 #include "palaver/arena.h"
+#include "palaver/context.h"
 #include "palaver/message.h"
 
+#define PAL_TEXT_INTERRUPTED "[Tool execution was interrupted]"
 #define PAL_TEXT_CONTINUES "[The conversation continues.]"
 #define PAL_TEXT_QUESTION "What did we do so far?"
 #define PAL_TEXT_SUMMARY "Previous conversation summary: "
@@ -30,5 +32,15 @@ pal_str pal_text_notice(pal_arena *arena, uint64_t messages, bool after_overflow
 
 /* Returns the placeholder for a part that is no longer sent. */
 pal_str pal_text_placeholder(pal_arena *arena, const pal_part *part);
+
+/* ---- The message that carries the summary of a checkpoint: context_show.c ---- */
+
+pal_role pal_show_summary_role(const pal_checkpoint *checkpoint);
+/* Returns the text of the message, in the arena, or the summary itself. */
+pal_str pal_show_summary_text(const pal_checkpoint *checkpoint, pal_arena *arena);
+/* Counts the tokens of the message; 0 if there is no summary. window/ counts it once, when the
+ * checkpoint is made. */
+PAL_CHECKED pal_status pal_show_count_summary(const pal_checkpoint *checkpoint,
+        const pal_encoding *encoding, pal_arena *arena, uint64_t *out_tokens, pal_error *err);
 
 #endif

@@ -416,8 +416,6 @@ void pal_answer_record_canceled(pal_turn *turn);
 void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row);
 /* Adds usage and cost to the totals of the turn and of the runtime. */
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros);
-/* Adds the usage of a call that belongs to no turn. */
-void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
 /* Keeps the text of the answer for pal_turn_wait(). */
 void pal_answer_keep_text(pal_turn *turn);
 /* Returns true if a message was steered into the turn. The turn then records it and continues. */
@@ -447,8 +445,6 @@ void pal_turn_hand_over(pal_turn *turn);
 void pal_turn_stop_waiting(pal_turn *turn);
 /* Publishes the end of the turn, and lets the next turn begin. */
 void pal_turn_finish(pal_turn *turn, pal_turn_state state);
-
-#define PAL_INTERRUPTED_TEXT "[Tool execution was interrupted]"
 
 static inline pal_turn *pal_turn_of_work(pal_work_item *item)
 {
@@ -545,119 +541,9 @@ bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 void pal_tools_cancel(pal_turn *turn); /* stops running calls; they do not call back */
 void pal_tools_done(pal_turn *turn);   /* frees the calls */
 
-/* ---- lane.c ---- */
-
-/* Calls the `on_start` callback of the turn, once: with the turn's state, or with the error if the
- * turn is not run. */
-void pal_lane_tell_started(pal_turn *turn, const pal_error *err);
-
-/* Returns the lane of a session, and creates it if needed; NULL if there is no memory. */
-pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session);
-pal_lane_state *pal_lane_find(pal_runtime *runtime, pal_str tenant, pal_id session);
-/* Takes a new turn: it begins, waits, joins the running turn, or is refused. */
-void pal_lane_enter(pal_turn *turn);
-/* Sets turn->queue.known_ids. Returns false if there is no memory. */
-bool pal_lane_note_known(pal_turn *turn);
-/* Notes that the session's inbox has requests that are not turns in this process. They are run when
- * the session is free. Returns false if there is no memory. */
-bool pal_lane_backlog(pal_runtime *runtime, pal_str tenant, pal_id session);
-/* Ends all waiting turns of the lane. Their messages stay in the inbox. */
-void pal_lane_empty(pal_lane_state *lane);
-/* Frees all lanes. The loop must be closed. */
-void pal_lanes_done(pal_runtime *runtime);
-/* Removes an ended turn from its lane: the next turn begins, or the lease is released. */
-void pal_lane_leave(pal_turn *turn);
-/* Called when the lane may be free: the oldest waiting request begins, or the lane is freed. */
-void pal_lane_dispatch(pal_lane_state *lane);
-/* Makes the turn the lane's running turn, and begins it. */
-void pal_lane_begin(pal_lane_state *lane, pal_turn *turn);
-/* Returns true if the request can begin at once. Results of calls can begin before waiting
- * requests, because their turn began before those. */
-bool pal_lane_may_begin(const pal_lane_state *lane, const pal_turn_request *request);
-/* Refuses a turn, and reports the reason to the caller that started it. */
-void pal_lane_refuse(pal_turn *turn, pal_status status, const char *text);
-/* Returns true if no turn runs in the lane and no request waits for it. */
-bool pal_lane_is_free(const pal_lane_state *lane);
-/* Add to and remove from the lane's queue. `at` is the link to the turn that is removed. */
-void pal_lane_enqueue(pal_turn *turn);
-void pal_lane_unqueue(pal_lane_state *lane, pal_turn **at);
-/* Puts a turn that was followed in the store at the head of the queue. */
-void pal_lane_wait_first(pal_turn *turn);
-/* The runtime is closing: waiting turns are followed in the store, because another process may run
- * them. */
-void pal_lane_hand_over(pal_lane_state *lane);
-/* changes the counts in the stats */
-void pal_lane_count(pal_runtime *runtime, int running, int queued);
-/* Removes and returns the first message steered into the running turn; NULL if there is none. */
-pal_steer *pal_lane_steer(pal_lane_state *lane);
-void pal_lane_steer_free(pal_steer *steer);
-
-/* ---- lane_wait.c ---- */
-
-/* Called for a new turn if another turn runs or waits: the new turn waits, joins or is refused,
- * depending on its lane mode. */
-void pal_lane_wait(pal_turn *turn);
-/* pal_lane_may_wait() returns whether a running turn that cannot continue now may wait.
- * pal_lane_requeue() then makes it the next turn to begin. */
-bool pal_lane_may_wait(const pal_turn *turn);
-void pal_lane_requeue(pal_turn *turn);
-/* Removes a waiting turn from the queue, and its messages from the inbox. */
-void pal_lane_withdraw(pal_turn *turn);
-
-/* ---- lane_lease.c ---- */
-
-/* Called when a turn's first write has acquired the lease. */
-void pal_lease_taken(pal_lane_state *lane, uint64_t fence);
-/* Called when another process has the lease: no turn begins here for a while. Returns false if
- * there is no memory. */
-bool pal_lease_await(pal_lane_state *lane);
-/* Releases the lease, if it is held and no write of the lane is in flight. */
-void pal_lease_release(pal_lane_state *lane);
-/* Called when another process has taken the lease: writes with the old fence are denied. */
-void pal_lease_lost(pal_lane_state *lane);
-/* Notes a dead process's lease, so that pal_lease_add_take() can take it. */
-void pal_lease_note_stale(pal_turn *turn);
-/* Adds the acquisition of the lease to turn->commit.write, unless the lease is held. On the loop,
- * or on the worker that has the turn. */
-void pal_lease_add_take(pal_turn *turn);
-/* Adds the release of the lease to turn->commit.write. */
-void pal_lease_add_release(pal_turn *turn);
-
-/* ---- runtime.c ---- */
-
-/* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
- * request. On failure returns NULL, and the caller keeps the arena. */
-pal_turn *pal_runtime_turn_new(
-        pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
-
-/* Returns the client id of the request's first message as the client sent it, even if the message
- * is recorded in a changed form. Empty if there was none. */
-pal_str pal_runtime_turn_client_id(const pal_turn *turn);
-/* Called when the turn's messages are durable: from now on, a request that repeats them gets this
- * turn. */
-void pal_runtime_client_id_add(pal_turn *turn);
-void pal_runtime_client_id_remove(pal_turn *turn); /* the messages are not durable after all */
-/* Returns the turn that already runs this request, or NULL if it is not in memory. */
-pal_turn *pal_runtime_client_id_find(
-        pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
-
-/* Called when the turn has ended. It stays in memory for a while, so that late readers still find
- * it. */
-void pal_runtime_ended(pal_turn *turn, bool has_run);
-
-/* ---- runtime_call.c ---- */
-
-/* Fills in the public state of the turn. */
-void pal_runtime_turn_info(pal_turn *turn, pal_turn_info *out_info);
-
 /* ---- turn_plan.c ---- */
 
 /* Runs on a worker: plans, prunes, and prepares everything that the model is sent. */
 void pal_plan_work(pal_work_item *item);
-
-/* ---- runtime_price.c ---- */
-
-/* Returns the cost of a call in millionths; 0 if the model has no price. On any thread. */
-int64_t pal_price_of(const pal_runtime *runtime, pal_str model, const pal_usage *usage);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
+#include "turn/lane/lane.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
@@ -191,30 +192,13 @@ static pal_ledger_row ledger_row(pal_turn *turn, const pal_usage *usage, char *r
             .model = turn->settings.model,
             .price_version = turn->runtime->options.price_version,
             .usage = *usage,
-            .cost_micros = pal_price_of(turn->runtime, turn->settings.model, usage),
+            .cost_micros = pal_budget_cost(turn->runtime, turn->settings.model, usage),
     };
-}
-
-static void add_usage(pal_usage *sum, const pal_usage *usage)
-{
-    pal_sum_u64(&sum->input, usage->input);
-    pal_sum_u64(&sum->cache_read, usage->cache_read);
-    pal_sum_u64(&sum->cache_write, usage->cache_write);
-    pal_sum_u64(&sum->output, usage->output);
-    pal_sum_u64(&sum->reasoning, usage->reasoning);
-}
-
-void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros)
-{
-    pthread_mutex_lock(&runtime->lock);
-    add_usage(&runtime->stats.usage, usage);
-    pal_sum_i64(&runtime->stats.cost_micros, cost_micros);
-    pthread_mutex_unlock(&runtime->lock);
 }
 
 void pal_answer_add_usage(pal_turn *turn, const pal_usage *usage, int64_t cost_micros)
 {
-    add_usage(&turn->outcome.usage, usage);
+    pal_runtime_sum_usage(&turn->outcome.usage, usage);
     pal_sum_i64(&turn->outcome.cost_micros, cost_micros);
     pal_runtime_add_usage(turn->runtime, usage, cost_micros);
 }

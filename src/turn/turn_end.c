@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "context/context_text.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_follow.h"
 #include "turn/lane/lane_park.h"
@@ -102,7 +104,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
 
 static void stop_tools(pal_turn *turn)
 {
-    pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
+    pal_tools_stop(turn, PAL_TEXT_INTERRUPTED);
 }
 
 void pal_turn_stop(pal_turn *turn, const char *reason)

@@ -17,6 +17,7 @@
  * received no response. */
 #include "turn/turn.h"
 
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
 #include "turn/lane/lane_park.h"

@@ -14,6 +14,7 @@
 
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"

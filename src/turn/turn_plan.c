@@ -233,7 +233,7 @@ static pal_status hold_budget(pal_turn *turn, pal_error *err)
     /* The ledger has the previous call. */
     pal_budget_release(atomic_exchange(&turn->step.held, NULL));
     status = pal_budget_hold(&runtime->budgets, runtime->store, &holder, usage.output,
-            pal_price_of(runtime, turn->settings.model, &usage), &held, err);
+            pal_budget_cost(runtime, turn->settings.model, &usage), &held, err);
     if (status == PAL_OK)
         atomic_store(&turn->step.held, held);
     return status;
@@ -244,7 +244,7 @@ static void hold_input(pal_turn *turn)
     pal_usage usage = {.input = turn->step.plan.tokens};
 
     pal_budget_hold_more(atomic_load(&turn->step.held), usage.input,
-            pal_price_of(turn->runtime, turn->settings.model, &usage));
+            pal_budget_cost(turn->runtime, turn->settings.model, &usage));
 }
 
 static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *err)

@@ -14,7 +14,6 @@
 #include "base/json/json_put.h"
 #include "palaver/limits.h"
 #include "turn/runtime/runtime_copy.h"
-#include "turn/turn_speaker.h"
 
 /* Indenting can make a text of line breaks three times as long, and a name is added. The store
  * refuses a text that is too long. Such a text must not be shown without its speaker. */

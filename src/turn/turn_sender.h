@@ -2,6 +2,7 @@
 #ifndef PAL_TURN_SENDER_H
 #define PAL_TURN_SENDER_H
 
+#include "base/buf.h"
 #include "palaver/turn.h"
 
 /* Shows the model who speaks. The text of a user message with a sender begins with "<sender> ",
@@ -29,5 +30,16 @@ pal_message *pal_sender_merge(const pal_turn_request *first, const pal_turn_requ
 /* Joins each marked message with the previous one, with their texts on separate lines. Returns how
  * many messages are left. The list is changed in place; the data that it points to is not. */
 size_t pal_sender_join(pal_message *messages, size_t len, pal_arena *arena);
+
+/* ---- turn_speaker.c ---- */
+
+/* Writes a name for the place between '<' and '>'. Invisible characters, and characters that could
+ * end the name or the line, become U+FFFD. Leaving them out could turn one name into another. */
+void pal_speaker_put_name(pal_buf *buf, pal_str name);
+
+/* Writes the text so that none of its lines begins in the first column. Every line is indented by
+ * two spaces, except the first one of a text that comes after a name. A line that looks like a
+ * speaker's, with "<...>" or "[guest]" in front, gets a '\\' before it. */
+void pal_speaker_put_text(pal_buf *buf, pal_str text, bool comes_after_name);
 
 #endif

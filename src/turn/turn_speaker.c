@@ -4,7 +4,7 @@
  *
  * Lines end at every character that any reader may see as a line end: Unicode's line breaks, and
  * the separators that some programming languages treat as such. */
-#include "turn/turn_speaker.h"
+#include "turn/turn_sender.h"
 
 #include <string.h>
 #include "base/text.h"

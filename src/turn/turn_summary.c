@@ -170,7 +170,7 @@ void pal_summary_spent(pal_turn *turn, const pal_model_end *model_end)
             .model = model,
             .price_version = turn->runtime->options.price_version,
             .usage = usage,
-            .cost_micros = pal_price_of(turn->runtime, model, &usage),
+            .cost_micros = pal_budget_cost(turn->runtime, model, &usage),
     };
 
     pal_id_to_text(pal_id_new(), request_id);
@@ -213,7 +213,7 @@ static void summary_ended(void *user, const pal_model_end *model_end)
             .usage = model_end->usage,
             .provider = pal_provider_name(turn->summary.provider),
             .price_version = turn->runtime->options.price_version,
-            .cost_micros = pal_price_of(
+            .cost_micros = pal_budget_cost(
                     turn->runtime, turn->summary.job->request.model, &model_end->usage),
             .turn_id = pal_str_of(turn->id_text),
             .agent = turn->settings.agent,

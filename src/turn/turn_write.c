@@ -15,6 +15,7 @@
 #include "turn/turn.h"
 
 #include "base/memory.h"
+#include "turn/lane/lane.h"
 #include "turn/turn_last_commit.h"
 
 enum { PASSED_MAX = 64 };

@@ -12,7 +12,7 @@
 #include "palaver/store_records.h"
 #include "palaver/window.h"
 #include "window/window_prompt.h"
-#include "window/window_recall.h"
+#include "window/window_internal.h"
 
 enum {
     LINES_DEFAULT = 200,

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "context/context_checkpoint.h"
+#include "context/context_text.h"
 #include "dialect/dialect_member.h"
 #include "window/window_prompt.h"
 
@@ -168,7 +168,7 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
 static pal_status count_summary(
         pal_store *store, pal_checkpoint *checkpoint, pal_arena *arena, pal_error *err)
 {
-    return pal_checkpoint_count(
+    return pal_show_count_summary(
             checkpoint, pal_store_encoding(store), arena, &checkpoint->tokens, err);
 }
 

@@ -5,7 +5,7 @@
  * there is none, it is placed before the first message, so that all messages stay visible. One mark
  * is one commit. */
 #include "base/memory.h"
-#include "context/context_checkpoint.h"
+#include "context/context_text.h"
 #include "palaver/window.h"
 #include "window/window_record.h"
 
@@ -73,7 +73,7 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
     record.messages = 0;
     record.reason = pal_str_of("given");
     if (status == PAL_OK)
-        status = pal_checkpoint_count(&record.checkpoint, pal_store_encoding(store), arena,
+        status = pal_show_count_summary(&record.checkpoint, pal_store_encoding(store), arena,
                 &record.checkpoint.tokens, err);
     if (status == PAL_OK)
         status = pal_window_checkpoint_write(&record, arena, &mark.body, err);

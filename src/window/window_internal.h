@@ -2,6 +2,7 @@
 #ifndef PAL_WINDOW_INTERNAL_H
 #define PAL_WINDOW_INTERNAL_H
 
+#include "base/buf.h"
 #include "window/window_load.h"
 
 /* Loads the kept messages before the tail, which must be loaded: pins, the messages that the
@@ -16,5 +17,20 @@ void pal_window_calibrate(const pal_window *window, pal_window_view *view);
 /* Returns true if the window's tools are those that the epoch began with. */
 bool pal_window_same_tools(
         const pal_epoch_record *epoch, const pal_window *window, pal_arena *arena);
+
+/* ---- window_recall.c: finds messages that the model does not see any more ---- */
+
+typedef struct pal_recall {
+    pal_store *store;
+    pal_str tenant;
+    pal_id session;
+    pal_str text;     /* the search text, as in pal_search_query.text */
+    size_t limit;     /* maximum number of messages that are shown */
+    size_t bytes_max; /* approximate maximum size of the output */
+} pal_recall;
+
+/* Appends the hidden messages that contain all the words, each with the text around them. */
+PAL_CHECKED pal_status pal_recall_run(
+        const pal_recall *recall, pal_arena *arena, pal_buf *out, pal_error *err);
 
 #endif

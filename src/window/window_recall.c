@@ -4,7 +4,7 @@
  * that were pruned since. Of a long text, the part is shown in which the words are closest
  * together. Reads only. */
 #include "palaver/store_search.h"
-#include "window/window_recall.h"
+#include "window/window_internal.h"
 
 #include <stdlib.h>
 

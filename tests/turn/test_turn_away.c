@@ -5,6 +5,7 @@
 
 #include "support/on_loop.h"
 #include "turn/lane/lane_park.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 
 #define CALL                                                                                       \

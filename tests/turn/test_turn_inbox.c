@@ -4,6 +4,7 @@
 #include "turn_service.h"
 
 #include "support/on_loop.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 
 #define ANSWER(text) "{\"choices\":[{\"message\":{\"content\":\"" text "\"}}]}"

@@ -11,15 +11,12 @@
 
 #include "base/json/json.h"
 #include "base/map.h"
+#include "context/context_text.h"
 #include "palaver/context.h"
 
-/* Texts that replace content that cannot be sent. */
-#define PAL_TEXT_INTERRUPTED "[Tool execution was interrupted]"
+/* Texts that replace content that cannot be sent. context_text.h has others. */
 #define PAL_TEXT_RUNNING "[Tool is still running]"
 #define PAL_TEXT_FAILED "[The tool failed without output]"
-#define PAL_TEXT_IMAGE "[Image removed from context]"
-#define PAL_TEXT_FILE "[File removed from context]"
-#define PAL_TEXT_COMPACTION "What did we do so far?"
 #define PAL_TEXT_MEDIA "Attached media from tool result:"
 #define PAL_TEXT_MEDIA_BELOW "[The output is attached below]"
 #define PAL_TEXT_SYSTEM "[System message]\n"

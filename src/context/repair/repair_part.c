@@ -185,12 +185,12 @@ static fate clean_image(pal_repair_work *work, pal_part *part, unsigned *changes
     const char *type = image_type(part->media_type);
     unsigned made = 0;
     if (!has_source(part))
-        return replace(part, PAL_TEXT_IMAGE, PAL_CHANGE_NO_DATA, changes);
+        return replace(part, PAL_TEXT_IMAGE_REMOVED, PAL_CHANGE_NO_DATA, changes);
     /* The type may be unknown only if the part is a URL. */
     if (!type && (part->media_type.len || !part->url.len))
-        return replace(part, PAL_TEXT_IMAGE, PAL_CHANGE_IMAGE_TYPE, changes);
+        return replace(part, PAL_TEXT_IMAGE_REMOVED, PAL_CHANGE_IMAGE_TYPE, changes);
     if (limit && image_size(part) > limit)
-        return replace(part, PAL_TEXT_IMAGE, PAL_CHANGE_IMAGE_SIZE, changes);
+        return replace(part, PAL_TEXT_IMAGE_REMOVED, PAL_CHANGE_IMAGE_SIZE, changes);
     if (type && !pal_str_is(part->media_type, type)) {
         part->media_type = pal_str_of(type);
         made |= PAL_CHANGE_MEDIA_TYPE;
@@ -210,13 +210,13 @@ static fate clean_file(pal_repair_work *work, pal_part *part, unsigned *changes)
         bool is_uploaded = pal_json_type_of(pal_json_find(
                                    pal_json_find(kept, "file"), "file_id")) == PAL_JSON_STRING;
         if (!has_source(part) && (is_unknown || !is_uploaded))
-            return replace(part, PAL_TEXT_FILE, PAL_CHANGE_NO_DATA, changes);
+            return replace(part, PAL_TEXT_FILE_REMOVED, PAL_CHANGE_NO_DATA, changes);
         if (is_unknown) {
             part->extra = pal_str_make(NULL, 0);
             made |= PAL_CHANGE_FORM;
         }
     } else if (!has_source(part)) {
-        return replace(part, PAL_TEXT_FILE, PAL_CHANGE_NO_DATA, changes);
+        return replace(part, PAL_TEXT_FILE_REMOVED, PAL_CHANGE_NO_DATA, changes);
     }
     part->media_type = pal_repair_text(work, part->media_type, &made);
     part->url = pal_repair_text(work, part->url, &made);
@@ -229,8 +229,8 @@ static fate clean_media(pal_repair_work *work, pal_role role, pal_part *part, un
 {
     bool is_image = part->kind == PAL_PART_IMAGE;
     if (role != PAL_ROLE_USER && role != PAL_ROLE_TOOL)
-        return replace(
-                part, is_image ? PAL_TEXT_IMAGE : PAL_TEXT_FILE, PAL_CHANGE_MEDIA_ROLE, changes);
+        return replace(part, is_image ? PAL_TEXT_IMAGE_REMOVED : PAL_TEXT_FILE_REMOVED,
+                PAL_CHANGE_MEDIA_ROLE, changes);
     return is_image ? clean_image(work, part, changes) : clean_file(work, part, changes);
 }
 
@@ -248,7 +248,7 @@ static fate clean_part(pal_repair_work *work, pal_role role, pal_part *part, uns
     case PAL_PART_FILE:
         return clean_media(work, role, part, changes);
     case PAL_PART_COMPACTION:
-        return replace(part, PAL_TEXT_COMPACTION, PAL_CHANGE_COMPACTION, changes);
+        return replace(part, PAL_TEXT_QUESTION, PAL_CHANGE_COMPACTION, changes);
     case PAL_PART_TOOL_CALL:
         return role == PAL_ROLE_ASSISTANT ? STAYS : leave_out(PAL_CHANGE_MISPLACED, changes);
     default:

@@ -8,6 +8,7 @@
  *
  * A lane is freed when nothing runs, waits or refers to it. A crash loses the lane, but not the
  * requests: they wait in the inbox. */
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 
 #include "base/memory.h"

@@ -18,6 +18,7 @@
 #include "turn/lane/lane_inbox.h"
 #include "turn/recovery/recovery_holder.h"
 #include "turn/runtime/runtime_owner.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 #include "turn/turn_sender.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/memory.h"
 #include "store/store_snapshot.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_inspect.h"

@@ -10,6 +10,7 @@
 #include "turn/turn.h"
 
 #include "palaver/limits.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_holder.h"
 

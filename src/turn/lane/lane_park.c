@@ -14,6 +14,8 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "context/context_text.h"
+#include "turn/lane/lane.h"
 #include "turn/recovery/recovery_holder.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
@@ -33,7 +35,7 @@ static bool interrupt(pal_tool_run *run)
     *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
             .call_id = run->id,
             .name = run->name,
-            .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+            .text = pal_str_of(PAL_TEXT_INTERRUPTED),
             .is_error = true};
     run->result = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
     run->is_error = true;

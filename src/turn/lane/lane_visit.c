@@ -3,6 +3,7 @@
  * (recovery_resume.c). On the loop. */
 #include "turn/lane/lane_visit.h"
 
+#include "turn/lane/lane.h"
 #include "turn/recovery/recovery_inspect.h"
 
 enum { VISIT_MS = 20, VISITS_MIN = 100 };

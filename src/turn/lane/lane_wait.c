@@ -9,6 +9,7 @@
 #include "turn/turn.h"
 
 #include "base/memory.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_inspect.h"

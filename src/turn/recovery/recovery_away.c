@@ -16,6 +16,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "context/context_text.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/recovery/recovery_owed.h"
@@ -191,7 +193,7 @@ static void cancel(pal_turn *turn, const char *reason)
 static void stop_calls(pal_turn *turn)
 {
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    pal_tools_stop(turn, PAL_INTERRUPTED_TEXT);
+    pal_tools_stop(turn, PAL_TEXT_INTERRUPTED);
 }
 
 static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *outcome)

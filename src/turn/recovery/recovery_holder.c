@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "store/store_snapshot.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 
 pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,

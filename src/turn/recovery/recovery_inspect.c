@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/json/json.h"
 #include "base/text.h"
+#include "context/context_text.h"
 #include "store/store_snapshot.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_join.h"
@@ -181,7 +182,7 @@ size_t pal_recovery_settle(pal_turn *turn, const pal_part *call, pal_message *ou
     *part = (pal_part){.kind = PAL_PART_TOOL_RESULT,
             .call_id = pal_arena_copy(turn->arena, call->call_id),
             .name = pal_arena_copy(turn->arena, call->name),
-            .text = pal_str_of(PAL_INTERRUPTED_TEXT),
+            .text = pal_str_of(PAL_TEXT_INTERRUPTED),
             .is_error = true};
     *out_message = (pal_message){.role = PAL_ROLE_TOOL,
             .parts = part,

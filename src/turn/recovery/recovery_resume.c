@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
 #include "turn/lane/lane_visit.h"
@@ -212,24 +213,6 @@ bool pal_resume_is_wanted(const pal_turn *turn)
     if (turn->allowing)
         return found->kind == PAL_RESUME_ASKING;
     return pal_recovery_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
-}
-
-void pal_runtime_turn_rename(pal_turn *turn, pal_id id)
-{
-    pal_map *turns = &turn->runtime->turns;
-    pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
-
-    turn->owed.turn = id;
-    if (pal_id_equal(turn->id, id))
-        return;
-    if (pal_map_find(turns, key) == turn)
-        pal_map_remove(turns, key);
-    turn->id = turn->info.turn = id;
-    pal_id_to_text(id, turn->id_text);
-    /* an ended turn with the same id: the map's key belongs to that turn */
-    pal_map_remove(turns, key);
-    if (pal_map_set(turns, key, turn) != PAL_OK)
-        return; /* if there is no memory, the turn can only be found in the store */
 }
 
 /* Results or an approval that the request delivers to the unfinished turn. */

@@ -50,7 +50,4 @@ bool pal_resume_is_wanted(const pal_turn *turn);
 /* On the loop, with the lease: becomes the turn that was found, and continues it. */
 void pal_resume_begin(pal_turn *turn);
 
-/* Gives the turn another id. From now on readers find it by that id. */
-void pal_runtime_turn_rename(pal_turn *turn, pal_id id);
-
 #endif

@@ -14,16 +14,16 @@
 
 #include "base/json/json.h"
 #include "base/memory.h"
+#include "base/sum.h"
 #include "base/text.h"
 #include "store/store_tenant.h"
 #include "turn/turn_answer_buffer.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/lane/lane_backlog.h"
-#include "turn/runtime/runtime_discover.h"
-#include "turn/runtime/runtime_dispatch.h"
 #include "turn/runtime/runtime_forward.h"
 #include "turn/runtime/runtime_models.h"
 #include "turn/turn_toolset.h"
@@ -238,6 +238,43 @@ pal_turn *pal_runtime_turn_new(
     runtime->turns_len++;
     pal_owner_enter(runtime, &turn->request.budget);
     return turn;
+}
+
+void pal_runtime_turn_rename(pal_turn *turn, pal_id id)
+{
+    pal_map *turns = &turn->runtime->turns;
+    pal_str key = pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes));
+
+    turn->owed.turn = id;
+    if (pal_id_equal(turn->id, id))
+        return;
+    if (pal_map_find(turns, key) == turn)
+        pal_map_remove(turns, key);
+    turn->id = turn->info.turn = id;
+    pal_id_to_text(id, turn->id_text);
+    /* an ended turn with the same id: the map's key belongs to that turn */
+    pal_map_remove(turns, key);
+    if (pal_map_set(turns, key, turn) != PAL_OK)
+        return; /* if there is no memory, the turn can only be found in the store */
+}
+
+/* ---- Totals ---- */
+
+void pal_runtime_sum_usage(pal_usage *sum, const pal_usage *usage)
+{
+    pal_sum_u64(&sum->input, usage->input);
+    pal_sum_u64(&sum->cache_read, usage->cache_read);
+    pal_sum_u64(&sum->cache_write, usage->cache_write);
+    pal_sum_u64(&sum->output, usage->output);
+    pal_sum_u64(&sum->reasoning, usage->reasoning);
+}
+
+void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros)
+{
+    pthread_mutex_lock(&runtime->lock);
+    pal_runtime_sum_usage(&runtime->stats.usage, usage);
+    pal_sum_i64(&runtime->stats.cost_micros, cost_micros);
+    pthread_mutex_unlock(&runtime->lock);
 }
 
 /* ---- Opening and closing ---- */

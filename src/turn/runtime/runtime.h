@@ -171,4 +171,52 @@ struct pal_runtime {
     pal_dispatch dispatch;
 };
 
+/* ---- runtime.c ---- */
+
+/* Creates a turn in its lane without beginning it. The turn takes the arena, which holds the
+ * request. On failure returns NULL, and the caller keeps the arena. */
+pal_turn *pal_runtime_turn_new(
+        pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err);
+
+/* Returns the client id of the request's first message as the client sent it, even if the message
+ * is recorded in a changed form. Empty if there was none. */
+pal_str pal_runtime_turn_client_id(const pal_turn *turn);
+/* Called when the turn's messages are durable: from now on, a request that repeats them gets this
+ * turn. */
+void pal_runtime_client_id_add(pal_turn *turn);
+void pal_runtime_client_id_remove(pal_turn *turn); /* the messages are not durable after all */
+/* Returns the turn that already runs this request, or NULL if it is not in memory. */
+pal_turn *pal_runtime_client_id_find(
+        pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena);
+
+/* Called when the turn has ended. It stays in memory for a while, so that late readers still find
+ * it. */
+void pal_runtime_ended(pal_turn *turn, bool has_run);
+
+/* Gives the turn another id. From now on readers find it by that id. */
+void pal_runtime_turn_rename(pal_turn *turn, pal_id id);
+
+/* Adds usage and cost to the totals of the runtime. From any thread. */
+void pal_runtime_add_usage(pal_runtime *runtime, const pal_usage *usage, int64_t cost_micros);
+void pal_runtime_sum_usage(pal_usage *sum, const pal_usage *usage); /* adds each member */
+
+/* ---- runtime_call.c ---- */
+
+/* Fills in the public state of the turn. */
+void pal_runtime_turn_info(pal_turn *turn, pal_turn_info *out_info);
+
+/* ---- runtime_discover.c ---- */
+
+/* Sets the options' endpoints to those that were found; they are in the runtime's arena. Called by
+ * the thread that opens the runtime, and blocks it. */
+PAL_CHECKED pal_status pal_discover_endpoints(
+        pal_runtime *runtime, pal_runtime_options *options, pal_error *err);
+
+/* ---- runtime_dispatch.c ---- */
+
+void pal_dispatch_init(pal_dispatch *dispatch);
+
+/* Call it after the loop was closed. Drops waiting events, and calls `gone` of each reader. */
+void pal_dispatch_done(pal_dispatch *dispatch);
+
 #endif

@@ -59,4 +59,7 @@ void pal_budget_hold_only(pal_reservation *held, uint64_t tokens, int64_t cost_m
  * made. From any thread; never blocks. Accepts NULL. */
 void pal_budget_release(pal_reservation *held);
 
+/* Returns the cost of a call in millionths; 0 if the model has no price. On any thread. */
+int64_t pal_budget_cost(const pal_runtime *runtime, pal_str model, const pal_usage *usage);
+
 #endif

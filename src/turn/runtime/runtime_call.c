@@ -2,10 +2,12 @@
  * The calling thread waits for the result, except in pal_turn_start_async(). If a turn is not in
  * this process, the store is read on the calling thread. */
 #include "turn/lane/lane_join.h"
+#include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
+#include "turn/lane/lane.h"
 #include "turn/turn.h"
 
 #include "base/memory.h"
@@ -428,6 +430,42 @@ pal_status pal_turn_cancel(pal_runtime *runtime, pal_str tenant, pal_id turn, pa
     return status;
 }
 
+/* ---- Canceling without waiting ---- */
+
+/* A thread that serves many clients cancels the turn of a client that has left. */
+typedef struct cancel_job {
+    pal_task task;
+    pal_runtime *runtime;
+    pal_id turn;
+    char tenant[PAL_TENANT_LEN_MAX];
+    size_t tenant_len;
+} cancel_job;
+
+static void cancel_later(pal_task *task)
+{
+    cancel_job *job = (cancel_job *)task;
+    pal_status status = pal_turn_cancel(
+            job->runtime, pal_str_make(job->tenant, job->tenant_len), job->turn, NULL);
+
+    (void)status; /* a turn that has ended or is no longer in memory needs nothing */
+    pal_free(job);
+}
+
+void pal_turn_cancel_async(pal_runtime *runtime, pal_str tenant, pal_id turn)
+{
+    cancel_job *job = tenant.len <= PAL_TENANT_LEN_MAX ? pal_malloc(sizeof(*job)) : NULL;
+
+    if (!job)
+        return; /* the turn continues to its end */
+    *job = (cancel_job){.task.run = cancel_later, .runtime = runtime, .turn = turn};
+    job->tenant_len = tenant.len;
+    if (tenant.len)
+        memcpy(job->tenant, tenant.data, tenant.len);
+    pal_loop_post(runtime->loop, &job->task);
+}
+
+/* ---- Results and approvals ---- */
+
 static void results_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
@@ -583,7 +621,8 @@ pal_status pal_turn_allow(
 
 /* ---- Waiting ---- */
 
-static bool is_still(pal_turn_state state)
+/* Returns true if the turn does nothing until a client acts, or has ended. */
+static bool is_idle(pal_turn_state state)
 {
     return state == PAL_TURN_PAUSED || state == PAL_TURN_ASKING || state >= PAL_TURN_DONE;
 }
@@ -635,7 +674,7 @@ static void wait_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(&w->q);
 
     text_on_loop(asked);
-    if (!turn || is_still(w->q.out_info->state))
+    if (!turn || is_idle(w->q.out_info->state))
         return;
     w->q.status = pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
     w->is_watched = w->q.status == PAL_OK;
@@ -663,7 +702,7 @@ pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int6
         pal_turn_unwatch(runtime, turn, &w); /* this calls wait_gone() */
         pal_ask_wait(&w.still);
     }
-    if (w.q.status == PAL_OK && !is_still(out_info->state))
+    if (w.q.status == PAL_OK && !is_idle(out_info->state))
         return pal_error_set(err, PAL_TIMEOUT, "the turn is still running");
     return w.q.status;
 }

@@ -1,7 +1,7 @@
 /* runtime_discover.c - finds endpoints for a runtime that was given none: those with keys in the
  * usual environment variables, otherwise services on this machine, otherwise echo. The search runs
  * on the loop; the opening thread waits for it. */
-#include "turn/runtime/runtime_discover.h"
+#include "turn/runtime/runtime.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  *
  * The eventfd is written when the queue gets its first item and read when it loses its last one,
  * both under the lock, so it is readable exactly while there are items. */
-#include "turn/runtime/runtime_dispatch.h"
+#include "turn/runtime/runtime.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -20,7 +20,6 @@
 #include "base/text.h"
 #include "message/message_check.h"
 #include "turn/runtime/runtime_budget.h"
-#include "turn/runtime/runtime_forward_count.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/turn.h"
 
@@ -193,10 +192,10 @@ static void charge(pal_forward_call *f, pal_str told, const pal_usage *usage)
     pal_runtime *runtime = f->runtime;
     pal_str asked = f->model;
     pal_str model = is_label(told) ? told : is_label(asked) ? asked : (pal_str){0};
-    int64_t cost_micros = pal_price_of(runtime, asked, usage);
+    int64_t cost_micros = pal_budget_cost(runtime, asked, usage);
 
     if (cost_micros == 0)
-        cost_micros = pal_price_of(runtime, told, usage);
+        cost_micros = pal_budget_cost(runtime, told, usage);
     pal_runtime_add_usage(runtime, usage, cost_micros);
     keep_bill(f, model, usage, cost_micros);
 }
@@ -245,7 +244,7 @@ static void settle(pal_forward_call *f)
         pal_usage about = {.input = f->input, .output = pal_meter_said(f->meter, &text) / 3};
 
         pal_budget_hold_only(f->held, about.input + about.output,
-                pal_price_of(f->runtime, f->model, &about));
+                pal_budget_cost(f->runtime, f->model, &about));
         f->told_model = end->model;
         f->is_looking = true;
         count_forwards(f->runtime, 1);
@@ -381,7 +380,7 @@ static void look_up(pal_work_item *item)
 
     f->input = usage.input;
     f->lookup_status = pal_budget_hold(&runtime->budgets, runtime->store, &holder,
-            usage.input + usage.output, pal_price_of(runtime, f->model, &usage), &f->held,
+            usage.input + usage.output, pal_budget_cost(runtime, f->model, &usage), &f->held,
             &f->lookup_error);
 }
 

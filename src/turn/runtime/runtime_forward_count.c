@@ -1,6 +1,6 @@
 /* runtime_forward_count.c - counts the tokens of a forwarded request and its response, if the
  * service does not report them. So no call is free. Pure functions. */
-#include "turn/runtime/runtime_forward_count.h"
+#include "turn/runtime/runtime_forward.h"
 
 #include "base/buf.h"
 #include "base/json/json.h"
