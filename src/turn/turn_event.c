@@ -294,7 +294,8 @@ static void tell_one(pal_turn *turn, pal_event event)
     event.turn = turn->id;
     keep(turn, &event);
     for (pal_watcher *watcher = turn->events.watchers; watcher; watcher = watcher->next)
-        if (!watcher->is_over && !watcher->on_event(&event, watcher->user))
+        if (!watcher->is_over &&
+                (!watcher->on_event(&event, watcher->user) || turn->events.is_over))
             watcher->is_over = true;
     sweep(turn);
 }
@@ -312,11 +313,10 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_
     pal_event_log *log = &turn->events;
     pal_watcher *watcher = pal_calloc(1, sizeof(*watcher));
 
-    if (after > log->newest)
-        after = 0; /* those numbers came from another process, which ran the turn before */
-
     if (!watcher)
         return pal_no_memory(err);
+    if (after > log->newest)
+        after = 0; /* those numbers came from another process, which ran the turn before */
     *watcher = (pal_watcher){
             .next = log->watchers, .on_event = on_event, .on_close = on_close, .user = user};
     pthread_mutex_lock(&turn->runtime->lock);
@@ -331,7 +331,7 @@ pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_
         event = event_after(turn, entry, after);
         watcher->is_over = !on_event(&event, user);
     }
-    if (turn->phase == PAL_TURN_PHASE_ENDED || watcher->is_over)
+    if (turn->phase == PAL_TURN_PHASE_ENDED || log->is_over || watcher->is_over)
         end_watcher(turn, watcher);
     else
         log->watchers = watcher;

@@ -364,7 +364,8 @@ static void all_recorded(pal_turn *turn)
     pal_tools_done(turn);
     pal_answer_buffer_clear(&turn->step.answer); /* the answer is recorded */
     turn->step.rounds++;
-    pal_turn_set_state(turn, PAL_TURN_RUNNING);
+    if (!turn->stop) /* a canceled turn that was paused does not run again */
+        pal_turn_set_state(turn, PAL_TURN_RUNNING);
     if (was_last && !turn->stop)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else

@@ -50,6 +50,23 @@ static void events_are_told_late_and_again(void)
     end();
 }
 
+static void a_watch_is_closed_after_the_last_event(void)
+{
+    heard h = {.in_order = true};
+    pal_turn_request request;
+    pal_turn_info info;
+
+    begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n");
+    request = said(new_session(), "a");
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
+    CHECK_CONTAINS(h.kinds, "ended");
+    CHECK(h.gone); /* although the callback returned true each time */
+    end();
+}
+
 /* ---- Tools ---- */
 
 static const pal_tool weather = {
@@ -88,6 +105,33 @@ static void the_callers_tools_pause_the_turn(void)
         CHECK_EQ(list.items[2].role, PAL_ROLE_TOOL);
         CHECK_STR(part_text(&list.items[2], 0), "31 degrees");
     }
+    end();
+}
+
+static void note_running(pal_str tenant, const pal_turn_info *info, void *user)
+{
+    (void)tenant;
+    *(bool *)user |= info->state == PAL_TURN_RUNNING;
+}
+
+static void a_canceled_turn_that_was_paused_never_runs_again(void)
+{
+    pal_turn_info info;
+    pal_turn_request request;
+    bool has_run = false;
+
+    begin(call_script);
+    request = said(new_session(), "weather?");
+    request.tools = &weather;
+    request.tools_len = 1;
+    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
+    pal_runtime_watch(runtime, note_running, &has_run);
+    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    CHECK_EQ(info.state, PAL_TURN_CANCELED);
+    pal_runtime_watch(runtime, NULL, NULL);
+    CHECK(!has_run);
     end();
 }
 
@@ -500,7 +544,9 @@ int main(void)
 {
     RUN(an_echo_is_recorded);
     RUN(events_are_told_late_and_again);
+    RUN(a_watch_is_closed_after_the_last_event);
     RUN(the_callers_tools_pause_the_turn);
+    RUN(a_canceled_turn_that_was_paused_never_runs_again);
     RUN(results_come_after_a_restart);
     RUN(a_wrong_call_is_a_result);
     RUN(rounds_of_tools_have_an_end);

@@ -320,7 +320,7 @@ static void find_on_loop(pal_ask *asked)
         return;
     pal_runtime_turn_info(turn, q->out_info);
     q->is_elsewhere = turn->phase == PAL_TURN_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
-            turn->state == PAL_TURN_PAUSED || turn->state == PAL_TURN_ASKING;
+            pal_lane_is_parked(turn);
 }
 
 /* Reads the state of a turn that is not in this process from the store. */
@@ -674,7 +674,10 @@ static void wait_on_loop(pal_ask *asked)
     pal_turn *turn = find_turn(&w->q);
 
     text_on_loop(asked);
-    if (!turn || is_idle(w->q.out_info->state))
+    if (!turn || w->q.out_info->state >= PAL_TURN_DONE)
+        return;
+    /* A paused turn that is being canceled ends soon. */
+    if (is_idle(w->q.out_info->state) && !acting(turn)->stop)
         return;
     w->q.status = pal_event_watch(turn, w->q.out_info->events, wait_event, wait_gone, w, w->q.err);
     w->is_watched = w->q.status == PAL_OK;
