@@ -77,6 +77,10 @@ static const char *type_expected(pal_member_type type)
         return "an integer from 0 to 4294967295";
     case PAL_MEMBER_BOOL:
         return "true or false";
+    case PAL_MEMBER_FLAG:
+        return "0 or 1";
+    case PAL_MEMBER_I64:
+        return "an integer";
     case PAL_MEMBER_TIME:
         return "an RFC 3339 time or an integer of milliseconds";
     case PAL_MEMBER_ID:
@@ -120,6 +124,15 @@ static bool read_u32(pal_json value, uint32_t *out)
     return true;
 }
 
+static bool read_flag(pal_json value, bool *out)
+{
+    uint64_t number;
+    if (!pal_json_u64(value, &number))
+        return false;
+    *out = number != 0;
+    return true;
+}
+
 static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, void *field)
 {
     switch (type) {
@@ -129,6 +142,10 @@ static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, v
         return read_u32(value, field);
     case PAL_MEMBER_BOOL:
         return pal_json_bool(value, field);
+    case PAL_MEMBER_FLAG:
+        return read_flag(value, field);
+    case PAL_MEMBER_I64:
+        return pal_json_i64(value, field);
     case PAL_MEMBER_TIME:
         return read_time(value, arena, field);
     case PAL_MEMBER_ID:
@@ -202,6 +219,55 @@ pal_status pal_members_read(const pal_member_table *table, uint32_t form, pal_js
     return pal_arena_checked(arena, err);
 }
 
+static void clear_field(pal_member_type type, void *field)
+{
+    switch (type) {
+    case PAL_MEMBER_U32:
+        *(uint32_t *)field = 0;
+        break;
+    case PAL_MEMBER_U64:
+        *(uint64_t *)field = 0;
+        break;
+    case PAL_MEMBER_BOOL:
+    case PAL_MEMBER_FLAG:
+        *(bool *)field = false;
+        break;
+    case PAL_MEMBER_I64:
+    case PAL_MEMBER_TIME:
+        *(int64_t *)field = 0;
+        break;
+    case PAL_MEMBER_ID:
+        *(pal_id *)field = (pal_id){{0}};
+        break;
+    case PAL_MEMBER_VALUE:
+        *(pal_json *)field = (pal_json){0};
+        break;
+    default:
+        *(pal_str *)field = (pal_str){0};
+        break;
+    }
+}
+
+pal_status pal_members_read_stored(const pal_member_table *table, uint32_t form, pal_json object,
+        pal_arena *arena, void *record, pal_error *err)
+{
+    for (size_t i = 0; i < table->members_len; i++) {
+        const pal_member *member = &table->members[i];
+        void *field = (char *)record + member->offset;
+        pal_json value = pal_json_find(object, member->name);
+        pal_status status = PAL_OK;
+        if (!(member->forms & form))
+            continue;
+        if (member->type == PAL_MEMBER_OTHER)
+            status = table->read(member, value, arena, record, err);
+        else if (!read_field(member->type, value, arena, field))
+            clear_field(member->type, field);
+        if (status != PAL_OK)
+            return status;
+    }
+    return pal_arena_checked(arena, err);
+}
+
 pal_status pal_member_parse(pal_str json, const pal_json_limits *limits, pal_arena *arena,
         pal_json *out_value, pal_error *err)
 {
@@ -256,7 +322,10 @@ static bool is_absent(const pal_member *member, const void *field)
     case PAL_MEMBER_U32:
         return *(const uint32_t *)field == 0;
     case PAL_MEMBER_BOOL:
+    case PAL_MEMBER_FLAG:
         return !*(const bool *)field;
+    case PAL_MEMBER_I64:
+        return *(const int64_t *)field == 0;
     case PAL_MEMBER_TIME:
         return *(const int64_t *)field == 0;
     case PAL_MEMBER_ID:
@@ -279,6 +348,12 @@ static void put_field(pal_json_writer *writer, pal_member_type type, const void 
         break;
     case PAL_MEMBER_BOOL:
         pal_json_put_bool(writer, *(const bool *)field);
+        break;
+    case PAL_MEMBER_FLAG:
+        pal_json_put_u64(writer, *(const bool *)field);
+        break;
+    case PAL_MEMBER_I64:
+        pal_json_put_i64(writer, *(const int64_t *)field);
         break;
     case PAL_MEMBER_TIME:
         put_time(writer, *(const int64_t *)field);

@@ -26,6 +26,8 @@ typedef enum pal_member_type {
     PAL_MEMBER_U64,      /* uint64_t */
     PAL_MEMBER_U32,      /* uint32_t */
     PAL_MEMBER_BOOL,     /* bool */
+    PAL_MEMBER_FLAG,     /* bool: the number 1; when reading, any integer except 0 is true */
+    PAL_MEMBER_I64,      /* int64_t */
     PAL_MEMBER_TIME,     /* int64_t in milliseconds: RFC 3339; integers are accepted too */
     PAL_MEMBER_ID,       /* pal_id */
     PAL_MEMBER_VALUE,    /* pal_json, unchanged */
@@ -52,6 +54,13 @@ typedef struct pal_member_table {
  * none, it is empty. */
 PAL_CHECKED pal_status pal_members_read(const pal_member_table *table, uint32_t form,
         pal_json object, pal_arena *arena, void *record, pal_str *out_extra, pal_error *err);
+
+/* Reads a record that Palaver has written. All fields of the table are set: a field becomes zero if
+ * its member is absent or has the wrong type. For members of type OTHER the table's function is
+ * called in any case; the value is PAL_JSON_NONE if the member is absent. Other members are
+ * ignored. */
+PAL_CHECKED pal_status pal_members_read_stored(const pal_member_table *table, uint32_t form,
+        pal_json object, pal_arena *arena, void *record, pal_error *err);
 
 /* Writes the members into an object that has been begun. Fields that are zero are left out. */
 void pal_members_write(

@@ -23,7 +23,7 @@
 #include "turn/turn_conversation.h"
 
 #include "base/json/json.h"
-#include "base/json/json_put.h"
+#include "dialect/dialect_member.h"
 #include "turn/turn.h"
 
 #define RECORD_KIND "mistral_conversation"
@@ -32,48 +32,63 @@ enum { BODY_LEN_MAX = 4096 };
 
 /* ---- The record ---- */
 
-static uint64_t number_of(pal_json body, const char *name)
-{
-    uint64_t number = 0;
+/* What the record says. */
+typedef struct stored {
+    pal_str endpoint;
+    pal_str model;
+    pal_str conversation;
+    pal_id message; /* the answer that the record was written with */
+    uint64_t tokens;
+    uint64_t prefix;
+    uint64_t checkpoint;
+    bool is_imported;
+} stored;
 
-    pal_json_u64(pal_json_find(body, name), &number);
-    return number;
-}
-
-static bool is_text(pal_json body, const char *name, pal_str text, pal_arena *arena)
-{
-    return pal_str_equal(pal_json_string(pal_json_find(body, name), arena), text);
-}
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(stored, field)}
+static const pal_member members[] = {
+        MEMBER("endpoint", STRING, endpoint),
+        MEMBER("model", STRING, model),
+        MEMBER("conversation", STRING, conversation),
+        MEMBER("message", ID, message),
+        MEMBER("tokens", U64, tokens),
+        MEMBER("prefix", U64, prefix),
+        MEMBER("checkpoint", U64, checkpoint),
+        MEMBER("imported", BOOL, is_imported),
+};
+static const pal_member_table table = {members, sizeof(members) / sizeof(members[0]), NULL, NULL};
 
 pal_record *pal_conversation_record(
         pal_turn *turn, const pal_model_end *end, const pal_message *answer)
 {
     const pal_usage *usage = &end->usage;
     pal_arena *arena = turn->step.arena;
-    pal_record *record;
+    pal_conversation *conversation = &turn->step.conversation;
+    pal_record *record = NULL;
     pal_json_writer writer;
     pal_buf body;
-    char session[PAL_ID_TEXT_SIZE], message[PAL_ID_TEXT_SIZE];
+    char session[PAL_ID_TEXT_SIZE];
+    stored state;
 
     if (!pal_provider_keeps(turn->step.provider) || end->conversation.len == 0)
         return NULL;
     if (end->has_usage)
-        turn->step.conversation.tokens =
+        conversation->tokens =
                 usage->input + usage->cache_read + usage->cache_write + usage->output;
+    state = (stored){.endpoint = pal_provider_name(turn->step.provider),
+            .model = turn->settings.model,
+            .conversation = end->conversation,
+            .message = answer->id,
+            .tokens = conversation->tokens,
+            .prefix = conversation->prefix,
+            .checkpoint = conversation->checkpoint};
     pal_id_to_text(turn->request.session, session);
-    pal_id_to_text(answer->id, message);
     pal_buf_init(&body, BODY_LEN_MAX);
     writer = pal_json_writer_make(&body);
     pal_json_begin_object(&writer);
-    pal_put_str(&writer, "endpoint", pal_provider_name(turn->step.provider));
-    pal_put_str(&writer, "model", turn->settings.model);
-    pal_put_str(&writer, "conversation", end->conversation);
-    pal_put_text(&writer, "message", message);
-    pal_put_count(&writer, "tokens", turn->step.conversation.tokens);
-    pal_put_count(&writer, "prefix", turn->step.conversation.prefix);
-    pal_put_count(&writer, "checkpoint", turn->step.conversation.checkpoint);
+    pal_members_write(&table, 1, &writer, &state);
     pal_json_end_object(&writer);
-    record = body.failure == PAL_OK ? pal_arena_alloc(arena, sizeof(*record)) : NULL;
+    if (body.failure == PAL_OK)
+        record = pal_arena_alloc(arena, sizeof(*record));
     if (record)
         *record = (pal_record){.kind = pal_str_of(RECORD_KIND),
                 .name = pal_arena_copy(arena, pal_str_of(session)),
@@ -130,49 +145,61 @@ static uint64_t threshold_of(const pal_turn *turn, const pal_context_input *inpu
 
 /* An unreadable record is ignored. */
 static pal_status find_record(
-        const pal_turn *turn, pal_json *out_body, bool *out_is_known, pal_error *err)
+        const pal_turn *turn, stored *out_state, bool *out_is_known, pal_error *err)
 {
     char session[PAL_ID_TEXT_SIZE];
     pal_record record;
+    pal_json body;
     pal_status status;
+
+    *out_is_known = false;
 
     pal_id_to_text(turn->request.session, session);
     status = pal_store_record_find(turn->runtime->store, turn->request.tenant,
             pal_str_of(RECORD_KIND), pal_str_of(session), turn->step.arena, &record, err);
-    *out_is_known = status == PAL_OK &&
-            pal_json_parse(turn->step.arena, record.body, NULL, out_body, NULL) == PAL_OK;
-    return status == PAL_NOT_FOUND ? PAL_OK : status;
+    if (status == PAL_NOT_FOUND)
+        return PAL_OK;
+    if (status != PAL_OK)
+        return status;
+    if (pal_json_parse(turn->step.arena, record.body, NULL, &body, NULL) != PAL_OK)
+        return PAL_OK;
+    *out_is_known = true;
+    return pal_members_read_stored(&table, 1, body, turn->step.arena, out_state, err);
+}
+
+/* Returns true if the record has an answer of this endpoint and model. */
+static bool is_from_here(const pal_turn *turn, const stored *state)
+{
+    return pal_str_equal(state->endpoint, pal_provider_name(turn->step.provider)) &&
+            pal_str_equal(state->model, turn->settings.model) && !pal_id_is_none(state->message);
 }
 
 /* Returns true if the record belongs to the newest answer that the plan can contain. */
-static bool is_newest(const pal_turn *turn, const pal_context_input *input, pal_json body)
+static bool is_newest(const pal_turn *turn, const pal_context_input *input, const stored *state)
 {
-    pal_arena *arena = turn->step.arena;
     size_t at = input->messages_len;
-    pal_id message;
 
     while (at > 0 && input->messages[at - 1].role != PAL_ROLE_ASSISTANT)
         at--;
-    return at > 0 && is_text(body, "endpoint", pal_provider_name(turn->step.provider), arena) &&
-            is_text(body, "model", turn->settings.model, arena) &&
-            number_of(body, "checkpoint") == input->checkpoint.number &&
-            pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
-            pal_id_equal(input->messages[at - 1].id, message);
+    return at > 0 && is_from_here(turn, state) &&
+            state->checkpoint == input->checkpoint.number &&
+            pal_id_equal(input->messages[at - 1].id, state->message);
 }
 
 pal_status pal_conversation_full(
         const pal_turn *turn, const pal_context_input *input, uint64_t *out_tokens, pal_error *err)
 {
-    bool is_known = false;
-    pal_json body;
-    pal_status status = PAL_OK;
+    bool is_known;
+    stored state;
+    pal_status status;
 
     *out_tokens = 0;
-    if (pal_provider_keeps(turn->step.provider))
-        status = find_record(turn, &body, &is_known, err);
-    if (is_known && is_newest(turn, input, body) &&
-            number_of(body, "tokens") >= threshold_of(turn, input))
-        *out_tokens = number_of(body, "tokens");
+    if (!pal_provider_keeps(turn->step.provider))
+        return PAL_OK;
+    status = find_record(turn, &state, &is_known, err);
+    if (status == PAL_OK && is_known && is_newest(turn, input, &state) &&
+            state.tokens >= threshold_of(turn, input))
+        *out_tokens = state.tokens;
     return status;
 }
 
@@ -203,35 +230,22 @@ static bool is_unanswered(const pal_turn *turn)
     return turn->step.messages_len > 0;
 }
 
-static bool is_imported(pal_json body)
-{
-    bool imported = false;
-
-    return pal_json_bool(pal_json_find(body, "imported"), &imported) && imported;
-}
-
 /* Returns true if endpoint, model and instructions are the same, and the record's answer is the
  * last one. */
-static bool is_same(const pal_turn *turn, pal_json body)
+static bool is_same(const pal_turn *turn, const stored *state)
 {
-    pal_arena *arena = turn->step.arena;
-    pal_id message;
-
-    return is_text(body, "endpoint", pal_provider_name(turn->step.provider), arena) &&
-            is_text(body, "model", turn->settings.model, arena) &&
-            number_of(body, "prefix") == turn->step.conversation.prefix &&
-            pal_id_from_text(pal_json_string(pal_json_find(body, "message"), arena), &message) &&
-            has_seen(turn, message);
+    return is_from_here(turn, state) && state->prefix == turn->step.conversation.prefix &&
+            has_seen(turn, state->message);
 }
 
-static bool can_go_on(const pal_turn *turn, const pal_context_input *input, pal_json body)
+static bool can_go_on(
+        const pal_turn *turn, const pal_context_input *input, const stored *state)
 {
     const pal_conversation *conversation = &turn->step.conversation;
 
-    return !conversation->is_lost &&
-            number_of(body, "checkpoint") == conversation->checkpoint &&
-            number_of(body, "tokens") < threshold_of(turn, input) &&
-            (conversation->is_imported ? is_unanswered(turn) : is_same(turn, body));
+    return !conversation->is_lost && state->checkpoint == conversation->checkpoint &&
+            state->tokens < threshold_of(turn, input) &&
+            (conversation->is_imported ? is_unanswered(turn) : is_same(turn, state));
 }
 
 static const pal_part *next_call(const pal_message *message, size_t *at)
@@ -274,8 +288,8 @@ static void restore_ids(pal_turn *turn, const pal_context_input *input)
 pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input, pal_error *err)
 {
     pal_conversation *conversation = &turn->step.conversation;
-    bool is_known = false;
-    pal_json body;
+    bool is_known;
+    stored state;
     pal_status status;
 
     if (!pal_provider_keeps(turn->step.provider))
@@ -284,11 +298,11 @@ pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input,
     conversation->checkpoint = input->checkpoint.number;
     conversation->prefix = prefix_of(&turn->step.plan);
     conversation->tokens = turn->step.plan.tokens;
-    status = find_record(turn, &body, &is_known, err);
-    conversation->is_imported = is_known && is_imported(body);
-    if (status != PAL_OK || !is_known || !can_go_on(turn, input, body))
+    status = find_record(turn, &state, &is_known, err);
+    conversation->is_imported = status == PAL_OK && is_known && state.is_imported;
+    if (status != PAL_OK || !is_known || !can_go_on(turn, input, &state))
         return status;
-    conversation->id = pal_json_string(pal_json_find(body, "conversation"), turn->step.arena);
+    conversation->id = state.conversation;
     restore_ids(turn, input);
     return PAL_OK;
 }

@@ -1,5 +1,5 @@
-/* window_record.c - reads and writes the bodies of checkpoints, prunes and epochs. Pure
- * functions. */
+/* window_record.c - reads and writes the bodies of checkpoints, prunes and epochs. One table of
+ * members is used in both directions. Members that are zero are left out. Pure functions. */
 #include "window/window_record.h"
 
 #include <stdlib.h>
@@ -8,6 +8,8 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
+#include "base/memory.h"
+#include "dialect/dialect_member.h"
 
 static pal_status body_done(pal_buf *buf, pal_arena *arena, pal_str *out_body, pal_error *err)
 {
@@ -22,6 +24,20 @@ static pal_status body_done(pal_buf *buf, pal_arena *arena, pal_str *out_body, p
         return pal_error_set(err, status, "the body of the mark exceeds the limit of %u bytes",
                 PAL_MARK_BODY_LEN_MAX);
     return status == PAL_OK ? status : pal_error_set(err, status, "out of memory");
+}
+
+static pal_status write_body(const pal_member_table *table, const void *record, pal_arena *arena,
+        pal_str *out_body, pal_error *err)
+{
+    pal_buf buf;
+    pal_json_writer writer;
+
+    pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
+    writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_members_write(table, 1, &writer, record);
+    pal_json_end_object(&writer);
+    return body_done(&buf, arena, out_body, err);
 }
 
 static pal_status body_parse(const pal_mark *mark, const char *what, pal_arena *arena,
@@ -39,61 +55,106 @@ static pal_status body_parse(const pal_mark *mark, const char *what, pal_arena *
     return PAL_OK;
 }
 
-static pal_str text_of(pal_json object, const char *name, pal_arena *arena)
-{
-    return pal_json_string(pal_json_find(object, name), arena);
-}
-
-static uint64_t number_of(pal_json object, const char *name)
-{
-    uint64_t number = 0;
-
-    pal_json_u64(pal_json_find(object, name), &number);
-    return number;
-}
-
-static void put_number(pal_json_writer *writer, const char *name, uint64_t number)
-{
-    if (number == 0)
-        return;
-    pal_put_count(writer, name, number);
-}
+#define LEN(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- Checkpoints ---- */
 
-static void read_keeps(pal_json list, pal_arena *arena, pal_checkpoint_record *record)
+#define USAGE(name) {#name, PAL_MEMBER_U64, 1, offsetof(pal_usage, name)}
+static const pal_member usage_members[] = {
+        USAGE(input), USAGE(cache_read), USAGE(cache_write), USAGE(output), USAGE(reasoning)};
+static const pal_member_table usage_table = {usage_members, LEN(usage_members), NULL, NULL};
+
+static pal_status read_keeps(
+        pal_json list, pal_arena *arena, pal_checkpoint_record *record, pal_error *err)
 {
     pal_json_iter each = pal_json_each(list);
     uint64_t *seqs = pal_arena_array(arena, pal_json_count(list), sizeof(*seqs));
     pal_json value;
 
     if (!seqs)
-        return;
+        return pal_no_memory(err);
+    record->keep_len = 0;
     while (pal_json_next(&each, NULL, &value))
         if (pal_json_u64(value, &seqs[record->keep_len]))
             record->keep_len++;
     record->keep_seqs = seqs;
+    return PAL_OK;
 }
 
-static void read_usage(pal_json usage, pal_checkpoint_record *record)
+static pal_status read_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *body, pal_error *err)
 {
-    if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
-        return;
-    record->has_usage = true;
-    record->usage = (pal_usage){
-            .input = number_of(usage, "input"),
-            .cache_read = number_of(usage, "cache_read"),
-            .cache_write = number_of(usage, "cache_write"),
-            .output = number_of(usage, "output"),
-            .reasoning = number_of(usage, "reasoning"),
-    };
+    pal_checkpoint_record *record = body;
+
+    switch (member->offset) {
+    case offsetof(pal_checkpoint_record, checkpoint.strategy):
+        pal_strategy_from_name(pal_json_string(value, arena), &record->checkpoint.strategy);
+        return PAL_OK;
+    case offsetof(pal_checkpoint_record, usage):
+        record->has_usage = pal_json_type_of(value) == PAL_JSON_OBJECT;
+        return pal_members_read_stored(&usage_table, 1, value, arena, &record->usage, err);
+    default:
+        return read_keeps(value, arena, record, err);
+    }
 }
+
+static void write_other(const pal_member *member, pal_json_writer *writer, const void *body)
+{
+    const pal_checkpoint_record *record = body;
+
+    switch (member->offset) {
+    case offsetof(pal_checkpoint_record, checkpoint.strategy):
+        pal_put_str_if(
+                writer, member->name, pal_str_of(pal_strategy_name(record->checkpoint.strategy)));
+        break;
+    case offsetof(pal_checkpoint_record, usage):
+        if (!record->has_usage)
+            break;
+        pal_json_name(writer, member->name);
+        pal_json_begin_object(writer);
+        pal_members_write(&usage_table, 1, writer, &record->usage);
+        pal_json_end_object(writer);
+        break;
+    default:
+        pal_json_name(writer, member->name);
+        pal_json_begin_array(writer);
+        for (size_t i = 0; i < record->keep_len; i++)
+            pal_json_put_u64(writer, record->keep_seqs[i]);
+        pal_json_end_array(writer);
+        break;
+    }
+}
+
+#define CHECKPOINT(name, type, field)                                                              \
+    {name, PAL_MEMBER_##type, 1, offsetof(pal_checkpoint_record, field)}
+static const pal_member checkpoint_members[] = {
+        CHECKPOINT("strategy", OTHER, checkpoint.strategy),
+        CHECKPOINT("summary", STRING, checkpoint.summary),
+        CHECKPOINT("hint", STRING, checkpoint.hint),
+        CHECKPOINT("dropped", U64, checkpoint.dropped),
+        CHECKPOINT("tokens", U64, checkpoint.tokens),
+        CHECKPOINT("hidden_tokens", U64, checkpoint.hidden_tokens),
+        CHECKPOINT("previous", U64, previous),
+        CHECKPOINT("messages", U64, messages),
+        CHECKPOINT("tokens_before", U64, tokens_before),
+        CHECKPOINT("tokens_after", U64, tokens_after),
+        CHECKPOINT("fallback", BOOL, is_fallback),
+        CHECKPOINT("model", STRING, model),
+        CHECKPOINT("usage", OTHER, usage),
+        CHECKPOINT("cost_micros", I64, cost_micros),
+        CHECKPOINT("reason", STRING, reason),
+        CHECKPOINT("request_id", STRING, request_id),
+        CHECKPOINT("note", STRING, note),
+        CHECKPOINT("keep", OTHER, keep_seqs),
+};
+static const pal_member_table checkpoint_table = {
+        checkpoint_members, LEN(checkpoint_members), read_other, write_other};
 
 /* Before request_id existed, the server wrote the id into the reason. */
 static pal_str id_in_reason(pal_str reason)
 {
     static const char prefix[] = "manual, request ";
-    size_t len = sizeof prefix - 1;
+    size_t len = sizeof(prefix) - 1;
 
     if (reason.len <= len || memcmp(reason.data, prefix, len) != 0)
         return (pal_str){0};
@@ -104,88 +165,24 @@ pal_status pal_window_checkpoint_read(const pal_mark *mark, pal_arena *arena,
         pal_checkpoint_record *out_record, pal_error *err)
 {
     pal_checkpoint_record record = {.checkpoint = {.number = mark->number, .seq = mark->seq}};
-    pal_checkpoint *checkpoint = &record.checkpoint;
     pal_json body;
     pal_status status = body_parse(mark, "checkpoint", arena, &body, err);
 
     if (status != PAL_OK)
         return status;
-    pal_strategy_from_name(text_of(body, "strategy", arena), &checkpoint->strategy);
-    checkpoint->summary = text_of(body, "summary", arena);
-    checkpoint->hint = text_of(body, "hint", arena);
-    checkpoint->dropped = number_of(body, "dropped");
-    checkpoint->tokens = number_of(body, "tokens");
-    checkpoint->hidden_tokens = number_of(body, "hidden_tokens");
-    record.previous = number_of(body, "previous");
-    record.messages = number_of(body, "messages");
-    record.tokens_before = number_of(body, "tokens_before");
-    record.tokens_after = number_of(body, "tokens_after");
-    pal_json_bool(pal_json_find(body, "fallback"), &record.is_fallback);
-    record.model = text_of(body, "model", arena);
-    record.reason = text_of(body, "reason", arena);
-    record.request_id = text_of(body, "request_id", arena);
+    status = pal_members_read_stored(&checkpoint_table, 1, body, arena, &record, err);
+    if (status != PAL_OK)
+        return status;
     if (record.request_id.len == 0)
         record.request_id = id_in_reason(record.reason);
-    record.note = text_of(body, "note", arena);
-    pal_json_i64(pal_json_find(body, "cost_micros"), &record.cost_micros);
-    read_usage(pal_json_find(body, "usage"), &record);
-    read_keeps(pal_json_find(body, "keep"), arena, &record);
-    if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     *out_record = record;
     return PAL_OK;
-}
-
-static void write_usage(pal_json_writer *writer, const pal_checkpoint_record *record)
-{
-    if (!record->has_usage)
-        return;
-    pal_json_name(writer, "usage");
-    pal_json_begin_object(writer);
-    put_number(writer, "input", record->usage.input);
-    put_number(writer, "cache_read", record->usage.cache_read);
-    put_number(writer, "cache_write", record->usage.cache_write);
-    put_number(writer, "output", record->usage.output);
-    put_number(writer, "reasoning", record->usage.reasoning);
-    pal_json_end_object(writer);
-    pal_put_number(writer, "cost_micros", record->cost_micros);
 }
 
 pal_status pal_window_checkpoint_write(const pal_checkpoint_record *record, pal_arena *arena,
         pal_str *out_body, pal_error *err)
 {
-    const pal_checkpoint *checkpoint = &record->checkpoint;
-    pal_buf buf;
-    pal_json_writer writer;
-
-    pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
-    writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str_if(&writer, "strategy", pal_str_of(pal_strategy_name(checkpoint->strategy)));
-    pal_put_str_if(&writer, "summary", checkpoint->summary);
-    pal_put_str_if(&writer, "hint", checkpoint->hint);
-    put_number(&writer, "dropped", checkpoint->dropped);
-    put_number(&writer, "tokens", checkpoint->tokens);
-    put_number(&writer, "hidden_tokens", checkpoint->hidden_tokens);
-    put_number(&writer, "previous", record->previous);
-    put_number(&writer, "messages", record->messages);
-    put_number(&writer, "tokens_before", record->tokens_before);
-    put_number(&writer, "tokens_after", record->tokens_after);
-    if (record->is_fallback) {
-        pal_put_flag(&writer, "fallback", true);
-    }
-    pal_put_str_if(&writer, "model", record->model);
-    write_usage(&writer, record);
-    pal_put_str_if(&writer, "reason", record->reason);
-    pal_put_str_if(&writer, "request_id", record->request_id);
-    pal_put_str_if(&writer, "note", record->note);
-    pal_json_name(&writer, "keep");
-    pal_json_begin_array(&writer);
-    for (size_t i = 0; i < record->keep_len; i++)
-        pal_json_put_u64(&writer, record->keep_seqs[i]);
-    pal_json_end_array(&writer);
-    pal_json_end_object(&writer);
-    return body_done(&buf, arena, out_body, err);
+    return write_body(&checkpoint_table, record, arena, out_body, err);
 }
 
 /* ---- Prunes ---- */
@@ -243,6 +240,7 @@ pal_status pal_window_prunes_read(const pal_mark *marks, size_t marks_len, pal_a
     if (!lists)
         return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     for (size_t i = 0; i < marks_len; i++) {
+        uint64_t removed = 0;
         pal_json body;
         pal_status status = body_parse(&marks[i], "prune", arena, &body, err);
 
@@ -250,8 +248,9 @@ pal_status pal_window_prunes_read(const pal_mark *marks, size_t marks_len, pal_a
             return status;
         lists[i] = pal_json_find(body, "pruned");
         room += pal_json_count(lists[i]);
-        if (number_of(body, "tokens") < PRUNED_TOKENS_MAX)
-            tokens += number_of(body, "tokens");
+        pal_json_u64(pal_json_find(body, "tokens"), &removed);
+        if (removed < PRUNED_TOKENS_MAX)
+            tokens += removed;
     }
     pruned = pal_arena_array(arena, room + 1, sizeof(*pruned));
     if (!pruned)
@@ -274,7 +273,8 @@ pal_status pal_window_prunes_write(const pal_pruned_part *pruned, size_t len, ui
     pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
     writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    put_number(&writer, "tokens", tokens);
+    if (tokens > 0)
+        pal_put_count(&writer, "tokens", tokens);
     pal_json_name(&writer, "pruned");
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < len; i++) {
@@ -290,62 +290,73 @@ pal_status pal_window_prunes_write(const pal_pruned_part *pruned, size_t len, ui
 
 /* ---- Epochs ---- */
 
+#define TOOL(name, type) {#name, PAL_MEMBER_##type, 1, offsetof(pal_tool, name)}
+static const pal_member tool_members[] = {
+        TOOL(name, STRING), TOOL(description, STRING), TOOL(schema, JSON), TOOL(tokens, U64)};
+static const pal_member_table tool_table = {tool_members, LEN(tool_members), NULL, NULL};
+
+static pal_status read_tools(
+        const pal_member *member, pal_json list, pal_arena *arena, void *body, pal_error *err)
+{
+    pal_epoch_record *record = body;
+    pal_json_iter each = pal_json_each(list);
+    pal_json tool;
+
+    (void)member;
+    record->tools = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*record->tools));
+    record->tools_len = 0;
+    if (!record->tools)
+        return pal_no_memory(err);
+    while (pal_json_next(&each, NULL, &tool)) {
+        pal_status status = pal_members_read_stored(
+                &tool_table, 1, tool, arena, &record->tools[record->tools_len++], err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static void write_tools(const pal_member *member, pal_json_writer *writer, const void *body)
+{
+    const pal_epoch_record *record = body;
+
+    pal_json_name(writer, member->name);
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < record->tools_len; i++) {
+        pal_json_begin_object(writer);
+        pal_members_write(&tool_table, 1, writer, &record->tools[i]);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
+#define EPOCH(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_epoch_record, field)}
+static const pal_member epoch_members[] = {
+        EPOCH("system", STRING, system),
+        EPOCH("own", BOOL, is_own),
+        EPOCH("tools", OTHER, tools),
+};
+static const pal_member_table epoch_table = {
+        epoch_members, LEN(epoch_members), read_tools, write_tools};
+
 pal_status pal_window_epoch_read(
         const pal_mark *mark, pal_arena *arena, pal_epoch_record *out_record, pal_error *err)
 {
-    pal_epoch_record record = {0};
-    pal_json body, tools, tool;
-    pal_json_iter each;
+    pal_epoch_record record;
+    pal_json body;
     pal_status status = body_parse(mark, "epoch", arena, &body, err);
 
     if (status != PAL_OK)
         return status;
-    (void)pal_json_bool(pal_json_find(body, "own"), &record.is_own);
-    record.system = text_of(body, "system", arena);
-    tools = pal_json_find(body, "tools");
-    record.tools = pal_arena_array(arena, pal_json_count(tools) + 1, sizeof(*record.tools));
-    each = pal_json_each(tools);
-    while (record.tools && pal_json_next(&each, NULL, &tool))
-        record.tools[record.tools_len++] = (pal_tool){
-                .name = text_of(tool, "name", arena),
-                .description = text_of(tool, "description", arena),
-                .schema = pal_json_raw(pal_json_find(tool, "schema")),
-                .tokens = number_of(tool, "tokens"),
-        };
-    if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
-    *out_record = record;
-    return PAL_OK;
+    status = pal_members_read_stored(&epoch_table, 1, body, arena, &record, err);
+    if (status == PAL_OK)
+        *out_record = record;
+    return status;
 }
 
 pal_status pal_window_epoch_write(
         const pal_epoch_record *record, pal_arena *arena, pal_str *out_body, pal_error *err)
 {
-    pal_buf buf;
-    pal_json_writer writer;
-
-    pal_buf_init(&buf, PAL_MARK_BODY_LEN_MAX);
-    writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str_if(&writer, "system", record->system);
-    if (record->is_own) {
-        pal_put_flag(&writer, "own", true);
-    }
-    pal_json_name(&writer, "tools");
-    pal_json_begin_array(&writer);
-    for (size_t i = 0; i < record->tools_len; i++) {
-        const pal_tool *tool = &record->tools[i];
-
-        pal_json_begin_object(&writer);
-        pal_put_str_if(&writer, "name", tool->name);
-        pal_put_str_if(&writer, "description", tool->description);
-        if (tool->schema.len > 0) {
-            pal_put_raw(&writer, "schema", tool->schema);
-        }
-        put_number(&writer, "tokens", tool->tokens);
-        pal_json_end_object(&writer);
-    }
-    pal_json_end_array(&writer);
-    pal_json_end_object(&writer);
-    return body_done(&buf, arena, out_body, err);
+    return write_body(&epoch_table, record, arena, out_body, err);
 }
