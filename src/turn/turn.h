@@ -1,5 +1,21 @@
 /* turn.h - one turn: its phases, its types, and the functions that the files of turn/ share. All
- * functions run on the loop, unless a comment says otherwise. */
+ * functions run on the loop, unless a comment says otherwise.
+ *
+ * Where to look:
+ *
+ *   a request arrives, waits, joins or is refused   lane/lane.c, lane/lane_wait.c
+ *   the turn begins: inspection and first commit    turn_first_commit.c
+ *   what the model is sent                          turn_plan.c
+ *   the model call, and the retry after a 429       turn_call.c, pal_turn_retry()
+ *   the answer is stored                            turn_answer.c
+ *   tool calls, pauses and approvals                turn_tools.c
+ *   a cancel, the time limit, a failure             turn_end.c, pal_turn_stop(), pal_turn_fail()
+ *   events, and readers that resume a stream        turn_event.c, pal_event_watch()
+ *   a crash: another process continues the turn     recovery/recovery_resume.c
+ *   the public functions of palaver/turn.h          runtime/runtime_call.c
+ *
+ * Names: on_EVENT() is a callback. It runs on the loop when a write, a worker, a call or a timer is
+ * done. A function for a worker says "Runs on a worker". */
 #ifndef PAL_TURN_H
 #define PAL_TURN_H
 
