@@ -181,18 +181,23 @@ pal_status pal_cut_find_places(pal_draft *draft, pal_error *err)
 {
     pair_list pairs = {0};
     pal_status status = alloc_places(draft, err);
-    if (status == PAL_OK)
-        status = pairs_init(draft, &pairs, err);
-    if (status == PAL_OK)
-        mark_must(draft);
-    for (size_t i = 0; status == PAL_OK && i < draft->tail_len; i++)
+    if (status != PAL_OK)
+        return status;
+    status = pairs_init(draft, &pairs, err);
+    if (status != PAL_OK)
+        goto out;
+    mark_must(draft);
+    for (size_t i = 0; i < draft->tail_len; i++) {
         status = pairs_add(draft, &pairs, i, err);
-    if (status == PAL_OK)
-        status = mark_unsafe(draft, &pairs, err);
-    if (status == PAL_OK) {
-        keep_pairs(draft, &pairs);
-        pal_cut_add_up(draft);
+        if (status != PAL_OK)
+            goto out;
     }
+    status = mark_unsafe(draft, &pairs, err);
+    if (status != PAL_OK)
+        goto out;
+    keep_pairs(draft, &pairs);
+    pal_cut_add_up(draft);
+out:
     pairs_done(&pairs);
     return status;
 }

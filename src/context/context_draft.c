@@ -254,18 +254,20 @@ pal_status pal_draft_make(pal_draft *draft, pal_error *err)
         return pal_draft_failure(draft, err);
 
     pal_status status = add_top(draft, err);
+    if (status != PAL_OK)
+        return status;
     draft->notice = draft->len;
     add_line(draft, (pal_plan_item_kind)0);
-    if (status == PAL_OK)
-        status = add_checkpoint(draft, err);
+    status = add_checkpoint(draft, err);
     if (status != PAL_OK)
         return status;
     add_older(draft);
     draft->kept = draft->len;
     status = add_stored(draft, input->kept, input->kept_len, PAL_TEXT("kept"), err);
+    if (status != PAL_OK)
+        return status;
     draft->tail = draft->len;
-    if (status == PAL_OK)
-        status = add_stored(draft, input->messages, input->messages_len, PAL_TEXT(""), err);
+    status = add_stored(draft, input->messages, input->messages_len, PAL_TEXT(""), err);
     if (status == PAL_OK)
         look_at_tail(draft);
     return status;

@@ -20,14 +20,17 @@ pal_status pal_context_plan(
     pal_context_set_limits(&draft);
     plan.usable = draft.hard;
     status = pal_draft_make(&draft, err);
-    if (status == PAL_OK)
-        status = pal_media_limit(&draft, err);
-    if (status == PAL_OK)
-        status = pal_strategy_decide(&draft, &plan, err);
-    if (status == PAL_OK && input->last)
+    if (status != PAL_OK)
+        return status;
+    status = pal_media_limit(&draft, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_strategy_decide(&draft, &plan, err);
+    if (status != PAL_OK)
+        return status;
+    if (input->last)
         pal_prefix_compare(&plan, input->last, arena);
-    if (status == PAL_OK)
-        status = pal_draft_failure(&draft, err);
+    status = pal_draft_failure(&draft, err);
     if (status == PAL_OK)
         *out_plan = plan;
     return status;

@@ -118,13 +118,15 @@ pal_status pal_context_input_check(const pal_context_input *input, pal_error *er
 {
     uint64_t kept_seq = 0, tail_seq = input->checkpoint.number ? input->checkpoint.seq : 0;
     pal_status status = check_settings(input, err);
-    if (status == PAL_OK)
-        status = check_order("kept", input->kept, input->kept_len, &kept_seq, err);
-    if (status == PAL_OK && kept_seq > tail_seq)
+    if (status != PAL_OK)
+        return status;
+    status = check_order("kept", input->kept, input->kept_len, &kept_seq, err);
+    if (status != PAL_OK)
+        return status;
+    if (kept_seq > tail_seq)
         tail_seq = kept_seq;
-    if (status == PAL_OK)
-        status = check_order("messages", input->messages, input->messages_len, &tail_seq, err);
-    if (status == PAL_OK)
-        status = check_pruned(input, err);
-    return status;
+    status = check_order("messages", input->messages, input->messages_len, &tail_seq, err);
+    if (status != PAL_OK)
+        return status;
+    return check_pruned(input, err);
 }

@@ -199,9 +199,11 @@ static pal_status decide_over(pal_draft *draft, pal_plan *plan, pal_error *err)
         return PAL_OK;
     }
     pal_status status = pal_cut_find_places(draft, err);
-    if (status == PAL_OK && draft->input->after_compaction)
+    if (status != PAL_OK)
+        return status;
+    if (draft->input->after_compaction)
         return pal_strategy_drop_turns(draft, plan, err);
-    if (status == PAL_OK && settings->strategy == PAL_STRATEGY_COMPACT)
+    if (settings->strategy == PAL_STRATEGY_COMPACT)
         status = try_prune(draft, plan, err);
     if (status == PAL_OK && plan->action == PAL_PLAN_ACTION_SEND)
         status = compact(draft, plan, err);

@@ -201,14 +201,16 @@ pal_status pal_strategy_slide(pal_draft *draft, pal_plan *plan, pal_error *err)
             .sent = PAL_TEXT("newest that fit"),
             .dropped = PAL_TEXT("older than the newest that fit")};
     bool has_places = choice.start > 0;
-    pal_status status = has_places ? pal_cut_find_places(draft, err) : PAL_OK;
-    if (status == PAL_OK && has_places) {
+    pal_status status = PAL_OK;
+    if (has_places) {
+        status = pal_cut_find_places(draft, err);
+        if (status != PAL_OK)
+            return status;
         choice.start = pal_cut_after(draft, choice.start);
         if (!pal_drop_open(draft, choice.start))
             choice.start = pal_cut_at_turn(draft, choice.start);
     }
-    if (status == PAL_OK)
-        status = pal_compose_plan(draft, &choice, plan, err);
+    status = pal_compose_plan(draft, &choice, plan, err);
     if (status != PAL_OK)
         return status;
     if (draft->input->after_overflow || pal_strategy_is_full(draft) ||

@@ -347,15 +347,14 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         append.also = &also;
     if (pal_last_commit_is_wanted(turn) && is_last(turn, message))
         status = pal_last_commit_prepare(turn, &append, has_calls(message), &err);
-    if (status == PAL_OK && !has_calls(message) && is_last(turn, message))
-        give_lease(turn, &append);
-    if (status == PAL_OK && turn->lane->fence && pauses(turn, message))
-        append.gives_lease = true;
-    if (status == PAL_OK) {
-        pal_turn_write_append(turn, &append);
+    if (status != PAL_OK) {
+        pal_answer_keep_row(turn, append.ledger);
+        pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
         return;
     }
-    if (append.ledger)
-        pal_answer_keep_row(turn, append.ledger);
-    pal_turn_fail(turn, status, "could not finish the turn: %.180s", err.message);
+    if (!has_calls(message) && is_last(turn, message))
+        give_lease(turn, &append);
+    if (turn->lane->fence && pauses(turn, message))
+        append.gives_lease = true;
+    pal_turn_write_append(turn, &append);
 }

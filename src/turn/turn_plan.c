@@ -158,16 +158,20 @@ static pal_status begin_summary(pal_turn *turn, pal_window window, pal_error *er
         return pal_no_memory(err);
     status = pal_compact_begin(turn->runtime->store, &window, &compaction, turn->summary.arena, job,
             &ready, &nothing, err);
-    if (status == PAL_OK && ready)
-        status = load_messages(
-                turn, (pal_message *)job->request.messages, job->request.messages_len, err);
-    if (status == PAL_OK && ready) {
-        turn->summary.job = job;
-        return PAL_OK;
-    }
-    if (status == PAL_OK && turn->summary.wait)
+    if (status != PAL_OK)
+        goto out;
+    if (!ready && turn->summary.wait)
         *turn->summary.wait->out_compacted = (pal_compaction_result){
                 .note = pal_arena_copy(turn->summary.wait->arena, nothing.note)};
+    if (!ready)
+        goto out;
+    status = load_messages(
+            turn, (pal_message *)job->request.messages, job->request.messages_len, err);
+    if (status != PAL_OK)
+        goto out;
+    turn->summary.job = job;
+    return PAL_OK;
+out:
     pal_arena_free(turn->summary.arena);
     turn->summary.arena = NULL;
     return status;

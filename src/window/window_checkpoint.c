@@ -189,10 +189,12 @@ pal_status pal_window_diff(pal_store *store, pal_str tenant, pal_id session, uin
     pal_buf buf;
     pal_status status = pal_store_marks(store, tenant, session, arena, &marks, &len, err);
 
-    if (status == PAL_OK)
-        status = summary_of(marks, len, old_number, arena, &old_summary, err);
-    if (status == PAL_OK)
-        status = summary_of(marks, len, new_number, arena, &new_summary, err);
+    if (status != PAL_OK)
+        return status;
+    status = summary_of(marks, len, old_number, arena, &old_summary, err);
+    if (status != PAL_OK)
+        return status;
+    status = summary_of(marks, len, new_number, arena, &new_summary, err);
     if (status != PAL_OK)
         return status;
     old_list = split_lines(old_summary, arena);

@@ -60,7 +60,9 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
     pal_mark mark = {.kind = PAL_MARK_CHECKPOINT};
     pal_status status = find_active(store, tenant, session, arena, &record, err);
 
-    if (status == PAL_OK && summary.len == 0 && is_undone(&record))
+    if (status != PAL_OK)
+        return status;
+    if (summary.len == 0 && is_undone(&record))
         return clear(store, tenant, session, &record, out_mark, err);
     record.previous = record.checkpoint.number;
     record.checkpoint.summary = summary;
@@ -72,18 +74,20 @@ static pal_status set(pal_store *store, pal_str tenant, pal_id session, pal_str 
     record.cost_micros = 0;
     record.messages = 0;
     record.reason = pal_str_of("given");
-    if (status == PAL_OK)
-        status = pal_show_count_summary(&record.checkpoint, pal_store_encoding(store), arena,
-                &record.checkpoint.tokens, err);
-    if (status == PAL_OK)
-        status = pal_window_checkpoint_write(&record, arena, &mark.body, err);
+    status = pal_show_count_summary(&record.checkpoint, pal_store_encoding(store), arena,
+            &record.checkpoint.tokens, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_checkpoint_write(&record, arena, &mark.body, err);
+    if (status != PAL_OK)
+        return status;
     mark.seq = record.checkpoint.seq;
-    if (status == PAL_OK)
-        status = pal_store_mark(store, tenant, session, &mark, err);
-    mark.body = (pal_str){0};
-    if (status == PAL_OK)
-        *out_mark = mark;
-    return status;
+    status = pal_store_mark(store, tenant, session, &mark, err);
+    if (status != PAL_OK)
+        return status;
+    mark.body = (pal_str){0}; /* it is in the arena */
+    *out_mark = mark;
+    return PAL_OK;
 }
 
 pal_status pal_window_summary_set(pal_store *store, pal_str tenant, pal_id session, pal_str summary,

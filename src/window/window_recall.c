@@ -369,12 +369,15 @@ pal_status pal_recall_run(
     pal_buf_init(&r.normal, PAL_MESSAGE_BYTES_MAX * 2);
     if (last_hidden(&r) > 0)
         status = put_hits(&r, &shown, &has_more, err);
-    if (status == PAL_OK && shown == 0)
+    if (status != PAL_OK)
+        goto out;
+    if (shown == 0)
         pal_buf_append_text(out, "[Nothing was found.]");
-    else if (status == PAL_OK && has_more)
+    else if (has_more)
         pal_buf_append_text(out, "[There are more matches. Use more specific words.]");
-    if (status == PAL_OK && r.normal.failure != PAL_OK)
+    if (r.normal.failure != PAL_OK)
         status = pal_error_set(err, r.normal.failure, "out of memory");
+out:
     pal_buf_done(&r.normal);
     return status;
 }

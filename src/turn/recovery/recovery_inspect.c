@@ -343,10 +343,12 @@ static pal_status look_into_inbox(
     pal_status status =
             pal_snapshot_inbox_list(snapshot, takes ? turn->arena : scratch, &items, &len, err);
 
-    if (status == PAL_OK)
-        status = find_leftover(turn, items, len, err);
-    if (status == PAL_OK)
-        status = pal_resume_look(turn, snapshot, items, len, err);
+    if (status != PAL_OK)
+        return status;
+    status = find_leftover(turn, items, len, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_resume_look(turn, snapshot, items, len, err);
     if (status == PAL_OK && takes && !turn->found.resume)
         status = pal_backlog_take(turn, items, len, err);
     if (status != PAL_OK)
@@ -364,8 +366,9 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
     pal_status status = pal_snapshot_begin(turn->runtime->store, turn->request.tenant,
             turn->request.session, scratch, &snapshot, err);
 
-    if (status == PAL_OK)
-        status = look_into_inbox(turn, &snapshot, scratch, err);
+    if (status != PAL_OK)
+        return status;
+    status = look_into_inbox(turn, &snapshot, scratch, err);
     if (status != PAL_OK || turn->queue.verdict != PAL_TURN_MAY_BEGIN)
         return status;
     if (turn->found.resume && pal_id_is_none(turn->found.leftover))
@@ -375,19 +378,20 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
         return PAL_OK; /* no request waits, but an obsolete item may be left */
     }
     status = pal_recovery_ending(&snapshot, turn->found.leftover_seq, scratch, &end, err);
-    if (status == PAL_OK)
-        status = pal_recovery_prepare(turn, err);
-    if (status == PAL_OK)
-        status = check_results(turn, &end, err);
-    if (status == PAL_OK)
-        status = settle(turn, &end, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_recovery_prepare(turn, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_results(turn, &end, err);
+    if (status != PAL_OK)
+        return status;
+    return settle(turn, &end, err);
 }
 
 void pal_recovery_inspect(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
-
     pal_arena *scratch = pal_arena_new(0);
 
     turn->work_error = (pal_error){0};

@@ -180,13 +180,15 @@ static pal_status look_at_messages(const pal_snapshot *snapshot, uint64_t first_
             break;
         load.after_seq = list.items[list.len - 1].seq;
     }
-    if (status == PAL_OK)
-        status = look_whether_hidden(snapshot, &g, err);
-    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_no_memory(err);
-    if (status == PAL_OK)
-        decide(&g);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = look_whether_hidden(snapshot, &g, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_no_memory(err);
+    decide(&g);
+    return PAL_OK;
 }
 
 /* ---- What the turn waits for ---- */
@@ -280,25 +282,32 @@ pal_status pal_outcome_read_from(pal_store *store, pal_str tenant, pal_id sessio
     pal_snapshot snapshot;
     pal_status status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
 
-    if (status == PAL_OK)
-        status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
-    if (status == PAL_OK)
-        status = look_into_inbox(&snapshot, arena, &outcome, &owed, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
+    if (status != PAL_OK)
+        return status;
+    status = look_into_inbox(&snapshot, arena, &outcome, &owed, err);
+    if (status != PAL_OK)
+        return status;
     /* Read the first message again after the inbox: an item that was in the inbox is recorded by
      * now, or is still there. A reading shows the state at its beginning. */
-    if (status == PAL_OK)
-        status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
+    status = find_first(store, tenant, first, arena, &outcome, &first_seq, err);
     if (status == PAL_OK && !pal_id_equal(outcome.turn, turn))
         status = find_first(store, tenant, pal_owed_first(outcome.turn), arena, &outcome,
                 &acting_seq, err);
-    if (acting_seq)
-        first_seq = acting_seq;
-    if (status == PAL_OK && first_seq)
-        status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
-    if (status == PAL_OK && first_seq)
-        status = look_at_messages(&snapshot, first_seq, arena, &outcome, err);
     if (status != PAL_OK)
         return status;
+    if (acting_seq)
+        first_seq = acting_seq;
+    if (first_seq) {
+        status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
+        if (status != PAL_OK)
+            return status;
+        status = look_at_messages(&snapshot, first_seq, arena, &outcome, err);
+        if (status != PAL_OK)
+            return status;
+    }
     if (outcome.state == PAL_TURN_NONE)
         return no_turn(err);
     outcome.is_gone = snapshot.row.session.state != PAL_SESSION_ACTIVE;

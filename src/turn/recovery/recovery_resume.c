@@ -187,12 +187,13 @@ pal_status pal_resume_look(pal_turn *turn, const pal_snapshot *snapshot,
         return PAL_OK;
     }
     status = find_first(turn, found, err);
-    if (status == PAL_OK && found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
+    if (status != PAL_OK)
+        return status;
+    if (found->first_seq == 0 && !pal_id_is_none(found->head.first)) {
         turn->found.leftover = item->id; /* the request was a repeat, and its turn died at once */
         return PAL_OK;
     }
-    if (status == PAL_OK)
-        status = pal_resume_judge(snapshot, turn->arena, found, err);
+    status = pal_resume_judge(snapshot, turn->arena, found, err);
     if (status == PAL_OK && found->first_seq > 0)
         status = load_recorded(snapshot, turn->arena, found, err);
     if (status != PAL_OK)

@@ -64,8 +64,9 @@ static pal_status plan_window(const preview *p, const pal_window *window,
 
     if (status == PAL_OK && p->request->messages_len > 0)
         status = add_messages(p, &view.input, err);
-    if (status == PAL_OK)
-        status = pal_context_plan(&view.input, p->arena, out_plan, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_context_plan(&view.input, p->arena, out_plan, err);
     if (status == PAL_OK)
         out_plan->is_estimate = !view.model.encoding || !view.model.is_exact;
     return status;
@@ -99,11 +100,13 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
 
     asked.tenant = pal_tenant_or_default(asked.tenant);
     status = pal_snapshot_begin(runtime->store, asked.tenant, asked.session, arena, &snapshot, err);
-    if (status == PAL_OK)
-        status = pal_turn_settings_find(
-                runtime, &asked, &snapshot.row.session, arena, &p.settings, err);
-    if (status == PAL_OK)
-        status = pal_toolset_check(&asked, arena, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_settings_find(runtime, &asked, &snapshot.row.session, arena, &p.settings,
+            err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_toolset_check(&asked, arena, err);
     if (status != PAL_OK)
         return status;
     pal_ask_loop(runtime->loop, &p.ask);

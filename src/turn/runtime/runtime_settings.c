@@ -286,19 +286,22 @@ pal_status pal_turn_settings_find(const pal_runtime *runtime, const pal_turn_req
         parameters[i] = levels[i].parameters;
     parameters[3] = options->parameters;
     status = merge_parameters(parameters, 4, arena, &settings.parameters, err);
-    if (status == PAL_OK)
-        status = choose_endpoint(options, levels, 3, &settings, err);
-    if (status == PAL_OK && request->has_context)
-        settings.context = request->context;
-    else if (status == PAL_OK)
+    if (status != PAL_OK)
+        return status;
+    status = choose_endpoint(options, levels, 3, &settings, err);
+    if (status != PAL_OK)
+        return status;
+    settings.context = request->context;
+    if (!request->has_context)
         status = pal_context_settings_merge(&options->context,
                 settings.own ? settings.own->context : NULL, session->metadata, &settings.context,
                 err);
-    if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
-        status = pal_error_set(err, pal_arena_failure(arena), "out of memory");
-    if (status == PAL_OK)
-        *out_settings = settings;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
+    *out_settings = settings;
+    return PAL_OK;
 }
 
 /* ---- Tools and window ---- */
