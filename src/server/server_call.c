@@ -1,5 +1,9 @@
 /* server_call.c - what every handler needs around its own work: the writer of its response, its
- * failures, and its writes to the store. */
+ * failures, and its writes to the store.
+ *
+ * A call ends in one of two ways, each of which is its last use: pal_call_send() or
+ * pal_call_fail(). If the request has an idempotency key, a worker stores a successful response
+ * before it is sent (server_idempotency.c says what a crash in between leaves). */
 #include "server/server_call.h"
 
 #include <stdarg.h>

@@ -5,12 +5,6 @@
 #include <sys/resource.h>
 #include "server/server_limits.h"
 
-/* In addition to the running calls, the HTTP client keeps a quarter as many idle connections. */
-static uint64_t calls_of(uint64_t files)
-{
-    return files / 5 * 4;
-}
-
 /* False: the number of files is not limited, or not known. */
 static bool raise_limit(uint64_t *out_files)
 {
@@ -40,6 +34,8 @@ void pal_files_claim(const pal_config_server *config, pal_files *out_files)
                         ? share - PAL_SERVER_CONNECTIONS_SPARE
                         : share / 2 + 1);
     }
-    uint64_t calls = calls_of(room - wanted);
+    /* In addition to the running calls, the HTTP client keeps a quarter as many idle
+     * connections. */
+    uint64_t calls = (room - wanted) / 5 * 4;
     out_files->calls = calls > UINT32_MAX ? UINT32_MAX : calls < 1 ? 1 : (uint32_t)calls;
 }

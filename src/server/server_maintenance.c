@@ -134,14 +134,6 @@ static void *run(void *user)
     return NULL;
 }
 
-static void set_times(pal_maintenance *m)
-{
-    set_sweep(m);
-    m->keys_at_ms = now_ms() + KEYS_EVERY_MS;
-    /* Twice as often as systemd requires, as systemd recommends. */
-    m->watchdog_ms = pal_notify_watchdog_us() / 2000;
-}
-
 pal_maintenance *pal_maintenance_start(pal_server *server)
 {
     pthread_condattr_t attr;
@@ -149,7 +141,10 @@ pal_maintenance *pal_maintenance_start(pal_server *server)
     if (!m)
         return NULL;
     m->server = server;
-    set_times(m);
+    set_sweep(m);
+    m->keys_at_ms = now_ms() + KEYS_EVERY_MS;
+    /* Twice as often as systemd requires, as systemd recommends. */
+    m->watchdog_ms = pal_notify_watchdog_us() / 2000;
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -115,13 +115,6 @@ static void split_target(pal_exchange *x)
         x->query = pal_str_make(mark + 1, rest.len - x->path.len - 1);
 }
 
-static void name_exchange(pal_exchange *x)
-{
-    char id[PAL_ID_TEXT_SIZE];
-    pal_id_to_text(pal_id_new(), id);
-    x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
-}
-
 /* NULL: pal_request_more() closes the connection. */
 void *pal_request_line(void *user, const char *target, struct MHD_Connection *mhd)
 {
@@ -150,7 +143,9 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
     x->body_max = listener->limits.body_bytes_max;
     pal_buf_init(&x->body, x->body_max);
     split_target(x);
-    name_exchange(x);
+    char id[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(pal_id_new(), id);
+    x->id = pal_arena_copy(arena, pal_str_make(id, PAL_ID_TEXT_LEN));
     pal_unfinished_add(x);
     return x;
 }
@@ -323,13 +318,6 @@ static void end_exchange(pal_exchange *x, bool was_sent)
     pal_arena_free(x->arena);
 }
 
-/* libmicrohttpd could not read the request and has responded by itself. */
-static void note_refused(pal_exchange *x)
-{
-    x->has_more = true;
-    atomic_fetch_add(&x->listener->refused, 1);
-}
-
 void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
         enum MHD_RequestTerminationCode code)
 {
@@ -342,11 +330,14 @@ void pal_request_done(void *user, struct MHD_Connection *mhd, void **context,
     if (x->phase != PAL_EXCHANGE_PHASE_HANDLED) {
         bool is_late = code == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ||
                 atomic_load(&x->connection->is_cut);
-        if (is_late && !atomic_load(&listener->is_closing))
+        if (is_late && !atomic_load(&listener->is_closing)) {
             (void)pal_request_refuse_raw(
                     x, 408, "the request did not arrive within server.request_timeout");
-        else if (code == MHD_REQUEST_TERMINATED_WITH_ERROR)
-            note_refused(x);
+        } else if (code == MHD_REQUEST_TERMINATED_WITH_ERROR) {
+            /* libmicrohttpd could not read the request and has responded by itself. */
+            x->has_more = true;
+            atomic_fetch_add(&listener->refused, 1);
+        }
     }
     end_exchange(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }

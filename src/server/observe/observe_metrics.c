@@ -205,11 +205,6 @@ static void put_histogram(pal_buf *buf, const char *name, const char *labels, co
     pal_buf_format(buf, "%s_count{%s} %" PRIu64 "\n", name, labels, total);
 }
 
-static bool was_asked(const route_counts *route)
-{
-    return atomic_load(&route->codes[0].code) != 0;
-}
-
 static void put_requests(pal_buf *buf, const pal_metrics *metrics)
 {
     head(buf, "palaver_requests_total", "counter", "Requests answered, by route and code.");
@@ -225,7 +220,7 @@ static void put_requests(pal_buf *buf, const pal_metrics *metrics)
     for (size_t i = 0; i < metrics->routes_len; i++) {
         const route_counts *r = &metrics->routes[i];
         char labels[256];
-        if (!was_asked(r))
+        if (atomic_load(&r->codes[0].code) == 0) /* no request yet */
             continue;
         snprintf(labels, sizeof labels, "method=\"%s\",route=\"%s\"",
                 r->route ? r->route->method : "", r->route ? r->route->path : "none");

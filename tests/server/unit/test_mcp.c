@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "base/memory.h"
 #include "mcp/mcp.h"
-#include "server/api/mcp/api_mcp_session.h"
+#include "server/api/mcp/api_mcp.h"
 #include "server/server_limits.h"
 #include "support/tap.h"
 

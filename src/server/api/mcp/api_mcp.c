@@ -18,7 +18,6 @@
 #include "mcp/mcp.h"
 #include "server/access/access_auth.h"
 #include "server/api/api_object.h"
-#include "server/api/mcp/api_mcp_session.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"

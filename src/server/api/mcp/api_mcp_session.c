@@ -1,5 +1,7 @@
-/* api_mcp_session.c - sessions of MCP clients: a map by id, and a list ordered by last use. */
-#include "server/api/mcp/api_mcp_session.h"
+/* api_mcp_session.c - sessions of MCP clients of the old era of the protocol (mcp.h): a map by id,
+ * and a list ordered by last use. Sessions are kept in memory. After a restart a client gets 404
+ * and must send `initialize` again. */
+#include "server/api/mcp/api_mcp.h"
 
 #include <pthread.h>
 #include "base/digest.h"
