@@ -111,7 +111,7 @@ PAL_CHECKED pal_status pal_call_object(
 PAL_CHECKED pal_status pal_call_known(pal_call *call, pal_error *err);
 /* PAL_INVALID if the object has a member that is not in `names`, which are separated by spaces. An
  * open object can have other members, but not a misspelled name. */
-PAL_CHECKED pal_status pal_call_names(
+PAL_CHECKED pal_status pal_call_known_names(
         pal_call *call, pal_json object, const char *names, bool is_open, pal_error *err);
 /* Accepts only decimal digits, as in a path. */
 bool pal_call_number(pal_str text, uint64_t *out);

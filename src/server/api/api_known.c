@@ -3,7 +3,7 @@
  * says.
  *
  * The known names are those of the route's tables (api_object.h). An open object accepts members
- * that Palaver does not know; the handler checks those with pal_call_names(). */
+ * that Palaver does not know; the handler checks those with pal_call_known_names(). */
 #include "server/server_call.h"
 
 #include <stdio.h>
@@ -183,7 +183,7 @@ static pal_str slip_of(const char *names, pal_str name)
     return (pal_str){0};
 }
 
-pal_status pal_call_names(
+pal_status pal_call_known_names(
         pal_call *call, pal_json object, const char *names, bool is_open, pal_error *err)
 {
     pal_json_iter each = pal_json_each(object);

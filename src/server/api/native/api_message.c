@@ -237,7 +237,7 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
     pal_message *messages;
     size_t len;
     append_request request = {.expected_seq = PAL_SEQ_ANY};
-    pal_status status = pal_call_names(call, call->body, append_names, true, err);
+    pal_status status = pal_call_known_names(call, call->body, append_names, true, err);
     if (status != PAL_OK)
         return status;
     status = pal_api_messages_read(call, call->body, true, &messages, &len, err);
@@ -245,7 +245,7 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
         return status;
     /* Only a body that is itself a message can have further members. */
     if (is_list(call->body))
-        status = pal_call_names(call, call->body, append_names, false, err);
+        status = pal_call_known_names(call, call->body, append_names, false, err);
     if (status == PAL_OK)
         status = pal_api_object_read(call, call->body, &append_body, &request, err);
     if (status != PAL_OK)

@@ -38,7 +38,7 @@ pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool,
                 "'type' must be function; built-in tools of model services are not supported");
     if (call->api->is_strict) {
         pal_status status =
-                pal_call_names(call, of, "name description parameters strict", true, err);
+                pal_call_known_names(call, of, "name description parameters strict", true, err);
         if (status != PAL_OK)
             return status;
     }
