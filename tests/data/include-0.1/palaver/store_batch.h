@@ -44,10 +44,10 @@ typedef enum pal_op_kind {
     PAL_OP_RECORD_DROP = 18,
 } pal_op_kind;
 
-/* One write operation. All writing functions of a store are made of these. Zero an operation, then
- * set kind, tenant, session and the member of `u` for the kind. The tenant here also replaces that
- * of a pal_session in the operation. The store sets `status`, `error` and the members whose comment
- * begins with "out:". */
+/* One write operation. All writing functions of a store are made of these. Make an operation with
+ * the functions pal_op_...() below, then set `fence`, `with_previous` or the optional members of
+ * `u` if you need them. The tenant here also replaces that of a pal_session in the operation. The
+ * store sets `status`, `error` and the members whose comment begins with "out:". */
 typedef struct pal_op {
     pal_op_kind kind;
     pal_str tenant;
@@ -127,6 +127,35 @@ typedef struct pal_op {
     pal_error error;
     PAL_RESERVED(4);
 } pal_op;
+
+/* Each of these functions makes the operation that the function pal_store_...() with the same name
+ * applies, from the same arguments. Nothing is copied: everything that an argument points to must
+ * exist until the operation is applied. A function that takes a pal_session uses its tenant and
+ * its id. */
+PAL_API pal_op pal_op_create(const pal_session *session);
+/* Creates the session, or finds the active session that has its key. */
+PAL_API pal_op pal_op_find_or_create(const pal_session *session);
+PAL_API pal_op pal_op_update(const pal_session *session, uint32_t fields);
+PAL_API pal_op pal_op_append(pal_str tenant, pal_id session, pal_message *messages,
+        size_t messages_len, uint64_t expected_seq);
+PAL_API pal_op pal_op_fork(const pal_session *session, pal_id parent, uint64_t at_seq);
+/* Lets an empty session adopt the history of the session `from`. */
+PAL_API pal_op pal_op_adopt(pal_str tenant, pal_id session, pal_id from);
+PAL_API pal_op pal_op_mark(pal_str tenant, pal_id session, pal_mark *mark);
+PAL_API pal_op pal_op_delete(pal_str tenant, pal_id session);
+PAL_API pal_op pal_op_restore(pal_str tenant, pal_id session);
+/* `out_erasure` may be NULL. */
+PAL_API pal_op pal_op_erase(pal_str tenant, pal_id session, pal_erase_result *out_erasure);
+PAL_API pal_op pal_op_sweep(int64_t trash_ms, uint32_t limit);
+PAL_API pal_op pal_op_inbox_add(pal_str tenant, pal_id session, pal_inbox_item *item);
+PAL_API pal_op pal_op_inbox_drop(pal_str tenant, pal_id session, pal_id item);
+PAL_API pal_op pal_op_lease_take(pal_str tenant, pal_id session, pal_str owner, int64_t ttl_ms);
+PAL_API pal_op pal_op_lease_release(pal_str tenant, pal_id session, uint64_t fence);
+PAL_API pal_op pal_op_ledger_add(pal_str tenant, pal_id session, const pal_ledger_row *row);
+PAL_API pal_op pal_op_blob_put(pal_str tenant, pal_str media_type, pal_str data);
+PAL_API pal_op pal_op_record_put(pal_str tenant, pal_record *record, uint64_t expected_version);
+/* Only the kind and the name of the record are used. */
+PAL_API pal_op pal_op_record_drop(pal_str tenant, pal_record *record);
 
 /* Applies operations in one durable commit, in their order. They can concern any number of
  * sessions. Each operation succeeds or fails alone and reports that in its `status`. The call

@@ -42,7 +42,7 @@ typedef struct pal_header {
 /* A model service that the runtime can call. */
 typedef struct pal_endpoint {
     pal_str name; /* unique; if empty, the kind is used as the name */
-    pal_str kind; /* "openai", "anthropic", "mistral", "mistral_conversations", "echo", "script" */
+    pal_str kind; /* one of pal_provider_info_at(), for example "openai" */
     pal_str url;  /* if empty, the usual URL of the kind */
     pal_str api_key;           /* may be empty */
     const pal_header *headers; /* sent with every request */
@@ -558,6 +558,12 @@ PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena
 
 /* ---- Forwarding ---- */
 
+/* The API that a forwarded request is written for. */
+typedef enum pal_forward_api {
+    PAL_FORWARD_CHAT = 0,     /* OpenAI's chat completions */
+    PAL_FORWARD_MESSAGES = 1, /* Anthropic's Messages */
+} pal_forward_api;
+
 /* A request that is sent to an endpoint unchanged. */
 typedef struct pal_forward {
     pal_str endpoint;  /* if empty, the endpoint whose default model is `model`, or the default
@@ -570,7 +576,13 @@ typedef struct pal_forward {
     pal_budget budget; /* only the tenant's limits apply; they are checked before the call */
     bool asks_usage;   /* add stream_options.include_usage to the request of a stream if the service
                           needs it to report its usage */
-    PAL_RESERVED(8);
+    const pal_header *headers; /* sent in place of the endpoint's headers with the same names; its
+                                  API key cannot be replaced */
+    size_t headers_len;
+    pal_forward_api api;
+    bool is_free; /* the response contains no answer, for example a count of tokens: nothing is
+                     counted, and the budget is not checked */
+    PAL_RESERVED(5);
 } pal_forward;
 
 /* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any
@@ -597,7 +609,7 @@ typedef struct pal_forward_call pal_forward_call;
  * If a response reports no usage, the tokens of the request and of the response so far are counted
  * with the model's encoding. An error response counts nothing.
  *
- *   PAL_CONFLICT   the endpoint does not speak chat completions
+ *   PAL_CONFLICT   the endpoint does not speak the request's API
  *   PAL_NOT_FOUND  there is no such endpoint */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forward_call **out_call, pal_error *err);

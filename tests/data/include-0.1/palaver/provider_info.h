@@ -1,0 +1,39 @@
+/* provider_info.h - the kinds of model services that Palaver can call. The list is part of the
+ * library and never changes while a program runs, so any thread can read it. */
+#ifndef PALAVER_PROVIDER_INFO_H
+#define PALAVER_PROVIDER_INFO_H
+
+#include <stdint.h>
+#include "palaver/api.h"
+#include "palaver/context.h"
+#include "palaver/str.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One kind of model service. */
+typedef struct pal_provider_info {
+    const char *kind;         /* the value of pal_endpoint.kind, for example "openai" */
+    const char *url;          /* the usual URL; NULL: the kind uses no network */
+    const char *key_variable; /* environment variable that usually contains the API key; NULL: the
+                                 kind has no key */
+    const char *url_variable; /* environment variable that can contain another URL; NULL: none */
+    const char *model; /* the default model of a service that is found by its key; NULL: services of
+                          this kind are not searched for */
+    pal_profile profile;      /* the rules for valid messages */
+    bool has_clones;          /* other services have the same API, but other models */
+    bool keeps_conversations; /* the service stores the messages and receives only new ones */
+    bool needs_path;          /* an endpoint must have a `path` */
+    PAL_RESERVED(4);
+} pal_provider_info;
+
+/* Returns the kind at `index`, which counts from 0; NULL after the last one. */
+PAL_API const pal_provider_info *pal_provider_info_at(size_t index);
+/* Returns NULL if there is no such kind. */
+PAL_API const pal_provider_info *pal_provider_info_find(pal_str kind);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
