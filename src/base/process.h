@@ -1,4 +1,4 @@
-/* process.h - a name for this process by which others on the same machine can tell that it died. */
+/* process.h - a name for this process by which others on the same machine can see that it died. */
 #ifndef PAL_BASE_PROCESS_H
 #define PAL_BASE_PROCESS_H
 

@@ -12,14 +12,14 @@
 #include "palaver/context.h"
 
 typedef struct pal_size {
-    uint64_t tokens; /* as counted, not calibrated */
+    uint64_t tokens; /* the plain count, not calibrated */
     uint64_t bytes;
     uint32_t images;
 } pal_size;
 
 typedef struct pal_line {
     pal_plan_item_kind kind;         /* 0: the line is empty */
-    const pal_message *message; /* as it would be sent; NULL for tools and ranges */
+    const pal_message *message; /* the form that would be sent; NULL for tools and ranges */
     uint64_t seq;
     uint64_t first_seq;
     uint64_t count;

@@ -23,7 +23,7 @@
 typedef struct family {
     pal_id *sessions; /* newest first */
     size_t len;
-    uint64_t version; /* of the record; 0: there is no record */
+    uint64_t version; /* version of the record; 0: there is no record */
 } family;
 
 typedef struct recording {
@@ -32,7 +32,7 @@ typedef struct recording {
     pal_error *err;
     const pal_recorder_history *history;
     pal_message *messages;    /* the messages that count */
-    pal_recorder_hash *hashes; /* of the history up to each of them */
+    pal_recorder_hash *hashes; /* hashes of the history up to each of them */
     size_t len;
 } recording;
 
@@ -40,7 +40,7 @@ typedef struct recording {
 typedef struct known_prefix {
     size_t len; /* messages of the request that are known */
     pal_session session;
-    uint64_t seq; /* of the last known message; 0: nothing is known */
+    uint64_t seq; /* seq of the last known message; 0: nothing is known */
 } known_prefix;
 
 /* ---- Hashes ---- */

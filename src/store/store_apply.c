@@ -104,13 +104,13 @@ typedef struct batch {
 static void batch_told(pal_writer_task *task)
 {
     batch *self = (batch *)task;
-    batch told = *self;
+    batch copy = *self;
 
     pal_prepare_publish(&self->prepared);
     pal_prepare_done(&self->prepared);
     pal_free(self);
-    pal_store_changed(told.store, told.ops, told.ops_len);
-    told.applied(told.ops, told.ops_len, PAL_OK, NULL, told.user);
+    pal_store_changed(copy.store, copy.ops, copy.ops_len);
+    copy.applied(copy.ops, copy.ops_len, PAL_OK, NULL, copy.user);
 }
 
 static pal_status batch_new(

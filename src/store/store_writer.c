@@ -92,7 +92,7 @@ static void apply(pal_writer *writer, pal_work *works, size_t works_len)
 static void end_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
 {
     request *first = NULL, **link = &first;
-    pal_writer_task *told = NULL, **end = &told;
+    pal_writer_task *others = NULL, **end = &others;
 
     for (size_t i = 0; i < len; i++) {
         if (tasks[i]->done) {
@@ -107,10 +107,10 @@ static void end_tasks(pal_writer *writer, pal_writer_task **tasks, size_t len)
     *end = NULL;
     if (first)
         sem_post(&first->done);
-    while (told) {
-        pal_writer_task *task = told;
+    while (others) {
+        pal_writer_task *task = others;
 
-        told = task->next;
+        others = task->next;
         atomic_fetch_sub(&writer->callers, 1);
         task->done(task);
     }

@@ -193,7 +193,7 @@ typedef enum pal_turn_origin {
 typedef enum pal_turn_place {
     PAL_PLACE_LAST = 0, /* it has not begun yet */
     PAL_PLACE_FIRST,    /* it had begun before, and is the next to begin */
-    PAL_PLACE_YIELDED,  /* as FIRST; it had begun, and yielded once to an older request */
+    PAL_PLACE_YIELDED,  /* like FIRST; it had begun, and yielded once to an older request */
 } pal_turn_place;
 
 /* The turn's place in its lane: how it waits, and who waits with it. */
@@ -217,7 +217,7 @@ typedef struct pal_turn_queue {
     uint32_t lease_tries; /* how often acquiring the lease was retried at once */
 } pal_turn_queue;
 
-/* What the turn has found in the session when it began. */
+/* The state of the session when the turn began. */
 typedef struct pal_turn_found {
     pal_id leftover; /* an obsolete inbox item, to be dropped */
     /* seq of the first message of the turn that left that item, to be rewound; or 0 */
@@ -336,7 +336,7 @@ typedef struct pal_turn_summary {
     struct pal_summary_end *end; /* how the request for the summary ended */
 } pal_turn_summary;
 
-/* What came of the turn so far. */
+/* The result of the turn so far. */
 typedef struct pal_turn_outcome {
     pal_finish finish;    /* why the model stopped writing its newest answer */
     pal_turn_state state; /* the state that the turn is about to end in */

@@ -14,15 +14,15 @@ enum { MERGED_BYTES_MAX = 32 * 1024 }; /* maximum text of a merged event */
 
 /* Almost all events add to a text. Such an event has no other members than these. */
 struct pal_event_entry {
-    uint64_t number; /* of the last event in this entry */
-    uint64_t first;  /* of the first event in this entry */
+    uint64_t number; /* number of the last event in this entry */
+    uint64_t first;  /* number of the first event in this entry */
     pal_event_kind kind;
     bool is_refusal;
     uint64_t count;
     pal_str text;
     pal_str call_id;
     uint32_t *ends;   /* where the text of each event except the last ends; NULL: a single event */
-    size_t bytes;     /* of the allocation, which includes the texts, `ends` and `event` */
+    size_t bytes;     /* size of the allocation, which includes the texts, `ends` and `event` */
     pal_event *event; /* an event that does not add to a text; otherwise NULL */
 };
 

@@ -21,7 +21,7 @@ typedef struct pal_checkpoint_record {
     pal_usage usage;
     int64_t cost_micros;
     pal_str reason;
-    pal_str request_id; /* of the pal_compaction_request; empty: none */
+    pal_str request_id; /* the id in the pal_compaction_request; empty: none */
     pal_str note;
 } pal_checkpoint_record;
 

@@ -1,4 +1,4 @@
-/* access_secret.c - random bytes that are stored in the store, for ids that nobody can predict.
+/* access_secret.c - random bytes that are stored in the store, for ids that clients cannot predict.
  *
  * The record is written on the condition that it does not exist. If several processes create it at
  * the same time, one succeeds, and the others read its record. The record is durable before it is

@@ -80,7 +80,7 @@ typedef struct pal_run_handlers {
     bool has_no_arena;               /* run->arena is NULL, which makes an idle stream smaller */
 } pal_run_handlers;
 
-/* What happens if the client leaves before the end. */
+/* Says what happens if the client leaves before the end. */
 typedef enum pal_run_leave {
     PAL_RUN_ABANDON = 0,  /* the turn is stopped */
     PAL_RUN_CONTINUE = 1, /* the turn continues, and the run reports its events to the end */
@@ -100,7 +100,7 @@ struct pal_run {
     pal_run_leave leave;
     bool is_temporary; /* the session exists for this turn only and is erased at the end */
 
-    /* What the run has done so far. */
+    /* The progress of the run. */
     bool is_streaming; /* a stream was opened, or refused */
     bool is_over;      /* the turn has ended, or its events no longer matter */
     bool keeps_stream; /* set in done() or failed(): the API calls pal_run_end() later */

@@ -4,7 +4,7 @@
 
 #include "server/server.h"
 
-/* What to do with one frame of a stream. */
+/* Says what to do with one frame of a stream. */
 typedef enum pal_forward_frame {
     PAL_FORWARD_FRAME_SEND = 0,
     PAL_FORWARD_FRAME_HIDE = 1, /* the client does not get it */

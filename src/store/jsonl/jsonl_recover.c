@@ -93,22 +93,22 @@ static bool is_object(pal_str text, size_t at)
     return is_one;
 }
 
-/* Returns how much of `behind` belongs to the lines: their bytes, or zeros for bytes that never
+/* Returns how much of `after` belongs to the lines: their bytes, or zeros for bytes that never
  * reached the disk. All lines begin alike, so a line of PicoClaw after a torn line of ours may look
  * like its continuation. The end is where a complete object begins. */
-static size_t len_there(pal_str lines, pal_str behind)
+static size_t len_there(pal_str lines, pal_str after)
 {
     size_t common = 0, start, at;
 
-    while (common < lines.len && common < behind.len &&
-            (lines.data[common] == behind.data[common] || behind.data[common] == '\0'))
+    while (common < lines.len && common < after.len &&
+            (lines.data[common] == after.data[common] || after.data[common] == '\0'))
         common++;
-    if (common == lines.len || common == behind.len)
+    if (common == lines.len || common == after.len)
         return common;
-    for (start = common; start > 0 && behind.data[start - 1] != '\n'; start--)
+    for (start = common; start > 0 && after.data[start - 1] != '\n'; start--)
         ;
     for (at = common + 1; at-- > start;)
-        if (is_object(behind, at))
+        if (is_object(after, at))
             return at;
     return common;
 }
@@ -156,22 +156,22 @@ static bool completed(
         jsonl_engine *engine, const jsonl_file *file, pal_str text, ino_t inode, pal_buf *out_text)
 {
     const jsonl_late *late = file->late;
-    pal_str lines = pal_buf_str(&late->lines), behind;
+    pal_str lines = pal_buf_str(&late->lines), after;
     size_t skip;
 
     if (lines.len == 0 || !is_ours(late, text, inode) || is_cut(engine, file, text, inode))
         return false;
-    behind = text.len > 0 ? pal_str_make(text.data + late->at, text.len - late->at) : text;
-    if (behind.len >= lines.len &&
-            memmem(behind.data, behind.len, lines.data, lines.len) != NULL)
+    after = text.len > 0 ? pal_str_make(text.data + late->at, text.len - late->at) : text;
+    if (after.len >= lines.len &&
+            memmem(after.data, after.len, lines.data, lines.len) != NULL)
         return false;
     pal_buf_append(out_text, text.data, (size_t)late->at);
     pal_buf_append_str(out_text, lines);
-    skip = len_there(lines, behind);
-    while (skip < behind.len && behind.data[skip] == '\0')
+    skip = len_there(lines, after);
+    while (skip < after.len && after.data[skip] == '\0')
         skip++;
-    if (skip < behind.len)
-        pal_buf_append(out_text, behind.data + skip, behind.len - skip);
+    if (skip < after.len)
+        pal_buf_append(out_text, after.data + skip, after.len - skip);
     return true;
 }
 

@@ -27,7 +27,7 @@
 #define KEPT_BYTES_MAX (31 * FRAME_BYTES) /* less than the 128 KiB that SQLite's own files take at
                                              once */
 
-/* SQLite's object for the WAL. The wrapped VFS has its object directly behind it. */
+/* SQLite's object for the WAL. The wrapped VFS has its object directly after it. */
 typedef struct wal_file {
     sqlite3_file base;
     pal_wal_gather *gather;

@@ -31,7 +31,7 @@ struct dispatch_reader {
     pal_turn_on_event on_event;
     void (*on_close)(void *user);
     void *user;
-    size_t bytes;    /* of the reader's items; protected by the queue's lock */
+    size_t bytes;    /* bytes of the reader's items; protected by the queue's lock */
     bool is_stopped; /* `on_event` has returned false; used by the dispatching thread only */
     pal_dispatch_item last;
 };

@@ -14,7 +14,7 @@ typedef struct pal_mistral_start {
     bool is_stored;
     int handoff_execution; /* 1: the client performs handoffs */
     uint64_t n;            /* number of answers to a chat completion; only 1 is possible */
-    pal_str from_entry_id; /* of a restart */
+    pal_str from_entry_id; /* only for a restart */
     pal_session session;       /* the session to create */
     pal_mistral_hold *parent_hold; /* held for the conversation that is forked; may be NULL */
     pal_record records[2];
