@@ -1,8 +1,8 @@
-/* contract.h - what all files of the store's suite share.
+/* contract.h - the fixture and the shorthand of the store's test suite.
  *
- * The suite runs over any backend: its URL is the first argument. For "sqlite:DIR/x.db" every test
- * gets a fresh directory; "memory:" is fresh by nature. Each test finds `store` open and empty,
- * `arena` empty, and the clock at NOW. Tests use the public interface only; the clock apart. */
+ * The suite runs on any backend: the store's URL is the first argument of the program. Each test
+ * starts with an empty `test.store`, an empty arena, and the clock at NOW. "sqlite:" and "jsonl:"
+ * get a fresh directory for each test. The tests use only the public interface and the clock. */
 #ifndef PAL_TESTS_CONTRACT_H
 #define PAL_TESTS_CONTRACT_H
 
@@ -16,22 +16,29 @@
 #define NOW INT64_C(1800000000000)
 #define DAY INT64_C(86400000)
 
-extern pal_store *store;
-extern pal_arena *arena;
-extern pal_error err;
+typedef struct fixture {
+    pal_store *store; /* open and empty when a test begins */
+    pal_arena *arena;
+    pal_error err;   /* filled in by the last call that failed */
+    char dir[256];   /* tests put files here; emptied before each test */
+    char url[512];   /* names the store of the running test */
+    char scheme[32]; /* names the backend: "memory", "sqlite", "jsonl" */
+} fixture;
+
+extern fixture test;
 
 bool contract_gives(
         pal_status wanted, pal_status status, const char *text, const char *file, int line);
-void contract_run(const char *name, void (*test)(void));
+void contract_run(const char *name, void (*run)(void));
 
-/* The call gives this status, and `err` (passed to it) says the same with a message. */
-#define GIVES(wanted, call) contract_gives(wanted, (call), #call, __FILE__, __LINE__)
-#define OK(call) GIVES(PAL_OK, call)
+/* The call returns this status, and fills in test.err with the same status and a message. */
+#define GIVES(wanted, call)                                                                        \
+    contract_gives(wanted, (call), "GIVES(" #wanted ", " #call ")", __FILE__, __LINE__)
 /* Every test gets an empty store. */
 #undef RUN
 #define RUN(test) contract_run(#test, test)
 
-/* One function per file: runs its tests. */
+/* Each file has one function that runs its tests. */
 void contract_sessions(void);
 void contract_resolve(void);
 void contract_lists(void);
@@ -57,23 +64,18 @@ void contract_upkeep(void);
 
 /* ---- The store under test ---- */
 
-/* Where tests put files; made by contract_begin(), emptied before each test. */
-extern const char *contract_dir;
-/* The URL for the store of the running test. */
-extern char contract_url[512];
-
-/* `many_stores`: thousands of them are made, and nothing depends on the disk, so they may lie in
- * memory where the system offers such a place. */
+/* `many_stores`: the program creates thousands of stores and no test depends on the disk, so the
+ * stores are kept in memory if the system has /dev/shm. */
 bool contract_begin(int argc, char **argv, bool many_stores);
 /* Ends the TAP output; returns the exit code. */
 int contract_end(void);
-/* Removes what the last test left, so that contract_url names a store that does not exist. */
+/* Removes the files of the last test. Afterwards test.url names a store that does not exist. */
 void contract_clear(void);
-/* Whether the backend keeps anything when it is closed. */
+/* Whether the backend keeps its contents when the store is closed. */
 bool contract_is_durable(void);
-/* Closes and opens again. */
+/* Closes test.store and opens it again. */
 void contract_reopen_store(void);
-/* Closes, and opens anew with options. */
+/* Closes test.store and opens it again with options. */
 void contract_open_with(const pal_store_options *options);
 
 /* ---- Shorthand ---- */
@@ -88,29 +90,30 @@ static inline pal_str no_tenant(void)
     return pal_str_of(NULL);
 }
 
-/* An empty session of the default tenant, or one with that key. */
+/* Create an empty session of the default tenant, without or with a key. */
 pal_id new_session(void);
 pal_id new_session_with_key(const char *key);
-/* The session by its id, in whatever state. */
+/* Finds a session by its id, whatever its state. */
 pal_session get_session(pal_id id);
-/* The status of looking for it by id, key or alias. */
+/* Look for a session by its id, key or alias, and return the status. */
 pal_status find_status(pal_session_by by, const char *name);
 pal_status find_id_status(pal_id id);
-/* Whether a key or alias leads to this session. */
+/* Whether a key or alias leads to this session; if not, prints where it leads. */
 bool leads_to(pal_session_by by, const char *name, pal_id id);
 
 pal_message text_of(pal_role role, const char *text);
-/* Appends one user message; 0 on failure. */
+/* Appends one user message. Returns its seq, 0 if that failed. */
 uint64_t say(pal_id session, const char *text);
-/* Appends one for each word. */
+/* Appends one user message per word. */
 void say_words(pal_id session, const char *words);
-/* The texts that the session shows, joined by spaces; in the arena. */
+/* The visible texts of the session, joined by spaces; in the arena. */
 const char *shown(pal_id session, const pal_message_query *load);
+/* Whether these are the visible texts of the session; if not, prints both. */
 bool shows(pal_id session, const char *words);
-/* Hides all messages after seq; the mark's number. */
+/* Hides all messages after seq. Returns the number of the mark. */
 uint64_t rewind_to(pal_id session, uint64_t seq);
 pal_status undo(pal_id session, uint64_t target);
-/* A fork at seq. */
+/* Creates a fork at seq. */
 pal_id fork_at(pal_id session, uint64_t seq);
 pal_status fork_status(pal_id session, uint64_t seq);
 uint64_t count_messages(void);

@@ -28,7 +28,8 @@ static pal_message text_message(uint8_t number, const char *text)
 
 static bool find(pal_session_by by, const char *name, pal_session *out_session)
 {
-    return pal_store_find(store, no_tenant(), by, S(name), arena, out_session, NULL) == PAL_OK;
+    return pal_store_find(test.store, no_tenant(), by, S(name), test.arena, out_session, NULL) ==
+            PAL_OK;
 }
 
 static bool find_id(pal_id id, pal_session *out_session)
@@ -49,12 +50,12 @@ static pal_status create(pal_id id, const char *key)
 {
     pal_session session = {.id = id, .key = S(key)};
 
-    return pal_store_create(store, &session, NULL, NULL);
+    return pal_store_create(test.store, &session, NULL, NULL);
 }
 
 static pal_status append(pal_id id, pal_message message)
 {
-    return pal_store_append(store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, NULL);
+    return pal_store_append(test.store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, NULL);
 }
 
 static tour_sight seen_message(uint8_t number)
@@ -62,8 +63,8 @@ static tour_sight seen_message(uint8_t number)
     pal_message message;
     pal_id owner;
 
-    return pal_store_message(store, no_tenant(), id_of(number), arena, &message, &owner, NULL) ==
-                    PAL_OK
+    return pal_store_message(test.store, no_tenant(), id_of(number), test.arena, &message, &owner,
+                   NULL) == PAL_OK
             ? TOUR_ALL
             : TOUR_NONE;
 }
@@ -83,7 +84,7 @@ static pal_status create_main(void)
             .scope = S("{\"s\":1}"),
             .metadata = S("{\"m\":[1,2,3]}")};
 
-    return pal_store_create(store, &session, NULL, NULL);
+    return pal_store_create(test.store, &session, NULL, NULL);
 }
 
 static tour_sight seen_main(void)
@@ -99,7 +100,8 @@ static pal_status update_main(void)
 {
     pal_session change = {.id = main_id, .title = S("new title"), .key = S("new key")};
 
-    return pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, NULL);
+    return pal_store_update(
+            test.store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, NULL);
 }
 
 static tour_sight seen_update(void)
@@ -120,11 +122,11 @@ static pal_status read_sessions(void)
     pal_session_query query = {.project = S("p"), .limit = 3};
     pal_session_page page;
     pal_session session;
-    pal_status status =
-            pal_store_find(store, no_tenant(), PAL_SESSION_BY_ANY, S("key"), arena, &session, NULL);
+    pal_status status = pal_store_find(
+            test.store, no_tenant(), PAL_SESSION_BY_ANY, S("key"), test.arena, &session, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_list(store, &query, arena, &page, NULL);
+        status = pal_store_list(test.store, &query, test.arena, &page, NULL);
     return status;
 }
 
@@ -134,7 +136,7 @@ static pal_status put_blob(void)
 {
     char name[PAL_BLOB_NAME_SIZE];
 
-    return pal_store_blob_put(store, no_tenant(), S("x/y"), S("hello"), name, NULL);
+    return pal_store_blob_put(test.store, no_tenant(), S("x/y"), S("hello"), name, NULL);
 }
 
 static pal_status get_blob(void)
@@ -143,7 +145,8 @@ static pal_status get_blob(void)
             "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     pal_str media_type, data;
 
-    return pal_store_blob_get(store, no_tenant(), S(name), arena, &media_type, &data, NULL);
+    return pal_store_blob_get(
+            test.store, no_tenant(), S(name), test.arena, &media_type, &data, NULL);
 }
 
 static tour_sight seen_blob(void)
@@ -154,7 +157,7 @@ static tour_sight seen_blob(void)
 static pal_status add_item(const char *client_id, pal_id *out_id)
 {
     pal_inbox_item item = {.client_id = S(client_id), .delivery = S("queue"), .body = S("{}")};
-    pal_status status = pal_store_inbox_add(store, no_tenant(), main_id, &item, NULL);
+    pal_status status = pal_store_inbox_add(test.store, no_tenant(), main_id, &item, NULL);
 
     *out_id = status == PAL_OK ? item.id : none_id;
     return status;
@@ -166,7 +169,8 @@ static bool has_item(const char *client_id, pal_id id)
     pal_inbox_item *items;
     size_t len = 0;
 
-    if (pal_store_inbox_list(store, no_tenant(), main_id, arena, &items, &len, NULL) != PAL_OK)
+    if (pal_store_inbox_list(test.store, no_tenant(), main_id, test.arena, &items, &len, NULL) !=
+            PAL_OK)
         return false;
     for (size_t i = 0; i < len; i++)
         if (pal_str_is(items[i].client_id, client_id) || pal_id_equal(items[i].id, id))
@@ -219,7 +223,7 @@ static pal_status append_main(void)
 
     messages[0].client_id = S("c1");
     messages[1].client_id = S("c2");
-    status = pal_store_apply(store, &op, 1, NULL);
+    status = pal_store_apply(test.store, &op, 1, NULL);
     return status == PAL_OK ? op.status : status;
 }
 
@@ -229,8 +233,8 @@ static bool has_file_blob(void)
             "sha256:3b9c358f36f0a31b6ad3e14f309c7cf198ac9246e8316f9ce543d5b19ac02b80";
     pal_str media_type, data;
 
-    return pal_store_blob_get(store, no_tenant(), S(name), arena, &media_type, &data, NULL) ==
-            PAL_OK;
+    return pal_store_blob_get(test.store, no_tenant(), S(name), test.arena, &media_type, &data,
+                   NULL) == PAL_OK;
 }
 
 static tour_sight seen_append(void)
@@ -242,9 +246,10 @@ static tour_sight seen_append(void)
     int seen = 0;
 
     if (!find_id(main_id, &session) ||
-            pal_store_load(store, no_tenant(), main_id, &all, arena, &loaded, NULL) != PAL_OK)
+            pal_store_load(test.store, no_tenant(), main_id, &all, test.arena, &loaded, NULL) !=
+                    PAL_OK)
         return TOUR_NONE;
-    if (pal_store_ledger_sum(store,
+    if (pal_store_ledger_sum(test.store,
                 &(pal_ledger_query){.session = main_id, .from = 1000, .to = 1002}, &sum,
                 NULL) != PAL_OK)
         return TOUR_HALF;
@@ -269,10 +274,12 @@ static pal_status read_messages(void)
     pal_message_page loaded;
     pal_message message;
     pal_id owner;
-    pal_status status = pal_store_load(store, no_tenant(), main_id, &load, arena, &loaded, NULL);
+    pal_status status =
+            pal_store_load(test.store, no_tenant(), main_id, &load, test.arena, &loaded, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_message(store, no_tenant(), id_of(1), arena, &message, &owner, NULL);
+        status = pal_store_message(
+                test.store, no_tenant(), id_of(1), test.arena, &message, &owner, NULL);
     return status;
 }
 
@@ -281,14 +288,14 @@ static pal_status write_and_read_json(void)
     pal_message message = text_message(9, "to json"), back;
     pal_session session = {.id = main_id, .metadata = S("{\"a\":1}")}, session_back;
     pal_str json;
-    pal_status status = pal_message_to_json(&message, arena, &json, NULL);
+    pal_status status = pal_message_to_json(&message, test.arena, &json, NULL);
 
     if (status == PAL_OK)
-        status = pal_message_from_json(json, arena, &back, NULL);
+        status = pal_message_from_json(json, test.arena, &back, NULL);
     if (status == PAL_OK)
-        status = pal_session_to_json(&session, arena, &json, NULL);
+        status = pal_session_to_json(&session, test.arena, &json, NULL);
     if (status == PAL_OK)
-        status = pal_session_from_json(json, arena, &session_back, NULL);
+        status = pal_session_from_json(json, test.arena, &session_back, NULL);
     return status;
 }
 
@@ -298,7 +305,7 @@ static pal_status fork_main(void)
 {
     pal_session session = {.id = fork_id, .key = S("fork key")};
 
-    return pal_store_fork(store, &session, main_id, 2, NULL, NULL);
+    return pal_store_fork(test.store, &session, main_id, 2, NULL, NULL);
 }
 
 static tour_sight seen_fork(void)
@@ -322,7 +329,7 @@ static pal_status rewind_main(void)
 {
     pal_mark mark = {.kind = PAL_MARK_REWIND, .seq = 1, .body = S("{\"why\":\"a test\"}")};
 
-    return pal_store_mark(store, no_tenant(), main_id, &mark, NULL);
+    return pal_store_mark(test.store, no_tenant(), main_id, &mark, NULL);
 }
 
 static tour_sight seen_mark(pal_mark_kind kind)
@@ -330,7 +337,7 @@ static tour_sight seen_mark(pal_mark_kind kind)
     pal_mark *marks;
     size_t len = 0;
 
-    if (pal_store_marks(store, no_tenant(), main_id, arena, &marks, &len, NULL) != PAL_OK)
+    if (pal_store_marks(test.store, no_tenant(), main_id, test.arena, &marks, &len, NULL) != PAL_OK)
         return TOUR_NONE;
     for (size_t i = 0; i < len; i++)
         if (marks[i].kind == kind)
@@ -347,7 +354,7 @@ static pal_status undo_main(void)
 {
     pal_mark mark = {.kind = PAL_MARK_UNDO};
 
-    return pal_store_mark(store, no_tenant(), main_id, &mark, NULL);
+    return pal_store_mark(test.store, no_tenant(), main_id, &mark, NULL);
 }
 
 static tour_sight seen_undo(void)
@@ -357,7 +364,7 @@ static tour_sight seen_undo(void)
 
 static pal_status reset_fork(void)
 {
-    return pal_store_reset(store, no_tenant(), fork_id, true, NULL, NULL);
+    return pal_store_reset(test.store, no_tenant(), fork_id, true, NULL, NULL);
 }
 
 static pal_status read_marks(void)
@@ -365,25 +372,25 @@ static pal_status read_marks(void)
     pal_mark *marks;
     size_t len;
 
-    return pal_store_marks(store, no_tenant(), fork_id, arena, &marks, &len, NULL);
+    return pal_store_marks(test.store, no_tenant(), fork_id, test.arena, &marks, &len, NULL);
 }
 
 static pal_status read_active_marks(void)
 {
     pal_active_marks active;
 
-    return pal_store_active_marks(store, no_tenant(), fork_id, arena, &active, NULL);
+    return pal_store_active_marks(test.store, no_tenant(), fork_id, test.arena, &active, NULL);
 }
 
 static pal_status search_all(void)
 {
     pal_search_query search = {.text = S("a* \"b c\"")};
     pal_search_page hits;
-    pal_status status = pal_store_search(store, &search, arena, &hits, NULL);
+    pal_status status = pal_store_search(test.store, &search, test.arena, &hits, NULL);
 
     search.session = fork_id;
     if (status == PAL_OK)
-        status = pal_store_search(store, &search, arena, &hits, NULL);
+        status = pal_store_search(test.store, &search, test.arena, &hits, NULL);
     return status;
 }
 
@@ -393,14 +400,14 @@ static pal_status take_lease(void)
 {
     uint64_t fence;
 
-    return pal_store_lease_take(store, no_tenant(), main_id, S("me"), DAY, &fence, NULL);
+    return pal_store_lease_take(test.store, no_tenant(), main_id, S("me"), DAY, &fence, NULL);
 }
 
 static pal_status find_lease(void)
 {
     pal_lease lease;
 
-    return pal_store_lease_find(store, no_tenant(), main_id, arena, &lease, NULL);
+    return pal_store_lease_find(test.store, no_tenant(), main_id, test.arena, &lease, NULL);
 }
 
 static tour_sight seen_lease(void)
@@ -412,10 +419,10 @@ static pal_status pass_lease(void)
 {
     uint64_t fence;
     pal_status status =
-            pal_store_lease_take(store, no_tenant(), fork_id, S("me"), DAY, &fence, NULL);
+            pal_store_lease_take(test.store, no_tenant(), fork_id, S("me"), DAY, &fence, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_lease_release(store, no_tenant(), fork_id, fence, NULL);
+        status = pal_store_lease_release(test.store, no_tenant(), fork_id, fence, NULL);
     return status;
 }
 
@@ -427,15 +434,15 @@ static pal_status add_ledger(void)
             .model = S("m"),
             .created_at = 2000};
 
-    return pal_store_ledger_add(store, no_tenant(), none_id, &row, NULL);
+    return pal_store_ledger_add(test.store, no_tenant(), none_id, &row, NULL);
 }
 
 static tour_sight seen_ledger(void)
 {
     pal_ledger_sum sum = {0};
 
-    if (pal_store_ledger_sum(store, &(pal_ledger_query){.from = 2000, .to = 2001}, &sum, NULL) !=
-            PAL_OK)
+    if (pal_store_ledger_sum(
+                test.store, &(pal_ledger_query){.from = 2000, .to = 2001}, &sum, NULL) != PAL_OK)
         return TOUR_HALF;
     return sum.calls == 1 ? TOUR_ALL : TOUR_NONE;
 }
@@ -446,7 +453,7 @@ static pal_status drop_item(void)
     pal_status status = add_item("dropped", &id);
 
     if (status == PAL_OK)
-        status = pal_store_inbox_drop(store, no_tenant(), main_id, id, NULL);
+        status = pal_store_inbox_drop(test.store, no_tenant(), main_id, id, NULL);
     return status;
 }
 
@@ -456,7 +463,7 @@ static pal_status trash_one(void)
 {
     pal_status status = create(trash_id, "trash key");
 
-    return status == PAL_OK ? pal_store_delete(store, no_tenant(), trash_id, NULL) : status;
+    return status == PAL_OK ? pal_store_delete(test.store, no_tenant(), trash_id, NULL) : status;
 }
 
 static tour_sight seen_trash(void)
@@ -474,8 +481,8 @@ static pal_status bring_one_back(void)
     pal_status status = create(back_id, "back key");
 
     if (status == PAL_OK)
-        status = pal_store_delete(store, no_tenant(), back_id, NULL);
-    return status == PAL_OK ? pal_store_restore(store, no_tenant(), back_id, NULL) : status;
+        status = pal_store_delete(test.store, no_tenant(), back_id, NULL);
+    return status == PAL_OK ? pal_store_restore(test.store, no_tenant(), back_id, NULL) : status;
 }
 
 static tour_sight seen_back(void)
@@ -495,7 +502,7 @@ static pal_status erase_one(void)
     if (status == PAL_OK)
         status = append(gone_id, text_message(5, "gone"));
     if (status == PAL_OK)
-        status = pal_store_erase(store, no_tenant(), gone_id, &erasure, NULL);
+        status = pal_store_erase(test.store, no_tenant(), gone_id, &erasure, NULL);
     return status;
 }
 
@@ -516,7 +523,7 @@ static pal_status apply_batch(void)
                     .session = batch_id,
                     .u.append = {.messages = &message, .messages_len = 1, .expected_seq = 0}},
     };
-    pal_status status = pal_store_apply(store, ops, 2, NULL);
+    pal_status status = pal_store_apply(test.store, ops, 2, NULL);
 
     if (status == PAL_OK)
         status = ops[0].status;
@@ -532,17 +539,17 @@ static pal_status sweep(void)
 {
     pal_sweep_result result;
 
-    return pal_store_sweep(store, DAY, 10, &result, NULL);
+    return pal_store_sweep(test.store, DAY, 10, &result, NULL);
 }
 
 static pal_status look_after(void)
 {
     pal_store_stats stats;
     uint64_t findings = 0;
-    pal_status status = pal_store_stat(store, arena, &stats, NULL);
+    pal_status status = pal_store_stat(test.store, test.arena, &stats, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_check(store, false, NULL, NULL, NULL, &findings, NULL);
+        status = pal_store_check(test.store, false, NULL, NULL, NULL, &findings, NULL);
     return status == PAL_OK && findings > 0 ? PAL_CORRUPT : status;
 }
 
@@ -592,11 +599,11 @@ pal_status tour_call(size_t step)
 {
     pal_status status = PAL_NO_MEMORY;
 
-    arena = pal_arena_new(0);
-    if (arena)
+    test.arena = pal_arena_new(0);
+    if (test.arena)
         status = tour[step].call();
-    pal_arena_free(arena);
-    arena = NULL;
+    pal_arena_free(test.arena);
+    test.arena = NULL;
     return status;
 }
 
@@ -611,9 +618,9 @@ tour_sight tour_seen(size_t step)
 {
     tour_sight seen;
 
-    arena = pal_arena_new(0);
+    test.arena = pal_arena_new(0);
     seen = tour[step].seen();
-    pal_arena_free(arena);
-    arena = NULL;
+    pal_arena_free(test.arena);
+    test.arena = NULL;
     return seen;
 }

@@ -12,8 +12,8 @@ static pal_record record_of(const char *name, const char *body)
 
 static bool find_record(const char *name, pal_record *out_record)
 {
-    return pal_store_record_find(store, no_tenant(), S("kind"), S(name), arena, out_record, NULL) ==
-            PAL_OK;
+    return pal_store_record_find(test.store, no_tenant(), S("kind"), S(name), test.arena,
+                   out_record, NULL) == PAL_OK;
 }
 
 static bool has_message(pal_id id)
@@ -21,14 +21,15 @@ static bool has_message(pal_id id)
     pal_message message;
     pal_id owner;
 
-    return pal_store_message(store, no_tenant(), id, arena, &message, &owner, NULL) == PAL_OK;
+    return pal_store_message(test.store, no_tenant(), id, test.arena, &message, &owner, NULL) ==
+            PAL_OK;
 }
 
 pal_status tour_put_record(void)
 {
     pal_record record = record_of("plain", "{\"n\":1}");
 
-    return pal_store_record_put(store, no_tenant(), &record, 0, NULL);
+    return pal_store_record_put(test.store, no_tenant(), &record, 0, NULL);
 }
 
 tour_sight tour_seen_record(void)
@@ -42,7 +43,7 @@ pal_status tour_change_record(void)
 {
     pal_record record = record_of("plain", "{\"n\":2}");
 
-    return pal_store_record_put(store, no_tenant(), &record, 1, NULL);
+    return pal_store_record_put(test.store, no_tenant(), &record, 1, NULL);
 }
 
 tour_sight tour_seen_change(void)
@@ -71,7 +72,7 @@ pal_status tour_put_record_with_append(void)
     pal_status status;
 
     record.session = with_id;
-    status = pal_store_apply(store, ops, 3, NULL);
+    status = pal_store_apply(test.store, ops, 3, NULL);
     for (size_t i = 0; i < 3 && status == PAL_OK; i++)
         status = ops[i].status;
     return status;
@@ -94,28 +95,28 @@ pal_status tour_read_records(void)
     pal_inbox_owner *owners;
     pal_ledger_sum sum;
     size_t len;
-    pal_status status = pal_store_record_list(store, &query, arena, &records, NULL);
+    pal_status status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
 
     query.session = with_id;
     if (status == PAL_OK)
-        status = pal_store_record_list(store, &query, arena, &records, NULL);
+        status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
     if (status == PAL_OK)
-        status = pal_store_inbox_owners(store, NULL, 0, arena, &owners, &len, NULL);
+        status = pal_store_inbox_owners(test.store, NULL, 0, test.arena, &owners, &len, NULL);
     if (status == PAL_OK)
         status = pal_store_ledger_sum(
-                store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);
+                test.store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);
     if (status == PAL_OK)
-        status = pal_store_ledger_sum(store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
+        status = pal_store_ledger_sum(test.store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
     return status;
 }
 
 pal_status tour_drop_record(void)
 {
     pal_record record = record_of("dropped", "1");
-    pal_status status = pal_store_record_put(store, no_tenant(), &record, 0, NULL);
+    pal_status status = pal_store_record_put(test.store, no_tenant(), &record, 0, NULL);
 
     if (status == PAL_OK)
-        status = pal_store_record_drop(store, no_tenant(), S("kind"), S("dropped"), NULL);
+        status = pal_store_record_drop(test.store, no_tenant(), S("kind"), S("dropped"), NULL);
     return status;
 }
 
@@ -125,8 +126,8 @@ pal_status tour_sweep_record(void)
     pal_status status;
 
     record.expires_at = 1;
-    status = pal_store_record_put(store, no_tenant(), &record, 0, NULL);
-    return status == PAL_OK ? pal_store_sweep(store, -1, 10, NULL, NULL) : status;
+    status = pal_store_record_put(test.store, no_tenant(), &record, 0, NULL);
+    return status == PAL_OK ? pal_store_sweep(test.store, -1, 10, NULL, NULL) : status;
 }
 
 /* ---- Without waiting ---- */
@@ -151,7 +152,7 @@ pal_status tour_apply_async(void)
     pal_status status;
 
     sem_init(&done, 0, 0);
-    status = pal_store_apply_async(store, ops, 2, told, &done, NULL);
+    status = pal_store_apply_async(test.store, ops, 2, told, &done, NULL);
     if (status == PAL_OK)
         sem_wait(&done);
     sem_destroy(&done);

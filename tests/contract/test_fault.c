@@ -10,8 +10,8 @@
 
 static void open_fresh(void)
 {
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     contract_clear();
     contract_open_with(NULL);
 }
@@ -73,9 +73,9 @@ static bool fail_at(store_fault fault)
     bool fired;
 
     open_fresh();
-    CHECK_STATUS(store_fault_install(store, &fault), PAL_OK);
+    CHECK_STATUS(store_fault_install(test.store, &fault), PAL_OK);
     tour_run(statuses);
-    fired = store_fault_disarm(store);
+    fired = store_fault_disarm(test.store);
     CHECK(tour_is_whole(fault.call, statuses, fault.after));
     if (fired)
         CHECK(error_arrives(fault.call, statuses));
@@ -90,7 +90,7 @@ static void the_tour_passes_untouched(void)
 {
     pal_status statuses[TOUR_STEPS_MAX];
 
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     tour_run(statuses);
     for (size_t i = 0; i < tour_len; i++)
         if (!CHECK_STATUS(statuses[i], PAL_OK))
@@ -102,7 +102,7 @@ static void a_call_that_fails_changes_nothing(void)
 {
     store_fault fault = {.call = 1, .status = PAL_IO};
 
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     unseen = 0;
     while (fault.call < CALLS_MAX && fail_at(fault))
         fault.call++;
@@ -114,7 +114,7 @@ static void a_lost_answer_leaves_nothing_half_done(void)
 {
     store_fault fault = {.call = 1, .after = true, .status = PAL_IO};
 
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     unseen = 0;
     while (fault.call < CALLS_MAX && fail_at(fault))
         fault.call++;
@@ -128,7 +128,7 @@ static void a_lost_answer_leaves_nothing_half_done(void)
 static void crash_child(store_fault fault, int fd)
 {
     contract_open_with(NULL);
-    if (store_fault_install(store, &fault) != PAL_OK)
+    if (store_fault_install(test.store, &fault) != PAL_OK)
         _exit(1);
     for (size_t i = 0; i < tour_len; i++) {
         unsigned char status = (unsigned char)tour_call(i);
@@ -157,8 +157,8 @@ static bool crash_at(store_fault fault)
     int fds[2], exit_status = 0;
     pid_t child;
 
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     contract_clear();
     if (!CHECK_EQ(pipe(fds), 0))
         return false;
@@ -184,7 +184,7 @@ static void a_crash_takes_nothing_back(void)
 {
     store_fault before = {.call = 1}, after = {.call = 1, .after = true};
 
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     while (before.call < CALLS_MAX && crash_at(before))
         before.call++;
     while (after.call < CALLS_MAX && crash_at(after))

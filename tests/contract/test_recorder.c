@@ -13,8 +13,8 @@
 
 static pal_message message_of(pal_str word)
 {
-    pal_str text = pal_arena_copy(arena, pal_str_make(word.data + 2, word.len - 2));
-    pal_message message = pal_message_text(arena,
+    pal_str text = pal_arena_copy(test.arena, pal_str_make(word.data + 2, word.len - 2));
+    pal_message message = pal_message_text(test.arena,
             word.data[0] == 'u'           ? PAL_ROLE_USER
                     : word.data[0] == 't' ? PAL_ROLE_TOOL
                     : word.data[0] == 's' ? PAL_ROLE_SYSTEM
@@ -27,7 +27,7 @@ static pal_message message_of(pal_str word)
         *part = (pal_part){.kind = PAL_PART_TOOL_CALL,
                 .call_id = text,
                 .name = pal_str_of("tool"),
-                .arguments = pal_arena_copy(arena, pal_str_of(arguments))};
+                .arguments = pal_arena_copy(test.arena, pal_str_of(arguments))};
     } else if (word.data[0] == 't') {
         *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = text, .text = text};
     }
@@ -36,7 +36,7 @@ static pal_message message_of(pal_str word)
 
 static pal_recorder_history history_of(const char *words)
 {
-    pal_message *messages = pal_arena_array(arena, HISTORY_MAX, sizeof *messages);
+    pal_message *messages = pal_arena_array(test.arena, HISTORY_MAX, sizeof *messages);
     size_t len = 0;
     for (const char *at = words; *at && len < HISTORY_MAX;) {
         size_t word = strcspn(at, " ");
@@ -52,9 +52,9 @@ static pal_recorder_place record(const char *words, const char *answer)
 {
     pal_recorder_history history = history_of(words);
     pal_recorder_place place = {0};
-    if (OK(pal_recorder_request(store, &history, arena, &place, &err)) && answer) {
+    if (OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err)) && answer) {
         pal_message message = message_of(pal_str_of(answer));
-        OK(pal_recorder_answer(store, &place, &message, arena, &err));
+        OK(pal_recorder_answer(test.store, &place, &message, test.arena, &test.err));
     }
     return place;
 }
@@ -66,7 +66,8 @@ static const char *content(pal_id session)
     pal_message_page page;
     size_t len = 0;
     text[0] = '\0';
-    if (!OK(pal_store_load(store, pal_str_of(""), session, NULL, arena, &page, &err)))
+    if (!OK(pal_store_load(
+                test.store, pal_str_of(""), session, NULL, test.arena, &page, &test.err)))
         return text;
     for (size_t i = 0; i < page.len; i++) {
         const pal_part *part = page.items[i].parts;
@@ -82,15 +83,15 @@ static uint64_t sessions(void)
 {
     pal_session_query query = {0};
     pal_session_page page = {0};
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     return page.sessions_len;
 }
 
 static pal_id root(void)
 {
     pal_session session = {0};
-    OK(pal_store_find(store, pal_str_of(""), PAL_SESSION_BY_KEY, pal_str_of("client:1"), arena,
-            &session, &err));
+    OK(pal_store_find(test.store, pal_str_of(""), PAL_SESSION_BY_KEY, pal_str_of("client:1"),
+            test.arena, &session, &test.err));
     return session.id;
 }
 
@@ -126,7 +127,7 @@ static void an_answer_that_comes_after_the_next_request_is_not_repeated(void)
     pal_recorder_place first = record("u:1", NULL);
     pal_message answer = message_of(pal_str_of("a:2"));
     record("u:1 a:2 u:3", NULL);
-    OK(pal_recorder_answer(store, &first, &answer, arena, &err));
+    OK(pal_recorder_answer(test.store, &first, &answer, test.arena, &test.err));
     CHECK_STR(content(root()), "u:1 a:2 u:3");
     CHECK_EQ(sessions(), 1);
 }
@@ -170,8 +171,8 @@ static void an_edited_history_is_a_branch_that_shares_its_beginning(void)
     CHECK_STR(content(place.session), "u:1 a:2 u:edited a:5");
     CHECK_STR(content(root()), "u:1 a:2 u:3 a:4");
     pal_id_to_text(place.session, id);
-    OK(pal_store_find(store, pal_str_of(""), PAL_SESSION_BY_ID, pal_str_of(id), arena, &branch,
-            &err));
+    OK(pal_store_find(test.store, pal_str_of(""), PAL_SESSION_BY_ID, pal_str_of(id), test.arena,
+            &branch, &test.err));
     CHECK_ID(branch.parent_id, root());
     CHECK_EQ(branch.fork_seq, 2);
 }
@@ -206,11 +207,11 @@ static void conversations_with_other_keys_stay_apart(void)
     pal_recorder_place place;
     record("u:1", "a:2");
     other.key = pal_str_of("client:2");
-    OK(pal_recorder_request(store, &other, arena, &place, &err));
+    OK(pal_recorder_request(test.store, &other, test.arena, &place, &test.err));
     CHECK(!pal_id_equal(place.session, root()));
     other = history_of("u:1");
     other.tenant = pal_str_of("other");
-    OK(pal_recorder_request(store, &other, arena, &place, &err));
+    OK(pal_recorder_request(test.store, &other, test.arena, &place, &test.err));
     CHECK_EQ(place.appended, 1);
     CHECK_EQ(sessions(), 2);
 }
@@ -219,7 +220,7 @@ static void a_deleted_conversation_begins_again(void)
 {
     record("u:1", "a:2");
     pal_id first = root();
-    OK(pal_store_delete(store, pal_str_of(""), first, &err));
+    OK(pal_store_delete(test.store, pal_str_of(""), first, &test.err));
     record("u:1 a:2 u:3", "a:4");
     CHECK(!pal_id_equal(root(), first));
     CHECK_STR(content(root()), "u:1 a:2 u:3 a:4");
@@ -230,7 +231,7 @@ static void a_deleted_conversation_begins_again(void)
 static void an_erased_conversation_begins_again(void)
 {
     record("u:1", "a:2");
-    OK(pal_store_erase(store, pal_str_of(""), root(), NULL, &err));
+    OK(pal_store_erase(test.store, pal_str_of(""), root(), NULL, &test.err));
     record("u:1 a:2 u:3", NULL);
     CHECK_STR(content(root()), "u:1 a:2 u:3");
     CHECK_EQ(sessions(), 1);
@@ -247,9 +248,9 @@ static bool is_same(pal_part first, pal_part second)
     pal_recorder_place place;
     history.messages = &message;
     history.messages_len = 1;
-    OK(pal_recorder_request(store, &history, arena, &place, &err));
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
     message = (pal_message){.role = PAL_ROLE_USER, .parts = &second, .parts_len = 1};
-    OK(pal_recorder_request(store, &history, arena, &place, &err));
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
     return place.appended == 0;
 }
 
@@ -307,7 +308,7 @@ static void reasoning_does_not_count(void)
             {.kind = PAL_PART_TEXT, .text = pal_str_of("2")}};
     pal_message answer = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
     pal_recorder_place place = record("u:1", NULL);
-    OK(pal_recorder_answer(store, &place, &answer, arena, &err));
+    OK(pal_recorder_answer(test.store, &place, &answer, test.arena, &test.err));
     CHECK_EQ(record("u:1 a:2 u:3", NULL).appended, 1);
 }
 
@@ -316,10 +317,10 @@ static void an_answer_can_be_divided_into_messages(void)
     pal_part parts[2] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("2")}, call_with("{}")};
     pal_message answer = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 2};
     pal_recorder_place place = record("u:1", NULL);
-    OK(pal_recorder_answer(store, &place, &answer, arena, &err));
+    OK(pal_recorder_answer(test.store, &place, &answer, test.arena, &test.err));
     pal_recorder_history history = history_of("u:1 a:2 c:1 t:1");
     history.messages[2].parts[0] = call_with("{}");
-    OK(pal_recorder_request(store, &history, arena, &place, &err));
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
     CHECK_EQ(place.appended, 1);
     CHECK_EQ(sessions(), 1);
 }
@@ -328,7 +329,7 @@ static void a_request_without_content_is_refused(void)
 {
     pal_recorder_history history = history_of("");
     pal_recorder_place place;
-    GIVES(PAL_INVALID, pal_recorder_request(store, &history, arena, &place, &err));
+    GIVES(PAL_INVALID, pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
     CHECK_EQ(sessions(), 0);
 }
 

@@ -117,11 +117,11 @@ static void look_again(uint64_t nth, const pal_status *statuses)
 {
     pal_status opened;
 
-    pal_store_close(store);
-    store = NULL;
-    opened = pal_store_open(contract_url, NULL, &store, &err);
+    pal_store_close(test.store);
+    test.store = NULL;
+    opened = pal_store_open(test.url, NULL, &test.store, &test.err);
     if (!CHECK_STATUS(opened, PAL_OK))
-        complain(nth, "opening again", err.message, opened);
+        complain(nth, "opening again", test.err.message, opened);
     else if (statuses)
         CHECK(steps_are_whole(nth, statuses));
 }
@@ -135,11 +135,11 @@ static bool fail_at(uint64_t nth, bool once)
     if (contract_is_durable()) {
         contract_clear();
         contract_open_with(NULL);
-        pal_store_close(store);
-        store = NULL;
+        pal_store_close(test.store);
+        test.store = NULL;
     }
     pal_memory_fail_at(nth, once);
-    opened = pal_store_open(contract_url, NULL, &store, &err);
+    opened = pal_store_open(test.url, NULL, &test.store, &test.err);
     if (opened == PAL_OK)
         tour_run(statuses);
     fired = pal_memory_failed();
@@ -147,13 +147,13 @@ static bool fail_at(uint64_t nth, bool once)
     if (opened == PAL_OK) {
         CHECK(says_no_memory(nth, statuses));
         CHECK(steps_are_whole(nth, statuses));
-    } else if (!CHECK_STATUS(opened, PAL_NO_MEMORY) || !CHECK_THAT(err.message[0], !=, '\0')) {
-        complain(nth, "opening", err.message, opened);
+    } else if (!CHECK_STATUS(opened, PAL_NO_MEMORY) || !CHECK_THAT(test.err.message[0], !=, '\0')) {
+        complain(nth, "opening", test.err.message, opened);
     }
     if (contract_is_durable())
         look_again(nth, opened == PAL_OK ? statuses : NULL);
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     return fired;
 }
 
@@ -165,14 +165,14 @@ static bool fail_to_create_at(uint64_t nth)
 
     contract_clear();
     pal_memory_fail_at(nth, true);
-    opened = pal_store_open(contract_url, NULL, &store, &err);
+    opened = pal_store_open(test.url, NULL, &test.store, &test.err);
     fired = pal_memory_failed();
     pal_memory_fail_at(0, 0);
-    if (!CHECK(opened == PAL_OK || opened == PAL_NO_MEMORY))
-        complain(nth, "creating", err.message, opened);
+    if (!CHECK_STATUS_EITHER(opened, PAL_OK, PAL_NO_MEMORY))
+        complain(nth, "creating", test.err.message, opened);
     look_again(nth, NULL);
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     return fired;
 }
 
@@ -185,10 +185,10 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 
 static void give_back_fixture(void)
 {
-    pal_store_close(store);
-    store = NULL;
-    pal_arena_free(arena);
-    arena = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
+    pal_arena_free(test.arena);
+    test.arena = NULL;
 }
 
 static void every_allocation_may_fail_alone(void)
@@ -227,7 +227,8 @@ static size_t hits_of(const char *word)
     pal_search_query search = {.text = pal_str_of(word)};
     pal_search_page hits = {0};
 
-    return pal_store_search(store, &search, arena, &hits, &err) == PAL_OK ? hits.len : 99;
+    return pal_store_search(test.store, &search, test.arena, &hits, &test.err) == PAL_OK ? hits.len
+                                                                                         : 99;
 }
 
 /* Whatever fails on the way, also when it ends: the next search sees what was said since. */
@@ -244,11 +245,12 @@ static void a_search_that_failed_shows_no_old_state(void)
         (void)hits_of("nothing");
         fired = pal_memory_failed();
         pal_memory_fail_at(0, 0);
-        pal_arena_reset(arena); /* a failed one stays failed */
+        pal_arena_reset(test.arena); /* a failed one stays failed */
         snprintf(word, sizeof(word), "word%llu", (unsigned long long)nth);
         message = text_of(PAL_ROLE_USER, word);
-        CHECK_STATUS(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err),
-                PAL_OK, &err);
+        CHECK_STATUS(pal_store_append(
+                             test.store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &test.err),
+                PAL_OK, &test.err);
         CHECK_EQ(hits_of(word), 1);
     }
 }

@@ -13,32 +13,27 @@
 
 enum { SESSIONS = 12, MESSAGES = 40, PAGE_SIZE = 4096 };
 
-static char directory[SCRATCH_PATH_MAX];
-static char path[512], url[520];
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
-static pal_id ids[SESSIONS];
+static struct fixture {
+    char directory[SCRATCH_PATH_MAX];
+    char path[512], url[520];
+    pal_store *store;
+    pal_arena *arena;
+    pal_error err;
+    pal_id ids[SESSIONS];
+} test;
 static const pal_str nobody = {NULL, 0};
 
 /* ---- A store with known content ---- */
 
-static bool fine(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s: %s\n", pal_status_name(status), err.message);
-    return status == PAL_OK;
-}
-
 static void open_store(void)
 {
-    CHECK(fine(pal_store_open(url, NULL, &store, &err)));
+    OK(pal_store_open(test.url, NULL, &test.store, &test.err));
 }
 
 static void close_store(void)
 {
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
 }
 
 static void text_at(int session, int message, char out_text[700])
@@ -52,12 +47,12 @@ static void text_at(int session, int message, char out_text[700])
 /* Sessions take turns, so that every page of messages holds several of them. */
 static void fill(void)
 {
-    scratch_clear(directory, false);
+    scratch_clear(test.directory, false);
     open_store();
     for (int i = 0; i < SESSIONS; i++) {
         pal_session session = {0};
 
-        CHECK(fine(pal_store_create(store, &session, &ids[i], &err)));
+        OK(pal_store_create(test.store, &session, &test.ids[i], &test.err));
     }
     for (int message = 0; message < MESSAGES; message++) {
         for (int i = 0; i < SESSIONS; i++) {
@@ -65,11 +60,11 @@ static void fill(void)
             pal_message said;
 
             text_at(i, message, text);
-            said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of(text));
-            CHECK(fine(pal_store_append(store, nobody, ids[i], &said, 1, PAL_SEQ_ANY, &err)));
+            said = pal_message_text(test.arena, PAL_ROLE_USER, pal_str_of(text));
+            OK(pal_store_append(test.store, nobody, test.ids[i], &said, 1, PAL_SEQ_ANY, &test.err));
         }
     }
-    pal_arena_reset(arena);
+    pal_arena_reset(test.arena);
     close_store();
 }
 
@@ -78,7 +73,8 @@ static bool is_whole(int session)
     pal_message_page shown = {0};
     bool whole;
 
-    if (pal_store_load(store, nobody, ids[session], NULL, arena, &shown, &err) != PAL_OK)
+    if (pal_store_load(test.store, nobody, test.ids[session], NULL, test.arena, &shown,
+                &test.err) != PAL_OK)
         return false;
     whole = shown.len == MESSAGES;
     for (size_t i = 0; whole && i < shown.len; i++) {
@@ -87,7 +83,7 @@ static bool is_whole(int session)
         text_at(session, (int)i, text);
         whole = pal_str_is(shown.items[i].parts[0].text, text);
     }
-    pal_arena_reset(arena);
+    pal_arena_reset(test.arena);
     return whole;
 }
 
@@ -96,9 +92,9 @@ static pal_session_state state_of(int session)
     char text[PAL_ID_TEXT_SIZE];
     pal_session found = {0};
 
-    pal_id_to_text(ids[session], text);
-    CHECK(fine(pal_store_find(
-            store, nobody, PAL_SESSION_BY_ID, pal_str_of(text), arena, &found, &err)));
+    pal_id_to_text(test.ids[session], text);
+    OK(pal_store_find(test.store, nobody, PAL_SESSION_BY_ID, pal_str_of(text), test.arena, &found,
+            &test.err));
     return found.state;
 }
 
@@ -106,7 +102,7 @@ static void run_sql(const char *text)
 {
     sqlite3 *db;
 
-    CHECK_EQ(sqlite3_open(path, &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_open(test.path, &db), SQLITE_OK);
     if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
         printf("# %s: %s\n", text, sqlite3_errmsg(db));
     sqlite3_close(db);
@@ -119,7 +115,7 @@ static int page_of(const char *name, int which)
     sqlite3 *db;
     int page = 0;
 
-    sqlite3_open(path, &db);
+    sqlite3_open(test.path, &db);
     sqlite3_prepare_v2(db,
             "SELECT pageno FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' LIMIT 1 OFFSET ?2", -1,
             &stmt, NULL);
@@ -135,7 +131,7 @@ static int page_of(const char *name, int which)
 static void scribble(int page)
 {
     unsigned char bytes[PAGE_SIZE];
-    int fd = open(path, O_WRONLY);
+    int fd = open(test.path, O_WRONLY);
 
     memset(bytes, 0xa5, sizeof(bytes));
     CHECK_EQ(pwrite(fd, bytes, sizeof(bytes), (off_t)(page - 1) * PAGE_SIZE), PAGE_SIZE);
@@ -159,7 +155,7 @@ static void note(const pal_store_finding *finding, void *user)
     found->len++;
     found->repaired += finding->repaired;
     for (int i = 0; i < SESSIONS; i++)
-        if (pal_id_equal(finding->session, ids[i]))
+        if (pal_id_equal(finding->session, test.ids[i]))
             found->about[i] = true;
 }
 
@@ -168,7 +164,7 @@ static findings check(bool repair)
     findings found = {0};
     uint64_t count;
 
-    CHECK(fine(pal_store_check(store, repair, note, NULL, &found, &count, &err)));
+    OK(pal_store_check(test.store, repair, note, NULL, &found, &count, &test.err));
     CHECK_EQ(count, (uint64_t)found.len);
     return found;
 }
@@ -217,9 +213,10 @@ static void a_missing_message_quarantines_its_session(void)
     CHECK_EQ(check(true).repaired, 1);
     CHECK_EQ(state_of(4), PAL_SESSION_QUARANTINED);
     CHECK_EQ(check(true).len, 0);
-    said = pal_message_text(arena, PAL_ROLE_USER, pal_str_of("more"));
-    CHECK_STATUS(pal_store_append(store, nobody, ids[4], &said, 1, PAL_SEQ_ANY, &err), PAL_CORRUPT,
-            &err);
+    said = pal_message_text(test.arena, PAL_ROLE_USER, pal_str_of("more"));
+    CHECK_STATUS(
+            pal_store_append(test.store, nobody, test.ids[4], &said, 1, PAL_SEQ_ANY, &test.err),
+            PAL_CORRUPT, &test.err);
     for (int i = 0; i < SESSIONS; i++)
         CHECK(i == 4 || (state_of(i) == PAL_SESSION_ACTIVE && is_whole(i)));
     close_store();
@@ -296,8 +293,8 @@ static void a_damaged_blob_is_told(void)
 
     fill();
     open_store();
-    CHECK(fine(pal_store_blob_put(
-            store, nobody, pal_str_of("text/plain"), pal_str_of("hello"), name, &err)));
+    OK(pal_store_blob_put(
+            test.store, nobody, pal_str_of("text/plain"), pal_str_of("hello"), name, &test.err));
     CHECK_EQ(check(false).len, 0);
     close_store();
     run_sql("UPDATE blob_data SET data = x'00'");
@@ -308,10 +305,10 @@ static void a_damaged_blob_is_told(void)
 
 int main(void)
 {
-    scratch_make(true, directory);
-    arena = pal_arena_new(0);
-    snprintf(path, sizeof(path), "%s/store.db", directory);
-    snprintf(url, sizeof(url), "sqlite:%s", path);
+    scratch_make(true, test.directory);
+    test.arena = pal_arena_new(0);
+    snprintf(test.path, sizeof(test.path), "%s/store.db", test.directory);
+    snprintf(test.url, sizeof(test.url), "sqlite:%s", test.path);
     RUN(a_sound_store_has_no_findings);
     RUN(wrong_counts_are_corrected);
     RUN(a_missing_message_quarantines_its_session);
@@ -320,7 +317,7 @@ int main(void)
     RUN(a_damaged_index_is_built_again);
     RUN(a_session_without_its_state_is_found_again);
     RUN(a_damaged_blob_is_told);
-    pal_arena_free(arena);
-    scratch_clear(directory, true);
+    pal_arena_free(test.arena);
+    scratch_clear(test.directory, true);
     return tap_done();
 }

@@ -32,18 +32,13 @@ typedef struct progress {
 } progress;
 
 static progress *common;
-static char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 16], wal[SCRATCH_PATH_MAX + 16];
 static char text[TEXT_LEN];
-static pal_store *store;
-static pal_error err;
-static pal_id session;
-
-static bool ok(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s: %s\n", pal_status_name(status), err.message);
-    return status == PAL_OK;
-}
+static struct fixture {
+    char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 16], wal[SCRATCH_PATH_MAX + 16];
+    pal_store *store;
+    pal_error err;
+    pal_id session;
+} test;
 
 /* Every byte depends on the number. */
 static void make_text(uint64_t number)
@@ -59,30 +54,31 @@ static bool append(uint64_t number)
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
 
     make_text(number);
-    return ok(pal_store_append(store, pal_str_of(""), session, &message, 1, PAL_SEQ_ANY, &err));
+    return OK(pal_store_append(
+            test.store, pal_str_of(""), test.session, &message, 1, PAL_SEQ_ANY, &test.err));
 }
 
 static void begin(void)
 {
     pal_session given = {0};
 
-    scratch_clear(directory, false);
-    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
-    CHECK(ok(pal_store_create(store, &given, &session, &err)));
+    scratch_clear(test.directory, false);
+    OK(pal_store_open(test.url, NULL, &test.store, &test.err));
+    OK(pal_store_create(test.store, &given, &test.session, &test.err));
 }
 
 static void end(void)
 {
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
 }
 
 /* ---- The writer ---- */
 
 static void writer_run(void)
 {
-    store = NULL;
-    if (!ok(pal_store_open(url, NULL, &store, &err)))
+    test.store = NULL;
+    if (!OK(pal_store_open(test.url, NULL, &test.store, &test.err)))
         _exit(3);
     for (uint64_t number = 1;; number++) {
         __atomic_store_n(&common->sent, number, __ATOMIC_SEQ_CST);
@@ -123,7 +119,8 @@ static uint64_t read_page(uint64_t after, pal_arena *arena)
     pal_message_query load = {.after_seq = after, .limit = PAGE};
     pal_message_page page;
 
-    if (!CHECK(ok(pal_store_load(store, pal_str_of(""), session, &load, arena, &page, &err))))
+    if (!OK(pal_store_load(
+                test.store, pal_str_of(""), test.session, &load, arena, &page, &test.err)))
         return 0;
     for (size_t i = 0; i < page.len; i++) {
         pal_str found = page.items[i].parts[0].text;
@@ -131,7 +128,7 @@ static uint64_t read_page(uint64_t after, pal_arena *arena)
         make_text(after + i + 1);
         CHECK_EQ(page.items[i].seq, after + i + 1);
         if (CHECK_EQ(found.len, TEXT_LEN))
-            CHECK(memcmp(found.data, text, TEXT_LEN) == 0);
+            CHECK_BYTES(found.data, text, TEXT_LEN);
     }
     return page.len;
 }
@@ -141,14 +138,14 @@ static void verify(void)
     pal_arena *arena = pal_arena_new(0);
     uint64_t count = 0, more, findings = 1;
 
-    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
+    OK(pal_store_open(test.url, NULL, &test.store, &test.err));
     while ((more = read_page(count, arena)) > 0) {
         count += more;
         pal_arena_reset(arena);
     }
     if (CHECK_THAT(count, >=, common->acknowledged))
         CHECK_THAT(count, <=, common->sent);
-    CHECK(ok(pal_store_check(store, false, tell_finding, NULL, NULL, &findings, &err)));
+    OK(pal_store_check(test.store, false, tell_finding, NULL, NULL, &findings, &test.err));
     CHECK_EQ(findings, 0);
     end();
     pal_arena_free(arena);
@@ -189,7 +186,7 @@ static void it_stays_short(void)
     for (uint64_t number = 1; number <= UNKILLED; number++) {
         if (!CHECK(append(number)))
             break;
-        if (stat(wal, &facts) == 0 && facts.st_size > longest)
+        if (stat(test.wal, &facts) == 0 && facts.st_size > longest)
             longest = facts.st_size;
     }
     printf("# the WAL's longest: %" PRId64 " MiB\n", longest >> 20);
@@ -205,11 +202,11 @@ int main(void)
     common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (common == MAP_FAILED)
         return 1;
-    scratch_make(false, directory);
-    snprintf(url, sizeof(url), "sqlite:%s/store", directory);
-    snprintf(wal, sizeof(wal), "%s/store-wal", directory);
+    scratch_make(false, test.directory);
+    snprintf(test.url, sizeof(test.url), "sqlite:%s/store", test.directory);
+    snprintf(test.wal, sizeof(test.wal), "%s/store-wal", test.directory);
     RUN(nothing_is_lost);
     RUN(it_stays_short);
-    scratch_clear(directory, true);
+    scratch_clear(test.directory, true);
     return tap_done();
 }

@@ -9,52 +9,49 @@
 #include "support/scratch.h"
 #include "support/tap.h"
 
-static char directory[SCRATCH_PATH_MAX];
-static char path[512], url[520];
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
+typedef struct fixture {
+    char directory[SCRATCH_PATH_MAX];
+    char path[512], url[520]; /* of the file */
+    pal_store *store;
+    pal_arena *arena;
+    pal_error err;
+} fixture;
+
+static fixture test;
 
 static inline void file_begin(void)
 {
-    scratch_make(false, directory);
-    snprintf(path, sizeof path, "%s/x.db", directory);
-    snprintf(url, sizeof url, "sqlite:%s", path);
-    arena = pal_arena_new(0);
+    scratch_make(false, test.directory);
+    snprintf(test.path, sizeof test.path, "%s/x.db", test.directory);
+    snprintf(test.url, sizeof test.url, "sqlite:%s", test.path);
+    test.arena = pal_arena_new(0);
 }
 
 static inline int file_done(void)
 {
-    pal_arena_free(arena);
-    scratch_clear(directory, true);
+    pal_arena_free(test.arena);
+    scratch_clear(test.directory, true);
     return tap_done();
 }
 
 /* Removes the file, for the next test. */
 static inline void file_clear(void)
 {
-    scratch_clear(directory, false);
-    pal_arena_reset(arena);
-}
-
-static inline bool fine(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s: %s\n", pal_status_name(status), err.message);
-    return status == PAL_OK;
+    scratch_clear(test.directory, false);
+    pal_arena_reset(test.arena);
 }
 
 static inline void open_store(bool read_only)
 {
     pal_store_options options = {.read_only = read_only};
 
-    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+    OK(pal_store_open(test.url, &options, &test.store, &test.err));
 }
 
 static inline void close_store(void)
 {
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
 }
 
 /* Whether all statements ran. */
@@ -64,7 +61,7 @@ static inline bool run(const char *text)
     char *message = NULL;
     bool done;
 
-    sqlite3_open(path, &db);
+    sqlite3_open(test.path, &db);
     sqlite3_busy_timeout(db, 5000);
     done = sqlite3_exec(db, text, NULL, NULL, &message) == SQLITE_OK;
     if (!done)
@@ -81,7 +78,7 @@ static inline long ask(const char *text)
     sqlite3_stmt *stmt = NULL;
     long number = -1;
 
-    sqlite3_open(path, &db);
+    sqlite3_open(test.path, &db);
     sqlite3_busy_timeout(db, 5000);
     if (sqlite3_prepare_v2(db, text, -1, &stmt, NULL) == SQLITE_OK) {
         int code = sqlite3_step(stmt);

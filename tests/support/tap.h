@@ -35,6 +35,20 @@
     tap_compare(TAP_NUMBER(got), TAP_NUMBER(wanted), #operator,                                    \
             "CHECK_THAT(" #got ", " #operator", " #wanted ")", __FILE__, __LINE__)
 
+/* The number is one of two. */
+#define CHECK_EITHER(got, one, other)                                                              \
+    tap_either(TAP_NUMBER(got), TAP_NUMBER(one), TAP_NUMBER(other),                                \
+            "CHECK_EITHER(" #got ", " #one ", " #other ")", __FILE__, __LINE__)
+
+/* Compares two addresses. */
+#define CHECK_PTR(got, wanted)                                                                     \
+    tap_same_pointer(got, wanted, "CHECK_PTR(" #got ", " #wanted ")", __FILE__, __LINE__)
+
+/* Compares `len` bytes. */
+#define CHECK_BYTES(got, wanted, len)                                                              \
+    tap_same_bytes(got, wanted, len, "CHECK_BYTES(" #got ", " #wanted ", " #len ")", __FILE__,     \
+            __LINE__)
+
 /* Compares two texts; each is a pal_str or a terminated string. NULL differs from "". */
 #define CHECK_STR(got, wanted)                                                                     \
     tap_same_text(TAP_TEXT(got), TAP_TEXT(wanted), "CHECK_STR(" #got ", " #wanted ")", __FILE__,   \
@@ -42,6 +56,14 @@
 #define CHECK_CONTAINS(got, part)                                                                  \
     tap_contains(TAP_TEXT(got), TAP_TEXT(part), "CHECK_CONTAINS(" #got ", " #part ")", __FILE__,   \
             __LINE__)
+#define CHECK_LACKS(got, part)                                                                     \
+    tap_lacks(TAP_TEXT(got), TAP_TEXT(part), "CHECK_LACKS(" #got ", " #part ")", __FILE__, __LINE__)
+#define CHECK_BEGINS(got, head)                                                                    \
+    tap_begins(TAP_TEXT(got), TAP_TEXT(head), "CHECK_BEGINS(" #got ", " #head ")", __FILE__,       \
+            __LINE__)
+/* The two texts are not the same. */
+#define CHECK_DIFFER(a, b)                                                                         \
+    tap_differ(TAP_TEXT(a), TAP_TEXT(b), "CHECK_DIFFER(" #a ", " #b ")", __FILE__, __LINE__)
 
 #define CHECK_ID(got, wanted)                                                                      \
     tap_same_id(got, wanted, "CHECK_ID(" #got ", " #wanted ")", __FILE__, __LINE__)
@@ -49,6 +71,12 @@
 /* CHECK_STATUS(got, wanted[, err]): with `err`, a failure prints its message too. */
 #define CHECK_STATUS(got, ...)                                                                     \
     TAP_STATUS("CHECK_STATUS(" #got ", " #__VA_ARGS__ ")", got, __VA_ARGS__, NULL, 0)
+/* OK(call): the call returns PAL_OK. The error that it fills in is the fixture's, test.err. */
+#define OK(call) CHECK_STATUS(call, PAL_OK, &test.err)
+/* The status is one of two. */
+#define CHECK_STATUS_EITHER(got, one, other)                                                       \
+    tap_status_either(got, one, other, "CHECK_STATUS_EITHER(" #got ", " #one ", " #other ")",      \
+            __FILE__, __LINE__)
 /* The call fails with this status, and the message of `err` contains `part`. */
 #define CHECK_FAILS(got, wanted, err, part)                                                        \
     tap_fails(got, wanted, err, part, "CHECK_FAILS(" #got ", " #wanted ", " #part ")", __FILE__,   \
@@ -153,6 +181,43 @@ static inline bool tap_compare(tap_number got, tap_number wanted, const char *op
     return true;
 }
 
+static inline bool tap_either(tap_number got, tap_number one, tap_number other, const char *text,
+        const char *file, int line)
+{
+    bool held = tap_order(got, one) == 0 || tap_order(got, other) == 0;
+
+    if (!tap_check(held, text, file, line)) {
+        tap_print_number("got   ", got);
+        tap_print_number("wanted", one);
+        tap_print_number("or    ", other);
+    }
+    return held;
+}
+
+/* ---- Memory ---- */
+
+static inline bool tap_same_pointer(
+        const void *got, const void *wanted, const char *text, const char *file, int line)
+{
+    if (!tap_check(got == wanted, text, file, line))
+        printf("#   got    %p\n#   wanted %p\n", got, wanted);
+    return got == wanted;
+}
+
+static inline bool tap_same_bytes(const void *got, const void *wanted, size_t len,
+        const char *text, const char *file, int line)
+{
+    const unsigned char *a = got, *b = wanted;
+    size_t same = 0;
+
+    while (same < len && a[same] == b[same])
+        same++;
+    if (!tap_check(same == len, text, file, line))
+        printf("#   got    byte %zu is 0x%02x\n#   wanted byte %zu is 0x%02x\n", same, a[same],
+                same, b[same]);
+    return same == len;
+}
+
 /* ---- Texts ---- */
 
 typedef struct tap_text {
@@ -201,18 +266,56 @@ static inline bool tap_same_text(
     return held;
 }
 
+static inline bool tap_has(tap_text text, tap_text part)
+{
+    if (text.is_null || part.is_null || part.str.len == 0)
+        return !text.is_null && !part.is_null;
+    return text.str.len > 0 && memmem(text.str.data, text.str.len, part.str.data, part.str.len);
+}
+
 static inline bool tap_contains(
         tap_text got, tap_text part, const char *text, const char *file, int line)
 {
-    bool held = !got.is_null && !part.is_null &&
-            (part.str.len == 0 ||
-                    (got.str.len > 0 &&
-                            memmem(got.str.data, got.str.len, part.str.data, part.str.len)));
+    bool held = tap_has(got, part);
 
     if (!tap_check(held, text, file, line)) {
         tap_print_text("got        ", got);
         tap_print_text("wanted part", part);
     }
+    return held;
+}
+
+static inline bool tap_lacks(
+        tap_text got, tap_text part, const char *text, const char *file, int line)
+{
+    bool held = !got.is_null && !tap_has(got, part);
+
+    if (!tap_check(held, text, file, line)) {
+        tap_print_text("got          ", got);
+        tap_print_text("unwanted part", part);
+    }
+    return held;
+}
+
+static inline bool tap_begins(
+        tap_text got, tap_text head, const char *text, const char *file, int line)
+{
+    bool held = !got.is_null && got.str.len >= head.str.len &&
+            pal_str_equal(pal_str_make(got.str.data, head.str.len), head.str);
+
+    if (!tap_check(held, text, file, line)) {
+        tap_print_text("got         ", got);
+        tap_print_text("wanted start", head);
+    }
+    return held;
+}
+
+static inline bool tap_differ(tap_text a, tap_text b, const char *text, const char *file, int line)
+{
+    bool held = a.is_null != b.is_null || !pal_str_equal(a.str, b.str);
+
+    if (!tap_check(held, text, file, line))
+        tap_print_text("both are", a);
     return held;
 }
 
@@ -246,6 +349,17 @@ static inline bool tap_status(pal_status got, pal_status wanted, const pal_error
         printf("#   wanted %s\n", pal_status_name(wanted));
     }
     return got == wanted;
+}
+
+static inline bool tap_status_either(pal_status got, pal_status one, pal_status other,
+        const char *text, const char *file, int line)
+{
+    bool held = got == one || got == other;
+
+    if (!tap_check(held, text, file, line))
+        printf("#   got    %s\n#   wanted %s or %s\n", pal_status_name(got), pal_status_name(one),
+                pal_status_name(other));
+    return held;
 }
 
 static inline bool tap_fails(pal_status got, pal_status wanted, const pal_error *err,

@@ -12,7 +12,7 @@ static void an_echo_is_recorded(void)
 
     begin(NULL);
     request = said(new_session(), "hello there");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK(!pal_id_is_none(info.turn));
     CHECK_EQ(wait_for(info.turn, &info, &text), PAL_TURN_DONE);
     CHECK_STR(text, "echo: hello there");
@@ -35,18 +35,19 @@ static void events_are_told_late_and_again(void)
 
     begin("{\"text\":\"Hel\"}\n{\"text\":\"lo\"}\n{\"usage\":{\"input\":5,\"output\":2}}\n");
     request = said(new_session(), "hi");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &late, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear, gone, &late, &test.err));
     CHECK(late.in_order);
     CHECK(late.gone);
     CHECK_STR(late.text, "Hello");
     CHECK_STR(late.kinds, "started step text text message ended ");
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 2, hear, gone, &half, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 2, hear, gone, &half, &test.err));
     CHECK(half.in_order);
     CHECK_STR(half.kinds, "text text message ended ");
-    CHECK_STATUS(pal_turn_watch(runtime, S("other"), info.turn, 0, hear, gone, &half, &err),
-            PAL_NOT_FOUND, &err);
+    CHECK_STATUS(
+            pal_turn_watch(test.runtime, S("other"), info.turn, 0, hear, gone, &half, &test.err),
+            PAL_NOT_FOUND, &test.err);
     end();
 }
 
@@ -58,9 +59,9 @@ static void a_watch_is_closed_after_the_last_event(void)
 
     begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n");
     request = said(new_session(), "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
-    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear, gone, &h, &test.err));
+    OK(pal_turn_cancel(test.runtime, S(""), info.turn, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
     CHECK_CONTAINS(h.kinds, "ended");
     CHECK(h.gone); /* although the callback returned true each time */
@@ -89,15 +90,15 @@ static void the_callers_tools_pause_the_turn(void)
     request = said(new_session(), "weather?");
     request.tools = &weather;
     request.tools_len = 1;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
     wrong = result_of("c9", "x");
-    CHECK_STATUS(
-            pal_turn_results(runtime, S(""), request.session, info.turn, &wrong, 1, &info, &err),
-            PAL_INVALID, &err);
+    CHECK_STATUS(pal_turn_results(test.runtime, S(""), request.session, info.turn, &wrong, 1, &info,
+                         &test.err),
+            PAL_INVALID, &test.err);
     result = result_of("c1", "31 degrees");
-    CHECK(ok(
-            pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
+    OK(pal_turn_results(
+            test.runtime, S(""), request.session, info.turn, &result, 1, &info, &test.err));
     if (CHECK_EQ(wait_for(info.turn, &info, &text), PAL_TURN_DONE))
         CHECK_STR(text, "It is warm.");
     list = all_of(request.session);
@@ -124,13 +125,13 @@ static void a_canceled_turn_that_was_paused_never_runs_again(void)
     request = said(new_session(), "weather?");
     request.tools = &weather;
     request.tools_len = 1;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
-    pal_runtime_watch(runtime, note_running, &has_run);
-    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
-    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    pal_runtime_watch(test.runtime, note_running, &has_run);
+    OK(pal_turn_cancel(test.runtime, S(""), info.turn, &test.err));
+    OK(pal_turn_find(test.runtime, S(""), info.turn, &info, &test.err));
     CHECK_EQ(info.state, PAL_TURN_CANCELED);
-    pal_runtime_watch(runtime, NULL, NULL);
+    pal_runtime_watch(test.runtime, NULL, NULL);
     CHECK(!has_run);
     end();
 }
@@ -148,21 +149,21 @@ static void results_come_after_a_restart(void)
     request = said(new_session(), "weather?");
     request.tools = &weather;
     request.tools_len = 1;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
     /* Another runtime on the same store, as after a crash; the first one's lease is in the way
      * until it gives it back or it runs out. */
-    CHECK(ok(pal_store_lease_release(store, S(""), request.session, 1, &err)));
-    pal_runtime *dead = runtime;
+    OK(pal_store_lease_release(test.store, S(""), request.session, 1, &test.err));
+    pal_runtime *dead = test.runtime;
     write_script("{\"text\":\"Thanks.\"}\n");
-    endpoint.path = S(script_path);
-    options.store = store;
+    endpoint.path = S(test.script_path);
+    options.store = test.store;
     options.endpoints = &endpoint;
     options.endpoints_len = 1;
-    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    OK(pal_runtime_open(&options, &test.runtime, &test.err));
     result = result_of("c1", "31 degrees");
-    CHECK(ok(
-            pal_turn_results(runtime, S(""), request.session, info.turn, &result, 1, &info, &err)));
+    OK(pal_turn_results(
+            test.runtime, S(""), request.session, info.turn, &result, 1, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(request.session);
     if (CHECK_EQ(list.len, 4))
@@ -182,7 +183,7 @@ static void a_wrong_call_is_a_result(void)
           "{\"call\":{\"id\":\"c3\",\"name\":\"recall\",\"arguments\":{\"text\":\"apples\"}}}\n"
           "{\"next\":true}\n{\"text\":\"Done.\"}\n");
     request = said(new_session(), "find apples");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(request.session);
     if (CHECK_EQ(list.len, 6)) {
@@ -214,7 +215,7 @@ static void rounds_of_tools_have_an_end(void)
     add_text(script, sizeof(script), "{\"text\":\"Enough.\"}\n");
     begin(script);
     request = said(new_session(), "go");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     if (CHECK_EQ(wait_for(info.turn, NULL, &text), PAL_TURN_DONE))
         CHECK_STR(text, "Enough.");
     CHECK_EQ(all_of(request.session).len, 8);
@@ -238,10 +239,10 @@ static void a_doom_loop_asks(void)
     begin(script);
     request = said(new_session(), "go");
     request.max_tool_iterations = 9;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_ASKING);
     CHECK_CONTAINS(info.reason, "three times");
-    CHECK(ok(pal_turn_allow(runtime, S(""), info.turn, false, &err)));
+    OK(pal_turn_allow(test.runtime, S(""), info.turn, false, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(all_of(request.session).len, 8);
     end();
@@ -258,7 +259,7 @@ static service *begin_busy(const service_reply *replies, size_t replies_len, pal
 
     *out_session = new_session();
     request = said(*out_session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, out_first, &err)));
+    OK(pal_turn_start(test.runtime, &request, out_first, &test.err));
     service_wait(s, 1);
     return s;
 }
@@ -275,14 +276,14 @@ static void a_busy_session_refuses_or_queues(void)
     service *s = begin_busy(three_answers, 3, &session, &first);
 
     other = said(session, "b");
-    CHECK_STATUS(pal_turn_start(runtime, &other, &second, &err), PAL_BUSY, &err);
-    CHECK_STR(err.message, "session is busy");
+    CHECK_STATUS(pal_turn_start(test.runtime, &other, &second, &test.err), PAL_BUSY, &test.err);
+    CHECK_STR(test.err.message, "session is busy");
     other.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &other, &second, &err)));
+    OK(pal_turn_start(test.runtime, &other, &second, &test.err));
     CHECK_EQ(second.state, PAL_TURN_QUEUED);
     other = said(session, "c");
     other.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &other, &third, &err)));
+    OK(pal_turn_start(test.runtime, &other, &third, &test.err));
     service_release(s);
     CHECK_EQ(wait_for(third.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
@@ -302,7 +303,7 @@ static pal_turn_info start_in(pal_turn_lane lane, pal_id session, const char *te
     pal_turn_request request = said(session, text);
 
     request.lane = lane;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     return info;
 }
 
@@ -342,7 +343,7 @@ static void what_is_said_into_a_turn_that_fails_is_answered(void)
     CHECK(second.steered);
     service_release(s);
     CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_FAILED);
-    while (pal_turn_of_session(runtime, S(""), session, &second, &err) == PAL_OK)
+    while (pal_turn_of_session(test.runtime, S(""), session, &second, &test.err) == PAL_OK)
         wait_for(second.turn, NULL, NULL);
     CHECK(are_four(session, 2, "b"));
     end_service(s);
@@ -360,7 +361,7 @@ static void wait_for_text(pal_id turn)
 {
     static bell spoken = BELL_INIT;
 
-    CHECK(ok(pal_turn_watch(runtime, S(""), turn, 0, ring_at_text, NULL, &spoken, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), turn, 0, ring_at_text, NULL, &spoken, &test.err));
     CHECK(bell_wait(&spoken, 1));
 }
 
@@ -391,9 +392,9 @@ static void a_cancel_keeps_what_was_said(void)
 
     begin("{\"text\":\"so far\"}\n{\"delay_ms\":60000}\n{\"text\":\" more\"}\n");
     request = said(new_session(), "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     wait_for_text(info.turn);
-    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    OK(pal_turn_cancel(test.runtime, S(""), info.turn, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_CANCELED);
     list = all_of(request.session);
     if (CHECK_EQ(list.len, 2)) {
@@ -412,14 +413,14 @@ static void a_failure_leaves_the_question_and_the_reason(void)
     begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n{\"next\":true}\n"
           "{\"text\":\"fine\"}\n");
     request = said(new_session(), "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED);
     CHECK_CONTAINS(info.reason, "no such model");
     list = all_of(request.session);
     if (CHECK_EQ(list.len, 2))
         CHECK(list.items[1].flags & PAL_MESSAGE_FLAG_ERROR);
     request = said(request.session, "b");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
 }
@@ -432,7 +433,7 @@ static void all_or_nothing(void)
     begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n");
     request = said(new_session(), "a");
     request.all_or_nothing = true;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED);
     CHECK_EQ(all_of(request.session).len, 0);
     end();
@@ -446,10 +447,10 @@ static void the_same_message_again_is_the_same_turn(void)
     begin(NULL);
     request = said(new_session(), "a");
     request.messages[0].client_id = S("m1");
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(!info.replayed);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(all_of(request.session).len, 2);
@@ -465,9 +466,9 @@ static void a_retry_is_told(void)
     begin("{\"error\":{\"message\":\"overloaded\",\"code\":529,\"retry_after_ms\":50}}\n"
           "{\"next\":true}\n{\"text\":\"fine\"}\n");
     request = said(new_session(), "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear, gone, &h, &test.err));
     CHECK_STR(h.kinds, "started step retrying text message ended ");
     end();
 }
@@ -479,20 +480,23 @@ static void a_wrong_request_is_refused(void)
 
     begin(NULL);
     request = said(pal_id_new(), "a");
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_NOT_FOUND, &err);
+    CHECK_STATUS(
+            pal_turn_start(test.runtime, &request, &info, &test.err), PAL_NOT_FOUND, &test.err);
     request = said(new_session(), "a");
     request.endpoint = S("nowhere");
-    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_NOT_FOUND, &err, "nowhere");
+    CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_NOT_FOUND, &test.err,
+            "nowhere");
     request.endpoint = (pal_str){0};
     request.tools = &(pal_tool){.name = S("t"), .schema = S("{\"type\":")};
     request.tools_len = 1;
-    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err, "tool 0");
+    CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err,
+            "tool 0");
     request.tools_len = 0;
     request.messages[0].role = PAL_ROLE_NONE;
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err);
     CHECK_EQ(all_of(request.session).len, 0);
     request.messages[0].role = PAL_ROLE_USER;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
 }
@@ -506,9 +510,9 @@ static void a_budget_stops_a_turn(void)
           "{\"text\":\"b\"}\n");
     request = said(new_session(), "a");
     request.budget.session_tokens = 100;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     if (CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED))
         CHECK_STATUS(info.status, PAL_BUDGET);
     CHECK_CONTAINS(info.reason, "110 of 100 tokens");
@@ -526,14 +530,14 @@ static void many_turns_run_at_once(void)
         pal_turn_request request = said(new_session(), "hello");
         pal_turn_info info = {0};
 
-        if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+        if (!OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
             break;
         turns[i] = info.turn;
     }
     for (int i = 0; i < TURNS; i++)
         if (!CHECK_EQ(wait_for(turns[i], NULL, NULL), PAL_TURN_DONE))
             break;
-    pal_runtime_stat(runtime, &stats);
+    pal_runtime_stat(test.runtime, &stats);
     CHECK_EQ(stats.turns_ended, TURNS);
     CHECK_EQ(stats.turns_running, 0);
     CHECK_EQ(stats.turns_failed, 0);
@@ -563,6 +567,6 @@ int main(void)
     RUN(a_wrong_request_is_refused);
     RUN(a_budget_stops_a_turn);
     RUN(many_turns_run_at_once);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

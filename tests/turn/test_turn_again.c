@@ -26,7 +26,7 @@ static void meddle(
     if (!m->is_due || strcmp(call, "inbox_list") != 0)
         return;
     m->is_due = false;
-    CHECK_STATUS(pal_store_inbox_add(store, S(""), m->session, &item, &ignored), PAL_OK);
+    CHECK_STATUS(pal_store_inbox_add(test.store, S(""), m->session, &item, &ignored), PAL_OK);
 }
 
 static void a_request_that_comes_to_two_at_once_is_one_turn(void)
@@ -38,15 +38,15 @@ static void a_request_that_comes_to_two_at_once_is_one_turn(void)
     pal_str text = {0};
     pal_id waiting;
 
-    arena = arena ? arena : pal_arena_new(0);
+    test.arena = test.arena ? test.arena : pal_arena_new(0);
     CHECK(pal_id_from_text(S(OTHER), &waiting));
-    CHECK(ok(pal_store_open("memory:", &options, &store, &err)));
+    OK(pal_store_open("memory:", &options, &test.store, &test.err));
     open_runtime(NULL, (pal_runtime_options){0});
     m.session = new_session();
     request = said(m.session, "a");
     request.messages[0].client_id = S("c1");
     m.is_due = true;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK(!m.is_due);
     CHECK(info.replayed);
     CHECK_ID(info.turn, waiting);
@@ -63,7 +63,7 @@ static size_t waiting_in(pal_id session)
     pal_inbox_item *items;
     size_t len = 0;
 
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+    OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err));
     return len;
 }
 
@@ -78,14 +78,14 @@ static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
 
     open_store();
     session = new_session();
-    known = pal_message_text(arena, PAL_ROLE_USER, S("something else"));
+    known = pal_message_text(test.arena, PAL_ROLE_USER, S("something else"));
     known.client_id = S("c1");
-    CHECK(ok(pal_store_append(store, S(""), session, &known, 1, PAL_SEQ_ANY, &err)));
-    CHECK(ok(pal_store_inbox_add(store, S(""), session, &item, &err)));
+    OK(pal_store_append(test.store, S(""), session, &known, 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_inbox_add(test.store, S(""), session, &item, &test.err));
     open_runtime(NULL, (pal_runtime_options){0});
     request = said(session, "next");
     request.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(waiting_in(session), 0);
     CHECK_EQ(all_of(session).len, 3);
@@ -103,14 +103,14 @@ static void a_refused_request_leaves_nothing_behind(void)
     request = said(session, "a");
     request.messages[0].client_id = S("c1");
     request.expected_seq = 7;
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_CONFLICT, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_CONFLICT, &test.err);
     CHECK_EQ(waiting_in(session), 0);
     request.expected_seq = 0;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     request = said(session, "b");
     request.messages[0].client_id = S("c1");
-    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_CONFLICT, &err,
+    CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_CONFLICT, &test.err,
             "was used for another message");
     CHECK_EQ(waiting_in(session), 0);
     CHECK_EQ(all_of(session).len, 2);
@@ -141,24 +141,24 @@ static void each_of_a_merged_turn_is_found_again(void)
     pal_turn_request request = said_by(session, names[0], "", "start");
     pal_str text;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 1);
     for (int i = 0; i < 2; i++) {
         request = said_by(session, names[i], i ? "c1" : "c0", i ? "second" : "first");
-        CHECK(ok(pal_turn_start(runtime, &request, &waiting[i], &err)));
+        OK(pal_turn_start(test.runtime, &request, &waiting[i], &test.err));
     }
     service_release(s);
     if (CHECK_EQ(wait_for(waiting[1].turn, NULL, &text), PAL_TURN_DONE))
         CHECK_STR(text, "both");
-    pal_runtime_close(runtime, 0);
+    pal_runtime_close(test.runtime, 0);
     open_with(s);
     for (int i = 0; i < 2; i++) {
         request = said_by(session, names[i], i ? "c1" : "c0", i ? "second" : "first");
-        if (CHECK(ok(pal_turn_start(runtime, &request, &again, &err))))
+        if (OK(pal_turn_start(test.runtime, &request, &again, &test.err)))
             CHECK(again.replayed);
         if (CHECK_EQ(wait_for(again.turn, NULL, &text), PAL_TURN_DONE))
             CHECK_STR(text, "both");
-        CHECK(ok(pal_turn_find(runtime, S(""), waiting[i].turn, &info, &err)));
+        OK(pal_turn_find(test.runtime, S(""), waiting[i].turn, &info, &test.err));
         CHECK_EQ(info.state, PAL_TURN_DONE);
     }
     CHECK_EQ(all_of(session).len, 5);
@@ -171,6 +171,6 @@ int main(void)
     RUN(a_waiting_request_that_is_refused_for_good_leaves_the_inbox);
     RUN(a_refused_request_leaves_nothing_behind);
     RUN(each_of_a_merged_turn_is_found_again);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -35,7 +35,7 @@ static pal_turn_state run(pal_turn_request request, pal_turn_info *out_info, pal
 {
     pal_turn_info info = {0};
 
-    if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (!OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         return PAL_TURN_NONE;
     return wait_for(info.turn, out_info ? out_info : &info, out_text);
 }
@@ -74,15 +74,16 @@ static void calls_end_the_turn_and_results_begin_the_next(void)
 
     if (CHECK_EQ(run(asked(session, "weather?"), &info, NULL), PAL_TURN_DONE))
         CHECK(info.has_calls);
-    CHECK_STATUS(pal_turn_of_session(runtime, S(""), session, &info, &err), PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_turn_of_session(test.runtime, S(""), session, &info, &test.err), PAL_NOT_FOUND,
+            &test.err);
     messages[0] = result_of("c2", "cold");
     messages[1] = result_of("c1", "warm");
-    messages[2] = pal_message_text(arena, PAL_ROLE_USER, S("and?"));
+    messages[2] = pal_message_text(test.arena, PAL_ROLE_USER, S("and?"));
     if (CHECK_EQ(run(brought(session, messages, 3), &info, &text), PAL_TURN_DONE))
         CHECK(!info.has_calls);
     CHECK_STR(text, "fine");
     HAS(s->bodies[1], "\"c1\"", "\"c2\"", "warm", "cold", "and?");
-    CHECK(strstr(s->bodies[1], "interrupted") == NULL);
+    CHECK_LACKS(s->bodies[1], "interrupted");
     list = all_of(session);
     if (CHECK_EQ(list.len, 6)) {
         CHECK(is_result(&list.items[2], "c2", "cold"));
@@ -99,7 +100,7 @@ static void the_calls_are_told_and_then_the_end(void)
     pal_turn_info info;
 
     CHECK_EQ(run(asked(new_session(), "weather?"), &info, NULL), PAL_TURN_DONE);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear_calls, gone, &h, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear_calls, gone, &h, &test.err));
     CHECK_CONTAINS(h.kinds, "message paused ended ");
     CHECK(h.gone);
     HAS(h.text, "[{\"call_id\":\"c1\",\"name\":\"weather\",\"arguments\":", "Rome");
@@ -117,9 +118,9 @@ static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
     pal_str text;
 
     CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
-    pal_runtime_close(runtime, 0);
+    pal_runtime_close(test.runtime, 0);
     open_with(s);
-    CHECK(ok(pal_store_fork(store, &(pal_session){0}, session, 2, &fork, &err)));
+    OK(pal_store_fork(test.store, &(pal_session){0}, session, 2, &fork, &test.err));
     CHECK_EQ(all_of(session).len, 2); /* nothing is settled before */
     result = result_of("c1", "warm");
     CHECK_EQ(run(brought(session, &result, 1), NULL, &text), PAL_TURN_DONE);
@@ -128,7 +129,7 @@ static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
     CHECK_EQ(run(brought(fork, &result, 1), NULL, &text), PAL_TURN_DONE);
     CHECK_STR(text, "there");
     HAS(s->bodies[2], "hot");
-    CHECK(strstr(s->bodies[2], "warm") == NULL);
+    CHECK_LACKS(s->bodies[2], "warm");
     list = all_of(session);
     if (CHECK_EQ(list.len, 4))
         CHECK(is_result(&list.items[2], "c1", "warm"));
@@ -171,11 +172,11 @@ static void one_that_waits_settles_them_too(void)
     pal_turn_info first, second;
     pal_message_page list;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    OK(pal_turn_start(test.runtime, &request, &first, &test.err));
     service_wait(s, 1);
     request = said(session, "b");
     request.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    OK(pal_turn_start(test.runtime, &request, &second, &test.err));
     service_release(s);
     CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
@@ -195,16 +196,16 @@ static void wrong_results_change_nothing(void)
 
     CHECK_EQ(run(asked(session, "weather?"), NULL, NULL), PAL_TURN_DONE);
     request = brought(session, results, 1);
-    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err,
+    CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err,
             "'c9' is not waiting for a result");
     results[0] = result_of("c1", "x");
     request = brought(session, results, 2);
-    CHECK_FAILS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err,
+    CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err,
             "message 1: the call 'c1' already has a result");
     CHECK_EQ(all_of(session).len, 2);
     request = brought(session, results, 1);
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err);
     CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
@@ -222,12 +223,12 @@ static void results_that_are_sent_again_are_known(void)
     result.client_id = S("r1");
     request = brought(session, &result, 1);
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
-    pal_runtime_close(runtime, 0);
+    pal_runtime_close(test.runtime, 0);
     open_with(s); /* which remembers nothing */
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     result.client_id = S("r2");
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_INVALID, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_INVALID, &test.err);
     CHECK_EQ(all_of(session).len, 4);
     end_service(s);
 }
@@ -245,7 +246,7 @@ static void tools_of_the_server_run_before_the_turn_ends(void)
 
     if (CHECK_EQ(run(asked(session, "weather?"), &info, NULL), PAL_TURN_DONE))
         CHECK(info.has_calls);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear, gone, &h, &test.err));
     CHECK_CONTAINS(h.kinds, "message tool_started tool_ended paused ended ");
     list = all_of(session);
     if (CHECK_EQ(list.len, 3))
@@ -255,7 +256,7 @@ static void tools_of_the_server_run_before_the_turn_ends(void)
     if (CHECK_EQ(list.len, 5))
         CHECK(is_result(&list.items[3], "c1", "warm"));
     HAS(s->bodies[1], "\"role\":\"tool\"", "\"role\":\"tool\"");
-    CHECK(strstr(s->bodies[1], "interrupted") == NULL);
+    CHECK_LACKS(s->bodies[1], "interrupted");
     end_service(s);
 }
 
@@ -263,7 +264,7 @@ static void a_long_result_is_kept_beside_its_message(void)
 {
     static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("fine")}};
     service *s = begin_service(replies, 2);
-    char *text = pal_arena_alloc(arena, 2 * PAL_SPILL_BYTES_MAX + 1);
+    char *text = pal_arena_alloc(test.arena, 2 * PAL_SPILL_BYTES_MAX + 1);
     pal_id session = new_session();
     pal_turn_request request = asked(session, "weather?");
     pal_turn_info info;
@@ -275,11 +276,11 @@ static void a_long_result_is_kept_beside_its_message(void)
     text[2 * PAL_SPILL_BYTES_MAX] = '\0';
     request.calls_end_turn = false; /* it pauses, and the process dies */
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_PAUSED);
-    CHECK(ok(pal_store_lease_release(store, S(""), session, 1, &err)));
-    pal_runtime *dead = runtime;
+    OK(pal_store_lease_release(test.store, S(""), session, 1, &test.err));
+    pal_runtime *dead = test.runtime;
     open_with(s);
     result = result_of("c1", text);
-    CHECK(ok(pal_turn_results(runtime, S(""), session, (pal_id){{0}}, &result, 1, &info, &err)));
+    OK(pal_turn_results(test.runtime, S(""), session, (pal_id){{0}}, &result, 1, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     list = all_of(session);
     if (CHECK_EQ(list.len, 4)) {
@@ -326,8 +327,8 @@ static bool has_record(void)
 {
     pal_record record;
 
-    return pal_store_record_find(store, S(""), S("response"), S("rrrr"), arena, &record, &err) ==
-            PAL_OK;
+    return pal_store_record_find(test.store, S(""), S("response"), S("rrrr"), test.arena, &record,
+                   &test.err) == PAL_OK;
 }
 
 static pal_turn_request finished_by(finishing *f, pal_turn_request request)
@@ -439,11 +440,11 @@ static void what_is_said_into_it_in_time_skips_the_calls(void)
     pal_turn_info first, second;
     pal_message_page list;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    OK(pal_turn_start(test.runtime, &request, &first, &test.err));
     service_wait(s, 1);
     request = said(session, "stop");
     request.lane = PAL_TURN_LANE_STEER;
-    if (CHECK(ok(pal_turn_start(runtime, &request, &second, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &second, &test.err)))
         CHECK(second.steered);
     service_release(s);
     /* It came in time: the call is skipped, and the turn goes on. */
@@ -470,18 +471,18 @@ static void who_waits_with_one_waits_in_memory(void)
     pal_inbox_item *items;
     size_t len = 9;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &first, &err)));
+    OK(pal_turn_start(test.runtime, &request, &first, &test.err));
     service_wait(s, 1);
     request = finished_by(&f, said(session, "b"));
     request.lane = PAL_TURN_LANE_QUEUE;
-    CHECK(ok(pal_turn_start(runtime, &request, &second, &err)));
+    OK(pal_turn_start(test.runtime, &request, &second, &test.err));
     CHECK_EQ(second.state, PAL_TURN_QUEUED);
-    CHECK(ok(pal_turn_start(runtime, &request, &third, &err)));
-    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+    OK(pal_turn_start(test.runtime, &request, &third, &test.err));
+    if (OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err)))
         CHECK_EQ(len, 1);
     if (CHECK_EQ(len, 1))
         CHECK_STR(items[0].delivery, "owed"); /* the first one's */
-    CHECK(ok(pal_turn_cancel(runtime, S(""), third.turn, &err)));
+    OK(pal_turn_cancel(test.runtime, S(""), third.turn, &test.err));
     CHECK_EQ(wait_for(third.turn, NULL, NULL), PAL_TURN_CANCELED);
     service_release(s);
     CHECK_EQ(wait_for(second.turn, NULL, NULL), PAL_TURN_DONE);
@@ -507,6 +508,6 @@ int main(void)
     RUN(a_record_that_is_refused_fails_the_turn);
     RUN(what_is_said_into_it_in_time_skips_the_calls);
     RUN(who_waits_with_one_waits_in_memory);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -23,11 +23,13 @@ typedef struct member {
     int texts;
 } member;
 
-static model_server server;
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_error err;
-static char directory[SCRATCH_PATH_MAX];
+static struct fixture {
+    model_server server;
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_error err;
+    char directory[SCRATCH_PATH_MAX];
+} test;
 static member *members;
 static int members_len;
 /* On the loop, but for between a bell and what rings it next. */
@@ -37,26 +39,19 @@ static bool is_flood_seen;
 static _Atomic bool is_flood_over;
 static bell rung = BELL_INIT;
 
-static bool ok(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s\n", err.message);
-    return status == PAL_OK;
-}
-
 static void begin(void)
 {
     char url[SCRATCH_PATH_MAX + 32], model_url[64];
     pal_endpoint endpoint = {.kind = pal_str_of("openai"), .model = pal_str_of("m")};
     pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
 
-    scratch_make(false, directory);
-    snprintf(url, sizeof(url), "sqlite:%s/turns.db", directory);
-    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", server.port);
+    scratch_make(false, test.directory);
+    snprintf(url, sizeof(url), "sqlite:%s/turns.db", test.directory);
+    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", test.server.port);
     endpoint.url = pal_str_of(model_url);
-    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
-    options.store = store;
-    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    OK(pal_store_open(url, NULL, &test.store, &test.err));
+    options.store = test.store;
+    OK(pal_runtime_open(&options, &test.runtime, &test.err));
     started = 0;
     ended = 0;
     done = 0;
@@ -68,9 +63,9 @@ static void begin(void)
 
 static void end(void)
 {
-    pal_runtime_close(runtime, 0);
-    pal_store_close(store);
-    scratch_clear(directory, true);
+    pal_runtime_close(test.runtime, 0);
+    pal_store_close(test.store);
+    scratch_clear(test.directory, true);
     free(members);
 }
 
@@ -86,7 +81,7 @@ static void make_sessions(int len)
 
         for (int i = 0; i < count; i++)
             ops[i] = (pal_op){.kind = PAL_OP_CREATE, .u.create.session = &session};
-        if (!CHECK(ok(pal_store_apply(store, ops, (size_t)count, &err))))
+        if (!OK(pal_store_apply(test.store, ops, (size_t)count, &test.err)))
             return;
         for (int i = 0; i < count; i++)
             members[first + i].session = ops[i].session;
@@ -146,13 +141,13 @@ static void start_all(void)
     for (int i = 0; i < members_len; i++) {
         pal_turn_request request = request_of(members[i].session, &message);
 
-        failures +=
-                pal_turn_start_async(runtime, &request, take_start, &members[i], &err) != PAL_OK;
+        failures += pal_turn_start_async(
+                            test.runtime, &request, take_start, &members[i], &test.err) != PAL_OK;
     }
     CHECK(bell_wait(&rung, 1));
     for (int i = 0; i < members_len; i++)
-        failures += pal_turn_watch(runtime, pal_str_of(""), members[i].turn, 0, take_event, NULL,
-                            &members[i], &err) != PAL_OK;
+        failures += pal_turn_watch(test.runtime, pal_str_of(""), members[i].turn, 0, take_event,
+                            NULL, &members[i], &test.err) != PAL_OK;
     CHECK_EQ(failures, 0);
     pal_arena_free(arena);
 }
@@ -174,17 +169,17 @@ static void all_turns_run_together(void)
     make_sessions(len);
     start_all();
     for (int i = 0; i < ROUNDS; i++) {
-        model_server_piece(&server, len);
+        model_server_piece(&test.server, len);
         if (!CHECK(bell_wait(&rung, 1)))
             break;
     }
-    pal_runtime_stat(runtime, &stats);
+    pal_runtime_stat(test.runtime, &stats);
     CHECK_EQ(stats.turns_running, (uint64_t)len);
     CHECK_EQ(ended, 0);
     bytes = resident_bytes();
     printf("# %d turns that stream: %ld MB in all\n", len, bytes >> 20);
     CHECK(!RESIDENT_IS_OURS || bytes < RESIDENT_MAX);
-    model_server_end(&server);
+    model_server_end(&test.server);
     CHECK(bell_wait(&rung, 1));
     CHECK_EQ(done, len);
     CHECK_EQ(failures, 0);
@@ -211,11 +206,11 @@ static pal_id start_flood(void)
     pal_turn_request request;
     pal_id id;
 
-    CHECK(ok(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     request = request_of(id, &message);
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(ok(pal_turn_watch(
-            runtime, pal_str_of(""), info.turn, 0, take_flood, NULL, &is_flood_seen, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    OK(pal_turn_watch(test.runtime, pal_str_of(""), info.turn, 0, take_flood, NULL, &is_flood_seen,
+            &test.err));
     CHECK(bell_wait(&rung, 1));
     pal_arena_free(arena);
     return info.turn;
@@ -230,14 +225,14 @@ static void a_flood_starves_nobody(void)
     start_all();
     flood = start_flood();
     for (int i = 0; i < FLOOD_ROUNDS; i++) {
-        model_server_piece(&server, FLOODED + 1);
+        model_server_piece(&test.server, FLOODED + 1);
         if (!CHECK(bell_wait(&rung, 1)))
             break;
     }
     CHECK(!is_flood_over);
-    CHECK(ok(pal_turn_cancel(runtime, pal_str_of(""), flood, &err)));
+    OK(pal_turn_cancel(test.runtime, pal_str_of(""), flood, &test.err));
     CHECK(is_flood_over);
-    model_server_end(&server);
+    model_server_end(&test.server);
     CHECK(bell_wait(&rung, 1));
     CHECK_EQ(done, FLOODED);
     CHECK_EQ(failures, 0);
@@ -248,9 +243,9 @@ int main(void)
 {
     setenv("no_proxy", "*", 1);
     setenv("NO_PROXY", "*", 1);
-    model_server_start(&server);
+    model_server_start(&test.server);
     RUN(all_turns_run_together);
     RUN(a_flood_starves_nobody);
-    model_server_stop(&server);
+    model_server_stop(&test.server);
     return tap_done();
 }

@@ -16,11 +16,13 @@ typedef struct listener {
 } listener;
 
 static const pal_str tenant; /* the default one */
-static pal_arena *arena;
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_id session;
-static pal_error err;
+static struct fixture {
+    pal_arena *arena;
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_id session;
+    pal_error err;
+} test;
 
 /* `script` NULL: the model is "echo". */
 static void begin_with(const char *script)
@@ -30,11 +32,11 @@ static void begin_with(const char *script)
     pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
     pal_session made = {0};
 
-    arena = pal_arena_new(0);
-    CHECK_STATUS(pal_store_open("memory:", NULL, &store, &err), PAL_OK, &err);
-    options.store = store;
-    CHECK_STATUS(pal_runtime_open(&options, &runtime, &err), PAL_OK, &err);
-    CHECK_STATUS(pal_store_create(store, &made, &session, &err), PAL_OK, &err);
+    test.arena = pal_arena_new(0);
+    CHECK_STATUS(pal_store_open("memory:", NULL, &test.store, &test.err), PAL_OK, &test.err);
+    options.store = test.store;
+    CHECK_STATUS(pal_runtime_open(&options, &test.runtime, &test.err), PAL_OK, &test.err);
+    CHECK_STATUS(pal_store_create(test.store, &made, &test.session, &test.err), PAL_OK, &test.err);
 }
 
 static void begin(void)
@@ -44,9 +46,9 @@ static void begin(void)
 
 static void end(void)
 {
-    pal_runtime_close(runtime, 1000);
-    pal_store_close(store);
-    pal_arena_free(arena);
+    pal_runtime_close(test.runtime, 1000);
+    pal_store_close(test.store);
+    pal_arena_free(test.arena);
 }
 
 static bool on_event(const pal_event *event, void *user)
@@ -70,32 +72,33 @@ static void on_gone(void *user)
 
 static bool is_readable(int timeout_ms)
 {
-    struct pollfd wait = {.fd = pal_runtime_fd(runtime), .events = POLLIN};
+    struct pollfd wait = {.fd = pal_runtime_fd(test.runtime), .events = POLLIN};
 
     return poll(&wait, 1, timeout_ms) == 1;
 }
 
 static pal_id start(pal_str text)
 {
-    pal_message said = pal_message_text(arena, PAL_ROLE_USER, text);
-    pal_turn_request request = {.session = session, .messages = &said, .messages_len = 1};
+    pal_message said = pal_message_text(test.arena, PAL_ROLE_USER, text);
+    pal_turn_request request = {.session = test.session, .messages = &said, .messages_len = 1};
     pal_turn_info info = {0};
 
-    CHECK_STATUS(pal_turn_start(runtime, &request, &info, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_OK, &test.err);
     return info.turn;
 }
 
 static void listen_to(listener *l, pal_id turn, uint64_t after)
 {
     l->thread = pthread_self();
-    CHECK_STATUS(pal_turn_watch_queued(runtime, tenant, turn, after, on_event, on_gone, l, &err),
-            PAL_OK, &err);
+    CHECK_STATUS(pal_turn_watch_queued(
+                         test.runtime, tenant, turn, after, on_event, on_gone, l, &test.err),
+            PAL_OK, &test.err);
 }
 
 static void dispatch_until_gone(const listener *l)
 {
     while (!l->gone && CHECK(is_readable(60000)))
-        pal_runtime_dispatch(runtime, 0);
+        pal_runtime_dispatch(test.runtime, 0);
 }
 
 static void wait_for_end(pal_id turn)
@@ -104,7 +107,8 @@ static void wait_for_end(pal_id turn)
     pal_str answer;
 
     CHECK_STATUS(
-            pal_turn_wait(runtime, tenant, turn, -1, arena, &info, &answer, &err), PAL_OK, &err);
+            pal_turn_wait(test.runtime, tenant, turn, -1, test.arena, &info, &answer, &test.err),
+            PAL_OK, &test.err);
 }
 
 static void events_come_on_the_callers_thread(void)
@@ -112,9 +116,9 @@ static void events_come_on_the_callers_thread(void)
     listener l = {0};
 
     begin();
-    CHECK_THAT(pal_runtime_fd(runtime), >=, 0);
+    CHECK_THAT(pal_runtime_fd(test.runtime), >=, 0);
     CHECK(!is_readable(0));
-    CHECK_EQ(pal_runtime_dispatch(runtime, 0), 0);
+    CHECK_EQ(pal_runtime_dispatch(test.runtime, 0), 0);
     listen_to(&l, start(pal_str_of("hello")), 0);
     dispatch_until_gone(&l);
     CHECK_THAT(l.events, >, 3);
@@ -134,12 +138,12 @@ static void a_number_of_callbacks_is_made_at_once(void)
     turn = start(pal_str_of("hello"));
     wait_for_end(turn);
     listen_to(&l, turn, 0);
-    CHECK_EQ(pal_runtime_dispatch(runtime, 1), 1);
+    CHECK_EQ(pal_runtime_dispatch(test.runtime, 1), 1);
     CHECK_EQ(l.events, 1);
     CHECK(is_readable(0)); /* the fd was first requested while callbacks were waiting */
-    CHECK_EQ(pal_runtime_dispatch(runtime, 2), 2);
+    CHECK_EQ(pal_runtime_dispatch(test.runtime, 2), 2);
     CHECK_EQ(l.events, 3);
-    CHECK_THAT(pal_runtime_dispatch(runtime, 0), >, 0);
+    CHECK_THAT(pal_runtime_dispatch(test.runtime, 0), >, 0);
     CHECK_EQ(l.gone, 1);
     CHECK(!is_readable(0));
     end();
@@ -215,9 +219,9 @@ static void an_unknown_turn_is_not_watched(void)
     listener l = {0};
 
     begin();
-    CHECK_STATUS(
-            pal_turn_watch_queued(runtime, tenant, pal_id_new(), 0, on_event, on_gone, &l, &err),
-            PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_turn_watch_queued(
+                         test.runtime, tenant, pal_id_new(), 0, on_event, on_gone, &l, &test.err),
+            PAL_NOT_FOUND, &test.err);
     CHECK(!is_readable(0));
     end();
     CHECK_EQ(l.gone, 0);

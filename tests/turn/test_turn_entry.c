@@ -65,7 +65,7 @@ static void begin_seen(void)
 static void end_seen(void)
 {
     end();
-    scratch_clear(dir, true);
+    scratch_clear(stored.dir, true);
 }
 
 static void a_turn_looks_at_its_session_twice(void)
@@ -77,7 +77,7 @@ static void a_turn_looks_at_its_session_twice(void)
 
     for (int i = 0; i < 3; i++) {
         forget_seen();
-        CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+        OK(pal_turn_start(test.runtime, &request, &info, &test.err));
         CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
         CHECK_EQ(seen.commits, 2); /* what was said, and the answer */
         CHECK_EQ(seen.finds, 2);   /* before the first of these, and behind it */
@@ -115,7 +115,7 @@ static void fill_queue(pal_id session)
 
         if (i == 0)
             *op = first; /* the others fail their checks, and wait all the same */
-        status = pal_store_apply_async(store, op, 1, filled, NULL, &err);
+        status = pal_store_apply_async(test.store, op, 1, filled, NULL, &test.err);
         if (status != PAL_OK)
             pal_free(op);
     }
@@ -138,12 +138,12 @@ static void run_crowd(int64_t hold_ms, bool is_full)
     for (size_t i = 0; i < CROWD; i++) {
         pal_turn_request request = said(sessions[i], "a");
 
-        CHECK(ok(pal_turn_start_async(runtime, &request, started, &turns[i], &err)));
+        OK(pal_turn_start_async(test.runtime, &request, started, &turns[i], &test.err));
     }
     wait_for_finds(CROWD);
     usleep((useconds_t)hold_ms * 1000);
     set_gate(false);
-    pal_runtime_drain(runtime, WAIT_MS);
+    pal_runtime_drain(test.runtime, WAIT_MS);
     for (size_t i = 0; i < CROWD; i++) {
         if (CHECK(!pal_id_is_none(turns[i])))
             CHECK_EQ(all_of(sessions[i]).len, 2);
@@ -172,12 +172,12 @@ static void a_full_queue_of_the_store_delays_turns_only(void)
 
 int main(int argc, char **argv)
 {
-    backend = argc > 1 ? argv[1] : "memory";
+    stored.backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_looks_at_its_session_twice);
-    if (strcmp(backend, "memory") != 0) { /* it has no writer, and so no queue */
+    if (strcmp(stored.backend, "memory") != 0) { /* it has no writer, and so no queue */
         RUN(a_crowd_is_admitted_together);
         RUN(a_full_queue_of_the_store_delays_turns_only);
     }
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

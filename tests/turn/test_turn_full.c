@@ -13,21 +13,16 @@
 
 enum { WAIT_MS = 20000, TEXT_LEN = 300000 };
 
-static model_server server;
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_arena *arena;
-static pal_error err;
-static pal_id session;
-static char directory[SCRATCH_PATH_MAX];
+static struct fixture {
+    model_server server;
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_arena *arena;
+    pal_error err;
+    pal_id session;
+    char directory[SCRATCH_PATH_MAX];
+} test;
 static bell heard = BELL_INIT;
-
-static bool ok(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s\n", err.message);
-    return status == PAL_OK;
-}
 
 static void fill_disk(bool is_full)
 {
@@ -45,31 +40,31 @@ static void begin(void)
     pal_endpoint endpoint = {.kind = pal_str_of("openai"), .model = pal_str_of("m")};
     pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
 
-    arena = pal_arena_new(0);
-    scratch_make(false, directory);
-    snprintf(url, sizeof(url), "sqlite:%s/turns.db", directory);
-    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", server.port);
+    test.arena = pal_arena_new(0);
+    scratch_make(false, test.directory);
+    snprintf(url, sizeof(url), "sqlite:%s/turns.db", test.directory);
+    snprintf(model_url, sizeof(model_url), "http://127.0.0.1:%d/v1", test.server.port);
     endpoint.url = pal_str_of(model_url);
-    CHECK(ok(pal_store_open(url, NULL, &store, &err)));
-    options.store = store;
-    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
-    CHECK(ok(pal_store_create(store, &empty, &session, &err)));
+    OK(pal_store_open(url, NULL, &test.store, &test.err));
+    options.store = test.store;
+    OK(pal_runtime_open(&options, &test.runtime, &test.err));
+    OK(pal_store_create(test.store, &empty, &test.session, &test.err));
 }
 
 static void end(void)
 {
-    pal_runtime_close(runtime, 0);
-    pal_store_close(store);
-    pal_arena_free(arena);
-    scratch_clear(directory, true);
+    pal_runtime_close(test.runtime, 0);
+    pal_store_close(test.store);
+    pal_arena_free(test.arena);
+    scratch_clear(test.directory, true);
 }
 
 static pal_status start(pal_str text, pal_turn_info *out_info)
 {
-    pal_message message = pal_message_text(arena, PAL_ROLE_USER, text);
-    pal_turn_request request = {.session = session, .messages = &message, .messages_len = 1};
+    pal_message message = pal_message_text(test.arena, PAL_ROLE_USER, text);
+    pal_turn_request request = {.session = test.session, .messages = &message, .messages_len = 1};
 
-    return pal_turn_start(runtime, &request, out_info, &err);
+    return pal_turn_start(test.runtime, &request, out_info, &test.err);
 }
 
 static pal_turn_state state_after(pal_id turn)
@@ -77,7 +72,8 @@ static pal_turn_state state_after(pal_id turn)
     pal_turn_info info = {.turn = {{0}}};
     pal_str text;
 
-    CHECK(ok(pal_turn_wait(runtime, pal_str_of(""), turn, WAIT_MS, arena, &info, &text, &err)));
+    OK(pal_turn_wait(
+            test.runtime, pal_str_of(""), turn, WAIT_MS, test.arena, &info, &text, &test.err));
     return info.state;
 }
 
@@ -85,7 +81,8 @@ static pal_message_page all(void)
 {
     pal_message_page list = {0};
 
-    CHECK(ok(pal_store_load(store, pal_str_of(""), session, NULL, arena, &list, &err)));
+    OK(pal_store_load(
+            test.store, pal_str_of(""), test.session, NULL, test.arena, &list, &test.err));
     return list;
 }
 
@@ -95,7 +92,7 @@ static void the_session_goes_on(size_t before, size_t more)
     pal_turn_info info = {.turn = {{0}}};
     pal_message_page list;
 
-    CHECK(ok(start(pal_str_of("@say 2"), &info)));
+    OK(start(pal_str_of("@say 2"), &info));
     CHECK_EQ(state_after(info.turn), PAL_TURN_DONE);
     list = all();
     before += more;
@@ -116,8 +113,8 @@ static void a_message_that_cannot_be_kept_is_refused(void)
     memset(text, 'x', TEXT_LEN);
     fill_disk(true);
     status = start(pal_str_make(text, TEXT_LEN), &info);
-    CHECK(status == PAL_IO || status == PAL_LIMIT);
-    CHECK_THAT(err.message[0], !=, '\0');
+    CHECK_STATUS_EITHER(status, PAL_IO, PAL_LIMIT);
+    CHECK_THAT(test.err.message[0], !=, '\0');
     fill_disk(false);
     CHECK_EQ(all().len, 2);
     the_session_goes_on(2, 0);
@@ -139,12 +136,12 @@ static void an_answer_that_cannot_be_kept_ends_its_turn(void)
     pal_message_page list;
 
     begin();
-    CHECK(ok(start(pal_str_of("@held"), &info)));
-    CHECK(ok(pal_turn_watch(runtime, pal_str_of(""), info.turn, 0, hear, NULL, &heard, &err)));
-    model_server_piece(&server, 1);
+    OK(start(pal_str_of("@held"), &info));
+    OK(pal_turn_watch(test.runtime, pal_str_of(""), info.turn, 0, hear, NULL, &heard, &test.err));
+    model_server_piece(&test.server, 1);
     CHECK(bell_wait(&heard, 1));
     fill_disk(true);
-    model_server_end(&server);
+    model_server_end(&test.server);
     CHECK_EQ(state_after(info.turn), PAL_TURN_FAILED);
     fill_disk(false);
     list = all();
@@ -160,9 +157,9 @@ int main(void)
     setenv("NO_PROXY", "*", 1);
     signal(SIGXFSZ, SIG_IGN);
     setvbuf(stdout, NULL, _IONBF, 0);
-    model_server_start(&server);
+    model_server_start(&test.server);
     RUN(a_message_that_cannot_be_kept_is_refused);
     RUN(an_answer_that_cannot_be_kept_ends_its_turn);
-    model_server_stop(&server);
+    model_server_stop(&test.server);
     return tap_done();
 }

@@ -26,14 +26,14 @@ static pal_id begin_held(service *s)
     open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
     session = new_session();
     request = said(session, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 1);
     return session;
 }
 
 static void restart(void)
 {
-    pal_runtime_close(runtime, 0);
+    pal_runtime_close(test.runtime, 0);
     open_runtime(NULL, (pal_runtime_options){0});
 }
 
@@ -50,7 +50,7 @@ static pal_id wait_with(const pal_turn_request *request)
 {
     pal_turn_info info = {0};
 
-    if (CHECK(ok(pal_turn_start(runtime, request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, request, &info, &test.err)))
         CHECK_EQ(info.state, PAL_TURN_QUEUED);
     return info.turn;
 }
@@ -61,7 +61,7 @@ static void wait_for_empty_inbox(pal_id session)
     size_t len = 1;
 
     for (int i = 0; i < WAIT_MS / 10 && len > 0; i++) {
-        CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+        OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err));
         if (len > 0)
             usleep(10000);
     }
@@ -120,7 +120,7 @@ static void own_twice(bool is_restarted)
     request = said_by(session, LONNI, "c");
     snprintf(request.budget.owner, sizeof(request.budget.owner), "key-2");
     second = wait_with(&request);
-    CHECK_EQ(pal_runtime_owned(runtime, S("key-2")), 1);
+    CHECK_EQ(pal_runtime_owned(test.runtime, S("key-2")), 1);
     if (is_restarted)
         restart();
     else
@@ -158,13 +158,13 @@ static void an_unfinished_turn_keeps_its_owner(void)
     begin_held(s);
     request = said(new_session(), "b");
     snprintf(request.budget.owner, sizeof(request.budget.owner), "key-1");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    pal_runtime_close(runtime, 0);
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    pal_runtime_close(test.runtime, 0);
     open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
     service_wait(next, 1); /* the service takes one call at a time, so both turns are unfinished */
-    for (int i = 0; i < WAIT_MS / 10 && pal_runtime_owned(runtime, S("key-1")) == 0; i++)
+    for (int i = 0; i < WAIT_MS / 10 && pal_runtime_owned(test.runtime, S("key-1")) == 0; i++)
         usleep(10000);
-    CHECK_EQ(pal_runtime_owned(runtime, S("key-1")), 1);
+    CHECK_EQ(pal_runtime_owned(test.runtime, S("key-1")), 1);
     service_release(next);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     end();
@@ -178,14 +178,14 @@ static void an_unfinished_turn_keeps_its_owner(void)
  * turn goes back. Several processes must meet for this, so the steps are made by hand. */
 static void stop_and_step_back(void *user)
 {
-    pal_lane_state *lane = pal_lane_find(runtime, S("default"), *(pal_id *)user);
+    pal_lane_state *lane = pal_lane_find(test.runtime, S("default"), *(pal_id *)user);
     pal_turn *turn = lane ? lane->first : NULL;
 
     if (!CHECK(turn) || !CHECK(!lane->running))
         return;
     pal_lane_unqueue(lane, &lane->first);
     lane->running = turn;
-    pal_lane_count(runtime, 1, 0);
+    pal_lane_count(test.runtime, 1, 0);
     turn->phase = PAL_TURN_PHASE_ADMIT;
     pal_turn_hand_over(turn);
     pal_lane_requeue(turn);
@@ -202,18 +202,18 @@ static void a_request_that_cannot_begin_stays_if_its_process_stops(void)
 
     begin(NULL);
     session = new_session();
-    CHECK(ok(pal_store_lease_take(store, S(""), session, S("other"), WAIT_MS, &fence, &err)));
+    OK(pal_store_lease_take(test.store, S(""), session, S("other"), WAIT_MS, &fence, &test.err));
     request = said(session, "a");
     request.lane = PAL_TURN_LANE_QUEUE;
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK_EQ(info.state, PAL_TURN_QUEUED);
-    on_loop(runtime->loop, stop_and_step_back, &session);
-    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    on_loop(test.runtime->loop, stop_and_step_back, &session);
+    OK(pal_turn_find(test.runtime, S(""), info.turn, &info, &test.err));
     CHECK_EQ(info.state, PAL_TURN_QUEUED);
-    pal_runtime_close(runtime, 0);
-    if (CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err))))
+    pal_runtime_close(test.runtime, 0);
+    if (OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err)))
         CHECK_EQ(len, 1);
-    CHECK(ok(pal_store_lease_release(store, S(""), session, fence, &err)));
+    OK(pal_store_lease_release(test.store, S(""), session, fence, &test.err));
     open_runtime(NULL, (pal_runtime_options){0});
     wait_for_empty_inbox(session);
     CHECK_EQ(all_of(session).len, 2); /* the next process has answered it */
@@ -228,6 +228,6 @@ int main(void)
     RUN(requests_of_two_owners_are_not_merged_after_a_restart);
     RUN(an_unfinished_turn_keeps_its_owner);
     RUN(a_request_that_cannot_begin_stays_if_its_process_stops);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

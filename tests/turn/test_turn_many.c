@@ -17,19 +17,14 @@ enum {
     GROWTH_MAX = 8 << 20,
 };
 
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_error err;
-static char directory[SCRATCH_PATH_MAX];
+static struct fixture {
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_error err;
+    char directory[SCRATCH_PATH_MAX];
+} test;
 static int failures;
 static bell ended = BELL_INIT;
-
-static bool ok(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s\n", err.message);
-    return status == PAL_OK;
-}
 
 static bool take_event(const pal_event *event, void *user)
 {
@@ -55,9 +50,9 @@ static bool run_some(const pal_id *sessions, int number)
                 .session = sessions[i], .messages = &message, .messages_len = 1};
         pal_turn_info info;
 
-        held = ok(pal_turn_start(runtime, &request, &info, &err)) &&
-                ok(pal_turn_watch(
-                        runtime, pal_str_of(""), info.turn, 0, take_event, NULL, &ended, &err));
+        held = OK(pal_turn_start(test.runtime, &request, &info, &test.err)) &&
+                OK(pal_turn_watch(test.runtime, pal_str_of(""), info.turn, 0, take_event, NULL,
+                        &ended, &test.err));
     }
     held = held && bell_wait(&ended, AT_ONCE);
     pal_arena_free(arena);
@@ -70,7 +65,7 @@ static bool new_sessions(pal_id *out_sessions)
     bool held = true;
 
     for (int i = 0; held && i < AT_ONCE; i++)
-        held = ok(pal_store_create(store, &session, &out_sessions[i], &err));
+        held = OK(pal_store_create(test.store, &session, &out_sessions[i], &test.err));
     return held;
 }
 
@@ -113,16 +108,16 @@ int main(void)
     pal_endpoint endpoint = {.kind = pal_str_of("echo"), .model = pal_str_of("echo")};
     pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};
 
-    scratch_make(true, directory);
-    snprintf(url, sizeof(url), "sqlite:%s/turns.db", directory);
-    if (!ok(pal_store_open(url, &one_reader, &store, &err)))
+    scratch_make(true, test.directory);
+    snprintf(url, sizeof(url), "sqlite:%s/turns.db", test.directory);
+    if (!OK(pal_store_open(url, &one_reader, &test.store, &test.err)))
         return 1;
-    options.store = store;
-    if (!ok(pal_runtime_open(&options, &runtime, &err)))
+    options.store = test.store;
+    if (!OK(pal_runtime_open(&options, &test.runtime, &test.err)))
         return 1;
     RUN(turns_leave_nothing_behind);
-    pal_runtime_close(runtime, 0);
-    pal_store_close(store);
-    scratch_clear(directory, true);
+    pal_runtime_close(test.runtime, 0);
+    pal_store_close(test.store);
+    scratch_clear(test.directory, true);
     return tap_done();
 }

@@ -16,7 +16,7 @@ static service *begin_stored(const service_reply *replies, size_t len)
 static void end_stored(service *s)
 {
     end_service(s);
-    scratch_clear(dir, true);
+    scratch_clear(stored.dir, true);
 }
 
 static const service_reply two_answers[] = {{.body = ANSWER("one")}, {.body = ANSWER("two")}};
@@ -46,7 +46,7 @@ static uint64_t commits(void)
 {
     pal_store_stats stats = {0};
 
-    CHECK(ok(pal_store_stat(store, arena, &stats, &err)));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     return stats.commits;
 }
 
@@ -56,9 +56,9 @@ static bool exists(pal_id id)
     pal_session session = {0};
 
     pal_id_to_text(id, text);
-    pal_status status =
-            pal_store_find(store, S(""), PAL_SESSION_BY_ID, S(text), arena, &session, &err);
-    CHECK(status == PAL_OK || status == PAL_NOT_FOUND);
+    pal_status status = pal_store_find(
+            test.store, S(""), PAL_SESSION_BY_ID, S(text), test.arena, &session, &test.err);
+    CHECK_STATUS_EITHER(status, PAL_OK, PAL_NOT_FOUND);
     return status == PAL_OK;
 }
 
@@ -66,7 +66,7 @@ static bool has_epoch(pal_id session)
 {
     pal_active_marks active = {0};
 
-    CHECK(ok(pal_store_active_marks(store, S(""), session, arena, &active, &err)));
+    OK(pal_store_active_marks(test.store, S(""), session, test.arena, &active, &test.err));
     return active.epoch.number > 0;
 }
 
@@ -74,7 +74,7 @@ static bool is_answered(pal_turn_request request)
 {
     pal_turn_info info = {0};
 
-    return CHECK(ok(pal_turn_start(runtime, &request, &info, &err))) &&
+    return OK(pal_turn_start(test.runtime, &request, &info, &test.err)) &&
             CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
 }
 
@@ -82,7 +82,7 @@ static bool is_refused(pal_turn_request request, pal_status status)
 {
     pal_turn_info info = {0};
 
-    return CHECK_EQ(pal_turn_start(runtime, &request, &info, &err), status);
+    return CHECK_EQ(pal_turn_start(test.runtime, &request, &info, &test.err), status);
 }
 
 static void a_turn_makes_its_session_and_two_commits(void)
@@ -96,13 +96,13 @@ static void a_turn_makes_its_session_and_two_commits(void)
     opened o;
 
     request = opening(&o, id, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK(exists(id)); /* the message is kept, and so is the session */
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(commits() - before, 2);
     CHECK_EQ(all_of(id).len, 2);
     CHECK(has_epoch(id));
-    CHECK(ok(pal_store_record_find(store, S(""), S("note"), S("n"), arena, &record, &err)));
+    OK(pal_store_record_find(test.store, S(""), S("note"), S("n"), test.arena, &record, &test.err));
     CHECK_ID(record.session, id);
     CHECK(is_answered(said(id, "b")));
     CHECK_EQ(commits() - before, 4);
@@ -167,7 +167,7 @@ static void who_opens_waits_for_nobody(void)
     opened o;
 
     request = opening(&o, id, "a");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     request.lane = PAL_TURN_LANE_QUEUE;
     CHECK(is_refused(request, PAL_BUSY));
     service_release(s);
@@ -187,7 +187,7 @@ static void an_epoch_begins_with_the_first_answer(void)
 
     request = opening(&o, id, "a");
     request.all_or_nothing = true;
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_FAILED);
     CHECK_EQ(all_of(id).len, 0);
     CHECK(!has_epoch(id));
@@ -199,13 +199,13 @@ static void an_epoch_begins_with_the_first_answer(void)
 
 int main(int argc, char **argv)
 {
-    backend = argc > 1 ? argv[1] : "memory";
+    stored.backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_makes_its_session_and_two_commits);
     RUN(a_session_that_is_there_is_not_opened_again);
     RUN(what_can_not_be_opened_says_nothing);
     RUN(an_opening_is_checked);
     RUN(who_opens_waits_for_nobody);
     RUN(an_epoch_begins_with_the_first_answer);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -29,7 +29,7 @@ static void every_phase_says_what_it_does(void)
         CHECK_THAT(strlen(row->on_cancel), >, 0);
         CHECK_THAT(strlen(row->on_crash), >, 0);
         for (int j = 0; j < i; j++)
-            CHECK(strcmp(row->name, pal_turn_phase_rows[j].name) != 0);
+            CHECK_DIFFER(row->name, pal_turn_phase_rows[j].name);
     }
 }
 

@@ -60,12 +60,12 @@ static void a_turn_waits_for_tools_that_are_coming(void)
     pal_turn_info info;
     pal_turn_request request = said(new_session(), "a");
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, hear, gone, &h, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, hear, gone, &h, &test.err));
     open_gate();
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[0], "fx__note");
-    CHECK(strstr(h.kinds, "tools_missing") == NULL);
+    CHECK_LACKS(h.kinds, "tools_missing");
     end_gated(s);
 }
 
@@ -83,16 +83,16 @@ static void a_turn_goes_on_without_tools_and_tells_it(void)
     pal_turn_info info;
     pal_turn_request request = said(new_session(), "a");
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    CHECK(strstr(s->bodies[0], "fx__note") == NULL);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
+    CHECK_LACKS(s->bodies[0], "fx__note");
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &test.err));
     CHECK_STR(missing, "fx: the server is still starting");
     /* The next one does not wait again. */
     missing[0] = '\0';
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-    CHECK(ok(pal_turn_watch(runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &err)));
+    OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &test.err));
     CHECK_EQ(missing[0], '\0');
     end_gated(s);
 }
@@ -103,15 +103,15 @@ static void who_waits_for_tools_can_be_stopped(void)
     pal_turn_info info;
     pal_turn_request request = said(new_session(), "a"), stopped = request;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    CHECK(ok(pal_turn_cancel(runtime, S(""), info.turn, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    OK(pal_turn_cancel(test.runtime, S(""), info.turn, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
     request = said(new_session(), "b");
     request.no_server_tools = true; /* it has nothing to wait for */
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     request = said(new_session(), "c");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     open_gate();
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(s->len, 2);
@@ -125,9 +125,9 @@ static void a_runtime_is_closed_while_turns_wait_for_tools(void)
     pal_turn_info info;
     pal_turn_request request = said(new_session(), "a");
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
-    pal_runtime_drain(runtime, 0);
-    CHECK(ok(pal_turn_find(runtime, S(""), info.turn, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    pal_runtime_drain(test.runtime, 0);
+    OK(pal_turn_find(test.runtime, S(""), info.turn, &info, &test.err));
     CHECK_EQ(info.state, PAL_TURN_QUEUED); /* the next runtime goes on with it */
     end_gated(s);
 }
@@ -141,6 +141,6 @@ int main(int argc, char **argv)
     RUN(a_turn_goes_on_without_tools_and_tells_it);
     RUN(who_waits_for_tools_can_be_stopped);
     RUN(a_runtime_is_closed_while_turns_wait_for_tools);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -17,7 +17,7 @@ static pal_turn_state run(pal_turn_request request, pal_turn_info *out_info)
 {
     pal_turn_info info = {0};
 
-    if (!CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (!OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         return PAL_TURN_NONE;
     return wait_for(info.turn, out_info ? out_info : &info, NULL);
 }
@@ -27,7 +27,7 @@ static size_t inbox_len(pal_id session)
     pal_inbox_item *items;
     size_t len = 0;
 
-    CHECK(ok(pal_store_inbox_list(store, S(""), session, arena, &items, &len, &err)));
+    OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err));
     return len;
 }
 
@@ -36,18 +36,18 @@ static size_t log_len(pal_id session)
     pal_message_query load = {.hidden = true};
     pal_message_page list = {0};
 
-    CHECK(ok(pal_store_load(store, S(""), session, &load, arena, &list, &err)));
+    OK(pal_store_load(test.store, S(""), session, &load, test.arena, &list, &test.err));
     return list.len;
 }
 
 /* The runtime is as good as dead: it holds no lease any more, and nobody asks it anything. */
 static pal_runtime *leave_for_dead(pal_id session)
 {
-    pal_runtime *dead = runtime;
+    pal_runtime *dead = test.runtime;
     pal_lease lease = {0};
 
-    CHECK(ok(pal_store_lease_find(store, S(""), session, arena, &lease, &err)));
-    CHECK(ok(pal_store_lease_release(store, S(""), session, lease.fence, &err)));
+    OK(pal_store_lease_find(test.store, S(""), session, test.arena, &lease, &test.err));
+    OK(pal_store_lease_release(test.store, S(""), session, lease.fence, &test.err));
     return dead;
 }
 
@@ -75,12 +75,12 @@ static void what_failed_runs_anew_when_it_is_said_again(void)
         CHECK_STR(part_text(&list.items[1], 0), "fine");
         CHECK_STR(list.items[0].client_id, "m1#3");
     }
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     CHECK(!pal_id_is_none(info.turn));
-    pal_runtime_close(runtime, 0);
+    pal_runtime_close(test.runtime, 0);
     open_with(s); /* which remembers nothing */
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(all_of(session).len, 2);
@@ -99,7 +99,7 @@ static void a_turn_that_is_done_leaves_nothing_in_the_inbox(void)
     pal_turn_request request = wholly(session, "a", "");
     pal_turn_info info;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 2);
     CHECK_EQ(inbox_len(session), 1); /* it is half done */
     service_release(s);
@@ -156,7 +156,7 @@ static pal_runtime *die_in_the_middle(service *s, pal_id session)
 
     CHECK_EQ(run(request, NULL), PAL_TURN_DONE);
     request = wholly(session, "b", "m2");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 2);
     CHECK_EQ(all_of(session).len, 3);
     return leave_for_dead(session);
@@ -210,17 +210,17 @@ static void what_another_process_is_in_the_middle_of_is_left_alone(void)
     service *s = begin_service(replies, 1);
     pal_id session = new_session();
     pal_turn_request request = wholly(session, "a", "");
-    pal_runtime *other = runtime;
+    pal_runtime *other = test.runtime;
     pal_turn_info info, refused;
 
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 1);
     open_runtime(NULL, (pal_runtime_options){0});
     request = said(session, "b");
-    CHECK_STATUS(pal_turn_start(runtime, &request, &refused, &err), PAL_BUSY, &err);
+    CHECK_STATUS(pal_turn_start(test.runtime, &request, &refused, &test.err), PAL_BUSY, &test.err);
     CHECK_EQ(all_of(session).len, 1);
-    pal_runtime_close(runtime, 0);
-    runtime = other;
+    pal_runtime_close(test.runtime, 0);
+    test.runtime = other;
     service_release(s);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(all_of(session).len, 2);
@@ -250,7 +250,7 @@ static void end_meanwhile(
     service_release(e->s);
     CHECK_STATUS(
             pal_turn_wait(e->other, S(""), e->turn, WAIT_MS, scratch, &info, &text, NULL), PAL_OK);
-    while (pal_store_lease_find(store, S(""), e->session, scratch, &lease, NULL) == PAL_OK)
+    while (pal_store_lease_find(test.store, S(""), e->session, scratch, &lease, NULL) == PAL_OK)
         usleep(1000);
     pal_arena_free(scratch);
 }
@@ -263,14 +263,14 @@ static void what_ended_meanwhile_is_looked_at_again(void)
     pal_turn_request request;
     pal_turn_info info;
 
-    CHECK(ok(pal_store_open("memory:", &options, &store, &err)));
+    OK(pal_store_open("memory:", &options, &test.store, &test.err));
     open_with(e.s);
     e.session = new_session();
     request = wholly(e.session, "a", "");
-    CHECK(ok(pal_turn_start(runtime, &request, &info, &err)));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(e.s, 1);
     e.turn = info.turn;
-    e.other = runtime;
+    e.other = test.runtime;
     open_runtime(NULL, (pal_runtime_options){.leave_inbox = true});
     atomic_store(&e.is_armed, true);
     CHECK_EQ(run(said(e.session, "b"), NULL), PAL_TURN_DONE);
@@ -294,9 +294,11 @@ static void a_repetition_is_known_though_calls_are_open(void)
     request.messages[0].client_id = S("m1");
     messages[0] = request.messages[0];
     messages[1] = (pal_message){.role = PAL_ROLE_ASSISTANT, .parts = &call, .parts_len = 1};
-    CHECK(ok(pal_store_append(store, S(""), request.session, &messages[0], 1, PAL_SEQ_ANY, &err)));
-    CHECK(ok(pal_store_append(store, S(""), request.session, &messages[1], 1, PAL_SEQ_ANY, &err)));
-    if (CHECK(ok(pal_turn_start(runtime, &request, &info, &err))))
+    OK(pal_store_append(
+            test.store, S(""), request.session, &messages[0], 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_append(
+            test.store, S(""), request.session, &messages[1], 1, PAL_SEQ_ANY, &test.err));
+    if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     CHECK_EQ(all_of(request.session).len, 2);
     request = said(request.session, "b");
@@ -315,6 +317,6 @@ int main(void)
     RUN(what_another_process_is_in_the_middle_of_is_left_alone);
     RUN(what_ended_meanwhile_is_looked_at_again);
     RUN(a_repetition_is_known_though_calls_are_open);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -19,11 +19,15 @@
 #define S(text) pal_str_of(text)
 #define WAIT_MS 60000 /* then something hangs */
 
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_arena *arena;
-static pal_error err;
-static char script_path[64];
+typedef struct fixture {
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_arena *arena; /* emptied when a test ends */
+    pal_error err;
+    char script_path[64]; /* the answers of the scripted model; "" if a test has none */
+} fixture;
+
+static fixture test;
 
 static inline void add_text(char *to, size_t size, const char *text)
 {
@@ -32,19 +36,13 @@ static inline void add_text(char *to, size_t size, const char *text)
     snprintf(to + len, size - len, "%s", text);
 }
 
-static inline bool ok(pal_status status)
-{
-    if (status != PAL_OK)
-        fprintf(stderr, "# %s\n", err.message);
-    return status == PAL_OK;
-}
-
 static inline void write_script(const char *text)
 {
     FILE *file;
 
-    snprintf(script_path, sizeof(script_path), "/tmp/palaver-turn-%ld.jsonl", (long)getpid());
-    file = fopen(script_path, "w");
+    snprintf(test.script_path, sizeof(test.script_path), "/tmp/palaver-turn-%ld.jsonl",
+            (long)getpid());
+    file = fopen(test.script_path, "w");
     if (file) {
         fputs(text, file);
         fclose(file);
@@ -53,9 +51,9 @@ static inline void write_script(const char *text)
 
 static inline void open_store(void)
 {
-    if (!arena)
-        arena = pal_arena_new(0);
-    CHECK(ok(pal_store_open("memory:", NULL, &store, &err)));
+    if (!test.arena)
+        test.arena = pal_arena_new(0);
+    OK(pal_store_open("memory:", NULL, &test.store, &test.err));
 }
 
 /* Endpoints that the options have stay. */
@@ -63,18 +61,18 @@ static inline void open_runtime(const char *script, pal_runtime_options options)
 {
     pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
 
-    options.store = store;
+    options.store = test.store;
     if (options.endpoints_len == 0) {
         options.endpoints = &endpoint;
         options.endpoints_len = 1;
     }
     if (script) {
         write_script(script);
-        endpoint.path = S(script_path);
+        endpoint.path = S(test.script_path);
     } else {
         endpoint.kind = endpoint.model = S("echo");
     }
-    CHECK(ok(pal_runtime_open(&options, &runtime, &err)));
+    OK(pal_runtime_open(&options, &test.runtime, &test.err));
 }
 
 /* A fresh store and a runtime whose model says what the script has; NULL: the echo. */
@@ -88,27 +86,27 @@ static inline void begin(const char *script)
 
 static inline void end(void)
 {
-    pal_runtime_close(runtime, 0);
-    pal_store_close(store);
-    pal_arena_reset(arena);
-    if (script_path[0])
-        unlink(script_path);
-    script_path[0] = '\0';
+    pal_runtime_close(test.runtime, 0);
+    pal_store_close(test.store);
+    pal_arena_reset(test.arena);
+    if (test.script_path[0])
+        unlink(test.script_path);
+    test.script_path[0] = '\0';
 }
 
 static inline pal_id new_session(void)
 {
     pal_id id = {{0}};
 
-    CHECK(ok(pal_store_create(store, &(pal_session){0}, &id, &err)));
+    OK(pal_store_create(test.store, &(pal_session){0}, &id, &test.err));
     return id;
 }
 
 static inline pal_turn_request said(pal_id session, const char *text)
 {
-    pal_message *message = pal_arena_alloc(arena, sizeof(*message));
+    pal_message *message = pal_arena_alloc(test.arena, sizeof(*message));
 
-    *message = pal_message_text(arena, PAL_ROLE_USER, S(text));
+    *message = pal_message_text(test.arena, PAL_ROLE_USER, S(text));
     return (pal_turn_request){.session = session, .messages = message, .messages_len = 1};
 }
 
@@ -117,7 +115,7 @@ static inline pal_turn_state wait_for(pal_id turn, pal_turn_info *out_info, pal_
     pal_turn_info info = {0};
     pal_str text = {0};
 
-    CHECK(ok(pal_turn_wait(runtime, S(""), turn, WAIT_MS, arena, &info, &text, &err)));
+    OK(pal_turn_wait(test.runtime, S(""), turn, WAIT_MS, test.arena, &info, &text, &test.err));
     if (out_info)
         *out_info = info;
     if (out_text)
@@ -129,7 +127,7 @@ static inline pal_message_page all_of(pal_id session)
 {
     pal_message_page list = {0};
 
-    CHECK(ok(pal_store_load(store, S(""), session, NULL, arena, &list, &err)));
+    OK(pal_store_load(test.store, S(""), session, NULL, test.arena, &list, &test.err));
     return list;
 }
 
@@ -169,7 +167,7 @@ static inline void gone(void *user)
 
 static inline pal_message result_of(const char *call_id, const char *text)
 {
-    pal_part *part = pal_arena_alloc(arena, sizeof(*part));
+    pal_part *part = pal_arena_alloc(test.arena, sizeof(*part));
 
     *part = (pal_part){.kind = PAL_PART_TOOL_RESULT, .call_id = S(call_id), .text = S(text)};
     return (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};

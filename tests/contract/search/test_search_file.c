@@ -18,7 +18,7 @@ static pal_id new_session(void)
 {
     pal_id id = {{0}};
 
-    CHECK(fine(pal_store_create(store, &(pal_session){0}, &id, &err)));
+    OK(pal_store_create(test.store, &(pal_session){0}, &id, &test.err));
     return id;
 }
 
@@ -38,8 +38,8 @@ static void say_many(pal_id session, int first, int count, const char *word)
             messages[len] =
                     (pal_message){.role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
         }
-        CHECK(fine(pal_store_append(
-                store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &err)));
+        OK(pal_store_append(
+                test.store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &test.err));
     }
 }
 
@@ -48,7 +48,7 @@ static size_t count_of(const char *text)
     pal_search_query search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
     pal_search_page hits = {0};
 
-    CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+    OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
     return hits.len;
 }
 
@@ -66,7 +66,7 @@ static bool file_has(const char *suffix, const char *word)
     long len;
     FILE *file;
 
-    snprintf(name, sizeof name, "%s%s", path, suffix);
+    snprintf(name, sizeof name, "%s%s", test.path, suffix);
     file = fopen(name, "rb");
     if (!file)
         return false;
@@ -103,7 +103,7 @@ static void no_word_outlives_its_message(void)
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
     CHECK_THAT(ask("SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))"), >,
             0);
-    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
     CHECK(!is_on_disk("zzgoneword"));
     CHECK(is_on_disk("zzkeptword"));
@@ -126,9 +126,9 @@ static void a_sweep_erases_words_too(void)
     say_many(gone, 1, 500, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
     CHECK_EQ(count_of("zzgoneword"), 500);
-    CHECK(fine(pal_store_delete(store, nobody, gone, &err)));
+    OK(pal_store_delete(test.store, nobody, gone, &test.err));
     usleep(2000);
-    if (CHECK(fine(pal_store_sweep(store, 0, 100, &sweep, &err))))
+    if (OK(pal_store_sweep(test.store, 0, 100, &sweep, &test.err)))
         CHECK_EQ(sweep.erased, 1);
     CHECK(!is_on_disk("zzgoneword"));
     close_store();
@@ -145,27 +145,27 @@ static void an_overtaken_part_is_not_written(void)
     pal_work work = {.op = &op};
 
     begin();
-    engine = *pal_store_engine(store);
+    engine = *pal_store_engine(test.store);
     kept = new_session();
     gone = new_session();
     say_many(gone, 1, 100, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
-    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
         CHECK(part);
-    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
     CHECK(!is_on_disk("zzgoneword"));
-    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
         CHECK(part);
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     engine->backend->apply(engine, &work, 1); /* as another process might */
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 1);
-    if (CHECK(fine(engine->backend->index_build(engine, arena, &part, &more, &err))))
+    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
         CHECK(!part);
     close_store();
 }
@@ -206,15 +206,15 @@ static void an_older_file_is_searched_as_it_is(void)
     begin();
     session = new_session();
     say_many(session, 1, MANY, "common");
-    CHECK(fine(pal_store_mark(store, nobody, session, &pin, &err)));
+    OK(pal_store_mark(test.store, nobody, session, &pin, &test.err));
     close_store();
     make_version_1();
     open_store(true);
     CHECK_EQ(count_of("n777"), 1);
     CHECK_EQ(count_of("common"), PAL_SEARCH_HITS_MAX);
-    CHECK(fine(pal_store_active_marks(store, nobody, session, arena, &active, &err)));
+    OK(pal_store_active_marks(test.store, nobody, session, test.arena, &active, &test.err));
     CHECK_EQ(active.pins_len, 1);
-    if (CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err))))
+    if (OK(pal_store_check(test.store, false, NULL, NULL, NULL, &findings, &test.err)))
         CHECK_EQ(findings, 0);
     close_store();
     CHECK_EQ(ask("PRAGMA user_version"), 1);
@@ -222,7 +222,7 @@ static void an_older_file_is_searched_as_it_is(void)
     CHECK_THAT(ask("PRAGMA user_version"), >, 3);
     CHECK_EQ(count_of("n777"), 1);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), MANY / 1024);
-    if (CHECK(fine(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err))))
+    if (OK(pal_store_check(test.store, false, NULL, NULL, NULL, &findings, &test.err)))
         CHECK_EQ(findings, 0);
     close_store();
 }
@@ -235,7 +235,7 @@ static void marks_are_listed_without_their_bodies(void)
 
     begin();
     close_store();
-    sqlite3_open(path, &db);
+    sqlite3_open(test.path, &db);
     sqlite3_prepare_v2(db,
             "EXPLAIN QUERY PLAN SELECT number, kind, seq, through_seq, target, created_at FROM mark"
             " WHERE session = 1 AND kind IN (1, 2, 7) AND +number BETWEEN 0 AND 9 ORDER BY +number",
@@ -253,7 +253,7 @@ static uint64_t check(bool repair)
 {
     uint64_t findings = 99;
 
-    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    OK(pal_store_check(test.store, repair, NULL, NULL, NULL, &findings, &test.err));
     return findings;
 }
 
@@ -319,7 +319,7 @@ static void torn_pages_of_the_index_are_made_anew(void)
     page = ask("SELECT rootpage FROM sqlite_schema WHERE name = 'search'");
     size = ask("PRAGMA page_size");
     memset(junk, 0x5a, sizeof junk);
-    file = fopen(path, "r+b");
+    file = fopen(test.path, "r+b");
     if (CHECK(file))
         CHECK_EQ(fseek(file, (page - 1) * size, SEEK_SET), 0);
     CHECK_EQ(fwrite(junk, 1, sizeof junk, file), sizeof junk);
@@ -350,7 +350,7 @@ static void long_texts_are_found(void)
     text[LEN] = 0;
     memcpy(text + LEN - 20, " zzneedle ", 10);
     part.text = pal_str_of(text);
-    CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
+    OK(pal_store_append(test.store, nobody, session, &message, 1, PAL_SEQ_ANY, &test.err));
     say_many(session, 1, MANY, "common");
     CHECK_EQ(count_of("zzneedle"), 1);
     CHECK_EQ(count_of("zznothing"), 0);
@@ -371,7 +371,7 @@ static int search_and_append(int number)
     pal_id session;
     int bad = 0;
 
-    if (pal_store_open(url, NULL, &own, &why) != PAL_OK)
+    if (pal_store_open(test.url, NULL, &own, &why) != PAL_OK)
         return 100;
     if (pal_store_create(own, &(pal_session){0}, &session, &why) != PAL_OK)
         return 101;

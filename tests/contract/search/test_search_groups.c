@@ -15,7 +15,7 @@ static void begin(void)
     pal_store_options options = {.estimate = true};
 
     file_clear();
-    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+    OK(pal_store_open(test.url, &options, &test.store, &test.err));
 }
 
 static pal_id new_session(const char *tenant)
@@ -23,7 +23,7 @@ static pal_id new_session(const char *tenant)
     pal_session session = {.tenant = pal_str_of(tenant)};
     pal_id id = {{0}};
 
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -43,8 +43,8 @@ static void say_many(const char *tenant, pal_id session, int first, int count, c
             messages[len] = (pal_message){
                     .role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
         }
-        CHECK(fine(pal_store_append(store, pal_str_of(tenant), session, messages, (size_t)len,
-                PAL_SEQ_ANY, &err)));
+        OK(pal_store_append(test.store, pal_str_of(tenant), session, messages, (size_t)len,
+                PAL_SEQ_ANY, &test.err));
     }
 }
 
@@ -54,7 +54,7 @@ static size_t count_in(const char *tenant, const char *text)
             .tenant = pal_str_of(tenant), .text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
     pal_search_page hits = {0};
 
-    CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+    OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
     return hits.len;
 }
 
@@ -67,14 +67,14 @@ static uint64_t check(bool repair)
 {
     uint64_t findings = 99;
 
-    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    OK(pal_store_check(test.store, repair, NULL, NULL, NULL, &findings, &test.err));
     return findings;
 }
 
 /* How often the index was looked into since the last call, by all readers. */
 static int looks(void)
 {
-    pal_sqlite *self = (pal_sqlite *)*pal_store_engine(store);
+    pal_sqlite *self = (pal_sqlite *)*pal_store_engine(test.store);
     int runs = 0;
 
     for (uint32_t i = 0; i < self->options.readers_max; i++) {
@@ -93,7 +93,7 @@ static void a_word_that_is_nowhere_costs_a_few_looks(void)
     begin();
     session = new_session("default");
     say_many("default", session, 1, BLOCKS * ROWS, "common");
-    CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
+    OK(pal_store_index(test.store, UINT32_MAX, NULL, &test.err));
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), BLOCKS / 16);
     looks();
     CHECK_EQ(count_of("nowhere"), 0);
@@ -145,9 +145,9 @@ static void long_texts_are_found(void)
     text[WIDE_LEN] = 0;
     part.text = pal_str_of(text);
     say_many("default", session, 1, 3000, "common");
-    CHECK(fine(pal_store_append(store, nobody, session, &message, 1, PAL_SEQ_ANY, &err)));
+    OK(pal_store_append(test.store, nobody, session, &message, 1, PAL_SEQ_ANY, &test.err));
     say_many("default", session, 3001, 16 * ROWS, "common");
-    CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
+    OK(pal_store_index(test.store, UINT32_MAX, NULL, &test.err));
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
     CHECK_EQ(count_of("needle"), 1);
     CHECK_EQ(check(false), 0);
@@ -170,7 +170,7 @@ static void erased_words_are_in_no_summary(void)
     CHECK_EQ(count_of("zzgoneword"), 10);
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 2);
     CHECK_THAT(ask(has_word), >, 1); /* in its block and in its group */
-    CHECK(fine(pal_store_erase(store, nobody, gone, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
     CHECK_EQ(ask(has_word), 0);
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
     CHECK_EQ(count_of("zzgoneword"), 0);
@@ -213,10 +213,10 @@ static void parts_can_be_added_bit_by_bit(void)
     begin();
     session = new_session("default");
     say_many("default", session, 1, 5 * ROWS, "common");
-    if (CHECK(fine(pal_store_index(store, 2, &more, &err))))
+    if (OK(pal_store_index(test.store, 2, &more, &test.err)))
         CHECK(more);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
-    if (CHECK(fine(pal_store_index(store, 100, &more, &err))))
+    if (OK(pal_store_index(test.store, 100, &more, &test.err)))
         CHECK(!more);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 5);
     CHECK_EQ(ask("SELECT blocks FROM search_state"), 5);
@@ -229,7 +229,7 @@ static pal_store_stats stats_now(void)
 {
     pal_store_stats stats = {0};
 
-    CHECK(fine(pal_store_stat(store, arena, &stats, &err)));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     CHECK_EQ(check(false), 0); /* which counts all of it */
     return stats;
 }
@@ -246,17 +246,17 @@ static void what_there_is_is_counted_as_it_changes(void)
     stats = stats_now();
     CHECK_EQ(stats.tenants, 0);
     CHECK_EQ(stats.messages, 0);
-    CHECK(fine(pal_store_record_put(store, pal_str_of("\001own"), &record, 0, &err)));
+    OK(pal_store_record_put(test.store, pal_str_of("\001own"), &record, 0, &test.err));
     CHECK_EQ(stats_now().tenants, 0);
     one = new_session("default");
     two = new_session("acme");
     say_many("default", one, 1, 10, "word");
     say_many("acme", two, 1, 5, "word");
-    CHECK(fine(pal_store_fork(store, &fork, one, 5, &three, &err)));
-    CHECK(fine(pal_store_blob_put(store, nobody, pal_str_of("text/plain"), pal_str_of("bytes"),
-            NULL, &err)));
-    CHECK(fine(pal_store_create(store, &with_key, NULL, &err)));
-    CHECK_STATUS(pal_store_create(store, &with_key, NULL, &err), PAL_CONFLICT, &err);
+    OK(pal_store_fork(test.store, &fork, one, 5, &three, &test.err));
+    OK(pal_store_blob_put(
+            test.store, nobody, pal_str_of("text/plain"), pal_str_of("bytes"), NULL, &test.err));
+    OK(pal_store_create(test.store, &with_key, NULL, &test.err));
+    CHECK_STATUS(pal_store_create(test.store, &with_key, NULL, &test.err), PAL_CONFLICT, &test.err);
     stats = stats_now();
     CHECK_EQ(stats.tenants, 2);
     CHECK_EQ(stats.messages, 15);
@@ -264,17 +264,17 @@ static void what_there_is_is_counted_as_it_changes(void)
     CHECK_EQ(stats.blobs, 1);
     CHECK_EQ(stats.blob_bytes, 5);
     CHECK_EQ(stats.content_bytes, 9 * 7 + 8 + 5 * 7);
-    CHECK(fine(pal_store_delete(store, nobody, three, &err)));
+    OK(pal_store_delete(test.store, nobody, three, &test.err));
     stats = stats_now();
     CHECK_EQ(stats.sessions_active, 3);
     CHECK_EQ(stats.sessions_trash, 1);
-    CHECK(fine(pal_store_restore(store, nobody, three, &err)));
-    CHECK(fine(pal_store_erase(store, nobody, one, NULL, &err)));
+    OK(pal_store_restore(test.store, nobody, three, &test.err));
+    OK(pal_store_erase(test.store, nobody, one, NULL, &test.err));
     stats = stats_now();
     CHECK_EQ(stats.sessions_active, 3);
     CHECK_EQ(stats.messages, 10);
     CHECK_EQ(stats.content_bytes, 10 * 7);
-    CHECK(fine(pal_store_erase(store, nobody, three, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, three, NULL, &test.err));
     close_store();
     begin();
     close_store();

@@ -13,24 +13,19 @@
 
 enum { ROWS = 3000, BATCH = 1000, WIDE_LEN = 300 << 10, STEPS = 4000, WORDS = 40, LATE = 40000 };
 
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
+static struct fixture {
+    pal_store *store;
+    pal_arena *arena;
+    pal_error err;
+} test;
 static const pal_str nobody = {NULL, 0};
-
-static bool fine(pal_status status)
-{
-    if (status != PAL_OK)
-        printf("# %s\n", err.message);
-    return status == PAL_OK;
-}
 
 static void begin(const char *url)
 {
     pal_store_options options = {.estimate = true};
 
-    pal_arena_reset(arena);
-    CHECK(fine(pal_store_open(url, &options, &store, &err)));
+    pal_arena_reset(test.arena);
+    OK(pal_store_open(url, &options, &test.store, &test.err));
 }
 
 static pal_id new_session(const char *tenant)
@@ -38,7 +33,7 @@ static pal_id new_session(const char *tenant)
     pal_session session = {.tenant = pal_str_of(tenant)};
     pal_id id = {{0}};
 
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -47,8 +42,8 @@ static void say(const char *tenant, pal_id session, pal_str text)
     pal_part part = {.kind = PAL_PART_TEXT, .text = text};
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
 
-    CHECK(fine(pal_store_append(
-            store, pal_str_of(tenant), session, &message, 1, PAL_SEQ_ANY, &err)));
+    OK(pal_store_append(
+            test.store, pal_str_of(tenant), session, &message, 1, PAL_SEQ_ANY, &test.err));
 }
 
 /* Messages "n<number> <word>". */
@@ -67,14 +62,14 @@ static void say_many(pal_id session, int first, int count, const char *word)
             messages[len] = (pal_message){
                     .role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
         }
-        CHECK(fine(pal_store_append(
-                store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &err)));
+        OK(pal_store_append(
+                test.store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &test.err));
     }
 }
 
 static void complete_index(void)
 {
-    CHECK(fine(pal_store_index(store, UINT32_MAX, NULL, &err)));
+    OK(pal_store_index(test.store, UINT32_MAX, NULL, &test.err));
 }
 
 static size_t count_of(const char *text)
@@ -82,7 +77,7 @@ static size_t count_of(const char *text)
     pal_search_query search = {.text = pal_str_of(text), .limit = PAL_SEARCH_HITS_MAX};
     pal_search_page hits = {0};
 
-    CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+    OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
     return hits.len;
 }
 
@@ -96,14 +91,14 @@ static bool count_row(const pal_found_row *found, void *user)
 /* How many rows are looked at for it. */
 static size_t offered(const char *tenant, const char *text)
 {
-    pal_engine *engine = *pal_store_engine(store);
+    pal_engine *engine = *pal_store_engine(test.store);
     pal_row_search search = {.tenant = pal_str_of(tenant)};
     size_t rows = 0;
     pal_query query;
 
-    CHECK(fine(pal_words_query_read(pal_str_of(text), arena, &query, &err)));
+    OK(pal_words_query_read(pal_str_of(text), test.arena, &query, &test.err));
     search.query = &query;
-    CHECK(fine(engine->backend->row_search(engine, &search, count_row, &rows, &err)));
+    OK(engine->backend->row_search(engine, &search, count_row, &rows, &test.err));
     return rows;
 }
 
@@ -130,7 +125,7 @@ static void a_word_that_is_nowhere_costs_nothing(void)
     CHECK_EQ(offered("default", "nowhere"), 5);
     CHECK_EQ(count_of("later"), 5);
     CHECK_EQ(offered("default", "nowhere"), 0);
-    pal_store_close(store);
+    pal_store_close(test.store);
 }
 
 static void long_texts_are_looked_at_in_every_search(void)
@@ -148,10 +143,10 @@ static void long_texts_are_looked_at_in_every_search(void)
     complete_index();
     CHECK_EQ(count_of("needle"), 1);
     CHECK_EQ(offered("default", "nowhere"), 1);
-    CHECK(fine(pal_store_erase(store, nobody, session, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, session, NULL, &test.err));
     CHECK_EQ(count_of("needle"), 0);
     CHECK_EQ(offered("default", "nowhere"), 0);
-    pal_store_close(store);
+    pal_store_close(test.store);
     free(text);
 }
 
@@ -199,14 +194,14 @@ static bool finds_what_was_spoken(void)
     int word = draw(WORDS), other = draw(2) ? word : draw(WORDS);
     char text[64];
 
-    pal_arena_reset(arena);
+    pal_arena_reset(test.arena);
     snprintf(text, sizeof text, "w%d w%d", word, other);
     return CHECK_EQ(count_of(text), spoken_with(word, other));
 }
 
 static void erase(pal_id *session)
 {
-    CHECK(fine(pal_store_erase(store, nobody, *session, NULL, &err)));
+    OK(pal_store_erase(test.store, nobody, *session, NULL, &test.err));
     for (size_t i = 0; i < messages_len; i++)
         if (pal_id_equal(messages[i].session, *session))
             messages[i].is_gone = true;
@@ -237,10 +232,10 @@ static void words_come_and_go_with_their_messages(void)
     for (size_t i = 0; i < 8; i++)
         erase(&sessions[i]);
     complete_index();
-    engine = (memory_engine *)*pal_store_engine(store);
-    CHECK(engine->tenant_list->words.first[0] == NULL);
+    engine = (memory_engine *)*pal_store_engine(test.store);
+    CHECK_PTR(engine->tenant_list->words.first[0], NULL);
     CHECK_EQ(engine->places.len, 0);
-    pal_store_close(store);
+    pal_store_close(test.store);
 }
 
 static void a_cap_takes_words_along(void)
@@ -258,7 +253,7 @@ static void a_cap_takes_words_along(void)
     CHECK_EQ(count_of("n900"), 0);
     CHECK_EQ(count_of("n901"), 1);
     CHECK_EQ(offered("default", "n900"), 0);
-    pal_store_close(store);
+    pal_store_close(test.store);
 }
 
 /* ---- Pages that end by the clock ---- */
@@ -273,7 +268,7 @@ static size_t count_by_pages(const char *text, size_t *out_partial)
     do {
         pal_search_page hits = {0};
 
-        CHECK(fine(pal_store_search(store, &search, arena, &hits, &err)));
+        OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
         found += hits.len;
         *out_partial += hits.partial;
         CHECK(!hits.partial || hits.cursor.len > 0);
@@ -289,7 +284,7 @@ static void search_without_waiting(const char *url)
     pal_id id;
 
     begin(url);
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     say_many(id, 1, 30, "rare");
     say_many(id, 31, LATE, "common");
     if (CHECK_EQ(count_by_pages("rare", &partial), 30))
@@ -297,7 +292,7 @@ static void search_without_waiting(const char *url)
     complete_index();
     CHECK_EQ(count_by_pages("rare", &partial), 30);
     CHECK_EQ(count_by_pages("nowhere", &partial), 0);
-    pal_store_close(store);
+    pal_store_close(test.store);
 }
 
 static void a_search_that_may_not_wait_says_so(void)
@@ -313,12 +308,12 @@ static void a_search_that_may_not_wait_says_so(void)
 
 int main(void)
 {
-    arena = pal_arena_new(0);
+    test.arena = pal_arena_new(0);
     RUN(a_word_that_is_nowhere_costs_nothing);
     RUN(long_texts_are_looked_at_in_every_search);
     RUN(words_come_and_go_with_their_messages);
     RUN(a_cap_takes_words_along);
     RUN(a_search_that_may_not_wait_says_so);
-    pal_arena_free(arena);
+    pal_arena_free(test.arena);
     return tap_done();
 }

@@ -10,7 +10,7 @@ static bool is_counted(void)
 {
     bool counted;
 
-    CHECK(fine(pal_store_open(url, NULL, &store, &err)));
+    OK(pal_store_open(test.url, NULL, &test.store, &test.err));
     counted = sqlite3_memory_used() > 0;
     close_store();
     return counted;

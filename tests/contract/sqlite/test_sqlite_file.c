@@ -171,7 +171,7 @@ static uint64_t check(bool repair)
 {
     uint64_t findings = 99;
 
-    CHECK(fine(pal_store_check(store, repair, NULL, NULL, NULL, &findings, &err)));
+    OK(pal_store_check(test.store, repair, NULL, NULL, NULL, &findings, &test.err));
     return findings;
 }
 
@@ -179,7 +179,7 @@ static uint64_t input_of(pal_ledger_query query)
 {
     pal_ledger_sum sum = {0};
 
-    CHECK(fine(pal_store_ledger_sum(store, &query, &sum, &err)));
+    OK(pal_store_ledger_sum(test.store, &query, &sum, &test.err));
     CHECK_EQ(sum.calls, sum.usage.output);
     CHECK_EQ((int64_t)sum.calls * 10, sum.cost_micros);
     return sum.usage.input;
@@ -190,7 +190,8 @@ static bool has_message(void)
     pal_message message;
     pal_id owner;
 
-    return fine(pal_store_message(store, nobody, (pal_id){{2}}, arena, &message, &owner, &err)) &&
+    return OK(pal_store_message(
+                   test.store, nobody, (pal_id){{2}}, test.arena, &message, &owner, &test.err)) &&
             pal_id_equal(owner, session_id) && pal_str_is(message.parts[0].text, "hello");
 }
 
@@ -199,7 +200,8 @@ static bool is_waiting(const char *first, const char *second)
     pal_inbox_item *items;
     size_t len;
 
-    return fine(pal_store_inbox_list(store, nobody, session_id, arena, &items, &len, &err)) &&
+    return OK(pal_store_inbox_list(
+                   test.store, nobody, session_id, test.arena, &items, &len, &test.err)) &&
             len == 2 && pal_str_is(items[0].body, first) && pal_str_is(items[1].body, second);
 }
 
@@ -251,9 +253,10 @@ static void an_older_file_is_read_as_it_is(void)
     CHECK_EQ(check(false), 0);
     CHECK(is_waiting("first", "second"));
     sums_are_right();
-    CHECK_STATUS(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err),
-            PAL_NOT_FOUND, &err);
-    if (CHECK(fine(pal_store_record_list(store, &query, arena, &records, &err))))
+    CHECK_STATUS(pal_store_record_find(
+                         test.store, nobody, S("kind"), S("name"), test.arena, &record, &test.err),
+            PAL_NOT_FOUND, &test.err);
+    if (OK(pal_store_record_list(test.store, &query, test.arena, &records, &test.err)))
         CHECK_EQ(records.len, 0);
     close_store();
     CHECK_EQ(ask("PRAGMA user_version"), 2);
@@ -275,16 +278,17 @@ static void an_older_file_is_brought_up_to_date(void)
     CHECK_EQ(check(false), 0);
     sums_are_right();
     record.session = session_id;
-    if (CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err))))
+    if (OK(pal_store_record_put(test.store, nobody, &record, 0, &test.err)))
         CHECK_EQ(record.version, 1);
-    CHECK(fine(pal_store_ledger_add(store, nobody, session_id, &row, &err)));
+    OK(pal_store_ledger_add(test.store, nobody, session_id, &row, &test.err));
     CHECK_EQ(input_of((pal_ledger_query){0}), 23);
     CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 16);
     CHECK_EQ(ask("SELECT count(*) FROM ledger_hour"), 4);
     CHECK_EQ(check(false), 0);
     close_store();
     open_store(false);
-    CHECK(fine(pal_store_record_find(store, nobody, S("kind"), S("name"), arena, &record, &err)));
+    OK(pal_store_record_find(
+            test.store, nobody, S("kind"), S("name"), test.arena, &record, &test.err));
     CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
     close_store();
 }
@@ -294,7 +298,7 @@ static pal_status append_to(const char *tenant, pal_id session, pal_id id)
     pal_part part = {.kind = PAL_PART_TEXT, .text = S("twin")};
     pal_message message = {.id = id, .role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
 
-    return pal_store_append(store, S(tenant), session, &message, 1, PAL_SEQ_ANY, &err);
+    return pal_store_append(test.store, S(tenant), session, &message, 1, PAL_SEQ_ANY, &test.err);
 }
 
 /* Ids were unique over all tenants up to version 5. */
@@ -312,16 +316,16 @@ static void ids_become_a_tenants_own(void)
         CHECK_EQ(check(false), 0);
         CHECK(is_waiting("first", "second"));
         sums_are_right();
-        CHECK(fine(
-                pal_store_find(store, nobody, PAL_SESSION_BY_KEY, S("key"), arena, &found, &err)));
+        OK(pal_store_find(
+                test.store, nobody, PAL_SESSION_BY_KEY, S("key"), test.arena, &found, &test.err));
         CHECK_ID(found.id, session_id);
         CHECK_EQ(found.last_seq, 1);
         CHECK_EQ(found.created_at, 5);
-        CHECK(fine(pal_store_create(store, &twin, &id, &err)));
-        CHECK(fine(append_to("other", session_id, (pal_id){{2}})));
+        OK(pal_store_create(test.store, &twin, &id, &test.err));
+        OK(append_to("other", session_id, (pal_id){{2}}));
         CHECK_STATUS(append_to("other", session_id, (pal_id){{2}}), PAL_CONFLICT);
         CHECK_STATUS(append_to("default", session_id, (pal_id){{2}}), PAL_CONFLICT);
-        CHECK_STATUS(pal_store_create(store, &twin, &id, &err), PAL_CONFLICT, &err);
+        CHECK_STATUS(pal_store_create(test.store, &twin, &id, &test.err), PAL_CONFLICT, &test.err);
         CHECK(has_message());
         CHECK_EQ(check(false), 0);
         close_store();
@@ -338,12 +342,13 @@ static void an_older_inbox_is_taken_over(void)
     make_version_2();
     open_store(false);
     CHECK(is_waiting("first", "second"));
-    CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &again, &err)));
+    OK(pal_store_inbox_add(test.store, nobody, session_id, &again, &test.err));
     CHECK_ID(again.id, (pal_id){{5}});
     CHECK(is_waiting("first", "second"));
-    CHECK_STATUS(pal_store_inbox_add(store, nobody, session_id, &other, &err), PAL_CONFLICT, &err);
-    CHECK(fine(pal_store_inbox_drop(store, nobody, session_id, again.id, &err)));
-    CHECK(fine(pal_store_inbox_add(store, nobody, session_id, &next, &err)));
+    CHECK_STATUS(pal_store_inbox_add(test.store, nobody, session_id, &other, &test.err),
+            PAL_CONFLICT, &test.err);
+    OK(pal_store_inbox_drop(test.store, nobody, session_id, again.id, &test.err));
+    OK(pal_store_inbox_add(test.store, nobody, session_id, &next, &test.err));
     CHECK(is_waiting("second", "third"));
     CHECK_EQ(check(false), 0);
     close_store();
@@ -354,7 +359,7 @@ static void a_step_is_taken_wholly_or_not(void)
 {
     make_version_2();
     CHECK(run("CREATE TABLE ledger_hour(x)"));
-    CHECK(pal_store_open(url, NULL, &store, &err) != PAL_OK);
+    CHECK_THAT(pal_store_open(test.url, NULL, &test.store, &test.err), !=, PAL_OK);
     CHECK_EQ(ask("PRAGMA user_version"), 2);
     CHECK_EQ(ask("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'record%'"), 0);
     CHECK(run("DROP TABLE ledger_hour"));
@@ -394,7 +399,7 @@ static void records_of_nobody_are_found(void)
     make_version_2();
     open_store(false);
     record.session = session_id;
-    CHECK(fine(pal_store_record_put(store, nobody, &record, 0, &err)));
+    OK(pal_store_record_put(test.store, nobody, &record, 0, &test.err));
     CHECK_EQ(check(false), 0);
     CHECK(run("INSERT INTO record VALUES (9, 1, 99, 1, 1, 1, NULL, 'kind', 'stray', '{}')"));
     CHECK_EQ(check(false), 1);
@@ -418,7 +423,7 @@ static const char *plan_of(pal_sql_id id)
 
     plan[0] = '\0';
     snprintf(text, sizeof text, "EXPLAIN QUERY PLAN %s", statements[id]);
-    sqlite3_open(path, &db);
+    sqlite3_open(test.path, &db);
     if (pal_sqlite_sum_prepare(&(pal_sql_conn){.db = db}, NULL) != PAL_OK ||
             sqlite3_prepare_v2(db, text, -1, &stmt, NULL) != SQLITE_OK)
         printf("# %s\n", sqlite3_errmsg(db));

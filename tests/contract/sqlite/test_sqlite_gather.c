@@ -44,7 +44,7 @@ static void count_writes(void)
 
 static pal_sqlite *engine(void)
 {
-    return (pal_sqlite *)*pal_store_engine(store);
+    return (pal_sqlite *)*pal_store_engine(test.store);
 }
 
 /* Opens a store with one session. */
@@ -54,7 +54,7 @@ static pal_id begin(void)
     pal_id id = {{0}};
 
     open_store(false);
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     CHECK(engine()->gather.is_open);
     writes = 0;
     is_full = false;
@@ -78,17 +78,18 @@ static pal_status append(pal_id session, size_t len)
         parts[i] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_make(text, sizeof text)};
         messages[i] = (pal_message){.role = PAL_ROLE_USER, .parts = &parts[i], .parts_len = 1};
     }
-    return pal_store_append(store, (pal_str){0}, session, messages, len, PAL_SEQ_ANY, &err);
+    return pal_store_append(
+            test.store, (pal_str){0}, session, messages, len, PAL_SEQ_ANY, &test.err);
 }
 
 static void a_commit_is_written_at_once(void)
 {
     pal_id session = begin();
 
-    CHECK(fine(append(session, 4)));
+    OK(append(session, 4));
     CHECK_EQ(writes, 1);
     writes = 0;
-    CHECK(fine(append(session, MESSAGES))); /* more than is kept */
+    OK(append(session, MESSAGES)); /* more than is kept */
     CHECK_EQ(writes, 2);
     CHECK_EQ(ask("SELECT count(*) FROM message"), 4 + MESSAGES);
     end();
@@ -98,13 +99,13 @@ static void what_cannot_be_written_fails_the_commit(void)
 {
     pal_id session = begin();
 
-    CHECK(fine(append(session, 1)));
+    OK(append(session, 1));
     is_full = true;
     CHECK_STATUS(append(session, 4), PAL_FULL);
     CHECK_STATUS(append(session, MESSAGES), PAL_FULL);
     CHECK_EQ(ask("SELECT count(*) FROM message"), 1);
     is_full = false;
-    CHECK(fine(append(session, 2)));
+    OK(append(session, 2));
     CHECK_EQ(ask("SELECT count(*) FROM message"), 3);
     CHECK_EQ(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'"), 0);
     end();
@@ -118,7 +119,7 @@ static void nothing_is_written_behind_what_failed(void)
     sqlite3_file *file = NULL;
     sqlite3 *db = engine()->writer.db;
 
-    CHECK(fine(append(session, 1)));
+    OK(append(session, 1));
     CHECK_EQ(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     CHECK_EQ(sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file), SQLITE_OK);
     CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_OK); /* kept */
@@ -128,7 +129,7 @@ static void nothing_is_written_behind_what_failed(void)
     CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_FULL);
     CHECK_EQ(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL), SQLITE_FULL);
     CHECK_EQ(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    CHECK(fine(append(session, 1)));
+    OK(append(session, 1));
     CHECK_EQ(ask("SELECT count(*) FROM message"), 2);
     end();
 }
@@ -140,7 +141,7 @@ static void kept_data_is_dropped_by_a_rollback(void)
     pal_id session = begin();
     sqlite3 *db = engine()->writer.db;
 
-    CHECK(fine(append(session, 1)));
+    OK(append(session, 1));
     CHECK_EQ(sqlite3_exec(db,
                      "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 20; BEGIN IMMEDIATE;"
                      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)"
@@ -153,7 +154,7 @@ static void kept_data_is_dropped_by_a_rollback(void)
     /* Another's frames lie there now. */
     CHECK(run("INSERT INTO blob_data SELECT pos, zeroblob(300000) FROM message"));
     CHECK_EQ(sqlite3_exec(db, "SELECT data FROM blob_data", NULL, NULL, NULL), SQLITE_OK);
-    CHECK(fine(append(session, 1)));
+    OK(append(session, 1));
     CHECK_EQ(ask("SELECT length(data) FROM blob_data"), 300000);
     CHECK_EQ(ask("SELECT count(*) FROM message"), 2);
     CHECK_EQ(ask("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'"), 0);
@@ -170,13 +171,13 @@ static void two_stores_have_separate_vfs(void)
     CHECK(sqlite3_vfs_find(names[0]) == &engine()->gather.vfs);
     CHECK(sqlite3_vfs_find(NULL) == &counting_vfs);
     {
-        pal_store *first = store;
+        pal_store *first = test.store;
 
         open_store(false);
         snprintf(names[1], sizeof names[1], "%s", engine()->gather.name);
         CHECK(strcmp(names[0], names[1]) != 0);
         close_store();
-        store = first;
+        test.store = first;
     }
     CHECK(sqlite3_vfs_find(names[1]) == NULL);
     end();

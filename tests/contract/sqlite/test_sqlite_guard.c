@@ -12,7 +12,7 @@ static const char *const endings[] = {"", "-wal", "-shm"};
 
 static void name_of(const char *ending, char out_name[600])
 {
-    snprintf(out_name, 600, "%s%s", path, ending);
+    snprintf(out_name, 600, "%s%s", test.path, ending);
 }
 
 static unsigned mode_of(const char *ending)
@@ -29,7 +29,7 @@ static pal_id create(void)
     pal_session session = {0};
     pal_id id = {{0}};
 
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -38,7 +38,7 @@ static pal_status say(pal_id session, const char *text)
     pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of(text)};
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
 
-    return pal_store_append(store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err);
+    return pal_store_append(test.store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &test.err);
 }
 
 static void a_new_file_is_private(void)
@@ -58,7 +58,7 @@ static void an_existing_file_keeps_its_mode(void)
 {
     open_store(false);
     close_store();
-    CHECK_EQ(chmod(path, 0640), 0);
+    CHECK_EQ(chmod(test.path, 0640), 0);
     open_store(false);
     create();
     CHECK_EQ(mode_of(""), 0640);
@@ -71,10 +71,11 @@ static void a_link_to_nothing_is_refused(void)
     char target[600];
 
     name_of(".elsewhere", target);
-    CHECK_EQ(symlink(target, path), 0);
-    CHECK_FAILS(pal_store_open(url, NULL, &store, &err), PAL_DENIED, &err, "symbolic link");
+    CHECK_EQ(symlink(target, test.path), 0);
+    CHECK_FAILS(pal_store_open(test.url, NULL, &test.store, &test.err), PAL_DENIED, &test.err,
+            "symbolic link");
     CHECK_THAT(access(target, F_OK), !=, 0);
-    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(unlink(test.path), 0);
     file_clear();
 }
 
@@ -82,9 +83,9 @@ static void a_missing_directory_is_named(void)
 {
     char missing[600];
 
-    snprintf(missing, sizeof missing, "sqlite:%s/none/x.db", directory);
-    CHECK_FAILS(
-            pal_store_open(missing, NULL, &store, &err), PAL_IO, &err, "No such file or directory");
+    snprintf(missing, sizeof missing, "sqlite:%s/none/x.db", test.directory);
+    CHECK_FAILS(pal_store_open(missing, NULL, &test.store, &test.err), PAL_IO, &test.err,
+            "No such file or directory");
 }
 
 /* What was removed or replaced takes no more writes, and says so. */
@@ -98,16 +99,16 @@ static void nothing_is_written_after_a_file_is_gone(void)
 
             open_store(false);
             id = create();
-            CHECK(fine(say(id, "kept")));
-            CHECK(fine(pal_store_ready(store, &err)));
+            OK(say(id, "kept"));
+            OK(pal_store_ready(test.store, &test.err));
             name_of(endings[i], name);
             CHECK_EQ(unlink(name), 0);
             if (replaced && (file = fopen(name, "w")))
                 fclose(file);
             CHECK_STATUS(say(id, "lost"), PAL_IO);
-            CHECK_CONTAINS(err.message, name);
-            CHECK_CONTAINS(err.message, replaced ? "replaced" : "removed");
-            CHECK_STATUS(pal_store_ready(store, &err), PAL_IO, &err);
+            CHECK_CONTAINS(test.err.message, name);
+            CHECK_CONTAINS(test.err.message, replaced ? "replaced" : "removed");
+            CHECK_STATUS(pal_store_ready(test.store, &test.err), PAL_IO, &test.err);
             close_store();
             file_clear();
         }
@@ -121,11 +122,11 @@ static void a_full_disk_is_told_until_it_has_room(void)
     id = create();
     fault_vfs_arm(FAULT_FULL, 1);
     CHECK_STATUS(say(id, "too much"), PAL_FULL);
-    CHECK_CONTAINS(err.message, "the disk is full");
-    CHECK_STATUS(pal_store_ready(store, &err), PAL_FULL, &err);
+    CHECK_CONTAINS(test.err.message, "the disk is full");
+    CHECK_STATUS(pal_store_ready(test.store, &test.err), PAL_FULL, &test.err);
     fault_vfs_clear();
-    CHECK(fine(say(id, "fits")));
-    CHECK(fine(pal_store_ready(store, &err)));
+    OK(say(id, "fits"));
+    OK(pal_store_ready(test.store, &test.err));
     close_store();
     file_clear();
 }
@@ -140,8 +141,8 @@ static void a_probe_notices_that_there_is_room_again(void)
     fault_vfs_arm(FAULT_FULL, 1);
     CHECK_STATUS(say(id, "too much"), PAL_FULL);
     fault_vfs_clear();
-    CHECK(fine(pal_store_ready(store, &err)));
-    CHECK(fine(say(id, "fits")));
+    OK(pal_store_ready(test.store, &test.err));
+    OK(say(id, "fits"));
     close_store();
     file_clear();
 }
@@ -153,15 +154,16 @@ static void a_page_that_cannot_be_read_is_no_damage(void)
 
     open_store(false);
     id = create();
-    CHECK(fine(say(id, "hello")));
+    OK(say(id, "hello"));
     close_store();
     open_store(false);
     fault_vfs_arm(FAULT_READ_PAGE, 1);
     CHECK_STATUS(
-            pal_store_load(store, (pal_str){0}, id, NULL, arena, &messages, &err), PAL_IO, &err);
+            pal_store_load(test.store, (pal_str){0}, id, NULL, test.arena, &messages, &test.err),
+            PAL_IO, &test.err);
     CHECK(fault_vfs_fired());
     fault_vfs_clear();
-    CHECK(fine(pal_store_load(store, (pal_str){0}, id, NULL, arena, &messages, &err)));
+    OK(pal_store_load(test.store, (pal_str){0}, id, NULL, test.arena, &messages, &test.err));
     CHECK_EQ(messages.len, 1);
     close_store();
     file_clear();

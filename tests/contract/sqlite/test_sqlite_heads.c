@@ -6,7 +6,7 @@
 
 static pal_sqlite *engine(void)
 {
-    return (pal_sqlite *)*pal_store_engine(store);
+    return (pal_sqlite *)*pal_store_engine(test.store);
 }
 
 /* ---- Stores ---- */
@@ -16,7 +16,7 @@ static pal_id new_session(void)
     pal_session session = {0};
     pal_id id = {{0}};
 
-    CHECK(fine(pal_store_create(store, &session, &id, &err)));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -37,7 +37,7 @@ static pal_store *open_other(void)
 {
     pal_store *other = NULL;
 
-    CHECK(fine(pal_store_open(url, NULL, &other, &err)));
+    OK(pal_store_open(test.url, NULL, &other, &test.err));
     return other;
 }
 
@@ -52,14 +52,15 @@ static uint64_t append_to(pal_store *to, pal_id session)
 {
     pal_part part;
     pal_message message = words(&part);
-    pal_status status = pal_store_append(to, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err);
+    pal_status status =
+            pal_store_append(to, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &test.err);
 
     return status == PAL_OK ? message.seq : 0;
 }
 
 static uint64_t append(pal_id session)
 {
-    return append_to(store, session);
+    return append_to(test.store, session);
 }
 
 static pal_op op_append(pal_id session, pal_message *message)
@@ -118,7 +119,7 @@ static void a_commit_looks_up_a_session_once(void)
         ops[i].with_previous = i > 0;
     }
     (void)lookups();
-    CHECK(fine(pal_store_apply(store, ops, sizeof ops / sizeof ops[0], &err)));
+    OK(pal_store_apply(test.store, ops, sizeof ops / sizeof ops[0], &test.err));
     CHECK_STATUS(ops[3].status, PAL_OK);
     CHECK_EQ(message.seq, 1);
     CHECK_EQ(lookups(), 1);
@@ -135,10 +136,11 @@ static void another_tenant_does_not_see_it(void)
     pal_part part;
     pal_message message = words(&part);
 
-    CHECK(fine(pal_store_create(store, &session, &own, &err)));
+    OK(pal_store_create(test.store, &session, &own, &test.err));
     CHECK_EQ(append(id), 1);
-    CHECK_STATUS(pal_store_append(store, session.tenant, id, &message, 1, PAL_SEQ_ANY, &err),
-            PAL_NOT_FOUND, &err);
+    CHECK_STATUS(
+            pal_store_append(test.store, session.tenant, id, &message, 1, PAL_SEQ_ANY, &test.err),
+            PAL_NOT_FOUND, &test.err);
     CHECK_EQ(append(id), 2);
     end();
 }
@@ -172,8 +174,8 @@ static void a_read_between_does_not_hide_it(void)
     CHECK_EQ(append(id), 1);
     CHECK_EQ(append_to(other, id), 2);
     pal_id_to_text(id, text);
-    CHECK(fine(pal_store_find(
-            store, (pal_str){0}, PAL_SESSION_BY_ID, pal_str_of(text), arena, &found, &err)));
+    OK(pal_store_find(test.store, (pal_str){0}, PAL_SESSION_BY_ID, pal_str_of(text), test.arena,
+            &found, &test.err));
     CHECK_EQ(found.last_seq, 2);
     CHECK_EQ(append(id), 3);
     pal_store_close(other);
@@ -186,10 +188,10 @@ static void what_another_process_deletes_takes_no_more(void)
     pal_store *other = open_other();
 
     CHECK_EQ(append(id), 1);
-    CHECK(fine(pal_store_delete(other, (pal_str){0}, id, &err)));
+    OK(pal_store_delete(other, (pal_str){0}, id, &test.err));
     CHECK_EQ(append(id), 0);
-    CHECK_STATUS(err.status, PAL_CONFLICT);
-    CHECK(fine(pal_store_restore(other, (pal_str){0}, id, &err)));
+    CHECK_STATUS(test.err.status, PAL_CONFLICT);
+    OK(pal_store_restore(other, (pal_str){0}, id, &test.err));
     CHECK_EQ(append(id), 2);
     pal_store_close(other);
     end();
@@ -204,15 +206,15 @@ static void other_operations_are_seen(void)
 
     CHECK_EQ(append(id), 1);
     past.id = id;
-    CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
+    OK(pal_store_update(test.store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     CHECK_EQ(append(id), 0);
-    CHECK_STATUS(err.status, PAL_CONFLICT);
+    CHECK_STATUS(test.err.status, PAL_CONFLICT);
     past.expires_at = 0;
-    CHECK(fine(pal_store_update(store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &err)));
+    OK(pal_store_update(test.store, &past, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     CHECK_EQ(append(id), 2);
-    CHECK(fine(pal_store_delete(store, (pal_str){0}, id, &err)));
+    OK(pal_store_delete(test.store, (pal_str){0}, id, &test.err));
     CHECK_EQ(append(id), 0);
-    CHECK_STATUS(err.status, PAL_CONFLICT);
+    CHECK_STATUS(test.err.status, PAL_CONFLICT);
     end();
 }
 
@@ -225,7 +227,7 @@ static void they_are_seen_within_a_batch(void)
             {.kind = PAL_OP_DELETE, .session = id}, op_append(id, &third)};
 
     CHECK_EQ(append(id), 1);
-    CHECK(fine(pal_store_apply(store, ops, 4, &err)));
+    OK(pal_store_apply(test.store, ops, 4, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_EQ(first.seq, 2);
     CHECK_STATUS(ops[1].status, PAL_OK);
@@ -244,7 +246,7 @@ static void a_commit_that_fails_is_forgotten(void)
     CHECK_EQ(append(id), 1);
     fault_vfs_arm(FAULT_FULL, 1);
     CHECK_EQ(append(id), 0);
-    CHECK_STATUS(err.status, PAL_FULL);
+    CHECK_STATUS(test.err.status, PAL_FULL);
     fault_vfs_clear();
     CHECK_EQ(append(id), 2);
     end();
@@ -264,7 +266,7 @@ static void a_batch_that_is_run_again_counts_once(void)
     ops[0] = op_append(id, &first);
     ops[1] = op_append(other, &twice);
     ops[2] = op_append(id, &last);
-    CHECK(fine(pal_store_apply(store, ops, 3, &err)));
+    OK(pal_store_apply(test.store, ops, 3, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_EQ(first.seq, 2);
     CHECK_STATUS(ops[1].status, PAL_CONFLICT);
@@ -289,7 +291,7 @@ static void what_is_taken_back_alone_is_forgotten(void)
     ops[1].with_previous = true;
     ops[1].u.append.ledger = &row;
     ops[1].u.append.ledger_len = 1;
-    CHECK(fine(pal_store_apply(store, ops, 2, &err)));
+    OK(pal_store_apply(test.store, ops, 2, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_EQ(first.seq, 2);
     CHECK_STATUS(ops[1].status, PAL_CONFLICT);

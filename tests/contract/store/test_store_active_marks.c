@@ -15,7 +15,7 @@ static uint64_t add_mark(pal_id session, pal_mark_kind kind, uint64_t seq, const
 {
     pal_mark mark = {.kind = kind, .seq = seq, .body = S(body)};
 
-    OK(pal_store_mark(store, no_tenant(), session, &mark, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &mark, &test.err));
     return mark.number;
 }
 
@@ -28,7 +28,7 @@ static pal_active_marks active_of(pal_id session)
 {
     pal_active_marks active = {0};
 
-    OK(pal_store_active_marks(store, no_tenant(), session, arena, &active, &err));
+    OK(pal_store_active_marks(test.store, no_tenant(), session, test.arena, &active, &test.err));
     return active;
 }
 
@@ -62,7 +62,7 @@ static void nothing_stands_at_first(void)
     CHECK_EQ(active.prunes_len, 0);
     CHECK_EQ(active.pins_len, 0);
     GIVES(PAL_NOT_FOUND,
-            pal_store_active_marks(store, no_tenant(), pal_id_new(), arena, &active, &err));
+            pal_store_active_marks(test.store, no_tenant(), pal_id_new(), test.arena, &active, &test.err));
 }
 
 static void the_newest_of_each_kind_counts(void)
@@ -100,8 +100,8 @@ static void an_epoch_needs_a_body(void)
     pal_id session = of_words("a");
     pal_mark bare = {.kind = PAL_MARK_EPOCH}, unknown = {.kind = (pal_mark_kind)10};
 
-    GIVES(PAL_INVALID, pal_store_mark(store, no_tenant(), session, &bare, &err));
-    GIVES(PAL_INVALID, pal_store_mark(store, no_tenant(), session, &unknown, &err));
+    GIVES(PAL_INVALID, pal_store_mark(test.store, no_tenant(), session, &bare, &test.err));
+    GIVES(PAL_INVALID, pal_store_mark(test.store, no_tenant(), session, &unknown, &test.err));
 }
 
 static void an_undone_checkpoint_gives_way_to_the_one_before(void)
@@ -154,7 +154,7 @@ static void hiding_a_message_below_it_ends_it(void)
     checkpoint(session, 2, "\"c1\"");
     add_mark(session, PAL_MARK_HIDE, 3, "");
     CHECK(stands(session, "\"c1\""));
-    OK(pal_store_mark(store, no_tenant(), session, &part, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &part, &test.err));
     CHECK_EQ(active_of(session).checkpoint.number, 0);
     OK(undo(session, part.number));
     CHECK(stands(session, "\"c1\""));
@@ -168,10 +168,10 @@ static void a_reset_ends_it_and_undoing_brings_it_back(void)
     pal_message system = text_of(PAL_ROLE_SYSTEM, "be brief");
     pal_mark reset;
 
-    OK(pal_store_append(store, no_tenant(), session, &system, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &system, 1, 0, &test.err));
     say_words(session, "a b c");
     checkpoint(session, 3, "\"c\"");
-    OK(pal_store_reset(store, no_tenant(), session, true, &reset, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, true, &reset, &test.err));
     CHECK(stands(session, NULL));
     say_words(session, "d e");
     checkpoint(session, 5, "\"late\"");
@@ -309,7 +309,7 @@ static void a_fork_out_of_sight_is_not_summarized_away(void)
     child = fork_at(parent, 3);
     if (CHECK(shows(child, "a b c")))
         CHECK(stands(child, NULL));
-    OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), parent, NULL, &test.err));
     if (CHECK(shows(child, "a b c")))
         CHECK(stands(child, NULL));
 }
@@ -321,7 +321,7 @@ static void an_erased_parent_leaves_what_forks_need(void)
     checkpoint(parent, 2, "\"c\"");
     add_mark(parent, PAL_MARK_PIN, 1, NULL);
     child = fork_at(parent, 3);
-    OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), parent, NULL, &test.err));
     CHECK(stands(child, "\"c\""));
     CHECK(pinned(child, "1"));
 }
@@ -343,11 +343,11 @@ static void many_checkpoints_cost_little(void)
         marks[i] = (pal_mark){.kind = PAL_MARK_CHECKPOINT, .seq = 1, .body = S(body)};
         ops[i] = (pal_op){.kind = PAL_OP_MARK, .session = session, .u.mark = &marks[i]};
     }
-    OK(pal_store_apply(store, ops, MARKS, &err));
-    OK(pal_store_load(store, no_tenant(), session, NULL, small, &loaded, &err));
+    OK(pal_store_apply(test.store, ops, MARKS, &test.err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, small, &loaded, &test.err));
     CHECK_EQ(loaded.len, 2);
     /* Twenty megabytes of bodies: only one of them is read. */
-    OK(pal_store_active_marks(store, no_tenant(), session, small, &active, &err));
+    OK(pal_store_active_marks(test.store, no_tenant(), session, small, &active, &test.err));
     CHECK_EQ(active.checkpoint.number, MARKS);
     CHECK_EQ(active.checkpoint.body.len, LEN);
     OK(undo(session, 0));
@@ -361,7 +361,7 @@ static void a_tenant_sees_only_its_own(void)
     pal_active_marks active;
 
     checkpoint(session, 1, "\"c\"");
-    GIVES(PAL_NOT_FOUND, pal_store_active_marks(store, S("other"), session, arena, &active, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_active_marks(test.store, S("other"), session, test.arena, &active, &test.err));
 }
 
 void contract_active_marks(void)

@@ -49,10 +49,10 @@ static void a_batch_is_told(void)
     telling told = {.done = &done};
 
     sem_init(&done, 0, 0);
-    OK(pal_store_apply_async(store, &op, 1, tell, &told, &err));
+    OK(pal_store_apply_async(test.store, &op, 1, tell, &told, &test.err));
     sem_wait(&done);
     CHECK_EQ(told.times, 1);
-    CHECK(told.ops == &op);
+    CHECK_PTR(told.ops, &op);
     CHECK_EQ(told.ops_len, 1);
     CHECK_STATUS(told.status, PAL_OK);
     CHECK_STATUS(op.status, PAL_OK);
@@ -73,17 +73,17 @@ static void what_fails_its_checks_is_told_too(void)
     telling told = {.done = &done};
 
     sem_init(&done, 0, 0);
-    OK(pal_store_apply_async(store, ops, 2, tell, &told, &err));
+    OK(pal_store_apply_async(test.store, ops, 2, tell, &told, &test.err));
     sem_wait(&done);
     CHECK_STATUS(ops[0].status, PAL_INVALID);
     CHECK_STATUS(ops[1].status, PAL_OK);
     CHECK(shows(session, "a"));
-    OK(pal_store_apply_async(store, ops, 1, tell, &told, &err));
+    OK(pal_store_apply_async(test.store, ops, 1, tell, &told, &test.err));
     sem_wait(&done);
     CHECK_EQ(told.times, 2);
     CHECK_EQ(told.ops_len, 1);
     CHECK_STATUS(ops[0].status, PAL_INVALID);
-    OK(pal_store_apply_async(store, NULL, 0, tell, &told, &err));
+    OK(pal_store_apply_async(test.store, NULL, 0, tell, &told, &test.err));
     sem_wait(&done);
     CHECK_EQ(told.times, 3);
     CHECK_EQ(told.ops_len, 0);
@@ -100,9 +100,10 @@ static void what_is_refused_is_not_told(void)
     telling told = {.done = &done};
 
     sem_init(&done, 0, 0);
-    GIVES(PAL_LIMIT, pal_store_apply_async(store, &op, PAL_BATCH_OPS_MAX + 1, tell, &told, &err));
+    GIVES(PAL_LIMIT,
+            pal_store_apply_async(test.store, &op, PAL_BATCH_OPS_MAX + 1, tell, &told, &test.err));
     contract_open_with(&options);
-    GIVES(PAL_DENIED, pal_store_apply_async(store, &op, 1, tell, &told, &err));
+    GIVES(PAL_DENIED, pal_store_apply_async(test.store, &op, 1, tell, &told, &test.err));
     CHECK_EQ(told.times, 0);
     CHECK_THAT(sem_trywait(&done), !=, 0);
     sem_destroy(&done);
@@ -120,12 +121,12 @@ static void batches_keep_their_order(void)
 
     sem_init(&done, 0, 0);
     memset(told, 0, sizeof told);
-    OK(pal_store_stat(store, arena, &before, &err));
+    OK(pal_store_stat(test.store, test.arena, &before, &test.err));
     for (size_t i = 0; i < BATCHES; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
         told[i].done = &done;
-        OK(pal_store_apply_async(store, &ops[i], 1, tell, &told[i], &err));
+        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
     }
     for (size_t i = 0; i < BATCHES; i++)
         sem_wait(&done);
@@ -134,7 +135,7 @@ static void batches_keep_their_order(void)
                 (i == 0 || told[i].order == told[i - 1].order + 1);
     CHECK(in_order);
     CHECK_EQ(get_session(session).last_seq, BATCHES);
-    OK(pal_store_stat(store, arena, &after, &err));
+    OK(pal_store_stat(test.store, test.arena, &after, &test.err));
     CHECK_EQ(after.ops - before.ops, BATCHES);
     sem_destroy(&done);
 }
@@ -159,8 +160,8 @@ static void hold_writer(
 static void a_full_queue_refuses_and_is_committed_together(void)
 {
     enum { QUEUE = PAL_COMMIT_QUEUE_MAX };
-    pal_op *ops = pal_arena_array(arena, QUEUE + 2, sizeof *ops);
-    pal_message *messages = pal_arena_array(arena, QUEUE + 2, sizeof *messages);
+    pal_op *ops = pal_arena_array(test.arena, QUEUE + 2, sizeof *ops);
+    pal_message *messages = pal_arena_array(test.arena, QUEUE + 2, sizeof *messages);
     pal_id session = new_session();
     pal_store_stats before, after;
     gate held;
@@ -174,21 +175,21 @@ static void a_full_queue_refuses_and_is_committed_together(void)
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
     }
-    OK(pal_store_apply_async(store, &ops[0], 1, hold_writer, &held, &err));
+    OK(pal_store_apply_async(test.store, &ops[0], 1, hold_writer, &held, &test.err));
     sem_wait(&held.reached);
-    OK(pal_store_stat(store, arena, &before, &err));
+    OK(pal_store_stat(test.store, test.arena, &before, &test.err));
     for (size_t i = 1; i <= QUEUE; i++)
-        OK(pal_store_apply_async(store, &ops[i], 1, tell, &told, &err));
-    GIVES(PAL_LIMIT, pal_store_apply_async(store, &ops[QUEUE + 1], 1, tell, &told, &err));
+        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told, &test.err));
+    GIVES(PAL_LIMIT, pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, tell, &told, &test.err));
     sem_post(&held.open);
     for (size_t i = 1; i <= QUEUE; i++)
         sem_wait(&done);
     CHECK_EQ(told.times, QUEUE);
     CHECK_EQ(messages[QUEUE].seq, QUEUE + 1);
-    OK(pal_store_stat(store, arena, &after, &err));
+    OK(pal_store_stat(test.store, test.arena, &after, &test.err));
     CHECK_EQ(after.ops - before.ops, QUEUE);
     CHECK_EQ(after.commits - before.commits, QUEUE / PAL_COMMIT_WORKS_MAX);
-    OK(pal_store_apply_async(store, &ops[QUEUE + 1], 1, tell, &told, &err));
+    OK(pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, tell, &told, &test.err));
     sem_wait(&done);
     CHECK_EQ(messages[QUEUE + 1].seq, QUEUE + 2);
     sem_destroy(&held.open);
@@ -211,7 +212,7 @@ static void closing_tells_what_is_under_way(void)
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
         told[i].done = &done;
-        OK(pal_store_apply_async(store, &ops[i], 1, tell, &told[i], &err));
+        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
     }
     contract_reopen_store();
     for (size_t i = 0; i < BATCHES; i++)
@@ -237,7 +238,7 @@ static void *append_and_wait(void *user)
         pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
         pal_error ignored;
 
-        self->failures += pal_store_append(store, no_tenant(), self->session, &message, 1,
+        self->failures += pal_store_append(test.store, no_tenant(), self->session, &message, 1,
                                   (uint64_t)i, &ignored) != PAL_OK;
     }
     return NULL;
@@ -263,7 +264,7 @@ static void both_kinds_of_callers_meet(void)
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
         told[i].done = &done;
-        OK(pal_store_apply_async(store, &ops[i], 1, tell, &told[i], &err));
+        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
     }
     for (size_t i = 0; i < BATCHES; i++)
         sem_wait(&done);

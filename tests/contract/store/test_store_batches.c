@@ -14,7 +14,7 @@ static void a_batch_keeps_its_order(void)
             pal_op_mark(no_tenant(), id, &mark),
     };
 
-    OK(pal_store_apply(store, ops, 4, &err));
+    OK(pal_store_apply(test.store, ops, 4, &test.err));
     for (size_t i = 0; i < 4; i++)
         CHECK_STATUS(ops[i].status, PAL_OK);
     CHECK_EQ(messages[0].seq, 1);
@@ -44,7 +44,7 @@ static void each_operation_fails_alone(void)
     }
     ops[len++] = pal_op_create(&bad);
     ops[len++] = (pal_op){.kind = PAL_OP_NONE};
-    OK(pal_store_apply(store, ops, len, &err));
+    OK(pal_store_apply(test.store, ops, len, &test.err));
     CHECK_STATUS(ops[0].status, PAL_CONFLICT);
     CHECK_STATUS(ops[1].status, PAL_OK);
     CHECK_STATUS(ops[2].status, PAL_NOT_FOUND);
@@ -69,7 +69,7 @@ static void an_operation_can_go_with_the_one_before_it(void)
     };
 
     ops[1].with_previous = true;
-    OK(pal_store_apply(store, ops, 2, &err));
+    OK(pal_store_apply(test.store, ops, 2, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_STATUS(ops[1].status, PAL_OK);
     CHECK_EQ(ops[0].u.lease.fence, 1);
@@ -77,17 +77,17 @@ static void an_operation_can_go_with_the_one_before_it(void)
     ops[1].u.append.messages = &second;
     ops[2] = ops[1];
     ops[2].with_previous = false;
-    OK(pal_store_apply(store, ops, 3, &err));
+    OK(pal_store_apply(test.store, ops, 3, &test.err));
     CHECK_STATUS(ops[0].status, PAL_BUSY);
     CHECK_STATUS(ops[1].status, PAL_CANCELED);
     CHECK_STATUS(ops[2].status, PAL_OK);
     CHECK(shows(id, "a b"));
     ops[0].u.lease.owner = (pal_str){0}; /* refused before it comes to the backend */
-    OK(pal_store_apply(store, ops, 2, &err));
+    OK(pal_store_apply(test.store, ops, 2, &test.err));
     CHECK_STATUS(ops[0].status, PAL_INVALID);
     CHECK_STATUS(ops[1].status, PAL_CANCELED);
     CHECK(shows(id, "a b"));
-    OK(pal_store_apply(store, &ops[1], 1, &err));
+    OK(pal_store_apply(test.store, &ops[1], 1, &test.err));
     CHECK_STATUS(ops[1].status, PAL_INVALID);
     CHECK(shows(id, "a b"));
 }
@@ -108,46 +108,49 @@ static void what_goes_together_still_fails_alone(void)
     };
 
     ops[1].with_previous = ops[2].with_previous = true;
-    OK(pal_store_append(store, no_tenant(), id, &first, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), id, &first, 1, 0, &test.err));
     again.id = first.id;
-    OK(pal_store_apply(store, ops, 4, &err));
+    OK(pal_store_apply(test.store, ops, 4, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_STATUS(ops[1].status, PAL_CONFLICT);
     CHECK_STATUS(ops[2].status, PAL_CANCELED);
     CHECK_STATUS(ops[3].status, PAL_OK);
     CHECK(shows(id, "a"));
-    OK(pal_store_record_find(store, no_tenant(), S("k"), S("before"), arena, &found, &err));
-    OK(pal_store_record_find(store, no_tenant(), S("k"), S("third"), arena, &found, &err));
+    OK(pal_store_record_find(
+            test.store, no_tenant(), S("k"), S("before"), test.arena, &found, &test.err));
+    OK(pal_store_record_find(
+            test.store, no_tenant(), S("k"), S("third"), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_record_find(store, no_tenant(), S("k"), S("after"), arena, &found, &err));
+            pal_store_record_find(
+                    test.store, no_tenant(), S("k"), S("after"), test.arena, &found, &test.err));
 }
 
 static void a_batch_over_the_limit_is_refused(void)
 {
-    pal_op *ops = pal_arena_array(arena, PAL_BATCH_OPS_MAX + 1, sizeof *ops);
+    pal_op *ops = pal_arena_array(test.arena, PAL_BATCH_OPS_MAX + 1, sizeof *ops);
 
-    GIVES(PAL_LIMIT, pal_store_apply(store, ops, PAL_BATCH_OPS_MAX + 1, &err));
-    OK(pal_store_apply(store, ops, 0, &err));
+    GIVES(PAL_LIMIT, pal_store_apply(test.store, ops, PAL_BATCH_OPS_MAX + 1, &test.err));
+    OK(pal_store_apply(test.store, ops, 0, &test.err));
 }
 
 static void a_batch_spans_sessions_and_tenants(void)
 {
     enum { LEN = 600 };
-    pal_op *ops = pal_arena_array(arena, LEN, sizeof *ops);
-    pal_message *messages = pal_arena_array(arena, LEN, sizeof *messages);
+    pal_op *ops = pal_arena_array(test.arena, LEN, sizeof *ops);
+    pal_message *messages = pal_arena_array(test.arena, LEN, sizeof *messages);
     pal_session other = {.tenant = S("other")};
     pal_id ids[3] = {new_session(), new_session()};
     pal_store_stats before, after;
 
-    OK(pal_store_create(store, &other, &ids[2], &err));
+    OK(pal_store_create(test.store, &other, &ids[2], &test.err));
     for (size_t i = 0; i < LEN; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = pal_op_append(i % 3 == 2 ? S("other") : no_tenant(), ids[i % 3], &messages[i], 1,
                 i / 3);
     }
-    OK(pal_store_stat(store, arena, &before, &err));
-    OK(pal_store_apply(store, ops, LEN, &err));
-    OK(pal_store_stat(store, arena, &after, &err));
+    OK(pal_store_stat(test.store, test.arena, &before, &test.err));
+    OK(pal_store_apply(test.store, ops, LEN, &test.err));
+    OK(pal_store_stat(test.store, test.arena, &after, &test.err));
     for (size_t i = 0; i < LEN; i++)
         if (!CHECK_STATUS(ops[i].status, PAL_OK) || !CHECK_EQ(messages[i].seq, i / 3 + 1))
             break;
@@ -160,7 +163,7 @@ static void an_operation_names_its_session(void)
     pal_message message = text_of(PAL_ROLE_USER, "x");
     pal_op op = pal_op_append(no_tenant(), (pal_id){{0}}, &message, 1, 0);
 
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_INVALID);
 }
 
@@ -171,7 +174,7 @@ static size_t heard_len;
 
 static void hear(const pal_store_change *change, void *user)
 {
-    if (CHECK(user == heard))
+    if (CHECK_PTR(user, heard))
         CHECK_STR(change->tenant, "default");
     if (heard_len < 16)
         heard[heard_len++] = change->kind;
@@ -186,23 +189,24 @@ static void watchers_are_told_what_changed(void)
             PAL_STORE_CHANGE_RESTORED, PAL_STORE_CHANGE_ERASED};
 
     heard_len = 0;
-    OK(pal_store_watch(store, hear, heard, &err));
+    OK(pal_store_watch(test.store, hear, heard, &test.err));
     session = new_session();
     say(session, "hello");
     rewind_to(session, 0);
-    CHECK_STATUS(pal_store_delete(store, no_tenant(), pal_id_new(), &err), PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_store_delete(test.store, no_tenant(), pal_id_new(), &test.err), PAL_NOT_FOUND,
+            &test.err);
     ops[0].session = ops[1].session = session;
-    OK(pal_store_apply(store, ops, 2, &err));
-    OK(pal_store_erase(store, no_tenant(), session, NULL, &err));
+    OK(pal_store_apply(test.store, ops, 2, &test.err));
+    OK(pal_store_erase(test.store, no_tenant(), session, NULL, &test.err));
     if (CHECK_EQ(heard_len, 6))
-        CHECK(memcmp(heard, wanted, sizeof wanted) == 0);
-    pal_store_unwatch(store, heard);
+        CHECK_BYTES(heard, wanted, sizeof wanted);
+    pal_store_unwatch(test.store, heard);
     (void)new_session();
     CHECK_EQ(heard_len, 6);
     for (int i = 0; i < PAL_STORE_WATCHERS_MAX; i++)
-        OK(pal_store_watch(store, hear, heard, &err));
-    CHECK_STATUS(pal_store_watch(store, hear, heard, &err), PAL_LIMIT, &err);
-    pal_store_unwatch(store, heard);
+        OK(pal_store_watch(test.store, hear, heard, &test.err));
+    CHECK_STATUS(pal_store_watch(test.store, hear, heard, &test.err), PAL_LIMIT, &test.err);
+    pal_store_unwatch(test.store, heard);
 }
 
 void contract_batches(void)

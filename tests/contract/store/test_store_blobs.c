@@ -6,7 +6,8 @@ static const char hello_name[] =
 
 static pal_status get(const char *name, pal_str *out_media_type, pal_str *out_data)
 {
-    return pal_store_blob_get(store, no_tenant(), S(name), arena, out_media_type, out_data, &err);
+    return pal_store_blob_get(
+            test.store, no_tenant(), S(name), test.arena, out_media_type, out_data, &test.err);
 }
 
 static pal_status get_status(const char *name)
@@ -20,13 +21,13 @@ static void put_hello(void)
 {
     char name[PAL_BLOB_NAME_SIZE];
 
-    OK(pal_store_blob_put(store, no_tenant(), S("text/plain"), S("hello"), name, &err));
+    OK(pal_store_blob_put(test.store, no_tenant(), S("text/plain"), S("hello"), name, &test.err));
     CHECK_STR(name, hello_name);
 }
 
 static pal_message file_message(const char *blob, pal_str data)
 {
-    pal_part *part = pal_arena_array(arena, 1, sizeof *part);
+    pal_part *part = pal_arena_array(test.arena, 1, sizeof *part);
     pal_message message = {.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
 
     *part = (pal_part){
@@ -36,14 +37,14 @@ static pal_message file_message(const char *blob, pal_str data)
 
 static pal_status append(pal_id session, pal_message message)
 {
-    return pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err);
+    return pal_store_append(test.store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &test.err);
 }
 
 static uint64_t blob_count(void)
 {
     pal_store_stats stats = {0};
 
-    OK(pal_store_stat(store, arena, &stats, &err));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     return stats.blobs;
 }
 
@@ -61,25 +62,25 @@ static void a_blob_has_the_name_of_its_content(void)
 
 static void blobs_hold_any_bytes(void)
 {
-    char name[PAL_BLOB_NAME_SIZE], *bytes = pal_arena_alloc(arena, 1 << 20);
+    char name[PAL_BLOB_NAME_SIZE], *bytes = pal_arena_alloc(test.arena, 1 << 20);
     pal_str media_type, data;
     uint64_t size = 9;
 
     for (size_t i = 0; i < 1 << 20; i++)
         bytes[i] = (char)(i * 31 >> 3);
-    OK(pal_store_blob_put(store, no_tenant(), S("application/octet-stream"),
-            pal_str_make(bytes, 1 << 20), name, &err));
+    OK(pal_store_blob_put(test.store, no_tenant(), S("application/octet-stream"),
+            pal_str_make(bytes, 1 << 20), name, &test.err));
     OK(get(name, &media_type, &data));
     CHECK_STR(data, pal_str_make(bytes, 1 << 20));
-    OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
+    OK(pal_store_blob_size(test.store, no_tenant(), S(name), &size, &test.err));
     CHECK_EQ(size, 1 << 20);
-    OK(pal_store_blob_put(store, no_tenant(), S("x/y"), S(""), name, &err));
+    OK(pal_store_blob_put(test.store, no_tenant(), S("x/y"), S(""), name, &test.err));
     OK(get(name, &media_type, &data));
     CHECK_EQ(data.len, 0);
     CHECK_STR(media_type, "x/y");
-    OK(pal_store_blob_size(store, no_tenant(), S(name), &size, &err));
+    OK(pal_store_blob_size(test.store, no_tenant(), S(name), &size, &test.err));
     CHECK_EQ(size, 0);
-    GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, S("other"), S(name), &size, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_blob_size(test.store, S("other"), S(name), &size, &test.err));
 }
 
 static void unknown_blobs_are_not_found(void)
@@ -89,8 +90,9 @@ static void unknown_blobs_are_not_found(void)
     GIVES(PAL_NOT_FOUND, get_status(hello_name));
     GIVES(PAL_INVALID, get_status("sha256:xyz"));
     GIVES(PAL_INVALID, get_status("hello"));
-    GIVES(PAL_NOT_FOUND, pal_store_blob_size(store, no_tenant(), S(hello_name), &size, &err));
-    GIVES(PAL_INVALID, pal_store_blob_size(store, no_tenant(), S("hello"), &size, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_blob_size(test.store, no_tenant(), S(hello_name), &size, &test.err));
+    GIVES(PAL_INVALID, pal_store_blob_size(test.store, no_tenant(), S("hello"), &size, &test.err));
     CHECK_EQ(size, 9);
 }
 
@@ -107,7 +109,7 @@ static void data_of_a_message_becomes_a_blob(void)
 
     OK(append(session, file_message(NULL, S("hello"))));
     OK(append(session, nested));
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     if (!CHECK_EQ(loaded.len, 2))
         return;
     part = &loaded.items[0].parts[0];
@@ -128,8 +130,9 @@ static void a_message_names_blobs_that_exist(void)
             file_message(hello_name, S(NULL))};
 
     GIVES(PAL_NOT_FOUND,
-            pal_store_append(store, no_tenant(), session, messages, 3, PAL_SEQ_ANY, &err));
-    CHECK_CONTAINS(err.message, hello_name);
+            pal_store_append(
+                    test.store, no_tenant(), session, messages, 3, PAL_SEQ_ANY, &test.err));
+    CHECK_CONTAINS(test.err.message, hello_name);
     CHECK_EQ(get_session(session).last_seq, 0);
     CHECK_EQ(blob_count(), 0);
     put_hello();
@@ -144,10 +147,10 @@ static void an_unused_blob_is_swept_after_a_day(void)
     put_hello();
     OK(append(session, file_message(NULL, S("used"))));
     pal_clock_set_ms(NOW + DAY);
-    OK(pal_store_sweep(store, -1, 10, NULL, &err));
+    OK(pal_store_sweep(test.store, -1, 10, NULL, &test.err));
     OK(get_status(hello_name));
     pal_clock_set_ms(NOW + DAY + 1);
-    OK(pal_store_sweep(store, -1, 10, NULL, &err));
+    OK(pal_store_sweep(test.store, -1, 10, NULL, &test.err));
     GIVES(PAL_NOT_FOUND, get_status(hello_name));
     CHECK_EQ(blob_count(), 1);
 }
@@ -158,7 +161,7 @@ static void a_blob_that_is_put_again_has_its_day_anew(void)
     pal_clock_set_ms(NOW + DAY - 5);
     put_hello();
     pal_clock_set_ms(NOW + DAY + 5);
-    OK(pal_store_sweep(store, -1, 10, NULL, &err));
+    OK(pal_store_sweep(test.store, -1, 10, NULL, &test.err));
     OK(get_status(hello_name));
 }
 
@@ -170,7 +173,8 @@ static void a_blob_over_the_limit_is_refused(void)
 
     contract_open_with(&options);
     session = new_session();
-    GIVES(PAL_LIMIT, pal_store_blob_put(store, no_tenant(), S("x"), S("12345"), name, &err));
+    GIVES(PAL_LIMIT,
+            pal_store_blob_put(test.store, no_tenant(), S("x"), S("12345"), name, &test.err));
     GIVES(PAL_LIMIT, append(session, file_message(NULL, S("12345"))));
     OK(append(session, file_message(NULL, S("1234"))));
     CHECK_EQ(blob_count(), 1);
@@ -182,7 +186,8 @@ static void a_refused_append_leaves_no_blob(void)
     pal_message message = file_message(NULL, S("hello"));
     pal_id session = new_session();
 
-    GIVES(PAL_CONFLICT, pal_store_append(store, no_tenant(), session, &message, 1, 9, &err));
+    GIVES(PAL_CONFLICT,
+            pal_store_append(test.store, no_tenant(), session, &message, 1, 9, &test.err));
     CHECK_EQ(blob_count(), 0);
     GIVES(PAL_NOT_FOUND, append(pal_id_new(), message));
     CHECK_EQ(blob_count(), 0);

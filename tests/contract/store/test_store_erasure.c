@@ -5,7 +5,7 @@ static pal_erase_result erase(pal_id id)
 {
     pal_erase_result erasure = {0};
 
-    OK(pal_store_erase(store, no_tenant(), id, &erasure, &err));
+    OK(pal_store_erase(test.store, no_tenant(), id, &erasure, &test.err));
     return erasure;
 }
 
@@ -36,10 +36,11 @@ static pal_status blob_status(const char *data)
     pal_status status;
 
     /* The name of the content, from a store that has nothing to do with this one. */
-    OK(pal_store_open("memory:", NULL, &other, &err));
-    OK(pal_store_blob_put(other, no_tenant(), S("x"), S(data), name, &err));
+    OK(pal_store_open("memory:", NULL, &other, &test.err));
+    OK(pal_store_blob_put(other, no_tenant(), S("x"), S(data), name, &test.err));
     pal_store_close(other);
-    status = pal_store_blob_get(store, no_tenant(), S(name), arena, &media_type, &got, &err);
+    status = pal_store_blob_get(
+            test.store, no_tenant(), S(name), test.arena, &media_type, &got, &test.err);
     return status;
 }
 
@@ -56,12 +57,13 @@ static void an_erased_session_leaves_nothing(void)
     pal_id id, owner;
     uint64_t fence;
 
-    OK(pal_store_create(store, &session, &id, &err));
-    OK(pal_store_append(store, no_tenant(), id, messages, 2, 0, &err));
-    OK(pal_store_mark(store, no_tenant(), id, &(pal_mark){.kind = PAL_MARK_PIN, .seq = 1}, &err));
-    OK(pal_store_inbox_add(store, no_tenant(), id, &item, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), id, &row, &err));
-    OK(pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
+    OK(pal_store_append(test.store, no_tenant(), id, messages, 2, 0, &test.err));
+    OK(pal_store_mark(
+            test.store, no_tenant(), id, &(pal_mark){.kind = PAL_MARK_PIN, .seq = 1}, &test.err));
+    OK(pal_store_inbox_add(test.store, no_tenant(), id, &item, &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), id, &row, &test.err));
+    OK(pal_store_lease_take(test.store, no_tenant(), id, S("me"), 1000, &fence, &test.err));
     OK(blob_status("some bytes"));
     erasure = erase(id);
     CHECK_EQ(erasure.messages, 2);
@@ -75,15 +77,16 @@ static void an_erased_session_leaves_nothing(void)
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "a1"));
     GIVES(PAL_NOT_FOUND,
-            pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
+            pal_store_message(test.store, no_tenant(), messages[0].id, test.arena, &found, &owner,
+                    &test.err));
     GIVES(PAL_NOT_FOUND, blob_status("some bytes"));
     GIVES(PAL_NOT_FOUND,
-            pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
+            pal_store_ledger_sum(test.store, &(pal_ledger_query){.session = id}, &sum, &test.err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){0}, &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
     CHECK_EQ(sum.cost_micros, 7);
-    GIVES(PAL_NOT_FOUND, pal_store_erase(store, no_tenant(), id, &erasure, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_restore(store, no_tenant(), id, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_erase(test.store, no_tenant(), id, &erasure, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_restore(test.store, no_tenant(), id, &test.err));
     CHECK_EQ(count_messages(), 0);
     new_session_with_key("k");
 }
@@ -93,8 +96,8 @@ static void any_state_can_be_erased(void)
     pal_session session = {.expires_at = NOW + 10};
     pal_id trashed = of_words("a"), expired;
 
-    OK(pal_store_create(store, &session, &expired, &err));
-    OK(pal_store_delete(store, no_tenant(), trashed, &err));
+    OK(pal_store_create(test.store, &session, &expired, &test.err));
+    OK(pal_store_delete(test.store, no_tenant(), trashed, &test.err));
     pal_clock_set_ms(NOW + 20);
     CHECK_EQ(erase(trashed).messages, 1);
     CHECK_EQ(erase(expired).messages, 0);
@@ -115,7 +118,7 @@ static void forks_keep_what_they_show(void)
     CHECK_EQ(erasure.shared, 3);
     GIVES(PAL_NOT_FOUND, find_id_status(parent));
     GIVES(PAL_NOT_FOUND, fork_status(parent, 1));
-    GIVES(PAL_NOT_FOUND, pal_store_erase(store, no_tenant(), parent, NULL, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_erase(test.store, no_tenant(), parent, NULL, &test.err));
     CHECK(shows(first, "a b x"));
     CHECK(shows(second, "a b c"));
     erase(second);
@@ -136,11 +139,11 @@ static void erased_sessions_are_not_listed(void)
     erase(parent);
     for (pal_session_state state = PAL_SESSION_NONE; state <= PAL_SESSION_QUARANTINED; state++) {
         query.state = state;
-        OK(pal_store_list(store, &query, arena, &page, &err));
+        OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
         for (size_t i = 0; i < page.sessions_len; i++)
             CHECK_ID(page.sessions[i].id, child);
     }
-    OK(pal_store_stat(store, arena, &stats, &err));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     CHECK_EQ(stats.sessions_active, 1);
     CHECK_EQ(stats.sessions_trash, 0);
 }
@@ -201,8 +204,8 @@ static void a_blob_goes_with_its_last_reference(void)
     pal_message first = with_data("shared"), second = with_data("shared");
     pal_id a = new_session(), b = new_session();
 
-    OK(pal_store_append(store, no_tenant(), a, &first, 1, 0, &err));
-    OK(pal_store_append(store, no_tenant(), b, &second, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), a, &first, 1, 0, &test.err));
+    OK(pal_store_append(test.store, no_tenant(), b, &second, 1, 0, &test.err));
     CHECK_EQ(erase(a).blobs, 0);
     OK(blob_status("shared"));
     CHECK_EQ(erase(b).blobs, 1);
@@ -214,9 +217,9 @@ static void a_fork_keeps_the_blobs_that_it_shows(void)
     pal_message first = with_data("kept"), second = with_data("dropped");
     pal_id parent = new_session(), child;
 
-    OK(pal_store_append(store, no_tenant(), parent, &first, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), parent, &first, 1, 0, &test.err));
     child = fork_at(parent, 1);
-    OK(pal_store_append(store, no_tenant(), parent, &second, 1, 1, &err));
+    OK(pal_store_append(test.store, no_tenant(), parent, &second, 1, 1, &test.err));
     CHECK_EQ(erase(parent).blobs, 1);
     OK(blob_status("kept"));
     GIVES(PAL_NOT_FOUND, blob_status("dropped"));
@@ -230,11 +233,11 @@ static void an_erased_ledger_row_keeps_its_numbers_only(void)
     pal_ledger_row row = {.request_id = S("r"), .usage = {.input = 5}};
     pal_ledger_sum sum;
 
-    OK(pal_store_ledger_add(store, no_tenant(), id, &row, &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), id, &row, &test.err));
     erase(id);
     /* The request's id was text of the session: nothing knows of it any more. */
-    OK(pal_store_ledger_add(store, no_tenant(), other, &row, &err));
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){0}, &sum, &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), other, &row, &test.err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){0}, &sum, &test.err));
     CHECK_EQ(sum.calls, 2);
     CHECK_EQ(sum.usage.input, 10);
 }

@@ -11,7 +11,7 @@ static pal_id of_words(const char *words)
 
 static pal_status mark(pal_id session, pal_mark *given)
 {
-    return pal_store_mark(store, no_tenant(), session, given, &err);
+    return pal_store_mark(test.store, no_tenant(), session, given, &test.err);
 }
 
 /* ---- Rewinds ---- */
@@ -42,12 +42,12 @@ static void a_rewind_may_leave_the_newest(void)
     pal_mark some = {.kind = PAL_MARK_REWIND, .seq = 1, .target = 3};
     pal_mark more = {.kind = PAL_MARK_REWIND, .seq = 3, .target = 9};
 
-    OK(pal_store_mark(store, no_tenant(), session, &some, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &some, &test.err));
     CHECK_EQ(some.through_seq, 3);
     CHECK(shows(session, "a d"));
     CHECK_EQ(say(session, "e"), 5);
     CHECK(shows(session, "a d e"));
-    OK(pal_store_mark(store, no_tenant(), session, &more, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &more, &test.err));
     CHECK_EQ(more.through_seq, 5);
     CHECK(shows(session, "a"));
     OK(undo(session, some.number));
@@ -59,19 +59,19 @@ static void truncating_keeps_the_newest_in_sight(void)
     pal_id session = of_words("a b c d e");
     pal_mark made;
 
-    OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
+    OK(pal_store_truncate(test.store, no_tenant(), session, 2, &made, &test.err));
     CHECK_EQ(made.number, 1);
     CHECK_EQ(made.target, 3);
     CHECK(shows(session, "d e"));
-    OK(pal_store_truncate(store, no_tenant(), session, 2, &made, &err));
+    OK(pal_store_truncate(test.store, no_tenant(), session, 2, &made, &test.err));
     CHECK_EQ(made.number, 0);
     CHECK(shows(session, "d e"));
     CHECK_EQ(say(session, "f"), 6);
-    OK(pal_store_truncate(store, no_tenant(), session, 1, &made, &err));
+    OK(pal_store_truncate(test.store, no_tenant(), session, 1, &made, &test.err));
     CHECK(shows(session, "f"));
     OK(undo(session, 0));
     CHECK(shows(session, "d e f"));
-    OK(pal_store_truncate(store, no_tenant(), session, 0, &made, &err));
+    OK(pal_store_truncate(test.store, no_tenant(), session, 0, &made, &test.err));
     CHECK(shows(session, ""));
     OK(undo(session, 0));
     OK(undo(session, 1));
@@ -86,23 +86,24 @@ static void a_history_is_replaced_in_one_step(void)
     pal_mark made;
     uint64_t first;
 
-    OK(pal_store_replace(store, no_tenant(), session, new, 2, &made, &err));
+    OK(pal_store_replace(test.store, no_tenant(), session, new, 2, &made, &test.err));
     CHECK(shows(session, "x y"));
     CHECK_EQ(new[0].seq, 3);
     CHECK_EQ(new[1].seq, 4);
     first = made.number;
     CHECK_EQ(first, 1);
-    CHECK(pal_store_replace(store, no_tenant(), session, &wrong, 1, &made, &err) != PAL_OK);
+    CHECK_THAT(pal_store_replace(test.store, no_tenant(), session, &wrong, 1, &made, &test.err), !=,
+            PAL_OK);
     CHECK(shows(session, "x y"));
     CHECK_EQ(say(session, "z"), 5);
-    OK(pal_store_replace(store, no_tenant(), session, NULL, 0, &made, &err));
+    OK(pal_store_replace(test.store, no_tenant(), session, NULL, 0, &made, &test.err));
     CHECK(shows(session, ""));
     OK(undo(session, made.number));
     OK(undo(session, first));
     CHECK(shows(session, "a b x y z"));
     session = new_session();
     new[0] = text_of(PAL_ROLE_USER, "x");
-    OK(pal_store_replace(store, no_tenant(), session, new, 1, &made, &err));
+    OK(pal_store_replace(test.store, no_tenant(), session, new, 1, &made, &test.err));
     CHECK_EQ(made.number, 0);
     CHECK(shows(session, "x"));
 }
@@ -111,7 +112,7 @@ static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
 {
     uint64_t found = 99;
 
-    OK(pal_store_count(store, no_tenant(), session, after_seq, before_seq, &found, &err));
+    OK(pal_store_count(test.store, no_tenant(), session, after_seq, before_seq, &found, &test.err));
     return found;
 }
 
@@ -138,7 +139,8 @@ static void what_is_in_sight_is_counted(void)
     rewind_to(fork, 1);
     CHECK_EQ(count(fork, 0, 0), 1);
     CHECK_EQ(count(session, 0, 0), 5);
-    GIVES(PAL_NOT_FOUND, pal_store_count(store, no_tenant(), pal_id_new(), 0, 0, &found, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_count(test.store, no_tenant(), pal_id_new(), 0, 0, &found, &test.err));
     CHECK_EQ(found, 99);
 }
 
@@ -195,7 +197,7 @@ static void append_parts(pal_id session)
             {.kind = PAL_PART_TOOL_CALL, .call_id = pal_str_of("c2"), .name = pal_str_of("g")}};
     pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = parts, .parts_len = 3};
 
-    OK(pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &test.err));
 }
 
 static void parts_of_a_message_are_hidden(void)
@@ -207,22 +209,22 @@ static void parts_of_a_message_are_hidden(void)
     pal_search_page hits = {0};
 
     append_parts(session);
-    OK(pal_store_search(store, &search, arena, &hits, &err));
+    OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
     CHECK_EQ(hits.len, 1);
     hide(session, 2, 2);
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &found, &test.err));
     if (CHECK_EQ(found.len, 2)) {
         CHECK_EQ(found.items[1].parts_len, 2);
         CHECK_STR(found.items[1].parts[1].call_id, "c2");
     }
-    OK(pal_store_search(store, &search, arena, &hits, &err));
+    OK(pal_store_search(test.store, &search, test.arena, &hits, &test.err));
     CHECK_EQ(hits.len, 0);
     CHECK_EQ(count(session, 0, 0), 2);
     hide(session, 2, 1);
     hide(session, 2, 3);
     CHECK(shows(session, "a"));
     OK(undo(session, 0));
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &found, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &found, &test.err));
     if (CHECK_EQ(found.len, 2))
         CHECK_EQ(found.items[1].parts_len, 1);
 }
@@ -242,7 +244,7 @@ static void an_undo_can_be_undone(void)
     GIVES(PAL_CONFLICT, undo(session, 3));
     GIVES(PAL_NOT_FOUND, undo(session, 9));
     GIVES(PAL_NOT_FOUND, undo(session, 0));
-    CHECK_CONTAINS(err.message, "nothing to undo");
+    CHECK_CONTAINS(test.err.message, "nothing to undo");
 }
 
 static void undo_takes_the_newest_that_counts(void)
@@ -283,22 +285,22 @@ static void a_reset_may_keep_the_system_message(void)
     pal_id session = new_session();
     pal_mark made = {0};
 
-    OK(pal_store_append(store, no_tenant(), session, &system, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &system, 1, 0, &test.err));
     say_words(session, "a b");
-    OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, true, &made, &test.err));
     CHECK_EQ(made.kind, PAL_MARK_RESET);
     CHECK_EQ(made.seq, 1);
     CHECK_EQ(made.through_seq, 3);
     CHECK(shows(session, "sys"));
     say(session, "c");
     CHECK(shows(session, "sys c"));
-    OK(pal_store_reset(store, no_tenant(), session, false, NULL, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, false, NULL, &test.err));
     CHECK(shows(session, ""));
     OK(undo(session, 0));
     OK(undo(session, 0));
     CHECK(shows(session, "sys a b c"));
     session = of_words("a b");
-    OK(pal_store_reset(store, no_tenant(), session, true, &made, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, true, &made, &test.err));
     CHECK_EQ(made.seq, 0);
     CHECK(shows(session, ""));
 }
@@ -325,7 +327,7 @@ static void marks_are_numbered_and_kept(void)
     CHECK_EQ(prune.number, 2);
     CHECK_EQ(prune.through_seq, 4);
     CHECK_EQ(pin.created_at, NOW + 7);
-    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, no_tenant(), session, test.arena, &marks, &len, &test.err));
     if (!CHECK_EQ(len, 4))
         return;
     CHECK_EQ(marks[0].kind, PAL_MARK_CHECKPOINT);
@@ -358,7 +360,7 @@ static void bad_marks_are_refused(void)
     GIVES(PAL_INVALID, mark(session, &no_pin));
     GIVES(PAL_INVALID, mark(session, &no_unpin));
     GIVES(PAL_NOT_FOUND, mark(pal_id_new(), &(pal_mark){.kind = PAL_MARK_REWIND}));
-    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, no_tenant(), session, test.arena, &marks, &len, &test.err));
     CHECK_EQ(len, 0);
 }
 
@@ -394,7 +396,7 @@ static void a_fork_has_fields_of_its_own(void)
     pal_id parent = of_words("a"), id;
     pal_session found;
 
-    OK(pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
+    OK(pal_store_fork(test.store, &given, parent, PAL_SEQ_ANY, &id, &test.err));
     CHECK_ID(id, given.id);
     found = get_session(id);
     CHECK_STR(found.key, "k");
@@ -403,7 +405,7 @@ static void a_fork_has_fields_of_its_own(void)
     CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "other", id));
     given.id = pal_id_new();
-    GIVES(PAL_CONFLICT, pal_store_fork(store, &given, parent, PAL_SEQ_ANY, &id, &err));
+    GIVES(PAL_CONFLICT, pal_store_fork(test.store, &given, parent, PAL_SEQ_ANY, &id, &test.err));
     GIVES(PAL_NOT_FOUND, find_id_status(given.id));
 }
 
@@ -448,10 +450,10 @@ static void a_deep_chain_of_forks_loads(void)
 
     for (int i = 0; i < 100; i++) {
         snprintf(text, sizeof text, "%d", i);
-        say(session, pal_arena_copy(arena, S(text)).data);
+        say(session, pal_arena_copy(test.arena, S(text)).data);
         session = fork_at(session, PAL_SEQ_ANY);
     }
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     CHECK_EQ(loaded.len, 100);
     CHECK_STR(shown(session, &tail), "97 98 99");
 }
@@ -514,7 +516,7 @@ static void inherited_marks_are_told_apart(void)
     OK(mark(parent, &pin));
     child = fork_at(parent, 3);
     OK(mark(child, &(pal_mark){.kind = PAL_MARK_PIN, .seq = 1}));
-    OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, no_tenant(), child, test.arena, &marks, &len, &test.err));
     if (!CHECK_EQ(len, 2))
         return;
     CHECK(marks[0].inherited);
@@ -524,7 +526,7 @@ static void inherited_marks_are_told_apart(void)
     CHECK_EQ(marks[1].seq, 1);
     CHECK_EQ(marks[1].number, 1);
     OK(undo(child, 1));
-    OK(pal_store_marks(store, no_tenant(), child, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, no_tenant(), child, test.arena, &marks, &len, &test.err));
     if (CHECK_EQ(len, 3)) {
         CHECK(!marks[0].undone);
         CHECK(marks[1].undone);
@@ -537,8 +539,9 @@ static void a_message_is_found_where_it_was_said(void)
     pal_message_page loaded;
     pal_message found;
 
-    OK(pal_store_load(store, no_tenant(), child, NULL, arena, &loaded, &err));
-    OK(pal_store_message(store, no_tenant(), loaded.items[0].id, arena, &found, &owner, &err));
+    OK(pal_store_load(test.store, no_tenant(), child, NULL, test.arena, &loaded, &test.err));
+    OK(pal_store_message(
+            test.store, no_tenant(), loaded.items[0].id, test.arena, &found, &owner, &test.err));
     CHECK_ID(owner, parent);
     CHECK_EQ(found.seq, 1);
 }

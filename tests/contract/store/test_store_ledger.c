@@ -25,8 +25,8 @@ static pal_ledger_sum sum_of(pal_id session, int64_t from, int64_t to)
 {
     pal_ledger_sum sum = {0};
 
-    OK(pal_store_ledger_sum(
-            store, &(pal_ledger_query){.session = session, .from = from, .to = to}, &sum, &err));
+    OK(pal_store_ledger_sum(test.store,
+            &(pal_ledger_query){.session = session, .from = from, .to = to}, &sum, &test.err));
     return sum;
 }
 
@@ -37,11 +37,11 @@ static void the_ledger_adds_up(void)
             ledger_row("r3", 400, NOW + 20), ledger_row("r4", 800, 0)};
     pal_ledger_sum sum;
 
-    OK(pal_store_ledger_add(store, no_tenant(), a, &rows[0], &err));
-    OK(pal_store_ledger_add(store, no_tenant(), a, &rows[1], &err));
-    OK(pal_store_ledger_add(store, no_tenant(), b, &rows[2], &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), a, &rows[0], &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), a, &rows[1], &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), b, &rows[2], &test.err));
     pal_clock_set_ms(NOW + 30);
-    OK(pal_store_ledger_add(store, no_tenant(), none, &rows[3], &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), none, &rows[3], &test.err));
     sum = sum_of(none, 0, 0);
     CHECK_EQ(sum.calls, 4);
     CHECK_EQ(sum.usage.input, 1500);
@@ -63,15 +63,16 @@ static void the_same_request_is_the_same_call(void)
     pal_id a = new_session(), b = new_session(), none = {{0}};
     pal_ledger_row row = ledger_row("r1", 100, NOW), nameless = ledger_row("", 1, NOW);
 
-    OK(pal_store_ledger_add(store, no_tenant(), a, &row, &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), a, &row, &test.err));
     row.usage.input = 999;
-    OK(pal_store_ledger_add(store, no_tenant(), a, &row, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), b, &row, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), none, &row, &err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), a, &row, &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), b, &row, &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), none, &row, &test.err));
     CHECK_EQ(sum_of(none, 0, 0).calls, 1);
     CHECK_EQ(sum_of(none, 0, 0).usage.input, 100);
-    GIVES(PAL_INVALID, pal_store_ledger_add(store, no_tenant(), a, &nameless, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_ledger_add(store, no_tenant(), pal_id_new(), &row, &err));
+    GIVES(PAL_INVALID, pal_store_ledger_add(test.store, no_tenant(), a, &nameless, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_ledger_add(test.store, no_tenant(), pal_id_new(), &row, &test.err));
 }
 
 static void an_append_writes_its_ledger_rows(void)
@@ -87,15 +88,15 @@ static void an_append_writes_its_ledger_rows(void)
                     .ledger_len = 2}};
 
     message.client_id = S("c");
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK_EQ(sum_of(op.session, 0, 0).calls, 0);
     op.u.append.expected_seq = 0;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(sum_of(op.session, 0, 0).usage.input, 3);
     rows[0].request_id = S("r3"); /* a replay: the new row still goes in, the old one not again */
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(op.u.append.replayed);
     CHECK_EQ(sum_of(op.session, 0, 0).calls, 3);
@@ -115,14 +116,14 @@ static void add_call(pal_str tenant, pal_id session, const char *turn, const cha
     row.request_id = S(request_id);
     row.turn_id = S(turn);
     row.agent = S(agent);
-    OK(pal_store_ledger_add(store, tenant, session, &row, &err));
+    OK(pal_store_ledger_add(test.store, tenant, session, &row, &test.err));
 }
 
 static uint64_t input_of(pal_ledger_query query)
 {
     pal_ledger_sum sum = {0};
 
-    OK(pal_store_ledger_sum(store, &query, &sum, &err));
+    OK(pal_store_ledger_sum(test.store, &query, &sum, &test.err));
     CHECK_EQ(sum.usage.output, sum.calls * 4);
     CHECK_EQ(sum.cost_micros, (int64_t)sum.calls * 10);
     return sum.usage.input;
@@ -200,13 +201,13 @@ static void an_erased_session_leaves_its_sums(void)
     add_call(no_tenant(), session, "t1", "main", 1, NOW);
     add_call(no_tenant(), session, "t1", "main", 2, NOW + 2 * HOUR);
     add_call(no_tenant(), none, "t1", "main", 4, NOW);
-    OK(pal_store_erase(store, no_tenant(), session, &erasure, &err));
+    OK(pal_store_erase(test.store, no_tenant(), session, &erasure, &test.err));
     CHECK_EQ(erasure.ledger, 2);
     CHECK_EQ(input_of((pal_ledger_query){0}), 7);
     CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 7);
     CHECK_EQ(input_of((pal_ledger_query){.from = NOW, .to = NOW + 1}), 5);
     CHECK_EQ(input_of((pal_ledger_query){.turn_id = S("t1")}), 4);
-    GIVES(PAL_INVALID, pal_store_ledger_add(store, no_tenant(), none, &bad, &err));
+    GIVES(PAL_INVALID, pal_store_ledger_add(test.store, no_tenant(), none, &bad, &test.err));
     if (contract_is_durable()) {
         contract_reopen_store();
         CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 7);
@@ -230,7 +231,7 @@ static void sums_stay_at_the_largest_number(void)
         row.request_id = S(request_id);
         row.agent = S("main");
         row.cost_micros = i == 0 ? INT64_MAX - 1 : 10;
-        OK(pal_store_ledger_add(store, no_tenant(), session, &row, &err));
+        OK(pal_store_ledger_add(test.store, no_tenant(), session, &row, &test.err));
     }
     for (int reopened = 0; reopened < 2; reopened++) {
         sum = sum_of(none, 0, 0);
@@ -242,12 +243,14 @@ static void sums_stay_at_the_largest_number(void)
         CHECK_EQ(sum_of(none, NOW, NOW + 4).usage.input, INT64_MAX);
         CHECK_EQ(sum_of(none, NOW + 1, NOW + 2).usage.input, 10);
         CHECK_EQ(sum_of(none, NOW + 2, NOW + 3).usage.input, INT64_MAX);
-        OK(pal_store_ledger_sum(store, &(pal_ledger_query){.agent = S("main")}, &sum, &err));
+        OK(pal_store_ledger_sum(
+                test.store, &(pal_ledger_query){.agent = S("main")}, &sum, &test.err));
         CHECK_EQ(sum.usage.input, INT64_MAX);
         CHECK_EQ(sum.usage.reasoning, 4);
-        OK(pal_store_ledger_sum(store, &(pal_ledger_query){.turn_id = S("turn")}, &sum, &err));
+        OK(pal_store_ledger_sum(
+                test.store, &(pal_ledger_query){.turn_id = S("turn")}, &sum, &test.err));
         CHECK_EQ(sum.usage.input, INT64_MAX);
-        OK(pal_store_check(store, true, NULL, NULL, NULL, &findings, &err));
+        OK(pal_store_check(test.store, true, NULL, NULL, NULL, &findings, &test.err));
         CHECK_EQ(findings, 0);
         if (contract_is_durable())
             contract_reopen_store();

@@ -7,7 +7,7 @@ static pal_id make(const char *project, const char *agent, int64_t at)
     pal_id id = {{0}};
 
     pal_clock_set_ms(at);
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -17,7 +17,7 @@ static bool lists(pal_session_query query, const pal_id *ids, size_t len)
     pal_session_page page = {0};
     bool same;
 
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     same = page.sessions_len == len;
     for (size_t i = 0; same && i < len; i++)
         same = pal_id_equal(page.sessions[i].id, ids[i]);
@@ -60,8 +60,8 @@ static void lists_have_a_state(void)
     pal_id a = make("", "", NOW), b = make("", "", NOW + 1), c = make("", "", NOW + 2);
     pal_session change = {.id = c, .expires_at = NOW + 5};
 
-    OK(pal_store_delete(store, no_tenant(), b, &err));
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_delete(test.store, no_tenant(), b, &test.err));
+    OK(pal_store_update(test.store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &b, 1));
     pal_clock_set_ms(NOW + 6);
     CHECK(lists((pal_session_query){0}, &a, 1));
@@ -74,12 +74,12 @@ static void an_expired_session_is_listed_once_it_is_swept(void)
     pal_id a = make("", "", NOW);
     pal_session change = {.id = a, .expires_at = NOW + 5};
 
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(test.store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));
     pal_clock_set_ms(NOW + 6);
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, NULL, 0));
     CHECK(lists((pal_session_query){0}, NULL, 0));
-    OK(pal_store_sweep(store, -1, 10, NULL, &err));
+    OK(pal_store_sweep(test.store, -1, 10, NULL, &test.err));
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &a, 1));
 }
 
@@ -94,7 +94,7 @@ static size_t walk(pal_session_query query, size_t *out_pages)
     *out_pages = 0;
     do {
         query.cursor = page.cursor;
-        if (!OK(pal_store_list(store, &query, arena, &page, &err)))
+        if (!OK(pal_store_list(test.store, &query, test.arena, &page, &test.err)))
             break;
         (*out_pages)++;
         CHECK(page.cursor.len == 0 || page.sessions_len == query.limit);
@@ -132,13 +132,13 @@ static void a_page_goes_on_while_sessions_move(void)
     pal_session_query query = {.limit = 1};
     pal_session_page page;
 
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     if (CHECK_EQ(page.sessions_len, 1))
         CHECK_ID(page.sessions[0].id, c);
     pal_clock_set_ms(NOW + 9);
     say(b, "to the front");
     query.cursor = page.cursor;
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     if (CHECK_EQ(page.sessions_len, 1))
         CHECK_ID(page.sessions[0].id, a);
     CHECK_EQ(page.cursor.len, 0);
@@ -151,11 +151,11 @@ static void fifty_are_a_page(void)
 
     for (int i = 0; i < 51; i++)
         make("", "", NOW);
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     CHECK_EQ(page.sessions_len, 50);
     CHECK_THAT(page.cursor.len, >, 0);
     query.limit = PAL_SESSION_PAGE_MAX;
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     CHECK_EQ(page.sessions_len, 51);
     CHECK_EQ(page.cursor.len, 0);
 }
@@ -167,9 +167,9 @@ static void bad_queries_are_refused(void)
     pal_session_query bad_state = {.state = PAL_SESSION_ERASED};
     pal_session_page page;
 
-    GIVES(PAL_INVALID, pal_store_list(store, &bad_cursor, arena, &page, &err));
-    GIVES(PAL_LIMIT, pal_store_list(store, &bad_limit, arena, &page, &err));
-    GIVES(PAL_INVALID, pal_store_list(store, &bad_state, arena, &page, &err));
+    GIVES(PAL_INVALID, pal_store_list(test.store, &bad_cursor, test.arena, &page, &test.err));
+    GIVES(PAL_LIMIT, pal_store_list(test.store, &bad_limit, test.arena, &page, &test.err));
+    GIVES(PAL_INVALID, pal_store_list(test.store, &bad_state, test.arena, &page, &test.err));
 }
 
 void contract_lists(void)

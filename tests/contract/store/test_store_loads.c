@@ -24,9 +24,9 @@ static pal_id prepare(void)
 
         memset(text, 'a', sizeof text);
         text[seq * 7 % 50] = '\0';
-        message = text_of(PAL_ROLE_USER, pal_arena_copy(arena, S(text)).data);
+        message = text_of(PAL_ROLE_USER, pal_arena_copy(test.arena, S(text)).data);
         message.tokens = (uint32_t)(seq * 5 % 17 + 1);
-        OK(pal_store_append(store, no_tenant(), session, &message, 1, seq - 1, &err));
+        OK(pal_store_append(test.store, no_tenant(), session, &message, 1, seq - 1, &test.err));
         rows[seq].tokens = message.tokens;
         rows[seq].bytes = get_session(session).bytes - before;
         rows[seq].hidden = seq >= 9 && seq <= 12;
@@ -80,7 +80,8 @@ static bool load_is_right(pal_id session, const pal_message_query *load)
     bool taken[ROWS + 1], has_more;
     pal_message_page loaded = {0};
     size_t len = expect(load, taken, &has_more);
-    bool right = OK(pal_store_load(store, no_tenant(), session, load, arena, &loaded, &err)) &&
+    bool right = OK(pal_store_load(
+                         test.store, no_tenant(), session, load, test.arena, &loaded, &test.err)) &&
             loaded.len == len && loaded.has_more == has_more;
 
     for (size_t i = 0; right && i < len; i++)
@@ -112,7 +113,7 @@ static void try_bounds(pal_id session, pal_message_query load)
                 if (!CHECK(load_is_right(session, &load)))
                     return;
             }
-        pal_arena_reset(arena);
+        pal_arena_reset(test.arena);
     }
 }
 
@@ -156,13 +157,13 @@ static void exact_sums_still_fit(void)
     pal_message_query load = {.tokens_max = rows[24].tokens + rows[23].tokens, .from_end = true};
     pal_message_page loaded;
 
-    OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, &load, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 2)) {
         CHECK(loaded.has_more);
         CHECK_EQ(loaded.items[0].seq, 23);
     }
     load = (pal_message_query){.bytes_max = rows[24].bytes, .from_end = true};
-    OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, &load, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 1)) {
         CHECK(loaded.has_more);
         CHECK_EQ(loaded.items[0].seq, 24);
@@ -175,11 +176,12 @@ static void an_empty_session_loads_nothing(void)
     pal_id session = new_session();
     pal_message_page loaded = {.len = 9, .has_more = true};
 
-    OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, &load, test.arena, &loaded, &test.err));
     CHECK_EQ(loaded.len, 0);
     CHECK(!loaded.has_more);
     GIVES(PAL_NOT_FOUND,
-            pal_store_load(store, no_tenant(), pal_id_new(), NULL, arena, &loaded, &err));
+            pal_store_load(
+                    test.store, no_tenant(), pal_id_new(), NULL, test.arena, &loaded, &test.err));
 }
 
 static void pages_of_messages_join(void)
@@ -190,7 +192,7 @@ static void pages_of_messages_join(void)
     size_t len = 0;
 
     do {
-        OK(pal_store_load(store, no_tenant(), session, &load, arena, &loaded, &err));
+        OK(pal_store_load(test.store, no_tenant(), session, &load, test.arena, &loaded, &test.err));
         len += loaded.len;
         if (loaded.len > 0)
             load.after_seq = loaded.items[loaded.len - 1].seq;

@@ -3,7 +3,8 @@
 
 static pal_status append(pal_id session, pal_message *messages, size_t len, uint64_t expected_seq)
 {
-    return pal_store_append(store, no_tenant(), session, messages, len, expected_seq, &err);
+    return pal_store_append(
+            test.store, no_tenant(), session, messages, len, expected_seq, &test.err);
 }
 
 static pal_message with_client_id(const char *text, const char *client_id)
@@ -116,10 +117,11 @@ static void a_message_comes_back_as_it_was_said(void)
 
     if (!OK(append(session, &message, 1, PAL_SEQ_ANY)))
         return;
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 1))
         CHECK(same_message(&loaded.items[0], &message));
-    OK(pal_store_message(store, no_tenant(), message.id, arena, &found, &owner, &err));
+    OK(pal_store_message(
+            test.store, no_tenant(), message.id, test.arena, &found, &owner, &test.err));
     CHECK(same_message(&found, &message));
     CHECK_ID(owner, session);
 }
@@ -168,7 +170,8 @@ static void the_same_client_id_is_the_same_message(void)
     OK(append(op.session, first, 2, 0));
     say(op.session, "c");
     pal_clock_set_ms(NOW + 1);
-    OK(pal_store_apply(store, &op, 1, &err)); /* expected_seq is stale: a replay comes first */
+    OK(pal_store_apply(
+            test.store, &op, 1, &test.err)); /* expected_seq is stale: a replay comes first */
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(op.u.append.replayed);
     for (size_t i = 0; i < 2; i++) {
@@ -215,15 +218,15 @@ static void a_conflict_says_whether_a_client_id_is_known(void)
             .session = new_session(),
             .u.append = {.messages = &other, .messages_len = 1, .expected_seq = 7}};
 
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK(!op.u.append.replayed);
     OK(append(op.session, &message, 1, PAL_SEQ_ANY));
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK(op.u.append.replayed);
     other = with_client_id("b", "2");
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK(!op.u.append.replayed);
 }
@@ -236,21 +239,28 @@ static void a_client_id_is_looked_up_by_reading(void)
     pal_id session = new_session(), other = new_session();
 
     OK(append(session, messages, 2, PAL_SEQ_ANY));
-    OK(pal_store_find_client_id(store, no_tenant(), session, S("2"), arena, &found, &err));
+    OK(pal_store_find_client_id(
+            test.store, no_tenant(), session, S("2"), test.arena, &found, &test.err));
     CHECK(same_message(&found, &messages[1]));
-    OK(pal_store_mark(store, no_tenant(), session, &rewind, &err));
-    OK(pal_store_find_client_id(store, no_tenant(), session, S("2"), arena, &found, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &rewind, &test.err));
+    OK(pal_store_find_client_id(
+            test.store, no_tenant(), session, S("2"), test.arena, &found, &test.err));
     CHECK_EQ(found.seq, 2); /* hidden, and found */
     GIVES(PAL_NOT_FOUND,
-            pal_store_find_client_id(store, no_tenant(), session, S("3"), arena, &found, &err));
+            pal_store_find_client_id(
+                    test.store, no_tenant(), session, S("3"), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find_client_id(store, no_tenant(), session, S(""), arena, &found, &err));
+            pal_store_find_client_id(
+                    test.store, no_tenant(), session, S(""), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find_client_id(store, no_tenant(), other, S("2"), arena, &found, &err));
+            pal_store_find_client_id(
+                    test.store, no_tenant(), other, S("2"), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find_client_id(store, no_tenant(), pal_id_new(), S("2"), arena, &found, &err));
+            pal_store_find_client_id(
+                    test.store, no_tenant(), pal_id_new(), S("2"), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find_client_id(store, S("guest"), session, S("2"), arena, &found, &err));
+            pal_store_find_client_id(
+                    test.store, S("guest"), session, S("2"), test.arena, &found, &test.err));
 }
 
 static void a_client_id_comes_once_in_a_batch(void)
@@ -294,22 +304,23 @@ static void an_unknown_message_is_not_found(void)
     pal_id owner;
 
     GIVES(PAL_NOT_FOUND,
-            pal_store_message(store, no_tenant(), pal_id_new(), arena, &found, &owner, &err));
+            pal_store_message(
+                    test.store, no_tenant(), pal_id_new(), test.arena, &found, &owner, &test.err));
 }
 
 static void large_messages_are_kept(void)
 {
     size_t len = 5 << 20;
-    char *text = pal_arena_alloc(arena, len + 1);
+    char *text = pal_arena_alloc(test.arena, len + 1);
     pal_id session = new_session();
     pal_message_page loaded;
     pal_message message;
 
     memset(text, 'x', len);
     memcpy(text + len - 4, "tail", 4);
-    message = pal_message_text(arena, PAL_ROLE_USER, pal_str_make(text, len));
+    message = pal_message_text(test.arena, PAL_ROLE_USER, pal_str_make(text, len));
     OK(append(session, &message, 1, PAL_SEQ_ANY));
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 1))
         CHECK_STR(loaded.items[0].parts[0].text, pal_str_make(text, len));
     CHECK_THAT(get_session(session).bytes, >=, len);
@@ -338,7 +349,7 @@ static void a_message_without_parts_is_kept(void)
     pal_message_page loaded;
 
     OK(append(session, &message, 1, PAL_SEQ_ANY));
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 1)) {
         CHECK_EQ(loaded.items[0].parts_len, 0);
         CHECK_EQ(loaded.items[0].seq, 1);
@@ -348,14 +359,14 @@ static void a_message_without_parts_is_kept(void)
 static void a_large_batch_is_one_append(void)
 {
     enum { LEN = 2000 };
-    pal_message *messages = pal_arena_array(arena, LEN, sizeof *messages);
+    pal_message *messages = pal_arena_array(test.arena, LEN, sizeof *messages);
     pal_id session = new_session();
     pal_message_page loaded;
 
     for (size_t i = 0; i < LEN; i++)
         messages[i] = text_of(PAL_ROLE_USER, "x");
     OK(append(session, messages, LEN, 0));
-    OK(pal_store_load(store, no_tenant(), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, NULL, test.arena, &loaded, &test.err));
     CHECK_EQ(loaded.len, LEN);
     CHECK(!loaded.has_more);
     for (size_t i = 0; i < loaded.len; i++)

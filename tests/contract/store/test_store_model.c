@@ -137,7 +137,7 @@ static bool same_as_model(const model *of, const pal_message_query *load)
     char text[16];
     size_t at = 0;
 
-    if (!OK(pal_store_load(store, no_tenant(), of->id, load, arena, &loaded, &err)))
+    if (!OK(pal_store_load(test.store, no_tenant(), of->id, load, test.arena, &loaded, &test.err)))
         return false;
     for (uint64_t seq = 1; seq <= of->last_seq; seq++) {
         if (seq <= load->after_seq || (!load->hidden && is_hidden(of, seq)))
@@ -157,7 +157,7 @@ static bool same_tail(const model *of, uint32_t limit)
     pal_message_page loaded = {0};
     uint64_t seq = of->last_seq;
 
-    if (!OK(pal_store_load(store, no_tenant(), of->id, &load, arena, &loaded, &err)))
+    if (!OK(pal_store_load(test.store, no_tenant(), of->id, &load, test.arena, &loaded, &test.err)))
         return false;
     for (size_t i = loaded.len; i-- > 0; seq--) {
         while (seq > 0 && is_hidden(of, seq))
@@ -175,7 +175,7 @@ static bool same_marks(const model *of)
     pal_mark *marks;
     size_t len, own = 0;
 
-    if (!OK(pal_store_marks(store, no_tenant(), of->id, arena, &marks, &len, &err)))
+    if (!OK(pal_store_marks(test.store, no_tenant(), of->id, test.arena, &marks, &len, &test.err)))
         return false;
     for (size_t i = 0; i < len; i++) {
         if (marks[i].inherited)
@@ -199,7 +199,7 @@ static bool compare(const model *of)
             get_session(of->id).last_seq == of->last_seq;
     if (!same)
         printf("# differs from the model after step %lu\n", step_number);
-    pal_arena_reset(arena);
+    pal_arena_reset(test.arena);
     return CHECK(same);
 }
 
@@ -248,11 +248,11 @@ static void step_append(model *of)
     for (size_t i = 0; i < len; i++) {
         said++;
         snprintf(text, sizeof text, "%u", said);
-        messages[i] = text_of(role_of(said), pal_arena_copy(arena, S(text)).data);
+        messages[i] = text_of(role_of(said), pal_arena_copy(test.arena, S(text)).data);
         of->messages[of->last_seq + 1 + i] = said;
         of->frozen[of->last_seq + 1 + i] = NEVER;
     }
-    OK(pal_store_append(store, no_tenant(), of->id, messages, len, of->last_seq, &err));
+    OK(pal_store_append(test.store, no_tenant(), of->id, messages, len, of->last_seq, &test.err));
     of->last_seq += len;
 }
 
@@ -262,7 +262,7 @@ static void step_mark(model *of, pal_mark_kind kind)
 
     if (of->marks_len == MARKS_MAX || (kind == PAL_MARK_PIN && mark.seq == 0))
         return;
-    OK(pal_store_mark(store, no_tenant(), of->id, &mark, &err));
+    OK(pal_store_mark(test.store, no_tenant(), of->id, &mark, &test.err));
     model_mark_add(of, (model_mark){.kind = kind, .seq = mark.seq});
 }
 
@@ -274,7 +274,7 @@ static void step_reset(model *of)
 
     if (of->marks_len == MARKS_MAX)
         return;
-    OK(pal_store_reset(store, no_tenant(), of->id, keep_system, NULL, &err));
+    OK(pal_store_reset(test.store, no_tenant(), of->id, keep_system, NULL, &test.err));
     model_mark_add(of, (model_mark){.kind = PAL_MARK_RESET, .seq = keeps ? first : 0});
 }
 
@@ -286,7 +286,7 @@ static void step_undo(model *of)
 
     if (of->marks_len == MARKS_MAX)
         return;
-    GIVES(wanted, pal_store_mark(store, no_tenant(), of->id, &mark, &err));
+    GIVES(wanted, pal_store_mark(test.store, no_tenant(), of->id, &mark, &test.err));
     if (wanted == PAL_OK) {
         CHECK_EQ(mark.target, target);
         model_mark_add(of, (model_mark){.kind = PAL_MARK_UNDO, .target = target});
@@ -308,16 +308,16 @@ static void step_fork(const model *of)
 
 static void step_erase(model *of)
 {
-    OK(pal_store_erase(store, no_tenant(), of->id, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), of->id, NULL, &test.err));
     of->exists = false;
     GIVES(PAL_NOT_FOUND, find_id_status(of->id));
 }
 
 static void step_trash(model *of)
 {
-    OK(pal_store_delete(store, no_tenant(), of->id, &err));
+    OK(pal_store_delete(test.store, no_tenant(), of->id, &test.err));
     if (random_below(2))
-        OK(pal_store_restore(store, no_tenant(), of->id, &err));
+        OK(pal_store_restore(test.store, no_tenant(), of->id, &test.err));
     else
         of->trashed = true;
 }

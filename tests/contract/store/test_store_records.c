@@ -5,17 +5,18 @@
 
 static pal_status put(pal_record *record, uint64_t expected_version)
 {
-    return pal_store_record_put(store, no_tenant(), record, expected_version, &err);
+    return pal_store_record_put(test.store, no_tenant(), record, expected_version, &test.err);
 }
 
 static pal_status find(const char *kind, const char *name, pal_record *out_record)
 {
-    return pal_store_record_find(store, no_tenant(), S(kind), S(name), arena, out_record, &err);
+    return pal_store_record_find(
+            test.store, no_tenant(), S(kind), S(name), test.arena, out_record, &test.err);
 }
 
 static pal_status drop(const char *kind, const char *name)
 {
-    return pal_store_record_drop(store, no_tenant(), S(kind), S(name), &err);
+    return pal_store_record_drop(test.store, no_tenant(), S(kind), S(name), &test.err);
 }
 
 static pal_record named(const char *name)
@@ -45,7 +46,7 @@ static const char *page(const pal_record_query *query)
     size_t len = 0;
 
     names[0] = '\0';
-    OK(pal_store_record_list(store, query, arena, &records, &err));
+    OK(pal_store_record_list(test.store, query, test.arena, &records, &test.err));
     for (size_t i = 0; i < records.len && len < sizeof names / 2; i++)
         len += (size_t)snprintf(names + len, sizeof names - len, "%s%.*s", i ? " " : "",
                 PAL_STR_ARG(records.items[i].name));
@@ -146,7 +147,7 @@ static void a_dropped_record_is_gone(void)
     OK(drop("key", "a"));
     GIVES(PAL_NOT_FOUND, drop("key", "a"));
     CHECK(!has("a"));
-    CHECK_STATUS(find("agent", "a", &other), PAL_OK, &err);
+    CHECK_STATUS(find("agent", "a", &other), PAL_OK, &test.err);
     OK(put(&record, 0));
     CHECK_EQ(record.version, 1);
 }
@@ -173,12 +174,14 @@ static void wrong_records_are_refused(void)
     GIVES(PAL_LIMIT, put(&long_kind, PAL_RECORD_VERSION_ANY));
     GIVES(PAL_INVALID, find("key", "", &found));
     GIVES(PAL_INVALID, drop("", "a"));
-    GIVES(PAL_INVALID, pal_store_record_list(store, &(pal_record_query){0}, arena, &none, &err));
+    GIVES(PAL_INVALID,
+            pal_store_record_list(
+                    test.store, &(pal_record_query){0}, test.arena, &none, &test.err));
     GIVES(PAL_LIMIT,
-            pal_store_record_list(store,
-                    &(pal_record_query){.kind = S("key"), .limit = PAL_RECORD_PAGE_MAX + 1}, arena,
-                    &none, &err));
-    OK(pal_store_apply(store, &op, 1, &err));
+            pal_store_record_list(test.store,
+                    &(pal_record_query){.kind = S("key"), .limit = PAL_RECORD_PAGE_MAX + 1},
+                    test.arena, &none, &test.err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_INVALID);
     CHECK(lists((pal_record_query){0}, ""));
 }
@@ -186,7 +189,7 @@ static void wrong_records_are_refused(void)
 static void a_large_body_is_kept(void)
 {
     size_t len = PAL_RECORD_BODY_LEN_MAX;
-    char *body = pal_arena_alloc(arena, len + 1);
+    char *body = pal_arena_alloc(test.arena, len + 1);
     pal_record record = named("a"), found = {0};
 
     if (!CHECK(body != NULL))
@@ -241,9 +244,9 @@ static void records_are_listed_by_session(void)
     CHECK(lists((pal_record_query){.session = one, .descending = true, .after = S("f")}, "d b"));
     CHECK(lists((pal_record_query){.session = two, .descending = true, .limit = 1}, "g +"));
     GIVES(PAL_NOT_FOUND,
-            pal_store_record_list(store,
-                    &(pal_record_query){.kind = S("key"), .session = pal_id_new()}, arena, &none,
-                    &err));
+            pal_store_record_list(test.store,
+                    &(pal_record_query){.kind = S("key"), .session = pal_id_new()}, test.arena,
+                    &none, &test.err));
 }
 
 /* ---- Expiry ---- */
@@ -288,7 +291,7 @@ static void the_sweep_takes_expired_records_in_steps(void)
     }
     pal_clock_set_ms(NOW + 100);
     for (; sweep.has_more && steps < 10; steps++)
-        OK(pal_store_sweep(store, -1, 2, &sweep, &err));
+        OK(pal_store_sweep(test.store, -1, 2, &sweep, &test.err));
     CHECK_EQ(steps, 3);
     CHECK_EQ(sweep.trashed, 0);
     CHECK_EQ(sweep.erased, 0);
@@ -314,17 +317,17 @@ static void a_session_takes_its_records_along(void)
     records[2].session = other;
     for (size_t i = 0; i < 4; i++)
         OK(put(&records[i], 0));
-    OK(pal_store_delete(store, no_tenant(), session, &err));
+    OK(pal_store_delete(test.store, no_tenant(), session, &test.err));
     CHECK(lists((pal_record_query){0}, "a b c d"));
     records[1].body = S("\"in the trash\"");
     OK(put(&records[1], 1));
-    OK(pal_store_erase(store, no_tenant(), session, &erasure, &err));
+    OK(pal_store_erase(test.store, no_tenant(), session, &erasure, &test.err));
     CHECK_EQ(erasure.records, 2);
     CHECK(lists((pal_record_query){0}, "c d"));
     GIVES(PAL_NOT_FOUND, put(&records[0], 0));
-    OK(pal_store_delete(store, no_tenant(), other, &err));
+    OK(pal_store_delete(test.store, no_tenant(), other, &test.err));
     pal_clock_set_ms(NOW + DAY);
-    OK(pal_store_sweep(store, 0, 10, NULL, &err));
+    OK(pal_store_sweep(test.store, 0, 10, NULL, &test.err));
     CHECK(lists((pal_record_query){0}, "d"));
     contract_reopen_store();
     if (contract_is_durable())
@@ -341,13 +344,13 @@ static void an_erased_parent_keeps_no_records(void)
     child = fork_at(parent, 2);
     record.session = parent;
     OK(put(&record, 0));
-    OK(pal_store_erase(store, no_tenant(), parent, &erasure, &err));
+    OK(pal_store_erase(test.store, no_tenant(), parent, &erasure, &test.err));
     CHECK_EQ(erasure.records, 1);
     CHECK_EQ(erasure.shared, 2);
     CHECK(!has("a"));
     again.session = parent;
     GIVES(PAL_NOT_FOUND, put(&again, 0));
-    OK(pal_store_erase(store, no_tenant(), child, &erasure, &err));
+    OK(pal_store_erase(test.store, no_tenant(), child, &erasure, &test.err));
     CHECK_EQ(erasure.records, 0);
 }
 
@@ -358,24 +361,27 @@ static void records_belong_to_a_tenant(void)
 
     mine.session = new_session();
     OK(put(&mine, 0));
-    OK(pal_store_record_put(store, S("other"), &theirs, 0, &err));
+    OK(pal_store_record_put(test.store, S("other"), &theirs, 0, &test.err));
     CHECK_EQ(theirs.version, 1);
-    OK(pal_store_record_drop(store, S("other"), S("key"), S("a"), &err));
+    OK(pal_store_record_drop(test.store, S("other"), S("key"), S("a"), &test.err));
     CHECK(has("a"));
     GIVES(PAL_NOT_FOUND,
-            pal_store_record_find(store, S("other"), S("key"), S("a"), arena, &found, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_record_drop(store, S("other"), S("key"), S("a"), &err));
+            pal_store_record_find(
+                    test.store, S("other"), S("key"), S("a"), test.arena, &found, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_record_drop(test.store, S("other"), S("key"), S("a"), &test.err));
     stranger.session = mine.session;
-    GIVES(PAL_NOT_FOUND, pal_store_record_put(store, S("other"), &stranger, 0, &err));
-    OK(pal_store_record_list(store, &(pal_record_query){.tenant = S("other"), .kind = S("key")},
-            arena, &page_of, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_record_put(test.store, S("other"), &stranger, 0, &test.err));
+    OK(pal_store_record_list(test.store,
+            &(pal_record_query){.tenant = S("other"), .kind = S("key")}, test.arena, &page_of,
+            &test.err));
     CHECK_EQ(page_of.len, 0);
     CHECK(!page_of.has_more);
     GIVES(PAL_NOT_FOUND,
-            pal_store_record_list(store,
+            pal_store_record_list(test.store,
                     &(pal_record_query){
                             .tenant = S("other"), .kind = S("key"), .session = mine.session},
-                    arena, &page_of, &err));
+                    test.arena, &page_of, &test.err));
 }
 
 /* ---- In batches ---- */
@@ -392,11 +398,11 @@ static void a_record_goes_with_an_append(void)
 
     ops[1].with_previous = true;
     record.session = session;
-    OK(pal_store_apply(store, ops, 2, &err));
+    OK(pal_store_apply(test.store, ops, 2, &test.err));
     CHECK_STATUS(ops[0].status, PAL_OK);
     CHECK_STATUS(ops[1].status, PAL_OK);
     CHECK_EQ(record.version, 1);
-    OK(pal_store_apply(store, ops, 2, &err)); /* the same request again */
+    OK(pal_store_apply(test.store, ops, 2, &test.err)); /* the same request again */
     CHECK_STATUS(ops[0].status, PAL_CONFLICT);
     CHECK_STATUS(ops[1].status, PAL_CANCELED);
     CHECK(shows(session, "once"));
@@ -417,7 +423,7 @@ static void a_record_sees_the_operations_before_it(void)
 
     ops[1].with_previous = true;
     first.session = given.id;
-    OK(pal_store_apply(store, ops, 5, &err));
+    OK(pal_store_apply(test.store, ops, 5, &test.err));
     for (size_t i = 0; i < 5; i++)
         if (!CHECK_STATUS(ops[i].status, PAL_OK))
             printf("# operation %zu: %s\n", i, ops[i].error.message);
@@ -435,24 +441,24 @@ static void a_record_heeds_the_fence(void)
 
     op.session = session;
     record.session = elsewhere;
-    OK(pal_store_lease_take(store, no_tenant(), session, S("a"), 1000, &stale, &err));
+    OK(pal_store_lease_take(test.store, no_tenant(), session, S("a"), 1000, &stale, &test.err));
     pal_clock_set_ms(NOW + 2000);
-    OK(pal_store_lease_take(store, no_tenant(), session, S("b"), 1000, &fence, &err));
+    OK(pal_store_lease_take(test.store, no_tenant(), session, S("b"), 1000, &fence, &test.err));
     op.fence = stale;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_DENIED);
     CHECK(!has("a"));
     op.fence = fence;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(has("a"));
     op.kind = PAL_OP_RECORD_DROP;
     op.fence = stale;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_DENIED);
     CHECK(has("a"));
     op.session = (pal_id){{0}};
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_INVALID);
     CHECK(has("a"));
 }

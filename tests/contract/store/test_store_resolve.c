@@ -22,7 +22,7 @@ static pal_status resolve_status(const char *key, const char *aliases, bool is_m
         aliases += len + (aliases[len] == ' ');
     }
     memset(&resolution, 0, sizeof resolution);
-    return pal_store_resolve(store, &resolve, &resolution, &err);
+    return pal_store_resolve(test.store, &resolve, &resolution, &test.err);
 }
 
 static pal_id resolve(const char *key, const char *aliases)
@@ -38,7 +38,7 @@ static pal_id resolve_explicit(const char *key)
             .session = &wanted, .main_alias = S(MAIN_ALIAS), .is_explicit = true};
 
     memset(&resolution, 0, sizeof resolution);
-    OK(pal_store_resolve(store, &explicit, &resolution, &err));
+    OK(pal_store_resolve(test.store, &explicit, &resolution, &test.err));
     return resolution.session;
 }
 
@@ -76,8 +76,8 @@ static void an_alias_that_another_has_is_no_conflict(void)
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
     CHECK_EQ(get_session(second).aliases_len, 2);
-    OK(pal_store_delete(store, no_tenant(), second, &err));
-    OK(pal_store_restore(store, no_tenant(), second, &err));
+    OK(pal_store_delete(test.store, no_tenant(), second, &test.err));
+    OK(pal_store_restore(test.store, no_tenant(), second, &test.err));
     CHECK_EQ(get_session(second).aliases_len, 2);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "shared", first));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:b", second));
@@ -87,8 +87,8 @@ static void the_trash_keeps_the_main_alias_apart(void)
 {
     pal_id chat = resolve("sk_v1_a", MAIN_ALIAS " own:a");
 
-    OK(pal_store_delete(store, no_tenant(), chat, &err));
-    OK(pal_store_restore(store, no_tenant(), chat, &err));
+    OK(pal_store_delete(test.store, no_tenant(), chat, &test.err));
+    OK(pal_store_restore(test.store, no_tenant(), chat, &test.err));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, MAIN_ALIAS));
     CHECK_EQ(get_session(chat).aliases_len, 2);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:a", chat));
@@ -133,7 +133,7 @@ static void hidden_legacy_messages_stay_hidden(void)
     canonical = resolve("sk_v1_a", "old");
     CHECK(resolution.adopted);
     CHECK(shows(canonical, "a b"));
-    OK(pal_store_erase(store, no_tenant(), legacy, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), legacy, NULL, &test.err));
     CHECK(shows(canonical, "a b"));
 }
 
@@ -156,7 +156,7 @@ static void a_session_with_a_checkpoint_adopts_nothing(void)
     pal_id canonical = resolve("sk_v1_a", "old");
     pal_mark mark = {.kind = PAL_MARK_CHECKPOINT, .body = S("{\"summary\":\"s\"}")};
 
-    OK(pal_store_mark(store, no_tenant(), canonical, &mark, &err));
+    OK(pal_store_mark(test.store, no_tenant(), canonical, &mark, &test.err));
     say_words(new_session_with_key("old"), "a b");
     resolve("sk_v1_a", "old");
     CHECK(!resolution.adopted);
@@ -244,10 +244,10 @@ static void an_own_alias_as_explicit_key_is_the_own_chat(void)
     pal_id first = resolve("sk_v1_a", "agent:main:direct:4711 own:a");
     pal_id second = resolve("sk_v1_b", "agent:main:direct:4711 own:b");
 
-    OK(pal_store_resolve(store, &own, &resolution, &err));
+    OK(pal_store_resolve(test.store, &own, &resolution, &test.err));
     CHECK_ID(resolution.session, second);
     own.routed_key = S("sk_v1_c");
-    OK(pal_store_resolve(store, &own, &resolution, &err));
+    OK(pal_store_resolve(test.store, &own, &resolution, &test.err));
     CHECK(!pal_id_equal(resolution.session, first));
     CHECK(!pal_id_equal(resolution.session, second));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "agent:main:direct:4711", resolution.session));
@@ -261,12 +261,12 @@ static void a_session_with_an_earlier_key_goes_on(void)
             .session = &wanted, .earlier_keys = earlier, .earlier_keys_len = 2};
     pal_id old = resolve("sk_v1_old", "own:old");
 
-    OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
+    OK(pal_store_resolve(test.store, &resolve_both, &resolution, &test.err));
     CHECK_ID(resolution.session, old);
     CHECK(!resolution.created);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "own:old", old));
     resolve("sk_v1_new", "own:new");
-    OK(pal_store_resolve(store, &resolve_both, &resolution, &err));
+    OK(pal_store_resolve(test.store, &resolve_both, &resolution, &test.err));
     CHECK(!pal_id_equal(resolution.session, old));
 }
 
@@ -279,7 +279,7 @@ static pal_id resolve_main(const char *key)
             .is_explicit = true,
             .routed_key = S("sk_v1_main")};
 
-    OK(pal_store_resolve(store, &named, &resolution, &err));
+    OK(pal_store_resolve(test.store, &named, &resolution, &test.err));
     return resolution.session;
 }
 
@@ -317,7 +317,7 @@ static void no_tenant_resolves_into_another(void)
     wanted.aliases = &alias;
     wanted.aliases_len = 1;
     memset(&resolution, 0, sizeof resolution);
-    OK(pal_store_resolve(store, &there, &resolution, &err));
+    OK(pal_store_resolve(test.store, &there, &resolution, &test.err));
     CHECK(resolution.created);
     CHECK(!resolution.adopted);
     CHECK(!pal_id_equal(resolution.session, here));
@@ -344,7 +344,7 @@ static uint64_t count_sessions(void)
 {
     pal_store_stats stats = {0};
 
-    OK(pal_store_stat(store, arena, &stats, &err));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     return stats.sessions_active;
 }
 
@@ -366,10 +366,10 @@ static void refuse(const char *key, const char *field, pal_str wrong, pal_status
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(field, names[i]) == 0)
             *fields[i] = wrong;
-    memset(&err, 0, sizeof err);
-    GIVES(wanted, pal_store_resolve(store, &resolve, &untouched, &err));
-    if (!CHECK_EQ(err.status, wanted) || !CHECK_CONTAINS(err.message, field))
-        printf("# '%s' does not name '%s'\n", err.message, field);
+    memset(&test.err, 0, sizeof test.err);
+    GIVES(wanted, pal_store_resolve(test.store, &resolve, &untouched, &test.err));
+    if (!CHECK_EQ(test.err.status, wanted) || !CHECK_CONTAINS(test.err.message, field))
+        printf("# '%s' does not name '%s'\n", test.err.message, field);
     CHECK(untouched.adopted);
     CHECK(pal_id_is_none(untouched.session));
     CHECK_EQ(count_sessions(), before);
@@ -409,11 +409,11 @@ static void a_wrong_explicit_key_is_refused(void)
     pal_resolve_request explicit = {.session = &wanted, .is_explicit = true};
 
     memset(long_key, 'x', sizeof long_key);
-    GIVES(PAL_LIMIT, pal_store_resolve(store, &explicit, &resolution, &err));
-    CHECK_CONTAINS(err.message, "'key' of 1025 bytes exceeds the limit of 1024");
+    GIVES(PAL_LIMIT, pal_store_resolve(test.store, &explicit, &resolution, &test.err));
+    CHECK_CONTAINS(test.err.message, "'key' of 1025 bytes exceeds the limit of 1024");
     wanted.key = S("agent:\xff");
-    GIVES(PAL_INVALID, pal_store_resolve(store, &explicit, &resolution, &err));
-    CHECK_CONTAINS(err.message, "'key' is not valid UTF-8");
+    GIVES(PAL_INVALID, pal_store_resolve(test.store, &explicit, &resolution, &test.err));
+    CHECK_CONTAINS(test.err.message, "'key' is not valid UTF-8");
     CHECK_EQ(count_sessions(), 0);
 }
 

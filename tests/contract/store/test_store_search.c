@@ -11,7 +11,7 @@ static pal_search_page search(const pal_search_query *what)
 {
     pal_search_page hits = {0};
 
-    OK(pal_store_search(store, what, arena, &hits, &err));
+    OK(pal_store_search(test.store, what, test.arena, &hits, &test.err));
     return hits;
 }
 
@@ -20,7 +20,7 @@ static pal_status search_status(const char *text)
     pal_search_query what = {.text = S(text)};
     pal_search_page hits;
 
-    return pal_store_search(store, &what, arena, &hits, &err);
+    return pal_store_search(test.store, &what, test.arena, &hits, &test.err);
 }
 
 /* The seqs of the hits in the session, joined by spaces. */
@@ -168,7 +168,7 @@ static void any_text_may_be_searched_for(void)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         pal_status status = search_status(texts[i]);
 
-        if (!CHECK(status == PAL_OK || status == PAL_INVALID))
+        if (!CHECK_STATUS_EITHER(status, PAL_OK, PAL_INVALID))
             printf("# '%s'\n", texts[i]);
     }
     CHECK_EQ(count_of("'; DROP TABLE message; --"), 1);
@@ -195,13 +195,13 @@ static void limits_are_kept(void)
     GIVES(PAL_LIMIT, search_status(text));
     text[2 * PAL_SEARCH_WORDS_MAX] = 0;
     OK(search_status(text));
-    GIVES(PAL_LIMIT, pal_store_search(store, &what, arena, &hits, &err));
+    GIVES(PAL_LIMIT, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
     what = (pal_search_query){.text = S("a"), .cursor = S("x1")};
-    GIVES(PAL_INVALID, pal_store_search(store, &what, arena, &hits, &err));
+    GIVES(PAL_INVALID, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
     what = (pal_search_query){.text = S("a"), .after_seq = 1};
-    GIVES(PAL_INVALID, pal_store_search(store, &what, arena, &hits, &err));
+    GIVES(PAL_INVALID, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
     what = (pal_search_query){.text = S("a"), .session = pal_id_new()};
-    GIVES(PAL_NOT_FOUND, pal_store_search(store, &what, arena, &hits, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
 }
 
 /* ---- What of a message is searched ---- */
@@ -239,7 +239,7 @@ static void tools_and_files_are_searched(void)
             {.role = PAL_ROLE_USER, .parts = file, .parts_len = 1},
     };
 
-    OK(pal_store_append(store, no_tenant(), session, messages, 3, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, messages, 3, 0, &test.err));
     CHECK(finds(session, "spoken", "1"));
     CHECK(finds(session, "read_file", "1"));
     CHECK(finds(session, "MÄIN.c", "1"));
@@ -260,7 +260,7 @@ static void a_hit_says_what_and_where(void)
     pal_search_page hits;
 
     message.created_at = NOW - 5;
-    OK(pal_store_append(store, no_tenant(), session, &message, 1, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &message, 1, 0, &test.err));
     hits = search(&what);
     if (!CHECK_EQ(hits.len, 1))
         return;
@@ -280,8 +280,8 @@ static void a_hit_says_what_and_where(void)
     if (!CHECK_EQ(hits.len, 2))
         return;
     CHECK_THAT(hits.items[0].snippet.len, <, 300);
-    CHECK(memmem(hits.items[0].snippet.data, hits.items[0].snippet.len, "Needle", 6) != NULL);
-    CHECK(memcmp(hits.items[0].snippet.data, "\xe2\x80\xa6\xc3\xa4", 5) == 0);
+    CHECK_CONTAINS(hits.items[0].snippet, "Needle");
+    CHECK_BYTES(hits.items[0].snippet.data, "\xe2\x80\xa6\xc3\xa4", 5);
 }
 
 static void roles_and_times_narrow_it(void)
@@ -294,7 +294,7 @@ static void roles_and_times_narrow_it(void)
 
     for (int i = 0; i < 4; i++)
         messages[i].created_at = NOW + i;
-    OK(pal_store_append(store, no_tenant(), session, messages, 4, 0, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, messages, 4, 0, &test.err));
     what.role = PAL_ROLE_USER;
     hits = search(&what);
     CHECK_STR(seqs_of(&hits), "4 3 1");
@@ -342,13 +342,13 @@ static void what_is_rewound_is_not_found(void)
     CHECK(finds(session, "x", "4 1"));
     CHECK(finds(child, "x", "3 2 1"));
     CHECK_EQ(count_of("two"), 1); /* the fork shows it */
-    OK(pal_store_delete(store, no_tenant(), child, &err));
+    OK(pal_store_delete(test.store, no_tenant(), child, &test.err));
     CHECK_EQ(count_of("two"), 0);
     CHECK_EQ(count_of("four"), 1);
     OK(undo(session, rewind));
     CHECK(finds(session, "x", "4 3 2 1"));
     CHECK_EQ(count_of("two"), 1);
-    OK(pal_store_reset(store, no_tenant(), session, false, NULL, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, false, NULL, &test.err));
     CHECK(finds(session, "x", ""));
     CHECK_EQ(count_of("x"), 0);
 }
@@ -364,14 +364,14 @@ static void forks_of_forks_find_all_the_way(void)
     CHECK(finds(c, "w2", "2"));
     CHECK(finds(c, "w", "4 3"));
     CHECK(finds(c, "w3", ""));
-    OK(pal_store_erase(store, no_tenant(), a, NULL, &err));
-    OK(pal_store_delete(store, no_tenant(), b, &err));
+    OK(pal_store_erase(test.store, no_tenant(), a, NULL, &test.err));
+    OK(pal_store_delete(test.store, no_tenant(), b, &test.err));
     CHECK(finds(c, "w1", "1"));
     CHECK_EQ(count_of("w1"), 1);
     CHECK_EQ(count_of("w3"), 0);
-    OK(pal_store_erase(store, no_tenant(), b, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), b, NULL, &test.err));
     CHECK_EQ(count_of("w4"), 1);
-    OK(pal_store_erase(store, no_tenant(), c, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), c, NULL, &test.err));
     CHECK_EQ(count_of("w*"), 0);
 }
 
@@ -380,15 +380,15 @@ static void the_trash_is_not_searched(void)
     pal_id session = TEXTS("findme"), expiring;
     pal_session soon = {.expires_at = NOW + 10};
 
-    OK(pal_store_create(store, &soon, &expiring, &err));
+    OK(pal_store_create(test.store, &soon, &expiring, &test.err));
     say(expiring, "findme");
     CHECK_EQ(count_of("findme"), 2);
     pal_clock_set_ms(NOW + 20);
     CHECK_EQ(count_of("findme"), 1);
-    OK(pal_store_delete(store, no_tenant(), session, &err));
+    OK(pal_store_delete(test.store, no_tenant(), session, &test.err));
     CHECK_EQ(count_of("findme"), 0);
     CHECK(finds(session, "findme", "1"));
-    OK(pal_store_restore(store, no_tenant(), session, &err));
+    OK(pal_store_restore(test.store, no_tenant(), session, &test.err));
     CHECK_EQ(count_of("findme"), 1);
 }
 
@@ -400,15 +400,15 @@ static void tenants_never_leak(void)
     pal_search_query what = {.tenant = S("other"), .text = S("mine")};
     pal_search_page hits;
 
-    OK(pal_store_create(store, &other, &theirs, &err));
-    OK(pal_store_append(store, S("other"), theirs, &message, 1, 0, &err));
+    OK(pal_store_create(test.store, &other, &theirs, &test.err));
+    OK(pal_store_append(test.store, S("other"), theirs, &message, 1, 0, &test.err));
     CHECK_EQ(count_of("mine"), 1);
     CHECK_EQ(count_of("theirs"), 0);
     hits = search(&what);
     if (CHECK_EQ(hits.len, 1))
         CHECK_ID(hits.items[0].session, theirs);
     what.session = session;
-    GIVES(PAL_NOT_FOUND, pal_store_search(store, &what, arena, &hits, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_search(test.store, &what, test.arena, &hits, &test.err));
     what = (pal_search_query){.tenant = S("nobody"), .text = S("mine")};
     CHECK_EQ(search(&what).len, 0);
 }
@@ -488,7 +488,8 @@ static void say_many(pal_id session, int first, int count)
                     i % 100 ? "" : " hundred", i, 'a' + i % 26);
             messages[len] = text_of(PAL_ROLE_USER, texts[len]);
         }
-        OK(pal_store_append(store, no_tenant(), session, messages, (size_t)len, PAL_SEQ_ANY, &err));
+        OK(pal_store_append(
+                test.store, no_tenant(), session, messages, (size_t)len, PAL_SEQ_ANY, &test.err));
     }
 }
 
@@ -563,7 +564,7 @@ static void what_is_erased_is_not_found(void)
     say(gone, "unspeakable");
     CHECK_EQ(count_of("unmentionable"), 1);
     CHECK_EQ(count_of("n1500"), 1);
-    OK(pal_store_erase(store, no_tenant(), gone, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), gone, NULL, &test.err));
     CHECK_EQ(count_of("unmentionable"), 0);
     CHECK_EQ(count_of("unspeakable"), 0);
     CHECK_EQ(count_of("n1500"), 1);
@@ -582,9 +583,9 @@ static void what_comes_after_an_erasure_is_found(void)
     say_many(middle, 10001, 123); /* up to the end of the first block */
     say_many(gone, 20001, 1500);
     CHECK_EQ(count_of("n10050"), 1);
-    OK(pal_store_erase(store, no_tenant(), middle, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), middle, NULL, &test.err));
     CHECK_EQ(count_of("n900"), 1); /* what is left of the first block is indexed anew */
-    OK(pal_store_erase(store, no_tenant(), gone, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), gone, NULL, &test.err));
     say_many(kept, 901, 1500);
     CHECK_EQ(count_of("n901"), 1);
     CHECK_EQ(count_of("n950"), 1);
@@ -602,7 +603,7 @@ static void *say_and_find(void *user)
     pal_error why;
     pal_id session;
 
-    *bad += pal_store_create(store, &record, &session, &why) != PAL_OK;
+    *bad += pal_store_create(test.store, &record, &session, &why) != PAL_OK;
     for (int i = 0; i < 40; i++) {
         char text[64];
         pal_part part = {.kind = PAL_PART_TEXT};
@@ -613,12 +614,12 @@ static void *say_and_find(void *user)
         snprintf(text, sizeof text, "thread%dx%d", (int)session.bytes[15] + 256 * session.bytes[14],
                 i);
         part.text = what.text = S(text);
-        *bad += pal_store_append(store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &why) !=
-                PAL_OK;
-        *bad += pal_store_search(store, &what, own, &hits, &why) != PAL_OK || hits.len != 1;
+        *bad += pal_store_append(
+                        test.store, no_tenant(), session, &message, 1, PAL_SEQ_ANY, &why) != PAL_OK;
+        *bad += pal_store_search(test.store, &what, own, &hits, &why) != PAL_OK || hits.len != 1;
         pal_arena_reset(own);
     }
-    *bad += pal_store_erase(store, no_tenant(), session, NULL, &why) != PAL_OK;
+    *bad += pal_store_erase(test.store, no_tenant(), session, NULL, &why) != PAL_OK;
     pal_arena_free(own);
     return NULL;
 }

@@ -36,7 +36,7 @@ static void a_session_comes_back_as_it_was_given(void)
     pal_session given = full_session(), found;
     pal_id id;
 
-    if (!OK(pal_store_create(store, &given, &id, &err)))
+    if (!OK(pal_store_create(test.store, &given, &id, &test.err)))
         return;
     found = get_session(id);
     CHECK(same_fields(&given, &found));
@@ -60,7 +60,7 @@ static void a_session_is_found_by_id_key_and_alias(void)
     char text[PAL_ID_TEXT_SIZE];
     pal_id id;
 
-    OK(pal_store_create(store, &given, &id, &err));
+    OK(pal_store_create(test.store, &given, &id, &test.err));
     pal_id_to_text(id, text);
     CHECK(leads_to(PAL_SESSION_BY_ID, text, id));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "key-1", id));
@@ -82,7 +82,7 @@ static void a_key_comes_before_an_alias(void)
     pal_session other = {.aliases = &alias, .aliases_len = 1};
     pal_id with_key = new_session_with_key("name"), with_alias;
 
-    OK(pal_store_create(store, &other, &with_alias, &err));
+    OK(pal_store_create(test.store, &other, &with_alias, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_ANY, "name", with_key));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "name", with_alias));
 }
@@ -92,12 +92,12 @@ static void id_and_time_of_creation_may_be_given(void)
     pal_session given = {.id = pal_id_new(), .created_at = 12345}, found;
     pal_id id;
 
-    OK(pal_store_create(store, &given, &id, &err));
+    OK(pal_store_create(test.store, &given, &id, &test.err));
     CHECK_ID(given.id, id);
     found = get_session(id);
     CHECK_EQ(found.created_at, 12345);
     CHECK_EQ(found.updated_at, NOW);
-    GIVES(PAL_CONFLICT, pal_store_create(store, &given, &id, &err));
+    GIVES(PAL_CONFLICT, pal_store_create(test.store, &given, &id, &test.err));
 }
 
 static void an_empty_tenant_is_the_default(void)
@@ -105,9 +105,10 @@ static void an_empty_tenant_is_the_default(void)
     pal_session given = {.tenant = S("default"), .key = S("k")}, found;
     pal_id id;
 
-    OK(pal_store_create(store, &given, &id, &err));
+    OK(pal_store_create(test.store, &given, &id, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "k", id));
-    OK(pal_store_find(store, S("default"), PAL_SESSION_BY_KEY, S("k"), arena, &found, &err));
+    OK(pal_store_find(
+            test.store, S("default"), PAL_SESSION_BY_KEY, S("k"), test.arena, &found, &test.err));
     CHECK_ID(found.id, id);
 }
 
@@ -116,9 +117,9 @@ static void a_key_is_unique_among_active_sessions(void)
     pal_session given = {.key = S("k")};
     pal_id first = new_session_with_key("k"), second;
 
-    GIVES(PAL_CONFLICT, pal_store_create(store, &given, &second, &err));
-    OK(pal_store_delete(store, no_tenant(), first, &err));
-    OK(pal_store_create(store, &given, &second, &err));
+    GIVES(PAL_CONFLICT, pal_store_create(test.store, &given, &second, &test.err));
+    OK(pal_store_delete(test.store, no_tenant(), first, &test.err));
+    OK(pal_store_create(test.store, &given, &second, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "k", second));
 }
 
@@ -128,12 +129,12 @@ static void an_alias_is_unique_among_active_sessions(void)
     pal_session other = {.key = S("k"), .aliases = aliases_ab + 1, .aliases_len = 1};
     pal_id first, second;
 
-    OK(pal_store_create(store, &given, &first, &err));
-    GIVES(PAL_CONFLICT, pal_store_create(store, &other, &second, &err));
-    CHECK_CONTAINS(err.message, "alias-b");
+    OK(pal_store_create(test.store, &given, &first, &test.err));
+    GIVES(PAL_CONFLICT, pal_store_create(test.store, &other, &second, &test.err));
+    CHECK_CONTAINS(test.err.message, "alias-b");
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "k"));
-    OK(pal_store_delete(store, no_tenant(), first, &err));
-    OK(pal_store_create(store, &other, &second, &err));
+    OK(pal_store_delete(test.store, no_tenant(), first, &test.err));
+    OK(pal_store_create(test.store, &other, &second, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-b", second));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-a"));
 }
@@ -144,17 +145,17 @@ static void create_or_find_finds_the_first(void)
     pal_op op = {.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
     pal_op again = op;
 
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(!op.u.create.existing);
     again.u.create.existing = false;
-    OK(pal_store_apply(store, &again, 1, &err));
+    OK(pal_store_apply(test.store, &again, 1, &test.err));
     CHECK_STATUS(again.status, PAL_OK);
     CHECK(again.u.create.existing);
     CHECK_ID(op.session, again.session);
-    OK(pal_store_delete(store, no_tenant(), op.session, &err));
+    OK(pal_store_delete(test.store, no_tenant(), op.session, &test.err));
     again = (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
-    OK(pal_store_apply(store, &again, 1, &err));
+    OK(pal_store_apply(test.store, &again, 1, &test.err));
     CHECK_STATUS(again.status, PAL_OK);
     CHECK(!again.u.create.existing);
     CHECK(!pal_id_equal(op.session, again.session));
@@ -169,7 +170,7 @@ static void an_update_sets_the_named_fields_only(void)
     pal_session want = full_session(), found, change;
     pal_id id;
 
-    OK(pal_store_create(store, &want, &id, &err));
+    OK(pal_store_create(test.store, &want, &id, &test.err));
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         change = (pal_session){.id = id,
                 .title = S("t2"),
@@ -182,7 +183,7 @@ static void an_update_sets_the_named_fields_only(void)
                 .aliases = &alias,
                 .aliases_len = 1};
         pal_clock_set_ms(NOW + 1 + (int64_t)i);
-        OK(pal_store_update(store, &change, fields[i], &err));
+        OK(pal_store_update(test.store, &change, fields[i], &test.err));
         want.title = fields[i] == PAL_SESSION_FIELD_TITLE ? change.title : want.title;
         want.project = fields[i] == PAL_SESSION_FIELD_PROJECT ? change.project : want.project;
         want.agent = fields[i] == PAL_SESSION_FIELD_AGENT ? change.agent : want.agent;
@@ -208,8 +209,9 @@ static void an_update_moves_the_names(void)
     pal_session given = full_session();
     pal_session change = {.key = S("key-2"), .aliases = bc, .aliases_len = 2};
 
-    OK(pal_store_create(store, &given, &change.id, &err));
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &err));
+    OK(pal_store_create(test.store, &given, &change.id, &test.err));
+    OK(pal_store_update(
+            test.store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_KEY, "key-2", change.id));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-b", change.id));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "alias-c", change.id));
@@ -218,7 +220,8 @@ static void an_update_moves_the_names(void)
     new_session_with_key("key-1");
     change.key = S(NULL);
     change.aliases_len = 0;
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &err));
+    OK(pal_store_update(
+            test.store, &change, PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES, &test.err));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_KEY, "key-2"));
     GIVES(PAL_NOT_FOUND, find_status(PAL_SESSION_BY_ALIAS, "alias-b"));
 }
@@ -230,17 +233,17 @@ static void an_update_that_conflicts_changes_nothing(void)
     pal_session change = {.title = S("new"), .key = S("free"), .aliases = ac, .aliases_len = 2};
     pal_id first;
 
-    OK(pal_store_create(store, &given, &first, &err));
+    OK(pal_store_create(test.store, &given, &first, &test.err));
     change.id = new_session_with_key("key-2");
     GIVES(PAL_CONFLICT,
-            pal_store_update(store, &change,
+            pal_store_update(test.store, &change,
                     PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY | PAL_SESSION_FIELD_ALIASES,
-                    &err));
-    CHECK_CONTAINS(err.message, "alias-a");
+                    &test.err));
+    CHECK_CONTAINS(test.err.message, "alias-a");
     change.key = S("key-1");
     GIVES(PAL_CONFLICT,
-            pal_store_update(
-                    store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY, &err));
+            pal_store_update(test.store, &change, PAL_SESSION_FIELD_TITLE | PAL_SESSION_FIELD_KEY,
+                    &test.err));
     found = get_session(change.id);
     CHECK_STR(found.key, "key-2");
     CHECK_EQ(found.title.len, 0);
@@ -256,10 +259,11 @@ static void an_unknown_session_can_not_be_written(void)
     pal_session change = {.id = pal_id_new()};
     pal_message message = text_of(PAL_ROLE_USER, "x");
 
-    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
+    GIVES(PAL_NOT_FOUND, pal_store_update(test.store, &change, PAL_SESSION_FIELD_TITLE, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_append(store, no_tenant(), change.id, &message, 1, PAL_SEQ_ANY, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_delete(store, no_tenant(), change.id, &err));
+            pal_store_append(
+                    test.store, no_tenant(), change.id, &message, 1, PAL_SEQ_ANY, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_delete(test.store, no_tenant(), change.id, &test.err));
     GIVES(PAL_NOT_FOUND, find_id_status(change.id));
     GIVES(PAL_NOT_FOUND, fork_status(change.id, 0));
 }
@@ -279,14 +283,14 @@ static void bad_sessions_are_refused(void)
     pal_id id;
 
     memset(long_title, 'x', sizeof long_title - 1);
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_key, &id, &err));
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_metadata, &id, &err));
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_scope, &id, &err));
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_time, &id, &err));
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_twice, &id, &err));
-    GIVES(PAL_INVALID, pal_store_create(store, &bad_empty, &id, &err));
-    GIVES(PAL_LIMIT, pal_store_create(store, &bad_title, &id, &err));
-    OK(pal_store_list(store, &query, arena, &page, &err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_key, &id, &test.err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_metadata, &id, &test.err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_scope, &id, &test.err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_time, &id, &test.err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_twice, &id, &test.err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad_empty, &id, &test.err));
+    GIVES(PAL_LIMIT, pal_store_create(test.store, &bad_title, &id, &test.err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     CHECK_EQ(page.sessions_len, 0);
 }
 

@@ -30,16 +30,17 @@ static void prepare(void)
     pal_ledger_row row = {.request_id = S("r"), .usage = {.input = 5}};
 
     messages[0].client_id = S("client");
-    OK(pal_store_create(store, &session, &owned, &err));
-    OK(pal_store_append(store, owner(), owned, messages, 2, 0, &err));
+    OK(pal_store_create(test.store, &session, &owned, &test.err));
+    OK(pal_store_append(test.store, owner(), owned, messages, 2, 0, &test.err));
     message_id = messages[0].id;
-    OK(pal_store_mark(store, owner(), owned, &mark, &err));
-    OK(pal_store_fork(store, &fork, owned, 1, &child, &err));
-    OK(pal_store_inbox_add(store, owner(), owned, &item, &err));
+    OK(pal_store_mark(test.store, owner(), owned, &mark, &test.err));
+    OK(pal_store_fork(test.store, &fork, owned, 1, &child, &test.err));
+    OK(pal_store_inbox_add(test.store, owner(), owned, &item, &test.err));
     item_id = item.id;
-    OK(pal_store_lease_take(store, owner(), owned, S("me"), 100000, &fence, &err));
-    OK(pal_store_ledger_add(store, owner(), owned, &row, &err));
-    OK(pal_store_blob_put(store, owner(), S("text/plain"), S(blob_data), blob_name, &err));
+    OK(pal_store_lease_take(test.store, owner(), owned, S("me"), 100000, &fence, &test.err));
+    OK(pal_store_ledger_add(test.store, owner(), owned, &row, &test.err));
+    OK(pal_store_blob_put(
+            test.store, owner(), S("text/plain"), S(blob_data), blob_name, &test.err));
 }
 
 /* Everything that a guest could have disturbed. */
@@ -56,28 +57,32 @@ static void owner_has_everything(void)
     size_t len = 0;
 
     pal_id_to_text(owned, text);
-    OK(pal_store_find(store, owner(), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
+    OK(pal_store_find(
+            test.store, owner(), PAL_SESSION_BY_ID, S(text), test.arena, &found, &test.err));
     CHECK_EQ(found.state, PAL_SESSION_ACTIVE);
     CHECK_EQ(found.last_seq, 2);
     CHECK_EQ(found.title.len, 0);
-    OK(pal_store_find(store, owner(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
-    OK(pal_store_find(store, owner(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
-    OK(pal_store_load(store, owner(), owned, NULL, arena, &loaded, &err));
+    OK(pal_store_find(
+            test.store, owner(), PAL_SESSION_BY_KEY, S("key"), test.arena, &found, &test.err));
+    OK(pal_store_find(
+            test.store, owner(), PAL_SESSION_BY_ALIAS, S("alias"), test.arena, &found, &test.err));
+    OK(pal_store_load(test.store, owner(), owned, NULL, test.arena, &loaded, &test.err));
     CHECK_EQ(loaded.len, 2);
-    OK(pal_store_load(store, owner(), child, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, owner(), child, NULL, test.arena, &loaded, &test.err));
     CHECK_EQ(loaded.len, 1);
-    OK(pal_store_marks(store, owner(), owned, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, owner(), owned, test.arena, &marks, &len, &test.err));
     CHECK_EQ(len, 1);
-    OK(pal_store_inbox_list(store, owner(), owned, arena, &items, &len, &err));
+    OK(pal_store_inbox_list(test.store, owner(), owned, test.arena, &items, &len, &test.err));
     CHECK_EQ(len, 1);
-    OK(pal_store_lease_find(store, owner(), owned, arena, &lease, &err));
+    OK(pal_store_lease_find(test.store, owner(), owned, test.arena, &lease, &test.err));
     CHECK_STR(lease.owner, "me");
     CHECK_EQ(lease.fence, fence);
     OK(pal_store_ledger_sum(
-            store, &(pal_ledger_query){.tenant = owner(), .session = owned}, &sum, &err));
+            test.store, &(pal_ledger_query){.tenant = owner(), .session = owned}, &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
     CHECK_EQ(sum.usage.input, 5);
-    OK(pal_store_blob_get(store, owner(), S(blob_name), arena, &media_type, &data, &err));
+    OK(pal_store_blob_get(
+            test.store, owner(), S(blob_name), test.arena, &media_type, &data, &test.err));
     CHECK_STR(data, blob_data);
 }
 
@@ -100,28 +105,40 @@ static void a_guest_reads_nothing(void)
     prepare();
     pal_id_to_text(owned, text);
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_SESSION_BY_ANY, S(text), arena, &found, &err));
+            pal_store_find(test.store, guest(), PAL_SESSION_BY_ANY, S(text), test.arena, &found,
+                    &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
+            pal_store_find(test.store, guest(), PAL_SESSION_BY_ID, S(text), test.arena, &found,
+                    &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
+            pal_store_find(test.store, guest(), PAL_SESSION_BY_KEY, S("key"), test.arena, &found,
+                    &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, guest(), PAL_SESSION_BY_ALIAS, S("alias"), arena, &found, &err));
-    OK(pal_store_list(store, &query, arena, &page, &err));
+            pal_store_find(test.store, guest(), PAL_SESSION_BY_ALIAS, S("alias"), test.arena,
+                    &found, &test.err));
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
     CHECK_EQ(page.sessions_len, 0);
-    GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), owned, NULL, arena, &loaded, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_load(store, guest(), child, NULL, arena, &loaded, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_message(store, guest(), message_id, arena, &message, &id, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_marks(store, guest(), owned, arena, &marks, &len, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_inbox_list(store, guest(), owned, arena, &items, &len, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, guest(), owned, arena, &lease, &err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_ledger_sum(
-                    store, &(pal_ledger_query){.tenant = guest(), .session = owned}, &sum, &err));
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.tenant = guest()}, &sum, &err));
+            pal_store_load(test.store, guest(), owned, NULL, test.arena, &loaded, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_load(test.store, guest(), child, NULL, test.arena, &loaded, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_message(
+                    test.store, guest(), message_id, test.arena, &message, &id, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_marks(test.store, guest(), owned, test.arena, &marks, &len, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_inbox_list(test.store, guest(), owned, test.arena, &items, &len, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_lease_find(test.store, guest(), owned, test.arena, &lease, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_ledger_sum(test.store,
+                    &(pal_ledger_query){.tenant = guest(), .session = owned}, &sum, &test.err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.tenant = guest()}, &sum, &test.err));
     CHECK_EQ(sum.calls, 0);
     GIVES(PAL_NOT_FOUND,
-            pal_store_blob_get(store, guest(), S(blob_name), arena, &media_type, &data, &err));
+            pal_store_blob_get(
+                    test.store, guest(), S(blob_name), test.arena, &media_type, &data, &test.err));
 }
 
 static void a_guest_writes_nothing(void)
@@ -137,22 +154,24 @@ static void a_guest_writes_nothing(void)
 
     prepare();
     change.id = owned;
-    GIVES(PAL_NOT_FOUND, pal_store_append(store, guest(), owned, &message, 1, PAL_SEQ_ANY, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 1, &id, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_fork(store, &record, owned, 0, &id, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_mark(store, guest(), owned, &mark, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_mark(store, guest(), owned, &undo_mark, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_reset(store, guest(), owned, true, NULL, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_reset(store, guest(), owned, false, NULL, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_delete(store, guest(), owned, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_restore(store, guest(), owned, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_erase(store, guest(), owned, NULL, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_inbox_add(store, guest(), owned, &item, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_inbox_drop(store, guest(), owned, item_id, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_lease_take(store, guest(), owned, S("me"), 1000, &got, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_lease_release(store, guest(), owned, fence, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_ledger_add(store, guest(), owned, &row, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_append(test.store, guest(), owned, &message, 1, PAL_SEQ_ANY, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_update(test.store, &change, PAL_SESSION_FIELD_TITLE, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_fork(test.store, &record, owned, 1, &id, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_fork(test.store, &record, owned, 0, &id, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_mark(test.store, guest(), owned, &mark, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_mark(test.store, guest(), owned, &undo_mark, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_reset(test.store, guest(), owned, true, NULL, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_reset(test.store, guest(), owned, false, NULL, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_delete(test.store, guest(), owned, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_restore(test.store, guest(), owned, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_erase(test.store, guest(), owned, NULL, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_inbox_add(test.store, guest(), owned, &item, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_inbox_drop(test.store, guest(), owned, item_id, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_lease_take(test.store, guest(), owned, S("me"), 1000, &got, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_lease_release(test.store, guest(), owned, fence, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_ledger_add(test.store, guest(), owned, &row, &test.err));
     owner_has_everything();
 }
 
@@ -161,11 +180,12 @@ static void a_guest_restores_nothing(void)
     pal_session found;
 
     prepare();
-    OK(pal_store_delete(store, owner(), owned, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_restore(store, guest(), owned, &err));
+    OK(pal_store_delete(test.store, owner(), owned, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_restore(test.store, guest(), owned, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_find(store, owner(), PAL_SESSION_BY_KEY, S("key"), arena, &found, &err));
-    OK(pal_store_restore(store, owner(), owned, &err));
+            pal_store_find(test.store, owner(), PAL_SESSION_BY_KEY, S("key"), test.arena, &found,
+                    &test.err));
+    OK(pal_store_restore(test.store, owner(), owned, &test.err));
     owner_has_everything();
 }
 
@@ -182,19 +202,19 @@ static void a_guest_may_use_the_same_names(void)
 
     prepare();
     message.client_id = S("client");
-    OK(pal_store_create(store, &session, &id, &err));
-    OK(pal_store_append(store, guest(), id, &message, 1, 0, &err));
-    OK(pal_store_inbox_add(store, guest(), id, &item, &err));
-    OK(pal_store_ledger_add(store, guest(), id, &row, &err));
-    OK(pal_store_load(store, guest(), id, NULL, arena, &loaded, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
+    OK(pal_store_append(test.store, guest(), id, &message, 1, 0, &test.err));
+    OK(pal_store_inbox_add(test.store, guest(), id, &item, &test.err));
+    OK(pal_store_ledger_add(test.store, guest(), id, &row, &test.err));
+    OK(pal_store_load(test.store, guest(), id, NULL, test.arena, &loaded, &test.err));
     if (CHECK_EQ(loaded.len, 1))
         CHECK_STR(loaded.items[0].parts[0].text, "mine");
-    OK(pal_store_ledger_sum(
-            store, &(pal_ledger_query){.tenant = guest(), .session = unknown}, &sum, &err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.tenant = guest(), .session = unknown},
+            &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
     CHECK_EQ(sum.usage.input, 7);
-    OK(pal_store_delete(store, guest(), id, &err));
-    OK(pal_store_erase(store, guest(), id, NULL, &err));
+    OK(pal_store_delete(test.store, guest(), id, &test.err));
+    OK(pal_store_erase(test.store, guest(), id, NULL, &test.err));
     owner_has_everything();
 }
 
@@ -210,14 +230,15 @@ static void a_guest_names_no_blob_of_others(void)
 
     prepare();
     part.blob = S(blob_name);
-    OK(pal_store_create(store, &session, &id, &err));
-    GIVES(PAL_NOT_FOUND, pal_store_append(store, guest(), id, &message, 1, 0, &err));
-    OK(pal_store_blob_put(store, guest(), S("mine"), S(blob_data), name, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
+    GIVES(PAL_NOT_FOUND, pal_store_append(test.store, guest(), id, &message, 1, 0, &test.err));
+    OK(pal_store_blob_put(test.store, guest(), S("mine"), S(blob_data), name, &test.err));
     CHECK_STR(name, blob_name);
-    OK(pal_store_append(store, guest(), id, &message, 1, 0, &err));
-    OK(pal_store_erase(store, guest(), id, NULL, &err));
+    OK(pal_store_append(test.store, guest(), id, &message, 1, 0, &test.err));
+    OK(pal_store_erase(test.store, guest(), id, NULL, &test.err));
     GIVES(PAL_NOT_FOUND,
-            pal_store_blob_get(store, guest(), S(name), arena, &media_type, &data, &err));
+            pal_store_blob_get(
+                    test.store, guest(), S(name), test.arena, &media_type, &data, &test.err));
     owner_has_everything();
 }
 
@@ -230,10 +251,11 @@ static void bad_tenants_are_refused(void)
 
     memset(long_name, 'x', PAL_TENANT_LEN_MAX + 1);
     too_long.tenant = S(long_name);
-    GIVES(PAL_INVALID, pal_store_create(store, &bad, &id, &err));
-    GIVES(PAL_LIMIT, pal_store_create(store, &too_long, &id, &err));
+    GIVES(PAL_INVALID, pal_store_create(test.store, &bad, &id, &test.err));
+    GIVES(PAL_LIMIT, pal_store_create(test.store, &too_long, &id, &test.err));
     GIVES(PAL_INVALID,
-            pal_store_list(store, &(pal_session_query){.tenant = S("\xff")}, arena, &page, &err));
+            pal_store_list(test.store, &(pal_session_query){.tenant = S("\xff")}, test.arena, &page,
+                    &test.err));
 }
 
 void contract_tenants(void)

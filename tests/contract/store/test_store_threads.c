@@ -57,8 +57,8 @@ static void *append_many(void *user)
         snprintf(text, sizeof text, "%u-%u", self->number, i);
         message = text_in(&part, text);
         message.client_id = pal_str_of(text);
-        if (pal_store_append(store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY, NULL) !=
-                PAL_OK)
+        if (pal_store_append(test.store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY,
+                    NULL) != PAL_OK)
             self->failures++;
         self->seqs[i] = message.seq;
     }
@@ -74,7 +74,8 @@ static void all_are_there(const pal_id *sessions, size_t sessions_len)
         size_t wanted = THREADS / sessions_len * APPENDS;
         pal_message_page loaded = {0};
 
-        OK(pal_store_load(store, no_tenant(), sessions[s], NULL, arena, &loaded, &err));
+        OK(pal_store_load(
+                test.store, no_tenant(), sessions[s], NULL, test.arena, &loaded, &test.err));
         CHECK_EQ(loaded.len, wanted);
         for (size_t i = 0; i < loaded.len; i++)
             if (loaded.items[i].seq != i + 1)
@@ -119,7 +120,7 @@ static void *race_for_seq(void *user)
         pal_status status;
 
         pthread_barrier_wait(&barrier);
-        status = pal_store_append(store, no_tenant(), self->session, &message, 1, round, NULL);
+        status = pal_store_append(test.store, no_tenant(), self->session, &message, 1, round, NULL);
         self->wins += status == PAL_OK;
         self->failures += status != PAL_OK && status != PAL_CONFLICT;
         pthread_barrier_wait(&barrier);
@@ -146,7 +147,7 @@ static void *race_for_key(void *user)
     pal_op op = {.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
 
     pthread_barrier_wait(&barrier);
-    if (pal_store_apply(store, &op, 1, NULL) != PAL_OK || op.status != PAL_OK)
+    if (pal_store_apply(test.store, &op, 1, NULL) != PAL_OK || op.status != PAL_OK)
         self->failures++;
     self->wins = !op.u.create.existing;
     self->found = op.session;
@@ -176,7 +177,7 @@ static void *race_for_lease(void *user)
     snprintf(owner, sizeof owner, "%u", self->number);
     pthread_barrier_wait(&barrier);
     status = pal_store_lease_take(
-            store, no_tenant(), self->session, pal_str_of(owner), 60000, &fence, NULL);
+            test.store, no_tenant(), self->session, pal_str_of(owner), 60000, &fence, NULL);
     self->wins = status == PAL_OK;
     self->failures = status != PAL_OK && status != PAL_BUSY;
     return NULL;
@@ -201,7 +202,7 @@ static void *replay_one(void *user)
 
     message.client_id = pal_str_of("same");
     pthread_barrier_wait(&barrier);
-    if (pal_store_append(store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY, NULL) !=
+    if (pal_store_append(test.store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY, NULL) !=
             PAL_OK)
         self->failures++;
     self->found = message.id;
@@ -230,11 +231,12 @@ static void *read_or_write(void *user)
         pal_session_query query = {.limit = 5};
         pal_session_page page;
 
-        if (pal_store_load(store, no_tenant(), self->session, NULL, own, &loaded, NULL) != PAL_OK)
+        if (pal_store_load(test.store, no_tenant(), self->session, NULL, own, &loaded, NULL) !=
+                PAL_OK)
             self->failures++;
         for (size_t i = 0; i < loaded.len; i++)
             self->failures += loaded.items[i].seq != i + 1;
-        if (pal_store_list(store, &query, own, &page, NULL) != PAL_OK)
+        if (pal_store_list(test.store, &query, own, &page, NULL) != PAL_OK)
             self->failures++;
         pal_arena_reset(own);
     }
@@ -245,10 +247,11 @@ static void *read_or_write(void *user)
         pal_message message = text_in(&part, "x");
         pal_id fork;
 
-        if (pal_store_append(store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY, NULL) ||
-                pal_store_fork(store, &record, self->session, PAL_SEQ_ANY, &fork, NULL) ||
-                pal_store_mark(store, no_tenant(), fork, &mark, NULL) ||
-                pal_store_erase(store, no_tenant(), fork, NULL, NULL))
+        if (pal_store_append(
+                    test.store, no_tenant(), self->session, &message, 1, PAL_SEQ_ANY, NULL) ||
+                pal_store_fork(test.store, &record, self->session, PAL_SEQ_ANY, &fork, NULL) ||
+                pal_store_mark(test.store, no_tenant(), fork, &mark, NULL) ||
+                pal_store_erase(test.store, no_tenant(), fork, NULL, NULL))
             self->failures++;
     }
     if (self->number == 0)

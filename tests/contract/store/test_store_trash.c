@@ -7,7 +7,7 @@ static pal_id named(const char *key, const char *alias)
     pal_session session = {.key = S(key), .aliases = aliases, .aliases_len = alias ? 1 : 0};
     pal_id id = {{0}};
 
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
@@ -16,18 +16,18 @@ static pal_id expiring(const char *key, int64_t expires_at)
     pal_session session = {.key = S(key), .expires_at = expires_at};
     pal_id id = {{0}};
 
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     return id;
 }
 
 static pal_status delete (pal_id id)
 {
-    return pal_store_delete(store, no_tenant(), id, &err);
+    return pal_store_delete(test.store, no_tenant(), id, &test.err);
 }
 
 static pal_status restore(pal_id id)
 {
-    return pal_store_restore(store, no_tenant(), id, &err);
+    return pal_store_restore(test.store, no_tenant(), id, &test.err);
 }
 
 /* Whether every writing call on the session is refused with this status. */
@@ -39,13 +39,15 @@ static void no_call_writes(pal_id id, pal_status wanted)
     pal_inbox_item item = {.body = S("{}"), .delivery = S("queue")};
     uint64_t fence;
 
-    GIVES(wanted, pal_store_append(store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, &err));
-    GIVES(wanted, pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
-    GIVES(wanted, pal_store_mark(store, no_tenant(), id, &mark, &err));
-    GIVES(wanted, pal_store_reset(store, no_tenant(), id, false, NULL, &err));
+    GIVES(wanted,
+            pal_store_append(test.store, no_tenant(), id, &message, 1, PAL_SEQ_ANY, &test.err));
+    GIVES(wanted, pal_store_update(test.store, &change, PAL_SESSION_FIELD_TITLE, &test.err));
+    GIVES(wanted, pal_store_mark(test.store, no_tenant(), id, &mark, &test.err));
+    GIVES(wanted, pal_store_reset(test.store, no_tenant(), id, false, NULL, &test.err));
     GIVES(wanted, fork_status(id, 1));
-    GIVES(wanted, pal_store_inbox_add(store, no_tenant(), id, &item, &err));
-    GIVES(wanted, pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
+    GIVES(wanted, pal_store_inbox_add(test.store, no_tenant(), id, &item, &test.err));
+    GIVES(wanted,
+            pal_store_lease_take(test.store, no_tenant(), id, S("me"), 1000, &fence, &test.err));
     CHECK_EQ(get_session(id).title.len, 0);
 }
 
@@ -58,13 +60,14 @@ static void a_turn_ends_in_the_trash(void)
     pal_lease lease;
     uint64_t fence = 0;
 
-    OK(pal_store_lease_take(store, no_tenant(), id, S("me"), 1000, &fence, &err));
-    OK(pal_store_delete(store, no_tenant(), id, &err));
-    OK(pal_store_ledger_add(store, no_tenant(), id, &row, &err));
-    OK(pal_store_lease_release(store, no_tenant(), id, fence, &err));
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = id}, &sum, &err));
+    OK(pal_store_lease_take(test.store, no_tenant(), id, S("me"), 1000, &fence, &test.err));
+    OK(pal_store_delete(test.store, no_tenant(), id, &test.err));
+    OK(pal_store_ledger_add(test.store, no_tenant(), id, &row, &test.err));
+    OK(pal_store_lease_release(test.store, no_tenant(), id, fence, &test.err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.session = id}, &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
-    GIVES(PAL_NOT_FOUND, pal_store_lease_find(store, no_tenant(), id, arena, &lease, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_lease_find(test.store, no_tenant(), id, test.arena, &lease, &test.err));
 }
 
 static void the_trash_frees_names_and_keeps_messages(void)
@@ -115,7 +118,7 @@ static void taken_aliases_are_dropped_on_restore(void)
     pal_session session = {.key = S("k"), .aliases = aliases, .aliases_len = 3};
     pal_id id, other;
 
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     OK(delete (id));
     other = named("o", "b");
     OK(restore(id));
@@ -153,12 +156,12 @@ static void an_expiry_can_be_moved(void)
     pal_session change = {.id = expiring("k", NOW + 10), .expires_at = NOW + 50};
 
     pal_clock_set_ms(NOW + 20);
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(test.store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     CHECK_EQ(get_session(change.id).state, PAL_SESSION_ACTIVE);
     if (CHECK(leads_to(PAL_SESSION_BY_KEY, "k", change.id)))
         CHECK_EQ(say(change.id, "x"), 1);
     change.expires_at = 0;
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+    OK(pal_store_update(test.store, &change, PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
     pal_clock_set_ms(NOW + 1000 * DAY);
     CHECK_EQ(get_session(change.id).state, PAL_SESSION_ACTIVE);
 }
@@ -184,7 +187,7 @@ static void an_expired_session_gives_up_its_key(void)
     pal_op op = {.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
 
     pal_clock_set_ms(NOW + 20);
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(!op.u.create.existing);
     CHECK(!pal_id_equal(op.session, old));
@@ -201,10 +204,10 @@ static void an_expired_session_gives_up_its_aliases(void)
     pal_session given = {.aliases = &alias, .aliases_len = 1, .expires_at = NOW + 10};
     pal_id old, new_one;
 
-    OK(pal_store_create(store, &given, &old, &err));
+    OK(pal_store_create(test.store, &given, &old, &test.err));
     pal_clock_set_ms(NOW + 20);
     given.expires_at = 0;
-    OK(pal_store_create(store, &given, &new_one, &err));
+    OK(pal_store_create(test.store, &given, &new_one, &test.err));
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "a", new_one));
     CHECK_EQ(get_session(old).state, PAL_SESSION_TRASH);
 }
@@ -227,7 +230,7 @@ static pal_sweep_result sweep(int64_t trash_ms, uint32_t limit)
 {
     pal_sweep_result result = {0};
 
-    OK(pal_store_sweep(store, trash_ms, limit, &result, &err));
+    OK(pal_store_sweep(test.store, trash_ms, limit, &result, &test.err));
     return result;
 }
 
@@ -285,12 +288,12 @@ static void the_sweep_erases_an_adopted_parent(void)
     pal_id last = new_session_with_key("last");
 
     say_words(parent, "a b");
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(op.u.adopt.adopted);
     CHECK(shows(child, "a b"));
-    OK(pal_store_erase(store, no_tenant(), parent, NULL, &err));
-    OK(pal_store_delete(store, no_tenant(), child, &err));
+    OK(pal_store_erase(test.store, no_tenant(), parent, NULL, &test.err));
+    OK(pal_store_delete(test.store, no_tenant(), child, &test.err));
     pal_clock_set_ms(NOW + 20);
     CHECK_EQ(sweep(0, 10).erased, 1);
     CHECK_EQ(get_session(last).state, PAL_SESSION_ACTIVE);
@@ -302,7 +305,7 @@ static void the_sweep_goes_over_all_tenants(void)
     pal_sweep_result result;
     pal_id id;
 
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     expiring("mine", NOW + 10);
     pal_clock_set_ms(NOW + 20);
     result = sweep(-1, 100);

@@ -5,14 +5,15 @@
 
 static pal_status add_item(pal_id session, pal_inbox_item *item)
 {
-    return pal_store_inbox_add(store, no_tenant(), session, item, &err);
+    return pal_store_inbox_add(test.store, no_tenant(), session, item, &test.err);
 }
 
 static size_t list_items(pal_id session, pal_inbox_item **out_items)
 {
     size_t len = 0;
 
-    OK(pal_store_inbox_list(store, no_tenant(), session, arena, out_items, &len, &err));
+    OK(pal_store_inbox_list(
+            test.store, no_tenant(), session, test.arena, out_items, &len, &test.err));
     return len;
 }
 
@@ -37,10 +38,11 @@ static void the_inbox_keeps_its_order(void)
     CHECK_STR(items[0].delivery, "queue");
     CHECK_ID(items[1].id, second.id);
     CHECK_STR(items[1].delivery, "steer");
-    OK(pal_store_inbox_drop(store, no_tenant(), session, first.id, &err));
+    OK(pal_store_inbox_drop(test.store, no_tenant(), session, first.id, &test.err));
     if (CHECK_EQ(list_items(session, &items), 1))
         CHECK_ID(items[0].id, second.id);
-    GIVES(PAL_NOT_FOUND, pal_store_inbox_drop(store, no_tenant(), session, first.id, &err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_inbox_drop(test.store, no_tenant(), session, first.id, &test.err));
 }
 
 static void an_item_sent_twice_is_one(void)
@@ -77,18 +79,18 @@ static void bad_items_are_refused(void)
 static void the_inbox_has_a_limit(void)
 {
     pal_inbox_item item = {.body = S("{}")};
-    pal_op *ops = pal_arena_array(arena, PAL_INBOX_ITEMS_MAX, sizeof *ops);
-    pal_inbox_item *items = pal_arena_array(arena, PAL_INBOX_ITEMS_MAX, sizeof *items);
+    pal_op *ops = pal_arena_array(test.arena, PAL_INBOX_ITEMS_MAX, sizeof *ops);
+    pal_inbox_item *items = pal_arena_array(test.arena, PAL_INBOX_ITEMS_MAX, sizeof *items);
     pal_id session = new_session();
 
     for (size_t i = 0; i < PAL_INBOX_ITEMS_MAX; i++) {
         items[i] = item;
         ops[i] = pal_op_inbox_add(no_tenant(), session, &items[i]);
     }
-    OK(pal_store_apply(store, ops, PAL_INBOX_ITEMS_MAX, &err));
+    OK(pal_store_apply(test.store, ops, PAL_INBOX_ITEMS_MAX, &test.err));
     CHECK_STATUS(ops[PAL_INBOX_ITEMS_MAX - 1].status, PAL_OK);
     GIVES(PAL_LIMIT, add_item(session, &item));
-    OK(pal_store_inbox_drop(store, no_tenant(), session, items[3].id, &err));
+    OK(pal_store_inbox_drop(test.store, no_tenant(), session, items[3].id, &test.err));
     OK(add_item(session, &item));
 }
 
@@ -105,11 +107,11 @@ static void an_append_takes_items_out_of_the_inbox(void)
     ids[1] = pal_id_new(); /* unknown ones are no error */
     op.u.append.inbox_ids = ids;
     op.u.append.inbox_ids_len = 2;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_CONFLICT);
     CHECK_EQ(list_items(op.session, &items), 2);
     op.u.append.expected_seq = 0;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(list_items(op.session, &items), 1);
     CHECK_ID(items[0].id, b.id);
@@ -119,12 +121,13 @@ static void an_append_takes_items_out_of_the_inbox(void)
 
 static pal_status take(pal_id session, const char *owner, int64_t ttl_ms, uint64_t *out_fence)
 {
-    return pal_store_lease_take(store, no_tenant(), session, S(owner), ttl_ms, out_fence, &err);
+    return pal_store_lease_take(
+            test.store, no_tenant(), session, S(owner), ttl_ms, out_fence, &test.err);
 }
 
 static pal_status find_lease(pal_id session, pal_lease *out_lease)
 {
-    return pal_store_lease_find(store, no_tenant(), session, arena, out_lease, &err);
+    return pal_store_lease_find(test.store, no_tenant(), session, test.arena, out_lease, &test.err);
 }
 
 static void a_lease_has_one_owner(void)
@@ -137,7 +140,7 @@ static void a_lease_has_one_owner(void)
     OK(take(session, "a", 1000, &first));
     CHECK_THAT(first, >, 0);
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
-    CHECK_CONTAINS(err.message, "'a'");
+    CHECK_CONTAINS(test.err.message, "'a'");
     CHECK_EQ(second, 0);
     pal_clock_set_ms(NOW + 500);
     OK(take(session, "a", 1000, &second));
@@ -161,13 +164,14 @@ static void a_lease_is_given_back(void)
     pal_lease lease;
 
     OK(take(session, "a", 1000, &first));
-    OK(pal_store_lease_release(store, no_tenant(), session, first + 1, &err));
+    OK(pal_store_lease_release(test.store, no_tenant(), session, first + 1, &test.err));
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
-    OK(pal_store_lease_release(store, no_tenant(), session, first, &err));
+    OK(pal_store_lease_release(test.store, no_tenant(), session, first, &test.err));
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
     OK(take(session, "a", 1000, &second));
     CHECK_THAT(second, >, first);
-    OK(pal_store_lease_release(store, no_tenant(), session, first, &err)); /* lost before */
+    OK(pal_store_lease_release(
+            test.store, no_tenant(), session, first, &test.err)); /* lost before */
     GIVES(PAL_BUSY, take(session, "b", 1000, &third));
     GIVES(PAL_NOT_FOUND, take(pal_id_new(), "a", 1000, &third));
     GIVES(PAL_INVALID, take(session, "", 1000, &third));
@@ -235,7 +239,7 @@ static void a_stale_fence_writes_nothing(void)
     len = fenced_ops(session, item.id, ops);
     for (size_t i = 0; i < len; i++)
         ops[i].fence = stale;
-    OK(pal_store_apply(store, ops, len, &err));
+    OK(pal_store_apply(test.store, ops, len, &test.err));
     for (size_t i = 0; i < len; i++)
         if (!CHECK_STATUS(ops[i].status, PAL_DENIED) ||
                 !CHECK_THAT(ops[i].error.message[0], !=, '\0'))
@@ -246,7 +250,7 @@ static void a_stale_fence_writes_nothing(void)
     len = fenced_ops(session, item.id, ops);
     for (size_t i = 0; i < len; i++) {
         ops[i].fence = fence;
-        OK(pal_store_apply(store, &ops[i], 1, &err));
+        OK(pal_store_apply(test.store, &ops[i], 1, &test.err));
         if (!CHECK_STATUS(ops[i].status, PAL_OK))
             printf("# op %d gave %s\n", (int)ops[i].kind, ops[i].error.message);
     }
@@ -262,17 +266,17 @@ static void a_lease_that_ran_out_is_renewed_by_its_number(void)
     OK(take(session, "a", 1000, &fence));
     pal_clock_set_ms(NOW + 2000);
     renewal.fence = fence;
-    OK(pal_store_apply(store, &renewal, 1, &err));
+    OK(pal_store_apply(test.store, &renewal, 1, &test.err));
     CHECK_STATUS(renewal.status, PAL_OK);
     CHECK_EQ(renewal.u.lease.fence, fence);
     GIVES(PAL_BUSY, take(session, "b", 1000, &other));
     pal_clock_set_ms(NOW + 5000);
     OK(take(session, "b", 1000, &other));
     CHECK_THAT(other, >, fence);
-    OK(pal_store_apply(store, &renewal, 1, &err));
+    OK(pal_store_apply(test.store, &renewal, 1, &test.err));
     CHECK_STATUS(renewal.status, PAL_DENIED);
     pal_clock_set_ms(NOW + 9000); /* gone again, but somebody had it */
-    OK(pal_store_apply(store, &renewal, 1, &err));
+    OK(pal_store_apply(test.store, &renewal, 1, &test.err));
     CHECK_STATUS(renewal.status, PAL_DENIED);
 }
 
@@ -305,10 +309,10 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
     OK(take(session, "a", 1000, &fence));
     op.u.lease.stale_fence = fence;
     op.u.lease.stale_expires_at = NOW + 999; /* it was renewed since */
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_BUSY);
     op.u.lease.stale_expires_at = NOW + 1000;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_THAT(op.u.lease.fence, >, fence);
     GIVES(PAL_BUSY, take(session, "a", 1000, &other));
@@ -327,23 +331,23 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
     OK(take(session, "a", 1000, &fence));
     for (size_t i = 0; i < 3; i++) {
         pal_clock_set_ms(clocks[i]);
-        OK(pal_store_apply(store, &op, 1, &err));
+        OK(pal_store_apply(test.store, &op, 1, &test.err));
         CHECK_STATUS(op.status, PAL_BUSY);
     }
     op.u.lease.stale_fence = fence;
     op.u.lease.stale_expires_at = NOW + 1000;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(op.u.lease.fence, fence + 1);
-    OK(pal_store_lease_release(store, no_tenant(), session, fence + 1, &err));
+    OK(pal_store_lease_release(test.store, no_tenant(), session, fence + 1, &test.err));
     op.u.lease = (__typeof__(op.u.lease)){.owner = S("c"), .ttl_ms = 1000, .is_watched = true};
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(op.u.lease.fence, fence + 2);
     /* Another end with each renewal, though the clock stands still. */
     OK(find_lease(session, &lease));
     op.fence = fence + 2;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(op.u.lease.fence, fence + 2);
     fence = (uint64_t)lease.expires_at;
@@ -357,7 +361,7 @@ static void a_fence_writes_into_a_session_that_is_gone(void)
     pal_session expiring = {.expires_at = NOW + 10};
     pal_id ids[2] = {new_session()};
 
-    OK(pal_store_create(store, &expiring, &ids[1], &err));
+    OK(pal_store_create(test.store, &expiring, &ids[1], &test.err));
     for (size_t i = 0; i < 2; i++) {
         pal_message message = text_of(PAL_ROLE_ASSISTANT, "paid for");
         pal_op op = pal_op_append(no_tenant(), ids[i], &message, 1, 0);
@@ -366,19 +370,19 @@ static void a_fence_writes_into_a_session_that_is_gone(void)
         pal_clock_set_ms(NOW);
         OK(take(ids[i], "a", 1000, &fence));
         if (i == 0)
-            OK(pal_store_delete(store, no_tenant(), ids[i], &err));
+            OK(pal_store_delete(test.store, no_tenant(), ids[i], &test.err));
         pal_clock_set_ms(NOW + 11);
-        OK(pal_store_apply(store, &op, 1, &err));
+        OK(pal_store_apply(test.store, &op, 1, &test.err));
         CHECK_STATUS(op.status, PAL_CONFLICT);
         op.fence = fence;
-        OK(pal_store_apply(store, &op, 1, &err));
+        OK(pal_store_apply(test.store, &op, 1, &test.err));
         CHECK_STATUS(op.status, PAL_OK);
         CHECK_EQ(message.seq, 1);
         if (i == 0)
-            OK(pal_store_restore(store, no_tenant(), ids[i], &err));
+            OK(pal_store_restore(test.store, no_tenant(), ids[i], &test.err));
         else
-            OK(pal_store_update(
-                    store, &(pal_session){.id = ids[i]}, PAL_SESSION_FIELD_EXPIRES_AT, &err));
+            OK(pal_store_update(test.store, &(pal_session){.id = ids[i]},
+                    PAL_SESSION_FIELD_EXPIRES_AT, &test.err));
         CHECK_EQ(get_session(ids[i]).last_seq, 1);
     }
 }
@@ -391,19 +395,21 @@ static void a_message_names_its_turn(void)
 
     messages[0].turn_id = turn;
     messages[0].client_id = S("a");
-    OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
-    OK(pal_store_append(store, no_tenant(), session, &messages[1], 1, PAL_SEQ_ANY, &err));
-    OK(pal_store_load(store, no_tenant(), session, &(pal_message_query){0}, arena, &list, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_append(test.store, no_tenant(), session, &messages[1], 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_load(test.store, no_tenant(), session, &(pal_message_query){0}, test.arena, &list,
+            &test.err));
     if (!CHECK_EQ(list.len, 2))
         return;
     CHECK_ID(list.items[0].turn_id, turn);
     CHECK(pal_id_is_none(list.items[1].turn_id));
-    OK(pal_store_message(store, no_tenant(), messages[0].id, arena, &found, &owner, &err));
+    OK(pal_store_message(
+            test.store, no_tenant(), messages[0].id, test.arena, &found, &owner, &test.err));
     CHECK_ID(found.turn_id, turn);
     /* The same one again is known by what it says, whichever turn says it. */
     messages[0].id = (pal_id){{0}};
     messages[0].turn_id = pal_id_new();
-    OK(pal_store_append(store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &err));
+    OK(pal_store_append(test.store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &test.err));
     CHECK_EQ(messages[0].seq, 1);
     CHECK_ID(messages[0].id, found.id);
 }
@@ -414,7 +420,7 @@ static void a_fence_without_a_lease_is_denied(void)
     pal_op op = pal_op_append(no_tenant(), new_session(), &message, 1, 0);
 
     op.fence = 1;
-    OK(pal_store_apply(store, &op, 1, &err));
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_DENIED);
 }
 
@@ -425,7 +431,7 @@ static size_t owners_after(
 {
     size_t len = 0;
 
-    OK(pal_store_inbox_owners(store, after, limit, arena, out_owners, &len, &err));
+    OK(pal_store_inbox_owners(test.store, after, limit, test.arena, out_owners, &len, &test.err));
     return len;
 }
 
@@ -442,13 +448,13 @@ static void sessions_with_something_in_their_inbox_are_found(void)
         ids[i] = other.id = (pal_id){{(uint8_t)(200 - 30 * i), 1, 2}};
         other.tenant = i % 2 ? S("other") : no_tenant();
         other.expires_at = i == 4 ? NOW + 10 : 0;
-        OK(pal_store_create(store, &other, NULL, &err));
+        OK(pal_store_create(test.store, &other, NULL, &test.err));
         if (i != 1)
-            OK(pal_store_inbox_add(store, other.tenant, ids[i], &item, &err));
+            OK(pal_store_inbox_add(test.store, other.tenant, ids[i], &item, &test.err));
     }
     OK(add_item(ids[2], &second));
     CHECK_EQ(owners_after(NULL, 0, &owners), 5);
-    OK(pal_store_delete(store, S("other"), ids[3], &err));
+    OK(pal_store_delete(test.store, S("other"), ids[3], &test.err));
     pal_clock_set_ms(NOW + 11); /* ids[4] has expired */
     len = owners_after(NULL, 0, &owners);
     if (!CHECK_EQ(len, 3))
@@ -466,11 +472,11 @@ static void sessions_with_something_in_their_inbox_are_found(void)
     third = owners[0];
     CHECK_EQ(owners_after(&third, 2, &owners), 0);
     GIVES(PAL_LIMIT,
-            pal_store_inbox_owners(
-                    store, NULL, PAL_INBOX_OWNERS_MAX + 1, arena, &owners, &len, &err));
-    OK(pal_store_inbox_drop(store, no_tenant(), ids[2], second.id, &err));
+            pal_store_inbox_owners(test.store, NULL, PAL_INBOX_OWNERS_MAX + 1, test.arena, &owners,
+                    &len, &test.err));
+    OK(pal_store_inbox_drop(test.store, no_tenant(), ids[2], second.id, &test.err));
     CHECK_EQ(owners_after(NULL, 0, &owners), 3);
-    OK(pal_store_erase(store, no_tenant(), ids[2], NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), ids[2], NULL, &test.err));
     CHECK_EQ(owners_after(NULL, 0, &owners), 2);
 }
 

@@ -43,7 +43,8 @@ static pal_status say_to(int twin, pal_id session, const pal_id *id, const char 
 
     if (id)
         message.id = *id;
-    return pal_store_append(store, name_of(twin), session, &message, 1, PAL_SEQ_ANY, &err);
+    return pal_store_append(
+            test.store, name_of(twin), session, &message, 1, PAL_SEQ_ANY, &test.err);
 }
 
 static void put_record(int twin, const char *name)
@@ -53,7 +54,7 @@ static void put_record(int twin, const char *name)
 
     snprintf(body, sizeof body, "{\"of\":%d}", twin);
     record.body = S(body);
-    OK(pal_store_record_put(store, name_of(twin), &record, 0, &err));
+    OK(pal_store_record_put(test.store, name_of(twin), &record, 0, &test.err));
 }
 
 static void make_twin(int twin)
@@ -67,16 +68,17 @@ static void make_twin(int twin)
     pal_id id;
 
     session.title = S(text_for(twin, "title"));
-    OK(pal_store_create(store, &session, &id, &err));
+    OK(pal_store_create(test.store, &session, &id, &test.err));
     CHECK_ID(id, the_session);
     OK(say_to(twin, the_session, &the_messages[0], "first"));
     OK(say_to(twin, the_session, &the_messages[1], "second"));
-    OK(pal_store_fork(store, &fork, the_session, 1, &id, &err));
+    OK(pal_store_fork(test.store, &fork, the_session, 1, &id, &test.err));
     OK(say_to(twin, the_fork, NULL, "third"));
-    OK(pal_store_mark(store, name_of(twin), the_session, &mark, &err));
-    OK(pal_store_inbox_add(store, name_of(twin), the_session, &item, &err));
-    OK(pal_store_lease_take(store, name_of(twin), the_session, name_of(twin), DAY, &fence, &err));
-    OK(pal_store_ledger_add(store, name_of(twin), the_session, &row, &err));
+    OK(pal_store_mark(test.store, name_of(twin), the_session, &mark, &test.err));
+    OK(pal_store_inbox_add(test.store, name_of(twin), the_session, &item, &test.err));
+    OK(pal_store_lease_take(
+            test.store, name_of(twin), the_session, name_of(twin), DAY, &fence, &test.err));
+    OK(pal_store_ledger_add(test.store, name_of(twin), the_session, &row, &test.err));
     put_record(twin, "record");
 }
 
@@ -91,7 +93,7 @@ static bool session_shows(int twin, pal_id session, const char *const *texts, si
     pal_message_page loaded = {0};
     bool same;
 
-    OK(pal_store_load(store, name_of(twin), session, NULL, arena, &loaded, &err));
+    OK(pal_store_load(test.store, name_of(twin), session, NULL, test.arena, &loaded, &test.err));
     same = loaded.len == len;
     for (size_t i = 0; same && i < len; i++)
         same = pal_str_is(loaded.items[i].parts[0].text, text_for(twin, texts[i]));
@@ -103,9 +105,10 @@ static size_t hits(int twin, pal_id session, const char *word)
     pal_search_query search = {.tenant = name_of(twin), .session = session, .text = S(word)};
     pal_search_page found = {0};
 
-    OK(pal_store_search(store, &search, arena, &found, &err));
+    OK(pal_store_search(test.store, &search, test.arena, &found, &test.err));
     for (size_t i = 0; i < found.len; i++)
-        CHECK_CONTAINS(pal_arena_copy(arena, found.items[i].snippet).data, text_for(twin, word));
+        CHECK_CONTAINS(
+                pal_arena_copy(test.arena, found.items[i].snippet).data, text_for(twin, word));
     return found.len;
 }
 
@@ -117,12 +120,13 @@ static void finds_its_own(int twin)
     pal_id session = {{0}};
 
     pal_id_to_text(the_session, text);
-    OK(pal_store_find(store, name_of(twin), PAL_SESSION_BY_ID, S(text), arena, &found, &err));
+    OK(pal_store_find(
+            test.store, name_of(twin), PAL_SESSION_BY_ID, S(text), test.arena, &found, &test.err));
     if (CHECK_STR(found.title, text_for(twin, "title")))
         CHECK_EQ(found.last_seq, 2);
     CHECK_STR(found.tenant, names[twin]);
     OK(pal_store_message(
-            store, name_of(twin), the_messages[0], arena, &message, &session, &err));
+            test.store, name_of(twin), the_messages[0], test.arena, &message, &session, &test.err));
     CHECK_STR(message.parts[0].text, text_for(twin, "first"));
     CHECK_ID(session, the_session);
 }
@@ -138,18 +142,20 @@ static void has_its_own(int twin)
     size_t len = 0;
     char body[64];
 
-    OK(pal_store_marks(store, name_of(twin), the_session, arena, &marks, &len, &err));
+    OK(pal_store_marks(
+            test.store, name_of(twin), the_session, test.arena, &marks, &len, &test.err));
     CHECK_EQ(len, 1);
-    OK(pal_store_inbox_list(store, name_of(twin), the_session, arena, &items, &len, &err));
+    OK(pal_store_inbox_list(
+            test.store, name_of(twin), the_session, test.arena, &items, &len, &test.err));
     CHECK_EQ(len, 1);
-    OK(pal_store_lease_find(store, name_of(twin), the_session, arena, &lease, &err));
+    OK(pal_store_lease_find(test.store, name_of(twin), the_session, test.arena, &lease, &test.err));
     CHECK_STR(lease.owner, names[twin]);
     CHECK_EQ(lease.fence, 1);
-    OK(pal_store_ledger_sum(store,
-            &(pal_ledger_query){.tenant = name_of(twin), .session = the_session}, &sum, &err));
+    OK(pal_store_ledger_sum(test.store,
+            &(pal_ledger_query){.tenant = name_of(twin), .session = the_session}, &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
     CHECK_EQ(sum.usage.input, (uint64_t)twin + 1);
-    OK(pal_store_record_list(store, &query, arena, &records, &err));
+    OK(pal_store_record_list(test.store, &query, test.arena, &records, &test.err));
     snprintf(body, sizeof body, "{\"of\":%d}", twin);
     if (CHECK_EQ(records.len, 1))
         CHECK_STR(records.items[0].body, body);
@@ -185,10 +191,10 @@ static void twins_are_kept_apart_on_disk(void)
     reopen();
     all_are_complete();
     for (int i = 0; i < TWINS; i++)
-        OK(pal_store_delete(store, name_of(i), the_session, &err));
+        OK(pal_store_delete(test.store, name_of(i), the_session, &test.err));
     reopen();
     for (int i = 0; i < TWINS; i++)
-        OK(pal_store_restore(store, name_of(i), the_session, &err));
+        OK(pal_store_restore(test.store, name_of(i), the_session, &test.err));
     all_are_complete();
     reopen();
     all_are_complete();
@@ -201,13 +207,13 @@ static void an_id_is_taken_in_its_own_tenant_only(void)
     pal_id id;
 
     make_twins();
-    GIVES(PAL_CONFLICT, pal_store_create(store, &again, &id, &err));
+    GIVES(PAL_CONFLICT, pal_store_create(test.store, &again, &id, &test.err));
     GIVES(PAL_CONFLICT, say_to(1, the_fork, &the_messages[0], "again"));
     twice[0].id = twice[1].id = (pal_id){{0x77}};
     GIVES(PAL_CONFLICT,
-            pal_store_append(store, name_of(1), the_fork, twice, 2, PAL_SEQ_ANY, &err));
+            pal_store_append(test.store, name_of(1), the_fork, twice, 2, PAL_SEQ_ANY, &test.err));
     again.tenant = S("newcomer");
-    OK(pal_store_create(store, &again, &id, &err));
+    OK(pal_store_create(test.store, &again, &id, &test.err));
     all_are_complete();
 }
 
@@ -223,15 +229,17 @@ static void writes_go_to_their_own_tenant(void)
     make_twins();
     OK(say_to(1, the_session, NULL, "more"));
     CHECK(session_shows(1, the_session, longer, 3));
-    OK(pal_store_mark(store, name_of(1), the_session, &mark, &err));
+    OK(pal_store_mark(test.store, name_of(1), the_session, &mark, &test.err));
     CHECK(session_shows(1, the_session, longer, 1));
     change.title = S("another");
-    OK(pal_store_update(store, &change, PAL_SESSION_FIELD_TITLE, &err));
-    OK(pal_store_inbox_list(store, name_of(1), the_session, arena, &items, &len, &err));
-    OK(pal_store_inbox_drop(store, name_of(1), the_session, items[0].id, &err));
-    OK(pal_store_lease_release(store, name_of(1), the_session, 1, &err));
-    OK(pal_store_lease_take(store, name_of(1), the_session, S("next"), DAY, &fence, &err));
-    OK(pal_store_record_drop(store, name_of(1), S("kind"), S("record"), &err));
+    OK(pal_store_update(test.store, &change, PAL_SESSION_FIELD_TITLE, &test.err));
+    OK(pal_store_inbox_list(
+            test.store, name_of(1), the_session, test.arena, &items, &len, &test.err));
+    OK(pal_store_inbox_drop(test.store, name_of(1), the_session, items[0].id, &test.err));
+    OK(pal_store_lease_release(test.store, name_of(1), the_session, 1, &test.err));
+    OK(pal_store_lease_take(
+            test.store, name_of(1), the_session, S("next"), DAY, &fence, &test.err));
+    OK(pal_store_record_drop(test.store, name_of(1), S("kind"), S("record"), &test.err));
     is_complete(0);
     is_complete(2);
     reopen();
@@ -247,14 +255,14 @@ static void erasing_one_leaves_the_others(void)
 
     make_twins();
     for (int i = 0; i < TWINS; i++) {
-        OK(pal_store_erase(store, name_of(i), the_session, &erasure, &err));
+        OK(pal_store_erase(test.store, name_of(i), the_session, &erasure, &test.err));
         CHECK_EQ(erasure.messages, 1);
         CHECK_EQ(erasure.shared, 1);
         CHECK_EQ(erasure.records, 1);
         CHECK(session_shows(i, the_fork, forked, 2));
         reopen();
         CHECK(session_shows(i, the_fork, forked, 2));
-        OK(pal_store_erase(store, name_of(i), the_fork, &erasure, &err));
+        OK(pal_store_erase(test.store, name_of(i), the_fork, &erasure, &test.err));
         CHECK_EQ(hits(i, (pal_id){{0}}, "first"), 0);
         for (int j = i + 1; j < TWINS; j++)
             is_complete(j);
@@ -269,10 +277,10 @@ static void sweeping_one_leaves_the_others(void)
     pal_sweep_result sweep = {0};
 
     make_twins();
-    OK(pal_store_delete(store, name_of(1), the_fork, &err));
-    OK(pal_store_delete(store, name_of(1), the_session, &err));
+    OK(pal_store_delete(test.store, name_of(1), the_fork, &test.err));
+    OK(pal_store_delete(test.store, name_of(1), the_session, &test.err));
     pal_clock_set_ms(NOW + 10);
-    OK(pal_store_sweep(store, 5, 100, &sweep, &err));
+    OK(pal_store_sweep(test.store, 5, 100, &sweep, &test.err));
     CHECK_EQ(sweep.erased, 2);
     pal_clock_set_ms(NOW);
     is_complete(0);
@@ -291,7 +299,8 @@ static void owners_of_inboxes_are_listed_one_by_one(void)
 
     make_twins();
     do {
-        OK(pal_store_inbox_owners(store, seen ? &after : NULL, 1, arena, &owners, &len, &err));
+        OK(pal_store_inbox_owners(
+                test.store, seen ? &after : NULL, 1, test.arena, &owners, &len, &test.err));
         if (len == 1)
             after = owners[0];
         seen += len;

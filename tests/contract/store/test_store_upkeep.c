@@ -8,12 +8,12 @@ static void the_statistics_count(void)
     pal_id a = new_session(), b = new_session(), c;
     char name[PAL_BLOB_NAME_SIZE];
 
-    OK(pal_store_create(store, &other, &c, &err));
+    OK(pal_store_create(test.store, &other, &c, &test.err));
     say_words(a, "x y");
     say(b, "z");
-    OK(pal_store_delete(store, no_tenant(), b, &err));
-    OK(pal_store_blob_put(store, no_tenant(), S("t"), S("12345"), name, &err));
-    OK(pal_store_stat(store, arena, &stats, &err));
+    OK(pal_store_delete(test.store, no_tenant(), b, &test.err));
+    OK(pal_store_blob_put(test.store, no_tenant(), S("t"), S("12345"), name, &test.err));
+    OK(pal_store_stat(test.store, test.arena, &stats, &test.err));
     CHECK_EQ(stats.sessions_active, 2);
     CHECK_EQ(stats.sessions_trash, 1);
     CHECK_EQ(stats.sessions_quarantined, 0);
@@ -25,7 +25,7 @@ static void the_statistics_count(void)
     CHECK_EQ(stats.ops, 8);
     CHECK_THAT(stats.commits, >, 0);
     CHECK_THAT(stats.backend.len, >, 0);
-    CHECK(strncmp(contract_url, stats.backend.data, stats.backend.len) == 0);
+    CHECK(strncmp(test.url, stats.backend.data, stats.backend.len) == 0);
 }
 
 static void a_sound_store_has_no_findings(void)
@@ -37,10 +37,10 @@ static void a_sound_store_has_no_findings(void)
     rewind_to(a, 1);
     b = fork_at(a, 2);
     say(b, "w");
-    OK(pal_store_erase(store, no_tenant(), a, NULL, &err));
-    OK(pal_store_check(store, false, NULL, NULL, NULL, &findings, &err));
+    OK(pal_store_erase(test.store, no_tenant(), a, NULL, &test.err));
+    OK(pal_store_check(test.store, false, NULL, NULL, NULL, &findings, &test.err));
     CHECK_EQ(findings, 0);
-    OK(pal_store_check(store, true, NULL, NULL, NULL, &findings, &err));
+    OK(pal_store_check(test.store, true, NULL, NULL, NULL, &findings, &test.err));
     CHECK_EQ(findings, 0);
     CHECK(shows(b, "x y w"));
 }
@@ -76,14 +76,14 @@ static void what_can_not_be_opened_is_refused(void)
 {
     pal_store *other = NULL;
 
-    GIVES(PAL_INVALID, pal_store_open("nonsense:x", NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open("", NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open(NULL, NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open("memory:?cap=0", NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open("memory:?cap=-1", NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open("memory:?cap=5x", NULL, &other, &err));
-    GIVES(PAL_INVALID, pal_store_open("memory:elsewhere", NULL, &other, &err));
-    CHECK(other == NULL);
+    GIVES(PAL_INVALID, pal_store_open("nonsense:x", NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open("", NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open(NULL, NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open("memory:?cap=0", NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open("memory:?cap=-1", NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open("memory:?cap=5x", NULL, &other, &test.err));
+    GIVES(PAL_INVALID, pal_store_open("memory:elsewhere", NULL, &other, &test.err));
+    CHECK_PTR(other, NULL);
     pal_store_close(NULL);
 }
 
@@ -94,31 +94,32 @@ static void an_error_may_be_ignored(void)
     pal_message message = {.role = PAL_ROLE_USER};
     pal_session found;
 
-    CHECK_STATUS(pal_store_append(store, no_tenant(), id, &message, 1, 7, NULL), PAL_CONFLICT);
-    CHECK_STATUS(pal_store_delete(store, no_tenant(), pal_id_new(), NULL), PAL_NOT_FOUND);
-    CHECK_STATUS(
-            pal_store_find(store, no_tenant(), PAL_SESSION_BY_KEY, S("k"), arena, &found, NULL),
+    CHECK_STATUS(pal_store_append(test.store, no_tenant(), id, &message, 1, 7, NULL), PAL_CONFLICT);
+    CHECK_STATUS(pal_store_delete(test.store, no_tenant(), pal_id_new(), NULL), PAL_NOT_FOUND);
+    CHECK_STATUS(pal_store_find(test.store, no_tenant(), PAL_SESSION_BY_KEY, S("k"), test.arena,
+                         &found, NULL),
             PAL_NOT_FOUND);
-    CHECK_STATUS(pal_store_message(store, no_tenant(), pal_id_new(), arena, &message, &owner, NULL),
+    CHECK_STATUS(pal_store_message(
+                         test.store, no_tenant(), pal_id_new(), test.arena, &message, &owner, NULL),
             PAL_NOT_FOUND);
 }
 
 static void a_capped_session_keeps_its_newest(void)
 {
     pal_store_options options = {0};
-    char saved[sizeof contract_url];
+    char saved[sizeof test.url];
     pal_message again = text_of(PAL_ROLE_USER, "e");
     pal_id id;
 
-    memcpy(saved, contract_url, sizeof saved);
-    snprintf(contract_url, sizeof contract_url, "memory:?cap=3");
+    memcpy(saved, test.url, sizeof saved);
+    snprintf(test.url, sizeof test.url, "memory:?cap=3");
     contract_open_with(&options);
-    memcpy(contract_url, saved, sizeof saved);
+    memcpy(test.url, saved, sizeof saved);
     id = new_session();
     say_words(id, "a b c d");
     CHECK(shows(id, "b c d"));
     again.client_id = S("c");
-    OK(pal_store_append(store, no_tenant(), id, &again, 1, 4, &err));
+    OK(pal_store_append(test.store, no_tenant(), id, &again, 1, 4, &test.err));
     CHECK_EQ(again.seq, 5);
     if (CHECK(shows(id, "c d e")))
         CHECK_EQ(get_session(id).last_seq, 5);
@@ -127,7 +128,7 @@ static void a_capped_session_keeps_its_newest(void)
     CHECK_EQ(say(id, "y"), 56);
     CHECK(shows(id, "x x y"));
     CHECK_EQ(count_messages(), 3);
-    OK(pal_store_erase(store, no_tenant(), id, NULL, &err));
+    OK(pal_store_erase(test.store, no_tenant(), id, NULL, &test.err));
     CHECK_EQ(count_messages(), 0);
 }
 

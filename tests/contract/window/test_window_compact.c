@@ -7,7 +7,7 @@
 
 static const pal_message *copy_messages(const pal_summary_request *request)
 {
-    pal_message *copy = pal_arena_array(arena, request->messages_len, sizeof *copy);
+    pal_message *copy = pal_arena_array(test.arena, request->messages_len, sizeof *copy);
 
     memcpy(copy, request->messages, request->messages_len * sizeof *copy);
     return copy;
@@ -39,7 +39,7 @@ pal_compaction_result compact(const pal_window *window, script *s)
     pal_compaction_request compaction = {.summarize = script_run, .user = s, .reason = S("manual")};
     pal_compaction_result compacted = {0};
 
-    OK(pal_window_compact(store, window, &compaction, arena, &compacted, &err));
+    OK(pal_window_compact(test.store, window, &compaction, test.arena, &compacted, &test.err));
     return compacted;
 }
 
@@ -85,7 +85,7 @@ static void the_question_goes_behind_the_conversations_own_prefix(void)
     say_turns(session, 14, 300);
     plan = plan_of(&window);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
-    OK(pal_plan_messages(&plan, arena, &before, &len, &err));
+    OK(pal_plan_messages(&plan, test.arena, &before, &len, &test.err));
     made = compact(&window, &s);
     CHECK_EQ(made.number, 1);
     CHECK(!made.is_fallback);
@@ -104,7 +104,7 @@ static void the_question_goes_behind_the_conversations_own_prefix(void)
     plan = plan_of(&window);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
     CHECK_EQ(plan.tokens, made.tokens_after);
-    CHECK(strncmp(sent_text(&plan), "sys tools sum sum ", 18) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sys tools sum sum ");
     CHECK_EQ(plan.items[plan.items_len - 1].seq, 28);
 }
 
@@ -157,7 +157,7 @@ static void a_summary_counts_as_the_message_that_it_is(void)
             return;
         shown = *item->message;
         shown.tokens = 0;
-        OK(pal_tokens_message(pal_store_encoding(store), &shown, &wanted, &err));
+        OK(pal_tokens_message(pal_store_encoding(test.store), &shown, &wanted, &test.err));
         CHECK_EQ(item->tokens, wanted);
         CHECK_THAT(wanted, >, 5);
     }
@@ -198,7 +198,7 @@ static void pins_question_and_pending_calls_stay(void)
     CHECK_THAT(made.seq, >, question);
     CHECK_THAT(made.seq, <, call);
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sum sum 2 11 ", 13) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sum sum 2 11 ");
     CHECK_EQ(plan.items[plan.items_len - 1].seq, call + 4);
 }
 
@@ -211,11 +211,11 @@ static void a_cut_that_is_asked_for_goes_to_a_turn(void)
     pal_compaction_result made = {0};
 
     say_turns(session, 10, 300);
-    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    OK(pal_window_compact(test.store, &window, &compaction, test.arena, &made, &test.err));
     CHECK_THAT(made.number, >, 0);
     CHECK_EQ(made.seq, 4);
     compaction.cut_seq = 1000;
-    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    OK(pal_window_compact(test.store, &window, &compaction, test.arena, &made, &test.err));
     CHECK_THAT(made.number, >, 0);
     CHECK_EQ(made.seq, 18);
 }
@@ -238,14 +238,15 @@ static void undo_brings_everything_back(void)
     s.answer = "We began again.";
     second = compact(&window, &s);
     CHECK_THAT(second.number, >, 0);
-    OK(pal_window_uncompact(store, no_tenant(), session, 0, &err));
+    OK(pal_window_uncompact(test.store, no_tenant(), session, 0, &test.err));
     CHECK_STR(plan_json(&window), between);
-    OK(pal_window_uncompact(store, no_tenant(), session, first.number, &err));
+    OK(pal_window_uncompact(test.store, no_tenant(), session, first.number, &test.err));
     CHECK_STR(plan_json(&window), before);
-    GIVES(PAL_NOT_FOUND, pal_window_uncompact(store, no_tenant(), session, 0, &err));
-    CHECK(pal_window_uncompact(store, no_tenant(), session, first.number, &err) != PAL_OK);
+    GIVES(PAL_NOT_FOUND, pal_window_uncompact(test.store, no_tenant(), session, 0, &test.err));
+    CHECK_THAT(pal_window_uncompact(test.store, no_tenant(), session, first.number, &test.err), !=,
+            PAL_OK);
     pinned = pin(session, 1);
-    GIVES(PAL_NOT_FOUND, pal_window_uncompact(store, no_tenant(), session, pinned, &err));
+    GIVES(PAL_NOT_FOUND, pal_window_uncompact(test.store, no_tenant(), session, pinned, &test.err));
 }
 
 static void a_compaction_is_found_by_its_request_id(void)
@@ -260,9 +261,10 @@ static void a_compaction_is_found_by_its_request_id(void)
     say_turns(session, 10, 300);
     GIVES(PAL_NOT_FOUND,
             pal_window_compaction_find(
-                    store, no_tenant(), session, S("r1"), arena, &found, &err));
-    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
-    OK(pal_window_compaction_find(store, no_tenant(), session, S("r1"), arena, &found, &err));
+                    test.store, no_tenant(), session, S("r1"), test.arena, &found, &test.err));
+    OK(pal_window_compact(test.store, &window, &compaction, test.arena, &made, &test.err));
+    OK(pal_window_compaction_find(
+            test.store, no_tenant(), session, S("r1"), test.arena, &found, &test.err));
     CHECK_EQ(found.number, made.number);
     CHECK_EQ(found.seq, made.seq);
     CHECK_EQ(found.messages, made.messages);
@@ -271,10 +273,10 @@ static void a_compaction_is_found_by_its_request_id(void)
     CHECK_STR(found.summary, "We began.");
     GIVES(PAL_NOT_FOUND,
             pal_window_compaction_find(
-                    store, no_tenant(), session, S("r2"), arena, &found, &err));
+                    test.store, no_tenant(), session, S("r2"), test.arena, &found, &test.err));
     GIVES(PAL_NOT_FOUND,
             pal_window_compaction_find(
-                    store, no_tenant(), session, (pal_str){0}, arena, &found, &err));
+                    test.store, no_tenant(), session, (pal_str){0}, test.arena, &found, &test.err));
 }
 
 /* Earlier versions wrote the id of the request into the reason. */
@@ -287,8 +289,9 @@ static void a_request_id_in_the_reason_is_found_too(void)
     pal_compaction_result found = {0};
 
     say_turns(session, 2, 10);
-    OK(pal_store_mark(store, no_tenant(), session, &mark, &err));
-    OK(pal_window_compaction_find(store, no_tenant(), session, S("r1"), arena, &found, &err));
+    OK(pal_store_mark(test.store, no_tenant(), session, &mark, &test.err));
+    OK(pal_window_compaction_find(
+            test.store, no_tenant(), session, S("r1"), test.arena, &found, &test.err));
     CHECK_EQ(found.number, mark.number);
     CHECK_STR(found.summary, "We began.");
 }
@@ -314,7 +317,7 @@ static void redo_asks_about_the_same_messages(void)
     say_turns(session, 1, 300);
     again.redo = first.number;
     s.answer = "One\n2\nthree\nfour";
-    OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
+    OK(pal_window_compact(test.store, &window, &again, test.arena, &redone, &test.err));
     CHECK_THAT(redone.number, >, first.number);
     CHECK_EQ(redone.seq, first.seq);
     CHECK(!redone.is_fallback);
@@ -325,16 +328,18 @@ static void redo_asks_about_the_same_messages(void)
         CHECK_STR(s.request.model, "poet");
     plan = plan_of(&window);
     CHECK_EQ(plan.tokens, redone.tokens_after);
-    CHECK(strncmp(sent_text(&plan), "sum sum 3 13 ", 13) == 0);
-    OK(pal_window_diff(
-            store, no_tenant(), session, first.number, redone.number, arena, &diff, &err));
+    CHECK_BEGINS(sent_text(&plan), "sum sum 3 13 ");
+    OK(pal_window_diff(test.store, no_tenant(), session, first.number, redone.number, test.arena,
+            &diff, &test.err));
     CHECK_STR(diff, " One\n-two\n+2\n three\n+four\n");
     /* What it was made of stands again, once that is undone as well. */
-    OK(pal_window_uncompact(store, no_tenant(), session, 0, &err));
+    OK(pal_window_uncompact(test.store, no_tenant(), session, 0, &test.err));
     plan = plan_of(&window);
     CHECK(has_text(plan.items[2].message, "Zero."));
-    GIVES(PAL_CONFLICT, pal_window_compact(store, &window, &again, arena, &redone, &err));
-    GIVES(PAL_NOT_FOUND, pal_window_diff(store, no_tenant(), session, 1, 99, arena, &diff, &err));
+    GIVES(PAL_CONFLICT,
+            pal_window_compact(test.store, &window, &again, test.arena, &redone, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_window_diff(test.store, no_tenant(), session, 1, 99, test.arena, &diff, &test.err));
 }
 
 static char *export_of(pal_id session)
@@ -346,13 +351,13 @@ static char *export_of(pal_id session)
     size_t len = 0, size;
     char *text;
 
-    OK(pal_store_load(store, no_tenant(), session, &load, arena, &messages, &err));
+    OK(pal_store_load(test.store, no_tenant(), session, &load, test.arena, &messages, &test.err));
     size = messages.len * 400 + 2000;
-    text = pal_arena_alloc(arena, size);
-    OK(pal_session_to_json(&record, arena, &json, &err));
+    text = pal_arena_alloc(test.arena, size);
+    OK(pal_session_to_json(&record, test.arena, &json, &test.err));
     len = (size_t)snprintf(text, size, "%s\n", json.data);
     for (size_t i = 0; i < messages.len; i++) {
-        OK(pal_message_to_json(&messages.items[i], arena, &json, &err));
+        OK(pal_message_to_json(&messages.items[i], test.arena, &json, &test.err));
         len += (size_t)snprintf(text + len, size - len, "%s\n", json.data);
     }
     return text;
@@ -379,8 +384,8 @@ static void ten_compactions_undone_leave_no_trace(void)
         s.answer = i % 4 == 3 ? NULL : "We began.";
         made = compact(&window, &s);
         CHECK_THAT(made.number, >, 0);
-        CHECK(strcmp(plan_json(&window), plan_before) != 0);
-        OK(pal_window_uncompact(store, no_tenant(), session, made.number, &err));
+        CHECK_DIFFER(plan_json(&window), plan_before);
+        OK(pal_window_uncompact(test.store, no_tenant(), session, made.number, &test.err));
         window.settings.strategy = PAL_STRATEGY_COMPACT;
         CHECK_STR(export_of(session), session_before);
         CHECK_STR(plan_json(&window), plan_before);
@@ -405,7 +410,7 @@ static void falls_back(const char *answer, const char *note)
     CHECK_THAT(made.number, >, 0);
     CHECK(made.is_fallback);
     CHECK_THAT(made.tokens_after, <, made.tokens_before);
-    if (!CHECK(strncmp(made.note.data, note, strlen(note)) == 0))
+    if (!CHECK_BEGINS(made.note, note))
         printf("# %.*s\n", PAL_STR_ARG(made.note));
     plan = plan_of(&window);
     /* The summary of before stays one; what went is told in a notice, which is no summary. */
@@ -434,7 +439,7 @@ static void a_model_that_says_nothing_is_said_so(void)
 
 static void a_model_that_shortens_nothing_is_said_so(void)
 {
-    char *text = pal_arena_alloc(arena, 200001);
+    char *text = pal_arena_alloc(test.arena, 200001);
 
     memset(text, ' ', 200000);
     for (size_t i = 0; i < 200000; i += 3)
@@ -451,7 +456,7 @@ static void without_a_model_turns_are_left_out(void)
     pal_plan plan;
 
     say_turns(session, 20, 300);
-    OK(pal_window_compact(store, &window, &compaction, arena, &made, &err));
+    OK(pal_window_compact(test.store, &window, &compaction, test.arena, &made, &test.err));
     CHECK_THAT(made.number, >, 0);
     CHECK(made.is_fallback);
     CHECK_EQ(made.summary.len, 0);
@@ -497,18 +502,18 @@ static void what_it_cost_is_in_the_ledger(void)
 
     say_turns(session, 10, 300);
     compact(&window, &s);
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = session}, &sum, &err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.session = session}, &sum, &test.err));
     CHECK_EQ(sum.calls, 1);
     CHECK_EQ(sum.usage.input, 900);
     CHECK_EQ(sum.cost_micros, 12);
-    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    OK(pal_store_marks(test.store, no_tenant(), session, test.arena, &marks, &len, &test.err));
     if (CHECK_EQ(len, 1))
         CHECK_CONTAINS(marks[0].body.data, "\"cost_micros\":12");
     CHECK_CONTAINS(marks[0].body.data, "\"tokens_before\":6000");
     /* An answer of no use was paid for all the same. */
     s.answer = "";
     compact(&window, &s);
-    OK(pal_store_ledger_sum(store, &(pal_ledger_query){.session = session}, &sum, &err));
+    OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.session = session}, &sum, &test.err));
     CHECK_EQ(sum.calls, 2);
 }
 
@@ -552,12 +557,12 @@ static void every_allocation_may_fail(void)
         bool fired;
 
         pal_memory_fail_at(nth, 1);
-        status = pal_window_compact(store, &window, &compaction, small, &made, &err);
+        status = pal_window_compact(test.store, &window, &compaction, small, &made, &test.err);
         fired = pal_memory_failed();
         pal_memory_fail_at(0, 0);
         pal_arena_free(small);
         if (!CHECK(status == PAL_OK || (fired && status == PAL_NO_MEMORY)))
-            printf("# allocation %llu: %s\n", (unsigned long long)nth, err.message);
+            printf("# allocation %llu: %s\n", (unsigned long long)nth, test.err.message);
         if (status != PAL_OK) {
             pal_plan plan = plan_of(&window);
 

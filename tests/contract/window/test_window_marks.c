@@ -21,13 +21,13 @@ static void pins_are_kept_before_a_checkpoint(void)
     }
     CHECK_THAT(compact(&window, &s).number, >, 0);
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sum sum 3 ", 10) == 0);
-    OK(pal_store_mark(store, no_tenant(), session, &unpin, &err));
+    CHECK_BEGINS(sent_text(&plan), "sum sum 3 ");
+    OK(pal_store_mark(test.store, no_tenant(), session, &unpin, &test.err));
     plan = plan_of(&window);
-    CHECK(!strstr(sent_text(&plan), " 3 "));
+    CHECK_LACKS(sent_text(&plan), " 3 ");
     pin(session, 4); /* also what was out of sight already */
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sum sum 4 ", 10) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sum sum 4 ");
 }
 
 static void a_pin_keeps_the_other_half_of_its_pair(void)
@@ -48,12 +48,12 @@ static void a_pin_keeps_the_other_half_of_its_pair(void)
     plan = plan_of(&window);
     snprintf(wanted, sizeof wanted, "sum sum %llu-%llu ", (unsigned long long)call,
             (unsigned long long)result);
-    if (CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0))
+    if (CHECK_BEGINS(sent_text(&plan), wanted))
         CHECK_EQ(plan.repairs, 0);
     OK(undo(session, 0));
     pin(session, call);
     plan = plan_of(&window);
-    if (CHECK(strncmp(sent_text(&plan), wanted, strlen(wanted)) == 0))
+    if (CHECK_BEGINS(sent_text(&plan), wanted))
         CHECK_EQ(plan.repairs, 0);
 }
 
@@ -88,7 +88,7 @@ static void a_prune_is_kept_as_a_mark(void)
     plan = plan_of(&window);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_PRUNE);
     CHECK_EQ(plan.prune_len, 6);
-    OK(pal_window_prune(store, &window, &plan, arena, &err));
+    OK(pal_window_prune(test.store, &window, &plan, test.arena, &test.err));
     plan = plan_of(&window);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
     CHECK_THAT(plan.tokens, <, 4000);
@@ -127,13 +127,13 @@ static void an_epoch_is_replayed_byte_for_byte(void)
     window.tools_len = 1;
     plan = plan_of(&window);
     hash = plan.items[1].hash;
-    OK(pal_window_epoch(store, &window, arena, &err));
+    OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
     say_turns(session, 2, 10);
     window.system = S("It is Monday, 09:05.\n");
     /* The same tool, written in another way by another program. */
     tool.schema = S("{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}");
-    OK(pal_window_epoch(store, &window, arena, &err));
-    OK(pal_store_marks(store, no_tenant(), session, arena, &marks, &len, &err));
+    OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
+    OK(pal_store_marks(test.store, no_tenant(), session, test.arena, &marks, &len, &test.err));
     CHECK_EQ(len, 1);
     plan = plan_of(&window);
     CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:00.\n");
@@ -144,7 +144,7 @@ static void an_epoch_is_replayed_byte_for_byte(void)
     window.system_exact = false;
     /* New tools break the cache anyway. */
     window.tools = &other;
-    OK(pal_window_epoch(store, &window, arena, &err));
+    OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
     plan = plan_of(&window);
     CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n");
 }
@@ -157,7 +157,7 @@ static void a_compaction_ends_the_epoch(void)
     pal_plan plan;
 
     window.system = S("old");
-    OK(pal_window_epoch(store, &window, arena, &err));
+    OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
     say_turns(session, 10, 300);
     window.system = S("new");
     CHECK_THAT(compact(&window, &s).number, >, 0);
@@ -176,15 +176,16 @@ static void a_lost_lease_writes_no_mark(void)
     uint64_t fence = 0;
 
     say_turns(session, 10, 300);
-    OK(pal_store_lease_take(store, no_tenant(), session, S("me"), 1000, &fence, &err));
+    OK(pal_store_lease_take(test.store, no_tenant(), session, S("me"), 1000, &fence, &test.err));
     window.system = S("text");
     window.fence = fence + 1;
-    GIVES(PAL_DENIED, pal_window_epoch(store, &window, arena, &err));
+    GIVES(PAL_DENIED, pal_window_epoch(test.store, &window, test.arena, &test.err));
     GIVES(PAL_DENIED,
-            pal_window_compact(store, &window, &compaction, arena, &compacted, &err));
+            pal_window_compact(
+                    test.store, &window, &compaction, test.arena, &compacted, &test.err));
     window.fence = fence;
-    OK(pal_window_epoch(store, &window, arena, &err));
-    OK(pal_window_compact(store, &window, &compaction, arena, &compacted, &err));
+    OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
+    OK(pal_window_compact(test.store, &window, &compaction, test.arena, &compacted, &test.err));
 }
 
 /* ---- Other ways through a compacted session ---- */
@@ -206,7 +207,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     say_turns(session, 2, 300);
     rewind_to(session, 22);
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sum sum ");
     CHECK_EQ(plan.items[plan.items_len - 1].seq, 22);
     /* Before the cut: the summary would tell what is out of sight now. */
     rewind_to(session, 2);
@@ -214,7 +215,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     CHECK(sends(&plan, "1-2"));
     OK(undo(session, 0));
     OK(undo(session, 0));
-    OK(pal_window_uncompact(store, no_tenant(), session, made.number, &err));
+    OK(pal_window_uncompact(test.store, no_tenant(), session, made.number, &test.err));
     rewind_to(session, 20);
     CHECK_STR(plan_json(&window), before);
 }
@@ -230,7 +231,7 @@ static void a_reset_begins_anew(void)
     say_as(session, PAL_ROLE_SYSTEM, "You are kind.", 5);
     say_turns(session, 10, 300);
     CHECK_THAT(compact(&window, &s).number, >, 0);
-    OK(pal_store_reset(store, no_tenant(), session, true, &mark, &err));
+    OK(pal_store_reset(test.store, no_tenant(), session, true, &mark, &test.err));
     plan = plan_of(&window);
     if (CHECK(sends(&plan, "sys")))
         CHECK_EQ(plan.items_len, 1);
@@ -239,7 +240,7 @@ static void a_reset_begins_anew(void)
     CHECK(sends(&plan, "sys 22-23"));
     OK(undo(session, mark.number));
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sys sum sum ", 12) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sys sum sum ");
 }
 
 static void a_fork_has_its_parents_checkpoint(void)
@@ -256,23 +257,23 @@ static void a_fork_has_its_parents_checkpoint(void)
     early = fork_at(session, 4);
     window.session = fork;
     plan = plan_of(&window);
-    CHECK(strncmp(sent_text(&plan), "sum sum ", 8) == 0);
+    CHECK_BEGINS(sent_text(&plan), "sum sum ");
     say_turns(fork, 5, 300);
     s.answer = "First part, and more.";
     CHECK_THAT(compact(&window, &s).number, >, 0);
     if (CHECK(asks_with(&s, "First part.")))
         CHECK(!asks_with(&s, "q1"));
     /* Again: the fork's own goes, and then the parent's stands. */
-    OK(pal_window_uncompact(store, no_tenant(), fork, 0, &err));
+    OK(pal_window_uncompact(test.store, no_tenant(), fork, 0, &test.err));
     plan = plan_of(&window);
     CHECK_STR(plan.items[2].message->parts[0].text, "First part.");
-    CHECK(pal_window_uncompact(store, no_tenant(), fork, 0, &err) != PAL_OK);
+    CHECK_THAT(pal_window_uncompact(test.store, no_tenant(), fork, 0, &test.err), !=, PAL_OK);
     /* A parent's can be made again for the fork alone. */
     pal_compaction_request again = {
             .summarize = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
     pal_compaction_result redone = {0};
     s.answer = "Another first part.";
-    OK(pal_window_compact(store, &window, &again, arena, &redone, &err));
+    OK(pal_window_compact(test.store, &window, &again, test.arena, &redone, &test.err));
     CHECK_THAT(redone.number, >, 0);
     CHECK_EQ(redone.seq, made.seq);
     plan = plan_of(&window);

@@ -14,16 +14,20 @@
 
 #define S(text) pal_str_of(text)
 
-static char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 8];
-static pal_store *store;
-static pal_arena *arena;
-static pal_error err;
+typedef struct fixture {
+    char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 8];
+    pal_store *store;
+    pal_arena *arena;
+    pal_error err;
+} fixture;
+
+static fixture test;
 
 /* ---- Files ---- */
 
 static inline void path_of(const char *name, char out_path[512])
 {
-    snprintf(out_path, 512, "%s/%s", directory, name);
+    snprintf(out_path, 512, "%s/%s", test.directory, name);
 }
 
 static inline void put_bytes(const char *name, const char *data, size_t len, int flags)
@@ -59,7 +63,7 @@ static inline pal_str get(const char *name)
     fd = open(path, O_RDONLY);
     if (fd < 0 || fstat(fd, &facts) != 0)
         return text;
-    data = pal_arena_alloc(arena, (size_t)facts.st_size + 1);
+    data = pal_arena_alloc(test.arena, (size_t)facts.st_size + 1);
     if (data && read(fd, data, (size_t)facts.st_size) == facts.st_size)
         text = pal_str_make(data, (size_t)facts.st_size);
     close(fd);
@@ -107,46 +111,47 @@ static inline void put_meta(const char *name, const char *key, const char *rest)
 
 static inline bool reopen(void)
 {
-    pal_store_close(store);
-    store = NULL;
-    if (CHECK_STATUS(pal_store_open(url, NULL, &store, &err), PAL_OK, &err))
+    pal_store_close(test.store);
+    test.store = NULL;
+    if (CHECK_STATUS(pal_store_open(test.url, NULL, &test.store, &test.err), PAL_OK, &test.err))
         return true;
-    printf("# %s\n", err.message);
+    printf("# %s\n", test.err.message);
     return false;
 }
 
 static inline void begin(void)
 {
-    pal_store_close(store);
-    store = NULL;
-    scratch_clear(directory, false);
-    pal_arena_reset(arena);
+    pal_store_close(test.store);
+    test.store = NULL;
+    scratch_clear(test.directory, false);
+    pal_arena_reset(test.arena);
 }
 
 static inline pal_id by_key(const char *key)
 {
     pal_session session = {0};
 
-    CHECK_STATUS(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err),
-            PAL_OK, &err);
+    CHECK_STATUS(pal_store_find(test.store, S(""), PAL_SESSION_BY_KEY, S(key), test.arena, &session,
+                         &test.err),
+            PAL_OK, &test.err);
     return session.id;
 }
 
 static inline bool say(pal_id id, const char *text)
 {
-    pal_message message = pal_message_text(arena, PAL_ROLE_USER, S(text));
+    pal_message message = pal_message_text(test.arena, PAL_ROLE_USER, S(text));
 
-    return pal_store_append(store, S(""), id, &message, 1, PAL_SEQ_ANY, &err) == PAL_OK;
+    return pal_store_append(test.store, S(""), id, &message, 1, PAL_SEQ_ANY, &test.err) == PAL_OK;
 }
 
 /* The texts in sight, with a '|' behind each. */
 static inline const char *texts_of(pal_id id)
 {
     pal_message_page messages = {0};
-    char *text = pal_arena_alloc(arena, 65536);
+    char *text = pal_arena_alloc(test.arena, 65536);
 
-    if (pal_store_load(store, S(""), id, NULL, arena, &messages, &err) != PAL_OK)
-        return err.message;
+    if (pal_store_load(test.store, S(""), id, NULL, test.arena, &messages, &test.err) != PAL_OK)
+        return test.err.message;
     for (size_t i = 0; i < messages.len; i++)
         snprintf(text + strlen(text), 1000, "%.*s|",
                 messages.items[i].parts_len ? (int)messages.items[i].parts[0].text.len : 0,
@@ -171,7 +176,7 @@ static inline uint64_t meta_number(const char *name, const char *member)
     uint64_t number = UINT64_MAX;
     pal_json meta;
 
-    if (pal_json_parse(arena, get(name), NULL, &meta, NULL) == PAL_OK)
+    if (pal_json_parse(test.arena, get(name), NULL, &meta, NULL) == PAL_OK)
         pal_json_u64(pal_json_find(meta, member), &number);
     return number;
 }
@@ -179,7 +184,7 @@ static inline uint64_t meta_number(const char *name, const char *member)
 /* The contents of all lines that can be read and are not skipped. */
 static inline const char *picoclaw_reads(const char *base)
 {
-    char name[256], *text = pal_arena_alloc(arena, 65536);
+    char name[256], *text = pal_arena_alloc(test.arena, 65536);
     uint64_t skip, line = 0;
     pal_str lines;
 
@@ -193,9 +198,9 @@ static inline const char *picoclaw_reads(const char *base)
         pal_json value;
 
         if (len > 0 && ++line > skip &&
-                pal_json_parse(arena, pal_str_make(lines.data + at, len), NULL, &value, NULL) ==
-                        PAL_OK) {
-            pal_str content = pal_json_string(pal_json_find(value, "content"), arena);
+                pal_json_parse(test.arena, pal_str_make(lines.data + at, len), NULL, &value,
+                        NULL) == PAL_OK) {
+            pal_str content = pal_json_string(pal_json_find(value, "content"), test.arena);
 
             snprintf(text + strlen(text), 1000, "%.*s|", PAL_STR_ARG(content));
         }
@@ -206,16 +211,16 @@ static inline const char *picoclaw_reads(const char *base)
 
 static inline void dir_make(void)
 {
-    arena = pal_arena_new(0);
-    scratch_make(true, directory);
-    snprintf(url, sizeof url, "jsonl:%s", directory);
+    test.arena = pal_arena_new(0);
+    scratch_make(true, test.directory);
+    snprintf(test.url, sizeof test.url, "jsonl:%s", test.directory);
 }
 
 static inline void dir_done(void)
 {
-    pal_store_close(store);
-    scratch_clear(directory, true);
-    pal_arena_free(arena);
+    pal_store_close(test.store);
+    scratch_clear(test.directory, true);
+    pal_arena_free(test.arena);
 }
 
 #endif

@@ -58,7 +58,7 @@ static void must(pal_status status)
 {
     if (status == PAL_OK)
         return;
-    fprintf(stderr, "# the writer: %s: %s\n", pal_status_name(status), err.message);
+    fprintf(stderr, "# the writer: %s: %s\n", pal_status_name(status), test.err.message);
     common->failed = 1;
     _exit(3);
 }
@@ -71,10 +71,10 @@ static void write_some(uint64_t session, pal_id id)
 
     for (uint64_t i = 0; i < count; i++) {
         snprintf(texts[i], sizeof texts[i], "ours %" PRIu64, ++number);
-        messages[i] = pal_message_text(arena, PAL_ROLE_USER, S(texts[i]));
+        messages[i] = pal_message_text(test.arena, PAL_ROLE_USER, S(texts[i]));
     }
     __atomic_store_n(&common->sent[session], number, __ATOMIC_SEQ_CST);
-    must(pal_store_append(store, S(""), id, messages, count, PAL_SEQ_ANY, &err));
+    must(pal_store_append(test.store, S(""), id, messages, count, PAL_SEQ_ANY, &test.err));
     __atomic_store_n(&common->acknowledged[session], number, __ATOMIC_SEQ_CST);
 }
 
@@ -85,26 +85,26 @@ static void writer_run(uint64_t seed)
     char key[32];
 
     random_seed = seed;
-    must(pal_store_open(url, NULL, &store, &err));
+    must(pal_store_open(test.url, NULL, &test.store, &test.err));
     for (uint64_t i = 0; i < SESSIONS; i++) {
         pal_session given = {0};
         pal_op create = {.kind = PAL_OP_CREATE, .u.create = {.session = &given, .or_find = true}};
 
         snprintf(key, sizeof key, "chat:%d", (int)i);
         given.key = pal_str_of(key);
-        must(pal_store_apply(store, &create, 1, &err));
-        err = create.error;
+        must(pal_store_apply(test.store, &create, 1, &test.err));
+        test.err = create.error;
         must(create.status);
         ids[i] = create.session;
     }
     for (;;) {
         uint64_t session = chance(SESSIONS);
 
-        pal_arena_reset(arena);
+        pal_arena_reset(test.arena);
         write_some(session, ids[session]);
         pin.seq = 1;
         if (chance(8) == 0)
-            must(pal_store_mark(store, S(""), ids[session], &pin, &err));
+            must(pal_store_mark(test.store, S(""), ids[session], &pin, &test.err));
     }
 }
 
@@ -116,7 +116,7 @@ static pid_t process_start(void (*run)(uint64_t seed))
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
-        store = NULL;
+        test.store = NULL;
         run(seed);
         _exit(0);
     }
@@ -136,9 +136,9 @@ static pal_str content_of(pal_str line)
 {
     pal_json value;
 
-    if (pal_json_parse(arena, line, NULL, &value, NULL) != PAL_OK)
+    if (pal_json_parse(test.arena, line, NULL, &value, NULL) != PAL_OK)
         return pal_str_make(NULL, 0);
-    return pal_json_string(pal_json_find(value, "content"), arena);
+    return pal_json_string(pal_json_find(value, "content"), test.arena);
 }
 
 /* The lines that it counts: those that are not empty. */
@@ -326,15 +326,18 @@ static bool verify_session(uint64_t session)
     char key[32];
 
     snprintf(key, sizeof key, "chat:%d", (int)session);
-    if (pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &found, &err) != PAL_OK)
+    if (pal_store_find(test.store, S(""), PAL_SESSION_BY_KEY, S(key), test.arena, &found,
+                &test.err) != PAL_OK)
         return common->acknowledged[session] == 0 || wrong("gone", session, 0, 0);
-    if (pal_store_load(store, S(""), found.id, &load, arena, &messages, &err) != PAL_OK)
-        return wrong(err.message, session, 0, 0);
+    if (pal_store_load(test.store, S(""), found.id, &load, test.arena, &messages, &test.err) !=
+            PAL_OK)
+        return wrong(test.err.message, session, 0, 0);
     if (!verify_messages(session, &messages))
         return false;
     if (!chats[session].is_cut || chats[session].first.len == 0)
         return true;
-    if (pal_store_load(store, S(""), found.id, NULL, arena, &messages, &err) != PAL_OK ||
+    if (pal_store_load(test.store, S(""), found.id, NULL, test.arena, &messages, &test.err) !=
+                    PAL_OK ||
             messages.len == 0 ||
             !pal_str_equal(messages.items[0].parts[0].text, chats[session].first))
         return wrong("not as it was cut", session, messages.len, 0);
@@ -352,17 +355,18 @@ static bool verify(void)
     uint64_t findings = 0;
     bool held;
 
-    store = NULL;
-    held = pal_store_open(url, NULL, &store, &err) == PAL_OK;
+    test.store = NULL;
+    held = pal_store_open(test.url, NULL, &test.store, &test.err) == PAL_OK;
     if (!held)
-        printf("# open: %s\n", err.message);
+        printf("# open: %s\n", test.err.message);
     for (uint64_t i = 0; held && i < SESSIONS; i++)
         held = verify_session(i);
     held = held && !common->failed &&
-            pal_store_check(store, false, finding_print, NULL, NULL, &findings, &err) == PAL_OK &&
+            pal_store_check(test.store, false, finding_print, NULL, NULL, &findings, &test.err) ==
+                    PAL_OK &&
             findings == 0;
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     return held;
 }
 
@@ -401,7 +405,7 @@ static void a_killed_writer_and_picoclaw_lose_nothing(void)
     begin();
     while (held && kills < kills_asked) {
         held = CHECK(round_run());
-        pal_arena_reset(arena);
+        pal_arena_reset(test.arena);
     }
     for (uint64_t i = 0; i < SESSIONS; i++)
         messages += common->acknowledged[i];
@@ -442,10 +446,12 @@ static bool legacy_is_whole(int session)
     bool held;
 
     snprintf(text, sizeof text, "old:%d", session);
-    held = pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(text), arena, &found, &err) ==
+    held = pal_store_find(test.store, S(""), PAL_SESSION_BY_KEY, S(text), test.arena, &found,
+                   &test.err) == PAL_OK &&
+            pal_store_load(test.store, S(""), found.id, NULL, test.arena, &messages, &test.err) ==
                     PAL_OK &&
-            pal_store_load(store, S(""), found.id, NULL, arena, &messages, &err) == PAL_OK &&
-            pal_store_marks(store, S(""), found.id, arena, &marks, &marks_len, &err) == PAL_OK &&
+            pal_store_marks(test.store, S(""), found.id, test.arena, &marks, &marks_len,
+                    &test.err) == PAL_OK &&
             messages.len == LEGACY_MESSAGES && marks_len == 1;
     for (int i = 0; held && i < LEGACY_MESSAGES; i++) {
         snprintf(text, sizeof text, "%d of %d", i, session);
@@ -458,8 +464,8 @@ static bool legacy_is_whole(int session)
 static void opener_run(uint64_t seed)
 {
     (void)seed;
-    must(pal_store_open(url, NULL, &store, &err));
-    pal_store_close(store);
+    must(pal_store_open(test.url, NULL, &test.store, &test.err));
+    pal_store_close(test.store);
 }
 
 /* How long it takes undisturbed, so that the kills fall into all of it. */
@@ -496,7 +502,8 @@ static bool migration_round(uint64_t us)
         process_kill(pid);
     }
     for (int again = 0; held && again < 2; again++) {
-        held = reopen() && pal_store_list(store, &query, arena, &page, &err) == PAL_OK &&
+        held = reopen() &&
+                pal_store_list(test.store, &query, test.arena, &page, &test.err) == PAL_OK &&
                 page.sessions_len == SESSIONS;
         for (int i = 0; held && i < SESSIONS; i++) {
             snprintf(name, sizeof name, "old_%d.json", i);
@@ -532,7 +539,7 @@ int main(void)
     dir_make();
     RUN(a_killed_writer_and_picoclaw_lose_nothing);
     if (tap_failures) {
-        printf("# the store is left in %s\n", directory);
+        printf("# the store is left in %s\n", test.directory);
         return tap_done();
     }
     RUN(older_files_are_taken_over_whole_and_once);

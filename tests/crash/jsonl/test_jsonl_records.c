@@ -13,14 +13,16 @@ static bool keep(const char *name, const char *body, pal_id session, int64_t exp
             .session = session,
             .expires_at = expires_at};
 
-    return pal_store_record_put(store, S(""), &record, PAL_RECORD_VERSION_ANY, &err) == PAL_OK;
+    return pal_store_record_put(test.store, S(""), &record, PAL_RECORD_VERSION_ANY, &test.err) ==
+            PAL_OK;
 }
 
 static bool has(pal_store *in, const char *name, const char *body)
 {
     pal_record record;
 
-    return pal_store_record_find(in, S(""), S("kind"), S(name), arena, &record, &err) == PAL_OK &&
+    return pal_store_record_find(in, S(""), S("kind"), S(name), test.arena, &record, &test.err) ==
+            PAL_OK &&
             pal_str_is(record.body, body);
 }
 
@@ -57,15 +59,15 @@ static void picoclaws_files_have_no_part_in_it(void)
     meta = get("a.meta.json"); /* the log knows the session now, as after any other change */
     CHECK(keep("of a", "3", id, 0));
     CHECK(keep("of a, too", "4", id, 0));
-    CHECK_STATUS(
-            pal_store_record_drop(store, S(""), S("kind"), S("of a, too"), &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_record_drop(test.store, S(""), S("kind"), S("of a, too"), &test.err),
+            PAL_OK, &test.err);
     CHECK(is_same("a.jsonl", lines));
     CHECK(is_same("a.meta.json", meta));
     CHECK_STR(picoclaw_reads("a"), "one|");
     reopen();
-    CHECK(has(store, "of nobody", "1"));
-    CHECK(has(store, "of a", "3"));
-    CHECK(!has(store, "of a, too", "4"));
+    CHECK(has(test.store, "of nobody", "1"));
+    CHECK(has(test.store, "of a", "3"));
+    CHECK(!has(test.store, "of a, too", "4"));
     CHECK_ID(by_key("a"), id);
     CHECK(shows(id, "one|"));
 }
@@ -82,23 +84,24 @@ static void a_torn_log_costs_only_the_last_record(void)
     CHECK(keep("changed", "1", none, 0));
     before = get(".palaver/log");
     CHECK(keep("changed", "2", none, 0));
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     after = get(".palaver/log");
     for (size_t len = before.len; len <= after.len; len++) {
         put_bytes(".palaver/log", after.data, len, O_TRUNC);
         if (!reopen())
             return;
-        CHECK(has(store, "first", "1"));
-        CHECK(has(store, "changed", "1") || (len > before.len && has(store, "changed", "2")));
+        CHECK(has(test.store, "first", "1"));
+        CHECK(has(test.store, "changed", "1") ||
+                (len > before.len && has(test.store, "changed", "2")));
         if (len == before.len)
-            CHECK(has(store, "changed", "1"));
-        pal_store_close(store);
-        store = NULL;
+            CHECK(has(test.store, "changed", "1"));
+        pal_store_close(test.store);
+        test.store = NULL;
     }
     put_bytes(".palaver/log", after.data, after.len, O_TRUNC);
     CHECK(reopen());
-    CHECK(has(store, "changed", "2"));
+    CHECK(has(test.store, "changed", "2"));
 }
 
 static void another_handle_sees_them(void)
@@ -107,14 +110,16 @@ static void another_handle_sees_them(void)
     pal_id none = {{0}};
 
     begin();
-    if (!reopen() || !CHECK_STATUS(pal_store_open(url, NULL, &other, &err), PAL_OK, &err))
+    if (!reopen() ||
+            !CHECK_STATUS(pal_store_open(test.url, NULL, &other, &test.err), PAL_OK, &test.err))
         return;
     CHECK(keep("a", "1", none, 0));
     CHECK(has(other, "a", "1"));
     CHECK(keep("a", "2", none, 0));
     CHECK(has(other, "a", "2"));
-    CHECK_STATUS(pal_store_record_drop(other, S(""), S("kind"), S("a"), &err), PAL_OK, &err);
-    CHECK(!has(store, "a", "2"));
+    CHECK_STATUS(
+            pal_store_record_drop(other, S(""), S("kind"), S("a"), &test.err), PAL_OK, &test.err);
+    CHECK(!has(test.store, "a", "2"));
     pal_store_close(other);
 }
 
@@ -127,24 +132,24 @@ static void nothing_stays_of_what_is_gone(void)
     begin();
     if (!reopen())
         return;
-    CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(test.store, &given, &id, &test.err), PAL_OK, &test.err);
     CHECK(keep("zzerased", "\"zzbody\"", id, 0));
     CHECK(keep("stays", "\"zzstays\"", none, 0));
     CHECK(keep("zzexpired", "1", none, now_ms + 1000));
     CHECK(log_has("zzbody"));
-    CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_erase(test.store, S(""), id, NULL, &test.err), PAL_OK, &test.err);
     CHECK(!log_has("zzerased"));
     CHECK(!log_has("zzbody"));
     CHECK(log_has("zzstays"));
     CHECK(log_has("zzexpired"));
     pal_clock_set_ms(now_ms + 2000);
-    CHECK_STATUS(pal_store_sweep(store, -1, 10, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_sweep(test.store, -1, 10, NULL, &test.err), PAL_OK, &test.err);
     CHECK(!log_has("zzexpired"));
     CHECK(log_has("zzstays"));
     pal_clock_set_ms(0);
     reopen();
-    CHECK(has(store, "stays", "\"zzstays\""));
-    CHECK(!has(store, "zzexpired", "1"));
+    CHECK(has(test.store, "stays", "\"zzstays\""));
+    CHECK(!has(test.store, "zzexpired", "1"));
 }
 
 int main(void)

@@ -26,7 +26,8 @@ static bool finds(bool repair, const char *word, const char *other)
 
     told[0] = '\0';
     if (!CHECK_STATUS(
-                pal_store_check(store, repair, on_finding, NULL, NULL, &count, &err), PAL_OK, &err))
+                pal_store_check(test.store, repair, on_finding, NULL, NULL, &count, &test.err),
+                PAL_OK, &test.err))
         return false;
     if (word ? strstr(told, word) && strstr(told, other ? other : "") : count == 0)
         return true;
@@ -39,7 +40,7 @@ static pal_id made(const char *key, const char *text)
     pal_session given = {.key = S(key)};
     pal_id id = {{0}};
 
-    if (CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err))
+    if (CHECK_STATUS(pal_store_create(test.store, &given, &id, &test.err), PAL_OK, &test.err))
         CHECK(say(id, text));
     return id;
 }
@@ -49,7 +50,7 @@ static pal_id forked(const char *key, pal_id parent, uint64_t at)
     pal_session given = {.key = S(key)};
     pal_id id = {{0}};
 
-    CHECK_STATUS(pal_store_fork(store, &given, parent, at, &id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_fork(test.store, &given, parent, at, &id, &test.err), PAL_OK, &test.err);
     return id;
 }
 
@@ -80,16 +81,16 @@ static void a_new_store_syncs_its_directories(void)
     path_of("new", nested);
     snprintf(address, sizeof address, "jsonl:%s", nested);
     dir_syncs = 0;
-    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &test.err), PAL_OK, &test.err);
     CHECK_THAT(dir_syncs, >=, 3); /* the parent, the directory and what is in it */
     pal_store_close(other);
     other = NULL;
     dirs_fail = true;
     snprintf(nested + strlen(nested), 8, "er");
     snprintf(address, sizeof address, "jsonl:%s", nested);
-    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_IO, &err);
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &test.err), PAL_IO, &test.err);
     dirs_fail = false;
-    CHECK_STATUS(pal_store_open(address, NULL, &other, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_open(address, NULL, &other, &test.err), PAL_OK, &test.err);
     pal_store_close(other);
 }
 
@@ -102,11 +103,11 @@ static void a_name_that_is_not_durable_is_not_acknowledged(void)
     if (!reopen())
         return;
     old = made("old", "first");
-    CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(test.store, &given, &id, &test.err), PAL_OK, &test.err);
     dirs_fail = true;
     CHECK(!say(id, "lost"));
-    CHECK_STATUS(err.status, PAL_IO);
-    CHECK_STATUS(pal_store_delete(store, S(""), old, &err), PAL_IO, &err);
+    CHECK_STATUS(test.err.status, PAL_IO);
+    CHECK_STATUS(pal_store_delete(test.store, S(""), old, &test.err), PAL_IO, &test.err);
     dirs_fail = false;
     CHECK(say(id, "there"));
     CHECK(shows(id, "there|"));
@@ -158,10 +159,12 @@ static void a_fork_of_picoclaws_session_stays_one(void)
         CHECK(shows(fork, "one|two|mine|"));
         CHECK(finds(false, NULL, NULL));
         if (round == 1)
-            CHECK_STATUS(pal_store_erase(store, S(""), other, NULL, &err), PAL_OK, &err);
+            CHECK_STATUS(
+                    pal_store_erase(test.store, S(""), other, NULL, &test.err), PAL_OK, &test.err);
         reopen();
     }
-    CHECK_STATUS(pal_store_erase(store, S(""), by_key("theirs"), NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_erase(test.store, S(""), by_key("theirs"), NULL, &test.err), PAL_OK,
+            &test.err);
     reopen();
     CHECK(shows(fork, "one|two|mine|"));
     CHECK(finds(false, NULL, NULL));
@@ -178,18 +181,18 @@ static void a_parent_may_be_younger(void)
     begin();
     if (!reopen())
         return;
-    CHECK_STATUS(pal_store_create(store, &given, &older, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(test.store, &given, &older, &test.err), PAL_OK, &test.err);
     younger = made("younger", "a");
     other = made("other", "x");
     adopt.session = older;
     adopt.u.adopt.from = younger;
-    if (CHECK_STATUS(pal_store_apply(store, &adopt, 1, &err), PAL_OK, &err))
+    if (CHECK_STATUS(pal_store_apply(test.store, &adopt, 1, &test.err), PAL_OK, &test.err))
         CHECK_STATUS(adopt.status, PAL_OK);
-    CHECK_STATUS(pal_store_erase(store, S(""), other, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_erase(test.store, S(""), other, NULL, &test.err), PAL_OK, &test.err);
     reopen();
     CHECK(shows(older, "a|"));
     CHECK(finds(false, NULL, NULL));
-    CHECK_STATUS(pal_store_erase(store, S(""), younger, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_erase(test.store, S(""), younger, NULL, &test.err), PAL_OK, &test.err);
     reopen();
     CHECK(shows(older, "a|"));
     CHECK(finds(false, NULL, NULL));
@@ -256,7 +259,7 @@ static void lines_that_are_no_messages_are_set_aside(void)
         CHECK(say(id, "four"));
         CHECK(shows(id, "three|four|"));
     }
-    CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_erase(test.store, S(""), id, NULL, &test.err), PAL_OK, &test.err);
     CHECK(!is_there(aside));
 }
 
@@ -272,13 +275,14 @@ static void a_meta_file_alone_is_not_a_session(void)
         return;
     id = made("g", "gone");
     meta = get("g.meta.json");
-    CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_delete(test.store, S(""), id, &test.err), PAL_OK, &test.err);
     put_bytes("g.meta.json", meta.data, meta.len, O_TRUNC);
     reopen();
-    CHECK_STATUS(pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S("g"), arena, &found, &err),
-            PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_store_find(test.store, S(""), PAL_SESSION_BY_KEY, S("g"), test.arena, &found,
+                         &test.err),
+            PAL_NOT_FOUND, &test.err);
     CHECK(!is_there("g.meta.json"));
-    CHECK_STATUS(pal_store_restore(store, S(""), id, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_restore(test.store, S(""), id, &test.err), PAL_OK, &test.err);
     CHECK(shows(by_key("g"), "gone|"));
 }
 
@@ -306,12 +310,13 @@ static void files_are_for_their_user_alone(void)
     begin();
     if (reopen()) {
         id = made("k", "text");
-        CHECK_STATUS(pal_store_blob_put(store, S("other"), S("image/png"), S("x"), name, &err),
-                PAL_OK, &err);
-        CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_OK, &err);
+        CHECK_STATUS(
+                pal_store_blob_put(test.store, S("other"), S("image/png"), S("x"), name, &test.err),
+                PAL_OK, &test.err);
+        CHECK_STATUS(pal_store_delete(test.store, S(""), id, &test.err), PAL_OK, &test.err);
         made("k", "again");
         strangers = 0;
-        nftw(directory, look, 16, FTW_PHYS);
+        nftw(test.directory, look, 16, FTW_PHYS);
         CHECK_EQ(strangers, 0);
         put("p.jsonl", line_1);
         put_meta("p.meta.json", "p", "");
@@ -336,13 +341,13 @@ static void links_in_the_place_of_our_files_are_refused(void)
         if (!reopen())
             return;
         made("k", "text");
-        pal_store_close(store);
-        store = NULL;
+        pal_store_close(test.store);
+        test.store = NULL;
         rename_in(names[i], "aside");
         path_of(names[i], path);
         path_of("aside", target);
         CHECK_EQ(symlink(target, path), 0);
-        CHECK_STATUS(pal_store_open(url, NULL, &store, &err), PAL_IO, &err);
+        CHECK_STATUS(pal_store_open(test.url, NULL, &test.store, &test.err), PAL_IO, &test.err);
     }
 }
 

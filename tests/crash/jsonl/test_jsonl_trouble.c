@@ -29,10 +29,11 @@ static bool told(pal_status status, const char *name, const char *what)
 {
     char path[600];
 
-    snprintf(path, sizeof path, "'%s%s%s'", directory, *name ? "/" : "", name);
-    if (err.status == status && strstr(err.message, path) && strstr(err.message, what))
+    snprintf(path, sizeof path, "'%s%s%s'", test.directory, *name ? "/" : "", name);
+    if (test.err.status == status && strstr(test.err.message, path) &&
+            strstr(test.err.message, what))
         return true;
-    printf("# %s: %s\n", pal_status_name(err.status), err.message);
+    printf("# %s: %s\n", pal_status_name(test.err.status), test.err.message);
     return false;
 }
 
@@ -40,23 +41,25 @@ static bool is_refused(const char *at)
 {
     pal_store *other = NULL;
 
-    pal_store_close(store);
-    store = NULL;
-    return pal_store_open(at, NULL, &other, &err) != PAL_OK && !other;
+    pal_store_close(test.store);
+    test.store = NULL;
+    return pal_store_open(at, NULL, &other, &test.err) != PAL_OK && !other;
 }
 
 static pal_status find(const char *key)
 {
     pal_session session;
 
-    return pal_store_find(store, S(""), PAL_SESSION_BY_KEY, S(key), arena, &session, &err);
+    return pal_store_find(
+            test.store, S(""), PAL_SESSION_BY_KEY, S(key), test.arena, &session, &test.err);
 }
 
 static uint64_t findings(void)
 {
     uint64_t count = 0;
 
-    CHECK_STATUS(pal_store_check(store, false, NULL, NULL, NULL, &count, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_check(test.store, false, NULL, NULL, NULL, &count, &test.err), PAL_OK,
+            &test.err);
     return count;
 }
 
@@ -71,9 +74,9 @@ static pal_id two_sessions(void)
     put("y.jsonl", line_1);
     put_meta("y.meta.json", "y", "");
     CHECK(reopen());
-    if (CHECK_STATUS(pal_store_create(store, &given, &id, &err), PAL_OK, &err)) {
+    if (CHECK_STATUS(pal_store_create(test.store, &given, &id, &test.err), PAL_OK, &test.err)) {
         CHECK(say(id, "first"));
-        CHECK_STATUS(pal_store_mark(store, S(""), id, &mark, &err), PAL_OK, &err);
+        CHECK_STATUS(pal_store_mark(test.store, S(""), id, &mark, &test.err), PAL_OK, &test.err);
     }
     return id;
 }
@@ -86,7 +89,8 @@ static void all_is_well(pal_id id, const char *wanted)
     CHECK(shows(id, wanted));
     CHECK(shows(by_key("y"), "one|more|"));
     CHECK_EQ(findings(), 0);
-    if (CHECK_STATUS(pal_store_marks(store, S(""), id, arena, &marks, &len, &err), PAL_OK, &err))
+    if (CHECK_STATUS(pal_store_marks(test.store, S(""), id, test.arena, &marks, &len, &test.err),
+                PAL_OK, &test.err))
         CHECK_EQ(len, 1);
 }
 
@@ -95,7 +99,7 @@ static void all_is_well(pal_id id, const char *wanted)
 static void lines_may_be_a_directory(void)
 {
     pal_id id = two_sessions();
-    pal_message message = pal_message_text(arena, PAL_ROLE_USER, S("z"));
+    pal_message message = pal_message_text(test.arena, PAL_ROLE_USER, S("z"));
     pal_session fork = {0};
     pal_id fork_id;
 
@@ -109,11 +113,12 @@ static void lines_may_be_a_directory(void)
         CHECK(told(PAL_IO, "new.jsonl", "is a directory"));
         CHECK(!say(id, "lost"));
         CHECK(told(PAL_IO, "x.jsonl", "move it away"));
-        CHECK_STATUS(pal_store_delete(store, S(""), id, &err), PAL_IO, &err);
-        CHECK_STATUS(pal_store_erase(store, S(""), id, NULL, &err), PAL_IO, &err);
-        CHECK_STATUS(pal_store_fork(store, &fork, id, 1, &fork_id, &err), PAL_IO, &err);
+        CHECK_STATUS(pal_store_delete(test.store, S(""), id, &test.err), PAL_IO, &test.err);
+        CHECK_STATUS(pal_store_erase(test.store, S(""), id, NULL, &test.err), PAL_IO, &test.err);
         CHECK_STATUS(
-                pal_store_append(store, S(""), id, &message, 1, PAL_SEQ_ANY, &err), PAL_IO, &err);
+                pal_store_fork(test.store, &fork, id, 1, &fork_id, &test.err), PAL_IO, &test.err);
+        CHECK_STATUS(pal_store_append(test.store, S(""), id, &message, 1, PAL_SEQ_ANY, &test.err),
+                PAL_IO, &test.err);
         CHECK_EQ(findings(), 2);
         CHECK(round > 0 || say(by_key("y"), "more"));
         CHECK(shows(by_key("y"), "one|more|"));
@@ -174,14 +179,14 @@ static void our_own_files_may_be_directories(void)
     for (size_t i = 0; i < 2; i++) {
         rename_in(names[i], "aside");
         make_dir(names[i]);
-        CHECK(is_refused(url));
+        CHECK(is_refused(test.url));
         CHECK(told(PAL_IO, names[i], "is a directory"));
         remove_dir(names[i]);
         rename_in("aside", names[i]);
     }
     rename_in(".palaver", "aside");
     put(".palaver", "x");
-    CHECK(is_refused(url));
+    CHECK(is_refused(test.url));
     CHECK(told(PAL_IO, ".palaver", "is a file"));
     unlink_in(".palaver");
     rename_in("aside", ".palaver");
@@ -195,15 +200,15 @@ static void the_directory_may_be_a_file(void)
 
     begin();
     put("file", "x");
-    snprintf(path, sizeof path, "jsonl:%s/file", directory);
+    snprintf(path, sizeof path, "jsonl:%s/file", test.directory);
     CHECK(is_refused(path));
     CHECK(told(PAL_IO, "file", "is a file"));
     CHECK_EQ(get("file").len, 1);
-    snprintf(path, sizeof path, "jsonl:%s/file/below", directory);
+    snprintf(path, sizeof path, "jsonl:%s/file/below", test.directory);
     CHECK(is_refused(path));
     CHECK(told(PAL_IO, "file/below", "Not a directory"));
     CHECK(is_refused("jsonl:"));
-    CHECK_STATUS(err.status, PAL_INVALID);
+    CHECK_STATUS(test.err.status, PAL_INVALID);
 }
 
 /* ---- Without permission: in a process that has none, whoever runs the tests ---- */
@@ -224,8 +229,8 @@ static void give_away(const char *name)
     CHECK(getuid() != 0 || chown(path, NOBODY, (gid_t)-1) == 0);
 }
 
-/* Runs it as somebody who is bound by modes; what it printed and checked counts here. */
-static bool holds_for_nobody(bool (*test)(void))
+/* Runs `holds` in a process that is bound by file modes, also if this one runs as root. */
+static bool holds_for_nobody(bool (*holds)(void))
 {
     int status = 1;
     pid_t pid;
@@ -235,9 +240,9 @@ static bool holds_for_nobody(bool (*test)(void))
     if (pid == 0) {
         bool held = getuid() != 0 || setuid(NOBODY) == 0;
 
-        store = NULL;
-        held = held && test();
-        pal_store_close(store);
+        test.store = NULL;
+        held = held && holds();
+        pal_store_close(test.store);
         fflush(stdout);
         _exit(!held || tap_failed);
     }
@@ -266,12 +271,12 @@ static bool x_has_no_meta(void)
 
 static bool log_is_denied(void)
 {
-    return is_refused(url) && told(PAL_DENIED, ".palaver/log", "permission denied");
+    return is_refused(test.url) && told(PAL_DENIED, ".palaver/log", "permission denied");
 }
 
 static bool directory_is_denied(void)
 {
-    return is_refused(url) && told(PAL_DENIED, "", "permission denied");
+    return is_refused(test.url) && told(PAL_DENIED, "", "permission denied");
 }
 
 static void files_may_be_denied(void)
@@ -281,8 +286,8 @@ static void files_may_be_denied(void)
     pal_id id = two_sessions();
 
     CHECK(say(by_key("y"), "more"));
-    pal_store_close(store);
-    store = NULL;
+    pal_store_close(test.store);
+    test.store = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         give_away(all[i]);
     set_mode("x.jsonl", 0);
@@ -305,10 +310,11 @@ static void files_may_be_denied(void)
 
 static bool says_gone(pal_id id, const char *word)
 {
-    bool is_refused = !say(id, "lost") && err.status == PAL_IO && strstr(err.message, word) &&
-            strstr(err.message, "nothing more is written");
+    bool is_refused = !say(id, "lost") && test.err.status == PAL_IO &&
+            strstr(test.err.message, word) && strstr(test.err.message, "nothing more is written");
 
-    return is_refused && pal_store_ready(store, &err) == PAL_IO && strstr(err.message, word);
+    return is_refused && pal_store_ready(test.store, &test.err) == PAL_IO &&
+            strstr(test.err.message, word);
 }
 
 /* Otherwise acknowledged messages would be where the next start does not look for them. */
@@ -317,17 +323,17 @@ static void nothing_is_written_after_the_directory_is_gone(void)
     char away[SCRATCH_PATH_MAX + 8];
     pal_id id = two_sessions();
 
-    snprintf(away, sizeof away, "%s.away", directory);
-    CHECK_STATUS(pal_store_ready(store, &err), PAL_OK, &err);
-    CHECK_EQ(rename(directory, away), 0);
+    snprintf(away, sizeof away, "%s.away", test.directory);
+    CHECK_STATUS(pal_store_ready(test.store, &test.err), PAL_OK, &test.err);
+    CHECK_EQ(rename(test.directory, away), 0);
     CHECK(says_gone(id, "removed"));
-    CHECK_EQ(mkdir(directory, 0700), 0);
+    CHECK_EQ(mkdir(test.directory, 0700), 0);
     CHECK(says_gone(id, "replaced"));
-    CHECK_EQ(rmdir(directory), 0);
-    CHECK_EQ(rename(away, directory), 0);
+    CHECK_EQ(rmdir(test.directory), 0);
+    CHECK_EQ(rename(away, test.directory), 0);
     CHECK(say(id, "second"));
     CHECK(say(by_key("y"), "more"));
-    CHECK_STATUS(pal_store_ready(store, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_ready(test.store, &test.err), PAL_OK, &test.err);
     rename_in(".palaver/log", ".palaver/away");
     CHECK(says_gone(id, ".palaver/log"));
     CHECK(!is_there(".palaver/log"));

@@ -420,7 +420,7 @@ static void what_can_not_be_opened_is_told(void)
     config.trusted_proxies = proxies;
     config.trusted_proxies_len = 1;
     CHECK_STATUS(pal_listener_open(&options, &listener, &err), PAL_INVALID, &err);
-    CHECK(listener == NULL);
+    CHECK_PTR(listener, NULL);
     toy_close(it);
 }
 

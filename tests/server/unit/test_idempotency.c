@@ -264,12 +264,12 @@ static void a_repeat_gets_the_first_answer(void)
     begin();
     CHECK_EQ(ask("/create", "k1", "{}", first), 201);
     CHECK_EQ(ask("/create", "k1", "{}", again), 201);
-    CHECK(strncmp(again, "again ", 6) == 0);
+    CHECK_BEGINS(again, "again ");
     CHECK_STR(again + 6, first);
     CHECK_EQ(atomic_load(&runs), 1);
     CHECK_EQ(count_messages(), 2);
     CHECK_EQ(ask("/create", "k2", "{}", again), 201);
-    CHECK(strcmp(again, first) != 0);
+    CHECK_DIFFER(again, first);
     CHECK_EQ(count_messages(), 4);
     end();
 }
@@ -294,7 +294,7 @@ static void a_failure_is_tried_again(void)
     CHECK_EQ(ask("/fail", "k", "{}", text), 200);
     CHECK_STR(text, "{}\n");
     CHECK_EQ(ask("/fail", "k", "{}", text), 200);
-    CHECK(strncmp(text, "again ", 6) == 0);
+    CHECK_BEGINS(text, "again ");
     CHECK_EQ(atomic_load(&runs), 2);
     end();
 }
@@ -310,7 +310,7 @@ static void creates_and_appends_are_found_after_a_crash(void)
     CHECK_EQ(atomic_load(&runs), 2);
     CHECK_EQ(count_messages(), 2);
     CHECK_EQ(ask("/create", "k", "{}", again), 201);
-    CHECK(strncmp(again, "again ", 6) == 0);
+    CHECK_BEGINS(again, "again ");
     CHECK_STR(again + 6, first);
     end();
 }

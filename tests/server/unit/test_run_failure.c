@@ -85,7 +85,7 @@ static void responses_name_their_errors(void)
     CHECK_STR(pal_run_failure_of(pal_run_failures_responses, &end).name, "rate_limit_exceeded");
     end = (pal_event){.state = PAL_TURN_FAILED, .status = PAL_LIMIT};
     CHECK_STR(pal_run_failure_of(pal_run_failures_responses, &end).name, "context_length_exceeded");
-    CHECK(pal_run_failure_of(NULL, &end).name == NULL);
+    CHECK_PTR(pal_run_failure_of(NULL, &end).name, NULL);
 }
 
 int main(void)

@@ -8,19 +8,21 @@
 #include "http_toy.h"
 #include "support/tap.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pal_buf bodies;
-static pal_store *store;
-static pal_runtime *runtime;
-static pal_listener *listener;
-static pal_trace *trace;
+static struct fixture {
+    pthread_mutex_t lock; /* protects bodies */
+    pal_buf bodies;       /* all that the collector has received */
+    pal_store *store;
+    pal_runtime *runtime;
+    pal_listener *listener;
+    pal_trace *trace;
+} test = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void handle(pal_exchange *x, void *user)
 {
     (void)user;
-    pthread_mutex_lock(&lock);
-    pal_buf_append_str(&bodies, pal_exchange_body(x));
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&test.lock);
+    pal_buf_append_str(&test.bodies, pal_exchange_body(x));
+    pthread_mutex_unlock(&test.lock);
     pal_exchange_answer(x, 200, "application/json", pal_str_of("{}"));
 }
 
@@ -43,14 +45,15 @@ static bool open_all(void)
     pal_endpoint echo = {.kind = pal_str_of("echo")};
     pal_listener_options options = {
             .config = &config, .handle = handle, .refuse = refuse, .ended = ended};
-    bool opened = pal_store_open("memory:", NULL, &store, &err) == PAL_OK;
-    pal_runtime_options runtime_options = {.store = store, .endpoints = &echo, .endpoints_len = 1};
-    opened = opened && pal_runtime_open(&runtime_options, &runtime, &err) == PAL_OK &&
-            pal_listener_open(&options, &listener, &err) == PAL_OK;
+    bool opened = pal_store_open("memory:", NULL, &test.store, &err) == PAL_OK;
+    pal_runtime_options runtime_options = {
+            .store = test.store, .endpoints = &echo, .endpoints_len = 1};
+    opened = opened && pal_runtime_open(&runtime_options, &test.runtime, &err) == PAL_OK &&
+            pal_listener_open(&options, &test.listener, &err) == PAL_OK;
     if (!opened)
         return false;
-    snprintf(url, sizeof url, "http://127.0.0.1:%u", (unsigned)pal_listener_port(listener));
-    return pal_trace_open(runtime, pal_str_of(url), &trace, &err) == PAL_OK;
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", (unsigned)pal_listener_port(test.listener));
+    return pal_trace_open(test.runtime, pal_str_of(url), &test.trace, &err) == PAL_OK;
 }
 
 static bool run_turn(pal_id *out_session, pal_trace_span_id parent)
@@ -62,14 +65,14 @@ static bool run_turn(pal_id *out_session, pal_trace_span_id parent)
     pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("a secret word")};
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
     pal_arena *arena = pal_arena_new(0);
-    bool ok = pal_store_create(store, &session, out_session, &err) == PAL_OK;
+    bool ok = pal_store_create(test.store, &session, out_session, &err) == PAL_OK;
     pal_turn_request request = {.session = *out_session, .messages = &message, .messages_len = 1};
-    ok = ok && pal_turn_start(runtime, &request, &info, &err) == PAL_OK;
+    ok = ok && pal_turn_start(test.runtime, &request, &info, &err) == PAL_OK;
     if (ok)
-        pal_trace_turn(
-                trace, &parent, pal_str_of("default"), *out_session, info.turn, pal_str_of("m1"));
+        pal_trace_turn(test.trace, &parent, pal_str_of("default"), *out_session, info.turn,
+                pal_str_of("m1"));
     ok = ok &&
-            pal_turn_wait(runtime, (pal_str){0}, info.turn, -1, arena, &info, &text, &err) ==
+            pal_turn_wait(test.runtime, (pal_str){0}, info.turn, -1, arena, &info, &text, &err) ==
                     PAL_OK;
     pal_arena_free(arena);
     return ok && info.state == PAL_TURN_DONE;
@@ -77,9 +80,10 @@ static bool run_turn(pal_id *out_session, pal_trace_span_id parent)
 
 static bool has(const char *text)
 {
-    pthread_mutex_lock(&lock);
-    bool is_there = bodies.len > 0 && memmem(bodies.data, bodies.len, text, strlen(text)) != NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&test.lock);
+    bool is_there = test.bodies.len > 0 &&
+            memmem(test.bodies.data, test.bodies.len, text, strlen(text)) != NULL;
+    pthread_mutex_unlock(&test.lock);
     return is_there;
 }
 
@@ -88,20 +92,20 @@ static void a_turn_and_its_model_call_are_spans(void)
     pal_id session;
     pal_trace_span_id parent;
     char id[PAL_ID_TEXT_SIZE];
-    pal_buf_init(&bodies, 1 << 20);
+    pal_buf_init(&test.bodies, 1 << 20);
     if (!CHECK(open_all()))
         exit(1);
     CHECK(pal_trace_span_id_from_header(
             pal_str_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &parent));
     CHECK(run_turn(&session, parent));
-    pal_runtime_drain(runtime, 1000);
+    pal_runtime_drain(test.runtime, 1000);
     /* What is sent at the very end may take only so long. */
     for (int i = 0; i < 6000 && !has("\"name\":\"invoke_agent\""); i++)
         usleep(10000);
-    pal_trace_close(trace);
-    pal_listener_close(listener);
-    pal_runtime_close(runtime, 0);
-    pal_store_close(store);
+    pal_trace_close(test.trace);
+    pal_listener_close(test.listener);
+    pal_runtime_close(test.runtime, 0);
+    pal_store_close(test.store);
     pal_id_to_text(session, id);
     CHECK(has("\"name\":\"invoke_agent\""));
     CHECK(has("\"name\":\"chat m1\""));
@@ -112,7 +116,7 @@ static void a_turn_and_its_model_call_are_spans(void)
     CHECK(has("\"stringValue\":\"done\""));
     CHECK(has(id));
     CHECK(!has("secret"));
-    pal_buf_done(&bodies);
+    pal_buf_done(&test.bodies);
 }
 
 static void headers_that_mean_nothing_are_left_alone(void)
