@@ -15,7 +15,7 @@ static unsigned roll(unsigned sides)
     return (unsigned)(seed >> 33) % sides;
 }
 
-/* Whether the mark counts when only the first `len` are there. */
+/* Whether the mark applies if only the first `len` marks exist. */
 static bool counts(const pal_mark *marks, size_t len, size_t index)
 {
     for (size_t i = index + 1; i < len; i++)
@@ -56,7 +56,7 @@ static bool stands(const pal_marks_level *levels, size_t len, size_t level, size
     return true;
 }
 
-/* Appends messages and marks in turn, as a store would; returns the last seq. */
+/* Appends messages and marks alternately, as a store would. Returns the last seq. */
 static uint64_t invent(pal_mark *marks, size_t len, uint64_t last_seq)
 {
     static const pal_mark_kind kinds[] = {PAL_MARK_REWIND, PAL_MARK_REWIND, PAL_MARK_RESET,
@@ -138,7 +138,8 @@ static void any_history_is_decided_as_defined(void)
     pal_arena_free(arena);
 }
 
-/* Each with a rewind behind it that takes it away: no square in the number of marks. */
+/* Each mark is followed by a rewind that reverts it: the time must not be quadratic in the number
+ * of marks. */
 static void ten_thousand_void_checkpoints_are_decided(void)
 {
     enum { LEN = 10001 };
@@ -158,7 +159,7 @@ static void ten_thousand_void_checkpoints_are_decided(void)
     pal_arena_free(arena);
 }
 
-/* A backend reads bodies only where it is asked to, and of other kinds nothing. */
+/* A backend reads bodies only on request, and nothing of other kinds. */
 static void backends_list_what_is_wanted(void)
 {
     pal_arena *arena = pal_arena_new(0);

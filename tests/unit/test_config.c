@@ -1,5 +1,5 @@
-/* test_config.c - the configuration: defaults, every kind of value, every kind of mistake with its
- * line, overriding, and that table, example and documentation say the same. */
+/* test_config.c - the configuration: defaults, every kind of value, every kind of error with its
+ * line, overrides, and whether table, example and documentation agree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ static pal_config *parse(const char *text)
     return config;
 }
 
-/* The text is refused with exactly this line, and nothing is put out. */
+/* The text is refused with exactly this message, and there is no output. */
 static bool refuses(pal_str text, pal_status status, const char *message)
 {
     pal_config *config = NULL;
@@ -358,7 +358,7 @@ static void surprising_yaml_is_rejected(void)
             "palaver.yaml:1: unexpected ':'; check the indentation, or quote the text"));
 }
 
-/* "Billion laughs" and its relatives cost nothing. */
+/* "Billion laughs" and similar attacks cost nothing. */
 static void size_and_depth_are_limited(void)
 {
     static char text[PAL_CONFIG_BYTES_MAX + 2];
@@ -372,7 +372,7 @@ static void size_and_depth_are_limited(void)
     memset(text, '[', 100000);
     CHECK(refuses(pal_str_make(text, 100000), PAL_LIMIT, "palaver.yaml:1: the nesting is too "
             "deep"));
-    /* Many names are no more work than few. */
+    /* Many names take no more time per name than few. */
     size_t len = (size_t)snprintf(text, sizeof text, "session:\n  identity_links:\n");
     for (int i = 0; i < NAMES; i++)
         len += (size_t)snprintf(text + len, sizeof text - len, "    n%d: [%d]\n", i, i);
@@ -517,7 +517,7 @@ static void passwords_are_not_shown(void)
 
 /* ---- The table ---- */
 
-/* Removes the '#' of what the example has as comments only. */
+/* Removes the '#' from settings that the example only has as comments. */
 static char *uncomment(pal_str text)
 {
     char *out = pal_arena_alloc(arena, text.len + 1);
@@ -582,7 +582,7 @@ static void keys_are_in_order(void)
         CHECK(!pal_config_key_at(SIZE_MAX, &key));
 }
 
-/* The row that docs/configuration.md has for a key. */
+/* The row of docs/configuration.md for a key. */
 static void doc_row(const pal_config_key *key, char *out, size_t size)
 {
     char value[128] = "";

@@ -1,4 +1,4 @@
-/* test_markdown.c - how a model's text looks on a terminal, however it is cut into pieces. */
+/* test_markdown.c - a model's text on a terminal, however it is cut into pieces. */
 #include "cli/terminal/terminal_markdown.h"
 #include "base/memory.h"
 #include "support/tap.h"
@@ -11,7 +11,7 @@ typedef struct look {
     bool is_raw;
 } look;
 
-/* Feeds `step` bytes at a time, the first piece being `first` bytes; 0: all at once. */
+/* Feeds `step` bytes at a time; the first piece has `first` bytes. 0: everything at once. */
 static void render(look as, pal_str text, size_t first, size_t step, pal_buf *out)
 {
     pal_markdown md;
@@ -71,7 +71,7 @@ static void width_is_measured_in_columns(void)
             "\u4f60\u597d\u4e16\u754c\u4f60\u597d\u4e16\u754c\u4f60\n\u597d\u3002\u754c\n"));
     CHECK(shows(plain, "eleven \u00e9\u00e9\u00e9\u00e9 a\u0301a\u0301a\u0301 \u2705\u2705 x",
             "eleven \u00e9\u00e9\u00e9\u00e9 a\u0301a\u0301a\u0301 \u2705\u2705\nx\n"));
-    /* A joined emoji is one. */
+    /* A joined emoji is one character. */
     CHECK(shows((look){.width = 4}, "ab \U0001f468\u200d\U0001f469 c",
             "ab\n\U0001f468\u200d\U0001f469\nc\n"));
 }
@@ -84,7 +84,7 @@ static void prose_is_at_most_100_columns_wide(void)
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = i % 5 == 4 ? ' ' : 'x';
     render((look){.width = 300}, pal_str_make(text, sizeof text), 0, 0, &out);
-    CHECK(memchr(out.data, '\n', out.len) == out.data + 99);
+    CHECK_PTR(memchr(out.data, '\n', out.len), out.data + 99);
     pal_buf_done(&out);
 }
 
@@ -249,7 +249,7 @@ static void every_split_gives_the_same_output(void)
     }
 }
 
-/* Texts of marks only: the worst that a model could write. */
+/* Texts that consist of marks only: the worst case. */
 static void every_split_of_random_marks_gives_the_same_output(void)
 {
     static const char *const words[] = {"*", "**", "`", "```", "\n", "\n", " ", "a", "b c", "_",
@@ -274,7 +274,7 @@ static void every_split_of_random_marks_gives_the_same_output(void)
     }
 }
 
-/* Lines that never end must not wait for ever, nor look different for it. */
+/* Lines that never end must not be held back for ever, nor look different. */
 static void endless_lines_give_the_same_output(void)
 {
     static const char *const units[] = {"*", "`", "- ", " ", "|", "~", "[a", "1", "**a ", "#", ">"};

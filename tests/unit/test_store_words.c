@@ -1,4 +1,5 @@
-/* test_store_words.c - words: normal forms, terms, queries, snippets, and blocks of the index. */
+/* test_store_words.c - words for the search: normal forms, terms, queries, snippets, and blocks of
+ * the index. */
 #include "store/search/search_words.h"
 
 #include <stdlib.h>
@@ -127,8 +128,8 @@ static void snippets_are_cut_between_characters(void)
         memcpy(text + 3 * i, "語", 3);
     snippet = pal_words_snippet(pal_str_make(text, 900), 450, arena);
     CHECK_EQ(snippet.len, 3 * 122);
-    CHECK(memcmp(snippet.data, "…語", 6) == 0);
-    CHECK(memcmp(snippet.data + 363, "…", 3) == 0);
+    CHECK_BYTES(snippet.data, "…語", 6);
+    CHECK_BYTES(snippet.data + 363, "…", 3);
 }
 
 /* ---- Blocks ---- */

@@ -1,4 +1,4 @@
-/* test_arena.c - the arena, and the memory door under it. */
+/* test_arena.c - the arena, and the allocation functions below it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/memory.h"
@@ -59,8 +59,8 @@ static void large_allocations_get_separate_blocks(void)
     char *next = pal_arena_alloc(arena, 16);
     if (CHECK(large))
         CHECK(is_filled(large, 0, 10 << 20));
-    /* The block being filled stays in use. */
-    CHECK(next == small + 16);
+    /* The block that is being filled stays in use. */
+    CHECK_PTR(next, small + 16);
     pal_arena_free(arena);
 }
 
@@ -98,7 +98,7 @@ static void copies_end_with_a_nul(void)
     pal_arena *arena = pal_arena_new(0);
     pal_str copy = pal_arena_copy(arena, pal_str_make("a\0b", 3));
     if (CHECK_EQ(copy.len, 3))
-        CHECK(memcmp(copy.data, "a\0b", 4) == 0);
+        CHECK_BYTES(copy.data, "a\0b", 4);
     copy = pal_arena_copy(arena, pal_str_make(NULL, 0));
     if (CHECK_EQ(copy.len, 0) && CHECK(copy.data))
         CHECK_EQ(copy.data[0], '\0');
@@ -106,7 +106,7 @@ static void copies_end_with_a_nul(void)
 
     arena = pal_arena_new(8);
     copy = pal_arena_copy(arena, pal_str_of("longer than eight"));
-    CHECK(copy.data == NULL);
+    CHECK_PTR(copy.data, NULL);
     CHECK_EQ(copy.len, 0);
     pal_arena_free(arena);
 }
@@ -115,12 +115,12 @@ static void arrays_grow_in_place_and_release_memory(void)
 {
     pal_arena *arena = pal_arena_new(0);
     char *array = pal_arena_grow(arena, NULL, 0, 32);
-    CHECK(pal_arena_grow(arena, array, 32, 512) == array);
-    CHECK(pal_arena_grow(arena, array, 512, 16) == array);
+    CHECK_PTR(pal_arena_grow(arena, array, 32, 512), array);
+    CHECK_PTR(pal_arena_grow(arena, array, 512, 16), array);
     char *behind = pal_arena_alloc(arena, 16);
-    CHECK(behind == array + 16);
+    CHECK_PTR(behind, array + 16);
 
-    /* Something stands behind it now: it has to move, and keeps its bytes. */
+    /* There is data after it now, so it must move, and keeps its bytes. */
     memset(array, 7, 16);
     char *moved = pal_arena_grow(arena, array, 16, 64);
     if (CHECK(moved)) {
@@ -143,7 +143,7 @@ static void arrays_grow_beyond_blocks(void)
         memset(array + size, 1, size);
         size *= 2;
     }
-    /* A block of its own grows where it is, whatever was put into others meanwhile. */
+    /* An array in a separate block grows in place, whatever was put into other blocks meanwhile. */
     CHECK(pal_arena_alloc(arena, 100));
     array = pal_arena_grow(arena, array, size, 2 * size);
     if (CHECK(array))
@@ -172,7 +172,7 @@ static void growing_respects_the_limit(void)
     pal_arena_free(arena);
 }
 
-/* An array that grows is counted once, not once for every place it was in. */
+/* A growing array is counted once, not once for every place where it was. */
 static void growing_releases_the_old_place(void)
 {
     pal_arena *arena = pal_arena_new(300000);
@@ -223,7 +223,7 @@ static bool fill_arena(void)
     array = pal_arena_grow(arena, array, 100, 100000);
     pal_arena_grow(arena, array, 100000, 300000);
     pal_status failure = pal_arena_failure(arena);
-    CHECK(failure == PAL_OK || failure == PAL_NO_MEMORY);
+    CHECK_STATUS_EITHER(failure, PAL_OK, PAL_NO_MEMORY);
     pal_arena_free(arena);
     return failure == PAL_OK;
 }

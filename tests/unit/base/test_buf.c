@@ -1,4 +1,4 @@
-/* test_buf.c - buffers, errors and digests: the small things that everything prints with. */
+/* test_buf.c - buffers, errors and digests, which all other code uses for output. */
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/digest.h"
@@ -24,7 +24,7 @@ static void appends_are_concatenated(void)
     pal_buf_append_char(&buf, '\0');
     CHECK(!buf.failure);
     if (CHECK_EQ(buf.len, 7))
-        CHECK(memcmp(buf.data, "abcdef", 7) == 0);
+        CHECK_BYTES(buf.data, "abcdef", 7);
     pal_buf_done(&buf);
     CHECK(!buf.data);
     CHECK_EQ(buf.len, 0);

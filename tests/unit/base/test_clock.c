@@ -1,4 +1,4 @@
-/* test_clock.c - the clock that can be stopped, times as text, and lines for operators. */
+/* test_clock.c - the clock, which tests can stop; times as text; and log lines. */
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/clock.h"
@@ -105,7 +105,7 @@ static void times_survive_a_round_trip(void)
     }
 }
 
-/* What one call leaves in the file. */
+/* Returns the text that one call adds to the file. */
 static void log_to(char *out_text, size_t size, bool as_json, pal_log_level level)
 {
     FILE *file = tmpfile();

@@ -1,4 +1,4 @@
-/* test_id.c - identifiers grow, are unique, and read back. */
+/* test_id.c - ids grow, are unique, and can be read back. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,8 +47,8 @@ static void each_id_is_larger_than_the_previous_one(void)
     }
 }
 
-/* 26 bits of counter start below their half: after 2^26 ids in one millisecond they have surely
- * overflowed. Far fewer would do to see an overflow of 12 bits. */
+/* The counter has 26 bits and starts in its lower half, so after 2^26 ids in one millisecond it has
+ * overflowed. A counter of 12 bits would overflow after far fewer. */
 static void ids_grow_while_the_clock_stops_or_goes_back(void)
 {
     int64_t now_ms = pal_clock_now_ms() + 10000;
@@ -96,7 +96,7 @@ static void threads_never_create_the_same_id(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
 
-    /* Each thread's ids grow, so merging them shows any that are equal. */
+    /* The ids of each thread grow, so merging the lists shows equal ids. */
     int at[THREADS] = {0};
     pal_id last = {{0}};
     for (int merged = 0; merged < THREADS * IDS; merged++) {
@@ -145,7 +145,7 @@ static void ids_survive_a_round_trip_as_text(void)
         CHECK_ID(id, read);
     CHECK(pal_id_from_text(pal_str_of("019A8B3C-7D2E-7F10-8A41-5B6C7D8E9FFF"), &read));
     CHECK_ID(id, read);
-    /* Any version is taken. */
+    /* Any version is accepted. */
     CHECK(pal_id_from_text(pal_str_of("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), &read));
 }
 

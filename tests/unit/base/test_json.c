@@ -1,4 +1,4 @@
-/* test_json.c - which texts are JSON, and what the reader says about those that are not. */
+/* test_json.c - which texts are JSON, and the reader's errors for texts that are not. */
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/json/json.h"
@@ -11,7 +11,7 @@
         literal, sizeof(literal) - 1                                                               \
     }
 
-/* From memory of exactly that size, so that a sanitizer sees any look behind the end. */
+/* Reads from memory of exactly that size, so that a sanitizer sees any read past the end. */
 static pal_status parse_exact(pal_arena *arena, pal_str text, const pal_json_limits *limits,
         pal_json *out_value, pal_error *err)
 {
@@ -143,7 +143,7 @@ static void broken_scalars_are_refused(void)
     check_all(broken_scalars, sizeof broken_scalars / sizeof broken_scalars[0], PAL_INVALID);
 }
 
-/* A text that is cut anywhere, or has a byte of it replaced, is never read as it was. */
+/* A text that is cut anywhere, or has one byte replaced, is never read as the original value. */
 static void cut_texts_are_refused(void)
 {
     static const char text[] = "{\"role\":\"user\",\"n\":[1.5e3,-0,true,null],\"t\":\"a\\u00e9\\n "
@@ -271,7 +271,7 @@ static void the_size_is_limited(void)
     CHECK_STATUS(pal_json_parse(arena, pal_str_of("[12345678]"), &ten, &value, &err), PAL_OK, &err);
     CHECK_FAILS(pal_json_parse(arena, pal_str_of("[123456789]"), &ten, &value, &err), PAL_LIMIT,
             &err, "11 bytes");
-    /* Refused by its length alone: nothing of it is looked at. */
+    /* Refused by its length alone, without reading it. */
     pal_str huge = pal_str_make("[]", (size_t)PAL_JSON_BYTES_MAX + 1);
     CHECK_STATUS(pal_json_parse(arena, huge, NULL, &value, &err), PAL_LIMIT, &err);
     pal_arena_free(arena);
@@ -282,7 +282,7 @@ static pal_buf many_elements(int count)
     pal_buf buf;
     pal_buf_init(&buf, SIZE_MAX / 2);
     pal_buf_append_char(&buf, '[');
-    /* Sparse first and dense behind, so that every guess at the tape's size is too low. */
+    /* Sparse at first and dense later, so that every estimate of the tape's size is too low. */
     for (int i = 0; i < 2000; i++)
         pal_buf_append_char(&buf, ' ');
     for (int i = 0; i < count; i++)
@@ -335,7 +335,7 @@ static void an_allocation_failure_is_reported(void)
     pal_buf_done(&buf);
 }
 
-/* The scan in words and the one in vectors agree with looking at every byte. */
+/* The scans by words and by vectors give the same result as a scan of every byte. */
 static void the_fast_and_the_plain_scan_agree(void)
 {
     char text[64];
@@ -351,8 +351,8 @@ static void the_fast_and_the_plain_scan_agree(void)
         const char *p = text + from, *end = text + to, *slow = p;
         while (slow < end && json_is_plain(*slow))
             slow++;
-        CHECK(json_scan(p, end) == slow);
-        CHECK(json_scan_portable(p, end) == slow);
+        CHECK_PTR(json_scan(p, end), slow);
+        CHECK_PTR(json_scan_portable(p, end), slow);
     }
 }
 

@@ -1,16 +1,16 @@
-/* test_json_compare.c - our reader next to json-c on generated texts: both accept or refuse the
- * same, and find the same values, but for the differences listed here.
+/* test_json_compare.c - our reader and json-c on generated texts: both accept or refuse the same
+ * texts, and find the same values, except for the differences listed here.
  *
- * json-c runs strict and with UTF-8 checks. Version 0.16 still takes more than RFC 8259 allows:
+ * json-c runs in strict mode and checks UTF-8. Version 0.16 still accepts more than RFC 8259:
  *
  *   - control characters in strings
- *   - UTF-8 that is too long for its character, and surrogates in it
- *   - a point without a digit before or behind it: 1. and -.5
- *   - zeros in front of numbers behind a minus or another zero: -01 and 00.5
+ *   - overlong UTF-8, and surrogates in UTF-8
+ *   - a point without a digit before or after it: 1. and -.5
+ *   - leading zeros after a minus or another zero: -01 and 00.5
  *   - NaN, Infinity and member names in single quotes
  *
- * is_excused() finds these by our error and its place. Of what both take, json-c makes integers
- * over 64 bits the nearest that fits, and doubles that are too large infinite. */
+ * is_excused() recognizes these cases by our error and its position. In accepted texts, json-c
+ * changes integers over 64 bits to the nearest one that fits, and too large doubles to infinity. */
 #include <json-c/json.h>
 #include <math.h>
 #include <stdint.h>
@@ -94,7 +94,7 @@ static void make_value(pal_buf *buf, int depth)
     make_space(buf);
 }
 
-/* Breaks a text, or leaves it valid by luck. */
+/* Changes a text so that it is usually invalid. */
 static void mutate(pal_buf *buf)
 {
     static const char bytes[] = "{}[]\",:\\/u0123456789eE+-.tfn \n\t\x01\x80\xc3\xff";
@@ -149,7 +149,7 @@ static bool same_array(pal_json ours, json_object *theirs)
     return true;
 }
 
-/* Names with a NUL in them are cut short by json-c; there are none in these texts. */
+/* json-c cuts names at a NUL; these texts contain none. */
 static bool same_object(pal_json ours, json_object *theirs)
 {
     if (pal_json_type_of(ours) != PAL_JSON_OBJECT)
@@ -194,7 +194,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The list at the top of this file. `text` has a NUL behind it. */
+/* The list at the top of this file. `text` is followed by a NUL. */
 static bool is_excused(const pal_error *err, pal_str text)
 {
     if (strstr(err->message, "control character") || strstr(err->message, "invalid UTF-8"))
@@ -241,7 +241,7 @@ static bool compare(pal_buf *buf)
     return we && they;
 }
 
-/* Whatever json-c of this or another version makes of them, we refuse what is listed. */
+/* Whatever json-c of this or another version accepts, we refuse the texts in the list. */
 static void texts_with_listed_differences_are_refused(void)
 {
     static const char *const texts[] = {"\"\x01\"", "\"\n\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
@@ -281,7 +281,7 @@ static void broken_texts_are_refused_like_the_reference(void)
         mutate(&buf);
         accepted += compare(&buf);
     }
-    /* Both kinds of text came up. */
+    /* Both kinds of texts occurred. */
     CHECK_THAT(accepted, >, ROUNDS / 100);
     CHECK_THAT(accepted, <, ROUNDS * 9 / 10);
     pal_buf_done(&buf);

@@ -1,4 +1,4 @@
-/* test_json_value.c - what parsed values say of themselves and of each other. */
+/* test_json_value.c - reads and compares parsed values. */
 #include <float.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static pal_arena *arena;
 
-/* A valid text's value, until the arena is reset. */
+/* The value of a valid text, until the arena is reset. */
 static pal_json parse(const char *text)
 {
     pal_json value = {0};
@@ -123,10 +123,10 @@ static void plain_strings_are_borrowed(void)
     pal_json_iter iter = pal_json_each(array);
     if (CHECK(pal_json_next(&iter, NULL, &plain)))
         CHECK(pal_json_next(&iter, NULL, &escaped));
-    CHECK(pal_json_string(plain, NULL).data == text + 2);
+    CHECK_PTR(pal_json_string(plain, NULL).data, text + 2);
 
     pal_arena *full = pal_arena_new(1);
-    CHECK(pal_json_string(escaped, full).data == NULL);
+    CHECK_PTR(pal_json_string(escaped, full).data, NULL);
     CHECK_STATUS(pal_arena_failure(full), PAL_LIMIT);
     pal_arena_free(full);
 }
@@ -289,7 +289,7 @@ static void doubles_match_the_c_library(void)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         double number = 42, expected = strtod(texts[i], NULL);
         if (!CHECK(pal_json_f64(parse(texts[i]), &number)) ||
-                !CHECK(memcmp(&number, &expected, sizeof number) == 0))
+                !CHECK_BYTES(&number, &expected, sizeof number))
             printf("# %s is %.17g\n", texts[i], number);
     }
     double number = 42;
@@ -299,7 +299,7 @@ static void doubles_match_the_c_library(void)
         CHECK_EQ(number, 42);
 }
 
-/* Just above the middle between 1 and the next double: the very last digit decides. */
+/* Just above the middle between 1 and the next double, so the very last digit decides. */
 static void thousands_of_digits_are_read_exactly(void)
 {
     static const char middle[] = "1.00000000000000011102230246251565404236316680908203125";
@@ -367,7 +367,7 @@ static void objects_are_equal_in_any_order(void)
     CHECK(equal("{\"b\":0,\"a\":1,\"a\":2}", "{\"a\":2,\"b\":0}"));
 }
 
-/* Deep objects, with other names at every second level when `others`. */
+/* Deep objects; with `others`, other names at every second level. */
 static pal_json nested(pal_buf *buf, bool others, char bottom)
 {
     pal_json value = {0};
@@ -381,7 +381,7 @@ static pal_json nested(pal_buf *buf, bool others, char bottom)
     return value;
 }
 
-/* The only difference is at the bottom: were anything compared twice on the way, this would not
+/* The only difference is at the bottom. If anything were compared twice on the way, this would not
  * end. */
 static void deep_inequality_is_quick(void)
 {

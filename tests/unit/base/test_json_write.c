@@ -1,4 +1,4 @@
-/* test_json_write.c - what the writer writes, and that it reads back. */
+/* test_json_write.c - the output of the JSON writer, which can be read back. */
 #include <locale.h>
 #include <math.h>
 #include <stdint.h>
@@ -161,13 +161,13 @@ static void doubles_are_short_and_survive_a_round_trip(void)
         pal_arena_reset(arena);
         CHECK_STATUS(pal_json_parse(arena, pal_buf_str(&buf), NULL, &value, NULL), PAL_OK);
         if (CHECK(pal_json_f64(value, &read)))
-            CHECK(memcmp(&read, &number, sizeof read) == 0);
+            CHECK_BYTES(&read, &number, sizeof read);
         pal_buf_clear(&buf);
     }
     pal_buf_done(&buf);
 }
 
-/* Only where a locale with a decimal comma is installed does this test say anything. */
+/* This test checks something only if a locale with a decimal comma is installed. */
 static void the_locale_does_not_change_the_output(void)
 {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
@@ -187,7 +187,7 @@ static void the_locale_does_not_change_the_output(void)
     setlocale(LC_ALL, "C");
 }
 
-/* Texts of escapes, plain characters and wide ones, in runs that end anywhere. */
+/* Texts of escapes, plain characters and wide characters, in runs that end anywhere. */
 static void runs_of_any_characters_survive_a_round_trip(void)
 {
     static const char *const pieces[] = {"\n", "\x01", "\"", "\\", "a", "ab/", "\xc3\xa9",

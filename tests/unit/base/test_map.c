@@ -1,4 +1,4 @@
-/* test_map.c - the hash map, against the plainest model of one. */
+/* test_map.c - the hash map, compared with the simplest model of a map. */
 #include <stdint.h>
 #include <stdio.h>
 #include "base/map.h"
@@ -34,12 +34,12 @@ static void entries_are_set_replaced_and_removed(void)
     pal_map map;
     pal_map_init(&map);
     CHECK_STATUS(pal_map_set(&map, pal_str_of(first), &one), PAL_OK);
-    CHECK(pal_map_find(&map, pal_str_of("key")) == &one);
+    CHECK_PTR(pal_map_find(&map, pal_str_of("key")), &one);
     CHECK_STATUS(pal_map_set(&map, pal_str_of(second), &two), PAL_OK);
     CHECK_EQ(map.len, 1);
     first[0] = 'x'; /* no longer borrowed */
-    CHECK(pal_map_find(&map, pal_str_of("key")) == &two);
-    CHECK(pal_map_remove(&map, pal_str_of("key")) == &two);
+    CHECK_PTR(pal_map_find(&map, pal_str_of("key")), &two);
+    CHECK_PTR(pal_map_remove(&map, pal_str_of("key")), &two);
     CHECK_EQ(map.len, 0);
     CHECK(!pal_map_find(&map, pal_str_of("key")));
     pal_map_done(&map);
@@ -53,13 +53,13 @@ static void keys_can_contain_any_byte(void)
     CHECK_STATUS(pal_map_set(&map, pal_str_make("", 0), &values_of[0]), PAL_OK);
     CHECK_STATUS(pal_map_set(&map, pal_str_make("\0", 1), &values_of[1]), PAL_OK);
     CHECK_STATUS(pal_map_set(&map, pal_str_make("\0\0", 2), &values_of[2]), PAL_OK);
-    CHECK(pal_map_find(&map, pal_str_make(NULL, 0)) == &values_of[0]);
-    CHECK(pal_map_find(&map, pal_str_make("\0", 1)) == &values_of[1]);
-    CHECK(pal_map_find(&map, pal_str_make("\0\0", 2)) == &values_of[2]);
+    CHECK_PTR(pal_map_find(&map, pal_str_make(NULL, 0)), &values_of[0]);
+    CHECK_PTR(pal_map_find(&map, pal_str_make("\0", 1)), &values_of[1]);
+    CHECK_PTR(pal_map_find(&map, pal_str_make("\0\0", 2)), &values_of[2]);
     pal_map_done(&map);
 }
 
-/* A walk visits every entry once, and no other. */
+/* A walk visits every entry once, and no others. */
 static void check_walk(const pal_map *map, const bool *present)
 {
     bool seen[KEYS] = {false};
@@ -91,7 +91,7 @@ static void the_map_agrees_with_a_simple_model(void)
             len += !present[i];
             present[i] = true;
         } else {
-            CHECK(pal_map_remove(&map, key_of(i)) == (present[i] ? &values[i] : NULL));
+            CHECK_PTR(pal_map_remove(&map, key_of(i)), (present[i] ? &values[i] : NULL));
             len -= present[i];
             present[i] = false;
         }
@@ -100,7 +100,7 @@ static void the_map_agrees_with_a_simple_model(void)
             check_walk(&map, present);
     }
     for (int i = 0; i < KEYS; i++)
-        CHECK(pal_map_find(&map, key_of(i)) == (present[i] ? &values[i] : NULL));
+        CHECK_PTR(pal_map_find(&map, key_of(i)), (present[i] ? &values[i] : NULL));
     check_walk(&map, present);
     pal_map_done(&map);
 }
@@ -122,7 +122,7 @@ static void an_allocation_failure_changes_nothing(void)
     CHECK_EQ(map.len, (size_t)set);
     pal_memory_fail_at(0, 0);
     for (int i = 0; i < set; i++)
-        CHECK(pal_map_find(&map, key_of(i)) == &values[i]);
+        CHECK_PTR(pal_map_find(&map, key_of(i)), &values[i]);
     CHECK_STATUS(pal_map_set(&map, key_of(set), &values[set]), PAL_OK);
     pal_map_done(&map);
 }

@@ -1,4 +1,4 @@
-/* test_process.c - names of processes, and who of them is dead. */
+/* test_process.c - names of processes, and which of them are dead. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ static void a_process_that_ended_is_dead(void)
     CHECK(!pal_process_is_dead(pal_str_of(name)));
     close(fd);
     CHECK_EQ(waitpid(child, NULL, 0), child);
-    /* Without a number of the place nobody knows. */
+    /* If the name has no machine number, the answer is unknown. */
     CHECK_EQ(pal_process_is_dead(pal_str_of(name)), (strchr(name, '@') != NULL));
     CHECK(!pal_process_is_alive(pal_str_of(name)));
     snprintf(longer, sizeof(longer), "%s:more", name);

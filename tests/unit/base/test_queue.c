@@ -6,7 +6,7 @@
 #include "support/tap.h"
 
 #define PUSHERS 4
-#define ITEMS 5000 /* of each pusher */
+#define ITEMS 5000 /* items per pusher */
 
 static void items_keep_their_order(void)
 {
@@ -18,11 +18,11 @@ static void items_keep_their_order(void)
             CHECK_STATUS(pal_queue_push(queue, &items[i]), PAL_OK);
         CHECK_STATUS(pal_queue_try_push(queue, &items[4]), PAL_LIMIT);
         if (CHECK_EQ(pal_queue_take(queue, taken, 1), 1))
-            CHECK(taken[0] == &items[0]);
+            CHECK_PTR(taken[0], &items[0]);
         CHECK_STATUS(pal_queue_try_push(queue, &items[4]), PAL_OK);
         CHECK_EQ(pal_queue_take(queue, taken, 8), 4);
         for (int i = 0; i < 4; i++)
-            CHECK(taken[i] == &items[i + 1]);
+            CHECK_PTR(taken[i], &items[i + 1]);
     }
     pal_queue_free(queue);
     pal_queue_free(NULL);
@@ -38,7 +38,7 @@ static void a_closed_queue_still_returns_its_items(void)
     CHECK_STATUS(pal_queue_push(queue, &item), PAL_CANCELED);
     CHECK_STATUS(pal_queue_try_push(queue, &item), PAL_CANCELED);
     if (CHECK_EQ(pal_queue_take(queue, taken, 2), 1))
-        CHECK(taken[0] == &item);
+        CHECK_PTR(taken[0], &item);
     CHECK_EQ(pal_queue_take(queue, taken, 2), 0);
     pal_queue_free(queue);
 }
@@ -49,7 +49,7 @@ typedef struct job {
     bool ok;
 } job;
 
-/* Items carry their pusher and a number that grows. */
+/* Items carry their pusher and a growing number. */
 static void *push_all(void *user)
 {
     job *self = user;

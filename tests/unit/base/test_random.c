@@ -1,4 +1,5 @@
-/* test_random.c - secrets are random or there are none; sums don't begin again at 0. */
+/* test_random.c - secrets are random, or their creation fails; sums saturate instead of wrapping to
+ * 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 static bool has_call = true, has_device = true;
 
-/* These replace libc's. */
+/* These replace the functions of libc. */
 ssize_t getrandom(void *bytes, size_t len, unsigned flags)
 {
     static bool was_interrupted;

@@ -1,4 +1,4 @@
-/* test_tap.c - the checks themselves: each of them can fail, and prints what it compared. */
+/* test_tap.c - the checks of tap.h: each of them can fail, and prints the compared values. */
 #include <sys/wait.h>
 #include <unistd.h>
 #include "support/tap.h"
@@ -16,7 +16,7 @@ static bool fails(void (*test)(void))
     int status = 0;
     pid_t child;
 
-    if (!CHECK(pipe(ends) == 0))
+    if (!CHECK_EQ(pipe(ends), 0))
         return false;
     fflush(stdout);
     child = fork();
@@ -88,6 +88,36 @@ static void wrong_part(void)
     CHECK_CONTAINS("port 80", "81");
 }
 
+static void unwanted_part(void)
+{
+    CHECK_LACKS("port 80", "80");
+}
+
+static void wrong_start(void)
+{
+    CHECK_BEGINS("port 80", "ports");
+}
+
+static void same_text(void)
+{
+    CHECK_DIFFER("port", pal_str_of("port"));
+}
+
+static void neither_number(void)
+{
+    CHECK_EITHER(port, 81, 82);
+}
+
+static void wrong_pointer(void)
+{
+    CHECK_PTR(NULL, &port);
+}
+
+static void wrong_byte(void)
+{
+    CHECK_BYTES("port", "post", 4);
+}
+
 static void wrong_id(void)
 {
     pal_id a = {{1}}, b = {{2}};
@@ -95,11 +125,13 @@ static void wrong_id(void)
     CHECK_ID(a, b);
 }
 
-static pal_error err;
+static struct fixture {
+    pal_error err;
+} test;
 
 static void wrong_status(void)
 {
-    CHECK_STATUS(pal_error_set(&err, PAL_INVALID, "port 80 is taken"), PAL_OK, &err);
+    CHECK_STATUS(pal_error_set(&test.err, PAL_INVALID, "port 80 is taken"), PAL_OK, &test.err);
 }
 
 static void wrong_status_alone(void)
@@ -107,9 +139,20 @@ static void wrong_status_alone(void)
     CHECK_STATUS(pal_error_set(NULL, PAL_INVALID, " "), PAL_OK);
 }
 
+static void not_ok(void)
+{
+    OK(pal_error_set(&test.err, PAL_INVALID, "port 80 is taken"));
+}
+
+static void neither_status(void)
+{
+    CHECK_STATUS_EITHER(PAL_IO, PAL_OK, PAL_LIMIT);
+}
+
 static void wrong_message(void)
 {
-    CHECK_FAILS(pal_error_set(&err, PAL_INVALID, "port 80 is taken"), PAL_INVALID, &err, "81");
+    CHECK_FAILS(pal_error_set(&test.err, PAL_INVALID, "port 80 is taken"), PAL_INVALID, &test.err,
+            "81");
 }
 
 static void each_check_fails_and_prints_its_values(void)
@@ -125,12 +168,31 @@ static void each_check_fails_and_prints_its_values(void)
     PRINTS(wrong_part,
             "CHECK_CONTAINS(\"port 80\", \"81\")\n"
             "#   got         \"port 80\"\n#   wanted part \"81\"\n");
+    PRINTS(unwanted_part,
+            "CHECK_LACKS(\"port 80\", \"80\")\n"
+            "#   got           \"port 80\"\n#   unwanted part \"80\"\n");
+    PRINTS(wrong_start,
+            "CHECK_BEGINS(\"port 80\", \"ports\")\n"
+            "#   got          \"port 80\"\n#   wanted start \"ports\"\n");
+    PRINTS(same_text, "CHECK_DIFFER(\"port\", pal_str_of(\"port\"))\n#   both are \"port\"\n");
+    PRINTS(neither_number,
+            "CHECK_EITHER(port, 81, 82)\n#   got    80\n#   wanted 81\n#   or     82\n");
+    PRINTS(wrong_byte,
+            "CHECK_BYTES(\"port\", \"post\", 4)\n"
+            "#   got    byte 2 is 0x72\n#   wanted byte 2 is 0x73\n");
     PRINTS(wrong_id,
             "CHECK_ID(a, b)\n#   got    01000000-0000-0000-0000-000000000000\n"
             "#   wanted 02000000-0000-0000-0000-000000000000\n");
     PRINTS(wrong_status_alone,
             "CHECK_STATUS(pal_error_set(NULL, PAL_INVALID, \" \"), PAL_OK)\n"
             "#   got    invalid\n#   wanted ok\n");
+    PRINTS(neither_status,
+            "CHECK_STATUS_EITHER(PAL_IO, PAL_OK, PAL_LIMIT)\n"
+            "#   got    io\n#   wanted ok or limit\n");
+    CHECK(fails(wrong_pointer));
+    CHECK_CONTAINS(printed, "CHECK_PTR(NULL, &port)\n#   got    (nil)\n#   wanted 0x");
+    CHECK(fails(not_ok));
+    CHECK_CONTAINS(printed, "#   got    invalid: port 80 is taken\n#   wanted ok\n");
     CHECK(fails(wrong_sign));
     CHECK_CONTAINS(printed, "#   got    18446744073709551615\n#   wanted -1\n");
     CHECK(fails(wrong_status));
@@ -160,9 +222,18 @@ static void right_values_print_nothing(void)
     CHECK_STR(none, NULL);
     CHECK_CONTAINS(pal_str_of("abc"), "bc");
     CHECK_CONTAINS("", "");
+    CHECK_LACKS("", "a");
+    CHECK_BEGINS("abc", pal_str_of("ab"));
+    CHECK_BEGINS("abc", "");
+    CHECK_DIFFER(none, "");
+    CHECK_EITHER(len, 3, 4);
+    CHECK_PTR(&len, &len);
+    CHECK_BYTES("abc", "abd", 2);
+    CHECK_STATUS_EITHER(PAL_IO, PAL_LIMIT, PAL_IO);
+    OK(PAL_OK);
     CHECK_ID(((pal_id){{1}}), ((pal_id){{1}}));
     CHECK_STATUS(PAL_LIMIT, PAL_LIMIT);
-    CHECK_FAILS(pal_error_set(&err, PAL_IO, "port 80 is taken"), PAL_IO, &err, "80");
+    CHECK_FAILS(pal_error_set(&test.err, PAL_IO, "port 80 is taken"), PAL_IO, &test.err, "80");
 }
 
 int main(void)

@@ -1,8 +1,8 @@
-/* test_utf8.c - UTF-8, against a slow description of it. */
+/* test_utf8.c - UTF-8, compared with a slow and simple description. */
 #include "base/utf8.h"
 #include "support/tap.h"
 
-/* All that RFC 3629 allows, the long way round. */
+/* All that RFC 3629 allows, spelled out. */
 static size_t slow_len(const unsigned char *p, size_t len)
 {
     size_t wanted = p[0] < 0x80           ? 1
@@ -38,7 +38,7 @@ static void every_character_survives_a_round_trip(void)
     }
     char bytes[4];
     CHECK_EQ(pal_utf8_encode(0x110000, bytes), 3);
-    CHECK(memcmp(bytes, "\xef\xbf\xbd", 3) == 0);
+    CHECK_BYTES(bytes, "\xef\xbf\xbd", 3);
 }
 
 static void every_short_sequence_is_validated_correctly(void)
@@ -59,7 +59,7 @@ static void every_short_sequence_is_validated_correctly(void)
     }
 }
 
-/* The table of the Unicode standard on replacing maximal parts of what is not valid. */
+/* The table of the Unicode standard about replacing maximal invalid parts. */
 static void invalid_bytes_are_consumed_in_the_longest_parts(void)
 {
     static const struct {
@@ -126,7 +126,7 @@ static void cuts_fall_between_characters(void)
     CHECK_EQ(pal_utf8_cut(text, 4), 1);
     CHECK_EQ(pal_utf8_cut(text, 5), 5);
     CHECK_EQ(pal_utf8_cut(text, 99), 6);
-    /* Bytes that are no characters may be cut anywhere. */
+    /* Invalid bytes can be cut anywhere. */
     CHECK_EQ(pal_utf8_cut(pal_str_of("\x80\x80\x80\x80\x80"), 4), 4);
     CHECK_EQ(pal_utf8_cut(pal_str_of("\xff\xff"), 1), 1);
 }

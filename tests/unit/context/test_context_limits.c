@@ -1,5 +1,5 @@
-/* test_context_limits.c - what bounds a plan beside tokens, the prefix that it shares with the last
- * request, what is wrong with its input, and its output. */
+/* test_context_limits.c - the limits of a plan other than tokens, the prefix that it shares with
+ * the last request, errors in its input, and its output. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "context/context_draft.h"
@@ -35,7 +35,7 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     CHECK_EQ(plan_item(&plan, 2)->disposition, PAL_DISPOSITION_SENT_PRUNED);
     CHECK(text_has(plan_item(&plan, 2)->reason, "more than the provider accepts"));
 
-    /* In quarters of a larger limit, so that the prefix stays for some turns. */
+    /* In quarters of a larger limit, so that the prefix stays the same for some turns. */
     begin();
     for (size_t i = 0; i < 23; i++)
         history_image(&h, 30);
@@ -47,7 +47,7 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.images, 16);
 
-    /* Images within results count as well. */
+    /* Images inside of results count, too. */
     begin();
     history_call_turns(&h, 2, 10);
     pal_part nested[2] = {
@@ -108,7 +108,7 @@ static void large_old_outputs_are_removed_over_the_byte_limit(void)
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
     CHECK_THAT(plan.bytes, <=, 20000);
-    CHECK(plan_sends(&plan, "note 13 16")); /* the call went with its result */
+    CHECK(plan_sends(&plan, "note 13 16")); /* the call was removed with its result */
     input.limits.bytes = 300;
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
@@ -129,7 +129,7 @@ static void bytes_are_counted_as_json(void)
     CHECK_EQ(history_plan(&h, &input).bytes, plain + 10 + 50 + 10 + 10);
 }
 
-/* A blob's bytes are not here, and count as they will be sent. */
+/* The bytes of a blob are not here, and count as they will be sent. */
 static void blobs_count_with_their_bytes(void)
 {
     begin();
@@ -156,7 +156,7 @@ static void blobs_count_with_their_bytes(void)
     CHECK_THAT(plan.bytes, <=, input.limits.bytes);
     CHECK_EQ(plan_item(&plan, 1)->disposition, PAL_DISPOSITION_SENT_PRUNED);
 
-    /* What was cut out of an output is kept, and not sent. */
+    /* Text that was cut from an output is stored, but not sent. */
     begin();
     history_call_turns(&h, 1, 100);
     input = history_input(&h);
@@ -223,7 +223,7 @@ static void the_plan_explains_what_changed_the_prefix(void)
     CHECK_EQ(plan.prefix_items, 10);
     CHECK_EQ(plan.prefix_break.len, 0);
     CHECK_EQ(plan.prefix_tokens, plan.tokens - 10);
-    /* Entries of what was not sent do not matter. */
+    /* Entries for messages that were not sent do not matter. */
     uint64_t hashes[12] = {0, last.hashes[0], 0};
     memcpy(hashes + 3, last.hashes + 1, 9 * sizeof(*hashes));
     pal_context_last gaps = {.hashes = hashes, .tokens = hashes, .len = 12};

@@ -1,4 +1,4 @@
-/* test_context_override.c - settings of one session, from its metadata. */
+/* test_context_override.c - settings for one session, from its metadata. */
 #include "palaver/context.h"
 #include "support/tap.h"
 
@@ -83,7 +83,7 @@ static void sessions_override_agents_and_agents_the_configuration(void)
             PAL_OK, &err);
     CHECK_EQ(settings.strategy, PAL_STRATEGY_RESET);
     CHECK_EQ(settings.max_tokens, 9);
-    CHECK_EQ(settings.keep_recent_messages, 0); /* the agent's are whole */
+    CHECK_EQ(settings.keep_recent_messages, 0); /* the agent's settings are complete */
     CHECK_STATUS(
             pal_context_settings_merge(&configured, &agent, own, &settings, &err), PAL_OK, &err);
     CHECK_EQ(settings.strategy, PAL_STRATEGY_SLIDING_WINDOW);

@@ -1,4 +1,5 @@
-/* test_context_plan.c - what a plan sends and what it does instead, rule by rule. */
+/* test_context_plan.c - the messages that a plan sends, and the actions that it requests, rule by
+ * rule. */
 #include "support/context_history.h"
 
 static pal_arena *arena;
@@ -39,7 +40,7 @@ static void the_order_is_always_the_same(void)
     CHECK_EQ(plan.items[4].message->role, PAL_ROLE_USER);
     CHECK_EQ(plan.items[5].message->role, PAL_ROLE_ASSISTANT);
     CHECK_ID(plan.items[5].message->id, (pal_id){{0}});
-    /* 1 to 5 without the head and the kept one. */
+    /* 1 to 5 without the head and the kept message. */
     const pal_plan_item *range = &plan.items[3];
     CHECK_EQ(range->kind, PAL_PLAN_ITEM_RANGE);
     CHECK_EQ(range->disposition, PAL_DISPOSITION_SUMMARIZED);
@@ -267,7 +268,7 @@ static void old_outputs_are_pruned_first(void)
     CHECK_EQ(plan_item(&plan, 31)->disposition, PAL_DISPOSITION_SENT_PRUNED);
     CHECK_EQ(plan_item(&plan, 35)->disposition, PAL_DISPOSITION_SENT);
 
-    /* Later ones are added to those. */
+    /* Later pins are added to those. */
     history_call_turns(&h, 7, 40000);
     input.messages_len = h.len;
     plan = history_plan(&h, &input);
@@ -303,7 +304,7 @@ static void a_prune_that_leaves_little_room_is_not_made(void)
 {
     begin();
     history_turns(&h, 10, 1000);
-    history_call_turns(&h, 20, 24000); /* 72,000 of 140,000 tokens can go */
+    history_call_turns(&h, 20, 24000); /* 72,000 of 140,000 tokens can be removed */
     pal_context_input input = history_input(&h);
     input.limits.input = 130000;
     pal_plan plan = history_plan(&h, &input);
@@ -336,7 +337,7 @@ static void a_compaction_keeps_the_newest_complete_turns(void)
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.cut_seq, 94);
 
-    /* Half of a small window, of which the summary takes a quarter of the whole. */
+    /* Half of a small window, of which the summary takes a quarter of the complete window. */
     begin();
     history_turns(&h, 30, 50);
     input = history_input(&h);
@@ -372,7 +373,7 @@ static void pins_and_the_last_question_stay(void)
     CHECK_THAT(plan.cut_seq, >, question);
     CHECK_EQ((plan.cut_seq - question) % 2, 0);
 
-    /* Where a call waits for its approval, everything from it on stays. */
+    /* If a call waits for its approval, everything from it on stays. */
     pal_str pending = pal_str_of("x3");
     input.pending = &pending;
     input.pending_len = 1;
@@ -380,7 +381,7 @@ static void pins_and_the_last_question_stay(void)
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
     CHECK_EQ(plan.cut_seq, question + 6);
 
-    /* Kept ones that are pinned stay; another last question takes the place of the old one. */
+    /* Kept messages that are pinned stay; a new last question replaces the old one. */
     input.kept = h.messages;
     input.kept_len = 3;
     input.messages += 3;
@@ -431,7 +432,7 @@ static void a_second_compaction_is_never_requested(void)
     CHECK_STR(plan.items[1].reason, "oldest turns left out for room");
     CHECK_STR(plan_text(&plan.items[0]),
             "[Note: 62 older messages truncated to stay within token limit]");
-    /* Refused by the provider all the same: only what is over low water goes. */
+    /* The provider still refuses it, so only tokens above the low-water mark are removed. */
     input.after_overflow = true;
     input.limits.input = 200000;
     plan = history_plan(&h, &input);
@@ -603,7 +604,7 @@ static void a_reset_keeps_only_the_open_turn(void)
     input.settings.compaction_threshold = 0;
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_COMPACT);
-    /* What is over the threshold even then is sent, as long as it fits. */
+    /* If it is still above the threshold, it is sent as long as it fits. */
     input.after_compaction = true;
     plan = history_plan(&h, &input);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);

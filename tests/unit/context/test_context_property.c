@@ -1,9 +1,10 @@
-/* test_context_property.c - random histories, repaired and planned for every provider: what comes
- * out is taken by a second opinion (support/context_check.h). A repair loses nothing that a user
- * said, tells all that it did, is the same when it is made again, and leaves the history as it was.
- * A plan is inside every limit or refuses, and comes to an end.
+/* test_context_property.c - random histories, repaired and planned for every provider: an
+ * independent check (support/context_check.h) accepts the result. A repair loses no user message,
+ * reports all that it did, gives the same result again, and leaves the history unchanged. A plan is
+ * within every limit or fails, and ends.
  *
- * PAL_TEST_SEED chooses another run, PAL_CONTEXT_PLANS how many; a failure tells the seed. */
+ * PAL_TEST_SEED chooses another run, PAL_CONTEXT_PLANS the number of plans; a failure prints the
+ * seed. */
 #include <stdlib.h>
 #include "palaver/context.h"
 #include "support/context_check.h"
@@ -33,7 +34,7 @@ static uint64_t hash_of(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
-/* Of the structures, not of the texts: these are const. */
+/* Compares the structures, not the texts, which are const. */
 static uint64_t history_hash(void)
 {
     uint64_t hash = hash_of(1, history.messages, history.len * sizeof(pal_message));
@@ -54,7 +55,7 @@ static bool is_question(const pal_message *message)
             memcmp(message->parts[0].text.data, "question ", 9) == 0;
 }
 
-/* Questions come out in the order in which they went in, and all of them. */
+/* All questions are in the result, in their original order. */
 static bool keeps_questions(const pal_repair_result *repaired)
 {
     size_t at = 0;
@@ -73,7 +74,7 @@ static bool keeps_questions(const pal_repair_result *repaired)
     return true;
 }
 
-/* Whether it came out just as it went in. */
+/* Whether the result is equal to the input. */
 static bool is_as_it_was(const pal_repair_result *repaired, const pal_message *message)
 {
     for (size_t i = 0; i < repaired->len; i++) {
@@ -85,7 +86,7 @@ static bool is_as_it_was(const pal_repair_result *repaired, const pal_message *m
     return false;
 }
 
-/* Nothing is changed, left out or added without a line that says so. */
+/* Nothing is changed, left out or added without a note about it. */
 static bool tells_all(const pal_repair_result *repaired)
 {
     bool told = SAME(repaired->repairs_len || repaired->len == history.len);
@@ -187,7 +188,8 @@ static void random_settings(pal_context_input *input)
     input->after_compaction = one_in(8);
 }
 
-/* Messages of the history up to `seq` that stay: those of the list, and those kept before. */
+/* Messages of the history up to `seq` that stay: those of the list, and those that were kept
+ * before. */
 static void keep(pal_context_input *input, const uint64_t *seqs, size_t seqs_len, uint64_t seq)
 {
     pal_message *kept = pal_arena_array(source.arena, history.len + 1, sizeof(*kept));
@@ -205,7 +207,7 @@ static void keep(pal_context_input *input, const uint64_t *seqs, size_t seqs_len
     input->kept_len = len;
 }
 
-/* The history from behind `seq` on, with a summary of what is before. */
+/* The history after `seq`, with a summary of the messages before. */
 static void cut_at(pal_context_input *input, const uint64_t *seqs, size_t seqs_len, uint64_t seq)
 {
     keep(input, seqs, seqs_len, seq);
@@ -239,7 +241,7 @@ static bool has_seq(const pal_message *messages, size_t len, uint64_t seq)
     return false;
 }
 
-/* What the user asked last is sent while it waits for its answer. */
+/* The last question of the user is sent while it waits for its answer. */
 static bool keeps_newest(const pal_context_input *input, const pal_message *messages, size_t len)
 {
     size_t at = input->messages_len;
@@ -288,7 +290,7 @@ static bool is_sendable(const pal_context_input *input, const pal_plan *plan)
             (is_within(input, plan, messages, len) && keeps_newest(input, messages, len));
 }
 
-/* Does what the plan asks for. */
+/* Performs the action that the plan requests. */
 static bool follow(pal_context_input *input, const pal_plan *plan)
 {
     if (plan->action == PAL_PLAN_ACTION_PRUNE) {
@@ -330,7 +332,7 @@ static bool plan_holds(pal_profile profile)
 
 /* ---- All of them ---- */
 
-/* Runs `holds` over random histories until one fails. */
+/* Runs `holds` on random histories until one fails. */
 static void run_many(bool (*holds)(pal_profile profile), uint64_t salt)
 {
     unsigned long seed = number_from("PAL_TEST_SEED", 1);

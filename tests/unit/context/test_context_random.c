@@ -1,6 +1,6 @@
-/* test_context_random.c - whatever the history is, a plan keeps its promises: inside every limit
- * and valid, or refused; nothing goes unsaid; cuts part no pair; and it ends: a prune or a
- * compaction is never asked for twice.
+/* test_context_random.c - a plan keeps its promises for any history: it is within every limit and
+ * valid, or it fails; nothing is left out without a note; cuts do not separate a call from its
+ * result; and it ends: a prune or a compaction is never requested twice.
  *
  *   test_context_random [ROUNDS [SEED]] */
 #include "support/context_history.h"
@@ -97,7 +97,7 @@ static void make_history(pal_str *pending, size_t *pending_len)
         h.messages[i].flags |= one_in(25) ? PAL_MESSAGE_FLAG_PINNED : 0;
 }
 
-/* Some request that began anywhere; nothing of it need be the same. */
+/* A request that began anywhere, and may have nothing in common. */
 static void add_last(pal_context_input *input)
 {
     pal_sent *sent = pal_arena_alloc(arena, sizeof(*sent));
@@ -162,7 +162,7 @@ static bool is_valid(const pal_plan *plan, const pal_context_input *input)
     return repaired.repairs_len == 0;
 }
 
-/* Counted anew, of nothing but what goes out. */
+/* Counts the messages that are sent, independently. */
 static uint64_t count_sent(const pal_plan *plan, const pal_context_input *input)
 {
     uint64_t sum = 0, tokens;
@@ -186,7 +186,7 @@ static bool has_user(const pal_context_input *input)
     return false;
 }
 
-/* Notes of the engine come before all else, and a window that slid begins with a user's message. */
+/* Notes of the engine come first, and a window that slid begins with a user message. */
 static bool begins_well(const pal_plan *plan, const pal_context_input *input)
 {
     bool is_begun = false, has_slid = false;
@@ -219,7 +219,7 @@ static bool is_within(const pal_plan *plan, const pal_context_input *input)
             (!limits->images || plan->images <= limits->images);
 }
 
-/* Every message is somewhere among the items, whether it is sent or not. */
+/* Every message is among the items, whether it is sent or not. */
 static bool tells_all(const pal_plan *plan, const pal_context_input *input)
 {
     uint64_t tokens = 0;
@@ -263,7 +263,7 @@ static bool is_pending(const pal_context_input *input, pal_str id)
     return false;
 }
 
-/* The newest call of that id before the message. */
+/* The newest call with that id before the message. */
 static const pal_message *find_call(
         const pal_context_input *input, const pal_message *before, pal_str id)
 {
@@ -298,7 +298,7 @@ static bool is_cut_safe(const pal_plan *plan, const pal_context_input *input)
     return safe;
 }
 
-/* A question that waits for its answer is sent, whatever else is not. */
+/* A question that waits for its answer is sent, whatever else is left out. */
 static bool has_question(const pal_plan *plan, const pal_context_input *input)
 {
     if (input->messages_len == 0)
@@ -311,7 +311,7 @@ static bool has_question(const pal_plan *plan, const pal_context_input *input)
     return item && item->hash;
 }
 
-/* As the turn does it: the summary is short, kept messages are those of the plan. */
+/* As the turn does it: the summary is short, and the kept messages are those of the plan. */
 static pal_context_input compacted(const pal_context_input *input, const pal_plan *plan)
 {
     pal_context_input next = *input;

@@ -1,8 +1,9 @@
-/* test_context_repair.c - the repair of histories: PicoClaw's own answers (tests/data/vectors), and
- * every rule of ours by itself.
+/* test_context_repair.c - the repair of histories: PicoClaw's results (tests/data/vectors), and
+ * each of our rules.
  *
- * Histories are written in short: u user, a assistant's text, s system, A:x,y assistant with calls,
- * t:x,y tool with results. In answers '+' marks a message that was made, '!' a failed result. */
+ * Histories have a short notation: u user, a text of the assistant, s system, A:x,y assistant with
+ * calls, t:x,y tool with results. In results '+' marks a message that was added, '!' a failed
+ * result. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json/json.h"
@@ -36,7 +37,7 @@ static pal_part *parts_of(pal_message *message, size_t len)
     return message->parts;
 }
 
-/* The parts of "x,y": a call or a result each. */
+/* The parts of "x,y": one call or one result each. */
 static void add_ids(pal_message *message, pal_str ids, pal_part_kind kind)
 {
     size_t count = 1, at = 0;
@@ -163,7 +164,7 @@ static bool says(const pal_repair_result *repaired, const char *words)
     return false;
 }
 
-/* A user's question, then a message of these parts. */
+/* A user's question, then a message with these parts. */
 static pal_repair_result repair_parts(
         pal_profile profile, pal_role role, pal_part *parts, size_t len)
 {
@@ -212,7 +213,7 @@ static void invalid_messages_are_dropped_as_in_picoclaw(void)
     CHECK(becomes(PAL_PROFILE_PICOCLAW, "u A:A, t:A a", "u a"));
     CHECK(becomes(PAL_PROFILE_PICOCLAW, "u t:A a A:A", "u a"));
     CHECK(becomes(PAL_PROFILE_PICOCLAW, "A:A", ""));
-    /* What is made for the request is not of the history. */
+    /* Messages that are added to a request are not part of the history. */
     history list = history_of(str("s u s a"));
     list.messages[0].seq = 0;
     list.messages[0].flags = PAL_MESSAGE_FLAG_SYNTHETIC;
@@ -243,8 +244,8 @@ static void valid_lists_are_not_changed(void)
             CHECK_EQ(repaired.repairs_len, 0);
             CHECK_EQ(repaired.len, list.len);
             for (size_t k = 0; k < repaired.len && k < list.len; k++) {
-                CHECK(repaired.messages[k].parts == list.messages[k].parts);
-                CHECK(memcmp(&repaired.messages[k], &list.messages[k], sizeof(pal_message)) == 0);
+                CHECK_PTR(repaired.messages[k].parts, list.messages[k].parts);
+                CHECK_BYTES(&repaired.messages[k], &list.messages[k], sizeof(pal_message));
             }
         }
     }
@@ -330,7 +331,7 @@ static void ids_in_one_message_are_unique(void)
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK_EQ(repaired.len, 4);
     CHECK_STR(part_at(&repaired, 1, 0)->call_id, "c");
-    CHECK(!pal_str_is(part_at(&repaired, 1, 1)->call_id, "c"));
+    CHECK_DIFFER(part_at(&repaired, 1, 1)->call_id, "c");
     CHECK_STR(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id);
     CHECK_STR(part_at(&repaired, 3, 0)->text, "second");
     CHECK_STR(list.messages[1].parts[1].call_id, "c");
@@ -342,7 +343,7 @@ static void empty_ids_are_replaced(void)
     pal_repair_result repaired = repair(PAL_PROFILE_OPENAI_CHAT, list.messages, list.len);
     CHECK_EQ(repaired.len, 5);
     CHECK_THAT(part_at(&repaired, 1, 0)->call_id.len, >, 0);
-    CHECK(!pal_str_equal(part_at(&repaired, 1, 0)->call_id, part_at(&repaired, 1, 1)->call_id));
+    CHECK_DIFFER(part_at(&repaired, 1, 0)->call_id, part_at(&repaired, 1, 1)->call_id);
     CHECK_STR(part_at(&repaired, 1, 1)->call_id, part_at(&repaired, 3, 0)->call_id);
 }
 
@@ -384,9 +385,9 @@ static void ids_are_unique_if_the_profile_requires_it(void)
     pal_repair_result repaired = repair(PAL_PROFILE_ANTHROPIC, list.messages, list.len);
     if (CHECK_EQ(repaired.len, 7))
         CHECK_STR(part_at(&repaired, 1, 0)->call_id, "c");
-    CHECK(!pal_str_is(part_at(&repaired, 4, 0)->call_id, "c"));
+    CHECK_DIFFER(part_at(&repaired, 4, 0)->call_id, "c");
     CHECK_STR(part_at(&repaired, 4, 0)->call_id, part_at(&repaired, 5, 0)->call_id);
-    /* The place in the session decides, so that a shorter history has the same ids. */
+    /* The position in the session decides, so that a shorter history has the same ids. */
     history cut = history_of(str("u A:c t:c u A:c t:c u A:c t:c u"));
     pal_repair_result all = repair(PAL_PROFILE_ANTHROPIC, cut.messages, cut.len);
     pal_repair_result rest = repair(PAL_PROFILE_ANTHROPIC, cut.messages + 3, cut.len - 3);
@@ -499,7 +500,7 @@ static void reasoning_of_other_models_is_left_out(void)
     CHECK(says(&chat, "another model"));
     CHECK_EQ(claude.messages[1].parts_len, 2);
     CHECK(says(&claude, "without a signature"));
-    /* An answer that ended while it reasoned. */
+    /* An answer that ended while the model was reasoning. */
     chat = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, &parts[1], 2);
     CHECK_EQ(chat.len, 1);
     CHECK(says(&chat, "nothing after it"));
@@ -508,13 +509,13 @@ static void reasoning_of_other_models_is_left_out(void)
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, last, 2);
     CHECK_EQ(chat.messages[1].parts_len, 2);
     CHECK_EQ(claude.messages[1].parts_len, 1);
-    /* Without a family nothing is replayed, not even what has none. */
+    /* Without a family nothing is replayed, not even reasoning without a family. */
     pal_context_input input = {.profile = PAL_PROFILE_OPENAI_CHAT};
     pal_part nobodys[] = {{.kind = PAL_PART_REASONING, .text = str("r")}, parts[3]};
     pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = nobodys, .parts_len = 2};
     chat = repair_with(&message, 1, &input);
     CHECK_EQ(chat.messages[0].parts_len, 1);
-    /* What was thought before a call that is there twice goes with it. */
+    /* Reasoning before a duplicated call is removed with the call. */
     pal_part call = {.kind = PAL_PART_TOOL_CALL,
             .call_id = str("c"),
             .name = str("ls"),
@@ -523,7 +524,7 @@ static void reasoning_of_other_models_is_left_out(void)
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, twice, 3);
     CHECK_EQ(claude.messages[1].parts_len, 1);
     CHECK_EQ(part_at(&claude, 1, 0)->kind, call.kind);
-    /* What was signed is not changed. */
+    /* Signed reasoning is not changed. */
     parts[2].text = str("\xff");
     claude = repair_parts(PAL_PROFILE_ANTHROPIC, PAL_ROLE_ASSISTANT, &parts[2], 2);
     CHECK_EQ(claude.messages[1].parts_len, 1);
@@ -629,15 +630,15 @@ static void results_are_sent_as_tool_messages(void)
         CHECK(says(&repaired, "moved after their call"));
     CHECK_EQ(repaired.messages[4].seq, 3);
     CHECK_STR(part_at(&repaired, 4, 0)->text, "also");
-    /* A tool's message that says something, but of no call. */
+    /* A tool message with text, but without a call. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_TOOL, mixed, 1);
     if (CHECK_STR(show(&repaired), "u u"))
         CHECK(says(&repaired, "without a result"));
-    /* Calls of a user are none. */
+    /* Calls in a user message do not count. */
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_USER, list.messages[1].parts, 2);
     CHECK_EQ(repaired.len, 1);
     CHECK(says(&repaired, "not allowed for its role"));
-    /* An answer that holds the result of its own call. */
+    /* An answer that contains the result of its own call. */
     pal_part both[] = {list.messages[1].parts[0], mixed[1]};
     repaired = repair_parts(PAL_PROFILE_OPENAI_CHAT, PAL_ROLE_ASSISTANT, both, 2);
     CHECK_STR(show(&repaired), "u A:c t:c");

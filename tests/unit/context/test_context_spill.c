@@ -1,4 +1,5 @@
-/* test_context_spill.c - long outputs are cut to head and tail, and nothing of them is lost. */
+/* test_context_spill.c - long outputs are cut to their head and tail, and nothing of them is
+ * lost. */
 #include "base/memory.h"
 #include "palaver/context.h"
 #include "palaver/limits.h"
@@ -47,7 +48,7 @@ static bool is_utf8(pal_str text)
     return true;
 }
 
-/* Where the note begins and ends; what is before and behind it is the output's own. */
+/* Where the note begins and ends; the text before and after it is part of the output. */
 static bool parts_of(pal_str *out_head, pal_str *out_note, pal_str *out_tail)
 {
     pal_str text = pal_arena_copy(arena, part.text);
@@ -77,7 +78,7 @@ static void outputs_up_to_the_limit_are_not_cut(void)
 {
     size_t len = fill_lines(PAL_SPILL_LINES_MAX, "x\n");
     CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 0);
-    CHECK(part.text.data == output);
+    CHECK_PTR(part.text.data, output);
     CHECK_EQ(part.text.len, len);
     CHECK_EQ(part.data.len, 0);
     CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len - 1), 0); /* the last line without its end */
@@ -92,13 +93,13 @@ static void an_output_with_one_line_more_is_cut(void)
     pal_str head, note, tail;
     size_t len = fill_lines(PAL_SPILL_LINES_MAX + 1, "x\n");
     CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
-    CHECK(part.data.data == output);
+    CHECK_PTR(part.data.data, output);
     CHECK_EQ(part.data.len, len);
     if (!parts_of(&head, &note, &tail))
         return;
     CHECK_EQ(head.len, PAL_SPILL_LINES_MAX);
     CHECK_EQ(tail.len, PAL_SPILL_LINES_MAX);
-    CHECK(strncmp(note.data, "[1 lines, 2 bytes are left out here.", 36) == 0);
+    CHECK_BEGINS(note, "[1 lines, 2 bytes are left out here.");
     CHECK_CONTAINS(note.data, "The whole output has 2001 lines");
 }
 
@@ -110,11 +111,11 @@ static void an_output_with_one_byte_more_is_cut(void)
     CHECK_EQ(spill(PAL_PART_TOOL_RESULT, len), 1);
     if (!parts_of(&head, &note, &tail))
         return;
-    /* One line: it is cut in the middle, and the note gets a line of its own. */
+    /* One line: it is cut in the middle, and the note gets a separate line. */
     if (CHECK_EQ(head.len, PAL_SPILL_BYTES_MAX / 2 + 1))
         CHECK_EQ(head.data[head.len - 1], '\n');
     CHECK_EQ(tail.len, PAL_SPILL_BYTES_MAX / 2);
-    CHECK(strncmp(note.data, "[1 lines, 1 bytes are left out here.", 36) == 0);
+    CHECK_BEGINS(note, "[1 lines, 1 bytes are left out here.");
 }
 
 static void lines_are_kept_complete(void)
@@ -133,7 +134,7 @@ static void lines_are_kept_complete(void)
         CHECK_THAT(head.len, >, 25000);
     }
     if (CHECK(ends(tail, len))) {
-        CHECK(strncmp(tail.data, "a line", 6) == 0);
+        CHECK_BEGINS(tail, "a line");
         CHECK_THAT(tail.len, >, 25000);
     }
     CHECK_THAT(part.text.len, <, PAL_SPILL_BYTES_MAX + 400);
@@ -155,7 +156,7 @@ static void characters_are_kept_complete(void)
     }
 }
 
-/* Invalid bytes are an output too. */
+/* Invalid bytes are a valid output. */
 static void bytes_that_are_not_text_do_not_block_it(void)
 {
     memset(output, 0x80, OUTPUT_MAX);
@@ -187,7 +188,7 @@ static void a_cut_output_is_not_cut_again(void)
     pal_str text = part.text;
     if (CHECK_STATUS(pal_context_spill(&message, arena, &spilled, NULL), PAL_OK))
         CHECK_EQ(spilled, 0);
-    CHECK(part.text.data == text.data);
+    CHECK_PTR(part.text.data, text.data);
 }
 
 /* ---- Outputs of several texts ---- */
@@ -218,9 +219,9 @@ static void several_texts_count_as_one(void)
     nested[1] = text_of(middle, len);
     CHECK_EQ(spill_nested(2), 0);
     CHECK_EQ(part.parts_len, 2);
-    CHECK(nested[1].text.data == output + middle);
+    CHECK_PTR(nested[1].text.data, output + middle);
     CHECK_EQ(part.data.len, 0);
-    /* One line more, of a third one. */
+    /* One line more, of a third output. */
     nested[2] = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("last")};
     CHECK_EQ(spill_nested(3), 1);
     CHECK_EQ(part.parts_len, 3);
@@ -230,7 +231,7 @@ static void several_texts_count_as_one(void)
             pal_arena_copy(arena, nested[0].text).data, "[1 lines, 2 bytes are left out here.");
     CHECK_EQ(nested[1].text.len, middle - 2);
     CHECK_STR(nested[2].text, "last");
-    /* The bytes of all of them count, and what separates them. */
+    /* The bytes of all of them count, with the separators. */
     memset(output, 'x', OUTPUT_MAX);
     nested[0] = text_of(0, PAL_SPILL_BYTES_MAX / 2);
     nested[1] = text_of(0, PAL_SPILL_BYTES_MAX / 2 - 1);
@@ -280,7 +281,7 @@ static void the_text_of_the_result_comes_before_its_parts(void)
         CHECK_EQ(spilled, 1);
     CHECK_STR(part.text, "first");
     if (CHECK_EQ(part.data.len, len + 6))
-        CHECK(memcmp(part.data.data, "first\nx\n", 8) == 0);
+        CHECK_BYTES(part.data.data, "first\nx\n", 8);
     CHECK_CONTAINS(pal_arena_copy(arena, nested[0].text).data, "The whole output has 3001 lines");
 }
 
@@ -315,7 +316,7 @@ static void without_memory_nothing_changes(void)
             CHECK_EQ(spilled, 0);
             CHECK_EQ(part.data.len, 0);
             CHECK_EQ(part.parts_len, 2);
-            CHECK(nested[1].text.data == output + 6000);
+            CHECK_PTR(nested[1].text.data, output + 6000);
         }
         pal_arena_free(small);
     }
@@ -345,7 +346,7 @@ static void the_handle_is_the_blobs_name(void)
             PAL_OK);
     CHECK_EQ(data.len, len);
     CHECK(begins(data));
-    /* Only what is sent is counted. */
+    /* Only text that is sent is counted. */
     CHECK_THAT(loaded.items[0].tokens, <, 9000);
     pal_store_close(store);
 }

@@ -1,5 +1,5 @@
-/* test_context_vectors.c - the context's rules against the answers of those systems that they come
- * from (tests/data/vectors), and the rows where ours differ, with the reason. */
+/* test_context_vectors.c - the rules of the context, compared with the systems that they come from
+ * (tests/data/vectors), and the rows in which ours differ, with the reason. */
 #include "base/json/json.h"
 #include "context/context_draft.h"
 #include "context/context_text.h"
@@ -62,7 +62,7 @@ static void overflow_matches_sol_plus_cache_writes(void)
                 .output = number_of(t, "output")};
         bool is = flag_of(row, "auto") && pal_context_overflow(&limits, &usage);
         bool is_sol = is == flag_of(row, "sol");
-        /* What was written to the cache was sent: opencode is right here. */
+        /* Text that was written to the cache was sent: opencode is right here. */
         if (usage.cache_write) {
             differing++;
             is_sol = is == flag_of(row, "opencode");
@@ -104,7 +104,7 @@ static void overflow_is_exact_at_its_limits(void)
 
 /* ---- Prune ---- */
 
-/* Rows have up to LIST_MAX parts that are pending, or compacted before. */
+/* Rows have up to LIST_MAX parts that are pending, or were compacted before. */
 typedef struct prune_case {
     pal_str pending[LIST_MAX];
     size_t pending_len;
@@ -200,7 +200,7 @@ static void check_prune(pal_json row)
     CHECK_EQ(seen, len);
 }
 
-/* Rows as those of the file, of what it does not have. */
+/* Rows like those of the file, for cases that the file does not have. */
 static void prune_is_exact_at_its_limits(void)
 {
     static const char rows[] =
@@ -250,8 +250,9 @@ static void prune_matches_sol(void)
 
 /* ---- Loom ---- */
 
-/* A request that Loom begins with the assistant is begun with the question before it, which is one
- * message less in the notice: not every service takes the other. Returns how many that are. */
+/* If Loom's request begins with the assistant, ours begins with the question before it, because
+ * some services refuse the other. That is one message less in the notice. Returns the number of
+ * such rows. */
 static size_t find_opening(const pal_plan *plan)
 {
     const pal_plan_item *first = NULL, *second = NULL;
@@ -268,7 +269,7 @@ static size_t find_opening(const pal_plan *plan)
             : 0;
 }
 
-/* "system#0", a notice as it is, "user#3": as Loom's answers are written down. */
+/* "system#0", a notice unchanged, "user#3": the notation of Loom's results. */
 static void check_loom_items(const pal_plan *plan, pal_json row)
 {
     pal_json_iter iter = pal_json_each(pal_json_find(row, "result"));
@@ -353,8 +354,8 @@ static void sliding_window_matches_loom(void)
         pal_context_input input = loom_input(sizes, len, &head);
         input.limits.context = number_of(row, "model_limit");
         pal_plan plan = history_plan(&h, &input);
-        /* Loom loses the newest message where it alone is over its 80 %; we send it as long as the
-         * model takes it, and else refuse, and say so. */
+        /* Loom loses the newest message if it alone is over Loom's 80 %. We send it as long as the
+         * model accepts it; otherwise the plan fails with an error. */
         if (len > 1 && loom_loses_last(row, len)) {
             uint64_t least = sizes[0] / 4 + sizes[len - 1] / 4;
             char words[80];
@@ -376,7 +377,7 @@ static void sliding_window_matches_loom(void)
     CHECK_THAT(refused, >=, 1);
 }
 
-/* The shares of the rows are the percent that the function takes; the plan's own is a half. */
+/* The shares of the rows are the percentages that the function takes; the plan uses a half. */
 static void retry_matches_loom(void)
 {
     pal_json_iter iter = pal_json_each(
@@ -411,7 +412,7 @@ typedef struct stored {
     pal_str id;
     bool is_compaction;
     pal_str tail;
-    bool is_summary; /* that counts: finished, without error */
+    bool is_summary; /* that counts: finished, without an error */
 } stored;
 
 static stored read_stored(pal_json row, bool needs_finish)
@@ -439,8 +440,8 @@ static size_t find_id(const stored *list, size_t len, pal_str id)
     return len;
 }
 
-/* Rows of a compaction are rows of their own here, not messages: what the newest valid one hides
- * is behind the checkpoint, and it and its summary are the pair that stands for that. */
+/* The rows of a compaction are separate rows here, not messages: the messages that the newest valid
+ * compaction hides are before the checkpoint, and the pair of it and its summary replaces them. */
 static void check_filter(pal_json row, bool is_sol)
 {
     stored list[LIST_MAX];
@@ -534,8 +535,8 @@ static void add_tail_turn(pal_str turn)
     }
 }
 
-/* Without opencode's limit of turns: a row that needs one is left out, and counted. Where opencode
- * keeps no tail at all, we keep the last user's message. */
+/* Without opencode's limit of turns: a row that needs it is left out, and counted. If opencode
+ * keeps no tail at all, we keep the last user message. */
 static void tails_match_opencode(void)
 {
     pal_json file = vectors_load(arena, "compaction_filter.json"), row;

@@ -1,4 +1,5 @@
-/* test_dialect.c - messages in the form of any API and back, by the public functions. */
+/* test_dialect.c - converts messages to the format of any API and back, with the public
+ * functions. */
 #include "palaver/dialect.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* test_dialect_anthropic.c - Anthropic's Messages to our messages and back. */
+/* test_dialect_anthropic.c - converts Anthropic's Messages to our messages and back. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
@@ -21,7 +21,8 @@ static bool reads(const char *json)
     return status == PAL_OK;
 }
 
-/* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
+/* Reads, converts to the native form and back as a store would, and writes: the result is the same,
+ * or `expected`. */
 static bool rewrites(const char *json, const char *expected)
 {
     pal_str native, text = {0};
@@ -97,7 +98,7 @@ static void thinking_survives_byte_for_byte(void)
     CHECK_EQ(parts[1].text.len, 0);
 }
 
-/* As a provider tells it: the whole block is the signature. */
+/* As a provider reports it: the complete block is the signature. */
 static void an_opaque_block_is_returned_unchanged(void)
 {
     static const char block[] = "{\"type\":\"redacted_thinking\", \"data\":\"E\\u006d\"}";
@@ -107,7 +108,7 @@ static void an_opaque_block_is_returned_unchanged(void)
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
     pal_str json;
     CHECK_STATUS(pal_anthropic_write(&message, 1, arena, &json, &error), PAL_OK, &error);
-    CHECK(memmem(json.data, json.len, block, sizeof block - 1) != NULL);
+    CHECK_CONTAINS(json, block);
 }
 
 static void tools_survive(void)
@@ -192,7 +193,7 @@ static void omitted_content_is_named(void)
                     "{\"arguments\":\"not json\"}},{\"type\":\"text\",\"text\":\"so far\"}")));
 }
 
-/* Whatever is written can be read, and is then written the same. */
+/* All written messages can be read, and are then written the same. */
 static void any_message_is_stable_after_one_round_trip(void)
 {
     for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -232,7 +233,7 @@ static void an_allocation_failure_is_reported(void)
         if (status == PAL_OK)
             status = pal_anthropic_write(messages, messages_len, small, &text, NULL);
         pal_memory_fail_at(0, 0);
-        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+        CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
         pal_arena_free(small);
     }
     CHECK_STATUS(status, PAL_OK);

@@ -25,7 +25,7 @@ static pal_str written(const pal_message *message)
     return json;
 }
 
-/* Reads and writes; the result must be `expected`, or the same text when that is NULL. */
+/* Reads and writes; the result must be `expected`, or the same text if `expected` is NULL. */
 static bool rewrites(const char *json, const char *expected)
 {
     pal_message message;
@@ -83,7 +83,8 @@ static void a_single_text_is_written_as_content(void)
             "{\"role\":\"tool\",\"parts\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}", NULL));
 }
 
-/* A bare message is written without the table: with a member more it is written by the table. */
+/* A simple message is written without the table; with one more member it is written by the
+ * table. */
 static bool is_written_by_both(pal_message message)
 {
     static const char more[] = ",\"x\":1}";
@@ -411,7 +412,7 @@ static void sessions_are_kept(void)
     CHECK_STATUS(pal_session_to_json(&session, arena, &text, &error), PAL_INVALID, &error);
 }
 
-/* Every allocation fails once: the call says so, and nothing crashes or leaks. */
+/* Every allocation fails once: the call reports it, and nothing crashes or leaks. */
 static void an_allocation_failure_is_reported(void)
 {
     static const char json[] =

@@ -1,4 +1,4 @@
-/* test_dialect_openai_chat.c - chat completions to our messages and back. */
+/* test_dialect_openai_chat.c - converts chat completions to our messages and back. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/native/native.h"
@@ -23,8 +23,8 @@ static bool reads(const char *json)
     return status == PAL_OK;
 }
 
-/* Reads one message and writes it: the result must be equal to `expected`, or to it when NULL. In
- * between it goes through the native form, as it does on its way through the store. */
+/* Reads one message and writes it. The result must be equal to `expected`, or to the input if that
+ * is NULL. In between, the message is converted to the native form and back, as in a store. */
 static bool rewrites(const char *json, const char *expected)
 {
     char array[4096];
@@ -154,12 +154,12 @@ static void media_survive(void)
     CHECK_STR(messages[0].parts[4].media_type, "audio/wav");
     CHECK_STR(messages[0].parts[5].name, "a.pdf");
     CHECK_EQ(messages[0].parts[8].kind, PAL_PART_FILE);
-    /* Data that could not be written again as it was stays a URL. */
+    /* Data that could not be written in the same way again stays a URL. */
     CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
                    "{\"url\":\"data:image/png;base64,AAF=\"}}]}",
             NULL));
     CHECK_EQ(messages[0].parts[0].data.len, 0);
-    /* A media type is anybody's text. */
+    /* A media type can be any text. */
     CHECK(rewrites("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
                    "{\"url\":\"data:a\\n\\\"b;base64,AAEC\"}}]}",
             NULL));
@@ -356,7 +356,7 @@ static void empty_parts_are_no_content(void)
     CHECK(settles(&message));
 }
 
-/* What was kept may be anybody's: a message comes with any extra. */
+/* A stored message can have any extra members. */
 static pal_str any_extra(message_random *random)
 {
     static const char *const extras[] = {"", "", "", "{\"x\":1}", "{\"openai\":{\"x\":[1]}}",

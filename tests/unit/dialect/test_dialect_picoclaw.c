@@ -27,7 +27,7 @@ static pal_str written(const pal_message *message)
     return line;
 }
 
-/* Reads and writes; the result must be `expected`, or the same line when that is NULL. */
+/* Reads and writes; the result must be `expected`, or the same line if `expected` is NULL. */
 static bool rewrites(const char *line, const char *expected)
 {
     pal_message message;
@@ -116,7 +116,7 @@ static void unknown_members_are_kept(void)
     CHECK_EQ(message.flags, 0);
 }
 
-/* PicoClaw's decoder would fail for, or believe, members that look like its own. */
+/* PicoClaw's decoder would fail at, or believe, members that look like PicoClaw's own. */
 static void extra_members_never_replace_known_members(void)
 {
     static const char *const extras[] = {"{\"Role\":\"system\"}", "{\"system_parts\":5}",

@@ -1,4 +1,4 @@
-/* test_dialect_transcript.c - transcripts of others and of our own, line by line. */
+/* test_dialect_transcript.c - transcripts of other programs and of Palaver, line by line. */
 #include <stdlib.h>
 #include "base/memory.h"
 #include "dialect/native/native.h"
@@ -40,7 +40,7 @@ static void finish(void)
     take(pal_transcript_finish(transcript, arena, &more, &error), &more);
 }
 
-/* Feeds a file, each line in memory of its own that is gone afterwards. */
+/* Feeds a file, each line in separate memory that is freed afterwards. */
 static void feed_file(const char *name)
 {
     char path[512], *line = NULL;
@@ -59,7 +59,7 @@ static void feed_file(const char *name)
     finish();
 }
 
-/* The nth item of a kind, from 0; one of kind NONE where there are fewer. */
+/* The nth item of a kind, from 0; an item of kind NONE if there are fewer. */
 static const pal_transcript_item *nth(pal_transcript_item_kind kind, size_t n)
 {
     static const pal_transcript_item none;
@@ -208,7 +208,7 @@ static void going_back_becomes_a_rewind(void)
     CHECK_EQ(mark->seq, 5);
     CHECK_EQ(nth(PAL_ENTRY_MARK, 0)->line, 17);
     CHECK(text_is(message(7), 0, PAL_PART_TEXT, "No: count them."));
-    CHECK(nth(PAL_ENTRY_MESSAGE, 7) == nth(PAL_ENTRY_MARK, 0) + 1);
+    CHECK_PTR(nth(PAL_ENTRY_MESSAGE, 7), nth(PAL_ENTRY_MARK, 0) + 1);
 }
 
 static void a_sub_agents_file_is_a_session(void)
@@ -221,7 +221,7 @@ static void a_sub_agents_file_is_a_session(void)
     CHECK_EQ(count(PAL_ENTRY_WARNING), 0);
 }
 
-/* Calls that ran side by side have results side by side; a prompt follows one of them. */
+/* Parallel calls have adjacent results; a prompt follows one of them. */
 static void parallel_results_are_not_a_rewind(void)
 {
     static const char *const lines[] = {
@@ -261,7 +261,7 @@ static void messages_that_cannot_be_stored_are_reported(void)
     CHECK_EQ(pal_transcript_count(transcript).ignored, 1);
 }
 
-/* What was said can't be refused any more, as it would be in a request. */
+/* A recorded message cannot be refused any more, as it would be in a request. */
 static void wrong_blocks_are_kept_unchanged(void)
 {
     static const char line[] =
@@ -461,7 +461,7 @@ static bool mark_same(const pal_mark *a, const pal_mark *b)
             SAME(pal_str_equal(a->body, b->body)) && SAME(a->created_at == b->created_at);
 }
 
-/* Feeds what is in `buf`, line by line. */
+/* Feeds the contents of `buf`, line by line. */
 static void feed_lines(const pal_buf *buf)
 {
     for (size_t at = 0; at < buf->len;) {
@@ -500,7 +500,7 @@ static void written_transcripts_survive_a_round_trip(void)
     pal_buf_done(&buf);
 }
 
-/* It outlives its line, as everything of a message does: the next one lies in the same place. */
+/* A message outlives its line: the next line is in the same memory. */
 static void the_messages_sent_to_a_model_are_kept(void)
 {
     char line[512];
@@ -602,7 +602,7 @@ static void kinds_have_names(void)
     CHECK(!pal_transcript_kind_from_name(pal_str_of("word"), &kind));
 }
 
-/* Feeds a short conversation with the nth allocation failing; true when none failed. */
+/* Feeds a short conversation while the nth allocation fails. Returns true if none failed. */
 static bool survives_failure(uint64_t allocation, int once)
 {
     static const char *const lines[] = {

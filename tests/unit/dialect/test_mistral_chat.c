@@ -1,4 +1,4 @@
-/* test_mistral_chat.c - the messages of Mistral's chat completions, as ours. */
+/* test_mistral_chat.c - converts the messages of Mistral's chat completions to ours. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/mistral/mistral_chat.h"
@@ -72,7 +72,7 @@ static void chunks_are_read_and_calls_follow_them(void)
     CHECK_STR(messages[1].parts[0].parts[0].text, "r");
 }
 
-/* OpenAI's services refuse an image whose URL stands by itself. */
+/* OpenAI's services refuse an image whose URL is not in an object. */
 static void an_image_is_written_in_the_common_form(void)
 {
     pal_str json;
@@ -113,7 +113,7 @@ static void an_allocation_failure_is_reported(void)
         pal_arena *own = pal_arena_new(0);
         status = own ? read_chat(json, own) : PAL_NO_MEMORY;
         pal_memory_fail_at(0, 0);
-        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+        CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
         pal_arena_free(own);
     }
     CHECK_STATUS(status, PAL_OK);

@@ -1,4 +1,4 @@
-/* test_mistral_entries.c - Mistral's entries to our messages and back. */
+/* test_mistral_entries.c - converts Mistral's entries to our messages and back. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/mistral/mistral_entries.h"
@@ -46,7 +46,7 @@ static size_t entries_of(const pal_mistral_view *view, pal_mistral_entry **out_e
     return len;
 }
 
-/* What is shown of the messages, without what the reader did not say. */
+/* The messages as entries, without members that were not in the input. */
 static pal_json shown(void)
 {
     const pal_mistral_view view = {0};
@@ -66,7 +66,7 @@ static pal_json shown(void)
     return value;
 }
 
-/* Every member of every entry that was read is shown again, in the same order. */
+/* Every member of every entry is written again, in the same order. */
 static bool survives(const char *json)
 {
     pal_json read, written, entry, again, name, value;
@@ -154,7 +154,7 @@ static void wrong_entries_are_reported(void)
     CHECK(refused("[{\"type\":\"agent.handoff\"}]", "'previous_agent_id'"));
 }
 
-/* An answer of a model: reasoning without words, a text, two calls, a text. */
+/* An answer of a model: reasoning without text, a text, two calls, a text. */
 static void an_entry_id_comes_from_its_first_visible_part(void)
 {
     pal_part parts[] = {
@@ -196,9 +196,9 @@ static void an_entry_id_comes_from_its_first_visible_part(void)
         CHECK_ID(message, list[0].id);
     }
     if (CHECK_EQ(len, 4))
-        CHECK(entries[1].result == &results[0]);
+        CHECK_PTR(entries[1].result, &results[0]);
 
-    /* With the text out of sight, the others keep their names. */
+    /* If the text is hidden, the other entries keep their names. */
     pal_part seen[] = {parts[2], parts[4]};
     seen[0].number = 3;
     seen[1].number = 5;
@@ -240,7 +240,7 @@ static void an_allocation_failure_is_reported(void)
             status = pal_mistral_entries_of(
                     messages, messages_len, &view, own, &entries, &len, &error);
         pal_memory_fail_at(0, 0);
-        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+        CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
         pal_arena_free(own);
     }
     CHECK_STATUS(status, PAL_OK);

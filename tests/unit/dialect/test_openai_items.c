@@ -1,4 +1,4 @@
-/* test_openai_items.c - OpenAI's items to our messages and back. */
+/* test_openai_items.c - converts OpenAI's items to our messages and back. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/openai/openai_chat.h"
@@ -59,7 +59,7 @@ static pal_str write_items(const pal_message *list, size_t len)
     return json;
 }
 
-/* Without the ids, which are ours. */
+/* Without the ids, which Palaver creates. */
 static pal_str without_ids(pal_str json)
 {
     char *text = pal_arena_alloc(arena, json.len + 1);
@@ -76,7 +76,8 @@ static pal_str without_ids(pal_str json)
     return pal_str_make(text, len);
 }
 
-/* Reads, goes through the native form as a store would, and writes: the same, or `expected`. */
+/* Reads, converts to the native form and back as a store would, and writes: the result is the same,
+ * or `expected`. */
 static bool rewrites(const char *json, const char *expected)
 {
     pal_str native;
@@ -115,7 +116,7 @@ static void texts_become_parts(void)
     CHECK(rewrites("[{\"role\":\"user\",\"content\":[]}]", "[" USER("") "]"));
     CHECK(rewrites("[]", NULL));
     CHECK_EQ(messages_len, 0);
-    /* An assistant's words are output, whatever they were called. */
+    /* Text of an assistant is output, whatever its type was. */
     CHECK(rewrites("[{\"role\":\"assistant\",\"content\":[" IN("a") "]}]", "[" SAID(OUT("a")) "]"));
 }
 
@@ -129,7 +130,7 @@ static void pieces_of_an_answer_are_merged(void)
     CHECK_EQ(messages[1].role, PAL_ROLE_ASSISTANT);
     CHECK_EQ(messages[2].role, PAL_ROLE_TOOL);
     CHECK_STR(messages[1].parts[2].arguments, "{ }");
-    /* Two messages stay two, and reasoning belongs to what follows it. */
+    /* Two messages stay two, and reasoning belongs to the item after it. */
     CHECK(reads("[" SAID(OUT("a")) "," SAID(OUT("b")) "]"));
     CHECK_EQ(messages_len, 2);
     CHECK(reads("[" SAID(OUT("a")) "," REASONING "," SAID(OUT("b")) "]"));
@@ -182,7 +183,7 @@ static void all_content_survives_a_round_trip(void)
             NULL));
 }
 
-/* Whether the message's only item says so. */
+/* Whether the only item of the message has this. */
 static bool item_has(const pal_message *message, const char *text)
 {
     pal_buf buf;
@@ -199,7 +200,7 @@ static bool input_is(const char *arguments, const char *input)
     return pal_str_is(pal_openai_custom_input(pal_str_of(arguments), arena), input);
 }
 
-/* Services have functions only. Chat completions may have marked a call themselves. */
+/* Services have functions only. A client of chat completions may have marked a call itself. */
 static void custom_calls_are_function_calls_for_models(void)
 {
     static const char chat[] = "{\"openai\":{\"type\":\"custom\"}}";
@@ -245,7 +246,7 @@ static void refusals_are_recognized(void)
     CHECK(pal_openai_part_is_refusal(&messages[0].parts[0]));
 }
 
-/* Nothing that only items know reaches a model. */
+/* Members that only items have never reach a model. */
 static void chat_completions_get_all_members_that_they_know(void)
 {
     pal_str json;
@@ -259,7 +260,7 @@ static void chat_completions_get_all_members_that_they_know(void)
             "\"image_url\",\"image_url\":{\"url\":\"https://x\",\"detail\":\"low\"}}]}]"));
 }
 
-/* The Agents SDK throws on anything else. */
+/* The Agents SDK throws if it gets anything else. */
 static void assistant_messages_contain_only_texts(void)
 {
     pal_part parts[] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("a")},
@@ -352,14 +353,14 @@ static void ids_of_items_are_stable(void)
         if (CHECK(pal_openai_item_index(&message, pal_str_of(ids[i]), &index)))
             CHECK_EQ(index, i);
     }
-    CHECK(strncmp(ids[0], "rs_", 3) == 0);
-    CHECK(strncmp(ids[1], "msg_", 4) == 0);
-    CHECK(strncmp(ids[2], "fc_", 3) == 0);
+    CHECK_BEGINS(ids[0], "rs_");
+    CHECK_BEGINS(ids[1], "msg_");
+    CHECK_BEGINS(ids[2], "fc_");
     CHECK_STR(ids[2] + strlen(ids[2]) - 2, "_3");
     pal_openai_item_parts(&message, 1, &first, &len);
     CHECK_EQ(first, 1);
     CHECK_EQ(len, 2);
-    /* The reasoning goes out of sight: the others are called as before. */
+    /* The reasoning is hidden: the other items keep their ids. */
     for (uint32_t i = 0; i < 4; i++)
         parts[i].number = i + 1;
     message.parts++;
@@ -374,13 +375,13 @@ static void ids_of_items_are_stable(void)
     CHECK(!pal_openai_item_parse(pal_str_of("fc_0000000000000000000000000000000100"), &owner));
 }
 
-/* Whatever the message, what is written can be read, and is then written the same. */
+/* For any message, the output can be read, and is then written the same. */
 static void any_message_can_be_shown(void)
 {
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         message_random random = {.state = seed, .arena = arena};
         pal_message message = random_message(&random);
-        pal_str first = write_items(&message, 1); /* terminated, as all that is copied */
+        pal_str first = write_items(&message, 1); /* terminated, as all copies are */
         if (!CHECK(reads(first.data)))
             return;
         pal_str second = write_items(messages, messages_len);

@@ -1,8 +1,9 @@
-/* test_net_crowd.c - very many streams at once on one loop: all run together, none is left behind,
- * and each is small. NET_CALLS says how many (1,000).
+/* test_net_crowd.c - very many simultaneous streams on one loop: all make progress, and each needs
+ * little memory. NET_CALLS sets the number of streams (1,000).
  *
- * The server is a process of its own, because descriptors are counted by process. It answers nobody
- * until all have asked, then sends an event to each whenever the test asks for a round. */
+ * The server is a separate process, because file descriptors are limited per process. It responds
+ * only when all clients have sent their request, then sends an event to each client whenever the
+ * test requests a round. */
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -16,7 +17,7 @@
 #include "support/tap.h"
 
 #define ROUNDS 5
-#define CALL_BYTES_MAX 20480 /* that a call may cost at 10,000 */
+#define CALL_BYTES_MAX 20480 /* the memory that a call may need with 10,000 calls */
 
 /* ---- The server's process ---- */
 
@@ -30,7 +31,7 @@ static void send_all(const int *fds, int len, const char *text)
     }
 }
 
-/* Everyone's whole request fits one read, once it is there. */
+/* A complete request fits into one read once it has arrived. */
 static void gather_requests(int *fds, int len)
 {
     static char request[65536];
@@ -201,7 +202,7 @@ static void all_calls_of_a_crowd_are_answered(void)
     int commands;
     members_len = wanted_calls();
     members = calloc((size_t)members_len, sizeof *members);
-    memset(members, 1, (size_t)members_len * sizeof *members); /* ours are no part of the measure */
+    memset(members, 1, (size_t)members_len * sizeof *members); /* not to be measured */
     memset(members, 0, (size_t)members_len * sizeof *members);
     pid_t pid = start_server(members_len, &commands);
     CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
@@ -217,7 +218,7 @@ static void all_calls_of_a_crowd_are_answered(void)
     }
     long each = (resident_bytes() - before) / members_len;
     printf("# %d calls that stream take %ld bytes each\n", members_len, each);
-    /* A sanitizer's memory is its own. */
+    /* A sanitizer uses memory that must not count. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
     CHECK_THAT(each, <, CALL_BYTES_MAX);
 #endif

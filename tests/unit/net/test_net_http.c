@@ -1,4 +1,4 @@
-/* test_net_http.c - HTTP calls against a server that behaves well and badly. */
+/* test_net_http.c - HTTP calls to a server that behaves well and badly. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static http_server *server;
 static pal_loop *loop;
 static pal_http *http;
 
-/* One call, and all that was told about it. */
+/* One call, and all that was reported about it. */
 typedef struct talk {
     pal_http_request request;
     char url[128];
@@ -28,7 +28,7 @@ typedef struct talk {
     long code;
     int heads, ends, pieces;
     bool order_right;   /* headers, head, body, end */
-    int cancel_at;      /* piece; 0: never */
+    int cancel_at;      /* number of a piece; 0: never */
     struct talk *other; /* is canceled instead */
     const char *then;   /* is started in the callback of the first piece */
     struct talk *next;
@@ -68,7 +68,7 @@ static void take_body(void *user, pal_str bytes)
     talk *t = user;
     t->order_right = t->order_right && t->heads == 1 && !t->ends && t->call && bytes.len;
     t->pieces++;
-    pal_buf_append_str(&t->body, bytes); /* of a flood, the beginning */
+    pal_buf_append_str(&t->body, bytes); /* only the beginning of a flood */
     if (t->pieces == 1 && t->next)
         begin(t->next);
     if (t->pieces == t->cancel_at)
@@ -106,7 +106,7 @@ static talk make_talk(const char *method, const char *path, const char *body)
     return t;
 }
 
-/* Starts it without waiting. The talk must not move any more. */
+/* Starts the call without waiting. The talk must not be moved any more. */
 static void send_talk(talk *t)
 {
     t->request.url = pal_str_of(t->url);
@@ -192,7 +192,7 @@ static void every_method_is_sent(void)
         TALK(t, methods[i], "/head", i < 2 ? "" : "body");
         CHECK_STATUS(t.end.status, PAL_OK);
         CHECK(body_is(&t, "") == false);
-        CHECK(strncmp(t.body.data, methods[i], strlen(methods[i])) == 0);
+        CHECK_BEGINS(pal_buf_str(&t.body), methods[i]);
         done_talk(&t);
     }
 }
@@ -253,7 +253,7 @@ static void only_the_final_response_is_reported(void)
     done_talk(&w);
 }
 
-/* Headers with secrets would go along. The host is named, what follows it is not. */
+/* A redirect would send headers with secrets. The error names the host, but nothing after it. */
 static void redirects_are_not_followed(void)
 {
     static const char *const methods[] = {"GET", "HEAD", "POST"};
@@ -270,7 +270,7 @@ static void redirects_are_not_followed(void)
         CHECK_EQ(u.code, 307);
         CHECK_EQ(u.heads, 1);
         CHECK_CONTAINS(u.end.error, "redirects to 'https://elsewhere.example:443'");
-        CHECK(!strstr(u.end.error, "secret"));
+        CHECK_LACKS(u.end.error, "secret");
         done_talk(&u);
     }
 }
@@ -338,7 +338,7 @@ static void broken_responses_are_reported(void)
         if (!CHECK(right) || !CHECK_EQ(t.end.code, cases[i].code) || !CHECK(t.end.sent) ||
                 !CHECK(t.end.error[0]))
             printf("# %s: %d %ld '%s'\n", cases[i].path, t.end.status, t.end.code, t.end.error);
-        /* A reset may take back what had not been read. */
+        /* A reset can drop bytes that were not read yet. */
         CHECK(body_is(&t, cases[i].body) || (i == 0 && body_is(&t, "")));
         done_talk(&t);
     }
@@ -359,13 +359,13 @@ static void a_closed_port_is_reported(void)
     CHECK_STATUS(t.end.status, PAL_IO);
     CHECK_EQ(t.end.code, 0);
     CHECK(!t.end.sent);
-    CHECK(strstr(t.end.error, "could not connect to 'http://127.0.0.1:") == t.end.error);
+    CHECK_BEGINS(t.end.error, "could not connect to 'http://127.0.0.1:");
     CHECK_CONTAINS(t.end.error, strerror(ECONNREFUSED));
     done_talk(&t);
     close(fd);
 }
 
-/* No name has a part of over 63 letters, so nobody is asked. */
+/* No name has a part of more than 63 letters, so no DNS server is asked. */
 static void an_unknown_host_is_reported(void)
 {
     talk t = make_talk("POST", "/", "x");
@@ -375,7 +375,7 @@ static void an_unknown_host_is_reported(void)
     finish_talk(&t);
     CHECK_STATUS(t.end.status, PAL_IO);
     CHECK(!t.end.sent);
-    CHECK(strstr(t.end.error, "could not connect to 'http://x000000") == t.end.error);
+    CHECK_BEGINS(t.end.error, "could not connect to 'http://x000000");
     done_talk(&t);
 }
 
@@ -434,8 +434,8 @@ static void a_response_over_the_limit_is_refused(void)
 
 typedef struct timed {
     const char *path;
-    bool is_total; /* the limit is on all of it, not on silence */
-    long code;     /* told before the time is over */
+    bool is_total; /* the limit is for the complete call, not for silence */
+    long code;     /* reported before the time is over */
 } timed;
 
 static void start_server_anew(void)
@@ -444,8 +444,8 @@ static void start_server_anew(void)
     server = http_server_start();
 }
 
-/* Whether the call ends with the limit. False where the machine was so slow that it ended before
- * the server had said what it says: nothing of that may be left. */
+/* Whether the call ends at the limit. Returns false if the machine was so slow that the call ended
+ * before the server had sent everything: nothing of that may be left. */
 static bool ends_in_time(const timed *t, int limit_ms)
 {
     char text[64];
@@ -458,7 +458,7 @@ static bool ends_in_time(const timed *t, int limit_ms)
     finish_talk(&u);
     CHECK_STATUS(u.end.status, PAL_TIMEOUT);
     CHECK(u.end.error[0]);
-    /* The loop's clock counts milliseconds, and stands still while it works. */
+    /* The loop's clock counts milliseconds, and does not move while the loop works. */
     CHECK_THAT(pal_clock_monotonic_us() - start_us, >=, (limit_ms - 10) * INT64_C(1000));
     bool is_whole = u.end.sent && u.end.code == t->code && strstr(u.end.error, text);
     if (!is_whole)
@@ -485,7 +485,7 @@ static void time_limits_hold(void)
                 ends_in_time(&cases[i], 10000));
 }
 
-/* A hundred bytes take longer than the silence that is allowed. */
+/* A hundred bytes take longer than the allowed silence. */
 static bool is_heard(int pause_ms)
 {
     char path[32];
@@ -505,7 +505,7 @@ static void trickling_bytes_keep_a_call_alive(void)
     CHECK(is_heard(8) || is_heard(30) || is_heard(100));
 }
 
-/* A socket that listens and whose queue is full lets nobody in. */
+/* A listening socket whose queue is full accepts no connection. */
 static void connecting_has_a_time_limit(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -527,7 +527,7 @@ static void connecting_has_a_time_limit(void)
     CHECK_STATUS(t.end.status, PAL_TIMEOUT);
     CHECK(!t.end.sent);
     CHECK(t.end.unreachable);
-    CHECK(strstr(t.end.error, "could not connect to") == t.end.error);
+    CHECK_BEGINS(t.end.error, "could not connect to");
     done_talk(&t);
     for (int i = 0; i < 4; i++)
         close(fds[i]);
@@ -653,7 +653,7 @@ static char *copy_text(const char *text)
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-static uint64_t failing; /* the allocation that fails; 0: there were not so many */
+static uint64_t failing; /* the allocation that fails; 0: there were fewer allocations */
 
 static void begin_without_memory(void *user)
 {
@@ -665,8 +665,8 @@ static void begin_without_memory(void *user)
     pal_memory_fail_at(0, 0);
 }
 
-/* Each allocation of a start fails once, of libcurl's as well as of our own; in the end one
- * succeeds. libcurl does without some of its own. */
+/* Each allocation of a start fails once, those of libcurl as well as our own; finally one start
+ * succeeds. libcurl can work without some of its allocations. */
 static void an_allocation_failure_is_reported(void)
 {
     bool succeeded = false;
@@ -693,7 +693,7 @@ static void close_client(void *user)
 
 int main(void)
 {
-    /* Of the outside, whatever the environment says. */
+    /* The calls must not use a proxy of the environment. */
     setenv("no_proxy", "*", 1);
     setenv("NO_PROXY", "*", 1);
     CHECK_EQ(curl_global_init_mem(

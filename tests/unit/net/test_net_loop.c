@@ -1,4 +1,4 @@
-/* test_net_loop.c - posts, works and timers of the loop, and its end. */
+/* test_net_loop.c - posts, work and timers of the loop, and its end. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,7 +60,7 @@ static void tasks_of_each_thread_run_in_order(void)
     }
     for (int i = 0; i < POSTERS; i++)
         pthread_join(threads[i], NULL);
-    /* What was posted is run before it closes. */
+    /* Posted functions run before the loop closes. */
     pal_loop_close(post_loop);
     CHECK(in_order);
     for (int i = 0; i < POSTERS; i++)
@@ -168,7 +168,7 @@ static void note_order(pal_work_item *item)
     works_in_order = works_in_order && atomic_fetch_add(&work_order, 1) == w->number;
 }
 
-/* Works that start works hold the loop as well. */
+/* Work that starts other work also keeps the loop open. */
 static void start_more(pal_work_item *item)
 {
     work *w = (work *)item;
@@ -235,7 +235,7 @@ static void set_timer(probe *p, int64_t delay)
     p->due_ms = p->timer.at_ms;
 }
 
-/* A third is moved, a third is stopped; all in an order that is none. */
+/* A third is moved, a third is stopped; all in random order. */
 static void set_timers(void *user)
 {
     (void)user;
@@ -300,7 +300,7 @@ static void a_timer_without_delay_does_not_block_the_loop(void)
     on_loop(timer_loop, start_spin, &task);
     CHECK(bell_wait(&spin_stopped, 1));
     pal_loop_close(timer_loop);
-    /* Others had their turn before it came to an end. */
+    /* Other functions had their turn before it ended. */
     CHECK_THAT(spins, <, 100000);
     CHECK(timers_right);
 }

@@ -1,4 +1,4 @@
-/* test_net_process.c - children that speak, are silent, die, and won't. */
+/* test_net_process.c - child processes that write, are silent, die, and refuse to die. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static pal_loop *loop;
 
-/* One child and all that was told about it. */
+/* One child, and all that was reported about it. */
 typedef struct child {
     const char *arguments[8];
     const char *const *environment;
@@ -106,7 +106,7 @@ static child make_child(const char *script)
     return c;
 }
 
-/* The child must not move any more. */
+/* The child must not be moved any more. */
 static void start(child *c, const char *input)
 {
     c->write = input;
@@ -120,7 +120,7 @@ static void finish(child *c)
     CHECK(!c->after_exit);
 }
 
-/* One that is only listened to, to its end. */
+/* A child that only writes, until its end. */
 static void hear(child *c)
 {
     start(c, NULL);
@@ -138,7 +138,7 @@ static bool said(const pal_buf *buf, const char *text)
     return pal_str_is(pal_buf_str(buf), text);
 }
 
-/* The number that it said first. */
+/* The number that it wrote first. */
 static int number_of(const child *c)
 {
     return c->lines.len ? (int)strtol(c->lines.data, NULL, 10) : 0;
@@ -149,7 +149,7 @@ static int number_of(const child *c)
 static void lines_are_exchanged_with_a_child(void)
 {
     child c = make_child("while read -r x; do echo \"got $x\"; done; echo bye >&2; exit 3");
-    c.grace_ms = 30000; /* its end of input is enough */
+    c.grace_ms = 30000; /* the end of its input is enough */
     start(&c, "one\ntwo\n");
     on_loop(loop, stop, &c);
     finish(&c);
@@ -199,7 +199,7 @@ static void a_long_error_line_is_only_cut(void)
     if (CHECK(said(&c.errors, "xxxxxxxxxx\nend\n")))
         CHECK_EQ(c.code, 0);
     done(&c);
-    /* Of exactly the length. */
+    /* Of exactly the maximum length. */
     child d = make_child("echo 1234567890; echo 1234567890 >&2");
     d.line_max = 10;
     hear(&d);
@@ -232,7 +232,7 @@ static void large_input_waits_for_a_slow_child(void)
     free(text);
     on_loop(loop, stop, &c);
     finish(&c);
-    /* A stop closes the input behind what was written. */
+    /* A stop closes the input after the written bytes. */
     CHECK_STATUS(c.written, PAL_OK);
     CHECK_EQ(number_of(&c), (int)len);
     done(&c);
@@ -291,20 +291,20 @@ static void death_by_a_signal_is_reported(void)
     done(&c);
 }
 
-/* Whether a stop with that grace lets the child end by itself. */
+/* Whether a stop with that grace period lets the child end by itself. */
 static bool ends_gently(int64_t grace_ms)
 {
     child c = make_child("trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done");
     c.stop_at = "up";
     c.grace_ms = grace_ms;
     hear(&c);
-    CHECK(c.code == 7 || c.code == -SIGKILL);
+    CHECK_EITHER(c.code, 7, -SIGKILL);
     bool is_gentle = c.code == 7 && said(&c.lines, "up\nterm\n");
     done(&c);
     return is_gentle;
 }
 
-/* How much grace a child needs to say a word is the machine's. */
+/* The machine's speed decides how much time a child needs to write a word. */
 static void a_stop_begins_with_sigterm(void)
 {
     CHECK(ends_gently(30) || ends_gently(1000) || ends_gently(10000));
@@ -323,7 +323,7 @@ static void a_stop_ends_with_sigkill(void)
 
 static bool is_gone(pid_t pid)
 {
-    /* A zombie whose new parent has not looked yet is gone too. */
+    /* A zombie that its new parent has not waited for yet is gone, too. */
     char path[64], text[256] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -350,7 +350,7 @@ static void grandchildren_are_killed_with_the_child(void)
     if (CHECK_THAT(number_of(&c), >, 1))
         CHECK(goes(number_of(&c)));
     done(&c);
-    /* One that outlives its parent holds nothing up. */
+    /* A grandchild that outlives its parent delays nothing. */
     child d = make_child("sleep 1000 & echo $!; exit 5");
     hear(&d);
     CHECK_EQ(d.code, 5);
@@ -402,7 +402,7 @@ static void the_loop_waits_for_stopped_processes(void)
     c.grace_ms = 30;
     start(&c, NULL);
     pal_loop_close(loop);
-    /* It may have been stopped before it set its trap, but not without its end being told. */
+    /* It may have been stopped before it set its trap, but its end must be reported. */
     CHECK_EQ(c.exits, 1);
     CHECK_EQ(c.code, -SIGKILL);
     CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
@@ -449,7 +449,7 @@ static void the_child_starts_in_the_given_directory(void)
     done(&c);
 }
 
-/* The child's own PATH decides. */
+/* The PATH of the child decides. */
 static void a_program_is_found_in_the_path(void)
 {
     char dir[] = "/tmp/palaver-net-XXXXXX", path[64], variable[64];

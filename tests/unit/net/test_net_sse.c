@@ -1,4 +1,4 @@
-/* test_net_sse.c - server-sent events, whole and cut anywhere. */
+/* test_net_sse.c - server-sent events, complete and cut anywhere. */
 #include "base/memory.h"
 #include "net/net_sse.h"
 #include "support/tap.h"
@@ -24,7 +24,7 @@ static pal_status feed(pal_sse *sse, pal_str bytes, pal_buf *all)
     return pal_sse_failure(sse);
 }
 
-/* Fed in pieces that end at `a` and `b`. */
+/* Feeds pieces that end at `a` and `b`. */
 static pal_status read_cut(pal_str text, size_t a, size_t b, size_t max, pal_buf *all)
 {
     pal_sse sse;
@@ -39,7 +39,7 @@ static pal_status read_cut(pal_str text, size_t a, size_t b, size_t max, pal_buf
     return status;
 }
 
-/* However it is cut, the same comes out. */
+/* However the input is cut, the result is the same. */
 static void reads(pal_str text, const char *expected)
 {
     pal_buf all;
@@ -128,7 +128,7 @@ static void data_can_contain_any_bytes(void)
     pal_sse_done(&sse);
 }
 
-/* A limit holds wherever the stream is cut, and exactly. */
+/* A limit applies exactly, wherever the stream is cut. */
 static void a_long_event_is_refused(void)
 {
     pal_buf all;

@@ -1,4 +1,4 @@
-/* test_provider_anthropic.c - answers of Anthropic's Messages. */
+/* test_provider_anthropic.c - responses of Anthropic's Messages. */
 #include "support/answer_check.h"
 
 static const answer_case stream = {

@@ -1,4 +1,4 @@
-/* test_provider_conversations.c - answers of Mistral's Conversations. */
+/* test_provider_conversations.c - responses of Mistral's Conversations. */
 #include "provider/provider_kind.h"
 #include "support/answer_check.h"
 
@@ -81,7 +81,7 @@ static void a_lost_conversation_is_detected(void)
     CHECK(is_stale(422, "validation"));
     CHECK(is_stale(400, "Not the same number of function calls and responses"));
     CHECK(is_stale(400, "Function calls and responses do not match"));
-    CHECK(is_stale(400, "bad request")); /* whatever it was: a new one begins clean */
+    CHECK(is_stale(400, "bad request")); /* for any failure: a new conversation begins clean */
     CHECK(is_stale(409, "conflict"));
     CHECK(is_stale(410, "gone"));
     CHECK(!is_stale(401, "no key"));

@@ -1,4 +1,4 @@
-/* test_provider_openai.c - answers of chat completions, as the many services write them. */
+/* test_provider_openai.c - responses of chat completions, in the variants of many services. */
 #include "support/answer_check.h"
 
 static const answer_case stream = {
@@ -105,7 +105,7 @@ static void calls_arrive_in_deltas(void)
 
 static void calls_without_an_index_are_distinguished(void)
 {
-    /* Ids alone, each repeated. */
+    /* Only ids, each repeated. */
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}"
                   "}]}") DELTA("{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\","
@@ -113,24 +113,24 @@ static void calls_without_an_index_are_distinguished(void)
                     DELTA("{\"tool_calls\":[{\"id\":\"b\",\"function\":{\"name\":\"f\","
                           "\"arguments\":\"{}\"}}]}") DONE,
             "call0(a,f) args0({}) call1(b,f) args1({}) end(ok tool_calls)"));
-    /* An id in the first piece only. */
+    /* An id only in the first piece. */
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}")
                     DELTA("{\"tool_calls\":[{\"function\":{\"arguments\":\"{}\"}}]}") DONE,
             "call0(a,f) args0({}) end(ok tool_calls)"));
-    /* Neither, whole calls at once, arguments as an object. */
+    /* Neither, complete calls at once, arguments as an object. */
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\": [1]}}},"
                   "{\"function\":{\"name\":\"g\",\"arguments\":{}}}]}") FINISH("stop") DONE,
             "call0(*,f) args0({\"a\": [1]}) call1(*,g) args1({}) end(ok tool_calls)"));
-    /* One number for all of them. */
+    /* One index for all of them. */
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\","
                   "\"arguments\":\"{}\"}}]}")
                     DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"b\",\"function\":{\"name\":\"g\","
                           "\"arguments\":\"{}\"}}]}") DONE,
             "call0(a,f) args0({}) call1(b,g) args1({}) end(ok tool_calls)"));
-    /* Mistral's "null" is no id. */
+    /* Mistral's "null" is not an id. */
     CHECK(answer_tells(&stream,
             DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}")
                     DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"null\",\"function\":{\"name\":"
@@ -175,7 +175,7 @@ static void reasons_to_finish_are_known(void)
 
 static void usage_is_counted_once(void)
 {
-    /* Beside every piece, cumulative; the last one counts. */
+    /* With every piece, cumulative; the last one counts. */
     CHECK(answer_tells(&stream,
             "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":{\"prompt_tokens\":0,"
             "\"completion_tokens\":0}}\n\n"
@@ -184,7 +184,7 @@ static void usage_is_counted_once(void)
             "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":"
             "{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n" DONE,
             "text(ab) end(ok stop 9+0+0>2/0)"));
-    /* Numbers as strings, and DeepSeek's and Groq's places for them. */
+    /* Numbers as strings, and the members that DeepSeek and Groq use for them. */
     CHECK(answer_tells(&stream,
             DELTA("{\"content\":\"a\"}") "data: "
                                          "{\"choices\":[],\"usage\":{\"prompt_tokens\":\"9\","
@@ -199,7 +199,7 @@ static void usage_is_counted_once(void)
             "{\"choices\":[{\"message\":{\"content\":\"a\"}}],\"usage\":{\"prompt_tokens\":0,"
             "\"completion_tokens\":0}}",
             "text(a) end(ok stop)"));
-    /* More cached than there is is a service's mistake. */
+    /* More cached tokens than tokens are a mistake of the service. */
     CHECK(answer_tells(&plain,
             "{\"choices\":[{\"message\":{\"content\":\"a\"}}],\"usage\":{\"prompt_tokens\":3,"
             "\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":100}}}",
@@ -370,7 +370,7 @@ static void errors_are_classified(void)
             &large, "<h1>Too large</h1>", "end(provider HTTP=413 overflow: HTTP 413: Too large)"));
     answer_case moved = refused(302);
     CHECK(answer_tells(&moved, "", "end(provider HTTP=302: HTTP 302)"));
-    /* The body broke off behind a code that says enough. */
+    /* The body broke off, but the code says enough. */
     answer_case cut = refused(503);
     cut.http = PAL_IO;
     cut.http_error = "reset";
@@ -411,7 +411,7 @@ static void the_size_of_events_is_limited(void)
     pal_buf_done(&event);
 }
 
-/* `begin`, then a piece so often, then `end`. */
+/* `begin`, then that many pieces, then `end`. */
 static void tells_of_many(const answer_case *in, const char *begin, const char *piece, size_t len,
         const char *end, const char *expected)
 {
@@ -424,7 +424,7 @@ static void tells_of_many(const answer_case *in, const char *begin, const char *
     pal_buf_append_text(&body, end);
     CHECK_STATUS(body.failure, PAL_OK);
     answer_run(in, pal_buf_str(&body), 65536, 65536, &log);
-    CHECK(memmem(log.text.data, log.text.len, expected, strlen(expected)));
+    CHECK_CONTAINS(pal_buf_str(&log.text), expected);
     log_done(&log);
     pal_buf_done(&body);
 }
@@ -448,7 +448,7 @@ static void texts_that_would_block_the_loop_are_refused(void)
             "end(provider: the texts of one event or response exceed 6291456 bytes)");
     tells_of_many(&plain, "{", " ", 17u << 20, "}",
             "end(provider: the response exceeds 16777216 bytes)");
-    /* One that is passed on is counted by its length. */
+    /* A forwarded text is counted by its length. */
     tells_of_many(&passing, "data: {\"pad\":[0", ",1", 600000,
             "]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,"
             "\"completion_tokens\":4}}\n\n" DONE, "end(ok stop 9+0+0>4/0)");

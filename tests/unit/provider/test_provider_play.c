@@ -1,5 +1,5 @@
 /* test_provider_play.c - the providers that need no network, how providers are opened, and how one
- * is found. */
+ * is discovered. */
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/memory.h"
@@ -15,7 +15,7 @@ static pal_provider *provider;
 static pal_error error;
 static bell told_bell = BELL_INIT;
 
-/* Runs it on the loop, and waits until somebody there rings. */
+/* Runs a function on the loop, and waits until the bell rings. */
 static void run_and_wait(void (*run)(void *user), void *user)
 {
     on_loop(loop, run, user);
@@ -77,7 +77,7 @@ static void configurations_are_checked(void)
     CHECK_STATUS(opens((pal_provider_config){
                          .kind = pal_str_of("openai"), .api_key = pal_str_of("secret\nkey")}),
             PAL_INVALID);
-    CHECK(!strstr(error.message, "secret"));
+    CHECK_LACKS(error.message, "secret");
     const pal_http_header bad = {pal_str_of("a:b"), pal_str_of("c")};
     CHECK_STATUS(opens((pal_provider_config){
                          .kind = pal_str_of("openai"), .headers = &bad, .headers_len = 1}),
@@ -146,7 +146,7 @@ static void secrets_are_not_shown(void)
         pal_buf_append_text(&text, "sk-12345678,");
     pal_answer_redact(&text, pal_str_of("sk-12345678"));
     if (CHECK_EQ(text.len, 200000 * 4))
-        CHECK(memcmp(text.data + text.len - 8, "***,***,", 8) == 0);
+        CHECK_BYTES(text.data + text.len - 8, "***,***,", 8);
     pal_buf_done(&text);
 }
 
@@ -156,7 +156,7 @@ static answer_log told;
 static pal_model_request request;
 static pal_model_call *call;
 static pal_status started;
-static int cancel_at; /* which piece of text; 0: none */
+static int cancel_at; /* number of a piece of text; 0: none */
 static int pieces;
 
 static void on_text(void *user, pal_str delta)
@@ -224,9 +224,9 @@ static void echo_repeats_the_message(void)
     CHECK_THAT(told.end.usage.input, >, 0);
     CHECK_EQ(told.end.usage.output, 4);
     pal_str text = pal_buf_str(&told.text);
-    CHECK(memmem(text.data, text.len, "text(echo: hi there) end(ok stop ", 33) != NULL);
-    CHECK(memmem(text.data, text.len, "model=echo", 10) != NULL);
-    /* The same again, and in more pieces where it is long. */
+    CHECK_CONTAINS(text, "text(echo: hi there) end(ok stop ");
+    CHECK_CONTAINS(text, "model=echo");
+    /* The same again, and in more pieces if it is long. */
     char before[512];
     size_t len = text.len;
     memcpy(before, text.data, len);
@@ -519,9 +519,9 @@ static void starve_on_loop(void *user)
     if (status == PAL_OK)
         status = pal_provider_start(provider, &request, &sink, &told, &call, NULL);
     if (status == PAL_OK && pal_memory_failed())
-        status = PAL_NO_MEMORY; /* it was refused where it could do without */
+        status = PAL_NO_MEMORY; /* it failed where the allocation was optional */
     pal_memory_fail_at(0, 0);
-    CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+    CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
     started = status;
     if (call)
         pal_model_call_cancel(call);

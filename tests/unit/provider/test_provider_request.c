@@ -1,4 +1,4 @@
-/* test_provider_request.c - what is sent to each kind of service. */
+/* test_provider_request.c - the requests to each kind of service. */
 #include "base/json/json.h"
 #include "provider/provider_kind.h"
 #include "support/tap.h"
@@ -132,7 +132,7 @@ static void unset_members_are_not_sent(void)
     pal_model_request request = plain_request();
     CHECK(sends(&pal_provider_openai, &request, "/chat/completions",
             "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"And?\"}]}"));
-    /* A choice between no tools is refused by services. */
+    /* Services refuse a tool choice without tools. */
     request.tool_choice = pal_str_of("\"auto\"");
     CHECK(sends(&pal_provider_openai, &request, "/chat/completions",
             "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"And?\"}]}"));
@@ -173,7 +173,7 @@ static void the_limit_has_two_names(void)
     request.output_max = 9;
     CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
     CHECK(body_has("\"max_tokens\":9"));
-    CHECK(!memmem(body.data, body.len, "\"max_tokens\":5", 14));
+    CHECK_LACKS(pal_buf_str(&body), "\"max_tokens\":5");
 }
 
 static void the_cache_key_is_sent_to_services_that_know_it(void)
@@ -183,7 +183,7 @@ static void the_cache_key_is_sent_to_services_that_know_it(void)
     CHECK_STATUS(write_to(&pal_provider_openai, NULL, &request), PAL_OK);
     CHECK(body_has("\"prompt_cache_key\":\"s-1\""));
     CHECK_STATUS(write_to(&pal_provider_openai, "http://127.0.0.1:8080/v1", &request), PAL_OK);
-    CHECK(!memmem(body.data, body.len, "s-1", 3));
+    CHECK_LACKS(pal_buf_str(&body), "s-1");
 }
 
 #define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"
@@ -215,7 +215,7 @@ static void an_anthropic_request_has_all_members_and_cache_marks(void)
             "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c1\","
             "\"content\":\"a cat\",\"is_error\":true},"
             "{\"type\":\"text\",\"text\":\"And?\"}]}]}"));
-    /* Where the next request begins with all of it, its end is marked too. */
+    /* If the next request begins with all of it, its end is marked, too. */
     request.stable_len = request.messages_len;
     CHECK_STATUS(write_to(&pal_provider_anthropic, NULL, &request), PAL_OK);
     CHECK(body_has("{\"type\":\"text\",\"text\":\"And?\"," MARK "}]}]"));
@@ -312,9 +312,9 @@ static void an_agent_gets_no_instructions(void)
     request.messages_len = 2;
     CHECK_STATUS(write_to(&pal_provider_mistral_conversations, NULL, &request), PAL_OK);
     CHECK(body_has("\"agent_id\":\"ag_123\""));
-    CHECK(!memmem(body.data, body.len, "\"model\"", 7));
-    CHECK(!memmem(body.data, body.len, "Be brief", 8));
-    CHECK(!memmem(body.data, body.len, "\"tools\"", 7));
+    CHECK_LACKS(pal_buf_str(&body), "\"model\"");
+    CHECK_LACKS(pal_buf_str(&body), "Be brief");
+    CHECK_LACKS(pal_buf_str(&body), "\"tools\"");
 }
 
 static void invalid_json_is_refused(void)

@@ -1,6 +1,6 @@
-/* test_provider_rules.c - when a request may be sent again, by the vectors of two systems. Where
- * they disagree with each other or with us, the rows and the reasons stand here; a row that differs
- * without being listed fails. */
+/* test_provider_rules.c - when a request may be repeated, by the vectors of two systems. Rows in
+ * which they disagree with each other or with us are listed here with the reason; a row that
+ * differs without being listed fails. */
 #include <stdlib.h>
 #include "base/json/json.h"
 #include "provider/provider.h"
@@ -31,7 +31,7 @@ static void delays_equal_those_of_sol(void)
 {
     static const struct {
         const char *header;
-        int64_t ours; /* where it is not sol's */
+        int64_t ours; /* if it differs from sol's */
         const char *why;
     } differs[] = {
             {"-5", 8000, "a negative wait is none"},
@@ -44,7 +44,8 @@ static void delays_equal_those_of_sol(void)
         int64_t expected = integer(row, "ms");
         pal_str after = string(header, "Retry-After"), after_ms = string(header, "Retry-After-Ms");
         if (pal_json_type_of(header) == PAL_JSON_STRING) {
-            /* A date in the past: sol waits less than nothing, we as if nothing had been said. */
+            /* A date in the past: sol waits for a negative time, we wait as if there were no
+             * header. */
             after = pal_str_of("Sun, 06 Nov 1994 08:49:32 GMT");
             expected = 2000;
         }
@@ -72,7 +73,7 @@ static void delays_equal_those_of_opencode(void)
         pal_json_f64(pal_json_find(row, "random"), &jitter);
         if (after.len && after.data[0] == '<')
             after = pal_str_of("Sun, 06 Nov 1994 08:49:32 GMT");
-        /* There, any header lifts the limit of 30 s; the design has no such rule. */
+        /* There, any header removes the limit of 30 s; the design has no such rule. */
         if (string(headers, "content-type").len)
             expected = 30000;
         int64_t asked = pal_retry_after_ms(string(headers, "retry-after-ms"), after, NOW);
@@ -123,7 +124,7 @@ static void delays_are_limited(void)
 
 static void retries_equal_those_of_sol(void)
 {
-    /* Its gaps: the design says 5xx, and a service that is unavailable. */
+    /* Its gaps: the design includes 5xx, and a service that is unavailable. */
     static const char *const differs[] = {"status 500", "Service Unavailable"};
     size_t rows = 0, differing = 0;
     pal_json row, list = pal_json_find(vectors_load(arena, "retry_sol.json"), "retryable");
@@ -141,7 +142,7 @@ static void retries_equal_those_of_sol(void)
 
 static void retries_equal_those_of_opencode(void)
 {
-    /* "i/o timeout" is the network's, as sol sees it too; in "15002" no code of HTTP is named. */
+    /* "i/o timeout" is a network error, as in sol; "15002" does not name an HTTP code. */
     static const char *const differs[] = {"i/o timeout", "order 15002 rejected"};
     size_t rows = 0, differing = 0;
     pal_json row,
@@ -172,7 +173,7 @@ static void codes_are_classified_like_in_opencode(void)
         if (code == INT64_MIN)
             continue; /* an overflow, see below */
         pal_json_bool(pal_json_find(row, "retry"), &theirs);
-        /* A model that is not there won't come. */
+        /* A missing model will not appear. */
         if (code == 404)
             theirs = false;
         CHECK_EQ(pal_error_is_retryable((long)code, none, body.len ? body : string(row, "message")),
@@ -228,7 +229,7 @@ static void overflows_are_detected_like_in_opencode(void)
     CHECK_EQ(rows, 14);
 }
 
-/* One for each phrase that the vectors only describe. */
+/* One row for each phrase that the vectors only describe. */
 static void phrases_of_an_overflow_are_known(void)
 {
     static const char *const texts[] = {

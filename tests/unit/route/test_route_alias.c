@@ -1,5 +1,5 @@
-/* test_route_alias.c - the other names of a session: PicoClaw's own (tests/data/vectors), and a
- * key that the caller brings. */
+/* test_route_alias.c - the aliases of a session: those of PicoClaw (tests/data/vectors), and a key
+ * that the caller passes. */
 #include "support/route_fixture.h"
 
 static void check_direct(pal_json row)
@@ -31,7 +31,7 @@ static void check_peer(pal_json row)
             .chat_id = text_of(row, "peer"),
     };
     pal_route route = routed(NULL, &context);
-    /* Without a chat there is no alias of a chat, whatever the alias builder would say. */
+    /* Without a chat there is no alias of a chat, whatever the alias builder would return. */
     if (context.chat_id.len == 0)
         CHECK_EQ(route.aliases_len, 1);
     else {

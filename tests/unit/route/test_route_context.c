@@ -1,5 +1,5 @@
-/* test_route_context.c - what a caller says of a message: wrong, empty and overlong fields are
- * named, and nothing is decided. */
+/* test_route_context.c - the description of a message by its caller: errors name wrong, empty and
+ * overlong fields, and nothing is decided. */
 #include <stddef.h>
 #include "palaver/limits.h"
 #include "support/route_fixture.h"
@@ -20,7 +20,7 @@ static const struct wrong_text {
         {{"\xed\xa0\x80", 3}, PAL_INVALID, "'%s' is not valid UTF-8"},
 };
 
-/* Every wrong text in the field at that place of a context that is right otherwise. */
+/* Puts every wrong text into the field at that offset of an otherwise valid context. */
 static void refuses_in(pal_route_kind kind, const char *name, size_t offset)
 {
     for (size_t i = 0; i < sizeof wrong_texts / sizeof *wrong_texts; i++) {
@@ -79,7 +79,7 @@ static void errors_name_required_ids_that_are_empty(void)
         fails(NULL, &code, PAL_INVALID, "'project_path' is empty");
         pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = blanks[i]};
         fails(NULL, &room, PAL_INVALID, "'matrix_room' is empty");
-        /* A chat's fields may all be empty. */
+        /* All fields of a chat may be empty. */
         pal_str names[] = {blanks[i], str("sender")};
         pal_route_config config = {.dimensions = names, .dimensions_len = 2};
         pal_route_context chat = {.chat_id = blanks[i], .sender_id = blanks[i]};

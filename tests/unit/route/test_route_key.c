@@ -1,11 +1,11 @@
-/* test_route_key.c - keys, signatures and scopes: PicoClaw's own answers (tests/data/vectors), and
- * where ours differ: escapes, other kinds of sessions. */
+/* test_route_key.c - keys, signatures and scopes: PicoClaw's results (tests/data/vectors), and the
+ * cases in which ours differ: escapes, other kinds of sessions. */
 #include "support/route_fixture.h"
 
 /* ---- PicoClaw's answers ---- */
 
-/* The one vector that is not followed: its chat id forges a field in PicoClaw's signature. Scope
- * and aliases stay PicoClaw's. */
+/* The only vector that we do not follow: its chat id forges a field in PicoClaw's signature. Scope
+ * and aliases are the same as PicoClaw's. */
 static const struct {
     const char *note;
     const char *signature;
@@ -32,7 +32,7 @@ static void check_allocation(pal_json row)
     for (size_t i = 0; i < sizeof differing / sizeof *differing; i++) {
         if (!pal_json_string_is(pal_json_find(row, "note"), differing[i].note))
             continue;
-        CHECK(!pal_str_equal(route.key, key));
+        CHECK_DIFFER(route.key, key);
         signature = str(differing[i].signature);
         CHECK_STATUS(pal_route_key_from_alias(signature, arena, &key, NULL), PAL_OK);
         differences++;
@@ -123,16 +123,16 @@ static void no_value_can_forge_a_field(void)
             .channel = str("matrix"), .chat_id = str("!r"), .sender_id = str("x")};
     pal_route_context forger = {.channel = str("matrix"), .chat_id = str("!r|sender=x")};
     pal_route a = routed(&both, &honest), b = routed(&chat, &forger);
-    CHECK(!pal_str_equal(a.signature, b.signature));
-    CHECK(!pal_str_equal(a.key, b.key));
+    CHECK_DIFFER(a.signature, b.signature);
+    CHECK_DIFFER(a.key, b.key);
     CHECK(is_text(b.values[0].value, str("direct:!r|sender=x")));
 
-    /* Nor does one that is escaped already. */
+    /* Also not a value that is already escaped. */
     pal_route_context escaped = {.channel = str("matrix"), .chat_id = str("!r%7Csender=x")};
     pal_route c = routed(&chat, &escaped);
     CHECK(is_text(c.signature,
             str("v=1|agent=main|channel=matrix|account=default|chat=direct:!r%257Csender=x")));
-    CHECK(!pal_str_equal(b.key, c.key));
+    CHECK_DIFFER(b.key, c.key);
     pal_route_context channel = {.channel = str("x|account=y")};
     CHECK(is_text(routed(NULL, &channel).signature,
             str("v=1|agent=main|channel=x%7Caccount=y|account=default")));
@@ -181,7 +181,7 @@ static pal_route random_route(void)
     return routed(&config, &context);
 }
 
-/* Equal signatures, equal scopes; and the other way round. */
+/* Equal signatures mean equal scopes, and the other way round. */
 static void different_scopes_have_different_signatures(void)
 {
     enum { ROUTES = 1500 };
@@ -217,13 +217,13 @@ static void other_kinds_have_separate_signatures(void)
                 "\"values\":{\"bead_id\":\"bd-7\",\"project_id\":\"Loom|x\"}}")));
     if (CHECK_EQ(route.aliases_len, 1))
         CHECK(is_text(route.aliases[0], str("agent:coder:main")));
-    /* One session whichever agent answers. */
+    /* One session, whichever agent answers. */
     item.agent_id = str("other");
     CHECK_STR(route.key, routed(NULL, &item).key);
     item.agent_id = str("");
     CHECK_STR(route.key, routed(NULL, &item).scope_key);
     item.project_id = str("loom|x");
-    CHECK(!pal_str_equal(route.key, routed(NULL, &item).key));
+    CHECK_DIFFER(route.key, routed(NULL, &item).key);
 
     pal_route_context code = {
             .kind = PAL_ROUTE_CODE, .project_path = str("/srv/App/"), .branch = str("main")};
@@ -252,7 +252,7 @@ static void a_matrix_room_is_a_chat(void)
             str("v=1|agent=main|channel=matrix|account=default|chat=group:!Room:server")));
     CHECK_STR(a.key, routed(&as_chat, &chat).key);
     CHECK_EQ(a.earlier_keys_len, 1);
-    /* The type that a room is said to have chooses no other session of it. */
+    /* The given type of a room does not select another session of it. */
     room.chat_type = chat.chat_type = str("direct");
     CHECK_STR(routed(&config, &room).key, a.key);
     pal_route direct = routed(&as_chat, &chat);
@@ -272,9 +272,9 @@ static void the_case_of_a_matrix_room_counts(void)
         pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str(rooms[i])};
         keys[i] = routed(NULL, &room).key;
         for (size_t j = 0; j < i; j++)
-            CHECK(!pal_str_equal(keys[i], keys[j]));
+            CHECK_DIFFER(keys[i], keys[j]);
     }
-    /* A rule means a room however it is written. */
+    /* A rule matches a room however its name is written. */
     pal_route_rule rule = {.agent = str("sol"), .when = {.chat = str("group:!Room:s")}};
     pal_route_config config = {.rules = &rule, .rules_len = 1};
     pal_route_context room = {.kind = PAL_ROUTE_MATRIX_ROOM, .matrix_room = str("!Room:s")};

@@ -1,5 +1,5 @@
-/* test_route_link.c - persons who have several ids: PicoClaw's own answers (tests/data/vectors),
- * and one session on all channels, which is ours. */
+/* test_route_link.c - persons with several ids: PicoClaw's results (tests/data/vectors), and our
+ * addition, one session on all channels. */
 #include "support/route_fixture.h"
 
 static void identity_links_match_picoclaw(void)
@@ -47,10 +47,10 @@ static void a_linked_person_has_one_session_on_all_channels(void)
     CHECK(is_text(a.scope,
             str("{\"version\":1,\"agent_id\":\"main\",\"channel\":\"\",\"account\":\"\","
                 "\"dimensions\":[\"sender\"],\"values\":{\"sender\":\"john\"}}")));
-    /* The aliases still are those of the channel, where the history from before is. */
+    /* The aliases are still those of the channel, where the older history is. */
     CHECK(is_text(a.aliases[2], str("agent:main:telegram:direct:123")));
 
-    /* A direct chat is told apart by the person in it. */
+    /* A direct chat is identified by the person in it. */
     config.dimensions = chat_and_sender;
     config.dimensions_len = 2;
     CHECK_STR(routed(&config, &telegram).key, a.key);
@@ -58,7 +58,7 @@ static void a_linked_person_has_one_session_on_all_channels(void)
     CHECK_STR(routed(&config, &slack).key, a.key);
 
     config.link_across_channels = false;
-    CHECK(!pal_str_equal(routed(&config, &telegram).key, routed(&config, &slack).key));
+    CHECK_DIFFER(routed(&config, &telegram).key, routed(&config, &slack).key);
 }
 
 static void chats_stay_on_their_channel(void)
@@ -80,7 +80,7 @@ static void chats_stay_on_their_channel(void)
             .sender_id = str("9")};
     CHECK(is_text(routed(&config, &stranger).signature,
             str("v=1|agent=main|channel=telegram|account=default|chat=direct:9|sender=9")));
-    /* In a group that all share, a linked member is nobody special. */
+    /* In a shared group, a linked member is treated like any other. */
     config.dimensions_len = 1;
     pal_route with = routed(&config, &linked);
     linked.sender_id = str("someone");

@@ -1,5 +1,5 @@
-/* test_route_settings.c - what a configuration says: dimensions as PicoClaw has them
- * (tests/data/vectors), wrong ones named, little memory, many threads. */
+/* test_route_settings.c - settings of routing: dimensions as in PicoClaw (tests/data/vectors),
+ * errors that name wrong ones, failing allocations, many threads. */
 #include <pthread.h>
 #include "base/memory.h"
 #include "palaver/limits.h"
@@ -128,7 +128,7 @@ static void running_out_of_memory_is_reported(void)
             status = small ? pal_route_decide(settings, &context, small, &route, &err)
                            : PAL_NO_MEMORY;
         pal_memory_fail_at(0, 0);
-        CHECK(status == PAL_OK || status == PAL_NO_MEMORY);
+        CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
         pal_route_settings_free(settings);
         pal_arena_free(small);
     }
@@ -185,9 +185,9 @@ static void threads_can_share_settings(void)
     }
     for (size_t i = 0; i < 4; i++) {
         CHECK_EQ(pthread_join(workers[i].thread, NULL), 0);
-        CHECK(memcmp(workers[0].keys, workers[i].keys, sizeof workers[0].keys) == 0);
+        CHECK_BYTES(workers[0].keys, workers[i].keys, sizeof workers[0].keys);
     }
-    CHECK(strncmp(workers[0].keys[0], "sk_v1_", 6) == 0);
+    CHECK_BEGINS(workers[0].keys[0], "sk_v1_");
     CHECK(memcmp(workers[0].keys[0], workers[0].keys[1], 72) != 0);
     pal_route_settings_free(settings);
 }

@@ -37,7 +37,7 @@ static void unicode_letters_are_lower_cased(void)
                 "\xcf\x83"
                 "\xc3\x9f"
                 "\xf0\x90\x90\xa8")));
-    /* Comparing folds no dotted I, though lower-casing takes the dot away. */
+    /* The comparison does not fold the dotted I, though lower-casing removes the dot. */
     context.chat_type = str("d\xc4\xb0rect");
     route = routed(&config, &context);
     CHECK_EQ(route.aliases_len, 2);

@@ -1,4 +1,4 @@
-/* test_tokens_calibration.c - counts that learn from what the provider reports. */
+/* test_tokens_calibration.c - token counts that learn from the usage that the provider reports. */
 #include <math.h>
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
@@ -90,7 +90,7 @@ static void the_ratio_is_limited(void)
     CHECK_THAT(c.ratio, <, PAL_CALIBRATION_MIN + 0.001);
 }
 
-/* What a provider leaves out of its report is sent all the same. */
+/* Tokens that a provider leaves out of its report were still sent. */
 static void a_low_report_never_reduces_an_estimate(void)
 {
     pal_calibration c = {0};
@@ -101,7 +101,7 @@ static void a_low_report_never_reduces_an_estimate(void)
     CHECK_EQ(c.reports, 10);
 }
 
-/* It may have been kept anywhere. */
+/* The state may have been stored anywhere. */
 static void damaged_calibrations_are_harmless(void)
 {
     const double ratios[] = {-1, (double)NAN, (double)INFINITY, 1e300, 1e-300};

@@ -1,5 +1,5 @@
-/* test_tokens_estimate.c - the estimate: four bytes on ASCII, near o200k_base elsewhere, and the
- * same in pieces. */
+/* test_tokens_estimate.c - the estimate: four bytes per token for ASCII, near o200k_base otherwise,
+ * and the same in pieces. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json/json.h"
@@ -76,10 +76,10 @@ static void estimates_of_samples_are_close(void)
 static void scripts_have_different_costs(void)
 {
     CHECK_EQ(estimate(""), 0);
-    CHECK_EQ(estimate("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e"), 3); /* three characters of Chinese */
+    CHECK_EQ(estimate("\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e"), 3); /* three Chinese characters */
     CHECK_EQ(estimate("\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82"), 2);
     CHECK_EQ(estimate("\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80"), 6);
-    CHECK_EQ(estimate("\xf4\x8f\xbf\xbf"), 4); /* the last character there is */
+    CHECK_EQ(estimate("\xf4\x8f\xbf\xbf"), 4); /* the last character of Unicode */
 }
 
 static void each_invalid_byte_is_a_token(void)
@@ -88,11 +88,11 @@ static void each_invalid_byte_is_a_token(void)
     CHECK_EQ(estimate("\xe6\x97"), 2);
     CHECK_EQ(estimate("\xe6\x97 \xe6"), 4);
     CHECK_EQ(estimate("\xed\xa0\x80"), 3); /* a surrogate */
-    CHECK_EQ(estimate("\xc0\xaf\x80"), 3); /* a long form */
+    CHECK_EQ(estimate("\xc0\xaf\x80"), 3); /* an overlong form */
     CHECK_EQ(estimate("\xf0\x9f\x98"), 3);
 }
 
-/* Every length of pieces, over bytes that are broken in many ways. */
+/* Pieces of every length, over bytes that are broken in many ways. */
 static void pieces_count_like_the_complete_text(void)
 {
     static const char mixed[] = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80 \xe6\x97\xff\xf0\x9f\x98"

@@ -1,5 +1,5 @@
-/* test_tokens_merge.c - merging in linear time is what merging is defined as: on vocabularies made
- * by chance, with short texts and with pieces longer than a window. */
+/* test_tokens_merge.c - merging in linear time gives the same result as the definition of merging:
+ * on random vocabularies, with short texts and with pieces longer than a window. */
 #include "support/tap.h"
 #include "support/vocab_random.h"
 #include "tokens/tokens_merge.h"
@@ -34,7 +34,7 @@ static void letters_fill(unsigned char *text, size_t len, const char *alphabet, 
         text[i] = (unsigned char)alphabet[vocab_next(seed) % strlen(alphabet)];
 }
 
-/* With gpt2's pattern lower-case letters are one piece. */
+/* With the pattern of gpt2, lower-case letters are one piece. */
 static void try_vocabulary(uint64_t seed, const char *alphabet, unsigned merges, int texts)
 {
     pal_arena *keep = pal_arena_new(0);
@@ -110,7 +110,7 @@ static void long_pieces_are_merged_as_defined(void)
     free(text);
 }
 
-/* Not by chance: the rows depend on the far end of the text. */
+/* Not random: the rows depend on the far end of the text. */
 static void long_periods_are_merged_as_defined(void)
 {
     static const char *const periods[] = {"ab", "aab", "abcabd", "aaaaaaab", "abababac"};
@@ -131,7 +131,8 @@ static void long_periods_are_merged_as_defined(void)
     free(text);
 }
 
-/* Runs of random lengths, some of them long enough to be guessed, and single letters between. */
+/* Runs of random lengths, some of them long enough to be guessed, with single letters between
+ * them. */
 static void runs_fill(unsigned char *text, size_t len, const char *alphabet, uint64_t *seed)
 {
     for (size_t at = 0; at < len;) {
@@ -169,8 +170,8 @@ static void runs_are_merged_as_defined(void)
     }
 }
 
-/* The vocabulary has tokens of many lengths for runs: a search among them would look at dozens of
- * bytes and tokens for each byte of the text. */
+/* The vocabulary has tokens of many lengths for runs: a search among them would read dozens of
+ * bytes and tokens per byte of the text. */
 static void the_work_for_runs_is_limited(void)
 {
     enum { LEN = 60000 };
@@ -200,7 +201,8 @@ static void the_work_for_runs_is_limited(void)
     free(text);
 }
 
-/* Windows of one run end alike, so that what is final is found out once, not in each of them. */
+/* Windows of one run end in the same way, so the final part is determined once, not in each of
+ * them. */
 static void the_work_for_borders_is_limited(void)
 {
     enum { LEN = 2048, WINDOWS = 50 };
@@ -236,7 +238,7 @@ static void the_work_for_borders_is_limited(void)
     }
 }
 
-/* What a front is said to be final stays when more comes, whatever that is. */
+/* Tokens that are reported as final stay the same, whatever follows. */
 static void final_tokens_never_change(void)
 {
     static const char *const alphabets[] = {"a", "ab", "abc"};

@@ -1,4 +1,5 @@
-/* test_tokens_model.c - models by the names that providers give them; the user's own lines. */
+/* test_tokens_model.c - finds models by the names that providers give them, and the user's own
+ * rules. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/memory.h"
@@ -105,7 +106,7 @@ static pal_str str(const char *text)
     return pal_str_of(text);
 }
 
-/* A build may have any of the vocabularies, or none. */
+/* A build can have any of the vocabularies, or none. */
 static bool is_encoding(const pal_model *model, const expectation *wanted)
 {
     const pal_encoding *encoding = pal_encoding_find(str(wanted->encoding));
@@ -175,7 +176,7 @@ static void configured_lines_come_first_in_their_order(void)
     model = pal_models_find(models, str("my-model"));
     CHECK_EQ(model.context, 1);
     CHECK_EQ(model.output, 2);
-    CHECK(model.encoding == pal_encoding_find(str("cl100k_base")));
+    CHECK_PTR(model.encoding, pal_encoding_find(str("cl100k_base")));
     CHECK_EQ(model.is_exact, (model.encoding != NULL));
     CHECK_EQ(pal_models_find(models, str("some/MY-MODEL:free")).context, 1);
     CHECK_EQ(pal_models_find(models, str("eu.some.my-model-20250101")).context, 1);
@@ -246,7 +247,7 @@ static void an_allocation_failure_is_reported(void)
     CHECK_STATUS(status, PAL_OK);
 }
 
-/* A pattern that another one stands for would never be found. */
+/* A pattern that an earlier pattern covers would never be found. */
 static void built_in_lines_are_all_reachable(void)
 {
     pal_model_rule rule, other;
@@ -259,7 +260,7 @@ static void built_in_lines_are_all_reachable(void)
 
         snprintf(name, sizeof(name), "%.*s", (int)(rule.pattern.len - has_star), rule.pattern.data);
         for (size_t i = 0; i < len && pal_models_builtin(i, &other); i++)
-            CHECK(!pal_str_equal(other.pattern, rule.pattern));
+            CHECK_DIFFER(other.pattern, rule.pattern);
         for (const char *p = name; *p; p++)
             CHECK(*p < 'A' || *p > 'Z');
         model = pal_models_find(NULL, str(name));

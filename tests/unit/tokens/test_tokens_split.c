@@ -1,5 +1,5 @@
-/* test_tokens_split.c - texts are split as the patterns say; the window agrees with the scanner,
- * and a scanner that has not seen the end never says what the end would change. */
+/* test_tokens_split.c - texts are split as the patterns say. The window agrees with the scanner,
+ * and a scanner that has not seen the end never reports what the end could change. */
 #include "support/tap.h"
 #include "tokens/split/split.h"
 
@@ -8,7 +8,8 @@ typedef struct expected {
     const char *text; /* its pieces with '|' between them */
 } expected;
 
-/* What the regular expressions give, by hand; tests/tokens asks the packages themselves. */
+/* The results of the regular expressions, written by hand; tests/tokens compares with the
+ * packages. */
 static const expected splits[] = {
         {"o200k", "Hello|,| world|!"},
         {"o200k", "don't|x's| IT'S| they're|n't|'s"},
@@ -83,7 +84,7 @@ static uint32_t next(uint64_t *state)
     return (uint32_t)(*state >> 33);
 }
 
-/* Few kinds of characters at a time, so that all ways to follow each other come. */
+/* Few kinds of characters at a time, so that all sequences of kinds occur. */
 static size_t text_random(unsigned char *text, size_t room, uint64_t *seed)
 {
     static const char *const parts[] = {"a", "b", "s", "t", "re", "ll", "A", "S", "VE", "1", "2",
@@ -138,7 +139,7 @@ static void windows_agree_with_the_scanner(void)
     }
 }
 
-/* Bytes that are not characters do not end a window: binary data is counted as fast as text. */
+/* Invalid bytes do not end a window: binary data is counted as fast as text. */
 static void windows_take_bytes_that_are_not_characters(void)
 {
     static const char text[] = "ab \xff\x80 cd\xc3 \xe4\xb8 ef \xf0\x9f gh\x80\xbf 12 \xc0\xaf xy "
@@ -153,7 +154,7 @@ static void windows_take_bytes_that_are_not_characters(void)
     }
 }
 
-/* All pieces but the last must come from the window where there is nothing difficult. */
+/* In a simple text, the window must find all pieces but the last. */
 static void windows_decide_most_of_plain_text(void)
 {
     static const char text[PAL_SPLIT_WINDOW + 1] =
@@ -186,17 +187,17 @@ static void decided_pieces_never_change(void)
         for (size_t end = 1; end < len; end++) {
             size_t got;
 
-            /* A stream does not show the scanner half a character. */
+            /* A stream does not pass half a character to the scanner. */
             if ((text[end] & 0xc0) == 0x80)
                 continue;
             got = pal_split_next(split, text, text + end, false);
-            if (!CHECK(got == 0 || got == want))
+            if (!CHECK_EITHER(got, 0, want))
                 printf("# %s: %zu of %zu '%s'\n", split->name, end, len, (char *)text);
         }
     }
 }
 
-/* The text that stands for what was scanned is split like it, whatever follows. */
+/* The text that replaces the scanned text is split like it, whatever follows. */
 static void a_replaced_beginning_splits_like_the_original(void)
 {
     unsigned char text[100] = {0};

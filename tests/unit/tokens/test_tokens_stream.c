@@ -1,5 +1,5 @@
-/* test_tokens_stream.c - a stream gives what the whole gives, wherever it is cut: for every
- * pattern, with ids, with counts on the way, and with pieces far longer than what a stream may
+/* test_tokens_stream.c - a stream gives the same result as the complete text, wherever it is cut:
+ * for every pattern, with ids, with counts on the way, and with pieces far longer than a stream may
  * keep. */
 #include "base/memory.h"
 #include "support/tap.h"
@@ -27,7 +27,7 @@ static bool tell(const uint32_t *ids, size_t len, void *user)
     return to->stop_at == 0 || to->len < to->stop_at;
 }
 
-/* Letters of all kinds, marks, spaces, signs, digits, and bytes that are no characters. */
+/* Letters of all kinds, marks, spaces, signs, digits, and invalid bytes. */
 static const char *const parts[] = {"a", "b", "ab", "A", "B", "\xe4\xb8\xad", "\xcc\x81", " ", "  ",
         "\n", "\r\n", "\t", "'", "'s", "'re", "'ll", ".", "/", "//", "1", "23", "\xc2\xa0", "\xff",
         "\xe4\xb8", "\xc5\xbf", "\xf0\x9f\x98\x80", "\x01", "!", "(", "_"};
@@ -53,8 +53,8 @@ static vocab *vocab_for_streams(void)
     return vocab_new(4, "abAB \n'\t./1", 400);
 }
 
-/* What follows a possible cut merges otherwise when it begins a piece; the last is a token only as
- * a piece of its own. */
+/* Text after a possible cut merges differently if it begins a piece; the last one is a token only
+ * as a separate piece. */
 static vocab *vocab_for_cuts(void)
 {
     static const char *const tokens[] = {"\n ", "\n\n", "  ", "    ", "        ", "\t ",
@@ -104,7 +104,7 @@ static bool is_same(
     return same;
 }
 
-/* Feeds it in windows, so that it is looked at exactly where each ends. */
+/* Feeds the text in windows, so that the end of each window is tested. */
 static bool is_same_at_windows(const pal_encoding *encoding, pal_str text)
 {
     pal_token_stream *stream = NULL;
@@ -142,7 +142,7 @@ static void any_cut_gives_the_same_tokens(void)
     pal_arena_free(arena);
 }
 
-/* `first`, then `run` again and again, then `near` just before a window ends, then `last`. */
+/* `first`, then `run` repeatedly, then `near` just before a window ends, then `last`. */
 static bool is_same_long(
         const pal_encoding *encoding, const char *const parts_of[4], uint64_t *seed)
 {
@@ -155,7 +155,7 @@ static bool is_same_long(
 
     memcpy(text, parts_of[0], at);
     while (at < len) {
-        /* With a '?' any of its bytes. */
+        /* A run that begins with '?' is a set of bytes to choose from. */
         size_t part_len = run[0] == '?' ? 1 : run_len;
 
         memcpy(text + at, run[0] == '?' ? run + 1 + vocab_next(seed) % (run_len - 1) : run,
@@ -211,7 +211,7 @@ static void long_pieces_give_the_same_tokens(void)
 
         for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && CHECK(encoding) && !tap_failed;
                 i++) {
-            /* All by the first pattern, some by the others, which are alike. */
+            /* All with the first pattern, some with the others, which are similar. */
             if (p > 0 && (i + p) % 4 != 0)
                 continue;
             CHECK(is_same_long(encoding, texts[i], &seed));
@@ -223,7 +223,7 @@ static void long_pieces_give_the_same_tokens(void)
     pal_arena_free(arena);
 }
 
-/* Half a character is no letter yet; it must not end the word before it. */
+/* Half a character is not a letter yet; it must not end the word before it. */
 static void characters_can_be_cut_apart(void)
 {
     pal_arena *arena = pal_arena_new(0);

@@ -1,5 +1,5 @@
-/* test_tokens_table.c - vocabularies become tables, bad ones are refused with their line, and a
- * table from outside can do no harm, whatever bytes it has. */
+/* test_tokens_table.c - vocabularies become tables, errors in a vocabulary are reported with their
+ * line, and a table from outside can do no harm, whatever bytes it has. */
 #include <unistd.h>
 #include "base/memory.h"
 #include "support/tap.h"
@@ -66,8 +66,8 @@ static void ids_match_the_vocabulary(void)
     free(v);
 }
 
-/* Whether a vocabulary with these lines behind good ones is refused, and says why: a '#' stands for
- * the first of these lines, or the second one with '@'. */
+/* Whether a vocabulary with these lines after valid ones is refused with this reason: '#' stands
+ * for the first of these lines, '@' for the second one. */
 static bool is_refused(const char *tokens, const char *special, const char *why)
 {
     vocab *v = vocab_new(1, "ab", 7);
@@ -107,7 +107,7 @@ static void bad_vocabularies_are_refused(void)
     CHECK(is_refused("YQ== 500\n", "", "duplicate"));
     CHECK(is_refused("", "<|end|>\n", "line 1:"));
     CHECK(is_refused("", "a 1\n <|end|>5\n", "line 2:"));
-    /* "wxyz" before "yz": what it is made of comes later. */
+    /* "wxyz" before "yz": its parts come later. */
     CHECK(is_refused("d3g= 300\nd3h5eg== 301\neXo= 302\n", "", "@"));
     CHECK_FAILS(compile("gpt3", vocab_text(v, 1, 0, arena), "", &table, &err), PAL_INVALID, &err,
             "'gpt3'");
@@ -162,7 +162,7 @@ static void a_table_file_is_mapped(void)
     free(v);
 }
 
-/* Changed anywhere, a table is refused or harmless; the sanitizers watch. */
+/* A table that was changed anywhere is refused or harmless; the sanitizers check it. */
 static void a_damaged_table_is_harmless(void)
 {
     vocab *v = vocab_new(5, "abc", 60);
@@ -201,7 +201,7 @@ static void built_in_tables_are_found_by_name(void)
         const struct pal_builtin *builtin = &pal_builtins[i];
         const pal_encoding *encoding = pal_encoding_at(i);
 
-        CHECK(pal_encoding_find(pal_str_of(builtin->name)) == encoding);
+        CHECK_PTR(pal_encoding_find(pal_str_of(builtin->name)), encoding);
         CHECK_STR(pal_encoding_name(encoding), builtin->name);
         CHECK_STATUS(pal_table_check(builtin->data, (size_t)(builtin->end - builtin->data), NULL),
                 PAL_OK);

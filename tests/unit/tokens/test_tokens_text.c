@@ -1,4 +1,4 @@
-/* test_tokens_text.c - counting, encoding, decoding and cutting whole texts, any bytes at all. */
+/* test_tokens_text.c - counts, encodes, decodes and cuts complete texts of any bytes. */
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "support/tap.h"
@@ -50,7 +50,7 @@ static void any_bytes_survive_a_round_trip(void)
     }
 }
 
-/* Long texts go through the table of words that were seen; it must not change anything. */
+/* Long texts use the table of known words, which must not change the result. */
 static void long_texts_count_like_their_pieces(void)
 {
     const pal_encoding *encoding = encoding_of("o200k");
@@ -63,7 +63,7 @@ static void long_texts_count_like_their_pieces(void)
 
     text_random(text, len, 0, &seed);
     for (size_t i = 1; i <= len; i++) {
-        /* A piece ends before a space that a letter follows and that follows a letter. */
+        /* A piece ends before a space between two letters. */
         if (i == len ||
                 (i + 1 < len && text[i] == ' ' && (text[i - 1] | 0x20) == 'a' &&
                         (text[i + 1] | 0x20) == 'a')) {
@@ -112,8 +112,8 @@ static void the_cut_is_the_longest_beginning_that_fits(void)
     }
 }
 
-/* Three spaces are one token, though merging does not make them, and two are two tokens: so the
- * longer beginning is the cheaper one. */
+/* Three spaces are one token, though merging does not produce it, and two spaces are two tokens: so
+ * the longer prefix is the cheaper one. */
 static void a_longer_beginning_can_have_fewer_tokens(void)
 {
     vocab *v = vocab_of((const char *const[]){"   ", NULL});

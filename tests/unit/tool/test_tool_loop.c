@@ -1,5 +1,5 @@
-/* test_tool_loop.c - the third equal call in a row is seen: the cases of a program whose rule is
- * ours but for how it compares arguments, and what equal means here. */
+/* test_tool_loop.c - the third identical call in a row is detected: the cases of a program with the
+ * same rule except for its comparison of arguments, and our definition of identical. */
 #include <stdlib.h>
 #include "base/json/json.h"
 #include "support/tap.h"
@@ -23,7 +23,7 @@ static void run_case(pal_json one, pal_arena *arena)
     pal_json call, answer;
     uint64_t reset_after = 0, at = 0;
     (void)pal_json_u64(pal_json_find(one, "reset_after"), &reset_after);
-    /* There arguments are compared as bytes; here as values. */
+    /* That program compares arguments as bytes, we compare values. */
     pal_str note = pal_json_string(pal_json_find(one, "note"), arena);
     bool by_bytes = note.len >= 4 && memcmp(note.data, "byte", 4) == 0;
     while (pal_json_next(&calls, NULL, &call) && pal_json_next(&answers, NULL, &answer)) {

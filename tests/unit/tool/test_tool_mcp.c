@@ -1,5 +1,5 @@
-/* test_tool_mcp.c - a scripted MCP server, as a child and over HTTP, of both eras of the protocol: what it
- * answers reaches the caller, and whatever it does instead of answering is an outcome too. */
+/* test_tool_mcp.c - a scripted MCP server, as a child process and over HTTP, in both eras of the
+ * protocol: its responses reach the caller, and any other behavior becomes an error result. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static pal_tool_mcp_config *child(child_config *c, const char *first, ...)
     return &c->config;
 }
 
-/* One that listens on the network. */
+/* Starts a server that listens on the network. */
 typedef struct http_child {
     pid_t pid;
     int input;
@@ -97,7 +97,8 @@ static bool lacks(mcp_client *client, const char *name, const char *arguments, c
     return held;
 }
 
-/* Asks until the answer is the expected one: what it tells of comes by another way. */
+/* Repeats the call until the result is the expected one: the server learns of the event through
+ * another connection. */
 static bool answers_in_time(
         mcp_client *client, const char *name, const char *arguments, const char *expected)
 {
@@ -117,7 +118,7 @@ static bool answers_in_time(
 #define TEXT(text) "{\"parts\":[{\"kind\":\"text\",\"text\":\"" text "\"}],\"is_error\":false}"
 #define FAILED(text) "{\"parts\":[{\"kind\":\"text\",\"text\":\"" text
 
-/* What holds however a server is spoken to. */
+/* Checks that hold for all transports. */
 static void check_plain(mcp_client *client)
 {
     CHECK(answers(client, "s__echo", "{\"a\":\n[1,\r\n\"x\\ny\"]}",
@@ -143,7 +144,7 @@ static void check_plain(mcp_client *client)
     CHECK(answers(client, "s__echo", "{", "invalid: the arguments are not a JSON object"));
 }
 
-/* Every name is one that all providers take, and no other tool has it. */
+/* All providers accept every name, and no two tools have the same name. */
 static void look_at_names(void *user)
 {
     mcp_client *client = user;
@@ -159,9 +160,9 @@ static void look_at_names(void *user)
                         name.data[at]));
         }
         for (size_t other = 0; other < i; other++)
-            CHECK(!pal_str_equal(name, tools[other].name));
+            CHECK_DIFFER(name, tools[other].name);
         if (CHECK_THAT(name.len, >=, 3))
-            CHECK(memcmp(name.data, "s__", 3) == 0);
+            CHECK_BYTES(name.data, "s__", 3);
     }
     CHECK_EQ(longest, 64);
     CHECK_THAT(len, >, 20);
@@ -172,7 +173,7 @@ static void check_names(mcp_client *client)
     on_loop(client->loop, look_at_names, client);
     CHECK(answers(client, "s__get_user", "{}", TEXT("get_user")));
     CHECK(answers(client, "s__get_user_404fa159", "{}", TEXT("get.user")));
-    /* Neither of two that are too long depends on the other. */
+    /* Of two names that are too long, neither depends on the other. */
     CHECK(answers(client, "s__" Y52 "_fc83744c", "{}", TEXT(Y52 "yyyyyyyyyyyyyyyyyyyyyyyyyyyy1")));
     CHECK(answers(client, "s__" Y52 "_ff837905", "{}", TEXT(Y52 "yyyyyyyyyyyyyyyyyyyyyyyyyyyy2")));
     CHECK(!mcp_client_see(client, "s__task").has_name);
@@ -218,7 +219,7 @@ static void a_child_of_the_new_era_works(void)
     check_plain(&client);
     CHECK(answers(&client, "s__state", "{}", TEXT("after two rounds")));
     CHECK(answers(&client, "s__input", "{}", FAILED("the tool requires input from a user")));
-    /* No answers are sent in this era. */
+    /* The server gets no responses in this era. */
     CHECK(answers(&client, "s__ask", "{}", TEXT("asked")));
     CHECK(answers(&client, "s__facts", "{}", "\\\"answers\\\": {}"));
     check_change(&client);
@@ -246,9 +247,9 @@ static void versions_are_negotiated(void)
     becomes_ready("--version", "2025-03-26", NULL);
     becomes_ready("--version", "2024-11-05", NULL);
     becomes_ready("--era", "both", NULL);
-    becomes_ready("--silent", NULL, NULL);  /* says nothing to what it does not know */
+    becomes_ready("--silent", NULL, NULL);  /* does not respond to unknown requests */
     becomes_ready("--fatal", NULL, NULL);   /* dies of it */
-    becomes_ready("--garbage", NULL, NULL); /* says more than messages */
+    becomes_ready("--garbage", NULL, NULL); /* prints more than messages */
 }
 
 static void fails(pal_tool_mcp_config *config, const char *why)
@@ -318,7 +319,7 @@ static void a_child_that_dies_is_restarted(void)
     CHECK_CONTAINS(outcome, "exited with code 3");
     free(outcome);
     CHECK(mcp_client_see(&client, "s__echo").has_name);
-    /* It waits for the new one, and the dead calls are not made again. */
+    /* It waits for the new server, and the dead calls are not repeated. */
     CHECK(mcp_client_start(&waiting, &client, "s__facts", "{}"));
     outcome = mcp_client_finish(&waiting);
     if (!CHECK_CONTAINS(outcome, "\\\"calls\\\": 1,"))
@@ -402,7 +403,7 @@ static void late_calls_fail(void)
     mcp_client_close(&client);
 }
 
-/* Whether a call that takes twice as long as it may is waited for, as it tells of its progress. */
+/* Whether a call with progress reports may take twice as long as its limit. */
 static bool is_waited_for(int64_t call_ms)
 {
     child_config c;
@@ -416,7 +417,7 @@ static bool is_waited_for(int64_t call_ms)
     return held;
 }
 
-/* How long a server may be stopped between two words is the machine's. */
+/* The machine decides how long a server can be stopped between two words. */
 static void progress_extends_the_time_limit(void)
 {
     CHECK(is_waited_for(1000) || is_waited_for(4000) || is_waited_for(16000));
@@ -549,7 +550,7 @@ static void many_calls_can_run_at_once(void)
 
 /* ---- HTTP ---- */
 
-/* Several calls find out at once; all are made, each once. */
+/* Several calls notice it at the same time; all are repeated, each once. */
 static void check_lost_session(mcp_client *client)
 {
     mcp_client_call calls[5];
@@ -580,7 +581,7 @@ static void http_of_the_old_era_works(void)
     CHECK(answers_in_time(&client, "s__facts", "{}",
             "\\\"answers\\\": {\\\"p1\\\": \\\"result\\\", \\\"r1\\\": -32601}"));
     check_change(&client);
-    /* Two sessions: the server forgets them all, and the second call finds out. */
+    /* Two sessions: the server forgets both, and the second call notices it. */
     CHECK(answers(&client, "s__forget", "{}", TEXT("who are you?")));
     CHECK(answers(&client, "s__echo", "{\"a\":1}", TEXT("{\\\"a\\\": 1}")));
     CHECK(answers(&client, "s__facts", "{}", "\\\"deleted\\\": 0, \\\"forgotten\\\": 1"));
@@ -593,7 +594,7 @@ static void http_of_the_old_era_works(void)
     http_child_stop(&h);
 }
 
-/* What changes after it was listed and before changes are told is seen all the same. */
+/* A change between the listing and the subscription to changes is still noticed. */
 static void a_missed_change_is_noticed(void)
 {
     static const char *const eras[] = {"--era=old", "--era=new"};
@@ -661,7 +662,7 @@ static void the_death_of_an_http_server_is_noticed(void)
 
 /* ---- Memory ---- */
 
-/* Whatever allocation fails: it becomes ready or fails, and nothing is lost. */
+/* Whichever allocation fails: the server becomes ready or fails, and nothing is leaked. */
 static void an_allocation_failure_is_survived(void)
 {
     child_config c;

@@ -1,5 +1,5 @@
-/* test_tool_schema.c - arguments that fit a schema, and arguments that don't, keyword by keyword; what
- * is said about those; and that no schema makes a check take long. */
+/* test_tool_schema.c - arguments that match a schema and arguments that do not, keyword by keyword;
+ * the error messages; and a time limit for any schema. */
 #include <stdlib.h>
 #include <time.h>
 #include "base/buf.h"
@@ -10,7 +10,7 @@
 
 typedef struct schema_case {
     const char *schema;
-    const char *good; /* texts with a tab in between; NULL: none */
+    const char *good; /* texts separated by a tab; NULL: none */
     const char *bad;
 } schema_case;
 
@@ -128,8 +128,8 @@ static void patterns(void)
     CASES(cases);
 }
 
-/* The run stops after as many steps as are allowed, and then the text passes: also one that POSIX's
- * matcher needs seconds and hundreds of megabytes for. */
+/* The check stops after the allowed number of steps, and then the text passes: also a text for
+ * which POSIX's matcher needs seconds and hundreds of megabytes. */
 static void the_work_for_patterns_is_limited(void)
 {
     static const char *const patterns[] = {"[ab]*a[ab]{200}c", "^([ab]+)+c$", "(a|b|ab)*c",
@@ -144,7 +144,7 @@ static void the_work_for_patterns_is_limited(void)
         pal_schema_check check = {0};
         (void)pal_schema_pattern(
                 &check, pal_str_of(patterns[i]), pal_str_make(text, sizeof(text) - 1));
-        /* Far below what one whole check may cost. */
+        /* Far below the allowed cost of one check. */
         CHECK(!check.stopped);
         CHECK_THAT(check.steps, <, 200000);
     }
@@ -155,7 +155,7 @@ static void the_work_for_patterns_is_limited(void)
             PAL_SCHEMA_DIFFERS);
 }
 
-/* They would say "no" to all of these, if they were not let pass. */
+/* These patterns would refuse all of these texts, if the limit did not let them pass. */
 static void unsupported_patterns_match_everything(void)
 {
     static const char *const patterns[] = {"^(?=x)y", "^(?!a)b$", "\\\\bq\\\\b", "(a)\\\\1",
@@ -165,7 +165,7 @@ static void unsupported_patterns_match_everything(void)
     for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
         snprintf(schema, sizeof(schema), "{\"pattern\":\"%s\"}", patterns[i]);
         check_texts(schema, "\"zz\"", PAL_OK);
-        /* And a guess is not turned around. */
+        /* And a guess is not negated. */
         snprintf(schema, sizeof(schema), "{\"not\":{\"pattern\":\"%s\"}}", patterns[i]);
         check_texts(schema, "\"zz\"", PAL_OK);
     }
@@ -310,7 +310,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* A schema whose check would take 3^30 steps, others that are large or loop. */
+/* A schema whose check would take 3^30 steps, and others that are large or have loops. */
 static void the_work_for_a_check_is_limited(void)
 {
     pal_buf schema, arguments;
