@@ -1,4 +1,5 @@
-// Runs the built command, each test in a directory of its own.
+// Runs the built command, each test in a separate directory. If a test fails, the output of its last
+// commands is printed.
 import { spawnSync } from 'node:child_process';
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
@@ -6,20 +7,26 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { reportOnFailure, Steps } from '../support/report.mjs';
 
 export const binary = process.env.PALAVER_BIN;
 export const here = path.dirname(fileURLToPath(import.meta.url));
 
 assert.ok(binary, 'PALAVER_BIN names the command to test');
 
-// A fresh directory that is removed with the test.
+// Creates a directory, which is removed after the test.
 export function workspace(t) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-cli-'));
     t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+    const steps = new Steps();
+    reportOnFailure(t, () => steps.lines());
     const run = (...args) => {
         const last = args[args.length - 1];
         const options = typeof last === 'object' ? args.pop() : {};
-        return palaver(args, { cwd: dir, ...options });
+        const result = palaver(args, { cwd: dir, ...options });
+        steps.add(`palaver ${args.join(' ')}: exit ${result.code ?? result.signal}`,
+            result.err + result.out);
+        return result;
     };
     return {
         dir,
@@ -29,7 +36,7 @@ export function workspace(t) {
             fs.writeFileSync(path.join(dir, name), text);
         },
         run,
-        // Succeeds, or the test fails with what was printed.
+        // Returns the output. If the command fails, the test fails.
         ok: (...args) => {
             const result = run(...args);
             assert.equal(result.code, 0, `palaver ${args.join(' ')}: ${result.err}`);
@@ -69,7 +76,7 @@ export function palaver(args, options = {}) {
     };
 }
 
-// One line that says what is wrong, perhaps one that says what to do, and nothing on stdout.
+// The command failed with one line for the problem, perhaps one for the remedy, and no output.
 export function assertFails(result, code, pattern) {
     assert.equal(result.out, '', 'nothing on stdout');
     assert.match(result.err, /^palaver: [^\n]+\n(hint: [^\n]+\n)?$/);
@@ -77,7 +84,8 @@ export function assertFails(result, code, pattern) {
     assert.equal(result.code, code);
 }
 
-// Ids and times differ from run to run, and counts of tokens where there are no vocabularies.
+// Replaces what differs from run to run: ids and times, and token counts, which depend on the
+// installed vocabularies.
 export function stable(text) {
     return text
         .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, '<id>')

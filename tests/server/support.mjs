@@ -1,24 +1,26 @@
-// Starts the built server, each test with a store of its own, and asks it.
+// Starts the built server and sends requests to it. Each test has a separate store. If a test fails,
+// its last requests with their responses and the end of the server's log are printed.
 import { spawn, spawnSync } from 'node:child_process';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
+import { logTail, reportOnFailure, Steps } from '../support/report.mjs';
 
 export const binary = process.env.PALAVER_BIN;
 assert.ok(binary, 'PALAVER_BIN names the command to test');
 
 function environment(extra) {
-    // What the user has configured is nobody's business here.
+    // The configuration of the user who runs the tests must not matter.
     const ours = Object.entries(process.env)
         .filter(([name]) => !/^PALAVER_|_API_KEY$|^NOTIFY_SOCKET$/.test(name));
     return { ...Object.fromEntries(ours), TZ: 'UTC', XDG_CONFIG_HOME: '/nonexistent', ...extra };
 }
 
-const servers = new Map(); // what ends those of a directory
+const servers = new Map(); // directory: functions that stop its servers
 
-// A fresh directory that is removed with the test, once no server writes there any more.
+// Creates a directory. After the test it stops the servers that use the directory, and removes it.
 export function workspace(t) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-server-'));
     servers.set(dir, []);
@@ -29,7 +31,7 @@ export function workspace(t) {
     return dir;
 }
 
-// Runs a command in that directory; succeeds, or the test fails with what was printed.
+// Runs a command in the directory and returns its output. If the command fails, the test fails.
 export function palaver(dir, ...args) {
     const result = spawnSync(binary, args, { cwd: dir, env: environment({}), timeout: 60000 });
     assert.equal(result.status, 0, `palaver ${args.join(' ')}: ${result.stderr}`);
@@ -40,7 +42,7 @@ export function makeKey(dir, ...args) {
     return JSON.parse(palaver(dir, 'key', 'create', '--json', ...args));
 }
 
-// One request; `body` that is no text is sent as JSON.
+// Sends one request. A `body` that is not a string is sent as JSON.
 export function ask(port, method, target, { headers = {}, body, key, agent } = {}) {
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
     const all = { ...headers };
@@ -68,8 +70,8 @@ export function ask(port, method, target, { headers = {}, body, key, agent } = {
     });
 }
 
-// Starts a server; `config` is YAML, `limits` what the shell's ulimit is told first. It is stopped
-// with the test.
+// Starts a server, which is stopped after the test. `config` is YAML; `limits` are arguments of the
+// shell's ulimit.
 export async function serve(t,
     { dir = workspace(t), config, args = [], env = {}, limits } = {}) {
     if (config) fs.writeFileSync(path.join(dir, 'palaver.yaml'), config);
@@ -103,13 +105,25 @@ export async function serve(t,
         return ended;
     };
     servers.get(dir).push(stop);
+    const steps = new Steps();
+    reportOnFailure(t, () => [`server on port ${port}:`, ...steps.lines(), ...logTail(log)]);
+    const send = async (method, target, options) => {
+        try {
+            const answer = await ask(port, method, target, options);
+            steps.add(`${method} ${target}: ${answer.code}`, answer.text);
+            return answer;
+        } catch (error) {
+            steps.add(`${method} ${target}: ${error.message}`, '');
+            throw error;
+        }
+    };
     return {
         dir, port, child, stop,
-        log: lines, // whole ones: what came last may be a part of one
-        ask: (method, target, options) => ask(port, method, target, options),
-        get: (target, options) => ask(port, 'GET', target, options),
-        post: (target, body, options) => ask(port, 'POST', target, { body, ...options }),
-        // Waits until the log has it.
+        log: lines, // without an incomplete last line
+        ask: send,
+        get: (target, options) => send('GET', target, options),
+        post: (target, body, options) => send('POST', target, { body, ...options }),
+        // Waits until the log matches.
         logged: async (pattern) => {
             for (;;) {
                 const match = pattern.exec(lines());
@@ -120,14 +134,14 @@ export async function serve(t,
     };
 }
 
-// Starts one that must not start; what it said.
+// Runs a server that must fail to start, and returns its output.
 export function serveFails(dir, ...args) {
     const result = spawnSync(binary, ['serve', '--provider', 'echo', ...args],
         { cwd: dir, env: environment({}), timeout: 60000 });
     return { code: result.status, out: result.stdout.toString(), err: result.stderr.toString() };
 }
 
-// The native envelope, in all its members.
+// Checks the native error envelope with all its members.
 export function assertError(answer, code, name, pattern) {
     assert.equal(answer.code, code, answer.text);
     assert.deepEqual(Object.keys(answer.json),
