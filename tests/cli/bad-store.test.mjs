@@ -1,5 +1,5 @@
-// Stores that are damaged, foreign, newer, read-only or full, and input that is wrong: each gets
-// one clear line, and the file stays byte for byte as it was.
+// Stores that are damaged, foreign, newer, read-only or full, and wrong input. Each command prints
+// one clear line, and the file stays unchanged byte for byte.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
@@ -23,7 +23,7 @@ function filled(w, messages = 20) {
     return w.file('palaver-data/palaver.db');
 }
 
-// No command may succeed, none may touch the file.
+// Every command must fail without changing the file.
 function assertRefused(w, file, commands, pattern) {
     const before = digest(file);
     for (const command of commands) {
@@ -116,7 +116,7 @@ test('with a damaged page other sessions work, and fsck reports and repairs it',
     assert.equal(clean.out, 'No problems were found.\n');
     assert.equal(clean.code, 0);
     assert.deepEqual(w.json('fsck'), { findings: [], found: 0, repaired: 0 });
-    // A row's content is replaced by something that is not a message.
+    // Replaces the content of a row by something that is not a message.
     const bytes = fs.readFileSync(file);
     const at = bytes.indexOf('100 ');
     assert.ok(at > 0);

@@ -11,7 +11,7 @@ async function setup(t) {
     const url = await model.listen();
     const w = workspace(t);
     t.after(() => model.close());
-    // A terminal at its first prompt, and what it greeted with.
+    // Starts a terminal and waits for its first prompt. Also returns the greeting.
     const open = async (args = [], options = {}) => {
         const terminal = new Terminal(t, ['chat', '--provider', 'openai', '--provider-url',
             `${url}/v1`, '--model', 'mock-model', ...args],
@@ -40,7 +40,7 @@ test('text is shown while the answer is still arriving', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four>> <<chunk 4>> <<stall after=2>>\r');
-    await terminal.see('stall after=2>>'); // what was typed, which has the words too
+    await terminal.see('stall after=2>>'); // the typed text contains the words, too
     await terminal.see('one');
     await w.release();
     await terminal.see('three four');
@@ -52,7 +52,7 @@ test('Ctrl-C stops the answer, and the chat continues', async (t) => {
     const w = await setup(t);
     const terminal = await w.open();
     terminal.type('<<say one two three four five>> <<chunk 4>> <<stall after=3>>\r');
-    await terminal.see('stall after=3>>'); // what was typed, which has the words too
+    await terminal.see('stall after=3>>'); // the typed text contains the words, too
     await terminal.see('one two');
     terminal.type('\x03');
     await terminal.see('stopped; the answer so far is stored');
@@ -324,7 +324,7 @@ test('a model cannot send control sequences to the terminal', async (t) => {
     const from = terminal.shown.length;
     terminal.type('\x1b[200~<<say \\u001b>>\x1b[201~\r');
     await terminal.prompt();
-    // Keys can't carry an escape, so a file does.
+    // A key press cannot contain an escape, so a file contains it.
     w.write('script.jsonl', '{"text":"a\\u001b]0;owned\\u0007\\u009b31mb\\u0008"}\n');
     assert.equal(await terminal.leave(), 0);
     assert.doesNotMatch(terminal.shown.slice(from), /owned/);

@@ -36,7 +36,7 @@ async function setup(t) {
         return { code, out, err };
     };
     const chat = (...args) => result(start(...args));
-    const bare = (...args) => result(spawnChat(...args)); // the model is what is configured
+    const bare = (...args) => result(spawnChat(...args)); // the configured model is used
     const requests = async () => (await (await fetch(`${url.slice(0, -3)}/__requests`)).json()).requests;
     return { ...w, url, start, chat, bare, requests };
 }
@@ -119,7 +119,8 @@ test('Ctrl-C keeps the answer so far', async (t) => {
     let isStopped = false;
     for await (const data of child.stdout) {
         out += data;
-        // Once: the second one would end it at once. All that comes before the stall has come then.
+        // Interrupt once, since a second signal would end the command. All text before the stall
+        // has arrived then.
         if (out.includes('one two thre') && !isStopped) isStopped = child.kill('SIGINT');
     }
     assert.deepEqual(await ended, [1, null]);

@@ -1,4 +1,5 @@
-// `palaver config`: which file is read, what overrides what, what is shown and what is wrong.
+// `palaver config`: which file is read, which setting overrides which, what is shown, and which
+// errors are reported.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -191,7 +192,7 @@ mcp_servers:
         for (const name of ['HOUSE_KEY', '${TEAM}', 'a ${TEAM}', '***'])
             assert.ok(out.includes(name), name);
     }
-    // Only who asks a model needs them.
+    // Only commands that call a model need these settings.
     w.ok('session', 'new');
     w.write('palaver.yaml', 'providers:\n  - kind: openai\n    api_key: s3cret\n');
     const refused = w.run('config', 'check', 'palaver.yaml');

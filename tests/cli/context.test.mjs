@@ -3,7 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { workspace, assertFails, assertGolden } from './support.mjs';
 
-// Turns of 100 and 300 tokens; the counts are given, so that every build has the same.
+// Turns of 100 and 300 tokens. The counts are given, so that they are the same in every build.
 function turns(count, from = 1) {
     const lines = [];
     for (let i = from; i < from + count; i++) {
@@ -32,7 +32,7 @@ test('context shows a bar, the items and the next step', (t) => {
     w.ok('session', 'compact', 'demo', '--max-tokens', '4000', '--summary', 'We asked.');
     text += '\n' + w.ok('context', 'demo', '--max-tokens', '4000');
     for (const line of text.split('\n')) assert.ok(line.length <= 80, line);
-    // The summary itself is counted by what this build has.
+    // The summary itself is counted by the vocabulary of this build.
     assertGolden('context.txt', text.replace(/\b(summary|system) \d+/g, '$1 <n>')
         .replace(/(summary +2 +)\d+/g, '$1<n>').replace(/[\d,]+ of 4,000 tokens, \d+/g,
             '<n> of 4,000 tokens, <n>').replace(/free [\d,]+/g, 'free <n>'));
@@ -150,7 +150,7 @@ test('compact: the configured model writes the summary', (t) => {
         [true, 12, false, 'They asked, and we answered.']);
     assert.deepEqual(sent(w.json('context', 'demo')), range(13, 24));
     w.ok('session', 'compact', 'demo', '--undo');
-    // The command line says how much room there is.
+    // The command line sets how much room there is.
     const cut = w.json('session', 'compact', 'demo', '--dry-run', '--max-tokens', '2000').seq;
     assert.ok(cut > 12);
     assert.equal(w.json('session', 'compact', 'demo', '--max-tokens', '2000').seq, cut);

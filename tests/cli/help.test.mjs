@@ -1,4 +1,4 @@
-// The command line itself: help, versions, and what is said about wrong ones.
+// The command line itself: help, versions, and the errors for wrong command lines.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -60,7 +60,7 @@ test('every example in the help is a valid command line', (t) => {
             const words = example.replace(/^.*\| /, '').trim()
                 .match(/"[^"]*"|\S+/g).map((word) => word.replace(/"/g, ''));
             assert.equal(words.shift(), 'palaver', example);
-            // With --help nothing is done, but every option must be known.
+            // --help does nothing else, but every option must be known.
             assert.equal(palaver([...words, '--help']).code, 0, example);
         }
     }

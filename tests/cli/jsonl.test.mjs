@@ -1,5 +1,6 @@
-// A directory of PicoClaw's as the store, where something is in the place of a file or can't be
-// read: one clear line that says what and where, and everything else goes on.
+// A PicoClaw directory as the store, in which something is in the place of a file or cannot be
+// read. The command prints one clear line with the problem and the path, and everything else still
+// works.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,7 +17,7 @@ function filled(t) {
     return w;
 }
 
-// Those of "y" work, whatever "x" has.
+// The commands on session "y" work, whatever is wrong with "x".
 function assertOthersWork(w, options = {}) {
     const before = w.json('session', 'show', 'y', ...store, options).messages.length;
     w.ok('session', 'append', 'y', 'more', ...store, options);

@@ -1,4 +1,4 @@
-// PicoClaw's directories in and out; Skillian's and Loom's rows.
+// Import and export of PicoClaw's directories, and of the database rows of Skillian and Loom.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -57,7 +57,7 @@ test('a directory is imported completely, and the import can be repeated', (t) =
     assert.deepEqual([again.sessions, again.messages, again.marks], [0, 0, 0]);
     assert.deepEqual([again.sessions_known, again.messages_known], [1, 5]);
 
-    // It has grown, and was compacted there: the lines have other numbers now.
+    // The file has grown and was compacted by PicoClaw, so the lines have other numbers now.
     const text = fs.readFileSync(w.file('s/agent_main_x.jsonl'), 'utf8').split('\n').slice(1).join('\n');
     w.write('s/agent_main_x.jsonl', text + lines(line('later')));
     w.write('s/agent_main_x.meta.json', meta('agent:main:x', { summary: 'They met twice.' }));
@@ -121,7 +121,7 @@ test('older files are imported unless they were migrated', (t) => {
     assert.equal(old.session.created_at, '2026-01-01T00:00:00.000Z');
     assert.equal(old.messages[0].created_at, '2026-01-01T00:00:00.000Z');
     assert.deepEqual(old.marks[0].body, { summary: 'short' });
-    // Its lines are found because the base is that of its own key.
+    // Its lines are found, because the file name is derived from the session's key.
     assert.deepEqual(texts(w, 'cli:done'), ['after']);
     assert.equal(w.json('session', 'import', 'picoclaw:s').messages, 0);
 });
@@ -220,7 +220,7 @@ test('PicoClaw can read an export', (t) => {
         assert.deepEqual(theirs, ours);
     }
 
-    // Over files that are there only when that is asked for, and never over another session's.
+    // Existing files are overwritten only on request, and files of another session never.
     assertFails(w.run('session', 'export', 'picoclaw:out', 'agent:main:x'), 1, /already exists/);
     w.ok('session', 'export', 'picoclaw:out', 'agent:main:x', '--force');
     w.ok('session', 'append', 'agent_main_x', 'collides', '--create');
@@ -231,7 +231,7 @@ test('PicoClaw can read an export', (t) => {
     assert.match(all.err, /could not export 1 session: .*the same file/);
     assert.notEqual(all.code, 0);
 
-    // And back.
+    // Import them again.
     assert.equal(w.json('session', 'import', 'picoclaw:out', '--store', 'b.db').messages, 4);
     const strip = ({ messages }) => messages.map(({ id: _, seq: __, client_id: ___, ...m }) => m);
     assert.deepEqual(strip(w.json('session', 'show', 'agent:main:x', '--store', 'b.db')),

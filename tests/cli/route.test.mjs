@@ -1,4 +1,4 @@
-// `palaver route`: PicoClaw's answers through the command, ways to hand it input, wrong input.
+// `palaver route`: the same answers as PicoClaw, the ways to pass input, and wrong input.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -21,7 +21,8 @@ function routed(input) {
 
 const lines = (out) => out.trimEnd().split('\n').map((line) => JSON.parse(line));
 
-// PicoClaw does not escape, so where a value holds a '|' its signature and key are not ours.
+// PicoClaw does not escape, so if a value contains a '
+// ', its signature and key differ from ours.
 const isOurs = (row) => !Object.values(row.input.context).some((text) => /[|%]/.test(text));
 
 test('every test vector gives its route, alone and line by line', () => {
@@ -105,7 +106,7 @@ test('rooms, work items and code have their own keys', () => {
         'v=1|agent=main|channel=matrix|account=default|chat=group:!r:s');
     const typed = routed({ matrix_room: '!r:s', context: { chat_type: 'direct' } });
     assert.equal(typed.session_key, routed({ matrix_room: '!r:s' }).session_key);
-    // A room of version 12 has no server in its id.
+    // The id of a Matrix room of version 12 does not contain the server.
     assert.equal(routed({ matrix_room: '!AbC' }).signature,
         'v=1|agent=main|channel=matrix|account=default|chat=group:!AbC');
     const asChat = (id, chatType) => routed({

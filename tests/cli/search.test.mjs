@@ -1,4 +1,4 @@
-// palaver session search: as text and as JSON, in one session and in all.
+// `palaver session search`: as text and as JSON, in one session and in all sessions.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

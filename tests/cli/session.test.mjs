@@ -137,7 +137,7 @@ test('append --create creates the store and the session once', (t) => {
     w.ok('session', 'append', 'fresh', 'two', '--create');
     assert.deepEqual(texts(w.json('session', 'show', 'fresh')), ['one', 'two']);
     const id = w.json('session', 'list').sessions[0].id;
-    // The beginning of an id is a new key here, not another session.
+    // The first characters of an id are a new key here, not another session.
     w.ok('session', 'append', id.slice(0, 8), 'three', '--create');
     assert.equal(w.json('session', 'list').sessions.length, 2);
 });

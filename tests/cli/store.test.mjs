@@ -1,4 +1,4 @@
-// stats, fsck and bench on a sound store.
+// `palaver stats`, `fsck` and `bench` on a sound store.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// A person at a terminal: runs the command in one, types, and waits for what it shows.
+// Simulates a user at a terminal: runs the command in a terminal, types, and waits for its output.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
@@ -55,7 +55,8 @@ export class Terminal {
         this.order({ columns });
     }
 
-    // Waits until what was shown since the last time matches, and takes it: the text up to there.
+    // Waits until the output since the last call matches. Returns the output up to the end of the
+    // match, and removes it.
     async see(pattern) {
         const wanted = typeof pattern === 'string'
             ? new RegExp(pattern.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')) : pattern;
@@ -77,12 +78,12 @@ export class Terminal {
         }
     }
 
-    // A prompt that waits for input; a signal may have redrawn it.
+    // Waits for a prompt. A signal may have caused it to be drawn again.
     prompt() {
         return this.see(/\n(> )+$/);
     }
 
-    // Says a line and waits for the next prompt; what was shown between.
+    // Types a line and waits for the next prompt. Returns the output in between.
     async say(line) {
         this.type(`${line}\r`);
         return this.prompt();

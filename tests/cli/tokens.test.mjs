@@ -1,5 +1,5 @@
-// `palaver tokens`: counts, ids, models, tables of the user's own, and what is said of estimates.
-// A build without vocabularies runs what makes sense there.
+// `palaver tokens`: counts, ids, models, the user's vocabularies, and what is reported about
+// estimates. A build without vocabularies runs the tests that make sense there.
 import test from 'node:test';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

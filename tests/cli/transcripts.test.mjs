@@ -13,7 +13,7 @@ function conversation(w, key = 'k') {
     w.ok('session', 'append', key, 'instead');
 }
 
-// All that an export must bring along.
+// A session with everything that an export must contain.
 function contents(w, store, name) {
     const { session, messages, marks } = w.json('session', 'show', name, '--hidden', '--marks',
         '--store', store);
@@ -88,7 +88,7 @@ test('native: --all keeps forks as forks', (t) => {
     w.ok('session', 'rewind', 'f', '--to', '2', '--store', 'a.db');
     w.ok('session', 'new', '--key', 'empty', '--store', 'a.db');
     w.ok('session', 'append', 'k', 'parent goes on', '--store', 'a.db');
-    // The fork is the one that was updated last: its parent must come first all the same.
+    // The fork was updated last, but its parent must still be exported first.
     w.ok('session', 'append', 'f', 'and on', '--store', 'a.db');
     assert.match(w.ok('session', 'export', '--all', '-o', 'all.jsonl', '--store', 'a.db'),
         /^Exported 3 sessions, 11 messages\.\n$/);
@@ -152,7 +152,7 @@ test('--with-blobs includes the blobs', (t) => {
     const bare = w.run('session', 'export', 'k', '--store', 'a.db');
     assert.ok(!bare.out.includes(data));
     assert.match(bare.err, /^Images and files are not included \(1\); --with-blobs includes them\.\n$/);
-    // Without them the rest of the message still arrives.
+    // Without these parts, the rest of the message still arrives.
     const report = w.json('session', 'import', '-', '--store', 'c.db', { input: bare.out });
     assert.deepEqual([report.messages, report.problems_total], [1, 1]);
     assert.match(JSON.stringify(w.json('session', 'show', 'k', '--store', 'c.db').messages[0]),
@@ -203,7 +203,7 @@ test('openai: an export of an import is equal to the first export', (t) => {
     const out = w.ok('session', 'export', 'one', '--format', 'openai');
     w.ok('session', 'import', '-', '--key', 'two', { input: out });
     assert.equal(w.ok('session', 'export', 'two', '--format', 'openai'), out);
-    // All sessions, a line each; --key can't name them all.
+    // All sessions, one per line; --key cannot name all of them.
     const all = w.ok('session', 'export', '--all', '--format', 'openai');
     assert.equal(all, out + out);
     w.write('all.jsonl', all);

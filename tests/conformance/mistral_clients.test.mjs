@@ -1,5 +1,5 @@
-// Official SDKs of Mistral other than the one that the other suites pin, and that one too: what
-// each of them can do with conversations, agents, chat completions and models.
+// Several versions of Mistral's official SDKs, including the version that the other suites use:
+// what each of them can do with conversations, agents, chat completions and models.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { API_KEY, MODEL, PALAVER_URL, collect, http, marker, upstream } from './lib/harness.mjs';
@@ -26,9 +26,9 @@ for (const name of ['mistral-1.7', 'mistral-1.15', NEWEST]) {
     const entriesOf = async (conversationId) =>
         (await conversations.getHistory({ conversationId })).entries;
     const says = async (conversationId) => (await entriesOf(conversationId)).map(summary);
-    // The oldest loses events of chats that arrive together, whoever sends them.
+    // The oldest SDK loses events of chats that arrive together, with any server.
     const streamsChats = name !== 'mistral-1.7';
-    // A method that only newer SDKs have; the newest has all of them.
+    // A method that only newer SDKs have. The newest SDK has all of them.
     const has = (object, method) => {
         assert.ok(name !== NEWEST || object[method], `${name} has ${method}`);
         return Boolean(object[method]);

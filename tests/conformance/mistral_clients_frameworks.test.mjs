@@ -1,4 +1,4 @@
-// Frameworks that speak Mistral's API: the Vercel AI SDK, old and new, and LangChain.
+// Frameworks that use Mistral's API: the Vercel AI SDK, old and new, and LangChain.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { z } from 'zod';

@@ -1,5 +1,6 @@
-// Many clients of the newest SDK at once, and clients that leave, wait or read slowly: none waits
-// for another's turn, nothing is lost or doubled, and a turn that nobody waits for leaves no trace.
+// Many clients of the newest SDK at the same time, and clients that leave, wait or read slowly. No
+// client waits for another client's turn, nothing is lost or duplicated, and an abandoned turn
+// leaves no trace.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Mistral } from '@mistralai/mistralai';
@@ -10,7 +11,7 @@ import { assertSequence, summary } from './mistral_clients/sequence.mjs';
 
 const CLIENTS = 200;
 const HELD = 20;
-const WAITING_MAX = 100; // that the server lets wait for one conversation
+const WAITING_MAX = 100; // requests that the server lets wait for one conversation
 const newClient = () => new Mistral({ apiKey: API_KEY, serverURL: `${PALAVER_URL}/mistral` }).beta;
 const { conversations, agents } = newClient();
 const start = (inputs) => conversations.start({ model: MODEL, inputs });
@@ -94,7 +95,8 @@ describe('several in one conversation', () => {
         const first = append(conversationId, `${mark} ${HANDOFF}`);
         await atModel(mark);
         const others = ['two', 'three'].map((inputs) => append(conversationId, inputs));
-        for (let i = 0; i < 5; i++) await entriesOf(conversationId); // they arrive meanwhile
+        // They arrive while the turn runs.
+        for (let i = 0; i < 5; i++) await entriesOf(conversationId);
         await release();
         await first;
         const answers = await Promise.all(others);

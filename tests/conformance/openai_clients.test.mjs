@@ -1,6 +1,6 @@
-// Clients of OpenAI's API other than the one that the other suites pin: older and newer SDKs, the
-// Agents SDK, the Vercel AI SDK, LangChain. What a client sends by default is taken, and what it
-// gets makes sense to it.
+// Clients of OpenAI's API other than the SDK that the other suites use: older and newer SDKs, the
+// Agents SDK, the Vercel AI SDK and LangChain. The server accepts what each client sends by
+// default, and each client understands the responses.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
@@ -27,7 +27,7 @@ const PNG = 'data:image/png;base64,iVBORw0KGgo=';
 
 const { default: OpenAI } = await import('openai');
 const newest = new OpenAI({ apiKey: API_KEY, baseURL, maxRetries: 0 });
-// What a stream told is told again, event by event.
+// A replayed stream contains the same events as the first one.
 const replayed = async (id) => assertSequence(await collect(
     await newest.responses.retrieve(id, { stream: true })));
 const itemTypes = async (conversation) =>
@@ -375,7 +375,7 @@ for (const [name, provider] of [['ai5', 'ai-sdk-openai2'], ['ai6', 'ai-sdk-opena
         const two = await ai.generateText({ ...responses, prompt: 'two',
             providerOptions: { openai: { previousResponseId } } });
         assert.equal(two.text, 'echo: two');
-        // It sends everything again at each step, and so the scripted model begins again too.
+        // The client sends everything again at each step, so the scripted model starts again, too.
         const { id } = await newest.conversations.create({});
         const stepped = await ai.generateText({ ...responses, prompt: CALL, tools, stopWhen,
             providerOptions: { openai: { conversation: id } } });

@@ -1,6 +1,6 @@
-// The official SDK in numbers and in trouble: 200 clients at once, turns that hang beside turns
-// that don't, clients that leave, read slowly or cancel. No item is lost or doubled, and what fails
-// leaves its conversation as it was.
+// The official SDK under load and with failures: 200 clients at the same time, turns that hang next
+// to turns that do not, and clients that leave, read slowly or cancel. No item is lost or
+// duplicated, and a failed turn leaves its conversation unchanged.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { test } from 'node:test';
@@ -27,7 +27,7 @@ const left = (mark) => eventually(async () =>
     (await upstream.requests(mark)).every(({ outcome }) => outcome.client_aborted),
 { timeout: PATIENCE_MS, what: 'the model was told that nobody listens' });
 
-// The input of a turn is in sight while it runs, and until what is left of it has been taken back.
+// The input of a turn is visible while the turn runs, and until it has been rolled back.
 async function assertBecomes(conversation, texts) {
     await eventually(async () => isDeepStrictEqual(await textsOf(conversation), texts),
         { timeout: PATIENCE_MS, what: `the conversation is ${JSON.stringify(texts)}` });
@@ -40,7 +40,7 @@ async function ask(own, body, isStreamed) {
 }
 const textOf = (response) => response.output[0].content[0].text;
 
-// One of the 200: two turns, streamed or not, in a conversation or chained.
+// One of the 200 clients runs two turns, streamed or not, in a conversation or chained.
 async function talk(number, mark, script) {
     const own = openaiClient({ timeout: PATIENCE_MS });
     const isStreamed = number % 2 === 0;
@@ -57,7 +57,7 @@ async function talk(number, mark, script) {
     return { own, conversation, last };
 }
 
-// What must be kept of it.
+// The items that must be kept.
 async function assertKept({ own, conversation, last }, mark, script) {
     const said = [1, 2].map((turn) => `${mark} turn ${turn}`);
     const input = said.map((text, at) => (at === 1 ? `${text}${script}` : text));
@@ -119,7 +119,7 @@ for (const isStreamed of [true, false]) {
                     if (types.length === 8) abort.abort();
                 }
                 throw new Error('the stream ended');
-            }, () => types.length >= 8); // what had come already is told still
+            }, () => types.length >= 8); // events that were already on their way still arrive
             assert.equal(types[4], 'response.output_text.delta');
         } else {
             const rejected = assert.rejects(request, OpenAI.APIUserAbortError);
@@ -220,7 +220,7 @@ test('a stream whose model breaks off fails, and changes nothing', async () => {
 
 // ---- Slow readers ----
 
-// Reads the head and stops; `finish` reads the rest.
+// Reads the head of the response and stops. `finish` reads the rest.
 function readSlowly(body) {
     const { hostname, port } = new URL(PALAVER_URL);
     const socket = net.connect(Number(port), hostname);
@@ -246,7 +246,7 @@ function readSlowly(body) {
     return { socket, finish };
 }
 
-// The events of a chunked body.
+// Returns the events of a chunked body.
 function eventsOf(raw) {
     let rest = raw.slice(raw.indexOf('\r\n\r\n') + 4), body = '';
     for (let size; (size = parseInt(rest, 16)) > 0; rest = rest.slice(size + 2)) {

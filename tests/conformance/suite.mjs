@@ -1,8 +1,8 @@
-// Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE [PACKAGES]`,
-// STORE being "memory" or "sqlite". PALAVER_BIN is the command; CONFORMANCE_DIR is where npm
-// installs the SDKs when the first suite is run, beside copies of the suites. PACKAGES is a folder
-// here that says which, and has what its suites share; without it it is this one. Without network
-// it is skipped.
+// Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE [PACKAGES]`.
+// STORE is "memory" or "sqlite". PALAVER_BIN is the command. npm installs the SDKs into
+// CONFORMANCE_DIR when the first suite runs, next to copies of the suites. PACKAGES is a folder of
+// this folder with the package.json and the modules that its suites share; the default is this
+// folder. Without network the suite is skipped.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ const directory = process.env.CONFORMANCE_DIR;
 const here = path.dirname(fileURLToPath(import.meta.url));
 const packages = path.join(here, folder);
 const INSTALL_WAIT_MS = 240_000;
-const SUITE_TIMEOUT_MS = 540_000; // of the whole file: a bit less than Meson's
+const SUITE_TIMEOUT_MS = 540_000; // for the complete file; a bit less than Meson's timeout
 assert.ok(binary && directory,
     'PALAVER_BIN and CONFORMANCE_DIR say what to run, and where to install');
 
@@ -43,8 +43,8 @@ function npmInstall() {
     return true;
 }
 
-// Suites run side by side: one of them installs, the others wait. A lock that nobody holds any more
-// is an old one.
+// Suites run in parallel: one of them installs the packages, the others wait. A lock that is older
+// than any installation was left by a process that died.
 async function install() {
     const lock = path.join(directory, 'lock');
     fs.mkdirSync(directory, { recursive: true });
@@ -66,7 +66,7 @@ async function install() {
     return false;
 }
 
-// Node looks for packages beside the file that wants them.
+// Node looks for packages next to the file that imports them.
 function copySuite(scratch) {
     const to = fs.mkdtempSync(path.join(directory, 'run-'));
     for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
@@ -94,13 +94,13 @@ async function startServer(upstream, scratch) {
     throw new Error(`the server did not start: ${out}`);
 }
 
-// One line a test, whatever it is nested in: Meson reads no subtests.
+// Prints one line per test, also for nested tests, since Meson does not read subtests.
 async function runTests(file, env) {
     let number = 0, failed = 0;
     Object.assign(process.env, env);
     for await (const { type, data } of run({ files: [file], timeout: SUITE_TIMEOUT_MS })) {
         const isResult = type === 'test:pass' || type === 'test:fail';
-        // The file itself counts where it fails by its own: what it did not get to is not known.
+        // The file itself counts only if it fails by itself: its remaining tests did not run then.
         const isWhole = data.details?.type === 'suite' || data.name?.endsWith('.mjs');
         const isOwn = data.details?.error?.failureType !== 'subtestsFailed';
         if (!isResult || (isWhole && (type === 'test:pass' || !isOwn))) continue;

@@ -1,14 +1,14 @@
-/* context_dump.c - prints random histories as requests for chat completions, one a line:
+/* context_dump.c - prints random histories as requests for chat completions, one per line:
  *
  *   context_dump PROFILE COUNT SEED
  *
- * repaired for the profile, or as they are where it is "raw". */
+ * The histories are repaired for the profile, or unchanged if the profile is "raw". */
 #include <stdlib.h>
 #include "dialect/openai/openai_chat.h"
 #include "palaver/context.h"
 #include "support/history_random.h"
 
-/* Gives a history a form that can be written at all: the writer wants a role. */
+/* Gives every message a role, since the writer requires one. */
 static void drop_roleless(history_random *history)
 {
     for (size_t i = history->len; i > 0; i--) {

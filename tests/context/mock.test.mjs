@@ -1,5 +1,5 @@
-// What is sent after a repair, in the form of chat completions: the scripted model, which refuses
-// invalid transcripts as the real services do, takes all of it.
+// Repaired requests in the form of chat completions: the scripted model, which refuses invalid
+// transcripts as real services do, accepts all of them.
 import { spawnSync } from 'node:child_process';
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -11,7 +11,7 @@ const seed = process.env.PAL_TEST_SEED ?? '1';
 
 assert.ok(dump, 'CONTEXT_DUMP names the program that prints requests');
 
-// The requests for one profile, and how each was answered.
+// Returns the requests for one profile, and the response to each.
 async function answers(profile) {
     const { status, stdout } = spawnSync(dump, [profile, count, seed], { maxBuffer: 1 << 30 });
     assert.equal(status, 0, `${profile}: no requests`);

@@ -1,12 +1,13 @@
-/* contract_tour.c - a walk through the whole public interface of the store. See contract_tour.h.
+/* contract_tour.c - a walk through the complete public interface of the store. See contract_tour.h.
  *
- * All ids are given, so that another process can look for what this one did. Steps use no helper
- * of the suite: those would count a failure that is meant to happen. */
+ * All ids are given, so that another process can look for the work of this process. Steps do not
+ * use the helpers of the suite, which would count an intended failure as a failed check. */
 #include "contract_tour.h"
 
 #include <assert.h>
 
-/* Sessions: `main` has everything, `fork` shares with it, the others go to the trash and beyond. */
+/* Sessions: `main` has everything, `fork` shares its messages, and the others are deleted or
+ * erased. */
 static const pal_id main_id = {{1}}, fork_id = {{2}}, trash_id = {{3}}, back_id = {{4}},
                     gone_id = {{5}}, batch_id = {{6}};
 static const pal_id none_id = {{0}};
@@ -16,7 +17,7 @@ static pal_id id_of(uint8_t number)
     return (pal_id){{0xff, number}};
 }
 
-/* A message of one text part, both good until the next call with this number. */
+/* Makes a message with one text part. Both are valid until the next call with this number. */
 static pal_message text_message(uint8_t number, const char *text)
 {
     static pal_part parts[16];
@@ -40,7 +41,7 @@ static bool find_id(pal_id id, pal_session *out_session)
     return find(PAL_SESSION_BY_ID, text, out_session);
 }
 
-/* All, none or some of `count` things. */
+/* Whether all, none or some of `count` things are there. */
 static tour_sight sight(int seen, int count)
 {
     return seen == 0 ? TOUR_NONE : seen == count ? TOUR_ALL : TOUR_HALF;
@@ -163,7 +164,7 @@ static pal_status add_item(const char *client_id, pal_id *out_id)
     return status;
 }
 
-/* Whether an item with that client id or that id waits. */
+/* Whether an item with this client id or this id waits. */
 static bool has_item(const char *client_id, pal_id id)
 {
     pal_inbox_item *items;
@@ -190,14 +191,15 @@ static tour_sight seen_item_that_stays(void)
     return has_item("stays", none_id) ? TOUR_ALL : TOUR_NONE;
 }
 
-static pal_id goes_id; /* none where adding it failed: then nobody could name it */
+static pal_id goes_id; /* none if adding it failed, since its id is unknown then */
 
 static pal_status add_item_that_goes(void)
 {
     return add_item("goes", &goes_id);
 }
 
-/* Three messages, a file's bytes, two ledger rows, and an item that leaves the inbox. */
+/* Appends three messages, the bytes of a file, two ledger rows, and removes an item from the
+ * inbox. */
 static pal_status append_main(void)
 {
     static pal_part file = {.kind = PAL_PART_FILE, .media_type = {"t/x", 3}, .data = {"file", 4}};

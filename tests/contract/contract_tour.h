@@ -1,6 +1,6 @@
-/* contract_tour.h - a walk through the whole public interface of the store, for tests that make
- * something fail on the way: each step tells whether it succeeded, and later whether all, nothing
- * or half of what it does can be seen. */
+/* contract_tour.h - a walk through the complete public interface of the store, for tests in which
+ * something fails on the way. Each step reports whether it succeeded, and later whether all,
+ * nothing or a part of its work is visible. */
 #ifndef PAL_TESTS_CONTRACT_TOUR_H
 #define PAL_TESTS_CONTRACT_TOUR_H
 
@@ -15,8 +15,8 @@ typedef enum tour_sight {
 typedef struct tour_step {
     const char *name;
     pal_status (*call)(void);
-    tour_sight (*seen)(void); /* NULL: a read, or a step whose effect a later one takes back */
-    bool seen_if_ok_only;     /* a step before it that failed looks the same */
+    tour_sight (*seen)(void); /* NULL for a read, and for a step that a later step reverts */
+    bool seen_if_ok_only;     /* looks the same if an earlier step failed */
 } tour_step;
 
 #define TOUR_STEPS_MAX 64
@@ -24,10 +24,11 @@ typedef struct tour_step {
 extern const tour_step tour[];
 extern const size_t tour_len;
 
-/* Calls every step in its order, whether those before it failed or not. */
+/* Calls all steps in order, also after a step has failed. */
 void tour_run(pal_status *out_statuses);
 pal_status tour_call(size_t step);
-/* What can be seen of the step. The store must be sound and memory at hand. */
+/* Returns how much of the step's work is visible. The store must be sound, and memory must be
+ * available. */
 tour_sight tour_seen(size_t step);
 
 /* ---- contract_tour_records.c: steps ---- */

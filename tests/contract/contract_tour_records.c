@@ -1,4 +1,4 @@
-/* contract_tour_records.c - the tour's steps through records, and batches that nobody waits for. */
+/* contract_tour_records.c - the tour's steps for records and for asynchronous batches. */
 #include <semaphore.h>
 #include "contract_tour.h"
 
@@ -55,7 +55,7 @@ tour_sight tour_seen_change(void)
     return record.version == 2 && pal_str_is(record.body, "{\"n\":2}") ? TOUR_ALL : TOUR_HALF;
 }
 
-/* The session, a record of it and, only with that, a message. */
+/* Creates the session, a record of it and, only together with these, a message. */
 pal_status tour_put_record_with_append(void)
 {
     pal_session session = {0};

@@ -1,5 +1,6 @@
-/* test_fault.c - the tour with the engine failing, or the process ending, at call 1, 2, 3...
- * Nothing half done is ever seen, errors reach the caller, and what was acknowledged is there. */
+/* test_fault.c - the tour (contract_tour.h) with a backend that fails, or a process that ends, at
+ * call 1, 2, 3 ... No partial work is ever visible, errors reach the caller, and acknowledged work
+ * is there. */
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@ static void complain(const char *what, uint64_t call, size_t step, pal_status st
             pal_status_name(status), what);
 }
 
-/* Where the answer was lost, all or nothing may have happened; else it is as the step said. */
+/* If the result of a step was lost, all or nothing of it may be there; otherwise the store is as
+ * the step reported. */
 static bool step_is_whole(size_t step, pal_status status, bool answer_lost)
 {
     tour_sight seen;
@@ -47,10 +49,10 @@ static bool tour_is_whole(uint64_t call, const pal_status *statuses, bool answer
     return whole;
 }
 
-/* An index that can't be written keeps nobody from searching: that commit alone may fail unseen. */
+/* Searches work without an index, so a commit of the index is the only one that can fail unseen. */
 static int unseen;
 
-/* The step that was hit is the first to fail, and fails with what the engine said. */
+/* The first failing step is the one that was hit, and it fails with the status of the backend. */
 static bool error_arrives(uint64_t call, const pal_status *statuses)
 {
     for (size_t i = 0; i < tour_len; i++) {
@@ -66,7 +68,7 @@ static bool error_arrives(uint64_t call, const pal_status *statuses)
     return false;
 }
 
-/* One run; false once the tour makes fewer calls than that. */
+/* One run. Returns false if the tour makes fewer calls than that. */
 static bool fail_at(store_fault fault)
 {
     pal_status statuses[TOUR_STEPS_MAX];
@@ -124,7 +126,7 @@ static void a_lost_answer_leaves_nothing_half_done(void)
 
 /* ---- Crashes ---- */
 
-/* Tours in a process of its own, which tells each status as soon as it has it. */
+/* Runs the tour in a separate process, which reports each status at once. */
 static void crash_child(store_fault fault, int fd)
 {
     contract_open_with(NULL);
@@ -149,7 +151,7 @@ static size_t read_statuses(int fd, pal_status *out_statuses)
     return len;
 }
 
-/* One crash; false once the tour makes fewer calls than that. */
+/* One crash. Returns false if the tour makes fewer calls than that. */
 static bool crash_at(store_fault fault)
 {
     pal_status statuses[TOUR_STEPS_MAX];

@@ -1,23 +1,23 @@
-/* test_torture.c - the tour with allocation 1, 2, 3... failing, until it passes. Every run ends
- * clean (the sanitizers watch), says that memory was short, has left nothing half done, and what
- * it acknowledged is there. SQLite's own allocations are counted too.
+/* test_torture.c - the tour (contract_tour.h) with allocation 1, 2, 3 ... failing, until the tour
+ * passes. Every run ends without a leak (the sanitizers check it), reports PAL_NO_MEMORY, and
+ * leaves no partial work; acknowledged work is there. The allocations of SQLite are counted, too.
  *
- * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone;
- * PAL_TORTURE_STEP tries every so many only. */
+ * PAL_TORTURE_FROM and PAL_TORTURE_TO choose a part, to look at one failure alone.
+ * PAL_TORTURE_STEP=N tries every Nth allocation. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/memory.h"
 #include "contract_tour.h"
 
-/* Up to here every allocation fails once, then every STRIDE-th. */
+/* Each allocation up to this one fails once, then every STRIDE-th. */
 #define EVERY_ONE_MAX 1500
 #define STRIDE 37
-#define CREATE_STRIDE 29 /* SQLite makes thousands while it reads the schema's text */
+#define CREATE_STRIDE 29 /* SQLite makes thousands while it reads the schema */
 
 /* ---- SQLite's memory from the same door ---- */
 
-#define HEADER 16 /* keeps the size, and the alignment */
+#define HEADER 16 /* stores the size, and keeps the alignment */
 
 static void *count_malloc(int size)
 {
@@ -99,7 +99,7 @@ static bool steps_are_whole(uint64_t nth, const pal_status *statuses)
     return whole;
 }
 
-/* The first step that failed says why; later ones may fail because of it. */
+/* The first failed step gives the reason; later steps can fail because of it. */
 static bool says_no_memory(uint64_t nth, const pal_status *statuses)
 {
     for (size_t i = 0; i < tour_len; i++) {
@@ -109,10 +109,10 @@ static bool says_no_memory(uint64_t nth, const pal_status *statuses)
             complain(nth, "not for want of memory", tour[i].name, statuses[i]);
         return statuses[i] == PAL_NO_MEMORY;
     }
-    return true; /* done without, as SQLite's caches can */
+    return true; /* the allocation was optional, as those of SQLite's caches */
 }
 
-/* Opens the store again. Where opening failed before (no statuses), that must not be in the way. */
+/* Opens the store again. If opening failed before (no statuses), that must not matter. */
 static void look_again(uint64_t nth, const pal_status *statuses)
 {
     pal_status opened;
@@ -126,7 +126,7 @@ static void look_again(uint64_t nth, const pal_status *statuses)
         CHECK(steps_are_whole(nth, statuses));
 }
 
-/* One tour under the countdown; false once it has not fired. */
+/* One tour with the countdown. Returns false if the countdown has not fired. */
 static bool fail_at(uint64_t nth, bool once)
 {
     pal_status statuses[TOUR_STEPS_MAX], opened;
@@ -157,7 +157,7 @@ static bool fail_at(uint64_t nth, bool once)
     return fired;
 }
 
-/* Creates a store under the countdown; false once it has not fired. */
+/* Creates a store with the countdown. Returns false if the countdown has not fired. */
 static bool fail_to_create_at(uint64_t nth)
 {
     pal_status opened;
@@ -231,7 +231,7 @@ static size_t hits_of(const char *word)
                                                                                          : 99;
 }
 
-/* Whatever fails on the way, also when it ends: the next search sees what was said since. */
+/* Whatever fails on the way, also at its end: the next search finds the new messages. */
 static void a_search_that_failed_shows_no_old_state(void)
 {
     pal_id session = new_session();
@@ -245,7 +245,7 @@ static void a_search_that_failed_shows_no_old_state(void)
         (void)hits_of("nothing");
         fired = pal_memory_failed();
         pal_memory_fail_at(0, 0);
-        pal_arena_reset(test.arena); /* a failed one stays failed */
+        pal_arena_reset(test.arena); /* a failed search stays failed */
         snprintf(word, sizeof(word), "word%llu", (unsigned long long)nth);
         message = text_of(PAL_ROLE_USER, word);
         CHECK_STATUS(pal_store_append(

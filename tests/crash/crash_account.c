@@ -1,6 +1,5 @@
-/* crash_account.c - everything that a store says about the script's sessions, as text. Ids that the
- * store makes up are left out; everything else is there, so that two stores compare byte for
- * byte. */
+/* crash_account.c - all that a store contains of the script's sessions, as text. Ids that the store
+ * creates are left out, so that two stores can be compared byte for byte. */
 #include "crash_script.h"
 #include "palaver/store_admin.h"
 #include "palaver/store_marks.h"
@@ -22,7 +21,7 @@ typedef struct account {
     bool failed;
 } account;
 
-/* Says how a reading call ended. Not to find something is an answer, anything else a failure. */
+/* Appends the outcome of a read. PAL_NOT_FOUND is a result, any other status a failure. */
 static bool answered(account *a, const char *what, pal_status status, const pal_error *error)
 {
     if (status == PAL_OK)
@@ -80,7 +79,7 @@ static void account_message(account *a, const pal_message *message)
     pal_buf_append_text(a->out, "\n");
 }
 
-/* The blobs that messages refer to must be there with them. */
+/* The blobs that messages refer to must be there. */
 static void account_blobs(account *a, const pal_message *message)
 {
     pal_error error;
@@ -236,7 +235,7 @@ static void account_records(account *a)
     }
 }
 
-/* Which session answers to a name. */
+/* Which session has this name. */
 static void account_name(account *a, pal_session_by by, const char *name)
 {
     pal_session session;

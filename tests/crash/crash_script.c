@@ -1,4 +1,4 @@
-/* crash_script.c - the steps; see crash_script.h. crash_account.c has the account. */
+/* crash_script.c - the steps; see crash_script.h. crash_account.c writes the account. */
 #include "crash_script.h"
 #include "palaver/store_admin.h"
 #include "palaver/store_batch.h"
@@ -14,7 +14,7 @@
 #include "crash_sessions.h"
 
 #define CLOCK_START 1800000000000
-#define BATCH_BIT 48 /* the first of the bits that the batch's parts have */
+#define BATCH_BIT 48 /* the first bit of the batch's parts */
 #define BATCH_LEN 7
 #define BATCH_REFUSED 2
 #define MESSAGES_MAX 4
@@ -23,7 +23,7 @@
 typedef struct call {
     pal_store *store;
     pal_id session;
-    uint32_t writer; /* stands for the step in the texts */
+    uint32_t writer; /* represents the step in the texts */
     uint64_t n;
     script_mask mask;
     script_result *result;
@@ -140,7 +140,7 @@ static pal_status do_append(call *c)
     return status;
 }
 
-/* A text over many pages; with a second part, an image that becomes a blob. */
+/* A text of many pages and, with a second part, an image that becomes a blob. */
 static pal_status do_append_large(call *c)
 {
     static char large[60000];
@@ -160,7 +160,7 @@ static pal_status do_append_large(call *c)
     return status;
 }
 
-/* So many that a part of the search index is whole. */
+/* Enough messages to complete a part of the search index. */
 static pal_status do_append_many(call *c)
 {
     static char texts[MANY][8];
@@ -179,7 +179,7 @@ static pal_status do_append_many(call *c)
     return status;
 }
 
-/* Writes what the index lacks, and must find the same whether it could or not. */
+/* Indexes the missing messages. The search must find the same whether this succeeds or fails. */
 static pal_status do_search(call *c)
 {
     pal_search_query search = {.tenant = tenant, .text = text("n7"), .limit = PAL_SEARCH_HITS_MAX};
@@ -223,7 +223,7 @@ static pal_status do_inbox_add(call *c)
     return pal_store_inbox_add(c->store, tenant, c->session, &item, &c->error);
 }
 
-/* The id of the first item that waits; none when there isn't any. */
+/* The id of the first waiting item; the empty id if nothing waits. */
 static pal_id inbox_first(call *c)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -302,7 +302,7 @@ static pal_record record_named(const char *name)
             .kind = text(SCRIPT_RECORD_KIND), .name = text(name), .body = text("{\"n\":[1,2]}")};
 }
 
-/* Number 1 belongs to the session, 2 soon expires, the others to nobody and for good. */
+/* Record 1 belongs to the session, 2 expires soon, and the others belong to no session and stay. */
 static pal_status do_record_put(call *c)
 {
     char name[16], body[32];
@@ -331,8 +331,8 @@ static pal_status do_record_drop(call *c)
     return pal_store_record_drop(c->store, tenant, text(SCRIPT_RECORD_KIND), text(name), &c->error);
 }
 
-/* An append as a turn makes it: under its lease, with the inbox item that it answers and the
- * ledger row of the model call. All of it or nothing. */
+/* An append like that of a turn: with its lease, with the inbox item that it answers, and with the
+ * ledger row of the model call. All of it is written, or nothing. */
 static pal_status do_turn(call *c)
 {
     static pattern_message room;
@@ -389,7 +389,7 @@ static void batch_fill(pal_op ops[BATCH_LEN], batch_rooms *rooms, uint32_t write
     ops[1].u.append.messages = &rooms->append.message;
     ops[1].u.append.messages_len = 1;
     ops[1].u.append.expected_seq = PAL_SEQ_ANY;
-    /* Expects what isn't so: it must fail alone and leave nothing. */
+    /* Has a wrong expectation: it must fail alone and leave nothing. */
     ops[2].u.append.messages = &rooms->refused.message;
     ops[2].u.append.messages_len = 1;
     ops[2].u.append.expected_seq = 77;

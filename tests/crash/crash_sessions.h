@@ -1,4 +1,4 @@
-/* crash_sessions.h - the sessions that the script works on; their ids are known beforehand. */
+/* crash_sessions.h - the sessions that the script uses, with fixed ids. */
 #ifndef PAL_TESTS_CRASH_SESSIONS_H
 #define PAL_TESTS_CRASH_SESSIONS_H
 

@@ -1,5 +1,5 @@
-/* crash_verify.c - see crash_verify.h. Messages never change, so what was once read back is kept as
- * the measure for all later readings. */
+/* crash_verify.c - see crash_verify.h. Messages never change, so the first reading of a message is
+ * compared with all later readings. */
 #include "crash_verify.h"
 #include "palaver/store_admin.h"
 #include "palaver/store_marks.h"
@@ -12,39 +12,39 @@
 
 #define PAGE 2000
 
-/* Who wrote what stands at one place of a session. */
+/* The writer of the message at one position of a session. */
 typedef struct entry {
     uint32_t writer;
     uint8_t part, parts;
     uint64_t counter;
 } entry;
 
-/* Grows by itself; `len` elements of one size. */
+/* A growing array of `len` elements of one size. */
 typedef struct list {
     void *items;
     size_t len, cap;
 } list;
 
-/* A session that a writer made for itself. */
+/* A session that a writer created for itself. */
 typedef struct life {
     uint32_t writer;
     uint64_t counter;
     work_stage stage; /* acknowledged */
-    bool is_settled;  /* judged, and nobody will touch it again */
+    bool is_settled;  /* checked, and no writer will use it again */
 } life;
 
 typedef struct known {
     uint64_t next; /* counter */
-    uint64_t seen; /* the largest counter read back */
+    uint64_t seen; /* the largest counter that was read */
     uint64_t last[WORK_SESSIONS];
-    bool is_living; /* in the middle of a life, which is the last of the list of its own */
+    bool is_living; /* in the middle of a life, the last one in its list */
     size_t life;
 } known;
 
 static known writers[VERIFY_WRITERS_MAX + 1];
-static list sessions[WORK_SESSIONS]; /* of entry, by seq - 1 */
-static list pending;                 /* of ack: appends that were not looked up yet */
-static list lives;                   /* of life */
+static list sessions[WORK_SESSIONS]; /* entries, by seq - 1 */
+static list pending;                 /* acks of appends that were not checked yet */
+static list lives;                   /* lives */
 static const pal_str tenant = {WORK_TENANT, sizeof(WORK_TENANT) - 1};
 
 static void *list_add(list *l, size_t item_size)
@@ -84,7 +84,7 @@ static void ack_stage(known *k, const ack *a)
     }
 }
 
-/* The life may have begun without any of its stages being acknowledged. */
+/* The life can have begun without an acknowledged stage. */
 static void ack_skipped(known *k, const ack *a)
 {
     if (!k->is_living)
@@ -125,7 +125,7 @@ uint64_t verify_next_counter(uint32_t writer)
 
 /* ---- What is there ---- */
 
-/* Messages of one append stand together. */
+/* The messages of one append are next to each other. */
 static bool entry_follows(const entry *before, const entry *e)
 {
     if (e->part == 0)
@@ -134,7 +134,7 @@ static bool entry_follows(const entry *before, const entry *e)
             before->part + 1 == e->part && before->parts == e->parts;
 }
 
-/* The message at the end of what is known of the session. */
+/* The last known message of the session. */
 static bool entry_add(uint32_t session, const pal_message *message)
 {
     list *l = &sessions[session];
@@ -156,7 +156,7 @@ static bool entry_add(uint32_t session, const pal_message *message)
         return wrong("half an append: session, seq, writer", session, message->seq, e.writer);
     if (work_session_of(e.writer, e.counter) != session)
         return wrong("in the wrong session: session, seq, writer", session, message->seq, e.writer);
-    /* With one session per counter, growing counters also mean that none is there twice. */
+    /* With one session per counter, growing counters also mean that no message is there twice. */
     if (e.part == 0 && e.counter <= k->last[session])
         return wrong(
                 "out of order or twice: session, seq, counter", session, message->seq, e.counter);
@@ -167,7 +167,7 @@ static bool entry_add(uint32_t session, const pal_message *message)
     return true;
 }
 
-/* The same message as at the first reading. */
+/* The message must be the same as in the first reading. */
 static bool entry_again(uint32_t session, const pal_message *message)
 {
     list *l = &sessions[session];
@@ -180,7 +180,7 @@ static bool entry_again(uint32_t session, const pal_message *message)
     return true;
 }
 
-/* Reads the session from behind `after`; what is known already is compared, the rest learnt. */
+/* Reads the session after `after`. Known messages are compared, new ones are added. */
 static bool read_session(pal_store *store, uint32_t session, uint64_t after)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -219,7 +219,7 @@ static bool read_session(pal_store *store, uint32_t session, uint64_t after)
     return held;
 }
 
-/* Every append that was acknowledged stands at its place. */
+/* Every acknowledged append is at its position. */
 static bool pending_settle(void)
 {
     bool held = true;
@@ -244,7 +244,7 @@ typedef struct sight {
     pal_session_state state;
     uint64_t last_seq;
     size_t marks;
-    bool is_whole; /* its messages are those that belong there */
+    bool is_whole; /* the session has the expected messages */
 } sight;
 
 static bool life_messages_whole(const life *it, const pal_message_page *messages, work_part part)
@@ -287,7 +287,7 @@ static sight look(pal_store *store, const life *it, work_part part, pal_arena *a
     return s;
 }
 
-/* The stage while there is no fork. The heir is made before it adopts. */
+/* The stage while there is no fork. The heir is created before it adopts messages. */
 static int stage_before_fork(const sight *own, const sight *heir)
 {
     if (own->last_seq != 3)
@@ -295,7 +295,7 @@ static int stage_before_fork(const sight *own, const sight *heir)
     return heir->last_seq == 3 ? STAGE_ADOPTED : STAGE_FILLED;
 }
 
-/* The stage that the sessions are in; -1 when they fit none. */
+/* The stage of the sessions; -1 if they match none. */
 static int stage_of(const sight *own, const sight *fork, const sight *heir)
 {
     bool has_heir = heir->is_there && heir->last_seq == 3;
@@ -326,7 +326,7 @@ static bool life_judge(pal_store *store, const life *it)
     int stage = stage_of(&own, &fork, &heir);
     bool is_whole = own.is_whole && fork.is_whole && heir.is_whole, held;
 
-    /* Before and after everything there is nothing. */
+    /* Before the first and after the last stage, nothing exists. */
     if (stage == STAGE_FORK_ERASED && it->stage == STAGE_NONE)
         stage = STAGE_NONE;
     held = is_whole && (stage == (int)it->stage || stage == (int)it->stage + 1);
@@ -356,7 +356,7 @@ static bool lives_judge(pal_store *store, uint32_t dead, bool again)
 
 /* ---- Together ---- */
 
-/* A dead writer has sent at most one thing that nobody answered. */
+/* A dead writer has sent at most one operation without a response. */
 static bool nothing_invented(uint32_t dead)
 {
     for (uint32_t i = 1; i <= VERIFY_WRITERS_MAX; i++)

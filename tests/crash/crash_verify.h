@@ -1,5 +1,5 @@
-/* crash_verify.h - remembers everything that writers acknowledged and everything that was ever read
- * back, and compares the two with what the store holds now. */
+/* crash_verify.h - remembers all that writers acknowledged and all that was ever read, and compares
+ * both with the store. */
 #ifndef PAL_TESTS_CRASH_VERIFY_H
 #define PAL_TESTS_CRASH_VERIFY_H
 
@@ -9,17 +9,17 @@
 
 #define VERIFY_WRITERS_MAX 16 /* numbered from 1 */
 
-/* Takes in one acknowledgement. False when it is one of failure, or torn. */
+/* Adds one acknowledgement. Returns false if it reports a failure, or is torn. */
 bool verify_ack(const ack *a);
 
-/* The counter with which a new process of that writer goes on. */
+/* The counter with which a new process of that writer continues. */
 uint64_t verify_next_counter(uint32_t writer);
 
-/* The writers of the bits set in `dead` do nothing now: what they left can be judged. Compares what
- * is new since the last call. Prints what is wrong; returns whether all was well. */
+/* The writers in the bits of `dead` are not running, so their work can be checked. Checks what is
+ * new since the last call. Prints problems; returns whether there were none. */
 bool verify_new(pal_store *store, uint32_t dead);
 
-/* Reads everything again; no writer may be alive. */
+/* Reads everything again. No writer may be running. */
 bool verify_all(pal_store *store);
 
 uint64_t verify_messages(void);

@@ -1,31 +1,32 @@
-/* crash_work.h - what crash_writer does, as a function of who does it and of how many things it has
- * done, so that the verifier can work it out again; and how it tells what was acknowledged. */
+/* crash_work.h - the work of crash_writer, as a function of the writer and of the number of
+ * operations that it has done, so that the verifier can compute it again; and the format of
+ * acknowledgements. */
 #ifndef PAL_TESTS_CRASH_WORK_H
 #define PAL_TESTS_CRASH_WORK_H
 
 #include <stdio.h>
 #include "crash_pattern.h"
 
-#define WORK_SESSIONS 6 /* that all writers append to */
+#define WORK_SESSIONS 6 /* sessions that all writers append to */
 #define WORK_TENANT "crash"
 
 typedef enum work_kind {
     WORK_APPEND_ONE = 1,
     WORK_APPEND_THREE = 3,
-    WORK_LIFE = 4, /* a session of its own goes through its stages */
+    WORK_LIFE = 4, /* a session of this writer goes through its stages */
 } work_kind;
 
-/* The stages of such a session, each acknowledged alone. */
+/* The stages of such a session. Each is acknowledged alone. */
 typedef enum work_stage {
     STAGE_NONE = 0,
     STAGE_CREATED,
     STAGE_FILLED,  /* three messages in one append */
-    STAGE_ADOPTED, /* by the session that a message was routed to, with this one as its alias */
+    STAGE_ADOPTED, /* by the session that a message was routed to, with this session as its alias */
     STAGE_FORKED,  /* at the second one */
     STAGE_REWOUND,
     STAGE_FORK_DELETED,
     STAGE_HEIR_ERASED,
-    STAGE_ERASED, /* what the fork shares stays */
+    STAGE_ERASED, /* messages that the fork shares stay */
     STAGE_FORK_ERASED,
 } work_stage;
 
@@ -33,7 +34,7 @@ typedef enum work_stage {
 typedef enum work_part {
     PART_OWN = 0,
     PART_FORK = 1,
-    PART_HEIR = 2, /* has adopted the own one's messages; only its key is known beforehand */
+    PART_HEIR = 2, /* has adopted the own session's messages; only its key is known in advance */
 } work_part;
 
 static inline work_kind work_kind_of(uint32_t writer, uint64_t counter)
@@ -73,17 +74,18 @@ static inline pal_str work_life_key(
 typedef enum ack_kind {
     ACK_APPENDED = 1,
     ACK_STAGE = 2,   /* `seq` is the stage */
-    ACK_SKIPPED = 3, /* a life that an earlier process left behind */
-    ACK_FAILED = 4,  /* `seq` is the status: nothing here may ever fail */
+    ACK_SKIPPED = 3, /* a life that an earlier process did not finish */
+    ACK_FAILED = 4,  /* `seq` is the status: no operation here may ever fail */
 } ack_kind;
 
-/* One write(2) to a file opened with O_APPEND: whole or absent, whatever happens to the writer. */
+/* One write(2) to a file opened with O_APPEND: it is complete or absent, whatever happens to the
+ * writer. */
 typedef struct ack {
     uint32_t kind;
     uint32_t writer;
     uint64_t counter;
-    uint64_t seq;  /* of the last message */
-    uint64_t hash; /* of the rest: a torn record would be the harness's fault, not the store's */
+    uint64_t seq;  /* the seq of the last message */
+    uint64_t hash; /* a checksum: a torn record would be an error of the test, not of the store */
 } ack;
 
 static inline uint64_t ack_hash(const ack *a)

@@ -2,9 +2,9 @@
  *
  *   crash_writer PATH ACKS CHECKPOINT WRITER:COUNTER...
  *
- * One thread per WRITER, which goes on with COUNTER. What an earlier process of that writer had
- * sent without an answer is sent again, under the same client id. With CHECKPOINT 1, another thread
- * empties the log behind the store's back all the time. */
+ * One thread per WRITER, which continues with COUNTER. Messages that an earlier process of that
+ * writer sent without a response are sent again with the same client id. With CHECKPOINT 1, another
+ * thread constantly checkpoints the WAL through a separate connection. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -72,7 +72,7 @@ static void create(writer *w, pal_id id)
     must(w, pal_store_create(store, &session, &id, &error), &error);
 }
 
-/* A message comes for a session whose alias is the key under which the history is. */
+/* A message arrives for a session whose alias is the key of the session with the history. */
 static pal_id adopt(writer *w)
 {
     char key[WORK_KEY_MAX], alias[WORK_KEY_MAX];
@@ -128,7 +128,7 @@ static void *write_on(void *user)
     for (;; w->counter++, w->is_first = false) {
         work_kind kind = work_kind_of(w->number, w->counter);
         uint32_t session = work_session_of(w->number, w->counter);
-        /* How far a life came before the crash is the verifier's matter. */
+        /* The verifier checks how far a life came before the crash. */
         if (kind == WORK_LIFE && w->is_first)
             tell(w, ACK_SKIPPED, 0);
         else if (kind == WORK_LIFE)

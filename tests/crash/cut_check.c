@@ -30,7 +30,7 @@ static bool wrong(const char *what, const char *text, size_t index)
     return false;
 }
 
-/* A process that may not write. There may be no store yet, or one that was being made. */
+/* A process that may not write. The store may not exist yet, or not be complete. */
 static bool reads(const char *url, size_t index)
 {
     pal_store_options options = {.read_only = true};
@@ -82,7 +82,7 @@ static int look_into(const char *path, const struct stat *facts, int kind, struc
     return 0;
 }
 
-/* Nothing that the store has erased is left in its files. */
+/* The files of the store must not contain anything that was erased. */
 static bool erased_is_gone(const char *url, const char *text, size_t index)
 {
     for (size_t number = 1; number <= SCRIPT_MESSAGES_MAX; number++) {
@@ -98,7 +98,7 @@ static bool erased_is_gone(const char *url, const char *text, size_t index)
 
 /* ---- Who may write ---- */
 
-/* What it finds stays, and it can go on. */
+/* The writer keeps what it finds, and can continue. */
 static bool writes(const char *what, const char *url, size_t index)
 {
     pal_store *store = NULL;

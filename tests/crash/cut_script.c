@@ -1,5 +1,5 @@
-/* cut_script.c - see cut_script.h. Texts name no ids and no times: a session that is taken over
- * again after a crash has others, and is the same. */
+/* cut_script.c - see cut_script.h. Texts contain no ids and no times: a session that is imported
+ * again after a crash has other ids, but is the same session. */
 #include "cut_script.h"
 
 #include <fcntl.h>
@@ -251,7 +251,7 @@ typedef struct script {
 
 static void open_store(script *s);
 
-/* Where the process has died, another takes its place. */
+/* If the process has died, another one takes its place. */
 static void replace_dead(script *s)
 {
     if (trace_is_dead())
@@ -288,7 +288,7 @@ static pal_id find_trash(script *s, const char *key)
     return (pal_id){{0}};
 }
 
-/* Applies one batch. One that failed may have happened all the same. */
+/* Applies one batch. A batch that failed may still have happened. */
 static void apply(script *s, pal_op *ops, size_t len)
 {
     for (int i = 0; i < TRIES_MAX; i++) {
@@ -388,7 +388,7 @@ static void simple(script *s, pal_op_kind kind, pal_id id)
     apply(s, &op, 1);
 }
 
-/* What can't be sent twice without being there twice. */
+/* Operations that would be there twice if they were sent twice. */
 static void mark(script *s, const char *key, pal_mark_kind kind, uint64_t seq, const char *body)
 {
     pal_mark given = {.kind = kind, .seq = seq, .body = S(body)};
@@ -436,7 +436,8 @@ static void blob(script *s, const char *text)
     apply(s, &op, 1);
 }
 
-/* Several sessions in one commit. Where that fails, some may be there without the others. */
+/* Several sessions in one commit. If the commit fails, some of them may be there without the
+ * others. */
 static void together(script *s)
 {
     pal_op ops[4] = {append_op(s, "", find(s, "", "a"), 2, 300),
@@ -449,7 +450,7 @@ static void together(script *s)
         apply(s, ops, 4);
 }
 
-/* The key goes to another session in the commit that takes the first one away. */
+/* The key moves to another session in the commit that deletes the first session. */
 static void replace(script *s, const char *key)
 {
     pal_id old = find(s, "", key), fresh = pal_id_new();
@@ -486,7 +487,7 @@ static void step_done(script *s)
 {
     char *text = NULL;
 
-    /* Where a step has failed halfway, what was read before is read again. */
+    /* After a step has failed halfway, its input is read again. */
     for (int i = 0; i < TRIES_MAX && !text; i++) {
         text = store_text(s->store);
         replace_dead(s);
@@ -642,7 +643,7 @@ void script_run(const char *url, uint64_t seed, bool has_failures, script_texts 
     memset(out_texts, 0, sizeof *out_texts);
     whole.arena = pal_arena_new(0);
     must(whole.arena, "memory");
-    /* Before anything was acknowledged: as a reader sees it who may not write. */
+    /* Before anything was acknowledged: the store as a process sees it that may not write. */
     out_texts->texts[out_texts->len++] = store_text_at(url, true);
     open_store(s);
     step_done(s);

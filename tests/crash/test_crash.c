@@ -1,15 +1,15 @@
-/* test_crash.c - kills writing processes at random moments, hundreds of times, over one store that
- * grows all the while.
+/* test_crash.c - kills writing processes at random moments, hundreds of times, on one growing
+ * store.
  *
  *   test_crash CRASH_WRITER [SCHEME]
  *
- * Three processes with three writing threads each work on one file. A round starts those that are
- * dead, waits until they acknowledge (or, in some rounds, doesn't, so that the kill falls into
- * opening and recovery), waits 1 to 60 ms more and kills one or all. Then the store is opened and
- * everything new compared with what was acknowledged; sometimes only after the next writers have
- * started, so that it is they who recover.
+ * Three processes with three writing threads each work on one file. A round starts the dead
+ * processes and waits until they acknowledge something. (In some rounds it does not wait, so that
+ * the kill hits opening and recovery.) After 1 to 60 ms more it kills one or all of them. Then the
+ * test opens the store and compares everything new with the acknowledgements; sometimes only after
+ * the next writers have started, so that the writers recover the store.
  *
- * Environment: CRASH_KILLS (500, of "jsonl" 200), CRASH_SEED. */
+ * Environment: CRASH_KILLS (500; 200 for "jsonl"), CRASH_SEED. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -24,13 +24,13 @@
 #include "support/tap.h"
 
 #define PROCESSES 3
-#define THREADS 3 /* in each of them */
+#define THREADS 3 /* per process */
 #define START_TIMEOUT_MS 30000
 #define ROUNDS_PER_FULL_CHECK 20
 
 typedef struct process {
-    pid_t pid; /* 0: not running */
-    int acks;  /* read end of its file */
+    pid_t pid; /* 0 if it is not running */
+    int acks;  /* the read end of its file */
     char acks_path[SCRATCH_PATH_MAX + 16];
     uint64_t acks_len; /* read since it was started */
 } process;
@@ -97,7 +97,7 @@ static bool process_read_acks(process *p)
     return held;
 }
 
-/* False when it ended by itself: it must not. */
+/* Returns false if it ended by itself, which it must not. */
 static bool process_kill(process *p)
 {
     int status;
@@ -199,7 +199,7 @@ static bool round_run(uint64_t number)
     }
     if (!kill_some(all))
         return false;
-    /* What the dead ones said must be known before their successors go on from there. */
+    /* The acknowledgements of the dead processes must be known before their successors continue. */
     for (size_t i = 0; i < PROCESSES; i++)
         if (!process_read_acks(&processes[i]))
             return false;
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
     if (asked && atoi(asked) > 0)
         kills_asked = (uint64_t)atoi(asked);
     if (strcmp(scheme, "jsonl") == 0)
-        kills_asked = kills_asked * 2 / 5; /* whoever opens it reads all of it */
+        kills_asked = kills_asked * 2 / 5; /* opening the store reads all of it */
     random_seed = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
     printf("# CRASH_SEED=%" PRIu64 "\n", random_seed);
     scratch_make(false, directory);

@@ -1,5 +1,6 @@
-/* test_damage.c - files that were damaged behind the store's back: fsck finds what is damaged,
- * repairs what can be derived, quarantines the rest session by session, and touches nothing else. */
+/* test_damage.c - files that were damaged while the store was closed: fsck finds the damage,
+ * repairs data that can be derived, quarantines the rest session by session, and changes nothing
+ * else. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void text_at(int session, int message, char out_text[700])
     out_text[len + 600] = 0;
 }
 
-/* Sessions take turns, so that every page of messages holds several of them. */
+/* Sessions alternate, so that every page of messages holds messages of several sessions. */
 static void fill(void)
 {
     scratch_clear(test.directory, false);
@@ -108,7 +109,7 @@ static void run_sql(const char *text)
     sqlite3_close(db);
 }
 
-/* A page of the table or index, counted from its first leaf. */
+/* The number of a page of the table or index, counted from its first leaf. */
 static int page_of(const char *name, int which)
 {
     sqlite3_stmt *stmt;

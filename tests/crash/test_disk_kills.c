@@ -1,10 +1,9 @@
-/* test_disk_kills.c - kills a process in place of each of its disk calls, one after the other,
- * while it creates, appends, forks, deletes, restores, erases, renames and takes over PicoClaw's
- * files.
- * What is left is looked at as after a power cut (test_powercut.c), but it is the real thing: the
- * files are those that the process had open.
+/* test_disk_kills.c - kills a process instead of each of its disk calls, one after the other, while
+ * it creates, appends, forks, deletes, restores, erases, renames, and imports files of PicoClaw.
+ * The result is checked as after a power cut (test_powercut.c), but with the real files of the
+ * process.
  *
- * Environment: KILL_STRIDE (7), every so many-th call; KILL_FIRST, the first one; KILL_SEED. */
+ * Environment: KILL_STRIDE (7): every Nth call; KILL_FIRST: the first call; KILL_SEED. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ static void prepare(void)
     script_prepare(is_jsonl, root);
 }
 
-/* False: the script came to its end before that call. */
+/* Returns false if the script ended before that call. */
 static bool run_until(uint64_t call)
 {
     int status = 0;

@@ -1,5 +1,5 @@
-/* test_fault_vfs.c - the fault VFS against plain SQLite: it must let a sound setup live and must
- * see through an unsound one, or what the other tests say would mean nothing. */
+/* test_fault_vfs.c - tests the fault VFS itself with plain SQLite: a sound setup must pass, and an
+ * unsound one must be detected. Otherwise the results of the other tests would mean nothing. */
 #include "support/disk/fault_vfs.h"
 
 #include <signal.h>
@@ -34,7 +34,7 @@ static sqlite3 *open_file(const char *synchronous)
     return db;
 }
 
-/* Inserts 1, 2, ... and tells the parent each time; the child of one run. */
+/* Inserts 1, 2, ... and reports each insert to the parent. Runs in the child. */
 static void insert_all(int fd, const char *synchronous)
 {
     sqlite3 *db = open_file(synchronous);
@@ -98,7 +98,7 @@ static int query_int(sqlite3 *db, const char *sql)
     return number;
 }
 
-/* How many inserts are there; -1 when the file is damaged or has a hole in its rows. */
+/* The number of inserted rows; -1 if the file is damaged or a row is missing. */
 static int rows_kept(void)
 {
     sqlite3 *db = open_file("full");
@@ -109,14 +109,14 @@ static int rows_kept(void)
             " where integrity_check = 'ok'");
     count = query_int(db, "select count(*) from t where n <= (select count(*) from t)");
     if (count < 0)
-        count = 0; /* the table was not made */
+        count = 0; /* the table was not created */
     if (sound != 1)
         count = -1;
     sqlite3_close(db);
     return count;
 }
 
-/* Returns how many steps lost or invented a row. */
+/* Returns the number of steps that lost or invented a row. */
 static int sweep(fault_kind kind, uint64_t seed, const char *synchronous, uint64_t *out_steps)
 {
     int wrong = 0;

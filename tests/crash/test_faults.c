@@ -1,20 +1,20 @@
 /* test_faults.c - every I/O step of a store fails, kills the process, or loses the power.
  *
  * A child runs the script (crash_script.h) with a fault at I/O step N, for N = 1, 2, ... until the
- * script ends without the fault. It tells its parent when each step begins and how it ended. Then
- * the parent opens the store without faults, checks it, and compares its account with that of a
- * sound store to which the acknowledged steps were applied. The rules:
+ * script ends before the fault. The child reports to its parent when each step begins and how it
+ * ended. Then the parent opens the store without faults, checks it, and compares its account with
+ * that of a sound store to which the acknowledged steps were applied. The rules:
  *
- * - What was acknowledged is there, whole, and at the place that was told.
- * - A step that was running when the process died is there wholly or not at all.
- * - A step that was reported as failed is not there. One exception: when it was a sync that failed,
- *   nobody can know what reached the disk, so the step may be there wholly, unless a later one was
+ * - Acknowledged work is there, complete, and at the reported position.
+ * - A step that was running when the process died is there completely or not at all.
+ * - A step that was reported as failed is not there. One exception: if a sync failed, it is unknown
+ *   what reached the disk, so the step may be there completely, unless a later step was
  *   acknowledged.
- * - A fault hits the step during which it happens. The ones after it work, or are refused because
- *   they needed what failed; a disk that is full again has room after some is made.
+ * - A fault hits the step during which it happens. Later steps work, or are refused because they
+ *   needed what failed. A full disk has room again after some space was freed.
  * - pal_store_check() finds nothing.
  *
- * FAULT_STRIDE=N in the environment tries every Nth step only. */
+ * FAULT_STRIDE=N in the environment tries only every Nth step. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -32,17 +32,17 @@
 #define IO_STEPS_MAX 100000
 #define REPORTS_MAX 3
 #define JOBS 2
-#define STEP_OPEN UINT32_MAX /* opening the store, before the script's first step */
+#define STEP_OPEN UINT32_MAX /* opening the store, before the first step of the script */
 
 typedef struct fault {
     fault_kind kind;
     uint64_t at;
     uint64_t seed;
     bool is_tracked; /* the disk is simulated */
-    bool cut_at_end; /* the power goes when the script is through */
+    bool cut_at_end; /* the power is lost when the script has ended */
 } fault;
 
-/* What the child tells. */
+/* The reports of the child. */
 typedef struct record {
     uint32_t step;
     bool is_end;
@@ -57,7 +57,7 @@ typedef struct outcome {
     script_mask maybe[SCRIPT_STEPS_MAX]; /* what may be there beyond `done`: any one of them */
     size_t maybe_len;
     uint64_t seqs[SCRIPT_STEPS_MAX];
-    char complaint[512]; /* against the rules, already while it ran */
+    char complaint[512]; /* a rule was violated while the script ran */
 } outcome;
 
 static char directory[SCRATCH_PATH_MAX];
@@ -76,7 +76,7 @@ static void tell(int fd, uint32_t step, bool is_end, const script_result *result
         _exit(3);
 }
 
-/* Opens it; where that fails because of the fault, once more without. */
+/* Opens the store. If that fails because of the fault, opens it again without faults. */
 static void child_open(int fd, script_store *on)
 {
     script_result result = {0};
@@ -92,8 +92,8 @@ static void child_open(int fd, script_store *on)
         on->store = NULL;
 }
 
-/* After the fault, some runs go on to the end and some soon to the last step, because later steps
- * erase what the earlier ones made, and with it what a fault may have spoilt. */
+/* After the fault, some runs continue to the end, and some soon skip to the last step: later steps
+ * erase the work of earlier ones, and with it possible damage. */
 static uint32_t step_after(uint32_t step, const fault *f)
 {
     if (fault_vfs_fired() && f->at % 2 == 0 && step + 2 < script_len())
@@ -130,7 +130,7 @@ static void child_run(int fd, const fault *f)
 
 /* ---- What it told ---- */
 
-/* A status that is no answer about the data but a failure to give one. */
+/* Whether the status means that the store could not give an answer about its data. */
 static bool is_failure(pal_status status)
 {
     return status == PAL_IO || status == PAL_FULL || status == PAL_CORRUPT || status == PAL_BUSY ||
@@ -258,7 +258,7 @@ static void finding_print(const pal_store_finding *finding, void *user)
     printf("#   found: %s\n", finding->text);
 }
 
-/* The account of the store as it is now; false when it can't be read or is damaged. */
+/* The account of the store now. Returns false if the store cannot be read or is damaged. */
 static bool store_account(pal_buf *account)
 {
     pal_store *store = NULL;
@@ -352,7 +352,8 @@ static void work_in(const char *name)
     snprintf(url, sizeof(url), "sqlite:%s/store.db", directory);
 }
 
-/* One job's share of a sweep: every `stride`th step from its own first on. Ends the process. */
+/* One job's share of a sweep: every `stride`th step from the job's first step on. Ends the
+ * process. */
 static void sweep_share(fault f, const char *name, uint64_t first, uint64_t step)
 {
     uint64_t tried = 0, wrong = 0;
@@ -374,8 +375,8 @@ static void sweep_share(fault f, const char *name, uint64_t first, uint64_t step
     _exit(wrong > 0 || tried < 2);
 }
 
-/* Tries the fault at every step, or every `thinning`th; true when the rules held each time. The
- * work is shared by two jobs. */
+/* Tries the fault at every `thinning`th step, with two jobs. Returns whether the rules held each
+ * time. */
 static bool sweep(fault f, uint64_t thinning)
 {
     uint64_t step = stride * thinning;
@@ -452,7 +453,7 @@ static void a_kill_before_a_step_is_survived(void)
 
 static void a_kill_after_a_step_is_survived(void)
 {
-    /* What it leaves on the disk is what the kill before the next step leaves. */
+    /* The state of the disk is the same as after a kill before the next step. */
     CHECK(sweep((fault){.kind = FAULT_KILL_AFTER}, 5));
 }
 

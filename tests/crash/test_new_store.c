@@ -1,6 +1,6 @@
-/* test_new_store.c - a store that was just made: the names of its files and directories are durable
- * before the first message is acknowledged, and nobody but its owner can read them, whatever the
- * umask allows. fsck tells of files that others can read, and makes them private. */
+/* test_new_store.c - a newly created store: the names of its files and directories are durable
+ * before the first message is acknowledged, and only the owner can read them, whatever the umask
+ * allows. fsck reports files that others can read, and makes them private. */
 #define _XOPEN_SOURCE 700
 #include <ftw.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static pal_store *open_store(void)
     return store;
 }
 
-/* Acknowledged messages, in sessions that have a key, a fork and a blob; each with a note. */
+/* Writes acknowledged messages in sessions that have a key, a fork and a blob, each followed by a
+ * note in the trace. */
 static void say_some(pal_store *store)
 {
     pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("text")};
@@ -58,7 +59,7 @@ static bool is_derived(const char *name)
     return len > 4 && strcmp(name + len - 4, "-shm") == 0;
 }
 
-/* Whether the name that event `at` gave is durable at event `end`, or gone again. */
+/* Whether the name that event `at` created is durable at event `end`, or removed again. */
 static bool is_settled(const disk_trace *trace, size_t at, size_t end)
 {
     const trace_event *given = &trace->events[at];

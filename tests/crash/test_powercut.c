@@ -1,10 +1,10 @@
-/* test_powercut.c - runs a script once, with every disk call written down, and lays out what the
- * disk could hold after a power cut at many places of it. Each state is opened by processes of
- * their own: one that only reads, one that writes, and one that writes to a plain copy. All of them
- * must show what the store held after the last acknowledged step, or after the one that was on its
- * way, nothing between and nothing else, and fsck must find it in order.
+/* test_powercut.c - runs a script once, records every disk call, and produces states that the disk
+ * could have after a power cut at many points. Each state is opened by separate processes: one that
+ * only reads, one that writes, and one that writes to a plain copy. All of them must show the store
+ * as it was after the last acknowledged step, or after the step in progress, and nothing else. fsck
+ * must find no problem.
  *
- * Environment: POWERCUT_STATES (120), how many states of each kind; POWERCUT_SEED. */
+ * Environment: POWERCUT_STATES (120): the number of states of each kind; POWERCUT_SEED. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static script_texts texts;
 
 /* ---- One state ---- */
 
-/* How many steps were acknowledged when the power went, as the index of a text. */
+/* The number of steps that were acknowledged before the power cut, as the index of a text. */
 static size_t acknowledged(const disk_trace *trace, size_t cut)
 {
     size_t index = 0;
@@ -63,7 +63,7 @@ static uint64_t chance(uint64_t *random)
     return x ^ (x >> 31);
 }
 
-/* Cuts anywhere in the trace; returns how many states are wrong. With `enough`, as many suffice. */
+/* Cuts the power anywhere in the trace. Returns the number of wrong states, at most `enough`. */
 static uint64_t explore(const disk_trace *trace, bool is_strict, unsigned forget, uint64_t states,
         uint64_t enough)
 {
@@ -82,7 +82,7 @@ static uint64_t explore(const disk_trace *trace, bool is_strict, unsigned forget
     return violations;
 }
 
-/* What a script needs that is traced. */
+/* Prepares the directory for a script that is traced. */
 static void record_begin(char out_url[512])
 {
     script_texts_free(&texts);
@@ -92,7 +92,7 @@ static void record_begin(char out_url[512])
     trace_begin(root);
 }
 
-/* One sync in so many fails, or one call in so many is where the process dies; 0: none. */
+/* One in `fail_one_in` syncs fails, or the process dies at one in `die_one_in` calls; 0: never. */
 static const disk_trace *record(unsigned fail_one_in, unsigned die_one_in)
 {
     char url[512];
@@ -116,22 +116,22 @@ static void nor_does_it_where_any_names_may_be_lost(void)
     CHECK_EQ(explore(record(0, 0), true, 0, states_asked, 5), 0);
 }
 
-/* Each failed sync has lost some of what it should have made durable, for good. */
+/* Each failed sync has permanently lost some of the data that it should have made durable. */
 static void nor_does_it_after_failed_syncs(void)
 {
     CHECK_EQ(explore(record(7, 0), false, 0, states_asked / 2, 5), 0);
     CHECK_EQ(explore(record(11, 0), true, 0, states_asked / 2, 5), 0);
 }
 
-/* Another process goes on with what the dead one had written and not synced. */
+/* Another process continues with data that the dead process had written but not synced. */
 static void nor_does_it_after_processes_have_died(void)
 {
     CHECK_EQ(explore(record(0, 61), false, 0, states_asked / 2, 5), 0);
     CHECK_EQ(explore(record(0, 43), true, 0, states_asked / 2, 5), 0);
 }
 
-/* The next process finds what the dead one wrote, has nothing to write itself, and must not
- * acknowledge what a power cut could still take back. */
+/* The next process finds the data of the dead one, has nothing to write itself, and must not
+ * acknowledge anything that a power cut could still remove. */
 static void what_is_acknowledged_again_is_kept(void)
 {
     uint64_t random = seed;
@@ -158,7 +158,7 @@ static void what_is_acknowledged_again_is_kept(void)
     }
 }
 
-/* So that it is known to find something. */
+/* This shows that the test can find problems. */
 static void forgotten_syncs_are_found_out(void)
 {
     int silent = dup(1), null = open("/dev/null", O_WRONLY);

@@ -1,9 +1,9 @@
-/* test_processes.c - many processes and threads on one store, none of them killed: no order is
- * broken, no message lost, and no caller ever hears of a lock.
+/* test_processes.c - many processes and threads on one store, none of which is killed: messages
+ * stay in order, no message is lost, and no caller ever sees a lock.
  *
  *   test_processes [SCHEME]
  *
- * Environment: PROCESSES_APPENDS (messages per thread, 60). */
+ * Environment: PROCESSES_APPENDS (60): messages per thread. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,16 +26,16 @@
 #define CONTENDED_SEQS 300
 #define LEASE_MS 60000
 #define LAST_LEASE_MS 100
-#define TAKE_OVER_MS 20000 /* then something is wrong */
+#define TAKE_OVER_MS 20000 /* longer than this means an error */
 
 typedef struct plan {
     size_t processes, threads, sessions;
 } plan;
 
-/* Lives in memory that all processes share. */
+/* In memory that all processes share. */
 typedef struct shared {
-    uint32_t winners[SEQS_MAX]; /* how many were told that they wrote it */
-    uint32_t winner[SEQS_MAX];  /* who */
+    uint32_t winners[SEQS_MAX]; /* how many processes were told that they wrote it */
+    uint32_t winner[SEQS_MAX];  /* the process */
     uint32_t conflicts;
 } shared;
 
@@ -97,7 +97,7 @@ static bool create_sessions(size_t count)
 
 /* ---- Processes of threads ---- */
 
-/* One process: its threads all run `work`. Ends the process. */
+/* Runs `work` in all threads of one process. Ends the process. */
 static void process_run(const plan *p, size_t index, void *(*work)(void *))
 {
     static job jobs[THREADS_MAX];
@@ -120,7 +120,7 @@ static void process_run(const plan *p, size_t index, void *(*work)(void *))
     _exit(failed);
 }
 
-/* True when all of them ended well. */
+/* Returns whether all processes succeeded. */
 static bool processes_run(const plan *p, void *(*work)(void *))
 {
     bool held = true;
@@ -162,7 +162,8 @@ static void *append_on(void *user)
     return NULL;
 }
 
-/* Counts what each writer has in the session; false when anything is out of place. */
+/* Counts the messages of each writer in the session. Returns false if any message is out of
+ * place. */
 static bool session_check(pal_store *store, const plan *p, size_t index, uint64_t *in_out_total)
 {
     uint64_t last[THREADS_MAX * 8] = {0};
@@ -201,7 +202,7 @@ static void appends_are_gapless(plan p)
     for (size_t i = 0; held && i < p.sessions; i++)
         held = session_check(store, &p, i, &total);
     CHECK(held);
-    /* All are different, so as many as were sent means each of them. */
+    /* All messages are different, so the right number means that each of them is there. */
     CHECK_EQ(total, p.processes * p.threads * appends);
     CHECK_STATUS(pal_store_check(store, false, NULL, NULL, NULL, &findings, NULL), PAL_OK);
     CHECK_EQ(findings, 0);
@@ -323,8 +324,8 @@ static pal_status append_fenced(pal_store *store, uint64_t fence, uint64_t count
     return status ? status : op.status;
 }
 
-/* What the process says that takes the lease first, hangs, and comes back late. It holds it for
- * long while others must not have it, and at last for a moment, so that it runs out. */
+/* The process that takes the lease first, hangs, and continues too late. It holds the lease for
+ * long while others must not get it, and finally for a moment, so that it expires. */
 typedef struct owner_report {
     uint64_t fence;
     pal_status taken, written, written_late;
@@ -368,7 +369,7 @@ static void owner_run(int out, int wake)
     _exit(0);
 }
 
-/* Starts the first owner; its report comes from *out_report, a byte to *out_wake wakes it. */
+/* Starts the first owner. It reports through *out_report; a byte to *out_wake wakes it. */
 static pid_t owner_start(int *out_report, int *out_wake)
 {
     int report[2], wake[2];
@@ -399,7 +400,7 @@ static pal_status second_take(pal_store *store, uint64_t *out_fence)
             store, tenant, session_id(0), pal_str_of("second"), 60000, out_fence, NULL);
 }
 
-/* Takes the lease as soon as it can be had. */
+/* Takes the lease as soon as it is available. */
 static bool take_over(pal_store *store, uint64_t *out_fence)
 {
     pal_status status = second_take(store, out_fence);

@@ -1,13 +1,14 @@
-/* test_turn_kills.c - kills a process that runs turns with tools at random moments, over one store.
+/* test_turn_kills.c - kills a process that runs turns with tools at random moments, on one store.
  *
  *   test_turn_kills TURN_WORKER TURN_TOOL
  *
- * After each kill: every message that was acknowledged is in its session's log or inbox, once, in
- * the order in which they were sent; the log is valid, but for the calls of a turn that was killed,
- * which the next one settles; and no tool ran twice. Every few kills a process is left alone until
- * every session has run what waited in its inbox and one turn more: then every message is in the
- * log, every call has a result, and every turn its answer, or a failure that says why it has
- * none.
+ * After each kill, every acknowledged message is in the log or the inbox of its session, once, and
+ * in the order in which the messages were sent. The log is valid, except for calls of the killed
+ * turn, which the next turn completes. No tool ran twice.
+ *
+ * Every few kills, a process runs undisturbed until every session has run the turns of its inbox
+ * and one more turn. Then every message is in the log, every call has a result, and every turn has
+ * an answer, or a failure with its reason.
  *
  * Environment: TURN_KILLS (20), CRASH_SEED. */
 #include <fcntl.h>
@@ -36,9 +37,9 @@ static char directory[SCRATCH_PATH_MAX];
 static char store_path[SCRATCH_PATH_MAX + 32], notes_path[SCRATCH_PATH_MAX + 32];
 static char acks_path[SCRATCH_PATH_MAX + 32];
 static FILE *acks;
-static int8_t session_of[TURNS_MAX]; /* of an acknowledged turn, from 1; 0: none */
-static int turns_len;                /* the largest number acknowledged, and one */
-static int first_number;             /* of the last worker */
+static int8_t session_of[TURNS_MAX]; /* session of each acknowledged turn, from 1 */
+static int turns_len;                /* the largest acknowledged number plus one */
+static int first_number;             /* the first number of the last worker */
 static int acknowledged, interrupted;
 static uint64_t random_counter, random_seed;
 
@@ -64,13 +65,13 @@ static bool start_worker(bool settles, pid_t *out_pid)
             acks_path, first, settles ? (char *)"settle" : NULL, NULL};
 
     snprintf(url, sizeof(url), "http://127.0.0.1:%d/v1", server.port);
-    /* Numbers that a dead one took and never told are left out, even where it told none. */
+    /* Skips numbers that a dead worker took but never reported. */
     first_number = (turns_len > first_number ? turns_len : first_number) + 2 * TURN_SESSIONS;
     snprintf(first, sizeof(first), "%d", first_number);
     return posix_spawn(out_pid, worker_program, NULL, NULL, argv, environ) == 0;
 }
 
-/* Returns how many are new. */
+/* Returns the number of new acknowledgements. */
 static int read_acks(void)
 {
     int number, session, count = 0;
@@ -90,7 +91,7 @@ static bool run_and_kill(void)
 {
     pid_t pid;
     int status, ms = 0;
-    bool at_once = chance(5) == 0; /* in opening, and in taking up what is left */
+    bool at_once = chance(5) == 0; /* while it opens, and while it continues old turns */
 
     if (!start_worker(false, &pid))
         return false;
@@ -129,7 +130,7 @@ static bool wrong(const char *what, int session, uint64_t number)
     return false;
 }
 
-/* Each id of a note at most once. */
+/* Each id occurs at most once in the notes. */
 static bool check_notes(void)
 {
     static uint8_t seen[TURNS_MAX];
@@ -157,8 +158,8 @@ static int number_of(pal_str client_id)
     return atoi(text);
 }
 
-/* Results follow their calls, in order. What a killed process left is open at the end only; those
- * calls get results when the next turn begins. */
+/* Results follow their calls in order. A killed process can leave open calls only at the end; they
+ * get results when the next turn begins. */
 typedef struct open_calls {
     pal_str ids[CALLS_MAX];
     size_t len, at;
@@ -188,7 +189,7 @@ static bool check_message(const pal_message *message, open_calls *open, int sess
     return true;
 }
 
-/* A session is sent one after the other, with growing numbers, by all workers. */
+/* All workers send the messages of a session one after the other, with growing numbers. */
 static bool check_said(const pal_message *message, int session, uint8_t *found, int *newest)
 {
     int number = number_of(message->client_id);
@@ -200,7 +201,7 @@ static bool check_said(const pal_message *message, int session, uint8_t *found, 
     return true;
 }
 
-/* Each turn that was admitted has its answer, or says why there is none. */
+/* Each admitted turn has an answer, or a failure with its reason. */
 static bool check_answered(const pal_message_page *list, int session)
 {
     for (size_t i = 0; i < list->len; i++) {
@@ -253,7 +254,7 @@ static bool add_inbox(pal_store *store, int session, uint8_t *found)
                         &len, &err) == PAL_OK;
 
     for (size_t i = 0; held && i < len; i++)
-        if (!pal_str_is(items[i].delivery, "owed")) /* what it is of is in the log */
+        if (!pal_str_is(items[i].delivery, "owed")) /* its message is in the log */
             found[number_of(items[i].client_id)]++;
     pal_arena_free(arena);
     return held;

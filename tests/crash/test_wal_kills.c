@@ -1,7 +1,7 @@
-/* test_wal_kills.c - the WAL is copied into the file beside the writer: kills a writer of large
- * messages while that goes on, and looks how long the WAL gets where nobody is killed.
+/* test_wal_kills.c - the WAL is copied into the file while a writer works. Kills a writer of large
+ * messages during the copy, and checks the size of the WAL if no writer is killed.
  *
- * What was acknowledged must be there, in order and whole; the file must be sound.
+ * Acknowledged messages must be there, in order and complete; the file must be sound.
  *
  * Environment: WAL_KILLS (3), CRASH_SEED. */
 #include <inttypes.h>
@@ -22,11 +22,11 @@
 #include "support/tap.h"
 
 #define TEXT_LEN 200000
-#define WAL_LEN_MAX (INT64_C(100) << 20) /* three times what it is copied at */
-#define UNKILLED 700                     /* messages: four times that */
+#define WAL_LEN_MAX (INT64_C(100) << 20) /* three times the length at which it is copied */
+#define UNKILLED 700                     /* messages; four times that length */
 #define PAGE 50
 
-/* What the writer says, in memory that outlives it. */
+/* The progress of the writer, in memory that outlives it. */
 typedef struct progress {
     uint64_t sent, acknowledged;
 } progress;
@@ -93,7 +93,8 @@ static bool is_alive(pid_t pid)
     return waitpid(pid, NULL, WNOHANG) == 0;
 }
 
-/* Once so much was acknowledged, and a moment later: anywhere in a commit, or in a copy. */
+/* A moment after the given number of messages was acknowledged: anywhere in a commit or in a
+ * copy. */
 static void kill_after(pid_t pid, uint64_t wanted, uint64_t more_us)
 {
     struct timespec pause = {.tv_nsec = 1000000}, more = {.tv_nsec = (long)more_us * 1000};
@@ -171,7 +172,7 @@ static void nothing_is_lost(void)
         pid = fork();
         if (pid == 0)
             writer_run();
-        /* The first copy begins with the 160th or so. */
+        /* The first copy begins at about the 160th message. */
         kill_after(pid, 150 + chance % 200, chance / 1000 % 20000);
         verify();
     }

@@ -1,5 +1,5 @@
 /* turn_tool.c - an MCP server with one tool, "note", that has an effect: it appends its argument
- * "id" to a file, as a line, and takes a moment or none for it.
+ * "id" to a file, as a line. Some calls take a moment.
  *
  *   turn_tool FILE */
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static const char hello[] = "{\"protocolVersion\":\"2025-06-18\",\"capabilities\
 static const char noted[] = "{\"content\":[{\"type\":\"text\",\"text\":\"noted\"}]}";
 static int file = -1;
 
-/* One write(2) to a file opened with O_APPEND: whole or absent. */
+/* One write(2) to a file opened with O_APPEND: it is complete or absent. */
 static void note(pal_json arguments, pal_arena *arena)
 {
     struct timespec moment = {.tv_nsec = (long)(rand() % 2) * (rand() % MOMENT_US) * 1000};

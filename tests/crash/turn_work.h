@@ -1,4 +1,4 @@
-/* turn_work.h - what turn_worker and the test that kills it have to agree on. */
+/* turn_work.h - constants that turn_worker and the test that kills it share. */
 #ifndef PAL_TESTS_TURN_WORK_H
 #define PAL_TESTS_TURN_WORK_H
 

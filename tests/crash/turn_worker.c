@@ -1,11 +1,12 @@
-/* turn_worker.c - runs turns with tools until it is killed, and says on a pipe what was promised.
+/* turn_worker.c - runs turns with tools until it is killed, and records which turns were
+ * acknowledged.
  *
  *   turn_worker STORE MODEL_URL TOOL NOTES ACKS FIRST [settle]
  *
- * One thread a session. Each starts turns, numbered from FIRST on, of which some wait in the queue
- * behind others, and tells ACKS, a file, "N SESSION" when turn N is admitted or waits, both of
- * which are durable. With `settle` it runs one more turn in each session after all that still waits
- * there, and ends; it must not be killed then. */
+ * One thread per session. Each thread starts turns, numbered from FIRST on; some of them wait in
+ * the queue. It writes "N SESSION" to the file ACKS when turn N is admitted or waits, both of which
+ * are durable. With `settle`, it runs one more turn in each session after all waiting turns, and
+ * exits; it must not be killed then. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,7 +48,7 @@ static void acknowledge(int number, int session)
         _exit(4);
 }
 
-/* A session that a dead process ran a turn in is waited for. */
+/* Waits for a session in which a dead process ran a turn. */
 static pal_turn_info start(int number, int session, pal_turn_lane lane)
 {
     pal_arena *arena = pal_arena_new(0);

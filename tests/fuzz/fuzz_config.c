@@ -1,5 +1,5 @@
-/* fuzz_config.c - any bytes at all as a configuration file: nothing crashes, what is refused says
- * why and where, and what is read has values within the bounds and can be shown. */
+/* fuzz_config.c - any bytes as a configuration file: nothing crashes, an error names the reason and
+ * the place, and an accepted file has values within the limits and can be shown. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void check_values(const pal_config_values *v)
     pal_route_settings_free(settings);
 }
 
-/* Variables that nobody has set are the only thing that may be missing. */
+/* Only unset environment variables may be missing. */
 static void check_runtime(const pal_config *config)
 {
     pal_runtime_options options = {.endpoints_len = 12345};
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t lines = 1;
     if (!arena)
         REQUIRE((arena = pal_arena_new(0)) != NULL);
-    /* YAML ends lines with CR and with three characters of Unicode too. */
+    /* YAML also ends lines with CR and with three characters of Unicode. */
     for (size_t i = 0; i < size; i++)
         lines += data[i] == '\n' || data[i] == '\r' || data[i] >= 0x80;
     pal_status status = pal_config_parse(text, "f", &config, &err);

@@ -1,5 +1,5 @@
-/* fuzz_json.c - any bytes at all: the JSON reader never crashes, and what it accepts can be written
- * back and read again as the same value. */
+/* fuzz_json.c - any bytes as JSON: the reader never crashes, and accepted JSON can be written and
+ * read again as the same value. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void write_string(pal_json_writer *w, pal_json value, pal_arena *arena)
     pal_json_put_str(w, text);
 }
 
-/* Depth is bounded by the reader. */
+/* The reader limits the depth. */
 static void write_value(pal_json_writer *w, pal_json value, pal_arena *arena)
 {
     bool truth;

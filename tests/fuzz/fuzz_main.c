@@ -2,8 +2,8 @@
  *
  *   fuzz_x [--mutations=N] [--seed=N] FILE-OR-DIRECTORY...
  *
- * All files once as they are, then N mutations of them that depend on the seed alone. A target
- * reports by dying; what it was reading then is written to the standard error output, escaped. */
+ * Runs all files unchanged, then N mutations of them that depend only on the seed. A target reports
+ * a failure by crashing; then the current input is written to standard error, escaped. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@ static uint32_t roll(size_t sides)
 static const uint8_t *running;
 static size_t running_len;
 
-/* Neither printf() nor the heap may be touched any more. */
+/* printf() and the heap must not be used here any more. */
 static void show_input(int signal_number)
 {
     static const char digits[] = "0123456789abcdef";
@@ -59,7 +59,7 @@ static void show_input(int signal_number)
     raise(signal_number);
 }
 
-/* From memory of exactly that size, so that a sanitizer sees any look behind the end. */
+/* In memory of exactly that size, so that a sanitizer sees any read past the end. */
 static void run(const uint8_t *data, size_t len)
 {
     uint8_t *copy = malloc(len ? len : 1);
@@ -98,7 +98,7 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* In the order of their names, so that a seed always means the same. */
+/* Sorted by name, so that a seed always means the same. */
 static bool load(const char *path)
 {
     struct dirent **entries;

@@ -1,5 +1,5 @@
-/* fuzz_message.c - any bytes at all, as a message, as chat completions, as items and as a
- * transcript: nothing crashes, what is accepted can be stored, and it reads back as the same. */
+/* fuzz_message.c - any bytes as a message, as chat completions, as items and as a transcript:
+ * nothing crashes, accepted input can be stored, and it is read back unchanged. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void require(bool held, const char *text, int line)
 
 static pal_arena *arena;
 
-/* What nests just below the reader's limit may be over that of what is stored. */
+/* Input just below the reader's depth limit can exceed the limit of stored messages. */
 static bool is_too_deep(const pal_message *message)
 {
     return pal_native_message_check_form(message, NULL) == PAL_LIMIT;
@@ -63,7 +63,7 @@ static void check_message(const pal_message *message)
     check_stored(again);
 }
 
-/* What is written once is written the same again. */
+/* Written, read and written again, the output is the same. */
 static void check_openai(const pal_message *messages, size_t len)
 {
     pal_message *again;
@@ -72,7 +72,7 @@ static void check_openai(const pal_message *messages, size_t len)
     REQUIRE(pal_openai_chat_write(messages, len, arena, &first, NULL) == PAL_OK);
     pal_status status = pal_openai_chat_read(first, arena, &again, &again_len, NULL);
     if (status == PAL_LIMIT)
-        return; /* what is kept of a message may nest deeper once it is inside of another */
+        return; /* data that a message keeps can nest deeper once it is inside of another message */
     REQUIRE(status == PAL_OK);
     REQUIRE(pal_openai_chat_write(again, again_len, arena, &second, NULL) == PAL_OK);
     REQUIRE(pal_str_equal(first, second));
@@ -125,7 +125,7 @@ static pal_str write_items(const pal_message *messages, size_t len)
     return json;
 }
 
-/* What is written once is written the same again, ids and all: they are none here. */
+/* Written, read and written again, the output is the same, with its ids, which are empty here. */
 static void try_items(pal_str text)
 {
     pal_message *messages;

@@ -1,5 +1,5 @@
-/* fuzz_picoclaw.c - any bytes at all, as a line, a meta file and an older file of PicoClaw's:
- * nothing crashes, and what is accepted is written so that it reads back as the same. */
+/* fuzz_picoclaw.c - any bytes as a line, a meta file and an older file of PicoClaw: nothing
+ * crashes, and accepted input is written so that it is read back unchanged. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void require(bool held, const char *text, int line)
 
 static pal_arena *arena;
 
-/* Line ends in the text may have become blanks in an extra. */
+/* Line ends in the text can have become blanks in an extra member. */
 static void check_message(const pal_message *message, pal_str text)
 {
     pal_message again;

@@ -1,8 +1,8 @@
-/* fuzz_provider.c - any bytes at all, as the answer of a service: nothing crashes, what is told is
- * valid UTF-8 and ends once, and it does not matter where the bytes are cut.
+/* fuzz_provider.c - any bytes as the response of a model service: nothing crashes, the reported
+ * text is valid UTF-8 and has one end, and the places where the bytes are cut do not matter.
  *
- * The first byte chooses the service, the second the code and the type of the content, the third
- * where to cut. */
+ * The first byte chooses the service, the second one the HTTP code and the content type, and the
+ * third one where to cut. */
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/utf8.h"
@@ -41,7 +41,7 @@ static void try_reader(pal_str bytes, uint8_t service, uint8_t head, uint8_t cut
     log_done(&pieces);
 }
 
-/* What can be read is written, and what is written is written the same again. */
+/* Readable input is written; written, read and written again, the output is the same. */
 static void try_dialect(pal_str text)
 {
     pal_arena *arena = pal_arena_new(0);

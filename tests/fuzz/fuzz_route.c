@@ -1,8 +1,9 @@
-/* fuzz_route.c - any bytes at all as an inbound message: nothing crashes, what is refused says why,
- * and what is routed has a sound answer, the same one every time.
+/* fuzz_route.c - any bytes as an inbound message: nothing crashes, an error has a reason, and a
+ * routed message has a sound result, which is always the same.
  *
- * What begins with '{' is read as `palaver route` reads it. Anything else is a list of fields, one
- * a line, and so gets past the JSON reader: there may be invalid UTF-8 and control characters. */
+ * Input that begins with '{' is read as `palaver route` reads it. Other input is a list of fields,
+ * one per line, which bypasses the JSON reader: it can contain invalid UTF-8 and control
+ * characters. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static bool is_opaque(pal_str key)
     return true;
 }
 
-/* A signature has exactly the fields that it should: no value forged one. */
+/* A signature has exactly the expected fields: no value can forge one. */
 static void check_signature(const pal_route *route, bool is_chat)
 {
     size_t bars = 0, wanted = 1 + route->values_len;

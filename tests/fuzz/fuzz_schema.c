@@ -1,5 +1,5 @@
-/* fuzz_schema.c - any schema at all, a line's end, and any arguments: a check never crashes, says
- * the same twice, and says "no" for a reason: then the opposite of the schema fits. */
+/* fuzz_schema.c - any schema, a newline, and any arguments: a check never crashes, has the same
+ * result twice, and is consistent: arguments that do not match the schema match its negation. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static pal_status check_within(
 
 static bool is_json(pal_str text)
 {
-    pal_json_limits limits = {.depth_max = 64}; /* less than what a check goes into */
+    pal_json_limits limits = {.depth_max = 64}; /* less than the depth of a check */
     pal_arena *arena = pal_arena_new(0);
     pal_json value;
     bool valid = pal_json_parse(arena, text, &limits, &value, NULL) == PAL_OK;
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pal_status status = check(schema, arguments, &first);
     REQUIRE(check(schema, arguments, &second) == status);
     REQUIRE(strcmp(first.message, second.message) == 0);
-    /* A reference would begin somewhere else in a larger schema. */
+    /* A reference would begin at another place in a larger schema. */
     if (size > 4096 || !is_json(schema) || !is_json(arguments) || memchr(schema.data, '$', len) ||
             memchr(schema.data, '\\', len))
         return 0;

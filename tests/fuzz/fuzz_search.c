@@ -1,7 +1,7 @@
-/* fuzz_search.c - any bytes as a text, as what is searched for, and as a part of the index: nothing
- * crashes, and an index never misses what a look into the text would find.
+/* fuzz_search.c - any bytes as a text, as a query, and as a part of the index: nothing crashes, and
+ * an index never misses a match that a scan of the text would find.
  *
- * Up to the first NUL byte it is a query, behind it a text. */
+ * The bytes before the first NUL byte are the query, the bytes after it the text. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ typedef struct chunks {
     size_t len;
 } chunks;
 
-/* Every term of a query that matches is in the index of the text. */
+/* Every term of a matching query is in the index of the text. */
 static bool find_term(pal_term term, void *user)
 {
     const chunks *of = user;
@@ -50,7 +50,7 @@ static bool find_term(pal_term term, void *user)
     return true;
 }
 
-/* Words with one space between them, and only what is left of valid UTF-8. */
+/* Words with one space between them, without invalid UTF-8. */
 static void check_normal(pal_str normal)
 {
     REQUIRE(pal_utf8_is_valid(normal));

@@ -1,22 +1,22 @@
-/* fuzz_server.c - any bytes at all, as a request to a whole server over its own socket: it answers,
- * what it answers is well-formed, and no request is its own fault (500).
+/* fuzz_server.c - any bytes as a request to a complete server through its socket: the server
+ * responds, the response is well-formed, and no request causes an internal error (500).
  *
  *   POST /api/v1/sessions/s/messages
  *   idempotency-key: a
  *
  *   {"content":"hi"}
  *
- * The target writes HTTP of this: a line end becomes CRLF; a host, a key and the length are added.
+ * The target turns this into HTTP: a line end becomes CRLF; host, key and length are added.
  *
- * An input may be a story: a line of "%%" ends a request, and the next one follows it. "$0" stands
- * for the newest id that the answers of this story had, of whatever it is, "$1" for the one before.
+ * An input can be a story of several requests, separated by a line "%%". "$0" is replaced by the
+ * newest id in the responses of this story, "$1" by the one before.
  *
- * What begins with "#" goes to a route by its number, so that none is missed: a byte for the route,
- * one for what stands in its path, such an id too, then the body. What begins with "RAW " is sent
- * behind that as it is, and need not be answered.
+ * An input that begins with "#" selects a route by its number, so that no route is missed: one byte
+ * for the route, one byte for the value in its path (which can be such an id), then the body. The
+ * text after "RAW " is sent unchanged, and does not need a response.
  *
- * The store is memory:, models are echoes. The session with the key "s" is always there; all else
- * is what earlier inputs left, until the server is made anew. */
+ * The store is "memory:" and the model is "echo". The session with key "s" always exists; all other
+ * data is left by earlier inputs, until the server is restarted. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -36,19 +36,20 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
 
-/* The process ends while the listener's threads run, and OpenSSL keeps a state for each of them. */
+/* The process ends while the threads of the listener run, and OpenSSL keeps a state for each
+ * thread. */
 const char *__lsan_default_suppressions(void)
 {
     return "leak:CRYPTO_zalloc\n";
 }
 
 #define REQUIRE(condition) require((condition), #condition, __LINE__)
-#define INPUTS_MAX 500 /* of one server */
-#define PATIENCE_S 60  /* nothing takes as long: it hangs */
-#define TRIES_MAX 10   /* on a busy machine a client may come too late, but not always */
+#define INPUTS_MAX 500 /* inputs per server */
+#define PATIENCE_S 60  /* nothing takes this long, unless it hangs */
+#define TRIES_MAX 10   /* on a busy machine a client can be too late, but not always */
 #define ANSWER_MAX ((size_t)256 << 20)
 #define STORY_MAX 40 /* requests */
-#define IDS_MAX 10   /* of answers, that are remembered */
+#define IDS_MAX 10   /* ids of responses that are remembered */
 #define ID_SIZE 96
 
 static struct {
@@ -64,7 +65,7 @@ static struct {
     char secret[PAL_KEY_SECRET_SIZE];
     size_t inputs;
     char ids[IDS_MAX][ID_SIZE];
-    size_t ids_len; /* of this story; the newest are kept */
+    size_t ids_len; /* ids of this story; the newest are kept */
 } fuzzed;
 
 static void require(bool held, const char *text, int line)
@@ -77,7 +78,7 @@ static void require(bool held, const char *text, int line)
 
 /* ---- The server ---- */
 
-/* An input may have revoked the one that was made before. */
+/* An input may have revoked the key that was created before. */
 static void want_key(void)
 {
     pal_key given = {.tenant = pal_str_of("default"), .role = PAL_KEY_ADMIN}, key;
@@ -100,7 +101,7 @@ static void open_server(void)
     REQUIRE((fuzzed.metrics = pal_metrics_new()) != NULL);
     REQUIRE(pal_config_parse(pal_str_of(yaml), "fuzz", &fuzzed.config, &err) == PAL_OK);
     fuzzed.values = *pal_config_get(fuzzed.config);
-    /* Less than a file may ask for: nobody waits for the rest of half a request. */
+    /* Less than a file can request: no client sends the rest of an incomplete request. */
     fuzzed.values.server.idle_ms = 20;
     fuzzed.values.server.request_ms = 200;
     REQUIRE(pal_store_open("memory:", NULL, &fuzzed.store, &err) == PAL_OK);
@@ -141,7 +142,7 @@ static void close_server(void)
     fuzzed.server = NULL;
 }
 
-/* Whatever an input has done to it. */
+/* Restores it after whatever an input has done to it. */
 static void want_session(void)
 {
     pal_session session = {.key = pal_str_of("s"), .tenant = pal_str_of("default")};
@@ -153,7 +154,7 @@ static void want_session(void)
 
 /* ---- One request ---- */
 
-/* Up to the first empty line, each line is one of the head. */
+/* Up to the first empty line, each line is a header line. */
 static void write_head(pal_str head, size_t body_len, pal_buf *out)
 {
     bool has_first = false;
@@ -176,7 +177,7 @@ static void write_head(pal_str head, size_t body_len, pal_buf *out)
             fuzzed.secret, body_len);
 }
 
-/* The route of that number, over all tables and round again. */
+/* The route of that number, counted over all tables, repeatedly. */
 static const pal_api_route *route_of(size_t number)
 {
     for (;;) {
@@ -190,7 +191,7 @@ static const pal_api_route *route_of(size_t number)
     }
 }
 
-/* One of those that are remembered, by its age; NULL: there is none. */
+/* A remembered id by its age; NULL if there is none. */
 static const char *id_of(size_t age)
 {
     size_t kept = fuzzed.ids_len < IDS_MAX ? fuzzed.ids_len : IDS_MAX;
@@ -205,7 +206,7 @@ static const char *name_of(uint8_t choice)
     return id ? id : names[choice % 8];
 }
 
-/* The text with ids for "$0" to "$9". */
+/* Replaces "$0" to "$9" by ids. */
 static void put_ids(pal_str text, pal_buf *out)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -270,20 +271,20 @@ static int connect_to(uint16_t port)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    /* Ports are many, but not as many as inputs. */
+    /* There are many ports, but fewer than inputs. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &gone, sizeof gone);
     REQUIRE(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
     return fd;
 }
 
-/* Everything up to the end of the connection. False: it was reset, after what is in `out`. */
+/* Reads up to the end of the connection. Returns false if it was reset after the bytes in `out`. */
 static bool exchange(pal_str request, bool is_last, pal_buf *out)
 {
     int fd = connect_to(pal_listener_port(fuzzed.server->listener));
     ssize_t len = 0;
     while (request.len && (len = send(fd, request.data, request.len, MSG_NOSIGNAL)) > 0)
         request = pal_str_make(request.data + len, request.len - (size_t)len);
-    /* Else a body that is announced longer than it is would be waited for. */
+    /* Otherwise the server would wait for the rest of a body that is shorter than announced. */
     if (is_last)
         shutdown(fd, SHUT_WR);
     char *at;
@@ -296,7 +297,7 @@ static bool exchange(pal_str request, bool is_last, pal_buf *out)
 
 /* ---- What an answer must be ---- */
 
-/* What later inputs may put into their paths: the values of "id" and "turn_id". */
+/* Remembers ids that later inputs can use in their paths: the values of "id" and "turn_id". */
 static void keep_ids(pal_str body)
 {
     const char *at = body.data, *end = body.data + body.len;
@@ -308,7 +309,7 @@ static void keep_ids(pal_str body)
             continue;
         char *slot = fuzzed.ids[fuzzed.ids_len++ % IDS_MAX];
         size_t kept = 0;
-        /* It goes into a path: nothing that would end it. */
+        /* The id is put into a path, so it must not contain characters that end a path. */
         for (size_t i = 0; i < len; i++) {
             if (at[i] > ' ' && at[i] < 0x7f && !strchr("/?#%\\", at[i]))
                 slot[kept++] = at[i];
@@ -317,8 +318,8 @@ static void keep_ids(pal_str body)
     }
 }
 
-/* By number, or a request line of two words and no headers: nothing excuses the server from
- * answering. */
+/* A request by number, or one with a valid request line and without headers: the server must
+ * respond. */
 static bool is_plain(pal_str input)
 {
     size_t spaces = 0, i = 0;

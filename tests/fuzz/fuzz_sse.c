@@ -1,5 +1,5 @@
-/* fuzz_sse.c - any bytes at all: the reader of server-sent events never crashes, and where a stream
- * is cut makes no difference. */
+/* fuzz_sse.c - any bytes as server-sent events: the reader never crashes, and the places where a
+ * stream is cut do not matter. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define REQUIRE(condition) require((condition), #condition, __LINE__)
-#define EVENT_MAX 256 /* small, so that it is reached */
+#define EVENT_MAX 256 /* small, so that inputs reach it */
 
 static void require(bool held, const char *text, int line)
 {
@@ -36,7 +36,7 @@ static void gather(const pal_sse_event *event, pal_buf *all)
     pal_buf_append_i64(all, event->retry_ms);
 }
 
-/* Pieces of `step` bytes; 0: the whole. */
+/* Feeds pieces of `step` bytes; 0: everything at once. */
 static pal_status read_in_steps(pal_str text, size_t step, pal_buf *all)
 {
     pal_sse sse;

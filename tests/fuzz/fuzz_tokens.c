@@ -1,7 +1,8 @@
-/* fuzz_tokens.c - any bytes at all, as a text, as a stream, as a vocabulary, as a table.
+/* fuzz_tokens.c - any bytes as a text, as a stream, as a vocabulary and as a table.
  *
- * The first byte says which, and by which pattern. A text comes back from its ids, counts the same
- * whole and in pieces, and is cut to what fits. What is refused is refused with a message. */
+ * The first byte chooses which of them, and the pattern. A text can be restored from its ids, has
+ * the same count complete and in pieces, and can be cut to a number of tokens. Refused input has an
+ * error message. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static void require(bool held, const char *text, int line)
     abort();
 }
 
-/* One of each pattern, made once. */
+/* One encoding per pattern, created once. */
 static const pal_encoding *encoding_by(size_t pattern)
 {
     static const pal_encoding *encodings[16];
@@ -58,7 +59,7 @@ static void try_text(const pal_encoding *encoding, pal_str text)
     pal_arena_free(arena);
 }
 
-/* Pieces are as long as the bytes at their beginning say. */
+/* The first bytes of a piece give its length. */
 static void try_stream(const pal_encoding *encoding, pal_str text)
 {
     pal_token_stream *stream;
@@ -80,7 +81,7 @@ static void try_stream(const pal_encoding *encoding, pal_str text)
     pal_token_stream_free(stream);
 }
 
-/* Behind all the single bytes, so that it gets further than the first line. */
+/* After all the single bytes, so that the reader gets further than the first line. */
 static void try_vocabulary(pal_str text)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -108,7 +109,7 @@ static void try_vocabulary(pal_str text)
     pal_arena_free(arena);
 }
 
-/* A good table with other bytes in it: each three say where and what. */
+/* A valid table with changed bytes: three input bytes give the position and the value. */
 static void try_table(const unsigned char *data, size_t size)
 {
     const pal_encoding *good = encoding_by(0);

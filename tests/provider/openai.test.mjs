@@ -1,5 +1,5 @@
-// Chat completions against the scripted model: every directive that it has, as a stream and not,
-// through both kinds that speak this language.
+// Chat completions with the scripted model: each of its directives, streamed and not, through both
+// provider kinds that use this format.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MockModel } from '../conformance/mock-model.mjs';
@@ -27,7 +27,7 @@ for (const kind of ['openai', 'mistral']) {
         const name = `${kind}, ${stream ? 'a stream' : 'whole'}`;
         const of = (run, options) => () => withMock((caller, ...more) =>
             run((text, rest) => caller.say(text, { stream, ...rest }), ...more), kind, options);
-        // Mistral tells the usage without being asked; the scripted model does not.
+        // Mistral reports the usage without a request for it; the scripted model does not.
         const used = stream && kind === 'mistral' ? () => '' : (text) => ` ${text}`;
 
         test(`say, chunk, finish, nousage: ${name}`, of(async (say) => {
@@ -69,7 +69,7 @@ for (const kind of ['openai', 'mistral']) {
             assert.match(await say('<<hang ms=20>>hi'), /^text\(echo: hi\) end\(ok/);
         }));
 
-        // How long a silence must be to be one is the machine's.
+        // The machine's speed decides how long a silence must be.
         test(`stall: ${name}`, async () => {
             let told = '';
             for (const idleMs of [500, 5000, 20000]) {
@@ -148,7 +148,7 @@ test('nobody is there', async () => {
     assert.equal(await caller.close(), 0);
 });
 
-// The answer is whole, but the connection stays open.
+// The answer is complete, but the connection stays open.
 test('a service that does not hang up', async () => {
     const server = await serve((request, response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -164,7 +164,7 @@ test('a local server is found by itself', () => withMock(async (caller, records,
     const open = new MockModel();
     const local = await open.listen();
     const host = new URL(local).host;
-    // One that takes longer than a moment to answer is taken for none.
+    // A service that takes longer than a moment to respond counts as missing.
     const find = async (env) => {
         let found = 'echo';
         for (let tries = 0; tries < 20 && found.startsWith('echo'); tries += 1) found = await caller.ask({ discover: env });

@@ -1,5 +1,5 @@
-// Anthropic's Messages and Mistral's Conversations, against small servers that say what they are
-// told to.
+// Anthropic's Messages and Mistral's Conversations, with small servers whose responses the tests
+// define.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Caller, sendEvents, sendJson, serve } from './support.mjs';

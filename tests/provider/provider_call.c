@@ -1,13 +1,13 @@
-/* provider_call.c - asks a provider what a test wants to know, for tests that have a server:
+/* provider_call.c - makes calls to a provider, for tests that have a server:
  *
  *   provider_call KIND URL [NAME: VALUE]...     (the key is in PROVIDER_KEY, the
  *                                              longest silence in PROVIDER_IDLE_MS)
  *
- * Each line of the standard input is a call: {"messages":[...]} in the form of chat completions,
- * and maybe "model", "tools", "tool_choice", "parameters", "stream", "output_max", "conversation",
- * "timeout_ms", "stable_len", "cancel_after" (pieces of text), "times" (so many at once).
- * {"models": true} asks for the list of models, {"discover":{...}} for a service by these
- * variables. What is told is printed, a line for each. */
+ * Each line of standard input is a call: {"messages":[...]} in the format of chat completions, with
+ * optional "model", "tools", "tool_choice", "parameters", "stream", "output_max", "conversation",
+ * "timeout_ms", "stable_len", "cancel_after" (pieces of text) and "times" (that many at once).
+ * {"models": true} requests the list of models, and {"discover":{...}} looks for a service with
+ * these variables. The outcome of each call is printed as one line. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/json/json.h"

@@ -1,5 +1,5 @@
-// What the tests of providers share: a process that makes calls, and a server that says what it is
-// told to.
+// Shared by the tests of providers: a process that makes calls, and a server whose responses the
+// tests define.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -12,7 +12,7 @@ const program = process.env.PROVIDER_CALL;
 const callers = new Set();
 after(() => { for (const caller of callers) caller.kill(); });
 
-// A provider in a process of its own; ask() resolves to what one call told.
+// Runs a provider in a separate process. ask() resolves to the outcome of one call.
 export class Caller {
     constructor(kind, url, { key = '', headers = [], idleMs = 0 } = {}) {
         this.child = spawn(program, [kind, url, ...headers], {
@@ -38,7 +38,7 @@ export class Caller {
         this.child.kill('SIGKILL');
     }
 
-    // Resolves to the exit code, which is not 0 where a sanitizer found something.
+    // Resolves to the exit code, which is not 0 if a sanitizer found an error.
     async close() {
         this.child.stdin.end();
         if (this.child.exitCode === null) await once(this.child, 'exit');
@@ -46,7 +46,7 @@ export class Caller {
     }
 }
 
-// Answers each request with what `replies` gives for it, a function of (request, response, body).
+// Starts a server that calls `reply` with (request, response, body) for each request.
 export async function serve(reply) {
     const requests = [];
     const server = createServer(async (request, response) => {

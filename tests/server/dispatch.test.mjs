@@ -1,4 +1,5 @@
-// A request's way to its handler: routes, methods, bodies, pages of others, the log, the end.
+// From a request to its handler: routes, methods, bodies, requests from foreign web pages, the log,
+// and shutdown.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import dgram from 'node:dgram';
@@ -49,7 +50,7 @@ test('unreadable bodies are refused', async (t) => {
     assertError(wrong, 400, 'invalid', /'role' must be a string, not a number/);
     assert.equal(wrong.json.param, 'role');
     assert.deepEqual((await s.get('/api/v1/keys')).json.keys, [], 'nothing has changed');
-    // curl -d says this of JSON.
+    // curl -d sends this type for JSON.
     const curl = await post('{"role":"reader"}',
         { 'content-type': 'application/x-www-form-urlencoded' });
     assertError(curl, 400, 'invalid', /'role' must be read, write or admin, not 'reader'/);
@@ -125,7 +126,7 @@ test('/openapi.json contains every route, and defines every name that it uses', 
         '/api/v1/keys', '/api/v1/keys/{id}'])
         assert.ok(json.paths[name], name);
     assert.deepEqual(Object.keys(json.paths['/api/v1/keys']).sort(), ['get', 'post']);
-    // Every route is there: without its method, it is asked for another.
+    // Every route exists: with another method, the response names the allowed methods.
     for (const [name, methods] of Object.entries(json.paths)) {
         const answer = await s.ask('TRACE', name.replace(/\{\w+\}/g, 'x'));
         assert.equal(answer.code, 405, name);
@@ -215,7 +216,8 @@ test('SIGHUP reloads the log level', async (t) => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     t.after(() => agent.destroy());
     await s.get('/healthz', { headers: { 'x-request-id': 'before' }, agent });
-    // On the same connection: it is read when the level has been looked at for the first.
+    // On the same connection: the second request is read after the log level was checked for the
+    // first.
     await s.get('/readyz', { agent });
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'server:\n  log_level: info\n');
     s.child.kill('SIGHUP');
@@ -233,7 +235,7 @@ test('the server notifies systemd when it is ready, reloads and stops', async (t
     const dir = workspace(t);
     const seen = [];
     const name = path.join(dir, 'notify');
-    // Node has no datagrams of that family: socat's place is taken by the command itself.
+    // Node has no Unix datagram sockets, so the command itself takes the place of socat.
     const { spawn } = await import('node:child_process');
     const listener = spawn('python3', ['-c', 'import socket,sys\n' +
         's=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.bind(sys.argv[1])\n' +
@@ -244,7 +246,7 @@ test('the server notifies systemd when it is ready, reloads and stops', async (t
         seen.push(...piece.toString().trim().split('\n'));
         wake();
     });
-    // Waits for a word behind those that were waited for.
+    // Waits for a word after the words that were already found.
     let past = 0;
     const until = async (word) => {
         while (!seen.includes(word, past)) await new Promise((resolve) => { wake = resolve; });

@@ -1,10 +1,10 @@
-// A server that asks the scripted model, and readers of its events.
+// A server whose model is the scripted one, and readers for its event streams.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { MockModel } from '../conformance/mock-model.mjs';
 import { serve } from './support.mjs';
 
-// `serve` with a scripted model behind it; `model` keeps one from server to server.
+// Starts a server that uses a scripted model. Pass `model` to use the model of an earlier server.
 export async function serveModel(t, { model, args = [], ...options } = {}) {
     if (!model) {
         const mock = new MockModel();
@@ -24,15 +24,15 @@ export async function serveModel(t, { model, args = [], ...options } = {}) {
         (await fetch(model.url + target, { method })).json();
     return { ...server, model, session,
         turn: (id, body, options) => server.post(`/api/v1/sessions/${id}/turns`, body, options),
-        // What the model was asked, in order.
+        // The requests that the model received, in order.
         asked: async () => (await control('GET', '/__requests')).requests.map((r) => r.body),
         release: () => control('POST', '/__release'),
-        // Waits until the model has been asked so often.
+        // Waits until the model has received `count` requests.
         untilAsked: async (count) => {
             while ((await control('GET', '/__requests')).requests.length < count)
                 await new Promise((resolve) => setTimeout(resolve, 5));
         },
-        // Waits until so many turns wait in the inbox, where they are durable.
+        // Waits until `count` turns wait in the inbox, where they are durable.
         untilQueued: async (count) => {
             const queued = /^palaver_turns_queued (\d+)$/m;
             while (Number(queued.exec((await server.get('/metrics')).text)[1]) < count)
@@ -41,7 +41,7 @@ export async function serveModel(t, { model, args = [], ...options } = {}) {
     };
 }
 
-// Takes frames of Server-Sent Events out of a text; what is left of it is no frame yet.
+// Moves complete frames of Server-Sent Events from `text` to `events`. Returns the rest of the text.
 function takeFrames(text, events) {
     for (;;) {
         const end = text.indexOf('\n\n');
@@ -58,7 +58,7 @@ function takeFrames(text, events) {
     }
 }
 
-// Opens a stream. `next(test)` waits for an event, `end()` for the last, `leave()` hangs up.
+// Opens a stream. `next(test)` waits for an event, `end()` for the end, and `leave()` closes it.
 export function open(port, method, target, { headers = {}, body } = {}) {
     const text = body === undefined ? undefined : JSON.stringify(body);
     const all = { ...headers };

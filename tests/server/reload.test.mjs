@@ -1,5 +1,5 @@
-// SIGHUP: what of the configuration counts from then on, what is said of the rest, and that nobody
-// who is connected notices.
+// SIGHUP: which settings apply from then on, what is logged about the others, and that connected
+// clients notice nothing.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -10,8 +10,8 @@ import path from 'node:path';
 import tls from 'node:tls';
 import { assertError, serve, workspace } from './support.mjs';
 
-// Writes the configuration and waits for the last line that a reload logs; the lines that say what
-// came of it.
+// Writes the configuration and waits for the last log line of a reload. Returns the lines with its
+// outcome.
 async function reload(s, config) {
     const before = s.log().length;
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), config);
@@ -56,7 +56,7 @@ test('a reload names the settings that need a restart, each time', async (t) => 
         const said = await reload(s, config);
         for (const key of ['server.threads', 'context.max_tokens', 'agents[0].id'])
             assert.ok(said.includes(`warn '${key}' has changed; restart the server`), said);
-        // --listen said where.
+        // --listen overrides the address.
         assert.doesNotMatch(said, /server\.listen|server\.log_level/);
     }
     assert.doesNotMatch(await reload(s, 'context:\n  max_tokens: 9000\n'), /restart|now/);
@@ -74,7 +74,7 @@ test('the log contains texts only if that is configured', async (t) => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     t.after(() => agent.destroy());
     await s.post('/api/v1/sessions', { title: 'the first' }, { agent });
-    // On the same connection: it is read when all of the first has been logged.
+    // On the same connection: it is read after all lines of the first request were logged.
     await s.get('/healthz', { agent });
     await reload(s, 'server:\n  log_text: true\n');
     await s.post('/api/v1/sessions', { title: 'the second' });
@@ -137,7 +137,7 @@ test('new connections get a renewed certificate, and old ones stay open', async 
         assert.deepEqual(await askSecurely(s.port, agent), [200, 'first']);
     }
 
-    // One that does not fit its key is not taken.
+    // A certificate that does not match its key is not used.
     const key = fs.readFileSync(path.join(dir, 'key.pem'));
     certify(dir, 'fourth');
     fs.writeFileSync(path.join(dir, 'key.pem'), key);
@@ -157,7 +157,7 @@ test('new connections get a renewed certificate, and old ones stay open', async 
     assert.doesNotMatch(said, /reloaded '?server\.tls_/);
     assert.equal(await nameShown(s.port), 'third');
 
-    // Without one it would be another listener.
+    // Without TLS it would be another listener.
     assert.match(await reload(s, ''), /error could not reload the certificate/);
     assert.equal(await nameShown(s.port), 'third');
     assert.equal((await s.stop()).code, 0);

@@ -1,10 +1,10 @@
-// Traces: what a collector of OpenTelemetry is sent.
+// Traces: the spans that an OpenTelemetry collector receives.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { serve } from './support.mjs';
 
-// A collector that keeps the spans it gets.
+// A collector that keeps the received spans.
 async function collector(t, { code = 200 } = {}) {
     const spans = [];
     const requests = [];
@@ -28,7 +28,7 @@ async function collector(t, { code = 200 } = {}) {
     return {
         url: `http://127.0.0.1:${server.address().port}`,
         spans, requests,
-        // Those that are wanted, as soon as there are so many of them.
+        // Resolves to the matching spans when there are `count` of them.
         until: async (test, count = 1) => {
             for (;;) {
                 const found = spans.filter(test);
@@ -67,7 +67,7 @@ test('the remaining spans are sent before the server stops', async (t) => {
     for (const traceparent of ['nonsense', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`])
         await s.get('/nowhere', { headers: { traceparent } });
     assert.equal((await s.stop()).code, 0);
-    // Sent before its end, which may be seen here before they are.
+    // Sent before the end of the turn, but the end can arrive here first.
     const mine = await c.until((span) => span.name === 'unknown', 2);
     assert.equal(mine.length, 2);
     assert.ok(c.requests.every((request) => request.path === '/own/path'));

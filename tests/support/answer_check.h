@@ -1,5 +1,5 @@
-/* answer_check.h - feeds a recorded answer to a reader, whole, cut in two at every byte, and byte
- * by byte: what is told must always be the same. */
+/* answer_check.h - feeds a recorded response to a reader: complete, cut in two at every byte, and
+ * byte by byte. The reported events must always be the same. */
 #ifndef PAL_TESTS_ANSWER_CHECK_H
 #define PAL_TESTS_ANSWER_CHECK_H
 
@@ -9,8 +9,8 @@
 
 typedef struct answer_case {
     const pal_reader_kind *kind;
-    long code;                /* 0: 200 */
-    const char *content_type; /* NULL: not said */
+    long code;                /* 0 means 200 */
+    const char *content_type; /* NULL if the header is missing */
     const char *retry_after;
     pal_status http; /* how the transfer ended */
     const char *http_error;
@@ -18,7 +18,7 @@ typedef struct answer_case {
 
 static pal_arena *answer_scratch;
 
-/* Feeds `bytes` in pieces of `step`, the first one of `first` bytes. */
+/* Feeds `bytes` in pieces of `step` bytes; the first piece has `first` bytes. */
 static void answer_run(
         const answer_case *in, pal_str bytes, size_t first, size_t step, answer_log *log)
 {
@@ -59,7 +59,7 @@ static bool answer_is(
     return same;
 }
 
-/* `bytes` may hold NULs. */
+/* `bytes` may contain NULs. */
 static inline bool answer_always(const answer_case *in, pal_str bytes, const char *expected)
 {
     bool same = answer_is(in, bytes, bytes.len + 1, 1, expected);
@@ -68,8 +68,8 @@ static inline bool answer_always(const answer_case *in, pal_str bytes, const cha
     return same && answer_is(in, bytes, 1, 1, expected) && answer_is(in, bytes, 7, 7, expected);
 }
 
-/* Feeds it while the first, second, third... allocation fails: it ends as it does with memory, or
- * says that there was none. */
+/* Feeds the response while the first, second, third ... allocation fails: the result is the same,
+ * or the status is PAL_NO_MEMORY. */
 static inline bool answer_starves(const answer_case *in, const char *bytes)
 {
     answer_log log;

@@ -1,9 +1,9 @@
-/* answer_log.h - a sink that writes down what it is told, pieces of one kind together, so that a
- * whole answer is one text to compare:
+/* answer_log.h - a sink that records the reported events as one text, with pieces of the same kind
+ * joined, so that a complete answer is easy to compare:
  *
  *   think(hm) sign(sig,anthropic) text(Hello) call0(c1,ls) args0({}) end(ok stop 12+0+0>3/1 m)
  *
- * Ids that were made here are shown as '*'. */
+ * Ids that Palaver created are shown as '*'. */
 #ifndef PAL_TESTS_ANSWER_LOG_H
 #define PAL_TESTS_ANSWER_LOG_H
 
@@ -13,9 +13,9 @@
 
 typedef struct answer_log {
     pal_buf text;
-    char open[32]; /* what the last piece was */
+    char open[32]; /* the kind of the last piece */
     bool ended;
-    pal_model_end end; /* without its views */
+    pal_model_end end; /* without its views, which are not valid any more */
 } answer_log;
 
 static void log_close(answer_log *log)

@@ -1,5 +1,5 @@
-/* context_check.h - whether a provider takes a list of messages, written down a second time from
- * what the providers say, without the code that repairs them. */
+/* context_check.h - whether a provider accepts a list of messages. This is a second implementation,
+ * from the documentation of the providers, independent of the code that repairs messages. */
 #ifndef PAL_TESTS_CONTEXT_CHECK_H
 #define PAL_TESTS_CONTEXT_CHECK_H
 
@@ -216,8 +216,8 @@ static inline void check_parts(context_check *check, size_t at)
     }
 }
 
-/* Every call is answered by the tools' messages directly behind it, in order and once. Returns
- * where these end. */
+/* Every call is answered by the tool messages directly after it, in order and once. Returns the
+ * index after them. */
 static inline size_t check_round(context_check *check, size_t at)
 {
     const pal_message *caller = &check->messages[at];
@@ -268,7 +268,8 @@ static inline bool check_has_call(const pal_message *message, pal_str id)
     return false;
 }
 
-/* PicoClaw's rules are fewer: pairs are whole, and stand behind a user or a tool. */
+/* PicoClaw has fewer rules: pairs of calls and results are complete, and follow a user or tool
+ * message. */
 static inline void check_picoclaw(context_check *check)
 {
     size_t caller = 0;
@@ -294,7 +295,7 @@ static inline void check_picoclaw(context_check *check)
     }
 }
 
-/* Prints what is wrong first. An empty list is taken here. */
+/* Prints the first problem. An empty list is accepted here. */
 static inline bool check_is_taken(context_check *check)
 {
     check->failed = false;

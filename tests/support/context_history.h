@@ -1,5 +1,5 @@
-/* context_history.h - histories for tests of the context, said in few words, and what a plan of
- * them sends, as a text to compare. */
+/* context_history.h - short notations for histories in tests of the context, and the messages that
+ * a plan sends, as a text to compare. */
 #ifndef PAL_TESTS_CONTEXT_HISTORY_H
 #define PAL_TESTS_CONTEXT_HISTORY_H
 
@@ -37,7 +37,7 @@ static inline pal_message *history_add(history *h, pal_role role, size_t parts_l
     return message;
 }
 
-/* A text of `len` letters that counts `tokens`; 0: as it is counted. */
+/* A text of `len` letters that counts `tokens`; 0 means that it is counted. */
 static inline pal_message *history_say(history *h, pal_role role, size_t len, uint32_t tokens)
 {
     pal_message *message = history_add(h, role, 1);
@@ -77,7 +77,7 @@ static inline pal_message *history_image(history *h, size_t bytes)
     return message;
 }
 
-/* Turns of a question and an answer, of so many tokens each. */
+/* Adds turns with a question and an answer of that many tokens each. */
 static inline void history_turns(history *h, size_t turns, uint32_t tokens)
 {
     for (size_t i = 0; i < turns; i++) {
@@ -86,7 +86,7 @@ static inline void history_turns(history *h, size_t turns, uint32_t tokens)
     }
 }
 
-/* Turns with a tool's output of so many letters. */
+/* Adds turns with a tool output of that many letters. */
 static inline void history_call_turns(history *h, size_t turns, size_t len)
 {
     char id[16];
@@ -114,7 +114,7 @@ static inline pal_plan history_plan(history *h, const pal_context_input *input)
     return plan;
 }
 
-/* "sys tools sum sum note 3 4 5", a seq for each message; made ones are "made". */
+/* "sys tools sum sum note 3 4 5": the seq of each message; "made" for messages without a seq. */
 static inline const char *plan_sent(const pal_plan *plan)
 {
     static const char *const names[] = {"?", "sys", "tools", "sum", "note", "made", "range"};

@@ -1,6 +1,6 @@
 /* history_random.h - random histories from a seed: conversations with tools, parallel calls, images
- * and reasoning of several models; then whatever happens to them: crashes, cuts, messages that come
- * twice, are lost or change places, and parts that make no sense at all. */
+ * and reasoning of several models. Then the histories are damaged: crashes, truncations,
+ * duplicated, lost and moved messages, and parts without any sense. */
 #ifndef PAL_TESTS_HISTORY_RANDOM_H
 #define PAL_TESTS_HISTORY_RANDOM_H
 
@@ -13,7 +13,7 @@ typedef struct history_random {
     message_random *random;
     pal_message messages[HISTORY_MAX];
     size_t len;
-    size_t calls; /* made so far */
+    size_t calls; /* created so far */
 } history_random;
 
 static inline pal_str history_family(message_random *random)
@@ -29,7 +29,7 @@ static inline pal_str history_number(message_random *random, const char *format,
     return pal_arena_copy(random->arena, pal_str_make(text, (size_t)len));
 }
 
-/* Mostly as a provider makes them; some that come again, some that are garbage. */
+/* Mostly ids as providers create them; some are repeated, some are garbage. */
 static inline pal_str history_call_id(history_random *history)
 {
     static const char *const garbage[] = {"", "a b", "\xff\xfe", "x\n", "functions.ls:0", "null",
@@ -93,7 +93,7 @@ static inline pal_message *history_add(
     return message;
 }
 
-/* The first part says which of the user's messages it is, so that it can be found again. */
+/* The first part numbers the user messages, so that each can be found again. */
 static inline void history_user(history_random *history)
 {
     message_random *random = history->random;
@@ -142,8 +142,8 @@ static inline pal_part history_reasoning(message_random *random)
     return part;
 }
 
-/* What an assistant says, with up to four calls at once, and their results; any of it may be
- * missing where the program crashed. */
+/* An assistant message with up to four parallel calls, and their results. Any of it can be missing,
+ * as after a crash. */
 static inline void history_step(history_random *history)
 {
     message_random *random = history->random;
@@ -199,7 +199,7 @@ static inline void history_damage(history_random *history)
         history->messages[at] = history->messages[other];
         history->messages[other] = kept;
         break;
-    case 3: /* of somebody else */
+    case 3: /* of another conversation */
         history->messages[at].role = (pal_role)random_below(random, 5);
         break;
     case 4: /* without its end */
@@ -208,7 +208,7 @@ static inline void history_damage(history_random *history)
     case 5: /* the beginning is not loaded */
         history_remove(history, 0, at);
         break;
-    case 6: /* taken back, or crashed */
+    case 6: /* rolled back, or crashed */
         history->len = at + 1;
         break;
     case 7: /* anything */
@@ -217,7 +217,7 @@ static inline void history_damage(history_random *history)
     }
 }
 
-/* Fills a history; one of three is not damaged. Messages get ascending seqs. */
+/* Fills a history; one in three is not damaged. Messages get ascending seqs. */
 static inline void history_make(history_random *history, message_random *random)
 {
     size_t turns = random_below(random, 6);

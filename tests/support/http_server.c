@@ -1,4 +1,4 @@
-/* http_server.c - a thread that accepts and one for each connection. */
+/* http_server.c - one thread that accepts, and one thread per connection. */
 #include "support/http_server.h"
 
 #include <netinet/in.h>
@@ -72,7 +72,7 @@ static bool send_chunk(connection *c, const char *text)
     return send_text(c, size) && send_text(c, text) && send_text(c, "\r\n");
 }
 
-/* Answers return whether the connection may be used again. */
+/* Handlers return whether the connection can be used again. */
 
 static bool answer_echo(connection *c)
 {
@@ -287,7 +287,7 @@ static size_t content_length(const char *head)
     return 0;
 }
 
-/* Reads one whole request; what comes behind it is the client's mistake. */
+/* Reads one complete request. Further bytes would be a mistake of the client. */
 static bool read_request(connection *c)
 {
     c->len = 0;

@@ -1,7 +1,8 @@
-/* http_server.h - a small HTTP server on loopback that behaves well or badly, as the path says.
+/* http_server.h - a small HTTP server on loopback that behaves well or badly; the path selects the
+ * behavior.
  *
- *   /echo         the request's body, with its length; the connection is kept
- *   /head         the request's own head as the body
+ *   /echo         the body of the request, with its length; the connection is kept
+ *   /head         the head of the request as the body
  *   /events       three events, in chunks
  *   /bytes/N      N bytes, in chunks
  *   /slow         "slow" byte by byte, a millisecond apart
@@ -12,17 +13,17 @@
  *   /elsewhere    a redirect to another host, with secrets in the address
  *   /trailer      chunks with a trailer
  *   /until-close  no length: the end of the connection is the end
- *   /once         like /echo, then the connection is closed without a word
+ *   /once         like /echo, then the connection is closed
  *   /refuse       closes without a byte
  *   /reset        head and some bytes, then a reset
  *   /short        fewer bytes than promised
  *   /cut          ends within a chunk
- *   /bad-chunk    a chunk's size is no number
- *   /garbage      no HTTP at all
+ *   /bad-chunk    the size of a chunk is not a number
+ *   /garbage      something other than HTTP
  *   /long-head    headers without end
- *   /hang         never answers
+ *   /hang         never responds
  *   /stall        head and one byte, then nothing
- *   /flood        bytes without end, as fast as they are taken
+ *   /flood        bytes without end, as fast as they are read
  */
 #ifndef PAL_TESTS_HTTP_SERVER_H
 #define PAL_TESTS_HTTP_SERVER_H
@@ -36,9 +37,9 @@ void http_server_stop(http_server *server);
 int http_server_port(const http_server *server);
 
 int http_server_connections(http_server *server); /* so far */
-/* Waits until `count` clients have gone away in the middle of an answer. */
+/* Waits until `count` clients have left in the middle of a response. */
 bool http_server_wait_gone(http_server *server, int count);
-/* Waits until `count` answers of /hang, /stall and /flood have begun. */
+/* Waits until `count` responses of /hang, /stall and /flood have begun. */
 void http_server_wait_begun(http_server *server, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* json_check.h - compares JSON as values, and shows both where they differ. */
+/* json_check.h - compares JSON values, and prints both if they differ. */
 #ifndef PAL_TESTS_JSON_CHECK_H
 #define PAL_TESTS_JSON_CHECK_H
 

@@ -1,5 +1,5 @@
-/* message_random.h - random messages, such as a store takes, from a seed, and whether two messages
- * are the same: for tests that a form loses nothing. */
+/* message_random.h - random messages that a store accepts, from a seed, and a comparison of two
+ * messages: for tests that check that a format loses nothing. */
 #ifndef PAL_TESTS_MESSAGE_RANDOM_H
 #define PAL_TESTS_MESSAGE_RANDOM_H
 
@@ -58,7 +58,7 @@ static inline pal_str random_bytes(message_random *random)
     return pal_arena_copy(random->arena, pal_str_make(data, len));
 }
 
-/* Mostly empty; never a name of ours. */
+/* Mostly empty; never a name that Palaver uses. */
 static inline pal_str random_extra(message_random *random)
 {
     static const char *const extras[] = {"", "", "", "{\"x\":1}", "{\"x\":[1,2.50,{\"y\":null}]}",
@@ -159,7 +159,7 @@ static inline pal_message random_message(message_random *random)
     message.tokens = (uint32_t)random_below(random, 3);
     message.client_id = random_text(random);
     if (memchr(message.client_id.data, 0, message.client_id.len))
-        message.client_id.len--; /* it is the last character, and no name may hold it */
+        message.client_id.len--; /* it is the last character, which no name contains */
     message.extra = random_extra(random);
     return message;
 }
@@ -167,7 +167,7 @@ static inline pal_message random_message(message_random *random)
 static inline bool message_parts_same(
         const pal_part *a, size_t a_len, const pal_part *b, size_t b_len);
 
-/* Says which field differs, so that a failure can be understood. */
+/* Prints the member that differs, so that a failure can be understood. */
 #define SAME(condition) ((condition) || (printf("# differs: %s\n", #condition), false))
 
 static inline bool message_part_same(const pal_part *a, const pal_part *b)
@@ -193,7 +193,7 @@ static inline bool message_parts_same(
     return same;
 }
 
-/* What the body keeps. */
+/* The members that the body keeps. */
 static inline bool message_content_same(const pal_message *a, const pal_message *b)
 {
     return message_parts_same(a->parts, a->parts_len, b->parts, b->parts_len) &&

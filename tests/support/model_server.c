@@ -1,5 +1,5 @@
-/* model_server.c - see model_server.h. One thread and epoll; it trusts its clients, which are
- * ours. */
+/* model_server.c - see model_server.h. One thread with epoll. It trusts its clients, which are
+ * tests. */
 #include "support/model_server.h"
 
 #include <errno.h>
@@ -22,12 +22,12 @@
 enum { EVENTS = 256, REQUEST_MAX = 1 << 20, TEXT_MAX = 4096, FLOOD_PIECES = 64 };
 
 typedef struct connection {
-    struct connection *next, **previous; /* in the list of those that are held */
+    struct connection *next, **previous; /* in the list of held streams */
     int fd;
     bool is_held, floods;
     char *request;
     size_t len, cap;
-    size_t flood_at; /* in the block that is sent over and over */
+    size_t flood_at; /* position in the block that is sent repeatedly */
 } connection;
 
 typedef struct command {
@@ -38,7 +38,7 @@ typedef struct command {
 static int poller, listener, commands;
 static connection *held;
 static int held_len;
-static command pending; /* waits until enough are held */
+static command pending; /* waits until enough streams are held */
 static char flood[FLOOD_PIECES * 256];
 static size_t flood_len;
 
@@ -57,7 +57,7 @@ static const char start[] = "{\"id\":\"r1\",\"model\":\"m\",\"choices\":[{\"inde
 static const char usage[] = "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,"
                             "\"completion_tokens\":4}}";
 
-/* An answer is put together and sent at once: it fits the socket's buffer. */
+/* A response is built and sent at once: it fits into the socket's buffer. */
 typedef struct answer {
     char text[TEXT_MAX * 4];
     size_t len;
@@ -178,7 +178,7 @@ static void piece_for_all(void)
             send_answer(c, &a);
 }
 
-/* A flood ends in the middle of a piece, if it must: its end follows the rest of the block. */
+/* A flood can end in the middle of a piece: its end follows the rest of the block. */
 static void end_one(connection *c)
 {
     answer a = {.len = 0};
@@ -279,7 +279,7 @@ static void answer_request(connection *c, const char *body)
         answer_say(c, wish && strncmp(wish, "@say", 4) == 0 ? wish : NULL);
 }
 
-/* The body of a request that is there as a whole; NULL: more has to come. */
+/* The body of a complete request; NULL if more must be received. */
 static const char *body_of(connection *c)
 {
     char *end = strstr(c->request, "\r\n\r\n"), *line;
@@ -327,7 +327,7 @@ static void take(connection *c)
         return;
     c->len = 0;
     answer_request(c, body);
-    if (c->is_held) { /* it asks nothing more for long: thousands of them are held */
+    if (c->is_held) { /* it sends nothing more for long: thousands of streams are held */
         free(c->request);
         c->request = NULL;
         c->cap = 0;
@@ -361,7 +361,7 @@ static void add_to_poller(int fd, void *mark)
 static void take_command(void)
 {
     if (read(commands, &pending, sizeof(pending)) != sizeof(pending))
-        _exit(0); /* the test is over */
+        _exit(0); /* the test has ended */
     run_command();
 }
 

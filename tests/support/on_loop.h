@@ -1,5 +1,5 @@
-/* on_loop.h - runs something on a loop and waits for it; and a bell that the loop rings for a test.
- * Nothing here sleeps: waits end with what they wait for, or fail after a minute. */
+/* on_loop.h - runs a function on a loop and waits for it; and a bell that the loop rings for a
+ * test. Nothing here sleeps: a wait ends with its event, or fails after a minute. */
 #ifndef PAL_TESTS_ON_LOOP_H
 #define PAL_TESTS_ON_LOOP_H
 
@@ -30,7 +30,7 @@ static inline void bell_ring(bell *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* Waits until it was rung `count` times in all, and takes them. */
+/* Waits until it was rung `count` times, and subtracts them. */
 static inline bool bell_wait(bell *b, int count)
 {
     struct timespec until;

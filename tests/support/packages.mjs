@@ -1,10 +1,10 @@
-// Brings the packages that a test needs from npm, once, into its build directory.
+// Installs the npm packages that a test needs, once per build directory.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 
-// Installs what package-lock.json of the folder `from` names into the folder `to`, unless that has
-// it already. Gives why it could not, or false: the `skip` of a test.
+// Installs the packages of package-lock.json in folder `from` into folder `to`, unless they are
+// installed. Returns the reason if that failed, otherwise false: the value of a test's `skip`.
 export function installPackages(from, to) {
     const stamp = path.join(to, 'installed.json');
     const lock = path.join(from, 'package-lock.json');

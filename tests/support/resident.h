@@ -1,4 +1,4 @@
-/* resident.h - what this process uses of the machine. */
+/* resident.h - the memory and the open files of this process. */
 #ifndef PAL_TESTS_RESIDENT_H
 #define PAL_TESTS_RESIDENT_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Of its own: files that are mapped, its program above all, are the machine's. */
+/* Private memory only: mapped files, above all the program itself, are shared. */
 static inline long resident_bytes(void)
 {
     long pages = 0, shared = 0;
@@ -31,7 +31,7 @@ static inline int open_descriptors(void)
     return count - 3; /* ".", ".." and the directory itself */
 }
 
-/* A sanitizer's memory is its own. */
+/* A sanitizer uses memory that must not count. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RESIDENT_IS_OURS 0
 #elif defined(__has_feature)

@@ -1,5 +1,5 @@
-/* route_fixture.h - what the tests of routing share: vectors that become settings and contexts, and
- * decisions that are checked. */
+/* route_fixture.h - shared by the tests of routing: turns test vectors into settings and contexts,
+ * and checks decisions. */
 #ifndef PAL_TESTS_ROUTE_FIXTURE_H
 #define PAL_TESTS_ROUTE_FIXTURE_H
 
@@ -30,7 +30,7 @@ static inline size_t texts_of(pal_json array, pal_str *out_texts)
     return len;
 }
 
-/* Checks every row of a list of vectors; how many there are. */
+/* Checks every row of a list of vectors. Returns the number of rows. */
 static inline size_t each_row(const char *file, const char *list, void (*check)(pal_json row))
 {
     pal_json_iter iter = pal_json_each(pal_json_find(vectors_load(arena, file), list));
@@ -76,7 +76,8 @@ static inline size_t links_of(pal_json object, pal_route_link *out_links)
 static pal_route_settings *kept[SETTINGS_MAX];
 static size_t kept_len;
 
-/* Decides with settings of its own, which are kept until the tests end, as routes refer to them. */
+/* Decides with separate settings, which are kept until the tests end, since routes refer to
+ * them. */
 static inline pal_status decide(const pal_route_config *config, const pal_route_context *context,
         pal_route *out_route, pal_error *err)
 {

@@ -1,4 +1,4 @@
-/* scratch.h - a directory for one test's files. */
+/* scratch.h - a directory for the files of one test. */
 #ifndef PAL_TESTS_SCRATCH_H
 #define PAL_TESTS_SCRATCH_H
 
@@ -6,11 +6,11 @@
 
 #define SCRATCH_PATH_MAX 256
 
-/* Makes a new directory; with `in_memory`, on a file system without a disk where there is one: for
- * tests that bring their own disk. Ends the program when it can't. */
+/* Creates a directory; with `in_memory`, on a file system in memory if there is one, for tests that
+ * simulate the disk. Ends the program if it cannot. */
 void scratch_make(bool in_memory, char out_path[SCRATCH_PATH_MAX]);
 
-/* Removes the files in it, and the directory itself with `itself`. */
+/* Removes the files in it; with `itself`, also the directory. */
 void scratch_clear(const char *path, bool itself);
 
 #endif

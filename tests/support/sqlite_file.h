@@ -1,5 +1,5 @@
-/* sqlite_file.h - a store in a SQLite file of its own, and that file seen from outside, by a
- * connection of our own. Needs scratch.c. */
+/* sqlite_file.h - a store in a separate SQLite file, and access to that file through a separate
+ * connection. Link with scratch.c. */
 #ifndef PAL_TESTS_SQLITE_FILE_H
 #define PAL_TESTS_SQLITE_FILE_H
 
@@ -11,7 +11,7 @@
 
 typedef struct fixture {
     char directory[SCRATCH_PATH_MAX];
-    char path[512], url[520]; /* of the file */
+    char path[512], url[520]; /* path and URL of the file */
     pal_store *store;
     pal_arena *arena;
     pal_error err;
@@ -34,7 +34,7 @@ static inline int file_done(void)
     return tap_done();
 }
 
-/* Removes the file, for the next test. */
+/* Removes the file before the next test. */
 static inline void file_clear(void)
 {
     scratch_clear(test.directory, false);
@@ -54,7 +54,7 @@ static inline void close_store(void)
     test.store = NULL;
 }
 
-/* Whether all statements ran. */
+/* Whether all statements succeeded. */
 static inline bool run(const char *text)
 {
     sqlite3 *db = NULL;
@@ -71,7 +71,7 @@ static inline bool run(const char *text)
     return done;
 }
 
-/* The number that a statement gives, 0 where it gives none, -1 where it fails. */
+/* The number that a statement returns; 0 if it returns no row, -1 if it fails. */
 static inline long ask(const char *text)
 {
     sqlite3 *db = NULL;

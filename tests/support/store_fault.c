@@ -1,7 +1,7 @@
-/* store_fault.c - a wrapper engine that fails or ends the process at the Nth call.
+/* store_fault.c - a wrapper around a backend that fails or ends the process at the Nth call.
  *
- * Its table is a copy per wrapper, because scheme and traits are those of the engine inside.
- * Threads: as the engine inside; the count of calls is atomic, so exactly one call is hit. */
+ * Each wrapper has a copy of the table, because scheme and traits are those of the wrapped backend.
+ * Threads: as the wrapped backend. The count of calls is atomic, so exactly one call is hit. */
 #include "support/store_fault.h"
 
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ typedef struct fault_engine {
     atomic_uint_fast64_t calls;
 } fault_engine;
 
-/* Counts the call. True where it is the one, and has to be left out. */
+/* Counts the call. Returns true if this is the call that must be skipped. */
 static bool is_hit(fault_engine *self, bool *out_after)
 {
     bool hit = atomic_fetch_add(&self->calls, 1) + 1 == self->fault.call;
@@ -28,7 +28,7 @@ static bool is_hit(fault_engine *self, bool *out_after)
     return hit && !self->fault.after;
 }
 
-/* Takes away the answer of the call that was hit. */
+/* Drops the result of the call that was hit. */
 static pal_status answer(fault_engine *self, pal_error *err)
 {
     if (self->fault.status == PAL_OK)
@@ -36,7 +36,7 @@ static pal_status answer(fault_engine *self, pal_error *err)
     return pal_error_set(err, self->fault.status, "a fault was put here");
 }
 
-/* Calls the engine inside unless this call is the one that fails. */
+/* Calls the wrapped backend, unless this call must fail. */
 #define PASS(call)                                                                                 \
     do {                                                                                           \
         fault_engine *self = (fault_engine *)engine;                                               \

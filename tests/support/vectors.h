@@ -1,5 +1,5 @@
-/* vectors.h - reads the files of tests/data, whose path is TEST_DATA. A test can't go on without
- * its file. All lies in the caller's arena. */
+/* vectors.h - reads the files of tests/data, whose path is TEST_DATA. If the file is missing, the
+ * program ends. All values are in the caller's arena. */
 #ifndef PAL_TESTS_VECTORS_H
 #define PAL_TESTS_VECTORS_H
 

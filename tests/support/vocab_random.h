@@ -1,5 +1,5 @@
-/* vocab_random.h - small vocabularies for tests, made by chance, and merging as it is defined,
- * which is slow: the pair that ranks lowest, leftmost first, until there is none. */
+/* vocab_random.h - small random vocabularies for tests, and merging by its definition, which is
+ * slow: merge the pair with the lowest rank, leftmost first, until no pair is left. */
 #ifndef PAL_TESTS_VOCAB_RANDOM_H
 #define PAL_TESTS_VOCAB_RANDOM_H
 
@@ -18,7 +18,7 @@ typedef struct vocab {
     unsigned char bytes[VOCAB_MAX][VOCAB_TOKEN_MAX];
     unsigned char lens[VOCAB_MAX];
     unsigned len;
-    uint16_t pairs[VOCAB_MAX][VOCAB_MAX]; /* what two tokens make, or VOCAB_NONE */
+    uint16_t pairs[VOCAB_MAX][VOCAB_MAX]; /* the token that two tokens make, or VOCAB_NONE */
 } vocab;
 
 static inline uint32_t vocab_next(uint64_t *state)
@@ -41,7 +41,8 @@ static inline void vocab_add(vocab *v, const void *bytes, size_t len)
     v->lens[v->len++] = (unsigned char)len;
 }
 
-/* Merges one piece in place: `tokens` are its bytes at first. Returns how many are left. */
+/* Merges one piece in place. `tokens` are its bytes at first. Returns the number of remaining
+ * tokens. */
 static inline size_t vocab_merge(const vocab *v, uint16_t *tokens, size_t len)
 {
     for (;;) {
@@ -53,7 +54,8 @@ static inline size_t vocab_merge(const vocab *v, uint16_t *tokens, size_t len)
                 best = v->pairs[tokens[i]][tokens[i + 1]];
         if (best == VOCAB_NONE)
             return len;
-        /* All of this rank from the left, unless a lower one comes up, which would be next. */
+        /* Merges all pairs of this rank from the left, unless a lower rank appears, which would be
+         * next. */
         for (size_t i = 0; i < len; i++) {
             bool is_pair = i + 1 < len && v->pairs[tokens[i]][tokens[i + 1]] == best;
 
@@ -69,7 +71,7 @@ static inline size_t vocab_merge(const vocab *v, uint16_t *tokens, size_t len)
     }
 }
 
-/* Adds a token and all the pairs that make it. */
+/* Adds a token and all pairs that make it. */
 static inline void vocab_grow(vocab *v, const unsigned char *bytes, size_t len)
 {
     vocab_add(v, bytes, len);
@@ -93,8 +95,9 @@ static inline size_t vocab_parts(const vocab *v, const unsigned char *bytes, siz
     return vocab_merge(v, tokens, len);
 }
 
-/* All bytes, then up to `merges` tokens of bytes of the alphabet, each of which merging makes of
- * two that were there before; as training finds them. Then some that merging does not make. */
+/* Adds all bytes, then up to `merges` tokens of bytes of the alphabet. Each of them can be merged
+ * from two earlier tokens, as training finds them. Then adds some tokens that merging does not
+ * produce. */
 static inline vocab *vocab_new(uint64_t seed, const char *alphabet, unsigned merges)
 {
     vocab *v = calloc(1, sizeof(*v));
@@ -123,7 +126,7 @@ static inline vocab *vocab_new(uint64_t seed, const char *alphabet, unsigned mer
     return v;
 }
 
-/* All bytes, then these, up to NULL. */
+/* All bytes, then these tokens, up to NULL. */
 static inline vocab *vocab_of(const char *const *tokens)
 {
     vocab *v = vocab_new(1, "", 0);
@@ -133,7 +136,7 @@ static inline vocab *vocab_of(const char *const *tokens)
     return v;
 }
 
-/* The ids of one piece, as they should be. */
+/* The expected ids of one piece. */
 static inline size_t vocab_encode(
         const vocab *v, const unsigned char *bytes, size_t len, uint16_t *out_ids)
 {
@@ -148,7 +151,7 @@ static inline size_t vocab_encode(
     return vocab_merge(v, out_ids, len);
 }
 
-/* In tiktoken's format, in the arena; ids are the numbers times `id_step` plus `id_first`. */
+/* In tiktoken's format, in the arena. Ids are the numbers times `id_step` plus `id_first`. */
 static inline pal_str vocab_text(
         const vocab *v, unsigned id_step, unsigned id_first, pal_arena *arena)
 {
@@ -173,7 +176,7 @@ static inline pal_str vocab_text(
     return pal_str_make(text, at);
 }
 
-/* The table in memory, which is used as it is. NULL when the vocabulary is refused. */
+/* The table in memory, which is used directly. NULL if the vocabulary is refused. */
 static inline const pal_encoding *vocab_compile(
         const vocab *v, const char *pattern, pal_arena *arena)
 {

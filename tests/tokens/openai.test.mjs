@@ -1,5 +1,5 @@
-// OpenAI's vocabularies: the same ids as tiktoken, text for text; as gpt-tokenizer on what is
-// written in known languages. Where the two differ, it is said.
+// OpenAI's vocabularies: the same ids as tiktoken for every text, and the same ids as gpt-tokenizer
+// for text in known languages. The tests name the cases in which the two packages differ.
 import { test } from 'node:test';
 import { Dump, WRITTEN, batches, checkSame, gptTokenizer, megabytes, missing, progress, quote, same,
     seed, tiktoken, withoutJavascriptDifferences } from './support.mjs';
@@ -40,7 +40,8 @@ for (const [name, share] of Object.entries(SHARES)) {
         { skip: missing(name) }, (t) => compare(t, name, share));
 }
 
-// Where a short run looks only at the first block: the same class from the first to the last.
+// Blocks of which a short run tests only the beginning: the first and the last character have the
+// same class.
 const UNIFORM = [[0x3400, 0x4dff], [0x4e00, 0x9fff], [0xac00, 0xd7ff], [0xe000, 0xf8ff],
     [0x17000, 0x187ff], [0x20000, 0x2a5ff], [0x2a700, 0x10ffff]];
 
@@ -50,7 +51,8 @@ function isLeftOut(start) {
         && UNIFORM.some(([first, last]) => start > first && start + 256 < last);
 }
 
-// Every character where its class decides: behind and before letters, digits, marks and spaces.
+// Every character in places where its class matters: after and before letters, digits, marks and
+// spaces.
 function* characterTexts() {
     for (let start = 0; start < 0x110000; start += 256) {
         if (isLeftOut(start)) continue;
@@ -75,7 +77,7 @@ for (const name of ['o200k_base', 'cl100k_base', 'r50k_base']) {
     });
 }
 
-// As long as tiktoken still takes only a moment for: it needs the square of the length.
+// The longest text that tiktoken encodes in a moment; its time grows with the square of the length.
 const LONG = {
     'a letter': 'a', 'a space': ' ', 'an end of line': '\n', 'a tab': '\t', 'an equals sign': '=',
     'a capital': 'A', 'two letters': 'ab', 'an ideograph': '中', 'kana': 'ー', 'a mark': '\u0301',

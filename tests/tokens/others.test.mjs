@@ -1,4 +1,4 @@
-// The vocabularies of other houses: the same ids as the package that each came with.
+// The vocabularies of other vendors: the same ids as the package that each vocabulary came with.
 import { test } from 'node:test';
 import { Dump, WRITTEN, batches, checkSame, huggingface, megabytes, missing, mistral,
     readPackageJson, seed, tiktokenWith, withoutJavascriptDifferences } from './support.mjs';
@@ -14,7 +14,7 @@ function tekken() {
     return tiktokenWith(json.bpe_ranks, pattern, offset);
 }
 
-// `prepare` makes of a text one that the package leaves as it is; Qwen's normalizes.
+// `prepare` changes a text so that the package does not normalize it; Qwen's package normalizes.
 const COMPARISONS = [
     { encoding: 'claude', by: 'tiktoken', load: claude },
     { encoding: 'tekken', by: 'tiktoken', load: tekken },

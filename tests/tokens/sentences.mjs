@@ -1,5 +1,5 @@
-// sentences.mjs - prose in many scripts, by language: what the texts of the tests and the benchmark
-// are put together from.
+// sentences.mjs - prose in many scripts, by language. The texts of the tests and of the benchmark
+// are composed of it.
 export const SENTENCES = {
     english: [
         "The ferry leaves at half past six, unless the wind turns before breakfast.",

@@ -1,4 +1,4 @@
-// Encodes with the library and with the packages that it is compared to.
+// Encodes with the library and with the packages that it is compared with.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -16,7 +16,7 @@ export const seed = Number(process.env.TOKENS_SEED ?? (megabytes > 10 ? Date.now
 
 const encodings = spawnSync(program, { encoding: 'utf8' }).stdout.split('\n').filter(Boolean);
 
-// Why a comparison can't be made: false, or what node:test shows beside the skipped test.
+// The reason why a comparison is skipped, or false.
 export function missing(encoding) {
     if (!encodings.includes(encoding)) return `this build has no ${encoding}`;
     if (!fs.existsSync(packages)) return 'the packages to compare with are not there';
@@ -29,12 +29,12 @@ export const require = createRequire(path.join(packages, 'packages.js'));
 
 const BATCH_END = Buffer.from([0xff, 0xff, 0xff, 0xff]);
 
-// A running tokens_dump. With `pieces`, texts go through a stream, cut at random by that seed.
+// A running tokens_dump. With `pieces`, texts go through a stream, cut at random with that seed.
 export class Dump {
     constructor(encoding, pieces) {
         this.child = spawn(program, pieces === undefined ? [encoding] : [encoding, String(pieces)],
             { stdio: ['pipe', 'pipe', 'inherit'] });
-        this.child.stdin.on('error', () => {}); // when it ended, take() says so
+        this.child.stdin.on('error', () => {}); // take() fails after the process has ended
         this.chunks = this.child.stdout[Symbol.asyncIterator]();
         this.rest = Buffer.alloc(0);
     }
@@ -53,7 +53,7 @@ export class Dump {
         return all.subarray(0, len);
     }
 
-    // Uint32Arrays, one for each of the texts, which are strings or Buffers.
+    // Returns one Uint32Array for each text. Texts are strings or Buffers.
     async encode(batch) {
         const frames = [];
         for (const text of batch) {
@@ -66,7 +66,7 @@ export class Dump {
         const answers = [];
         while (answers.length < batch.length) {
             const count = (await this.take(4)).readUInt32LE(0);
-            // A copy, since the ids need not lie at a multiple of four.
+            // A copy, since the ids may not be aligned to four bytes.
             const bytes = new Uint8Array(await this.take(4 * count));
             answers.push(new Uint32Array(bytes.buffer, 0, count));
         }
@@ -80,13 +80,13 @@ export class Dump {
 
 // ---- The packages ----
 
-// OpenAI's own code, as WebAssembly. It is the reference for its vocabularies.
+// OpenAI's code as WebAssembly: the reference for its vocabularies.
 export function tiktoken(name) {
     const encoder = require('tiktoken').get_encoding(name);
     return (text) => encoder.encode(text, [], []);
 }
 
-// The same code with a vocabulary of somebody else, whose ids begin at `offset`.
+// The same code with a vocabulary of another vendor, whose ids begin at `offset`.
 export function tiktokenWith(ranks, pattern, offset = 0) {
     const encoder = new (require('tiktoken/lite').Tiktoken)(ranks, {}, pattern);
     return (text) => encoder.encode(text, [], []).map((id) => id + offset);
@@ -124,8 +124,8 @@ export function withoutJavascriptDifferences(text) {
     return text.replace(JAVASCRIPT_DIFFERS, '');
 }
 
-// What is written in known languages: it does not depend on the version of Unicode, in which Node
-// and tiktoken may differ.
+// Text in known languages does not depend on the version of Unicode, in which Node and tiktoken can
+// differ.
 export const WRITTEN = ['prose', 'mixed', 'code', 'json', 'emoji', 'unbroken'];
 
 export function same(a, b) {
@@ -138,13 +138,13 @@ function show(ids) {
     return ids.length > 40 ? `${Array.from(ids).slice(0, 40)}...` : String(Array.from(ids));
 }
 
-// As a literal in which what can't be seen is written as a number.
+// Returns a literal in which invisible characters are escaped.
 export function quote(text) {
     return JSON.stringify(text).replace(/[^ \p{L}\p{N}\p{P}\p{S}]/gu,
         (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
-// The smallest text found, within a few hundred tries, on which the two still differ.
+// Returns the smallest text, within a few hundred attempts, on which the two still differ.
 async function shrink(dump, reference, text) {
     let characters = [...text];
     let tries = 0;
@@ -168,7 +168,7 @@ export async function checkSame(dump, reference, text, ours, what, theirs = refe
         + `ours:   ${show(again)}\ntheirs: ${show(reference(small))}`);
 }
 
-// Batches of about a megabyte, `total` bytes in all: [{kind, text}].
+// Yields batches of about a megabyte, `total` bytes in all: [{kind, text}].
 export function* batches(total, kinds, from = seed) {
     let batch = [];
     let bytes = 0;
@@ -185,7 +185,7 @@ export function* batches(total, kinds, from = seed) {
     }
 }
 
-// Long runs say how far they are.
+// Long runs print their progress.
 export function progress(what, total) {
     const start = Date.now();
     let done = 0;

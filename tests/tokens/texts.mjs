@@ -1,7 +1,7 @@
-// texts.mjs - texts of every kind, the same ones for the same seed. All are valid Unicode.
+// texts.mjs - texts of every kind, which depend only on the seed. All are valid Unicode.
 import { CODE, EMOJI, SENTENCES } from './sentences.mjs';
 
-// mulberry32: small, and good enough to choose texts with.
+// mulberry32: small, and good enough to choose texts.
 export function randomFrom(seed) {
     let state = seed >>> 0;
 
@@ -22,7 +22,7 @@ const LANGUAGES = Object.keys(SENTENCES);
 const CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'RE", "'Ll", "'ſ", "'x", "’s"];
 const SPACES = [' ', '  ', '\n', '\n\n', '\r\n', '\t', '\u00a0', '\u3000', '\u2028', '\u0085', '   ', '\n  ', '\v', '\f', '\r'];
 const MARKS = ['\u0301', '\u0308', '\u0327', '\u093c', '\u20dd', '\ufe0f', '\u200d', '\u200b', '\u00ad'];
-// Of blocks where letters, marks, numbers and cases are mixed in unusual ways.
+// Characters of blocks in which letters, marks, numbers and cases are mixed in unusual ways.
 const UNUSUAL = ['ǅ', 'ǈ', 'ʰ', 'ͅ', 'ª', 'ß', 'İ', 'ı', 'ſ', 'K', 'Å', 'Ⅷ', 'ⅷ', '²', '½', '٣', '߂', '௰', '㊿', '〇', '〡', '一', '龥', '龦', '々', 'ー', 'ゝ', 'ｶ', 'Ａ', 'ａ', '𝐀', '𝒶', '𐐀', '𐐨', '𞤀', '𞤢', 'Ꭰ', 'ꭰ', 'ა', 'Ა', 'ﬁ', '・', '･', '_', '‿', '؟', '。', '€', '￥', '＋', '\ud7fb', '\u{10fffd}', '\u0000', '\u001f', '\u007f', '\ufeff', '\ufffd', '\uffff'];
 
 function words(text) {
@@ -38,7 +38,7 @@ function prose(random) {
     return text;
 }
 
-// Words of all languages in a heap, with cases changed, cut and glued together.
+// Words of all languages in random order, with changed case, cut and joined.
 function mixed(random) {
     let text = '';
 
@@ -123,7 +123,7 @@ function unicode(random) {
     return Array.from({ length: 1 + random.below(200) }, () => codePoint(random)).join('');
 }
 
-// Runs within one block, where neighbours have much in common.
+// Runs within one block, whose characters have much in common.
 function block(random) {
     const start = random.below(0x32000) & ~0xff;
     let text = '';
@@ -138,7 +138,7 @@ function block(random) {
     return text;
 }
 
-// Bytes at random, in which what is no UTF-8 becomes U+FFFD.
+// Random bytes, in which invalid UTF-8 becomes U+FFFD.
 function bytes(random) {
     const limit = random.pick([128, 128, 256]);
 
@@ -166,7 +166,7 @@ function snippet(random) {
     return String.fromCharCode(33 + random.below(94)).repeat(1 + random.below(3));
 }
 
-// One or two snippets over and over, up to 1,500 characters: where merging has most to do.
+// One or two snippets repeated up to 1,500 characters: the hardest case for merging.
 function repeats(random) {
     const unit = snippet(random) + (random.chance(0.5) ? snippet(random) : '');
     const times = 1 + random.below(Math.floor(1500 / unit.length));
@@ -175,7 +175,7 @@ function repeats(random) {
         + (random.chance(0.3) ? snippet(random) : '');
 }
 
-// Runs of one character, of which vocabularies have tokens of many lengths, next to each other.
+// Runs of one character, next to each other. Vocabularies have tokens for runs of many lengths.
 function runs(random) {
     const characters = [...(random.chance(0.5) ? '-=*#/_.~+' : ' \t\n\r-=xA0é中')];
     const longest = random.pick([20, 70, 300]);
@@ -188,7 +188,7 @@ function runs(random) {
     return text;
 }
 
-// What the splitting rules turn on, side by side.
+// Characters that the splitting rules distinguish, next to each other.
 function borders(random) {
     let text = '';
 
@@ -197,7 +197,7 @@ function borders(random) {
     return text;
 }
 
-// Letters without a space between them, in one script.
+// Letters of one script without spaces.
 function unbroken(random) {
     const letters = [...SENTENCES[random.pick(LANGUAGES)].join('').replace(/[^\p{L}\p{M}]/gu, '')];
 
@@ -209,13 +209,14 @@ export const KINDS = {
     unbroken,
 };
 
-// How many of ten thousand texts are of a kind, so that each has about its share of the bytes.
+// How many of ten thousand texts are of each kind, so that each kind has about the same number of
+// bytes.
 const WEIGHTS = {
     prose: 3000, mixed: 1500, code: 1500, json: 1200, emoji: 500, unicode: 700, block: 600, bytes: 600,
     repeats: 300, runs: 300, borders: 700, unbroken: 200,
 };
 
-// {kind, text} without end. `kinds` leaves the others out.
+// An endless sequence of {kind, text}. `kinds` selects the kinds.
 export function* texts(seed, kinds = Object.keys(KINDS)) {
     const random = randomFrom(seed);
     const wheel = kinds.flatMap((kind) => Array(WEIGHTS[kind] / 100).fill(kind));

@@ -2,11 +2,11 @@
  *
  *   tokens_dump ENCODING [SEED]
  *
- * Reads texts, each behind its length in four bytes (little-endian, as everything here), and writes
- * for each the number of its ids and the ids. A length of 0xffffffff ends a batch: what was written
- * is sent. With SEED the texts go through a stream, in pieces cut at random. Whatever is encoded is
- * also counted and decoded; the program ends with 1 if these do not agree. Without ENCODING it
- * lists the encodings. */
+ * Reads texts, each after its length in four bytes (all numbers are little-endian), and writes the
+ * number of ids and the ids of each text. A length of 0xffffffff ends a batch: the output is
+ * flushed. With SEED the texts go through a stream, in pieces cut at random. Every text is also
+ * counted and decoded; the program exits with 1 if the results disagree. Without ENCODING it lists
+ * the encodings. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 
 typedef struct dump {
     const pal_encoding *encoding;
-    pal_token_stream *stream; /* NULL: texts are encoded whole */
+    pal_token_stream *stream; /* NULL: texts are encoded at once */
     uint32_t random;
     pal_arena *arena;
-    pal_token_ids ids; /* what the stream gave so far */
+    pal_token_ids ids; /* the ids of the stream so far */
     size_t ids_max;
 } dump;
 
@@ -43,7 +43,7 @@ static bool take_ids(const uint32_t *ids, size_t len, void *user)
     return true;
 }
 
-/* No text has more ids than bytes. */
+/* A text never has more ids than bytes. */
 static pal_status encode_in_pieces(dump *d, pal_str text, pal_error *err)
 {
     pal_status status = PAL_OK;

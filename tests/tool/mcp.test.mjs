@@ -1,4 +1,4 @@
-// Real MCP servers, from npm, through the library: both transports, and what their tools answer.
+// Real MCP servers from npm, used by the library: both transports, and the results of their tools.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -57,7 +57,7 @@ class Drive {
 
 const said = (text) => ({ parts: [{ kind: 'text', text }], is_error: false });
 
-// What holds for it over both transports.
+// Checks that hold for both transports.
 async function useEverything(drive) {
     const first = await drive.next();
     const names = first.tools.map((tool) => tool.name);
@@ -111,7 +111,7 @@ async function freePort() {
     return port;
 }
 
-// Undefined where somebody else has the port.
+// Returns undefined if another process uses the port.
 async function tryHttp(port) {
     const child = spawn(process.execPath, [serverPath('server-everything'), 'streamableHttp'],
         { env: { ...process.env, PORT: String(port) }, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -138,7 +138,7 @@ async function tryHttp(port) {
     };
 }
 
-// Waits until the port is free, if somebody has it for a moment.
+// Waits until the port is free, if another process uses it for a moment.
 async function startHttp(port) {
     for (;;) {
         const server = await tryHttp(port);
@@ -154,7 +154,8 @@ test('server-everything over HTTP', { skip }, async () => {
 
     try {
         await useEverything(drive);
-        // A new server knows nothing of the session: another one is begun, and the call is made.
+        // A new server does not know the session: the client starts another session and repeats the
+        // call.
         await server.stop();
         assert.equal((await drive.call('echo', { message: 'gone' })).is_error, true);
         server = await startHttp(port);

@@ -1,5 +1,5 @@
-/* mcp_client.h - an MCP server as a test wants to use it: from its own thread, one thing after the
- * other. Outcomes are texts: {"parts":[{"kind":"text","text":"..."}],"is_error":false}. */
+/* mcp_client.h - lets a test use an MCP server from its own thread, one call after the other.
+ * Results are texts: {"parts":[{"kind":"text","text":"..."}],"is_error":false}. */
 #ifndef PAL_TESTS_MCP_CLIENT_H
 #define PAL_TESTS_MCP_CLIENT_H
 
@@ -16,16 +16,16 @@ typedef struct mcp_client {
     pal_status status;
     pal_error err;
     bell changed;
-    int changes; /* on the loop */
+    int changes; /* used on the loop */
 } mcp_client;
 
-/* One call. Zeroed but for the first three. */
+/* One call. All members except for the first three begin as zero. */
 typedef struct mcp_client_call {
     mcp_client *client;
     const char *name;
     const char *arguments;
     pal_tool_mcp_call *call;
-    pal_status status; /* of the start */
+    pal_status status; /* the status of the start */
     pal_error err;
     pal_buf outcome;
     int told;
@@ -84,7 +84,7 @@ typedef struct mcp_client_look {
     size_t tools;
     int changes;
     char failure[256];
-    const char *name; /* of a tool */
+    const char *name; /* the name of a tool */
     bool has_name;
 } mcp_client_look;
 
@@ -107,7 +107,7 @@ static inline mcp_client_look mcp_client_see(mcp_client *client, const char *too
     return look;
 }
 
-/* Waits until it is in that state, and has the tool, if one is named. */
+/* Waits until the server is in that state and, if a tool is named, has the tool. */
 static inline bool mcp_client_wait(mcp_client *client, pal_tool_mcp_state state, const char *tool)
 {
     for (;;) {
@@ -186,7 +186,7 @@ static inline void mcp_client_cancel_run(void *user)
     call->call = NULL;
 }
 
-/* What it ended with, or the error of its start; free it. */
+/* The result of the call, or the error of its start. The caller frees it. */
 static inline char *mcp_client_finish(mcp_client_call *call)
 {
     if (call->status)

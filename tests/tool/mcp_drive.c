@@ -3,9 +3,9 @@
  *   mcp_drive COMMAND [ARGUMENT]...
  *   mcp_drive --url URL
  *
- * Starts the server, prints a line about it, {"state":"ready","tools":[...]}, and one for each line
- * that it reads: {"call":NAME,"arguments":{...}} or {"tools":true} or {"wait":NAME}. Ends with its
- * input. */
+ * Starts the server and prints a line about it, {"state":"ready","tools":[...]}. Then it prints one
+ * line for each line of input: {"call":NAME,"arguments":{...}}, {"tools":true} or {"wait":NAME}. It
+ * exits at the end of the input. */
 #include <signal.h>
 #include <stdio.h>
 #include "tool/mcp_client.h"
@@ -52,7 +52,7 @@ static void write_report(void *user)
 
 static void print_line(pal_str text)
 {
-    /* A schema is shown as the server wrote it, with its lines. */
+    /* A schema is shown exactly as the server sent it, with its line breaks. */
     for (size_t i = 0; i < text.len; i++)
         putchar(text.data[i] == '\n' || text.data[i] == '\r' ? ' ' : text.data[i]);
     putchar('\n');

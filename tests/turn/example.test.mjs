@@ -1,4 +1,4 @@
-// examples/turn.c does what it says, again and again on one store.
+// examples/turn.c works as documented, also when it runs repeatedly on one store.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import test from 'node:test';

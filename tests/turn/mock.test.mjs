@@ -1,6 +1,6 @@
-// Turns against the scripted model: every directive that it has, on every way to a model. Whatever
-// happens, a turn ends in the right state, nothing that was said is lost, the log is valid, and the
-// next turn works.
+// Turns with the scripted model: each of its directives, with every kind of provider. Whatever
+// happens, a turn ends in the right state, no message is lost, the log is valid, and the next turn
+// works.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MockModel } from '../conformance/mock-model.mjs';
@@ -9,11 +9,12 @@ import { checkEvents, checkLog, Driver, fakeServer, withDirectory } from './supp
 
 const words = 'The quick brown fox jumps over the lazy dog. ';
 const begun = 'The quick brown '; // two pieces of it
-const SCENE_MS = 60_000; // then it comes to no end
+const SCENE_MS = 60_000; // then the stream never ends
 const isText = ({ event }) => event === 'text';
 const isEnd = ({ event }) => event === 'ended';
 
-// One session of one scenario. Turns are named by it: their texts carry the name to the model.
+// One session of one scenario. The scenario names the turns, and their texts carry the name to the
+// model.
 class Scene {
     constructor(name, path, driver, mock) {
         Object.assign(this, { name, path, driver, mock, said: [], turns: 0 });
@@ -39,7 +40,7 @@ class Scene {
         return end;
     }
 
-    // What the model was asked in a turn.
+    // The requests that the model received in a turn.
     async requests(turn = `${this.name}/${this.turns}`) {
         const answer = await fetch(`${this.mock}/__requests?contains=${encodeURIComponent(turn)}`);
         return (await answer.json()).requests;
@@ -61,7 +62,7 @@ class Scene {
 
     async last() { return (await this.log()).at(-1); }
 
-    // It failed, said why, and wrote that down behind `text`, which readers had seen.
+    // The turn failed, gave the reason, and recorded it after `text`, which readers had seen.
     async failed(end, reason, text) {
         assert.equal(end.state, 'failed');
         assert.match(end.text, reason);
@@ -105,7 +106,7 @@ const scenes = {
 
     async nousage(scene) {
         const end = await scene.turn('<<say a>><<nousage>>');
-        // What the service does not report is counted here.
+        // Usage that the service does not report is counted here.
         assert.equal(end.state, 'done');
         assert.ok(end.input > 0 && end.output > 0, `${end.input} in, ${end.output} out`);
         assert.equal((await scene.driver.ask({ ledger: scene.name })).calls, 1);
@@ -234,7 +235,7 @@ const scenes = {
     async 'cut by a reset'(scene) {
         const end = await scene.turn('<<cut after=2>><<size 100>>');
         await scene.failed(end, /failed/, scene.path.isWhole ? undefined : begun);
-        // What readers have seen is not said again.
+        // Text that readers have seen is not sent again.
         assert.equal((await scene.requests()).length, scene.path.isWhole ? 2 : 1);
     },
 
@@ -284,7 +285,7 @@ const scenes = {
     },
 };
 
-// Tools are the same on every path: these are run on one.
+// Tools are the same with every provider, so these scenarios run with one.
 const toolScenes = {
     async 'a tool that hangs'(scene) {
         assert.equal((await scene.turn('<<tool slow__hang {}>>')).state, 'done');
@@ -323,7 +324,7 @@ const toolScenes = {
     },
 };
 
-// Where the service keeps the conversation, it may lose it.
+// A service that keeps the conversation can lose it.
 const keptScenes = {
     async 'a conversation that is lost'(scene) {
         assert.equal((await scene.turn('<<say first>>')).state, 'done');
@@ -336,14 +337,14 @@ const keptScenes = {
 };
 
 const server = (name, call_ms = 0) => ({ name, command: ['python3', fakeServer], call_ms });
-const toolsEach = 28; // that the fake server has
+const toolsEach = 28; // tools of the fake server
 
 async function play(run, scene) {
     await run(scene);
     await scene.goesOn();
 }
 
-// A scene that waits for what never comes must not keep the others' verdicts.
+// A scenario that waits for something that never happens must not hide the results of the others.
 async function runScene(run, scene) {
     let timer;
     const late = new Promise((_, reject) => { timer = setTimeout(reject, SCENE_MS, new Error('it came to no end')); });
@@ -354,7 +355,8 @@ async function runScene(run, scene) {
     }
 }
 
-// All scenes of a path run at once, on one runtime; each has a test that looks at it.
+// All scenarios of a provider run at the same time on one runtime. Each has a test that checks its
+// result.
 function testPath(path) {
     const all = { ...scenes, ...(path.name === 'openai' && toolScenes), ...(path.forget && keptScenes) };
     const ready = {};
@@ -376,7 +378,8 @@ function testPath(path) {
             await driver.ask({ tools: servers.length * toolsEach });
             await Promise.all(Object.entries(all).map(([name, run]) =>
                 runScene(run, new Scene(name, path, driver, url)).then(() => ready[name](null), (error) => ready[name](error))));
-            await driver.ask({ cancel: 'nothing' }); // comes back when the loop is done with the last end
+            // Returns when the loop has handled the last end.
+            await driver.ask({ cancel: 'nothing' });
             const stats = await driver.ask({ stats: true });
             assert.deepEqual([stats.running, stats.queued], [0, 0]);
             const { status, findings } = await driver.ask({ check: true });

@@ -1,6 +1,6 @@
-// Every way to a model, in front of the scripted one, which speaks chat completions only: a small
-// server takes a request in its own language, asks the scripted model, and says what that says, as
-// it says it: pieces, silence, failures and broken connections too.
+// Every kind of provider, with the scripted model. The scripted model only has chat completions, so
+// a small server translates: it takes a request in another format, sends it to the scripted model,
+// and passes on the reply as it comes, with its pieces, silence, failures and broken connections.
 import { createServer, request as ask } from 'node:http';
 
 const finishes = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use', content_filter: 'refusal' };
@@ -19,7 +19,7 @@ function fromBlocks({ role, content }) {
     const calls = blocks.filter(({ type }) => type === 'tool_use').map((block) =>
         functionCall(block.id, block.name, JSON.stringify(block.input)));
     if (calls.length > 0) return [{ role, content: texts.join('') || null, tool_calls: calls }];
-    // Turns that failed leave what was said to them, one block each, in one message.
+    // The messages of failed turns stay in the conversation, one block each, in one message.
     return [...results, ...texts.map((content) => ({ role, content }))];
 }
 
@@ -85,7 +85,7 @@ function fromEntries(entries) {
 class Conversations {
     static #kept = new Map();
 
-    // Loses the conversations in which something was said.
+    // Loses the conversations that contain messages.
     static forget(words) {
         for (const [id, kept] of Conversations.#kept) {
             if (JSON.stringify(kept.entries).includes(words)) Conversations.#kept.delete(id);
@@ -193,7 +193,8 @@ function relayStream(answer, response, language) {
 }
 
 function relay(answer, response, language) {
-    // The connection behind broke: so does the one in front, with what came before it.
+    // The connection to the scripted model broke, so the connection to the client breaks at the
+    // same point.
     answer.on('error', () => setTimeout(() => response.destroy(), 10));
     if (answer.statusCode !== 200) relayError(answer, response, language).catch(() => response.destroy());
     else if (language.chunk) relayStream(answer, response, language);

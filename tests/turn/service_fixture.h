@@ -1,4 +1,4 @@
-/* service_fixture.h - a runtime whose one endpoint is a service with prepared answers. */
+/* service_fixture.h - a runtime whose only endpoint is a service with prepared responses. */
 #ifndef SERVICE_FIXTURE_H
 #define SERVICE_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* stored_fixture.h - a store of its own for each test, on the backend that is named. */
+/* stored_fixture.h - a separate store for each test, on the named backend. */
 #ifndef STORED_FIXTURE_H
 #define STORED_FIXTURE_H
 

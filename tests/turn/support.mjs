@@ -1,4 +1,4 @@
-// What the tests of turns share: a process that runs turns, and what a valid log is.
+// Shared by the tests of turns: a process that runs turns, and the rules for a valid log.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -20,7 +20,7 @@ export async function withDirectory(run) {
     }
 }
 
-// turn_drive: its answers come in the order of the questions, its events whenever they are told.
+// Runs turn_drive. Its responses come in the order of the requests; events come at any time.
 export class Driver {
     #child;
     #answers = [];
@@ -50,7 +50,7 @@ export class Driver {
         return this.lines.filter((line) => line.event && line.turn === turn);
     }
 
-    // Resolves to the first event of the turn that fits.
+    // Resolves to the first matching event of the turn.
     told(turn, fits) {
         return new Promise((resolve) => {
             const check = () => {
@@ -64,7 +64,7 @@ export class Driver {
         });
     }
 
-    // Starts a turn and resolves to how it ended.
+    // Starts a turn and resolves to its last event.
     async turn(name, session, text, more = {}) {
         const started = await this.ask({ start: name, session, text, ...more });
         assert.equal(started.status, 'ok', started.reason);
@@ -88,7 +88,7 @@ export class Driver {
         return this.exited;
     }
 
-    // Resolves to the exit code, which is not 0 where a sanitizer found something.
+    // Resolves to the exit code, which is not 0 if a sanitizer found an error.
     async close() {
         this.#child.stdin.end();
         return (await this.exited)[0];
@@ -98,14 +98,15 @@ export class Driver {
 const callsOf = ({ parts = [] }) => parts.filter(({ type }) => type === 'tool_call').map(({ call_id: id }) => id);
 const resultsOf = ({ parts = [] }) => parts.filter(({ type }) => type === 'tool_result').map(({ call_id: id }) => id);
 
-// Numbers without a gap, every call with its result after it, and all that was said.
+// Sequence numbers have no gap, every call is followed by its result, and all user messages are
+// there.
 export function checkLog(messages, said) {
     assert.deepEqual(messages.map(({ seq }) => seq), messages.map((_, index) => index + 1));
     assert.deepEqual(messages.filter(({ role }) => role === 'user').map(({ content }) => content), said);
     let open = [];
     for (const message of messages) {
         if (message.role === 'tool') {
-            // The caller's results are recorded as they come.
+            // Results of the caller are recorded when they arrive.
             for (const id of resultsOf(message)) {
                 assert.ok(open.includes(id), `${id} is the result of an open call`);
                 open = open.filter((each) => each !== id);
@@ -118,7 +119,7 @@ export function checkLog(messages, said) {
     assert.deepEqual(open, []);
 }
 
-// Every number once, in order, and nothing behind the end.
+// Every number occurs once, in order, and the end comes last.
 export function checkEvents(events) {
     assert.deepEqual(events.map(({ number }) => number), events.map((_, index) => index + 1));
     assert.equal(events.findIndex(({ event }) => event === 'ended'), events.length - 1);

@@ -1,5 +1,5 @@
-/* test_turn.c - turns on a memory store with scripted answers: what is recorded, told, and in which
- * order; lanes; tools; what happens when something fails. */
+/* test_turn.c - turns on a store in memory with a scripted model: messages and events and their
+ * order, lanes, tools, and failures. */
 #include "service_fixture.h"
 #include "support/on_loop.h"
 
@@ -151,8 +151,8 @@ static void results_come_after_a_restart(void)
     request.tools_len = 1;
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_PAUSED);
-    /* Another runtime on the same store, as after a crash; the first one's lease is in the way
-     * until it gives it back or it runs out. */
+    /* Another runtime on the same store, as after a crash. It must wait until the lease of the
+     * first runtime is released or expires. */
     OK(pal_store_lease_release(test.store, S(""), request.session, 1, &test.err));
     pal_runtime *dead = test.runtime;
     write_script("{\"text\":\"Thanks.\"}\n");
@@ -192,7 +192,7 @@ static void a_wrong_call_is_a_result(void)
         CHECK_CONTAINS(list.items[2].parts[0].text.data, "tool 'nothing' does not exist");
         CHECK_CONTAINS(list.items[3].parts[0].text.data, "schema");
         CHECK(!list.items[4].parts[0].is_error);
-        /* It is in sight, and not repeated. */
+        /* The answer is visible, and is not repeated. */
         CHECK_STR(list.items[4].parts[0].text, "[Nothing was found.]");
     }
     end();
@@ -250,7 +250,7 @@ static void a_doom_loop_asks(void)
 
 /* ---- Lanes ---- */
 
-/* A session in which "a" was said; its turn runs until the service is released. */
+/* A session with the message "a". Its turn runs until the service is released. */
 static service *begin_busy(const service_reply *replies, size_t replies_len, pal_id *out_session,
         pal_turn_info *out_first)
 {
@@ -296,7 +296,7 @@ static void a_busy_session_refuses_or_queues(void)
     end_service(s);
 }
 
-/* Says it in that lane, whatever runs there. */
+/* Starts a turn in that lane, whatever runs there. */
 static pal_turn_info start_in(pal_turn_lane lane, pal_id session, const char *text)
 {
     pal_turn_info info = {0};
@@ -307,7 +307,7 @@ static pal_turn_info start_in(pal_turn_lane lane, pal_id session, const char *te
     return info;
 }
 
-/* Whether the session has four messages, of which this one says `text` and the last "two". */
+/* Whether the session has four messages, of which this one has `text` and the last one "two". */
 static bool are_four(pal_id session, size_t at, const char *text)
 {
     pal_message_page list = all_of(session);
@@ -356,7 +356,7 @@ static bool ring_at_text(const pal_event *event, void *user)
     return true;
 }
 
-/* Waits until the model has begun to speak. */
+/* Waits until the model has sent the first text. */
 static void wait_for_text(pal_id turn)
 {
     static bell spoken = BELL_INIT;

@@ -1,8 +1,8 @@
-/* test_turn_again.c - the same request again, where the moment decides: it comes while the first one
- * is on its way into the store, or it was merged with others. */
+/* test_turn_again.c - repeated requests at critical moments: while the first request is being
+ * stored, or after it was merged with others. */
 #include "service_fixture.h"
 
-/* A request as another process keeps it, and that turn's id. */
+/* A request that another process stores, and the id of its turn. */
 #define OTHER "01234567-89ab-7def-8123-456789abcdef"
 #define SENT                                                                                       \
     "{\"turn\":\"" OTHER "\",\"messages\":[{\"id\":\"01234567-89ab-7def-8123-456789abcdee\","        \
@@ -12,10 +12,10 @@
 
 typedef struct meddler {
     pal_id session;
-    _Atomic bool is_due; /* set last; the trace also runs on workers */
+    _Atomic bool is_due; /* set last; the trace callback also runs on workers */
 } meddler;
 
-/* Another process gets the same request just when this one has seen that nothing waits. */
+/* Another process stores the same request just after this one has seen that nothing waits. */
 static void meddle(
         const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
 {
@@ -67,7 +67,7 @@ static size_t waiting_in(pal_id session)
     return len;
 }
 
-/* It waits since before the client id was used: nobody is stuck behind it. */
+/* It has waited since before the client id was used, so nothing is stuck after it. */
 static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
 {
     pal_inbox_item item = {.client_id = S("c1"), .delivery = S("queue"), .body = S(SENT)};
@@ -129,7 +129,7 @@ static pal_turn_request said_by(pal_id session, const char *name, const char *id
     return request;
 }
 
-/* After a restart only the store knows which turn has said them. */
+/* After a restart only the store knows which turn the messages belong to. */
 static void each_of_a_merged_turn_is_found_again(void)
 {
     static const service_reply replies[] = {

@@ -1,5 +1,5 @@
-/* test_turn_away.c - a turn that one process follows while another runs it. Two runtimes on one
- * store stand for the two processes. */
+/* test_turn_away.c - a turn that one process follows while another process runs it. Two runtimes on
+ * one store simulate the two processes. */
 #include "turn_fixture.h"
 #include "turn_service.h"
 

@@ -1,5 +1,5 @@
-/* test_turn_calls.c - turns that end with calls for the caller, and the turns that bring the
- * results; and the record that is written in the commit that ends a turn. */
+/* test_turn_calls.c - turns that end with calls for the caller, turns that bring the results, and
+ * the record that is written in the commit that ends a turn. */
 #include "service_fixture.h"
 
 #define CALL(id, name, arguments)                                                                  \
@@ -121,7 +121,7 @@ static void results_join_the_calls_after_a_restart_and_in_a_fork(void)
     pal_runtime_close(test.runtime, 0);
     open_with(s);
     OK(pal_store_fork(test.store, &(pal_session){0}, session, 2, &fork, &test.err));
-    CHECK_EQ(all_of(session).len, 2); /* nothing is settled before */
+    CHECK_EQ(all_of(session).len, 2); /* no call is answered before */
     result = result_of("c1", "warm");
     CHECK_EQ(run(brought(session, &result, 1), NULL, &text), PAL_TURN_DONE);
     CHECK_STR(text, "here");
@@ -224,7 +224,7 @@ static void results_that_are_sent_again_are_known(void)
     request = brought(session, &result, 1);
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
     pal_runtime_close(test.runtime, 0);
-    open_with(s); /* which remembers nothing */
+    open_with(s); /* the new runtime remembers nothing */
     if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     result.client_id = S("r2");
@@ -274,7 +274,7 @@ static void a_long_result_is_kept_beside_its_message(void)
     for (size_t i = 0; i < 2 * PAL_SPILL_BYTES_MAX; i++)
         text[i] = i % 80 == 79 ? '\n' : 'x';
     text[2 * PAL_SPILL_BYTES_MAX] = '\0';
-    request.calls_end_turn = false; /* it pauses, and the process dies */
+    request.calls_end_turn = false; /* the turn pauses, and the process dies */
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_PAUSED);
     OK(pal_store_lease_release(test.store, S(""), session, 1, &test.err));
     pal_runtime *dead = test.runtime;
@@ -447,7 +447,7 @@ static void what_is_said_into_it_in_time_skips_the_calls(void)
     if (OK(pal_turn_start(test.runtime, &request, &second, &test.err)))
         CHECK(second.steered);
     service_release(s);
-    /* It came in time: the call is skipped, and the turn goes on. */
+    /* The result came in time: the call is skipped, and the turn continues. */
     if (CHECK_EQ(wait_for(first.turn, &first, NULL), PAL_TURN_DONE))
         CHECK(!first.has_calls);
     list = all_of(session);
@@ -481,7 +481,7 @@ static void who_waits_with_one_waits_in_memory(void)
     if (OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err)))
         CHECK_EQ(len, 1);
     if (CHECK_EQ(len, 1))
-        CHECK_STR(items[0].delivery, "owed"); /* the first one's */
+        CHECK_STR(items[0].delivery, "owed"); /* the first turn's */
     OK(pal_turn_cancel(test.runtime, S(""), third.turn, &test.err));
     CHECK_EQ(wait_for(third.turn, NULL, NULL), PAL_TURN_CANCELED);
     service_release(s);

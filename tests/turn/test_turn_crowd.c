@@ -1,9 +1,9 @@
-/* test_turn_crowd.c - very many turns that stream at once in one runtime: all run together, none is
- * left behind, one that never stops talking starves nobody, and all of them fit into the memory.
- * TURNS_AT_ONCE says how many (10,000).
+/* test_turn_crowd.c - very many turns that stream at the same time in one runtime: all of them make
+ * progress, a stream that never ends does not starve the others, and the memory suffices.
+ * TURNS_AT_ONCE sets the number of turns (10,000).
  *
- * Nothing is decided by time: the model sends everyone the next piece only when the test asks for
- * it, and it asks when everyone has the one before. */
+ * Nothing depends on time: the model sends the next piece to every turn only when the test requests
+ * it, and the test does so when every turn has received the piece before. */
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -32,9 +32,9 @@ static struct fixture {
 } test;
 static member *members;
 static int members_len;
-/* On the loop, but for between a bell and what rings it next. */
+/* Used on the loop, except for the time between a bell and the event that rings it next. */
 static int started, arrived[FLOOD_ROUNDS];
-static _Atomic int ended, done, failures; /* of both threads */
+static _Atomic int ended, done, failures; /* written by both threads */
 static bool is_flood_seen;
 static _Atomic bool is_flood_over;
 static bell rung = BELL_INIT;
@@ -102,7 +102,7 @@ static void take_start(const pal_turn_info *info, const pal_error *error, void *
         bell_ring(&rung);
 }
 
-/* Nobody may have a piece before all have the one before it. */
+/* No turn may have a piece before all turns have the piece before it. */
 static void take_text(member *m, pal_str text)
 {
     int number = m->texts++;

@@ -10,12 +10,12 @@
 
 typedef struct listener {
     pthread_t thread;
-    int events, ended, gone, strangers; /* strangers: callbacks on another thread */
-    int events_max;                     /* stop after so many events; 0: never */
+    int events, ended, gone, strangers; /* strangers counts callbacks on a wrong thread */
+    int events_max;                     /* stop after that many events; 0: never */
     uint64_t last;
 } listener;
 
-static const pal_str tenant; /* the default one */
+static const pal_str tenant; /* the default tenant */
 static struct fixture {
     pal_arena *arena;
     pal_store *store;
@@ -24,7 +24,7 @@ static struct fixture {
     pal_error err;
 } test;
 
-/* `script` NULL: the model is "echo". */
+/* If `script` is NULL, the model is "echo". */
 static void begin_with(const char *script)
 {
     pal_endpoint endpoint = {
@@ -161,7 +161,7 @@ static void a_watch_ends_if_its_callback_says_so(void)
     end();
 }
 
-/* Writes an answer that is half as long again as the events that may wait. */
+/* Writes an answer that is half as long again as the events that can wait. */
 static void write_long_script(char *path)
 {
     int fd = mkstemp(path);

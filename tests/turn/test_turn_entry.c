@@ -1,5 +1,5 @@
-/* test_turn_entry.c - how turns get into their sessions: one by itself costs few looks at the
- * store, and many at once are admitted together; on the backend that the argument names. */
+/* test_turn_entry.c - how turns enter their sessions: a single turn needs few reads of the store,
+ * and many simultaneous turns share commits. The argument names the backend. */
 #include <pthread.h>
 
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 
 enum { CROWD = 10 };
 
-/* What the store is asked for, and a gate that holds its commits. */
+/* Counts the calls to the store, and holds its commits at a gate. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,7 +44,7 @@ static void set_gate(bool is_shut)
     pthread_mutex_unlock(&seen.lock);
 }
 
-/* Every turn looks for its session before it commits. */
+/* Every turn reads its session before it commits. */
 static void wait_for_finds(size_t len)
 {
     pthread_mutex_lock(&seen.lock);
@@ -79,8 +79,8 @@ static void a_turn_looks_at_its_session_twice(void)
         forget_seen();
         OK(pal_turn_start(test.runtime, &request, &info, &test.err));
         CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
-        CHECK_EQ(seen.commits, 2); /* what was said, and the answer */
-        CHECK_EQ(seen.finds, 2);   /* before the first of these, and behind it */
+        CHECK_EQ(seen.commits, 2); /* the user message, and the answer */
+        CHECK_EQ(seen.finds, 2);   /* before the first of these, and after it */
         CHECK_THAT(seen.scans, <=, 2);
         CHECK_THAT(seen.marks, <=, 4);
     }
@@ -114,7 +114,7 @@ static void fill_queue(pal_id session)
         pal_op *op = pal_calloc(1, sizeof(*op));
 
         if (i == 0)
-            *op = first; /* the others fail their checks, and wait all the same */
+            *op = first; /* the others fail their checks, but still wait */
         status = pal_store_apply_async(test.store, op, 1, filled, NULL, &test.err);
         if (status != PAL_OK)
             pal_free(op);
@@ -122,7 +122,8 @@ static void fill_queue(pal_id session)
     CHECK_STATUS(status, PAL_LIMIT);
 }
 
-/* Runs a crowd of turns while nothing is committed for so long after all have looked around. */
+/* Runs many turns while nothing is committed until all have read their sessions, and for that time
+ * after it. */
 static void run_crowd(int64_t hold_ms, bool is_full)
 {
     pal_id sessions[CROWD], turns[CROWD] = {0};
@@ -152,8 +153,8 @@ static void run_crowd(int64_t hold_ms, bool is_full)
     end_seen();
 }
 
-/* The first few wait for the store on their own; the others' writes gather meanwhile, of which
- * nobody can be told: it is tried again with more time. */
+/* The first few wait for the store alone, while the writes of the others gather. That cannot be
+ * observed, so the test tries again with more time. */
 static void a_crowd_is_admitted_together(void)
 {
     for (int64_t hold_ms = 1; hold_ms < 10000; hold_ms *= 4) {
@@ -174,7 +175,7 @@ int main(int argc, char **argv)
 {
     stored.backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_looks_at_its_session_twice);
-    if (strcmp(stored.backend, "memory") != 0) { /* it has no writer, and so no queue */
+    if (strcmp(stored.backend, "memory") != 0) { /* it has no writer, so it has no queue */
         RUN(a_crowd_is_admitted_together);
         RUN(a_full_queue_of_the_store_delays_turns_only);
     }

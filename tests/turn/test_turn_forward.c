@@ -1,6 +1,6 @@
-/* test_turn_forward.c - requests that are passed on: what they cost is counted once, in the stats
- * and in the ledger, and a budget stops them before anybody is asked. What is written behind an
- * end is looked for when the runtime is closed, as it is there by then. */
+/* test_turn_forward.c - forwarded requests: their cost is counted once, in the stats and in the
+ * ledger, and a budget stops them before the service is called. Rows that are written after the end
+ * of a request are checked after the runtime was closed, since they are there by then. */
 #include "base/memory.h"
 #include "service_fixture.h"
 #include "support/on_loop.h"
@@ -20,7 +20,7 @@ typedef struct passed {
     bool leaves; /* by its end, at the latest */
     unsigned code;
     char text[4096];
-    bell came; /* something of the body did */
+    bell came; /* a part of the body arrived */
     bell over;
     pal_status status;
     char why[PAL_ERROR_MESSAGE_MAX];
@@ -68,7 +68,7 @@ static pal_status start(passed *p, const pal_forward *request)
     return pal_runtime_forward(test.runtime, request, &sink, p, &p->forwarding, &test.err);
 }
 
-/* To its end. */
+/* Waits for the end. */
 static pal_status pass(passed *p, pal_forward request)
 {
     pal_status status = start(p, &request);
@@ -108,7 +108,7 @@ static service *begin_options(
     return begin_kind(replies, len, "openai", options, location);
 }
 
-/* NULL: it should not be asked at all. */
+/* NULL: the service must not be called. */
 static service *begin_one(const service_reply *reply)
 {
     return begin_options(reply, reply ? 1 : 0, (pal_runtime_options){0}, "memory:");
@@ -148,7 +148,7 @@ static bool is_counted(const pal_runtime_stats *stats, const char *tenant, uint6
             sum.calls == times && sum.usage.input == 100 * times && sum.usage.output == 10 * times;
 }
 
-/* So many answers, all of that tenant. */
+/* That many answers, all of that tenant. */
 static bool ends_counted(const char *tenant, uint64_t times)
 {
     pal_runtime_stats stats = close_runtime();
@@ -186,7 +186,7 @@ static void nobodys_is_the_default_tenants(void)
     end_all(s);
 }
 
-/* As one text, although there are other bytes between its lines. */
+/* Reads the log as one text, although there are other bytes between its lines. */
 static void read_log(const char *dir, char *log, size_t size)
 {
     char path[SCRATCH_PATH_MAX + 32];
@@ -247,7 +247,7 @@ static void a_stream_is_counted_by_its_last_word(void)
     end_all(s);
 }
 
-/* Request and answer are counted by ourselves, all that was said in any choice. */
+/* Palaver counts request and answer itself, with the text of all choices. */
 static void a_stream_without_usage_is_counted_by_its_text(void)
 {
     static const service_reply reply = {.header = STREAM,
@@ -501,7 +501,7 @@ static void what_is_left_of_a_budget_may_be_spent(void)
     use_up("later");
     CHECK_STATUS(pass(&p, request), PAL_OK);
     request.tenant = S("acme");
-    /* There is no session that it could be of. */
+    /* There is no session that it could belong to. */
     request.budget = (pal_budget){.session_tokens = 1, .session_cost_micros = 1};
     CHECK_STATUS(pass(&p, request), PAL_OK);
     request.budget.tenant_tokens = 10000;
@@ -537,7 +537,7 @@ static void stand_at(
     CHECK(bell_wait(&g->opened, 1));
 }
 
-/* With a worker that stands in the store. */
+/* With a worker that is stopped inside of the store. */
 static service *begin_gate(gate *g, passed *p)
 {
     pal_store_options options = {.trace = stand_at, .trace_user = g};

@@ -1,6 +1,6 @@
-/* test_turn_full.c - turns while the disk takes no more bytes: a message that can't be kept is
- * refused, an answer that can't be kept ends its turn, and when there is room again the session
- * goes on as if nothing had been. The disk is full by RLIMIT_FSIZE, as for every file at once. */
+/* test_turn_full.c - turns while the disk is full: a message that cannot be stored is refused, an
+ * answer that cannot be stored ends its turn, and when there is room again the session continues
+ * normally. RLIMIT_FSIZE simulates a full disk for all files. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -86,7 +86,7 @@ static pal_message_page all(void)
     return list;
 }
 
-/* `more`: what is recorded before the next message. */
+/* `more` is recorded before the next message. */
 static void the_session_goes_on(size_t before, size_t more)
 {
     pal_turn_info info = {.turn = {{0}}};
@@ -147,7 +147,7 @@ static void an_answer_that_cannot_be_kept_ends_its_turn(void)
     list = all();
     if (CHECK_EQ(list.len, 1))
         CHECK_EQ(list.items[0].role, PAL_ROLE_USER);
-    the_session_goes_on(1, 1); /* that the turn failed can be told by now */
+    the_session_goes_on(1, 1); /* the failure of the turn can be recorded by now */
     end();
 }
 

@@ -1,5 +1,5 @@
-/* test_turn_lane.c - messages that come while a turn runs: who waits, who is merged, who joins, and
- * what is left of it after the process is gone. */
+/* test_turn_lane.c - messages that arrive while a turn runs: which wait, which are merged, which
+ * join the turn, and what remains after the process has died. */
 #include "turn_fixture.h"
 #include "turn_service.h"
 
@@ -23,7 +23,7 @@ static void begin_service(service *s)
     open_runtime(NULL, options);
 }
 
-/* A session in which "a" was said, and the model has been asked. */
+/* A session with the message "a", whose model call has begun. */
 static pal_id begin_held(service *s)
 {
     pal_turn_request request;
@@ -103,7 +103,7 @@ static void waiting_messages_are_merged_as_the_vectors_say(void)
     CHECK_EQ(checked, 4);
 }
 
-/* What the model is shown of messages that came one after the other, merged. */
+/* The text that the model receives for merged messages. */
 static pal_str shown(const char *const (*said)[2], size_t len)
 {
     pal_turn_request all = {0};
@@ -291,7 +291,7 @@ static void one_that_waits_can_be_taken_back(void)
     if (OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err)))
         CHECK_EQ(len, 1);
     if (CHECK_EQ(len, 1))
-        CHECK_STR(items[0].delivery, "owed"); /* the first one's */
+        CHECK_STR(items[0].delivery, "owed"); /* the first turn's */
     service_release(s);
     CHECK_EQ(wait_for(first.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(all_of(session).len, 2);
@@ -395,7 +395,7 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     request = said_by(session, "", "d");
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     pal_runtime_close(test.runtime, 0);
-    CHECK_EQ(all_of(session).len, 1); /* "a", which is owed its answer */
+    CHECK_EQ(all_of(session).len, 1); /* "a", which needs its answer */
     open_runtime(NULL, (pal_runtime_options){0});
     wait_for_messages(session, 7);
     list = all_of(session);
@@ -497,7 +497,7 @@ static void an_inbox_can_be_left_to_others(void)
     end();
 }
 
-/* What a process that died has left. */
+/* The remains of a process that died. */
 static void leave(pal_id session, const char *text)
 {
     char body[256];
@@ -515,7 +515,7 @@ static void note_look(
         bell_ring(user);
 }
 
-/* A runtime that has looked for what was there when it was opened, and will not look again. */
+/* A runtime that has looked for old work when it was opened, and will not look again. */
 static void begin_looked(void)
 {
     static bell looked = BELL_INIT;
@@ -563,7 +563,7 @@ static void who_does_not_wait_is_told_of_what_is_older(void)
     request = said(session, "new");
     CHECK_FAILS(pal_turn_start(test.runtime, &request, &info, &test.err), PAL_BUSY, &test.err,
             "older messages are waiting");
-    wait_for_messages(session, 2); /* it is run now */
+    wait_for_messages(session, 2); /* it runs now */
     CHECK_EQ(all_of(session).len, 2);
     end();
 }
@@ -581,7 +581,7 @@ static pal_status finish(const pal_turn_end *ending, pal_arena *scratch, pal_rec
     return PAL_OK;
 }
 
-/* It waits in memory, behind one that keeps the session's lease. */
+/* It waits in memory, after a turn that holds the session's lease. */
 static void what_came_to_another_process_first_is_run_first(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("a"), .is_held = true},
@@ -609,7 +609,8 @@ static void what_came_to_another_process_first_is_run_first(void)
     service_close(s);
 }
 
-/* A process that died holds it for as long as the test wants: once more, and it runs out. */
+/* A dead process holds the lease for as long as the test needs: one more renewal, and it
+ * expires. */
 static void hold_lease(pal_id session, int64_t ttl_ms)
 {
     uint64_t fence;
@@ -667,7 +668,7 @@ static void a_lease_alone_is_waited_for(void)
     if (OK(pal_store_inbox_list(test.store, S(""), session, test.arena, &items, &len, &test.err)))
         CHECK_EQ(len, 1);
     if (CHECK_EQ(len, 1))
-        CHECK_LACKS(items[0].body.data, "> a"); /* as it was sent */
+        CHECK_LACKS(items[0].body.data, "> a"); /* exactly as it was sent */
     hold_lease(session, 1);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     if (CHECK_EQ(all_of(session).len, 2))
@@ -715,7 +716,7 @@ static void a_lease_that_is_renewed_by_another_clock_is_not_taken(void)
         OK(pal_turn_find(test.runtime, S(""), waiting.turn, &info, &test.err));
         CHECK_EQ(info.state, PAL_TURN_QUEUED);
         CHECK_EQ(all_of(session).len, 0);
-        /* Its process is dead, or stands still. */
+        /* Its process is dead or hangs. */
         CHECK_EQ(wait_for(waiting.turn, NULL, NULL), PAL_TURN_DONE);
         CHECK_EQ(all_of(session).len, 2);
         end();
@@ -801,8 +802,8 @@ static void one_that_waits_for_a_lease_can_be_taken_back(void)
     end();
 }
 
-/* With the message, and with the answer: a lease that nobody waits for needs no commit of its own,
- * and is free when the end is told. */
+/* With the message and with the answer: a lease for which no turn waits needs no separate commit,
+ * and is free when the end is reported. */
 static void a_turn_is_two_commits(void)
 {
     static const service_reply replies[] = {
@@ -830,7 +831,7 @@ static void a_turn_is_two_commits(void)
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     OK(pal_store_lease_take(test.store, S(""), session, S("other"), 1000, &fence, &test.err));
     OK(pal_store_stat(test.store, test.arena, &after, &test.err));
-    CHECK_EQ(after.commits - before.commits, 4); /* two are the test's own */
+    CHECK_EQ(after.commits - before.commits, 4); /* two are made by the test */
     end();
     service_close(s);
 }
@@ -861,7 +862,7 @@ static void what_is_sent_again_after_a_restart_is_said_once(void)
     service_close(s);
 }
 
-/* Both wait for the same lease, and one of them sees the other's message as one that was left. */
+/* Both wait for the same lease, and one of them takes the other's message for an abandoned one. */
 static void two_processes_say_it_once(void)
 {
     pal_runtime *other;

@@ -1,6 +1,6 @@
-/* test_turn_many.c - a day's worth of turns, one after the other and some at once: at the end the
- * process is no larger than it was after the first ones, and has no file open that it had not then.
- * TURNS says how many (5,000). */
+/* test_turn_many.c - a day's worth of turns, one after the other and some in parallel: at the end
+ * the process is not larger than after the first turns, and has the same files open. TURNS sets the
+ * number of turns (5,000). */
 #include <sqlite3.h>
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 
 enum {
     AT_ONCE = 25,
-    TURNS_EACH = 20,       /* in one session; then there is a new one */
-    WARM_TURNS_MIN = 1500, /* until as many turns are remembered as ever will be */
+    TURNS_EACH = 20,       /* turns per session; then a new session begins */
+    WARM_TURNS_MIN = 1500, /* until the maximum number of ended turns is remembered */
     GROWTH_MAX = 8 << 20,
 };
 
@@ -69,7 +69,7 @@ static bool new_sessions(pal_id *out_sessions)
     return held;
 }
 
-/* SQLite's cache of pages grows to its own bound. */
+/* SQLite's cache of pages grows to its limit. */
 static long own_bytes(void)
 {
     return resident_bytes() - (long)sqlite3_memory_used();
@@ -103,7 +103,7 @@ static void turns_leave_nothing_behind(void)
 
 int main(void)
 {
-    static const pal_store_options one_reader = {.readers_max = 1}; /* they are opened at need */
+    static const pal_store_options one_reader = {.readers_max = 1}; /* opened when needed */
     char url[SCRATCH_PATH_MAX + 32];
     pal_endpoint endpoint = {.kind = pal_str_of("echo"), .model = pal_str_of("echo")};
     pal_runtime_options options = {.endpoints = &endpoint, .endpoints_len = 1};

@@ -1,9 +1,9 @@
-/* test_turn_open.c - sessions that a turn makes itself, with its first message, and what a session
- * keeps of its first turn; on the backend that the argument names. */
+/* test_turn_open.c - sessions that a turn creates with its first message, and what a session keeps
+ * of its first turn. The argument names the backend. */
 #include "service_fixture.h"
 #include "stored_fixture.h"
 
-/* A store with a model behind it that has these answers. */
+/* A store, and a model with these answers. */
 static service *begin_stored(const service_reply *replies, size_t len)
 {
     service *s = service_open(replies, len);
@@ -27,7 +27,7 @@ typedef struct opened {
     pal_op ops[PAL_TURN_CREATE_OPS_MAX + 1];
 } opened;
 
-/* A create and a record of the session's. */
+/* Operations that create the session and a record of it. */
 static pal_turn_request opening(opened *o, pal_id id, const char *text)
 {
     pal_turn_request request = said(id, text);
@@ -134,7 +134,7 @@ static void what_can_not_be_opened_says_nothing(void)
     o.record.kind = S("");
     CHECK(is_refused(request, PAL_INVALID));
     CHECK(!exists(id) || all_of(id).len == 0);
-    CHECK_EQ(s->len, 0); /* the model was not asked */
+    CHECK_EQ(s->len, 0); /* the model was not called */
     end_stored(s);
 }
 

@@ -45,7 +45,7 @@ static void every_phase_can_end_at_once(void)
     CHECK_EQ(pal_turn_phase_rows[PAL_TURN_PHASE_ENDED].next, 0);
 }
 
-/* The message of a child process that makes this change; empty if it survives. */
+/* The message of a child process that makes this change; empty if the child survives. */
 static void change(pal_turn_phase from, pal_turn_phase to, char *out_said, size_t size)
 {
     static pal_turn turn;

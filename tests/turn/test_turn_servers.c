@@ -12,7 +12,7 @@
 
 static const service_reply replies[] = {{.body = ANSWER}, {.body = ANSWER}};
 static const char *tool_program;
-static char gate_path[64]; /* the server starts when somebody opens it for writing */
+static char gate_path[64]; /* the server starts when the test opens it for writing */
 
 /* A runtime with a tool server that waits at the gate. */
 static service *begin_gated(int64_t tools_wait_ms)
@@ -88,7 +88,7 @@ static void a_turn_goes_on_without_tools_and_tells_it(void)
     CHECK_LACKS(s->bodies[0], "fx__note");
     OK(pal_turn_watch(test.runtime, S(""), info.turn, 0, keep_missing, NULL, missing, &test.err));
     CHECK_STR(missing, "fx: the server is still starting");
-    /* The next one does not wait again. */
+    /* The next turn does not wait again. */
     missing[0] = '\0';
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
@@ -115,7 +115,7 @@ static void who_waits_for_tools_can_be_stopped(void)
     open_gate();
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(s->len, 2);
-    CHECK_EQ(all_of(stopped.session).len, 2); /* "a", and that it was stopped */
+    CHECK_EQ(all_of(stopped.session).len, 2); /* "a", and the note that it was stopped */
     end_gated(s);
 }
 
@@ -128,7 +128,7 @@ static void a_runtime_is_closed_while_turns_wait_for_tools(void)
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     pal_runtime_drain(test.runtime, 0);
     OK(pal_turn_find(test.runtime, S(""), info.turn, &info, &test.err));
-    CHECK_EQ(info.state, PAL_TURN_QUEUED); /* the next runtime goes on with it */
+    CHECK_EQ(info.state, PAL_TURN_QUEUED); /* the next runtime continues it */
     end_gated(s);
 }
 

@@ -1,5 +1,5 @@
-/* test_turn_service.c - what a model's service is sent, turn after turn: by which settings, with
- * which reasoning, into which conversation; and what is kept of its answers. */
+/* test_turn_service.c - the requests that a model service receives turn after turn: their settings,
+ * reasoning and conversation; and what is kept of the answers. */
 #include "turn_fixture.h"
 #include "turn_service.h"
 
@@ -93,11 +93,11 @@ static void request_goes_over_session_over_agent_over_runtime(void)
     CHECK_EQ(run(request, NULL, NULL), PAL_TURN_DONE);
     HAS(s->bodies[2], "\"asked-model\"", "request says");
     request = said(session, "c");
-    request.endpoint = S("echo"); /* whose model the agent's is not */
+    request.endpoint = S("echo"); /* the agent's model is not its model */
     if (CHECK_EQ(run(request, NULL, &text), PAL_TURN_DONE))
         CHECK_STR(text, "echo: c");
     request = said(session_of("", ""), "d");
-    request.model = S("m"); /* is main's */
+    request.model = S("m"); /* belongs to main */
     if (CHECK_EQ(run(request, NULL, &text), PAL_TURN_DONE))
         CHECK_STR(text, "4");
     end();
@@ -191,7 +191,7 @@ static void one_need_not_wait_for_the_name_of_a_model(void)
     service_wait(s, 1);
     OK(pal_turn_cancel(test.runtime, S(""), info.turn, &test.err));
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_CANCELED);
-    end(); /* while it is asked still */
+    end(); /* while the call is still running */
     service_close(s);
 }
 
@@ -270,7 +270,7 @@ static void endpoints_are_found_by_their_keys(void)
     setenv("OPENAI_BASE_URL", s->url, 1);
     setenv("ANTHROPIC_API_KEY", "another-key", 1);
     open_found();
-    CHECK_EQ(s->len, 0); /* nobody was asked for it */
+    CHECK_EQ(s->len, 0); /* no service was called for it */
     OK(pal_runtime_default(test.runtime, test.arena, &name, &model, &is_stopgap, &test.err));
     CHECK_STR(name, "openai");
     CHECK(!is_stopgap);
@@ -281,8 +281,8 @@ static void endpoints_are_found_by_their_keys(void)
     service_close(s);
 }
 
-/* One that takes longer than a moment to answer is taken for none: it is looked for again, until
- * the machine has time for both. */
+/* A service that takes longer than a moment to respond counts as missing: the test repeats the
+ * discovery until the machine has time for both. */
 static void a_server_on_this_machine_is_found(void)
 {
     static const service_reply models = {.body = MODELS};
@@ -318,7 +318,7 @@ static void without_any_model_echo_answers_and_it_is_said_so(void)
     clear_environment();
     open_found();
     OK(pal_runtime_default(test.runtime, test.arena, &name, &model, &is_stopgap, &test.err));
-    /* Something may listen on the usual port of this machine. */
+    /* Another program may listen on the usual port of this machine. */
     CHECK_EQ(is_stopgap, pal_str_is(name, "echo"));
     end();
 }
@@ -465,8 +465,8 @@ static void a_conversation_is_not_gone_on_with_after_a_failure(void)
     service_close(s);
 }
 
-/* Room is made by the strategy: a summary is asked for, which the service is not to keep, and a new
- * conversation begins with it. */
+/* The strategy makes room: it requests a summary, which the service must not keep, and a new
+ * conversation begins with the summary. */
 static void a_conversation_that_is_full_makes_room(void)
 {
     static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
@@ -510,7 +510,7 @@ static void a_full_conversation_leaves_out_the_oldest(void)
     service_close(s);
 }
 
-/* Whether a second turn begins another conversation, after one that counted so many tokens. */
+/* Whether a second turn begins another conversation, after a turn with that many tokens. */
 static bool is_reset(uint64_t tokens)
 {
     char first[256];
@@ -639,7 +639,8 @@ static void a_session_is_compacted_when_asked_for(void)
     service_close(s);
 }
 
-/* Another tool_choice would cost Anthropic's cache of the messages; the question has no mark. */
+/* Another tool_choice would invalidate Anthropic's cache of the messages; the question has no cache
+ * mark. */
 static void anthropic_is_told_in_words_not_to_call(void)
 {
     static const service_reply replies[] = {
@@ -749,7 +750,7 @@ static void the_ledger_knows_turn_and_agent(void)
     pal_id_to_text(info.turn, turn);
     CHECK_EQ(sum_of((pal_ledger_query){.agent = S("anna")}).calls, 2);
     CHECK_EQ(sum_of((pal_ledger_query){.turn_id = S(turn)}).calls, 1);
-    /* 0.4 and 0.1: rounded once */
+    /* 0.4 and 0.1, rounded once */
     CHECK_EQ(sum_of((pal_ledger_query){.turn_id = S(turn)}).cost_micros, 1);
     end();
     service_close(s);

@@ -1,5 +1,5 @@
-/* test_turn_whole.c - turns that are all or nothing: what is left of one that fails or dies in the
- * middle, and what happens when the same is said again. */
+/* test_turn_whole.c - turns that are all or nothing: what remains of a turn that fails or dies in
+ * the middle, and what happens when the request is repeated. */
 #include <stdatomic.h>
 
 #include "service_fixture.h"
@@ -40,7 +40,7 @@ static size_t log_len(pal_id session)
     return list.len;
 }
 
-/* The runtime is as good as dead: it holds no lease any more, and nobody asks it anything. */
+/* The runtime is as good as dead: it does not hold a lease any more, and is not called again. */
 static pal_runtime *leave_for_dead(pal_id session)
 {
     pal_runtime *dead = test.runtime;
@@ -67,7 +67,7 @@ static void what_failed_runs_anew_when_it_is_said_again(void)
     CHECK_EQ(all_of(session).len, 0);
     CHECK_EQ(run(request, NULL), PAL_TURN_FAILED);
     CHECK_EQ(all_of(session).len, 0);
-    CHECK_EQ(log_len(session), 2); /* both tries stay in the log */
+    CHECK_EQ(log_len(session), 2); /* both attempts stay in the log */
     if (CHECK_EQ(run(request, &info), PAL_TURN_DONE))
         CHECK(!info.replayed);
     list = all_of(session);
@@ -79,7 +79,7 @@ static void what_failed_runs_anew_when_it_is_said_again(void)
         CHECK(info.replayed);
     CHECK(!pal_id_is_none(info.turn));
     pal_runtime_close(test.runtime, 0);
-    open_with(s); /* which remembers nothing */
+    open_with(s); /* the new runtime remembers nothing */
     if (OK(pal_turn_start(test.runtime, &request, &info, &test.err)))
         CHECK(info.replayed);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
@@ -101,7 +101,7 @@ static void a_turn_that_is_done_leaves_nothing_in_the_inbox(void)
 
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     service_wait(s, 2);
-    CHECK_EQ(inbox_len(session), 1); /* it is half done */
+    CHECK_EQ(inbox_len(session), 1); /* half of it is done */
     service_release(s);
     CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
     CHECK_EQ(inbox_len(session), 0);
@@ -132,7 +132,7 @@ static void a_failure_leaves_open_calls_open(void)
         CHECK_EQ(inbox_len(session), 0);
     }
     CHECK_EQ(run(wholly(session, "never mind", ""), NULL), PAL_TURN_FAILED);
-    CHECK_EQ(all_of(session).len, 2); /* they are not settled, either */
+    CHECK_EQ(all_of(session).len, 2); /* they are not answered, either */
     request.messages = &result;
     CHECK_EQ(run(request, NULL), PAL_TURN_FAILED);
     CHECK_EQ(all_of(session).len, 2);
@@ -148,7 +148,7 @@ static void a_failure_leaves_open_calls_open(void)
 static const service_reply dying[] = {
         {.body = ANSWER("first")}, {.body = ANSWER("never"), .is_held = true}};
 
-/* A session with one exchange, and a turn in the middle of its second. */
+/* A session with one exchange, and a turn in the middle of its second one. */
 static pal_runtime *die_in_the_middle(service *s, pal_id session)
 {
     pal_turn_request request = wholly(session, "a", "m1");
@@ -178,7 +178,7 @@ static void a_restart_goes_on_with_what_is_half_done(void)
     CHECK_EQ(inbox_len(session), 0);
     CHECK_EQ(log_len(session), 4);
     pal_runtime_close(dead, 0);
-    CHECK_EQ(all_of(session).len, 4); /* it can write nothing any more */
+    CHECK_EQ(all_of(session).len, 4); /* it cannot write any more */
     end_service(s);
 }
 
@@ -227,7 +227,7 @@ static void what_another_process_is_in_the_middle_of_is_left_alone(void)
     end_service(s);
 }
 
-/* A turn of another process that ends just after it was seen half done. */
+/* A turn of another process that ends just after it was seen in progress. */
 typedef struct ending {
     service *s;
     pal_runtime *other;
@@ -280,7 +280,7 @@ static void what_ended_meanwhile_is_looked_at_again(void)
     end_service(e.s);
 }
 
-/* What a dead process left open is settled, also where what was said is known. */
+/* Open calls of a dead process are answered, also if the message is already known. */
 static void a_repetition_is_known_though_calls_are_open(void)
 {
     pal_part call = {

@@ -2,20 +2,21 @@
  *
  *   turn_drive < REQUESTS > EVENTS
  *
- * The first line says what to open: {"store":URL,"endpoints":[{"name","kind","url","key","path",
+ * The first line names the things to open:
+ * {"store":URL,"endpoints":[{"name","kind","url","key","path",
  * "model"}],"servers":[{"name","command":[...],"call_ms"}],"retries_max","max_tool_iterations",
  * "lease_ms","turn_ms"}. Each further line is one of
  *
- *   {"start":TURN,"session":KEY,"text":...}  and maybe "lane", "tools":[{"name","schema"}],
+ *   {"start":TURN,"session":KEY,"text":...}  optional: "lane", "tools":[{"name","schema"}],
  *                                            "client_id", "whole", "model", "endpoint", "label"
  *   {"cancel":TURN}  {"allow":TURN,"yes":true}
  *   {"results":TURN,"session":KEY,"outputs":{CALL:TEXT,...}}
  *   {"tools":N}      waits until the servers offer N tools
  *   {"log":KEY}  {"ledger":KEY}  {"stats":true}  {"check":true}  {"close":DRAIN_MS}
  *
- * and is answered by one line with the same first member, after what it waits for. Events of all
- * turns come in between, {"turn":TURN,"event":KIND,...}, as they are told; TURN is the script's
- * own name for a turn, KEY the key of a session, which is made when it is new. */
+ * and is answered by one line with the same first member, after the awaited event. The events of
+ * all turns, {"turn":TURN,"event":KIND,...}, are printed in between when they happen. TURN is the
+ * script's name for a turn, KEY the key of a session, which is created if it is new. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ typedef struct named_turn {
 
 static pal_store *store;
 static pal_runtime *runtime;
-static pal_arena *kept; /* what lives as long as the program */
+static pal_arena *kept; /* lives as long as the program */
 static named_turn turns[TURNS_MAX];
 static size_t turns_len;
 static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,7 +84,7 @@ static void put_bool(line *out, const char *name, bool value)
     pal_json_put_bool(&out->json, value);
 }
 
-/* Whole lines, whoever writes them. */
+/* Writes complete lines, from any thread. */
 static void line_end(line *out)
 {
     pal_json_end_object(&out->json);
@@ -204,7 +205,7 @@ static pal_id session_named(pal_str key)
     return session.id;
 }
 
-/* None where the name is unknown: it may be one of an earlier process. */
+/* Returns the empty id if the name is unknown: it may be the name of an earlier process. */
 static pal_id turn_named(pal_str name)
 {
     for (size_t i = turns_len; i > 0; i--)
@@ -459,7 +460,7 @@ static void wait_tools(pal_json in)
             fail("tools", &err);
         pal_arena_free(arena);
         if (len < wanted)
-            nanosleep(&moment, NULL); /* servers start in their own time, and tell nobody */
+            nanosleep(&moment, NULL); /* servers start in the background and do not report it */
     }
     line_begin(&out);
     put_number(&out, "tools", len);

@@ -1,6 +1,5 @@
-/* turn_fixture.h - what the tests of turns have in common: a store in memory, a runtime with
- * scripted answers, and short ways to say something and to look at what came of it. One test at a
- * time. */
+/* turn_fixture.h - shared by the tests of turns: a store in memory, a runtime with a scripted
+ * model, and short functions that send messages and check results. One test runs at a time. */
 #ifndef TURN_FIXTURE_H
 #define TURN_FIXTURE_H
 
@@ -17,7 +16,7 @@
 #endif
 
 #define S(text) pal_str_of(text)
-#define WAIT_MS 60000 /* then something hangs */
+#define WAIT_MS 60000 /* a longer wait means that something hangs */
 
 typedef struct fixture {
     pal_store *store;
@@ -56,7 +55,7 @@ static inline void open_store(void)
     OK(pal_store_open("memory:", NULL, &test.store, &test.err));
 }
 
-/* Endpoints that the options have stay. */
+/* Keeps the endpoints of the options, if there are any. */
 static inline void open_runtime(const char *script, pal_runtime_options options)
 {
     pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
@@ -75,7 +74,8 @@ static inline void open_runtime(const char *script, pal_runtime_options options)
     OK(pal_runtime_open(&options, &test.runtime, &test.err));
 }
 
-/* A fresh store and a runtime whose model says what the script has; NULL: the echo. */
+/* Opens a new store, and a runtime whose model gives the answers of the script; NULL: the model is
+ * "echo". */
 static inline void begin(const char *script)
 {
     pal_runtime_options options = {.max_tool_iterations = 3};

@@ -1,5 +1,5 @@
-/* turn_service.h - a model's service for tests: answers each request with the next of the prepared
- * answers, and keeps what it was sent. One thread, one connection at a time. */
+/* turn_service.h - a model service for tests: answers each request with the next prepared response,
+ * and keeps the requests. One thread, one connection at a time. */
 #ifndef TURN_SERVICE_H
 #define TURN_SERVICE_H
 
@@ -16,11 +16,11 @@ enum { SERVICE_REQUESTS_MAX = 16, SERVICE_BODY_MAX = 65536, SERVICE_HEAD_MAX = 2
 
 typedef struct service_reply {
     int code;           /* 0: 200 */
-    const char *header; /* one more, with its line end; NULL: none */
+    const char *header; /* one more header with its line end, or NULL */
     const char *body;
-    bool is_held;   /* until service_release() */
-    size_t missing; /* bytes of the body that are promised, and never come */
-    bool is_stuck;  /* the connection stays open until service_release(), whatever is missing */
+    bool is_held;   /* wait until service_release() */
+    size_t missing; /* bytes of the body that are announced, but never sent */
+    bool is_stuck;  /* the connection stays open until service_release() */
 } service_reply;
 
 typedef struct service {
@@ -31,7 +31,7 @@ typedef struct service {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    size_t len; /* requests that came */
+    size_t len; /* requests that were received */
     bool is_released;
     char paths[SERVICE_REQUESTS_MAX][256];
     char heads[SERVICE_REQUESTS_MAX][SERVICE_HEAD_MAX];
@@ -139,7 +139,7 @@ static inline service *service_open(const service_reply *replies, size_t len)
     return s;
 }
 
-/* Waits until so many requests have come. */
+/* Waits until that many requests were received. */
 static inline void service_wait(service *s, size_t len)
 {
     pthread_mutex_lock(&s->lock);
@@ -167,7 +167,7 @@ static inline void service_close(service *s)
     free(s);
 }
 
-/* Whether the texts stand in the body in this order; NULL ends them. */
+/* Whether the body contains the texts in this order; NULL ends the list. */
 static inline bool service_has(const char *body, const char *const *texts)
 {
     for (; *texts; texts++) {

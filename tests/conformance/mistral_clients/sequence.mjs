@@ -1,4 +1,5 @@
-// What all suites of Mistral's clients share: how a stream must look, and what a conversation says.
+// Shared by the suites of Mistral's clients: the valid order of a stream's events, and a summary of
+// a conversation.
 import assert from 'node:assert/strict';
 
 /** An entry in a few words, whichever SDK read it. */

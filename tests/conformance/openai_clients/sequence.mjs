@@ -1,9 +1,10 @@
-// The order of the events of a response, as strictly as the API promises it.
+// Checks the order of the events of a response as strictly as the API promises it.
 import assert from 'node:assert/strict';
 
 const ENDS = ['response.completed', 'response.incomplete', 'response.failed'];
 
-// Events that carry a piece of an item, and the member that its last one has the whole in.
+// Events that carry a piece of an item, and the member of the final event that holds the complete
+// item.
 const PIECES = {
     output_text: 'text', refusal: 'refusal', reasoning_text: 'text',
     function_call_arguments: 'arguments', custom_tool_call_input: 'input',

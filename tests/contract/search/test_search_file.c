@@ -1,6 +1,6 @@
 /* test_search_file.c - the search index in a SQLite file: no word outlives its message, an older
- * file is searched and brought up to date, damage is found and repaired, several processes build it
- * at once. */
+ * file can be searched and is brought up to date, damage is found and repaired, and several
+ * processes can build the index at the same time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static pal_id new_session(void)
     return id;
 }
 
-/* Messages "n<i> common" of the session. */
+/* Appends messages "n<i> common" to the session. */
 static void say_many(pal_id session, int first, int count, const char *word)
 {
     static char texts[BATCH][64];
@@ -81,7 +81,7 @@ static bool file_has(const char *suffix, const char *word)
     return found;
 }
 
-/* In the file or in its log of changes. */
+/* Whether the word is in the file or in its WAL. */
 static bool is_on_disk(const char *word)
 {
     return file_has("", word) || file_has("-wal", word);
@@ -134,7 +134,7 @@ static void a_sweep_erases_words_too(void)
     close_store();
 }
 
-/* A part that was read before an erasure and written after it would bring words back. */
+/* A part that was read before an erasure and written after it would bring back words. */
 static void an_overtaken_part_is_not_written(void)
 {
     const pal_index_part *part = NULL;
@@ -162,7 +162,7 @@ static void an_overtaken_part_is_not_written(void)
         CHECK(part);
     work.index = part;
     engine->backend->apply(engine, &work, 1);
-    engine->backend->apply(engine, &work, 1); /* as another process might */
+    engine->backend->apply(engine, &work, 1); /* as another process could */
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 1);
     if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
@@ -286,7 +286,7 @@ static void damage_is_found_and_repaired(void)
     close_store();
 }
 
-/* What can't be decoded is walked through: nothing is missed. */
+/* Messages that cannot be decoded are scanned, so nothing is missed. */
 static void a_damaged_index_hides_nothing(void)
 {
     pal_id session;
@@ -326,7 +326,7 @@ static void torn_pages_of_the_index_are_made_anew(void)
     fclose(file);
     open_store(false);
     CHECK_EQ(count_of("n500"), 1);
-    CHECK_EQ(count_of("n1500"), 1); /* by walking */
+    CHECK_EQ(count_of("n1500"), 1); /* by scanning */
     CHECK_THAT(check(true), >, 0);
     CHECK_EQ(check(false), 0);
     CHECK_EQ(count_of("n500"), 1);

@@ -1,5 +1,6 @@
-/* test_search_groups.c - summaries of the search index: a word that is nowhere costs a few looks,
- * all others are found through them, and they are thrown away with what they tell of. */
+/* test_search_groups.c - the summaries of the search index: a word that does not occur costs few
+ * lookups, all other words are found through the summaries, and summaries are removed with the
+ * messages that they describe. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static pal_id new_session(const char *tenant)
     return id;
 }
 
-/* Messages "n<number> <word>". */
+/* Appends messages "n<number> <word>". */
 static void say_many(const char *tenant, pal_id session, int first, int count, const char *word)
 {
     static char texts[BATCH][64];
@@ -71,7 +72,7 @@ static uint64_t check(bool repair)
     return findings;
 }
 
-/* How often the index was looked into since the last call, by all readers. */
+/* The number of index lookups by all readers since the last call. */
 static int looks(void)
 {
     pal_sqlite *self = (pal_sqlite *)*pal_store_engine(test.store);
@@ -130,7 +131,7 @@ static void all_others_are_found(void)
     close_store();
 }
 
-/* A text that is too long for the index is looked at in every search. */
+/* Every search reads a text that is too long for the index. */
 static void long_texts_are_found(void)
 {
     char *text = malloc(WIDE_LEN + 1);

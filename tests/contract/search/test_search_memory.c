@@ -1,6 +1,6 @@
-/* test_search_memory.c - the search index of "memory:": a word that is nowhere offers no row, all
- * others are found through it, and words go with their messages. And, of every backend: a search
- * that may not wait says how far it came. */
+/* test_search_memory.c - the search index of "memory:": a word that does not occur leads to no row,
+ * all other words are found through the index, and words are removed with their messages. Also, for
+ * every backend: a search with a time limit reports how far it came. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void say(const char *tenant, pal_id session, pal_str text)
             test.store, pal_str_of(tenant), session, &message, 1, PAL_SEQ_ANY, &test.err));
 }
 
-/* Messages "n<number> <word>". */
+/* Appends messages "n<number> <word>". */
 static void say_many(pal_id session, int first, int count, const char *word)
 {
     static char texts[BATCH][64];
@@ -88,7 +88,7 @@ static bool count_row(const pal_found_row *found, void *user)
     return true;
 }
 
-/* How many rows are looked at for it. */
+/* The number of rows that the search for this word reads. */
 static size_t offered(const char *tenant, const char *text)
 {
     pal_engine *engine = *pal_store_engine(test.store);
@@ -111,7 +111,7 @@ static void a_word_that_is_nowhere_costs_nothing(void)
     other = new_session("other");
     say_many(session, 1, ROWS, "common");
     say("other", other, pal_str_of("theirs alone"));
-    CHECK_EQ(offered("default", "nowhere"), ROWS); /* nothing is in the index yet */
+    CHECK_EQ(offered("default", "nowhere"), ROWS); /* nothing is indexed yet */
     complete_index();
     CHECK_EQ(offered("default", "nowhere"), 0);
     CHECK_EQ(offered("default", "common nowhere"), 0);
@@ -258,7 +258,7 @@ static void a_cap_takes_words_along(void)
 
 /* ---- Pages that end by the clock ---- */
 
-/* All pages together; *out_partial: how many of them say that they are not complete. */
+/* Reads all pages. *out_partial counts the pages that are not complete. */
 static size_t count_by_pages(const char *text, size_t *out_partial)
 {
     pal_search_query search = {.text = pal_str_of(text), .wait_ms = 1, .limit = 10};

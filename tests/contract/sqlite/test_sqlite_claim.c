@@ -1,11 +1,11 @@
-/* test_sqlite_claim.c - a program may tell that SQLite is used by stores alone; too late, nothing
- * changes. Each case is a process, for the setting is the process's. */
+/* test_sqlite_claim.c - a program can declare that only stores use SQLite; if it is too late for
+ * that, nothing changes. The setting is per process, so each case runs in a separate process. */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/sqlite_file.h"
 
-/* Whether SQLite knows how much memory an open store takes. */
+/* Whether SQLite counts the memory of an open store. */
 static bool is_counted(void)
 {
     bool counted;

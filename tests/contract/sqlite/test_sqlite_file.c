@@ -1,6 +1,6 @@
-/* test_sqlite_file.c - a SQLite file from outside: one of version 2 is read as it is and brought up
- * to date, fsck knows records and the ledger's sums, and no statement walks over what it should
- * find. */
+/* test_sqlite_file.c - a SQLite file seen from outside: a file of version 2 can be read unchanged
+ * and is brought up to date, fsck checks records and the sums of the ledger, and no statement scans
+ * a table instead of using an index. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define VERSION_NOW 7
 
-/* The tables as version 1 made them, and what the versions up to 5 added. */
+/* The tables of version 1, and the additions of the versions up to 5. */
 static const char version_1[] =
         "CREATE TABLE tenant(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
         "CREATE TABLE name(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
@@ -135,8 +135,8 @@ static const char version_4[] =
 static const char version_5[] = "ALTER TABLE message ADD COLUMN turn BLOB;"
                                 "ALTER TABLE lease ADD COLUMN ttl_ms INTEGER;";
 
-/* A session with a message and two that wait, four model calls of two hours and two tenants; one
- * call's session was erased. */
+/* A session with one message and two waiting items, and four model calls of two hours and two
+ * tenants. The session of one call was erased. */
 static const char content[] =
         "INSERT INTO tenant VALUES (1, 'default'), (2, 'other');"
         "INSERT INTO session(id, uuid, tenant, fork_seq, fork_mark, created_at, is_routed, key)"
@@ -205,7 +205,8 @@ static bool is_waiting(const char *first, const char *second)
             len == 2 && pal_str_is(items[0].body, first) && pal_str_is(items[1].body, second);
 }
 
-/* A file of an older version, whose content came before its last steps. */
+/* Creates a file of an older version whose contents were written before its last migration
+ * steps. */
 static void make_version(int version)
 {
     static const char *const steps[] = {version_2, version_3, version_4, version_5};
@@ -227,7 +228,7 @@ static void make_version_2(void)
     make_version(2);
 }
 
-/* What version 2 had, by the ways of today. */
+/* Checks the contents of version 2 through today's interface. */
 static void sums_are_right(void)
 {
     CHECK_EQ(input_of((pal_ledger_query){0}), 7);
@@ -301,7 +302,7 @@ static pal_status append_to(const char *tenant, pal_id session, pal_id id)
     return pal_store_append(test.store, S(tenant), session, &message, 1, PAL_SEQ_ANY, &test.err);
 }
 
-/* Ids were unique over all tenants up to version 5. */
+/* Up to version 5, ids were unique over all tenants. */
 static void ids_become_a_tenants_own(void)
 {
     for (int version = 1; version <= 5; version++) {
@@ -332,7 +333,7 @@ static void ids_become_a_tenants_own(void)
     }
 }
 
-/* What waits keeps its order, its client ids and its place before what comes. */
+/* Waiting items keep their order, their client ids, and their place before new items. */
 static void an_older_inbox_is_taken_over(void)
 {
     pal_inbox_item again = {.client_id = S("c1"), .body = S("first")};
@@ -354,7 +355,7 @@ static void an_older_inbox_is_taken_over(void)
     close_store();
 }
 
-/* Another program's table is in the way of a step: nothing of it may be left. */
+/* The table of another program prevents a migration step. No part of the step may be left. */
 static void a_step_is_taken_wholly_or_not(void)
 {
     make_version_2();
@@ -412,7 +413,7 @@ static void records_of_nobody_are_found(void)
 
 /* ---- What statements cost ---- */
 
-/* The plan of a statement, its lines joined. */
+/* Returns the plan of a statement, its lines joined. */
 static const char *plan_of(pal_sql_id id)
 {
     static char plan[2048];

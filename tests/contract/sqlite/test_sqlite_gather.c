@@ -89,7 +89,7 @@ static void a_commit_is_written_at_once(void)
     OK(append(session, 4));
     CHECK_EQ(writes, 1);
     writes = 0;
-    OK(append(session, MESSAGES)); /* more than is kept */
+    OK(append(session, MESSAGES)); /* more than is gathered */
     CHECK_EQ(writes, 2);
     CHECK_EQ(ask("SELECT count(*) FROM message"), 4 + MESSAGES);
     end();
@@ -111,7 +111,7 @@ static void what_cannot_be_written_fails_the_commit(void)
     end();
 }
 
-/* Even if the disk takes the next write again. */
+/* Also if the disk accepts the next write again. */
 static void nothing_is_written_behind_what_failed(void)
 {
     static const char page[4096];
@@ -122,7 +122,7 @@ static void nothing_is_written_behind_what_failed(void)
     OK(append(session, 1));
     CHECK_EQ(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     CHECK_EQ(sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file), SQLITE_OK);
-    CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_OK); /* kept */
+    CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 1 << 20), SQLITE_OK); /* gathered */
     is_full = true;
     CHECK_EQ(file->pMethods->xWrite(file, page, sizeof page, 0), SQLITE_FULL);
     is_full = false;
@@ -151,7 +151,7 @@ static void kept_data_is_dropped_by_a_rollback(void)
     CHECK_THAT(engine()->gather.len, >, 0);
     CHECK_EQ(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     CHECK_EQ(engine()->gather.len, 0);
-    /* Another's frames lie there now. */
+    /* The WAL contains another writer's frames now. */
     CHECK(run("INSERT INTO blob_data SELECT pos, zeroblob(300000) FROM message"));
     CHECK_EQ(sqlite3_exec(db, "SELECT data FROM blob_data", NULL, NULL, NULL), SQLITE_OK);
     OK(append(session, 1));

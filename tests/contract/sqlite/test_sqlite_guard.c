@@ -1,6 +1,6 @@
-/* test_sqlite_guard.c - the SQLite file as a file: private from its creation, never made through a
- * link, and not written to after it was removed; a full disk and a page that can't be read are told
- * apart from damage. */
+/* test_sqlite_guard.c - the SQLite file as a file: it is private from its creation, it is never
+ * created through a symbolic link, and nothing is written to it after it was removed. A full disk
+ * and an unreadable page are reported differently from damage. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ static void a_missing_directory_is_named(void)
             "No such file or directory");
 }
 
-/* What was removed or replaced takes no more writes, and says so. */
+/* A removed or replaced file accepts no more writes, and the error says so. */
 static void nothing_is_written_after_a_file_is_gone(void)
 {
     for (size_t i = 0; i < 3; i++)
@@ -131,7 +131,7 @@ static void a_full_disk_is_told_until_it_has_room(void)
     file_clear();
 }
 
-/* Nobody writes to a store that isn't ready, so it finds out by itself. */
+/* No call writes to a store that is not ready, so the store notices by itself. */
 static void a_probe_notices_that_there_is_room_again(void)
 {
     pal_id id;

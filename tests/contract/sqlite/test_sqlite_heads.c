@@ -1,5 +1,5 @@
-/* test_sqlite_heads.c - what the writer remembers of sessions is what the file says, whoever has
- * written to it, and whatever was taken back. */
+/* test_sqlite_heads.c - the heads of sessions that the writer caches are equal to those in the
+ * file, also after another process has written to the file, and after a rollback. */
 #include "store/sqlite/sqlite.h"
 #include "support/disk/fault_vfs.h"
 #include "support/sqlite_file.h"
@@ -32,7 +32,7 @@ static void end(void)
     file_clear();
 }
 
-/* The same file once more, as another process would have it. */
+/* Opens the same file again, as another process would. */
 static pal_store *open_other(void)
 {
     pal_store *other = NULL;
@@ -47,7 +47,7 @@ static pal_message words(pal_part *part)
     return (pal_message){.role = PAL_ROLE_USER, .parts = part, .parts_len = 1};
 }
 
-/* The seq that it was given, 0 where it was refused. */
+/* Returns the seq of the message, 0 if it was refused. */
 static uint64_t append_to(pal_store *to, pal_id session)
 {
     pal_part part;
@@ -73,7 +73,7 @@ static pal_op op_append(pal_id session, pal_message *message)
     return op;
 }
 
-/* How often a head was looked up since the last time. */
+/* The number of head lookups since the last call. */
 static int lookups(void)
 {
     sqlite3_stmt *stmt = engine()->writer.statements[PAL_SQL_HEAD_GET];
@@ -98,7 +98,7 @@ static void the_second_append_looks_nothing_up(void)
     end();
 }
 
-/* As a turn's first commit is. */
+/* As in the first commit of a turn. */
 static void a_commit_looks_up_a_session_once(void)
 {
     pal_id before = begin(), id = {{77}};
@@ -163,7 +163,7 @@ static void what_another_process_appends_is_seen(void)
     end();
 }
 
-/* A read may be the first that notices, on the writer's own connection. */
+/* A read on the writer's connection may be the first to notice. */
 static void a_read_between_does_not_hide_it(void)
 {
     pal_id id = begin();
@@ -252,7 +252,8 @@ static void a_commit_that_fails_is_forgotten(void)
     end();
 }
 
-/* The batch is rolled back for the one that can't be, and run again one by one. */
+/* The batch is rolled back because one operation fails, and its operations are run again one by
+ * one. */
 static void a_batch_that_is_run_again_counts_once(void)
 {
     pal_id id = begin(), other = new_session();
@@ -276,7 +277,7 @@ static void a_batch_that_is_run_again_counts_once(void)
     end();
 }
 
-/* Of those that go together, one is taken back alone, when its head was written already. */
+/* One of several operations in a commit is rolled back alone, after its head was written. */
 static void what_is_taken_back_alone_is_forgotten(void)
 {
     pal_id id = begin();

@@ -1,4 +1,5 @@
-/* test_store.c - every promise of store.h, over the backend whose URL is the first argument:
+/* test_store.c - every promise of store.h, for the backend whose URL is the first argument:
+ *
  *   test_store memory:
  *   test_store sqlite: */
 #include "contract/contract.h"

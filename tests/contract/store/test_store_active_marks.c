@@ -32,7 +32,7 @@ static pal_active_marks active_of(pal_id session)
     return active;
 }
 
-/* Whether the checkpoint with that body counts; NULL: none does. */
+/* Whether the checkpoint with this body applies. NULL: no checkpoint applies. */
 static bool stands(pal_id session, const char *body)
 {
     pal_active_marks active = active_of(session);
@@ -176,7 +176,7 @@ static void a_reset_ends_it_and_undoing_brings_it_back(void)
     say_words(session, "d e");
     checkpoint(session, 5, "\"late\"");
     CHECK(stands(session, "\"late\""));
-    OK(undo(session, reset.number)); /* now the late one hides what it does not know */
+    OK(undo(session, reset.number)); /* now the late mark hides messages that it does not know */
     CHECK(stands(session, "\"c\""));
     OK(undo(session, 4));
     CHECK(stands(session, "\"late\""));
@@ -192,7 +192,7 @@ static void what_was_hidden_before_does_not_matter(void)
     CHECK(stands(session, "\"c\""));
     rewind_to(session, 5);
     CHECK(stands(session, "\"c\""));
-    OK(undo(session, first)); /* b, c and d are back, and not in the summary */
+    OK(undo(session, first)); /* b, c and d are visible again, and not in the summary */
     CHECK(stands(session, NULL));
     OK(undo(session, 4));
     CHECK(stands(session, "\"c\""));
@@ -221,7 +221,7 @@ static void undoing_an_undo_of_an_old_rewind_counts(void)
     OK(undo(session, rewind));       /* 2 */
     checkpoint(session, 4, "\"c\""); /* 3, of a to d */
     CHECK(stands(session, "\"c\""));
-    OK(undo(session, 2)); /* 4: b to d are out of sight again */
+    OK(undo(session, 2)); /* 4: b to d are hidden again */
     if (CHECK(shows(session, "a")))
         CHECK(stands(session, NULL));
     OK(undo(session, 4));
@@ -295,7 +295,7 @@ static void a_fork_does_not_follow_its_parent(void)
     CHECK(stands(child, "\"c\""));
     rewind_to(parent, 1);
     CHECK(stands(child, "\"c\""));
-    child = fork_at(parent, 4); /* a message that is out of sight: as it was when it was said */
+    child = fork_at(parent, 4); /* a hidden message, as it was when it was appended */
     CHECK(stands(child, NULL));
 }
 
@@ -304,7 +304,7 @@ static void a_fork_out_of_sight_is_not_summarized_away(void)
     pal_id parent = of_words("a b c d"), child;
 
     rewind_to(parent, 1);
-    checkpoint(parent, 3, "\"c\""); /* of a alone */
+    checkpoint(parent, 3, "\"c\""); /* summarizes only a */
     CHECK(stands(parent, "\"c\""));
     child = fork_at(parent, 3);
     if (CHECK(shows(child, "a b c")))

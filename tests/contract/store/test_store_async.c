@@ -1,4 +1,5 @@
-/* test_store_async.c - batches that nobody waits for: told once, in order, and shared commits. */
+/* test_store_async.c - asynchronous batches: each result is reported once and in order, and batches
+ * share commits. */
 #include "contract/contract.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 
 enum { BATCHES = 200 };
 
-/* What was told. Only the thread that tells writes to it, and `done` orders the rest. */
+/* The reported results. Only the reporting thread writes to it; `done` orders the reads. */
 typedef struct telling {
     pal_op *ops;
     size_t ops_len;
@@ -59,7 +60,7 @@ static void a_batch_is_told(void)
     CHECK_EQ(message.seq, 1);
     CHECK(!pal_id_is_none(message.id));
     CHECK(shows(op.session, "a"));
-    /* Where the backend never waits, there is no other thread that could tell. */
+    /* A backend that never waits has no other thread that could report. */
     CHECK_EQ(!!pthread_equal(told.thread, pthread_self()), !contract_is_durable());
     sem_destroy(&done);
 }
@@ -146,7 +147,7 @@ typedef struct gate {
     sem_t reached, open;
 } gate;
 
-/* No program may do this; it lets the queue fill without depending on any timing. */
+/* No program may do this. It fills the queue without depending on timing. */
 static void hold_writer(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *why, void *user)
 {
@@ -233,7 +234,7 @@ static void *append_and_wait(void *user)
     waiter *self = user;
 
     for (int i = 0; i < BATCHES / 4; i++) {
-        /* Not by text_of(): the arena is the main thread's. */
+        /* Not by text_of(), since the arena belongs to the main thread. */
         pal_part part = {.kind = PAL_PART_TEXT, .text = S("w")};
         pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
         pal_error ignored;
@@ -244,7 +245,7 @@ static void *append_and_wait(void *user)
     return NULL;
 }
 
-/* Those who wait and those who don't, in the same commits. */
+/* Synchronous and asynchronous calls share the same commits. */
 static void both_kinds_of_callers_meet(void)
 {
     static pal_message messages[BATCHES];

@@ -82,7 +82,7 @@ static void an_operation_can_go_with_the_one_before_it(void)
     CHECK_STATUS(ops[1].status, PAL_CANCELED);
     CHECK_STATUS(ops[2].status, PAL_OK);
     CHECK(shows(id, "a b"));
-    ops[0].u.lease.owner = (pal_str){0}; /* refused before it comes to the backend */
+    ops[0].u.lease.owner = (pal_str){0}; /* refused before the backend is called */
     OK(pal_store_apply(test.store, ops, 2, &test.err));
     CHECK_STATUS(ops[0].status, PAL_INVALID);
     CHECK_STATUS(ops[1].status, PAL_CANCELED);
@@ -92,7 +92,7 @@ static void an_operation_can_go_with_the_one_before_it(void)
     CHECK(shows(id, "a b"));
 }
 
-/* Here SQLite itself fails, and does not only find that it should. */
+/* Here SQLite itself fails; the check before it does not. */
 static void what_goes_together_still_fails_alone(void)
 {
     pal_id id = new_session();

@@ -35,7 +35,7 @@ static pal_status blob_status(const char *data)
     pal_store *other = NULL;
     pal_status status;
 
-    /* The name of the content, from a store that has nothing to do with this one. */
+    /* Gets the blob name of the content from a separate store. */
     OK(pal_store_open("memory:", NULL, &other, &test.err));
     OK(pal_store_blob_put(other, no_tenant(), S("x"), S(data), name, &test.err));
     pal_store_close(other);
@@ -235,7 +235,7 @@ static void an_erased_ledger_row_keeps_its_numbers_only(void)
 
     OK(pal_store_ledger_add(test.store, no_tenant(), id, &row, &test.err));
     erase(id);
-    /* The request's id was text of the session: nothing knows of it any more. */
+    /* The id of the request was text of the session, so nothing may know it any more. */
     OK(pal_store_ledger_add(test.store, no_tenant(), other, &row, &test.err));
     OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){0}, &sum, &test.err));
     CHECK_EQ(sum.calls, 2);

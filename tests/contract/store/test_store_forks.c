@@ -163,7 +163,7 @@ static void one_message_is_hidden(void)
     CHECK_STR(shown(session, &back), "c d");
     CHECK_STR(shown(session, &all), "a b c d");
     CHECK_EQ(count(session, 0, 0), 3);
-    fork = fork_at(session, 4); /* what was taken out stays out */
+    fork = fork_at(session, 4); /* messages that were hidden stay hidden */
     CHECK(shows(fork, "a c d"));
     hide(fork, 1, 0);
     CHECK(shows(fork, "c d"));
@@ -189,7 +189,7 @@ static void wrong_hides_are_refused(void)
     CHECK(shows(session, "a b"));
 }
 
-/* An answer of a text and two calls. */
+/* Appends an answer with a text and two calls. */
 static void append_parts(pal_id session)
 {
     pal_part parts[3] = {{.kind = PAL_PART_TEXT, .text = pal_str_of("word")},
@@ -466,7 +466,7 @@ static void a_fork_sees_what_was_in_sight(void)
     say_words(parent, "d e");
     child = fork_at(parent, PAL_SEQ_ANY);
     CHECK(shows(child, "a d e"));
-    OK(undo(parent, 0)); /* later than the fork: it does not move */
+    OK(undo(parent, 0)); /* later than the fork, so it does not move */
     CHECK(shows(parent, "a b c d e"));
     CHECK(shows(child, "a d e"));
     rewind_to(parent, 0);

@@ -1,4 +1,4 @@
-/* test_store_ledger.c - what model calls cost, and the sums that budgets ask for. */
+/* test_store_ledger.c - the costs of model calls, and the sums that budgets need. */
 #include "contract/contract.h"
 
 #define HOUR INT64_C(3600000)
@@ -95,7 +95,7 @@ static void an_append_writes_its_ledger_rows(void)
     OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(sum_of(op.session, 0, 0).usage.input, 3);
-    rows[0].request_id = S("r3"); /* a replay: the new row still goes in, the old one not again */
+    rows[0].request_id = S("r3"); /* a replay: only the new row is added */
     OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(op.u.append.replayed);
@@ -158,7 +158,8 @@ static void sums_are_by_turn_and_by_agent(void)
     CHECK_EQ(input_of((pal_ledger_query){.tenant = S("nobody")}), 0);
 }
 
-/* Calls at and around the turns of hours; every time between two of them, against adding up. */
+/* Calls at the start of hours and next to it: every interval between two of them is compared with a
+ * plain sum. */
 static void any_time_adds_up(void)
 {
     static const int64_t offsets[] = {-HOUR, -HOUR + 1, -1, 0, 1, HOUR - 1, HOUR, HOUR + 1,
@@ -215,7 +216,7 @@ static void an_erased_session_leaves_its_sums(void)
     }
 }
 
-/* Numbers that no service can mean stay at the largest one, and break nothing. */
+/* Absurdly large numbers are limited to the largest number, and break nothing. */
 static void sums_stay_at_the_largest_number(void)
 {
     pal_id session = new_session(), none = {{0}};

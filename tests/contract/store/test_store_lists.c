@@ -11,7 +11,7 @@ static pal_id make(const char *project, const char *agent, int64_t at)
     return id;
 }
 
-/* Whether the list holds exactly these, in this order. */
+/* Whether the list holds exactly these sessions in this order. */
 static bool lists(pal_session_query query, const pal_id *ids, size_t len)
 {
     pal_session_page page = {0};
@@ -83,7 +83,7 @@ static void an_expired_session_is_listed_once_it_is_swept(void)
     CHECK(lists((pal_session_query){.state = PAL_SESSION_TRASH}, &a, 1));
 }
 
-/* Walks all pages; returns how many sessions came, each once and in order. */
+/* Reads all pages. Returns the number of sessions, each of which came once and in order. */
 static size_t walk(pal_session_query query, size_t *out_pages)
 {
     pal_session_page page = {0};

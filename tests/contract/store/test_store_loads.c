@@ -1,4 +1,4 @@
-/* test_store_loads.c - which messages a load takes under its bounds, against a plain loop. */
+/* test_store_loads.c - which messages a load with limits returns, compared with a plain loop. */
 #include "contract/contract.h"
 
 enum { ROWS = 24 };
@@ -11,7 +11,7 @@ typedef struct row {
 
 static row rows[ROWS + 1]; /* by seq */
 
-/* A session of ROWS messages of which 9..12 are out of sight, half of them those of a parent. */
+/* Makes a session of ROWS messages. Messages 9 to 12 are hidden, half of them in a parent. */
 static pal_id prepare(void)
 {
     char text[64];
@@ -48,7 +48,7 @@ static bool fits(const pal_message_query *load, size_t len, uint64_t tokens, uin
             (load->bytes_max == 0 || bytes <= load->bytes_max);
 }
 
-/* What the load should take, by a plain loop. */
+/* Computes the expected messages by a plain loop. */
 static size_t expect(const pal_message_query *load, bool taken[ROWS + 1], bool *out_has_more)
 {
     uint64_t tokens = 0, bytes = 0;
@@ -97,7 +97,7 @@ static bool load_is_right(pal_id session, const pal_message_query *load)
     return right;
 }
 
-/* Every limit under both directions, in sight and all, in all given ranges. */
+/* Tests every limit in both directions, visible and all messages, in all given ranges. */
 static void try_bounds(pal_id session, pal_message_query load)
 {
     static const uint64_t after[] = {0, 1, 8, 10, 13, 14, 23, 24, 30};

@@ -1,4 +1,4 @@
-/* test_store_messages.c - appending: order, idempotence, all or none. */
+/* test_store_messages.c - appends: order, idempotence, and all or nothing. */
 #include "contract/contract.h"
 
 static pal_status append(pal_id session, pal_message *messages, size_t len, uint64_t expected_seq)
@@ -171,7 +171,7 @@ static void the_same_client_id_is_the_same_message(void)
     say(op.session, "c");
     pal_clock_set_ms(NOW + 1);
     OK(pal_store_apply(
-            test.store, &op, 1, &test.err)); /* expected_seq is stale: a replay comes first */
+            test.store, &op, 1, &test.err)); /* expected_seq is stale, but it is a replay */
     CHECK_STATUS(op.status, PAL_OK);
     CHECK(op.u.append.replayed);
     for (size_t i = 0; i < 2; i++) {
@@ -245,7 +245,7 @@ static void a_client_id_is_looked_up_by_reading(void)
     OK(pal_store_mark(test.store, no_tenant(), session, &rewind, &test.err));
     OK(pal_store_find_client_id(
             test.store, no_tenant(), session, S("2"), test.arena, &found, &test.err));
-    CHECK_EQ(found.seq, 2); /* hidden, and found */
+    CHECK_EQ(found.seq, 2); /* hidden, but found */
     GIVES(PAL_NOT_FOUND,
             pal_store_find_client_id(
                     test.store, no_tenant(), session, S("3"), test.arena, &found, &test.err));

@@ -1,7 +1,7 @@
-/* test_store_model.c - thousands of random steps, each compared with a model that copies what the
- * store shares: a fork copies its messages and what was hidden of them.
+/* test_store_model.c - thousands of random steps, each compared with a simple model. The model
+ * copies everything that the store shares: a fork copies its messages and what was hidden of them.
  *
- * PAL_TEST_SEED and PAL_TEST_STEPS choose another run; a failure tells both. */
+ * PAL_TEST_SEED and PAL_TEST_STEPS choose another run; a failure prints both. */
 #include "contract/contract.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ typedef struct model {
     bool exists;
     bool trashed;
     pal_id id;
-    uint32_t messages[MESSAGES_MAX + 1]; /* what was said at each seq */
-    uint64_t frozen[MESSAGES_MAX + 1];   /* the first mark before the fork that hid it */
+    uint32_t messages[MESSAGES_MAX + 1]; /* the text at each seq */
+    uint64_t frozen[MESSAGES_MAX + 1];   /* the first mark before the fork that hid the message */
     uint64_t last_seq;
     model_mark marks[MARKS_MAX + 1]; /* by number */
     uint64_t marks_len;
@@ -57,7 +57,7 @@ static bool mark_counts(const model *of, uint64_t number)
     return true;
 }
 
-/* The through_seq of the first mark that hides the message; NEVER where none does. */
+/* The through_seq of the first mark that hides the message; NEVER if no mark hides it. */
 static uint64_t hidden_since(const model *of, uint64_t seq)
 {
     uint64_t since = of->frozen[seq];
@@ -94,7 +94,7 @@ static uint64_t last_shown(const model *of)
     return 0;
 }
 
-/* The messages as they were when the last of them was said: what hid them later does not count. */
+/* The messages that were visible when the last of them was appended; later marks do not count. */
 static void model_fork(const model *from, uint64_t at_seq, model *out_model)
 {
     out_model->exists = true;
@@ -115,7 +115,7 @@ static void model_mark_add(model *of, model_mark mark)
     of->marks[++of->marks_len] = mark;
 }
 
-/* What undoing gives; *target becomes the mark that it means. */
+/* The expected result of an undo. *target becomes the mark that it reverts. */
 static pal_status model_undo(const model *of, uint64_t *target)
 {
     if (*target == 0) {

@@ -1,4 +1,4 @@
-/* test_store_records.c - records: versions, expiry, pages, whose they are, and what takes them. */
+/* test_store_records.c - records: versions, expiry, pages, ownership, and what deletes them. */
 #include "contract/contract.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static bool has(const char *name)
     return find("key", name, &record) == PAL_OK;
 }
 
-/* The names of a page, joined by spaces, and "+" where there are more. */
+/* The names of a page, joined by spaces, and "+" if there are more. */
 static const char *page(const pal_record_query *query)
 {
     static char names[256];
@@ -295,7 +295,7 @@ static void the_sweep_takes_expired_records_in_steps(void)
     CHECK_EQ(steps, 3);
     CHECK_EQ(sweep.trashed, 0);
     CHECK_EQ(sweep.erased, 0);
-    pal_clock_set_ms(NOW); /* those that had only expired would be back */
+    pal_clock_set_ms(NOW); /* otherwise records that had only expired would be back */
     CHECK(lists((pal_record_query){0}, "f g h i"));
     pal_clock_set_ms(NOW + 100);
     if (contract_is_durable()) {

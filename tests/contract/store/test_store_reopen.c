@@ -1,4 +1,4 @@
-/* test_store_reopen.c - what is there after closing and opening again. */
+/* test_store_reopen.c - the contents of a store after it was closed and opened again. */
 #include "contract/contract.h"
 
 static void everything_is_there_after_opening_again(void)

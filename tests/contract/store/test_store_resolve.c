@@ -1,4 +1,4 @@
-/* test_store_resolve.c - from what routing says to the session that a message belongs to. */
+/* test_store_resolve.c - finds the session of a message from the result of routing. */
 #include "contract/contract.h"
 
 #include <string.h>
@@ -7,7 +7,8 @@
 
 static pal_resolve_result resolution;
 
-/* Resolves a routed key with a list of aliases, separated by spaces; the main alias is `MAIN_ALIAS`. */
+/* Resolves a routed key with a list of aliases, separated by spaces. The main alias is
+ * `MAIN_ALIAS`. */
 static pal_status resolve_status(const char *key, const char *aliases, bool is_main)
 {
     pal_str list[16];
@@ -218,7 +219,7 @@ static void a_chat_adopts_nothing_from_one_that_lists_its_alias(void)
     CHECK(!resolution.adopted);
     CHECK(shows(second, ""));
     CHECK(shows(first, "secret"));
-    /* Nor when the list names a routed session by its key. */
+    /* Also not if the list names a routed session by its key. */
     CHECK(shows(resolve("sk_v1_c", "sk_v1_a own:c"), ""));
     CHECK(!resolution.adopted);
     CHECK(leads_to(PAL_SESSION_BY_ALIAS, "agent:main:direct:4711", first));
@@ -348,7 +349,7 @@ static uint64_t count_sessions(void)
     return stats.sessions_active;
 }
 
-/* Resolves what has `wrong` in the named field; nothing may change. */
+/* Resolves with `wrong` in the named field. Nothing may change. */
 static void refuse(const char *key, const char *field, pal_str wrong, pal_status wanted)
 {
     pal_str aliases[] = {S(MAIN_ALIAS), S("own:a")};
@@ -383,14 +384,14 @@ static void wrong_names_are_refused_and_nothing_changes(void)
 
     memset(long_text, 'x', sizeof long_text);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        /* A session that is there, and one that would be made. */
+        /* One session that exists, and one that would be created. */
         for (int is_new = 0; is_new < 2; is_new++) {
             const char *key = is_new ? "sk_v1_new" : "sk_v1_a";
 
             refuse(key, fields[i], S("a\xff\xfe"), PAL_INVALID);
             refuse(key, fields[i], S("\xed\xa0\x80"), PAL_INVALID);
             refuse(key, fields[i], pal_str_make("a\0b", 3), PAL_INVALID);
-            /* Such an alias was never a name, and is left out: another test has that. */
+            /* Such an alias was never valid, and is ignored; another test checks that. */
             if (strcmp(fields[i], "alias") != 0)
                 refuse(key, fields[i], pal_str_make(long_text, sizeof long_text), PAL_LIMIT);
         }

@@ -1,10 +1,10 @@
-/* test_store_search.c - finding messages by their words, in sight and nowhere else. */
+/* test_store_search.c - finds visible messages by their words, and no others. */
 #include "contract/contract.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* More than a block of the index, and more than is walked through without one. */
+/* More messages than a block of the index has, and more than are scanned without an index. */
 enum { MANY = 5000, BATCH = 500 };
 
 static pal_search_page search(const pal_search_query *what)
@@ -48,7 +48,7 @@ static bool finds(pal_id session, const char *text, const char *seqs)
     return same;
 }
 
-/* How many hits there are in all of the default tenant's sessions. */
+/* The number of hits in all sessions of the default tenant. */
 static size_t count_of(const char *text)
 {
     pal_search_query what = {.text = S(text), .limit = PAL_SEARCH_HITS_MAX};
@@ -429,7 +429,7 @@ static void pages_join_without_a_gap(void)
 
         for (size_t i = 0; i < hits.len && len < 32; i++)
             seen[len++] = hits.items[i].message;
-        say(a, "page"); /* newer than all that is still to come */
+        say(a, "page"); /* newer than all messages that follow */
         what.cursor = hits.cursor;
         if (what.cursor.len == 0)
             break;
@@ -472,7 +472,8 @@ static void newest_come_first(void)
 
 /* ---- Many ---- */
 
-/* Message `i` (from 1) has the words "every", "n<i>" and, each 100th, "hundred" and its number. */
+/* Message `i` (from 1) has the words "every", "n<i>" and, if 100 divides it, "hundred" and its
+ * number. */
 static void say_many(pal_id session, int first, int count)
 {
     static char texts[BATCH][64];
@@ -530,7 +531,7 @@ static void many_messages_are_searched(void)
     CHECK_EQ(count_of("n4000"), 0);
 }
 
-/* Large ones, so that it is not the walk that keeps them apart. */
+/* The messages are large, so that the scan alone does not keep them apart. */
 static void large_branches_never_leak(void)
 {
     pal_id session = new_session(), child;
@@ -574,7 +575,7 @@ static void what_is_erased_is_not_found(void)
     CHECK_EQ(count_of("n3000"), 1);
 }
 
-/* Positions that an erasure made free are taken again, in a block that was indexed. */
+/* Positions that an erasure freed are used again, in a block that was indexed. */
 static void what_comes_after_an_erasure_is_found(void)
 {
     pal_id kept = new_session(), middle = new_session(), gone = new_session();
@@ -584,7 +585,7 @@ static void what_comes_after_an_erasure_is_found(void)
     say_many(gone, 20001, 1500);
     CHECK_EQ(count_of("n10050"), 1);
     OK(pal_store_erase(test.store, no_tenant(), middle, NULL, &test.err));
-    CHECK_EQ(count_of("n900"), 1); /* what is left of the first block is indexed anew */
+    CHECK_EQ(count_of("n900"), 1); /* the rest of the first block is indexed again */
     OK(pal_store_erase(test.store, no_tenant(), gone, NULL, &test.err));
     say_many(kept, 901, 1500);
     CHECK_EQ(count_of("n901"), 1);
@@ -594,7 +595,7 @@ static void what_comes_after_an_erasure_is_found(void)
     CHECK_EQ(count_of("every"), 1000);
 }
 
-/* Each thread finds at once what it has said, while all of them say something. */
+/* Each thread finds its last message at once while all threads append messages. */
 static void *say_and_find(void *user)
 {
     int *bad = user;

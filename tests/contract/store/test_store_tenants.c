@@ -1,10 +1,10 @@
-/* test_store_tenants.c - a tenant can't see, guess or disturb another tenant's sessions: every call
- * with the other one's ids says that there is no such thing, and changes nothing. */
+/* test_store_tenants.c - a tenant cannot see, guess or disturb the sessions of another tenant:
+ * every call with the other tenant's ids returns PAL_NOT_FOUND and changes nothing. */
 #include "contract/contract.h"
 
 static const char blob_data[] = "bytes of the owner";
 
-/* What the owner has. */
+/* The data of the owner. */
 static pal_id owned, child, message_id, item_id;
 static uint64_t fence;
 static char blob_name[PAL_BLOB_NAME_SIZE];
@@ -43,7 +43,7 @@ static void prepare(void)
             test.store, owner(), S("text/plain"), S(blob_data), blob_name, &test.err));
 }
 
-/* Everything that a guest could have disturbed. */
+/* Checks everything that a guest could have disturbed. */
 static void owner_has_everything(void)
 {
     char text[PAL_ID_TEXT_SIZE];
@@ -218,7 +218,7 @@ static void a_guest_may_use_the_same_names(void)
     owner_has_everything();
 }
 
-/* A guest who knows the hash can't get the bytes by naming them in a message. */
+/* A guest who knows the hash of a blob cannot get its bytes by naming them in a message. */
 static void a_guest_names_no_blob_of_others(void)
 {
     pal_part part = {.kind = PAL_PART_FILE};

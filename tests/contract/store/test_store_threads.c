@@ -1,5 +1,5 @@
-/* test_store_threads.c - many threads on one store. Threads check nothing themselves (the counters
- * of the suite are one thread's): they report what went wrong, and the test looks at it. */
+/* test_store_threads.c - many threads on one store. Threads do not use CHECK, since the counters of
+ * the suite belong to one thread: they record failures, and the test checks the records. */
 #include "contract/contract.h"
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void run_threads(void *(*body)(void *), const pal_id *sessions, size_t se
         CHECK_EQ(workers[i].failures, 0);
 }
 
-/* A message of one part that lives where the caller keeps it. */
+/* A message with one part, in memory of the caller. */
 static pal_message text_in(pal_part *part, const char *text)
 {
     *part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(text)};
@@ -65,7 +65,8 @@ static void *append_many(void *user)
     return NULL;
 }
 
-/* Each message stands at the seq that its thread was told, and each thread's are in its order. */
+/* Each message has the seq that its thread received, and the messages of each thread are in
+ * order. */
 static void all_are_there(const pal_id *sessions, size_t sessions_len)
 {
     char text[32];
@@ -219,7 +220,8 @@ static void threads_that_send_one_message_store_it_once(void)
         CHECK_ID(workers[i].found, workers[0].found);
 }
 
-/* The first half writes, forks, rewinds and erases; the other half reads until it is done. */
+/* The first half of the threads writes, forks, rewinds and erases; the other half reads until the
+ * first half is done. */
 static void *read_or_write(void *user)
 {
     worker *self = user;

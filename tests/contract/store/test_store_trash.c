@@ -30,7 +30,7 @@ static pal_status restore(pal_id id)
     return pal_store_restore(test.store, no_tenant(), id, &test.err);
 }
 
-/* Whether every writing call on the session is refused with this status. */
+/* Whether every writing call on the session fails with this status. */
 static void no_call_writes(pal_id id, pal_status wanted)
 {
     pal_message message = text_of(PAL_ROLE_USER, "x");
@@ -51,7 +51,7 @@ static void no_call_writes(pal_id id, pal_status wanted)
     CHECK_EQ(get_session(id).title.len, 0);
 }
 
-/* A turn may end after its session went: what it did is recorded, and its lease given back. */
+/* A turn can end after its session was deleted: its work is recorded, and its lease is released. */
 static void a_turn_ends_in_the_trash(void)
 {
     pal_ledger_row row = {.request_id = S("r")};
@@ -280,7 +280,7 @@ static void the_sweep_has_a_limit(void)
     CHECK_THAT(rounds, >=, 2);
 }
 
-/* The parent that an adoption gives to a session may be the younger one. */
+/* A session can get a younger session as its parent by an adoption. */
 static void the_sweep_erases_an_adopted_parent(void)
 {
     pal_id child = new_session_with_key("child"), parent = new_session_with_key("parent");

@@ -1,4 +1,4 @@
-/* test_store_turns.c - what surrounds a turn: inbox, lease and fence. */
+/* test_store_turns.c - the store's part in a turn: inbox, lease and fence. */
 #include "contract/contract.h"
 
 /* ---- Inbox ---- */
@@ -189,7 +189,7 @@ static void a_lost_lease_of_the_same_owner_is_a_new_one(void)
     CHECK_THAT(second, >, first);
 }
 
-/* Every kind of writing that can carry a fence, on a session with two messages and an item. */
+/* Every kind of write that can carry a fence, on a session with two messages and an item. */
 static size_t fenced_ops(pal_id session, pal_id item, pal_op *ops)
 {
     static pal_message message;
@@ -275,7 +275,7 @@ static void a_lease_that_ran_out_is_renewed_by_its_number(void)
     CHECK_THAT(other, >, fence);
     OK(pal_store_apply(test.store, &renewal, 1, &test.err));
     CHECK_STATUS(renewal.status, PAL_DENIED);
-    pal_clock_set_ms(NOW + 9000); /* gone again, but somebody had it */
+    pal_clock_set_ms(NOW + 9000); /* gone again, but another owner had it */
     OK(pal_store_apply(test.store, &renewal, 1, &test.err));
     CHECK_STATUS(renewal.status, PAL_DENIED);
 }
@@ -287,7 +287,7 @@ static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
     pal_lease lease;
 
     OK(take(session, "a", 1000, &first));
-    pal_clock_set_ms(NOW - 1000); /* as by a clock that is ahead */
+    pal_clock_set_ms(NOW - 1000); /* as written by a clock that is ahead */
     GIVES(PAL_BUSY, take(session, "b", 1000, &second));
     pal_clock_set_ms(NOW - 1001);
     GIVES(PAL_NOT_FOUND, find_lease(session, &lease));
@@ -299,7 +299,8 @@ static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
     GIVES(PAL_BUSY, take(session, "a", 1000, &first));
 }
 
-/* By whoever has seen the same number and the same end for a whole ttl of its own. */
+/* A process can take the lease if it has seen the same number and the same end for its complete
+ * ttl. */
 static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
 {
     pal_id session = new_session();
@@ -308,7 +309,7 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
 
     OK(take(session, "a", 1000, &fence));
     op.u.lease.stale_fence = fence;
-    op.u.lease.stale_expires_at = NOW + 999; /* it was renewed since */
+    op.u.lease.stale_expires_at = NOW + 999; /* it was renewed since then */
     OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_BUSY);
     op.u.lease.stale_expires_at = NOW + 1000;
@@ -318,7 +319,7 @@ static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
     GIVES(PAL_BUSY, take(session, "a", 1000, &other));
 }
 
-/* Whoever has watched it, and not the clock, says whether its owner lives. */
+/* A process that has watched the lease decides whether its owner lives; the clock does not. */
 static void a_watched_lease_holds_whatever_the_clock_says(void)
 {
     pal_id session = new_session();
@@ -344,7 +345,7 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
     OK(pal_store_apply(test.store, &op, 1, &test.err));
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(op.u.lease.fence, fence + 2);
-    /* Another end with each renewal, though the clock stands still. */
+    /* Each renewal changes the end, though the clock does not move. */
     OK(find_lease(session, &lease));
     op.fence = fence + 2;
     OK(pal_store_apply(test.store, &op, 1, &test.err));
@@ -355,7 +356,7 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
     CHECK_THAT(lease.expires_at, !=, (int64_t)fence);
 }
 
-/* Whoever holds the session's lease ends what it began there. */
+/* The owner of the session's lease ends the turns that it began there. */
 static void a_fence_writes_into_a_session_that_is_gone(void)
 {
     pal_session expiring = {.expires_at = NOW + 10};
@@ -406,7 +407,7 @@ static void a_message_names_its_turn(void)
     OK(pal_store_message(
             test.store, no_tenant(), messages[0].id, test.arena, &found, &owner, &test.err));
     CHECK_ID(found.turn_id, turn);
-    /* The same one again is known by what it says, whichever turn says it. */
+    /* A repeated request is recognized by its contents, in whichever turn it comes. */
     messages[0].id = (pal_id){{0}};
     messages[0].turn_id = pal_id_new();
     OK(pal_store_append(test.store, no_tenant(), session, &messages[0], 1, PAL_SEQ_ANY, &test.err));

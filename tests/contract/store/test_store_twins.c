@@ -1,13 +1,13 @@
-/* test_store_twins.c - two tenants may have sessions and messages with the same ids, as after both
- * imported one export: each call sees and changes its own tenant's alone, and erasing one session
- * leaves its twin complete. */
+/* test_store_twins.c - two tenants can have sessions and messages with the same ids, for example
+ * after both imported the same export. Each call sees and changes only the session of its tenant,
+ * and erasing one session leaves the other one complete. */
 #include <string.h>
 
 #include "contract/contract.h"
 
 enum { TWINS = 3 };
 
-/* Names that a file name can and can't hold. */
+/* Names that can and that cannot be part of a file name. */
 static const char *const names[TWINS] = {"default", "acme", "../evil/x"};
 
 static const pal_id the_session = {{0x51, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
@@ -19,14 +19,14 @@ static pal_str name_of(int twin)
     return S(names[twin]);
 }
 
-/* What is only in memory stays open. */
+/* A store in memory stays open. */
 static void reopen(void)
 {
     if (contract_is_durable())
         contract_reopen_store();
 }
 
-/* "first of1": no text is another tenant's. */
+/* "first of1": no text occurs in two tenants. */
 static const char *text_for(int twin, const char *what)
 {
     static char texts[8][64];
@@ -291,7 +291,7 @@ static void sweeping_one_leaves_the_others(void)
     GIVES(PAL_NOT_FOUND, say_to(1, the_session, NULL, "gone"));
 }
 
-/* One session a page: the page's end must not hide the next tenant's twin. */
+/* One session per page: the end of a page must not hide the session of the next tenant. */
 static void owners_of_inboxes_are_listed_one_by_one(void)
 {
     pal_inbox_owner after = {.tenant = S("")}, *owners;

@@ -1,4 +1,4 @@
-/* test_store_upkeep.c - opening, statistics, the check, the trace. */
+/* test_store_upkeep.c - opening, statistics, the check, and the trace. */
 #include "contract/contract.h"
 
 static void the_statistics_count(void)
@@ -87,7 +87,7 @@ static void what_can_not_be_opened_is_refused(void)
     pal_store_close(NULL);
 }
 
-/* Errors may go unasked: no call needs a place for them. */
+/* `err` may be NULL in every call. */
 static void an_error_may_be_ignored(void)
 {
     pal_id id = new_session(), owner;

@@ -1,4 +1,5 @@
-/* test_window.c - the window's suite: what is loaded and planned for a session, over any backend. */
+/* test_window.c - the window's suite, for any backend: which messages of a session are loaded and
+ * planned. */
 #include "contract_window.h"
 
 /* ---- Shared ---- */
@@ -199,7 +200,7 @@ static void only_the_window_is_loaded(void)
     CHECK_STATUS(plan.refusal.status, PAL_LIMIT);
 }
 
-/* One turn of many steps: its question is before what is loaded. */
+/* One turn of many steps: its question is before the loaded messages. */
 static void the_question_is_found_before_the_tail(void)
 {
     pal_id session = new_session();
@@ -384,7 +385,7 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     plan = plan_of(&window);
     CHECK_EQ(plan.items[1].kind, PAL_PLAN_ITEM_RANGE);
     CHECK_EQ(plan.items[1].first_seq, 1);
-    /* Ten at the beginning, less the pins, and from 101 on to where the tail begins. */
+    /* Ten at the beginning without the pins, and from 101 on up to the start of the tail. */
     CHECK_EQ(plan.items[1].count, 10 - 2 + (plan.items[1].seq - 100));
     CHECK_THAT(plan.items[1].tokens, >, 0);
     window.settings.strategy = PAL_STRATEGY_COMPACT;
@@ -427,7 +428,7 @@ static void the_head_counts_where_it_is(void)
 
 /* ---- Calibration ---- */
 
-/* An answer to what was planned. */
+/* An answer to the planned request. */
 static void say_reported(pal_id session, const pal_plan *plan, uint64_t input, const char *model)
 {
     pal_message message = text_of(PAL_ROLE_ASSISTANT, "yes");
@@ -457,7 +458,8 @@ static void what_the_provider_reports_calibrates(void)
     CHECK_EQ(plan.tokens, 4600);
 }
 
-/* Of an answer that nobody knows the request of nothing is learnt, and little is no more room. */
+/* Nothing is learned from an answer whose request is unknown, and a small usage does not mean more
+ * room. */
 static void only_what_was_sent_calibrates(void)
 {
     pal_id session = new_session();
@@ -517,7 +519,7 @@ static void the_prefix_is_that_of_the_last_request(void)
     answer_plan(session, &plan);
     CHECK_THAT(compact(&window, &s).number, >, 0);
     plan = plan_of(&window);
-    CHECK_EQ(plan.prefix_items, 0); /* of the request that was brief */
+    CHECK_EQ(plan.prefix_items, 0); /* of the short request */
 }
 
 /* Down to the low-water mark, and then not again before the window is full. */

@@ -1,5 +1,5 @@
-/* test_window_compact.c - compactions by a scripted model: what it is asked, what is kept of its
- * answer, and how all of it is taken back. */
+/* test_window_compact.c - compactions by a scripted model: its requests, what is kept of its
+ * answers, and how a compaction is reverted. */
 #include "base/memory.h"
 #include "contract_window.h"
 
@@ -134,7 +134,7 @@ static void the_second_summary_takes_the_first_in(void)
     CHECK_EQ(plan.items[0].disposition, PAL_DISPOSITION_SUMMARIZED);
 }
 
-/* What the mark says of the summary is what a plan would count for it. */
+/* The mark has the token count that a plan would use for the summary. */
 static void a_summary_counts_as_the_message_that_it_is(void)
 {
     static const pal_strategy strategies[] = {PAL_STRATEGY_COMPACT, PAL_STRATEGY_SUMMARIZATION};
@@ -332,7 +332,7 @@ static void redo_asks_about_the_same_messages(void)
     OK(pal_window_diff(test.store, no_tenant(), session, first.number, redone.number, test.arena,
             &diff, &test.err));
     CHECK_STR(diff, " One\n-two\n+2\n three\n+four\n");
-    /* What it was made of stands again, once that is undone as well. */
+    /* If that is undone as well, the compacted messages are visible again. */
     OK(pal_window_uncompact(test.store, no_tenant(), session, 0, &test.err));
     plan = plan_of(&window);
     CHECK(has_text(plan.items[2].message, "Zero."));
@@ -413,14 +413,15 @@ static void falls_back(const char *answer, const char *note)
     if (!CHECK_BEGINS(made.note, note))
         printf("# %.*s\n", PAL_STR_ARG(made.note));
     plan = plan_of(&window);
-    /* The summary of before stays one; what went is told in a notice, which is no summary. */
+    /* The old summary stays a summary. Dropped messages are mentioned in a notice, which is not a
+     * summary. */
     CHECK_EQ(plan.items[0].kind, PAL_PLAN_ITEM_NOTICE);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
     CHECK(has_text(plan.items[3].message, "Before."));
     if (CHECK(plan.items[4].message))
         CHECK_EQ(plan.items[4].message->role, PAL_ROLE_USER);
     CHECK_STR(made.summary, "Before.");
-    /* The next summary takes over from the last one. */
+    /* The next summary replaces the last one. */
     s.answer = "After.";
     say_turns(session, 10, 300);
     if (CHECK(!compact(&window, &s).is_fallback))
@@ -510,7 +511,7 @@ static void what_it_cost_is_in_the_ledger(void)
     if (CHECK_EQ(len, 1))
         CHECK_CONTAINS(marks[0].body.data, "\"cost_micros\":12");
     CHECK_CONTAINS(marks[0].body.data, "\"tokens_before\":6000");
-    /* An answer of no use was paid for all the same. */
+    /* A useless answer costs tokens, too. */
     s.answer = "";
     compact(&window, &s);
     OK(pal_store_ledger_sum(test.store, &(pal_ledger_query){.session = session}, &sum, &test.err));

@@ -1,5 +1,5 @@
-/* test_window_marks.c - what marks do to a plan: pins, prunes, epochs; and rewinds, resets and
- * forks of a session that was compacted. */
+/* test_window_marks.c - the effect of marks on a plan: pins, prunes and epochs; rewinds, resets and
+ * forks of a compacted session. */
 #include "contract_window.h"
 
 /* ---- Pins ---- */
@@ -25,7 +25,7 @@ static void pins_are_kept_before_a_checkpoint(void)
     OK(pal_store_mark(test.store, no_tenant(), session, &unpin, &test.err));
     plan = plan_of(&window);
     CHECK_LACKS(sent_text(&plan), " 3 ");
-    pin(session, 4); /* also what was out of sight already */
+    pin(session, 4); /* also messages that were hidden already */
     plan = plan_of(&window);
     CHECK_BEGINS(sent_text(&plan), "sum sum 4 ");
 }
@@ -94,7 +94,7 @@ static void a_prune_is_kept_as_a_mark(void)
     CHECK_THAT(plan.tokens, <, 4000);
     CHECK_EQ(plan.items[2].disposition, PAL_DISPOSITION_SENT_PRUNED);
     CHECK_EQ(plan.items[34].disposition, PAL_DISPOSITION_SENT);
-    /* Nothing but the next turn's messages is different then. */
+    /* Only the messages of the next turn differ then. */
     before = plan_json(&window);
     say_as(session, PAL_ROLE_USER, "More.", 10);
     plan = plan_of(&window);
@@ -130,14 +130,14 @@ static void an_epoch_is_replayed_byte_for_byte(void)
     OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
     say_turns(session, 2, 10);
     window.system = S("It is Monday, 09:05.\n");
-    /* The same tool, written in another way by another program. */
+    /* The same tool, written differently by another program. */
     tool.schema = S("{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}}}");
     OK(pal_window_epoch(test.store, &window, test.arena, &test.err));
     OK(pal_store_marks(test.store, no_tenant(), session, test.arena, &marks, &len, &test.err));
     CHECK_EQ(len, 1);
     plan = plan_of(&window);
     CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:00.\n");
-    CHECK_EQ(plan.items[1].hash, hash); /* of every byte of the tools */
+    CHECK_EQ(plan.items[1].hash, hash); /* depends on every byte of the tools */
     window.system_exact = true;
     plan = plan_of(&window);
     CHECK_STR(plan.items[0].message->parts[0].text, "It is Monday, 09:05.\n");
@@ -209,7 +209,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     plan = plan_of(&window);
     CHECK_BEGINS(sent_text(&plan), "sum sum ");
     CHECK_EQ(plan.items[plan.items_len - 1].seq, 22);
-    /* Before the cut: the summary would tell what is out of sight now. */
+    /* Before the cut: the summary would mention messages that are hidden now. */
     rewind_to(session, 2);
     plan = plan_of(&window);
     CHECK(sends(&plan, "1-2"));
@@ -263,12 +263,12 @@ static void a_fork_has_its_parents_checkpoint(void)
     CHECK_THAT(compact(&window, &s).number, >, 0);
     if (CHECK(asks_with(&s, "First part.")))
         CHECK(!asks_with(&s, "q1"));
-    /* Again: the fork's own goes, and then the parent's stands. */
+    /* Once more: the summary of the fork is reverted, and then the parent's applies. */
     OK(pal_window_uncompact(test.store, no_tenant(), fork, 0, &test.err));
     plan = plan_of(&window);
     CHECK_STR(plan.items[2].message->parts[0].text, "First part.");
     CHECK_THAT(pal_window_uncompact(test.store, no_tenant(), fork, 0, &test.err), !=, PAL_OK);
-    /* A parent's can be made again for the fork alone. */
+    /* A summary of the parent can be made again for the fork alone. */
     pal_compaction_request again = {
             .summarize = script_run, .user = &s, .redo = made.number, .reason = S("manual")};
     pal_compaction_result redone = {0};

@@ -1,5 +1,5 @@
-/* test_window_tools.c - the built-in tools: what was cut out of an output is read back, what was
- * compacted is found again. */
+/* test_window_tools.c - the built-in tools: text that was cut from an output can be read, and
+ * compacted messages can be found. */
 #include "contract_window.h"
 
 static const char *run_tool(pal_id session, const char *name, const char *arguments)
@@ -11,7 +11,7 @@ static const char *run_tool(pal_id session, const char *name, const char *argume
     return text.data;
 }
 
-/* 3,000 lines "line N", of which 2,000 stay; the handle, in the arena. */
+/* Makes 3,000 lines "line N", of which 2,000 are kept. Returns the handle, in the arena. */
 static const char *spilled(pal_id session)
 {
     size_t size = 3000 * 16, len = 0;
@@ -111,14 +111,14 @@ static void recall_finds_what_is_out_of_sight(void)
     say_as(session, PAL_ROLE_USER, "Which swordfish?", 30);
     CHECK_THAT(compact(&window, &s).seq, >, 4);
     text = run_tool(session, "recall", "{\"text\":\"swordfish\"}");
-    /* The call is shown with its result; what is in sight is not. */
+    /* The call is shown with its result; visible messages are not shown. */
     CHECK_CONTAINS(text, "The password is swordfish.");
     CHECK_CONTAINS(text, "called read: {}");
     CHECK_CONTAINS(text, "--- message 3, assistant");
     CHECK_LACKS(text, "Which swordfish?");
     CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"很大\"}"), "旗魚很大");
     CHECK_STR(run_tool(session, "recall", "{\"text\":\"tuna\"}"), "[Nothing was found.]");
-    /* On this branch only. */
+    /* Only on this branch. */
     pal_id fork = fork_at(session, 2);
     CHECK_LACKS(run_tool(fork, "recall", "{\"text\":\"swordfish\"}"), "large");
     pal_str out;
@@ -156,7 +156,7 @@ static void what_a_tool_answers_is_bounded(void)
     CHECK_THAT(strlen(answer), >, 45000);
 }
 
-/* JSON often comes in one line. */
+/* JSON often has only one line. */
 static void a_long_line_is_read_to_its_end(void)
 {
     pal_id session = new_session();
@@ -220,7 +220,7 @@ static void recall_finds_what_was_pruned_since(void)
     CHECK_CONTAINS(run_tool(session, "recall", "{\"text\":\"marlin\"}"), "a marlin");
 }
 
-/* A long text with a needle far from its beginning; its words stand elsewhere too. */
+/* A long text with a needle far from its beginning. The same words also occur elsewhere. */
 static const char *haystack(const char *needle)
 {
     size_t size = 40000, len = 0;
@@ -257,7 +257,7 @@ static void recall_shows_the_place(void)
     CHECK_CONTAINS(text, "港口的代碼是四七一一");
 }
 
-/* Of a sliding window, everything before its beginning is hidden, and nothing behind it. */
+/* A sliding window hides everything before its beginning, and nothing after it. */
 static void recall_leaves_out_what_is_in_sight(void)
 {
     pal_id session = new_session();

@@ -1,6 +1,6 @@
-/* jsonl_dir.h - a directory for "jsonl:DIR": its files as a test writes them, the store over it,
- * and what PicoClaw would read there by its own plain rules: lines that are not empty are messages,
- * the first `skip` of them are out of sight. Included by one file of a test program. */
+/* jsonl_dir.h - a directory for "jsonl:DIR": its files as a test writes them, the store in it, and
+ * the texts that PicoClaw would read there. PicoClaw's rules are simple: lines that are not empty
+ * are messages, and the first `skip` of them are hidden. Included by one file of a test program. */
 #ifndef PAL_TESTS_JSONL_DIR_H
 #define PAL_TESTS_JSONL_DIR_H
 
@@ -144,7 +144,8 @@ static inline bool say(pal_id id, const char *text)
     return pal_store_append(test.store, S(""), id, &message, 1, PAL_SEQ_ANY, &test.err) == PAL_OK;
 }
 
-/* The texts in sight, with a '|' behind each. */
+/* The visible texts, each followed by '
+ * '. */
 static inline const char *texts_of(pal_id id)
 {
     pal_message_page messages = {0};
@@ -181,7 +182,7 @@ static inline uint64_t meta_number(const char *name, const char *member)
     return number;
 }
 
-/* The contents of all lines that can be read and are not skipped. */
+/* The contents of all readable lines that are not skipped. */
 static inline const char *picoclaw_reads(const char *base)
 {
     char name[256], *text = pal_arena_alloc(test.arena, 65536);

@@ -1,5 +1,5 @@
-/* test_jsonl.c - "jsonl:DIR" over files that PicoClaw wrote, torn tails at every byte, and another
- * process. */
+/* test_jsonl.c - "jsonl:DIR" with files that PicoClaw wrote, with files that are torn at every
+ * byte, and with a second process. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -102,7 +102,8 @@ static void what_picoclaw_skips_and_sums_up_is_known(void)
     CHECK_STR(picoclaw_reads("s"), "three|x|x|x|");
 }
 
-/* TruncateHistory(), then Compact(): only the meta file at first, then the lines anew. */
+/* TruncateHistory(), then Compact(): first only the meta file changes, then the lines are
+ * rewritten. */
 static void picoclaw_may_cut_and_compact(void)
 {
     pal_id id;
@@ -208,7 +209,7 @@ static void a_torn_tail_swallows_nothing(void)
     }
 }
 
-/* The log as it is before its last batch is known to be finished. */
+/* The log before its last batch is known to be finished. */
 static pal_str unfinished_log(void)
 {
     pal_str log = get(".palaver/log");
@@ -218,8 +219,8 @@ static pal_str unfinished_log(void)
     return pal_str_make(log.data, log.len > 0 ? log.len - 1 : 0);
 }
 
-/* What is in the log comes back: a writer died before the lines were whole, and PicoClaw may have
- * written behind them. Its line begins as ours do. */
+/* The messages in the log are written again: a writer died before the lines were complete, and
+ * PicoClaw may have appended after them. PicoClaw's line begins as ours do. */
 static void a_lost_tail_comes_back(void)
 {
     pal_session given = {.key = S("k")};
@@ -255,7 +256,7 @@ static void a_lost_tail_comes_back(void)
     }
 }
 
-/* The same where the torn line is the first one of its file. */
+/* The same, with a torn line that is the first of its file. */
 static void a_lost_first_line_comes_back(void)
 {
     pal_session given = {.key = S("k")};
@@ -286,8 +287,8 @@ static void a_lost_first_line_comes_back(void)
     }
 }
 
-/* PicoClaw has cut away the message that the log ends with: it must not come back, whether its
- * writer is known to have finished or not. */
+/* PicoClaw has removed the message that the log ends with. The message must not come back, whether
+ * its writer is known to have finished or not. */
 static void what_picoclaw_cut_stays_cut(void)
 {
     for (int is_finished = 0; is_finished < 2; is_finished++) {
@@ -329,9 +330,9 @@ static void what_picoclaw_cut_stays_cut(void)
     }
 }
 
-/* PicoClaw has cut away a line that is as long as the one that the log ends with, so that the file
- * is as long as it was before that one came: it is there all the same. So it is where the new file
- * got the number of the old one. */
+/* PicoClaw has removed a line that is as long as the one that the log ends with, so the file has
+ * the length that it had before that message. The message is still there, also if the new file has
+ * the inode number of the old one. */
 static void what_picoclaw_compacted_is_there_once(void)
 {
     for (int is_same_file = 0; is_same_file < 2; is_same_file++) {
@@ -397,8 +398,8 @@ static void a_torn_log_takes_back_only_what_was_not_acknowledged(void)
     }
 }
 
-/* Sectors may reach the disk in any order: a batch whose end is there without its beginning was
- * never acknowledged. What comes next is not taken for a part of it. */
+/* Sectors can reach the disk in any order. A batch whose end is there without its beginning was
+ * never acknowledged, and the next batch is not taken for a part of it. */
 static void a_batch_without_its_beginning_never_happened(void)
 {
     pal_session one = {.key = S("one")}, two = {.key = S("two")};
@@ -445,8 +446,8 @@ static void a_batch_without_its_beginning_never_happened(void)
     }
 }
 
-/* Damage costs what it hits: the lines are elsewhere, and so is what was logged before and after.
- */
+/* Damage in the log costs only the records that it hits: the lines are in other files, and earlier
+ * and later records are kept. */
 static bool finds(bool repair, uint64_t wanted)
 {
     uint64_t findings = 0;
@@ -456,8 +457,8 @@ static bool finds(bool repair, uint64_t wanted)
             CHECK_EQ(findings, wanted);
 }
 
-/* The records that the damage hit are gone, which is told until it was repaired. Only where it hit
- * the one that says that a batch is finished is nothing lost. */
+/* The damaged records are lost, and fsck reports them until they are repaired. Nothing is lost only
+ * if the damage hit the record that marks a batch as finished. */
 static void a_damaged_log_is_read_around(void)
 {
     pal_session given = {.key = S("k")}, other = {.key = S("later")};
@@ -598,7 +599,7 @@ static void older_files_are_taken_over_once(void)
     CHECK(is_there("bad.json"));
     CHECK_STR(picoclaw_reads("old_1"), "a|b|");
     CHECK_CONTAINS(get("old_1.meta.json").data, "\"sum\"");
-    put("old_1.json", legacy); /* as if the renaming had been lost */
+    put("old_1.json", legacy); /* as if the rename had been lost */
     reopen();
     CHECK(shows(by_key("old:1"), "a|b|"));
     CHECK(!is_there("old_1.json"));
@@ -639,7 +640,7 @@ static void two_processes_write_in_turn(void)
     CHECK_EQ(meta_number("k.meta.json", "count"), 101);
 }
 
-/* PicoClaw appends to the file that we append to, with no lock: nothing of either is lost. */
+/* PicoClaw appends to the same file without a lock: no line of either is lost. */
 static void two_programs_append_at_once(void)
 {
     int status = 1, busy = 0, theirs = 0, ours = 0;

@@ -1,9 +1,10 @@
 /* test_jsonl_kills.c - kills a writer of "jsonl:DIR" at random moments while PicoClaw works on the
- * same files: it cuts histories (a higher `skip`), compacts them (the lines anew, without those),
- * stops halfway through that, and appends; and while its older files are taken over.
+ * same files: PicoClaw truncates histories (a higher `skip`), compacts them (rewrites the lines
+ * without the hidden ones), stops halfway through that, and appends. The writer is also killed
+ * while older files are imported.
  *
- * What was acknowledged, and PicoClaw did not cut away, must be there in order and once; what it
- * wrote, too; and what it has hidden must be out of sight.
+ * Every acknowledged message that PicoClaw did not remove must be there, in order and once, and so
+ * must the messages of PicoClaw. Messages that PicoClaw has hidden must be hidden.
  *
  * Environment: CRASH_KILLS (200), CRASH_SEED. */
 #include <inttypes.h>
@@ -18,22 +19,23 @@
 #define SESSIONS 4
 #define LINES_MAX 65536
 #define LEGACY_MESSAGES 300
-#define MESSAGES_MAX 3 /* of one append */
+#define MESSAGES_MAX 3 /* messages of one append */
 
-/* What the writer says, in memory that outlives it. */
+/* The progress of the writer, in memory that outlives it. */
 typedef struct progress {
     uint64_t sent[SESSIONS]; /* numbers of messages, from 1 */
     uint64_t acknowledged[SESSIONS];
     int failed;
 } progress;
 
-/* What a session's file must hold: everything behind what PicoClaw has cut away. */
+/* The expected contents of a session's file: everything after the lines that PicoClaw has
+ * removed. */
 typedef struct chat {
     uint64_t ours_cut, theirs_cut; /* numbers */
-    uint64_t theirs;               /* that PicoClaw has written */
-    bool is_cut;                   /* since the store was open last */
+    uint64_t theirs;               /* written by PicoClaw */
+    bool is_cut;                   /* since the store was last open */
     bool is_compacted;             /* since then, too */
-    pal_str first;                 /* the content that is the first in sight then */
+    pal_str first;                 /* the content that is visible first then */
 } chat;
 
 static progress *common;
@@ -141,7 +143,7 @@ static pal_str content_of(pal_str line)
     return pal_json_string(pal_json_find(value, "content"), test.arena);
 }
 
-/* The lines that it counts: those that are not empty. */
+/* Counts the lines as PicoClaw does: those that are not empty. */
 static size_t lines_of(const char *name, pal_str *out_lines)
 {
     pal_str text = get(name);
@@ -165,7 +167,8 @@ static void names_of(uint64_t session, char out_lines[64], char out_meta[64])
     snprintf(out_meta, 64, "chat_%d.meta.json", (int)session);
 }
 
-/* As PicoClaw does: another file, which takes the name. It keeps no member that it doesn't know. */
+/* As PicoClaw does: writes another file and renames it. PicoClaw drops members that it does not
+ * know. */
 static void write_meta(uint64_t session, uint64_t skip, uint64_t count)
 {
     char lines_name[64], name[64], text[512], when[64];
@@ -184,7 +187,7 @@ static void write_meta(uint64_t session, uint64_t skip, uint64_t count)
     rename_in("meta.tmp", name);
 }
 
-/* TruncateHistory(): only the last `keep` stay in sight. */
+/* TruncateHistory(): only the last `keep` messages stay visible. */
 static uint64_t cut(uint64_t session, uint64_t keep, pal_str *lines, size_t *out_len)
 {
     char name[64], meta[64];
@@ -220,8 +223,8 @@ static void number_read(pal_str content, uint64_t *in_out_ours, uint64_t *in_out
         number_behind("theirs ", content, in_out_theirs);
 }
 
-/* Compact(): the meta file first, so that a crash between shows too much and not too little. Lines
- * that it can't read are lost. */
+/* Compact(): the meta file is written first, so that a crash in between shows too much rather than
+ * too little. Unreadable lines are lost. */
 static void compact(uint64_t session, uint64_t skip, const pal_str *lines, size_t len, bool halfway)
 {
     char name[64], meta[64];
@@ -257,7 +260,7 @@ static void append(uint64_t session)
     add(name, line);
 }
 
-/* While nobody else runs. */
+/* While no other process runs. */
 static void picoclaw_works(void)
 {
     static pal_str lines[LINES_MAX];
@@ -288,7 +291,7 @@ static bool wrong(const char *what, uint64_t session, uint64_t a, uint64_t b)
     return false;
 }
 
-/* Everything that is not cut away stands there in order, once. */
+/* All messages that were not removed are there, in order and once. */
 static bool verify_messages(uint64_t session, const pal_message_page *messages)
 {
     chat *c = &chats[session];
@@ -309,7 +312,7 @@ static bool verify_messages(uint64_t session, const pal_message_page *messages)
     }
     if (ours < acknowledged || ours > sent)
         return wrong("lost, or said by nobody", session, ours, acknowledged);
-    /* One append was on its way. PicoClaw may have cut it in two. */
+    /* One append was in progress. PicoClaw may have split it. */
     if (ours != acknowledged && ours != sent && !c->is_compacted)
         return wrong("half an append", session, ours, sent);
     if (theirs != c->theirs)
@@ -468,7 +471,7 @@ static void opener_run(uint64_t seed)
     pal_store_close(test.store);
 }
 
-/* How long it takes undisturbed, so that the kills fall into all of it. */
+/* How long an undisturbed run takes, so that the kills are spread over all of it. */
 static uint64_t opening_us(void)
 {
     struct timespec before, after;

@@ -1,5 +1,5 @@
-/* test_jsonl_records.c - records of "jsonl:DIR": they lie in the log alone, survive a torn one, are
- * seen by other handles, and nothing of one that is gone stays there. */
+/* test_jsonl_records.c - records of "jsonl:DIR": they are kept only in the log, survive a torn log,
+ * are visible to other handles, and deleted records leave no trace. */
 #include "base/clock.h"
 #include "jsonl_dir.h"
 

@@ -1,5 +1,5 @@
-/* test_jsonl_repair.c - damage in "jsonl:DIR" that is told and mended, syncs that fail, and who may
- * read the files. */
+/* test_jsonl_repair.c - damage in "jsonl:DIR" that is reported and repaired, failing syncs, and the
+ * permissions of the files. */
 #include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void on_finding(const pal_store_finding *finding, void *user)
             finding->repaired ? " (repaired)" : "");
 }
 
-/* What fsck finds has each of the words; with none, it finds nothing. */
+/* Whether the findings of fsck contain both words; without words, whether fsck finds nothing. */
 static bool finds(bool repair, const char *word, const char *other)
 {
     uint64_t count = 0;
@@ -82,7 +82,7 @@ static void a_new_store_syncs_its_directories(void)
     snprintf(address, sizeof address, "jsonl:%s", nested);
     dir_syncs = 0;
     CHECK_STATUS(pal_store_open(address, NULL, &other, &test.err), PAL_OK, &test.err);
-    CHECK_THAT(dir_syncs, >=, 3); /* the parent, the directory and what is in it */
+    CHECK_THAT(dir_syncs, >=, 3); /* the parent, the directory and the files in it */
     pal_store_close(other);
     other = NULL;
     dirs_fail = true;
@@ -142,7 +142,7 @@ static void a_fork_without_what_it_shares_is_found(void)
     CHECK(say(nested, "e"));
 }
 
-/* It is known after everything was read and written again, too. */
+/* It is still known after everything was read and written again. */
 static void a_fork_of_picoclaws_session_stays_one(void)
 {
     pal_id fork, other;
@@ -171,7 +171,7 @@ static void a_fork_of_picoclaws_session_stays_one(void)
     CHECK(!is_there("theirs.jsonl"));
 }
 
-/* A session that was empty becomes the fork of a younger one. */
+/* An empty session becomes the fork of a younger one. */
 static void a_parent_may_be_younger(void)
 {
     pal_session given = {.key = S("older")};
@@ -198,7 +198,7 @@ static void a_parent_may_be_younger(void)
     CHECK(finds(false, NULL, NULL));
 }
 
-/* PicoClaw's own line never reached the disk, ours behind it did. */
+/* The line of PicoClaw never reached the disk, but our line after it did. */
 static void zeros_take_nothing_with_them(void)
 {
     char zeros[700] = {0};
@@ -229,7 +229,7 @@ static void zeros_take_nothing_with_them(void)
     CHECK(shows(id, "one|two|three|four|"));
 }
 
-/* What PicoClaw had hidden stays hidden, though there are fewer lines before it. */
+/* Messages that PicoClaw had hidden stay hidden, though there are fewer lines before them. */
 static void lines_that_are_no_messages_are_set_aside(void)
 {
     char aside[128], text[PAL_ID_TEXT_SIZE];
@@ -263,7 +263,7 @@ static void lines_that_are_no_messages_are_set_aside(void)
     CHECK(!is_there(aside));
 }
 
-/* One that a process left which died before it was removed. */
+/* A file of a process that died before it removed the file. */
 static void a_meta_file_alone_is_not_a_session(void)
 {
     pal_session found;

@@ -1,6 +1,6 @@
-/* test_jsonl_trouble.c - "jsonl:DIR" where something else stands in the place of a file, or where
- * files can't be read: the error says what is wrong and where, nothing is lost, other sessions go
- * on, and all is well again once it was put right. */
+/* test_jsonl_trouble.c - "jsonl:DIR" with something else in the place of a file, or with unreadable
+ * files. The error names the problem and the path, nothing is lost, other sessions work, and
+ * everything works again after the problem was corrected. */
 #include <sys/wait.h>
 #include "jsonl_dir.h"
 
@@ -24,7 +24,7 @@ static void remove_dir(const char *name)
     CHECK_EQ(rmdir(path), 0);
 }
 
-/* The last error names the path, and says this of it. */
+/* Whether the last error names the path and contains this text. */
 static bool told(pal_status status, const char *name, const char *what)
 {
     char path[600];
@@ -63,7 +63,7 @@ static uint64_t findings(void)
     return count;
 }
 
-/* Two sessions: "x" is ours with a mark, "y" is PicoClaw's. */
+/* Makes two sessions: "x" was written by the store and has a mark, "y" by PicoClaw. */
 static pal_id two_sessions(void)
 {
     pal_mark mark = {.kind = PAL_MARK_PIN, .seq = 1};
@@ -317,7 +317,7 @@ static bool says_gone(pal_id id, const char *word)
             strstr(test.err.message, word);
 }
 
-/* Otherwise acknowledged messages would be where the next start does not look for them. */
+/* Otherwise the next start would not look for acknowledged messages in the right place. */
 static void nothing_is_written_after_the_directory_is_gone(void)
 {
     char away[SCRATCH_PATH_MAX + 8];

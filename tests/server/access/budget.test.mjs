@@ -1,4 +1,4 @@
-// What counts against a key's budget although no answer came of it: calls that are canceled or cut
+// Calls without an answer that still count against a key's budget: calls that are canceled or cut
 // off, and summaries whose service reports no usage.
 import test from 'node:test';
 import assert from 'node:assert/strict';
@@ -9,7 +9,7 @@ import { isA, open } from '../model.mjs';
 const chunk = (delta, more = {}) =>
     `data: ${JSON.stringify({ model: 'm-1', choices: [{ index: 0, delta, ...more }] })}\n\n`;
 
-// A model service that reports no usage. It says `words`, and then nothing more if `stalls()`.
+// A model service that reports no usage. It sends `words`, and then nothing more if `stalls()`.
 async function upstream(t, { words = 'several words of an answer ', stalls = () => false } = {}) {
     const model = http.createServer((request, response) => {
         const pieces = [];
@@ -20,7 +20,7 @@ async function upstream(t, { words = 'several words of an answer ', stalls = () 
             response.write(chunk({ role: 'assistant', content: words }));
             if (!isCut)
                 response.end(chunk({}, { finish_reason: 'stop' }) + 'data: [DONE]\n\n');
-            else if (isCut === 'broken') response.socket.end(); // within the body
+            else if (isCut === 'broken') response.socket.end(); // inside of the body
         });
     });
     model.listen(0, '127.0.0.1');
@@ -30,7 +30,7 @@ async function upstream(t, { words = 'several words of an answer ', stalls = () 
         `http://127.0.0.1:${model.address().port}/v1`, '--model', 'm-1'];
 }
 
-// Waits until the ledger has so many calls: rows are written after the answer.
+// Waits until the ledger has `count` calls. Rows are written after the response.
 async function counted(s, key, calls) {
     for (;;) {
         const { json } = await s.get('/api/v1/usage', { key });

@@ -1,5 +1,5 @@
-// Requests that are refused before they cost anything: by their head, by their sender's address, by
-// what they are made of; and large ones, which hold up nobody else.
+// Requests that are refused before they cost anything, because of their head, their sender's
+// address or their contents; and large requests, which do not delay other clients.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -9,8 +9,8 @@ import { assertError, makeKey, serve, workspace } from '../support.mjs';
 
 const json = (text) => JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4));
 
-// Sends bytes as they are; resolves with all that came when the server has closed the connection,
-// or when one whole answer is there.
+// Sends raw bytes. Resolves to the received bytes when the server has closed the connection, or
+// when one complete response has arrived.
 function raw(port, bytes, { from } = {}) {
     return new Promise((resolve, reject) => {
         const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
@@ -30,7 +30,7 @@ function raw(port, bytes, { from } = {}) {
     });
 }
 
-// An idle connection; `closed` is settled when the server lets go of it.
+// Opens an idle connection. `closed` resolves when the server closes it.
 function idle(t, port, from) {
     return new Promise((resolve) => {
         const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
@@ -46,7 +46,7 @@ test('the server checks the head of a request before it reads the body', async (
     const dir = workspace(t);
     const { key } = makeKey(dir, '--role', 'read');
     const s = await serve(t, { dir });
-    // No byte of these bodies is ever sent.
+    // The bodies of these requests are never sent.
     const head = (line, ...lines) => raw(s.port,
         [`${line} HTTP/1.1`, 'Host: localhost', ...lines, '', ''].join('\r\n'));
     const long = 'Content-Length: 30000000';
@@ -66,7 +66,7 @@ test('the server checks the head of a request before it reads the body', async (
     assert.match(await head('GET /api/v1/sessions', long, auth), /^HTTP\/1.1 413 /);
     assert.match(await head('POST /api/v1/sessions', 'Content-Length: 3000000000', auth),
         /^HTTP\/1.1 413 /);
-    // A client that waits for leave is not given it.
+    // A client that waits for "100 Continue" does not get it.
     assert.doesNotMatch(await head('POST /api/v1/sessions', long, 'Expect: 100-continue'), / 100 /);
 });
 
@@ -84,8 +84,8 @@ test('the total size of all bodies is limited', async (t) => {
     const s = await serve(t, { config: 'server:\n  bodies_bytes_max: 100000\n' });
     const length = 90000;
     const body = JSON.stringify({ title: 'x', metadata: { pad: 'x'.repeat(30000) } });
-    // The first one stays open with most of its body there. If it arrives while one of the others
-    // is being read, it is the one that is refused: then it is sent again.
+    // The first request stays open with most of its body sent. If it arrives while one of the other
+    // requests is being read, it is the one that is refused; then it is sent again.
     let answer;
     let socket;
     let isRefused;
@@ -124,7 +124,7 @@ test('every malformed request gets exactly one response, in the error format of 
     for (const length of ['18446744073709551616', '9223372036854775808', '99999999999999999999999'])
         await refused(413, post(`Content-Length: ${length}`, '', '{}'));
     await refused(400, post('Content-Length: 2', 'Content-Length: 3', '', '{}'));
-    // A bare CR may be the end of a line for somebody else.
+    // Another server could take a bare CR for the end of a line.
     await refused(400, post('a: b\rtransfer-encoding: chunked', 'Content-Length: 2', '', '{}'));
     await refused(400, post('a: b\r', 'Content-Length: 2', '', '{}'));
     const chunked = (...lines) => post('Transfer-Encoding: chunked', '', ...lines);
@@ -150,7 +150,7 @@ test('pages of other origins cannot use a server without keys', async (t) => {
         [{ origin: 'https://app.example' }, 201],
         [{ origin: 'https://app.example', 'sec-fetch-site': 'cross-site' }, 201],
         [{ origin: 'http://localhost:3000' }, 403],
-        [{ origin: `http://localhost:${s.port}` }, 403], // another name than the Host's
+        [{ origin: `http://localhost:${s.port}` }, 403], // the name differs from the Host header
         [{ origin: `https://127.0.0.1:${s.port}` }, 403],
         [{ origin: 'http://127.0.0.1' }, 403],
         [{ origin: 'null' }, 403],
@@ -192,7 +192,8 @@ test('idle connections are closed to make room for new ones', async (t) => {
     for (const from of ['127.0.0.1', '127.0.0.5', '127.0.0.6']) {
         const many = await Promise.all(
             Array.from({ length: 60 }, () => idle(t, s.port, from)));
-        // Its share is fifteen sixteenths of 50: the longest idle ones are closed.
+        // One address may use fifteen sixteenths of 50 connections. The connections that were idle
+        // longest are closed.
         await new Promise((resolve) => {
             let closed = 0;
             for (const each of many)
@@ -215,7 +216,7 @@ test('one address cannot use all connections', async (t) => {
             'Content-Length: 10\r\n\r\n{');
         return each;
     }));
-    // All are refused but those that have a place.
+    // All requests are refused except for those that have a place.
     await new Promise((resolve) => {
         let closed = 0;
         for (const each of begun) each.closed.then(() => { if (++closed === 60 - 10) resolve(); });
@@ -227,11 +228,12 @@ test('one address cannot use all connections', async (t) => {
         assert.match(own, /too many connections from this address/);
     }
     for (const { socket } of begun) socket.destroy();
-    let own; // once the server has seen that they are gone
+    let own; // after the server has noticed that they are gone
     do own = await raw(s.port, healthz).catch(() => ''); while (!/^HTTP\/1.1 200 /.test(own));
 });
 
-// Small requests that are answered, one after another, while `copies` of each large one run.
+// Sends small requests, one after another, while `copies` of each large request run. Returns how
+// many were answered.
 async function roundsBeside(s, copies) {
     const texts = ['-'.repeat(6e6), '*='.repeat(3e6), JSON.stringify({ a: 1 }).repeat(8e5)];
     const running = new Set();
@@ -260,9 +262,10 @@ test('large bodies delay neither health checks nor small requests', async (t) =>
     const dir = workspace(t);
     const s = await serve(t, { dir, config: `store: sqlite:${dir}/t.db\n` });
     await s.post('/api/v1/sessions', { key: 'k' });
-    // A request that waits behind a large one is answered a few times at most until all are done.
-    // A fast machine may be done with ten before that shows: then there are more of them. On a busy
-    // machine the small requests may get no time at all: then it is tried again.
+    // If small requests waited for large ones, only a few would be answered until the large ones
+    // are done. A fast machine may be done with ten large requests too early, so the number of
+    // copies grows. On a busy machine the small requests may get no time at all, so the test tries
+    // again.
     let rounds = 0;
     for (const copies of [1, 2, 4, 4, 4, 4]) {
         rounds = await roundsBeside(s, copies);
@@ -272,7 +275,7 @@ test('large bodies delay neither health checks nor small requests', async (t) =>
     assert.equal((await s.get('/healthz')).code, 200);
 });
 
-// A model that answers when it is told to; `open` are the requests that wait.
+// A model that responds on command. `open` are the waiting requests.
 async function slowModel(t) {
     const open = [];
     const waiting = [];
@@ -319,7 +322,7 @@ test('turns that wait for a model leave file descriptors for connections', async
     assert.deepEqual(new Set(codes), new Set([200]));
     assert.ok(model.open.length < 100, `${model.open.length} calls at once`);
     assert.equal((await s.get('/healthz')).code, 200);
-    // Those that wait run when others have ended.
+    // Waiting requests run after others have ended.
     model.release();
     for (const turn of turns) {
         let state;

@@ -1,4 +1,5 @@
-// Keys: who may ask, for whom, how often; made and revoked by the command and over HTTP.
+// Keys: which requests a key allows, for which tenant and how often. Keys are created and revoked
+// by the command and over HTTP.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { assertError, makeKey, palaver, serve, workspace } from '../support.mjs';

@@ -1,4 +1,4 @@
-// How many sessions a tenant may have.
+// The limit of sessions per tenant.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { assertError, makeKey, serve, workspace } from '../support.mjs';
@@ -15,7 +15,8 @@ for (const store of ['sqlite:a.db', 'jsonl:sessions', 'memory:'])
         const full = made.find((a) => a.code === 429);
         assertError(full, 429, 'budget_exceeded',
             /^tenant 'default' has 5 sessions, which is the limit; delete one first$/);
-        // Every other way to a new one ends alike; what is there keeps working.
+        // Every other way to create a session fails in the same way. Existing sessions keep
+        // working.
         const { session_id: id } = made.find((a) => a.code === 201).json;
         for (const [path, body] of [['chat', { message: 'hi' }], [`sessions/${id}/fork`, {}],
             ['conversations', { project_id: 'p', bead_id: 'b' }],
@@ -26,13 +27,13 @@ for (const store of ['sqlite:a.db', 'jsonl:sessions', 'memory:'])
         assert.equal((await s.post('/api/v1/chat', { message: 'on', session_id: id })).code, 200);
         const known = made.find((a) => a.code === 201).json.key;
         assert.equal((await s.post('/api/v1/sessions', { key: known, or_find: true })).code, 200);
-        // One that goes makes room, and gets back only where there still is some.
+        // A session in the trash makes room, and can be restored only if there is room again.
         assert.equal((await s.ask('DELETE', `/api/v1/sessions/${id}`)).code, 200);
         assert.equal((await s.post('/api/v1/sessions', { expires_in: 1 })).code, 201);
         assert.equal((await s.post('/api/v1/sessions', {})).code, 429);
         assertError(await s.post(`/api/v1/sessions/${id}/restore`, {}), 429, 'budget_exceeded', /which is the limit/);
         assert.equal((await s.get(`/api/v1/sessions?state=trash`)).json.sessions.length, 1);
-        // So does one that expires, before it is swept.
+        // An expired session makes room before it is swept.
         while ((await s.post('/api/v1/sessions', {})).code === 429)
             await new Promise((resolve) => setTimeout(resolve, 20));
         const { json: page } = await s.get('/api/v1/sessions');

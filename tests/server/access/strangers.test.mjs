@@ -1,5 +1,5 @@
-// Strangers never meet: ids under an idempotency key can be told by nobody else, two tenants may
-// have the same ids, and what is erased is gone from remembered answers too.
+// Tenants are isolated: another tenant cannot guess the ids that are derived from an idempotency
+// key, two tenants can have the same ids, and erased data is erased from remembered responses, too.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -16,7 +16,7 @@ async function ok(promise, code = 200) {
     return answer.json;
 }
 
-// The id that SHA-256 alone would give, as a stranger could work it out.
+// The id that plain SHA-256 would give, which another tenant could compute.
 function guess(...texts) {
     const text = texts.map((t) => `${Buffer.byteLength(t)}:${t}`).join('');
     const bytes = createHash('sha256').update(text).digest().subarray(0, 16);

@@ -1,4 +1,5 @@
-// Who answers, and with what: agents, the default agent, and parameters of models.
+// Which agent answers, and with which settings: agents, the default agent, and parameters of
+// models.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { assertError } from '../support.mjs';
@@ -26,11 +27,11 @@ test('the default agent answers if no other agent is named', async (t) => {
     const id = await s.session();
     assert.equal((await s.turn(id, { message: 'hi' })).code, 200);
     assert.deepEqual(system(await last(s)), ['You are Sol.']);
-    // An agent that is not configured is none: the default agent answers for it.
+    // If an agent is not configured, the default agent answers.
     const other = await s.session({ agent: 'nobody' });
     await s.turn(other, { message: 'hi' });
     assert.deepEqual(system(await last(s)), ['You are Sol.']);
-    // One of the configured ones, whatever the case of its name.
+    // A configured agent is found regardless of the case of its name.
     const named = await s.session({ agent: 'HELPER' });
     await s.turn(named, { message: 'hi' });
     assert.deepEqual([(await last(s)).model, system(await last(s))],

@@ -1,6 +1,6 @@
-// What docs/api.md shows of sessions and messages is what happens: its commands are run one after
-// the other, and the answer of the last one of a block is the one that is shown below it. "..."
-// stands for whatever differs from run to run.
+// docs/api.md is true: its commands about sessions and messages are run one after the other. The
+// response to the last command of a block must be the response that the page shows. "..." on the
+// page matches anything that differs from run to run.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,4 +1,5 @@
-// What a model is sent of a session, over HTTP: the plan, its prefix, thresholds and the last round.
+// The context that a model receives for a session, over HTTP: the plan, its prefix, thresholds and
+// the last round.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -16,7 +17,7 @@ const say = async (s, id, message) => {
     assert.equal(code, 200, text);
     return json;
 };
-// How many messages two requests begin with alike.
+// The number of messages that two requests have in common at their beginning.
 const shared = (a, b) => {
     let at = 0;
     while (at < a.length && at < b.length && JSON.stringify(a[at]) === JSON.stringify(b[at])) at++;
@@ -55,7 +56,7 @@ test('a plan assumes that the extras of the last request come again', bounded, a
     assert.equal(prefix.items, (await s.asked()).at(-1).messages.length + 1);
     assert.equal(prefix.break, '');
     assert.equal(items[0].kind, 'system');
-    // A turn without them has none.
+    // A turn without tools does not send any.
     await say(s, id, 'three');
     assert.ok(!roles((await s.asked()).at(-1)).includes('system'));
     const after = await plan(s, id);
@@ -171,7 +172,8 @@ ${threshold}` });
     }
 }
 
-// Mistral's Conversations: says what it is told to, reports so many tokens, keeps what it is asked.
+// A service like Mistral's Conversations: sends the given answers, reports the given number of
+// tokens, and keeps its requests.
 async function serveConversations(t, answer) {
     const asked = [];
     let count = 0;
@@ -208,7 +210,7 @@ for (const strategy of ['compact', 'summarization', 'sliding_window', 'reset']) 
             const { code, text } = await s.post(`/api/v1/sessions/${id}/turns`, { message: `word ${i}` });
             assert.equal(code, 200, text);
         }
-        // Questions for summaries are not kept by the service; the others do not grow.
+        // The service does not keep requests for summaries. The other requests do not grow.
         const begun = model.asked.filter(({ known, store }) => !known && store);
         assert.equal(begun.length, 6);
         for (const { inputs } of begun) assert.ok(inputs.length <= 6, JSON.stringify(inputs));

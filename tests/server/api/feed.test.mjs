@@ -1,11 +1,11 @@
-// The feed: what changes in a tenant's sessions, as it does.
+// The feed: the changes in a tenant's sessions, when they happen.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { assertError, makeKey, serve, workspace } from '../support.mjs';
 import { serveModel } from '../model.mjs';
 
-// Reads the feed; `next` waits for the next event that fits.
+// Reads the feed. `next` waits for the next matching event.
 async function open(t, s, { after, key } = {}) {
     const headers = key ? { authorization: `Bearer ${key}` } : {};
     const request = http.request({ host: '127.0.0.1', port: s.port, agent: false, headers,
@@ -92,7 +92,7 @@ test('a reader that reconnects gets the missed events, or the event lost', async
     }
     for (const after of ['7', 'x.', `${ring}.x`])
         assertError(await s.get(`/api/v1/events?after=${after}`), 400, 'invalid', /'after'/);
-    // More than is kept.
+    // More events than the server keeps.
     const session = made[0];
     for (let i = 0; i < 5; i++)
         await Promise.all([...Array(900).keys()].map((k) =>
@@ -112,7 +112,7 @@ test('the feed of a tenant reports only its own sessions', async (t) => {
         assert.equal((await feeds[i].next()).event, 'ready');
         assert.equal((await feeds[i].next()).data.session_id, ids[i]);
     }
-    // An id of another tenant's feed says nothing here.
+    // The id of an event of another tenant's feed reveals nothing.
     const foreign = (await (await open(t, s, { key: one })).next()).id;
     assert.equal((await (await open(t, s, { key: two, after: foreign })).next()).event, 'lost');
     assert.equal((await s.get('/api/v1/events')).code, 401);

@@ -1,4 +1,4 @@
-// What is done to all that a session shows: truncate, replace, and the summary before it.
+// Changes to a complete history: truncate, replace, and the summary before it.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -107,7 +107,8 @@ test('a compaction with a given summary calls no model', async (t) => {
     assert.deepEqual([done.json.summary, done.json.fallback], ['given by the caller', false]);
     assert.ok(done.json.number > 0 && done.json.messages > 0);
     assert.equal((await s.get(`${base}/${id}/summary`)).json.summary, 'given by the caller');
-    // Longer than what it stands for, or with nothing to cut: it is the caller's word.
+    // A summary that is longer than the replaced messages, or that replaces nothing, is the
+    // caller's decision.
     const short = await conversation(s, ['hi']);
     const long = 'a long summary '.repeat(50);
     assert.equal((await compact(short, { summary: long })).json.summary, long);

@@ -1,4 +1,4 @@
-// Messages from channels: whose session, who speaks, and the answer.
+// Messages from channels: which session they go to, which sender they name, and the answer.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -43,7 +43,7 @@ test('the model gets the name of the sender in a group, but not in a chat of two
     const room = await inbound(s, { matrix_room: '!r:example.org',
         context: { sender_id: '@sienna:sunbeam.pt' }, message: { role: 'user', content: 'hi' } });
     assert.equal(room.json.text, 'echo: <@sienna:sunbeam.pt> hi');
-    // The message's own word counts.
+    // The member of the message counts.
     const own = await inbound(s,
         { context: group, message: { role: 'user', content: 'hi', sender: 'Ann' } });
     assert.equal(own.json.text, 'echo: <Ann> hi');
@@ -55,7 +55,7 @@ test('messages that arrive during an answer become one turn', async (t) => {
     await s.untilAsked(1);
     const lane = 'queue';
     const two = inbound(s, { context: { ...group, sender_id: '8' }, message: 'two', lane });
-    // In this order: each is durable in the inbox before the next comes.
+    // In this order: each message is durable in the inbox before the next one is sent.
     const id = (await s.get('/api/v1/sessions')).json.sessions[0].session_id;
     await s.untilQueued(1);
     const three = inbound(s, { context: { ...group, sender_id: '9' }, message: 'three', lane });
@@ -98,7 +98,7 @@ test('a request can set a key, an agent and a stream', async (t) => {
     assert.equal((await s.get(`/api/v1/sessions/${code.json.session_id}`)).json.scope.kind, 'code');
 });
 
-// What the model was sent last, all of it.
+// The last request that the model received, complete.
 const lastSent = async (s) => (await s.asked()).pop().messages.map((m) => m.content).join('\n');
 const direct = (channel, chat, sender, more = {}) =>
     ({ channel, chat_type: 'direct', chat_id: chat, sender_id: sender, ...more });
@@ -164,7 +164,7 @@ test('an alias used as the key finds the chat that it belongs to', async (t) => 
     const slack = await inbound(s, { context: direct('slack', '4711', '4711'), session_key: sessionKey,
         message: 'three' });
     assert.equal(slack.json.created, true);
-    // Who says no chat means the first that has the name.
+    // If a request does not name a chat, it means the first chat with that name.
     assert.equal((await s.get(`/api/v1/sessions/agent:main:telegram:default:direct:4711`)).json.session_id,
         telegram.json.session_id);
 });
@@ -203,7 +203,7 @@ test('the main alias names the main session, in either order of creation', async
             ids.add(said.json.session_id);
             ids.add((await s.get(`/api/v1/sessions/${name}`)).json.session_id);
         }
-        // The context's agent does not matter.
+        // The agent in the context does not matter.
         ids.add((await inbound(s, { session_key: `agent:${agent}:main`, message: 'hi' })).json.session_id);
         assert.equal(ids.size, 1, agent);
     }
@@ -222,14 +222,14 @@ test('explicit keys that differ in case or white space name one session', async 
     assert.equal(await ids('Agent:Main:\u00c4rger', 'agent:main:\u00e4rger'), 1);
     const hash = `sk_v1_${'ab'.repeat(32)}`;
     assert.equal(await ids(hash.toUpperCase(), hash), 1);
-    // Rooms that only look alike are two.
+    // Rooms whose names only look alike are different rooms.
     assert.equal(await ids('agent:main:matrix:group:!AbC:s', 'Agent:Main:matrix:group:!AbC:s'), 1);
     assert.equal(await ids('agent:main:matrix:group:!AbC:s', 'agent:main:matrix:group:!abc:s'), 2);
-    // An alias of the own chat leads there.
+    // An alias of the same chat leads to the chat.
     const own = await inbound(s, { context: direct('telegram', 'u9', 'u9'), message: 'one' });
     const again = await inbound(s, { context: direct('telegram', 'u9', 'u9'), session_key: 'Agent:Main:Direct:U9', message: 'two' });
     assert.equal(again.json.session_id, own.json.session_id);
-    // One that was made with such a key keeps it.
+    // A session that was created with such a key keeps it.
     const made = await s.session({ key: 'Agent:Main:Mine' });
     assert.equal((await inbound(s, { session_key: 'Agent:Main:Mine', message: 'hi' })).json.session_id, made);
 });

@@ -21,7 +21,7 @@ test('the sessions of the page are listed, newest update first', async (t) => {
     await inbound(s, 'one', 'How are you?');
     await inbound(s, 'two', `  ${'ä'.repeat(61)}`);
     await inbound(s, 'one', 'And now?');
-    // An empty one is not there.
+    // An empty session is not listed.
     await s.post('/api/v1/sessions', { key: 'agent:main:pico:direct:pico:empty' });
     const list = await s.get('/api/sessions');
     assert.equal(list.code, 200, list.text);

@@ -1,4 +1,4 @@
-// Loom's clients: conversations of work items, in its shapes, codes and texts.
+// The API for Loom's clients: conversations about work items, with Loom's formats, codes and texts.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -12,7 +12,7 @@ const context = ['session_id', 'bead_id', 'project_id', 'messages', 'created_at'
 const said = (s, id) => s.get(`/api/v1/conversations/${id}`)
     .then(({ json }) => json.messages.map((m) => [m.role, m.content]));
 
-// {"error": text} and a newline, whatever else is there.
+// The error format is {"error": text} and a newline.
 function assertLoom(answer, code, text) {
     assert.equal(answer.code, code, answer.text);
     assert.equal(answer.json.error, text);
@@ -50,7 +50,7 @@ test('Loom\'s sequence works: create, get, get by bead, list, reset, delete', as
     }
     assert.equal(got.json.token_count,
         got.json.messages.reduce((sum, m) => sum + m.token_count, 0));
-    // 24 hours, from the beginning.
+    // 24 hours from the start.
     assert.equal(Date.parse(got.json.expires_at) - Date.parse(got.json.created_at), 24 * 3600000);
     assert.deepEqual((await s.get('/api/v1/beads/bead-123/conversation')).json, got.json);
     const list = await s.get('/api/v1/conversations?project_id=proj-1');
@@ -70,7 +70,7 @@ test('Loom\'s sequence works: create, get, get by bead, list, reset, delete', as
     assertLoom(await s.get('/api/v1/beads/bead-123/conversation'), 404,
         'No conversation found for bead: bead-123');
     assert.equal((await s.get('/api/v1/conversations?project_id=proj-1')).json.conversations, null);
-    // By the id that it has here, too.
+    // The session can also be named by its id in Palaver.
     const other = (await make(s, 'bead-124')).json.session_id;
     await s.ask('DELETE', `/api/v1/conversations/${other}`);
     assertLoom(await s.get(`/api/v1/conversations/${other}`), 404,
@@ -90,7 +90,7 @@ test('errors have Loom\'s codes and texts', async (t) => {
     const list = (query) => s.get(`/api/v1/conversations${query}`);
     assertLoom(await list(''), 400, 'project_id parameter is required');
     assertLoom(await list('?project_id='), 400, 'project_id parameter is required');
-    // The limit is looked at first.
+    // The limit is checked first.
     for (const limit of ['invalid', '12abc', '1.5', '-', ' 1'])
         assertLoom(await list(`?limit=${encodeURIComponent(limit)}`), 400, 'Invalid limit parameter');
     for (const limit of ['0', '-5', '1001', '99999999999999999999999999'])
@@ -131,9 +131,9 @@ test('a work item has one conversation until it is deleted or expires', async (t
     assert.equal(first.code, 201);
     const until = Date.parse(first.json.expires_at);
     while (Date.now() <= until) await new Promise((resolve) => setTimeout(resolve, 20));
-    // By its id it is shown until it is swept; for the work item there is none any more.
+    // Its id still shows the session until it is swept, but the work item has no session any more.
     assert.equal((await s.get('/api/v1/beads/b1/conversation')).code, 404);
-    // The next one lasts longer than the test.
+    // The next session lasts longer than the test.
     fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'expiry:\n  session_expiration: 24h\n');
     s.child.kill('SIGHUP');
     await s.logged(/reloaded the API keys/);
@@ -254,12 +254,12 @@ test('an id that the client chose cannot belong to two sessions', async (t) => {
     const plain = await s.post('/api/v1/sessions', { key: 'plain' }, { key: one });
     assert.equal((await make(one, 'b3', 'plain')).code, 409);
     assert.equal((await make(one, 'b3', plain.json.session_id)).code, 409);
-    // Another tenant's names are its own.
+    // Another tenant has separate names.
     assert.equal((await make(two, 'b9', 'mine')).code, 201);
     assert.equal((await make(two, 'b8', plain.json.session_id)).code, 201);
     assert.equal((await s.get('/api/v1/conversations/mine', { key: one })).json.bead_id, 'b1');
     assert.equal((await s.get('/api/v1/sessions/mine', { key: two })).json.scope.values.bead_id, 'b9');
-    // Of several at once for one id, one gets it.
+    // If several requests create the same id at the same time, one of them gets it.
     const all = await Promise.all([...Array(8).keys()].map((i) => make(one, `r${i}`, 'race')));
     assert.deepEqual(all.map((a) => a.code).sort(), [201, ...Array(7).fill(409)]);
     const winner = (await s.get('/api/v1/conversations/race', { key: one })).json.bead_id;
@@ -290,7 +290,7 @@ agents:
     assert.equal(session.agent, 'beta');
     const all = (await s.get('/api/v1/conversations?project_id=proj-1')).json.conversations;
     assert.equal(all.length, 1);
-    // At once, too.
+    // Also at the same time.
     const made = await Promise.all(['alpha', 'beta', 'gamma', undefined].map((agent_id) =>
         make(s, 'b2', { agent_id })));
     assert.equal(new Set(made.map((a) => a.json.session_id)).size, 1);
@@ -312,7 +312,7 @@ test('if two projects use one bead id, the newest update is shown', async (t) =>
 });
 
 test('if a bead has several old conversations, the newest update is used', async (t) => {
-    // Keys with the agent in them, as earlier versions made them.
+    // Keys that contain the agent, as earlier versions created them.
     const s = await serveModel(t, { config: 'agents: [{id: alpha}, {id: beta}]\n' });
     const old = async (agent) => {
         const signature = `v=1|kind=work_item|agent=${agent}|project_id=p|bead_id=b`;

@@ -1,6 +1,6 @@
-// Palaver as an MCP server: official clients of both eras over both transports, then what only raw
-// messages can ask. npm installs the clients into the build directory when the test is first run;
-// without network those parts are skipped.
+// Palaver as an MCP server: official clients of both protocol eras over both transports, then cases
+// that need raw messages. npm installs the clients into the build directory when the test first
+// runs; without network their tests are skipped.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -28,7 +28,7 @@ const load = (name) => {
 // ---- Clients ----
 
 const NEW = '2026-07-28';
-const SLOW_MS = 60000; // no test waits so long
+const SLOW_MS = 60000; // longer than any test waits
 
 async function model(t) {
     const mock = new MockModel();
@@ -44,7 +44,7 @@ async function model(t) {
 const stdioArgs = (dir, url) => ['mcp', '--store', `sqlite:${path.join(dir, 'chats.db')}`,
     '--provider', 'openai', '--provider-url', `${url}/v1`, '--model', 'mock-model'];
 
-// A client of the old era or the new one, connected as `over` says; `mock` is the model behind.
+// Connects a client of the old or the new era as `over` says. `mock` is the model of the server.
 async function connect(t, era, over) {
     const isNew = era === 'new';
     const { Client } = isNew ? await load('@modelcontextprotocol/client')
@@ -112,7 +112,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
 
     test(`${name} uses Palaver as its memory`, { skip }, async (t) => {
         const { client, ok } = await connect(t, era, over);
-        await client.listTools(); // from here on the client checks answers against the schemas
+        await client.listTools(); // from now on the client checks results against the schemas
         const made = await ok('create_conversation', { key: 'trip', title: 'Iceland',
             project: 'holidays' });
         assert.equal(made.created, true);
@@ -192,7 +192,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
         await mock.untilAsked(1);
         abort.abort(new Error('never mind'));
         await assert.rejects(late);
-        // The next turn of the same conversation comes only after the end of that one.
+        // The next turn of the same conversation starts only after the end of this one.
         const next = await ok('continue_conversation', { conversation: 'talk', text: 'hello' });
         assert.equal(next.text, 'echo: hello');
         assert.deepEqual((await ok('read_conversation', { conversation: 'talk' })).messages
@@ -257,7 +257,7 @@ test('long conversations are read in pages, long messages in pieces', { skip }, 
     } while (offset);
     assert.equal(text, big);
 
-    // Five that are cut take more than one page has room for.
+    // Five shortened messages need more room than one page has.
     for (let i = 0; i < 5; i++) await ok('append_message', { conversation: 'long', text: big });
     const full = await read({ after_seq: 5 });
     assert.equal(full.has_more, true);
@@ -413,7 +413,7 @@ test('a client of the old era that disconnects finds the answer later', async (t
         headers: { ...both, 'mcp-session-id': session }, body: JSON.stringify({ jsonrpc: '2.0',
             id: 1, method: 'tools/call', params: { name: 'continue_conversation',
                 arguments: { conversation: 'talk', text: 'hi <<hang>>' } } }) });
-    await asked; // the head is there
+    await asked; // the head of the response has arrived
     await s.untilAsked(1);
     leaving.abort();
     await s.release();

@@ -1,4 +1,4 @@
-// Messages over HTTP: append in every form, read from either end, blobs, what is refused.
+// Messages over HTTP: append in every form, read from either end, blobs, and refused requests.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { ask, assertError, palaver, serve } from '../support.mjs';
@@ -80,7 +80,7 @@ test('native parts with bytes can be appended and read', async (t) => {
     assert.equal(added.code, 201, added.text);
     const { parts } = (await s.list()).messages[0];
     assert.deepEqual([parts[1].name, parts[1].media_type], ['a.html', 'text/html']);
-    // What a browser would run is only ever downloaded.
+    // Content that a browser would run is only ever downloaded.
     const blob = await s.get(`/api/v1/blobs/${parts[1].blob}`);
     assert.equal(blob.headers['content-type'], 'application/octet-stream');
     assertError(await s.get('/api/v1/blobs/x'), 400, 'invalid', /sha256:/);
@@ -132,7 +132,7 @@ test('one message can be read by id or seq', async (t) => {
     assert.equal((await s.get(`${path}/2`)).json.content, 'two');
     await s.post('/api/v1/sessions/k/rewind', { to_seq: 1 });
     assert.equal((await s.get(`${path}/2`)).json.content, 'two', 'hidden ones too');
-    // Another session's message has the same number there.
+    // A message of another session has the same number there.
     assertError(await s.get(`${path}/${there.id}`), 404, 'not_found', /no such message/);
     assertError(await s.get(`${path}/3`), 404, 'not_found', /no such message/);
     assertError(await s.get(`${path}/0`), 400, 'invalid');

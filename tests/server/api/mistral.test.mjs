@@ -1,5 +1,6 @@
-// Mistral's API where the shared suite of tests/conformance doesn't look: handoffs, confirmations,
-// what is left behind, what the other APIs see of the same conversations, what is refused.
+// Mistral's API in cases that the shared suite of tests/conformance does not cover: handoffs,
+// confirmations, remains of failed turns, the same conversations in other APIs, and refused
+// requests.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -12,7 +13,7 @@ const MODEL = 'mock-model';
 const weather = { type: 'function',
     function: { name: 'get_weather', parameters: { type: 'object' } } };
 
-// A server over the scripted model, with short words for its routes.
+// Starts a server with the scripted model, and returns short functions for its routes.
 async function mocked(t, options = {}) {
     const mock = new MockModel();
     const url = await mock.listen();
@@ -35,7 +36,7 @@ async function mocked(t, options = {}) {
     return { ...s, url, call, seen, start, append, history, agent };
 }
 
-// Reads a stream to its end; frames as [event, data].
+// Reads a stream to its end. Returns the frames as [event, data].
 async function frames(s, path, body) {
     const answer = await s.post(`/mistral/v1${path}`, { ...body, stream: true });
     assert.equal(answer.code, 200, answer.text);
@@ -51,7 +52,7 @@ const resultOf = (call, result) =>
     ({ type: 'function.result', tool_call_id: call.tool_call_id, result });
 const types = (entries) => entries.map(({ type }) => type);
 
-// Waits until `check` gives something; a test's own time limit ends it otherwise.
+// Waits until `check` returns a value. The time limit of the test ends the wait otherwise.
 async function until(check) {
     for (;;) {
         const value = await check();
@@ -60,7 +61,7 @@ async function until(check) {
     }
 }
 
-// Sends a request, and gives the socket up as soon as `ready` says so.
+// Sends a request, and closes the socket when `ready` resolves.
 async function leave(s, path, body, ready) {
     const request = http.request({ host: '127.0.0.1', port: s.port, method: 'POST', agent: false,
         path: `/mistral/v1${path}`, headers: { 'content-type': 'application/json' } });

@@ -1,4 +1,4 @@
-// Moving over from other systems: their data is imported, and their clients go on where they were.
+// Moving from other systems: their data is imported, and their clients continue where they were.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -26,7 +26,7 @@ test("Skillian's session ids match in any case", async (t) => {
         assert.equal((await s.post(`/api/v1/sessions/${id}/chat`, { message: 'x' })).code, 200, id);
     }
     assert.equal((await s.get('/api/v1/sessions')).json.sessions.length, 2);
-    // Any other name is what it is.
+    // Any other name stays unchanged.
     await s.post('/api/v1/sessions', { key: 'notes' });
     assert.equal((await s.get('/api/v1/sessions/Notes')).code, 404);
 });
@@ -44,7 +44,7 @@ test("Skillian's client continues with its session id", async (t) => {
         { id: empty, created_at: '2026-02-04T11:00:00+00:00', message_count: 0, conversation_data: {} });
     const report = importFile(dir, 'rows.jsonl');
     assert.deepEqual([report.sessions, report.messages, report.problems_total], [2, 5, 0]);
-    // And back: the same row, as Skillian would have written it.
+    // The export gives the same row, as Skillian would have written it.
     const row = JSON.parse(palaver(dir, 'session', 'export', '--format', 'skillian', id));
     const given = JSON.parse(fs.readFileSync(path.join(dir, 'rows.jsonl'), 'utf8').split('\n')[0]);
     assert.deepEqual([row.id, row.conversation_data, row.message_count], [id, given.conversation_data, 1]);
@@ -82,7 +82,7 @@ test('an imported conversation of Loom belongs to its bead', async (t) => {
     assert.equal((await s.get('/api/v1/beads/bead-0/conversation')).json.session_id, 'uuid-0');
     assert.equal((await s.get('/api/v1/conversations/uuid-0')).json.messages.length, 5);
     assert.equal((await s.post('/api/v1/sessions/uuid-0/turns', { message: 'more' })).code, 200);
-    // An expired one goes the way of all expired ones.
+    // An expired session is removed like all expired sessions.
     const sessions = (await s.get('/api/v1/sessions')).json.sessions;
     assert.ok(!sessions.some((one) => one.key === 'loom:uuid-1'));
     const anew = await s.post('/api/v1/conversations', { project_id: 'proj', bead_id: 'bead-1' });
@@ -102,7 +102,7 @@ test('a row of Loom without times does not replace the conversation of a bead', 
     assert.equal((await s.get('/api/v1/beads/b1/conversation')).json.session_id, live);
     await s.post('/api/v1/inbound', { project_id: 'proj', bead_id: 'b1', message: 'hi' });
     assert.equal((await s.get('/api/v1/conversations/u1')).json.messages.length, 1);
-    // By itself it is the bead's, and so it is once it goes on.
+    // By default it belongs to the bead (Loom's work item), and so does its continuation.
     assert.equal((await at({ bead_id: 'b2' })).json.session_id, 'u2');
     await s.turn('u1', { message: 'on' });
     assert.equal((await at({ bead_id: 'b1' })).json.session_id, 'u1');
@@ -133,7 +133,7 @@ test('a row of Loom that has grown raises the token count', async (t) => {
     await s.turn('u1', { message: 'on' });
     one = await read();
     assert.ok(one.token_count > 900);
-    // Another conversation that has the same id raises nothing.
+    // Another conversation with the same id changes nothing.
     await taken(5000, { messages: [{ role: 'user', content: 'something else' }] });
     assert.equal((await read()).token_count, one.token_count);
 });
@@ -230,13 +230,13 @@ async function goOnAsSol(t, dir) {
     assert.deepEqual([service.asked[1].url, service.asked[1].body.inputs.length], ['/v1/conversations/conv_lunch', 1]);
     await say('!dm:sunbeam.pt', '@sienna:sunbeam.pt', 'hello there', { chat_type: 'direct' });
     assert.equal(service.asked[2].url, '/v1/conversations/conv_dm');
-    // At the threshold, and where the service has forgotten it: a new one.
+    // A new conversation begins at the threshold, and if the service has lost the old one.
     await say('!full:sunbeam.pt', '@a:s', 'hi');
     assert.equal(service.asked[3].url, '/v1/conversations');
     const gone = await say('!gone:sunbeam.pt', '@a:s', 'hi');
     assert.equal(gone.code, 200, gone.text);
     assert.deepEqual(service.asked.slice(4).map((one) => one.url), ['/v1/conversations/conv_gone', '/v1/conversations']);
-    // A room that only looks alike has a conversation of its own.
+    // A room whose name only looks alike has a separate conversation.
     const other = await say('!lunch:sunbeam.pt', '@eve:s', 'hi');
     assert.equal(other.json.created, true);
     assert.equal(service.asked[6].url, '/v1/conversations');
@@ -357,7 +357,7 @@ test('members that the Go package does not know are kept', (t) => {
         ['image', 'https://x/y.png'], ['image', 'https://x/z.png'], ['file', 'https://x/f.pdf'], ['text', undefined]]);
     assert.deepEqual(messages.slice(1).flatMap((m) => m.parts.map((p) => [p.call_id, p.output, p.error])),
         [['c2', 'KAPUT', true], ['c3', 'half', true], ['c4', '{"code":"BAD"}', true]]);
-    // Ids of parts are kept. A part whose content is not in its text is shown.
+    // Ids of parts are kept. A part whose content is not in the text is shown.
     write(dir, 'ids.json', { id: 'm1', role: 'assistant', parts: [{ id: 'I1', type: 'text', text: 'x' },
         { id: 'I2', type: 'tool', tool: { callId: 'c5', name: 'run', input: '{}' } }, { id: 'I3', type: 'reasoning', thought: 'deep' },
         { id: 'I4', type: 'text', text: '', compacted: true }] });
@@ -367,7 +367,7 @@ test('members that the Go package does not know are kept', (t) => {
     const shown = JSON.parse(palaver(dir, 'session', 'show', '--json', 'i')).messages[0].parts;
     assert.match(shown[2].text, /deep/);
     assert.equal(shown[3].text, '');
-    // One without anything to show is told.
+    // A message without anything to show is reported.
     write(dir, 'empty.json', { id: 'm1', role: 'user', parts: [{ type: 'image', image: { asset: 'T10' } }] });
     const told = importFile(dir, '--format', 'go-session', '--key', 'e', 'empty.json');
     assert.equal(told.problems_total, 1);
@@ -465,7 +465,8 @@ test('imported history keeps its times, and lists are sorted by them', async (t)
         const listed = list(dir, '--store', store);
         assert.deepEqual(listed.map((one) => [one.key, one.title, one.updated_at]), [3, 2, 1].map((day) =>
             [`codex:s${day}`, `words of day ${day}`, `2026-03-0${day}T10:00:00.000Z`]));
-        // Again: nothing changes. Grown: the new message's time counts.
+        // A repeated import changes nothing. If the conversation has grown, the time of the new
+        // message counts.
         palaver(dir, 'session', 'import', '--store', store, 'rollout-1.jsonl');
         fs.appendFileSync(path.join(dir, 'rollout-2.jsonl'), `${JSON.stringify(at(5, 'user', 'later'))}\n`);
         palaver(dir, 'session', 'import', '--store', store, 'rollout-2.jsonl');

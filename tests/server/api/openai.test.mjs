@@ -1,5 +1,5 @@
-// OpenAI's API where the shared suites of tests/conformance don't look: chat completions, passed on
-// and with a session; models; what the other APIs see of the same conversations.
+// OpenAI's API in cases that the shared suites of tests/conformance do not cover: chat completions,
+// forwarded and with a session; models; the same conversations in other APIs.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -10,7 +10,7 @@ import { ask, makeKey, serve, workspace } from '../support.mjs';
 
 const say = (content) => ({ role: 'user', content });
 
-// A model's service that does what `handle` says, and keeps what it was asked.
+// A model service that calls `handle` for each request, and keeps the requests.
 async function upstream(t, handle) {
     const asked = [];
     const server = http.createServer((request, response) => {
@@ -48,7 +48,7 @@ const chunksOf = (text) => text.split('\n\n').filter((frame) => frame.startsWith
     .map((frame) => JSON.parse(frame.slice(6)));
 const textOf = (chunks) => chunks.map((chunk) => chunk.choices[0]?.delta?.content ?? '').join('');
 
-// Reads an answer piece by piece.
+// Reads a response piece by piece.
 function open(port, body, headers = {}) {
     const request = http.request({ host: '127.0.0.1', port, method: 'POST', agent: false,
         path: '/v1/chat/completions',
@@ -139,7 +139,7 @@ test('a stream is forwarded byte by byte as it arrives', async (t) => {
     let text = '';
     for await (const piece of response) {
         text += piece;
-        // Only whole frames: a heartbeat may come in between.
+        // Only complete frames are compared, since a heartbeat can be between them.
         if (text === 'data: {"a":1}\r\n\r\n: x\n\n') go();
     }
     assert.equal(text, `${first}:2}\n\ndata: [DONE]\n\n`);
@@ -195,7 +195,7 @@ test('forwarded requests are counted, and the budget of the key stops them', asy
     const { key: other } = makeKey(dir, '--max-tokens', '200', '--tenant', 'other');
     const config = 'models:\n  - name: m-1\n    price: {input: 1, output: 10}\n';
     const s = await serve(t, { dir, config, args: ['--config', 'palaver.yaml', ...over(up.url)] });
-    // The row is written behind the answer.
+    // The row is written after the response.
     const counted = async (calls) => {
         for (;;) {
             const { json } = await s.get('/api/v1/usage', { key });
@@ -243,7 +243,7 @@ test('a forwarded stream is counted, even if the service reports no usage', asyn
         }
     };
     const body = { stream: true, messages: [{ role: 'user', content: 'count from one to ten, please' }] };
-    // Asked for in the client's name, which does not see it.
+    // The server requests the usage for itself; the client does not see it.
     const told = await chat(s, body, { key: keys[0] });
     assert.equal(JSON.parse(up.asked[0].body).stream_options.include_usage, true);
     assert.equal(chunksOf(told.text).length, 2);
@@ -253,7 +253,8 @@ test('a forwarded stream is counted, even if the service reports no usage', asyn
         { key: keys[1] });
     assert.deepEqual(chunksOf(wanted.text).at(-1).usage, usage);
     assert.deepEqual(await counted(keys[1]), [90, 20]);
-    // A service that tells nothing, and a key without a budget, whose request goes as it is.
+    // A service that reports nothing, and a key without a budget, whose request is forwarded
+    // unchanged.
     tells = false;
     await chat(s, body, { key: keys[2] });
     await chat(s, body, { key: keys[3] });
@@ -263,7 +264,7 @@ test('a forwarded stream is counted, even if the service reports no usage', asyn
         assert.ok(input >= 6 && input < 40, `${input}`);
         assert.ok(output >= 8 && output < 30, `${output}`);
     }
-    // And so a stream stops at the budget.
+    // So a stream stops at the budget.
     const codes = [];
     for (let i = 0; i < 60 && codes.at(-1) !== 429; i++) {
         codes.push((await chat(s, body, { key: keys[2] })).code);
@@ -297,7 +298,7 @@ test('concurrent calls do not exceed a budget together', async (t) => {
     const begun = new Promise((resolve) => { first = resolve; });
     const running = ways[0]();
     await begun;
-    // As long as it runs, what is left of the budget is held for it.
+    // While the request runs, the rest of the budget is reserved for it.
     for (const way of ways) {
         const refused = await way();
         assert.equal(refused.code, 429, refused.text);
@@ -305,7 +306,8 @@ test('concurrent calls do not exceed a budget together', async (t) => {
     }
     answer(waiting.pop());
     assert.equal((await running).code, 200);
-    // It used 19: one token is left, so that one more may begin, and no second one beside it.
+    // It used 19 tokens. One token is left, so one more request can begin, but not two at the same
+    // time.
     const next = new Promise((resolve) => { first = resolve; });
     const turn = s.post(`/api/v1/sessions/${id}/turns`, { message: 'hi' }, { key });
     await Promise.race([next, turn.then(({ text }) => assert.fail(`it did not begin: ${text}`))]);
@@ -343,7 +345,7 @@ test('large responses are forwarded, counted and limited', async (t) => {
     const error = await passed('error');
     assert.equal(error.code, 400);
     assert.match(error.json.error.message, /not an error in JSON/);
-    for (;;) { // the ledger is written after the answer
+    for (;;) { // the ledger is written after the response
         const { json } = await s.get('/api/v1/usage', { key });
         if (json.input_tokens) {
             assert.deepEqual([json.input_tokens, json.output_tokens], [7, 3]);
@@ -457,7 +459,7 @@ test('the built-in model answers chat completions, and nothing is stored', async
     assert.ok(chunks.at(-1).usage.total_tokens >= 0);
     assert.equal(new Set(chunks.map((chunk) => chunk.id)).size, 1);
     assert.ok(stream.text.endsWith('data: [DONE]\n\n'));
-    // Erased behind the answer, not before it.
+    // The session is erased after the response, not before it.
     while ((await s.get('/api/v1/sessions')).json.sessions.length > 0);
     assert.deepEqual((await s.get('/api/v1/sessions?state=trash')).json.sessions, []);
     assertFailure(await chat(s, { model: 'echo' }), 400, { param: 'messages' });
@@ -485,7 +487,7 @@ test('with a session, the server keeps the history', async (t) => {
     const { messages } = (await s.get('/api/v1/sessions/ann/messages')).json;
     assert.deepEqual(messages.map((message) => message.role),
         ['user', 'assistant', 'user', 'assistant']);
-    // The same session by the id that the other routes show.
+    // The same session, by the id that the other routes show.
     const { id } = (await s.get('/api/v1/sessions/ann')).json;
     const conversation = `conv_${id.replaceAll('-', '')}`;
     const items = (await s.get(`/v1/conversations/${conversation}/items?order=asc`)).json;
@@ -585,7 +587,7 @@ test('the items of a message keep their ids when one of them is deleted', async 
     assert.deepEqual(await left(), [ids[0], ids[1], ids[3], ids[4]]);
     assert.equal((await s.get(`${items}/${ids[3]}`)).json.call_id, 'c2');
     assertFailure(await s.get(`${items}/${ids[2]}`), 404);
-    // A page goes on behind an item that is gone.
+    // A page continues after an item that was deleted.
     const page = (await s.get(`${items}?order=asc&after=${ids[2]}`)).json;
     assert.deepEqual(page.data.map((item) => item.id), [ids[3], ids[4]]);
     assert.equal((await s.ask('DELETE', `${items}/${ids[1]}`)).code, 200);
@@ -647,7 +649,7 @@ test('a repeated request with the same key does its work once', async (t) => {
     const second = await s.post('/v1/conversations', body, { headers });
     assert.equal(second.json.id, first.json.id);
     assert.equal((await s.get(`/v1/conversations/${first.json.id}/items`)).json.data.length, 1);
-    // The header names the session: the same words in another one are another request.
+    // The header names the session: the same text in another session is another request.
     const chat = { messages: [say('hello')] };
     const as = (session) => s.post('/v1/chat/completions', chat,
         { headers: { 'idempotency-key': 'k-2', ...session && { 'x-palaver-session': session } } });

@@ -1,12 +1,12 @@
-// What the suites of the official SDKs don't see of /v1/responses: replays, restarts, branches at
-// the same time, what is left in the store, tenants, limits.
+// /v1/responses in cases that the suites of the official SDKs do not cover: replays, restarts,
+// parallel branches, the contents of the store, tenants, and limits.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { makeKey, workspace } from '../support.mjs';
 import { open, serveModel } from '../model.mjs';
 
-// One that waits for what never comes ends: its server is stopped then.
+// Ends a test that waits for something that never happens: its server is stopped.
 const bounded = { timeout: 60_000 };
 
 const weather = { type: 'function', name: 'get_weather', parameters: { type: 'object' },
@@ -17,7 +17,7 @@ const sessionOf = (hex) => hex.replace(/^[a-z]+_(.{8})(.{4})(.{4})(.{4})(.{12})$
 const textOf = (response) => response.output.flatMap((item) => item.content ?? [])
     .map((part) => part.text).join('');
 
-// The data of all events of a stream that ends.
+// Returns the data of all events of a stream that ends.
 async function events(s, method, target, body) {
     const stream = await open(s.port, method, target, { body });
     return (await stream.end()).map(({ event, data }) => {
@@ -42,7 +42,7 @@ const ended = (s, id) => until(async () => {
 });
 const sessions = async (s) => (await s.get('/api/v1/sessions')).json.sessions;
 
-// A model whose stream is given, chunk by chunk.
+// A model whose stream is given chunk by chunk.
 async function serveDeltas(t, deltas, finish = 'stop') {
     const server = http.createServer((request, response) => {
         request.resume();

@@ -1,12 +1,13 @@
-// Every route of /openapi.json with what must not work: no key, a wrong one, one that may not,
-// another tenant's names, bodies that are no JSON, wrong types, missing fields, too much, too slow,
-// cut off. Each gets its code and a body that helps, and the store stays as it was.
+// Every route of /openapi.json with requests that must fail: without a key, with a wrong key or a
+// key without permission, with another tenant's names, with invalid JSON, wrong types or missing
+// fields, too large, too slow, or cut off. Each request gets the right code and a helpful body, and
+// the store stays unchanged.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { makeKey, palaver, serve, workspace } from '../support.mjs';
 
-// Bodies that would work, of the routes whose fields are tried one by one.
+// Valid bodies for the routes whose fields are tested one by one.
 const bases = {
     createSession: {}, updateSession: { title: 'x' }, forkSession: {}, rewindSession: { to_seq: 1 },
     resetSession: {}, undoMark: {}, pinMessage: { seq: 1 }, compactSession: {},
@@ -17,7 +18,7 @@ const bases = {
     createConversation: { project_id: 'p', bead_id: 'b', message: 'x' },
     receive: { context: { channel: 'web', sender_id: 'me' }, message: 'x' },
 };
-// Whatever these can't read counts as an empty body, or is no JSON by itself.
+// For these routes an unreadable body counts as empty, or does not have to be JSON.
 const takesAnything = /^(resetSession|resetConversation|importSessions)$/;
 
 function walk(doc) {
@@ -28,7 +29,7 @@ function walk(doc) {
                 ?.content['application/json']?.schema })));
 }
 
-// The text of an error, in whichever envelope; fails where it says nothing.
+// Returns the text of an error in any envelope. Fails if there is no text.
 function wordsOf(answer, what) {
     const { json } = answer;
     assert.ok(json, `${what}: ${answer.code} ${answer.text}`);
@@ -57,7 +58,7 @@ async function setUp(t) {
         { role: 'user', content: 'one' }, { role: 'user', parts }, 'x'] });
     await post('/victim/pins', { seq: 2 });
     await post('/victim/rewind', { to_seq: 3 });
-    // A turn that has ended is known, and takes nothing any more.
+    // A turn that has ended is known, but accepts nothing more.
     const turn = (await post('/victim/turns', { message: 'go on', client_id: 'go' })).turn_id;
     const blob = (await s.get('/api/v1/sessions/victim/messages/3', { key: keys.read })).json
         .parts[0].blob;
@@ -87,7 +88,7 @@ function fieldsOf(doc, route) {
     return { properties: Object.entries(schema.properties ?? {}), required: schema.required ?? [] };
 }
 
-// Sends the head of a request and what there is of its body; answers with all that comes back.
+// Sends the head of a request and a part of its body. Returns the complete response.
 function raw(port, text, { half = false } = {}) {
     return new Promise((resolve) => {
         let got = '';
@@ -127,7 +128,7 @@ test('no route does what it must not do', async (t) => {
     });
 
     await t.test('a key that may only read', async () => {
-        // Tools of MCP have their own rules; counting tokens changes nothing.
+        // MCP tools have their own rules, and counting tokens changes nothing.
         for (const route of writes.filter((r) => !/^(mcp|endMcpSession|\w+CountInput)$/.test(r.id))) {
             const answer = await s.ask(route.method, fill(route.path),
                 { key: keys.read, body: bases[route.id] ?? {} });
@@ -150,8 +151,8 @@ test('no route does what it must not do', async (t) => {
                 const answer = await s.ask(route.method, fill(route.path, extra) +
                     (/earch$/.test(route.path) ? '?q=one' : ''), { key: keys.other,
                     ...(route.isWrite && { body: { ...bases[route.id] } }) });
-                // An admin's route says nothing else to others. A path without the rest of it is
-                // wrong whoever asks.
+                // An admin route says nothing else to other keys. An incomplete path is wrong for
+                // every key.
                 const code = route.id === 'eraseSession' ? 403 : route.id === 'getBead' ? 400 : 404;
                 assert.equal(answer.code, code, `${route.id}: ${answer.code} ${answer.text}`);
                 assert.doesNotMatch(answer.text, /be kind|"T"/);
@@ -160,8 +161,8 @@ test('no route does what it must not do', async (t) => {
         unchanged();
     });
 
-    // Else an answer would tell whether another tenant has such a session: first comes whether it
-    // is there at all, then what is wrong.
+    // Otherwise a response would reveal whether another tenant has such a session: the check that
+    // the session exists comes first, then the check of the body.
     await t.test('wrong requests to what is not there', async () => {
         const none = { id: 'nobody', turn: 'nobody', message: '1', seq: '1' };
         for (const route of closed.filter((r) => /^\/api\/v1\/(sessions|turns)\/\{/.test(r.path))) {
@@ -197,7 +198,7 @@ test('no route does what it must not do', async (t) => {
     });
 
     await t.test('members and parameters that a route does not know', async () => {
-        const open = /^(appendMessages|importSessions)$/; // members of messages are kept
+        const open = /^(appendMessages|importSessions)$/; // unknown members of messages are kept
         for (const route of closed.filter((r) => r.isNative)) {
             const query = await s.ask(route.method, `${fill(route.path)}?unheard=1`,
                 { key: keys.admin, ...(route.isWrite && { body: bases[route.id] ?? {} }) });
@@ -303,7 +304,7 @@ test('no route does what it must not do', async (t) => {
             assert.match(got, /^HTTP\/1\.1 413 /, route.id);
             assert.match(got, /body_bytes_max/, route.id);
         }
-        // In chunks its length is known only when it is over the limit.
+        // In a chunked body, the length is known only when it exceeds the limit.
         const piece = 'x'.repeat(1 << 20);
         const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
         const got = await raw(s.port, 'POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n' +
@@ -314,7 +315,7 @@ test('no route does what it must not do', async (t) => {
     });
 
     await t.test('bodies that never end, and connections that do', async () => {
-        // A server of its own: nothing else here may run into its time limit.
+        // A separate server, so that no other test reaches its time limit.
         const strict = await serve(t, { dir, config: 'server:\n  request_timeout: 3s\n' });
         const body = (route) => JSON.stringify(bases[route.id] ?? {});
         const slow = await Promise.all(writes.map(async (route) => [route, await raw(strict.port,

@@ -1,5 +1,5 @@
-// Sessions over HTTP: make, look, list, change, trash, erase; fork, rewind, undo, reset, pin,
-// compact, search, usage, export, import.
+// Sessions over HTTP: create, show, list, change, trash and erase; fork, rewind, undo, reset, pin,
+// compact, search, usage, export and import.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -15,7 +15,7 @@ async function ok(promise, code = 200) {
     return answer.json;
 }
 
-// A session "k" that says what `texts` say, a user's and an assistant's by turns.
+// Creates session "k" with `texts`, alternately from a user and from an assistant.
 async function conversation(s, key, texts, options) {
     const made = await ok(s.post(base, { key }, options), 201);
     if (texts.length)
@@ -154,7 +154,7 @@ test('a session can be deleted, restored and erased', async (t) => {
     const back = await ok(s.ask('POST', `${base}/${id}/restore`));
     assert.deepEqual([back.key, back.state, back.message_count], ['k', 'active', 2]);
     assertError(await s.ask('POST', `${base}/k/restore`), 409, 'conflict', /not in the trash/);
-    // By its key, too, and by an alias.
+    // Also by its key and by an alias.
     await ok(s.ask('PATCH', `${base}/${id}`, { body: { aliases: ['other name'] } }));
     for (const name of ['k', 'other%20name']) {
         await ok(s.ask('DELETE', `${base}/${id}`));
@@ -263,7 +263,7 @@ test('a compaction replaces the messages that it summarizes, until it is undone'
     const again = await s.post(`${base}/k/compact`, { cut_seq: 8 }, first);
     assert.deepEqual(again.json, one);
     assert.equal(again.headers['idempotent-replayed'], 'true');
-    // How many tokens it cost is the session's, and the tenant's.
+    // The usage counts for the session and for the tenant.
     const usage = await ok(s.get(`${base}/k/usage`));
     assert.ok(usage.calls === 2 && usage.input_tokens > 100, JSON.stringify(usage));
     assert.deepEqual(await ok(s.get('/api/v1/usage')), usage);
@@ -358,7 +358,7 @@ test('transcripts of other programs are imported, and anything else is refused',
     const keyed = { headers: { 'idempotency-key': 'i-1' } };
     const first = await ok(s.post('/api/v1/import', chat, keyed));
     assert.deepEqual(await ok(s.post('/api/v1/import', chat, keyed)), first);
-    // The query says which session it is: another one is another request.
+    // The query names the session, so the same body for another session is another request.
     const other = { headers: { 'idempotency-key': 'i-2' } };
     const imported = await ok(s.post('/api/v1/import?key=imported-a', chat, other));
     assertError(await s.post('/api/v1/import?key=imported-b', chat, other), 422,
@@ -367,11 +367,11 @@ test('transcripts of other programs are imported, and anything else is refused',
     assert.deepEqual(await ok(s.post('/api/v1/import?key=imported-a', chat, other)), imported);
 });
 
-// One that is far larger than what is held for a reader.
+// A session that is much larger than the buffer for a reader.
 test('a long export arrives completely, and a stuck reader blocks no other request', async (t) => {
     const s = await serve(t);
     await ok(s.post(base, { key: 'k' }), 201);
-    // Some are longer than a page of it.
+    // Some messages are longer than a page of it.
     const textOf = (i) => `${i} ${'x'.repeat(i % 97 === 5 ? 600000 : 40000)}`;
     for (let i = 0; i < 20; i++)
         await ok(s.post(`${base}/k/messages`, { messages: Array.from({ length: 20 }, (_, n) =>
@@ -407,11 +407,11 @@ test('another tenant sees nothing of a session', async (t) => {
     assert.deepEqual((await ok(s.get('/api/v1/search?q=secret', { key: two }))).hits, []);
     for (const name of [id, 'k'])
         assertError(await s.get(`${base}/${name}`, { key: two }), 404, 'not_found');
-    // The same key is another session there.
+    // The same key means another session there.
     const other = await ok(s.post(base, { key: 'k' }, { key: two }), 201);
     assert.notEqual(other.id, id);
     assertError(await s.post(`${base}/${id}/fork`, {}, { key: two }), 404, 'not_found');
-    // An admin is asked whom it means.
+    // An admin key must name the tenant.
     const headers = { 'x-palaver-tenant': 'one' };
     assert.equal((await ok(s.get(`${base}/k`, { key: admin, headers }))).id, id);
     assertError(await s.post(`${base}/k/erase`, {}, { key: one }), 403, 'forbidden');

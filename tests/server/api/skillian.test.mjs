@@ -1,4 +1,4 @@
-// Skillian's clients: its routes, codes, texts and bodies, and what we add to them.
+// The API for Skillian's clients: Skillian's routes, codes, texts and bodies, and our additions.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -10,7 +10,7 @@ const fields = ['response', 'tool_calls', 'session_id', 'finished'];
 const listed = async (s) => (await s.get('/api/v1/sessions')).json.sessions;
 const messagesOf = async (s, id) => (await s.get(`/api/v1/sessions/${id}/messages`)).json.messages;
 
-// What a client of Skillian's reads, and nothing else.
+// The members that a client of Skillian reads, and nothing else.
 function assertAnswer({ code, json, text }, response, sessionId) {
     assert.equal(code, 200, text);
     assert.deepEqual(Object.keys(json).slice(0, 4), fields);
@@ -32,7 +32,7 @@ test('Skillian\'s sequence works: two messages, the list, the end', async (t) =>
         { message: 'Show me the top differences', session_id: id }),
     'echo: Show me the top differences', id);
     assert.equal(second.created, false);
-    // The model saw the whole history.
+    // The model received the complete history.
     const asked = await s.asked();
     assert.deepEqual(asked[1].messages.map((m) => [m.role, m.content]), [
         ['user', "What's the budget for CC-1001?"],
@@ -151,7 +151,7 @@ test('tool calls are shown with their arguments and results', async (t) => {
     assert.ok(call.result.length > 0);
 });
 
-// A model that never stops to call tools, in another way every time.
+// A model that never stops calling tools, each time with other arguments.
 async function restless(t, differs) {
     let count = 0;
     const server = http.createServer((request, response) => {

@@ -1,4 +1,5 @@
-// Turns over HTTP: answers, events, lanes, tools of the caller, approvals, repeats, ends.
+// Turns over HTTP: answers, events, lanes, tools of the caller, approvals, repeated requests, and
+// ends.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -13,7 +14,7 @@ const messagesOf = async (s, id) => (await s.get(`/api/v1/sessions/${id}/message
 const stream = (s, id, body, options) =>
     open(s.port, 'POST', `/api/v1/sessions/${id}/turns`, { body: { ...body, stream: true }, ...options });
 
-// Turns that wait for the model: asks until the session does what it should.
+// For turns that wait for the model: repeats a request until the session is in the expected state.
 async function untilState(s, id, state) {
     for (;;) {
         const { json } = await s.get(`/api/v1/sessions/${id}/turn`);
@@ -147,7 +148,7 @@ test('a reader resumes by Last-Event-ID without gaps and repetitions', async (t)
     const turn = first.headers['x-palaver-turn'];
     await first.next((e) => e.event === 'text' && e.id >= 12);
     first.leave();
-    // The turn goes on without anybody.
+    // The turn continues without a reader.
     const got = first.events.slice(0, 10);
     const second = await open(s.port, 'GET', `/api/v1/turns/${turn}/events`,
         { headers: { 'last-event-id': String(got.at(-1).id) } });
@@ -157,12 +158,13 @@ test('a reader resumes by Last-Event-ID without gaps and repetitions', async (t)
     assert.deepEqual(all.map((e) => e.id), all.map((_, i) => i + 1));
     assert.equal(textOf(all), text);
     assert.equal(all.at(-1).event, 'ended');
-    // Late readers get all that is kept, from any number; past the end there is nothing to wait for.
+    // Late readers get all events that are kept, from any number on. After the end there is nothing
+    // to wait for.
     const late = await open(s.port, 'GET', `/api/v1/turns/${turn}/events?after=5`);
     assert.deepEqual(await late.end(), all.slice(5));
     const whole = await open(s.port, 'GET', `/api/v1/turns/${turn}/events`);
     assert.deepEqual(await whole.end(), all);
-    // The header is newer than the address, which a browser keeps.
+    // The header is newer than the query, which a browser keeps.
     const both = await open(s.port, 'GET', `/api/v1/turns/${turn}/events?after=0`,
         { headers: { 'last-event-id': String(all.length - 1) } });
     assert.deepEqual((await both.end()).map((e) => e.event), ['ended']);
@@ -218,7 +220,7 @@ test('a busy session reports its turn, and accepts queue, interrupt and steer', 
     assert.ok(Math.abs(Date.parse(busy.json.turn.since) - Date.now()) < 600000);
     const running = (await s.get(`/api/v1/sessions/${id}/turn`)).json;
     assert.deepEqual([running.turn_id, running.state], [turn, 'running']);
-    // One that waits is answered in its time.
+    // A waiting turn is answered in its time.
     const queued = await s.turn(id, { message: 'later', lane: 'queue', background: true });
     assert.deepEqual([queued.code, queued.json.state], [202, 'queued']);
     const waiting = s.turn(id, { message: 'last', lane: 'queue' });
@@ -308,7 +310,7 @@ test('a turn pauses for tools of the caller and continues with their results', a
     assertError(await give([{ output: 'x' }]), 400, 'invalid', /results\[0\].*'call_id'/);
     assertError(await give([{ call_id: 'c', is_error: 'no' }]), 400, 'invalid', /is_error/);
     assert.equal((await s.get(`/api/v1/turns/${turn}`)).json.state, 'paused');
-    // The second of them first: the other is still waited for.
+    // The result of the second call comes first; the turn still waits for the other one.
     const some = await give([{ call_id: waiting[1].call_id, output: { x: 1 } }]);
     assert.equal(some.json.state, 'paused');
     assert.deepEqual(some.json.waiting.map((c) => c.name), ['f']);
@@ -340,7 +342,7 @@ test('a stream continues after results were sent to the session', async (t) => {
 
 test('the third identical call in a row asks, and can be allowed or denied', async (t) => {
     const s = await serveModel(t);
-    // recall is built in; each reply asks for the same.
+    // The tool "recall" is built in; each reply calls it in the same way.
     const call = '<<tool recall {"text":"x"}>>';
     const message = `${call}<<next>>${call}<<next>>${call}<<next>><<say enough>>`;
     for (const allow of [false, true]) {
@@ -402,12 +404,12 @@ test('a repeated request does its work once', async (t) => {
     const second = await s.turn(id, { message: 'once' }, { headers });
     assert.equal(second.headers['idempotent-replayed'], 'true');
     assert.deepEqual(second.json, first.json);
-    // By the sender's own id, the turn is found without the header too.
+    // The client id of the message also finds the turn, without the header.
     const mine = await s.turn(id, { message: 'twice', client_id: 'c1' });
     const again = await s.turn(id, { message: 'twice', client_id: 'c1' });
     assert.equal(again.json.replayed, true);
     assert.deepEqual([again.json.turn_id, again.json.text], [mine.json.turn_id, mine.json.text]);
-    // A stream that broke is joined again.
+    // A stream that broke can be opened again.
     const r = await stream(s, id, { message: '<<say three>><<chunk 2>><<stall after=1>>' },
         { headers: { 'idempotency-key': 'k2' } });
     await r.next(isA('text'));
@@ -448,14 +450,14 @@ test('after a restart, answers are found, and interrupted turns are reported', a
     await s.untilQueued(1);
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
-    // Neither is called canceled: both go on in the next server, under the ids that are told.
+    // Neither turn is reported as canceled: both continue in the next server, with the same ids.
     for (const cut of [await waiting, await queued]) {
         assert.deepEqual([cut.code, cut.json.code, cut.json.turn.state], [503, 'stopping', 'queued'],
             cut.text);
         assert.equal(cut.headers['retry-after'], '1');
     }
     const later = await serveModel(t, { dir: s.dir, model: s.model });
-    // It is run by itself, and then the session is free again.
+    // The turn runs on its own, and then the session is free again.
     for (;;) {
         const messages = await messagesOf(later, id);
         if (messages.at(-1).content === 'echo: after the restart') break;
@@ -485,7 +487,8 @@ test('a clean stop does not wait for a turn that waits for the caller, and the t
     const paused = await s.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
     assert.match((await s.get('/metrics')).text, /^palaver_turns_waiting 1$/m);
     const r = await open(s.port, 'GET', `/api/v1/turns/${paused.json.turn_id}/events`);
-    await r.next(isA('paused')); // the answer's head comes before the server watches the turn
+    // The head of the response arrives before the server watches the turn.
+    await r.next(isA('paused'));
     const end = await s.stop();
     assert.deepEqual([end.code, end.signal], [0, null], end.log);
     const last = (await r.end()).at(-1);
@@ -523,7 +526,7 @@ test('after a kill, turns continue with their results and their answers', async 
     await s.stop('SIGKILL');
     assert.ok(await lost instanceof Error);
     const later = await serveModel(t, { dir: s.dir, model: s.model });
-    // Until the dead server's lease is over, the sessions are its own.
+    // Until the lease of the dead server has ended, its sessions stay locked.
     const until = async (send) => {
         for (;;) {
             const answer = await send();

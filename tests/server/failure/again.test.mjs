@@ -1,6 +1,6 @@
-// The same request again, at any of several servers on one store: it is the turn of the first time,
-// under the id that was told, also if the server that gets it can't look at the session for now. A
-// turn that failed is said once more where the conversation is by then.
+// Repeated requests, sent to any of several servers on one store: the response is the turn of the
+// first request, with the same id, also if the receiving server cannot read the session now. A
+// failed turn is repeated at the current end of the conversation.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { isA, open, serveModel, textOf } from '../model.mjs';
@@ -28,7 +28,7 @@ async function untilTurn(s, turn, ...states) {
     }
 }
 
-// One turn runs in the session until the model is released, and another one waits.
+// One turn runs in the session until the model is released, and another turn waits.
 async function keepBusy(s, id, asked) {
     const running = s.turn(id, { message: '<<say held>><<hang times=1>>', lane: 'queue' });
     await s.untilAsked(asked + 1);
@@ -83,7 +83,7 @@ test('a client id that was used for another message is refused, also in a busy s
     await refused();
     await a.release();
     await ended();
-    // Nothing of it waits.
+    // No part of it waits.
     assert.equal((await b.turn(id, { message: 'three' })).json.text, 'echo: three');
     assert.equal((await said(a, id)).length, 8);
 });
@@ -195,7 +195,7 @@ test('a repeated failed turn is appended again at the end if other messages foll
     assert.deepEqual(await said(a, id), [...spoken, ['user', 'between', undefined],
         ['assistant', 'echo: between', undefined], ['user', fails.message, 'x#2'],
         ['assistant', 'better', undefined]]);
-    // From now on it is that turn, at either server.
+    // From now on both servers know the turn by this id.
     for (const s of [a, b]) {
         for (const lane of ['queue', 'reject']) {
             const { json } = await s.turn(id, { ...fails, lane });
@@ -217,7 +217,7 @@ test('a repeated failed turn waits in a busy session under one id', async (t) =>
     assert.equal(second.code, 202, second.text);
     const turn = second.json.turn_id;
     assert.notEqual(turn, first.json.turn.turn_id);
-    // It waits in the inbox: the server that was told of it is not needed.
+    // The turn waits in the inbox, so the server that accepted it is not needed.
     await b.stop('SIGKILL');
     const later = await again(t, a);
     for (const s of [a, later]) {
@@ -241,7 +241,7 @@ test('a repeated failed turn continues in place if it is the last one', async (t
     const third = await b.turn(id, request);
     assert.deepEqual([third.json.text, third.json.turn_id], ['better', first.json.turn.turn_id],
         third.text);
-    // The first server knows of its failure only, until it looks.
+    // The first server knows only of the failure until it reads the session.
     const { json } = await a.get(`/api/v1/turns/${first.json.turn.turn_id}`);
     assert.deepEqual([json.state, json.text], ['done', 'better']);
     const fourth = await a.turn(id, request);

@@ -1,4 +1,4 @@
-// A disk that takes no more: what a turn says then.
+// The response of a turn when the disk is full.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -7,7 +7,7 @@ import path from 'node:path';
 import { serve } from '../support.mjs';
 import { serveModel } from '../model.mjs';
 
-// As if the disk were full, for every file of the server at once.
+// Simulates a full disk for all files of the server.
 const limit = (s, bytes) => {
     const done = spawnSync('prlimit', ['--pid', `${s.child.pid}`, `--fsize=${bytes}`]);
     assert.equal(done.status, 0, `${done.stderr}`);

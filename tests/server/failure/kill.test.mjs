@@ -1,7 +1,7 @@
-// kill.test.mjs - the server is killed under load, again and again: what it has acknowledged is
-// there, nothing is there twice, and the next one answers everybody.
+// kill.test.mjs - the server is killed under load, again and again. All acknowledged work is there,
+// nothing is there twice, and the next server answers all clients.
 //
-// SERVER_KILLS says how often.
+// SERVER_KILLS sets the number of kills.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -12,9 +12,9 @@ import { ask, palaver, serve, workspace } from '../support.mjs';
 const KILLS = Number(process.env.SERVER_KILLS ?? 4);
 const CLIENTS = 24;
 const SESSIONS = 8;
-const ANSWERS = 120; // of one server, before it is killed
+const ANSWERS = 120; // acknowledged requests of one server before it is killed
 const GONE = /ECONNRESET|ECONNREFUSED|EPIPE|socket hang up|aborted/;
-const HANG_MS = 30000; // no answer takes as long, however busy the machine is
+const HANG_MS = 30000; // no response takes this long, however busy the machine is
 
 function within(promise, what) {
     let timer;
@@ -24,7 +24,7 @@ function within(promise, what) {
     return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-// What was acknowledged, and what may or may not have been done.
+// The acknowledged work, and the work that may or may not have been done.
 class Ledger {
     constructor(ids) {
         this.sessions = new Map(
@@ -51,7 +51,8 @@ class Ledger {
 
 // ---- What clients do ----
 
-// Sends until it is answered, under one key: the work is done once, whoever was killed meanwhile.
+// Repeats a request with one idempotency key until it is answered. The work is done once, whichever
+// servers are killed meanwhile.
 async function appendOnce(client, job) {
     const answer = await client.ask('POST', `/api/v1/sessions/${job.session}/messages`, {
         body: { role: 'user', content: job.text },
@@ -118,7 +119,7 @@ class Client {
             `${method} ${target}`);
     }
 
-    // Until the server is gone.
+    // Runs until the server is gone.
     async run(server) {
         this.server = server;
         this.agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
@@ -179,18 +180,19 @@ test(`${KILLS} kills under load lose nothing that was acknowledged`, async (t) =
     const ledger = new Ledger(ids);
     const clients = Array.from({ length: CLIENTS }, (_, i) => new Client(ledger, i));
     for (let kill = 0; kill < KILLS; kill++) {
-        // Not always after the same number: kills shall come at different moments of a commit.
+        // The number varies, so that kills hit different moments of a commit.
         ledger.killAt = ledger.answers + ANSWERS + (kill * 37) % 50;
         await Promise.all(clients.map((client) => client.run(server)));
         const { signal } = await server.stop('SIGKILL');
         assert.equal(signal, 'SIGKILL');
         server = await serve(t, { dir });
         await verify(server, ledger);
-        // All of them again at the end: after each kill that would be most of the test's time.
+        // Checks everything again at the end. After each kill this would take most of the test's
+        // time.
         await verifyCreated(server, ledger.created.slice(ledger.looked));
         ledger.looked = ledger.created.length;
     }
-    // Those that were never answered are sent once more.
+    // Requests that were never answered are sent once more.
     for (const client of clients.filter(({ job }) => job)) {
         client.server = server;
         await appendOnce(client, client.job);

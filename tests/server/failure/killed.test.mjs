@@ -1,6 +1,6 @@
-// Writes whose server is killed at any moment, sent again to the next one under the same
-// idempotency key: each does its work once, whether the first had been committed, answered, or
-// neither.
+// Writes whose server is killed at any moment are repeated at the next server with the same
+// idempotency key. Each does its work once, whether the first request had been committed, answered,
+// or neither.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { ask, serve, workspace } from '../support.mjs';
@@ -8,7 +8,7 @@ import { ask, serve, workspace } from '../support.mjs';
 const rounds = Number(process.env.PALAVER_KILL_ROUNDS ?? 8);
 const base = '/api/v1/sessions';
 
-// Each has a session of its own. `once` counts what came of it; `mark` is the kind of mark that it
+// Each write has a separate session. `once` counts its effects; `mark` is the kind of mark that it
 // leaves.
 const writes = [
     { name: 'create', send: (n) => ['POST', base, { title: `made ${n}` }],
@@ -60,7 +60,7 @@ function send(port, write, n) {
     return ask(port, method, path, { body, headers: { 'idempotency-key': `${write.name}:${n}` } });
 }
 
-// A process that died keeps others from a session for a moment, where it was at work.
+// A process that died while it worked on a session locks the session for a moment.
 async function sendUntilFree(port, write, n) {
     for (;;) {
         const answer = await send(port, write, n);
@@ -86,7 +86,8 @@ test('a write that is repeated after a crash is done once', async (t) => {
     for (let n = 0; n < rounds; n++) {
         const s = await serve(t, { dir, config });
         await prepare(s, n);
-        // All at once, and killed after some answers: the others are before, in or behind theirs.
+        // All writes are sent at the same time, and the server is killed after some responses. The
+        // other writes are before, in or after their commit.
         let answered = 0, enough;
         const reached = new Promise((resolve) => { enough = resolve; });
         const first = writes.map((write) => send(s.port, write, n).then((answer) => {

@@ -1,5 +1,5 @@
-// An admitted turn is answered or fails visibly: the server is killed at every stage of one, and the
-// next one goes on with it, under the same id.
+// An admitted turn is answered or fails visibly: the server is killed at every stage of a turn, and
+// the next server continues the turn with the same id.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { isA, open, serveModel, textOf } from '../model.mjs';
@@ -70,7 +70,7 @@ test('a turn that is killed again and again fails with a reason', async (t) => {
     assert.equal((await later.asked()).length, 3);
 });
 
-// An MCP server whose one tool never answers.
+// An MCP server with one tool, which never returns.
 const stalling = `require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
     const { id, method, params } = JSON.parse(line);
     const results = { 'initialize': { protocolVersion: params?.protocolVersion,
@@ -88,7 +88,7 @@ test('a turn that fails after kills leaves no call without a result', async (t) 
         { message: '<<hang times=2>><<tool fx__stall {}>>', background: true });
     for (let tries = 1; tries <= 3; tries++) {
         await s.untilAsked(tries);
-        // The third time, the model calls the tool.
+        // In the third request, the model calls the tool.
         while (tries === 3 && (await messagesOf(s, id)).length < 2) await pause();
         await s.stop('SIGKILL');
         s = await serveModel(t, { dir: s.dir, model: s.model, config: config + servers });
@@ -209,7 +209,7 @@ test('a repeated request gets the answer of its own turn, despite later messages
     const repeat = await later.turn(id, body);
     assert.deepEqual([repeat.code, repeat.json.text, repeat.json.turn_id, repeat.json.message_id],
         [200, 'mine', json.turn_id, json.message_id], repeat.text);
-    // As a stream, if that is wanted.
+    // As a stream, if the client requests one.
     const stream = await open(later.port, 'POST', `/api/v1/sessions/${id}/turns`,
         { body: { ...body, stream: true } });
     assert.match(stream.headers['content-type'], /^text\/event-stream/);
@@ -229,7 +229,7 @@ test('a repeated request after a kill joins the continued turn', async (t) => {
     await s.stop('SIGKILL');
     assert.equal(await lost, undefined);
     const later = await again(t, s);
-    // The model answers what was said last.
+    // The model answers the last message.
     const first = await later.turn(id, body, { headers });
     assert.deepEqual([first.code, first.json.text], [200, 'echo: somebody else'], first.text);
     const second = await later.turn(id, body, { headers });
@@ -316,7 +316,7 @@ test('events of a long turn can be read from the beginning', async (t) => {
     assert.equal(all[0].event, 'started');
     assert.equal(textOf(all), text);
     assert.ok(all.at(-1).id > 30000);
-    // From the middle of what has become one event by now, too.
+    // Also from the middle of events that have been merged into one.
     for (const after of [1000, 12345, 29999]) {
         const rest = textOf(await read(after));
         assert.ok(rest.length < text.length && text.endsWith(rest));
@@ -352,7 +352,8 @@ test('a continued turn can be found by its events', async (t) => {
     const { s, turn } = await killed(t, { message: '<<say at last>><<hang times=1>>' });
     const later = await again(t, s);
     await untilTurn(later, turn, 'done');
-    // A reader that comes back with a number of the first server's gets everything of this one.
+    // A reader that returns with an event number of the first server gets all events of this
+    // server.
     const r = await open(later.port, 'GET', `/api/v1/turns/${turn}/events?after=4000`);
     if (r.code === 200) {
         const events = await r.end();

@@ -1,4 +1,4 @@
-// Model services that are not there, that come back, and that lead elsewhere.
+// Model services that are unreachable, that return, and that redirect.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -7,7 +7,7 @@ import { MockModel } from '../../conformance/mock-model.mjs';
 import { serve } from '../support.mjs';
 import { serveModel } from '../model.mjs';
 
-// An address where nothing listens: a port that was ours a moment ago.
+// An address where nothing listens: a port that this process used a moment ago.
 async function closedUrl() {
     const server = net.createServer();
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,8 +1,8 @@
-// Several servers on one store: a client gets the answer of its own turn, whichever of them ran it,
-// and what dies, stands still or stops is gone on with.
+// Several servers on one store: a client gets the answer of its turn, whichever server ran it.
+// Turns of a server that dies, hangs or stops are continued by another one.
 //
-// SEVERAL_SECONDS says how long the mixed test puts load on them while they are killed, stand still
-// and stop, SEVERAL_SEED what it does.
+// SEVERAL_SECONDS sets how long the mixed test runs, in which servers are killed, paused and
+// stopped under load. SEVERAL_SEED determines its events.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
@@ -65,7 +65,7 @@ test('a repeated request at another server joins the turn, waiting or running', 
     await a.untilAsked(1);
     const second = a.turn(id, waiting);
     await a.untilQueued(1);
-    // The lane of a repeat is no part of it.
+    // A repeated request may name another lane.
     const repeats = [b.turn(id, running), b.turn(id, { ...running, lane: 'queue' }),
         b.turn(id, waiting), b.turn(id, { ...waiting, lane: 'reject' })];
     await b.untilQueued(1);
@@ -85,7 +85,8 @@ test('a turn that is paused at one server takes its results at another', async (
     const id = await a.session();
     const first = a.turn(id, { message: '<<say one>><<hang times=1>>' });
     await a.untilAsked(1);
-    // It waits at the second server, and whichever runs it, its caller hears of the pause.
+    // The turn waits at the second server. Whichever server runs it, its caller learns of the
+    // pause.
     const waits = b.turn(id, { message: '<<tool f {}>>', tools: [tool('f')], lane: 'queue' });
     await b.untilQueued(1);
     await a.release();
@@ -115,7 +116,7 @@ test('another server says that it cannot show the events of a turn, or cancel it
     await a.release();
     assert.deepEqual([(await first).json.text, (await first).json.turn_id], ['one', running]);
     assert.equal((await untilTurn(b, second.turn_id, 'done')).text, 'two');
-    // It has ended, and there is nothing to cancel.
+    // The turn has ended, so there is nothing to cancel.
     const ended = await b.post(`/api/v1/turns/${running}/cancel`);
     assert.deepEqual([ended.code, ended.json.state, ended.json.text], [200, 'done', 'one']);
 });
@@ -187,7 +188,8 @@ test('a server that was suspended sends its clients the answer of another server
     assert.deepEqual([code, json.text, json.message_id], [200, 'one', second.json.message_id]);
 });
 
-// A stream of the first server that has seen the beginning of an answer; then that server stands still.
+// Opens a stream of the first server and reads the beginning of an answer. Then that server is
+// paused.
 async function standStill(t, message) {
     const [a, b] = await two(t);
     const id = await a.session();
@@ -250,7 +252,7 @@ test('another server immediately sees that a turn is waiting', async (t) => {
             { results: [{ call_id: pauses.waiting[0].call_id, output: 'ok' }] });
         assert.equal(on.json.text, 'tool said: ok', on.text);
         assert.deepEqual(on.json.tool_calls.map((one) => [one.name, one.output]), [['f', 'ok']]);
-        // The server that it waited at does not say that it waits still.
+        // The server at which it waited no longer reports it as waiting.
         assert.equal((await a.get(`/api/v1/turns/${pauses.turn_id}`)).json.state, 'done');
     }
 });
@@ -288,7 +290,7 @@ class Load {
         return list[Math.floor(this.random() * list.length)];
     }
 
-    // Sends until it is answered, each time to another server.
+    // Repeats a request until it is answered, each time at another server.
     async send(work) {
         for (let tries = 0; ; tries++) {
             const server = this.pick(this.servers);

@@ -17,7 +17,7 @@ extern const pal_api pal_api_toy;
 typedef struct toy_run {
     pal_run run; /* must be first */
     bool wants_stream;
-    pal_buf answer; /* the text so far, if there is no stream */
+    pal_buf answer; /* the text so far, if the client did not request a stream */
 } toy_run;
 
 /* ---- The dialect: {"NAME":"TEXT"} ---- */

@@ -16,7 +16,7 @@
 
 typedef struct toy_stream {
     toy *it;
-    pal_stream *stream; /* NULL: gone */
+    pal_stream *stream; /* NULL after the client has gone */
 } toy_stream;
 
 struct toy {
@@ -403,7 +403,7 @@ uint64_t toy_last_bytes(toy *it)
 
 /* ---- The client ---- */
 
-/* -1 where it is refused. */
+/* Returns -1 if the connection is refused. */
 static int connect_to(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -463,7 +463,8 @@ static bool read_exact(int fd, char *out, size_t len)
     return true;
 }
 
-/* Up to and with the line's end; byte by byte, so that nothing of what follows is taken. */
+/* Reads up to and including the end of the line; byte by byte, so that nothing after it is
+ * consumed. */
 static bool read_line(int fd, char *out, size_t size)
 {
     size_t len = 0;

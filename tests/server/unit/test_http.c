@@ -1,4 +1,5 @@
-/* test_http.c - the listener with well-behaved clients: answers, workers, streams, its end. */
+/* test_http.c - the listener with well-behaved clients: responses, workers, streams, and
+ * shutdown. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -179,7 +180,7 @@ static void request_ids_are_echoed_when_fit(void)
         CHECK_EQ(strlen(answer.body), 36);
     client_answer_done(&answer);
     close(fd);
-    /* On refusals too. */
+    /* Also in error responses. */
     CHECK(client_ask(toy_port(it), "GET /id HTTP/1.1\r\nx-request-id: mine\r\n\r\n", &answer));
     CHECK_EQ(answer.code, 400);
     CHECK_STR(client_header(&answer, "x-request-id"), "mine");
@@ -362,7 +363,7 @@ static void closing_waits_for_handlers_and_ends_streams(void)
         CHECK(client_read_until(stream, "data: 1\n\n"));
     toy_await_held(it, 1);
     pthread_create(&thread, NULL, close_toy, it);
-    /* Nothing but closing closes the listening socket. */
+    /* Only closing the listener closes the listening socket. */
     while (client_try(toy_port(it)))
         usleep(1000);
     toy_release(it);
@@ -426,7 +427,7 @@ static void what_can_not_be_opened_is_told(void)
 
 /* ---- Without memory ---- */
 
-/* Whatever becomes of it, it is answered or closed. */
+/* In each case the request is answered, or its connection is closed. */
 static void ask_all(void)
 {
     static const char *const requests[] = {GET("/hello"), POST("/worker/echo", "4", "body"),

@@ -1,5 +1,5 @@
-/* test_http_limits.c - the listener with clients that send too much, too slowly, or no HTTP: each
- * gets the right code, and costs a bounded amount. */
+/* test_http_limits.c - the listener with clients that send too much, too slowly, or something other
+ * than HTTP: each gets the right code, and costs a limited amount of resources. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static char *filled(size_t len)
     return text;
 }
 
-/* The answer to bytes as they are: its code, 0 where the connection was closed without one. */
+/* Sends raw bytes. Returns the code of the response, 0 if the connection was closed without one. */
 static unsigned code_of(const char *bytes, size_t len, char *out_body, size_t size)
 {
     client_answer answer;
@@ -52,7 +52,7 @@ static bool refused(const char *request, unsigned code, const char *why)
     return held;
 }
 
-/* Where little time is given, a request may come too late by chance. */
+/* With short time limits, a request can be too late by chance. */
 static bool is_alive(void)
 {
     unsigned code = 0;
@@ -69,7 +69,7 @@ static void what_is_no_http_is_refused(void)
     static const char nul_last[] = "GET /hello HTTP/1.1\r\n" HEAD "x-a: b\0cdefg\r\n\r\n";
     static const char nul_path[] = "GET /hel\0lo HTTP/1.1\r\n" HEAD "\r\n";
     open_default();
-    /* These are closed or answered by the parser itself; none reaches a handler. */
+    /* The parser itself closes these connections or responds; no request reaches a handler. */
     static const char *const odd[] = {"garbage\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n",
             "GET /hello HTTP/9.9\r\n" HEAD "\r\n", "GET /hello\r\n\r\n",
             "GET /hello HTTP/1.1\r\nno colon\r\n" HEAD "\r\n"};
@@ -169,7 +169,7 @@ static void long_urls_and_headers_are_refused(void)
     open_default();
     snprintf(request, 70000, "GET /%s HTTP/1.1\r\n" HEAD "\r\n", long_url);
     refused(request, 414, "url_bytes_max");
-    long_url[2047] = 0; /* with its slash: as long as may be */
+    long_url[2047] = 0; /* with its slash, as long as allowed */
     snprintf(request, 70000, "GET /%s HTTP/1.1\r\n" HEAD "\r\n", long_url);
     CHECK_EQ(code_of(request, strlen(request), NULL, 0), 404);
     snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD "x-a: %s\r\n\r\n", long_value);
@@ -182,14 +182,14 @@ static void long_urls_and_headers_are_refused(void)
         len += snprintf(request + len, 70000 - (size_t)len, "a: b\r\n");
     snprintf(request + len, 70000 - (size_t)len, "\r\n");
     refused(request, 431, "header lines");
-    /* So long that the parser gives up by itself. */
+    /* So long that the parser itself gives up. */
     char *huge = filled(60000);
     snprintf(request, 70000, "GET /%s HTTP/1.1\r\n" HEAD "\r\n", huge);
     CHECK_EQ(code_of(request, strlen(request), NULL, 0), 414);
     snprintf(request, 70000, "GET /hello HTTP/1.1\r\n" HEAD "x-a: %s\r\n\r\n", huge);
     CHECK_EQ(code_of(request, strlen(request), NULL, 0), 431);
     is_alive();
-    /* All but the URL that never ended. */
+    /* All except for the URL that never ended. */
     pal_listener_counts counts = {0};
     while (counts.refused < 4) {
         pal_listener_count(toy_listener(it), &counts);
@@ -203,7 +203,7 @@ static void long_urls_and_headers_are_refused(void)
     toy_close(it);
 }
 
-/* Sends `len` bytes in pieces, whatever the other side says; then reads the answer. */
+/* Sends `len` bytes in pieces, whatever the other side sends; then reads the response. */
 static unsigned code_after_upload(const char *head, size_t len, bool is_chunked, bool *out_is_whole)
 {
     static char piece[1 << 16];
@@ -233,7 +233,7 @@ static void long_bodies_are_refused(void)
 {
     bool is_whole = false;
     open_default();
-    /* A client that sends all of it before it reads gets to see the answer too. */
+    /* A client that sends everything before it reads also receives the response. */
     CHECK_EQ(code_after_upload("POST /echo HTTP/1.1\r\n" HEAD "Content-Length: 16777216\r\n\r\n",
                      SIXTEEN_MB, false, &is_whole),
             413);
@@ -327,8 +327,8 @@ static void streams_over_the_limit_are_answered_otherwise(void)
 
 /* ---- Too slow ---- */
 
-/* A machine that is slower than so little time gets more of it: these are tried one after the
- * other, until the client was in time with what it had to say. */
+/* Machines that are too slow for the shortest time limit get more time: the limits are tried one
+ * after the other, until the client was fast enough. */
 static const int64_t patience_ms[] = {150, 1000, 8000};
 
 static void open_quick(int64_t ms)
@@ -362,7 +362,7 @@ static unsigned code_when_slow(const char *begin)
     return code;
 }
 
-/* One byte at a time keeps a connection busy, but not alive. */
+/* One byte at a time keeps a connection busy, but does not keep it open. */
 static void *dribble(void *user)
 {
     int fd = *(int *)user;
@@ -438,7 +438,7 @@ static void idle_connections_are_closed(void)
     holds_in_time(an_idle_connection_is_closed);
 }
 
-/* Whether it came to the handler: if not, it is closed. */
+/* Whether the request reached the handler. If not, its connection is closed. */
 static bool is_held(int fd)
 {
     char byte;

@@ -1,5 +1,5 @@
-/* test_http_memory.c - what many open streams cost: 10,000 of them in under 150 MB, as a server
- * that does something beside needs the rest. The readers are another process. */
+/* test_http_memory.c - the memory of many open streams: 10,000 streams need less than 150 MB, so
+ * that a server has memory for other work. The readers run in another process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 #define RESIDENT_KB_MAX (150 * 1024)
 #define IDLE_KB_MAX (15 * 1024)
 
-/* What a program of today sends. */
+/* The headers that a common client sends today. */
 static const char hello[] = "GET /hello HTTP/1.1\r\nHost: toy\r\n\r\n";
 static const char ask[] = "GET /stream HTTP/1.1\r\nHost: 127.0.0.1:7077\r\n"
                           "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\n"

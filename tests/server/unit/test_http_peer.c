@@ -1,4 +1,4 @@
-/* test_http_peer.c - who speaks with the listener, and over what: proxies, IPv6, TLS. */
+/* test_http_peer.c - clients of the listener that use proxies, IPv6 or TLS. */
 #include <arpa/inet.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static void tls_close(tls_client *client)
     close(client->fd);
 }
 
-/* Sends, then reads until `wanted` has been seen. */
+/* Sends, then reads until `wanted` has been received. */
 static bool tls_gets(tls_client *client, const char *request, size_t len, const char *wanted)
 {
     static char answer[1 << 16];
@@ -208,12 +208,12 @@ static void requests_over_tls(const pal_config_server *config)
     }
     tls_close(&client);
     toy_await_gone(it, 1);
-    /* Refused past libmicrohttpd, but not past TLS. */
+    /* Refused by our check inside of TLS, not by libmicrohttpd. */
     memset(chunk + strlen(chunk), 'a', 140000);
     if (CHECK(tls_open(&client, toy_port(it))))
         CHECK(tls_gets(&client, chunk, 140000, "413: the body"));
     tls_close(&client);
-    /* No TLS at all. */
+    /* A client that does not use TLS. */
     int fd = client_open(toy_port(it));
     if (CHECK(client_say(fd, hello)))
         CHECK(client_is_closed(fd));
@@ -221,8 +221,8 @@ static void requests_over_tls(const pal_config_server *config)
     toy_close(it);
 }
 
-/* One that is stuck is closed without a word: GnuTLS sends nothing once reading has failed. False
- * where even the handshake took longer than it may. */
+/* A stuck connection is closed without an alert: GnuTLS sends nothing after a failed read. Returns
+ * false if the handshake alone took longer than allowed. */
 static bool is_cut_over_tls(pal_config_server config, int64_t request_ms)
 {
     static const char begun[] = "POST /echo HTTP/1.1\r\nHost: toy\r\nContent-Length: 5\r\n\r\nab";

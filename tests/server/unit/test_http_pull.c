@@ -1,4 +1,4 @@
-/* test_http_pull.c - long answers that are made no faster than they are taken. */
+/* test_http_pull.c - long responses are produced no faster than the client reads them. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -73,7 +73,8 @@ static void nothing_is_an_answer_too(void)
     toy_close(it);
 }
 
-/* Readers that take nothing hold no worker, and only what fits into their sockets is made. */
+/* Readers that do not read occupy no worker, and only as much is produced as fits into their
+ * sockets. */
 static void stuck_readers_cost_a_piece_and_no_worker(void)
 {
     int fds[STUCK];
@@ -83,7 +84,7 @@ static void stuck_readers_cost_a_piece_and_no_worker(void)
         fds[i] = client_open(toy_port(it));
         CHECK(client_say(fds[i], GET("/pull/4000")));
     }
-    /* Each is at work before anything else is asked for. */
+    /* Each is at work before the next request is sent. */
     while (toy_pieces(it) < STUCK)
         usleep(1000);
     for (int i = 0; i < 50; i++) {

@@ -1,10 +1,10 @@
-/* test_idempotency.c - the same request under the same key does its work once, also after a crash
- * at any of its steps. A small API stands behind the real calls:
+/* test_idempotency.c - a request that is repeated with the same idempotency key does its work once,
+ * also after a crash at any of its steps. The test uses a small API:
  *
- *   POST /create   a session with a derived id, and two messages with derived client ids
- *   POST /mark     a rewind, which nothing can find again
+ *   POST /create   creates a session with a derived id, and two messages with derived client ids
+ *   POST /mark     adds a rewind, which has no id that a repeated request could find
  *   POST /fail     fails the first time
- *   POST /hold     answers when the test lets it */
+ *   POST /hold     responds when the test releases it */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 static pal_server server;
 static pal_config_values config;
-static atomic_int runs; /* of handlers */
-static pal_id marked;   /* the session that /mark works on */
+static atomic_int runs; /* runs of handlers */
+static pal_id marked;   /* the session of /mark */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -164,7 +164,7 @@ static void handle(pal_exchange *x, void *user)
 
 /* ---- The client ---- */
 
-/* The code; the body, up to its size, in `out`. */
+/* Returns the code. The body is copied to `out`, up to its size. */
 static unsigned ask(const char *path, const char *key, const char *body, char out[512])
 {
     char request[1024];
@@ -182,7 +182,7 @@ static unsigned ask(const char *path, const char *key, const char *body, char ou
     return code;
 }
 
-/* What a crash between the commit and the answer leaves: the record without its answer. */
+/* Simulates a crash between the commit and the response: the record exists without the response. */
 static bool lose_answers(void)
 {
     pal_record_page records;

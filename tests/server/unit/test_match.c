@@ -1,4 +1,4 @@
-/* test_match.c - which route a path means, and how often somebody may ask. */
+/* test_match.c - which route a path matches, and how many requests a client may send. */
 #include "server/access/access_rate.h"
 #include "server/server_internal.h"
 #include "support/tap.h"
@@ -116,7 +116,7 @@ static void a_minutes_requests_and_no_more(void)
     CHECK(!pal_rate_take(rate, who, 6, now + 9900000, &retry_ms));
     CHECK(pal_rate_take(rate, who, 6, now + 10000000, &retry_ms));
     CHECK(!pal_rate_take(rate, who, 6, now + 10000000, &retry_ms));
-    /* A long rest fills it, and not more. */
+    /* A long pause fills the bucket, but not beyond its size. */
     now += (int64_t)3600 * 1000000;
     for (int i = 0; i < 6; i++)
         CHECK(pal_rate_take(rate, who, 6, now, &retry_ms));

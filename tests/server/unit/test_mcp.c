@@ -1,5 +1,5 @@
-/* test_mcp.c - the MCP server without a transport: every message is answered whichever allocation
- * fails, and sessions of clients are bounded. mcp.test.mjs has what clients see. */
+/* test_mcp.c - the MCP server without a transport: every message is answered, whichever allocation
+ * fails, and the sessions of clients are limited. mcp.test.mjs tests it with clients. */
 #include <pthread.h>
 #include <stdio.h>
 #include "base/memory.h"
@@ -64,7 +64,7 @@ static bool is_message(pal_str text)
     return is;
 }
 
-/* Whether the message was answered, or nobody could have written an answer. */
+/* Whether the message was answered, or there was no memory for a response. */
 static bool take(pal_mcp_host *host, const char *text)
 {
     int code = 0;

@@ -1,4 +1,5 @@
-/* test_trace.c - a turn as a collector of traces sees it. The listener itself is the collector. */
+/* test_trace.c - the spans of a turn, as a collector receives them. The listener under test is the
+ * collector. */
 #include "server/observe/observe_trace.h"
 
 #include <pthread.h>
@@ -99,7 +100,7 @@ static void a_turn_and_its_model_call_are_spans(void)
             pal_str_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &parent));
     CHECK(run_turn(&session, parent));
     pal_runtime_drain(test.runtime, 1000);
-    /* What is sent at the very end may take only so long. */
+    /* Sending the last spans at shutdown has a time limit. */
     for (int i = 0; i < 6000 && !has("\"name\":\"invoke_agent\""); i++)
         usleep(10000);
     pal_trace_close(test.trace);

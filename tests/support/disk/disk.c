@@ -24,9 +24,9 @@ struct disk_file {
     char *path;
     char *image;
     size_t size;
-    change *first, *last; /* since the last sync, in their order */
+    change *first, *last; /* since the last sync, in order */
     bool is_named;        /* the directory entry is on the disk */
-    bool is_removed;      /* removed, but the disk may not know it yet */
+    bool is_removed;      /* removed, but perhaps not on the disk */
     bool is_journal;
 };
 
@@ -51,7 +51,7 @@ static uint64_t random_next(void)
     return x ^ (x >> 31);
 }
 
-/* Whether one volatile thing makes it to the disk. */
+/* Whether one change that was not synced reaches the disk. */
 static bool survives(void)
 {
     if (temper == 0)
@@ -106,7 +106,7 @@ static void image_write(disk_file *file, uint64_t offset, const char *data, size
     memcpy(file->image + offset, data, len);
 }
 
-/* Of a torn write, each sector is there or not. */
+/* Each sector of a torn write is there or not. */
 static void image_write_torn(disk_file *file, const change *c)
 {
     size_t len;
@@ -128,7 +128,7 @@ static void change_apply(disk_file *file, const change *c)
         image_write(file, c->offset, c->data, c->len);
 }
 
-/* Lets chance decide about every change since the last sync. */
+/* Decides at random about every change since the last sync. */
 static void changes_resolve(disk_file *file)
 {
     for (change *c = file->first; c; c = c->next) {
@@ -216,7 +216,7 @@ void disk_truncate(disk_file *file, uint64_t size)
     change_add(file, true, size, NULL, 0);
 }
 
-/* Removes for good the files that were removed: those of one name, or with NULL all of them. */
+/* Permanently removes deleted files: those with this name, or all of them if it is NULL. */
 static void ghosts_forget(const char *path)
 {
     disk_file **link = &files;
@@ -274,7 +274,8 @@ static void image_store(const disk_file *file)
     close(fd);
 }
 
-/* The shared memory file is rebuilt by whoever opens first: what it holds must not matter. */
+/* The first process that opens the store rebuilds the shared memory file, so its contents must not
+ * matter. */
 static void scribble_shm(const disk_file *file)
 {
     char path[4096];

@@ -1,4 +1,4 @@
-/* disk_state.c - see disk_state.h. Files of tests are small: an image is the bytes in memory. */
+/* disk_state.c - see disk_state.h. Test files are small, so an image is the bytes in memory. */
 #include "support/disk/disk_state.h"
 
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/memory.h"
 
-/* A file's bytes, and the events since its last sync. */
+/* The bytes of a file, and the events since its last sync. */
 typedef struct image {
     char *data;
     size_t len;
@@ -22,8 +22,8 @@ typedef struct builder {
     const disk_trace *trace;
     const disk_plan *plan;
     image *images;        /* by node */
-    bool *is_durable;     /* by event: names that their directories' syncs have covered */
-    uint8_t *is_half;     /* by event: of a rename, which of the two directories was synced */
+    bool *is_durable;     /* by event: names that a sync of their directory has covered */
+    uint8_t *is_half;     /* by event: which of the two directories of a rename was synced */
     uint64_t random;
     unsigned temper;
     size_t sector;
@@ -46,8 +46,8 @@ static uint64_t random_next(builder *b)
     return x ^ (x >> 31);
 }
 
-/* Whether one thing that no sync has covered is there: one state in four has none of them, one has
- * all. */
+/* Whether one change that no sync has covered is there. One state in four has none of these
+ * changes, one in four has all. */
 static bool survives(builder *b)
 {
     if (b->temper <= 1)
@@ -97,7 +97,7 @@ static void apply_torn(builder *b, image *file, const trace_event *event)
         resize(file, event->offset + event->len);
 }
 
-/* Lets chance decide about what no sync has covered. */
+/* Decides at random about changes that no sync has covered. */
 static void resolve(builder *b, image *file)
 {
     for (size_t i = 0; i < file->open_len; i++) {
@@ -136,7 +136,7 @@ static bool is_name(const trace_event *event)
             event->kind == TRACE_REMOVE;
 }
 
-/* A sync of the directory covers all names in it that came before. */
+/* A sync of the directory covers all earlier names in it. */
 static void names_cover(builder *b, int dir, size_t before)
 {
     for (size_t i = before; i-- > 0;) {
@@ -152,7 +152,7 @@ static void names_cover(builder *b, int dir, size_t before)
     }
 }
 
-/* Of a journal, the first so many. */
+/* With a journal, the first changes are present, up to a random one. */
 static size_t journal_end(builder *b)
 {
     size_t end = 0, more = 0;
@@ -170,7 +170,7 @@ static size_t journal_end(builder *b)
     return end;
 }
 
-/* A name that is there. */
+/* A name that is present. */
 typedef struct name {
     struct name *next;
     int dir, node;
@@ -248,7 +248,7 @@ static void store_file(builder *b, const char *path, int node)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
     must(fd >= 0, path);
-    /* SQLite builds its shared memory anew: what it holds must not matter. */
+    /* SQLite rebuilds its shared memory, so its contents must not matter. */
     if (len > 4 && strcmp(path + len - 4, "-shm") == 0) {
         char noise[512];
 

@@ -1,8 +1,8 @@
-/* disk_trace.c - see disk_trace.h. The calls have the names of the C library's own, and are made by
- * system calls. What is not below the root, or is done while no trace is open, passes through. */
+/* disk_trace.c - see disk_trace.h. The functions have the names of the C library's functions, and
+ * use system calls. Calls outside of the root, or without an open trace, pass through. */
 #undef _FILE_OFFSET_BITS /* each of the library's names is defined here by itself */
 #undef _FORTIFY_SOURCE
-#pragma GCC visibility push(default) /* shared libraries are to find them */
+#pragma GCC visibility push(default) /* shared libraries must find them */
 #include "support/disk/disk_trace.h"
 
 #include <dirent.h>
@@ -90,7 +90,7 @@ static int dir_above(int node)
     return -1;
 }
 
-/* The directory that the path's last name is in; -1: it is not below the root. */
+/* The directory that contains the last name of the path; -1 if it is not below the root. */
 static int resolve(int dir_fd, const char *path, char out_name[256])
 {
     size_t root_len = strlen(root_path);
@@ -191,7 +191,7 @@ static void write_add(int node, uint64_t offset, const void *data, size_t len)
     event->data = copy(data, len);
 }
 
-/* Whether the one in so many is due, in no order that a retry could fall in step with. */
+/* Whether one of the calls is hit, in an irregular order, so that retries are not always hit. */
 static bool is_due(uint64_t number, uint64_t one_in)
 {
     uint64_t x = number * 0x9e3779b97f4a7c15u;
@@ -201,7 +201,7 @@ static bool is_due(uint64_t number, uint64_t one_in)
     return one_in > 0 && (x ^ (x >> 31)) % one_in == 0;
 }
 
-/* Before each call below the root. False: it is not made. */
+/* Called before each call below the root. Returns false if the call must not be made. */
 static bool call_begins(void)
 {
     if (++calls == kill_call)
@@ -481,7 +481,7 @@ static int sync_it(int fd)
     int node = node_of(fd), result = 0;
 
     if (node < 0)
-        return 0; /* the tests' own disk needs none */
+        return 0; /* the disk of the tests does not need it */
     pthread_mutex_lock(&mutex);
     if (!call_begins()) {
         result = -1;

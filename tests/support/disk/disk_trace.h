@@ -1,12 +1,12 @@
-/* disk_trace.h - everything that this process does to the files below one directory.
+/* disk_trace.h - records all that this process does to the files below one directory.
  *
- * A program that links disk_trace.c has its disk calls go through it, those of shared libraries
- * included. It does them, and with a trace open it writes them down: each write, cut, sync, new
- * name, rename and removal, in their order. disk_state.c lays out what a disk could hold after a
- * power cut at any place of the trace.
+ * The disk calls of a program that links disk_trace.c go through it, including those of shared
+ * libraries. It makes the calls and, while a trace is open, records them: each write, truncation,
+ * sync, new name, rename and removal, in order. disk_state.c produces the possible contents of a
+ * disk after a power cut at any point of the trace.
  *
- * Files are told apart by numbers of the trace's own; 0 is the directory itself. One trace at a
- * time; calls of several threads are written down one after the other. */
+ * Files have numbers in the trace; 0 is the directory itself. There is one trace at a time; the
+ * calls of several threads are recorded one after the other. */
 #ifndef PAL_TESTS_DISK_TRACE_H
 #define PAL_TESTS_DISK_TRACE_H
 
@@ -30,7 +30,7 @@ typedef struct trace_event {
     int node;
     int dir, to_dir;
     char *name, *to_name; /* allocated */
-    uint64_t offset;      /* of a note: its value */
+    uint64_t offset;      /* the value of a note */
     size_t len;
     char *data; /* allocated */
 } trace_event;
@@ -38,33 +38,33 @@ typedef struct trace_event {
 typedef struct disk_trace {
     trace_event *events;
     size_t len, cap;
-    size_t first; /* the events before it are what was there, and durably so */
+    size_t first; /* the events before it are the initial contents, which are durable */
     int nodes;
     bool *is_dir; /* by node */
 } disk_trace;
 
-/* Begins with what `root` holds now. The trace stays valid until trace_free(). */
+/* Begins with the contents of `root`. The trace stays valid until trace_free(). */
 void trace_begin(const char *root);
-/* Ends it. */
+/* Ends the trace. */
 const disk_trace *trace_end(void);
 void trace_free(void);
-/* Marks a place in the trace. */
+/* Adds a note to the trace. */
 void trace_note(uint64_t value);
-/* One sync in so many fails with EIO from now on; 0: none. Those of directories only with
- * `of_directories`: SQLite does not look at them. */
+/* One in that many syncs fails with EIO from now on; 0: none. Syncs of directories fail only with
+ * `of_directories`, since SQLite ignores their failures. */
 void trace_fail_syncs(unsigned one_in, bool of_directories);
 
-/* The process is as good as dead from one call in so many on: its calls fail and do nothing, until
+/* Simulates the death of the process at one in that many calls: its calls fail and do nothing until
  * trace_revive(). 0: never. */
 void trace_die(unsigned one_in);
-/* The same in place of its `call`-th call, from 1. */
+/* The same at its `call`-th call, from 1. */
 void trace_die_at(uint64_t call);
 bool trace_is_dead(void);
 void trace_revive(void);
 
-/* Disk calls below the root since trace_begin(). */
+/* The number of disk calls below the root since trace_begin(). */
 uint64_t trace_calls(void);
-/* The process is killed in place of its `call`-th call, from 1; 0: never. */
+/* The process is killed instead of its `call`-th call, from 1; 0: never. */
 void trace_kill_at(uint64_t call);
 
 #endif

@@ -1,5 +1,5 @@
-/* fault_vfs.c - see fault_vfs.h. Locks, file sizes and shared memory go straight through to the
- * real VFS. The methods stop at version 2: without xFetch no page is read past xRead. */
+/* fault_vfs.c - see fault_vfs.h. Locks, file sizes and shared memory go directly to the real VFS.
+ * The methods are those of version 2: without xFetch, all pages are read with xRead. */
 #include "support/disk/fault_vfs.h"
 
 #include <assert.h>
@@ -37,11 +37,11 @@ static const int kind_steps[] = {
 
 typedef struct fault_file {
     sqlite3_file base;
-    disk_file *disk;     /* NULL while nothing is tracked, and for temporary files */
-    sqlite3_file *inner; /* lies behind this struct */
+    disk_file *disk;     /* NULL while files are not tracked, and for temporary files */
+    sqlite3_file *inner; /* stored after this struct */
 } fault_file;
 
-/* Recursive, because a power cut may come from within a step. */
+/* Recursive, because a power cut can happen inside of a step. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static fault_kind armed;
 static uint64_t armed_at, steps;
@@ -69,7 +69,7 @@ void fault_vfs_power_cut(void)
     __builtin_unreachable();
 }
 
-/* Counts the step. Returns the fault that the caller must act on now: one that fails the call, or
+/* Counts the step. Returns the fault that the caller must simulate now: one that fails the call, or
  * a kill after or in the middle of it. */
 static fault_kind step_begin(step what)
 {
@@ -218,7 +218,7 @@ static int file_check_lock(sqlite3_file *file, int *out_held)
     return inner_of(file)->pMethods->xCheckReservedLock(inner_of(file), out_held);
 }
 
-/* Growing the file ahead of its writes, and mapping it, would be I/O that we don't see. */
+/* Growing the file in advance and mapping it would be I/O that this VFS does not see. */
 static int file_control(sqlite3_file *file, int op, void *arg)
 {
     if (op == SQLITE_FCNTL_SIZE_HINT || op == SQLITE_FCNTL_CHUNK_SIZE)
@@ -267,7 +267,7 @@ static void file_shm_barrier(sqlite3_file *file)
     inner_of(file)->pMethods->xShmBarrier(inner_of(file));
 }
 
-/* Can't fail, but a process can die here. */
+/* It cannot fail, but a process can die here. */
 static int file_shm_unmap(sqlite3_file *file, int is_delete)
 {
     sqlite3_file *inner = inner_of(file);
@@ -360,7 +360,7 @@ void fault_vfs_install(void)
     real = sqlite3_vfs_find(NULL);
     assert(real && real->iVersion >= 2);
     vfs = *real;
-    /* The rest of the methods are the real ones and only look at names and the clock. */
+    /* The other methods are the real ones, which use only names and the clock. */
     vfs.iVersion = 2;
     vfs.zName = "fault";
     vfs.szOsFile = (int)sizeof(fault_file) + real->szOsFile;
