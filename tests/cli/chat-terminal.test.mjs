@@ -231,7 +231,7 @@ test('a backslash continues a line, and pasted text is one message', async (t) =
 });
 
 for (const [name, keys] of [['a carriage return', '\x1b\r'], ['a line feed', '\x1b\n']]) {
-    test(`Alt-Enter goes on in the next line, sent as ${name}`, async (t) => {
+    test(`Alt-Enter starts a new line, sent as ${name}`, async (t) => {
         const w = await setup(t);
         const terminal = await w.open();
         terminal.type(`alpha${keys}beta\r`);

@@ -1,9 +1,10 @@
-"""terminal.py - runs a command in a terminal of its own, for tests that drive it from outside.
+"""terminal.py - runs a command in a separate terminal, for tests that control it from outside.
 
     terminal.py COLUMNS COMMAND...
 
 Reads JSON lines from stdin: {"keys": "..."} types, {"columns": N} changes the size of the window,
-{"end": true} hangs up. What the command shows comes out of stdout as it is; its exit code is ours.
+{"end": true} closes the terminal. The output of the command goes to stdout unchanged. The exit
+code is that of the command.
 """
 import fcntl
 import json

@@ -316,7 +316,7 @@ test('transcripts of Codex are imported', (t) => {
     assert.deepEqual(textsOf(shown), ['Hello', 'Hi']);
 });
 
-test('import rejects what is not a conversation', (t) => {
+test('import rejects files that are not conversations', (t) => {
     const w = workspace(t);
     w.write('notes.txt', 'just some notes\n');
     w.write('empty.jsonl', '');

@@ -175,7 +175,7 @@ for (const name of ['mistral-1.7', 'mistral-1.15', NEWEST]) {
             assert.equal(next.choices[0].message.content, 'tool said: sun | sun');
         });
 
-        test(`${name} tells what fails in chats by its code`, async () => {
+        test(`${name} reports failures of chats by their code`, async () => {
             const ask = (content, method) => client.chat[method](
                 { model: MODEL, messages: [{ role: 'user', content }] });
             for (const method of ['complete', 'stream'])
@@ -210,7 +210,7 @@ for (const name of ['mistral-1.7', 'mistral-1.15', NEWEST]) {
     });
 }
 
-test('the newest SDK allows and denies what the server asks about', async () => {
+test('the newest SDK allows and denies calls that need approval', async () => {
     const { Mistral } = await import(NEWEST);
     const { conversations } = new Mistral(
         { apiKey: API_KEY, serverURL: `${PALAVER_URL}/mistral` }).beta;
@@ -226,7 +226,7 @@ test('the newest SDK allows and denies what the server asks about', async () => 
     }
 });
 
-test('chat completions leave nothing behind', async () => {
+test('chat completions leave no trace', async () => {
     const newest = async () => (await http('GET', '/api/v1/sessions?limit=100')).json.sessions
         .map(({ session_id: id }) => id);
     const before = await newest();

@@ -58,7 +58,7 @@ async function converse(i) {
     return entries.map(({ id }) => id);
 }
 
-test(`of ${CLIENTS} clients none waits for another, and nothing is lost or doubled`, async () => {
+test(`of ${CLIENTS} clients none waits for another, and nothing is lost or duplicated`, async () => {
     const mark = marker('held');
     const over = [];
     const held = range(HELD).map((i) => start(`${mark} ${i} <<hang>>`).then((answer) => {
@@ -89,7 +89,7 @@ describe('several in one conversation', () => {
     };
     const HANDOFF = '<<hang times=1>><<tool transfer_to_Cook {}>><<next>><<say soup>>';
 
-    test('who appends during a handoff comes after it, and speaks to the next agent', async () => {
+    test('a message during a handoff comes after it, and goes to the next agent', async () => {
         const { cook, conversationId } = await team();
         const mark = marker();
         const first = append(conversationId, `${mark} ${HANDOFF}`);
@@ -107,7 +107,7 @@ describe('several in one conversation', () => {
             ['in three', 'in two', 'out echo: three', 'out echo: two']);
     });
 
-    test('where another API speaks during a handoff, the handoff is refused', async () => {
+    test('if another API appends during a handoff, the handoff is refused', async () => {
         const { conversationId } = await team();
         const mark = marker();
         const session = conversationId.replace(/^conv_(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
@@ -126,7 +126,7 @@ describe('several in one conversation', () => {
         assert.deepEqual(next.outputs.map(summary), ['out echo: next']);
     });
 
-    test('one result is taken for a call, whoever brings it first', async () => {
+    test('a call accepts only the first result', async () => {
         const tools = [{ type: 'function',
             function: { name: 'look', parameters: { type: 'object' } } }];
         const { conversationId, outputs: [call] } = await conversations.start(
@@ -163,7 +163,7 @@ describe('several in one conversation', () => {
 // ---- Leaving, and reading slowly ----
 
 describe('clients that leave', () => {
-    test('a stream that is cut leaves the conversation as it was, and free', async () => {
+    test('a stream that is cut leaves the conversation unchanged and unlocked', async () => {
         await Promise.all(range(HELD).map(async (i) => {
             const { conversationId } = await start(`one ${i}`);
             const before = await entriesOf(conversationId);
@@ -179,7 +179,7 @@ describe('clients that leave', () => {
         }));
     });
 
-    test('a request that is cancelled, and sent again, is stored once', async () => {
+    test('a request that is canceled and sent again is stored once', async () => {
         await Promise.all(range(HELD).map(async (i) => {
             const { conversationId } = await start(`one ${i}`);
             const mark = marker();
@@ -198,7 +198,7 @@ describe('clients that leave', () => {
         }));
     });
 
-    test('who leaves while waiting does not speak', async () => {
+    test('the message of a client that leaves while it waits is dropped', async () => {
         const { conversationId } = await start('one');
         const mark = marker();
         const leaving = new AbortController();
@@ -216,7 +216,7 @@ describe('clients that leave', () => {
             [`in ${mark} <<hang>>`, `out echo: ${mark}`, 'in last', 'out echo: last']);
     });
 
-    test('a chat that is cut is cancelled at the model', async () => {
+    test('a chat that is cut is canceled at the model', async () => {
         const mark = marker();
         const content = `${mark} a long answer <<chunk 1>><<stall after=5>>`;
         const stream = await open('/chat/completions',
@@ -224,10 +224,10 @@ describe('clients that leave', () => {
         await stream.readUntil('"content":"e"');
         stream.leave();
         await eventually(async () => (await upstream.last(mark)).outcome.client_aborted,
-            { what: 'cancelling at the model' });
+            { what: 'the cancellation at the model' });
     });
 
-    test('who reads slowly gets all of it, in its order, and nobody waits for that', async () => {
+    test('a slow reader gets everything in order, and no other client waits for it', async () => {
         const { conversationId } = await start('one');
         const stream = await open(`/conversations/${conversationId}`,
             { inputs: '<<size 200000>><<chunk 100>>' });

@@ -93,7 +93,7 @@ for (const name of ['openai4', 'openai5', 'openai6', 'openai']) {
             [`user: one ${mark}`, `assistant: echo: one ${mark}`, 'user: two']);
     });
 
-    test(`${name} creates responses, whole, streamed and chained`, async () => {
+    test(`${name} creates complete, streamed and chained responses`, async () => {
         const mark = marker();
         const one = await ask({ input: `one ${mark}`, tools: [weatherTool] });
         assert.equal(one.output_text, `echo: one ${mark}`);
@@ -107,7 +107,7 @@ for (const name of ['openai4', 'openai5', 'openai6', 'openai']) {
         assert.equal((await upstream.transcript(mark)).length, 5);
     });
 
-    test(`${name} follows a stream with its helper, and parses what was structured`, async () => {
+    test(`${name} follows a stream with its helper, and parses structured output`, async () => {
         const final = await client.responses.stream({ model: MODEL, input: `<<say on it>>${CALL}`,
             tools: [weatherTool] }).finalResponse();
         assert.deepEqual(JSON.parse(final.output[1].arguments), { city: 'Rome' });
@@ -187,7 +187,7 @@ for (const name of ['openai4', 'openai5', 'openai6', 'openai']) {
         assert.equal(messages[1].tool_calls[0].function.arguments, '{"input":"print(\\"1\\")"}');
     });
 
-    test(`${name} shows what the model thinks`, async () => {
+    test(`${name} shows the reasoning of the model`, async () => {
         const one = await streamed({ input: `${THINK}<<say ok>>` });
         assert.deepEqual(one.output.map(({ type }) => type), ['reasoning', 'message']);
         assert.deepEqual(one.output[0].content, [{ type: 'reasoning_text', text: 'let me see' }]);
@@ -196,7 +196,7 @@ for (const name of ['openai4', 'openai5', 'openai6', 'openai']) {
         assert.equal(said.output_text, 'echo: so?');
     });
 
-    test(`${name} shows what the model refuses as a refusal`, async () => {
+    test(`${name} shows a refusal of the model as a refusal`, async () => {
         const one = await streamed({ input: '<<refuse I will not do that.>>' });
         assert.equal(one.status, 'completed');
         assert.deepEqual(one.output[0].content,
@@ -332,7 +332,7 @@ for (const [name, provider] of [['ai5', 'ai-sdk-openai2'], ['ai6', 'ai-sdk-opena
             assert.deepEqual(await objects.object, { city: 'Rome' });
         });
 
-        test(`${name} ${kind}: says again what was said, stored or not`, async () => {
+        test(`${name} ${kind}: sends the history again, stored or not`, async () => {
             for (const store of [true, false]) {
                 const mark = marker();
                 const prompt = `${mark} ${THINK}${CALL}`;
@@ -369,7 +369,7 @@ for (const [name, provider] of [['ai5', 'ai-sdk-openai2'], ['ai6', 'ai-sdk-opena
     }
 
     const responses = { model: openai.responses(MODEL), maxRetries: 0 };
-    test(`${name}: goes on by response and in a conversation`, async () => {
+    test(`${name}: continues by response and in a conversation`, async () => {
         const one = await ai.generateText({ ...responses, prompt: 'one' });
         const previousResponseId = one.providerMetadata.openai.responseId;
         const two = await ai.generateText({ ...responses, prompt: 'two',
@@ -409,7 +409,7 @@ describe('langchain', async () => {
         const kind = useResponsesApi ? 'responses' : 'chat';
         const model = make({ useResponsesApi });
 
-        test(`langchain ${kind}: invokes, streams, batches, goes on`, async () => {
+        test(`langchain ${kind}: invokes, streams, batches, continues`, async () => {
             const said = async (...messages) => (await model.invoke(messages)).text;
             const human = (content) => new HumanMessage({ content });
             assert.equal(await said(new SystemMessage('Be brief.'), human('hi')), 'echo: hi');
@@ -453,7 +453,7 @@ describe('langchain', async () => {
         });
     }
 
-    test('langchain responses: goes on by response, has custom tools', async () => {
+    test('langchain responses: continues by response, has custom tools', async () => {
         const model = make({ useResponsesApi: true });
         const one = await model.invoke('one');
         const two = await model.invoke('two', { previous_response_id: one.response_metadata.id });

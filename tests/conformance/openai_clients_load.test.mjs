@@ -73,7 +73,7 @@ async function assertKept({ own, conversation, last }, mark, script) {
     assert.deepEqual(requests.map(({ body }) => body.messages.length), [1, 3]);
 }
 
-test('200 clients talk at once, and none waits for another', async () => {
+test('200 clients run turns at the same time, and none waits for another', async () => {
     const marks = Array.from({ length: CLIENTS }, (_, at) => marker(`client${at}`));
     const scripts = marks.map((_, at) => (at < HELD ? ' <<hang>>' : ''));
     const talks = marks.map((mark, at) => talk(at, mark, scripts[at]));
@@ -88,7 +88,7 @@ test('200 clients talk at once, and none waits for another', async () => {
     assert.equal(new Set(all.map(({ last }) => last.id)).size, CLIENTS);
 });
 
-test('requests to one conversation come one after the other, whole', async () => {
+test('requests to one conversation run one after the other, completely', async () => {
     const { id } = await client.conversations.create({});
     const mark = marker();
     const inputs = Array.from({ length: 12 }, (_, at) => `${mark} ${at}`);
@@ -103,7 +103,7 @@ test('requests to one conversation come one after the other, whole', async () =>
 
 for (const isStreamed of [true, false]) {
     const how = isStreamed ? 'in the middle of a stream' : 'before the answer';
-    test(`who leaves ${how} leaves the conversation as it was`, async () => {
+    test(`a client that leaves ${how} leaves the conversation unchanged`, async () => {
         const items = [{ role: 'user', content: 'one' }];
         const { id } = await client.conversations.create({ items });
         const mark = marker();
@@ -174,7 +174,7 @@ test('an output that is sent again while the first try still runs is not lost', 
         ['message', 'function_call', 'function_call_output', 'message']);
 });
 
-test('what is added to a conversation while a turn runs stays when that is abandoned', async () => {
+test('items that are added while a turn runs stay if the turn is abandoned', async () => {
     const { id } = await client.conversations.create({});
     const mark = marker();
     const abort = new AbortController();
@@ -257,7 +257,7 @@ function eventsOf(raw) {
         .map((data) => JSON.parse(data));
 }
 
-test('a slow reader holds up nobody, and gets everything', async () => {
+test('a slow reader delays no other client, and gets everything', async () => {
     const mark = marker();
     const slow = Array.from({ length: 3 }, () => readSlowly({ model: MODEL, stream: true,
         input: `${mark} <<size 1500000>><<chunk 1000>>` }));
@@ -291,7 +291,7 @@ test('a stream in the background that is cut can be gone on with', async () => {
     assert.equal(textOf(assertSequence(again)).length, 2000);
 });
 
-test('one that is cancelled ends its streams, and leaves its conversation as it was', async () => {
+test('a canceled response ends its streams, and leaves its conversation unchanged', async () => {
     const { id: conversation } = await client.conversations.create({});
     const mark = marker();
     const stream = await client.responses.create({ model: MODEL, stream: true, background: true,

@@ -132,7 +132,8 @@ pal_status tour_sweep_record(void)
 
 /* ---- Without waiting ---- */
 
-static void told(pal_op *ops, size_t ops_len, pal_status status, const pal_error *why, void *user)
+static void on_done(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *why, void *user)
 {
     (void)ops, (void)ops_len, (void)status, (void)why;
     sem_post(user);
@@ -152,7 +153,7 @@ pal_status tour_apply_async(void)
     pal_status status;
 
     sem_init(&done, 0, 0);
-    status = pal_store_apply_async(test.store, ops, 2, told, &done, NULL);
+    status = pal_store_apply_async(test.store, ops, 2, on_done, &done, NULL);
     if (status == PAL_OK)
         sem_wait(&done);
     sem_destroy(&done);

@@ -22,7 +22,7 @@ static struct fixture {
     pal_error err;
     pal_id ids[SESSIONS];
 } test;
-static const pal_str nobody = {NULL, 0};
+static const pal_str default_tenant = {NULL, 0};
 
 /* ---- A store with known content ---- */
 
@@ -62,7 +62,8 @@ static void fill(void)
 
             text_at(i, message, text);
             said = pal_message_text(test.arena, PAL_ROLE_USER, pal_str_of(text));
-            OK(pal_store_append(test.store, nobody, test.ids[i], &said, 1, PAL_SEQ_ANY, &test.err));
+            OK(pal_store_append(
+                    test.store, default_tenant, test.ids[i], &said, 1, PAL_SEQ_ANY, &test.err));
         }
     }
     pal_arena_reset(test.arena);
@@ -74,7 +75,7 @@ static bool is_whole(int session)
     pal_message_page shown = {0};
     bool whole;
 
-    if (pal_store_load(test.store, nobody, test.ids[session], NULL, test.arena, &shown,
+    if (pal_store_load(test.store, default_tenant, test.ids[session], NULL, test.arena, &shown,
                 &test.err) != PAL_OK)
         return false;
     whole = shown.len == MESSAGES;
@@ -94,8 +95,8 @@ static pal_session_state state_of(int session)
     pal_session found = {0};
 
     pal_id_to_text(test.ids[session], text);
-    OK(pal_store_find(test.store, nobody, PAL_SESSION_BY_ID, pal_str_of(text), test.arena, &found,
-            &test.err));
+    OK(pal_store_find(test.store, default_tenant, PAL_SESSION_BY_ID, pal_str_of(text), test.arena,
+            &found, &test.err));
     return found.state;
 }
 
@@ -215,15 +216,15 @@ static void a_missing_message_quarantines_its_session(void)
     CHECK_EQ(state_of(4), PAL_SESSION_QUARANTINED);
     CHECK_EQ(check(true).len, 0);
     said = pal_message_text(test.arena, PAL_ROLE_USER, pal_str_of("more"));
-    CHECK_STATUS(
-            pal_store_append(test.store, nobody, test.ids[4], &said, 1, PAL_SEQ_ANY, &test.err),
+    CHECK_STATUS(pal_store_append(
+                         test.store, default_tenant, test.ids[4], &said, 1, PAL_SEQ_ANY, &test.err),
             PAL_CORRUPT, &test.err);
     for (int i = 0; i < SESSIONS; i++)
         CHECK(i == 4 || (state_of(i) == PAL_SESSION_ACTIVE && is_whole(i)));
     close_store();
 }
 
-static void a_body_that_is_no_message_quarantines_its_session(void)
+static void an_invalid_message_quarantines_its_session(void)
 {
     fill();
     run_sql("UPDATE message SET body = x'7b226e6f' WHERE session = 2 AND seq = 7");
@@ -236,7 +237,7 @@ static void a_body_that_is_no_message_quarantines_its_session(void)
     close_store();
 }
 
-static void a_damaged_page_costs_only_its_own_sessions(void)
+static void a_damaged_page_affects_only_its_sessions(void)
 {
     findings found;
     int damaged = 0;
@@ -288,14 +289,14 @@ static void a_session_without_its_state_is_found_again(void)
     close_store();
 }
 
-static void a_damaged_blob_is_told(void)
+static void a_damaged_blob_is_reported(void)
 {
     char name[PAL_BLOB_NAME_SIZE];
 
     fill();
     open_store();
-    OK(pal_store_blob_put(
-            test.store, nobody, pal_str_of("text/plain"), pal_str_of("hello"), name, &test.err));
+    OK(pal_store_blob_put(test.store, default_tenant, pal_str_of("text/plain"), pal_str_of("hello"),
+            name, &test.err));
     CHECK_EQ(check(false).len, 0);
     close_store();
     run_sql("UPDATE blob_data SET data = x'00'");
@@ -313,11 +314,11 @@ int main(void)
     RUN(a_sound_store_has_no_findings);
     RUN(wrong_counts_are_corrected);
     RUN(a_missing_message_quarantines_its_session);
-    RUN(a_body_that_is_no_message_quarantines_its_session);
-    RUN(a_damaged_page_costs_only_its_own_sessions);
+    RUN(an_invalid_message_quarantines_its_session);
+    RUN(a_damaged_page_affects_only_its_sessions);
     RUN(a_damaged_index_is_built_again);
     RUN(a_session_without_its_state_is_found_again);
-    RUN(a_damaged_blob_is_told);
+    RUN(a_damaged_blob_is_reported);
     pal_arena_free(test.arena);
     scratch_clear(test.directory, true);
     return tap_done();

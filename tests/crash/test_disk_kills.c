@@ -50,7 +50,7 @@ static bool run_until(uint64_t call)
             WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-static void a_kill_at_any_disk_call_leaves_the_store_whole(void)
+static void a_kill_at_any_disk_call_leaves_the_store_sound(void)
 {
     uint64_t kills = 0, call;
 
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     snprintf(root, sizeof root, "%s/a", scratch);
     snprintf(copy, sizeof copy, "%s/b", scratch);
     script_url(is_jsonl, root, url);
-    RUN(a_kill_at_any_disk_call_leaves_the_store_whole);
+    RUN(a_kill_at_any_disk_call_leaves_the_store_sound);
     script_texts_free(&undisturbed);
     scratch_clear(scratch, true);
     munmap(progress, sizeof *progress);

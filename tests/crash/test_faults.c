@@ -128,7 +128,7 @@ static void child_run(int fd, const fault *f)
     _exit(0);
 }
 
-/* ---- What it told ---- */
+/* ---- The reports of the child ---- */
 
 /* Whether the status means that the store could not give an answer about its data. */
 static bool is_failure(pal_status status)

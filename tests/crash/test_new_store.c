@@ -134,22 +134,22 @@ static void files_are_for_their_owner_alone(void)
     umask(before);
 }
 
-typedef struct told {
+typedef struct fsck_sum {
     int advice, repaired, problems;
-} told;
+} fsck_sum;
 
 static void count(const pal_store_finding *finding, void *user)
 {
-    told *sum = user;
+    fsck_sum *sum = user;
 
     sum->advice += finding->advice && strstr(finding->text, "can be read by others") != NULL;
     sum->repaired += finding->repaired;
     sum->problems += !finding->advice;
 }
 
-static told check_store(pal_store *store, bool repair)
+static fsck_sum check_store(pal_store *store, bool repair)
 {
-    told sum = {0};
+    fsck_sum sum = {0};
     uint64_t findings = 99;
 
     CHECK_STATUS(pal_store_check(store, repair, count, NULL, &sum, &findings, &err), PAL_OK, &err);
@@ -157,12 +157,12 @@ static told check_store(pal_store *store, bool repair)
     return sum;
 }
 
-static void what_others_can_read_is_told_and_made_private(void)
+static void files_that_others_can_read_are_reported_and_made_private(void)
 {
     char path[SCRATCH_PATH_MAX + 16];
     struct stat facts;
     pal_store *store;
-    told sum;
+    fsck_sum sum;
 
     scratch_clear(root, false);
     store = open_store();
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
             is_jsonl ? "" : ".db");
     RUN(names_are_durable_with_the_first_message);
     RUN(files_are_for_their_owner_alone);
-    RUN(what_others_can_read_is_told_and_made_private);
+    RUN(files_that_others_can_read_are_reported_and_made_private);
     scratch_clear(root, true);
     return tap_done();
 }

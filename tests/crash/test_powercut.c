@@ -111,20 +111,20 @@ static void a_power_cut_takes_back_nothing_with_a_journal_of_names(void)
     CHECK_EQ(explore(record(0, 0), false, 0, states_asked, 5), 0);
 }
 
-static void nor_does_it_where_any_names_may_be_lost(void)
+static void a_power_cut_that_loses_any_names_takes_back_nothing(void)
 {
     CHECK_EQ(explore(record(0, 0), true, 0, states_asked, 5), 0);
 }
 
 /* Each failed sync has permanently lost some of the data that it should have made durable. */
-static void nor_does_it_after_failed_syncs(void)
+static void a_power_cut_after_failed_syncs_takes_back_nothing(void)
 {
     CHECK_EQ(explore(record(7, 0), false, 0, states_asked / 2, 5), 0);
     CHECK_EQ(explore(record(11, 0), true, 0, states_asked / 2, 5), 0);
 }
 
 /* Another process continues with data that the dead process had written but not synced. */
-static void nor_does_it_after_processes_have_died(void)
+static void a_power_cut_after_dead_processes_takes_back_nothing(void)
 {
     CHECK_EQ(explore(record(0, 61), false, 0, states_asked / 2, 5), 0);
     CHECK_EQ(explore(record(0, 43), true, 0, states_asked / 2, 5), 0);
@@ -132,7 +132,7 @@ static void nor_does_it_after_processes_have_died(void)
 
 /* The next process finds the data of the dead one, has nothing to write itself, and must not
  * acknowledge anything that a power cut could still remove. */
-static void what_is_acknowledged_again_is_kept(void)
+static void a_repeated_acknowledged_message_is_kept(void)
 {
     uint64_t random = seed;
     char url[512];
@@ -186,10 +186,10 @@ int main(int argc, char **argv)
     scratch_make(true, root);
     scratch_make(true, state);
     RUN(a_power_cut_takes_back_nothing_with_a_journal_of_names);
-    RUN(nor_does_it_where_any_names_may_be_lost);
-    RUN(nor_does_it_after_failed_syncs);
-    RUN(nor_does_it_after_processes_have_died);
-    RUN(what_is_acknowledged_again_is_kept);
+    RUN(a_power_cut_that_loses_any_names_takes_back_nothing);
+    RUN(a_power_cut_after_failed_syncs_takes_back_nothing);
+    RUN(a_power_cut_after_dead_processes_takes_back_nothing);
+    RUN(a_repeated_acknowledged_message_is_kept);
     RUN(forgotten_syncs_are_found_out);
     script_texts_free(&texts);
     trace_free();

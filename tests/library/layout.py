@@ -79,7 +79,7 @@ def enumerators_of(text):
 
 
 def measure(include, structs, enumerators):
-    """What a compiler makes of these names: a dict of name to offset, size or value."""
+    """The compiler's values for these names: a dict of name to offset, size or value."""
     lines = []
     for name, members in structs.items():
         lines.append('    printf("%s %%zu\\n", sizeof(%s));' % (name, name))

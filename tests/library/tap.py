@@ -15,7 +15,7 @@ def check(held, text):
 
 
 def run(*command, **options):
-    """Runs a command that must succeed, and returns what it printed."""
+    """Runs a command that must succeed, and returns its output."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True, **options)
     check(done.returncode == 0, '%s: exit %d\n%s'

@@ -25,7 +25,7 @@ def opened(config=binding.CONFIG):
 
 
 def opened_with_script():
-    """The model calls a tool, and says "Sunny." after its result."""
+    """The model calls a tool, and answers "Sunny." after its result."""
     with tempfile.NamedTemporaryFile('w', suffix='.jsonl') as script:
         script.write('{"call":{"id":"c1","name":"weather","arguments":{}}}\n{"next":true}\n'
                      '{"text":"Sun"}\n{"text":"ny."}\n')

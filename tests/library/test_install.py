@@ -1,4 +1,4 @@
-"""test_install.py - after `meson install`, a stranger finds the library by pkg-config alone.
+"""test_install.py - after `meson install`, a program can use the library with pkg-config alone.
 
     test_install.py SOURCE_ROOT BUILD_ROOT
 """

@@ -1,4 +1,4 @@
-"""test_lint.py - the tree keeps the rules, and every rule can be broken.
+"""test_lint.py - the tree follows the rules of tools/lint, and lint finds each kind of violation.
 
     test_lint.py SOURCE_ROOT
 """
@@ -12,7 +12,7 @@ import tap
 ROOT = sys.argv[1]
 HEAD = '/* %s - is here to be looked at. */\n'
 
-# Name of the rule, file, its text after the head line, what lint must say. None: nothing.
+# Name of the rule, file, its text after the head line, and the output of lint; None: no output.
 CASES = [
     ('good code passes', 'src/store/store_x.c',
      '#include "store/store_y.h"\n#include "base/buf.h"\n#include "palaver/store.h"\n'

@@ -1,4 +1,4 @@
-"""test_readme.py - what the documents show is what happens.
+"""test_readme.py - the documents are true: their commands print what the documents show.
 
     test_readme.py SOURCE_ROOT BUILD_ROOT
 
@@ -20,7 +20,7 @@ import tap
 
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.M | re.S)
-# Both sides lose what no two runs have in common.
+# Values that differ from run to run are removed from both sides.
 VARYING = [
     (re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b'), 'ID'),
     (re.compile(r'\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?'), 'TIME'),
@@ -40,7 +40,7 @@ def plain(text):
 
 
 def steps(block):
-    """(command, expected output) pairs; a command goes on after a backslash."""
+    """(command, expected output) pairs; a command continues after a backslash."""
     found = []
     lines = iter(block.rstrip('\n').split('\n'))
     for line in lines:

@@ -1,4 +1,4 @@
-"""test_symbols.py - the shared library exports what the headers promise, and nothing else.
+"""test_symbols.py - the shared library exports the functions of the headers, and nothing else.
 
     test_symbols.py SOURCE_ROOT LIBPALAVER_SO
 
@@ -12,7 +12,7 @@ import sys
 import tap
 
 ROOT, LIBRARY = sys.argv[1:3]
-# From the mark to the first name before a parenthesis; attributes stand behind the parameters.
+# From the mark to the first name before a parenthesis; attributes follow the parameters.
 DECLARATION = re.compile(r'\bPAL_API\b(?!\s*__)[^;({]*?\b(pal_\w+)\s*\(')
 
 

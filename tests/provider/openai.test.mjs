@@ -108,7 +108,7 @@ test('a cancel stops the service at once', () => withMock(async (caller, records
         assert.ok(Date.now() < until, 'the service was not told');
 }));
 
-test('rounds of tools go on where they were', () => withMock(async (caller, records) => {
+test('rounds of tools continue the conversation', () => withMock(async (caller, records) => {
     const user = { role: 'user', content: '<<tool look {}>><<next>><<tool wait {"x":1}>>' };
     const call = (id, name, text) => ({ role: 'assistant', content: null, tool_calls: [{ id, type: 'function', function: { name, arguments: text } }] });
     const result = (id, content) => ({ role: 'tool', tool_call_id: id, content });
@@ -141,7 +141,7 @@ test('a key is never shown', async () => {
     await server.close();
 });
 
-test('nobody is there', async () => {
+test('the service is unreachable', async () => {
     const caller = new Caller('openai', 'http://127.0.0.1:1/v1', { key });
     assert.match(await caller.say('hi'), /^end\(io retryable: /);
     assert.match(await caller.ask({ models: true }), /did not list its models/);
@@ -172,7 +172,7 @@ test('a local server is found by itself', () => withMock(async (caller, records,
     };
     assert.equal(await find({ OLLAMA_HOST: host }), `ollama http://${host} mock-model`);
     assert.equal(await find({ OPENAI_BASE_URL: `${local}/v1` }), `openai ${local}/v1 mock-model`);
-    /* Whoever has a key is not asked; which model it is, is asked for when one is needed. */
+    // A service with a key is not queried; its model is requested when it is needed.
     assert.equal(await caller.ask({ discover: { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1` } }),
         `openai ${url}/v1 `);
     assert.equal(await caller.ask({ discover: { OPENAI_API_KEY: key } }), 'openai  gpt-5-mini');

@@ -97,7 +97,7 @@ static inline bool answer_starves(const answer_case *in, const char *bytes)
     return nth > 3;
 }
 
-static inline bool answer_tells(const answer_case *in, const char *bytes, const char *expected)
+static inline bool answer_reads_as(const answer_case *in, const char *bytes, const char *expected)
 {
     return answer_always(in, pal_str_of(bytes), expected);
 }

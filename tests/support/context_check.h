@@ -100,7 +100,7 @@ static inline bool check_is_object(context_check *check, pal_str json)
 static inline void check_text(context_check *check, size_t at, pal_str text)
 {
     MUST(text.len, "an empty text");
-    MUST(check_is_text(text), "a text that is no UTF-8");
+    MUST(check_is_text(text), "a text that is not UTF-8");
     if (check->profile == PAL_PROFILE_ANTHROPIC)
         MUST(!check_is_blank(text), "a blank text");
 }
@@ -128,7 +128,7 @@ static inline void check_result(context_check *check, size_t at, const pal_part 
 {
     bool media = check->profile == PAL_PROFILE_OPENAI_RESPONSES ||
             (check->profile == PAL_PROFILE_ANTHROPIC && !result->is_error);
-    MUST(check_is_text(result->text), "an output that is no UTF-8");
+    MUST(check_is_text(result->text), "an output that is not UTF-8");
     MUST(!result->name.len || check_is_word(result->name, "_-", 1, 64), "a result's name");
     for (size_t i = 0; i < result->parts_len; i++) {
         const pal_part *part = &result->parts[i];
@@ -150,7 +150,7 @@ static inline void check_reasoning(context_check *check, size_t at, const pal_pa
     MUST(check->family.len && pal_str_equal(part->family, check->family),
             "reasoning of another model");
     MUST(part->signature.len || !is_signed, "reasoning without a signature");
-    MUST(check_is_text(part->text), "reasoning that is no UTF-8");
+    MUST(check_is_text(part->text), "reasoning that is not UTF-8");
 }
 
 static inline void check_call(context_check *check, size_t at, size_t part_at)
@@ -159,9 +159,9 @@ static inline void check_call(context_check *check, size_t at, size_t part_at)
     const pal_part *call = &message->parts[part_at];
     MUST(check_is_id(check->profile, call->call_id), "the id of a call");
     MUST(check_is_word(call->name, "_-", 1, 64), "the name of a tool");
-    MUST(check_is_text(call->arguments), "arguments that are no UTF-8");
+    MUST(check_is_text(call->arguments), "arguments that are not UTF-8");
     if (check->profile == PAL_PROFILE_ANTHROPIC || check->profile == PAL_PROFILE_MISTRAL)
-        MUST(check_is_object(check, call->arguments), "arguments that are no object");
+        MUST(check_is_object(check, call->arguments), "arguments that are not an object");
     if (check->profile == PAL_PROFILE_ANTHROPIC)
         MUST(!memmem(call->arguments.data, call->arguments.len, "\\ud800", 6), "half a character");
     bool all = check->profile == PAL_PROFILE_ANTHROPIC ||
@@ -204,7 +204,8 @@ static inline void check_parts(context_check *check, size_t at)
     for (size_t i = 0; i < message->parts_len; i++) {
         const pal_part *part = &message->parts[i];
         if (message->role == PAL_ROLE_TOOL) {
-            MUST(part->kind == PAL_PART_TOOL_RESULT, "a tool's part that is no result");
+            MUST(part->kind == PAL_PART_TOOL_RESULT,
+                    "a part of a tool message that is not a result");
             check_result(check, at, part);
         } else if (part->kind == PAL_PART_TEXT) {
             check_text(check, at, part->text);
@@ -247,7 +248,7 @@ static inline void check_order(context_check *check, size_t at)
     pal_role role = check->messages[at].role;
     pal_role before = at ? check->messages[at - 1].role : PAL_ROLE_SYSTEM;
     if (strict && role == PAL_ROLE_SYSTEM)
-        MUST(before == PAL_ROLE_SYSTEM, "a system message behind others");
+        MUST(before == PAL_ROLE_SYSTEM, "a system message after others");
     if (strict && before == PAL_ROLE_SYSTEM)
         MUST(role == PAL_ROLE_SYSTEM || role == PAL_ROLE_USER, "the first is not the user's");
     if (strict && at + 1 == check->len)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""fake_mcp - an MCP server that behaves well or badly, as its tools' names say.
+"""fake_mcp - an MCP server that behaves well or badly; the names of its tools tell how.
 
     fake_mcp.py [--http] [--era old|new|both] [--version V] [--silent] [--fatal] [--die-at-start FILE]
                 [--garbage] [--no-changes]
 
-Over standard input and output, or (--http) on a port of loopback that it prints. --silent ignores what
-it does not know, --fatal dies of it; --die-at-start ends as long as FILE has a line, and takes it away.
+Uses standard input and output, or with --http a port of loopback, which it prints. --silent ignores
+unknown requests, --fatal dies of them. --die-at-start exits while FILE has a line, and removes that line.
 """
 import argparse
 import base64
@@ -62,7 +62,7 @@ KINDS = {'content': [
 
 
 class Peer:
-    """One client: `send` takes a message, `era` is how it speaks."""
+    """One client: `send` takes a message, `era` is its version of the protocol."""
 
     def __init__(self, send):
         self.send = send
@@ -80,7 +80,7 @@ class Peer:
         self.send({'jsonrpc': '2.0', 'id': message['id'], 'error': error})
 
     def take(self, message):
-        """What it does with a message; an answer goes through `send`."""
+        """Handles a message; a response goes through `send`."""
         method = message.get('method')
         params = message.get('params') or {}
         if method is None:
@@ -268,7 +268,7 @@ class Handler(BaseHTTPRequestHandler, Peer):
         self.wfile.write(body)
 
     def change_early(self):
-        """Nobody listens yet, so nobody is told."""
+        """No client listens yet, so there is no client to notify."""
         if options.change_early and not extra_tools:
             extra_tools.append('new')
 
@@ -429,7 +429,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        """A client that went away is no news."""
+        """Ignores clients that have left."""
 
 
 def serve_http():

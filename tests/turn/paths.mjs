@@ -136,7 +136,7 @@ class Conversations {
     }
 }
 
-// ---- Chat completions that are no stream, whatever was asked for ----
+// ---- Chat completions that are never streamed ----
 
 class Whole {
     error = (status, body) => body;

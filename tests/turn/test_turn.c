@@ -27,7 +27,7 @@ static void an_echo_is_recorded(void)
 
 /* ---- Events ---- */
 
-static void events_are_told_late_and_again(void)
+static void events_are_reported_late_and_again(void)
 {
     heard late = {.in_order = true}, half = {.in_order = true, .numbers = 2};
     pal_turn_info info;
@@ -222,7 +222,7 @@ static void rounds_of_tools_have_an_end(void)
     end();
 }
 
-static void a_doom_loop_asks(void)
+static void a_loop_of_identical_calls_asks_for_approval(void)
 {
     static const char same[] =
             "{\"call\":{\"id\":\"x%d\",\"name\":\"recall\",\"arguments\":%s}}\n{\"next\":true}\n";
@@ -331,7 +331,7 @@ static void one_can_speak_into_a_turn(void)
     end_service(s);
 }
 
-static void what_is_said_into_a_turn_that_fails_is_answered(void)
+static void a_message_that_joins_a_failing_turn_is_answered(void)
 {
     static const service_reply replies[] = {
             {.code = 404, .body = "{}", .is_held = true}, {.body = ANSWER("two")}};
@@ -384,7 +384,7 @@ static void one_can_interrupt_a_turn(void)
 
 /* ---- Failure ---- */
 
-static void a_cancel_keeps_what_was_said(void)
+static void a_cancel_keeps_the_text_so_far(void)
 {
     pal_turn_info info;
     pal_turn_request request;
@@ -457,7 +457,7 @@ static void the_same_message_again_is_the_same_turn(void)
     end();
 }
 
-static void a_retry_is_told(void)
+static void a_retry_is_reported(void)
 {
     heard h = {.in_order = true};
     pal_turn_info info;
@@ -547,23 +547,23 @@ static void many_turns_run_at_once(void)
 int main(void)
 {
     RUN(an_echo_is_recorded);
-    RUN(events_are_told_late_and_again);
+    RUN(events_are_reported_late_and_again);
     RUN(a_watch_is_closed_after_the_last_event);
     RUN(the_callers_tools_pause_the_turn);
     RUN(a_canceled_turn_that_was_paused_never_runs_again);
     RUN(results_come_after_a_restart);
     RUN(a_wrong_call_is_a_result);
     RUN(rounds_of_tools_have_an_end);
-    RUN(a_doom_loop_asks);
+    RUN(a_loop_of_identical_calls_asks_for_approval);
     RUN(a_busy_session_refuses_or_queues);
     RUN(one_can_speak_into_a_turn);
-    RUN(what_is_said_into_a_turn_that_fails_is_answered);
+    RUN(a_message_that_joins_a_failing_turn_is_answered);
     RUN(one_can_interrupt_a_turn);
-    RUN(a_cancel_keeps_what_was_said);
+    RUN(a_cancel_keeps_the_text_so_far);
     RUN(a_failure_leaves_the_question_and_the_reason);
     RUN(all_or_nothing);
     RUN(the_same_message_again_is_the_same_turn);
-    RUN(a_retry_is_told);
+    RUN(a_retry_is_reported);
     RUN(a_wrong_request_is_refused);
     RUN(a_budget_stops_a_turn);
     RUN(many_turns_run_at_once);

@@ -92,7 +92,7 @@ static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
     end();
 }
 
-static void a_refused_request_leaves_nothing_behind(void)
+static void a_refused_request_leaves_no_trace(void)
 {
     pal_turn_request request;
     pal_turn_info info;
@@ -169,7 +169,7 @@ int main(void)
 {
     RUN(a_request_that_comes_to_two_at_once_is_one_turn);
     RUN(a_waiting_request_that_is_refused_for_good_leaves_the_inbox);
-    RUN(a_refused_request_leaves_nothing_behind);
+    RUN(a_refused_request_leaves_no_trace);
     RUN(each_of_a_merged_turn_is_found_again);
     pal_arena_free(test.arena);
     return tap_done();

@@ -92,7 +92,7 @@ static void calls_end_the_turn_and_results_begin_the_next(void)
     end_service(s);
 }
 
-static void the_calls_are_told_and_then_the_end(void)
+static void the_calls_are_reported_before_the_end(void)
 {
     static const service_reply replies[] = {{.body = CALLS(ROME)}};
     service *s = begin_service(replies, 1);
@@ -260,7 +260,7 @@ static void tools_of_the_server_run_before_the_turn_ends(void)
     end_service(s);
 }
 
-static void a_long_result_is_kept_beside_its_message(void)
+static void a_long_result_is_stored_next_to_its_message(void)
 {
     static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("fine")}};
     service *s = begin_service(replies, 2);
@@ -396,7 +396,7 @@ static void a_turn_that_ends_with_calls_has_its_record(void)
     end_service(s);
 }
 
-static void a_turn_that_fails_has_none(void)
+static void a_failed_turn_has_no_record(void)
 {
     static const service_reply replies[] = {{.code = 404, .body = "{}"}};
     service *s = begin_service(replies, 1);
@@ -429,7 +429,7 @@ static void a_record_that_is_refused_fails_the_turn(void)
     end_service(s);
 }
 
-static void what_is_said_into_it_in_time_skips_the_calls(void)
+static void a_message_that_joins_in_time_skips_the_calls(void)
 {
     static const service_reply replies[] = {
             {.body = CALLS(ROME), .is_held = true}, {.body = ANSWER("b")}, {.body = ANSWER("c")}};
@@ -459,7 +459,7 @@ static void what_is_said_into_it_in_time_skips_the_calls(void)
     end_service(s);
 }
 
-static void who_waits_with_one_waits_in_memory(void)
+static void a_request_with_a_callback_waits_in_memory(void)
 {
     static const service_reply replies[] = {
             {.body = ANSWER("a"), .is_held = true}, {.body = ANSWER("b")}};
@@ -494,20 +494,20 @@ static void who_waits_with_one_waits_in_memory(void)
 int main(void)
 {
     RUN(calls_end_the_turn_and_results_begin_the_next);
-    RUN(the_calls_are_told_and_then_the_end);
+    RUN(the_calls_are_reported_before_the_end);
     RUN(results_join_the_calls_after_a_restart_and_in_a_fork);
     RUN(calls_without_a_result_are_settled);
     RUN(one_that_waits_settles_them_too);
     RUN(wrong_results_change_nothing);
     RUN(results_that_are_sent_again_are_known);
     RUN(tools_of_the_server_run_before_the_turn_ends);
-    RUN(a_long_result_is_kept_beside_its_message);
+    RUN(a_long_result_is_stored_next_to_its_message);
     RUN(a_record_is_written_with_the_last_answer);
     RUN(a_turn_that_ends_with_calls_has_its_record);
-    RUN(a_turn_that_fails_has_none);
+    RUN(a_failed_turn_has_no_record);
     RUN(a_record_that_is_refused_fails_the_turn);
-    RUN(what_is_said_into_it_in_time_skips_the_calls);
-    RUN(who_waits_with_one_waits_in_memory);
+    RUN(a_message_that_joins_in_time_skips_the_calls);
+    RUN(a_request_with_a_callback_waits_in_memory);
     pal_arena_free(test.arena);
     return tap_done();
 }

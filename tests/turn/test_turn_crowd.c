@@ -88,7 +88,7 @@ static void make_sessions(int len)
     }
 }
 
-/* ---- What turns tell ---- */
+/* ---- Events of turns ---- */
 
 static void take_start(const pal_turn_info *info, const pal_error *error, void *user)
 {
@@ -216,7 +216,7 @@ static pal_id start_flood(void)
     return info.turn;
 }
 
-static void a_flood_starves_nobody(void)
+static void a_flood_does_not_starve_other_streams(void)
 {
     pal_id flood;
 
@@ -245,7 +245,7 @@ int main(void)
     setenv("NO_PROXY", "*", 1);
     model_server_start(&test.server);
     RUN(all_turns_run_together);
-    RUN(a_flood_starves_nobody);
+    RUN(a_flood_does_not_starve_other_streams);
     model_server_stop(&test.server);
     return tap_done();
 }

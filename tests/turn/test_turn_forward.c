@@ -204,7 +204,7 @@ static void read_log(const char *dir, char *log, size_t size)
     log[len] = '\0';
 }
 
-static void the_row_says_what_it_was(void)
+static void the_row_describes_the_request(void)
 {
     static const service_reply replies[] = {
             {.body = COUNTED("m-2")}, {.body = "{" USAGE "}"}, {.body = "{" USAGE "}"}};
@@ -275,7 +275,7 @@ static void a_stream_without_usage_is_counted_by_its_text(void)
     end_all(s);
 }
 
-static void usage_is_asked_for_where_the_caller_wants_it(void)
+static void usage_is_requested_if_the_caller_requests_it(void)
 {
     static const service_reply replies[] = {{.body = COUNTED("m")}, {.body = COUNTED("m")},
             {.body = COUNTED("m")}, {.body = COUNTED("m")}};
@@ -347,7 +347,7 @@ static void anthropic_messages_are_forwarded_with_the_headers_of_the_client(void
     end_all(s);
 }
 
-static void a_stream_that_is_cut_counts_what_was_seen(void)
+static void a_cut_stream_counts_the_received_text(void)
 {
     static const service_reply reply = {
             .header = STREAM, .body = EVENT("{" USAGE "}") "data: {\"half", .missing = 100};
@@ -398,7 +398,7 @@ static void errors_count_nothing(void)
 
 /* ---- Prices ---- */
 
-static void a_call_costs_what_was_asked_for_or_else_what_was_got(void)
+static void a_call_has_the_price_of_the_requested_or_the_used_model(void)
 {
     static const service_reply replies[] = {
             {.body = COUNTED("m-2024")}, {.body = COUNTED("dear")}, {.body = COUNTED("unknown")}};
@@ -462,7 +462,7 @@ static void use_up(const char *tenant)
     OK(pal_store_ledger_add(test.store, S(tenant), (pal_id){{0}}, &row, &test.err));
 }
 
-static void a_budget_refuses_before_the_service_is_asked(void)
+static void a_budget_refuses_before_the_service_is_called(void)
 {
     service *s = begin_one(NULL);
     pal_forward request = chat("acme", "m");
@@ -485,7 +485,7 @@ static void a_budget_refuses_before_the_service_is_asked(void)
     end_all(s);
 }
 
-static void what_is_left_of_a_budget_may_be_spent(void)
+static void the_rest_of_a_budget_can_be_spent(void)
 {
     static const service_reply replies[] = {{.body = COUNTED("m")}, {.body = COUNTED("m")},
             {.body = COUNTED("m")}, {.body = COUNTED("m")}, {.body = COUNTED("m")}};
@@ -628,19 +628,19 @@ int main(void)
 {
     RUN(a_body_is_counted_once);
     RUN(nobodys_is_the_default_tenants);
-    RUN(the_row_says_what_it_was);
+    RUN(the_row_describes_the_request);
     RUN(a_stream_is_counted_by_its_last_word);
     RUN(a_stream_without_usage_is_counted_by_its_text);
-    RUN(usage_is_asked_for_where_the_caller_wants_it);
+    RUN(usage_is_requested_if_the_caller_requests_it);
     RUN(anthropic_messages_are_forwarded_with_the_headers_of_the_client);
-    RUN(a_stream_that_is_cut_counts_what_was_seen);
+    RUN(a_cut_stream_counts_the_received_text);
     RUN(so_does_one_that_is_left);
     RUN(errors_count_nothing);
-    RUN(a_call_costs_what_was_asked_for_or_else_what_was_got);
+    RUN(a_call_has_the_price_of_the_requested_or_the_used_model);
     RUN(a_name_that_the_ledger_refuses_makes_no_call_free);
     RUN(a_tenant_that_can_not_be_is_refused);
-    RUN(a_budget_refuses_before_the_service_is_asked);
-    RUN(what_is_left_of_a_budget_may_be_spent);
+    RUN(a_budget_refuses_before_the_service_is_called);
+    RUN(the_rest_of_a_budget_can_be_spent);
     RUN(one_can_be_left_while_its_budget_is_looked_up);
     RUN(a_runtime_can_be_closed_meanwhile);
     RUN(memory_may_run_out);

@@ -232,7 +232,7 @@ static void a_group_that_waits_is_answered_once(void)
     service_close(s);
 }
 
-static void only_those_that_say_who_they_are_are_merged(void)
+static void only_messages_with_a_sender_are_merged(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true},
             {.body = ANSWER("two")}, {.body = ANSWER("three")}, {.body = ANSWER("four")}};
@@ -331,7 +331,7 @@ static bool says(const pal_message *message, const char *text)
     return pal_str_is(part_text(message, 0), text);
 }
 
-static void what_is_said_between_tools_comes_before_the_next_call(void)
+static void a_message_between_tools_precedes_the_next_call(void)
 {
     static const service_reply replies[] = {
             {.body = "{\"choices\":[{\"message\":{\"tool_calls\":["
@@ -378,7 +378,7 @@ static void wait_for_messages(pal_id session, size_t len)
         usleep(10000);
 }
 
-static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
+static void requests_that_wait_at_close_run_in_the_next_runtime(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
     service *s = service_open(replies, 1);
@@ -411,7 +411,7 @@ static void what_waits_when_the_runtime_closes_is_run_by_the_next(void)
     service_close(s);
 }
 
-static void what_waits_is_run_as_it_was_asked(void)
+static void a_waiting_request_runs_as_requested(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true},
             {.body = ANSWER("again")},
@@ -526,7 +526,7 @@ static void begin_looked(void)
     CHECK(bell_wait(&looked, 1));
 }
 
-static void what_is_older_is_run_first(void)
+static void older_requests_run_first(void)
 {
     pal_turn_request request;
     pal_turn_info info;
@@ -551,7 +551,7 @@ static void what_is_older_is_run_first(void)
     end();
 }
 
-static void who_does_not_wait_is_told_of_what_is_older(void)
+static void a_request_that_does_not_wait_learns_of_older_ones(void)
 {
     pal_turn_request request;
     pal_turn_info info;
@@ -582,7 +582,7 @@ static pal_status finish(const pal_turn_end *ending, pal_arena *scratch, pal_rec
 }
 
 /* It waits in memory, after a turn that holds the session's lease. */
-static void what_came_to_another_process_first_is_run_first(void)
+static void an_earlier_request_of_another_process_runs_first(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("a"), .is_held = true},
             {.body = ANSWER("b")},
@@ -836,7 +836,7 @@ static void a_turn_is_two_commits(void)
     service_close(s);
 }
 
-static void what_is_sent_again_after_a_restart_is_said_once(void)
+static void a_message_that_is_repeated_after_a_restart_is_stored_once(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
     service *s = service_open(replies, 1);
@@ -897,25 +897,25 @@ int main(void)
     RUN(later_texts_of_a_message_are_indented);
     RUN(a_direct_text_is_not_merged_with_a_groups);
     RUN(a_group_that_waits_is_answered_once);
-    RUN(only_those_that_say_who_they_are_are_merged);
+    RUN(only_messages_with_a_sender_are_merged);
     RUN(one_that_waits_can_be_taken_back);
     RUN(the_same_message_while_its_turn_runs_is_that_turn);
-    RUN(what_is_said_between_tools_comes_before_the_next_call);
-    RUN(what_waits_when_the_runtime_closes_is_run_by_the_next);
-    RUN(what_waits_is_run_as_it_was_asked);
+    RUN(a_message_between_tools_precedes_the_next_call);
+    RUN(requests_that_wait_at_close_run_in_the_next_runtime);
+    RUN(a_waiting_request_runs_as_requested);
     RUN(an_inbox_that_another_has_is_taken_up_when_its_lease_is_over);
     RUN(an_inbox_can_be_left_to_others);
-    RUN(what_is_older_is_run_first);
-    RUN(who_does_not_wait_is_told_of_what_is_older);
+    RUN(older_requests_run_first);
+    RUN(a_request_that_does_not_wait_learns_of_older_ones);
     RUN(a_dead_processs_lease_is_waited_for_in_order);
     RUN(a_lease_alone_is_waited_for);
-    RUN(what_came_to_another_process_first_is_run_first);
+    RUN(an_earlier_request_of_another_process_runs_first);
     RUN(a_lease_that_is_renewed_by_another_clock_is_not_taken);
     RUN(a_turn_that_may_not_wait_is_refused_while_the_holder_lives);
     RUN(a_turn_that_may_not_wait_waits_for_a_dead_holder);
     RUN(one_that_waits_for_a_lease_can_be_taken_back);
     RUN(a_turn_is_two_commits);
-    RUN(what_is_sent_again_after_a_restart_is_said_once);
+    RUN(a_message_that_is_repeated_after_a_restart_is_stored_once);
     RUN(two_processes_say_it_once);
     pal_arena_free(test.arena);
     return tap_done();

@@ -75,7 +75,7 @@ static long own_bytes(void)
     return resident_bytes() - (long)sqlite3_memory_used();
 }
 
-static void turns_leave_nothing_behind(void)
+static void turns_leave_no_memory_or_files(void)
 {
     static pal_id sessions[AT_ONCE];
     const char *asked = getenv("TURNS");
@@ -115,7 +115,7 @@ int main(void)
     options.store = test.store;
     if (!OK(pal_runtime_open(&options, &test.runtime, &test.err)))
         return 1;
-    RUN(turns_leave_nothing_behind);
+    RUN(turns_leave_no_memory_or_files);
     pal_runtime_close(test.runtime, 0);
     pal_store_close(test.store);
     scratch_clear(test.directory, true);

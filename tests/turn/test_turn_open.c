@@ -123,7 +123,7 @@ static void a_session_that_is_there_is_not_opened_again(void)
     end_stored(s);
 }
 
-static void what_can_not_be_opened_says_nothing(void)
+static void a_session_that_cannot_be_created_stores_nothing(void)
 {
     service *s = begin_stored(two_answers, 2);
     pal_id id = pal_id_new();
@@ -157,7 +157,7 @@ static void an_opening_is_checked(void)
     end_stored(s);
 }
 
-static void who_opens_waits_for_nobody(void)
+static void opening_waits_for_no_other_process(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("one"), .is_held = true}};
     service *s = begin_stored(replies, 1);
@@ -202,9 +202,9 @@ int main(int argc, char **argv)
     stored.backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_makes_its_session_and_two_commits);
     RUN(a_session_that_is_there_is_not_opened_again);
-    RUN(what_can_not_be_opened_says_nothing);
+    RUN(a_session_that_cannot_be_created_stores_nothing);
     RUN(an_opening_is_checked);
-    RUN(who_opens_waits_for_nobody);
+    RUN(opening_waits_for_no_other_process);
     RUN(an_epoch_begins_with_the_first_answer);
     pal_arena_free(test.arena);
     return tap_done();

@@ -19,7 +19,7 @@ static uint32_t reachable(uint32_t from)
     return all;
 }
 
-static void every_phase_says_what_it_does(void)
+static void every_phase_is_described(void)
 {
     for (int i = 0; i < PAL_TURN_PHASES_LEN; i++) {
         const pal_turn_phase_row *row = &pal_turn_phase_rows[i];
@@ -93,7 +93,7 @@ static void only_changes_of_the_table_are_made(void)
 
 int main(void)
 {
-    RUN(every_phase_says_what_it_does);
+    RUN(every_phase_is_described);
     RUN(a_new_turn_can_reach_every_phase);
     RUN(every_phase_can_end_at_once);
     RUN(only_changes_of_the_table_are_made);

@@ -76,7 +76,7 @@ static bool keep_missing(const pal_event *event, void *user)
     return true;
 }
 
-static void a_turn_goes_on_without_tools_and_tells_it(void)
+static void a_turn_continues_without_tools_and_reports_it(void)
 {
     char missing[256] = "";
     service *s = begin_gated(50);
@@ -97,7 +97,7 @@ static void a_turn_goes_on_without_tools_and_tells_it(void)
     end_gated(s);
 }
 
-static void who_waits_for_tools_can_be_stopped(void)
+static void a_turn_that_waits_for_tools_can_be_stopped(void)
 {
     service *s = begin_gated(60000);
     pal_turn_info info;
@@ -138,8 +138,8 @@ int main(int argc, char **argv)
         return 2;
     tool_program = argv[1];
     RUN(a_turn_waits_for_tools_that_are_coming);
-    RUN(a_turn_goes_on_without_tools_and_tells_it);
-    RUN(who_waits_for_tools_can_be_stopped);
+    RUN(a_turn_continues_without_tools_and_reports_it);
+    RUN(a_turn_that_waits_for_tools_can_be_stopped);
     RUN(a_runtime_is_closed_while_turns_wait_for_tools);
     pal_arena_free(test.arena);
     return tap_done();

@@ -122,7 +122,7 @@ static void an_agent_with_a_wrong_endpoint_is_refused(void)
     end();
 }
 
-static void a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said(void)
+static void a_session_with_a_wrong_endpoint_fails_and_keeps_the_message(void)
 {
     pal_turn_info info;
     pal_id session;
@@ -140,7 +140,7 @@ static void a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said(void)
 
 #define MODELS "{\"data\":[{\"id\":\"first\"},{\"id\":\"second\"}]}"
 
-static void a_model_is_asked_for_where_none_is_named(void)
+static void a_service_without_a_named_model_is_queried_for_one(void)
 {
     static const service_reply replies[] = {
             {.body = MODELS}, {.body = ANSWER("1")}, {.body = ANSWER("2")}};
@@ -325,7 +325,7 @@ static void without_any_model_echo_answers_and_it_is_said_so(void)
 
 /* ---- Reasoning ---- */
 
-static void blocks_of_reasoning_stay_where_they_were(void)
+static void blocks_of_reasoning_keep_their_place(void)
 {
     static const service_reply replies[] = {
             {.body = "{\"type\":\"message\",\"content\":["
@@ -392,7 +392,7 @@ static void reopen_kind(service *s, const char *kind)
     open_runtime(NULL, (pal_runtime_options){.endpoints = &endpoint, .endpoints_len = 1});
 }
 
-static void a_kept_conversation_is_sent_only_what_is_new(void)
+static void a_kept_conversation_receives_only_new_messages(void)
 {
     static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
             {.body = CONVERSATION("conv_1", "two")}, {.body = CONVERSATION("conv_1", "three")}};
@@ -416,7 +416,7 @@ static void a_kept_conversation_is_sent_only_what_is_new(void)
     service_close(s);
 }
 
-static void a_lost_conversation_is_begun_anew_with_all_that_was_said(void)
+static void a_lost_conversation_is_restarted_with_its_complete_history(void)
 {
     static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
             {.code = 404, .body = "{\"message\":\"no such conversation\"}"},
@@ -600,7 +600,7 @@ static pal_ledger_sum sum_of(pal_ledger_query query)
     return sum;
 }
 
-static void a_session_is_compacted_when_asked_for(void)
+static void a_session_is_compacted_on_request(void)
 {
     static const service_reply replies[] = {
             {.code = 429, .header = "retry-after-ms: 5\r\n", .body = "{\"error\":\"later\"}"},
@@ -641,7 +641,7 @@ static void a_session_is_compacted_when_asked_for(void)
 
 /* Another tool_choice would invalidate Anthropic's cache of the messages; the question has no cache
  * mark. */
-static void anthropic_is_told_in_words_not_to_call(void)
+static void anthropic_is_instructed_in_words_not_to_call_tools(void)
 {
     static const service_reply replies[] = {
             {.body = "{\"type\":\"message\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t1\","
@@ -706,7 +706,7 @@ static void nothing_is_compacted_while_a_turn_runs(void)
     service_close(s);
 }
 
-static void a_plan_shows_what_would_be_sent(void)
+static void a_plan_shows_the_next_request(void)
 {
     pal_turn_request request;
     pal_message *messages;
@@ -844,7 +844,7 @@ static bool keep_label(const pal_event *event, void *user)
     return true;
 }
 
-static void a_label_is_told(void)
+static void a_label_is_reported(void)
 {
     char label[32] = "";
     pal_turn_request request;
@@ -863,8 +863,8 @@ int main(void)
 {
     RUN(request_goes_over_session_over_agent_over_runtime);
     RUN(an_agent_with_a_wrong_endpoint_is_refused);
-    RUN(a_session_with_a_wrong_endpoint_fails_and_keeps_what_was_said);
-    RUN(a_model_is_asked_for_where_none_is_named);
+    RUN(a_session_with_a_wrong_endpoint_fails_and_keeps_the_message);
+    RUN(a_service_without_a_named_model_is_queried_for_one);
     RUN(a_service_that_lists_no_models_fails_the_turn);
     RUN(one_need_not_wait_for_the_name_of_a_model);
     RUN(models_and_tools_are_listed);
@@ -872,24 +872,24 @@ int main(void)
     RUN(endpoints_are_found_by_their_keys);
     RUN(a_server_on_this_machine_is_found);
     RUN(without_any_model_echo_answers_and_it_is_said_so);
-    RUN(blocks_of_reasoning_stay_where_they_were);
-    RUN(a_kept_conversation_is_sent_only_what_is_new);
-    RUN(a_lost_conversation_is_begun_anew_with_all_that_was_said);
+    RUN(blocks_of_reasoning_keep_their_place);
+    RUN(a_kept_conversation_receives_only_new_messages);
+    RUN(a_lost_conversation_is_restarted_with_its_complete_history);
     RUN(a_conversation_is_not_gone_on_with_after_a_failure);
     RUN(a_conversation_that_is_full_makes_room);
     RUN(a_full_conversation_leaves_out_the_oldest);
     RUN(a_conversation_is_reset_as_the_vectors_say);
     RUN(results_of_tools_go_into_the_conversation);
-    RUN(a_session_is_compacted_when_asked_for);
-    RUN(anthropic_is_told_in_words_not_to_call);
+    RUN(a_session_is_compacted_on_request);
+    RUN(anthropic_is_instructed_in_words_not_to_call_tools);
     RUN(nothing_is_compacted_while_a_turn_runs);
-    RUN(a_plan_shows_what_would_be_sent);
+    RUN(a_plan_shows_the_next_request);
     RUN(the_ledger_knows_turn_and_agent);
     RUN(a_tenants_money_is_a_budget_too);
     RUN(a_model_that_calls_tools_without_end_is_ended);
     RUN(a_canceled_turn_of_all_or_nothing_leaves_nothing);
     RUN(a_turn_that_takes_too_long_has_failed);
-    RUN(a_label_is_told);
+    RUN(a_label_is_reported);
     pal_arena_free(test.arena);
     return tap_done();
 }

@@ -53,7 +53,7 @@ static pal_runtime *leave_for_dead(pal_id session)
 
 /* ---- Failure ---- */
 
-static void what_failed_runs_anew_when_it_is_said_again(void)
+static void a_failed_turn_runs_again_when_it_is_repeated(void)
 {
     static const service_reply replies[] = {
             {.code = 404, .body = "{}"}, {.code = 404, .body = "{}"}, {.body = ANSWER("fine")}};
@@ -162,7 +162,7 @@ static pal_runtime *die_in_the_middle(service *s, pal_id session)
     return leave_for_dead(session);
 }
 
-static void a_restart_goes_on_with_what_is_half_done(void)
+static void a_restart_continues_unfinished_work(void)
 {
     service *s = begin_service(dying, 2);
     pal_id session = new_session();
@@ -182,7 +182,7 @@ static void a_restart_goes_on_with_what_is_half_done(void)
     end_service(s);
 }
 
-static void so_does_the_next_turn_where_the_inbox_is_left_alone(void)
+static void the_next_turn_continues_it_if_the_inbox_is_left_alone(void)
 {
     service *s = begin_service(dying, 2);
     pal_id session = new_session();
@@ -204,7 +204,7 @@ static void so_does_the_next_turn_where_the_inbox_is_left_alone(void)
     end_service(s);
 }
 
-static void what_another_process_is_in_the_middle_of_is_left_alone(void)
+static void a_turn_that_another_process_runs_is_left_alone(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("fine"), .is_held = true}};
     service *s = begin_service(replies, 1);
@@ -255,7 +255,7 @@ static void end_meanwhile(
     pal_arena_free(scratch);
 }
 
-static void what_ended_meanwhile_is_looked_at_again(void)
+static void a_turn_that_ended_meanwhile_is_read_again(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("fine"), .is_held = true}};
     ending e = {.s = service_open(replies, 1)};
@@ -309,13 +309,13 @@ static void a_repetition_is_known_though_calls_are_open(void)
 
 int main(void)
 {
-    RUN(what_failed_runs_anew_when_it_is_said_again);
+    RUN(a_failed_turn_runs_again_when_it_is_repeated);
     RUN(a_turn_that_is_done_leaves_nothing_in_the_inbox);
     RUN(a_failure_leaves_open_calls_open);
-    RUN(a_restart_goes_on_with_what_is_half_done);
-    RUN(so_does_the_next_turn_where_the_inbox_is_left_alone);
-    RUN(what_another_process_is_in_the_middle_of_is_left_alone);
-    RUN(what_ended_meanwhile_is_looked_at_again);
+    RUN(a_restart_continues_unfinished_work);
+    RUN(the_next_turn_continues_it_if_the_inbox_is_left_alone);
+    RUN(a_turn_that_another_process_runs_is_left_alone);
+    RUN(a_turn_that_ended_meanwhile_is_read_again);
     RUN(a_repetition_is_known_though_calls_are_open);
     pal_arena_free(test.arena);
     return tap_done();

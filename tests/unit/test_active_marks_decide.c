@@ -160,7 +160,7 @@ static void ten_thousand_void_checkpoints_are_decided(void)
 }
 
 /* A backend reads bodies only on request, and nothing of other kinds. */
-static void backends_list_what_is_wanted(void)
+static void backends_list_only_the_requested_marks(void)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_store *store = NULL;
@@ -200,7 +200,7 @@ static void backends_list_what_is_wanted(void)
 int main(void)
 {
     RUN(any_history_is_decided_as_defined);
-    RUN(backends_list_what_is_wanted);
+    RUN(backends_list_only_the_requested_marks);
     RUN(ten_thousand_void_checkpoints_are_decided);
     return tap_done();
 }

@@ -231,7 +231,7 @@ static void same_as_whole(look as, pal_str text, size_t first, size_t step, cons
     pal_buf_done(&out);
 }
 
-static void every_split_gives_the_same_output(void)
+static void every_split_results_in_the_same_output(void)
 {
     static const look looks[] = {{.width = 30, .has_styles = true}, {.width = 80},
             {.width = 10, .has_styles = true}, {.is_raw = true}};
@@ -250,7 +250,7 @@ static void every_split_gives_the_same_output(void)
 }
 
 /* Texts that consist of marks only: the worst case. */
-static void every_split_of_random_marks_gives_the_same_output(void)
+static void every_split_of_random_marks_results_in_the_same_output(void)
 {
     static const char *const words[] = {"*", "**", "`", "```", "\n", "\n", " ", "a", "b c", "_",
             "|", "|-|", "- ", "1. ", "> ", "#", "[", "](", ")", "\\", "~~", "<http://", ">",
@@ -344,8 +344,8 @@ int main(void)
     RUN(tables_are_aligned);
     RUN(narrow_tables_wrap_or_become_records);
     RUN(control_characters_are_made_visible);
-    RUN(every_split_gives_the_same_output);
-    RUN(every_split_of_random_marks_gives_the_same_output);
+    RUN(every_split_results_in_the_same_output);
+    RUN(every_split_of_random_marks_results_in_the_same_output);
     RUN(endless_lines_give_the_same_output);
     RUN(text_is_shown_as_it_arrives);
     RUN(running_out_of_memory_is_reported);

@@ -169,7 +169,7 @@ static size_t count_rows(pal_block_bitmap rows)
     return count;
 }
 
-static void blocks_say_who_has_what(void)
+static void blocks_list_the_messages_of_each_word(void)
 {
     pal_block_builder *builder = pal_block_new();
     char text[32];
@@ -238,7 +238,7 @@ static void bitmaps_are_written_and_read(void)
     CHECK(!pal_block_bitmap_read(pal_str_make(bytes.data, 127), &again));
 }
 
-static void damaged_chunks_are_told(void)
+static void damaged_chunks_are_reported(void)
 {
     static const char *const damaged[] = {"\x01",
             "\x00\x05"
@@ -270,10 +270,10 @@ int main(void)
     RUN(places_are_traced_back);
     RUN(terms_narrow_down);
     RUN(snippets_are_cut_between_characters);
-    RUN(blocks_say_who_has_what);
+    RUN(blocks_list_the_messages_of_each_word);
     RUN(an_empty_block_is_a_block);
     RUN(bitmaps_are_written_and_read);
-    RUN(damaged_chunks_are_told);
+    RUN(damaged_chunks_are_reported);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -12,7 +12,7 @@
 
 enum { MANY = 3000, BATCH = 500 };
 
-static const pal_str nobody = {NULL, 0};
+static const pal_str default_tenant = {NULL, 0};
 
 static pal_id new_session(void)
 {
@@ -38,8 +38,8 @@ static void say_many(pal_id session, int first, int count, const char *word)
             messages[len] =
                     (pal_message){.role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
         }
-        OK(pal_store_append(
-                test.store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &test.err));
+        OK(pal_store_append(test.store, default_tenant, session, messages, (size_t)len, PAL_SEQ_ANY,
+                &test.err));
     }
 }
 
@@ -103,7 +103,7 @@ static void no_word_outlives_its_message(void)
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 2);
     CHECK_THAT(ask("SELECT count(*) FROM search WHERE instr(chunk, CAST('zzgoneword' AS BLOB))"), >,
             0);
-    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, gone, NULL, &test.err));
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
     CHECK(!is_on_disk("zzgoneword"));
     CHECK(is_on_disk("zzkeptword"));
@@ -126,7 +126,7 @@ static void a_sweep_erases_words_too(void)
     say_many(gone, 1, 500, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
     CHECK_EQ(count_of("zzgoneword"), 500);
-    OK(pal_store_delete(test.store, nobody, gone, &test.err));
+    OK(pal_store_delete(test.store, default_tenant, gone, &test.err));
     usleep(2000);
     if (OK(pal_store_sweep(test.store, 0, 100, &sweep, &test.err)))
         CHECK_EQ(sweep.erased, 1);
@@ -152,7 +152,7 @@ static void an_overtaken_part_is_not_written(void)
     say_many(kept, 1, 1500, "zzkeptword");
     if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
         CHECK(part);
-    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, gone, NULL, &test.err));
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     CHECK_STATUS(op.status, PAL_OK);
@@ -196,7 +196,7 @@ static void make_version_1(void)
     CHECK_EQ(ask("PRAGMA user_version"), 1);
 }
 
-static void an_older_file_is_searched_as_it_is(void)
+static void an_older_file_is_searched_unchanged(void)
 {
     pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1};
     uint64_t findings = 9;
@@ -206,13 +206,13 @@ static void an_older_file_is_searched_as_it_is(void)
     begin();
     session = new_session();
     say_many(session, 1, MANY, "common");
-    OK(pal_store_mark(test.store, nobody, session, &pin, &test.err));
+    OK(pal_store_mark(test.store, default_tenant, session, &pin, &test.err));
     close_store();
     make_version_1();
     open_store(true);
     CHECK_EQ(count_of("n777"), 1);
     CHECK_EQ(count_of("common"), PAL_SEARCH_HITS_MAX);
-    OK(pal_store_active_marks(test.store, nobody, session, test.arena, &active, &test.err));
+    OK(pal_store_active_marks(test.store, default_tenant, session, test.arena, &active, &test.err));
     CHECK_EQ(active.pins_len, 1);
     if (OK(pal_store_check(test.store, false, NULL, NULL, NULL, &findings, &test.err)))
         CHECK_EQ(findings, 0);
@@ -304,7 +304,7 @@ static void a_damaged_index_hides_nothing(void)
     close_store();
 }
 
-static void torn_pages_of_the_index_are_made_anew(void)
+static void torn_pages_of_the_index_are_rebuilt(void)
 {
     long page, size;
     char junk[4096];
@@ -350,7 +350,7 @@ static void long_texts_are_found(void)
     text[LEN] = 0;
     memcpy(text + LEN - 20, " zzneedle ", 10);
     part.text = pal_str_of(text);
-    OK(pal_store_append(test.store, nobody, session, &message, 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_append(test.store, default_tenant, session, &message, 1, PAL_SEQ_ANY, &test.err));
     say_many(session, 1, MANY, "common");
     CHECK_EQ(count_of("zzneedle"), 1);
     CHECK_EQ(count_of("zznothing"), 0);
@@ -384,7 +384,8 @@ static int search_and_append(int number)
 
         snprintf(text, sizeof text, "own%dx%d", number, i);
         part.text = search.text = pal_str_of(text);
-        bad += pal_store_append(own, nobody, session, &message, 1, PAL_SEQ_ANY, &why) != PAL_OK;
+        bad += pal_store_append(own, default_tenant, session, &message, 1, PAL_SEQ_ANY, &why) !=
+                PAL_OK;
         bad += pal_store_search(own, &search, room, &hits, &why) != PAL_OK || hits.len != 1;
         pal_arena_reset(room);
     }
@@ -429,11 +430,11 @@ int main(void)
     RUN(no_word_outlives_its_message);
     RUN(a_sweep_erases_words_too);
     RUN(an_overtaken_part_is_not_written);
-    RUN(an_older_file_is_searched_as_it_is);
+    RUN(an_older_file_is_searched_unchanged);
     RUN(marks_are_listed_without_their_bodies);
     RUN(damage_is_found_and_repaired);
     RUN(a_damaged_index_hides_nothing);
-    RUN(torn_pages_of_the_index_are_made_anew);
+    RUN(torn_pages_of_the_index_are_rebuilt);
     RUN(long_texts_are_found);
     RUN(processes_search_at_once);
     return file_done();

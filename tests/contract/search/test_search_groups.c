@@ -9,7 +9,7 @@
 
 enum { ROWS = PAL_BLOCK_ROWS, BLOCKS = 36, BATCH = 1024, WIDE_LEN = 300 << 10 };
 
-static const pal_str nobody = {NULL, 0};
+static const pal_str default_tenant = {NULL, 0};
 
 static void begin(void)
 {
@@ -146,7 +146,7 @@ static void long_texts_are_found(void)
     text[WIDE_LEN] = 0;
     part.text = pal_str_of(text);
     say_many("default", session, 1, 3000, "common");
-    OK(pal_store_append(test.store, nobody, session, &message, 1, PAL_SEQ_ANY, &test.err));
+    OK(pal_store_append(test.store, default_tenant, session, &message, 1, PAL_SEQ_ANY, &test.err));
     say_many("default", session, 3001, 16 * ROWS, "common");
     OK(pal_store_index(test.store, UINT32_MAX, NULL, &test.err));
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
@@ -171,7 +171,7 @@ static void erased_words_are_in_no_summary(void)
     CHECK_EQ(count_of("zzgoneword"), 10);
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 2);
     CHECK_THAT(ask(has_word), >, 1); /* in its block and in its group */
-    OK(pal_store_erase(test.store, nobody, gone, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, gone, NULL, &test.err));
     CHECK_EQ(ask(has_word), 0);
     CHECK_EQ(ask("SELECT count(*) FROM search_group"), 1);
     CHECK_EQ(count_of("zzgoneword"), 0);
@@ -235,9 +235,9 @@ static pal_store_stats stats_now(void)
     return stats;
 }
 
-static void what_there_is_is_counted_as_it_changes(void)
+static void counts_follow_every_change(void)
 {
-    pal_session with_key = {.key = pal_str_of("k")}, fork = {.tenant = nobody};
+    pal_session with_key = {.key = pal_str_of("k")}, fork = {.tenant = default_tenant};
     pal_record record = {
             .kind = pal_str_of("key"), .name = pal_str_of("k"), .body = pal_str_of("{}")};
     pal_store_stats stats;
@@ -254,8 +254,8 @@ static void what_there_is_is_counted_as_it_changes(void)
     say_many("default", one, 1, 10, "word");
     say_many("acme", two, 1, 5, "word");
     OK(pal_store_fork(test.store, &fork, one, 5, &three, &test.err));
-    OK(pal_store_blob_put(
-            test.store, nobody, pal_str_of("text/plain"), pal_str_of("bytes"), NULL, &test.err));
+    OK(pal_store_blob_put(test.store, default_tenant, pal_str_of("text/plain"), pal_str_of("bytes"),
+            NULL, &test.err));
     OK(pal_store_create(test.store, &with_key, NULL, &test.err));
     CHECK_STATUS(pal_store_create(test.store, &with_key, NULL, &test.err), PAL_CONFLICT, &test.err);
     stats = stats_now();
@@ -265,17 +265,17 @@ static void what_there_is_is_counted_as_it_changes(void)
     CHECK_EQ(stats.blobs, 1);
     CHECK_EQ(stats.blob_bytes, 5);
     CHECK_EQ(stats.content_bytes, 9 * 7 + 8 + 5 * 7);
-    OK(pal_store_delete(test.store, nobody, three, &test.err));
+    OK(pal_store_delete(test.store, default_tenant, three, &test.err));
     stats = stats_now();
     CHECK_EQ(stats.sessions_active, 3);
     CHECK_EQ(stats.sessions_trash, 1);
-    OK(pal_store_restore(test.store, nobody, three, &test.err));
-    OK(pal_store_erase(test.store, nobody, one, NULL, &test.err));
+    OK(pal_store_restore(test.store, default_tenant, three, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, one, NULL, &test.err));
     stats = stats_now();
     CHECK_EQ(stats.sessions_active, 3);
     CHECK_EQ(stats.messages, 10);
     CHECK_EQ(stats.content_bytes, 10 * 7);
-    OK(pal_store_erase(test.store, nobody, three, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, three, NULL, &test.err));
     close_store();
     begin();
     close_store();
@@ -301,7 +301,7 @@ int main(void)
     RUN(erased_words_are_in_no_summary);
     RUN(damage_hides_nothing_and_is_repaired);
     RUN(parts_can_be_added_bit_by_bit);
-    RUN(what_there_is_is_counted_as_it_changes);
+    RUN(counts_follow_every_change);
     RUN(wrong_counts_are_found_and_repaired);
     return file_done();
 }

@@ -18,7 +18,7 @@ static struct fixture {
     pal_arena *arena;
     pal_error err;
 } test;
-static const pal_str nobody = {NULL, 0};
+static const pal_str default_tenant = {NULL, 0};
 
 static void begin(const char *url)
 {
@@ -62,8 +62,8 @@ static void say_many(pal_id session, int first, int count, const char *word)
             messages[len] = (pal_message){
                     .role = PAL_ROLE_USER, .parts = &parts[len], .parts_len = 1};
         }
-        OK(pal_store_append(
-                test.store, nobody, session, messages, (size_t)len, PAL_SEQ_ANY, &test.err));
+        OK(pal_store_append(test.store, default_tenant, session, messages, (size_t)len, PAL_SEQ_ANY,
+                &test.err));
     }
 }
 
@@ -143,7 +143,7 @@ static void long_texts_are_looked_at_in_every_search(void)
     complete_index();
     CHECK_EQ(count_of("needle"), 1);
     CHECK_EQ(offered("default", "nowhere"), 1);
-    OK(pal_store_erase(test.store, nobody, session, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, session, NULL, &test.err));
     CHECK_EQ(count_of("needle"), 0);
     CHECK_EQ(offered("default", "nowhere"), 0);
     pal_store_close(test.store);
@@ -201,7 +201,7 @@ static bool finds_what_was_spoken(void)
 
 static void erase(pal_id *session)
 {
-    OK(pal_store_erase(test.store, nobody, *session, NULL, &test.err));
+    OK(pal_store_erase(test.store, default_tenant, *session, NULL, &test.err));
     for (size_t i = 0; i < messages_len; i++)
         if (pal_id_equal(messages[i].session, *session))
             messages[i].is_gone = true;

@@ -159,7 +159,7 @@ static const char *const statements[PAL_SQL_COUNT] = {
 #undef STATEMENT
 };
 
-static const pal_str nobody = {NULL, 0};
+static const pal_str default_tenant = {NULL, 0};
 static const pal_id session_id = {{1}};
 
 static pal_str S(const char *text)
@@ -190,8 +190,8 @@ static bool has_message(void)
     pal_message message;
     pal_id owner;
 
-    return OK(pal_store_message(
-                   test.store, nobody, (pal_id){{2}}, test.arena, &message, &owner, &test.err)) &&
+    return OK(pal_store_message(test.store, default_tenant, (pal_id){{2}}, test.arena, &message,
+                   &owner, &test.err)) &&
             pal_id_equal(owner, session_id) && pal_str_is(message.parts[0].text, "hello");
 }
 
@@ -201,7 +201,7 @@ static bool is_waiting(const char *first, const char *second)
     size_t len;
 
     return OK(pal_store_inbox_list(
-                   test.store, nobody, session_id, test.arena, &items, &len, &test.err)) &&
+                   test.store, default_tenant, session_id, test.arena, &items, &len, &test.err)) &&
             len == 2 && pal_str_is(items[0].body, first) && pal_str_is(items[1].body, second);
 }
 
@@ -242,7 +242,7 @@ static void sums_are_right(void)
     CHECK_EQ(input_of((pal_ledger_query){.from = 2 * HOUR}), 4);
 }
 
-static void an_older_file_is_read_as_it_is(void)
+static void an_older_file_is_read_unchanged(void)
 {
     pal_record_query query = {.kind = S("kind")};
     pal_record_page records = {.len = 9};
@@ -254,8 +254,8 @@ static void an_older_file_is_read_as_it_is(void)
     CHECK_EQ(check(false), 0);
     CHECK(is_waiting("first", "second"));
     sums_are_right();
-    CHECK_STATUS(pal_store_record_find(
-                         test.store, nobody, S("kind"), S("name"), test.arena, &record, &test.err),
+    CHECK_STATUS(pal_store_record_find(test.store, default_tenant, S("kind"), S("name"), test.arena,
+                         &record, &test.err),
             PAL_NOT_FOUND, &test.err);
     if (OK(pal_store_record_list(test.store, &query, test.arena, &records, &test.err)))
         CHECK_EQ(records.len, 0);
@@ -279,9 +279,9 @@ static void an_older_file_is_brought_up_to_date(void)
     CHECK_EQ(check(false), 0);
     sums_are_right();
     record.session = session_id;
-    if (OK(pal_store_record_put(test.store, nobody, &record, 0, &test.err)))
+    if (OK(pal_store_record_put(test.store, default_tenant, &record, 0, &test.err)))
         CHECK_EQ(record.version, 1);
-    OK(pal_store_ledger_add(test.store, nobody, session_id, &row, &test.err));
+    OK(pal_store_ledger_add(test.store, default_tenant, session_id, &row, &test.err));
     CHECK_EQ(input_of((pal_ledger_query){0}), 23);
     CHECK_EQ(input_of((pal_ledger_query){.agent = S("main")}), 16);
     CHECK_EQ(ask("SELECT count(*) FROM ledger_hour"), 4);
@@ -289,7 +289,7 @@ static void an_older_file_is_brought_up_to_date(void)
     close_store();
     open_store(false);
     OK(pal_store_record_find(
-            test.store, nobody, S("kind"), S("name"), test.arena, &record, &test.err));
+            test.store, default_tenant, S("kind"), S("name"), test.arena, &record, &test.err));
     CHECK_EQ(ask("PRAGMA user_version"), VERSION_NOW);
     close_store();
 }
@@ -317,8 +317,8 @@ static void ids_become_a_tenants_own(void)
         CHECK_EQ(check(false), 0);
         CHECK(is_waiting("first", "second"));
         sums_are_right();
-        OK(pal_store_find(
-                test.store, nobody, PAL_SESSION_BY_KEY, S("key"), test.arena, &found, &test.err));
+        OK(pal_store_find(test.store, default_tenant, PAL_SESSION_BY_KEY, S("key"), test.arena,
+                &found, &test.err));
         CHECK_ID(found.id, session_id);
         CHECK_EQ(found.last_seq, 1);
         CHECK_EQ(found.created_at, 5);
@@ -343,13 +343,13 @@ static void an_older_inbox_is_taken_over(void)
     make_version_2();
     open_store(false);
     CHECK(is_waiting("first", "second"));
-    OK(pal_store_inbox_add(test.store, nobody, session_id, &again, &test.err));
+    OK(pal_store_inbox_add(test.store, default_tenant, session_id, &again, &test.err));
     CHECK_ID(again.id, (pal_id){{5}});
     CHECK(is_waiting("first", "second"));
-    CHECK_STATUS(pal_store_inbox_add(test.store, nobody, session_id, &other, &test.err),
+    CHECK_STATUS(pal_store_inbox_add(test.store, default_tenant, session_id, &other, &test.err),
             PAL_CONFLICT, &test.err);
-    OK(pal_store_inbox_drop(test.store, nobody, session_id, again.id, &test.err));
-    OK(pal_store_inbox_add(test.store, nobody, session_id, &next, &test.err));
+    OK(pal_store_inbox_drop(test.store, default_tenant, session_id, again.id, &test.err));
+    OK(pal_store_inbox_add(test.store, default_tenant, session_id, &next, &test.err));
     CHECK(is_waiting("second", "third"));
     CHECK_EQ(check(false), 0);
     close_store();
@@ -371,7 +371,7 @@ static void a_step_is_taken_wholly_or_not(void)
     close_store();
 }
 
-static void wrong_sums_are_made_anew(void)
+static void wrong_sums_are_recomputed(void)
 {
     static const char *const damages[] = {
             "UPDATE ledger_hour SET input = input + 1 WHERE hour = 1 AND tenant = 1",
@@ -393,14 +393,14 @@ static void wrong_sums_are_made_anew(void)
     close_store();
 }
 
-static void records_of_nobody_are_found(void)
+static void records_without_a_session_are_found(void)
 {
     pal_record record = {.kind = S("kind"), .name = S("name"), .body = S("{}")};
 
     make_version_2();
     open_store(false);
     record.session = session_id;
-    OK(pal_store_record_put(test.store, nobody, &record, 0, &test.err));
+    OK(pal_store_record_put(test.store, default_tenant, &record, 0, &test.err));
     CHECK_EQ(check(false), 0);
     CHECK(run("INSERT INTO record VALUES (9, 1, 99, 1, 1, 1, NULL, 'kind', 'stray', '{}')"));
     CHECK_EQ(check(false), 1);
@@ -514,14 +514,14 @@ static void records_are_found_by_an_index(void)
 int main(void)
 {
     file_begin();
-    RUN(an_older_file_is_read_as_it_is);
+    RUN(an_older_file_is_read_unchanged);
     RUN(an_older_file_is_brought_up_to_date);
     RUN(ids_become_a_tenants_own);
     RUN(ids_are_found_by_an_index);
     RUN(an_older_inbox_is_taken_over);
     RUN(a_step_is_taken_wholly_or_not);
-    RUN(wrong_sums_are_made_anew);
-    RUN(records_of_nobody_are_found);
+    RUN(wrong_sums_are_recomputed);
+    RUN(records_without_a_session_are_found);
     RUN(sums_do_not_walk_over_the_ledger);
     RUN(records_are_found_by_an_index);
     return file_done();

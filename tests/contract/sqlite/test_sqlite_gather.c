@@ -95,7 +95,7 @@ static void a_commit_is_written_at_once(void)
     end();
 }
 
-static void what_cannot_be_written_fails_the_commit(void)
+static void a_failed_write_fails_the_commit(void)
 {
     pal_id session = begin();
 
@@ -112,7 +112,7 @@ static void what_cannot_be_written_fails_the_commit(void)
 }
 
 /* Also if the disk accepts the next write again. */
-static void nothing_is_written_behind_what_failed(void)
+static void nothing_is_written_after_a_failed_write(void)
 {
     static const char page[4096];
     pal_id session = begin();
@@ -189,8 +189,8 @@ int main(void)
     file_begin();
     count_writes();
     RUN(a_commit_is_written_at_once);
-    RUN(what_cannot_be_written_fails_the_commit);
-    RUN(nothing_is_written_behind_what_failed);
+    RUN(a_failed_write_fails_the_commit);
+    RUN(nothing_is_written_after_a_failed_write);
     RUN(kept_data_is_dropped_by_a_rollback);
     RUN(two_stores_have_separate_vfs);
     return file_done();

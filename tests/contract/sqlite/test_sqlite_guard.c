@@ -114,7 +114,7 @@ static void nothing_is_written_after_a_file_is_gone(void)
         }
 }
 
-static void a_full_disk_is_told_until_it_has_room(void)
+static void a_full_disk_is_reported_until_it_has_room(void)
 {
     pal_id id;
 
@@ -147,7 +147,7 @@ static void a_probe_notices_that_there_is_room_again(void)
     file_clear();
 }
 
-static void a_page_that_cannot_be_read_is_no_damage(void)
+static void an_unreadable_page_is_not_reported_as_damage(void)
 {
     pal_message_page messages;
     pal_id id;
@@ -178,8 +178,8 @@ int main(void)
     RUN(a_link_to_nothing_is_refused);
     RUN(a_missing_directory_is_named);
     RUN(nothing_is_written_after_a_file_is_gone);
-    RUN(a_full_disk_is_told_until_it_has_room);
+    RUN(a_full_disk_is_reported_until_it_has_room);
     RUN(a_probe_notices_that_there_is_room_again);
-    RUN(a_page_that_cannot_be_read_is_no_damage);
+    RUN(an_unreadable_page_is_not_reported_as_damage);
     return file_done();
 }

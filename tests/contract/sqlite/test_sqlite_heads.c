@@ -147,7 +147,7 @@ static void another_tenant_does_not_see_it(void)
 
 /* ---- Others write ---- */
 
-static void what_another_process_appends_is_seen(void)
+static void messages_of_another_process_are_seen(void)
 {
     pal_id id = begin();
     pal_store *other = open_other();
@@ -182,7 +182,7 @@ static void a_read_between_does_not_hide_it(void)
     end();
 }
 
-static void what_another_process_deletes_takes_no_more(void)
+static void a_session_that_another_process_deletes_takes_no_more_messages(void)
 {
     pal_id id = begin();
     pal_store *other = open_other();
@@ -278,7 +278,7 @@ static void a_batch_that_is_run_again_counts_once(void)
 }
 
 /* One of several operations in a commit is rolled back alone, after its head was written. */
-static void what_is_taken_back_alone_is_forgotten(void)
+static void a_head_that_is_rolled_back_alone_is_forgotten(void)
 {
     pal_id id = begin();
     pal_part part;
@@ -307,13 +307,13 @@ int main(void)
     RUN(the_second_append_looks_nothing_up);
     RUN(a_commit_looks_up_a_session_once);
     RUN(another_tenant_does_not_see_it);
-    RUN(what_another_process_appends_is_seen);
+    RUN(messages_of_another_process_are_seen);
     RUN(a_read_between_does_not_hide_it);
-    RUN(what_another_process_deletes_takes_no_more);
+    RUN(a_session_that_another_process_deletes_takes_no_more_messages);
     RUN(other_operations_are_seen);
     RUN(they_are_seen_within_a_batch);
     RUN(a_commit_that_fails_is_forgotten);
     RUN(a_batch_that_is_run_again_counts_once);
-    RUN(what_is_taken_back_alone_is_forgotten);
+    RUN(a_head_that_is_rolled_back_alone_is_forgotten);
     return file_done();
 }

@@ -53,7 +53,7 @@ static bool pinned(pal_id session, const char *seqs)
     return strcmp(text, seqs) == 0;
 }
 
-static void nothing_stands_at_first(void)
+static void no_mark_applies_at_first(void)
 {
     pal_active_marks active = active_of(of_words("a b"));
 
@@ -104,7 +104,7 @@ static void an_epoch_needs_a_body(void)
     GIVES(PAL_INVALID, pal_store_mark(test.store, no_tenant(), session, &unknown, &test.err));
 }
 
-static void an_undone_checkpoint_gives_way_to_the_one_before(void)
+static void an_undone_checkpoint_yields_to_the_one_before(void)
 {
     pal_id session = of_words("a b c d");
     uint64_t second;
@@ -182,7 +182,7 @@ static void a_reset_ends_it_and_undoing_brings_it_back(void)
     CHECK(stands(session, "\"late\""));
 }
 
-static void what_was_hidden_before_does_not_matter(void)
+static void earlier_hidden_messages_do_not_matter(void)
 {
     pal_id session = of_words("a b c d");
     uint64_t first = rewind_to(session, 1);
@@ -200,7 +200,7 @@ static void what_was_hidden_before_does_not_matter(void)
     CHECK(stands(session, NULL));
 }
 
-static void a_rewind_over_hidden_messages_only_is_none(void)
+static void a_rewind_over_hidden_messages_changes_nothing(void)
 {
     pal_id session = of_words("a b c d");
 
@@ -249,7 +249,7 @@ static void pins_follow_the_newest_word(void)
     CHECK(pinned(session, "1 2"));
 }
 
-static void a_fork_inherits_what_it_shares(void)
+static void a_fork_inherits_shared_messages(void)
 {
     pal_id parent = of_words("a b c d e"), child, late;
     pal_active_marks active;
@@ -299,7 +299,7 @@ static void a_fork_does_not_follow_its_parent(void)
     CHECK(stands(child, NULL));
 }
 
-static void a_fork_out_of_sight_is_not_summarized_away(void)
+static void a_fork_at_a_hidden_message_keeps_the_message(void)
 {
     pal_id parent = of_words("a b c d"), child;
 
@@ -314,7 +314,7 @@ static void a_fork_out_of_sight_is_not_summarized_away(void)
         CHECK(stands(child, NULL));
 }
 
-static void an_erased_parent_leaves_what_forks_need(void)
+static void an_erased_parent_leaves_the_messages_of_its_forks(void)
 {
     pal_id parent = of_words("a b c d"), child;
 
@@ -355,7 +355,7 @@ static void many_checkpoints_cost_little(void)
     pal_arena_free(small);
 }
 
-static void a_tenant_sees_only_its_own(void)
+static void a_tenant_sees_only_its_sessions(void)
 {
     pal_id session = of_words("a");
     pal_active_marks active;
@@ -366,21 +366,21 @@ static void a_tenant_sees_only_its_own(void)
 
 void contract_active_marks(void)
 {
-    RUN(nothing_stands_at_first);
+    RUN(no_mark_applies_at_first);
     RUN(the_newest_of_each_kind_counts);
     RUN(an_epoch_needs_a_body);
-    RUN(an_undone_checkpoint_gives_way_to_the_one_before);
+    RUN(an_undone_checkpoint_yields_to_the_one_before);
     RUN(a_rewind_below_it_ends_it);
     RUN(hiding_a_message_below_it_ends_it);
     RUN(a_reset_ends_it_and_undoing_brings_it_back);
-    RUN(what_was_hidden_before_does_not_matter);
-    RUN(a_rewind_over_hidden_messages_only_is_none);
+    RUN(earlier_hidden_messages_do_not_matter);
+    RUN(a_rewind_over_hidden_messages_changes_nothing);
     RUN(undoing_an_undo_of_an_old_rewind_counts);
     RUN(pins_follow_the_newest_word);
-    RUN(a_fork_inherits_what_it_shares);
+    RUN(a_fork_inherits_shared_messages);
     RUN(a_fork_does_not_follow_its_parent);
-    RUN(a_fork_out_of_sight_is_not_summarized_away);
-    RUN(an_erased_parent_leaves_what_forks_need);
+    RUN(a_fork_at_a_hidden_message_keeps_the_message);
+    RUN(an_erased_parent_leaves_the_messages_of_its_forks);
     RUN(many_checkpoints_cost_little);
-    RUN(a_tenant_sees_only_its_own);
+    RUN(a_tenant_sees_only_its_sessions);
 }

@@ -9,7 +9,7 @@
 enum { BATCHES = 200 };
 
 /* The reported results. Only the reporting thread writes to it; `done` orders the reads. */
-typedef struct telling {
+typedef struct delivery {
     pal_op *ops;
     size_t ops_len;
     pal_status status;
@@ -17,20 +17,21 @@ typedef struct telling {
     uint64_t order;
     pthread_t thread;
     sem_t *done;
-} telling;
+} delivery;
 
-static uint64_t told_last;
+static uint64_t delivered_last;
 
-static void tell(pal_op *ops, size_t ops_len, pal_status status, const pal_error *why, void *user)
+static void deliver(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *why, void *user)
 {
-    telling *self = user;
+    delivery *self = user;
 
     (void)why;
     self->ops = ops;
     self->ops_len = ops_len;
     self->status = status;
     self->times++;
-    self->order = ++told_last;
+    self->order = ++delivered_last;
     self->thread = pthread_self();
     sem_post(self->done);
 }
@@ -42,70 +43,71 @@ static pal_op append_op(pal_id session, pal_message *message)
             .u.append = {.messages = message, .messages_len = 1, .expected_seq = PAL_SEQ_ANY}};
 }
 
-static void a_batch_is_told(void)
+static void a_batch_is_reported(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "a");
     pal_op op = append_op(new_session(), &message);
     sem_t done;
-    telling told = {.done = &done};
+    delivery delivered = {.done = &done};
 
     sem_init(&done, 0, 0);
-    OK(pal_store_apply_async(test.store, &op, 1, tell, &told, &test.err));
+    OK(pal_store_apply_async(test.store, &op, 1, deliver, &delivered, &test.err));
     sem_wait(&done);
-    CHECK_EQ(told.times, 1);
-    CHECK_PTR(told.ops, &op);
-    CHECK_EQ(told.ops_len, 1);
-    CHECK_STATUS(told.status, PAL_OK);
+    CHECK_EQ(delivered.times, 1);
+    CHECK_PTR(delivered.ops, &op);
+    CHECK_EQ(delivered.ops_len, 1);
+    CHECK_STATUS(delivered.status, PAL_OK);
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(message.seq, 1);
     CHECK(!pal_id_is_none(message.id));
     CHECK(shows(op.session, "a"));
     /* A backend that never waits has no other thread that could report. */
-    CHECK_EQ(!!pthread_equal(told.thread, pthread_self()), !contract_is_durable());
+    CHECK_EQ(!!pthread_equal(delivered.thread, pthread_self()), !contract_is_durable());
     sem_destroy(&done);
 }
 
-static void what_fails_its_checks_is_told_too(void)
+static void a_batch_that_fails_its_checks_is_reported(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "a"), wrong = text_of(PAL_ROLE_NONE, "b");
     pal_id session = new_session();
     pal_op ops[] = {append_op(session, &wrong), append_op(session, &message)};
     sem_t done;
-    telling told = {.done = &done};
+    delivery delivered = {.done = &done};
 
     sem_init(&done, 0, 0);
-    OK(pal_store_apply_async(test.store, ops, 2, tell, &told, &test.err));
+    OK(pal_store_apply_async(test.store, ops, 2, deliver, &delivered, &test.err));
     sem_wait(&done);
     CHECK_STATUS(ops[0].status, PAL_INVALID);
     CHECK_STATUS(ops[1].status, PAL_OK);
     CHECK(shows(session, "a"));
-    OK(pal_store_apply_async(test.store, ops, 1, tell, &told, &test.err));
+    OK(pal_store_apply_async(test.store, ops, 1, deliver, &delivered, &test.err));
     sem_wait(&done);
-    CHECK_EQ(told.times, 2);
-    CHECK_EQ(told.ops_len, 1);
+    CHECK_EQ(delivered.times, 2);
+    CHECK_EQ(delivered.ops_len, 1);
     CHECK_STATUS(ops[0].status, PAL_INVALID);
-    OK(pal_store_apply_async(test.store, NULL, 0, tell, &told, &test.err));
+    OK(pal_store_apply_async(test.store, NULL, 0, deliver, &delivered, &test.err));
     sem_wait(&done);
-    CHECK_EQ(told.times, 3);
-    CHECK_EQ(told.ops_len, 0);
-    CHECK_STATUS(told.status, PAL_OK);
+    CHECK_EQ(delivered.times, 3);
+    CHECK_EQ(delivered.ops_len, 0);
+    CHECK_STATUS(delivered.status, PAL_OK);
     sem_destroy(&done);
 }
 
-static void what_is_refused_is_not_told(void)
+static void a_refused_batch_is_not_reported(void)
 {
     pal_store_options options = {.read_only = true};
     pal_message message = text_of(PAL_ROLE_USER, "a");
     pal_op op = append_op(new_session(), &message);
     sem_t done;
-    telling told = {.done = &done};
+    delivery delivered = {.done = &done};
 
     sem_init(&done, 0, 0);
     GIVES(PAL_LIMIT,
-            pal_store_apply_async(test.store, &op, PAL_BATCH_OPS_MAX + 1, tell, &told, &test.err));
+            pal_store_apply_async(
+                    test.store, &op, PAL_BATCH_OPS_MAX + 1, deliver, &delivered, &test.err));
     contract_open_with(&options);
-    GIVES(PAL_DENIED, pal_store_apply_async(test.store, &op, 1, tell, &told, &test.err));
-    CHECK_EQ(told.times, 0);
+    GIVES(PAL_DENIED, pal_store_apply_async(test.store, &op, 1, deliver, &delivered, &test.err));
+    CHECK_EQ(delivered.times, 0);
     CHECK_THAT(sem_trywait(&done), !=, 0);
     sem_destroy(&done);
 }
@@ -113,7 +115,7 @@ static void what_is_refused_is_not_told(void)
 static void batches_keep_their_order(void)
 {
     static pal_message messages[BATCHES];
-    static telling told[BATCHES];
+    static delivery delivered[BATCHES];
     static pal_op ops[BATCHES];
     pal_id session = new_session();
     pal_store_stats before, after;
@@ -121,19 +123,19 @@ static void batches_keep_their_order(void)
     sem_t done;
 
     sem_init(&done, 0, 0);
-    memset(told, 0, sizeof told);
+    memset(delivered, 0, sizeof delivered);
     OK(pal_store_stat(test.store, test.arena, &before, &test.err));
     for (size_t i = 0; i < BATCHES; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
-        told[i].done = &done;
-        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
+        delivered[i].done = &done;
+        OK(pal_store_apply_async(test.store, &ops[i], 1, deliver, &delivered[i], &test.err));
     }
     for (size_t i = 0; i < BATCHES; i++)
         sem_wait(&done);
     for (size_t i = 0; i < BATCHES; i++)
-        in_order = in_order && messages[i].seq == i + 1 && told[i].times == 1 &&
-                (i == 0 || told[i].order == told[i - 1].order + 1);
+        in_order = in_order && messages[i].seq == i + 1 && delivered[i].times == 1 &&
+                (i == 0 || delivered[i].order == delivered[i - 1].order + 1);
     CHECK(in_order);
     CHECK_EQ(get_session(session).last_seq, BATCHES);
     OK(pal_store_stat(test.store, test.arena, &after, &test.err));
@@ -167,7 +169,7 @@ static void a_full_queue_refuses_and_is_committed_together(void)
     pal_store_stats before, after;
     gate held;
     sem_t done;
-    telling told = {.done = &done};
+    delivery delivered = {.done = &done};
 
     sem_init(&done, 0, 0);
     sem_init(&held.reached, 0, 0);
@@ -180,17 +182,18 @@ static void a_full_queue_refuses_and_is_committed_together(void)
     sem_wait(&held.reached);
     OK(pal_store_stat(test.store, test.arena, &before, &test.err));
     for (size_t i = 1; i <= QUEUE; i++)
-        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told, &test.err));
-    GIVES(PAL_LIMIT, pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, tell, &told, &test.err));
+        OK(pal_store_apply_async(test.store, &ops[i], 1, deliver, &delivered, &test.err));
+    GIVES(PAL_LIMIT,
+            pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, deliver, &delivered, &test.err));
     sem_post(&held.open);
     for (size_t i = 1; i <= QUEUE; i++)
         sem_wait(&done);
-    CHECK_EQ(told.times, QUEUE);
+    CHECK_EQ(delivered.times, QUEUE);
     CHECK_EQ(messages[QUEUE].seq, QUEUE + 1);
     OK(pal_store_stat(test.store, test.arena, &after, &test.err));
     CHECK_EQ(after.ops - before.ops, QUEUE);
     CHECK_EQ(after.commits - before.commits, QUEUE / PAL_COMMIT_WORKS_MAX);
-    OK(pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, tell, &told, &test.err));
+    OK(pal_store_apply_async(test.store, &ops[QUEUE + 1], 1, deliver, &delivered, &test.err));
     sem_wait(&done);
     CHECK_EQ(messages[QUEUE + 1].seq, QUEUE + 2);
     sem_destroy(&held.open);
@@ -198,26 +201,26 @@ static void a_full_queue_refuses_and_is_committed_together(void)
     sem_destroy(&done);
 }
 
-static void closing_tells_what_is_under_way(void)
+static void closing_reports_running_calls(void)
 {
     static pal_message messages[BATCHES];
-    static telling told[BATCHES];
+    static delivery delivered[BATCHES];
     static pal_op ops[BATCHES];
     pal_id session = new_session();
     size_t times = 0;
     sem_t done;
 
     sem_init(&done, 0, 0);
-    memset(told, 0, sizeof told);
+    memset(delivered, 0, sizeof delivered);
     for (size_t i = 0; i < BATCHES; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
-        told[i].done = &done;
-        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
+        delivered[i].done = &done;
+        OK(pal_store_apply_async(test.store, &ops[i], 1, deliver, &delivered[i], &test.err));
     }
     contract_reopen_store();
     for (size_t i = 0; i < BATCHES; i++)
-        times += told[i].times == 1 && ops[i].status == PAL_OK;
+        times += delivered[i].times == 1 && ops[i].status == PAL_OK;
     CHECK_EQ(times, BATCHES);
     if (contract_is_durable())
         CHECK_EQ(get_session(session).last_seq, BATCHES);
@@ -249,7 +252,7 @@ static void *append_and_wait(void *user)
 static void both_kinds_of_callers_meet(void)
 {
     static pal_message messages[BATCHES];
-    static telling told[BATCHES];
+    static delivery delivered[BATCHES];
     static pal_op ops[BATCHES];
     waiter waiters[3] = {
             {.session = new_session()}, {.session = new_session()}, {.session = new_session()}};
@@ -258,14 +261,14 @@ static void both_kinds_of_callers_meet(void)
     sem_t done;
 
     sem_init(&done, 0, 0);
-    memset(told, 0, sizeof told);
+    memset(delivered, 0, sizeof delivered);
     for (size_t i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, append_and_wait, &waiters[i]);
     for (size_t i = 0; i < BATCHES; i++) {
         messages[i] = text_of(PAL_ROLE_USER, "x");
         ops[i] = append_op(session, &messages[i]);
-        told[i].done = &done;
-        OK(pal_store_apply_async(test.store, &ops[i], 1, tell, &told[i], &test.err));
+        delivered[i].done = &done;
+        OK(pal_store_apply_async(test.store, &ops[i], 1, deliver, &delivered[i], &test.err));
     }
     for (size_t i = 0; i < BATCHES; i++)
         sem_wait(&done);
@@ -281,12 +284,12 @@ static void both_kinds_of_callers_meet(void)
 
 void contract_async(void)
 {
-    RUN(a_batch_is_told);
-    RUN(what_fails_its_checks_is_told_too);
-    RUN(what_is_refused_is_not_told);
+    RUN(a_batch_is_reported);
+    RUN(a_batch_that_fails_its_checks_is_reported);
+    RUN(a_refused_batch_is_not_reported);
     RUN(batches_keep_their_order);
     if (contract_is_durable())
         RUN(a_full_queue_refuses_and_is_committed_together);
-    RUN(closing_tells_what_is_under_way);
+    RUN(closing_reports_running_calls);
     RUN(both_kinds_of_callers_meet);
 }

@@ -93,7 +93,7 @@ static void an_operation_can_go_with_the_one_before_it(void)
 }
 
 /* Here SQLite itself fails; the check before it does not. */
-static void what_goes_together_still_fails_alone(void)
+static void operations_of_a_shared_commit_fail_alone(void)
 {
     pal_id id = new_session();
     pal_message first = text_of(PAL_ROLE_USER, "a"), again = text_of(PAL_ROLE_USER, "b");
@@ -180,7 +180,7 @@ static void hear(const pal_store_change *change, void *user)
         heard[heard_len++] = change->kind;
 }
 
-static void watchers_are_told_what_changed(void)
+static void watchers_receive_changes(void)
 {
     pal_id session;
     pal_op ops[2] = {{.kind = PAL_OP_DELETE}, {.kind = PAL_OP_RESTORE}};
@@ -214,9 +214,9 @@ void contract_batches(void)
     RUN(a_batch_keeps_its_order);
     RUN(each_operation_fails_alone);
     RUN(an_operation_can_go_with_the_one_before_it);
-    RUN(what_goes_together_still_fails_alone);
+    RUN(operations_of_a_shared_commit_fail_alone);
     RUN(a_batch_over_the_limit_is_refused);
     RUN(a_batch_spans_sessions_and_tenants);
     RUN(an_operation_names_its_session);
-    RUN(watchers_are_told_what_changed);
+    RUN(watchers_receive_changes);
 }

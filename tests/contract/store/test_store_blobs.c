@@ -155,7 +155,7 @@ static void an_unused_blob_is_swept_after_a_day(void)
     CHECK_EQ(blob_count(), 1);
 }
 
-static void a_blob_that_is_put_again_has_its_day_anew(void)
+static void a_blob_that_is_put_again_expires_later(void)
 {
     put_hello();
     pal_clock_set_ms(NOW + DAY - 5);
@@ -201,7 +201,7 @@ void contract_blobs(void)
     RUN(data_of_a_message_becomes_a_blob);
     RUN(a_message_names_blobs_that_exist);
     RUN(an_unused_blob_is_swept_after_a_day);
-    RUN(a_blob_that_is_put_again_has_its_day_anew);
+    RUN(a_blob_that_is_put_again_expires_later);
     RUN(a_blob_over_the_limit_is_refused);
     RUN(a_refused_append_leaves_no_blob);
 }

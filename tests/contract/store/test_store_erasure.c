@@ -105,7 +105,7 @@ static void any_state_can_be_erased(void)
     GIVES(PAL_NOT_FOUND, find_id_status(expired));
 }
 
-static void forks_keep_what_they_show(void)
+static void forks_keep_their_visible_messages(void)
 {
     pal_id parent = of_words("a b c d e"), first, second;
     pal_erase_result erasure;
@@ -246,7 +246,7 @@ void contract_erasure(void)
 {
     RUN(an_erased_session_leaves_nothing);
     RUN(any_state_can_be_erased);
-    RUN(forks_keep_what_they_show);
+    RUN(forks_keep_their_visible_messages);
     RUN(erased_sessions_are_not_listed);
     RUN(a_chain_is_erased_in_any_order);
     RUN(a_fork_may_begin_in_erased_messages);

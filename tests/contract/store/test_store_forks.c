@@ -54,7 +54,7 @@ static void a_rewind_may_leave_the_newest(void)
     CHECK(shows(session, "a b c"));
 }
 
-static void truncating_keeps_the_newest_in_sight(void)
+static void truncating_keeps_the_newest_visible(void)
 {
     pal_id session = of_words("a b c d e");
     pal_mark made;
@@ -116,7 +116,7 @@ static uint64_t count(pal_id session, uint64_t after_seq, uint64_t before_seq)
     return found;
 }
 
-static void what_is_in_sight_is_counted(void)
+static void visible_messages_are_counted(void)
 {
     pal_id session = of_words("a b c d"), fork;
     uint64_t found = 99;
@@ -264,7 +264,7 @@ static void undo_takes_the_newest_that_counts(void)
     GIVES(PAL_NOT_FOUND, undo(session, 0));
 }
 
-static void undo_says_what_it_undid(void)
+static void undo_reports_the_undone_mark(void)
 {
     pal_id session = of_words("a b");
     pal_mark given = {.kind = PAL_MARK_UNDO};
@@ -384,7 +384,7 @@ static void a_fork_shares_its_beginning(void)
     CHECK_EQ(count_messages(), 6);
 }
 
-static void a_fork_has_fields_of_its_own(void)
+static void a_fork_has_separate_fields(void)
 {
     pal_str alias = S("other");
     pal_session given = {.id = pal_id_new(),
@@ -458,7 +458,7 @@ static void a_deep_chain_of_forks_loads(void)
     CHECK_STR(shown(session, &tail), "97 98 99");
 }
 
-static void a_fork_sees_what_was_in_sight(void)
+static void a_fork_shows_messages_that_were_visible(void)
 {
     pal_id parent = of_words("a b c"), child;
 
@@ -476,7 +476,7 @@ static void a_fork_sees_what_was_in_sight(void)
     CHECK(shows(child, "a d e f"));
 }
 
-static void a_fork_may_end_out_of_sight(void)
+static void a_fork_may_end_at_a_hidden_message(void)
 {
     pal_id parent = of_words("a b c d");
 
@@ -490,7 +490,7 @@ static void a_fork_may_end_out_of_sight(void)
     CHECK(shows(fork_at(parent, PAL_SEQ_ANY), "a"));
 }
 
-static void a_fork_rewinds_into_what_it_shares(void)
+static void a_fork_rewinds_into_shared_messages(void)
 {
     pal_id parent = of_words("a b c"), child = fork_at(parent, 3), grandchild;
 
@@ -507,7 +507,7 @@ static void a_fork_rewinds_into_what_it_shares(void)
     GIVES(PAL_NOT_FOUND, undo(grandchild, 0));
 }
 
-static void inherited_marks_are_told_apart(void)
+static void inherited_marks_are_distinguished(void)
 {
     pal_id parent = of_words("a b c"), child;
     pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 2}, *marks;
@@ -533,7 +533,7 @@ static void inherited_marks_are_told_apart(void)
     }
 }
 
-static void a_message_is_found_where_it_was_said(void)
+static void a_message_is_found_in_its_session(void)
 {
     pal_id parent = of_words("a b"), child = fork_at(parent, 2), owner;
     pal_message_page loaded;
@@ -550,26 +550,26 @@ void contract_forks(void)
 {
     RUN(a_rewind_hides_and_undo_shows);
     RUN(a_rewind_may_leave_the_newest);
-    RUN(what_is_in_sight_is_counted);
+    RUN(visible_messages_are_counted);
     RUN(one_message_is_hidden);
     RUN(wrong_hides_are_refused);
     RUN(parts_of_a_message_are_hidden);
     RUN(an_undo_can_be_undone);
     RUN(undo_takes_the_newest_that_counts);
-    RUN(undo_says_what_it_undid);
+    RUN(undo_reports_the_undone_mark);
     RUN(a_reset_may_keep_the_system_message);
-    RUN(truncating_keeps_the_newest_in_sight);
+    RUN(truncating_keeps_the_newest_visible);
     RUN(a_history_is_replaced_in_one_step);
     RUN(marks_are_numbered_and_kept);
     RUN(bad_marks_are_refused);
     RUN(a_fork_shares_its_beginning);
-    RUN(a_fork_has_fields_of_its_own);
+    RUN(a_fork_has_separate_fields);
     RUN(a_fork_may_begin_anywhere);
     RUN(forks_of_forks_share_all_the_way);
     RUN(a_deep_chain_of_forks_loads);
-    RUN(a_fork_sees_what_was_in_sight);
-    RUN(a_fork_may_end_out_of_sight);
-    RUN(a_fork_rewinds_into_what_it_shares);
-    RUN(inherited_marks_are_told_apart);
-    RUN(a_message_is_found_where_it_was_said);
+    RUN(a_fork_shows_messages_that_were_visible);
+    RUN(a_fork_may_end_at_a_hidden_message);
+    RUN(a_fork_rewinds_into_shared_messages);
+    RUN(inherited_marks_are_distinguished);
+    RUN(a_message_is_found_in_its_session);
 }

@@ -126,7 +126,7 @@ static void pages_join_without_gap_or_repeat(void)
     CHECK_EQ(walk(query, &pages), 26);
 }
 
-static void a_page_goes_on_while_sessions_move(void)
+static void a_page_continues_while_sessions_move(void)
 {
     pal_id a = make("", "", NOW), b = make("", "", NOW + 1), c = make("", "", NOW + 2);
     pal_session_query query = {.limit = 1};
@@ -179,7 +179,7 @@ void contract_lists(void)
     RUN(lists_have_a_state);
     RUN(an_expired_session_is_listed_once_it_is_swept);
     RUN(pages_join_without_gap_or_repeat);
-    RUN(a_page_goes_on_while_sessions_move);
+    RUN(a_page_continues_while_sessions_move);
     RUN(fifty_are_a_page);
     RUN(bad_queries_are_refused);
 }

@@ -126,7 +126,7 @@ static void a_message_comes_back_as_it_was_said(void)
     CHECK_ID(owner, session);
 }
 
-static void an_append_is_all_or_none(void)
+static void an_append_is_all_or_nothing(void)
 {
     pal_message messages[] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_NONE, "b")};
     pal_message doubled[] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")};
@@ -272,7 +272,7 @@ static void a_client_id_comes_once_in_a_batch(void)
     CHECK_EQ(get_session(session).last_seq, 0);
 }
 
-static void a_fork_has_client_ids_of_its_own(void)
+static void a_fork_has_separate_client_ids(void)
 {
     pal_id session = new_session(), child;
     pal_message message = with_client_id("a", "1");
@@ -378,14 +378,14 @@ void contract_messages(void)
 {
     RUN(an_append_numbers_its_messages);
     RUN(a_message_comes_back_as_it_was_said);
-    RUN(an_append_is_all_or_none);
+    RUN(an_append_is_all_or_nothing);
     RUN(an_expected_seq_must_be_the_last);
     RUN(the_same_client_id_is_the_same_message);
     RUN(a_client_id_with_another_content_conflicts);
     RUN(a_conflict_says_whether_a_client_id_is_known);
     RUN(a_client_id_is_looked_up_by_reading);
     RUN(a_client_id_comes_once_in_a_batch);
-    RUN(a_fork_has_client_ids_of_its_own);
+    RUN(a_fork_has_separate_client_ids);
     RUN(a_message_id_exists_once);
     RUN(an_unknown_message_is_not_found);
     RUN(large_messages_are_kept);

@@ -69,7 +69,7 @@ static void the_list_is_kept_and_the_main_alias_leads_to_the_main_session(void)
     CHECK(!pal_id_equal(chat, other));
 }
 
-static void an_alias_that_another_has_is_no_conflict(void)
+static void an_alias_of_another_session_is_not_a_conflict(void)
 {
     pal_id first = resolve("sk_v1_a", "shared own:a");
     pal_id second = resolve("sk_v1_b", "shared own:b");
@@ -254,7 +254,7 @@ static void an_own_alias_as_explicit_key_is_the_own_chat(void)
     CHECK(leads_to(PAL_SESSION_BY_KEY, "agent:main:direct:4711", resolution.session));
 }
 
-static void a_session_with_an_earlier_key_goes_on(void)
+static void a_session_with_an_earlier_key_continues(void)
 {
     pal_str earlier[] = {S("sk_v1_none"), S("sk_v1_old")};
     pal_session wanted = {.key = S("sk_v1_new"), .scope = S("{\"version\":1}")};
@@ -422,7 +422,7 @@ void contract_resolve(void)
 {
     RUN(a_key_is_created_once_and_then_found);
     RUN(the_list_is_kept_and_the_main_alias_leads_to_the_main_session);
-    RUN(an_alias_that_another_has_is_no_conflict);
+    RUN(an_alias_of_another_session_is_not_a_conflict);
     RUN(the_trash_keeps_the_main_alias_apart);
     RUN(a_changed_list_replaces_the_old_one);
     RUN(legacy_history_is_adopted);
@@ -436,7 +436,7 @@ void contract_resolve(void)
     RUN(a_chat_adopts_nothing_from_one_that_lists_its_alias);
     RUN(a_legacy_history_is_adopted_by_one_chat_only);
     RUN(an_own_alias_as_explicit_key_is_the_own_chat);
-    RUN(a_session_with_an_earlier_key_goes_on);
+    RUN(a_session_with_an_earlier_key_continues);
     RUN(the_main_session_has_two_names);
     RUN(the_main_session_is_the_one_that_was_there);
     RUN(no_tenant_resolves_into_another);

@@ -251,7 +251,7 @@ static void tools_and_files_are_searched(void)
     CHECK(finds(session, "secretthought", ""));
 }
 
-static void a_hit_says_what_and_where(void)
+static void a_hit_has_its_text_and_position(void)
 {
     pal_id session = new_session();
     pal_search_query what = {.session = session, .text = S("needle")};
@@ -331,7 +331,7 @@ static void siblings_never_leak(void)
     CHECK_EQ(count_of("word"), 6); /* each message once */
 }
 
-static void what_is_rewound_is_not_found(void)
+static void rewound_messages_are_not_found(void)
 {
     pal_id session = TEXTS("one x", "two x", "three x"), child;
     uint64_t rewind;
@@ -555,7 +555,7 @@ static void large_branches_never_leak(void)
     CHECK_EQ(count_of("n10500"), 1);
 }
 
-static void what_is_erased_is_not_found(void)
+static void erased_messages_are_not_found(void)
 {
     pal_id kept = new_session(), gone = new_session();
 
@@ -576,7 +576,7 @@ static void what_is_erased_is_not_found(void)
 }
 
 /* Positions that an erasure freed are used again, in a block that was indexed. */
-static void what_comes_after_an_erasure_is_found(void)
+static void messages_after_an_erasure_are_found(void)
 {
     pal_id kept = new_session(), middle = new_session(), gone = new_session();
 
@@ -625,7 +625,7 @@ static void *say_and_find(void *user)
     return NULL;
 }
 
-static void searches_run_beside_appends(void)
+static void searches_run_in_parallel_with_appends(void)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
@@ -669,10 +669,10 @@ void contract_search(void)
     RUN(any_text_may_be_searched_for);
     RUN(limits_are_kept);
     RUN(tools_and_files_are_searched);
-    RUN(a_hit_says_what_and_where);
+    RUN(a_hit_has_its_text_and_position);
     RUN(roles_and_times_narrow_it);
     RUN(siblings_never_leak);
-    RUN(what_is_rewound_is_not_found);
+    RUN(rewound_messages_are_not_found);
     RUN(forks_of_forks_find_all_the_way);
     RUN(the_trash_is_not_searched);
     RUN(tenants_never_leak);
@@ -680,8 +680,8 @@ void contract_search(void)
     RUN(newest_come_first);
     RUN(many_messages_are_searched);
     RUN(large_branches_never_leak);
-    RUN(what_is_erased_is_not_found);
-    RUN(what_comes_after_an_erasure_is_found);
-    RUN(searches_run_beside_appends);
+    RUN(erased_messages_are_not_found);
+    RUN(messages_after_an_erasure_are_found);
+    RUN(searches_run_in_parallel_with_appends);
     RUN(it_is_still_there_when_reopened);
 }

@@ -262,7 +262,7 @@ static void *read_or_write(void *user)
     return NULL;
 }
 
-static void readers_see_whole_states(void)
+static void readers_see_complete_states(void)
 {
     pal_id session = new_session();
 
@@ -280,5 +280,5 @@ void contract_threads(void)
     RUN(threads_that_create_one_key_get_one_session);
     RUN(one_thread_gets_the_lease);
     RUN(threads_that_send_one_message_store_it_once);
-    RUN(readers_see_whole_states);
+    RUN(readers_see_complete_states);
 }

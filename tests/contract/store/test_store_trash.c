@@ -180,7 +180,7 @@ static void restoring_clears_an_expiry_that_passed(void)
     CHECK_EQ(get_session(later).expires_at, NOW + 100);
 }
 
-static void an_expired_session_gives_up_its_key(void)
+static void an_expired_session_releases_its_key(void)
 {
     pal_id old = expiring("k", NOW + 10), new_one;
     pal_session given = {.key = S("k")};
@@ -198,7 +198,7 @@ static void an_expired_session_gives_up_its_key(void)
     GIVES(PAL_CONFLICT, restore(old));
 }
 
-static void an_expired_session_gives_up_its_aliases(void)
+static void an_expired_session_releases_its_aliases(void)
 {
     pal_str alias = S("a");
     pal_session given = {.aliases = &alias, .aliases_len = 1, .expires_at = NOW + 10};
@@ -321,8 +321,8 @@ void contract_trash(void)
     RUN(an_expired_session_counts_as_in_the_trash);
     RUN(an_expiry_can_be_moved);
     RUN(restoring_clears_an_expiry_that_passed);
-    RUN(an_expired_session_gives_up_its_key);
-    RUN(an_expired_session_gives_up_its_aliases);
+    RUN(an_expired_session_releases_its_key);
+    RUN(an_expired_session_releases_its_aliases);
     RUN(an_expired_session_can_be_deleted);
     RUN(the_sweep_trashes_then_erases);
     RUN(the_sweep_has_a_limit);

@@ -157,7 +157,7 @@ static void a_lease_has_one_owner(void)
     CHECK_THAT(second, >, first);
 }
 
-static void a_lease_is_given_back(void)
+static void a_lease_is_released(void)
 {
     pal_id session = new_session();
     uint64_t first = 0, second = 0, third = 0;
@@ -489,7 +489,7 @@ void contract_turns(void)
     RUN(the_inbox_has_a_limit);
     RUN(an_append_takes_items_out_of_the_inbox);
     RUN(a_lease_has_one_owner);
-    RUN(a_lease_is_given_back);
+    RUN(a_lease_is_released);
     RUN(a_lost_lease_of_the_same_owner_is_a_new_one);
     RUN(a_stale_fence_writes_nothing);
     RUN(a_lease_that_ran_out_is_renewed_by_its_number);

@@ -200,7 +200,7 @@ static void twins_are_kept_apart_on_disk(void)
     all_are_complete();
 }
 
-static void an_id_is_taken_in_its_own_tenant_only(void)
+static void an_id_is_used_only_in_its_tenant(void)
 {
     pal_session again = {.tenant = name_of(1), .id = the_session};
     pal_message twice[2] = {text_of(PAL_ROLE_USER, "a"), text_of(PAL_ROLE_USER, "b")};
@@ -312,7 +312,7 @@ void contract_twins(void)
 {
     RUN(twins_are_kept_apart);
     RUN(twins_are_kept_apart_on_disk);
-    RUN(an_id_is_taken_in_its_own_tenant_only);
+    RUN(an_id_is_used_only_in_its_tenant);
     RUN(writes_go_to_their_own_tenant);
     RUN(erasing_one_leaves_the_others);
     RUN(sweeping_one_leaves_the_others);

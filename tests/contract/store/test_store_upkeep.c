@@ -72,7 +72,7 @@ static void calls_are_traced(void)
     CHECK_EQ(wrong, 0);
 }
 
-static void what_can_not_be_opened_is_refused(void)
+static void an_invalid_url_is_refused(void)
 {
     pal_store *other = NULL;
 
@@ -137,7 +137,7 @@ void contract_upkeep(void)
     RUN(the_statistics_count);
     RUN(a_sound_store_has_no_findings);
     RUN(calls_are_traced);
-    RUN(what_can_not_be_opened_is_refused);
+    RUN(an_invalid_url_is_refused);
     RUN(an_error_may_be_ignored);
     RUN(a_capped_session_keeps_its_newest);
 }

@@ -136,7 +136,7 @@ const char *plan_json(const pal_window *window)
 
 /* ---- Plans ---- */
 
-static void a_short_session_is_sent_whole(void)
+static void a_short_session_is_sent_completely(void)
 {
     pal_id session = new_session();
     pal_tool tool = {.name = S("read"), .description = S("Reads a file.")};
@@ -261,7 +261,7 @@ static void settings_and_limits_are_obeyed(void)
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
 }
 
-static void a_model_of_another_vocabulary_is_counted_by_its_own(void)
+static void a_model_is_counted_with_its_vocabulary(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -368,7 +368,7 @@ static void no_more_images_than_the_provider_takes(void)
 
 /* ---- What is out of sight ---- */
 
-static void what_was_rewound_is_not_among_what_is_left_out(void)
+static void rewound_messages_are_not_among_the_omitted_ones(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -402,7 +402,7 @@ static void what_was_rewound_is_not_among_what_is_left_out(void)
     CHECK_EQ(plan.items[0].seq, made.seq);
 }
 
-static void the_head_counts_where_it_is(void)
+static void the_head_counts_in_its_place(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -440,7 +440,7 @@ static void say_reported(pal_id session, const pal_plan *plan, uint64_t input, c
     append(session, &message, 100);
 }
 
-static void what_the_provider_reports_calibrates(void)
+static void reported_usage_calibrates(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -460,7 +460,7 @@ static void what_the_provider_reports_calibrates(void)
 
 /* Nothing is learned from an answer whose request is unknown, and a small usage does not mean more
  * room. */
-static void only_what_was_sent_calibrates(void)
+static void only_sent_messages_calibrate(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -523,7 +523,7 @@ static void the_prefix_is_that_of_the_last_request(void)
 }
 
 /* Down to the low-water mark, and then not again before the window is full. */
-static void a_sliding_window_stays_where_it_is(void)
+static void a_sliding_window_does_not_move_every_turn(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -550,21 +550,21 @@ static void a_sliding_window_stays_where_it_is(void)
 
 void window_plans(void)
 {
-    RUN(a_short_session_is_sent_whole);
+    RUN(a_short_session_is_sent_completely);
     RUN(an_empty_session_has_a_plan);
     RUN(only_the_window_is_loaded);
     RUN(the_question_is_found_before_the_tail);
     RUN(the_newest_message_alone_can_be_too_long);
     RUN(settings_and_limits_are_obeyed);
-    RUN(a_model_of_another_vocabulary_is_counted_by_its_own);
+    RUN(a_model_is_counted_with_its_vocabulary);
     RUN(images_count_the_bytes_of_their_blobs);
     RUN(no_more_images_than_the_provider_takes);
-    RUN(what_was_rewound_is_not_among_what_is_left_out);
-    RUN(the_head_counts_where_it_is);
-    RUN(what_the_provider_reports_calibrates);
-    RUN(only_what_was_sent_calibrates);
+    RUN(rewound_messages_are_not_among_the_omitted_ones);
+    RUN(the_head_counts_in_its_place);
+    RUN(reported_usage_calibrates);
+    RUN(only_sent_messages_calibrate);
     RUN(the_prefix_is_that_of_the_last_request);
-    RUN(a_sliding_window_stays_where_it_is);
+    RUN(a_sliding_window_does_not_move_every_turn);
 }
 
 int main(int argc, char **argv)

@@ -67,7 +67,7 @@ static bool same_message(const pal_message *a, const pal_message *b)
             pal_str_equal(a->parts[0].text, b->parts[0].text);
 }
 
-static void the_question_goes_behind_the_conversations_own_prefix(void)
+static void the_question_follows_the_prefix_of_the_conversation(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -202,7 +202,7 @@ static void pins_question_and_pending_calls_stay(void)
     CHECK_EQ(plan.items[plan.items_len - 1].seq, call + 4);
 }
 
-static void a_cut_that_is_asked_for_goes_to_a_turn(void)
+static void a_requested_cut_moves_to_the_start_of_a_turn(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -296,7 +296,7 @@ static void a_request_id_in_the_reason_is_found_too(void)
     CHECK_STR(found.summary, "We began.");
 }
 
-static void redo_asks_about_the_same_messages(void)
+static void redo_summarizes_the_same_messages(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -492,7 +492,7 @@ static void there_may_be_nothing_to_compact(void)
     CHECK_STR(made.note, "not even the newest message fits");
 }
 
-static void what_it_cost_is_in_the_ledger(void)
+static void the_cost_is_in_the_ledger(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -518,7 +518,7 @@ static void what_it_cost_is_in_the_ledger(void)
     CHECK_EQ(sum.calls, 2);
 }
 
-static void a_fresh_start_is_told_what_was_last(void)
+static void a_fresh_start_receives_the_last_message(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -575,22 +575,22 @@ static void every_allocation_may_fail(void)
 
 void window_compactions(void)
 {
-    RUN(the_question_goes_behind_the_conversations_own_prefix);
+    RUN(the_question_follows_the_prefix_of_the_conversation);
     RUN(the_second_summary_takes_the_first_in);
     RUN(a_summary_counts_as_the_message_that_it_is);
     RUN(pins_question_and_pending_calls_stay);
-    RUN(a_cut_that_is_asked_for_goes_to_a_turn);
+    RUN(a_requested_cut_moves_to_the_start_of_a_turn);
     RUN(undo_brings_everything_back);
     RUN(a_compaction_is_found_by_its_request_id);
     RUN(a_request_id_in_the_reason_is_found_too);
-    RUN(redo_asks_about_the_same_messages);
+    RUN(redo_summarizes_the_same_messages);
     RUN(ten_compactions_undone_leave_no_trace);
     RUN(a_model_that_fails_is_said_so);
     RUN(a_model_that_says_nothing_is_said_so);
     RUN(a_model_that_shortens_nothing_is_said_so);
     RUN(without_a_model_turns_are_left_out);
     RUN(there_may_be_nothing_to_compact);
-    RUN(what_it_cost_is_in_the_ledger);
-    RUN(a_fresh_start_is_told_what_was_last);
+    RUN(the_cost_is_in_the_ledger);
+    RUN(a_fresh_start_receives_the_last_message);
     RUN(every_allocation_may_fail);
 }

@@ -190,7 +190,7 @@ static void a_lost_lease_writes_no_mark(void)
 
 /* ---- Other ways through a compacted session ---- */
 
-static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
+static void a_rewind_after_the_cut_leaves_the_checkpoint(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -220,7 +220,7 @@ static void a_rewind_behind_the_cut_leaves_the_checkpoint(void)
     CHECK_STR(plan_json(&window), before);
 }
 
-static void a_reset_begins_anew(void)
+static void a_reset_starts_an_empty_history(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -294,7 +294,7 @@ void window_marks(void)
     RUN(an_epoch_is_replayed_byte_for_byte);
     RUN(a_compaction_ends_the_epoch);
     RUN(a_lost_lease_writes_no_mark);
-    RUN(a_rewind_behind_the_cut_leaves_the_checkpoint);
-    RUN(a_reset_begins_anew);
+    RUN(a_rewind_after_the_cut_leaves_the_checkpoint);
+    RUN(a_reset_starts_an_empty_history);
     RUN(a_fork_has_its_parents_checkpoint);
 }

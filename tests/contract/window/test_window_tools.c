@@ -96,7 +96,7 @@ static void long_outputs_are_searched(void)
                     &out, &test.err));
 }
 
-static void recall_finds_what_is_out_of_sight(void)
+static void recall_finds_hidden_messages(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -127,7 +127,7 @@ static void recall_finds_what_is_out_of_sight(void)
                     &out, &test.err));
 }
 
-static void what_a_tool_answers_is_bounded(void)
+static void the_output_of_a_tool_is_limited(void)
 {
     pal_id session = new_session();
     size_t size = 3000000;
@@ -193,7 +193,7 @@ static void a_long_line_is_read_to_its_end(void)
     CHECK_CONTAINS(answer, "[1 of 1 lines contain the text.]");
 }
 
-static void recall_finds_what_was_pruned_since(void)
+static void recall_finds_messages_that_were_pruned_since(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -258,7 +258,7 @@ static void recall_shows_the_place(void)
 }
 
 /* A sliding window hides everything before its beginning, and nothing after it. */
-static void recall_leaves_out_what_is_in_sight(void)
+static void recall_leaves_out_visible_messages(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -287,10 +287,10 @@ void window_tools(void)
 {
     RUN(long_outputs_are_read_back);
     RUN(long_outputs_are_searched);
-    RUN(recall_finds_what_is_out_of_sight);
-    RUN(recall_finds_what_was_pruned_since);
+    RUN(recall_finds_hidden_messages);
+    RUN(recall_finds_messages_that_were_pruned_since);
     RUN(recall_shows_the_place);
-    RUN(recall_leaves_out_what_is_in_sight);
-    RUN(what_a_tool_answers_is_bounded);
+    RUN(recall_leaves_out_visible_messages);
+    RUN(the_output_of_a_tool_is_limited);
     RUN(a_long_line_is_read_to_its_end);
 }

@@ -70,7 +70,7 @@ static void picoclaw_may_go_on_meanwhile(void)
     CHECK_STR(picoclaw_reads("a"), "one < 1|ours|three|again|");
 }
 
-static void what_picoclaw_skips_and_sums_up_is_known(void)
+static void skips_and_summaries_of_picoclaw_are_known(void)
 {
     pal_mark *marks = NULL;
     size_t len = 0;
@@ -289,7 +289,7 @@ static void a_lost_first_line_comes_back(void)
 
 /* PicoClaw has removed the message that the log ends with. The message must not come back, whether
  * its writer is known to have finished or not. */
-static void what_picoclaw_cut_stays_cut(void)
+static void messages_that_picoclaw_cut_stay_cut(void)
 {
     for (int is_finished = 0; is_finished < 2; is_finished++) {
         pal_session given = {.key = S("k")};
@@ -333,7 +333,7 @@ static void what_picoclaw_cut_stays_cut(void)
 /* PicoClaw has removed a line that is as long as the one that the log ends with, so the file has
  * the length that it had before that message. The message is still there, also if the new file has
  * the inode number of the old one. */
-static void what_picoclaw_compacted_is_there_once(void)
+static void messages_that_picoclaw_compacted_are_there_once(void)
 {
     for (int is_same_file = 0; is_same_file < 2; is_same_file++) {
         pal_session given = {.key = S("k")};
@@ -366,7 +366,7 @@ static void what_picoclaw_compacted_is_there_once(void)
     }
 }
 
-static void a_torn_log_takes_back_only_what_was_not_acknowledged(void)
+static void a_torn_log_loses_only_unacknowledged_work(void)
 {
     pal_session given = {.key = S("k")};
     size_t before, log_before;
@@ -773,16 +773,16 @@ int main(void)
     dir_make();
     RUN(picoclaws_files_are_opened_as_they_are);
     RUN(picoclaw_may_go_on_meanwhile);
-    RUN(what_picoclaw_skips_and_sums_up_is_known);
+    RUN(skips_and_summaries_of_picoclaw_are_known);
     RUN(picoclaw_may_cut_and_compact);
     RUN(a_reset_is_a_skip_for_picoclaw);
     RUN(a_truncation_is_a_skip_for_picoclaw);
     RUN(a_torn_tail_swallows_nothing);
     RUN(a_lost_tail_comes_back);
     RUN(a_lost_first_line_comes_back);
-    RUN(what_picoclaw_cut_stays_cut);
-    RUN(what_picoclaw_compacted_is_there_once);
-    RUN(a_torn_log_takes_back_only_what_was_not_acknowledged);
+    RUN(messages_that_picoclaw_cut_stay_cut);
+    RUN(messages_that_picoclaw_compacted_are_there_once);
+    RUN(a_torn_log_loses_only_unacknowledged_work);
     RUN(a_batch_without_its_beginning_never_happened);
     RUN(a_damaged_log_is_read_around);
     RUN(keys_that_look_alike_keep_apart);

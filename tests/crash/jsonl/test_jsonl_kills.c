@@ -518,7 +518,7 @@ static bool migration_round(uint64_t us)
     return held && !common->failed;
 }
 
-static void older_files_are_taken_over_whole_and_once(void)
+static void older_files_are_imported_completely_and_once(void)
 {
     uint64_t us = opening_us(), until = kills + kills_asked;
     bool held = true;
@@ -545,7 +545,7 @@ int main(void)
         printf("# the store is left in %s\n", test.directory);
         return tap_done();
     }
-    RUN(older_files_are_taken_over_whole_and_once);
+    RUN(older_files_are_imported_completely_and_once);
     dir_done();
     munmap(common, sizeof *common);
     return tap_done();

@@ -123,7 +123,7 @@ static void another_handle_sees_them(void)
     pal_store_close(other);
 }
 
-static void nothing_stays_of_what_is_gone(void)
+static void deleted_data_leaves_no_trace(void)
 {
     pal_session given = {.key = S("a")};
     pal_id id, none = {{0}};
@@ -158,7 +158,7 @@ int main(void)
     RUN(picoclaws_files_have_no_part_in_it);
     RUN(a_torn_log_costs_only_the_last_record);
     RUN(another_handle_sees_them);
-    RUN(nothing_stays_of_what_is_gone);
+    RUN(deleted_data_leaves_no_trace);
     dir_done();
     return tap_done();
 }

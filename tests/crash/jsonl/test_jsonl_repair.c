@@ -10,13 +10,13 @@ static const char line_1[] = "{\"role\":\"user\",\"content\":\"one\"}\n";
 static const char line_2[] = "{\"role\":\"user\",\"content\":\"two\"}\n";
 static const char line_3[] = "{\"role\":\"user\",\"content\":\"three\"}\n";
 
-static char told[1024];
+static char findings[1024];
 
 static void on_finding(const pal_store_finding *finding, void *user)
 {
     (void)user;
-    snprintf(told + strlen(told), sizeof told - strlen(told), "%s%s|", finding->text,
-            finding->repaired ? " (repaired)" : "");
+    snprintf(findings + strlen(findings), sizeof findings - strlen(findings), "%s%s|",
+            finding->text, finding->repaired ? " (repaired)" : "");
 }
 
 /* Whether the findings of fsck contain both words; without words, whether fsck finds nothing. */
@@ -24,14 +24,14 @@ static bool finds(bool repair, const char *word, const char *other)
 {
     uint64_t count = 0;
 
-    told[0] = '\0';
+    findings[0] = '\0';
     if (!CHECK_STATUS(
                 pal_store_check(test.store, repair, on_finding, NULL, NULL, &count, &test.err),
                 PAL_OK, &test.err))
         return false;
-    if (word ? strstr(told, word) && strstr(told, other ? other : "") : count == 0)
+    if (word ? strstr(findings, word) && strstr(findings, other ? other : "") : count == 0)
         return true;
-    printf("# fsck: %s\n", told);
+    printf("# fsck: %s\n", findings);
     return false;
 }
 
@@ -119,7 +119,7 @@ static void a_name_that_is_not_durable_is_not_acknowledged(void)
 
 /* ---- Damage ---- */
 
-static void a_fork_without_what_it_shares_is_found(void)
+static void a_fork_without_its_shared_messages_is_found(void)
 {
     pal_id parent, fork, nested;
 
@@ -230,7 +230,7 @@ static void zeros_take_nothing_with_them(void)
 }
 
 /* Messages that PicoClaw had hidden stay hidden, though there are fewer lines before them. */
-static void lines_that_are_no_messages_are_set_aside(void)
+static void lines_without_a_message_are_set_aside(void)
 {
     char aside[128], text[PAL_ID_TEXT_SIZE];
     pal_id id;
@@ -356,11 +356,11 @@ int main(void)
     dir_make();
     RUN(a_new_store_syncs_its_directories);
     RUN(a_name_that_is_not_durable_is_not_acknowledged);
-    RUN(a_fork_without_what_it_shares_is_found);
+    RUN(a_fork_without_its_shared_messages_is_found);
     RUN(a_fork_of_picoclaws_session_stays_one);
     RUN(a_parent_may_be_younger);
     RUN(zeros_take_nothing_with_them);
-    RUN(lines_that_are_no_messages_are_set_aside);
+    RUN(lines_without_a_message_are_set_aside);
     RUN(a_meta_file_alone_is_not_a_session);
     RUN(files_are_for_their_user_alone);
     RUN(links_in_the_place_of_our_files_are_refused);

@@ -117,7 +117,7 @@ test('a used-up budget refuses summaries', async (t) => {
     assert.equal((await compact({ summary: 'given' })).code, 200, 'which calls no model');
 });
 
-test('every API tells clients to retry turns over turns_max', async (t) => {
+test('every API asks clients to retry turns over turns_max', async (t) => {
     const config = 'turn:\n  turns_max: 1\n';
     const s = await serve(t, { config, args: ['--config', 'palaver.yaml',
         ...await upstream(t, { stalls: () => true })] });

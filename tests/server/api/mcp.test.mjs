@@ -199,7 +199,7 @@ for (const era of ['old', 'new']) for (const over of ['stdio', 'http']) {
             .map((m) => m.text), ['hello', 'echo: hello']);
     });
 
-    test(`${name} gets errors that say what to do`, { skip }, async (t) => {
+    test(`${name} gets errors with a remedy`, { skip }, async (t) => {
         const { client, ok, fails } = await connect(t, era, over);
         for (const [name, args, pattern] of [
             ['read_conversation', {},

@@ -164,7 +164,7 @@ test('with handoff_execution client, a handoff is a call for the client', async 
     assert.equal(next.outputs[0].content, 'tool said: no');
 });
 
-test('if the next agent fails, the whole request is undone', async (t) => {
+test('if the next agent fails, the complete request is undone', async (t) => {
     const s = await mocked(t);
     const broken = await s.agent({ name: 'Broken', model: 'missing-model' });
     const clerk = await s.agent({ name: 'Clerk', handoffs: [broken.id] });

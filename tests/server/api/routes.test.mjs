@@ -106,7 +106,7 @@ const headOf = (route, path, key, length) => [`${route.method} ${path} HTTP/1.1`
     `Authorization: Bearer ${key}`, 'Content-Type: application/json', `Content-Length: ${length}`,
     '', ''].join('\r\n');
 
-test('no route does what it must not do', async (t) => {
+test('every route refuses wrong requests', async (t) => {
     const { s, keys, dir, doc, fill, dump, routes } = await setUp(t);
     const before = dump();
     const unchanged = () => assert.equal(dump(), before, 'nothing has changed');
@@ -115,7 +115,7 @@ test('no route does what it must not do', async (t) => {
     const writes = closed.filter((r) => r.isWrite);
     assert.ok(closed.length > 25 && writes.length > 12);
 
-    await t.test('no key, and one that nobody made', async () => {
+    await t.test('no key, and an unknown key', async () => {
         const wrong = `pk_${'0'.repeat(64)}`;
         for (const route of closed) {
             for (const key of [undefined, wrong, `${keys.admin}x`, 'pk_', 'Bearer']) {
@@ -163,7 +163,7 @@ test('no route does what it must not do', async (t) => {
 
     // Otherwise a response would reveal whether another tenant has such a session: the check that
     // the session exists comes first, then the check of the body.
-    await t.test('wrong requests to what is not there', async () => {
+    await t.test('wrong requests to missing resources', async () => {
         const none = { id: 'nobody', turn: 'nobody', message: '1', seq: '1' };
         for (const route of closed.filter((r) => /^\/api\/v1\/(sessions|turns)\/\{/.test(r.path))) {
             const wrong = !route.isWrite || takesAnything.test(route.id) ? [undefined]
@@ -182,7 +182,7 @@ test('no route does what it must not do', async (t) => {
         unchanged();
     });
 
-    await t.test('bodies that are no JSON object', async () => {
+    await t.test('bodies that are not JSON objects', async () => {
         for (const route of writes.filter((r) => r.schema && !takesAnything.test(r.id))) {
             for (const body of ['{"a":', '[1]', '"x"', '7', 'null', '{"a":1}x', '\u0000']) {
                 const answer = await send(route, body);

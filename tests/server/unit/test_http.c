@@ -75,7 +75,7 @@ static void a_connection_is_kept(void)
     toy_close(it);
 }
 
-static void short_streams_arrive_whole(void)
+static void short_streams_arrive_completely(void)
 {
     open_default();
     int fd = client_open(toy_port(it));
@@ -188,7 +188,7 @@ static void request_ids_are_echoed_when_fit(void)
     toy_close(it);
 }
 
-static void large_answers_arrive_whole(void)
+static void large_answers_arrive_completely(void)
 {
     client_answer answer;
     open_default();
@@ -326,7 +326,7 @@ static void a_reader_that_is_too_slow_is_let_go(void)
 
 /* ---- The end ---- */
 
-static void quiescing_closes_what_is_idle(void)
+static void quiescing_closes_idle_connections(void)
 {
     client_answer answer;
     open_default();
@@ -392,7 +392,7 @@ static void closing_under_load_leaves_nothing(void)
     }
 }
 
-static void what_can_not_be_opened_is_told(void)
+static void an_invalid_address_is_reported(void)
 {
     static const char *const addresses[] = {"127.0.0.1", "nowhere", "::1:80", "[::1]",
             "127.0.0.1:x", "127.0.0.1:123456", ":80", "256.1.1.1:0"};
@@ -467,18 +467,18 @@ int main(void)
     RUN(old_clients_are_answered);
     RUN(proxies_get_the_target_they_send);
     RUN(request_ids_are_echoed_when_fit);
-    RUN(large_answers_arrive_whole);
+    RUN(large_answers_arrive_completely);
     RUN(many_clients_are_answered_at_once);
     RUN(a_client_that_left_is_answered_all_the_same);
-    RUN(short_streams_arrive_whole);
+    RUN(short_streams_arrive_completely);
     RUN(a_stream_stays_open_until_its_client_leaves);
     RUN(a_thousand_readers_get_every_event);
     RUN(quiet_streams_get_heartbeats);
     RUN(a_reader_that_is_too_slow_is_let_go);
-    RUN(quiescing_closes_what_is_idle);
+    RUN(quiescing_closes_idle_connections);
     RUN(closing_waits_for_handlers_and_ends_streams);
     RUN(closing_under_load_leaves_nothing);
-    RUN(what_can_not_be_opened_is_told);
+    RUN(an_invalid_address_is_reported);
     RUN(a_lack_of_memory_is_survived);
     return tap_done();
 }

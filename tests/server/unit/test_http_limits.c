@@ -63,7 +63,7 @@ static bool is_alive(void)
 
 /* ---- Malformed ---- */
 
-static void what_is_no_http_is_refused(void)
+static void input_other_than_http_is_refused(void)
 {
     static const char nul_header[] = "GET /hello HTTP/1.1\r\n" HEAD "x-a: b\0c\r\nx-d: e\r\n\r\n";
     static const char nul_last[] = "GET /hello HTTP/1.1\r\n" HEAD "x-a: b\0cdefg\r\n\r\n";
@@ -473,7 +473,7 @@ static void a_handler_may_take_longer_than_a_request(void)
 
 int main(void)
 {
-    RUN(what_is_no_http_is_refused);
+    RUN(input_other_than_http_is_refused);
     RUN(smuggled_lengths_are_refused);
     RUN(broken_chunks_are_refused);
     RUN(pipelined_requests_are_answered_in_order);

@@ -29,7 +29,7 @@ static bool is_whole(const client_answer *answer, unsigned pieces)
     return true;
 }
 
-static void it_arrives_whole(void)
+static void a_long_response_arrives_completely(void)
 {
     client_answer answer;
     open_default();
@@ -110,7 +110,7 @@ static void stuck_readers_cost_a_piece_and_no_worker(void)
     toy_close(it);
 }
 
-static void what_fails_is_cut_off(void)
+static void a_failing_response_is_cut_off(void)
 {
     client_answer answer;
     open_default();
@@ -200,10 +200,10 @@ static void a_lack_of_memory_is_survived(void)
 
 int main(void)
 {
-    RUN(it_arrives_whole);
+    RUN(a_long_response_arrives_completely);
     RUN(nothing_is_an_answer_too);
     RUN(stuck_readers_cost_a_piece_and_no_worker);
-    RUN(what_fails_is_cut_off);
+    RUN(a_failing_response_is_cut_off);
     RUN(they_count_as_streams);
     RUN(closing_ends_them);
     RUN(a_lack_of_memory_is_survived);

@@ -315,7 +315,7 @@ static void creates_and_appends_are_found_after_a_crash(void)
     end();
 }
 
-static void what_can_not_be_found_again_is_not_done_again(void)
+static void work_that_cannot_be_found_again_is_not_repeated(void)
 {
     char text[512], id[64];
     pal_mark *marks;
@@ -390,7 +390,7 @@ int main(void)
     RUN(another_request_under_the_key_is_refused);
     RUN(a_failure_is_tried_again);
     RUN(creates_and_appends_are_found_after_a_crash);
-    RUN(what_can_not_be_found_again_is_not_done_again);
+    RUN(work_that_cannot_be_found_again_is_not_repeated);
     RUN(one_that_is_worked_on_is_in_the_way);
     RUN(keys_have_a_bound);
     return tap_done();

@@ -78,7 +78,7 @@ static void a_parameter_is_one_segment_that_is_not_empty(void)
         CHECK_EQ(m.allowed[0], 0);
 }
 
-static void other_methods_are_told_which_there_are(void)
+static void other_methods_get_the_list_of_allowed_methods(void)
 {
     pal_match m;
     CHECK_EQ(*match("PUT", "/a/things", &m), 0);
@@ -149,7 +149,7 @@ int main(void)
     RUN(patterns_may_end_anyhow);
     RUN(own_characters_go_before_parameters);
     RUN(a_parameter_is_one_segment_that_is_not_empty);
-    RUN(other_methods_are_told_which_there_are);
+    RUN(other_methods_get_the_list_of_allowed_methods);
     RUN(segments_are_decoded);
     RUN(a_minutes_requests_and_no_more);
     RUN(a_crowd_waits_and_takes_no_more_memory);

@@ -15,7 +15,7 @@ static void begin(void)
     h.arena = arena;
 }
 
-/* ---- Limits beside tokens ---- */
+/* ---- Limits other than tokens ---- */
 
 static void the_oldest_images_over_the_limit_are_removed(void)
 {
@@ -202,7 +202,7 @@ static void the_maximum_of_a_request_can_be_set(void)
 
 /* ---- The prefix ---- */
 
-static void the_plan_explains_what_changed_the_prefix(void)
+static void the_plan_explains_a_changed_prefix(void)
 {
     begin();
     history_call_turns(&h, 2, 100);
@@ -442,7 +442,7 @@ int main(void)
     RUN(blobs_count_with_their_bytes);
     RUN(usage_reports_of_the_provider_calibrate_counts);
     RUN(the_maximum_of_a_request_can_be_set);
-    RUN(the_plan_explains_what_changed_the_prefix);
+    RUN(the_plan_explains_a_changed_prefix);
     RUN(a_hash_covers_every_part);
     RUN(errors_name_wrong_input);
     RUN(names_convert_both_ways);

@@ -343,7 +343,7 @@ static void a_lone_part_without_content_is_a_string(void)
     CHECK(settles(&message));
 }
 
-static void empty_parts_are_no_content(void)
+static void empty_parts_are_not_content(void)
 {
     pal_part parts[] = {
             {.kind = PAL_PART_REASONING, .text = pal_str_of("x")}, {.kind = PAL_PART_TEXT}};
@@ -440,7 +440,7 @@ int main(void)
     RUN(errors_name_the_place);
     RUN(random_messages_survive);
     RUN(a_lone_part_without_content_is_a_string);
-    RUN(empty_parts_are_no_content);
+    RUN(empty_parts_are_not_content);
     RUN(any_message_is_stable_after_one_round_trip);
     RUN(an_allocation_failure_is_reported);
     pal_arena_free(arena);

@@ -27,7 +27,7 @@ static const answer_case plain = {
 
 static void text_arrives_in_pieces(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START BLOCK("0", "{\"type\":\"text\",\"text\":\"\"}") EVENT("ping", "")
                     GROW("0", "{\"type\":\"text_delta\",\"text\":\"Hel\"}") GROW("0",
                             "{\"type\":\"text_delta\",\"text\":\"lo\"}") STOP("0") END("end_turn"),
@@ -36,7 +36,7 @@ static void text_arrives_in_pieces(void)
 
 static void thinking_keeps_its_signature(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START BLOCK("0", "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}") GROW(
                     "0", "{\"type\":\"thinking_delta\",\"thinking\":\"Let me \"}") GROW("0",
                     "{\"type\":\"thinking_delta\",\"thinking\":\"see\"}") GROW("0",
@@ -55,7 +55,7 @@ static void thinking_keeps_its_signature(void)
 
 static void calls_arrive_in_pieces(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START BLOCK("0", "{\"type\":\"text\",\"text\":\"Ok\"}") STOP("0") BLOCK(
                     "1", "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"f\",\"input\":{}}")
                     GROW("1", "{\"type\":\"input_json_delta\",\"partial_json\":\"\"}") GROW(
@@ -72,7 +72,7 @@ static void calls_arrive_in_pieces(void)
 
 static void a_complete_response_reads_the_same(void)
 {
-    CHECK(answer_tells(&plain,
+    CHECK(answer_reads_as(&plain,
             "{\"id\":\"msg_1\",\"model\":\"m\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
             "\"hm\",\"signature\":\"S\"},{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_"
             "use\","
@@ -80,12 +80,12 @@ static void a_complete_response_reads_the_same(void)
             "\"input_tokens\":3,\"output_tokens\":4}}",
             "think(hm) sign(S,anthropic) text(Hi) call0(t,f) args0({}) "
             "end(ok tool_calls 3+0+0>4/0 model=m id=msg_1)"));
-    CHECK(answer_tells(&plain, "{\"id\":\"x\"}", "end(provider: the answer has no 'content')"));
+    CHECK(answer_reads_as(&plain, "{\"id\":\"x\"}", "end(provider: the answer has no 'content')"));
 }
 
 static void later_token_counts_replace_earlier_ones(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START EVENT("message_delta",
                     ",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"input_tokens\":30,"
                     "\"cache_read_input_tokens\":101,\"output_tokens\":99}")
@@ -95,34 +95,34 @@ static void later_token_counts_replace_earlier_ones(void)
 
 static void reasons_to_finish_are_known(void)
 {
-    CHECK(answer_tells(&stream, START END("refusal"), "end(ok filtered " TOLD_END));
-    CHECK(answer_tells(&stream, START END("stop_sequence"), "end(ok stop " TOLD_END));
-    CHECK(answer_tells(&stream, START END("pause_turn"), "end(ok stop " TOLD_END));
-    CHECK(answer_tells(
+    CHECK(answer_reads_as(&stream, START END("refusal"), "end(ok filtered " TOLD_END));
+    CHECK(answer_reads_as(&stream, START END("stop_sequence"), "end(ok stop " TOLD_END));
+    CHECK(answer_reads_as(&stream, START END("pause_turn"), "end(ok stop " TOLD_END));
+    CHECK(answer_reads_as(
             &stream, START END("model_context_window_exceeded"), "end(ok length " TOLD_END));
 }
 
 static void errors_are_reported(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START EVENT("error",
                     ",\"error\":{\"type\":\"overloaded_error\",\"message\":"
                     "\"Overloaded\"}"),
             "end(provider 25+100+7>1/0 model=claude-x id=msg_1 code=overloaded_error retryable: "
             "Overloaded)"));
     answer_case busy = {.kind = &pal_reader_anthropic, .code = 529};
-    CHECK(answer_tells(&busy,
+    CHECK(answer_reads_as(&busy,
             "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":"
             "\"Overloaded\"},\"request_id\":\"req_1\"}",
             "end(provider HTTP=529 code=overloaded_error retryable: Overloaded)"));
     answer_case bad = {.kind = &pal_reader_anthropic, .code = 400};
-    CHECK(answer_tells(&bad,
+    CHECK(answer_reads_as(&bad,
             "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
             "\"prompt is too long: 213462 tokens > 200000 maximum\"}}",
             "end(provider HTTP=400 code=invalid_request_error overflow: prompt is too long: "
             "213462 tokens > 200000 maximum)"));
     answer_case denied = {.kind = &pal_reader_anthropic, .code = 401};
-    CHECK(answer_tells(&denied,
+    CHECK(answer_reads_as(&denied,
             "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":"
             "\"invalid x-api-key\"}}",
             "end(provider HTTP=401 code=authentication_error: invalid x-api-key)"));
@@ -130,7 +130,7 @@ static void errors_are_reported(void)
 
 static void a_truncated_stream_is_an_error(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START BLOCK("0", "{\"type\":\"thinking\",\"thinking\":\"a\"}")
                     GROW("0", "{\"type\":\"signature_delta\",\"signature\":\"half\"}"),
             "think(a) end(io 25+100+7>1/0 model=claude-x id=msg_1 retryable: the stream ended in "
@@ -139,7 +139,7 @@ static void a_truncated_stream_is_an_error(void)
 
 static void unknown_events_are_skipped(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START EVENT("something_new", ",\"x\":1") BLOCK("0",
                     "{\"type\":\"server_tool_use\",\"id\":\"s\",\"name\":\"web\",\"input\":{}}")
                     STOP("0") BLOCK("1", "{\"type\":\"text\",\"text\":\"\"}")

@@ -22,7 +22,7 @@ static const answer_case plain = {
 
 static void text_and_thinking_arrive_in_pieces(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START SAID("{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":\"hm\"}]}")
                     SAID("\"Hel\"") SAID("{\"type\":\"text\",\"text\":\"lo\"}") DONE,
             "think(hm) text(Hello) end(ok stop 12+0+0>4/0 model=m conversation=conv_1)"));
@@ -30,7 +30,7 @@ static void text_and_thinking_arrive_in_pieces(void)
 
 static void calls_arrive_in_pieces(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START CALL("c1", "\"{\\\"a\\\":\"") CALL("c1", "\"1}\"") CALL("c2", "{\"b\":2}") DONE,
             "call0(c1,f) args0({\"a\":1}) call1(c2,f) args1({\"b\":2}) "
             "end(ok tool_calls 12+0+0>4/0 conversation=conv_1)"));
@@ -38,7 +38,7 @@ static void calls_arrive_in_pieces(void)
 
 static void calls_that_the_service_runs_are_ignored(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START EVENT("tool.execution.started", ",\"id\":\"t\",\"name\":\"web_search\"")
                     EVENT("tool.execution.done", ",\"id\":\"t\",\"name\":\"web_search\"")
                             EVENT("agent.handoff.started", ",\"id\":\"h\"") SAID("\"A\"") DONE,
@@ -47,7 +47,7 @@ static void calls_that_the_service_runs_are_ignored(void)
 
 static void a_complete_response_reads_the_same(void)
 {
-    CHECK(answer_tells(&plain,
+    CHECK(answer_reads_as(&plain,
             "{\"object\":\"conversation.response\",\"conversation_id\":\"conv_1\",\"outputs\":["
             "{\"type\":\"message.output\",\"model\":\"m\",\"content\":\"A\"},"
             "{\"type\":\"message.output\",\"content\":[{\"type\":\"text\",\"text\":\"B\"},"
@@ -56,15 +56,15 @@ static void a_complete_response_reads_the_same(void)
             "\"{}\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}",
             "text(AB) call0(c,f) args0({}) "
             "end(ok tool_calls 1+0+0>2/0 model=m conversation=conv_1)"));
-    CHECK(answer_tells(&plain, "{\"message\":\"odd\"}", "end(provider: odd)"));
+    CHECK(answer_reads_as(&plain, "{\"message\":\"odd\"}", "end(provider: odd)"));
 }
 
 static void errors_are_reported(void)
 {
-    CHECK(answer_tells(&stream,
+    CHECK(answer_reads_as(&stream,
             START EVENT("conversation.response.error", ",\"message\":\"Overloaded\",\"code\":503"),
             "end(provider conversation=conv_1 code=503 retryable: Overloaded)"));
-    CHECK(answer_tells(&stream, START SAID("\"A\""),
+    CHECK(answer_reads_as(&stream, START SAID("\"A\""),
             "text(A) end(io model=m conversation=conv_1 retryable: the stream ended in the middle "
             "of the answer)"));
 }

@@ -119,7 +119,7 @@ static bool is_same_at_windows(const pal_encoding *encoding, pal_str text)
     return same;
 }
 
-static void any_cut_gives_the_same_tokens(void)
+static void every_cut_results_in_the_same_tokens(void)
 {
     pal_arena *arena = pal_arena_new(0);
     vocab *v = vocab_for_streams();
@@ -361,7 +361,7 @@ static void an_allocation_failure_is_reported(void)
 
 int main(void)
 {
-    RUN(any_cut_gives_the_same_tokens);
+    RUN(every_cut_results_in_the_same_tokens);
     RUN(long_pieces_give_the_same_tokens);
     RUN(characters_can_be_cut_apart);
     RUN(a_stream_can_count_several_texts);
