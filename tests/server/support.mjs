@@ -1,15 +1,18 @@
 // Starts the built server and sends requests to it. Each test has a separate store. If a test fails,
 // its last requests with their responses and the end of the server's log are printed.
 import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { logTail, reportOnFailure, Steps } from '../support/report.mjs';
 
 export const binary = process.env.PALAVER_BIN;
 assert.ok(binary, 'PALAVER_BIN names the command to test');
+const LOG_WAIT_MS = 60_000;
 
 function environment(extra) {
     // The configuration of the user who runs the tests must not matter.
@@ -123,12 +126,14 @@ export async function serve(t,
         ask: send,
         get: (target, options) => send('GET', target, options),
         post: (target, body, options) => send('POST', target, { body, ...options }),
-        // Waits until the log matches.
+        // Waits until the log matches. Fails after a minute, so that the log is printed.
         logged: async (pattern) => {
+            const until = Date.now() + LOG_WAIT_MS;
             for (;;) {
                 const match = pattern.exec(lines());
                 if (match) return match;
-                await new Promise((resolve) => child.stderr.once('data', resolve));
+                assert.ok(Date.now() < until, `the log does not match ${pattern}`);
+                await Promise.race([sleep(100), once(child.stderr, 'data')]);
             }
         },
     };
