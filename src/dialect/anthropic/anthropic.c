@@ -23,8 +23,9 @@ static pal_status read_message(
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_member_wrong(in->err, "messages", value, "an object");
     bool is_user = pal_json_string_is(role, "user");
-    if (!is_user && !pal_json_string_is(role, "assistant"))
-        return pal_member_wrong(in->err, "role", role, "one of user, assistant");
+    bool is_system = pal_json_string_is(role, "system");
+    if (!is_user && !is_system && !pal_json_string_is(role, "assistant"))
+        return pal_member_wrong(in->err, "role", role, "one of user, assistant, system");
     pal_status status =
             pal_blocks_read(in, pal_json_find(value, "content"), "content", &parts, &len);
     if (status != PAL_OK)
@@ -33,7 +34,9 @@ static pal_status read_message(
     if (results)
         out[count++] = (pal_message){.role = PAL_ROLE_TOOL, .parts = parts, .parts_len = results};
     if (results < len || len == 0)
-        out[count++] = (pal_message){.role = is_user ? PAL_ROLE_USER : PAL_ROLE_ASSISTANT,
+        out[count++] = (pal_message){.role = is_user ? PAL_ROLE_USER
+                        : is_system                  ? PAL_ROLE_SYSTEM
+                                                     : PAL_ROLE_ASSISTANT,
                 .parts = parts + results,
                 .parts_len = len - results};
     *out_len = count;

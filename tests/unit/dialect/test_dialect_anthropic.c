@@ -2,6 +2,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
+#include "dialect/anthropic/anthropic_answer.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
@@ -74,7 +75,7 @@ static void all_input_shapes_are_accepted(void)
     CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[]}]"));
     if (CHECK_EQ(messages_len, 2))
         CHECK_EQ(messages[1].parts_len, 0);
-    CHECK(refused("[{\"role\":\"system\",\"content\":\"a\"}]", "role"));
+    CHECK(refused("[{\"role\":\"robot\",\"content\":\"a\"}]", "role"));
     CHECK(refused("[{\"role\":\"user\",\"content\":7}]", "messages[0]: member 'content'"));
     CHECK(refused("[{\"role\":\"user\",\"content\":[{\"text\":\"a\"}]}]", "type"));
     CHECK(refused("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]", "text"));
@@ -239,9 +240,90 @@ static void an_allocation_failure_is_reported(void)
     CHECK_STATUS(status, PAL_OK);
 }
 
+#define EVENT(json) "event: x\ndata: " json "\n\n"
+
+static void a_system_message_keeps_its_place(void)
+{
+    CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"b\"}]"));
+    if (CHECK_EQ(messages_len, 2)) {
+        CHECK_EQ(messages[1].role, PAL_ROLE_SYSTEM);
+        CHECK(pal_str_is(messages[1].parts[0].text, "b"));
+    }
+    CHECK(refused("[{\"role\":\"robot\",\"content\":\"a\"}]", "one of user, assistant, system"));
+}
+
+static bool joins(const char *stream, const char *expected)
+{
+    pal_str json = {0};
+    pal_status status = pal_anthropic_answer_join(pal_str_of(stream), arena, &json, &error);
+    if (status != PAL_OK)
+        printf("# %s\n", error.message);
+    return status == PAL_OK && json_same(arena, json, expected);
+}
+
+static void the_events_of_a_stream_are_joined(void)
+{
+    pal_message answer;
+    pal_str json;
+    static const char stream[] = EVENT(
+            "{\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\"m\",\"content\":[],"
+            "\"stop_reason\":null,\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}")
+            EVENT("{\"type\":\"ping\"}")
+            EVENT("{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":"
+                  "\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}")
+            EVENT("{\"type\":\"content_block_delta\",\"delta\":{\"thinking\":\"Hm\"}}")
+            EVENT("{\"type\":\"content_block_delta\",\"delta\":{\"signature\":\"sig\"}}")
+            EVENT("{\"type\":\"content_block_stop\"}")
+            EVENT("{\"type\":\"content_block_start\",\"content_block\":{\"type\":\"hologram\",\"a\":1}}")
+            EVENT("{\"type\":\"content_block_stop\"}")
+            EVENT("{\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"id\":"
+                  "\"t\",\"name\":\"ls\",\"input\":{}}}")
+            EVENT("{\"type\":\"content_block_delta\",\"delta\":{\"partial_json\":\"{\\\"a\\\":\"}}")
+            EVENT("{\"type\":\"content_block_delta\",\"delta\":{\"partial_json\":\"1}\"}}")
+            EVENT("{\"type\":\"content_block_stop\"}")
+            EVENT("{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},"
+                  "\"usage\":{\"output_tokens\":9}}")
+            EVENT("{\"type\":\"message_stop\"}");
+    CHECK(joins(stream,
+            "{\"id\":\"msg_1\",\"model\":\"m\",\"content\":[{\"type\":\"thinking\",\"thinking\":"
+            "\"Hm\",\"signature\":\"sig\"},{\"type\":\"hologram\",\"a\":1},{\"type\":\"tool_use\","
+            "\"id\":\"t\",\"name\":\"ls\",\"input\":{\"a\":1}}],\"stop_reason\":\"tool_use\","
+            "\"usage\":{\"input_tokens\":7,\"output_tokens\":9}}"));
+    CHECK_STATUS(pal_anthropic_answer_join(pal_str_of(stream), arena, &json, &error), PAL_OK);
+    CHECK_STATUS(pal_anthropic_answer_read(json, arena, &answer, &error), PAL_OK);
+    CHECK_EQ(answer.role, PAL_ROLE_ASSISTANT);
+    CHECK_EQ(answer.parts_len, 3);
+    CHECK_EQ(answer.usage.input, 7);
+    CHECK_EQ(answer.usage.output, 9);
+    CHECK(pal_str_is(answer.parts[2].arguments, "{\"a\":1}"));
+}
+
+static void a_stream_that_is_not_complete_is_refused(void)
+{
+    static const char *const streams[] = {"", EVENT("{\"type\":\"message_stop\"}"),
+            EVENT("{\"type\":\"message_start\",\"message\":{\"content\":[]}}"),
+            EVENT("{\"type\":\"message_start\",\"message\":5}") EVENT("{\"type\":\"message_stop\"}"),
+            EVENT("{\"type\":\"broken")};
+    pal_str json;
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        CHECK_STATUS(pal_anthropic_answer_join(pal_str_of(streams[i]), arena, &json, &error),
+                PAL_INVALID);
+    /* Members of the wrong type are ignored. */
+    CHECK(joins(EVENT("{\"type\":\"message_start\",\"message\":{\"usage\":[1]}}")
+                    EVENT("{\"type\":\"content_block_stop\"}")
+                    EVENT("{\"type\":\"content_block_start\",\"content_block\":\"x\"}")
+                    EVENT("{\"type\":\"content_block_stop\"}")
+                    EVENT("{\"type\":\"message_delta\",\"delta\":7,\"usage\":null}")
+                    EVENT("{\"type\":\"message_stop\"}"),
+            "{\"content\":[],\"usage\":{}}"));
+}
+
 int main(void)
 {
     arena = pal_arena_new(0);
+    RUN(a_system_message_keeps_its_place);
+    RUN(the_events_of_a_stream_are_joined);
+    RUN(a_stream_that_is_not_complete_is_refused);
     RUN(the_system_text_is_a_message);
     RUN(all_input_shapes_are_accepted);
     RUN(thinking_survives_byte_for_byte);
