@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "palaver/store_batch.h"
+#include "palaver/store_marks.h"
 #include "palaver/store_records.h"
 
 #define TRIES_MAX 8     /* searches for a place while other requests change the family */
@@ -78,6 +79,23 @@ static pal_status hash_messages(recording *r)
 
 /* ---- The family ---- */
 
+/* A session with the family's key can exist before anything is recorded. It is then the family's
+ * first session. */
+static pal_status adopt_session(const recording *r, family *out)
+{
+    pal_session session;
+    pal_status status = pal_store_find(r->store, r->history->tenant, PAL_SESSION_BY_KEY,
+            r->history->key, r->arena, &session, r->err);
+    if (status != PAL_OK)
+        return status == PAL_NOT_FOUND ? PAL_OK : status;
+    out->sessions = pal_arena_array(r->arena, 1, sizeof *out->sessions);
+    if (!out->sessions)
+        return pal_no_memory(r->err);
+    out->sessions[0] = session.id;
+    out->len = 1;
+    return PAL_OK;
+}
+
 static pal_status read_family(const recording *r, family *out)
 {
     pal_record record;
@@ -85,8 +103,10 @@ static pal_status read_family(const recording *r, family *out)
     *out = (family){0};
     pal_status status = pal_store_record_find(r->store, r->history->tenant,
             pal_str_of(PAL_RECORDER_KIND), r->history->key, r->arena, &record, r->err);
+    if (status == PAL_NOT_FOUND)
+        return adopt_session(r, out);
     if (status != PAL_OK)
-        return status == PAL_NOT_FOUND ? PAL_OK : status;
+        return status;
     status = pal_json_parse(r->arena, record.body, NULL, &body, r->err);
     if (status != PAL_OK)
         return status;
@@ -214,46 +234,84 @@ static pal_status first_failure(const pal_op *ops, size_t len, pal_error *err)
     return PAL_OK;
 }
 
+static pal_status find_empty(const recording *r, pal_id id, bool *out_is_empty)
+{
+    pal_session session;
+    bool is_active;
+    pal_status status = find_active(r, id, &session, &is_active);
+    *out_is_empty = status == PAL_OK && is_active && session.last_seq == 0;
+    return status;
+}
+
+/* Makes the operation that creates a session after `known`: the first one of the family, or a
+ * branch of it. A fork without messages would have no parent, so it shares at least one message. */
+static pal_op make_session(
+        const family *f, const known_prefix *known, pal_id root, const pal_session *session)
+{
+    if (f->len == 0 && known->seq == 0)
+        return (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = session}};
+    return (pal_op){.kind = PAL_OP_FORK,
+            .u.fork = {.session = session,
+                    .parent = known->seq ? known->session.id : root,
+                    .at_seq = known->seq ? known->seq : 1}};
+}
+
+static pal_status apply(const recording *r, pal_op *ops, size_t len, pal_id session)
+{
+    for (size_t i = 0; i < len; i++) {
+        ops[i].tenant = r->history->tenant;
+        ops[i].session = ops[i].kind == PAL_OP_RECORD_PUT ? (pal_id){{0}} : session;
+        ops[i].with_previous = i > 0;
+    }
+    pal_status status = pal_store_apply(r->store, ops, len, r->err);
+    return status == PAL_OK ? first_failure(ops, len, r->err) : status;
+}
+
 /* Creates the session for the messages after `known`: the first session of the family, which has
- * its key, or a branch. One batch creates the session, lists it, and appends. */
+ * its key, or a branch. If the first session is there and empty, it takes the messages. One batch
+ * creates the session, lists it, and appends.
+ *
+ * The record comes before a branch, so that a request that loses the race for the record leaves no
+ * empty branch. The first session is guarded by its key. */
 static pal_status write_session(
         const recording *r, const family *f, const known_prefix *known, pal_id *out_session)
 {
-    pal_str tenant = r->history->tenant;
-    size_t rest = r->len - known->len;
+    size_t rest = r->len - known->len, ops_len = 0;
     size_t part = rest < PAL_APPEND_MESSAGES_MAX ? rest : PAL_APPEND_MESSAGES_MAX;
     pal_message *messages = r->messages + known->len;
     pal_id id = pal_id_new();
     pal_id root = f->len ? f->sessions[f->len - 1] : id;
-    pal_session session = {.tenant = tenant,
+    const pal_session session = {.tenant = r->history->tenant,
             .metadata = r->history->metadata,
             .key = f->len ? (pal_str){0} : r->history->key};
+    const family none = {.version = f->version};
     pal_record record;
-    pal_op ops[3] = {
-            {.kind = PAL_OP_CREATE, .tenant = tenant, .session = id},
-            {.kind = PAL_OP_RECORD_PUT, .tenant = tenant, .with_previous = true},
-            {.kind = PAL_OP_APPEND, .tenant = tenant, .session = id, .with_previous = true},
-    };
-    pal_status status = make_record(r, f, root, id, &record);
+    pal_mark hide_all = {.kind = PAL_MARK_REWIND};
+    uint64_t seq = known->seq;
+    bool is_empty = false;
+    pal_op ops[4];
+    pal_status status = f->len && seq == 0 ? find_empty(r, root, &is_empty) : PAL_OK;
     if (status != PAL_OK)
         return status;
-    if (known->seq) {
-        ops[0].kind = PAL_OP_FORK;
-        ops[0].u.fork.session = &session;
-        ops[0].u.fork.parent = known->session.id;
-        ops[0].u.fork.at_seq = known->seq;
-    } else {
-        ops[0].u.create.session = &session;
+    if (is_empty)
+        id = root;
+    status = make_record(r, is_empty ? &none : f, root, id, &record);
+    if (status != PAL_OK)
+        return status;
+    if (f->len == 0)
+        ops[ops_len++] = make_session(f, known, root, &session);
+    ops[ops_len++] = (pal_op){.kind = PAL_OP_RECORD_PUT,
+            .u.record = {.record = &record, .expected_version = f->version}};
+    if (f->len && !is_empty)
+        ops[ops_len++] = make_session(f, known, root, &session);
+    if (f->len && !is_empty && seq == 0) {
+        ops[ops_len++] = (pal_op){.kind = PAL_OP_MARK, .u.mark = &hide_all};
+        seq = 1;
     }
-    ops[1].u.record.record = &record;
-    ops[1].u.record.expected_version = f->version;
-    ops[2].u.append.messages = messages;
-    ops[2].u.append.messages_len = part;
-    ops[2].u.append.expected_seq = known->seq;
-    size_t ops_len = part ? 3 : 2;
-    status = pal_store_apply(r->store, ops, ops_len, r->err);
-    if (status == PAL_OK)
-        status = first_failure(ops, ops_len, r->err);
+    if (part)
+        ops[ops_len++] = (pal_op){.kind = PAL_OP_APPEND,
+                .u.append = {.messages = messages, .messages_len = part, .expected_seq = seq}};
+    status = apply(r, ops, ops_len, id);
     *out_session = id;
     if (status != PAL_OK || part == rest)
         return status;

@@ -201,6 +201,44 @@ static void a_compacted_history_is_a_session_of_the_same_family(void)
     CHECK_EQ(sessions(), 2);
 }
 
+static void a_history_without_shared_messages_has_a_parent(void)
+{
+    pal_session session = {0};
+    char id[PAL_ID_TEXT_SIZE];
+    record("u:1", "a:2");
+    pal_id first = root();
+    pal_recorder_place place = record("u:title", "a:name");
+    pal_id_to_text(place.session, id);
+    OK(pal_store_find(test.store, pal_str_of(""), PAL_SESSION_BY_ID, pal_str_of(id), test.arena,
+            &session, &test.err));
+    CHECK(pal_id_equal(session.parent_id, first));
+    CHECK_STR(content(place.session), "u:title a:name");
+    CHECK_STR(content(first), "u:1 a:2");
+    record("u:title a:name u:more", "a:end");
+    CHECK_STR(content(place.session), "u:title a:name u:more a:end");
+}
+
+static void a_session_that_has_the_key_is_the_first_of_the_family(void)
+{
+    pal_session session = {.key = pal_str_of("client:1")};
+    pal_message message = message_of(pal_str_of("u:before"));
+    OK(pal_store_create(test.store, &session, NULL, &test.err));
+    record("u:1", "a:2");
+    CHECK_STR(content(root()), "u:1 a:2"); /* it was empty */
+    CHECK_EQ(sessions(), 1);
+    session.key = pal_str_of("client:2");
+    OK(pal_store_create(test.store, &session, &session.id, &test.err));
+    OK(pal_store_append(
+            test.store, pal_str_of(""), session.id, &message, 1, PAL_SEQ_ANY, &test.err));
+    pal_recorder_history history = history_of("u:1 a:2");
+    pal_recorder_place place;
+    history.key = session.key;
+    OK(pal_recorder_request(test.store, &history, test.arena, &place, &test.err));
+    CHECK(!pal_id_equal(place.session, session.id));
+    CHECK_STR(content(place.session), "u:1 a:2");
+    CHECK_STR(content(session.id), "u:before");
+}
+
 static void conversations_with_other_keys_stay_apart(void)
 {
     pal_recorder_history other = history_of("u:1");
@@ -347,6 +385,8 @@ int main(int argc, char **argv)
     RUN(an_edited_history_is_a_branch_that_shares_its_beginning);
     RUN(a_branch_continues_and_so_does_the_first_history);
     RUN(a_compacted_history_is_a_session_of_the_same_family);
+    RUN(a_history_without_shared_messages_has_a_parent);
+    RUN(a_session_that_has_the_key_is_the_first_of_the_family);
     RUN(conversations_with_other_keys_stay_apart);
     RUN(a_deleted_conversation_begins_again);
     RUN(an_erased_conversation_begins_again);
