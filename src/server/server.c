@@ -14,6 +14,7 @@
 #include "server/observe/observe_trace.h"
 #include "server/server_idempotency.h"
 #include "server/server_internal.h"
+#include "server/server_background.h"
 #include "server/server_settings.h"
 
 /* Without a key, everyone who can connect can read everything. So the server only opens on a local
@@ -36,11 +37,12 @@ static pal_status open_parts(pal_server *server, pal_error *err)
     server->settings = pal_server_settings_new(server->config);
     server->auth = pal_auth_new(server->store, is_local);
     server->rate = pal_rate_new();
+    server->background = pal_background_new();
     server->idempotency = pal_idempotency_new();
     server->mcp = pal_mcp_service_new(server);
     server->mistral_locks = pal_mistral_locks_new();
-    if (!server->settings || !server->auth || !server->rate || !server->idempotency ||
-            !server->mcp || !server->mistral_locks)
+    if (!server->settings || !server->auth || !server->rate || !server->background ||
+            !server->idempotency || !server->mcp || !server->mistral_locks)
         return pal_no_memory(err);
     pal_status status = check_open(server, is_local, err);
     pal_str url = server->config->server.otlp_url;
@@ -134,6 +136,7 @@ void pal_server_close(pal_server *server)
         return;
     pal_maintenance_stop(server->maintenance);
     pal_listener_close(server->listener);
+    pal_background_free(server->background);
     pal_feed_free(server->feed);
     pal_mistral_locks_free(server->mistral_locks);
     pal_mcp_service_free(server->mcp);

@@ -87,6 +87,11 @@ typedef struct pal_failure {
 typedef struct pal_api {
     const char *name;   /* "native", "openai", "mistral" */
     const char *prefix; /* "/api/v1/" */
+    /* The API gets only requests with this header, although another API has the same paths; NULL:
+     * all requests. Its routes are not in /openapi.json. */
+    const char *header;
+    /* A header besides x-request-id that carries the request's id; NULL: none. */
+    const char *id_header;
     /* Arrays of routes. Each ends with a zeroed route, and the list of arrays ends with NULL. */
     const pal_api_route *const *routes;
     /* Writes the body of an error. */
@@ -101,6 +106,8 @@ typedef struct pal_api {
 extern const pal_api pal_api_native;
 extern const pal_api pal_api_mistral;
 extern const pal_api pal_api_openai;
+extern const pal_api pal_api_anthropic;
+extern const pal_api pal_api_anthropic_models; /* "/v1/models" for clients of Anthropic */
 extern const pal_api pal_api_mcp; /* "/mcp" */
 /* "/api/sessions", for the launcher of PicoClaw (a personal assistant). */
 extern const pal_api pal_api_picoclaw;
@@ -128,6 +135,7 @@ struct pal_server {
     struct pal_mcp_service *mcp;
     struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;
+    struct pal_background *background;
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;
     const char *version;

@@ -25,15 +25,26 @@
 /* ---- Finding the route ---- */
 
 /* The API with the longest prefix that matches the path. */
-static const pal_api *api_of(pal_str path)
+static const pal_api *api_of(const pal_exchange *x)
 {
     const pal_api *best = &pal_api_root;
+    pal_str path = pal_exchange_path(x);
     for (size_t i = 0; pal_apis[i]; i++) {
-        size_t len = strlen(pal_apis[i]->prefix);
-        if (len > strlen(best->prefix) && pal_text_begins(path, pal_apis[i]->prefix))
-            best = pal_apis[i];
+        const pal_api *api = pal_apis[i];
+        if (strlen(api->prefix) <= strlen(best->prefix) || !pal_text_begins(path, api->prefix))
+            continue;
+        if (!api->header || pal_exchange_header(x, api->header).len)
+            best = api;
     }
     return best;
+}
+
+static void choose_api(pal_call *call)
+{
+    call->api = api_of(call->exchange);
+    if (call->api->id_header)
+        pal_exchange_add_header(
+                call->exchange, call->api->id_header, pal_exchange_id(call->exchange));
 }
 
 static pal_status decode_params(pal_call *call, const pal_match *match, pal_error *err)
@@ -77,7 +88,7 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
 static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
 {
     pal_str path = pal_exchange_path(call->exchange);
-    call->api = api_of(path);
+    choose_api(call);
     pal_match_route(call->api, pal_exchange_method(call->exchange), path, out_match);
     call->route = out_match->route;
     return call->route ? decode_params(call, out_match, err) : no_route(call, out_match, err);
@@ -306,11 +317,12 @@ void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *us
     pal_error err;
     /* A request that was to run on a worker already has its call. */
     pal_call *call = pal_exchange_call(x);
-    if (!call)
+    if (!call) {
         call = pal_call_begin(user, x);
-    if (!call)
-        return;
-    call->api = api_of(pal_exchange_path(x));
+        if (!call)
+            return;
+        choose_api(call);
+    }
     call->fail_code = code;
     call->fail_name = call->fail_param = NULL;
     if (code == 503)

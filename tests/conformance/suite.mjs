@@ -13,6 +13,7 @@ import { run } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import util from 'node:util';
+import { MockAnthropic } from './mock-anthropic.mjs';
 import { MockModel } from './mock-model.mjs';
 
 const [suite, kind, folder = ''] = process.argv.slice(2);
@@ -76,13 +77,13 @@ function copySuite(scratch) {
     return path.join(to, `${suite}.test.mjs`);
 }
 
-async function startServer(upstream, scratch) {
+async function startServer(provider, upstream, scratch) {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-conformance-'));
     scratch.push(dir);
     const store = kind === 'sqlite' ? `sqlite:${path.join(dir, 'palaver.db')}` : 'memory:';
     const ours = Object.entries(process.env).filter(([name]) => !/^PALAVER_|_API_KEY$/.test(name));
     const server = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--store', store,
-        '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${upstream}/v1`],
+        '--model', 'mock-model', '--provider', provider, '--provider-url', `${upstream}/v1`],
     { cwd: dir, env: { ...Object.fromEntries(ours), XDG_CONFIG_HOME: '/nonexistent' },
         stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';
@@ -92,6 +93,38 @@ async function startServer(upstream, scratch) {
         if (found) return { server, url: found[1] };
     }
     throw new Error(`the server did not start: ${out}`);
+}
+
+// Returns false if the server did not run until now, or does not end as it should.
+async function stopServer({ server }) {
+    if (server.exitCode !== null) return false;
+    server.kill('SIGTERM');
+    const [status] = await once(server, 'exit');
+    return status === 0;
+}
+
+async function makeKey(url, role, key) {
+    const headers = key ? { authorization: `Bearer ${key}` } : {};
+    const response = await fetch(`${url}/api/v1/keys`,
+        { method: 'POST', headers, body: JSON.stringify({ role, label: 'conformance' }) });
+    assert.ok(response.ok, `POST /api/v1/keys: ${response.status}`);
+    return (await response.json()).key;
+}
+
+// Suites of Anthropic's API also need a server whose model speaks that API, and one that has keys.
+async function startAnthropic(upstream, mocks, servers, scratch) {
+    const mock = new MockAnthropic();
+    mocks.push(mock);
+    const spoken = await mock.listen();
+    const anthropic = await startServer('anthropic', spoken, scratch);
+    servers.push(anthropic);
+    const closed = await startServer('openai', upstream, scratch);
+    servers.push(closed);
+    const admin = await makeKey(closed.url, 'admin');
+    return { MOCK_ANTHROPIC_URL: spoken, PALAVER_ANTHROPIC_URL: anthropic.url,
+        PALAVER_CLOSED_URL: closed.url,
+        PALAVER_CLOSED_WRITE_KEY: await makeKey(closed.url, 'write', admin),
+        PALAVER_CLOSED_READ_KEY: await makeKey(closed.url, 'read', admin) };
 }
 
 // Prints one line per test, also for nested tests, since Meson does not read subtests.
@@ -120,15 +153,14 @@ const scratch = [];
 if (!await install()) {
     console.log('1..0 # SKIP npm could not install the SDKs');
 } else {
-    const mock = new MockModel();
-    const upstream = await mock.listen();
-    const { server, url } = await startServer(upstream, scratch);
-    process.exitCode = await runTests(copySuite(scratch),
-        { PALAVER_URL: url, MOCK_MODEL_URL: upstream });
-    if (server.exitCode !== null) process.exitCode = 1;
-    server.kill('SIGTERM');
-    const [status] = server.exitCode === null ? await once(server, 'exit') : [server.exitCode];
-    if (status !== 0) process.exitCode = 1;
-    await mock.close();
+    const mocks = [new MockModel()], servers = [];
+    const upstream = await mocks[0].listen();
+    servers.push(await startServer('openai', upstream, scratch));
+    const env = { PALAVER_URL: servers[0].url, MOCK_MODEL_URL: upstream };
+    if (suite.startsWith('anthropic'))
+        Object.assign(env, await startAnthropic(upstream, mocks, servers, scratch));
+    process.exitCode = await runTests(copySuite(scratch), env);
+    for (const server of servers) if (!await stopServer(server)) process.exitCode = 1;
+    for (const mock of mocks) await mock.close();
 }
 for (const dir of scratch) fs.rmSync(dir, { recursive: true, force: true });

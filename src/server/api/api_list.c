@@ -4,6 +4,8 @@
 const pal_api *const pal_apis[] = {
         &pal_api_native,
         &pal_api_openai,
+        &pal_api_anthropic,
+        &pal_api_anthropic_models,
         &pal_api_mistral,
         &pal_api_mcp,
         &pal_api_picoclaw,

@@ -309,6 +309,8 @@ typedef void (*route_sink)(const pal_api_route *route, void *user);
 static void each_route(route_sink sink, void *user)
 {
     for (size_t i = 0; pal_apis[i]; i++) {
+        if (pal_apis[i]->header)
+            continue;
         for (const pal_api_route *const *group = pal_apis[i]->routes; *group; group++) {
             for (const pal_api_route *route = *group; route->method; route++)
                 sink(route, user);

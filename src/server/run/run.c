@@ -54,6 +54,11 @@ void pal_run_unlock(pal_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
+void pal_run_hold(pal_run *run)
+{
+    run->holders++;
+}
+
 void pal_run_release(pal_run *run)
 {
     pal_run_lock(run);

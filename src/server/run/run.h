@@ -53,6 +53,7 @@ typedef struct pal_run_failure {
 extern const pal_run_failure pal_run_failures_responses[];
 extern const pal_run_failure pal_run_failures_mistral[];
 extern const pal_run_failure pal_run_failures_native[];
+extern const pal_run_failure pal_run_failures_anthropic[];
 
 /* Finds the row for a turn that ended and is not done: first in `rows`, which may be NULL, then in
  * the common rows. The result has the final `code`. */
@@ -135,8 +136,10 @@ void pal_run_start(pal_run *run, const pal_turn_request *request);
  * a worker. */
 void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after);
 
-/* Frees a run that was not started. A started run releases itself. */
+/* Frees a run that was not started. A started run releases itself. Also ends a pal_run_hold(). */
 void pal_run_release(pal_run *run);
+/* Keeps the run until pal_run_release(), for work that ends later. The lock must be held. */
+void pal_run_hold(pal_run *run);
 /* For callbacks of the API that are not in its table. */
 void pal_run_lock(pal_run *run);
 void pal_run_unlock(pal_run *run);

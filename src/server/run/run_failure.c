@@ -63,6 +63,16 @@ const pal_run_failure pal_run_failures_native[] = {
         {0},
 };
 
+/* Anthropic's clients wait longer after 529, "overloaded". A context that is too long is an error
+ * of the request. */
+const pal_run_failure pal_run_failures_anthropic[] = {
+        {.from = 503, .to = 503, .code = 529},
+        {.from = 529, .to = 529, .code = SAME},
+        {.from = 413, .to = 413, .code = SAME},
+        {.status = PAL_LIMIT, .code = 400},
+        {0},
+};
+
 static bool is_last(const pal_run_failure *row)
 {
     return row->from == 0 && row->status == PAL_OK;

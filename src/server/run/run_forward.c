@@ -38,8 +38,9 @@ typedef struct relay {
     const pal_forward_format *format;
     const pal_forward_observer *observer; /* NULL: none */
     void *observer_user;
-    bool has_end;           /* the stream had its last frame */
-    bool is_answered_later; /* the body is complete and is sent without the lock */
+    bool has_end;    /* the stream had its last frame */
+    pal_buf last;    /* the last frame, until the observer has seen the stream */
+    bool is_waiting; /* for the observer */
     char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
 } relay;
 
@@ -53,6 +54,7 @@ static void release(relay *r)
     if (r->observer)
         r->observer->free(r->observer_user);
     pal_buf_done(&r->pending);
+    pal_buf_done(&r->last);
     pthread_mutex_destroy(&r->lock);
     pal_free(r);
 }
@@ -115,15 +117,18 @@ pal_str pal_run_forward_data(pal_str frame)
     return pal_str_make(at, (size_t)((line_end ? line_end : end) - at));
 }
 
-static bool write_observed(const relay *r, pal_str frames)
+/* With an observer, the last frame is kept until the observer has seen the complete stream. */
+static bool write_observed(relay *r, pal_str frames, bool is_last)
 {
     if (frames.len == 0)
         return true;
-    if (!pal_stream_write(r->stream, frames))
-        return false;
     if (r->observer)
         r->observer->frames(r->observer_user, frames);
-    return true;
+    if (r->observer && is_last) {
+        pal_buf_append_str(&r->last, frames);
+        return !r->last.failure;
+    }
+    return pal_stream_write(r->stream, frames);
 }
 
 /* Whether the last frame is among these, for a format that does not examine each frame. */
@@ -140,7 +145,7 @@ static pal_status write_shown(relay *r, pal_str frames)
 {
     if (!r->format->read_frame) {
         r->has_end = r->has_end || has_last(r, frames);
-        return write_observed(r, frames) ? PAL_OK : PAL_IO;
+        return write_observed(r, frames, false) ? PAL_OK : PAL_IO;
     }
     while (frames.len) {
         size_t len = first_frame_len(frames);
@@ -148,9 +153,10 @@ static pal_status write_shown(relay *r, pal_str frames)
         pal_forward_frame use = r->format->read_frame(frame);
         if (use == PAL_FORWARD_FRAME_BAD)
             return PAL_PROVIDER;
-        if (use != PAL_FORWARD_FRAME_HIDE && !write_observed(r, frame))
+        bool is_last = use == PAL_FORWARD_FRAME_LAST;
+        if (use != PAL_FORWARD_FRAME_HIDE && !write_observed(r, frame, is_last))
             return PAL_IO;
-        r->has_end = r->has_end || use == PAL_FORWARD_FRAME_LAST;
+        r->has_end = r->has_end || is_last || use == PAL_FORWARD_FRAME_ERROR;
         frames = pal_str_make(frames.data + len, frames.len - len);
     }
     return PAL_OK;
@@ -239,9 +245,25 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
         write_error(r, missing);
     else if (!r->has_end)
         pal_log(PAL_LOG_WARN, "request %s: %s", r->request_id, missing);
-    if (r->has_end && r->observer)
-        r->observer->complete(r->observer_user);
-    close_stream(r);
+    if (r->last.len) {
+        r->holders++;
+        r->is_waiting = true;
+    } else {
+        close_stream(r);
+    }
+}
+
+/* The observer has seen the complete stream. */
+static void resume(void *user)
+{
+    relay *r = user;
+    pthread_mutex_lock(&r->lock);
+    if (r->stream) {
+        (void)pal_stream_write(r->stream, pal_buf_str(&r->last));
+        close_stream(r);
+    }
+    pthread_mutex_unlock(&r->lock);
+    release(r);
 }
 
 /* ---- Responses without a stream ---- */
@@ -305,46 +327,42 @@ static void answer_read(relay *r)
     r->call = NULL;
 }
 
-/* Called on a worker, because a large body would block the loop. Does not hold the lock, because
- * the loop may wait for it. */
-static void answer_large(pal_exchange *x)
+static bool is_observed(const relay *r)
+{
+    return r->observer && r->code < 300;
+}
+
+/* Called on a worker, because a large body or the observer would block the loop. Does not hold the
+ * lock, because the loop may wait for it. */
+static void answer_on_worker(pal_exchange *x)
 {
     pal_call *call = pal_exchange_call(x);
     relay *r = call->user;
+    if (is_observed(r))
+        r->observer->body(r->observer_user, pal_buf_str(&r->pending));
     answer_read(r);
     release(r);
 }
 
-/* The forwarding has ended, so that only the holder of a reference uses the body. Takes one
- * reference. */
-static void answer_body(void *user)
-{
-    relay *r = user;
-    pal_call *call = r->call;
-    if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX) {
-        answer_read(r);
-        release(r);
-        return;
-    }
-    call->user = r;
-    pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
-    if (pal_exchange_try_worker(call->exchange, answer_large))
-        return;
-    r->call = NULL;
-    fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
-    release(r);
-}
-
 /* The lock must be held. */
-static void end_body(relay *r)
+static void answer_body(relay *r)
 {
+    pal_call *call = r->call;
     if (r->pending.failure) {
-        fail(r->call, 502, r->pending.failure, "the response of the model service is too large");
-        r->call = NULL;
+        fail(call, 502, r->pending.failure, "the response of the model service is too large");
+    } else if (r->pending.len <= PAL_SERVER_INLINE_BODY_BYTES_MAX && !is_observed(r)) {
+        answer_read(r);
         return;
+    } else {
+        call->user = r;
+        r->holders++;
+        pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+        if (pal_exchange_try_worker(call->exchange, answer_on_worker))
+            return;
+        r->holders--;
+        fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
     }
-    r->is_answered_later = true;
-    r->holders++;
+    r->call = NULL;
 }
 
 /* ---- Callbacks of the forwarding, on the loop ---- */
@@ -400,16 +418,14 @@ static void on_end(pal_status status, const pal_error *err, void *user)
     if (r->is_stream)
         end_stream(r, status, err);
     else if (status == PAL_OK)
-        end_body(r);
+        answer_body(r);
     else
         fail(r->call, code_of_end(status), status, err->message);
     leave(r);
-    bool is_answered_later = r->is_answered_later;
+    bool is_waiting = r->is_waiting;
     pthread_mutex_unlock(&r->lock);
-    bool waits = is_answered_later && r->code < 300 && r->observer &&
-            r->observer->body(r->observer_user, pal_buf_str(&r->pending), answer_body, r);
-    if (is_answered_later && !waits)
-        answer_body(r);
+    if (is_waiting)
+        r->observer->complete(r->observer_user, resume, r);
     release(r);
 }
 
@@ -426,6 +442,7 @@ pal_status pal_run_forward(pal_call *call, const pal_forward *request,
         return pal_no_memory(err);
     pthread_mutex_init(&r->lock, NULL);
     pal_buf_init(&r->pending, PAL_PROVIDER_BODY_BYTES_MAX);
+    pal_buf_init(&r->last, FRAME_BYTES_MAX);
     r->holders = 2; /* one for the forwarding, one for this function */
     r->call = call;
     r->format = format;

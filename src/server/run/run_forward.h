@@ -8,8 +8,9 @@
 typedef enum pal_forward_frame {
     PAL_FORWARD_FRAME_SEND = 0,
     PAL_FORWARD_FRAME_HIDE = 1, /* the client does not get it */
-    PAL_FORWARD_FRAME_LAST = 2, /* send it; it properly ends the stream */
-    PAL_FORWARD_FRAME_BAD = 3,  /* the client could not read it: the stream ends with an error */
+    PAL_FORWARD_FRAME_LAST = 2,  /* send it; it properly ends the stream */
+    PAL_FORWARD_FRAME_ERROR = 3, /* send it; it ends the stream with an error */
+    PAL_FORWARD_FRAME_BAD = 4,   /* the client could not read it: the stream ends with an error */
 } pal_forward_frame;
 
 /* The differences between APIs. */
@@ -24,17 +25,17 @@ typedef struct pal_forward_format {
     void (*put_error)(pal_buf *out, pal_str message);
 } pal_forward_format;
 
-/* Sees a response that is forwarded, for example to record it. All functions are called on the
- * runtime's loop except for free(). */
+/* Sees a response that is forwarded, for example to record it. */
 typedef struct pal_forward_observer {
-    /* Complete frames of a stream, after they were sent. */
+    /* Complete frames of a stream. On the runtime's loop. */
     void (*frames)(void *user, pal_str frames);
-    /* The last frame of the stream was sent. Called once. */
-    void (*complete)(void *user);
-    /* A successful response that is not a stream. True: the response waits until resume(relay) is
-     * called, from any thread. `body` is valid until then. */
-    bool (*body)(void *user, pal_str body, void (*resume)(void *relay), void *relay);
-    /* Called once, when no other function will be called. */
+    /* The stream is complete, and its last frame was not sent yet. Must call resume(relay) once,
+     * from any thread, which sends it. Called once, on the runtime's loop. */
+    void (*complete)(void *user, void (*resume)(void *relay), void *relay);
+    /* A successful response that is not a stream, before it is sent. On a worker, so it can
+     * block. */
+    void (*body)(void *user, pal_str body);
+    /* Called once, when no other function will be called. Must not block. */
     void (*free)(void *user);
 } pal_forward_observer;
 

@@ -307,7 +307,7 @@ static bool is_known(const pal_served_model *models, size_t len, pal_str model)
     return false;
 }
 
-static pal_status gather_models(
+pal_status pal_openai_models(
         pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err)
 {
     pal_served_model *listed, own;
@@ -337,7 +337,7 @@ pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *
 {
     pal_served_model *models;
     size_t len;
-    pal_status status = gather_models(call, &models, &len, err);
+    pal_status status = pal_openai_models(call, &models, &len, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -359,7 +359,7 @@ pal_status pal_openai_send_model(
     pal_str id = call->params[0];
     pal_served_model *models;
     size_t len;
-    pal_status status = gather_models(call, &models, &len, err);
+    pal_status status = pal_openai_models(call, &models, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         if (!pal_str_equal(models[i].model, id))
             continue;

@@ -22,8 +22,11 @@ extern const pal_api_route pal_openai_chat_routes[];         /* api_openai_chat.
 PAL_CHECKED pal_status pal_openai_conversation(
         pal_call *call, pal_str id, const char *param, pal_session *out_session, pal_error *err);
 
-/* Responds with the models of all endpoints, each name once, written by `put`. The default model is
+/* Lists the models of all endpoints, each name once, in the call's arena. The default model is
  * listed even if no endpoint answers. Blocks, so it must run on a worker. */
+PAL_CHECKED pal_status pal_openai_models(
+        pal_call *call, pal_served_model **out_models, size_t *out_len, pal_error *err);
+/* Responds with these models, written by `put`. */
 typedef void (*pal_model_put)(pal_call *call, const pal_served_model *model);
 PAL_CHECKED pal_status pal_openai_send_models(pal_call *call, pal_model_put put, pal_error *err);
 /* Responds with the model that the path names. PAL_NOT_FOUND names the route that lists the models.
