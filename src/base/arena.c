@@ -84,6 +84,15 @@ pal_status pal_arena_failure(const pal_arena *arena)
     return arena->failure;
 }
 
+pal_status pal_arena_checked(const pal_arena *arena, pal_error *err)
+{
+    pal_status status = pal_arena_failure(arena);
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(
+            err, status, status == PAL_LIMIT ? "the arena's limit was reached" : "out of memory");
+}
+
 static void *fail(pal_arena *arena, pal_status status)
 {
     arena->failure = status;

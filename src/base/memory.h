@@ -43,6 +43,9 @@ void *pal_arena_grow(pal_arena *arena, void *old, size_t old_size, size_t new_si
 bool pal_arena_reserve(
         pal_arena *arena, void *array, size_t *cap, size_t wanted, size_t element_size);
 
+/* Returns PAL_OK, or the arena's failure with a message. */
+PAL_CHECKED pal_status pal_arena_checked(const pal_arena *arena, pal_error *err);
+
 /* Fills in the error of a failed allocation, and returns PAL_NO_MEMORY. `err` may be NULL. */
 static inline pal_status pal_no_memory(pal_error *err)
 {

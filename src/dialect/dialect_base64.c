@@ -30,6 +30,17 @@ void pal_base64_encode(pal_buf *buf, pal_str data)
     pal_buf_commit(buf, len);
 }
 
+void pal_base64_put(pal_json_writer *writer, pal_str prefix, pal_str data)
+{
+    /* The closing quote of the prefix is removed, and the string continues. Base64 needs no
+     * escapes. */
+    pal_json_put_str(writer, prefix);
+    if (!writer->buf->failure)
+        writer->buf->len--;
+    pal_base64_encode(writer->buf, data);
+    pal_buf_append_char(writer->buf, '"');
+}
+
 /* Returns -1 if the character is not a base64 digit. */
 static int digit_value(char c)
 {
@@ -82,7 +93,8 @@ bool pal_base64_decode(pal_str text, pal_arena *arena, pal_str *out_data)
     return true;
 }
 
-bool pal_data_url_decode(pal_str url, pal_arena *arena, pal_str *out_media_type, pal_str *out_data)
+bool pal_base64_decode_url(
+        pal_str url, pal_arena *arena, pal_str *out_media_type, pal_str *out_data)
 {
     static const char start[] = "data:", coding[] = ";base64";
     const size_t start_len = sizeof(start) - 1, coding_len = sizeof(coding) - 1;

@@ -51,15 +51,6 @@ pal_status pal_member_within(pal_error *err, pal_status status, const char *wher
     return pal_error_set(err, status, "%s[%zu]: %s", where, index, inner.message);
 }
 
-pal_status pal_arena_checked(const pal_arena *arena, pal_error *err)
-{
-    pal_status status = pal_arena_failure(arena);
-    if (status == PAL_OK)
-        return PAL_OK;
-    return pal_error_set(
-            err, status, status == PAL_LIMIT ? "the arena's limit was reached" : "out of memory");
-}
-
 /* ---- Reading ---- */
 
 static const char *type_expected(pal_member_type type)
@@ -285,17 +276,6 @@ pal_str pal_member_string(pal_json object, const char *name, pal_arena *arena)
 
 /* ---- Writing ---- */
 
-void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data)
-{
-    /* The closing quote of the prefix is removed, and the string continues. Base64 needs no
-     * escapes. */
-    pal_json_put_str(writer, prefix);
-    if (!writer->buf->failure)
-        writer->buf->len--;
-    pal_base64_encode(writer->buf, data);
-    pal_buf_append_char(writer->buf, '"');
-}
-
 static void put_time(pal_json_writer *writer, int64_t ms)
 {
     char text[PAL_TIME_TEXT_SIZE];
@@ -362,7 +342,7 @@ static void put_field(pal_json_writer *writer, pal_member_type type, const void 
         put_id(writer, *(const pal_id *)field);
         break;
     case PAL_MEMBER_BASE64:
-        pal_json_put_base64(writer, pal_str_make(NULL, 0), *(const pal_str *)field);
+        pal_base64_put(writer, pal_str_make(NULL, 0), *(const pal_str *)field);
         break;
     case PAL_MEMBER_VALUE:
         pal_json_put_raw(writer, pal_json_raw(*(const pal_json *)field));

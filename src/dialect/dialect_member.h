@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/json/json.h"
-#include "palaver/arena.h"
+#include "base/memory.h"
 #include "palaver/error.h"
 
 /* Maximum nesting in an `extra`. Together with the levels that our formats add around it, it stays
@@ -78,9 +78,6 @@ pal_status pal_member_wrong(pal_error *err, const char *name, pal_json value, co
 /* Puts "WHERE[INDEX]: " before the message of a failed call. Returns `status`. */
 pal_status pal_member_within(pal_error *err, pal_status status, const char *where, size_t index);
 
-/* Returns PAL_OK, or the arena's failure with a message. */
-PAL_CHECKED pal_status pal_arena_checked(const pal_arena *arena, pal_error *err);
-
 /* Copies the text into the arena and parses it. */
 PAL_CHECKED pal_status pal_member_parse(pal_str json, const pal_json_limits *limits,
         pal_arena *arena, pal_json *out_value, pal_error *err);
@@ -104,8 +101,5 @@ pal_str pal_member_wrap(pal_arena *arena, const char *family, pal_str object);
 /* Writes the members of a kept object, except those in the two lists. Either list may be NULL. */
 void pal_member_put_others(pal_json_writer *writer, pal_json object, const char *const *own,
         const char *const *never, pal_arena *arena);
-
-/* Writes a string value: `prefix`, followed by `data` in base64. */
-void pal_json_put_base64(pal_json_writer *writer, pal_str prefix, pal_str data);
 
 #endif

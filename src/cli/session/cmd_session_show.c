@@ -269,7 +269,7 @@ static void put_marks(show *s)
         const pal_mark *mark = &s->marks[i];
         bool undo = mark->kind == PAL_MARK_UNDO;
         pal_cli_table_cell_u64(cli, &table, mark->number);
-        pal_cli_table_cell(cli, &table, pal_str_of(pal_mark_kind_name(mark->kind)));
+        pal_cli_table_cell(cli, &table, pal_str_of(pal_native_mark_kind_name(mark->kind)));
         if (undo) {
             pal_cli_table_cell(cli, &table, pal_str_of(""));
             pal_cli_table_cell_u64(cli, &table, mark->target);

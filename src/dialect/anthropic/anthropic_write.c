@@ -8,6 +8,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
+#include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 
 typedef struct block_writer {
@@ -136,7 +137,7 @@ static void put_source(block_writer *out, const pal_part *part)
         if (is_plain_text(part))
             pal_json_put_str(out->json, part->data);
         else
-            pal_json_put_base64(out->json, pal_str_make(NULL, 0), part->data);
+            pal_base64_put(out->json, pal_str_make(NULL, 0), part->data);
     }
     pal_json_end_object(out->json);
 }

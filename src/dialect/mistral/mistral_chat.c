@@ -12,11 +12,11 @@ static pal_status read_call(pal_json value, pal_arena *arena, pal_part *part, pa
     part->kind = PAL_PART_TOOL_CALL;
     if (pal_json_type_of(function) != PAL_JSON_OBJECT)
         return pal_member_wrong(err, "function", function, "an object");
-    pal_status status = pal_entries_read_string(value, "id", arena, &part->call_id, err);
+    pal_status status = pal_mistral_read_string(value, "id", arena, &part->call_id, err);
     if (status == PAL_OK)
-        status = pal_entries_read_string(function, "name", arena, &part->name, err);
+        status = pal_mistral_read_string(function, "name", arena, &part->name, err);
     if (status == PAL_OK)
-        status = pal_entries_read_arguments(function, arena, &part->arguments, err);
+        status = pal_mistral_read_arguments(function, arena, &part->arguments, err);
     if (status == PAL_OK && (part->call_id.len == 0 || part->name.len == 0))
         status = pal_error_set(
                 err, PAL_INVALID, "member '%s' is empty", part->name.len ? "id" : "name");
@@ -58,7 +58,7 @@ static pal_status read_assistant(
     pal_status status = PAL_OK;
     message->role = PAL_ROLE_ASSISTANT;
     if (!pal_json_is_absent(content) && !pal_json_string_is(content, ""))
-        status = pal_entries_read_content(value, arena, message, err);
+        status = pal_mistral_read_content(value, arena, message, err);
     if (status == PAL_OK)
         status = add_calls(pal_json_find(value, "tool_calls"), arena, message, err);
     return status;
@@ -78,9 +78,9 @@ static pal_status read_result(
     if (pal_json_type_of(content) == PAL_JSON_STRING)
         part->text = pal_json_string(content, arena);
     else if (!pal_json_is_absent(content))
-        status = pal_entries_read_content(value, arena, message, err);
+        status = pal_mistral_read_content(value, arena, message, err);
     if (status == PAL_OK)
-        status = pal_entries_read_string(value, "tool_call_id", arena, &part->call_id, err);
+        status = pal_mistral_read_string(value, "tool_call_id", arena, &part->call_id, err);
     part->parts = message->parts;
     part->parts_len = message->parts_len;
     message->role = PAL_ROLE_TOOL;
@@ -102,7 +102,7 @@ static pal_status read_message(
         message->role = PAL_ROLE_SYSTEM;
     else if (!pal_json_string_is(role, "user"))
         return pal_member_wrong(err, "role", role, "one of system, user, assistant, tool");
-    return pal_entries_read_content(value, arena, message, err);
+    return pal_mistral_read_content(value, arena, message, err);
 }
 
 pal_status pal_mistral_chat_read(pal_json value, pal_arena *arena, pal_message **out_messages,

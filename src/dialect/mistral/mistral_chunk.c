@@ -9,7 +9,7 @@
 #define CHUNKS_EXPECTED                                                                            \
     "one of text, image_url, document_url, thinking, tool_file, tool_reference, reference, file"
 
-pal_status pal_entries_read_string(
+pal_status pal_mistral_read_string(
         pal_json object, const char *name, pal_arena *arena, pal_str *out, pal_error *err)
 {
     pal_json value = pal_json_find(object, name);
@@ -19,7 +19,7 @@ pal_status pal_entries_read_string(
     return pal_arena_checked(arena, err);
 }
 
-pal_status pal_entries_read_arguments(
+pal_status pal_mistral_read_arguments(
         pal_json object, pal_arena *arena, pal_str *out, pal_error *err)
 {
     pal_json value = pal_json_find(object, "arguments");
@@ -27,10 +27,10 @@ pal_status pal_entries_read_arguments(
         *out = pal_json_raw(value);
         return PAL_OK;
     }
-    return pal_entries_read_string(object, "arguments", arena, out, err);
+    return pal_mistral_read_string(object, "arguments", arena, out, err);
 }
 
-pal_str pal_entries_keep(pal_arena *arena, const char *name, pal_str json)
+pal_str pal_mistral_keep(pal_arena *arena, const char *name, pal_str json)
 {
     const pal_str pieces[] = {pal_str_of("{\"" PAL_ENTRIES_FAMILY "\":{\""), pal_str_of(name),
             pal_str_of("\":"), json, pal_str_of("}}")};
@@ -42,10 +42,10 @@ static pal_status read_url(
         pal_json chunk, const char *name, pal_arena *arena, pal_part *part, pal_error *err)
 {
     pal_str url;
-    pal_status status = pal_entries_read_string(chunk, name, arena, &url, err);
+    pal_status status = pal_mistral_read_string(chunk, name, arena, &url, err);
     if (status != PAL_OK)
         return status;
-    if (!pal_data_url_decode(url, arena, &part->media_type, &part->data))
+    if (!pal_base64_decode_url(url, arena, &part->media_type, &part->data))
         part->url = url;
     return pal_arena_checked(arena, err);
 }
@@ -99,7 +99,7 @@ static pal_status read_foreign(pal_json chunk, pal_arena *arena, pal_part *part,
     const pal_str pieces[] = {pal_str_of("["), name, pal_str_of("]")};
     part->kind = PAL_PART_TEXT;
     part->text = pal_chat_join(arena, pieces, sizeof pieces / sizeof *pieces);
-    part->extra = pal_entries_keep(arena, "chunk", pal_json_raw(chunk));
+    part->extra = pal_mistral_keep(arena, "chunk", pal_json_raw(chunk));
     return pal_arena_checked(arena, err);
 }
 
@@ -141,7 +141,7 @@ static pal_status read_chunks(
     return pal_arena_checked(arena, err);
 }
 
-pal_status pal_entries_read_content(
+pal_status pal_mistral_read_content(
         pal_json entry, pal_arena *arena, pal_message *message, pal_error *err)
 {
     pal_json content = pal_json_find(entry, "content");

@@ -4,7 +4,7 @@
  * and media, and one for each call and each result, in their order. */
 #include "dialect/mistral/mistral_entries.h"
 
-#include "dialect/dialect_member.h"
+#include "dialect/dialect_base64.h"
 #include "dialect/mistral/mistral_entries_part.h"
 
 /* ---- Content ---- */
@@ -22,19 +22,19 @@ static void put_url(pal_json_writer *writer, const pal_part *part)
     pal_buf_append_text(&prefix, ";base64,");
     if (prefix.failure)
         writer->buf->failure = prefix.failure;
-    pal_json_put_base64(writer, pal_buf_str(&prefix), part->data);
+    pal_base64_put(writer, pal_buf_str(&prefix), part->data);
     pal_buf_done(&prefix);
 }
 
 void pal_mistral_put_thinking(pal_json_writer *writer, pal_str text)
 {
     pal_json_begin_object(writer);
-    pal_entries_put_member(writer, "type", pal_str_of("thinking"));
+    pal_put_str(writer, "type", pal_str_of("thinking"));
     pal_json_name(writer, "thinking");
     pal_json_begin_array(writer);
     pal_json_begin_object(writer);
-    pal_entries_put_member(writer, "type", pal_str_of("text"));
-    pal_entries_put_member(writer, "text", text);
+    pal_put_str(writer, "type", pal_str_of("text"));
+    pal_put_str(writer, "text", text);
     pal_json_end_object(writer);
     pal_json_end_array(writer);
     pal_json_end_object(writer);
@@ -50,17 +50,17 @@ void pal_entries_put_chunk(pal_json_writer *writer, const pal_part *part)
         return;
     }
     pal_json_begin_object(writer);
-    pal_entries_put_member(writer, "type", pal_str_of(type));
+    pal_put_str(writer, "type", pal_str_of(type));
     if (can_be_sent) {
         pal_json_name(writer, type);
         put_url(writer, part);
     } else if (pal_entries_is_media(part)) {
-        pal_entries_put_member(writer, "text", pal_str_of(is_image ? "[image]" : "[file]"));
+        pal_put_str(writer, "text", pal_str_of(is_image ? "[image]" : "[file]"));
     } else {
-        pal_entries_put_member(writer, "text", part->text);
+        pal_put_str(writer, "text", part->text);
     }
     if (can_be_sent && !is_image && part->name.len)
-        pal_entries_put_member(writer, "document_name", part->name);
+        pal_put_str(writer, "document_name", part->name);
     pal_json_end_object(writer);
 }
 
@@ -81,7 +81,7 @@ static void put_said(pal_json_writer *writer, pal_role role, const pal_part *par
 {
     bool is_assistant = role == PAL_ROLE_ASSISTANT;
     pal_entries_begin(writer, is_assistant ? "message.output" : "message.input");
-    pal_entries_put_member(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
+    pal_put_str(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
     put_content(writer, parts, len);
     pal_json_end_object(writer);
 }
@@ -90,9 +90,9 @@ static void put_said(pal_json_writer *writer, pal_role role, const pal_part *par
 
 void pal_entries_put_call(pal_json_writer *writer, const pal_part *part)
 {
-    pal_entries_put_member(writer, "tool_call_id", part->call_id);
-    pal_entries_put_member(writer, "name", part->name);
-    pal_entries_put_member(
+    pal_put_str(writer, "tool_call_id", part->call_id);
+    pal_put_str(writer, "name", part->name);
+    pal_put_str(
             writer, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
 }
 
@@ -126,7 +126,7 @@ void pal_entries_put_output(pal_json_writer *writer, const pal_part *part)
 static void put_result(pal_json_writer *writer, const pal_part *part)
 {
     pal_entries_begin(writer, "function.result");
-    pal_entries_put_member(writer, "tool_call_id", part->call_id);
+    pal_put_str(writer, "tool_call_id", part->call_id);
     pal_json_name(writer, "result");
     pal_entries_put_output(writer, part);
     pal_json_end_object(writer);

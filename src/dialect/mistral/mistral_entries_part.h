@@ -11,17 +11,12 @@
 
 #define PAL_ENTRIES_FAMILY "mistral"
 
-static inline void pal_entries_put_member(pal_json_writer *writer, const char *name, pal_str text)
-{
-    pal_put_str(writer, name, text);
-}
-
 /* Begins an object with "object" and "type". The caller ends it. */
 static inline void pal_entries_begin(pal_json_writer *writer, const char *type)
 {
     pal_json_begin_object(writer);
-    pal_entries_put_member(writer, "object", pal_str_of("entry"));
-    pal_entries_put_member(writer, "type", pal_str_of(type));
+    pal_put_str(writer, "object", pal_str_of("entry"));
+    pal_put_str(writer, "type", pal_str_of(type));
 }
 
 static inline bool pal_entries_is_media(const pal_part *part)
@@ -48,16 +43,16 @@ void pal_entries_put_output(pal_json_writer *writer, const pal_part *part);
 /* ---- Reading into the arena (mistral_chunk.c) ---- */
 
 /* Reads a member that must be a string. */
-PAL_CHECKED pal_status pal_entries_read_string(
+PAL_CHECKED pal_status pal_mistral_read_string(
         pal_json object, const char *name, pal_arena *arena, pal_str *out, pal_error *err);
 /* Reads the "arguments" of a call: a text, or the bytes of an object. */
-PAL_CHECKED pal_status pal_entries_read_arguments(
+PAL_CHECKED pal_status pal_mistral_read_arguments(
         pal_json object, pal_arena *arena, pal_str *out, pal_error *err);
 /* Reads the "content" of a message whose role is set: a text or chunks. */
-PAL_CHECKED pal_status pal_entries_read_content(
+PAL_CHECKED pal_status pal_mistral_read_content(
         pal_json object, pal_arena *arena, pal_message *message, pal_error *err);
 
 /* Returns one of our extras: {"mistral":{NAME:JSON}}. */
-pal_str pal_entries_keep(pal_arena *arena, const char *name, pal_str json);
+pal_str pal_mistral_keep(pal_arena *arena, const char *name, pal_str json);
 
 #endif

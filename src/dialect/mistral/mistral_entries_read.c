@@ -24,7 +24,7 @@ typedef struct inputs_reader {
 
 static pal_status read_string(inputs_reader *in, pal_json entry, const char *name, pal_str *out)
 {
-    return pal_entries_read_string(entry, name, in->arena, out, in->err);
+    return pal_mistral_read_string(entry, name, in->arena, out, in->err);
 }
 
 /* ---- Building messages ---- */
@@ -87,12 +87,12 @@ static pal_status read_said(inputs_reader *in, pal_json entry)
         message.role = PAL_ROLE_ASSISTANT;
     else if (!pal_json_string_is(role, "user"))
         return pal_member_wrong(in->err, "role", role, "user or assistant");
-    pal_status status = pal_entries_read_content(entry, in->arena, &message, in->err);
+    pal_status status = pal_mistral_read_content(entry, in->arena, &message, in->err);
     if (status != PAL_OK)
         return status;
     if (message.role == PAL_ROLE_ASSISTANT && !is_output) {
         bool is_prefix = pal_json_type_of(prefix) == PAL_JSON_TRUE;
-        message.extra = pal_entries_keep(
+        message.extra = pal_mistral_keep(
                 in->arena, "input", pal_str_of(is_prefix ? "\"prefix\"" : "\"assistant\""));
     }
     add(in, &message);
@@ -106,7 +106,7 @@ static pal_status read_call(inputs_reader *in, pal_json entry)
     if (status == PAL_OK)
         status = read_string(in, entry, "name", &part.name);
     if (status == PAL_OK)
-        status = pal_entries_read_arguments(entry, in->arena, &part.arguments, in->err);
+        status = pal_mistral_read_arguments(entry, in->arena, &part.arguments, in->err);
     if (status == PAL_OK && (part.call_id.len == 0 || part.name.len == 0))
         status = pal_error_set(in->err, PAL_INVALID, "member '%s' is empty",
                 part.name.len ? "tool_call_id" : "name");
@@ -149,12 +149,12 @@ static pal_status read_execution(inputs_reader *in, pal_json entry)
     pal_json info = pal_json_find(entry, "info");
     pal_status status = read_string(in, entry, "name", &call.name);
     if (status == PAL_OK)
-        status = pal_entries_read_arguments(entry, in->arena, &call.arguments, in->err);
+        status = pal_mistral_read_arguments(entry, in->arena, &call.arguments, in->err);
     if (status != PAL_OK)
         return status;
     if (!pal_json_is_absent(info))
         result.text = pal_json_raw(info);
-    call.extra = pal_entries_keep(in->arena, "type", pal_str_of("\"tool.execution\""));
+    call.extra = pal_mistral_keep(in->arena, "type", pal_str_of("\"tool.execution\""));
     return add_pair(in, &call, &result);
 }
 

@@ -233,9 +233,9 @@ static void put_content(
 static void put_author(pal_json_writer *writer, const pal_mistral_entry *entry)
 {
     if (entry->agent_id.len)
-        pal_entries_put_member(writer, "agent_id", entry->agent_id);
+        pal_put_str(writer, "agent_id", entry->agent_id);
     if (entry->message->model.len)
-        pal_entries_put_member(writer, "model", entry->message->model);
+        pal_put_str(writer, "model", entry->message->model);
 }
 
 static pal_json input_of(const pal_message *message, pal_arena *arena)
@@ -252,7 +252,7 @@ static void put_said(pal_json_writer *writer, const pal_mistral_entry *entry, pa
     bool is_assistant = message->role == PAL_ROLE_ASSISTANT;
     bool is_output = is_assistant && pal_json_type_of(input) == PAL_JSON_NONE;
     pal_entries_begin(writer, is_output ? "message.output" : "message.input");
-    pal_entries_put_member(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
+    pal_put_str(writer, "role", pal_str_of(is_assistant ? "assistant" : "user"));
     put_content(writer, message->parts + entry->first, entry->len, arena);
     if (is_output) {
         put_author(writer, entry);
@@ -283,8 +283,8 @@ static void put_execution(pal_json_writer *writer, const pal_mistral_entry *entr
 {
     const pal_part *part = &entry->message->parts[entry->first];
     pal_entries_begin(writer, "tool.execution");
-    pal_entries_put_member(writer, "name", part->name);
-    pal_entries_put_member(writer, "arguments", part->arguments);
+    pal_put_str(writer, "name", part->name);
+    pal_put_str(writer, "arguments", part->arguments);
     put_author(writer, entry);
     put_info(writer, entry->result, arena);
 }
@@ -309,11 +309,11 @@ static void put_own(pal_json_writer *writer, const pal_mistral_entry *entry, pal
         pal_entries_put_call(writer, part);
         put_author(writer, entry);
         if (entry->is_pending)
-            pal_entries_put_member(writer, "confirmation_status", pal_str_of("pending"));
+            pal_put_str(writer, "confirmation_status", pal_str_of("pending"));
         break;
     case PAL_ENTRY_RESULT:
         pal_entries_begin(writer, "function.result");
-        pal_entries_put_member(writer, "tool_call_id", part->call_id);
+        pal_put_str(writer, "tool_call_id", part->call_id);
         pal_json_name(writer, "result");
         pal_entries_put_output(writer, part);
         break;
@@ -335,7 +335,7 @@ void pal_mistral_entry_put(
     char id[PAL_MISTRAL_ENTRY_ID_SIZE];
     pal_mistral_entry_id(kind_of(entry), entry->message->id, entry->number, id);
     put_own(writer, entry, arena);
-    pal_entries_put_member(writer, "id", pal_str_of(id));
+    pal_put_str(writer, "id", pal_str_of(id));
     put_time(writer, "created_at", entry->message->created_at);
     put_time(writer, "completed_at", entry->message->created_at);
     pal_json_end_object(writer);
@@ -352,10 +352,10 @@ pal_status pal_mistral_handoff_keep(
     pal_json_begin_object(&writer);
     pal_json_name(&writer, "handoff");
     pal_json_begin_object(&writer);
-    pal_entries_put_member(&writer, "previous_agent_id", handoff->previous_id);
-    pal_entries_put_member(&writer, "previous_agent_name", handoff->previous_name);
-    pal_entries_put_member(&writer, "next_agent_id", handoff->next_id);
-    pal_entries_put_member(&writer, "next_agent_name", handoff->next_name);
+    pal_put_str(&writer, "previous_agent_id", handoff->previous_id);
+    pal_put_str(&writer, "previous_agent_name", handoff->previous_name);
+    pal_put_str(&writer, "next_agent_id", handoff->next_id);
+    pal_put_str(&writer, "next_agent_name", handoff->next_name);
     pal_json_end_object(&writer);
     pal_json_end_object(&writer);
     pal_json_end_object(&writer);

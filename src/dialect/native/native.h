@@ -66,8 +66,9 @@ PAL_CHECKED pal_status pal_native_session_read(
 PAL_CHECKED pal_status pal_native_mark_read(
         pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err);
 
-const char *pal_mark_kind_name(pal_mark_kind kind); /* for example "rewind"; "none" if unknown */
-pal_mark_kind pal_mark_kind_from_name(pal_str name);
+/* Returns the name of a kind, for example "rewind"; "none" if the kind is unknown. */
+const char *pal_native_mark_kind_name(pal_mark_kind kind);
+pal_mark_kind pal_native_mark_kind_from_name(pal_str name);
 
 /* Writes the member `name` with the counts of a usage. */
 void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage);

@@ -204,12 +204,12 @@ static const pal_member mark_members[] = {
 static const pal_member_table mark_table = {
         mark_members, COUNT_OF(mark_members), read_mark_kind, write_mark_kind};
 
-const char *pal_mark_kind_name(pal_mark_kind kind)
+const char *pal_native_mark_kind_name(pal_mark_kind kind)
 {
     return mark_names[(unsigned)kind < COUNT_OF(mark_names) ? kind : PAL_MARK_NONE];
 }
 
-pal_mark_kind pal_mark_kind_from_name(pal_str name)
+pal_mark_kind pal_native_mark_kind_from_name(pal_str name)
 {
     for (unsigned i = 1; i < COUNT_OF(mark_names); i++) {
         if (pal_str_is(name, mark_names[i]))
@@ -221,7 +221,7 @@ pal_mark_kind pal_mark_kind_from_name(pal_str name)
 static pal_status read_mark_kind(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
-    pal_mark_kind kind = pal_mark_kind_from_name(pal_json_string(value, arena));
+    pal_mark_kind kind = pal_native_mark_kind_from_name(pal_json_string(value, arena));
     if (kind == PAL_MARK_NONE)
         return pal_member_wrong(err, member->name, value, MARKS_EXPECTED);
     ((pal_mark *)record)->kind = kind;
@@ -230,7 +230,7 @@ static pal_status read_mark_kind(
 
 static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record)
 {
-    pal_put_text(writer, member->name, pal_mark_kind_name(((const pal_mark *)record)->kind));
+    pal_put_text(writer, member->name, pal_native_mark_kind_name(((const pal_mark *)record)->kind));
 }
 
 pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)

@@ -146,7 +146,7 @@ static pal_status read_wrapped_part(content_reader *in, const char *member,
 
 static void take_url(content_reader *in, pal_str url)
 {
-    if (!pal_data_url_decode(url, in->arena, &in->part->media_type, &in->part->data))
+    if (!pal_base64_decode_url(url, in->arena, &in->part->media_type, &in->part->data))
         in->part->url = url;
 }
 
@@ -219,7 +219,7 @@ static pal_status read_file_part(content_reader *in)
     pal_json inner = pal_json_find(in->value, "file");
     pal_str data = pal_member_string(inner, "file_data", in->arena);
     in->part->kind = PAL_PART_FILE;
-    bool decoded = pal_data_url_decode(data, in->arena, &in->part->media_type, &in->part->data);
+    bool decoded = pal_base64_decode_url(data, in->arena, &in->part->media_type, &in->part->data);
     pal_status status = read_wrapped_part(in, "file", decoded ? &table : &name_only, &record);
     in->part->name = record.filename;
     return status;

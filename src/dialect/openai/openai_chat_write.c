@@ -8,6 +8,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
 
@@ -69,7 +70,7 @@ static void put_data_url(chat_writer *out, const pal_part *part)
     pal_buf_append_text(&prefix, ";base64,");
     if (prefix.failure)
         out->json->buf->failure = prefix.failure;
-    pal_json_put_base64(out->json, pal_buf_str(&prefix), part->data);
+    pal_base64_put(out->json, pal_buf_str(&prefix), part->data);
     pal_buf_done(&prefix);
 }
 
@@ -119,7 +120,7 @@ static void put_audio(chat_writer *out, const pal_part *part, pal_json kept)
     pal_json_name(out->json, "input_audio");
     pal_json_begin_object(out->json);
     pal_json_name(out->json, "data");
-    pal_json_put_base64(out->json, pal_str_make(NULL, 0), part->data);
+    pal_base64_put(out->json, pal_str_make(NULL, 0), part->data);
     put_member(out, "format",
             pal_str_make(part->media_type.data + skipped, part->media_type.len - skipped));
     put_others(out, pal_json_find(kept, "input_audio"), inner_own);

@@ -132,7 +132,7 @@ static bool take_blob(content_reader *in)
 
 static void take_url(content_reader *in, pal_str url)
 {
-    if (!pal_data_url_decode(url, in->arena, &in->part->media_type, &in->part->data))
+    if (!pal_base64_decode_url(url, in->arena, &in->part->media_type, &in->part->data))
         in->part->url = url;
 }
 
@@ -162,7 +162,7 @@ static pal_status read_file(content_reader *in)
     in->part->kind = PAL_PART_FILE;
     in->part->name = pal_member_string(in->value, "filename", in->arena);
     if (data.len) {
-        if (!pal_data_url_decode(data, in->arena, &in->part->media_type, &in->part->data))
+        if (!pal_base64_decode_url(data, in->arena, &in->part->media_type, &in->part->data))
             chat.inner = inner_of(in, "file_data", "file_data");
     } else if (url.len) {
         in->part->url = url;
@@ -263,7 +263,7 @@ static void put_data_url(pal_items_writer *out, const char *name, const pal_part
 {
     const pal_str pieces[] = {pal_str_of("data:"), part->media_type, pal_str_of(";base64,")};
     pal_json_name(out->json, name);
-    pal_json_put_base64(
+    pal_base64_put(
             out->json, pal_chat_join(out->scratch, pieces, COUNT_OF(pieces)), part->data);
 }
 

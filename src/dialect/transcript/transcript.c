@@ -426,7 +426,7 @@ static pal_transcript_kind detect(pal_json line)
         return PAL_TRANSCRIPT_LOOM;
     if (has(line, "room_id") && has(line, "conversation_id"))
         return PAL_TRANSCRIPT_SOL;
-    if (pal_go_session_is(line))
+    if (pal_transcript_is_go_session(line))
         return PAL_TRANSCRIPT_GO_SESSION;
     if (pal_json_type_of(line) == PAL_JSON_ARRAY || has(line, "messages"))
         return PAL_TRANSCRIPT_OPENAI_CHAT;
@@ -463,7 +463,7 @@ static pal_str clean(pal_str line, bool is_first)
  * which is then used from there on. */
 static void find_kind(pal_transcript *in, pal_json line)
 {
-    if (in->is_guess && pal_go_session_is(line)) {
+    if (in->is_guess && pal_transcript_is_go_session(line)) {
         in->kind = PAL_TRANSCRIPT_GO_SESSION;
         in->is_guess = false;
     }
@@ -478,28 +478,28 @@ static void read_line(pal_transcript *in, pal_json line)
     find_kind(in, line);
     switch (in->kind) {
     case PAL_TRANSCRIPT_NATIVE:
-        pal_native_line_read(in, line);
+        pal_transcript_native_read(in, line);
         break;
     case PAL_TRANSCRIPT_OPENAI_CHAT:
-        pal_openai_line_read(in, line);
+        pal_transcript_openai_read(in, line);
         break;
     case PAL_TRANSCRIPT_CLAUDE_CODE:
-        pal_claude_code_line_read(in, line);
+        pal_transcript_claude_code_read(in, line);
         break;
     case PAL_TRANSCRIPT_CODEX:
-        pal_codex_line_read(in, line);
+        pal_transcript_codex_read(in, line);
         break;
     case PAL_TRANSCRIPT_SKILLIAN:
-        pal_skillian_line_read(in, line);
+        pal_transcript_skillian_read(in, line);
         break;
     case PAL_TRANSCRIPT_LOOM:
-        pal_loom_line_read(in, line);
+        pal_transcript_loom_read(in, line);
         break;
     case PAL_TRANSCRIPT_SOL:
-        pal_sol_line_read(in, line);
+        pal_transcript_sol_read(in, line);
         break;
     case PAL_TRANSCRIPT_GO_SESSION:
-        pal_go_session_line_read(in, line);
+        pal_transcript_go_session_read(in, line);
         break;
     default:
         pal_transcript_warn(in, "the line is not from a known kind of transcript");

@@ -257,7 +257,7 @@ static void read_other(pal_transcript *in, pal_json line, pal_json type)
             name.len < 64 ? (int)name.len : 64, name.data ? name.data : "");
 }
 
-void pal_claude_code_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_claude_code_read(pal_transcript *in, pal_json line)
 {
     pal_json type = pal_json_find(line, "type");
     bool is_user = pal_json_string_is(type, "user");

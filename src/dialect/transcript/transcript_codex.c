@@ -61,7 +61,7 @@ static const pal_member_table item_table = {item_members, COUNT_OF(item_members)
 
 static void read_data(pal_transcript *in, pal_str url, pal_part *part)
 {
-    if (!pal_data_url_decode(url, in->line_arena, &part->media_type, &part->data))
+    if (!pal_base64_decode_url(url, in->line_arena, &part->media_type, &part->data))
         part->url = url;
 }
 
@@ -417,7 +417,7 @@ static void read_bare(pal_transcript *in, pal_json line)
         read_item(in, line, pal_member_string(line, "timestamp", in->line_arena));
 }
 
-void pal_codex_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_codex_read(pal_transcript *in, pal_json line)
 {
     static const char *const silent[] = {"world_state", "inter_agent_communication",
             "inter_agent_communication_metadata", "security_risk_score", "realtime_item", NULL};

@@ -60,7 +60,7 @@ static pal_json messages_of(pal_json line)
     return find_either(line, "messages", "Messages");
 }
 
-bool pal_go_session_is(pal_json line)
+bool pal_transcript_is_go_session(pal_json line)
 {
     pal_json message, messages = messages_of(line);
     if (pal_json_type_of(pal_json_find(line, "Messages")) == PAL_JSON_ARRAY)
@@ -220,7 +220,7 @@ static void read_image(reading *r, pal_json part)
     pal_part *out = add(r, PAL_PART_IMAGE);
     out->media_type = text_of(r, image, "mimeType");
     out->extra = keep_inner(r, part, "image", read);
-    if (pal_data_url_decode(text, r->in->line_arena, &out->media_type, &out->data))
+    if (pal_base64_decode_url(text, r->in->line_arena, &out->media_type, &out->data))
         return;
     bool is_url = memchr(text.data, ':', text.len) != NULL;
     if (is_url || !pal_base64_decode(text, r->in->line_arena, &out->data) || !out->data.len)
@@ -469,7 +469,7 @@ static void read_session(pal_transcript *in, pal_json line)
         pal_transcript_learn(in, &in->facts.session.key, pal_str_make(key, (size_t)len));
 }
 
-void pal_go_session_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_go_session_read(pal_transcript *in, pal_json line)
 {
     pal_json message, messages = messages_of(line);
     size_t index = 0;

@@ -56,7 +56,7 @@ static void read_message(pal_transcript *in, pal_json line)
         pal_transcript_warn(in, "skipped: %s", error.message);
 }
 
-void pal_native_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_native_read(pal_transcript *in, pal_json line)
 {
     pal_json type = pal_json_find(line, "palaver");
     /* A message may have an extra member "palaver", but it always has a role. */
@@ -105,15 +105,15 @@ static bool tell_unknown(pal_transcript *in, const pal_message *message)
     return false;
 }
 
-void pal_openai_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_openai_read(pal_transcript *in, pal_json line)
 {
     pal_message *messages;
     size_t len;
     pal_error error;
     pal_status status;
     /* The first lines of such a file may look like our format. */
-    if (pal_go_session_is(line)) {
-        pal_go_session_line_read(in, line);
+    if (pal_transcript_is_go_session(line)) {
+        pal_transcript_go_session_read(in, line);
         return;
     }
     status = pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);

@@ -114,16 +114,16 @@ pal_str pal_transcript_suffix(pal_arena *arena, pal_str text, const char *suffix
 
 /* ---- The formats: each function reads one parsed line ---- */
 
-void pal_native_line_read(pal_transcript *in, pal_json line);
-void pal_openai_line_read(pal_transcript *in, pal_json line);
-void pal_claude_code_line_read(pal_transcript *in, pal_json line);
-void pal_codex_line_read(pal_transcript *in, pal_json line);
-void pal_skillian_line_read(pal_transcript *in, pal_json line);
-void pal_loom_line_read(pal_transcript *in, pal_json line);
-void pal_sol_line_read(pal_transcript *in, pal_json line);
-void pal_go_session_line_read(pal_transcript *in, pal_json line);
+void pal_transcript_native_read(pal_transcript *in, pal_json line);
+void pal_transcript_openai_read(pal_transcript *in, pal_json line);
+void pal_transcript_claude_code_read(pal_transcript *in, pal_json line);
+void pal_transcript_codex_read(pal_transcript *in, pal_json line);
+void pal_transcript_skillian_read(pal_transcript *in, pal_json line);
+void pal_transcript_loom_read(pal_transcript *in, pal_json line);
+void pal_transcript_sol_read(pal_transcript *in, pal_json line);
+void pal_transcript_go_session_read(pal_transcript *in, pal_json line);
 
 /* Returns true if the line can only be a message or a session of the Go package. */
-bool pal_go_session_is(pal_json line);
+bool pal_transcript_is_go_session(pal_json line);
 
 #endif

@@ -292,7 +292,7 @@ static void learn_alias(pal_transcript *in)
     session->aliases_len = 1;
 }
 
-void pal_skillian_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_skillian_read(pal_transcript *in, pal_json line)
 {
     static const char *const kept[] = {"id", "last_accessed", "message_count"};
     pal_json data = unwrap(in, pal_json_find(line, "conversation_data"));
@@ -327,7 +327,7 @@ static int64_t first_time(pal_transcript *in, pal_json messages)
     return at;
 }
 
-void pal_loom_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_loom_read(pal_transcript *in, pal_json line)
 {
     static const char *const kept[] = {
             "session_id", "bead_id", "updated_at", "expires_at", "token_count", "entity_metadata"};
@@ -370,7 +370,7 @@ static int64_t read_any_time(pal_transcript *in, pal_json value)
     return (int64_t)(number < 100000000000 ? number * 1000 : number);
 }
 
-void pal_sol_line_read(pal_transcript *in, pal_json line)
+void pal_transcript_sol_read(pal_transcript *in, pal_json line)
 {
     static const char *const kept[] = {"room_id", "conversation_id", "estimated_tokens"};
     pal_session *session = &in->facts.session;

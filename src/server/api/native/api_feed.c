@@ -94,7 +94,7 @@ static void put_event(pal_buf *buf, const feed_ring *ring, uint64_t number)
         pal_put_text(&writer, "state", pal_turn_state_name(event->state));
     } else if (is_mark) {
         pal_put_count(&writer, "number", event->number);
-        pal_put_text(&writer, "kind", pal_mark_kind_name(event->mark));
+        pal_put_text(&writer, "kind", pal_native_mark_kind_name(event->mark));
     } else {
         pal_put_text(&writer, "what", what_names[event->change]);
     }
