@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/memory.h"
-#include "net/net_http_inside.h"
+#include "net/net_http_internal.h"
 
 #define FINDING_MAX 16  /* calls of one host that can look up its name at the same time */
 #define OPENING_MAX 256 /* calls of one host that can look up its name or connect at the same

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include "base/memory.h"
 #include "base/text.h"
-#include "net/net_http_inside.h"
+#include "net/net_http_internal.h"
 
 #define LAP_BYTES_MAX 65536 /* bytes that one call can receive before the other calls are served */
 #define UPLOAD_BYTES 16384L /* the smallest size that libcurl accepts */

@@ -7,8 +7,8 @@
  * share one multi and its idle connections. */
 #include <assert.h>
 #include "base/memory.h"
-#include "net/net_http_inside.h"
-#include "net/net_loop_inside.h"
+#include "net/net_http_internal.h"
+#include "net/net_loop_internal.h"
 
 #define CALLS_MAX 256 /* calls of one multi handle */
 #define READS_MAX 8   /* reads of one socket before the others are served */

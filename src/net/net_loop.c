@@ -21,9 +21,10 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/memory.h"
-#include "net/net_loop_inside.h"
+#include "net/net_loop_internal.h"
 
-int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user)
+int pal_net_thread_start(
+        pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user)
 {
     /* These signals stay unblocked, so that a fault in this thread still reaches the program's
      * handlers. */
@@ -230,7 +231,7 @@ pal_status pal_loop_open(uint32_t workers, pal_loop **out_loop, pal_error *err)
     status = pal_workers_open(loop, workers ? workers : 4, err);
     if (status)
         goto no_workers;
-    int rc = pal_thread_start(&loop->thread, 0, run_loop, loop);
+    int rc = pal_net_thread_start(&loop->thread, 0, run_loop, loop);
     if (rc == 0) {
         *out_loop = loop;
         return PAL_OK;

@@ -41,7 +41,7 @@ struct pal_work_item {
     void (*done)(pal_work_item *item); /* runs on the loop */
     pal_work_item *next;
 };
-void pal_loop_work(pal_loop *loop, pal_work_item *item);
+void pal_worker_run(pal_loop *loop, pal_work_item *item);
 
 /* The same for work that another thread does, which does not belong to the loop. pal_loop_hold()
  * must be called on the loop, which stays open until it is released.

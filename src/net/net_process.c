@@ -18,8 +18,7 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/memory.h"
-#include "net/net_loop_inside.h"
-#include "net/net_spawn.h"
+#include "net/net_loop_internal.h"
 
 #define LINE_BYTES_MAX (16u << 20)
 #define WRITE_BYTES_MAX (64u << 20)
@@ -429,7 +428,7 @@ pal_status pal_process_start(pal_loop *loop, const pal_process_spec *spec,
     process->pid = child.pid;
     int rc = open_pipes(process, &child);
     if (rc == 0)
-        rc = -pal_thread_start(&process->waiter, WAITER_STACK, wait_for, process);
+        rc = -pal_net_thread_start(&process->waiter, WAITER_STACK, wait_for, process);
     close_left(&child);
     if (rc) {
         undo_start(process);

@@ -6,7 +6,7 @@
  * clock stands still within a round, so it can fire too early; then it is set again. */
 #include <assert.h>
 #include "base/memory.h"
-#include "net/net_loop_inside.h"
+#include "net/net_loop_internal.h"
 
 #define DELAY_MS_MAX ((int64_t)1 << 52) /* prevents overflow of sums */
 

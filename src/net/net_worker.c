@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <string.h>
 #include "base/memory.h"
-#include "net/net_loop_inside.h"
+#include "net/net_loop_internal.h"
 
-void pal_loop_work(pal_loop *loop, pal_work_item *item)
+void pal_worker_run(pal_loop *loop, pal_work_item *item)
 {
     pal_workers *workers = &loop->workers;
     assert(pal_loop_is_on(loop));
@@ -60,7 +60,7 @@ pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err)
         return pal_no_memory(err);
     }
     while (workers->threads_len < len && rc == 0) {
-        rc = pal_thread_start(&workers->threads[workers->threads_len], 0, run_worker, loop);
+        rc = pal_net_thread_start(&workers->threads[workers->threads_len], 0, run_worker, loop);
         workers->threads_len += rc == 0;
     }
     if (rc) {

@@ -91,7 +91,7 @@ void pal_turn_next_step(pal_turn *turn)
     turn->work.work = pal_plan_work;
     turn->work.done = on_planned;
     turn->holds++;
-    pal_loop_work(turn->runtime->loop, &turn->work);
+    pal_worker_run(turn->runtime->loop, &turn->work);
 }
 
 /* ---- The call ---- */

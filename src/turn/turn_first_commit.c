@@ -386,7 +386,7 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
     turn->work.work = run;
     turn->work.done = done;
     turn->holds++;
-    pal_loop_work(turn->runtime->loop, &turn->work);
+    pal_worker_run(turn->runtime->loop, &turn->work);
 }
 
 static void begin_replay(pal_turn *turn)

@@ -138,7 +138,7 @@ static void look(pal_backlog *backlog)
 {
     backlog->item.work = list_owners;
     backlog->item.done = on_owners_listed;
-    pal_loop_work(backlog->runtime->loop, &backlog->item);
+    pal_worker_run(backlog->runtime->loop, &backlog->item);
 }
 
 void pal_backlog_start(pal_runtime *runtime)

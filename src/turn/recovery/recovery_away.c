@@ -320,7 +320,7 @@ static void on_look_time(pal_timer *timer)
     lane->guards++;
     l->item.work = look;
     l->item.done = on_looked;
-    pal_loop_work(lane->runtime->loop, &l->item);
+    pal_worker_run(lane->runtime->loop, &l->item);
 }
 
 void pal_away_look(pal_lane_state *lane)

@@ -144,7 +144,7 @@ static void start_works(void *user)
     work *works = user;
     for (int i = 0; i < 100; i++) {
         works[i] = (work){.item = {do_work, end_work, NULL}, .number = i};
-        pal_loop_work(work_loop, &works[i].item);
+        pal_worker_run(work_loop, &works[i].item);
     }
 }
 
@@ -183,7 +183,7 @@ static void start_ordered(void *user)
     work *works = user;
     for (int i = 0; i < 100; i++) {
         works[i] = (work){.item = {note_order, start_more, NULL}, .number = i};
-        pal_loop_work(work_loop, &works[i].item);
+        pal_worker_run(work_loop, &works[i].item);
     }
 }
 

@@ -1,10 +1,10 @@
-/* net_http_inside.h - definitions that the net_http*.c files share. For them only; everything runs
- * on the loop.
+/* net_http_internal.h - definitions that the net_http*.c files share. For them only. Everything
+ * runs on the loop.
  *
  * A client has hosts. A call waits at its host until it can start. Then it is given to one of the
  * client's multis, each of which is a multi handle of libcurl, and libcurl runs it to its end. */
-#ifndef PAL_NET_HTTP_INSIDE_H
-#define PAL_NET_HTTP_INSIDE_H
+#ifndef PAL_NET_HTTP_INTERNAL_H
+#define PAL_NET_HTTP_INTERNAL_H
 
 #include <curl/curl.h>
 #include <uv.h>

@@ -1,10 +1,8 @@
-/* net_spawn.c - starts a child with posix_spawn(). The child leads a new process group, has the
+/* net_child.c - starts a child with posix_spawn(). The child leads a new process group, has the
  * default signal handlers, no open files except its three streams, and a small environment.
  *
  * It inherits only the environment variables that programs generally need. API keys of model
  * services are not passed on, unless the caller names them. */
-#include "net/net_spawn.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/memory.h"
+#include "net/net_loop_internal.h"
 
 #define PATH_BYTES_MAX 4096
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"

@@ -1,11 +1,13 @@
-/* net_loop_inside.h - the parts of a loop that the files of this folder share. For src/net only. */
-#ifndef PAL_NET_LOOP_INSIDE_H
-#define PAL_NET_LOOP_INSIDE_H
+/* net_loop_internal.h - the parts of a loop and of a child process that
+ * the files of this folder share. For src/net only. */
+#ifndef PAL_NET_LOOP_INTERNAL_H
+#define PAL_NET_LOOP_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 #include <uv.h>
-#include "net/net_loop.h"
+#include "net/net_process.h"
 
 /* All timers of a loop. Used on the loop. */
 typedef struct pal_timers {
@@ -49,7 +51,8 @@ struct pal_loop {
 
 /* Starts a thread that gets none of the program's signals. SIGPIPE is one of them, so writing to a
  * closed connection fails with EPIPE. `stack_bytes` 0: the default. Returns an errno. */
-int pal_thread_start(pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user);
+int pal_net_thread_start(
+        pthread_t *out_thread, size_t stack_bytes, void *(*run)(void *), void *user);
 
 /* Releases a hold without an item. Must be called on the loop. */
 void pal_loop_release(pal_loop *loop);
@@ -59,5 +62,19 @@ void pal_timers_close(pal_loop *loop); /* the loop must run once more afterwards
 
 PAL_CHECKED pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err);
 void pal_workers_close(pal_loop *loop); /* runs all waiting items first */
+
+/* ---- Children: net_child.c ---- */
+
+/* A started child. It leads a new process group. */
+typedef struct pal_child {
+    pid_t pid;
+    int input;  /* we write to it; the caller must close all three */
+    int output; /* we read from it */
+    int error;
+} pal_child;
+
+/* Starts a program with pipes for its three standard streams. Can be called from any thread. */
+PAL_CHECKED pal_status pal_child_start(
+        const pal_process_spec *spec, pal_child *out_child, pal_error *err);
 
 #endif
