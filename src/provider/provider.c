@@ -241,7 +241,7 @@ bool pal_provider_keeps(const pal_provider *provider)
 
 /* ---- Calls ---- */
 
-void pal_model_call_list(pal_provider *provider, pal_model_call *call)
+void pal_provider_call_add(pal_provider *provider, pal_model_call *call)
 {
     call->next = provider->calls;
     if (provider->calls)
@@ -249,7 +249,7 @@ void pal_model_call_list(pal_provider *provider, pal_model_call *call)
     provider->calls = call;
 }
 
-void pal_model_call_unlist(pal_model_call *call)
+void pal_provider_call_remove(pal_model_call *call)
 {
     if (call->previous)
         call->previous->next = call->next;
@@ -285,7 +285,7 @@ pal_status pal_provider_start(pal_provider *provider, const pal_model_request *r
     return pal_provider_http_start(provider, request, sink, user, out_call, err);
 }
 
-void pal_model_call_cancel(pal_model_call *call)
+void pal_provider_cancel(pal_model_call *call)
 {
     call->cancel(call);
 }

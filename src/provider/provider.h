@@ -104,7 +104,7 @@ bool pal_provider_keeps(const pal_provider *provider);
 PAL_CHECKED pal_status pal_provider_start(pal_provider *provider, const pal_model_request *request,
         const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err);
 /* Cancels a call. No callback is made after this. The connection is closed at once. */
-void pal_model_call_cancel(pal_model_call *call);
+void pal_provider_cancel(pal_model_call *call);
 
 /* Called once with the models that the service lists, as a JSON array of names; or with an empty
  * text and an error. The provider can be closed in the callback. */
@@ -137,6 +137,8 @@ typedef struct pal_provider_forwarded {
 PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider,
         const pal_provider_forwarded *forwarded, const pal_http_events *events, void *user,
         pal_http_call **out_call, pal_error *err);
+
+/* ---- The usage of forwarded responses: provider_meter.c ---- */
 
 /* Reads a forwarded response for its model and usage, and keeps only one event of a stream at a
  * time. pal_meter_new() returns NULL if there is no memory. */

@@ -69,13 +69,13 @@ bool pal_answer_number(pal_json value, uint64_t *out_number);
 /* ---- provider_error.c ---- */
 
 /* Fails with the message in an error object of any service: {"error":{...}} and similar forms. */
-void pal_answer_fail_value(pal_answer *answer, pal_json value, pal_arena *scratch);
+void pal_answer_error_value(pal_answer *answer, pal_json value, pal_arena *scratch);
 /* Does the same for a body with any content. `code` is the HTTP status. */
-void pal_answer_fail_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch);
+void pal_answer_error_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch);
 /* Writes a short excerpt of any bytes: one line of valid UTF-8, without the tags of a page. */
-void pal_answer_excerpt(pal_buf *out, pal_str bytes);
+void pal_provider_excerpt(pal_buf *out, pal_str bytes);
 /* Removes a secret from a text that will be shown. */
-void pal_answer_redact(pal_buf *text, pal_str secret);
+void pal_provider_redact_secret(pal_buf *text, pal_str secret);
 
 /* ---- At the end ---- */
 

@@ -110,7 +110,7 @@ static bool read_error(pal_reader *reader, pal_json value)
 {
     if (!is_type(value, "error"))
         return false;
-    pal_answer_fail_value(&reader->answer, value, reader->scratch);
+    pal_answer_error_value(&reader->answer, value, reader->scratch);
     return true;
 }
 

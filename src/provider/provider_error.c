@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "provider/provider_answer.h"
+#include "provider/provider_kind.h"
 
 #define EXCERPT_LEN_MAX 200
 #define MESSAGE_LEN_MAX 1500
@@ -62,12 +63,12 @@ static void append_words(pal_buf *out, pal_str rest, size_t len_max)
         pal_buf_append_text(out, "...");
 }
 
-void pal_answer_excerpt(pal_buf *out, pal_str bytes)
+void pal_provider_excerpt(pal_buf *out, pal_str bytes)
 {
     append_words(out, bytes, EXCERPT_LEN_MAX);
 }
 
-void pal_answer_redact(pal_buf *text, pal_str secret)
+void pal_provider_redact_secret(pal_buf *text, pal_str secret)
 {
     static const char mask[] = "***";
     size_t mask_len = sizeof mask - 1, at = 0, kept = 0;
@@ -84,6 +85,12 @@ void pal_answer_redact(pal_buf *text, pal_str secret)
     }
     memmove(text->data + kept, text->data + at, text->len - at);
     text->len = kept + text->len - at;
+}
+
+void pal_provider_redact(const pal_provider *provider, pal_buf *text)
+{
+    for (size_t i = 0; i < provider->secrets_len; i++)
+        pal_provider_redact_secret(text, provider->secrets[i]);
 }
 
 /* ---- Shapes ---- */
@@ -181,7 +188,7 @@ static void append_upstream(pal_buf *out, pal_json value, pal_arena *scratch)
     append_words(out, raw, EXCERPT_LEN_MAX);
 }
 
-void pal_answer_fail_value(pal_answer *answer, pal_json value, pal_arena *scratch)
+void pal_answer_error_value(pal_answer *answer, pal_json value, pal_arena *scratch)
 {
     if (pal_answer_failed(answer))
         return;
@@ -191,26 +198,26 @@ void pal_answer_fail_value(pal_answer *answer, pal_json value, pal_arena *scratc
             append_message(&answer->error, value, scratch, 0))
         append_upstream(&answer->error, inner, scratch);
     else
-        pal_answer_excerpt(&answer->error, pal_json_raw(value));
+        pal_provider_excerpt(&answer->error, pal_json_raw(value));
     learn_code(answer, inner, scratch);
     answer->end.status = PAL_PROVIDER;
 }
 
-void pal_answer_fail_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch)
+void pal_answer_error_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch)
 {
     pal_json value;
     if (pal_answer_failed(answer))
         return;
     if (pal_json_parse(scratch, body, NULL, &value, NULL) == PAL_OK &&
             pal_json_type_of(value) >= PAL_JSON_STRING) {
-        pal_answer_fail_value(answer, value, scratch);
+        pal_answer_error_value(answer, value, scratch);
         return;
     }
     pal_buf_clear(&answer->error);
     pal_buf_format(&answer->error, "HTTP %ld", code);
     size_t len = answer->error.len;
     pal_buf_append_text(&answer->error, ": ");
-    pal_answer_excerpt(&answer->error, body);
+    pal_provider_excerpt(&answer->error, body);
     if (answer->error.len == len + 2)
         answer->error.len = len;
     answer->end.status = PAL_PROVIDER;

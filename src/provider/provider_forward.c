@@ -1,12 +1,9 @@
 /* provider_forward.c - forwards a client's request unchanged to the service, with the service's
- * address and keys, and reads the response only to count it. The request must be written for the
- * service's own API. On the loop. */
-#include <assert.h>
+ * address and keys. The request must be written for the service's own API. On the loop. */
 #include "base/buf.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "palaver/limits.h"
-#include "provider/provider_answer.h"
 #include "provider/provider_kind.h"
 
 #define PATH_LEN_MAX 4096
@@ -114,79 +111,4 @@ out:
     pal_buf_done(&url);
     pal_arena_free(arena);
     return status;
-}
-
-void pal_provider_redact(const pal_provider *provider, pal_buf *text)
-{
-    for (size_t i = 0; i < provider->secrets_len; i++)
-        pal_answer_redact(text, provider->secrets[i]);
-}
-
-/* ---- Counting ---- */
-
-struct pal_meter {
-    pal_reader reader;
-};
-
-pal_meter *pal_meter_new(pal_provider *provider)
-{
-    static const pal_model_sink none;
-    pal_meter *meter = pal_calloc(1, sizeof(*meter));
-    assert(provider->kind->counter);
-    if (meter)
-        pal_reader_init(&meter->reader, provider->kind->counter, provider->scratch, &none, NULL);
-    return meter;
-}
-
-void pal_meter_free(pal_meter *meter)
-{
-    if (!meter)
-        return;
-    pal_reader_done(&meter->reader);
-    pal_free(meter);
-}
-
-void pal_meter_header(pal_meter *meter, pal_str name, pal_str value)
-{
-    pal_reader_header(&meter->reader, name, value);
-}
-
-void pal_meter_code(pal_meter *meter, long code)
-{
-    pal_reader_code(&meter->reader, code);
-}
-
-void pal_meter_feed(pal_meter *meter, pal_str bytes)
-{
-    pal_reader_feed(&meter->reader, bytes);
-}
-
-uint64_t pal_meter_said(const pal_meter *meter, pal_str *out_text)
-{
-    *out_text = pal_buf_str(&meter->reader.said);
-    return meter->reader.said_len;
-}
-
-const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http)
-{
-    pal_reader_finish(&meter->reader, http);
-    return &meter->reader.answer.end;
-}
-
-bool pal_meter_is_long(const pal_meter *meter)
-{
-    return meter->reader.form == PAL_READER_WHOLE &&
-            meter->reader.body.len > PAL_PROVIDER_INLINE_BYTES_MAX;
-}
-
-const pal_model_end *pal_meter_finish_apart(pal_meter *meter, const pal_http_end *http)
-{
-    pal_arena *arena = pal_arena_new(0);
-    meter->reader.is_on_worker = true;
-    meter->reader.scratch = arena;
-    if (!arena)
-        pal_answer_fail(&meter->reader.answer, PAL_NO_MEMORY, "out of memory");
-    pal_reader_finish(&meter->reader, http);
-    pal_arena_free(arena);
-    return &meter->reader.answer.end;
 }

@@ -26,7 +26,7 @@ typedef struct http_call {
 static void detach(http_call *call)
 {
     pal_timer_stop(call->base.provider->loop, &call->grace);
-    pal_model_call_unlist(&call->base);
+    pal_provider_call_remove(&call->base);
 }
 
 static void free_detached(http_call *call)
@@ -169,7 +169,7 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
     }
     call->base = (pal_model_call){.provider = provider, .cancel = cancel_http};
     call->has_conversation = request->conversation.len > 0;
-    pal_model_call_list(provider, &call->base);
+    pal_provider_call_add(provider, &call->base);
     pal_reader_init(&call->reader, provider->kind->reader, provider->scratch, sink, user);
     pal_buf_append_str(&url, provider->url);
     status = provider->kind->write(provider, request, &url, &body, err);

@@ -86,8 +86,8 @@ struct pal_model_call {
     void (*cancel)(pal_model_call *call);
 };
 
-void pal_model_call_list(pal_provider *provider, pal_model_call *call);
-void pal_model_call_unlist(pal_model_call *call);
+void pal_provider_call_add(pal_provider *provider, pal_model_call *call);
+void pal_provider_call_remove(pal_model_call *call);
 
 /* ---- provider_http.c ---- */
 

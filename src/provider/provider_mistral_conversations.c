@@ -217,7 +217,7 @@ static void conversations_event(pal_reader *reader, pal_str name, pal_json value
     if (is_type(value, "conversation.response.error") ||
             pal_json_type_of(pal_json_find(value, "error")) > PAL_JSON_NULL ||
             pal_json_string_is(pal_json_find(value, "object"), "error")) {
-        pal_answer_fail_value(&reader->answer, value, reader->scratch);
+        pal_answer_error_value(&reader->answer, value, reader->scratch);
         return;
     }
     read_facts(reader, value);
@@ -233,7 +233,7 @@ static void conversations_whole(pal_reader *reader, pal_json value)
 {
     pal_json entry, outputs = pal_json_find(value, "outputs");
     if (pal_json_type_of(outputs) != PAL_JSON_ARRAY) {
-        pal_answer_fail_value(&reader->answer, value, reader->scratch);
+        pal_answer_error_value(&reader->answer, value, reader->scratch);
         return;
     }
     read_facts(reader, value);

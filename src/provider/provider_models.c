@@ -115,7 +115,7 @@ static void tell_failure(pal_models_query *query, const pal_http_end *end)
     if (end->status == PAL_OK)
         pal_buf_format(&text, "HTTP %ld: ", end->code);
     if (end->status == PAL_OK && end->error[0] == '\0')
-        pal_answer_excerpt(&text, pal_buf_str(&query->body));
+        pal_provider_excerpt(&text, pal_buf_str(&query->body));
     else
         pal_buf_append_text(&text, end->error);
     pal_provider_redact(provider, &text);

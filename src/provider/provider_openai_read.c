@@ -26,7 +26,7 @@ static bool read_error(pal_reader *reader, pal_str name, pal_json value)
             !pal_json_string_is(pal_json_find(value, "object"), "error") &&
             !pal_str_is(name, "error"))
         return false;
-    pal_answer_fail_value(&reader->answer, value, reader->scratch);
+    pal_answer_error_value(&reader->answer, value, reader->scratch);
     return true;
 }
 
@@ -120,7 +120,7 @@ static void read_choice(pal_reader *reader, pal_json choice)
         return;
     read_delta(reader, is_given(delta) ? delta : pal_json_find(choice, "message"));
     if (pal_str_is(reason, "error"))
-        pal_answer_fail_value(&reader->answer, choice, reader->scratch);
+        pal_answer_error_value(&reader->answer, choice, reader->scratch);
     else if (reason.len)
         pal_answer_finish(&reader->answer, reason);
 }

@@ -16,7 +16,7 @@ typedef struct play_call {
 static void detach(play_call *call)
 {
     pal_timer_stop(call->base.provider->loop, &call->timer);
-    pal_model_call_unlist(&call->base);
+    pal_provider_call_remove(&call->base);
 }
 
 static void free_detached(play_call *call)
@@ -133,7 +133,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
     if (timeout_ms > 0)
         call->deadline_ms = pal_loop_now_ms(provider->loop) + timeout_ms;
     pal_answer_init(&call->answer, sink, user);
-    pal_model_call_list(provider, &call->base);
+    pal_provider_call_add(provider, &call->base);
     if (!pal_timer_start(provider->loop, &call->timer, 0, on_timer)) {
         detach(call);
         free_detached(call);

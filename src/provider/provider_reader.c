@@ -116,7 +116,7 @@ static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
     if (pal_answer_failed(&reader->answer))
         return;
     pal_buf_init(&words, 1024);
-    pal_answer_excerpt(&words, bytes);
+    pal_provider_excerpt(&words, bytes);
     pal_answer_fail(
             &reader->answer, PAL_PROVIDER, "%s: '%.*s'", what, PAL_STR_ARG(pal_buf_str(&words)));
     pal_buf_done(&words);
@@ -301,7 +301,7 @@ static void fail_code(pal_reader *reader)
 {
     pal_arena_reset(reader->scratch);
     pal_str body = mended(reader, pal_buf_str(&reader->body));
-    pal_answer_fail_body(&reader->answer, reader->code, body, reader->scratch);
+    pal_answer_error_body(&reader->answer, reader->code, body, reader->scratch);
 }
 
 static void judge(pal_reader *reader, const pal_http_end *http)

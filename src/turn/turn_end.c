@@ -51,7 +51,7 @@ static void on_settled(pal_write *write)
 void pal_turn_stop_waiting(pal_turn *turn)
 {
     if (turn->step.call) {
-        pal_model_call_cancel(turn->step.call);
+        pal_provider_cancel(turn->step.call);
         turn->step.call = NULL;
         turn->holds--;
     }

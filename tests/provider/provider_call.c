@@ -51,7 +51,7 @@ static void on_text(void *user, pal_str delta)
         in->first_us = pal_clock_monotonic_us();
     log_text(&in->log, delta);
     if (++in->pieces == in->cancel_after) {
-        pal_model_call_cancel(in->call);
+        pal_provider_cancel(in->call);
         log_close(&in->log);
         pal_buf_append_text(&in->log.text, "canceled");
         bell_ring(&rung);

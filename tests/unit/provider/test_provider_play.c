@@ -136,15 +136,15 @@ static void secrets_are_not_shown(void)
     pal_buf text;
     pal_buf_init(&text, 1000);
     pal_buf_append_text(&text, "bad key sk-12345678, sk-12345678!");
-    pal_answer_redact(&text, pal_str_of("sk-12345678"));
+    pal_provider_redact_secret(&text, pal_str_of("sk-12345678"));
     CHECK_STR(pal_buf_str(&text), "bad key ***, ***!");
-    pal_answer_redact(&text, pal_str_of(""));
+    pal_provider_redact_secret(&text, pal_str_of(""));
     CHECK_STR(pal_buf_str(&text), "bad key ***, ***!");
     pal_buf_done(&text);
     pal_buf_init(&text, 4u << 20);
     for (int i = 0; i < 200000; i++)
         pal_buf_append_text(&text, "sk-12345678,");
-    pal_answer_redact(&text, pal_str_of("sk-12345678"));
+    pal_provider_redact_secret(&text, pal_str_of("sk-12345678"));
     if (CHECK_EQ(text.len, 200000 * 4))
         CHECK_BYTES(text.data + text.len - 8, "***,***,", 8);
     pal_buf_done(&text);
@@ -163,7 +163,7 @@ static void on_text(void *user, pal_str delta)
 {
     log_text(user, delta);
     if (++pieces == cancel_at) {
-        pal_model_call_cancel(call);
+        pal_provider_cancel(call);
         bell_ring(&told_bell);
     }
 }
@@ -524,7 +524,7 @@ static void starve_on_loop(void *user)
     CHECK_STATUS_EITHER(status, PAL_OK, PAL_NO_MEMORY);
     started = status;
     if (call)
-        pal_model_call_cancel(call);
+        pal_provider_cancel(call);
     pal_provider_close(provider);
     provider = NULL;
     bell_ring(&told_bell);
