@@ -5,7 +5,7 @@
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
         libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev libedit-dev
-        libmicrohttpd-dev libgnutls28-dev)
+        libmicrohttpd-dev libgnutls28-dev libwslay-dev)
 build_commands=(cc meson ninja pkg-config)
 build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5' 'yaml-0.1 >= 0.2'
         'libuv >= 1.40' 'libcurl >= 7.87' 'libedit >= 3.1' 'libmicrohttpd >= 0.9.75'

@@ -1,4 +1,4 @@
-/* digest.c - SHA-256 and HMAC by OpenSSL, and hex digits. All functions can be called from any
+/* digest.c - SHA-256, HMAC and SHA-1 by OpenSSL, and hex digits. All functions can be called from any
  * thread.
  *
  * OpenSSL recommends its EVP interface, which looks up the algorithm and allocates memory for every
@@ -30,6 +30,11 @@ pal_status pal_hmac_sha256(pal_str key, pal_str data, uint8_t out_digest[PAL_SHA
                     out_digest, &len))
         return PAL_NO_MEMORY;
     return PAL_OK;
+}
+
+pal_status pal_sha1(pal_str data, uint8_t out_digest[PAL_SHA1_SIZE])
+{
+    return SHA1((const unsigned char *)data.data, data.len, out_digest) ? PAL_OK : PAL_NO_MEMORY;
 }
 
 /* Computed, because the compiler can then convert sixteen digits at once; a table would prevent
