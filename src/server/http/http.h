@@ -133,6 +133,56 @@ typedef enum pal_pulled {
 bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
         pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user);
 
+/* ---- Switching to another protocol (http_upgrade.c) ---- */
+
+typedef struct pal_upgrade pal_upgrade; /* a connection that no longer speaks HTTP */
+
+/* Responds with 101, and gives the connection to `switched`, which is called once, on the
+ * connection's thread: `fd` is the socket (over TLS, a socket pair that libmicrohttpd serves), and
+ * `early` are bytes that arrived with the request. If `upgrade` is NULL, there was no memory, and
+ * the connection is closed. Add the headers before. The exchange must not be used afterwards. */
+void pal_exchange_upgrade(pal_exchange *x, const char *protocol,
+        void (*switched)(pal_upgrade *upgrade, int fd, pal_str early, void *user), void *user);
+/* Closes the connection, and its socket. Can be called from any thread, once. */
+void pal_upgrade_close(pal_upgrade *upgrade);
+
+/* ---- Requests that another protocol carries (http_carried.c) ---- */
+
+/* How the response to such a request reaches the client. */
+typedef struct pal_carrier {
+    /* The value of a header; empty: there is none. */
+    pal_str (*header)(const char *name, void *user);
+    /* Sends the one response. */
+    void (*answer)(unsigned code, pal_str body, void *user);
+    /* Sends a piece of a stream. False: the client has left. */
+    bool (*write)(pal_str bytes, void *user);
+    /* Called once, last: the exchange is over. Can be called from any thread, also before
+     * pal_listener_carry() returns. */
+    void (*ended)(void *user);
+} pal_carrier;
+
+typedef struct pal_carried pal_carried; /* a request that another protocol carries */
+
+typedef struct pal_carried_request {
+    const char *method;
+    const char *path;
+    pal_str peer;
+    pal_str body;
+    const pal_carrier *carrier;
+    void *user;
+} pal_carried_request;
+
+/* Handles a request as if it had arrived by HTTP: with the same checks, limits, handlers, log and
+ * metrics. Copies the request. NULL: the listener is closing or memory is missing, and nothing is
+ * called. Otherwise the caller releases the result. */
+pal_carried *pal_listener_carry(pal_listener *listener, const pal_carried_request *request);
+/* The client has left. Can be called from any thread, more than once. */
+void pal_carried_leave(pal_carried *carried);
+void pal_carried_release(pal_carried *carried); /* accepts NULL */
+/* Returns the `user` of the request, or NULL if the exchange arrived by HTTP or over another
+ * carrier. */
+void *pal_exchange_carrier_user(const pal_exchange *x, const pal_carrier *carrier);
+
 /* ---- The listener ---- */
 
 typedef struct pal_listener_counts {

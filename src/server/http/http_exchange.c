@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include "base/memory.h"
 #include "base/text.h"
+#include "palaver/id.h"
 #include "server/http/http_internal.h"
 
 #define RAW_ANSWER_BYTES_MAX ((size_t)64 << 10)
@@ -74,6 +75,13 @@ pal_str pal_exchange_id(const pal_exchange *x)
     return x->id;
 }
 
+void pal_exchange_set_id(pal_exchange *x)
+{
+    char id[PAL_ID_TEXT_SIZE];
+    pal_id_to_text(pal_id_new(), id);
+    x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
+}
+
 pal_arena *pal_exchange_arena(pal_exchange *x)
 {
     return x->arena;
@@ -109,6 +117,8 @@ pal_str pal_exchange_header(const pal_exchange *x, const char *name)
 {
     const char *value = NULL;
     size_t len = 0;
+    if (x->carried)
+        return pal_carried_header(x, name);
     if (MHD_lookup_connection_value_n(
                 x->connection->mhd, MHD_HEADER_KIND, name, strlen(name), &value, &len) == MHD_NO ||
             !value)
@@ -284,6 +294,10 @@ static void answer_response(pal_exchange *x, unsigned code, const char *content_
 void pal_exchange_answer(pal_exchange *x, unsigned code, const char *content_type, pal_str body)
 {
     pal_exchange_unwatch(x);
+    if (x->carried) {
+        pal_carried_answer(x, code, body);
+        return;
+    }
     if (x->is_raw) {
         answer_raw(x, code, content_type, body);
         return;
@@ -300,7 +314,7 @@ void pal_exchange_answer_with(
 {
     struct MHD_Response *response = NULL;
     size_t len = body->len;
-    if (x->is_raw) {
+    if (x->is_raw || x->carried) {
         pal_exchange_answer(x, code, content_type, pal_buf_str(body));
         pal_buf_done(body);
         return;

@@ -120,6 +120,7 @@ struct pal_exchange { /* allocated in its own arena */
     struct MHD_Response *response;
     pal_stream *stream;
     struct pal_pull *pull;
+    pal_carried *carried; /* the request came over another protocol; then `connection` is NULL */
     unsigned code; /* status code of the response; 0: no response yet */
     uint64_t bytes;
     int64_t started_us;
@@ -138,6 +139,8 @@ void pal_exchange_refuse(pal_exchange *x, unsigned code, const char *why);
 void pal_exchange_free_body(pal_exchange *x);
 /* Sets the response. Afterwards only the connection's thread may use the exchange. */
 void pal_exchange_hand_over(pal_exchange *x, struct MHD_Response *response, unsigned code);
+/* Gives the exchange a new id. */
+void pal_exchange_set_id(pal_exchange *x);
 void pal_exchange_decorate(
         const pal_exchange *x, struct MHD_Response *response, const char *content_type);
 
@@ -146,6 +149,7 @@ void pal_exchange_decorate(
 struct pal_stream {
     pal_stream *prev, *next; /* guarded by the listener's lock */
     pal_connection *connection;
+    pal_carried *carried; /* another protocol carries it; then only `owner` is used besides */
     pthread_mutex_t lock;
     pal_buf pending;
     size_t taken;       /* bytes of `pending` that libmicrohttpd has taken */
@@ -184,6 +188,20 @@ typedef struct pal_pull pal_pull;
 /* The connection is done with the response: calls `done`. Returns the number of bytes that were
  * sent. */
 uint64_t pal_pull_finish(pal_pull *pull);
+
+/* ---- Requests that another protocol carries (http_carried.c) ---- */
+
+pal_str pal_carried_header(const pal_exchange *x, const char *name);
+void pal_carried_answer(pal_exchange *x, unsigned code, pal_str body);
+/* The same as the functions for streams and exchanges in http.h. */
+pal_stream *pal_carried_stream(
+        pal_exchange *x, unsigned code, void (*gone)(void *user), void *user);
+bool pal_carried_write(pal_stream *stream, pal_str bytes);
+void pal_carried_end(pal_stream *stream);
+void pal_carried_watch(pal_exchange *x, void (*left)(void *user), void *user);
+void pal_carried_unwatch(pal_exchange *x);
+/* Runs the callbacks that are due. On the watch's thread. */
+void pal_carried_attend(pal_listener *listener);
 
 /* ---- The listener ---- */
 
@@ -255,6 +273,8 @@ struct pal_listener {
     atomic_bool is_closing;
     atomic_bool is_over;
 
+    pal_carried *due; /* guarded by `lock`: requests whose callbacks the watch has to call */
+
     pal_worker_pool workers;       /* for all requests except those with large bodies */
     pal_worker_pool large_workers; /* for large bodies, which then delay only each other */
     /* Guarded by `lock`; one list for each thread of libmicrohttpd. */
@@ -272,6 +292,11 @@ struct pal_listener {
     atomic_uint_fast64_t dropped;
 };
 
+/* Counts an exchange that is about to be handled. False: the listener is closing, and nothing was
+ * counted. */
+bool pal_listener_begin(pal_listener *listener);
+/* Returns the bytes of bodies that can still be kept, for all requests together. */
+uint64_t pal_listener_room(pal_listener *listener);
 /* Call this when an exchange or a stream has ended. Wakes pal_listener_close(), which may wait for
  * it. */
 void pal_listener_notify(pal_listener *listener);

@@ -193,7 +193,7 @@ static pal_status start_daemon(pal_listener *listener, pal_error *err)
     unsigned threads = thread_count(config);
     uint64_t open_max = (uint64_t)config->connections_max + PAL_SERVER_CONNECTIONS_SPARE;
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG;
+            MHD_ALLOW_UPGRADE | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG;
     pal_buf certificate, key;
     pal_buf_init(&certificate, PAL_SERVER_TLS_FILE_BYTES_MAX);
     pal_buf_init(&key, PAL_SERVER_TLS_FILE_BYTES_MAX);
@@ -320,6 +320,24 @@ void pal_listener_notify(pal_listener *listener)
     pthread_mutex_lock(&listener->lock);
     pthread_cond_broadcast(&listener->changed);
     pthread_mutex_unlock(&listener->lock);
+}
+
+bool pal_listener_begin(pal_listener *listener)
+{
+    /* In this order: pal_listener_close() sets is_closing first, then reads the counter. */
+    atomic_fetch_add(&listener->handled_len, 1);
+    if (!atomic_load(&listener->is_closing))
+        return true;
+    atomic_fetch_sub(&listener->handled_len, 1);
+    pal_listener_notify(listener);
+    return false;
+}
+
+uint64_t pal_listener_room(pal_listener *listener)
+{
+    uint64_t len = atomic_load(&listener->bodies_len);
+    uint64_t max = listener->limits.bodies_bytes_max;
+    return len < max ? max - len : 0;
 }
 
 void pal_listener_quiesce(pal_listener *listener)

@@ -105,7 +105,7 @@ bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
 {
     pal_pull *pull = pal_arena_alloc(x->arena, sizeof *pull);
     struct pal_share *owner;
-    if (x->is_raw || !pull || !pal_share_claim_stream(x, &owner))
+    if (x->is_raw || x->carried || !pull || !pal_share_claim_stream(x, &owner))
         return false;
     *pull = (pal_pull){.exchange = x, .owner = owner, .more = more, .done = done, .user = user};
     pal_buf_init(&pull->piece, SIZE_MAX / 4);

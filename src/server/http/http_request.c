@@ -143,9 +143,7 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
     x->body_max = listener->limits.body_bytes_max;
     pal_buf_init(&x->body, x->body_max);
     split_target(x);
-    char id[PAL_ID_TEXT_SIZE];
-    pal_id_to_text(pal_id_new(), id);
-    x->id = pal_arena_copy(arena, pal_str_make(id, PAL_ID_TEXT_LEN));
+    pal_exchange_set_id(x);
     pal_unfinished_add(x);
     return x;
 }
@@ -155,14 +153,8 @@ void *pal_request_line(void *user, const char *target, struct MHD_Connection *mh
 /* False: the listener is closing, and nothing was begun. */
 static bool begin_handling(pal_exchange *x)
 {
-    pal_listener *listener = x->listener;
-    /* In this order: pal_listener_close() sets is_closing first, then reads the counter. */
-    atomic_fetch_add(&listener->handled_len, 1);
-    if (atomic_load(&listener->is_closing)) {
-        atomic_fetch_sub(&listener->handled_len, 1);
-        pal_listener_notify(listener);
+    if (!pal_listener_begin(x->listener))
         return false;
-    }
     pal_unfinished_remove(x);
     atomic_store(&x->connection->deadline_us, 0);
     x->phase = PAL_EXCHANGE_PHASE_HANDLED;
@@ -176,14 +168,6 @@ static const char *too_long(const pal_exchange *x)
 {
     return x->body_max < x->body.len_max ? "the body is too long: this route uses no body"
                                          : "the body is longer than server.body_bytes_max";
-}
-
-/* The bytes of bodies that can still be kept, for all requests together. */
-static uint64_t listener_room(pal_listener *listener)
-{
-    uint64_t len = atomic_load(&listener->bodies_len);
-    uint64_t max = listener->limits.bodies_bytes_max;
-    return len < max ? max - len : 0;
 }
 
 static enum MHD_Result refuse_head(pal_exchange *x, unsigned code, const char *why)
@@ -224,7 +208,7 @@ static enum MHD_Result take_head(pal_exchange *x, const char *method, const char
         return pal_exchange_settle(x);
     if (length > x->body_max)
         return refuse_head(x, 413, too_long(x));
-    if (length > listener_room(x->listener))
+    if (length > pal_listener_room(x->listener))
         return refuse_head(x, 503, bodies_full);
     x->phase = PAL_EXCHANGE_PHASE_BODY;
     return MHD_YES;
@@ -247,7 +231,7 @@ static enum MHD_Result take_body(pal_exchange *x, const char *data, size_t *data
     *data_len = 0;
     if (len > x->body_max - x->body_len)
         return pal_request_refuse_raw(x, 413, too_long(x));
-    if (len > listener_room(x->listener))
+    if (len > pal_listener_room(x->listener))
         return pal_request_refuse_raw(x, 503, bodies_full);
     atomic_fetch_add(&x->listener->bodies_len, len);
     x->body_held += len;

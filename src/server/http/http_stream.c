@@ -135,6 +135,8 @@ bool pal_stream_write(pal_stream *stream, pal_str bytes)
 {
     if (bytes.len == 0)
         return true;
+    if (stream->carried)
+        return pal_carried_write(stream, bytes);
     pthread_mutex_lock(&stream->lock);
     bool is_taken = append(stream, bytes);
     pthread_mutex_unlock(&stream->lock);
@@ -143,6 +145,8 @@ bool pal_stream_write(pal_stream *stream, pal_str bytes)
 
 void pal_stream_allow(pal_stream *stream, uint64_t bytes_max)
 {
+    if (stream->carried)
+        return; /* the carrier has its own limit */
     pthread_mutex_lock(&stream->lock);
     if (stream->bytes_max < bytes_max)
         stream->bytes_max = bytes_max;
@@ -151,6 +155,10 @@ void pal_stream_allow(pal_stream *stream, uint64_t bytes_max)
 
 void pal_stream_end(pal_stream *stream)
 {
+    if (stream->carried) {
+        pal_carried_end(stream);
+        return;
+    }
     pthread_mutex_lock(&stream->lock);
     stream->is_ended = true;
     wake(stream);
@@ -253,6 +261,8 @@ pal_stream *pal_exchange_stream(pal_exchange *x, unsigned code, const char *cont
 {
     pal_listener *listener = x->listener;
     struct pal_share *owner;
+    if (x->carried)
+        return pal_carried_stream(x, code, gone, user);
     if (x->is_raw || !pal_share_claim_stream(x, &owner))
         return NULL;
     pal_exchange_unwatch(x); /* from here on the stream reports that the client leaves */

@@ -90,6 +90,10 @@ void pal_watch_remove_stream(pal_listener *listener, pal_stream *stream)
 
 bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user)
 {
+    if (x->carried) {
+        pal_carried_watch(x, left, user);
+        return true;
+    }
     pal_listener *listener = x->listener;
     int fd = x->connection->fd;
     pthread_mutex_lock(&listener->lock);
@@ -104,6 +108,8 @@ bool pal_exchange_watch(pal_exchange *x, void (*left)(void *user), void *user)
 
 void pal_exchange_unwatch(pal_exchange *x)
 {
+    if (x->carried)
+        pal_carried_unwatch(x);
     if (!x->is_watched)
         return;
     pthread_mutex_lock(&x->listener->lock);
@@ -336,6 +342,7 @@ static void *run_watch(void *user)
             listen_again(listener, false);
         for (int i = 0; i < len; i++)
             on_event(listener, events[i].data.u64);
+        pal_carried_attend(listener);
         if (pal_clock_monotonic_us() >= next_us) {
             on_tick(listener);
             next_us = pal_clock_monotonic_us() + tick_ms(listener) * 1000;
