@@ -93,7 +93,8 @@ typedef struct pal_config_server {
     uint32_t turns_per_key;           /* turns and forwarded requests of one key at the same time;
                                          0: no limit */
     uint32_t streams_per_key;         /* streams of one key at the same time; 0: no limit */
-    PAL_RESERVED(16);
+    bool websocket;                   /* GET /v1/responses opens a WebSocket */
+    PAL_RESERVED(15);
 } pal_config_server;
 
 struct pal_context_settings; /* declared in context.h */

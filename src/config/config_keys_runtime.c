@@ -201,6 +201,8 @@ const pal_config_row pal_config_server_rows[] = {
                         "limit"},
         {"streams_per_key", PAL_CONFIG_COUNT32, AT(streams_per_key), "1000", .max = COUNT_MAX,
                 .help = "maximum open streams of one key; 0: no limit"},
+        {"websocket", PAL_CONFIG_BOOL, AT(websocket), "true",
+                .help = "responses can be requested over a WebSocket, at GET /v1/responses"},
         {"otlp_url", PAL_CONFIG_HTTP_URL, AT(otlp_url), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "URL that traces are sent to; empty: no traces"},
         {0},

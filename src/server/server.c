@@ -16,6 +16,7 @@
 #include "server/server_internal.h"
 #include "server/server_background.h"
 #include "server/server_settings.h"
+#include "server/websocket/websocket.h"
 
 /* Without a key, everyone who can connect can read everything. So the server only opens on a local
  * address until a key exists. */
@@ -48,6 +49,8 @@ static pal_status open_parts(pal_server *server, pal_error *err)
     pal_str url = server->config->server.otlp_url;
     if (status == PAL_OK && url.len)
         status = pal_trace_open(server->runtime, url, &server->trace, err);
+    if (status == PAL_OK && server->config->server.websocket)
+        status = pal_websocket_loop_open(&server->websockets, err);
     return status;
 }
 
@@ -135,6 +138,7 @@ void pal_server_close(pal_server *server)
     if (!server)
         return;
     pal_maintenance_stop(server->maintenance);
+    pal_websocket_loop_close(server->websockets, PAL_SERVER_CLOSE_MS);
     pal_listener_close(server->listener);
     pal_background_free(server->background);
     pal_feed_free(server->feed);

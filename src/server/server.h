@@ -136,6 +136,7 @@ struct pal_server {
     struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;
     struct pal_background *background;
+    struct pal_websocket_loop *websockets; /* NULL: switched off */
     atomic_bool is_draining; /* new requests are refused */
     int64_t started_at;
     const char *version;

@@ -37,6 +37,9 @@ pal_arena *pal_exchange_arena(pal_exchange *x); /* lives until the response was 
 /* The value of a header; empty if the header is missing or empty. The case of the name does not
  * matter. */
 pal_str pal_exchange_header(const pal_exchange *x, const char *name);
+/* Calls `each` for every header, until it returns false. Not for carried requests. */
+void pal_exchange_each_header(
+        pal_exchange *x, bool (*each)(pal_str name, pal_str value, void *user), void *user);
 pal_str pal_exchange_query_text(const pal_exchange *x); /* the query, not decoded */
 /* The value of a query parameter, decoded. False: there is no such parameter. */
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);

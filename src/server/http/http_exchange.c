@@ -126,6 +126,28 @@ pal_str pal_exchange_header(const pal_exchange *x, const char *name)
     return pal_str_make(value, len);
 }
 
+typedef struct header_visit {
+    bool (*each)(pal_str name, pal_str value, void *user);
+    void *user;
+} header_visit;
+
+static enum MHD_Result visit_header(void *user, enum MHD_ValueKind kind, const char *name,
+        size_t name_len, const char *value, size_t value_len)
+{
+    const header_visit *visit = user;
+    (void)kind;
+    return visit->each(pal_str_make(name, name_len), pal_str_make(value, value_len), visit->user)
+            ? MHD_YES
+            : MHD_NO;
+}
+
+void pal_exchange_each_header(
+        pal_exchange *x, bool (*each)(pal_str name, pal_str value, void *user), void *user)
+{
+    header_visit visit = {each, user};
+    MHD_get_connection_values_n(x->connection->mhd, MHD_HEADER_KIND, visit_header, &visit);
+}
+
 /* Decodes a form value: '+' is a blank. An invalid escape stays unchanged. */
 static size_t decode(pal_str text, char *out)
 {

@@ -41,6 +41,8 @@ typedef enum websocket_state {
 
 struct pal_websocket {
     pal_websocket *prev, *next; /* guarded by the loop's lock */
+    pal_websocket *next_poked;  /* guarded by the loop's lock, like the next member */
+    bool is_poked;              /* in the loop's list `poked`, which holds a reference */
     pal_websocket_loop *loop;
     int fd;
     void *connection;
@@ -72,6 +74,7 @@ struct pal_websocket_loop {
     int wake_fd;
     pthread_mutex_t lock;
     pal_websocket *sockets;
+    pal_websocket *poked;
     atomic_bool is_stopping;
 };
 
@@ -329,6 +332,31 @@ static void tick(pal_websocket_loop *loop)
     }
 }
 
+/* Takes one connection from the list, with its reference. NULL: the list is empty. */
+static pal_websocket *take_poked(pal_websocket_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    pal_websocket *s = loop->poked;
+    if (s) {
+        loop->poked = s->next_poked;
+        s->is_poked = false;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return s;
+}
+
+static void call_poked(pal_websocket_loop *loop)
+{
+    for (pal_websocket *s; (s = take_poked(loop)) != NULL;) {
+        pthread_mutex_lock(&s->lock);
+        bool is_ended = s->state == WEBSOCKET_ENDED; /* only this thread changes that */
+        pthread_mutex_unlock(&s->lock);
+        if (!is_ended && s->handlers->poked)
+            s->handlers->poked(s, s->user);
+        pal_websocket_release(s);
+    }
+}
+
 static bool is_idle(pal_websocket_loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
@@ -351,6 +379,7 @@ static void *run_loop(void *user)
             else
                 (void)!read(loop->wake_fd, &wakes, sizeof wakes);
         }
+        call_poked(loop);
         int64_t now_us = pal_clock_monotonic_us();
         if (now_us - ticked_us >= TICK_MS * 1000) {
             tick(loop);
@@ -359,6 +388,7 @@ static void *run_loop(void *user)
     }
     while (!is_idle(loop))
         end(loop->sockets);
+    call_poked(loop); /* only releases them */
     return NULL;
 }
 
@@ -494,6 +524,20 @@ void pal_websocket_release(pal_websocket *s)
 {
     if (s && atomic_fetch_sub(&s->holders, 1) == 1)
         free_socket(s);
+}
+
+void pal_websocket_poke(pal_websocket *s)
+{
+    pal_websocket_loop *loop = s->loop;
+    pthread_mutex_lock(&loop->lock);
+    if (!s->is_poked) {
+        s->is_poked = true;
+        pal_websocket_hold(s);
+        s->next_poked = loop->poked;
+        loop->poked = s;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    wake(loop);
 }
 
 bool pal_websocket_send(pal_websocket *s, pal_str text)

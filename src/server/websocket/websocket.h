@@ -52,6 +52,8 @@ typedef struct pal_websocket_loop pal_websocket_loop;
 typedef struct pal_websocket_handlers {
     /* A text message has arrived. It is valid UTF-8, and valid during the call. */
     void (*message)(pal_websocket *socket, pal_str text, void *user);
+    /* Called after pal_websocket_poke(). May be NULL. */
+    void (*poked)(pal_websocket *socket, void *user);
     /* Called once, last: nothing arrives and nothing is sent any more. */
     void (*closed)(pal_websocket *socket, void *user);
     /* Called after `closed`: gives the descriptor back to its owner, which closes it. */
@@ -84,6 +86,9 @@ void pal_websocket_release(pal_websocket *socket); /* accepts NULL */
 
 /* Sends a text message. Returns false if the connection has ended or is ending. */
 bool pal_websocket_send(pal_websocket *socket, pal_str text);
+/* Makes the loop call `poked` soon, unless the connection ends first. Several pokes can lead to one
+ * call. Can be called under locks that `poked` takes. */
+void pal_websocket_poke(pal_websocket *socket);
 /* Sends everything that waits, then closes the connection. `reason` has fewer than 123 bytes. */
 void pal_websocket_close(pal_websocket *socket, pal_websocket_code code, const char *reason);
 

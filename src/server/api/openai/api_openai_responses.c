@@ -1,6 +1,7 @@
 /* api_openai_responses.c - the routes of responses: create, read, replay, cancel, delete, and list
  * the input. */
 #include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
@@ -215,6 +216,9 @@ const pal_api_route pal_openai_response_routes[] = {
                 {"openaiCreateResponse",
                         "create a response: complete, as events, or in the background",
                         NULL, &pal_response_body, &pal_api_any_object, 200}},
+        {"GET", "/v1/responses", PAL_KEY_WRITE, 0, pal_openai_socket_open,
+                {"openaiOpenResponses", "open a WebSocket that creates responses", NULL, NULL,
+                        &pal_api_any_object, 101}},
         {"GET", "/v1/responses/{id}", PAL_KEY_READ, PAL_API_WORKER, get_response,
                 {"openaiGetResponse", "read a stored response, or replay its events",
                         &response_query_table, NULL, &pal_api_any_object, 200}},

@@ -5,6 +5,7 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
+#include "server/api/openai/api_openai_socket.h"
 #include "server/server_call.h"
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
@@ -249,6 +250,8 @@ static pal_status read_members(pal_response_request *request, pal_error *err)
     pal_status status = pal_api_object_read(call, call->body, &pal_response_body, request, err);
     if (status != PAL_OK)
         return status;
+    if (pal_openai_socket_of(call))
+        request->is_stream = true; /* a WebSocket carries events only */
     if (request->is_background && !request->is_stored) {
         call->fail_param = "store";
         return pal_error_set(err, PAL_INVALID,
