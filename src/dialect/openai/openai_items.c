@@ -5,14 +5,17 @@
  * openai_items_write.c writes items. */
 #include "dialect/openai/openai_items.h"
 
+#include "base/json/json_put.h"
 #include "base/text.h"
+#include "base/utf8.h"
+#include "dialect/dialect_base64.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat_part.h"
 #include "dialect/openai/openai_items_part.h"
 
 #define TYPES_EXPECTED                                                                             \
     "one of message, function_call, function_call_output, custom_tool_call, "                      \
-    "custom_tool_call_output, reasoning, item_reference"
+    "custom_tool_call_output, reasoning, item_reference, compaction"
 #define FAMILY "openai"
 
 typedef struct items_reader {
@@ -329,7 +332,49 @@ static pal_status read_reference(items_reader *in, pal_json item)
     return add(in, &piece);
 }
 
+/* ---- Compactions ---- */
+
+/* The summary that pal_openai_compaction_put() wrote takes the place of the history before it. */
+static pal_status read_compaction(items_reader *in, pal_json item)
+{
+    pal_str text, summary;
+    pal_status status = read_string(in, item, "encrypted_content", false, &text);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_base64_decode(text, in->arena, &summary) || !summary.len ||
+            !pal_utf8_is_valid(summary))
+        return pal_error_set(in->err, PAL_INVALID,
+                "'encrypted_content' is not a compaction that this server made; send the items "
+                "that it replaces");
+    const pal_part part = {.kind = PAL_PART_COMPACTION, .text = summary};
+    return add_part(in, PAL_ROLE_USER, &part);
+}
+
+void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str summary)
+{
+    pal_json_begin_object(writer);
+    pal_put_text(writer, "id", id);
+    pal_put_text(writer, "type", "compaction");
+    pal_json_name(writer, "encrypted_content");
+    pal_base64_put(writer, pal_str_of(""), summary);
+    pal_json_end_object(writer);
+}
+
 /* ---- The list of items ---- */
+
+/* Calls of tools that run at a model service, and their outputs, have no counterpart here. The
+ * service that made them needs them, no other one does. So they are left out. */
+static bool is_left_out(pal_json type, pal_arena *arena)
+{
+    static const char *const endings[] = {"_call", "_call_output", "_list_tools",
+            "_approval_request", "_approval_response", "tool_search_output"};
+    pal_str name = pal_json_string(type, arena);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        if (pal_text_ends(name, endings[i]))
+            return true;
+    }
+    return false;
+}
 
 static const struct {
     const char *type;
@@ -342,6 +387,7 @@ static const struct {
         {"custom_tool_call_output", read_output},
         {"reasoning", read_reasoning},
         {"item_reference", read_reference},
+        {"compaction", read_compaction},
 };
 
 static pal_status read_item(items_reader *in, pal_json item)
@@ -363,6 +409,8 @@ static pal_status read_item(items_reader *in, pal_json item)
         if (pal_json_string_is(type, types[i].type))
             return types[i].read(in, item);
     }
+    if (is_left_out(type, in->arena))
+        return PAL_OK;
     return pal_member_wrong(in->err, "type", type, TYPES_EXPECTED);
 }
 

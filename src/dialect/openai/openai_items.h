@@ -42,6 +42,10 @@ PAL_CHECKED pal_status pal_openai_items_read(pal_json value, const char *name,
         pal_openai_item_find find, void *user, pal_arena *arena, pal_message **out_messages,
         size_t *out_len, pal_error *err);
 
+/* Writes a compaction item. The summary is in base64: opaque to clients, but not secret, because
+ * the client has the conversation that it replaces. */
+void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str summary);
+
 /* Returns the number of items of the message. */
 size_t pal_openai_items_count(const pal_message *message);
 /* Writes an item as an object. `status` is "completed", "in_progress" or "incomplete". */

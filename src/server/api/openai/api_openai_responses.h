@@ -113,6 +113,7 @@ typedef struct pal_response_request {
     pal_str echo;
     pal_str previous;     /* "resp_..."; may be empty */
     pal_str conversation; /* "conv_..."; may be empty */
+    pal_str left_out;     /* tools that no model is offered, for the metadata; may be empty */
     bool is_stream;
     bool is_background;
     bool is_stored;

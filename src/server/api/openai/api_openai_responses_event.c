@@ -432,10 +432,33 @@ void pal_response_events_end(pal_response_events *events)
 
 /* ---- The collected output ---- */
 
+/* The texts of the answer are the summary. */
+static pal_status put_compaction(
+        pal_json_writer *writer, const pal_response_events *events, pal_error *err)
+{
+    char id[PAL_OPENAI_ID_SIZE];
+    pal_buf summary;
+    pal_buf_init(&summary, PAL_RESPONSE_STREAM_BYTES_MAX);
+    for (size_t i = 0; i < events->len; i++) {
+        if (events->pieces[i].form == PAL_RESPONSE_TEXT)
+            pal_buf_append_str(&summary, pal_buf_str(&events->pieces[i].text));
+    }
+    pal_openai_id_text("cmp_", events->response->id, id);
+    if (!summary.failure)
+        pal_openai_compaction_put(writer, id, pal_buf_str(&summary));
+    pal_status status = summary.failure;
+    pal_buf_done(&summary);
+    return status == PAL_OK
+            ? PAL_OK
+            : pal_error_set(err, status, "the summary does not fit into a response");
+}
+
 pal_status pal_response_events_output(pal_json_writer *writer, const void *user, pal_error *err)
 {
     const pal_response_events *events = user;
     pal_status status = PAL_OK;
+    if (events->response->is_compaction)
+        return put_compaction(writer, events, err);
     for (size_t i = 0; status == PAL_OK && i < events->len; i++)
         status = put_item(writer, &events->pieces[i], item_status(events, i), err);
     return status;

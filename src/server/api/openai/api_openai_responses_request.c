@@ -30,6 +30,9 @@ typedef struct plain_member {
 static const plain_member plain_members[] = {
         {"temperature", PAL_JSON_NUMBER, "a number from 0 to 2", 0, 2, "temperature"},
         {"top_p", PAL_JSON_NUMBER, "a number from 0 to 1", 0, 1, "top_p"},
+        {"presence_penalty", PAL_JSON_NUMBER, "a number from -2 to 2", -2, 2, "presence_penalty"},
+        {"frequency_penalty", PAL_JSON_NUMBER, "a number from -2 to 2", -2, 2,
+                "frequency_penalty"},
         {"top_logprobs", PAL_JSON_NUMBER, "a number from 0 to 20", 0, 20, "top_logprobs"},
         {"parallel_tool_calls", PAL_JSON_TRUE, "true or false", 0, 0, "parallel_tool_calls"},
         {"service_tier", PAL_JSON_STRING, "a string", 0, 0, "service_tier"},
@@ -303,6 +306,45 @@ static void echo_text(pal_json_writer *writer, pal_json body)
     pal_json_end_object(writer);
 }
 
+/* Adds the members of an object, each in compact form. */
+static void echo_members(pal_json_writer *writer, pal_json object, pal_arena *arena)
+{
+    pal_json name, value;
+    for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
+        pal_json_name_str(writer, pal_json_string(name, arena));
+        pal_json_put_compact(writer, pal_json_raw(value));
+    }
+}
+
+/* Lists the tools that were left out as one more pair of the metadata. */
+static void echo_metadata(const pal_response_request *request, pal_json_writer *writer)
+{
+    pal_json_name(writer, "metadata");
+    pal_json_begin_object(writer);
+    echo_members(writer, pal_json_find(request->call->body, "metadata"), request->call->arena);
+    if (request->left_out.len)
+        pal_put_str(writer, "palaver_left_out", request->left_out);
+    pal_json_end_object(writer);
+}
+
+/* Clients expect every function to say whether it is strict. */
+static void echo_tools(pal_json_writer *writer, pal_json body, pal_arena *arena)
+{
+    pal_json tool;
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    for (pal_json_iter iter = pal_json_each(pal_json_find(body, "tools"));
+            pal_json_next(&iter, NULL, &tool);) {
+        pal_json_begin_object(writer);
+        echo_members(writer, tool, arena);
+        if (pal_json_string_is(pal_json_find(tool, "type"), "function") &&
+                pal_json_type_of(pal_json_find(tool, "strict")) == PAL_JSON_NONE)
+            pal_put_null(writer, "strict");
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
 static void echo_all(const pal_response_request *request, pal_str model, pal_json_writer *writer)
 {
     pal_json body = request->call->body;
@@ -322,18 +364,20 @@ static void echo_all(const pal_response_request *request, pal_str model, pal_jso
     echo(writer, body, "instructions", "null");
     echo(writer, body, "max_output_tokens", "null");
     echo(writer, body, "max_tool_calls", "null");
-    echo(writer, body, "metadata", "{}");
+    echo_metadata(request, writer);
     echo(writer, body, "parallel_tool_calls", "true");
     echo(writer, body, "prompt_cache_key", "null");
     echo(writer, body, "reasoning", "{\"effort\":null,\"summary\":null}");
     echo(writer, body, "safety_identifier", "null");
-    echo(writer, body, "service_tier", "null");
-    echo(writer, body, "temperature", "null");
+    echo(writer, body, "frequency_penalty", "0");
+    echo(writer, body, "presence_penalty", "0");
+    echo(writer, body, "service_tier", "\"default\"");
+    echo(writer, body, "temperature", "1");
     echo_text(writer, body);
     echo(writer, body, "tool_choice", "\"auto\"");
-    echo(writer, body, "tools", "[]");
-    echo(writer, body, "top_logprobs", "null");
-    echo(writer, body, "top_p", "null");
+    echo_tools(writer, body, request->call->arena);
+    echo(writer, body, "top_logprobs", "0");
+    echo(writer, body, "top_p", "1");
     echo(writer, body, "truncation", "\"auto\"");
     echo(writer, body, "user", "null");
     pal_json_end_object(writer);

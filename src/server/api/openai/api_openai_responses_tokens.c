@@ -133,6 +133,10 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
     pal_response_request *request = read_request(call, &status, err);
     if (!request)
         return status;
+    if (request->turn.model.len == 0) {
+        call->fail_param = "model";
+        return pal_error_set(err, PAL_INVALID, "'model' is missing");
+    }
     if (request->conversation.len) {
         call->fail_param = "conversation";
         return pal_error_set(err, PAL_INVALID,

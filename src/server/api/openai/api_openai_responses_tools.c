@@ -6,11 +6,13 @@
  * calls (openai_items.h). If the request allows only some tools, the other ones are not
  * offered. */
 #include "base/text.h"
+#include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai_responses.h"
 #include "server/server_call.h"
 
+#define LEFT_OUT_LEN_MAX 512 /* bytes of a value in metadata */
 #define CHOICE_EXPECTED                                                                            \
     "auto, none, required, or an object of type function, custom or allowed_tools"
 #define CUSTOM_SCHEMA                                                                              \
@@ -88,36 +90,70 @@ out:
 
 /* ---- All tools ---- */
 
+/* Tools of other types run at a model service: web_search, computer use, MCP connectors and others.
+ * They are left out, and the response's metadata lists them. */
+static bool is_left_out(pal_json tool)
+{
+    pal_json type = pal_json_find(tool, "type");
+    return pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "custom") &&
+            !pal_json_string_is(type, "function");
+}
+
 static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
 {
-    pal_json type = pal_json_find(value, "type");
-    if (pal_json_string_is(type, "custom"))
+    if (pal_json_string_is(pal_json_find(value, "type"), "custom"))
         return read_custom(call, value, out_tool, err);
-    if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "function"))
-        return pal_error_set(err, PAL_INVALID,
-                "'type' must be function or custom; built-in tools of model services are not "
-                "supported");
     return pal_api_tool_read(call, value, out_tool, err);
+}
+
+/* Adds the type and the name of a tool to a list: "namespace multi_agent, web_search". */
+static void list_tool(pal_call *call, pal_json tool, pal_buf *list)
+{
+    pal_str name = pal_member_string(tool, "name", call->arena);
+    pal_buf_append_text(list, list->len ? ", " : "");
+    pal_buf_append_str(list, pal_member_string(tool, "type", call->arena));
+    pal_buf_append_text(list, name.len ? " " : "");
+    pal_buf_append_str(list, name);
+}
+
+/* The list is cut where it would exceed the length of a value in metadata. */
+static pal_status keep_left_out(pal_response_request *request, const pal_buf *list, pal_error *err)
+{
+    pal_str text = pal_buf_str(list);
+    text.len = pal_utf8_cut(text, LEFT_OUT_LEN_MAX);
+    request->left_out = pal_arena_copy(request->call->arena, text);
+    return pal_arena_checked(request->call->arena, err);
 }
 
 static pal_status read_tools(pal_response_request *request, pal_json array, pal_error *err)
 {
     pal_call *call = request->call;
-    size_t count = pal_json_count(array), at = 0;
+    size_t len = 0, at = 0;
     pal_json value;
     pal_tool *tools;
+    pal_buf left_out;
     pal_status status = pal_api_tools_begin(call, array, &tools, err);
-    for (pal_json_iter iter = pal_json_each(array);
-            status == PAL_OK && pal_json_next(&iter, NULL, &value); at++) {
-        status = read_tool(call, value, &tools[at], err);
-        call->fail_param = status == PAL_OK ? NULL : "tools";
-        status = pal_member_within(err, status, "tools", at);
-    }
     if (status != PAL_OK)
         return status;
+    pal_buf_init(&left_out, PAL_JSON_BYTES_MAX);
+    for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &value); at++) {
+        if (is_left_out(value)) {
+            list_tool(call, value, &left_out);
+            continue;
+        }
+        status = read_tool(call, value, &tools[len++], err);
+        if (status != PAL_OK) {
+            call->fail_param = "tools";
+            status = pal_member_within(err, status, "tools", at);
+            goto out;
+        }
+    }
     request->turn.tools = tools;
-    request->turn.tools_len = count;
-    return pal_arena_checked(call->arena, err);
+    request->turn.tools_len = len;
+    status = keep_left_out(request, &left_out, err);
+out:
+    pal_buf_done(&left_out);
+    return status;
 }
 
 /* ---- Tool choice ---- */
@@ -183,6 +219,8 @@ static pal_status read_choice(pal_response_request *request, pal_json value, pal
         return choose_one(request, value, err);
     if (pal_json_string_is(type, "allowed_tools"))
         return allow(request, value, err);
+    if (pal_json_type_of(value) == PAL_JSON_OBJECT && is_left_out(value))
+        return PAL_OK; /* the tool that it names is left out */
     if (!pal_json_string_is(value, "auto") && !pal_json_string_is(value, "none") &&
             !pal_json_string_is(value, "required"))
         return wrong_choice(request->call, value, err);
