@@ -6,6 +6,7 @@
  * a fork. So a chain of responses is one session, each branch of it is another session, and nothing
  * is copied. */
 #include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/api_openai_socket.h"
 
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -23,9 +24,12 @@ static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
 }
 
-static pal_status find_newest(
-        pal_call *call, const pal_response *previous, pal_response_context *out, pal_error *err)
+/* A response that a WebSocket keeps has its own session, apart from stored ones. */
+static pal_status find_newest(const pal_response_request *request, const pal_response *previous,
+        pal_response_context *out, pal_error *err)
 {
+    pal_call *call = request->call;
+    bool is_kept = request->is_kept;
     char id[PAL_OPENAI_ID_SIZE];
     pal_message message;
     pal_id owner;
@@ -44,7 +48,7 @@ static pal_status find_newest(
         return status;
     out->seq = message.seq;
     out->is_newest = after == 0;
-    out->is_own = !previous->is_in_conversation;
+    out->is_own = !previous->is_in_conversation && (previous->socket.len > 0) == is_kept;
     return PAL_OK;
 }
 
@@ -62,7 +66,7 @@ static pal_status find_previous(
                 PAL_STR_ARG(request->previous));
     }
     if (status == PAL_OK)
-        status = find_newest(call, &previous, out, err);
+        status = find_newest(request, &previous, out, err);
     return status == PAL_NOT_FOUND ? no_previous(call, request->previous, err) : status;
 }
 
@@ -98,6 +102,8 @@ static void made(
     status = pal_api_ops_failure(ops, ops_len, status, err, &err);
     if (status == PAL_OK) {
         request->turn.session = ops[0].session;
+        if (request->is_kept)
+            pal_openai_socket_keep(call, ops[0].session);
         status = run(request, &failure);
         err = &failure;
     }
@@ -117,7 +123,7 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
     request->is_new = true;
     request->is_passing = !request->is_stored;
     session->tenant = call->caller.tenant;
-    if (request->is_passing)
+    if (request->is_passing || request->is_kept)
         session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
     *op = (pal_op){.kind = PAL_OP_CREATE,
             .tenant = call->caller.tenant,
@@ -183,5 +189,9 @@ pal_status pal_openai_create_response(pal_call *call, pal_error *err)
     request->call = call;
     request->response = pal_call_derived_id(call, 0);
     pal_status status = pal_response_read(request, err);
-    return status == PAL_OK ? pal_response_start(request, err) : status;
+    if (status != PAL_OK)
+        return status;
+    if (!request->is_stored && pal_openai_socket_of(call))
+        request->is_kept = request->is_stored = true;
+    return pal_response_start(request, err);
 }

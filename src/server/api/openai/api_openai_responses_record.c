@@ -1,11 +1,12 @@
 /* api_openai_responses_record.c - a response as a JSON object and as a record.
  *
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
- *    "process":"...","input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
+ *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
  *    "deltas":[[0,5,6]],"echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "base/process.h"
@@ -149,6 +150,8 @@ static void put_body(pal_json_writer *writer, const pal_response *response)
         pal_put_id(writer, "turn", response->turn);
     if (response->process.len && !pal_response_is_over(response))
         pal_put_str(writer, "process", response->process);
+    if (response->socket.len)
+        pal_put_str(writer, "socket", response->socket);
     if (response->is_background)
         pal_put_flag(writer, "background", true);
     if (response->is_in_conversation)
@@ -243,6 +246,7 @@ static pal_status read_record(
     (void)pal_json_i64(pal_json_find(body, "completed_at"), &out->completed_at);
     (void)read_id(pal_json_find(body, "turn"), arena, &out->turn);
     out->process = pal_member_string(body, "process", arena);
+    out->socket = pal_member_string(body, "socket", arena);
     out->status = read_status(pal_json_find(body, "status"));
     out->is_background = read_flag(body, "background");
     out->is_in_conversation = read_flag(body, "conversation");
@@ -356,6 +360,9 @@ pal_status pal_response_find(pal_call *call, pal_str id, pal_response *out_respo
     pal_status status = PAL_NOT_FOUND;
     if (pal_openai_id_read(id, "resp_", &name))
         status = load(call, name, &response, err);
+    /* Only the WebSocket that keeps a response can see it. */
+    if (status == PAL_OK && response.socket.len && !pal_openai_socket_keeps(call, &response))
+        status = PAL_NOT_FOUND;
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "unknown response '%.*s'",
                 (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data ? id.data : "");

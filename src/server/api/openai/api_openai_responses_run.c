@@ -5,6 +5,7 @@
  * finish() writes the record in the commit of the answer. So when the end of a response is
  * reported, its record is stored. */
 #include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/api_openai_socket.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -375,6 +376,7 @@ static response_run *new_run(pal_call *call, const pal_response *response)
     r->response = *response;
     r->response.status = PAL_RESPONSE_IN_PROGRESS;
     r->response.echo = pal_arena_copy(r->run.arena, response->echo);
+    r->response.socket = pal_arena_copy(r->run.arena, response->socket);
     r->next_event = 1;
     pal_response_events_init(&r->events, &r->response);
     r->events.user = r;
@@ -394,7 +396,8 @@ pal_status pal_response_run(
             .is_in_conversation = request->conversation.len > 0,
             .echo = request->echo,
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},
-            .input_len = turn->messages_len};
+            .input_len = turn->messages_len,
+            .socket = request->is_kept ? pal_openai_socket_name(request->call) : (pal_str){0}};
     response_run *r = new_run(request->call, &response);
     if (!r)
         return pal_no_memory(err);

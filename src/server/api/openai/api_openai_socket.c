@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "server/api/openai/api_openai.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
@@ -31,6 +32,8 @@
 
 #define LANES_MAX 64      /* lanes of one connection */
 #define WAITING_MAX 256   /* requests of one connection that wait for their lane */
+#define KEPT_MAX 256      /* sessions that are erased at the end; others expire */
+#define FORGOTTEN_MAX 16  /* responses whose continuation has failed */
 #define STREAM_ID_LEN_MAX 256
 #define LIFE_US ((int64_t)60 * 60 * 1000000) /* OpenAI closes connections after an hour */
 #define ERROR_BYTES_MAX ((size_t)8 << 10)
@@ -43,6 +46,7 @@ typedef struct socket_header {
 /* A request that waits. Its bytes follow. */
 typedef struct waiting {
     struct waiting *next;
+    char previous[PAL_OPENAI_ID_SIZE]; /* its previous_response_id; may be empty */
     size_t len;
 } waiting;
 
@@ -60,6 +64,7 @@ typedef struct request {
     lane *lane;
     pal_carried *carried; /* NULL: pal_listener_carry() has not returned yet */
     bool is_ended;
+    char previous[PAL_OPENAI_ID_SIZE]; /* the response that it continues; may be empty */
 } request;
 
 struct pal_openai_socket {
@@ -74,7 +79,15 @@ struct pal_openai_socket {
     pthread_mutex_t lock;
     lane *lanes;
     size_t lanes_len, waiting_len;
+    char name[PAL_ID_TEXT_SIZE]; /* identifies it in records of responses */
+    char *tenant;                /* of the caller; in the arena */
+    pal_id kept[KEPT_MAX];       /* sessions to erase at the end */
+    size_t kept_len;
+    char forgotten[FORGOTTEN_MAX][PAL_OPENAI_ID_SIZE]; /* a ring */
+    size_t forgotten_len;
 };
+
+static void erase_kept(const pal_openai_socket *s);
 
 static void free_lane(lane *l)
 {
@@ -91,6 +104,7 @@ static void release(pal_openai_socket *s)
 {
     if (atomic_fetch_sub(&s->holders, 1) != 1)
         return;
+    erase_kept(s);
     while (s->lanes) {
         lane *next = s->lanes->next;
         free_lane(s->lanes);
@@ -157,11 +171,24 @@ static pal_str on_header(const char *name, void *user)
     return (pal_str){0};
 }
 
+/* After a failed continuation, the client begins again with its whole history. */
+static void forget(const request *r)
+{
+    pal_openai_socket *s = r->lane->socket;
+    if (!r->previous[0])
+        return;
+    pthread_mutex_lock(&s->lock);
+    memcpy(s->forgotten[s->forgotten_len++ % FORGOTTEN_MAX], r->previous, sizeof r->previous);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void on_answer(unsigned code, pal_str body, void *user)
 {
     char members[64] = "";
-    if (code >= 400)
+    if (code >= 400) {
+        forget(user);
         snprintf(members, sizeof members, "\"type\":\"error\",\"status\":%u,", code);
+    }
     while (body.len && body.data[body.len - 1] == '\n')
         body.len--;
     if (body.len)
@@ -214,6 +241,67 @@ pal_openai_socket *pal_openai_socket_of(const pal_call *call)
     return r ? r->lane->socket : NULL;
 }
 
+pal_str pal_openai_socket_name(const pal_call *call)
+{
+    const pal_openai_socket *s = pal_openai_socket_of(call);
+    return s ? pal_str_of(s->name) : (pal_str){0};
+}
+
+/* ---- Responses that are kept ---- */
+
+bool pal_openai_socket_keeps(const pal_call *call, const pal_response *response)
+{
+    pal_openai_socket *s = pal_openai_socket_of(call);
+    char id[PAL_OPENAI_ID_SIZE];
+    if (!s || !pal_str_is(response->socket, s->name))
+        return false;
+    pal_openai_id_text("resp_", response->id, id);
+    bool is_forgotten = false;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->forgotten_len && i < FORGOTTEN_MAX; i++)
+        is_forgotten = is_forgotten || strcmp(s->forgotten[i], id) == 0;
+    pthread_mutex_unlock(&s->lock);
+    return !is_forgotten;
+}
+
+void pal_openai_socket_keep(const pal_call *call, pal_id session)
+{
+    pal_openai_socket *s = pal_openai_socket_of(call);
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (s->kept_len < KEPT_MAX)
+        s->kept[s->kept_len++] = session;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_erased(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
+{
+    (void)ops;
+    (void)ops_len;
+    (void)status;
+    (void)err;
+    pal_free(user);
+}
+
+/* If this fails, the sessions expire. Called when no request is running any more. */
+static void erase_kept(const pal_openai_socket *s)
+{
+    size_t tenant_len = strlen(s->tenant);
+    pal_op *ops = s->kept_len ? pal_calloc(1, s->kept_len * sizeof *ops + tenant_len) : NULL;
+    if (!ops)
+        return;
+    char *tenant = (char *)(ops + s->kept_len);
+    memcpy(tenant, s->tenant, tenant_len);
+    for (size_t i = 0; i < s->kept_len; i++)
+        ops[i] = (pal_op){.kind = PAL_OP_ERASE,
+                .tenant = pal_str_make(tenant, tenant_len),
+                .session = s->kept[i]};
+    if (pal_store_apply_async(s->server->store, ops, s->kept_len, on_erased, ops, NULL) != PAL_OK)
+        pal_free(ops);
+}
+
 /* ---- Lanes ---- */
 
 /* Called on the loop. */
@@ -258,6 +346,7 @@ static request *take_next(pal_openai_socket *s, waiting **out_waiting)
         if (!r)
             break; /* the next message tries again */
         r->lane = l;
+        memcpy(r->previous, l->first->previous, sizeof r->previous);
         l->running = r;
         *out_waiting = l->first;
         l->first = l->first->next;
@@ -312,19 +401,28 @@ static lane *make_lane(pal_openai_socket *s, pal_str stream_id)
     return l;
 }
 
+/* The members of a message that decide what to do with it. */
+typedef struct message_head {
+    pal_str type;
+    pal_str stream_id;
+    pal_str previous; /* previous_response_id */
+} message_head;
+
 /* Puts a request into its lane. Returns the problem, or NULL. */
-static const char *enqueue(pal_openai_socket *s, pal_str stream_id, pal_str body)
+static const char *enqueue(pal_openai_socket *s, const message_head *head, pal_str body)
 {
     waiting *item = pal_malloc(sizeof *item + body.len);
     const char *problem = NULL;
     if (!item)
         return "out of memory";
     *item = (waiting){.len = body.len};
+    if (head->previous.len < sizeof item->previous && head->previous.len)
+        memcpy(item->previous, head->previous.data, head->previous.len);
     memcpy(item + 1, body.data, body.len);
     pthread_mutex_lock(&s->lock);
-    lane *l = find_lane(s, stream_id);
+    lane *l = find_lane(s, head->stream_id);
     if (!l)
-        l = make_lane(s, stream_id);
+        l = make_lane(s, head->stream_id);
     if (!l) {
         problem = "too many values of 'stream_id' on one connection; open another connection";
     } else if (s->waiting_len >= WAITING_MAX) {
@@ -342,12 +440,6 @@ static const char *enqueue(pal_openai_socket *s, pal_str stream_id, pal_str body
 
 /* ---- Messages from the client ---- */
 
-/* The members of a message that decide what to do with it. */
-typedef struct message_head {
-    pal_str type;
-    pal_str stream_id;
-} message_head;
-
 /* Returns the problem, or NULL. */
 static const char *read_head(pal_str text, pal_arena *arena, message_head *out)
 {
@@ -360,8 +452,9 @@ static const char *read_head(pal_str text, pal_arena *arena, message_head *out)
     pal_json_type type = pal_json_type_of(stream_id);
     out->type = pal_json_string(pal_json_find(value, "type"), arena);
     out->stream_id = pal_json_string(stream_id, arena);
+    out->previous = pal_json_string(pal_json_find(value, "previous_response_id"), arena);
     if ((type != PAL_JSON_NONE && type != PAL_JSON_NULL && type != PAL_JSON_STRING) ||
-            out->stream_id.len > STREAM_ID_LEN_MAX || memchr(out->stream_id.data ? out->stream_id.data : "", 0, out->stream_id.len))
+            out->stream_id.len > STREAM_ID_LEN_MAX || pal_text_has_control(out->stream_id))
         return "'stream_id' must be a string of at most 256 bytes";
     if (!pal_str_is(out->type, "response.create"))
         return "'type' must be 'response.create'";
@@ -382,7 +475,7 @@ static void on_message(pal_websocket *websocket, pal_str text, void *user)
     pal_arena *arena = pal_arena_new(0);
     const char *problem = arena ? read_head(text, arena, &head) : "out of memory";
     if (!problem)
-        problem = enqueue(s, head.stream_id, text);
+        problem = enqueue(s, &head, text);
     pal_arena_free(arena);
     if (problem)
         send_error(&nameless, 400, "invalid_message", problem);
@@ -444,8 +537,10 @@ static pal_openai_socket *new_socket(pal_call *call)
     if (s->headers) {
         pal_exchange_each_header(call->exchange, copy_header, s);
         s->peer = pal_arena_copy(s->arena, pal_exchange_peer(call->exchange));
+        s->tenant = (char *)(uintptr_t)pal_arena_copy(s->arena, call->caller.tenant).data;
+        pal_id_to_text(pal_id_new(), s->name);
     }
-    if (s->headers && pal_arena_failure(s->arena) == PAL_OK)
+    if (s->tenant && pal_arena_failure(s->arena) == PAL_OK)
         return s;
     release(s);
     return NULL;

@@ -2,6 +2,7 @@
 #ifndef PAL_API_OPENAI_SOCKET_H
 #define PAL_API_OPENAI_SOCKET_H
 
+#include "server/api/openai/api_openai_responses.h"
 #include "server/server_call.h"
 
 typedef struct pal_openai_socket pal_openai_socket;
@@ -12,5 +13,11 @@ PAL_CHECKED pal_status pal_openai_socket_open(pal_call *call, pal_error *err);
 /* Returns the WebSocket that a request came over, or NULL if it came by HTTP. Valid until the call
  * is answered. */
 pal_openai_socket *pal_openai_socket_of(const pal_call *call);
+/* Whether that WebSocket keeps the response, and its continuation has not failed. */
+bool pal_openai_socket_keeps(const pal_call *call, const pal_response *response);
+/* Returns the name of that WebSocket; empty for a request by HTTP. Valid as long. */
+pal_str pal_openai_socket_name(const pal_call *call);
+/* The session of a response with "store": false is erased when the WebSocket closes. */
+void pal_openai_socket_keep(const pal_call *call, pal_id session);
 
 #endif
