@@ -119,6 +119,7 @@ typedef struct pal_response_request {
     bool is_background;
     bool is_stored;
     bool is_kept;       /* "store" is false, but the WebSocket keeps the response while it is open */
+    bool generates;     /* false: the input is stored, and no model is asked */
     bool is_compaction; /* the answer is a summary that replaces the history */
     /* The session to run in; set by api_openai_responses_create.c. */
     pal_response_context context;
@@ -161,6 +162,10 @@ pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out
 
 /* Chooses the session, runs the turn and answers. Called on a worker. */
 PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
+
+/* Stores the input of a request with "generate": false, and answers. Called on a worker. In
+ * api_openai_responses_prepare.c. */
+PAL_CHECKED pal_status pal_response_prepare(pal_response_request *request, pal_error *err);
 
 PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err);
 

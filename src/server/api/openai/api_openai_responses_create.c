@@ -24,6 +24,21 @@ static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
 }
 
+/* Finds the last message of a response. If it was only prepared, that is the last one of its
+ * input. */
+static pal_status find_last(
+        pal_call *call, const pal_response *response, pal_message *out, pal_error *err)
+{
+    pal_id owner;
+    bool has_output = response->output_len > 0;
+    pal_id id = has_output ? response->output[response->output_len - 1] : response->input;
+    pal_status status = pal_store_message(
+            call->server->store, call->caller.tenant, id, call->arena, out, &owner, err);
+    if (status == PAL_OK && !has_output)
+        out->seq += response->input_len - 1;
+    return status;
+}
+
 /* A response that a WebSocket keeps has its own session, apart from stored ones. */
 static pal_status find_newest(const pal_response_request *request, const pal_response *previous,
         pal_response_context *out, pal_error *err)
@@ -32,14 +47,12 @@ static pal_status find_newest(const pal_response_request *request, const pal_res
     bool is_kept = request->is_kept;
     char id[PAL_OPENAI_ID_SIZE];
     pal_message message;
-    pal_id owner;
     uint64_t after = 0;
     pal_openai_id_text("conv_", previous->session, id);
     pal_status status = pal_openai_conversation(call, pal_str_of(id), NULL, &out->session, err);
     if (status != PAL_OK)
         return status;
-    status = pal_store_message(call->server->store, call->caller.tenant,
-            previous->output[previous->output_len - 1], call->arena, &message, &owner, err);
+    status = find_last(call, previous, &message, err);
     if (status != PAL_OK)
         return status;
     status = pal_store_count(call->server->store, call->caller.tenant, out->session.id,
@@ -58,7 +71,8 @@ static pal_status find_previous(
     pal_call *call = request->call;
     pal_response previous;
     pal_status status = pal_response_find(call, request->previous, &previous, err);
-    if (status == PAL_OK && previous.output_len == 0) {
+    bool is_prepared = status == PAL_OK && previous.status == PAL_RESPONSE_COMPLETED;
+    if (status == PAL_OK && previous.output_len == 0 && !is_prepared) {
         call->fail_param = "previous_response_id";
         return pal_error_set(err, PAL_INVALID,
                 "response '%.*s' has no output to continue from: it is still in progress, or it "
@@ -193,5 +207,7 @@ pal_status pal_openai_create_response(pal_call *call, pal_error *err)
         return status;
     if (!request->is_stored && pal_openai_socket_of(call))
         request->is_kept = request->is_stored = true;
+    if (!request->generates)
+        return pal_response_prepare(request, err);
     return pal_response_start(request, err);
 }

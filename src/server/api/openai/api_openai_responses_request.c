@@ -242,13 +242,15 @@ const pal_api_object pal_response_body = {"ResponseRequest", .is_open = true,
                         .offset = offsetof(pal_response_request, is_background)},
                 {"store", PAL_API_FLAG, "whether the response is stored (true)",
                         .offset = offsetof(pal_response_request, is_stored)},
+                {"generate", PAL_API_FLAG, "false: store the input and ask no model (true)",
+                        .offset = offsetof(pal_response_request, generates)},
                 {"tools", PAL_API_LIST, .of = &pal_api_any_object},
                 {"metadata", PAL_API_VALUE, .of = &pal_api_any_object})};
 
 static pal_status read_members(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
-    request->is_stored = true;
+    request->is_stored = request->generates = true;
     request->turn.has_system = !pal_json_is_absent(pal_json_find(call->body, "instructions"));
     pal_status status = pal_api_object_read(call, call->body, &pal_response_body, request, err);
     if (status != PAL_OK)

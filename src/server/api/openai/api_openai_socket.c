@@ -182,9 +182,15 @@ static void forget(const request *r)
     pthread_mutex_unlock(&s->lock);
 }
 
+static bool on_write(pal_str frames, void *user);
+
 static void on_answer(unsigned code, pal_str body, void *user)
 {
     char members[64] = "";
+    if (pal_text_begins(body, "event: ")) { /* all events at once */
+        (void)on_write(body, user);
+        return;
+    }
     if (code >= 400) {
         forget(user);
         snprintf(members, sizeof members, "\"type\":\"error\",\"status\":%u,", code);
