@@ -61,7 +61,8 @@ static void on_release(void *connection)
 
 static void open_with(pal_websocket_options options)
 {
-    static const pal_websocket_handlers handlers = {on_message, on_closed, on_release};
+    static const pal_websocket_handlers handlers = {
+            .message = on_message, .closed = on_closed, .release = on_release};
     static int ends[2];
     f = (fixture){.echoes = true, .lock = PTHREAD_MUTEX_INITIALIZER};
     if (!CHECK_STATUS(pal_websocket_loop_open(&f.loop, NULL), PAL_OK) ||
