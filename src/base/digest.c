@@ -1,5 +1,5 @@
-/* digest.c - SHA-256, HMAC and SHA-1 by OpenSSL, and hex digits. All functions can be called from any
- * thread.
+/* digest.c - SHA-256, HMAC and SHA-1 by OpenSSL, and hex digits. All functions can be called from
+ * any thread.
  *
  * OpenSSL recommends its EVP interface, which looks up the algorithm and allocates memory for every
  * digest. For texts as short as session keys this takes several times as long as the hashing, so

@@ -160,7 +160,7 @@ typedef struct pal_carrier {
     /* Sends a piece of a stream. False: the client has left. */
     bool (*write)(pal_str bytes, void *user);
     /* Called once, last: the exchange is over. Can be called from any thread, also before
-     * pal_listener_carry() returns. */
+     * pal_carried_begin() returns. */
     void (*ended)(void *user);
 } pal_carrier;
 
@@ -178,13 +178,13 @@ typedef struct pal_carried_request {
 /* Handles a request as if it had arrived by HTTP: with the same checks, limits, handlers, log and
  * metrics. Copies the request. NULL: the listener is closing or memory is missing, and nothing is
  * called. Otherwise the caller releases the result. */
-pal_carried *pal_listener_carry(pal_listener *listener, const pal_carried_request *request);
+pal_carried *pal_carried_begin(pal_listener *listener, const pal_carried_request *request);
 /* The client has left. Can be called from any thread, more than once. */
 void pal_carried_leave(pal_carried *carried);
 void pal_carried_release(pal_carried *carried); /* accepts NULL */
 /* Returns the `user` of the request, or NULL if the exchange arrived by HTTP or over another
  * carrier. */
-void *pal_exchange_carrier_user(const pal_exchange *x, const pal_carrier *carrier);
+void *pal_carried_user(const pal_exchange *x, const pal_carrier *carrier);
 
 /* ---- The listener ---- */
 

@@ -3,7 +3,7 @@
  * response.
  *
  * Two sides hold a pal_carried, and they end in any order: the exchange, and the caller of
- * pal_listener_carry(). The last one frees it. Its lock guards `stream`, `left` and the flags.
+ * pal_carried_begin(). The last one frees it. Its lock guards `stream`, `left` and the flags.
  *
  * The end of a stream and a client that leaves are reported by the watch, because both are noticed
  * while the layer above holds locks that its callbacks take. Such a request is in the listener's
@@ -37,7 +37,7 @@ void pal_carried_release(pal_carried *carried)
     pal_free(carried);
 }
 
-void *pal_exchange_carrier_user(const pal_exchange *x, const pal_carrier *carrier)
+void *pal_carried_user(const pal_exchange *x, const pal_carrier *carrier)
 {
     return x->carried && x->carried->carrier == carrier ? x->carried->user : NULL;
 }
@@ -276,7 +276,7 @@ static bool take_body(pal_exchange *x, pal_str body)
     return !x->body.failure;
 }
 
-pal_carried *pal_listener_carry(pal_listener *listener, const pal_carried_request *request)
+pal_carried *pal_carried_begin(pal_listener *listener, const pal_carried_request *request)
 {
     const pal_listener_options *options = &listener->options;
     pal_carried *carried = new_carried(listener, request);

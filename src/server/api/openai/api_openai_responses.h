@@ -49,7 +49,7 @@ typedef struct pal_response {
     uint64_t version; /* version of the record; 0 if there is none */
     pal_str process;  /* name of the process that runs it in the background (base/process.h); may be
                          empty */
-    pal_str socket;   /* name of the WebSocket that keeps it while it is open; empty: it is stored */
+    pal_str socket;   /* name of the WebSocket that keeps it; empty: it is stored */
 } pal_response;
 
 /* The form in which an item of the output is shown. */
@@ -118,7 +118,7 @@ typedef struct pal_response_request {
     bool is_stream;
     bool is_background;
     bool is_stored;
-    bool is_kept;       /* "store" is false, but the WebSocket keeps the response while it is open */
+    bool is_kept;       /* "store" is false, but the WebSocket keeps it while it is open */
     bool generates;     /* false: the input is stored, and no model is asked */
     bool is_compaction; /* the answer is a summary that replaces the history */
     /* The session to run in; set by api_openai_responses_create.c. */

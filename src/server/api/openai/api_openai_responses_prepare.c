@@ -1,5 +1,5 @@
-/* api_openai_responses_prepare.c - a request with "generate": false. It stores its input and asks no
- * model. Its response has no output; later requests continue from it. Codex prepares each
+/* api_openai_responses_prepare.c - a request with "generate": false. It stores its input and asks
+ * no model. Its response has no output; later requests continue from it. Codex prepares each
  * conversation in this way before its first question. */
 #include "server/api/openai/api_openai_responses.h"
 

@@ -1,7 +1,8 @@
 /* api_openai_responses_record.c - a response as a JSON object and as a record.
  *
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
- *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],"usage":[7,0,0,3,0],
+ *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],
+ *    "usage":[7,0,0,3,0],
  *    "deltas":[[0,5,6]],"echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */

@@ -62,7 +62,7 @@ typedef struct lane {
  * later one frees it. */
 typedef struct request {
     lane *lane;
-    pal_carried *carried; /* NULL: pal_listener_carry() has not returned yet */
+    pal_carried *carried; /* NULL: pal_carried_begin() has not returned yet */
     bool is_ended;
     char previous[PAL_OPENAI_ID_SIZE]; /* the response that it continues; may be empty */
 } request;
@@ -243,7 +243,7 @@ static const pal_carrier carrier = {
 
 pal_openai_socket *pal_openai_socket_of(const pal_call *call)
 {
-    const request *r = pal_exchange_carrier_user(call->exchange, &carrier);
+    const request *r = pal_carried_user(call->exchange, &carrier);
     return r ? r->lane->socket : NULL;
 }
 
@@ -322,7 +322,7 @@ static void start(request *r, pal_str body)
             .carrier = &carrier,
             .user = r};
     atomic_fetch_add(&s->holders, 1);
-    pal_carried *carried = pal_listener_carry(s->server->listener, &carried_request);
+    pal_carried *carried = pal_carried_begin(s->server->listener, &carried_request);
     pthread_mutex_lock(&s->lock);
     bool is_ended = r->is_ended || !carried;
     if (!carried)
