@@ -337,8 +337,10 @@ void pal_exchange_answer_with(
     struct MHD_Response *response = NULL;
     size_t len = body->len;
     if (x->is_raw || x->carried) {
-        pal_exchange_answer(x, code, content_type, pal_buf_str(body));
-        pal_buf_done(body);
+        pal_buf taken = *body; /* `body` may be in the exchange's arena, which the answer frees */
+        pal_buf_init(body, body->len_max);
+        pal_exchange_answer(x, code, content_type, pal_buf_str(&taken));
+        pal_buf_done(&taken);
         return;
     }
     pal_exchange_unwatch(x);

@@ -338,7 +338,7 @@ test('a compaction replaces the history', bounded, async (t) => {
     assert.equal(code, 200);
     assert.deepEqual(Object.keys(json), ['id', 'object', 'created_at', 'output', 'usage']);
     assert.equal(json.object, 'response.compaction');
-    assert.equal(json.output[0].type, 'message');
+    assert.equal(json.output[0].type, 'compaction');
     assert.ok(json.usage.total_tokens > 0);
     const [, asked] = await s.asked();
     assert.deepEqual(asked.messages.slice(0, 3).map((message) => message.content),
@@ -346,6 +346,29 @@ test('a compaction replaces the history', bounded, async (t) => {
     assert.equal((await create(s, { input: [...json.output, { role: 'user', content: 'so?' }] })).code,
         200);
     await until(async () => (await sessions(s)).length === 2);
+});
+
+test('a compaction of another server is refused', bounded, async (t) => {
+    const s = await serveModel(t);
+    const { code, json } = await create(s,
+        { input: [{ type: 'compaction', encrypted_content: 'not ours!' }] });
+    assert.equal(code, 400);
+    assert.match(json.error.message, /not a compaction that this server made/);
+});
+
+test('tools that no model here can run are left out and listed', bounded, async (t) => {
+    const s = await serveModel(t);
+    const tool = { type: 'function', name: 'f', parameters: { type: 'object' } };
+    const { code, json } = await create(s, { metadata: { mine: 'yes' },
+        tools: [{ type: 'web_search' }, tool, { type: 'namespace', name: 'agents', tools: [tool] }],
+        input: [{ type: 'web_search_call', id: 'ws_1', status: 'completed' },
+            { role: 'user', content: 'hello' }] });
+    assert.equal(code, 200, JSON.stringify(json));
+    assert.deepEqual(json.metadata, { mine: 'yes', palaver_left_out: 'web_search, namespace agents' });
+    assert.equal(json.tools[1].strict, null);
+    const [asked] = await s.asked();
+    assert.deepEqual(asked.tools.map((offered) => offered.function.name), ['f']);
+    assert.deepEqual(asked.messages.map((message) => message.content), ['hello']);
 });
 
 test('errors name the invalid field and change nothing', bounded, async (t) => {
@@ -357,7 +380,6 @@ test('errors name the invalid field and change nothing', bounded, async (t) => {
         [{ input: 'x', text: { format: { type: 'json_schema', name: 'n' } } }, 'text.format.schema', /Schema/],
         [{ input: 'x', text: { format: { type: 'xml' } } }, 'text.format.type', /json_schema/],
         [{ input: 'x', tool_choice: 'any' }, 'tool_choice', /required/],
-        [{ input: 'x', tools: [{ type: 'web_search' }] }, 'tools', /function/],
         [{ input: 'x', truncation: 'some' }, 'truncation', /disabled/],
         [{ input: 'x', background: true, store: false }, 'store', /store/],
         [{ input: 'x', max_output_tokens: 0 }, 'max_output_tokens', /from 1/],
