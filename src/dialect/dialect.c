@@ -126,18 +126,23 @@ static pal_status write_native(const pal_message *messages, size_t messages_len,
     pal_buf_init(&buf, PAL_BATCH_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_array(&writer);
-    for (size_t i = 0; status == PAL_OK && i < messages_len; i++) {
+    for (size_t i = 0; i < messages_len; i++) {
         pal_str one = {0};
         status = pal_message_to_json(&messages[i], arena, &one, err);
+        if (status != PAL_OK)
+            goto out;
         pal_json_put_raw(&writer, one);
     }
     pal_json_end_array(&writer);
-    if (status == PAL_OK && buf.failure)
+    if (buf.failure) {
         status = pal_error_set(err, buf.failure, "the messages are too long");
-    if (status == PAL_OK)
-        *out_json = pal_arena_copy(arena, pal_buf_str(&buf));
+        goto out;
+    }
+    *out_json = pal_arena_copy(arena, pal_buf_str(&buf));
+    status = pal_arena_checked(arena, err);
+out:
     pal_buf_done(&buf);
-    return status == PAL_OK ? pal_arena_checked(arena, err) : status;
+    return status;
 }
 
 /* A request to Mistral's service has the same form as one to OpenAI. */

@@ -159,31 +159,33 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
         const pal_model_sink *sink, void *user, pal_model_call **out_call, pal_error *err)
 {
     pal_buf url, body;
-    pal_status status = PAL_NO_MEMORY;
     http_call *call = pal_calloc(1, sizeof(*call));
+    if (!call)
+        return pal_no_memory(err);
     pal_buf_init(&url, provider->url.len + PATH_LEN_MAX);
     pal_buf_init(&body, PAL_PROVIDER_REQUEST_BYTES_MAX);
-    if (!call) {
-        (void)pal_error_set(err, status, "out of memory");
-        goto out;
-    }
     call->base = (pal_model_call){.provider = provider, .cancel = cancel_http};
     call->has_conversation = request->conversation.len > 0;
     pal_provider_call_add(provider, &call->base);
     pal_reader_init(&call->reader, provider->kind->reader, provider->scratch, sink, user);
     pal_buf_append_str(&url, provider->url);
-    status = provider->kind->write(provider, request, &url, &body, err);
-    if (status == PAL_OK && (url.failure || body.failure))
+    pal_status status = provider->kind->write(provider, request, &url, &body, err);
+    if (status != PAL_OK)
+        goto out;
+    if (url.failure || body.failure) {
         status = pal_error_set(err, url.failure ? url.failure : body.failure,
                 "the request to '%.*s' is too long, or there is no memory",
                 PAL_STR_ARG(provider->name));
-    if (status == PAL_OK)
-        status = send(call, request, pal_buf_str(&url), pal_buf_str(&body), err);
-    if (status == PAL_OK)
-        *out_call = &call->base;
-    else
-        free_call(call);
+        goto out;
+    }
+    status = send(call, request, pal_buf_str(&url), pal_buf_str(&body), err);
+    if (status != PAL_OK)
+        goto out;
+    *out_call = &call->base;
+    call = NULL;
 out:
+    if (call)
+        free_call(call);
     pal_buf_done(&url);
     pal_buf_done(&body);
     return status;

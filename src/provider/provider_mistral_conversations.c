@@ -137,8 +137,9 @@ static pal_status put_all(
     pal_status status = PAL_OK;
     if (request->conversation.len == 0)
         status = put_start(writer, request, arena, err);
-    if (status == PAL_OK)
-        status = put_inputs(writer, request, err);
+    if (status != PAL_OK)
+        return status;
+    status = put_inputs(writer, request, err);
     if (status != PAL_OK)
         return status;
     pal_put_flag(writer, "stream", request->stream);

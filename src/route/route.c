@@ -153,10 +153,12 @@ static pal_status decide_work_item(const pal_route_settings *settings,
 {
     pal_str project, bead;
     pal_status status = check_given("project_id", context->project_id, &project, err);
-    if (status == PAL_OK)
-        status = check_given("bead_id", context->bead_id, &bead, err);
-    if (status == PAL_OK)
-        status = set_asked_agent(settings, context, arena, route, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_given("bead_id", context->bead_id, &bead, err);
+    if (status != PAL_OK)
+        return status;
+    status = set_asked_agent(settings, context, arena, route, err);
     if (status != PAL_OK)
         return status;
     add_value(route, PAL_LITERAL("project_id"), project, arena);

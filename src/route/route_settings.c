@@ -179,9 +179,11 @@ static pal_status add_link(
         pal_str id = {0};
         snprintf(at, sizeof at, "identity_links[%zu][%zu]", index, i);
         status = normalize(settings->arena, at, link->ids[i], &id, err);
-        if (status == PAL_OK && pal_arena_failure(settings->arena))
-            status = pal_no_memory(err);
-        if (status == PAL_OK && id.len && name->len)
+        if (status != PAL_OK)
+            return status;
+        if (pal_arena_failure(settings->arena))
+            return pal_no_memory(err);
+        if (id.len && name->len)
             status = claim(settings, id, name, err);
     }
     return status;
@@ -296,17 +298,20 @@ static pal_status set_rules(
 static pal_status compile(
         pal_route_settings *settings, const pal_route_config *config, pal_error *err)
 {
-    pal_status status = set_dimensions(settings, config, err);
     settings->link_across_channels = config->link_across_channels;
-    if (status == PAL_OK)
-        status = set_agents(settings, config, err);
-    if (status == PAL_OK)
-        status = set_links(settings, config, err);
-    if (status == PAL_OK)
-        status = set_rules(settings, config, err);
-    if (status == PAL_OK && pal_arena_failure(settings->arena))
-        status = pal_no_memory(err);
-    return status;
+    pal_status status = set_dimensions(settings, config, err);
+    if (status != PAL_OK)
+        return status;
+    status = set_agents(settings, config, err);
+    if (status != PAL_OK)
+        return status;
+    status = set_links(settings, config, err);
+    if (status != PAL_OK)
+        return status;
+    status = set_rules(settings, config, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_arena_failure(settings->arena) ? pal_no_memory(err) : PAL_OK;
 }
 
 pal_status pal_route_settings_new(
@@ -316,14 +321,11 @@ pal_status pal_route_settings_new(
     pal_route_settings *settings = pal_calloc(1, sizeof *settings);
     if (!settings)
         return pal_no_memory(err);
-    pal_status status = PAL_NO_MEMORY;
     pal_map_init(&settings->links);
     pal_map_init(&settings->agents);
     settings->arena = pal_arena_new(0);
-    if (settings->arena)
-        status = compile(settings, config ? config : &none, err);
-    else
-        status = pal_no_memory(err);
+    pal_status status = settings->arena ? compile(settings, config ? config : &none, err)
+                                        : pal_no_memory(err);
     if (status == PAL_OK)
         *out_settings = settings;
     else

@@ -253,7 +253,9 @@ pal_status pal_models_new(
     pal_models *models;
 
     if (rules_len > PAL_MODEL_RULES_MAX)
-        return pal_error_set(err, PAL_LIMIT, "%zu models exceed the limit", rules_len);
+        return pal_error_set(err, PAL_LIMIT,
+                "%zu models exceed the limit of %d; combine some with a pattern that ends in '*'",
+                rules_len, PAL_MODEL_RULES_MAX);
     for (size_t i = 0; i < rules_len; i++) {
         pal_status status = check_rule(&rules[i], i + 1, err);
 

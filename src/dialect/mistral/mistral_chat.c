@@ -9,18 +9,9 @@
 static pal_status read_call(pal_json value, pal_arena *arena, pal_part *part, pal_error *err)
 {
     pal_json function = pal_json_find(value, "function");
-    part->kind = PAL_PART_TOOL_CALL;
     if (pal_json_type_of(function) != PAL_JSON_OBJECT)
         return pal_member_wrong(err, "function", function, "an object");
-    pal_status status = pal_mistral_read_string(value, "id", arena, &part->call_id, err);
-    if (status == PAL_OK)
-        status = pal_mistral_read_string(function, "name", arena, &part->name, err);
-    if (status == PAL_OK)
-        status = pal_mistral_read_arguments(function, arena, &part->arguments, err);
-    if (status == PAL_OK && (part->call_id.len == 0 || part->name.len == 0))
-        status = pal_error_set(
-                err, PAL_INVALID, "member '%s' is empty", part->name.len ? "id" : "name");
-    return status;
+    return pal_mistral_read_call(value, "id", function, arena, part, err);
 }
 
 /* Adds the calls after the message's content. */

@@ -30,6 +30,25 @@ pal_status pal_mistral_read_arguments(
     return pal_mistral_read_string(object, "arguments", arena, out, err);
 }
 
+pal_status pal_mistral_read_call(pal_json object, const char *id_name, pal_json function,
+        pal_arena *arena, pal_part *part, pal_error *err)
+{
+    part->kind = PAL_PART_TOOL_CALL;
+    pal_status status = pal_mistral_read_string(object, id_name, arena, &part->call_id, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_read_string(function, "name", arena, &part->name, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_mistral_read_arguments(function, arena, &part->arguments, err);
+    if (status != PAL_OK)
+        return status;
+    if (part->call_id.len == 0 || part->name.len == 0)
+        return pal_error_set(
+                err, PAL_INVALID, "member '%s' is empty", part->name.len ? id_name : "name");
+    return PAL_OK;
+}
+
 pal_str pal_mistral_keep(pal_arena *arena, const char *name, pal_str json)
 {
     const pal_str pieces[] = {pal_str_of("{\"" PAL_ENTRIES_FAMILY "\":{\""), pal_str_of(name),

@@ -101,15 +101,9 @@ static pal_status read_said(inputs_reader *in, pal_json entry)
 
 static pal_status read_call(inputs_reader *in, pal_json entry)
 {
-    pal_part part = {.kind = PAL_PART_TOOL_CALL};
-    pal_status status = read_string(in, entry, "tool_call_id", &part.call_id);
-    if (status == PAL_OK)
-        status = read_string(in, entry, "name", &part.name);
-    if (status == PAL_OK)
-        status = pal_mistral_read_arguments(entry, in->arena, &part.arguments, in->err);
-    if (status == PAL_OK && (part.call_id.len == 0 || part.name.len == 0))
-        status = pal_error_set(in->err, PAL_INVALID, "member '%s' is empty",
-                part.name.len ? "tool_call_id" : "name");
+    pal_part part = {0};
+    pal_status status =
+            pal_mistral_read_call(entry, "tool_call_id", entry, in->arena, &part, in->err);
     return status == PAL_OK ? add_call(in, &part) : status;
 }
 
@@ -119,9 +113,11 @@ static pal_status read_result(inputs_reader *in, pal_json entry)
     pal_status status = read_string(in, entry, "tool_call_id", &part.call_id);
     if (status == PAL_OK)
         status = read_string(in, entry, "result", &part.text);
-    if (status == PAL_OK && part.call_id.len == 0)
-        status = pal_error_set(in->err, PAL_INVALID, "member 'tool_call_id' is empty");
-    return status == PAL_OK ? add_result(in, &part) : status;
+    if (status != PAL_OK)
+        return status;
+    if (part.call_id.len == 0)
+        return pal_error_set(in->err, PAL_INVALID, "member 'tool_call_id' is empty");
+    return add_result(in, &part);
 }
 
 static pal_str new_call_id(inputs_reader *in)
@@ -163,12 +159,15 @@ static pal_status read_handoff(inputs_reader *in, pal_json entry)
     pal_mistral_handoff handoff;
     pal_part call = {.arguments = pal_str_of("{}")}, result = {.text = pal_str_of("done")};
     pal_status status = read_string(in, entry, "previous_agent_id", &handoff.previous_id);
-    if (status == PAL_OK)
-        status = read_string(in, entry, "previous_agent_name", &handoff.previous_name);
-    if (status == PAL_OK)
-        status = read_string(in, entry, "next_agent_id", &handoff.next_id);
-    if (status == PAL_OK)
-        status = read_string(in, entry, "next_agent_name", &handoff.next_name);
+    if (status != PAL_OK)
+        return status;
+    status = read_string(in, entry, "previous_agent_name", &handoff.previous_name);
+    if (status != PAL_OK)
+        return status;
+    status = read_string(in, entry, "next_agent_id", &handoff.next_id);
+    if (status != PAL_OK)
+        return status;
+    status = read_string(in, entry, "next_agent_name", &handoff.next_name);
     if (status != PAL_OK)
         return status;
     const pal_str pieces[] = {pal_str_of("transfer_to_"), handoff.next_name};

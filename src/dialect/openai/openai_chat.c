@@ -120,16 +120,17 @@ static pal_status read_assistant(
         parts[(*len)++].text = record->reasoning;
     }
     pal_status status = read_content(record->content, arena, parts, len, err);
-    if (status == PAL_OK && record->refusal.len) {
+    if (status != PAL_OK)
+        return status;
+    if (record->refusal.len) {
         parts[*len].kind = PAL_PART_TEXT;
         parts[*len].text = record->refusal;
         parts[(*len)++].extra = pal_chat_keep(arena, (pal_chat_kept){.mark = "message_refusal"});
     }
-    if (status == PAL_OK)
-        status = read_tool_calls(record->tool_calls, arena, parts, len, err);
-    if (status == PAL_OK && pal_json_type_of(record->function_call) != PAL_JSON_NONE)
-        status = pal_chat_read_function_call(record->function_call, arena, &parts[(*len)++], err);
-    return status;
+    status = read_tool_calls(record->tool_calls, arena, parts, len, err);
+    if (status != PAL_OK || pal_json_type_of(record->function_call) == PAL_JSON_NONE)
+        return status;
+    return pal_chat_read_function_call(record->function_call, arena, &parts[(*len)++], err);
 }
 
 /* The complete message is one result, and its parts are inside the result. */

@@ -151,11 +151,12 @@ static pal_status read_message(items_reader *in, pal_json item)
     pal_str text = {0}, unknown;
     size_t role = 0;
     pal_status status = read_role(in, item, &role);
-    if (status == PAL_OK)
-        status = read_text_or_parts(
-                in, "content", content, &text, &message.parts, &message.parts_len);
-    if (status == PAL_OK)
-        status = pal_items_unknown(item, own, NULL, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    status = read_text_or_parts(in, "content", content, &text, &message.parts, &message.parts_len);
+    if (status != PAL_OK)
+        return status;
+    status = pal_items_unknown(item, own, NULL, in->arena, &unknown, in->err);
     if (status != PAL_OK)
         return status;
     if (pal_json_type_of(content) == PAL_JSON_STRING) {
@@ -196,6 +197,19 @@ static pal_status wrap_input(items_reader *in, pal_str *arguments)
     return status;
 }
 
+/* Keeps the members that are not in `own`, and the type of a custom call, in the part's extra. Then
+ * adds the part. */
+static pal_status add_item(items_reader *in, pal_json item, const char *const *own,
+        const char *type, pal_role role, pal_part *part)
+{
+    pal_str unknown = {0};
+    pal_status status = pal_items_unknown(item, own, type, in->arena, &unknown, in->err);
+    if (status != PAL_OK)
+        return status;
+    part->extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
+    return add_part(in, role, part);
+}
+
 static pal_status read_call(items_reader *in, pal_json item)
 {
     static const char custom[] = "custom_tool_call";
@@ -203,21 +217,18 @@ static pal_status read_call(items_reader *in, pal_json item)
     const char *arguments = is_custom ? "input" : "arguments";
     const char *const own[] = {"id", "type", "call_id", "name", "status", arguments, NULL};
     pal_part part = {.kind = PAL_PART_TOOL_CALL};
-    pal_str unknown = {0};
     pal_status status = read_string(in, item, "call_id", false, &part.call_id);
-    if (status == PAL_OK)
-        status = read_string(in, item, "name", false, &part.name);
-    if (status == PAL_OK)
-        status = read_string(in, item, arguments, true, &part.arguments);
-    if (status == PAL_OK && is_custom)
-        status = wrap_input(in, &part.arguments);
-    if (status == PAL_OK)
-        status = pal_items_unknown(
-                item, own, is_custom ? custom : NULL, in->arena, &unknown, in->err);
     if (status != PAL_OK)
         return status;
-    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
-    return add_part(in, PAL_ROLE_ASSISTANT, &part);
+    status = read_string(in, item, "name", false, &part.name);
+    if (status != PAL_OK)
+        return status;
+    status = read_string(in, item, arguments, true, &part.arguments);
+    if (status == PAL_OK && is_custom)
+        status = wrap_input(in, &part.arguments);
+    if (status != PAL_OK)
+        return status;
+    return add_item(in, item, own, is_custom ? custom : NULL, PAL_ROLE_ASSISTANT, &part);
 }
 
 static pal_status read_output(items_reader *in, pal_json item)
@@ -226,18 +237,14 @@ static pal_status read_output(items_reader *in, pal_json item)
     static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
     bool is_custom = pal_json_string_is(pal_json_find(item, "type"), custom);
     pal_part part = {.kind = PAL_PART_TOOL_RESULT};
-    pal_str unknown = {0};
     pal_status status = read_string(in, item, "call_id", false, &part.call_id);
-    if (status == PAL_OK)
-        status = read_text_or_parts(in, "output", pal_json_find(item, "output"), &part.text,
-                &part.parts, &part.parts_len);
-    if (status == PAL_OK)
-        status = pal_items_unknown(
-                item, own, is_custom ? custom : NULL, in->arena, &unknown, in->err);
     if (status != PAL_OK)
         return status;
-    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
-    return add_part(in, PAL_ROLE_TOOL, &part);
+    status = read_text_or_parts(in, "output", pal_json_find(item, "output"), &part.text,
+            &part.parts, &part.parts_len);
+    if (status != PAL_OK)
+        return status;
+    return add_item(in, item, own, is_custom ? custom : NULL, PAL_ROLE_TOOL, &part);
 }
 
 /* ---- Reasoning ---- */
@@ -285,21 +292,18 @@ static pal_status read_reasoning(items_reader *in, pal_json item)
     pal_json summary = pal_json_find(item, "summary"), content = pal_json_find(item, "content");
     bool is_plain = pal_json_count(summary) == 0 && pal_json_count(content) <= 1;
     pal_part part = {.kind = PAL_PART_REASONING};
-    pal_str unknown = {0};
     pal_status status = check_list(in, item, "summary");
     if (status == PAL_OK)
         status = check_list(in, item, "content");
-    if (status == PAL_OK)
-        status = pal_items_unknown(
-                item, is_plain ? own_plain : own, NULL, in->arena, &unknown, in->err);
     if (status != PAL_OK)
         return status;
     part.text = join_texts(in, pal_json_count(content) ? content : summary);
     part.signature = pal_member_string(item, "encrypted_content", in->arena);
     part.family = pal_str_of(FAMILY);
-    part.extra = pal_items_keep(in->arena, (pal_str){0}, unknown);
     status = pal_arena_checked(in->arena, in->err);
-    return status == PAL_OK ? add_part(in, PAL_ROLE_ASSISTANT, &part) : status;
+    if (status != PAL_OK)
+        return status;
+    return add_item(in, item, is_plain ? own_plain : own, NULL, PAL_ROLE_ASSISTANT, &part);
 }
 
 /* ---- References ---- */

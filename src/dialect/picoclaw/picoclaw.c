@@ -132,15 +132,19 @@ pal_status pal_picoclaw_meta_read(
     pal_picoclaw_meta meta = {0};
     pal_json object;
     pal_status status = parse_object(json, "a meta file", arena, &object, err);
-    if (status == PAL_OK)
-        status = pal_members_read(&meta_table, 1, object, arena, &meta, &meta.extra, err);
-    if (status == PAL_OK)
-        status = read_time("created_at", &meta.created_at, &meta.created_at_ms, err);
-    if (status == PAL_OK)
-        status = read_time("updated_at", &meta.updated_at, &meta.updated_at_ms, err);
-    if (status == PAL_OK)
-        *out_meta = meta;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_members_read(&meta_table, 1, object, arena, &meta, &meta.extra, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_time("created_at", &meta.created_at, &meta.created_at_ms, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_time("updated_at", &meta.updated_at, &meta.updated_at_ms, err);
+    if (status != PAL_OK)
+        return status;
+    *out_meta = meta;
+    return PAL_OK;
 }
 
 static void put_time(pal_json_writer *writer, const char *name, pal_str text, int64_t ms)
@@ -293,14 +297,18 @@ pal_status pal_picoclaw_legacy_read(
     pal_json object;
     pal_str unknown;
     pal_status status = parse_object(json, "a session file", arena, &object, err);
-    if (status == PAL_OK)
-        status = pal_members_read(&legacy_table, 1, object, arena, &record, &unknown, err);
-    if (status == PAL_OK)
-        status = read_time("created", &record.created, &legacy.created_at_ms, err);
-    if (status == PAL_OK)
-        status = read_time("updated", &record.updated, &legacy.updated_at_ms, err);
-    if (status == PAL_OK)
-        status = gather_messages(record.messages, arena, &legacy, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_members_read(&legacy_table, 1, object, arena, &record, &unknown, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_time("created", &record.created, &legacy.created_at_ms, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_time("updated", &record.updated, &legacy.updated_at_ms, err);
+    if (status != PAL_OK)
+        return status;
+    status = gather_messages(record.messages, arena, &legacy, err);
     if (status != PAL_OK)
         return status;
     legacy.key = record.key;

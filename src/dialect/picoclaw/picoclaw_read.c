@@ -298,10 +298,11 @@ pal_status pal_picoclaw_plain_read(
                 pal_json_type_name(pal_json_type_of(line)));
     pal_status status =
             pal_members_read(&line_table, 1, line, arena, &record, &message->extra, err);
-    if (status == PAL_OK && !record.role.len)
+    if (status != PAL_OK)
+        return status;
+    if (!record.role.len)
         return pal_member_wrong(err, "role", (pal_json){0}, "a role");
-    if (status == PAL_OK)
-        status = read_parts(&record, arena, message, err);
+    status = read_parts(&record, arena, message, err);
     if (status != PAL_OK)
         return status;
     message->role = pal_role_from_name(record.role);
@@ -402,11 +403,13 @@ pal_status pal_picoclaw_value_read(
     else
         message = plain.message; /* the line was not written by us, so its plain members are used */
     status = pal_arena_checked(arena, err);
-    if (status == PAL_OK)
-        status = pal_native_message_check_form(&message, err);
-    if (status == PAL_OK)
-        *out_message = message;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_native_message_check_form(&message, err);
+    if (status != PAL_OK)
+        return status;
+    *out_message = message;
+    return PAL_OK;
 }
 
 pal_status pal_picoclaw_line_read(

@@ -262,18 +262,21 @@ static pal_status compile(
         const pal_vocabulary *vocabulary, struct parts *parts, pal_arena *arena, pal_error *err)
 {
     pal_status status = pal_vocab_read(&parts->vocab, vocabulary->tokens, arena, err);
-
-    if (status == PAL_OK)
-        status = specials_read(&parts->specials, vocabulary->special, arena, err);
-    if (status == PAL_OK)
-        status = pal_vocab_merge(&parts->vocab, err);
-    if (status == PAL_OK)
-        status = pal_compile_trie(&parts->vocab, arena, &parts->trie, err);
-    if (status == PAL_OK)
-        status = pal_compile_hash(&parts->vocab, arena, &parts->hash, err);
-    if (status == PAL_OK)
-        status = arrays_make(parts, arena, err);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = specials_read(&parts->specials, vocabulary->special, arena, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_vocab_merge(&parts->vocab, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_compile_trie(&parts->vocab, arena, &parts->trie, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_compile_hash(&parts->vocab, arena, &parts->hash, err);
+    if (status != PAL_OK)
+        return status;
+    return arrays_make(parts, arena, err);
 }
 
 /* Works in a temporary arena, so that only the table remains in the caller's arena. */
