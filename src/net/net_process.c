@@ -1,14 +1,16 @@
 /* net_process.c - a child process on the loop.
  *
- * A separate thread waits for each child, so that the program keeps its own SIGCHLD handling. The
- * thread waits without reaping. The loop first kills the other processes in the child's process
- * group and then reaps the child: until then no other process can have the same group number.
+ * States: running; dead (reaped, its streams may still contain lines); ended (`exit` was called);
+ * freed.
+ *
+ * Threads: everything runs on the loop, except that a separate thread waits for each child, so that
+ * the program keeps its own SIGCHLD handling. The thread waits without reaping, and posts a task.
+ * The loop first kills the other processes in the child's process group and then reaps the child:
+ * until then no other process can have the same group number.
  *
  * `exit` is called when the child is dead and both of its streams have ended. A grandchild that
- * left the group can hold a stream open; the loop waits for it only for a moment.
- *
- * The process is freed when nothing of it is left on the loop: the waiting thread, three pipes, and
- * the owner's interest, which ends with `exit` or a kill. */
+ * left the group can hold a stream open; the loop waits for it only for a moment. The process is
+ * freed when it has ended and libuv has closed its three pipes. */
 #include "net/net_process.h"
 
 #include <assert.h>
@@ -33,7 +35,7 @@ typedef struct stream {
     uv_pipe_t pipe;
     pal_process *process;
     pal_buf line;
-    void (*told)(void *user, pal_str line);
+    void (*on_line)(void *user, pal_str line); /* may be NULL */
     bool open;
     bool cut; /* a line was too long, and its rest is skipped */
 } stream;
@@ -58,7 +60,7 @@ struct pal_process {
     bool input_open, input_ending;
     bool dead;     /* the child has ended and was reaped */
     bool too_long; /* a line of its output was too long */
-    bool told;     /* `exit` was called, or must not be called because of a kill */
+    bool ended;    /* `exit` was called, or the start failed */
 };
 
 /* A pending write and its bytes. */
@@ -71,7 +73,7 @@ typedef struct write_job {
 
 static void maybe_free(pal_process *process)
 {
-    if (!process->told || !process->dead || process->handles)
+    if (!process->ended || !process->dead || process->handles)
         return;
     pal_timer_stop(process->loop, &process->timer);
     pal_buf_done(&process->output.line);
@@ -119,10 +121,10 @@ static void signal_group(pal_process *process, int number)
 
 static void maybe_tell_exit(pal_process *process)
 {
-    if (!process->dead || process->told || process->output.open || process->error.open)
+    if (!process->dead || process->ended || process->output.open || process->error.open)
         return;
     close_input(process);
-    process->told = true;
+    process->ended = true;
     if (process->events.exit)
         process->events.exit(
                 process->user, process->too_long ? PAL_PROCESS_LINE_TOO_LONG : process->code);
@@ -156,9 +158,7 @@ static void on_dead(pal_task *task)
     process->dead = true;
     close_input(process);
     pal_loop_release(process->loop);
-    if (process->told)
-        maybe_free(process);
-    else if (process->output.open || process->error.open)
+    if (process->output.open || process->error.open)
         on_drained(&process->timer);
     else
         maybe_tell_exit(process);
@@ -190,8 +190,8 @@ static void take_too_long(stream *from)
 
 static void tell_line(stream *from, pal_str line)
 {
-    if (!from->process->told && from->told)
-        from->told(from->process->user, line);
+    if (from->on_line)
+        from->on_line(from->process->user, line);
 }
 
 /* Appends bytes to a line whose end was not read yet. */
@@ -224,17 +224,16 @@ static void end_line(stream *from, pal_str bytes)
     from->cut = false;
 }
 
-/* The callback may kill the process at any line. */
 static void take_bytes(stream *from, pal_str bytes)
 {
     const char *end;
-    while (!from->process->told && !from->process->too_long && bytes.len &&
+    while (!from->process->too_long && bytes.len &&
             (end = memchr(bytes.data, '\n', bytes.len)) != NULL) {
         size_t len = (size_t)(end - bytes.data);
         end_line(from, pal_str_make(bytes.data, len));
         bytes = pal_str_make(end + 1, bytes.len - len - 1);
     }
-    if (!from->process->told && !from->process->too_long && bytes.len)
+    if (!from->process->too_long && bytes.len)
         gather(from, bytes);
 }
 
@@ -324,17 +323,6 @@ void pal_process_stop(pal_process *process, int64_t grace_ms)
         signal_group(process, SIGKILL);
 }
 
-void pal_process_kill(pal_process *process)
-{
-    assert(pal_loop_is_on(process->loop) && !process->told);
-    process->told = true;
-    signal_group(process, SIGKILL);
-    close_input(process);
-    close_stream(&process->output);
-    close_stream(&process->error);
-    maybe_free(process);
-}
-
 /* Takes ownership of the descriptor, even on failure. */
 static int open_pipe(pal_process *process, uv_pipe_t *pipe, int *fd)
 {
@@ -392,8 +380,8 @@ static pal_process *new_process(
     process->events = *events;
     process->user = user;
     process->read_buffer = buffer;
-    process->output.told = events->line;
-    process->error.told = events->error_line;
+    process->output.on_line = events->line;
+    process->error.on_line = events->error_line;
     pal_buf_init(&process->output.line, line_max);
     pal_buf_init(&process->error.line, line_max);
     return process;
@@ -404,7 +392,7 @@ static void undo_start(pal_process *process)
 {
     kill(-process->pid, SIGKILL);
     waitpid(process->pid, NULL, 0);
-    process->dead = process->told = true;
+    process->dead = process->ended = true;
     close_input(process);
     close_stream(&process->output);
     close_stream(&process->error);
@@ -421,7 +409,7 @@ pal_status pal_process_start(pal_loop *loop, const pal_process_spec *spec,
         return pal_no_memory(err);
     pal_status status = pal_child_start(spec, &child, err);
     if (status) {
-        process->told = process->dead = true;
+        process->ended = process->dead = true;
         maybe_free(process);
         return status;
     }

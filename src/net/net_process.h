@@ -39,7 +39,5 @@ PAL_CHECKED pal_status pal_process_write(pal_process *process, pal_str bytes, pa
 /* Closes the child's input after all queued bytes were written. Sends SIGTERM after `grace_ms`, and
  * SIGKILL after the same time again. `exit` is still called. */
 void pal_process_stop(pal_process *process, int64_t grace_ms);
-/* Kills the child. No callback is made after this. */
-void pal_process_kill(pal_process *process);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct child {
     const char *write;
     size_t write_len;
     int64_t grace_ms;
-    const char *stop_at, *kill_at; /* a line */
+    const char *stop_at; /* a line */
     bell told;
 } child;
 
@@ -43,11 +43,6 @@ static void take_line(void *user, pal_str line)
     pal_buf_append_char(&c->lines, '\n');
     if (c->stop_at && pal_str_is(line, c->stop_at))
         pal_process_stop(c->process, c->grace_ms);
-    if (c->kill_at && pal_str_is(line, c->kill_at)) {
-        pal_process_kill(c->process);
-        c->process = NULL;
-        bell_ring(&c->told);
-    }
 }
 
 static void take_error_line(void *user, pal_str line)
@@ -372,29 +367,6 @@ static void a_detached_grandchild_delays_nothing(void)
     done(&c);
 }
 
-static void a_killed_process_reports_no_exit(void)
-{
-    child c = make_child("echo $$; echo up; echo never; sleep 1000");
-    c.kill_at = "up";
-    hear(&c);
-    CHECK(goes(number_of(&c)));
-    CHECK_EQ(c.exits, 0);
-    CHECK_EQ(c.lines_len, 2);
-    done(&c);
-}
-
-static void the_loop_waits_for_killed_processes(void)
-{
-    child c = make_child("echo $$; echo up; sleep 1000");
-    c.kill_at = "up";
-    hear(&c);
-    pal_loop_close(loop);
-    /* Reaped, not only dead. */
-    CHECK_THAT(kill(number_of(&c), 0), !=, 0);
-    CHECK_STATUS(pal_loop_open(1, &loop, NULL), PAL_OK);
-    done(&c);
-}
-
 static void the_loop_waits_for_stopped_processes(void)
 {
     child c = make_child("trap '' TERM; echo up; while :; do sleep 0.01; done");
@@ -538,8 +510,6 @@ int main(void)
     RUN(a_stop_ends_with_sigkill);
     RUN(grandchildren_are_killed_with_the_child);
     RUN(a_detached_grandchild_delays_nothing);
-    RUN(a_killed_process_reports_no_exit);
-    RUN(the_loop_waits_for_killed_processes);
     RUN(the_loop_waits_for_stopped_processes);
     RUN(the_child_gets_a_small_environment);
     RUN(the_child_inherits_no_descriptors);
