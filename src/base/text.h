@@ -85,6 +85,18 @@ static inline int pal_text_hex(char c)
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
+/* Returns the value of a base64 digit, or -1. */
+static inline int pal_text_base64(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
 /* Returns true for a token of RFC 9110, such as the name of a header. */
 static inline bool pal_text_is_token(pal_str text)
 {

@@ -107,9 +107,9 @@ pal_status pal_dialect_read(pal_dialect dialect, pal_str json, pal_arena *arena,
     case PAL_DIALECT_NATIVE:
         return read_native(messages_in(value), arena, out_messages, out_len, err);
     case PAL_DIALECT_OPENAI_CHAT:
-        return pal_openai_chat_read_value(value, arena, out_messages, out_len, err);
+        return pal_openai_chat_read(value, arena, out_messages, out_len, err);
     case PAL_DIALECT_ANTHROPIC:
-        return pal_anthropic_read_value(value, arena, out_messages, out_len, err);
+        return pal_anthropic_read(value, arena, out_messages, out_len, err);
     case PAL_DIALECT_MISTRAL_CHAT:
         return read_mistral(messages_in(value), arena, out_messages, out_len, err);
     }

@@ -1,5 +1,6 @@
 /* dialect_base64.c - base64 and data: URLs. */
 #include <stdint.h>
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -41,24 +42,12 @@ void pal_base64_put(pal_json_writer *writer, pal_str prefix, pal_str data)
     pal_buf_append_char(writer->buf, '"');
 }
 
-/* Returns -1 if the character is not a base64 digit. */
-static int digit_value(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 /* Decodes 2 to 4 digits. Returns false if a digit is invalid or if unused bits are set. */
 static bool decode_group(const char *text, size_t digits_len, uint8_t *out)
 {
     uint32_t group = 0;
     for (size_t i = 0; i < digits_len; i++) {
-        int value = digit_value(text[i]);
+        int value = pal_text_base64(text[i]);
         if (value < 0)
             return false;
         group |= (uint32_t)value << (18 - 6 * i);

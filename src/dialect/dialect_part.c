@@ -1,4 +1,4 @@
-/* dialect_part.c - ids of runs of a message's parts. */
+/* dialect_part.c - ids of runs of a message's parts, and placeholders for parts. */
 #include "dialect/dialect_part.h"
 
 #include <stdio.h>
@@ -44,4 +44,16 @@ bool pal_part_id_parse(
         return true;
     }
     return false;
+}
+
+void pal_part_placeholder(pal_buf *out, const pal_part *part)
+{
+    const pal_str words[] = {pal_str_of(pal_part_kind_name(part->kind)), part->media_type,
+            part->name, part->url.len ? part->url : part->blob};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (words[i].len)
+            pal_buf_append_char(out, i ? ' ' : '[');
+        pal_buf_append_str(out, words[i]);
+    }
+    pal_buf_append_char(out, ']');
 }

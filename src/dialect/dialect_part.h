@@ -1,12 +1,15 @@
-/* dialect_part.h - ids of runs of parts, for APIs that have no parts: each item or entry is a run
- * of a message's parts. Its id is PREFIX, the message's 32 hex digits and, unless it begins the
- * message, "_" and the number of its first part. So the id is the same before and after its message
- * is recorded, even if some parts are hidden. Pure functions: any thread. */
+/* dialect_part.h - ids of runs of parts, and a line in place of a part that cannot be sent.
+ *
+ * The ids are for APIs that have no parts: each item or entry is a run of a message's parts. Its id
+ * is PREFIX, the message's 32 hex digits and, unless it begins the message, "_" and the number of
+ * its first part. So the id is the same before and after its message is recorded, even if some
+ * parts are hidden. Pure functions: any thread. */
 #ifndef PAL_DIALECT_PART_H
 #define PAL_DIALECT_PART_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include "base/buf.h"
 #include "palaver/id.h"
 #include "palaver/message.h"
 #include "palaver/str.h"
@@ -30,5 +33,8 @@ void pal_part_id_text(
  * is not such an id. */
 bool pal_part_id_parse(
         pal_str id, const char *const *prefixes, size_t prefixes_len, pal_id *out_message);
+
+/* Appends a line that describes a part that cannot be sent: "[image image/png photo.png]". */
+void pal_part_placeholder(pal_buf *out, const pal_part *part);
 
 #endif

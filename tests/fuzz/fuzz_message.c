@@ -8,6 +8,7 @@
 #include "dialect/openai/openai_chat.h"
 #include "dialect/openai/openai_items.h"
 #include "dialect/transcript/transcript.h"
+#include "support/dialect_read.h"
 #include "support/message_random.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,7 +71,7 @@ static void check_openai(const pal_message *messages, size_t len)
     size_t again_len;
     pal_str first, second;
     REQUIRE(pal_openai_chat_write(messages, len, arena, &first, NULL) == PAL_OK);
-    pal_status status = pal_openai_chat_read(first, arena, &again, &again_len, NULL);
+    pal_status status = dialect_read(pal_openai_chat_read, first, arena, &again, &again_len, NULL);
     if (status == PAL_LIMIT)
         return; /* data that a message keeps can nest deeper once it is inside of another message */
     REQUIRE(status == PAL_OK);
@@ -100,7 +101,7 @@ static void try_openai(pal_str text)
 {
     pal_message *messages;
     size_t len;
-    if (pal_openai_chat_read(text, arena, &messages, &len, NULL) != PAL_OK)
+    if (dialect_read(pal_openai_chat_read, text, arena, &messages, &len, NULL) != PAL_OK)
         return;
     check_openai(messages, len);
     for (size_t i = 0; i < len; i++)

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "dialect/anthropic/anthropic.h"
 #include "support/answer_check.h"
+#include "support/dialect_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -49,9 +50,9 @@ static void try_dialect(pal_str text)
     size_t len;
     pal_str first, second;
     REQUIRE(arena != NULL);
-    if (pal_anthropic_read(text, arena, &messages, &len, NULL) == PAL_OK) {
+    if (dialect_read(pal_anthropic_read, text, arena, &messages, &len, NULL) == PAL_OK) {
         REQUIRE(pal_anthropic_write(messages, len, arena, &first, NULL) == PAL_OK);
-        pal_status status = pal_anthropic_read(first, arena, &messages, &len, NULL);
+        pal_status status = dialect_read(pal_anthropic_read, first, arena, &messages, &len, NULL);
         REQUIRE(status == PAL_OK || status == PAL_LIMIT);
         if (status == PAL_OK) {
             REQUIRE(pal_anthropic_write(messages, len, arena, &second, NULL) == PAL_OK);

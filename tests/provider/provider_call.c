@@ -123,7 +123,7 @@ static void read_request(pal_json line, pal_arena *arena, pal_tool *tools, asked
 {
     pal_message *messages = NULL;
     size_t len = 0;
-    if (pal_openai_chat_read_value(line, arena, &messages, &len, &error) != PAL_OK)
+    if (pal_openai_chat_read(line, arena, &messages, &len, &error) != PAL_OK)
         fail("messages");
     out->request = (pal_model_request){
             .model = pal_member_string(line, "model", arena),

@@ -76,7 +76,7 @@ static pal_status read_list(const pal_block_reader *in, pal_json system, pal_jso
     return status;
 }
 
-pal_status pal_anthropic_read_value(pal_json value, pal_arena *arena, pal_message **out_messages,
+pal_status pal_anthropic_read(pal_json value, pal_arena *arena, pal_message **out_messages,
         size_t *out_len, pal_error *err)
 {
     const pal_block_reader in = {.arena = arena, .err = err};
@@ -95,15 +95,4 @@ pal_status pal_anthropic_read_value(pal_json value, pal_arena *arena, pal_messag
     if (status == PAL_OK)
         *out_messages = messages;
     return status;
-}
-
-pal_status pal_anthropic_read(
-        pal_str json, pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err)
-{
-    const pal_json_limits limits = {.depth_max = PAL_ANTHROPIC_DEPTH_MAX};
-    pal_json value;
-    pal_status status = pal_member_parse(json, &limits, arena, &value, err);
-    if (status != PAL_OK)
-        return status;
-    return pal_anthropic_read_value(value, arena, out_messages, out_len, err);
 }

@@ -18,14 +18,10 @@
 #define PAL_ANTHROPIC_FAMILY "anthropic" /* the family of the reasoning that its signatures belong
                                             to */
 #define PAL_ANTHROPIC_MESSAGES_MAX 1000000
-#define PAL_ANTHROPIC_DEPTH_MAX 128
 
 /* Reads one message object, an array of them, or {"system":...,"messages":[...]}, into the arena.
- * Other members of that object are ignored. */
-PAL_CHECKED pal_status pal_anthropic_read(pal_str json, pal_arena *arena,
-        pal_message **out_messages, size_t *out_len, pal_error *err);
-/* Like pal_anthropic_read(), for a parsed value. Texts point into the parsed text or the arena. */
-PAL_CHECKED pal_status pal_anthropic_read_value(pal_json value, pal_arena *arena,
+ * Other members of that object are ignored. Texts point into the parsed text or the arena. */
+PAL_CHECKED pal_status pal_anthropic_read(pal_json value, pal_arena *arena,
         pal_message **out_messages, size_t *out_len, pal_error *err);
 
 /* The positions of cache marks in a request. */

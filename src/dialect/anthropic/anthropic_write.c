@@ -10,6 +10,7 @@
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_base64.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_part.h"
 
 typedef struct block_writer {
     pal_json_writer *json;
@@ -93,16 +94,9 @@ static void put_reasoning(block_writer *out, const pal_part *part, pal_json kept
 
 static void put_placeholder(block_writer *out, const pal_part *part)
 {
-    const pal_str words[] = {pal_str_of(pal_part_kind_name(part->kind)), part->media_type,
-            part->name, part->url.len ? part->url : part->blob};
     pal_buf text;
     pal_buf_init(&text, PAL_JSON_BYTES_MAX);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (words[i].len)
-            pal_buf_append_char(&text, i ? ' ' : '[');
-        pal_buf_append_str(&text, words[i]);
-    }
-    pal_buf_append_char(&text, ']');
+    pal_part_placeholder(&text, part);
     if (text.failure)
         out->json->buf->failure = text.failure;
     put_text(out, pal_buf_str(&text), (pal_json){0});

@@ -48,7 +48,8 @@ PAL_CHECKED pal_status pal_mistral_read_string(
 /* Reads the "arguments" of a call: a text, or the bytes of an object. */
 PAL_CHECKED pal_status pal_mistral_read_arguments(
         pal_json object, pal_arena *arena, pal_str *out, pal_error *err);
-/* Reads a call. Its id is a member of `object`; its name and arguments are members of `function`. */
+/* Reads a call. Its id is a member of `object`, its name and arguments are members of
+ * `function`. */
 PAL_CHECKED pal_status pal_mistral_read_call(pal_json object, const char *id_name,
         pal_json function, pal_arena *arena, pal_part *part, pal_error *err);
 /* Reads the "content" of a message whose role is set: a text or chunks. */

@@ -246,7 +246,7 @@ static pal_status read_single(pal_json value, pal_arena *arena, pal_message **ou
     return pal_arena_checked(arena, err);
 }
 
-pal_status pal_openai_chat_read_value(pal_json value, pal_arena *arena, pal_message **out_messages,
+pal_status pal_openai_chat_read(pal_json value, pal_arena *arena, pal_message **out_messages,
         size_t *out_len, pal_error *err)
 {
     pal_json messages = pal_json_find(value, "messages");
@@ -258,15 +258,4 @@ pal_status pal_openai_chat_read_value(pal_json value, pal_arena *arena, pal_mess
         return pal_error_set(err, PAL_INVALID,
                 "expected a message, an array of messages, or an object with 'messages'");
     return read_single(value, arena, out_messages, out_len, err);
-}
-
-pal_status pal_openai_chat_read(
-        pal_str json, pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err)
-{
-    const pal_json_limits limits = {.depth_max = PAL_OPENAI_CHAT_DEPTH_MAX};
-    pal_json value;
-    pal_status status = pal_member_parse(json, &limits, arena, &value, err);
-    if (status != PAL_OK)
-        return status;
-    return pal_openai_chat_read_value(value, arena, out_messages, out_len, err);
 }

@@ -16,17 +16,10 @@
 
 #define PAL_OPENAI_CHAT_MESSAGES_MAX 1000000 /* messages in one text */
 
-/* Maximum nesting of a message; the native format adds a few levels (PAL_MESSAGE_DEPTH_MAX). */
-#define PAL_OPENAI_CHAT_DEPTH_MAX 128
-
 /* Reads one message object, an array of them, or {"messages":[...]}, into the arena. Other members
- * of that object are ignored. The content of data: URLs is returned in part.data. */
-PAL_CHECKED pal_status pal_openai_chat_read(pal_str json, pal_arena *arena,
-        pal_message **out_messages, size_t *out_len, pal_error *err);
-
-/* Like pal_openai_chat_read(), for a parsed value. Texts point into the parsed text or the
- * arena. */
-PAL_CHECKED pal_status pal_openai_chat_read_value(pal_json value, pal_arena *arena,
+ * of that object are ignored. The content of data: URLs is returned in part.data. Texts point into
+ * the parsed text or the arena. */
+PAL_CHECKED pal_status pal_openai_chat_read(pal_json value, pal_arena *arena,
         pal_message **out_messages, size_t *out_len, pal_error *err);
 
 /* Writes a JSON array into the arena. Each tool result becomes a tool message, before the other

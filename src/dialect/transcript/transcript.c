@@ -73,11 +73,6 @@ const pal_transcript_facts *pal_transcript_session(const pal_transcript *in)
     return &in->facts;
 }
 
-pal_transcript_counts pal_transcript_count(const pal_transcript *in)
-{
-    return in->counts;
-}
-
 /* ---- Items ---- */
 
 /* Returns NULL if the caller's arena failed. */
@@ -105,7 +100,6 @@ void pal_transcript_warn(pal_transcript *in, const char *format, ...)
     /* The text is never NULL, so that readers of the item need no check. */
     const char *kept = pal_arena_copy(in->out_arena, pal_str_of(text)).data;
     item->u.warning = kept ? kept : "";
-    in->counts.skipped++;
 }
 
 void pal_transcript_tell_strays(pal_transcript *in, pal_json list)
@@ -164,7 +158,6 @@ void pal_transcript_tell_session(pal_transcript *in)
     if (in->session_told)
         return;
     in->session_told = true;
-    in->counts.sessions++;
     pal_transcript_item *item = add_item(in, PAL_ENTRY_SESSION, in->line);
     pal_transcript_facts *facts = pal_arena_alloc(in->out_arena, sizeof(*facts));
     if (!item || !facts)
@@ -222,7 +215,6 @@ static void give_out(pal_transcript *in, const pal_message *message, uint64_t li
     if (!item)
         return;
     item->u.message = pal_transcript_copy(in->out_arena, message);
-    in->counts.messages++;
 }
 
 void pal_transcript_emit(pal_transcript *in, const pal_message *message)
@@ -244,7 +236,6 @@ void pal_transcript_emit_mark(pal_transcript *in, const pal_mark *mark)
     item->u.mark = *mark;
     if (mark->body.len)
         item->u.mark.body = pal_arena_copy(in->out_arena, mark->body);
-    in->counts.marks++;
 }
 
 void pal_transcript_start_session(pal_transcript *in)
@@ -547,7 +538,7 @@ pal_status pal_transcript_feed(pal_transcript *in, pal_str line, pal_arena *aren
         pal_transcript_items *out_items, pal_error *err)
 {
     begin_call(in, arena);
-    in->line = ++in->counts.lines;
+    in->line++;
     pal_str text = clean(line, in->line == 1);
     if (text.len)
         parse_line(in, text);

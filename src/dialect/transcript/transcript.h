@@ -87,16 +87,6 @@ typedef struct pal_transcript_items {
     size_t len;
 } pal_transcript_items;
 
-typedef struct pal_transcript_counts {
-    uint64_t lines;
-    uint64_t sessions;
-    uint64_t messages;
-    uint64_t marks;
-    uint64_t ignored; /* records of a known type without a message, such as snapshots and
-                         progress */
-    uint64_t skipped; /* lines with a warning */
-} pal_transcript_counts;
-
 typedef struct pal_transcript pal_transcript;
 
 /* Returns NULL if there is no memory. The caller must release it with pal_transcript_close(). */
@@ -119,8 +109,6 @@ pal_transcript_kind pal_transcript_kind_of(const pal_transcript *transcript);
 /* Returns the newest session, as far as it is known. Valid until the next call. A title can come
  * after the messages. */
 const pal_transcript_facts *pal_transcript_session(const pal_transcript *transcript);
-
-pal_transcript_counts pal_transcript_count(const pal_transcript *transcript);
 
 /* ---- Our own export: a line for the session, for each message and for each mark ---- */
 

@@ -203,7 +203,6 @@ static bool belongs(pal_transcript *in, const claude_record *record)
     }
     if (record->is_sidechain == in->is_sidechain || !record->is_sidechain)
         return true;
-    in->counts.ignored++;
     if (!in->sidechain_told)
         pal_transcript_warn(in, "records of sub-agents are skipped, from this one on");
     in->sidechain_told = true;
@@ -233,7 +232,6 @@ static bool read_title(pal_transcript *in, pal_json line, pal_json type)
                                                    : NULL;
     if (!member)
         return false;
-    in->counts.ignored++;
     if (own || !in->has_own_title)
         pal_transcript_relearn(
                 in, &in->facts.session.title, pal_member_string(line, member, in->line_arena));
@@ -246,12 +244,8 @@ static void read_other(pal_transcript *in, pal_json line, pal_json type)
     static const char *const silent[] = {"system", "progress", "attachment",
             "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode",
             "pr-link", "tag", "agent-name", "agent-color", "agent-setting", NULL};
-    if (read_title(in, line, type))
+    if (read_title(in, line, type) || pal_member_is_one_of(type, silent))
         return;
-    if (pal_member_is_one_of(type, silent)) {
-        in->counts.ignored++;
-        return;
-    }
     pal_str name = pal_json_string(type, in->line_arena);
     pal_transcript_warn(in, "skipped: a record of unknown type '%.*s'",
             name.len < 64 ? (int)name.len : 64, name.data ? name.data : "");
@@ -281,10 +275,9 @@ void pal_transcript_claude_code_read(pal_transcript *in, pal_json line)
     }
     if (!belongs(in, &record))
         return;
-    if (record.uuid.len && pal_map_find(&in->positions, record.uuid)) {
-        in->counts.ignored++; /* a resumed session repeats the records that it continues */
+    /* A resumed session repeats the records that it continues. */
+    if (record.uuid.len && pal_map_find(&in->positions, record.uuid))
         return;
-    }
     learn_facts(in, &record);
     if (is_user)
         read_user(in, &record);

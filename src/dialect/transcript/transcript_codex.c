@@ -305,9 +305,7 @@ static void read_item(pal_transcript *in, pal_json item, pal_str timestamp)
     while (i < COUNT_OF(item_types) && !pal_json_string_is(type, item_types[i].type))
         i++;
     if (i == COUNT_OF(item_types)) {
-        if (pal_member_is_one_of(type, silent))
-            in->counts.ignored++;
-        else
+        if (!pal_member_is_one_of(type, silent))
             pal_transcript_warn(in, "skipped: an item of unknown type");
         return;
     }
@@ -328,7 +326,6 @@ static void read_meta(pal_transcript *in, pal_json meta, pal_str timestamp)
 {
     int64_t created_at;
     pal_str own = pal_member_string(meta, "timestamp", in->line_arena);
-    in->counts.ignored++;
     if (in->facts.original_id.len)
         return;
     pal_transcript_learn(in, &in->facts.original_id, pal_member_string(meta, "id", in->line_arena));
@@ -342,7 +339,6 @@ static void read_meta(pal_transcript *in, pal_json meta, pal_str timestamp)
 
 static void read_turn_context(pal_transcript *in, pal_json context)
 {
-    in->counts.ignored++;
     pal_transcript_relearn(in, &in->model, pal_member_string(context, "model", in->line_arena));
     pal_transcript_learn(in, &in->facts.cwd, pal_member_string(context, "cwd", in->line_arena));
     pal_transcript_settle_facts(in, AGENT);
@@ -382,7 +378,6 @@ static void read_rollback(pal_transcript *in, pal_json event, pal_str timestamp)
 static void read_event(pal_transcript *in, pal_json event, pal_str timestamp)
 {
     pal_json type = pal_json_find(event, "type");
-    in->counts.ignored++;
     if (pal_json_string_is(type, "token_count"))
         read_token_count(in, event);
     else if (pal_json_string_is(type, "thread_rolled_back"))
@@ -396,10 +391,8 @@ static void read_compacted(pal_transcript *in, pal_json payload, pal_str timesta
 {
     pal_part part = {.kind = PAL_PART_COMPACTION,
             .text = pal_member_string(payload, "message", in->line_arena)};
-    if (part.text.len == 0) {
-        in->counts.ignored++;
+    if (part.text.len == 0)
         return;
-    }
     pal_message message = make_message(in, PAL_ROLE_USER, timestamp);
     message.flags = PAL_MESSAGE_FLAG_SUMMARY | PAL_MESSAGE_FLAG_SYNTHETIC;
     message.parts = &part;
@@ -410,8 +403,8 @@ static void read_compacted(pal_transcript *in, pal_json payload, pal_str timesta
 static void read_bare(pal_transcript *in, pal_json line)
 {
     if (pal_json_type_of(pal_json_find(line, "record_type")) != PAL_JSON_NONE)
-        in->counts.ignored++;
-    else if (pal_json_type_of(pal_json_find(line, "type")) == PAL_JSON_NONE)
+        return;
+    if (pal_json_type_of(pal_json_find(line, "type")) == PAL_JSON_NONE)
         read_meta(in, line, pal_str_make(NULL, 0));
     else
         read_item(in, line, pal_member_string(line, "timestamp", in->line_arena));
@@ -435,8 +428,6 @@ void pal_transcript_codex_read(pal_transcript *in, pal_json line)
         read_event(in, payload, timestamp);
     else if (pal_json_string_is(type, "compacted"))
         read_compacted(in, payload, timestamp);
-    else if (pal_member_is_one_of(type, silent))
-        in->counts.ignored++;
-    else
+    else if (!pal_member_is_one_of(type, silent))
         pal_transcript_warn(in, "skipped: a record of unknown type");
 }

@@ -116,7 +116,7 @@ void pal_transcript_openai_read(pal_transcript *in, pal_json line)
         pal_transcript_go_session_read(in, line);
         return;
     }
-    status = pal_openai_chat_read_value(line, in->line_arena, &messages, &len, &error);
+    status = pal_openai_chat_read(line, in->line_arena, &messages, &len, &error);
     if (status != PAL_OK) {
         if (status != PAL_NO_MEMORY)
             pal_transcript_warn(in, "skipped: %s", error.message);

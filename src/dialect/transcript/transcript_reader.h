@@ -26,8 +26,7 @@ typedef struct pal_held {
 struct pal_transcript {
     pal_transcript_kind kind;
     bool is_guess; /* `kind` is native, because of a message that other formats can contain too */
-    pal_transcript_counts counts;
-    uint64_t line;      /* the current line */
+    uint64_t line;      /* number of the current line, from 1 */
     pal_status failure; /* a failure outside the arenas; permanent */
     bool session_told;
     pal_transcript_facts facts; /* in the arena `kept` */

@@ -1,6 +1,7 @@
 /* compile_vocab.c - reads a vocabulary and finds out how its tokens are merged. */
 #include <stdlib.h>
 #include "base/memory.h"
+#include "base/text.h"
 #include "tokens/compile/compile.h"
 
 static uint64_t bytes_hash(const unsigned char *bytes, uint32_t len)
@@ -27,17 +28,6 @@ uint32_t pal_vocab_find(const struct pal_vocab *vocab, const unsigned char *byte
     return PAL_TOKEN_NONE;
 }
 
-static int base64_digit(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 /* Decodes up to the first character that is not base64. Returns the number of decoded
  * characters. */
 static size_t base64_read(pal_str text, unsigned char *out, uint32_t *out_len)
@@ -47,8 +37,8 @@ static size_t base64_read(pal_str text, unsigned char *out, uint32_t *out_len)
     uint32_t len = 0;
     size_t at = 0;
 
-    for (; at < text.len && base64_digit((unsigned char)text.data[at]) >= 0; at++) {
-        held = held << 6 | (unsigned)base64_digit((unsigned char)text.data[at]);
+    for (; at < text.len && pal_text_base64(text.data[at]) >= 0; at++) {
+        held = held << 6 | (unsigned)pal_text_base64(text.data[at]);
         bits += 6;
         if (bits >= 8) {
             bits -= 8;

@@ -19,8 +19,8 @@ static uint64_t count_messages(
     size_t len;
     uint64_t sum = 0;
     pal_status status = api == PAL_FORWARD_MESSAGES
-            ? pal_anthropic_read_value(request, arena, &messages, &len, NULL)
-            : pal_openai_chat_read_value(list, arena, &messages, &len, NULL);
+            ? pal_anthropic_read(request, arena, &messages, &len, NULL)
+            : pal_openai_chat_read(list, arena, &messages, &len, NULL);
 
     if (status != PAL_OK)
         return pal_json_raw(list).len / BYTES_PER_TOKEN;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/anthropic/anthropic_answer.h"
+#include "support/dialect_read.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
@@ -15,8 +16,8 @@ static size_t messages_len;
 static bool reads(const char *json)
 {
     memset(&error, 0, sizeof error);
-    pal_status status =
-            pal_anthropic_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    pal_status status = dialect_read(
+            pal_anthropic_read, pal_str_of(json), arena, &messages, &messages_len, &error);
     if (status != PAL_OK)
         printf("# %s: %s\n", json, error.message);
     return status == PAL_OK;
@@ -43,8 +44,8 @@ static bool rewrites(const char *json, const char *expected)
 
 static bool refused(const char *json, const char *text)
 {
-    pal_status status =
-            pal_anthropic_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    pal_status status = dialect_read(
+            pal_anthropic_read, pal_str_of(json), arena, &messages, &messages_len, &error);
     if (status == PAL_INVALID && strstr(error.message, text))
         return true;
     printf("# %s: %s '%s'\n", json, pal_status_name(status), error.message);
@@ -203,7 +204,8 @@ static void any_message_is_stable_after_one_round_trip(void)
         message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
         pal_message message = random_message(&random);
         CHECK_STATUS(pal_anthropic_write(&message, 1, arena, &first, &error), PAL_OK, &error);
-        pal_status status = pal_anthropic_read(first, arena, &messages, &messages_len, &error);
+        pal_status status = dialect_read(
+                pal_anthropic_read, first, arena, &messages, &messages_len, &error);
         if (!CHECK_STATUS(status, PAL_OK)) {
             printf("# seed %d: %s\n# %.*s\n", (int)seed, error.message, PAL_STR_ARG(first));
             continue;
@@ -230,7 +232,8 @@ static void an_allocation_failure_is_reported(void)
         pal_arena *small = pal_arena_new(0);
         status = PAL_NO_MEMORY;
         if (small)
-            status = pal_anthropic_read(pal_str_of(json), small, &messages, &messages_len, NULL);
+            status = dialect_read(
+                    pal_anthropic_read, pal_str_of(json), small, &messages, &messages_len, NULL);
         if (status == PAL_OK)
             status = pal_anthropic_write(messages, messages_len, small, &text, NULL);
         pal_memory_fail_at(0, 0);

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat.h"
+#include "support/dialect_read.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
@@ -16,8 +17,8 @@ static size_t messages_len;
 static bool reads(const char *json)
 {
     memset(&error, 0, sizeof(error));
-    pal_status status =
-            pal_openai_chat_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    pal_status status = dialect_read(
+            pal_openai_chat_read, pal_str_of(json), arena, &messages, &messages_len, &error);
     if (status != PAL_OK)
         printf("# %s: %s\n", json, error.message);
     return status == PAL_OK;
@@ -42,8 +43,8 @@ static bool rewrites(const char *json, const char *expected)
 
 static bool refused(const char *json, const char *text)
 {
-    pal_status status =
-            pal_openai_chat_read(pal_str_of(json), arena, &messages, &messages_len, &error);
+    pal_status status = dialect_read(
+            pal_openai_chat_read, pal_str_of(json), arena, &messages, &messages_len, &error);
     if (status == PAL_INVALID && strstr(error.message, text))
         return true;
     printf("# %s: %s '%s'\n", json, pal_status_name(status), error.message);
@@ -304,7 +305,8 @@ static void random_messages_survive(void)
         message_random random = {seed * UINT64_C(0x9e3779b97f4a7c15), arena};
         pal_message message = expressible_message(&random);
         pal_str json = write_one(&message);
-        pal_status status = pal_openai_chat_read(json, arena, &messages, &messages_len, &error);
+        pal_status status = dialect_read(
+                pal_openai_chat_read, json, arena, &messages, &messages_len, &error);
         if (!CHECK_STATUS(status, PAL_OK) || !CHECK_EQ(messages_len, 1) ||
                 !CHECK(message_same(&message, &messages[0]))) {
             printf("# seed %d: %.*s %s\n", (int)seed, PAL_STR_ARG(json), error.message);
@@ -320,7 +322,8 @@ static bool settles(const pal_message *message)
 {
     pal_str first = write_one(message), second = {0};
     memset(&error, 0, sizeof(error));
-    if (pal_openai_chat_read(first, arena, &messages, &messages_len, &error) == PAL_OK &&
+    if (dialect_read(pal_openai_chat_read, first, arena, &messages, &messages_len, &error) ==
+                    PAL_OK &&
             pal_openai_chat_write(messages, messages_len, arena, &second, &error) == PAL_OK &&
             pal_str_equal(first, second))
         return true;
@@ -416,7 +419,8 @@ static void an_allocation_failure_is_reported(void)
         pal_str text;
         pal_status status = PAL_NO_MEMORY;
         if (small)
-            status = pal_openai_chat_read(pal_str_of(json), small, &found, &found_len, &error);
+            status = dialect_read(
+                    pal_openai_chat_read, pal_str_of(json), small, &found, &found_len, &error);
         if (status == PAL_OK)
             status = pal_openai_chat_write(found, found_len, small, &text, &error);
         done = !pal_memory_failed();

@@ -130,12 +130,7 @@ static void claude_code_facts_are_found(void)
     CHECK_STR(items[0].u.facts->session.title, "Older title");
     CHECK_EQ(count(PAL_ENTRY_SESSION), 1);
     CHECK_EQ(count(PAL_ENTRY_MESSAGE), 12);
-    pal_transcript_counts counts = pal_transcript_count(transcript);
-    CHECK_EQ(counts.lines, 23);
-    CHECK_EQ(counts.messages, 12);
-    CHECK_EQ(counts.marks, 1);
-    CHECK_EQ(counts.sessions, 1);
-    CHECK_EQ(counts.ignored, 5);
+    CHECK_EQ(count(PAL_ENTRY_MARK), 1);
 }
 
 static void pieces_of_an_answer_become_one(void)
@@ -258,7 +253,6 @@ static void messages_that_cannot_be_stored_are_reported(void)
     CHECK_EQ(count(PAL_ENTRY_WARNING), 1);
     CHECK_STR(message(1)->client_id, "claude-code:3");
     CHECK(warned(4, "'call_id' is missing"));
-    CHECK_EQ(pal_transcript_count(transcript).ignored, 1);
 }
 
 /* A recorded message cannot be refused any more, as it would be in a request. */
@@ -620,12 +614,12 @@ static bool survives_failure(uint64_t allocation, int once)
     pal_status status = in && out ? PAL_OK : PAL_NO_MEMORY;
     pal_transcript_items more;
     uint64_t messages = 0;
-    for (size_t i = 0; status == PAL_OK && i < 4; i++)
-        status = pal_transcript_feed(in, pal_str_of(lines[i]), out, &more, &error);
-    if (status == PAL_OK)
-        status = pal_transcript_finish(in, out, &more, &error);
-    if (status == PAL_OK)
-        messages = pal_transcript_count(in).messages;
+    for (size_t i = 0; status == PAL_OK && i < 5; i++) {
+        status = i < 4 ? pal_transcript_feed(in, pal_str_of(lines[i]), out, &more, &error)
+                       : pal_transcript_finish(in, out, &more, &error);
+        for (size_t at = 0; status == PAL_OK && at < more.len; at++)
+            messages += more.items[at].kind == PAL_ENTRY_MESSAGE;
+    }
     bool failed = pal_memory_failed();
     pal_memory_fail_at(0, 0);
     CHECK_EQ(status, (failed ? PAL_NO_MEMORY : PAL_OK));

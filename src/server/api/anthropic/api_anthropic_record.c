@@ -104,7 +104,7 @@ static pal_status read_messages(const pal_anthropic_record *record, pal_json req
     pal_message *own;
     size_t own_len;
     pal_json thread = pal_json_find(request, "thread");
-    pal_status status = pal_anthropic_read_value(
+    pal_status status = pal_anthropic_read(
             pal_json_find(request, "messages"), record->arena, &own, &own_len, err);
     if (status != PAL_OK)
         return status;

@@ -173,7 +173,7 @@ static pal_status read_messages(reader *in, pal_error *err)
     in->call->fail_param = "messages";
     if (pal_json_type_of(list) != PAL_JSON_ARRAY || pal_json_count(list) == 0)
         return pal_error_set(err, PAL_INVALID, "messages: at least one message is required");
-    pal_status status = pal_anthropic_read_value(
+    pal_status status = pal_anthropic_read(
             in->call->body, in->call->arena, &turn->messages, &turn->messages_len, err);
     if (status != PAL_OK)
         return status;

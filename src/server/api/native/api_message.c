@@ -59,7 +59,7 @@ static pal_status read_one(
         pal_call *call, pal_json value, pal_message **out_messages, size_t *out_len, pal_error *err)
 {
     if (pal_json_type_of(value) == PAL_JSON_OBJECT && is_chat_form(value))
-        return pal_openai_chat_read_value(value, call->arena, out_messages, out_len, err);
+        return pal_openai_chat_read(value, call->arena, out_messages, out_len, err);
     pal_message *message = pal_arena_array(call->arena, 1, sizeof *message);
     if (!message)
         return pal_arena_checked(call->arena, err);

@@ -138,7 +138,7 @@ static pal_status read_messages(pal_openai_chat *chat, pal_error *err)
     call->fail_param = "messages";
     if (pal_json_type_of(messages) != PAL_JSON_ARRAY || pal_json_count(messages) == 0)
         return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
-    pal_status status = pal_openai_chat_read_value(
+    pal_status status = pal_openai_chat_read(
             messages, call->arena, &request->messages, &request->messages_len, err);
     if (status == PAL_OK)
         status = take_system(chat, err);
