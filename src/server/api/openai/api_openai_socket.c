@@ -18,14 +18,17 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "server/api/openai/api_openai.h"
+#include "server/server_background.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
 #include "server/websocket/websocket.h"
@@ -83,6 +86,7 @@ struct pal_openai_socket {
     char *tenant;                /* of the caller; in the arena */
     pal_id kept[KEPT_MAX];       /* sessions to erase at the end */
     size_t kept_len;
+    pal_background_task end; /* erases them and frees the socket */
     char forgotten[FORGOTTEN_MAX][PAL_OPENAI_ID_SIZE]; /* a ring */
     size_t forgotten_len;
 };
@@ -100,11 +104,8 @@ static void free_lane(lane *l)
     pal_free(l);
 }
 
-static void release(pal_openai_socket *s)
+static void free_socket(pal_openai_socket *s)
 {
-    if (atomic_fetch_sub(&s->holders, 1) != 1)
-        return;
-    erase_kept(s);
     while (s->lanes) {
         lane *next = s->lanes->next;
         free_lane(s->lanes);
@@ -114,6 +115,23 @@ static void release(pal_openai_socket *s)
     pthread_mutex_destroy(&s->lock);
     pal_arena_free(s->arena);
     pal_free(s);
+}
+
+static void end_socket(pal_background_task *task)
+{
+    pal_openai_socket *s = (pal_openai_socket *)((char *)task - offsetof(pal_openai_socket, end));
+    erase_kept(s);
+    free_socket(s);
+}
+
+/* The last request can end on a thread that must not block, such as the store's writer. */
+static void release(pal_openai_socket *s)
+{
+    if (atomic_fetch_sub(&s->holders, 1) != 1)
+        return;
+    s->end.run = end_socket;
+    if (!s->kept_len || !pal_background_add(s->server->background, &s->end))
+        free_socket(s);
 }
 
 /* ---- Messages to the client ---- */
@@ -281,31 +299,17 @@ void pal_openai_socket_keep(const pal_call *call, pal_id session)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void on_erased(
-        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
-{
-    (void)ops;
-    (void)ops_len;
-    (void)status;
-    (void)err;
-    pal_free(user);
-}
-
-/* If this fails, the sessions expire. Called when no request is running any more. */
+/* A session that cannot be erased expires. Blocks. */
 static void erase_kept(const pal_openai_socket *s)
 {
-    size_t tenant_len = strlen(s->tenant);
-    pal_op *ops = s->kept_len ? pal_calloc(1, s->kept_len * sizeof *ops + tenant_len) : NULL;
-    if (!ops)
-        return;
-    char *tenant = (char *)(ops + s->kept_len);
-    memcpy(tenant, s->tenant, tenant_len);
-    for (size_t i = 0; i < s->kept_len; i++)
-        ops[i] = (pal_op){.kind = PAL_OP_ERASE,
-                .tenant = pal_str_make(tenant, tenant_len),
-                .session = s->kept[i]};
-    if (pal_store_apply_async(s->server->store, ops, s->kept_len, on_erased, ops, NULL) != PAL_OK)
-        pal_free(ops);
+    pal_error err;
+    for (size_t i = 0; i < s->kept_len; i++) {
+        pal_status status =
+                pal_store_erase(s->server->store, pal_str_of(s->tenant), s->kept[i], NULL, &err);
+        if (status != PAL_OK && status != PAL_NOT_FOUND)
+            pal_log(PAL_LOG_WARN, "could not erase responses that were not to be stored: %s",
+                    err.message);
+    }
 }
 
 /* ---- Lanes ---- */
