@@ -35,7 +35,8 @@ PAL_API void *pal_arena_alloc(pal_arena *arena, size_t size);
 /* Allocates `count` zeroed elements. NULL if it fails, also if the product overflows. */
 PAL_API void *pal_arena_array(pal_arena *arena, size_t count, size_t element_size);
 
-/* Copies a text and adds a NUL, which is not counted in len. Returns an empty text if it fails. */
+/* Copies a text and adds a NUL, which is not counted in len. Returns an empty text if it fails. The
+ * copy of an empty text needs no memory. */
 PAL_API pal_str pal_arena_copy(pal_arena *arena, pal_str text);
 
 #ifdef __cplusplus

@@ -167,6 +167,9 @@ void *pal_arena_array(pal_arena *arena, size_t count, size_t element_size)
 
 pal_str pal_arena_copy(pal_arena *arena, pal_str text)
 {
+    /* Copies of structs are full of empty texts, and each would take ALIGNMENT bytes. */
+    if (text.len == 0 && !arena->failure)
+        return pal_str_of("");
     char *copy = text.len < SIZE_MAX ? take(arena, text.len + 1) : fail(arena, PAL_NO_MEMORY);
     if (!copy)
         return pal_str_make(NULL, 0);

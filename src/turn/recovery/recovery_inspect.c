@@ -124,7 +124,7 @@ pal_status pal_recovery_recorded(const pal_turn *turn, pal_message **out_message
 {
     size_t results = pal_recovery_results(&turn->request);
     size_t len = turn->request.messages_len;
-    pal_message *messages = pal_arena_array(turn->arena, len + 1, sizeof(*messages));
+    pal_message *messages = pal_arena_array(turn->arena, len, sizeof(*messages));
     pal_status status = PAL_OK;
     uint32_t spilled;
 
@@ -145,7 +145,6 @@ pal_status pal_recovery_recorded(const pal_turn *turn, pal_message **out_message
 
 pal_status pal_recovery_prepare(pal_turn *turn, pal_error *err)
 {
-    size_t size = turn->request.messages_len * sizeof(pal_message);
     pal_message *recorded;
     pal_status status;
 
@@ -154,11 +153,8 @@ pal_status pal_recovery_prepare(pal_turn *turn, pal_error *err)
     status = pal_recovery_recorded(turn, &recorded, err);
     if (status != PAL_OK)
         return status;
-    turn->as_sent = pal_arena_alloc(turn->arena, size);
-    if (!turn->as_sent)
-        return pal_no_memory(err);
-    memcpy(turn->as_sent, turn->request.messages, size);
-    memcpy(turn->request.messages, recorded, size);
+    turn->as_sent = turn->request.messages;
+    turn->request.messages = recorded;
     return PAL_OK;
 }
 
@@ -205,8 +201,8 @@ static pal_status settle(pal_turn *turn, const pal_ending *end, pal_error *err)
 {
     size_t calls = end->answer && !turn->summary.wait ? end->answer->parts_len : 0;
     size_t len = 0;
-    pal_message *messages =
-            pal_arena_array(turn->arena, calls + turn->request.messages_len + 2, sizeof(*messages));
+    size_t cap = calls + (turn->found.resume != NULL) + turn->request.messages_len;
+    pal_message *messages = pal_arena_array(turn->arena, cap, sizeof(*messages));
 
     for (size_t i = 0; messages && i < calls; i++)
         if (is_open(turn, end, &end->answer->parts[i]))

@@ -39,7 +39,7 @@ pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, si
 
 pal_tool *pal_copy_tools(pal_arena *arena, const pal_tool *tools, size_t len)
 {
-    pal_tool *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+    pal_tool *copy = len ? pal_arena_array(arena, len, sizeof(*copy)) : NULL;
 
     for (size_t i = 0; copy && i < len; i++) {
         copy[i] = tools[i];
