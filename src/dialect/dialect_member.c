@@ -311,7 +311,7 @@ static bool is_absent(const pal_member *member, const void *field)
     case PAL_MEMBER_ID:
         return pal_id_is_none(*(const pal_id *)field);
     case PAL_MEMBER_VALUE:
-        return pal_json_type_of(*(const pal_json *)field) == PAL_JSON_NONE;
+        return pal_json_is_absent(*(const pal_json *)field);
     default:
         return ((const pal_str *)field)->len == 0;
     }

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "dialect/dialect_member.h"
 
 #define KIND "key"
 #define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
@@ -102,37 +103,53 @@ void pal_key_put(const pal_key *key, const char *secret, pal_json_writer *writer
     pal_json_end_object(writer);
 }
 
-static int64_t read_time(pal_json body, const char *name, pal_arena *arena)
+/* The members of pal_key_put(), for reading. They are not written by this table, because clients
+ * are shown the same object with all members, also those that are zero. */
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_key, field)}
+static const pal_member budget_members[] = {
+        MEMBER("tokens", U64, budget_tokens),
+        MEMBER("cost_micros", I64, budget_cost_micros),
+};
+static const pal_member_table budget_table = {budget_members, 2, NULL, NULL};
+
+static pal_status read_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
-    int64_t ms = 0;
-    pal_str text = pal_json_string(pal_json_find(body, name), arena);
-    return text.len && pal_time_from_text(text, &ms) ? ms : 0;
+    pal_key *key = record;
+    if (member->offset == offsetof(pal_key, role)) {
+        key->role = pal_key_role_from_name(pal_json_string(value, arena));
+        return PAL_OK;
+    }
+    key->is_monthly = pal_json_string_is(pal_json_find(value, "period"), "month");
+    return pal_members_read_stored(&budget_table, 1, value, arena, key, err);
 }
+
+static const pal_member key_members[] = {
+        MEMBER("id", STRING, id),
+        MEMBER("tenant", STRING, tenant),
+        MEMBER("role", OTHER, role),
+        MEMBER("label", STRING, label),
+        MEMBER("budget", OTHER, budget_tokens),
+        MEMBER("requests_per_minute", U32, requests_per_minute),
+        MEMBER("created_at", TIME, created_at),
+        MEMBER("used_on", STRING, used_on),
+        MEMBER("revoked_at", TIME, revoked_at),
+};
+static const pal_member_table key_table = {
+        key_members, sizeof key_members / sizeof *key_members, read_other, NULL};
 
 static pal_status read_key(pal_str json, pal_arena *arena, pal_key *out_key, pal_error *err)
 {
     pal_json body;
-    uint64_t rate = 0;
     pal_key key = {0};
     pal_status status = pal_json_parse(arena, json, NULL, &body, err);
     if (status != PAL_OK)
         return status;
-    pal_json budget = pal_json_find(body, "budget");
-    key.id = pal_json_string(pal_json_find(body, "id"), arena);
-    key.tenant = pal_json_string(pal_json_find(body, "tenant"), arena);
-    key.role = pal_key_role_from_name(pal_json_string(pal_json_find(body, "role"), arena));
-    key.label = pal_json_string(pal_json_find(body, "label"), arena);
-    key.used_on = pal_json_string(pal_json_find(body, "used_on"), arena);
-    key.created_at = read_time(body, "created_at", arena);
-    key.revoked_at = read_time(body, "revoked_at", arena);
-    key.is_monthly = pal_json_string_is(pal_json_find(budget, "period"), "month");
-    (void)pal_json_u64(pal_json_find(budget, "tokens"), &key.budget_tokens);
-    (void)pal_json_i64(pal_json_find(budget, "cost_micros"), &key.budget_cost_micros);
-    (void)pal_json_u64(pal_json_find(body, "requests_per_minute"), &rate);
-    key.requests_per_minute =
-            rate <= PAL_SERVER_KEY_RATE_MAX ? (uint32_t)rate : PAL_SERVER_KEY_RATE_MAX;
-    if (pal_arena_failure(arena) != PAL_OK)
-        return pal_no_memory(err);
+    status = pal_members_read_stored(&key_table, 1, body, arena, &key, err);
+    if (status != PAL_OK)
+        return status;
+    if (key.requests_per_minute > PAL_SERVER_KEY_RATE_MAX)
+        key.requests_per_minute = PAL_SERVER_KEY_RATE_MAX;
     if (key.role == PAL_KEY_NONE || key.tenant.len == 0)
         return pal_error_set(err, PAL_CORRUPT, "the record of a key is damaged");
     *out_key = key;

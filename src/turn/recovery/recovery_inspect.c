@@ -10,11 +10,11 @@
 #include "turn/recovery/recovery_inspect.h"
 
 #include "base/memory.h"
-#include "base/json/json.h"
 #include "base/text.h"
 #include "context/context_text.h"
 #include "store/store_snapshot.h"
 #include "turn/lane/lane_backlog.h"
+#include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_resume.h"
 #include "turn/turn_sender.h"
@@ -295,19 +295,19 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
 
 /* Sets *out_seq to 0 if there is no such message: the turn died before it recorded one, or it was a
  * repeat. */
-static pal_status find_leftover_seq(pal_turn *turn, pal_str body, uint64_t *out_seq, pal_error *err)
+static pal_status find_leftover_seq(
+        pal_turn *turn, const pal_inbox_item *item, uint64_t *out_seq, pal_error *err)
 {
-    pal_id id, session;
+    pal_inbox_head head;
+    pal_id session;
     pal_message message;
-    pal_json value;
     pal_status status;
 
     *out_seq = 0;
-    if (pal_json_parse(turn->arena, body, NULL, &value, NULL) != PAL_OK ||
-            !pal_id_from_text(pal_json_string(pal_json_find(value, "first"), turn->arena), &id))
+    if (!pal_inbox_read_head(item, turn->arena, &head) || pal_id_is_none(head.first))
         return PAL_OK;
-    status = pal_store_message(
-            turn->runtime->store, turn->request.tenant, id, turn->arena, &message, &session, err);
+    status = pal_store_message(turn->runtime->store, turn->request.tenant, head.first, turn->arena,
+            &message, &session, err);
     if (status == PAL_OK && pal_id_equal(session, turn->request.session))
         *out_seq = message.seq;
     return status == PAL_NOT_FOUND ? PAL_OK : status;
@@ -325,7 +325,7 @@ static pal_status find_leftover(
         if (!pal_str_is(items[i].delivery, "whole"))
             continue;
         turn->found.leftover = items[i].id;
-        return find_leftover_seq(turn, items[i].body, &turn->found.leftover_seq, err);
+        return find_leftover_seq(turn, &items[i], &turn->found.leftover_seq, err);
     }
     return PAL_OK;
 }

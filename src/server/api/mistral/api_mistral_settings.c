@@ -13,7 +13,6 @@
 #include "server/server_call.h"
 
 static const char *const own_members[] = {"turn", "context", "mistral", NULL};
-static const char *const turn_members[] = {"model", "system", NULL};
 
 /* ---- Requests ---- */
 
@@ -98,12 +97,26 @@ pal_status pal_mistral_settings_read(pal_call *call, pal_mistral_settings *setti
 
 /* ---- Sessions ---- */
 
-static void keep_value(pal_json_writer *writer, const char *name, pal_json value)
-{
-    if (pal_json_is_absent(value))
-        return;
-    pal_put_raw(writer, name, pal_json_raw(value));
-}
+/* One table for each object, which is used in both directions. */
+#define MEMBER(name, type, field)                                                                  \
+    {name, PAL_MEMBER_##type, 1, offsetof(pal_mistral_settings, field)}
+static const pal_member turn_members[] = {
+        MEMBER("model", STRING, model),
+        MEMBER("system", STRING, instructions),
+};
+static const pal_member_table turn_table = {turn_members, 2, NULL, NULL};
+static const char *const turn_names[] = {"model", "system", NULL};
+
+static const pal_member kept_members[] = {
+        MEMBER("agent_id", STRING, agent_id),
+        MEMBER("agent_version", STRING, agent_version),
+        MEMBER("description", STRING, description),
+        MEMBER("tools", VALUE, tools),
+        MEMBER("completion_args", VALUE, completion_args),
+        MEMBER("guardrails", VALUE, guardrails),
+};
+static const pal_member_table kept_table = {
+        kept_members, sizeof kept_members / sizeof *kept_members, NULL, NULL};
 
 pal_status pal_mistral_settings_keep(
         pal_call *call, const pal_mistral_settings *settings, pal_str *out_metadata, pal_error *err)
@@ -116,20 +129,16 @@ pal_status pal_mistral_settings_keep(
         pal_json_put_members(&writer, pal_json_raw(settings->metadata));
     pal_json_name(&writer, "turn");
     pal_json_begin_object(&writer);
-    pal_put_str_if(&writer, "model", settings->model);
-    pal_put_str_if(&writer, "system", settings->instructions);
+    pal_members_write(&turn_table, 1, &writer, settings);
     pal_member_put_others(
-            &writer, pal_json_find(settings->base, "turn"), turn_members, NULL, call->arena);
+            &writer, pal_json_find(settings->base, "turn"), turn_names, NULL, call->arena);
     pal_json_end_object(&writer);
-    keep_value(&writer, "context", pal_json_find(settings->base, "context"));
+    pal_json context = pal_json_find(settings->base, "context");
+    if (!pal_json_is_absent(context))
+        pal_put_raw(&writer, "context", pal_json_raw(context));
     pal_json_name(&writer, "mistral");
     pal_json_begin_object(&writer);
-    pal_put_str_if(&writer, "agent_id", settings->agent_id);
-    pal_put_str_if(&writer, "agent_version", settings->agent_version);
-    pal_put_str_if(&writer, "description", settings->description);
-    keep_value(&writer, "tools", settings->tools);
-    keep_value(&writer, "completion_args", settings->completion_args);
-    keep_value(&writer, "guardrails", settings->guardrails);
+    pal_members_write(&kept_table, 1, &writer, settings);
     pal_json_end_object(&writer);
     pal_json_end_object(&writer);
     pal_status status = pal_member_keep(&buf, call->arena, out_metadata, err);
@@ -184,19 +193,15 @@ pal_status pal_mistral_settings_of(pal_call *call, const pal_session *session,
         status = pal_json_parse(arena, session->metadata, NULL, &all, err);
     if (status != PAL_OK)
         return status;
-    pal_json turn = pal_json_find(all, "turn"), own = pal_json_find(all, "mistral");
-    *out_settings = (pal_mistral_settings){
-            .name = session->title,
-            .base = all,
-            .model = pal_member_string(turn, "model", arena),
-            .instructions = pal_member_string(turn, "system", arena),
-            .agent_id = pal_member_string(own, "agent_id", arena),
-            .agent_version = pal_member_string(own, "agent_version", arena),
-            .description = pal_member_string(own, "description", arena),
-            .tools = pal_json_find(own, "tools"),
-            .completion_args = pal_json_find(own, "completion_args"),
-            .guardrails = pal_json_find(own, "guardrails"),
-    };
+    *out_settings = (pal_mistral_settings){.name = session->title, .base = all};
+    status = pal_members_read_stored(
+            &turn_table, 1, pal_json_find(all, "turn"), arena, out_settings, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_members_read_stored(
+            &kept_table, 1, pal_json_find(all, "mistral"), arena, out_settings, err);
+    if (status != PAL_OK)
+        return status;
     status = users_of(call, all, &out_settings->metadata, err);
     if (status != PAL_OK)
         return status;

@@ -112,104 +112,16 @@ pal_status pal_response_put(pal_json_writer *writer, const pal_response *respons
 
 /* ---- The record ---- */
 
-static void put_ids(pal_json_writer *writer, const pal_response *response)
-{
-    char text[PAL_ID_TEXT_SIZE];
-    pal_json_name(writer, "input");
-    pal_json_begin_object(writer);
-    pal_put_id(writer, "message", response->input);
-    pal_put_count(writer, "count", response->input_len);
-    pal_json_end_object(writer);
-    pal_json_name(writer, "output");
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < response->output_len; i++) {
-        pal_id_to_text(response->output[i], text);
-        pal_json_put_text(writer, text);
-    }
-    pal_json_end_array(writer);
-}
+/* The record is one table, which is used in both directions. Records can be older than this
+ * version: an absent member reads as zero, and a member must never get another meaning. */
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_response, field)}
+#define LEN(list) (sizeof(list) / sizeof *(list))
 
-static void put_numbers(pal_json_writer *writer, const pal_usage *usage)
-{
-    const uint64_t numbers[] = {
-            usage->input, usage->cache_read, usage->cache_write, usage->output, usage->reasoning};
-    pal_json_name(writer, "usage");
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        pal_json_put_u64(writer, numbers[i]);
-    pal_json_end_array(writer);
-}
-
-static void put_body(pal_json_writer *writer, const pal_response *response)
-{
-    pal_json_begin_object(writer);
-    pal_put_count(writer, "created_at", (uint64_t)response->created_at);
-    if (response->completed_at)
-        pal_put_count(writer, "completed_at", (uint64_t)response->completed_at);
-    pal_put_text(writer, "status", status_names[response->status]);
-    if (!pal_id_is_none(response->turn))
-        pal_put_id(writer, "turn", response->turn);
-    if (response->process.len && !pal_response_is_over(response))
-        pal_put_str(writer, "process", response->process);
-    if (response->socket.len)
-        pal_put_str(writer, "socket", response->socket);
-    if (response->is_background)
-        pal_put_flag(writer, "background", true);
-    if (response->is_in_conversation)
-        pal_put_flag(writer, "conversation", true);
-    if (response->is_filtered)
-        pal_put_flag(writer, "filtered", true);
-    if (response->error_code.len) {
-        pal_put_str(writer, "error_code", response->error_code);
-        pal_put_str(writer, "error_message", response->error_message);
-    }
-    put_ids(writer, response);
-    put_numbers(writer, &response->usage);
-    if (response->deltas.len) {
-        pal_put_raw(writer, "deltas", response->deltas);
-    }
-    pal_put_raw(writer, "echo", response->echo);
-    pal_json_end_object(writer);
-}
-
-pal_status pal_response_record(
-        const pal_response *response, pal_arena *arena, pal_record *out_record, pal_error *err)
-{
-    char name[PAL_ID_TEXT_SIZE];
-    pal_buf buf;
-    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
-    pal_json_writer writer = pal_json_writer_make(&buf);
-    put_body(&writer, response);
-    pal_id_to_text(response->id, name);
-    *out_record = (pal_record){.kind = pal_str_of(PAL_RESPONSE_KIND),
-            .name = pal_arena_copy(arena, pal_str_of(name)),
-            .session = response->session};
-    pal_status status = pal_member_keep(&buf, arena, &out_record->body, err);
-    pal_buf_done(&buf);
-    return status == PAL_OK ? pal_arena_checked(arena, err) : status;
-}
-
-static void read_numbers(pal_json value, pal_usage *out)
-{
-    uint64_t *const numbers[] = {
-            &out->input, &out->cache_read, &out->cache_write, &out->output, &out->reasoning};
-    pal_json number;
-    size_t at = 0;
-    for (pal_json_iter iter = pal_json_each(value);
-            at < sizeof numbers / sizeof *numbers && pal_json_next(&iter, NULL, &number); at++)
-        (void)pal_json_u64(number, numbers[at]);
-}
-
-static bool read_id(pal_json value, pal_arena *arena, pal_id *out)
-{
-    return pal_id_from_text(pal_json_string(value, arena), out);
-}
-
-static bool read_flag(pal_json body, const char *name)
-{
-    bool flag = false;
-    return pal_json_bool(pal_json_find(body, name), &flag) && flag;
-}
+static const pal_member input_members[] = {
+        MEMBER("message", ID, input),
+        MEMBER("count", U64, input_len),
+};
+static const pal_member_table input_table = {input_members, LEN(input_members), NULL, NULL};
 
 static pal_response_status read_status(pal_json value)
 {
@@ -220,16 +132,132 @@ static pal_response_status read_status(pal_json value)
                                                                            : (pal_response_status)i;
 }
 
-static void read_messages(pal_json body, pal_arena *arena, pal_response *out)
+static void read_output(pal_json value, pal_arena *arena, pal_response *out)
 {
-    pal_json value, input = pal_json_find(body, "input"), output = pal_json_find(body, "output");
-    size_t count = pal_json_count(output);
-    (void)read_id(pal_json_find(input, "message"), arena, &out->input);
-    (void)pal_json_u64(pal_json_find(input, "count"), &out->input_len);
-    out->output = pal_arena_array(arena, count + 1, sizeof *out->output);
-    for (pal_json_iter iter = pal_json_each(output);
-            out->output && out->output_len < OUTPUT_MAX && pal_json_next(&iter, NULL, &value);)
-        out->output_len += read_id(value, arena, &out->output[out->output_len]);
+    pal_json id;
+    out->output = pal_arena_array(arena, pal_json_count(value) + 1, sizeof *out->output);
+    out->output_len = 0;
+    for (pal_json_iter iter = pal_json_each(value);
+            out->output && out->output_len < OUTPUT_MAX && pal_json_next(&iter, NULL, &id);)
+        out->output_len += pal_id_from_text(
+                pal_json_string(id, arena), &out->output[out->output_len]);
+}
+
+static void write_output(pal_json_writer *writer, const pal_response *response)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < response->output_len; i++) {
+        pal_id_to_text(response->output[i], text);
+        pal_json_put_text(writer, text);
+    }
+    pal_json_end_array(writer);
+}
+
+/* The numbers of a usage, in the order of the record. */
+static const size_t usage_offsets[] = {offsetof(pal_usage, input), offsetof(pal_usage, cache_read),
+        offsetof(pal_usage, cache_write), offsetof(pal_usage, output),
+        offsetof(pal_usage, reasoning)};
+
+static void read_usage(pal_json value, pal_usage *out)
+{
+    pal_json number;
+    size_t at = 0;
+    *out = (pal_usage){0};
+    for (pal_json_iter iter = pal_json_each(value);
+            at < LEN(usage_offsets) && pal_json_next(&iter, NULL, &number); at++)
+        (void)pal_json_u64(number, (uint64_t *)((char *)out + usage_offsets[at]));
+}
+
+static void write_usage(pal_json_writer *writer, const pal_usage *usage)
+{
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < LEN(usage_offsets); i++)
+        pal_json_put_u64(writer, *(const uint64_t *)((const char *)usage + usage_offsets[i]));
+    pal_json_end_array(writer);
+}
+
+static pal_status read_other(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+{
+    pal_response *response = record;
+    switch (member->offset) {
+    case offsetof(pal_response, status):
+        response->status = read_status(value);
+        return PAL_OK;
+    case offsetof(pal_response, input):
+        return pal_members_read_stored(&input_table, 1, value, arena, response, err);
+    case offsetof(pal_response, output):
+        read_output(value, arena, response);
+        return PAL_OK;
+    default:
+        read_usage(value, &response->usage);
+        return PAL_OK;
+    }
+}
+
+static void write_other(const pal_member *member, pal_json_writer *writer, const void *record)
+{
+    const pal_response *response = record;
+    pal_json_name(writer, member->name);
+    switch (member->offset) {
+    case offsetof(pal_response, status):
+        pal_json_put_text(writer, status_names[response->status]);
+        break;
+    case offsetof(pal_response, input):
+        pal_json_begin_object(writer);
+        pal_members_write(&input_table, 1, writer, response);
+        pal_json_end_object(writer);
+        break;
+    case offsetof(pal_response, output):
+        write_output(writer, response);
+        break;
+    default:
+        write_usage(writer, &response->usage);
+        break;
+    }
+}
+
+static const pal_member members[] = {
+        MEMBER("created_at", I64, created_at),
+        MEMBER("completed_at", I64, completed_at),
+        MEMBER("status", OTHER, status),
+        MEMBER("turn", ID, turn),
+        MEMBER("process", STRING, process),
+        MEMBER("socket", STRING, socket),
+        MEMBER("background", BOOL, is_background),
+        MEMBER("conversation", BOOL, is_in_conversation),
+        MEMBER("filtered", BOOL, is_filtered),
+        MEMBER("error_code", STRING, error_code),
+        MEMBER("error_message", STRING, error_message),
+        MEMBER("input", OTHER, input),
+        MEMBER("output", OTHER, output),
+        MEMBER("usage", OTHER, usage),
+        MEMBER("deltas", JSON, deltas),
+        MEMBER("echo", JSON, echo),
+};
+static const pal_member_table table = {members, LEN(members), read_other, write_other};
+
+pal_status pal_response_record(
+        const pal_response *response, pal_arena *arena, pal_record *out_record, pal_error *err)
+{
+    char name[PAL_ID_TEXT_SIZE];
+    pal_response stored = *response;
+    if (pal_response_is_over(response))
+        stored.process = (pal_str){0};
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_members_write(&table, 1, &writer, &stored);
+    pal_json_end_object(&writer);
+    pal_id_to_text(response->id, name);
+    *out_record = (pal_record){.kind = pal_str_of(PAL_RESPONSE_KIND),
+            .name = pal_arena_copy(arena, pal_str_of(name)),
+            .session = response->session};
+    pal_status status = pal_member_keep(&buf, arena, &out_record->body, err);
+    pal_buf_done(&buf);
+    return status == PAL_OK ? pal_arena_checked(arena, err) : status;
 }
 
 static pal_status read_record(
@@ -243,22 +271,7 @@ static pal_status read_record(
     if (!pal_id_from_text(record->name, &out->id))
         return pal_error_set(err, PAL_CORRUPT,
                 "the record of a response is damaged: its name is not an id");
-    (void)pal_json_i64(pal_json_find(body, "created_at"), &out->created_at);
-    (void)pal_json_i64(pal_json_find(body, "completed_at"), &out->completed_at);
-    (void)read_id(pal_json_find(body, "turn"), arena, &out->turn);
-    out->process = pal_member_string(body, "process", arena);
-    out->socket = pal_member_string(body, "socket", arena);
-    out->status = read_status(pal_json_find(body, "status"));
-    out->is_background = read_flag(body, "background");
-    out->is_in_conversation = read_flag(body, "conversation");
-    out->is_filtered = read_flag(body, "filtered");
-    out->error_code = pal_member_string(body, "error_code", arena);
-    out->error_message = pal_member_string(body, "error_message", arena);
-    out->echo = pal_json_raw(pal_json_find(body, "echo"));
-    out->deltas = pal_json_raw(pal_json_find(body, "deltas"));
-    read_messages(body, arena, out);
-    read_numbers(pal_json_find(body, "usage"), &out->usage);
-    return pal_arena_checked(arena, err);
+    return pal_members_read_stored(&table, 1, body, arena, out, err);
 }
 
 /* ---- Finding ---- */
