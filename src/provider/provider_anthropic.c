@@ -4,7 +4,6 @@
  * the end of the system field, the stable beginning of the conversation, and the whole conversation
  * if it is stable. Pure functions; provider_anthropic_read.c reads the answers. */
 #include "base/json/json_put.h"
-#include "base/memory.h"
 #include "base/text.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
@@ -47,21 +46,16 @@ static uint64_t max_tokens(const pal_model_request *request, pal_arena *arena)
 
 /* ---- Tools ---- */
 
+/* The last tool gets the mark at the end of the tools. */
 static pal_status put_tool(pal_json_writer *writer, const pal_model_request *request,
-        const pal_tool *tool, bool is_marked, pal_error *err)
+        const pal_tool *tool, pal_error *err)
 {
     pal_json_begin_object(writer);
-    pal_put_str(writer, "name", tool->name);
-    if (tool->description.len) {
-        pal_put_str(writer, "description", tool->description);
-    }
-    pal_json_name(writer, "input_schema");
-    pal_status status = pal_request_put_schema(writer, request, tool, err);
+    pal_status status = pal_request_put_function(writer, request, tool, "input_schema", err);
     if (status != PAL_OK)
         return status;
-    if (is_marked) {
+    if (tool == &request->tools[request->tools_len - 1])
         pal_put_raw(writer, "cache_control", pal_str_of("{\"type\":\"ephemeral\"}"));
-    }
     pal_json_end_object(writer);
     return PAL_OK;
 }
@@ -97,9 +91,8 @@ static pal_status put_choice(
         bool is_flat = pal_json_type_of(function) == PAL_JSON_NONE;
         pal_put_str(writer, "name", pal_member_string(is_flat ? choice : function, "name", arena));
     }
-    if (!is_parallel) {
+    if (!is_parallel)
         pal_put_flag(writer, "disable_parallel_tool_use", true);
-    }
     pal_json_end_object(writer);
     return PAL_OK;
 }
@@ -107,19 +100,10 @@ static pal_status put_choice(
 static pal_status put_tools(
         pal_json_writer *writer, const pal_model_request *request, pal_arena *arena, pal_error *err)
 {
-    pal_status status = PAL_OK;
     if (request->tools_len == 0)
         return PAL_OK;
-    pal_json_name(writer, "tools");
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
-        status = pal_member_within(err,
-                put_tool(writer, request, &request->tools[i], i + 1 == request->tools_len, err),
-                "tools", i);
-    if (status != PAL_OK)
-        return status;
-    pal_json_end_array(writer);
-    return put_choice(writer, request, arena, err);
+    pal_status status = pal_request_put_tool_list(writer, request, put_tool, err);
+    return status == PAL_OK ? put_choice(writer, request, arena, err) : status;
 }
 
 /* ---- Messages and the complete request ---- */
@@ -177,9 +161,8 @@ static pal_status put_all(
         status = put_messages(writer, request, err);
     if (status != PAL_OK)
         return status;
-    if (request->stream) {
+    if (request->stream)
         pal_put_flag(writer, "stream", true);
-    }
     put_translated(writer, request, arena);
     return pal_request_put_parameters(writer, request, own_names, err);
 }
@@ -188,19 +171,8 @@ static pal_status write_messages(const pal_provider *provider, const pal_model_r
         pal_buf *out_path, pal_buf *out_body, pal_error *err)
 {
     (void)provider;
-    pal_arena *arena = pal_arena_new(0);
-    if (!arena)
-        return pal_no_memory(err);
-    pal_json_writer writer = pal_json_writer_make(out_body);
     pal_buf_append_text(out_path, "/messages");
-    pal_json_begin_object(&writer);
-    pal_status status = put_all(&writer, request, arena, err);
-    if (status == PAL_OK)
-        status = pal_arena_checked(arena, err);
-    if (status == PAL_OK)
-        pal_json_end_object(&writer);
-    pal_arena_free(arena);
-    return status;
+    return pal_request_write(request, put_all, out_body, err);
 }
 
 const pal_provider_kind pal_provider_anthropic = {

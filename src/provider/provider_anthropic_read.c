@@ -34,8 +34,8 @@ static void read_usage(pal_reader *reader, pal_json usage)
 
 static void read_facts(pal_reader *reader, pal_json message)
 {
-    pal_answer_learn(&reader->answer.request_id, pal_reader_string(reader, message, "id"));
-    pal_answer_learn(&reader->answer.model, pal_reader_string(reader, message, "model"));
+    pal_reader_learn(reader, &reader->answer.request_id, message, "id");
+    pal_reader_learn(reader, &reader->answer.model, message, "model");
     read_usage(reader, pal_json_find(message, "usage"));
 }
 
@@ -162,8 +162,11 @@ const pal_reader_kind pal_reader_anthropic = {.event = anthropic_event, .whole =
 static void keep_block(pal_reader *reader, pal_json block)
 {
     static const char *const names[] = {"text", "thinking", "name", "partial_json"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        pal_reader_keep_said(reader, pal_reader_string(reader, block, names[i]));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        pal_str text = pal_reader_string(reader, block, names[i]);
+        if (text.len)
+            pal_reader_keep_said(reader, text);
+    }
 }
 
 static void passing_event(pal_reader *reader, pal_str name, pal_json value)
@@ -171,11 +174,15 @@ static void passing_event(pal_reader *reader, pal_str name, pal_json value)
     (void)name;
     if (read_error(reader, value))
         return;
-    read_facts(reader, pal_json_find(value, "message"));
-    read_usage(reader, pal_json_find(value, "usage"));
-    keep_block(reader, pal_json_find(value, "content_block"));
-    keep_block(reader, pal_json_find(value, "delta"));
-    if (is_type(value, "message_stop"))
+    if (is_type(value, "content_block_delta"))
+        keep_block(reader, pal_json_find(value, "delta"));
+    else if (is_type(value, "content_block_start"))
+        keep_block(reader, pal_json_find(value, "content_block"));
+    else if (is_type(value, "message_start"))
+        read_facts(reader, pal_json_find(value, "message"));
+    else if (is_type(value, "message_delta"))
+        read_usage(reader, pal_json_find(value, "usage"));
+    else if (is_type(value, "message_stop"))
         reader->answer.is_done = true;
 }
 

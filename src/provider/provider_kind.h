@@ -110,13 +110,23 @@ PAL_CHECKED pal_status pal_request_put_parameters(pal_json_writer *writer,
 /* Finds a member of the parameters, or PAL_JSON_NONE. In the arena. */
 pal_json pal_request_parameter(
         const pal_model_request *request, const char *name, pal_arena *arena);
+/* Writes the request as an object whose members `put` writes. The arena is freed afterwards. */
+typedef pal_status (*pal_request_put)(pal_json_writer *writer, const pal_model_request *request,
+        pal_arena *arena, pal_error *err);
+PAL_CHECKED pal_status pal_request_write(
+        const pal_model_request *request, pal_request_put put, pal_buf *out_body, pal_error *err);
+/* Writes the member "tools", an array whose elements `put` writes. Errors name the tool. */
+typedef pal_status (*pal_request_put_tool)(pal_json_writer *writer,
+        const pal_model_request *request, const pal_tool *tool, pal_error *err);
+PAL_CHECKED pal_status pal_request_put_tool_list(pal_json_writer *writer,
+        const pal_model_request *request, pal_request_put_tool put, pal_error *err);
 /* Writes the tools and the tool choice in the format of chat completions. */
 PAL_CHECKED pal_status pal_request_put_tools(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err);
-/* Writes the schema of one of the request's tools. An empty schema becomes one without arguments.
- * PAL_INVALID: it is not JSON. */
-PAL_CHECKED pal_status pal_request_put_schema(pal_json_writer *writer,
-        const pal_model_request *request, const pal_tool *tool, pal_error *err);
+/* Writes the members of one tool: name, description, and its schema under the name `schema`. An
+ * empty schema becomes one without arguments. PAL_INVALID: the schema is not JSON. */
+PAL_CHECKED pal_status pal_request_put_function(pal_json_writer *writer,
+        const pal_model_request *request, const pal_tool *tool, const char *schema, pal_error *err);
 /* PAL_INVALID: the text is not JSON. `err` may be NULL. */
 PAL_CHECKED pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err);
 

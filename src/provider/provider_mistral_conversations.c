@@ -6,8 +6,6 @@
  * since the model's last answer. Instructions and tools belong to a conversation from its
  * beginning; an agent (a model named "ag_..." or "ag:...") has its own. On the loop. */
 #include "base/json/json_put.h"
-#include "base/memory.h"
-#include "dialect/dialect_member.h"
 #include "dialect/mistral/mistral_entries.h"
 #include "provider/provider_kind.h"
 
@@ -62,9 +60,8 @@ static void put_instructions(pal_json_writer *writer, const pal_model_request *r
     pal_mistral_instructions(&text, request->messages, request->messages_len);
     if (text.failure)
         writer->buf->failure = text.failure;
-    if (text.len) {
+    if (text.len)
         pal_put_str(writer, "instructions", pal_buf_str(&text));
-    }
     pal_buf_done(&text);
 }
 
@@ -98,9 +95,8 @@ static pal_status put_arguments(
         pal_json_u64(pal_request_parameter(request, "max_tokens", arena), &max);
     pal_json_name(writer, "completion_args");
     pal_json_begin_object(writer);
-    if (max) {
+    if (max)
         pal_put_count(writer, "max_tokens", max);
-    }
     put_seed(writer, request, arena);
     pal_status status = put_choice(writer, request, err);
     if (status == PAL_OK)
@@ -166,23 +162,12 @@ static pal_status write_conversation(const pal_provider *provider, const pal_mod
         pal_buf *out_path, pal_buf *out_body, pal_error *err)
 {
     (void)provider;
-    pal_arena *arena = pal_arena_new(0);
-    if (!arena)
-        return pal_no_memory(err);
-    pal_json_writer writer = pal_json_writer_make(out_body);
     pal_buf_append_text(out_path, "/conversations");
     if (request->conversation.len) {
         pal_buf_append_char(out_path, '/');
         append_id(out_path, request->conversation);
     }
-    pal_json_begin_object(&writer);
-    pal_status status = put_all(&writer, request, arena, err);
-    if (status == PAL_OK)
-        status = pal_arena_checked(arena, err);
-    if (status == PAL_OK)
-        pal_json_end_object(&writer);
-    pal_arena_free(arena);
-    return status;
+    return pal_request_write(request, put_all, out_body, err);
 }
 
 /* ---- Answers ---- */
@@ -194,10 +179,11 @@ static bool is_type(pal_json object, const char *type)
 
 static void read_facts(pal_reader *reader, pal_json value)
 {
-    pal_answer_learn(
-            &reader->answer.conversation, pal_reader_string(reader, value, "conversation_id"));
-    pal_answer_learn(&reader->answer.model, pal_reader_string(reader, value, "model"));
-    pal_reader_usage(reader, pal_json_find(value, "usage"));
+    pal_json usage = pal_json_find(value, "usage");
+    pal_reader_learn(reader, &reader->answer.conversation, value, "conversation_id");
+    pal_reader_learn(reader, &reader->answer.model, value, "model");
+    if (!pal_json_is_absent(usage))
+        pal_reader_usage(reader, usage);
 }
 
 /* Every piece contains the id of its call. */
@@ -216,7 +202,7 @@ static void conversations_event(pal_reader *reader, pal_str name, pal_json value
 {
     (void)name;
     if (is_type(value, "conversation.response.error") ||
-            pal_json_type_of(pal_json_find(value, "error")) > PAL_JSON_NULL ||
+            !pal_json_is_absent(pal_json_find(value, "error")) ||
             pal_json_string_is(pal_json_find(value, "object"), "error")) {
         pal_answer_error_value(&reader->answer, value, reader->scratch);
         return;
@@ -239,7 +225,7 @@ static void conversations_whole(pal_reader *reader, pal_json value)
     }
     read_facts(reader, value);
     for (pal_json_iter iter = pal_json_each(outputs); pal_json_next(&iter, NULL, &entry);) {
-        pal_answer_learn(&reader->answer.model, pal_reader_string(reader, entry, "model"));
+        pal_reader_learn(reader, &reader->answer.model, entry, "model");
         if (is_type(entry, "function.call"))
             read_call(reader, entry);
         else if (is_type(entry, "message.output"))

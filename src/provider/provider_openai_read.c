@@ -5,24 +5,10 @@
  * has three names; a service that uses two of them sends the same text twice. On the loop. */
 #include "provider/provider_reader.h"
 
-static bool is_given(pal_json value)
-{
-    return pal_json_type_of(value) > PAL_JSON_NULL;
-}
-
-/* Returns the text of a member. Most members are absent in most pieces of a stream, so this is
- * decided here. */
-static pal_str text_of(pal_reader *reader, pal_json object, const char *name)
-{
-    pal_json value = pal_json_find(object, name);
-    return pal_json_type_of(value) == PAL_JSON_STRING ? pal_reader_text(reader, value)
-                                                      : pal_str_make(NULL, 0);
-}
-
 /* An error can also arrive in the middle of a stream, or as a complete response with code 200. */
 static bool read_error(pal_reader *reader, pal_str name, pal_json value)
 {
-    if (!is_given(pal_json_find(value, "error")) &&
+    if (pal_json_is_absent(pal_json_find(value, "error")) &&
             !pal_json_string_is(pal_json_find(value, "object"), "error") &&
             !pal_str_is(name, "error"))
         return false;
@@ -38,16 +24,16 @@ static void read_details(pal_reader *reader, pal_json details)
     if (pal_json_type_of(details) != PAL_JSON_ARRAY)
         return;
     for (pal_json_iter iter = pal_json_each(details); pal_json_next(&iter, NULL, &detail);) {
-        pal_answer_reasoning(&reader->answer, text_of(reader, detail, "text"));
-        pal_answer_reasoning(&reader->answer, text_of(reader, detail, "summary"));
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, detail, "text"));
+        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, detail, "summary"));
     }
 }
 
 static void read_reasoning(pal_reader *reader, pal_json delta)
 {
-    pal_str text = text_of(reader, delta, "reasoning_content");
+    pal_str text = pal_reader_string(reader, delta, "reasoning_content");
     if (text.len == 0)
-        text = text_of(reader, delta, "reasoning");
+        text = pal_reader_string(reader, delta, "reasoning");
     if (text.len)
         pal_answer_reasoning(&reader->answer, text);
     else
@@ -73,12 +59,12 @@ static void read_call(pal_reader *reader, pal_json call)
     int64_t key = -1;
     if (pal_answer_number(pal_json_find(call, "index"), &number) && number <= INT32_MAX)
         key = (int64_t)number;
-    if (!is_given(function))
+    if (pal_json_is_absent(function))
         function = pal_json_find(call, "custom");
-    uint32_t index = pal_answer_call_of(&reader->answer, key, text_of(reader, call, "id"),
-            text_of(reader, function, "name"));
+    uint32_t index = pal_answer_call_of(&reader->answer, key, pal_reader_string(reader, call, "id"),
+            pal_reader_string(reader, function, "name"));
     pal_answer_arguments(&reader->answer, index, arguments_of(reader, function));
-    pal_answer_arguments(&reader->answer, index, text_of(reader, function, "input"));
+    pal_answer_arguments(&reader->answer, index, pal_reader_string(reader, function, "input"));
 }
 
 static void read_calls(pal_reader *reader, pal_json delta)
@@ -91,7 +77,7 @@ static void read_calls(pal_reader *reader, pal_json delta)
     }
     if (pal_json_type_of(legacy) == PAL_JSON_OBJECT) {
         uint32_t index = pal_answer_call_of(&reader->answer, 0, pal_str_make(NULL, 0),
-                text_of(reader, legacy, "name"));
+                pal_reader_string(reader, legacy, "name"));
         pal_answer_arguments(&reader->answer, index, arguments_of(reader, legacy));
     }
 }
@@ -104,9 +90,9 @@ static void read_delta(pal_reader *reader, pal_json delta)
     read_reasoning(reader, delta);
     if (pal_json_type_of(content) == PAL_JSON_STRING)
         pal_answer_text(&reader->answer, pal_reader_text(reader, content));
-    else if (is_given(content))
+    else if (!pal_json_is_absent(content))
         pal_reader_content(reader, content);
-    if (is_given(refusal))
+    if (!pal_json_is_absent(refusal))
         pal_answer_refusal(&reader->answer, pal_reader_text(reader, refusal));
     read_calls(reader, delta);
 }
@@ -115,10 +101,10 @@ static void read_choice(pal_reader *reader, pal_json choice)
 {
     uint64_t number = 0;
     pal_json delta = pal_json_find(choice, "delta"), index = pal_json_find(choice, "index");
-    pal_str reason = text_of(reader, choice, "finish_reason");
+    pal_str reason = pal_reader_string(reader, choice, "finish_reason");
     if ((pal_json_u64(index, &number) || pal_answer_number(index, &number)) && number != 0)
         return;
-    read_delta(reader, is_given(delta) ? delta : pal_json_find(choice, "message"));
+    read_delta(reader, !pal_json_is_absent(delta) ? delta : pal_json_find(choice, "message"));
     if (pal_str_is(reason, "error"))
         pal_answer_error_value(&reader->answer, choice, reader->scratch);
     else if (reason.len)
@@ -129,14 +115,11 @@ static void read_facts(pal_reader *reader, pal_json value)
 {
     pal_answer *answer = &reader->answer;
     pal_json groq = pal_json_find(value, "x_groq"), usage = pal_json_find(value, "usage");
-    /* Every piece of a stream repeats them. */
-    if (answer->request_id.len == 0)
-        pal_answer_learn(&answer->request_id, text_of(reader, value, "id"));
-    if (answer->model.len == 0)
-        pal_answer_learn(&answer->model, text_of(reader, value, "model"));
-    if (is_given(groq))
+    pal_reader_learn(reader, &answer->request_id, value, "id");
+    pal_reader_learn(reader, &answer->model, value, "model");
+    if (!pal_json_is_absent(groq))
         pal_reader_usage(reader, pal_json_find(groq, "usage"));
-    if (is_given(usage))
+    if (!pal_json_is_absent(usage))
         pal_reader_usage(reader, usage);
 }
 
@@ -194,7 +177,7 @@ static void keep_calls(pal_reader *reader, pal_json calls)
         return;
     for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);) {
         pal_json function = pal_json_find(call, "function");
-        if (!is_given(function))
+        if (pal_json_is_absent(function))
             function = pal_json_find(call, "custom");
         keep_string(reader, function, "name");
         pal_reader_keep_said(reader, arguments_of(reader, function));
@@ -210,7 +193,7 @@ static void keep_choices(pal_reader *reader, pal_json value)
         return;
     for (pal_json_iter iter = pal_json_each(choices); pal_json_next(&iter, NULL, &choice);) {
         pal_json said = pal_json_find(choice, "delta");
-        if (!is_given(said))
+        if (pal_json_is_absent(said))
             said = pal_json_find(choice, "message");
         keep_content(reader, pal_json_find(said, "content"));
         keep_string(reader, said, "reasoning_content");

@@ -346,11 +346,6 @@ pal_str pal_reader_text(pal_reader *reader, pal_json value)
     return pal_str_make(NULL, 0);
 }
 
-pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name)
-{
-    return pal_reader_text(reader, pal_json_find(object, name));
-}
-
 static void read_thinking(pal_reader *reader, pal_json thinking)
 {
     pal_json chunk;

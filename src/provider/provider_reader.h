@@ -76,7 +76,22 @@ void pal_reader_usage(pal_reader *reader, pal_json usage);
 /* Returns the text of a string, or an empty text. The answer fails if the texts of the event are
  * too long for the loop. */
 pal_str pal_reader_text(pal_reader *reader, pal_json value);
-/* Returns the text of a member, as pal_reader_text() does. */
-pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name);
+
+/* Returns the text of a member, as pal_reader_text() does. Most members are absent in most pieces
+ * of a stream, so this is decided here. */
+static inline pal_str pal_reader_string(pal_reader *reader, pal_json object, const char *name)
+{
+    pal_json value = pal_json_find(object, name);
+    return pal_json_type_of(value) == PAL_JSON_STRING ? pal_reader_text(reader, value)
+                                                      : pal_str_make(NULL, 0);
+}
+
+/* Sets a fact that is not known yet to the text of a member. Every piece of a stream repeats it. */
+static inline void pal_reader_learn(
+        pal_reader *reader, pal_buf *fact, pal_json object, const char *name)
+{
+    if (fact->len == 0)
+        pal_answer_learn(fact, pal_reader_string(reader, object, name));
+}
 
 #endif

@@ -4,15 +4,6 @@
 #include "dialect/dialect_member.h"
 #include "provider/provider_kind.h"
 
-static bool is_one_of(pal_json name, const char *const *names)
-{
-    for (; *names; names++) {
-        if (pal_json_string_is(name, *names))
-            return true;
-    }
-    return false;
-}
-
 static pal_status parse_parameters(
         const pal_model_request *request, pal_arena *arena, pal_json *out_value, pal_error *err)
 {
@@ -37,7 +28,7 @@ pal_status pal_request_put_parameters(pal_json_writer *writer, const pal_model_r
     pal_status status = parse_parameters(request, arena, &object, err);
     for (pal_json_iter iter = pal_json_each(object);
             status == PAL_OK && pal_json_next(&iter, &name, &value);) {
-        if (is_one_of(name, own))
+        if (pal_member_is_one_of(name, own))
             continue;
         pal_json_name_str(writer, pal_json_string(name, arena));
         pal_json_put_raw(writer, pal_json_raw(value));
@@ -70,19 +61,56 @@ pal_status pal_request_check_json(pal_str json, const char *what, pal_error *err
     return PAL_OK;
 }
 
-pal_status pal_request_put_schema(pal_json_writer *writer, const pal_model_request *request,
-        const pal_tool *tool, pal_error *err)
+pal_status pal_request_write(
+        const pal_model_request *request, pal_request_put put, pal_buf *out_body, pal_error *err)
 {
-    pal_status status = PAL_OK;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_no_memory(err);
+    pal_json_writer writer = pal_json_writer_make(out_body);
+    pal_json_begin_object(&writer);
+    pal_status status = put(&writer, request, arena, err);
+    if (status == PAL_OK)
+        status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        pal_json_end_object(&writer);
+    pal_arena_free(arena);
+    return status;
+}
+
+/* ---- Tools ---- */
+
+pal_status pal_request_put_function(pal_json_writer *writer, const pal_model_request *request,
+        const pal_tool *tool, const char *schema, pal_error *err)
+{
+    pal_put_str(writer, "name", tool->name);
+    if (tool->description.len)
+        pal_put_str(writer, "description", tool->description);
     if (tool->schema.len == 0) {
-        pal_json_put_raw(writer, pal_str_of("{\"type\":\"object\",\"properties\":{}}"));
+        pal_put_raw(writer, schema, pal_str_of("{\"type\":\"object\",\"properties\":{}}"));
         return PAL_OK;
     }
-    if (!request->tools_checked)
-        status = pal_request_check_json(tool->schema, "a tool's schema", err);
-    if (status == PAL_OK)
-        pal_json_put_raw(writer, tool->schema);
-    return status;
+    if (!request->tools_checked) {
+        pal_status status = pal_request_check_json(tool->schema, "a tool's schema", err);
+        if (status != PAL_OK)
+            return status;
+    }
+    pal_put_raw(writer, schema, tool->schema);
+    return PAL_OK;
+}
+
+pal_status pal_request_put_tool_list(pal_json_writer *writer, const pal_model_request *request,
+        pal_request_put_tool put, pal_error *err)
+{
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < request->tools_len; i++) {
+        pal_status status = put(writer, request, &request->tools[i], err);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "tools", i);
+    }
+    pal_json_end_array(writer);
+    return PAL_OK;
 }
 
 static pal_status put_tool(pal_json_writer *writer, const pal_model_request *request,
@@ -92,17 +120,11 @@ static pal_status put_tool(pal_json_writer *writer, const pal_model_request *req
     pal_put_text(writer, "type", "function");
     pal_json_name(writer, "function");
     pal_json_begin_object(writer);
-    pal_put_str(writer, "name", tool->name);
-    if (tool->description.len) {
-        pal_put_str(writer, "description", tool->description);
-    }
-    pal_json_name(writer, "parameters");
-    pal_status status = pal_request_put_schema(writer, request, tool, err);
+    pal_status status = pal_request_put_function(writer, request, tool, "parameters", err);
     if (status != PAL_OK)
         return status;
-    if (tool->is_strict) {
+    if (tool->is_strict)
         pal_put_flag(writer, "strict", true);
-    }
     pal_json_end_object(writer);
     pal_json_end_object(writer);
     return PAL_OK;
@@ -111,22 +133,13 @@ static pal_status put_tool(pal_json_writer *writer, const pal_model_request *req
 pal_status pal_request_put_tools(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err)
 {
-    pal_status status = PAL_OK;
     if (request->tools_len == 0)
         return PAL_OK;
-    pal_json_name(writer, "tools");
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < request->tools_len && status == PAL_OK; i++)
-        status = pal_member_within(
-                err, put_tool(writer, request, &request->tools[i], err), "tools", i);
-    if (status != PAL_OK)
+    pal_status status = pal_request_put_tool_list(writer, request, put_tool, err);
+    if (status != PAL_OK || request->tool_choice.len == 0)
         return status;
-    pal_json_end_array(writer);
-    if (request->tool_choice.len == 0)
-        return PAL_OK;
     status = pal_request_check_json(request->tool_choice, "'tool_choice'", err);
-    if (status == PAL_OK) {
+    if (status == PAL_OK)
         pal_put_raw(writer, "tool_choice", request->tool_choice);
-    }
     return status;
 }
