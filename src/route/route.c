@@ -4,9 +4,8 @@
 
 #include "base/utf8.h"
 #include "palaver/limits.h"
-#include "route/route_alias.h"
-#include "route/route_scope.h"
 #include "route/route_text.h"
+#include "route/route_view.h"
 
 static void set_agent(const pal_route_main *known, pal_str id, pal_arena *arena, pal_route *route)
 {

@@ -1,8 +1,7 @@
 /* route_alias.c - builds the list of aliases exactly as PicoClaw does: the main alias; then, for a
  * direct chat, three for each id that the peer is known by; otherwise one for the chat. */
-#include "route/route_alias.h"
-
 #include "route/route_text.h"
+#include "route/route_view.h"
 
 #define PEERS_MAX 3
 #define FORMS 3

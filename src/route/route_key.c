@@ -1,7 +1,5 @@
 /* route_key.c - session keys: opaque keys, which are hashes, and legacy keys, which are
  * readable. */
-#include "route/route_key.h"
-
 #include "base/digest.h"
 #include "base/unicode.h"
 #include "base/utf8.h"

@@ -9,10 +9,8 @@
  *
  * In the first form the third field is always a channel and never a dimension. In the third form
  * the second field is never an agent. So no signature has two meanings. */
-#include "route/route_scope.h"
-
-#include "route/route_key.h"
 #include "route/route_text.h"
+#include "route/route_view.h"
 
 #define PARTS_MAX (10 + 8 * PAL_ROUTE_VALUES_MAX)
 

@@ -36,4 +36,8 @@ pal_str pal_route_escape(pal_arena *arena, pal_str value);
 /* Returns a JSON string with quotes. The text was checked and has no control characters. */
 pal_str pal_route_quote(pal_arena *arena, pal_str text);
 
+/* Returns "sk_v1_" and the hash of exactly these bytes, in the arena. If there is no memory, the
+ * arena has failed. */
+pal_str pal_route_key_hash(pal_arena *arena, pal_str text);
+
 #endif

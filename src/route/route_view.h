@@ -33,4 +33,23 @@ PAL_CHECKED pal_status pal_route_view_make(const pal_route_settings *settings,
 const pal_route_case *pal_route_case_find(
         const pal_route_settings *settings, const pal_route_view *view);
 
+/* ---- The scope of a session, as values, as signature and key, and as JSON: route_scope.c ---- */
+
+/* Sets channel, account and values of a chat. */
+void pal_route_scope_set(const pal_route_settings *settings, const pal_route_view *view,
+        const pal_route_dimensions *dimensions, pal_arena *arena, pal_route *route);
+
+/* Sets signature, scope_key and JSON from these. `kind` is empty for chats. */
+void pal_route_scope_finish(pal_str kind, pal_arena *arena, pal_route *route);
+
+/* Call it last: sets the keys that a Matrix room has with other chat types. */
+void pal_route_scope_earlier(const pal_route_view *view, pal_arena *arena, pal_route *route);
+
+/* ---- The names under which an older history of a session may be found: route_alias.c ---- */
+
+/* Sets the aliases of `route`, whose agent, main alias and key are set. `view` is NULL if the
+ * session is not a chat. `own` is the key that the message names, trimmed; may be empty. */
+void pal_route_aliases_set(
+        const pal_route_view *view, pal_str own, pal_arena *arena, pal_route *route);
+
 #endif

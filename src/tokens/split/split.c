@@ -5,7 +5,6 @@
  * text could change the piece. */
 #include "tokens/split/split.h"
 #include "tokens/split/split_class.h"
-#include "tokens/split/split_deepseek.h"
 
 const struct pal_split pal_splits[] = {
         {"o200k", PAL_SPLIT_CASED, 3, true, true, true},

@@ -65,4 +65,9 @@ size_t pal_split_rest(const struct pal_split *split, const unsigned char *p,
  * possibly only the lowest bit is set. */
 uint64_t pal_split_window(const struct pal_split *split, const unsigned char *p, size_t len);
 
+/* DeepSeek's pattern (split_deepseek.c). It consists of three patterns, each applied to what the
+ * previous one left. Like pal_split_next() and, if `rest` is not NULL, pal_split_rest(). */
+size_t pal_split_deepseek(const unsigned char *p, const unsigned char *end, bool is_final,
+        struct pal_split_rest *rest);
+
 #endif

@@ -5,7 +5,7 @@
  *   \s*[\r\n]+ | \s+(?!\S) | \s+
  *
  * Text that does not match (control characters) is a piece as well, up to the next match. */
-#include "tokens/split/split_deepseek.h"
+#include "tokens/split/split.h"
 #include "tokens/split/split_class.h"
 
 struct scan {
