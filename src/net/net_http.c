@@ -6,6 +6,10 @@
  * time out. Other calls start as soon as these are done. The time limit for connecting does not run
  * while a call waits, unless no call to the host gets through.
  *
+ * The stages of a call are those of pal_http_stage, in this order; it can end in each of them. A
+ * call that is to end early is doomed: it is ended as soon as libcurl is off the stack. Everything
+ * runs on the loop.
+ *
  * libcurl must not be called from its own callbacks. If a callback starts or cancels a call, this
  * is noted, and done when libcurl is off the stack. A canceled call gets no more callbacks from
  * that moment on. */

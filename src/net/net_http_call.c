@@ -2,7 +2,7 @@
  *
  * A call uses little memory, because thousands of them can stream at the same time. The body of the
  * request is freed when the server has received it and responds. The head of the response is freed
- * after it was reported. */
+ * after it was reported. On the loop. */
 #include <ctype.h>
 #include <errno.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
  * A client has several of them. libcurl examines every connection to a host when it looks for one
  * to use, so many calls to one host would make each start more expensive. A multi therefore takes a
  * limited number of calls; further calls go to the next multi. While there are few calls, they
- * share one multi and its idle connections. */
+ * share one multi and its idle connections. On the loop. */
 #include <assert.h>
 #include "base/memory.h"
 #include "net/net_http_internal.h"

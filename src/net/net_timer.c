@@ -3,7 +3,8 @@
  *
  * Stopping the first timer does not change the libuv timer. It fires once in vain, which is cheaper
  * than setting it again for every call that ends in time. Timers use the real clock, but libuv's
- * clock stands still within a round, so it can fire too early; then it is set again. */
+ * clock stands still within a round, so it can fire too early; then it is set again. On the
+ * loop. */
 #include <assert.h>
 #include "base/memory.h"
 #include "net/net_loop_internal.h"

@@ -1,5 +1,9 @@
 /* net_worker.c - the threads of a loop that run blocking work. They are separate from libuv's pool,
- * so that the owner chooses their number and no other work waits for a slow disk. */
+ * so that the owner chooses their number and no other work waits for a slow disk.
+ *
+ * Items wait in one list under the workers' lock, and each is taken by one thread. The loop is held
+ * from pal_worker_run() until the item's `done` has run, so it does not end before. When the
+ * workers are closed, they run all waiting items first. */
 #include <assert.h>
 #include <string.h>
 #include "base/memory.h"

@@ -1,5 +1,9 @@
-/* provider.c - the common part of all providers: opens them by kind, checks requests, and counts
- * their calls. On the loop. */
+/* provider.c - the common part of all providers: opens them by kind, checks requests, and lists
+ * their calls.
+ *
+ * A provider does not change after it was opened, except for its lists of calls and queries and its
+ * scratch arena, which is used within one callback only. All calls must have ended before it is
+ * closed. On the loop. */
 #include "provider/provider.h"
 
 #include <assert.h>

@@ -1,4 +1,8 @@
-/* provider_models.c - requests the list of models of a service. On the loop. */
+/* provider_models.c - requests the list of models of a service.
+ *
+ * A query is in its provider's list until it ends, and closing the provider cancels all queries.
+ * Each query ends with one callback, unless it is canceled. It is removed from the list before the
+ * callback, so the callback can close the provider. On the loop. */
 #include <stdio.h>
 #include "base/memory.h"
 #include "palaver/limits.h"

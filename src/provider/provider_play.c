@@ -1,5 +1,9 @@
 /* provider_play.c - replays the steps of a known answer, one per iteration of the loop, so that the
- * reader sees the same as with a stream. On the loop. */
+ * reader sees the same as with a stream.
+ *
+ * The sink can cancel the call from any of its callbacks. Then nothing more is reported, and the
+ * call is freed when it is off the stack (`is_busy`). It is removed from its provider before `end`,
+ * which can close the provider. On the loop. */
 #include "base/memory.h"
 #include "provider/provider_play.h"
 

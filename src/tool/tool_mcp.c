@@ -1,5 +1,15 @@
 /* tool_mcp.c - the life of an MCP server: it is started, completes the handshake, lists its tools,
- * and is restarted when it dies, after growing pauses. On the loop. */
+ * and is restarted when it dies, after growing pauses.
+ *
+ * States (pal_tool_mcp_state):
+ *   STARTING -> READY    the handshake is done and the tools are listed
+ *   READY -> STARTING    the server has forgotten the session; only the handshake is repeated
+ *   STARTING, READY -> WAITING -> STARTING    the server died; it starts again after a pause
+ *   STARTING, READY, WAITING -> FAILED        it died too often, or a restart would not help
+ *
+ * Everything runs on the loop. A callback can close the server: pal_tool_mcp_enter() and
+ * pal_tool_mcp_leave() keep its memory until it is off the stack. Code that continues after a
+ * callback checks `closed` first. */
 #include "tool/tool_mcp.h"
 
 #include <assert.h>

@@ -1,6 +1,10 @@
-/* tool_mcp_call.c - calls of a server's tools. A call waits while its server is starting. After it
- * was sent it is never sent again, unless the server said that it did not accept it. On the
- * loop. */
+/* tool_mcp_call.c - calls of a server's tools.
+ *
+ * A call is in one of two lists: `waiting` until its server is ready, then `sent` until its result.
+ * After it was sent it is never sent again, unless the server said that it did not accept it: then
+ * it returns to `waiting`. A call that was sent fails if its server dies, because the tool may have
+ * run. Each call ends with exactly one callback, unless it is canceled. The call is freed before
+ * the callback. On the loop. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

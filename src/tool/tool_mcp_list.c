@@ -1,5 +1,9 @@
 /* tool_mcp_list.c - lists a server's tools, page by page, and again when the server reports a
- * change. The previous tools are shown until the new list is complete. On the loop. */
+ * change.
+ *
+ * The pages are collected in `draft`, which replaces `tools` when the list is complete; until then
+ * the previous tools are shown. A change that is reported while a list is being made causes one
+ * more list afterwards (`list_again`), however many changes there were. On the loop. */
 #include "base/memory.h"
 #include "tool/tool_mcp_internal.h"
 

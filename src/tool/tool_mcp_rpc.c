@@ -1,6 +1,10 @@
 /* tool_mcp_rpc.c - JSON-RPC with a server: requests that wait for an answer, and messages from the
- * server that are not answers. An answer without a waiting request is ignored, so a server that
- * answers twice does no harm. On the loop. */
+ * server that are not answers.
+ *
+ * A request is a member of its owner's struct. Its id is 0 unless it waits for an answer; then it
+ * is in the list and in the map of its server. It leaves both before its callback, so the callback
+ * can send it again. An answer without a waiting request is ignored, so a server that answers twice
+ * does no harm. On the loop. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
