@@ -7,8 +7,8 @@
 #include "base/utf8.h"
 #include "context/context_draft.h"
 
-/* The action for a part. */
-typedef enum fate { STAYS, CHANGES, GOES } fate;
+/* What is done with a part. */
+typedef enum action { KEEP, CHANGE, DROP } action;
 
 /* ---- Texts ---- */
 
@@ -77,20 +77,20 @@ static pal_part text_part(const char *text)
     return (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of(text)};
 }
 
-static fate replace(pal_part *part, const char *text, unsigned change, unsigned *changes)
+static action replace(pal_part *part, const char *text, unsigned change, unsigned *changes)
 {
     *part = text_part(text);
     *changes |= change;
-    return CHANGES;
+    return CHANGE;
 }
 
-static fate leave_out(unsigned change, unsigned *changes)
+static action leave_out(unsigned change, unsigned *changes)
 {
     *changes |= change;
-    return GOES;
+    return DROP;
 }
 
-static fate clean_text(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
+static action clean_text(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     unsigned made = 0;
     part->text = pal_repair_text(work, part->text, &made);
@@ -104,11 +104,11 @@ static fate clean_text(pal_repair_work *work, pal_role role, pal_part *part, uns
         made |= PAL_CHANGE_FORM;
     }
     *changes |= made;
-    return made ? CHANGES : STAYS;
+    return made ? CHANGE : KEEP;
 }
 
 /* Signatures cover the bytes, so reasoning is sent unchanged or not at all. */
-static fate clean_reasoning(
+static action clean_reasoning(
         const pal_repair_work *work, pal_role role, const pal_part *part, unsigned *changes)
 {
     pal_str family = work->input->family;
@@ -122,7 +122,7 @@ static fate clean_reasoning(
         return leave_out(PAL_CHANGE_EMPTY, changes);
     if (!is_clean(part->text) || !is_clean(part->signature))
         return leave_out(PAL_CHANGE_TEXT, changes);
-    return STAYS;
+    return KEEP;
 }
 
 /* ---- Media ---- */
@@ -179,7 +179,7 @@ static bool has_source(const pal_part *part)
     return part->data.len || part->url.len || part->blob.len;
 }
 
-static fate clean_image(pal_repair_work *work, pal_part *part, unsigned *changes)
+static action clean_image(pal_repair_work *work, pal_part *part, unsigned *changes)
 {
     uint64_t limit = work->input->limits.image_bytes;
     const char *type = image_type(part->media_type);
@@ -198,10 +198,10 @@ static fate clean_image(pal_repair_work *work, pal_part *part, unsigned *changes
     part->url = pal_repair_text(work, part->url, &made);
     part->name = pal_repair_text(work, part->name, &made);
     *changes |= made;
-    return made ? CHANGES : STAYS;
+    return made ? CHANGE : KEEP;
 }
 
-static fate clean_file(pal_repair_work *work, pal_part *part, unsigned *changes)
+static action clean_file(pal_repair_work *work, pal_part *part, unsigned *changes)
 {
     unsigned made = 0;
     if (part->extra.len && work->rules->openai_forms) {
@@ -222,10 +222,10 @@ static fate clean_file(pal_repair_work *work, pal_part *part, unsigned *changes)
     part->url = pal_repair_text(work, part->url, &made);
     part->name = pal_repair_text(work, part->name, &made);
     *changes |= made;
-    return made ? CHANGES : STAYS;
+    return made ? CHANGE : KEEP;
 }
 
-static fate clean_media(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
+static action clean_media(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     bool is_image = part->kind == PAL_PART_IMAGE;
     if (role != PAL_ROLE_USER && role != PAL_ROLE_TOOL)
@@ -237,7 +237,7 @@ static fate clean_media(pal_repair_work *work, pal_role role, pal_part *part, un
 /* ---- Messages ---- */
 
 /* Cleans a part of a message, except results. `part` is a copy that may be changed. */
-static fate clean_part(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
+static action clean_part(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     switch (part->kind) {
     case PAL_PART_TEXT:
@@ -250,7 +250,7 @@ static fate clean_part(pal_repair_work *work, pal_role role, pal_part *part, uns
     case PAL_PART_COMPACTION:
         return replace(part, PAL_TEXT_QUESTION, PAL_CHANGE_COMPACTION, changes);
     case PAL_PART_TOOL_CALL:
-        return role == PAL_ROLE_ASSISTANT ? STAYS : leave_out(PAL_CHANGE_MISPLACED, changes);
+        return role == PAL_ROLE_ASSISTANT ? KEEP : leave_out(PAL_CHANGE_MISPLACED, changes);
     default:
         return leave_out(PAL_CHANGE_MISPLACED, changes);
     }
@@ -274,13 +274,13 @@ static void list_own(pal_repair_work *work, part_list *list)
         memcpy(list->own, list->from, list->len * sizeof(*list->own));
 }
 
-static void list_add(pal_repair_work *work, part_list *list, fate what, const pal_part *part)
+static void list_add(pal_repair_work *work, part_list *list, action what, const pal_part *part)
 {
-    if (what != STAYS)
+    if (what != KEEP)
         list_own(work, list);
-    if (what != GOES && list->own)
+    if (what != DROP && list->own)
         list->own[list->len] = *part;
-    list->len += what != GOES;
+    list->len += what != DROP;
 }
 
 static void drop_last_reasoning(pal_repair_work *work, part_list *list, unsigned *changes)
@@ -326,7 +326,7 @@ void pal_repair_clean(pal_repair_work *work, pal_repair_piece *piece, unsigned *
     for (size_t i = 0; i < list.from_len && !pal_arena_failure(work->arena); i++) {
         pal_part part = source->parts[i];
         bool is_result = part.kind == PAL_PART_TOOL_RESULT;
-        list_add(work, &list, is_result ? GOES : clean_part(work, role, &part, changes), &part);
+        list_add(work, &list, is_result ? DROP : clean_part(work, role, &part, changes), &part);
     }
     if (is_reasoning_only(&list) || work->rules->reasoning_not_last)
         drop_last_reasoning(work, &list, changes);
@@ -356,12 +356,12 @@ static bool takes_media(const pal_repair_work *work, const pal_part *result)
 }
 
 /* Cleans a part within a result: a text or media. */
-static fate clean_inner(pal_repair_work *work, const pal_part *result, pal_repair_unit *unit,
+static action clean_inner(pal_repair_work *work, const pal_part *result, pal_repair_unit *unit,
         pal_part *part, unsigned *changes)
 {
-    fate what = clean_part(work, PAL_ROLE_TOOL, part, changes);
+    action what = clean_part(work, PAL_ROLE_TOOL, part, changes);
     bool is_media = part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
-    if (what == GOES || !is_media || takes_media(work, result))
+    if (what == DROP || !is_media || takes_media(work, result))
         return what;
     move_media(work, unit, part);
     return leave_out(PAL_CHANGE_MEDIA_MOVED, changes);
