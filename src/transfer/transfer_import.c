@@ -6,7 +6,7 @@
  * others. */
 #include "palaver/store_batch.h"
 #include "palaver/store_records.h"
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * them with. */
 #include "base/text.h"
 #include "palaver/store_batch.h"
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* transfer_import_known.c - the messages that a session already has in the store: a map from id and
  * client id to the seq of a message, its number of parts, and a digest of its content. */
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* transfer_import_mark.c - marks. They refer to messages and to other marks by numbers of the
  * source, which are different in this store. */
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * recognizes them, and are counted, so that marks find them. */
 #include "base/memory.h"
 #include "palaver/store_batch.h"
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

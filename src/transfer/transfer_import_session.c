@@ -1,6 +1,6 @@
 /* transfer_import_session.c - the session that is being imported: continues an existing one, or
  * creates it. */
-#include "transfer/transfer_import_inside.h"
+#include "transfer/transfer_import_internal.h"
 
 #include <stdio.h>
 #include "base/clock.h"

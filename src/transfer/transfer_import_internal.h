@@ -1,7 +1,7 @@
-/* transfer_import_inside.h - what the transfer_import*.c files share: the session that is being
+/* transfer_import_internal.h - what the transfer_import*.c files share: the session that is being
  * imported, and the batch of waiting operations. Only for these files. */
-#ifndef PAL_TRANSFER_IMPORT_INSIDE_H
-#define PAL_TRANSFER_IMPORT_INSIDE_H
+#ifndef PAL_TRANSFER_IMPORT_INTERNAL_H
+#define PAL_TRANSFER_IMPORT_INTERNAL_H
 
 #include "base/buf.h"
 #include "base/map.h"
