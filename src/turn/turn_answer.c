@@ -148,17 +148,6 @@ static bool is_last(const pal_turn *turn, const pal_message *answer)
     return true;
 }
 
-/* Releases the lease with the last commit if no request waits for the session. That saves one sync
- * per turn. */
-static void give_lease(pal_turn *turn, pal_turn_append *append)
-{
-    const pal_lane_state *lane = turn->lane;
-
-    if (!lane->fence || lane->first || lane->has_backlog || lane->holds > 0)
-        return;
-    append->gives_lease = true;
-}
-
 /* Returns true if all calls of the answer are for the caller: the turn pauses, and holds no lease
  * while it waits. */
 static bool pauses(const pal_turn *turn, const pal_message *answer)
@@ -353,7 +342,7 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
         return;
     }
     if (!has_calls(message) && is_last(turn, message))
-        give_lease(turn, &append);
+        append.gives_lease = pal_lease_can_release(turn->lane);
     if (turn->lane->fence && pauses(turn, message))
         append.gives_lease = true;
     pal_turn_write_append(turn, &append);

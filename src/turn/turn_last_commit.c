@@ -104,6 +104,19 @@ static void undo(pal_turn *turn)
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
 }
 
+/* The last commit has failed. If it was to release the lease, the lease is still held, and is
+ * released when the turn has ended. */
+static void keep_lease(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
+        const pal_op *op = &turn->commit.ops[i];
+
+        if (op->kind == PAL_OP_LEASE_RELEASE &&
+                (op->status != PAL_OK || turn->commit.write.failure.status != PAL_OK))
+            pal_lease_taken(turn->lane, op->u.lease.fence);
+    }
+}
+
 static void on_closed(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -118,6 +131,8 @@ static void on_closed(pal_write *write)
         pal_away_begin(turn);
         return;
     }
+    if (status != PAL_OK)
+        keep_lease(turn);
     if (owes && status != PAL_OK)
         pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
     pal_turn_finish(turn, end_state(turn));
@@ -127,6 +142,8 @@ static void on_closed(pal_write *write)
 static void close_with_rewind(pal_turn *turn, const pal_op *also)
 {
     undo(turn);
+    if (pal_lease_can_release(turn->lane))
+        pal_lease_add_release(turn);
     if (also && pal_turn_make_ops(turn))
         turn->commit.ops[turn->commit.write.ops_len++] =
                 *also; /* applied even if the other operations fail */
@@ -187,5 +204,6 @@ void pal_turn_close(pal_turn *turn)
     }
     pal_answer_keep_text(turn);
     pal_owed_end(turn, &append);
+    append.gives_lease = pal_lease_can_release(turn->lane);
     pal_turn_write_append(turn, &append);
 }

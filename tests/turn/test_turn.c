@@ -409,6 +409,7 @@ static void a_failure_leaves_the_question_and_the_reason(void)
     pal_turn_info info;
     pal_turn_request request;
     pal_message_page list;
+    pal_lease lease;
 
     begin("{\"error\":{\"message\":\"no such model\",\"code\":404}}\n{\"next\":true}\n"
           "{\"text\":\"fine\"}\n");
@@ -416,6 +417,10 @@ static void a_failure_leaves_the_question_and_the_reason(void)
     OK(pal_turn_start(test.runtime, &request, &info, &test.err));
     CHECK_EQ(wait_for(info.turn, &info, NULL), PAL_TURN_FAILED);
     CHECK_CONTAINS(info.reason, "no such model");
+    /* Another process can continue in the session at once. */
+    CHECK_STATUS(pal_store_lease_find(
+                         test.store, S(""), request.session, test.arena, &lease, NULL),
+            PAL_NOT_FOUND);
     list = all_of(request.session);
     if (CHECK_EQ(list.len, 2))
         CHECK(list.items[1].flags & PAL_MESSAGE_FLAG_ERROR);

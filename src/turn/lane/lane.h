@@ -81,6 +81,10 @@ void pal_lease_note_stale(pal_turn *turn);
 /* Adds the acquisition of the lease to turn->commit.write, unless the lease is held. On the loop,
  * or on the worker that has the turn. */
 void pal_lease_add_take(pal_turn *turn);
+/* Returns true if the last commit of a turn can release the lease: no request waits for the
+ * session. That saves one sync per turn, and a client that knows of the turn's end can use another
+ * process at once. */
+bool pal_lease_can_release(const pal_lane_state *lane);
 /* Adds the release of the lease to turn->commit.write. */
 void pal_lease_add_release(pal_turn *turn);
 

@@ -174,6 +174,11 @@ static pal_op release_op(const pal_lane_state *lane)
             .u.lease.fence = lane->fence};
 }
 
+bool pal_lease_can_release(const pal_lane_state *lane)
+{
+    return lane->fence && !lane->first && !lane->has_backlog && lane->holds == 0;
+}
+
 void pal_lease_add_release(pal_turn *turn)
 {
     pal_turn_add_op(turn, release_op(turn->lane));
