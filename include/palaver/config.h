@@ -97,6 +97,13 @@ typedef struct pal_config_server {
     PAL_RESERVED(15);
 } pal_config_server;
 
+/* Which requests of clients that keep their history themselves are recorded into sessions. */
+typedef enum pal_config_recorder {
+    PAL_CONFIG_RECORDER_OFF = 0,
+    PAL_CONFIG_RECORDER_HEADERS = 1, /* requests that name their conversation */
+    PAL_CONFIG_RECORDER_ON = 2,      /* also requests that are recognized by their first messages */
+} pal_config_recorder;
+
 struct pal_context_settings; /* declared in context.h */
 struct pal_runtime_options;  /* declared in turn.h */
 
@@ -115,7 +122,8 @@ typedef struct pal_config_values {
                                                   those */
     pal_config_server server;
     pal_config_limits limits;
-    PAL_RESERVED(16);
+    pal_config_recorder recorder;
+    PAL_RESERVED(15);
 } pal_config_values;
 
 /* ---- Life cycle ---- */

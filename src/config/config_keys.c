@@ -24,6 +24,9 @@ static const char *const mention_words[] = {"any", "true", "false", NULL};
 static const char *const strategy_words[] = {
         "compact", "summarization", "sliding_window", "reset", "none", NULL};
 
+/* In the order of pal_config_recorder. */
+static const char *const recorder_words[] = {"off", "headers", "on", NULL};
+
 /* One row per key is easier to read than clang-format's result. */
 /* clang-format off */
 
@@ -311,6 +314,9 @@ const pal_config_row pal_config_rows[] = {
                 .help = "when sessions expire, and when they are erased"},
         {"limits", PAL_CONFIG_SECTION, TOP(values.limits), .rows = limit_rows,
                 .help = "limits of each tenant"},
+        {"recorder", PAL_CONFIG_WORD, TOP(values.recorder), "headers", .words = recorder_words,
+                .help = "which requests of clients that send their whole history are recorded: "
+                        "none, those that name their conversation, or all"},
         {"server", PAL_CONFIG_SECTION, TOP(values.server), .rows = pal_config_server_rows,
                 .help = "settings of 'palaver serve'"},
         {0},
