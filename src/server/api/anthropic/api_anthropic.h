@@ -23,7 +23,7 @@ typedef struct pal_anthropic_request {
     pal_turn_request turn; /* in the call's arena */
     pal_str model;         /* the model that the client named */
     pal_str left_out;      /* a JSON array that names what the model service cannot do */
-    struct pal_anthropic_record *record; /* NULL: the request is not recorded */
+    struct pal_api_record *record; /* NULL: the request is not recorded */
     bool is_stream;
     bool shows_thinking; /* the client wants to see the reasoning */
 } pal_anthropic_request;

@@ -56,7 +56,7 @@ static const pal_forward_format format = {
 
 /* `record` may be NULL. It is taken if the request was forwarded. */
 static pal_status forward(pal_call *call, const char *path, bool is_free,
-        pal_anthropic_record *record, pal_error *err)
+        pal_api_record *record, pal_error *err)
 {
     static const char *const names[] = {"anthropic-version", "anthropic-beta"};
     pal_header headers[sizeof names / sizeof *names];
@@ -74,7 +74,7 @@ static pal_status forward(pal_call *call, const char *path, bool is_free,
             headers[request.headers_len++] = (pal_header){pal_str_of(names[i]), value};
     }
     return pal_run_forward(
-            call, &request, &format, record ? &pal_anthropic_record_observer : NULL, record, err);
+            call, &request, &format, record ? &pal_api_record_observer : NULL, record, err);
 }
 
 /* ---- Messages ---- */
@@ -94,7 +94,7 @@ static void created(
         status = pal_anthropic_run(request, &failure);
         err = &failure;
     } else {
-        pal_anthropic_record_free(request->record);
+        pal_api_record_free(request->record);
     }
     if (status != PAL_OK)
         pal_call_fail(call, status, err);
@@ -131,7 +131,7 @@ static pal_status run_turn(pal_call *call, pal_str key, pal_str body, pal_error 
     }
     status = pal_call_open(call, op, 1, &request->turn, created, err);
     if (status != PAL_OK)
-        pal_anthropic_record_free(request->record);
+        pal_api_record_free(request->record);
     return status;
 }
 
@@ -140,7 +140,7 @@ static pal_status resume_thread(pal_call *call, pal_error *err)
 {
     pal_anthropic_thread thread;
     pal_message_page messages;
-    pal_str body, key = pal_anthropic_record_key(call);
+    pal_str body, key = pal_api_record_key(call);
     pal_store *store = call->server->store;
     pal_status status = pal_anthropic_thread_find(
             store, call->caller.tenant, call->body, call->arena, &thread, err);
@@ -172,8 +172,8 @@ static void resume_on_worker(pal_exchange *x)
 
 static pal_status create_message(pal_call *call, pal_error *err)
 {
-    pal_anthropic_record *record = NULL;
-    pal_str key = pal_anthropic_record_key(call), body = pal_exchange_body(call->exchange);
+    pal_api_record *record = NULL;
+    pal_str key = pal_api_record_key(call), body = pal_exchange_body(call->exchange);
     if (key.len) {
         record = pal_anthropic_record_new(call, key, body);
         if (!record)
@@ -181,7 +181,7 @@ static pal_status create_message(pal_call *call, pal_error *err)
     }
     pal_status status = forward(call, "/messages", false, record, err);
     if (status != PAL_OK)
-        pal_anthropic_record_free(record);
+        pal_api_record_free(record);
     if (status != PAL_CONFLICT)
         return status;
     if (!is_thread(call, "continue"))

@@ -1,32 +1,14 @@
-/* api_anthropic_record.h - records requests and their answers into sessions, and keeps message
- * threads. recorder.h explains how a history becomes a session. */
+/* api_anthropic_record.h - records of Anthropic's requests (api_record.h), and message threads. */
 #ifndef PAL_API_ANTHROPIC_RECORD_H
 #define PAL_API_ANTHROPIC_RECORD_H
 
-#include "recorder/recorder.h"
-#include "server/run/run_forward.h"
-#include "server/server.h"
+#include "server/api/api_record.h"
 
 /* ---- Records (api_anthropic_record.c) ---- */
 
-/* One request and its answer, with copies of all texts. */
-typedef struct pal_anthropic_record pal_anthropic_record;
-
-/* Returns the key of the session that the request's headers name; empty: none. In the call's
- * arena. */
-pal_str pal_anthropic_record_key(pal_call *call);
-
 /* Makes a record of a request. If the key is empty or that of a thread, the session exists only for
  * its thread and expires. NULL without memory. */
-pal_anthropic_record *pal_anthropic_record_new(pal_call *call, pal_str key, pal_str body);
-void pal_anthropic_record_free(pal_anthropic_record *record); /* accepts NULL */
-
-/* Writes the request and its answer, a message object. A failure is logged: the client has its
- * answer, and sends its history again with the next request. Blocks, so it must run on a worker. */
-void pal_anthropic_record_write(pal_anthropic_record *record, pal_str answer);
-
-/* Records a forwarded response, with the record as `user`. Takes the record. */
-extern const pal_forward_observer pal_anthropic_record_observer;
+pal_api_record *pal_anthropic_record_new(pal_call *call, pal_str key, pal_str body);
 
 /* ---- Threads (api_anthropic_thread.c) ---- */
 

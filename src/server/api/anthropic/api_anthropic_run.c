@@ -39,7 +39,7 @@ typedef struct message_run {
     block *newest;
     block *current; /* the block of the stream that is open, or opened next */
     uint32_t blocks_len;
-    pal_anthropic_record *record; /* NULL: the request is not recorded */
+    pal_api_record *record; /* NULL: the request is not recorded */
     pal_background_task task;     /* records a stream */
     bool wants_stream;
     bool shows_thinking;
@@ -317,7 +317,7 @@ static void record_message(message_run *r)
     pal_json_writer writer = pal_json_writer_make(&answer);
     put_message(r, &writer);
     if (!answer.failure && !has_gap(r))
-        pal_anthropic_record_write(r->record, pal_buf_str(&answer));
+        pal_api_record_write(r->record, pal_buf_str(&answer));
     pal_buf_done(&answer);
 }
 
@@ -481,7 +481,7 @@ static void free_run(pal_run *run)
     message_run *r = (message_run *)run;
     for (block *b = r->blocks; b; b = b->next)
         pal_buf_done(&b->text);
-    pal_anthropic_record_free(r->record);
+    pal_api_record_free(r->record);
 }
 
 /* ---- Starting ---- */
@@ -495,7 +495,7 @@ pal_status pal_anthropic_run(const pal_anthropic_request *request, pal_error *er
             .failures = pal_run_failures_anthropic};
     message_run *r = pal_run_new(request->call, &handlers, sizeof *r);
     if (!r) {
-        pal_anthropic_record_free(request->record);
+        pal_api_record_free(request->record);
         return pal_no_memory(err);
     }
     r->record = request->record;

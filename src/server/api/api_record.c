@@ -1,0 +1,248 @@
+/* api_record.c - names conversations, and records requests and their answers.
+ *
+ * The request itself is not changed: the model gets what the client sent. Only successful requests
+ * are recorded, so that a retry is recorded once. A response is recorded before the client gets its
+ * end, so that the session contains everything that the client has.
+ *
+ * Threads: one thread at a time uses a record. A crash before the record is written is harmless,
+ * because the client sends its history again. */
+#include "server/api/api_record.h"
+
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "dialect/dialect_member.h"
+#include "server/server_call.h"
+
+/* Prefixes of keys. An import of a client's transcripts uses the same ones. */
+#define CACHE "cache:"
+#define HISTORY "history:"
+#define SIDE ":side"
+
+/* ---- Names ---- */
+
+/* A header that names a conversation. */
+typedef struct name_row {
+    const char *header;
+    const char *label;  /* prefix of the key */
+    const char *begins; /* the value begins with this text; "": any value */
+    const char *agent;  /* the client's name begins with this text; "": any client */
+    /* Requests of clients whose name begins with this text are side requests if they have no tools;
+     * NULL: there are no side requests. */
+    const char *side_agent;
+} name_row;
+
+static const name_row name_rows[] = {
+        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/"},
+        {"session-id", "codex:", "", "codex", NULL},
+        {"x-session-id", "opencode:", "ses_", "", ""},
+        {"x-session-affinity", "opencode:", "ses_", "", ""},
+};
+
+static pal_str join(pal_arena *arena, pal_str a, pal_str b, pal_str c)
+{
+    char *data = pal_arena_alloc(arena, a.len + b.len + c.len + 1);
+    if (!data)
+        return (pal_str){0};
+    memcpy(data, a.data, a.len);
+    if (b.len)
+        memcpy(data + a.len, b.data, b.len);
+    if (c.len)
+        memcpy(data + a.len + b.len, c.data, c.len);
+    return pal_str_make(data, a.len + b.len + c.len);
+}
+
+static bool is_client(pal_call *call, const char *name)
+{
+    return pal_text_begins(pal_exchange_header(call->exchange, "user-agent"), name) ||
+            pal_text_begins(pal_exchange_header(call->exchange, "originator"), name);
+}
+
+/* Clients ask for a title under the name of the conversation. Such a request has no tools. It is
+ * recorded apart, so that it does not become a branch of the conversation. */
+static bool is_side_request(pal_call *call, const name_row *row)
+{
+    pal_json tools = pal_json_find(call->body, "tools");
+    return row->side_agent && is_client(call, row->side_agent) &&
+            (pal_json_type_of(tools) != PAL_JSON_ARRAY || pal_json_count(tools) == 0);
+}
+
+pal_str pal_api_record_key(pal_call *call)
+{
+    pal_config_recorder setting = call->server->config->recorder;
+    pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
+    if (name.len || setting == PAL_CONFIG_RECORDER_OFF)
+        return name;
+    for (size_t i = 0; i < sizeof name_rows / sizeof *name_rows; i++) {
+        const name_row *row = &name_rows[i];
+        name = pal_exchange_header(call->exchange, row->header);
+        if (name.len && pal_text_begins(name, row->begins) && is_client(call, row->agent))
+            return join(call->arena, pal_str_of(row->label), name,
+                    pal_str_of(is_side_request(call, row) ? SIDE : ""));
+    }
+    name = pal_member_string(call->body, "prompt_cache_key", call->arena);
+    if (name.len)
+        return join(call->arena, pal_str_of(CACHE), name, (pal_str){0});
+    return setting == PAL_CONFIG_RECORDER_ON ? pal_str_of(HISTORY) : (pal_str){0};
+}
+
+/* Completes the key with the hash of the messages up to the first one of the user. */
+static pal_status name_by_history(
+        pal_api_record *record, const pal_recorder_history *history, pal_error *err)
+{
+    pal_recorder_hash hash = {{0}};
+    char text[2 * PAL_RECORDER_HASH_SIZE + 1];
+    bool counts, is_found = false;
+    for (size_t i = 0; i < history->messages_len && !is_found; i++) {
+        pal_status status = pal_recorder_hash_add(
+                &hash, &history->messages[i], record->arena, &counts, err);
+        if (status != PAL_OK)
+            return status;
+        is_found = counts && history->messages[i].role == PAL_ROLE_USER;
+    }
+    pal_hex(hash.bytes, PAL_RECORDER_HASH_SIZE / 2, text);
+    record->key = join(record->arena, pal_str_of(HISTORY), pal_str_of(text), (pal_str){0});
+    return pal_arena_checked(record->arena, err);
+}
+
+/* ---- Making a record ---- */
+
+pal_api_record *pal_api_record_new(
+        pal_call *call, const pal_api_record_format *format, pal_str key, pal_str body)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_api_record *record = arena ? pal_calloc(1, sizeof *record) : NULL;
+    if (!record) {
+        pal_arena_free(arena);
+        return NULL;
+    }
+    record->format = format;
+    record->server = call->server;
+    record->arena = arena;
+    record->tenant = pal_arena_copy(arena, call->caller.tenant);
+    record->key = pal_arena_copy(arena, key);
+    record->body = pal_arena_copy(arena, body);
+    pal_buf_init(&record->answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
+    if (pal_arena_failure(arena) != PAL_OK) {
+        pal_api_record_free(record);
+        return NULL;
+    }
+    return record;
+}
+
+void pal_api_record_free(pal_api_record *record)
+{
+    if (!record)
+        return;
+    pal_buf_done(&record->answer);
+    pal_arena_free(record->arena);
+    pal_free(record);
+}
+
+/* ---- Writing it ---- */
+
+/* The answer is part of the history: a repeated request with the same answer adds nothing. */
+static pal_status read_history(
+        pal_api_record *record, pal_str answer, pal_recorder_history *out, pal_error *err)
+{
+    pal_message *asked, *answered;
+    size_t asked_len, answered_len;
+    pal_json request;
+    pal_status status = pal_json_parse(record->arena, record->body, NULL, &request, err);
+    if (status != PAL_OK)
+        return status;
+    status = record->format->read_request(record, request, &asked, &asked_len, err);
+    if (status != PAL_OK)
+        return status;
+    status = record->format->read_answer(record, answer, &answered, &answered_len, err);
+    if (status != PAL_OK)
+        return status;
+    out->messages =
+            pal_arena_array(record->arena, asked_len + answered_len + 1, sizeof *out->messages);
+    if (!out->messages)
+        return pal_arena_checked(record->arena, err);
+    if (asked_len)
+        memcpy(out->messages, asked, asked_len * sizeof *asked);
+    if (answered_len)
+        memcpy(out->messages + asked_len, answered, answered_len * sizeof *answered);
+    out->messages_len = asked_len + answered_len;
+    return PAL_OK;
+}
+
+static pal_status write_record(pal_api_record *record, pal_str answer, pal_error *err)
+{
+    pal_recorder_history history = {.tenant = record->tenant};
+    pal_recorder_place place;
+    pal_status status = PAL_OK;
+    if (record->is_stream)
+        status = record->format->join(answer, record->arena, &answer, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_history(record, answer, &history, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_str_is(record->key, HISTORY))
+        status = name_by_history(record, &history, err);
+    if (status != PAL_OK)
+        return status;
+    history.key = record->key;
+    status = pal_recorder_request(record->server->store, &history, record->arena, &place, err);
+    if (status != PAL_OK || !record->format->recorded)
+        return status;
+    return record->format->recorded(record, answer, &place, err);
+}
+
+void pal_api_record_write(pal_api_record *record, pal_str answer)
+{
+    pal_error err = {0};
+    if (write_record(record, answer, &err) != PAL_OK)
+        pal_log(PAL_LOG_WARN, "could not record a request in session '%.*s': %s",
+                PAL_EXCERPT(record->key, 80), err.message);
+}
+
+/* ---- Forwarded responses ---- */
+
+static void observe_frames(void *user, pal_str frames)
+{
+    pal_api_record *record = user;
+    record->is_stream = true;
+    pal_buf_append_str(&record->answer, frames);
+}
+
+static void write_in_background(pal_background_task *task)
+{
+    pal_api_record *record = (pal_api_record *)task; /* its first member */
+    pal_api_record_write(record, pal_buf_str(&record->answer));
+    record->resume(record->relay); /* may free the record */
+}
+
+static void observe_complete(void *user, void (*resume)(void *relay), void *relay)
+{
+    pal_api_record *record = user;
+    record->task.run = write_in_background;
+    record->resume = resume;
+    record->relay = relay;
+    if (!record->answer.failure && pal_background_add(record->server->background, &record->task))
+        return;
+    pal_log(PAL_LOG_WARN, "could not record a request in session '%.*s': too many are waiting",
+            PAL_EXCERPT(record->key, 80));
+    resume(relay);
+}
+
+static void observe_body(void *user, pal_str body)
+{
+    pal_api_record_write(user, body);
+}
+
+static void free_observer(void *user)
+{
+    pal_api_record_free(user);
+}
+
+const pal_forward_observer pal_api_record_observer = {
+        .frames = observe_frames,
+        .complete = observe_complete,
+        .body = observe_body,
+        .free = free_observer,
+};
