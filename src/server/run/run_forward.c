@@ -245,7 +245,8 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
         write_error(r, missing);
     else if (!r->has_end)
         pal_log(PAL_LOG_WARN, "request %s: %s", r->request_id, missing);
-    if (r->last.len) {
+    bool is_complete = status == PAL_OK && !r->has_end && !r->format->requires_last;
+    if (r->last.len || (r->observer && is_complete)) {
         r->holders++;
         r->is_waiting = true;
     } else {
@@ -259,7 +260,8 @@ static void resume(void *user)
     relay *r = user;
     pthread_mutex_lock(&r->lock);
     if (r->stream) {
-        (void)pal_stream_write(r->stream, pal_buf_str(&r->last));
+        if (r->last.len)
+            (void)pal_stream_write(r->stream, pal_buf_str(&r->last));
         close_stream(r);
     }
     pthread_mutex_unlock(&r->lock);

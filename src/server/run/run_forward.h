@@ -30,7 +30,8 @@ typedef struct pal_forward_observer {
     /* Complete frames of a stream. On the runtime's loop. */
     void (*frames)(void *user, pal_str frames);
     /* The stream is complete, and its last frame was not sent yet. Must call resume(relay) once,
-     * from any thread, which sends it. Called once, on the runtime's loop. */
+     * from any thread, which sends the frame and ends the stream. Called once, on the runtime's
+     * loop. Needs a format with read_frame. */
     void (*complete)(void *user, void (*resume)(void *relay), void *relay);
     /* A successful response that is not a stream, before it is sent. On a worker, so it can
      * block. */

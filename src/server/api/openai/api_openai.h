@@ -91,6 +91,7 @@ typedef struct pal_openai_chat {
     bool has_usage_chunk;
     uint64_t n; /* number of answers; only 1 is possible */
     bool is_passing; /* the session is temporary and exists for this turn only */
+    struct pal_api_record *record; /* NULL: the request is not recorded; the run takes it */
 } pal_openai_chat;
 
 /* Runs the turn and answers the call with a complete object or with chunks. If the client leaves,

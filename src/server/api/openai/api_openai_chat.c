@@ -1,18 +1,21 @@
 /* api_openai_chat.c - chat completions. By default, a request is forwarded to the model service
- * unchanged. With the header x-palaver-session the server keeps the history: the request contains
- * only the new messages, and a turn of that session answers. If the model service has another API,
- * the request also becomes a turn, in a temporary session that is erased with it. */
+ * unchanged, and recorded if it names its conversation. With the header x-palaver-session the
+ * server keeps the history: the request contains only the new messages, and a turn of that session
+ * answers. If the model service has another API, the request also becomes a turn, in a temporary
+ * session that is erased with it. */
 #include "base/clock.h"
 #include "base/json/json_put.h"
-#include "base/utf8.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
+#include "dialect/openai/openai_chat_answer.h"
 #include "server/api/api_object.h"
+#include "server/api/api_record.h"
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai.h"
-#include "server/run/run_forward.h"
 #include "server/server_call.h"
 
 #define USAGE_FRAME_BYTES_MAX 65536
@@ -40,14 +43,18 @@ static bool is_usage_frame(pal_str frame)
     return is_usage;
 }
 
+static pal_forward_frame read_frame(pal_str frame)
+{
+    return pal_str_is(pal_text_trim(pal_run_forward_data(frame)), "[DONE]")
+            ? PAL_FORWARD_FRAME_LAST
+            : PAL_FORWARD_FRAME_SEND;
+}
+
 /* If the server requested the usage and the client did not, the frame that contains only the usage
  * is left out. */
 static pal_forward_frame hide_usage(pal_str frame)
 {
-    if (is_usage_frame(frame))
-        return PAL_FORWARD_FRAME_HIDE;
-    return pal_str_is(pal_run_forward_data(frame), " [DONE]") ? PAL_FORWARD_FRAME_LAST
-                                                              : PAL_FORWARD_FRAME_SEND;
+    return is_usage_frame(frame) ? PAL_FORWARD_FRAME_HIDE : read_frame(frame);
 }
 
 static void put_error_frame(pal_buf *out, pal_str message)
@@ -60,6 +67,10 @@ static void put_error_frame(pal_buf *out, pal_str message)
 
 static const pal_forward_format format = {
         .limits = "x-ratelimit-", .last = "[DONE]", .put_error = put_error_frame};
+static const pal_forward_format format_recorded = {.limits = "x-ratelimit-",
+        .read_frame = read_frame,
+        .last = "[DONE]",
+        .put_error = put_error_frame};
 static const pal_forward_format format_without_usage = {.limits = "x-ratelimit-",
         .read_frame = hide_usage,
         .last = "[DONE]",
@@ -88,7 +99,8 @@ static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
     return status;
 }
 
-static pal_status pass_on(pal_call *call, pal_error *err)
+/* `record` may be NULL. It is taken if the request was forwarded. */
+static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err)
 {
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
             .path = pal_str_of("/chat/completions"),
@@ -103,8 +115,56 @@ static pal_status pass_on(pal_call *call, pal_error *err)
     pal_status status = make_body(call, &request.body, err);
     if (status != PAL_OK)
         return status;
-    return pal_run_forward(call, &request, request.asks_usage ? &format_without_usage : &format,
-            NULL, NULL, err);
+    const pal_forward_format *used = request.asks_usage ? &format_without_usage
+            : record                                    ? &format_recorded
+                                                        : &format;
+    return pal_run_forward(
+            call, &request, used, record ? &pal_api_record_observer : NULL, record, err);
+}
+
+/* ---- Recording ---- */
+
+/* System messages at the beginning are left out, as in a session of the server: clients change
+ * them, for example with the date. */
+static pal_status read_request(pal_api_record *record, pal_json request,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    pal_message *messages;
+    size_t len, first = 0;
+    pal_status status = pal_openai_chat_read(
+            pal_json_find(request, "messages"), record->arena, &messages, &len, err);
+    if (status != PAL_OK)
+        return status;
+    while (first < len && messages[first].role == PAL_ROLE_SYSTEM)
+        first++;
+    *out_messages = messages + first;
+    *out_len = len - first;
+    return PAL_OK;
+}
+
+static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    pal_message *message = pal_arena_alloc(record->arena, sizeof *message);
+    if (!message)
+        return pal_arena_checked(record->arena, err);
+    *out_messages = message;
+    *out_len = 1;
+    return pal_openai_chat_answer_read(answer, record->arena, message, err);
+}
+
+static const pal_api_record_format record_format = {.read_request = read_request,
+        .read_answer = read_answer,
+        .join = pal_openai_chat_answer_join};
+
+/* Sets *out_record to NULL if the request is not recorded. */
+static pal_status new_record(pal_call *call, pal_api_record **out_record, pal_error *err)
+{
+    pal_str key = pal_api_record_key(call);
+    *out_record = key.len ? pal_api_record_new(call, &record_format, key,
+                                    pal_exchange_body(call->exchange))
+                          : NULL;
+    return key.len && !*out_record ? pal_no_memory(err) : PAL_OK;
 }
 
 /* ---- Reading a turn ---- */
@@ -246,6 +306,8 @@ static void created(
         chat->request.session = ops[0].session;
         status = pal_openai_chat_run(chat, &failure);
         err = &failure;
+    } else {
+        pal_api_record_free(chat->record);
     }
     if (status != PAL_OK)
         pal_call_fail(call, status, err);
@@ -270,7 +332,13 @@ static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *
     if (key.len)
         /* Another request may create a session with this key meanwhile; then that one is used. */
         return pal_call_apply(call, op, 1, created, err);
-    return pal_call_open(call, op, 1, &chat->request, created, err);
+    pal_status status = new_record(call, &chat->record, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_open(call, op, 1, &chat->request, created, err);
+    if (status != PAL_OK)
+        pal_api_record_free(chat->record);
+    return status;
 }
 
 /* Finds the session by id (also in the form that the other APIs show), by key, or by alias. */
@@ -317,7 +385,13 @@ static pal_status complete(pal_call *call, pal_error *err)
     pal_str key = pal_exchange_header(call->exchange, "x-palaver-session");
     if (key.len)
         return run_turn(call, key, err);
-    pal_status status = pass_on(call, err);
+    pal_api_record *record;
+    pal_status status = new_record(call, &record, err);
+    if (status != PAL_OK)
+        return status;
+    status = pass_on(call, record, err);
+    if (status != PAL_OK)
+        pal_api_record_free(record);
     return status == PAL_CONFLICT ? run_turn(call, key, err) : status;
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "server/api/api_record.h"
 #include "server/api/openai/api_openai.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -25,10 +26,12 @@ typedef struct chat_run {
     size_t tools_len;
     told_call *calls, **calls_end;
     uint32_t calls_len;
-    pal_buf text; /* text of the newest step, for a response without a stream */
+    pal_buf text; /* text of the newest step, for a response without a stream and for the record */
     pal_buf reasoning;
     pal_buf refusal;
     int64_t created_at;
+    pal_api_record *record;   /* NULL: the request is not recorded */
+    pal_background_task task; /* records a stream */
     bool wants_stream;
     bool has_usage_chunk;
     pal_finish finish; /* why the model stopped writing the newest answer */
@@ -129,6 +132,18 @@ static bool has_gap(const chat_run *r)
     return has;
 }
 
+static void put_completion(const chat_run *r, pal_json_writer *writer)
+{
+    pal_json_begin_object(writer);
+    put_head(r, writer, "chat.completion");
+    pal_json_name(writer, "choices");
+    pal_json_begin_array(writer);
+    put_choice(r, writer);
+    pal_json_end_array(writer);
+    put_usage(writer, &r->usage);
+    pal_json_end_object(writer);
+}
+
 static void send_completion(chat_run *r)
 {
     pal_call *call = pal_run_take_call(&r->run);
@@ -139,14 +154,7 @@ static void send_completion(chat_run *r)
         pal_call_fail(call, PAL_NO_MEMORY, &err);
         return;
     }
-    pal_json_begin_object(writer);
-    put_head(r, writer, "chat.completion");
-    pal_json_name(writer, "choices");
-    pal_json_begin_array(writer);
-    put_choice(r, writer);
-    pal_json_end_array(writer);
-    put_usage(writer, &r->usage);
-    pal_json_end_object(writer);
+    put_completion(r, writer);
     pal_call_send(call, 200);
 }
 
@@ -245,6 +253,11 @@ static void write_end(chat_run *r)
     end_chunk(r, &writer, finish_of(r));
     if (r->has_usage_chunk)
         write_usage(r);
+}
+
+static void write_done(chat_run *r)
+{
+    pal_buf buf;
     pal_buf_init(&buf, PAL_RUN_FRAME_BYTES_MAX);
     pal_buf_append_text(&buf, "data: [DONE]\n\n");
     (void)pal_run_write(&r->run, &buf);
@@ -276,6 +289,55 @@ static void open_stream(chat_run *r)
     pal_put_text(&writer, "role", "assistant");
     pal_put_text(&writer, "content", "");
     end_chunk(r, &writer, NULL);
+}
+
+/* ---- Recording; the turn has ended, so nothing else changes the answer ---- */
+
+/* Blocks. */
+static void record_completion(chat_run *r)
+{
+    pal_buf answer;
+    pal_buf_init(&answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&answer);
+    put_completion(r, &writer);
+    if (!answer.failure && !has_gap(r))
+        pal_api_record_write(r->record, pal_buf_str(&answer));
+    pal_buf_done(&answer);
+}
+
+/* On a worker. */
+static void record_and_send(pal_run *run)
+{
+    chat_run *r = (chat_run *)run;
+    record_completion(r);
+    pal_run_lock(run);
+    send_completion(r);
+    pal_run_unlock(run);
+}
+
+/* In the background. */
+static void record_stream(pal_background_task *task)
+{
+    chat_run *r = (chat_run *)((char *)task - offsetof(chat_run, task));
+    record_completion(r);
+    pal_run_lock(&r->run);
+    write_done(r);
+    pal_run_end(&r->run);
+    pal_run_unlock(&r->run);
+    pal_run_release(&r->run);
+}
+
+/* The client gets the last frame when the answer is recorded. */
+static void end_stream(chat_run *r)
+{
+    r->task.run = record_stream;
+    if (!r->record || !r->run.stream ||
+            !pal_background_add(r->run.server->background, &r->task)) {
+        write_done(r);
+        return;
+    }
+    pal_run_hold(&r->run); /* the task cannot release the run before: it needs the lock */
+    r->run.keeps_stream = true;
 }
 
 /* ---- Events ---- */
@@ -321,20 +383,20 @@ static void note_arguments(chat_run *r, const pal_event *event)
     told_call *call = find_call(r, event->call_id);
     if (call && r->wants_stream)
         write_call(r, call, (pal_str){0}, event->text);
-    else if (call)
+    if (call && (!r->wants_stream || r->record))
         pal_buf_append_str(&call->arguments, event->text);
 }
 
 static void note_text(chat_run *r, const pal_event *event)
 {
     bool is_reasoning = event->kind == PAL_EVENT_REASONING;
-    if (!r->wants_stream) {
+    if (!r->wants_stream || r->record)
         pal_buf_append_str(is_reasoning     ? &r->reasoning
                         : event->is_refusal ? &r->refusal
                                             : &r->text,
                 event->text);
+    if (!r->wants_stream)
         return;
-    }
     open_stream(r);
     write_delta(r,
             is_reasoning                ? "reasoning_content"
@@ -379,7 +441,8 @@ static void done(pal_run *run, const pal_event *end)
     if (r->wants_stream) {
         open_stream(r);
         write_end(r);
-    } else {
+        end_stream(r);
+    } else if (!r->record || !pal_run_to_worker(run, record_and_send)) {
         send_completion(r);
     }
 }
@@ -400,6 +463,7 @@ static void free_chat(pal_run *run)
     pal_buf_done(&r->text);
     pal_buf_done(&r->reasoning);
     pal_buf_done(&r->refusal);
+    pal_api_record_free(r->record);
 }
 
 /* ---- Starting ---- */
@@ -410,8 +474,11 @@ pal_status pal_openai_chat_run(const pal_openai_chat *chat, pal_error *err)
             .event = event, .done = done, .failed = failed, .free = free_chat};
     const pal_turn_request *request = &chat->request;
     chat_run *r = pal_run_new(chat->call, &handlers, sizeof *r);
-    if (!r)
+    if (!r) {
+        pal_api_record_free(chat->record);
         return pal_no_memory(err);
+    }
+    r->record = chat->record;
     pal_buf_init(&r->text, PAL_PROVIDER_ANSWER_BYTES_MAX);
     pal_buf_init(&r->reasoning, PAL_PROVIDER_ANSWER_BYTES_MAX);
     pal_buf_init(&r->refusal, PAL_PROVIDER_ANSWER_BYTES_MAX);
