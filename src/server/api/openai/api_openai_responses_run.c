@@ -11,6 +11,8 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "dialect/dialect_member.h"
+#include "dialect/openai/openai_items.h"
+#include "server/api/api_record.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
@@ -24,6 +26,8 @@ typedef struct response_run {
     bool is_waiting; /* the stream begins when the record is stored; until then, frames go to
                         `early` */
     pal_buf early;   /* frames that wait for the stream */
+    pal_api_record *record;   /* NULL: the request is not recorded */
+    pal_background_task task; /* records a stream */
     bool is_stored;
     bool is_new; /* the session was created for this response */
     void (*again)(pal_response_request *request);
@@ -41,6 +45,7 @@ static void free_response(pal_run *run)
     response_run *r = (response_run *)run;
     pal_response_events_done(&r->events);
     pal_buf_done(&r->early);
+    pal_api_record_free(r->record);
 }
 
 /* ---- Writes to the store ---- */
@@ -132,6 +137,94 @@ static void send_whole(response_run *r)
         pal_call_fail(call, status, &err);
 }
 
+/* ---- Recording; the turn has ended, so nothing else changes the response ---- */
+
+static pal_status read_request(pal_api_record *record, pal_json request,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    return pal_openai_items_read(pal_json_find(request, "input"), "input", NULL, NULL,
+            record->arena, out_messages, out_len, err);
+}
+
+static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    pal_json response;
+    pal_status status = pal_json_parse(record->arena, answer, NULL, &response, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_openai_items_read(pal_json_find(response, "output"), "output", NULL, NULL,
+            record->arena, out_messages, out_len, err);
+    for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
+        (*out_messages)[i].model = pal_member_string(response, "model", record->arena);
+    return status;
+}
+
+static pal_status new_record(pal_response_request *request, response_run *r, pal_error *err)
+{
+    static const pal_api_record_format format = {
+            .read_request = read_request, .read_answer = read_answer};
+    pal_call *call = request->call;
+    bool is_stateless = request->is_passing && !request->previous.len && !request->is_compaction;
+    pal_str key = is_stateless ? pal_api_record_key(call) : (pal_str){0};
+    if (key.len == 0)
+        return PAL_OK;
+    r->record = pal_api_record_new(call, &format, key, pal_exchange_body(call->exchange));
+    return r->record ? PAL_OK : pal_no_memory(err);
+}
+
+/* Blocks. */
+static void record_response(response_run *r)
+{
+    pal_buf answer;
+    pal_buf_init(&answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&answer);
+    pal_status status = pal_response_put(
+            &writer, &r->response, pal_response_events_output, &r->events, NULL);
+    if (status == PAL_OK && !answer.failure)
+        pal_api_record_write(r->record, pal_buf_str(&answer));
+    pal_buf_done(&answer);
+}
+
+/* On a worker. */
+static void record_and_send(pal_run *run)
+{
+    response_run *r = (response_run *)run;
+    record_response(r);
+    pal_run_lock(run);
+    send_whole(r);
+    pal_run_unlock(run);
+}
+
+/* In the background. */
+static void record_stream(pal_background_task *task)
+{
+    response_run *r = (response_run *)((char *)task - offsetof(response_run, task));
+    record_response(r);
+    pal_run_lock(&r->run);
+    pal_response_events_end(&r->events);
+    pal_run_end(&r->run);
+    pal_run_unlock(&r->run);
+    pal_run_release(&r->run);
+}
+
+/* Records the response before the client gets its end. False: it is not recorded. */
+static bool record_first(response_run *r)
+{
+    if (!r->record)
+        return false;
+    if (!r->wants_stream)
+        return r->run.call && pal_run_to_worker(&r->run, record_and_send);
+    r->task.run = record_stream;
+    if (!r->run.stream || !pal_background_add(r->run.server->background, &r->task))
+        return false;
+    pal_run_hold(&r->run); /* the task cannot release the run before: it needs the lock */
+    r->run.keeps_stream = true;
+    return true;
+}
+
+/* ---- The end, continued ---- */
+
 /* A turn that a client stopped is "cancelled". A turn that the server stopped has failed. */
 static void set_failure(response_run *r, const pal_event *end)
 {
@@ -157,6 +250,8 @@ static void ended(pal_run *run, const pal_event *end)
         set_end(r, pal_clock_now_ms(), PAL_FINISH_STOP, &end->usage);
     else
         set_failure(r, end);
+    if (is_done && record_first(r))
+        return; /* a recorded response leaves nothing to clean up */
     if (r->wants_stream)
         pal_response_events_end(&r->events);
     else if (run->call && !r->response.is_background && is_done)
@@ -408,6 +503,11 @@ pal_status pal_response_run(
     r->is_new = request->is_new;
     r->again = again;
     r->request = request;
+    pal_status status = new_record(request, r, err);
+    if (status != PAL_OK) {
+        pal_run_release(&r->run);
+        return status;
+    }
     turn->on_done = finish;
     turn->on_done_user = r;
     pal_run_start(&r->run, turn);
