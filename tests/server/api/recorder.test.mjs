@@ -1,0 +1,270 @@
+// The recorder: clients that send their whole history with every request get one session for each
+// conversation, in every API. The model service gets the bytes of the client unchanged.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { MockAnthropic } from '../../conformance/mock-anthropic.mjs';
+import { MockModel } from '../../conformance/mock-model.mjs';
+import { makeKey, serve, workspace } from '../support.mjs';
+
+const READ = { type: 'object', properties: { path: { type: 'string' } } };
+
+// Starts a server over a scripted model service of either kind.
+async function start(t, kind = 'openai', options = {}) {
+    const mock = kind === 'openai' ? new MockModel() : new MockAnthropic();
+    const url = await mock.listen();
+    t.after(() => mock.close());
+    const s = await serve(t, { ...options, args: ['--provider', kind, '--provider-url',
+        kind === 'openai' ? `${url}/v1` : url, '--model', 'mock-model'] });
+    return { ...s, raw: async () =>
+        (await (await fetch(`${url}/__requests`)).json()).requests.map(({ raw }) => raw) };
+}
+
+const dataOf = (text) => text.split('\n').filter((line) => line.startsWith('data: {'))
+    .map((line) => JSON.parse(line.slice(6)));
+
+// ---- The APIs, as their clients use them: each returns the messages of an answer ----
+
+const chat = {
+    path: '/v1/chat/completions',
+    body: (history, more) => ({ model: 'mock-model', messages: [
+        { role: 'system', content: `It is ${more.date ?? 'Monday'}.` }, ...history],
+    tools: [{ type: 'function', function: { name: 'read', parameters: READ } }] }),
+    user: (text) => ({ role: 'user', content: text }),
+    result: (id, text) => ({ role: 'tool', tool_call_id: id, content: text }),
+    answer: ({ choices: [{ message }] }) => [message],
+    join: (text) => {
+        const message = { role: 'assistant', content: '' };
+        for (const { choices: [choice] } of dataOf(text)) {
+            message.content += choice?.delta.content ?? '';
+            for (const { index, id, function: f } of choice?.delta.tool_calls ?? []) {
+                message.tool_calls ??= [];
+                message.tool_calls[index] ??= { id, type: 'function', function: { name: f.name, arguments: '' } };
+                message.tool_calls[index].function.arguments += f.arguments ?? '';
+            }
+        }
+        return [message];
+    },
+    calls: ([message]) => (message.tool_calls ?? []).map(({ id }) => id),
+};
+
+const messages = {
+    path: '/v1/messages',
+    body: (history) => ({ model: 'mock-model', max_tokens: 100, messages: history,
+        tools: [{ name: 'read', input_schema: READ }] }),
+    user: (text) => ({ role: 'user', content: text }),
+    result: (id, text) => ({ role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content: text }] }),
+    answer: ({ content }) => [{ role: 'assistant', content }],
+    join: (text) => {
+        const content = [];
+        for (const { type, index, content_block: block, delta } of dataOf(text)) {
+            if (type === 'content_block_start') content[index] = { ...block, json: '' };
+            if (delta?.text) content[index].text += delta.text;
+            if (delta?.partial_json) content[index].json += delta.partial_json;
+        }
+        return [{ role: 'assistant', content: content.map(({ json, ...block }) =>
+            (block.type === 'tool_use' ? { ...block, input: JSON.parse(json || '{}') } : block)) }];
+    },
+    calls: ([{ content }]) => content.filter(({ type }) => type === 'tool_use').map(({ id }) => id),
+};
+
+const responses = {
+    path: '/v1/responses',
+    body: (history) => ({ model: 'mock-model', store: false, input: history,
+        tools: [{ type: 'function', name: 'read', parameters: READ, strict: false }] }),
+    user: (text) => ({ type: 'message', role: 'user', content: [{ type: 'input_text', text }] }),
+    result: (id, text) => ({ type: 'function_call_output', call_id: id, output: text }),
+    answer: ({ output }) => output,
+    join: (text) => dataOf(text).at(-1).response.output,
+    calls: (items) => items.filter(({ type }) => type === 'function_call').map(({ call_id: id }) => id),
+};
+
+// A client that keeps its history.
+function agent(s, api, headers, { stream = true, key, ...more } = {}) {
+    const history = [];
+    const sent = [];
+    const request = async (list = history, extra = {}) => {
+        const body = JSON.stringify({ ...api.body(list, more), stream, ...extra }, null, 1);
+        sent.push(body);
+        const answer = await s.post(api.path, body, { headers, key });
+        assert.equal(answer.code, 200, answer.text);
+        return stream ? api.join(answer.text) : api.answer(answer.json);
+    };
+    const step = async (...news) => {
+        history.push(...news);
+        const answer = await request();
+        history.push(...answer);
+        return answer;
+    };
+    return { history, sent, request, step, more };
+}
+
+// ---- What is stored ----
+
+const partText = (part) => part.text ?? part.output ??
+    (part.type === 'tool_call' ? `${part.name}(${part.arguments})` : '');
+const linesOf = (list) => list.flatMap(({ role, content, parts }) => {
+    const texts = content !== undefined ? [content] : (parts ?? []).map(partText).filter(Boolean);
+    return role === 'tool' ? texts.map((text) => `tool: ${text}`) : [`${role}: ${texts.join(' ')}`];
+});
+const lines = async (s, name, options) => {
+    const { code, json, text } = await s.get(
+        `/api/v1/sessions/${encodeURIComponent(name)}/messages?limit=1000`, options);
+    assert.equal(code, 200, text);
+    return linesOf(json.messages);
+};
+// Without the temporary sessions of turns, which are erased soon after the answer.
+const sessions = async (s, options) => (await s.get('/api/v1/sessions?limit=200', options)).json.sessions
+    .filter(({ expires_at: at }) => !at);
+
+const CODEX = { 'session-id': 'c-1', originator: 'codex_exec', 'user-agent': 'codex_exec/0.166.0 (x)' };
+const OPENCODE = { 'x-session-id': 'ses_1', 'x-session-affinity': 'ses_1', 'user-agent': 'opencode/1.18.33 ai-sdk/x' };
+const CLAUDE = { 'x-claude-code-session-id': 'u-1', 'user-agent': 'claude-cli/2.1.325 (external, sdk-cli)' };
+
+const CASES = [
+    ['chat completions, forwarded', chat, 'openai', OPENCODE, 'opencode:ses_1'],
+    ['chat completions, translated', chat, 'anthropic', OPENCODE, 'opencode:ses_1'],
+    ['messages, forwarded', messages, 'anthropic', CLAUDE, 'claude-code:u-1'],
+    ['messages, translated', messages, 'openai', CLAUDE, 'claude-code:u-1'],
+    ['responses', responses, 'openai', CODEX, 'codex:c-1'],
+];
+
+for (const [name, api, kind, headers, key] of CASES) {
+    for (const stream of [true, false]) {
+        test(`${name}: a conversation with tools is one session (stream: ${stream})`, async (t) => {
+            const s = await start(t, kind);
+            const a = agent(s, api, headers, { stream });
+            const text = 'go <<tool read {"path":"a"}>><<next>><<tool read {"path":"b"}>><<next>><<say Done.>>';
+            const expected = [`user: ${text}`, 'assistant: read({"path":"a"})'];
+            const [one] = api.calls(await a.step(api.user(text)));
+            assert.deepEqual(await lines(s, key), expected, 'the first step');
+            const [two] = api.calls(await a.step(api.result(one, 'first')));
+            expected.push('tool: first', 'assistant: read({"path":"b"})');
+            assert.deepEqual(await lines(s, key), expected, 'the second step');
+            await a.step(api.result(two, 'second'));
+            expected.push('tool: second', 'assistant: Done.');
+            a.more.date = 'Tuesday';
+            await a.step(api.user('bye <<say Bye.>>'));
+            expected.push('user: bye <<say Bye.>>', 'assistant: Bye.');
+            assert.deepEqual(await lines(s, key), expected, 'the next turn');
+
+            await a.request(a.history.slice(0, -1));
+            assert.deepEqual(await lines(s, key), expected, 'a retry adds nothing');
+            assert.equal((await sessions(s)).length, 1);
+
+            await a.request([...a.history.slice(0, -2), api.user('instead <<say Other.>>')]);
+            assert.deepEqual(await lines(s, key), expected, 'the old history is kept');
+            const all = await sessions(s);
+            assert.equal(all.length, 2);
+            const fork = all.find((session) => session.parent_id);
+            assert.deepEqual(await lines(s, fork.session_id ?? fork.id),
+                [...expected.slice(0, -2), 'user: instead <<say Other.>>', 'assistant: Other.']);
+            if (name.endsWith('forwarded')) assert.deepEqual(await s.raw(), a.sent, 'byte for byte');
+        });
+    }
+}
+
+test('a title request stays apart, whichever comes first', async (t) => {
+    const s = await start(t);
+    for (const [id, order] of [['ses_a', ['title', 'talk']], ['ses_b', ['talk', 'title']]]) {
+        const headers = { ...OPENCODE, 'x-session-id': id };
+        const a = agent(s, chat, headers);
+        for (const kind of order) {
+            if (kind === 'talk') await a.step(chat.user('hello <<say Hi.>>'));
+            else await a.request([chat.user('hello <<say A title>>')], { tools: undefined });
+        }
+        await a.step(chat.user('more <<say More.>>'));
+        assert.deepEqual(await lines(s, `opencode:${id}`),
+            ['user: hello <<say Hi.>>', 'assistant: Hi.', 'user: more <<say More.>>', 'assistant: More.']);
+        assert.deepEqual(await lines(s, `opencode:${id}:side`),
+            ['user: hello <<say A title>>', 'assistant: A title']);
+    }
+    assert.equal((await sessions(s)).length, 4, 'and no forks');
+});
+
+test("Claude Code's moving cache marks and its system message change nothing", async (t) => {
+    const s = await start(t, 'anthropic');
+    const mark = { cache_control: { type: 'ephemeral' } };
+    const cached = (role, text) => ({ role, content: [{ type: 'text', text, ...mark }] });
+    const a = agent(s, messages, { ...CLAUDE, 'anthropic-beta': 'claude-code-20250219' });
+    await a.request([cached('user', 'one <<say 1>>'), cached('system', 'the environment')]);
+    await a.request([messages.user('one <<say 1>>'), { role: 'system', content: 'the environment' },
+        { role: 'assistant', content: [{ type: 'text', text: '1' }] }, cached('user', 'two <<say 2>>')]);
+    assert.deepEqual(await lines(s, 'claude-code:u-1'), ['user: one <<say 1>>',
+        'system: the environment', 'assistant: 1', 'user: two <<say 2>>', 'assistant: 2']);
+    assert.equal((await sessions(s)).length, 1);
+});
+
+test('prompt_cache_key names a conversation', async (t) => {
+    const s = await start(t);
+    for (const api of [chat, responses]) {
+        const a = agent(s, api, {});
+        await a.request([api.user('one <<say 1>>')], { prompt_cache_key: `k-${api.path}` });
+        assert.deepEqual(await lines(s, `cache:k-${api.path}`), ['user: one <<say 1>>', 'assistant: 1']);
+    }
+});
+
+test('the headers of other clients name nothing', async (t) => {
+    const s = await start(t);
+    for (const headers of [{ 'session-id': 'x' }, { 'x-session-id': 'x' }, {}])
+        await agent(s, chat, headers).step(chat.user('one <<say 1>>'));
+    assert.deepEqual(await sessions(s), []);
+});
+
+test('recorder: off records nothing', async (t) => {
+    const s = await start(t, 'openai', { config: 'recorder: off\n' });
+    for (const [, api, , headers] of CASES) await agent(s, api, headers).step(api.user('one <<say 1>>'));
+    assert.deepEqual(await sessions(s), []);
+});
+
+test('recorder: on recognizes a conversation by its beginning', async (t) => {
+    const s = await start(t, 'openai', { config: 'recorder: on\n' });
+    for (const api of [chat, messages, responses]) {
+        const a = agent(s, api, {});
+        await a.step(api.user(`${api.path} <<say 1>>`));
+        await a.step(api.user('two <<say 2>>'));
+    }
+    const all = await sessions(s);
+    assert.equal(all.length, 3);
+    for (const { key } of all) {
+        assert.match(key, /^history:[0-9a-f]{32}$/);
+        assert.equal((await lines(s, key)).length, 4);
+    }
+});
+
+test('two tenants stay apart', async (t) => {
+    const dir = workspace(t);
+    const keys = ['a', 'b'].map((tenant) => makeKey(dir, '--role', 'write', '--tenant', tenant).key);
+    const s = await start(t, 'openai', { dir });
+    for (const key of keys) await agent(s, chat, OPENCODE, { key }).step(chat.user(`${key} <<say 1>>`));
+    for (const key of keys)
+        assert.deepEqual(await lines(s, 'opencode:ses_1', { key }), [`user: ${key} <<say 1>>`, 'assistant: 1']);
+});
+
+test('a stream without [DONE] is recorded, and a broken one is not', async (t) => {
+    const s = await start(t);
+    const a = agent(s, chat, OPENCODE);
+    const cut = await s.post(chat.path, { ...chat.body([chat.user('x <<chunk 2>><<cut after=2 mode=eof>><<say never>>')], {}),
+        stream: true }, { headers: OPENCODE });
+    assert.equal(cut.code, 200);
+    assert.deepEqual(await sessions(s), []);
+    await a.step(chat.user('one <<say 1>>'));
+    assert.equal((await lines(s, 'opencode:ses_1')).length, 2);
+});
+
+test('the store grows by what is new', async (t) => {
+    const s = await start(t);
+    for (const [api, headers, key] of [[chat, OPENCODE, 'opencode:ses_1'], [messages, CLAUDE, 'claude-code:u-1'],
+        [responses, CODEX, 'codex:c-1']]) {
+        const a = agent(s, api, headers);
+        const script = Array.from({ length: 50 }, (_, i) => `<<tool read {"path":"f${i}"}>>`).join('<<next>>');
+        let [id] = api.calls(await a.step(api.user(`${script}<<next>><<say Done.>>`)));
+        for (let i = 0; i < 50; i++)
+            [id] = api.calls(await a.step(api.result(id, `${i}`.padEnd(2048, 'abc '))));
+        const stored = await lines(s, key);
+        assert.equal(stored.length, 102);
+        const { json } = await s.get(`/api/v1/sessions/${key}`);
+        const unique = Buffer.byteLength(JSON.stringify(a.history));
+        t.diagnostic(`${api.path}: stored ${json.bytes} bytes, unique ${unique}: ${(json.bytes / unique).toFixed(3)}`);
+        assert.ok(json.bytes / unique < 1.2, `${json.bytes} of ${unique}`);
+    }
+});
