@@ -478,13 +478,15 @@ static void list(pal_websocket *s)
     pthread_mutex_unlock(&loop->lock);
 }
 
-pal_websocket *pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options)
+bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
+        pal_websocket **out_socket)
 {
     static const struct wslay_event_callbacks callbacks = {
             .recv_callback = on_recv, .send_callback = on_send, .on_msg_recv_callback = on_message};
     pal_websocket *s = pal_calloc(1, sizeof *s);
+    *out_socket = NULL;
     if (!s)
-        return NULL;
+        return false;
     s->loop = loop;
     s->fd = options->fd;
     s->connection = options->connection;
@@ -498,21 +500,23 @@ pal_websocket *pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_o
     if (!copy_early(s, options->early) ||
             wslay_event_context_server_init(&s->frames, &callbacks, s) != 0) {
         free_socket(s);
-        return NULL;
+        return false;
     }
     wslay_event_config_set_max_recv_msg_length(s->frames, options->message_bytes_max);
     (void)fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) | O_NONBLOCK);
-    list(s);
     /* A writable socket is reported at once, so bytes that came early are read at once. */
     s->wants_events = true;
+    *out_socket = s;
+    list(s);
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.ptr = s};
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) != 0) {
         unlist(s);
+        *out_socket = NULL;
         free_socket(s);
-        return NULL;
+        return false;
     }
     wake(loop);
-    return s;
+    return true;
 }
 
 void pal_websocket_hold(pal_websocket *s)

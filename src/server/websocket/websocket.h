@@ -77,9 +77,11 @@ PAL_CHECKED pal_status pal_websocket_loop_open(pal_websocket_loop **out_loop, pa
  * loop. Accepts NULL. */
 void pal_websocket_loop_close(pal_websocket_loop *loop, int64_t wait_ms);
 
-/* Adds a connection whose handshake was answered. The caller gets a reference. NULL: out of memory;
- * nothing was called, and the caller still owns the descriptor. */
-pal_websocket *pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options);
+/* Adds a connection whose handshake was answered. *out_socket is a reference for the caller. It is
+ * set before the first handler is called, which can be before this function returns. Returns false
+ * without memory: then nothing was called, and the caller still owns the descriptor. */
+bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
+        pal_websocket **out_socket);
 /* References. A connection that has not ended holds one itself. */
 void pal_websocket_hold(pal_websocket *socket);
 void pal_websocket_release(pal_websocket *socket); /* accepts NULL */

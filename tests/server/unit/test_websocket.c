@@ -37,6 +37,7 @@ static fixture f;
 static void on_message(pal_websocket *socket, pal_str text, void *user)
 {
     (void)user;
+    CHECK(f.socket == socket);
     pthread_mutex_lock(&f.lock);
     size_t len = strlen(f.heard);
     if (len + text.len + 2 < sizeof f.heard)
@@ -78,8 +79,7 @@ static void open_with(pal_websocket_options options)
     if (!options.heartbeat_ms)
         options.heartbeat_ms = 60000;
     f.client = ends[1];
-    f.socket = pal_websocket_new(f.loop, &options);
-    CHECK(f.socket != NULL);
+    CHECK(pal_websocket_new(f.loop, &options, &f.socket));
 }
 
 static void open_one(void)

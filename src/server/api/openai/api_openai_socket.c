@@ -573,9 +573,8 @@ static void on_switched(pal_upgrade *upgrade, int fd, pal_str early, void *user)
             .heartbeat_ms = config->heartbeat_ms,
             .handlers = &handlers,
             .user = s};
-    if (upgrade)
-        s->websocket = pal_websocket_new(s->server->websockets, &options);
-    if (s->websocket)
+    /* From here on the loop may use the socket, and free it. */
+    if (upgrade && pal_websocket_new(s->server->websockets, &options, &s->websocket))
         return;
     if (upgrade)
         pal_upgrade_close(upgrade);
