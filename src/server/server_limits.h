@@ -76,6 +76,7 @@
 /* Bytes of the instructions, tools and other settings that one response repeats. */
 #define PAL_RESPONSE_ECHO_BYTES_MAX ((size_t)8 << 20)
 /* Stored lengths of deltas, in bytes. With more, the response cannot be replayed. */
+#define PAL_RESPONSE_TOOLS_BYTES_MAX ((size_t)2 << 20)
 #define PAL_RESPONSE_DELTAS_BYTES_MAX ((size_t)4 << 20)
 #define PAL_RESPONSE_EVENT_BYTES_MAX ((size_t)256 << 20) /* bytes of one event */
 /* Bytes of events that wait for a slow client. The end of a stream repeats all of the response

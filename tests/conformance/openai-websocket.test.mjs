@@ -142,6 +142,26 @@ describe('a WebSocket', () => {
     assert.equal(text(next), 'echo: hello');
     assert.deepEqual(await upstream.transcript(mark), [`system: ${mark}`, 'user: hello']);
   });
+
+  // As Codex sends them: an empty preparation, tools as an item of the first request, then outputs alone.
+  it('keeps additional tools for the requests that follow', async (t) => {
+    const { create } = await open(t);
+    const mark = marker();
+    const prepared = answer(await create({ input: [], store: false, generate: false }));
+    const tools = [{ type: 'namespace', name: 'functions', description: '', tools: [{ type: 'custom', name: 'exec' }] }];
+    const events = await create({
+      store: false, previous_response_id: prepared.id,
+      input: [{ type: 'additional_tools', role: 'developer', tools }, { role: 'user', content: `<<tool exec {"input":"1 + 1"}>>${mark}` }],
+    });
+    const [call] = answer(events).output;
+    assert.deepEqual([call.type, call.name, call.namespace, call.input], ['custom_tool_call', 'exec', 'functions', '1 + 1']);
+    for (const type of ['response.output_item.added', 'response.output_item.done'])
+      assert.equal(events.find((event) => event.type === type).item.namespace, 'functions', type);
+    const output = { type: 'custom_tool_call_output', call_id: call.call_id, output: 'two' };
+    assert.equal(text(await create({ input: [output], store: false, previous_response_id: answer(events).id })), 'tool said: two');
+    const { body } = await upstream.last(mark);
+    assert.deepEqual(body.tools.map((tool) => tool.function.name), ['exec']);
+  });
 });
 
 describe('errors on a WebSocket', () => {

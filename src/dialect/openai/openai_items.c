@@ -367,11 +367,12 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
 /* ---- The list of items ---- */
 
 /* Calls of tools that run at a model service, and their outputs, have no counterpart here. The
- * service that made them needs them, no other one does. So they are left out. */
+ * service that made them needs them, no other one does. So they are left out. Additional tools are
+ * no messages; the caller reads them from the items. */
 static bool is_left_out(pal_json type, pal_arena *arena)
 {
     static const char *const endings[] = {"_call", "_call_output", "_list_tools",
-            "_approval_request", "_approval_response", "tool_search_output"};
+            "_approval_request", "_approval_response", "tool_search_output", "additional_tools"};
     pal_str name = pal_json_string(type, arena);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         if (pal_text_ends(name, endings[i]))

@@ -7,7 +7,11 @@
  * The id of an item is made of its message's id and the number of its first part. So an item has
  * the same id in every response, even if other parts of its message are hidden. Members of an item
  * that have no counterpart are kept in `extra`: in the member "openai" if chat completions have
- * them too, otherwise in "openai_items", which is never sent to a model. Pure functions that use
+ * them too, otherwise in "openai_items", which is never sent to a model.
+ *
+ * A call of a custom tool, which takes free text, has the type "custom_tool_call" there. Models and
+ * the store treat it as a call of a function with the arguments {"input":TEXT}, because services
+ * have no other kind of call. Pure functions that use
  * only the caller's memory: any thread. */
 #ifndef PAL_OPENAI_ITEMS_H
 #define PAL_OPENAI_ITEMS_H
@@ -22,9 +26,6 @@
 #define PAL_OPENAI_ITEMS_MAX 10000 /* items in one text */
 #define PAL_OPENAI_ITEM_ID_SIZE 64
 
-/* Marks a call of a custom tool, which takes free text. Models and the store treat it as a call of
- * a function with the arguments {"input":TEXT}, because services have no other kind of call. */
-#define PAL_OPENAI_CUSTOM_CALL_EXTRA "{\"openai_items\":{\"type\":\"custom_tool_call\"}}"
 /* Marks a refusal, as chat completions do. */
 #define PAL_OPENAI_REFUSAL_EXTRA "{\"openai\":{\"type\":\"refusal\"}}"
 

@@ -364,7 +364,7 @@ test('tools that no model here can run are left out and listed', bounded, async 
         input: [{ type: 'web_search_call', id: 'ws_1', status: 'completed' },
             { role: 'user', content: 'hello' }] });
     assert.equal(code, 200, JSON.stringify(json));
-    assert.deepEqual(json.metadata, { mine: 'yes', palaver_left_out: 'web_search, namespace agents' });
+    assert.deepEqual(json.metadata, { mine: 'yes', palaver_left_out: 'web_search, function agents.f' });
     assert.equal(json.tools[1].strict, null);
     const [asked] = await s.asked();
     assert.deepEqual(asked.tools.map((offered) => offered.function.name), ['f']);

@@ -223,7 +223,7 @@ static void custom_calls_are_function_calls_for_models(void)
             .call_id = pal_str_of("1"),
             .name = pal_str_of("f"),
             .arguments = pal_str_of("{\"input\":\"x\"}"),
-            .extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA)};
+            .extra = pal_str_of("{\"openai_items\":{\"type\":\"custom_tool_call\"}}")};
     const pal_message message = {.role = PAL_ROLE_ASSISTANT, .parts = &part, .parts_len = 1};
     if (CHECK(item_has(&message, "\"type\":\"custom_tool_call\"")))
         CHECK(item_has(&message, "\"input\":\"x\""));

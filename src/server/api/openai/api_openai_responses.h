@@ -50,6 +50,7 @@ typedef struct pal_response {
     pal_str process;  /* name of the process that runs it in the background (base/process.h); may be
                          empty */
     pal_str socket;   /* name of the WebSocket that keeps it; empty: it is stored */
+    pal_str additional; /* a JSON array of tools that came as items of the input; may be empty */
 } pal_response;
 
 /* The form in which an item of the output is shown. */
@@ -106,6 +107,8 @@ typedef struct pal_response_context {
     uint64_t seq;   /* seq of the last message to include; 0: all messages */
     bool is_newest; /* there is no later message */
     bool is_own;    /* the session belongs to responses, so the response may run in it */
+    pal_id last;    /* the message with that seq; empty if there is none */
+    pal_str additional; /* tools that the previous response keeps; may be empty */
 } pal_response_context;
 
 typedef struct pal_response_request {
@@ -114,6 +117,7 @@ typedef struct pal_response_request {
     pal_str echo;
     pal_str previous;     /* "resp_..."; may be empty */
     pal_str conversation; /* "conv_..."; may be empty */
+    pal_str additional;   /* a JSON array of additional tools; may be empty */
     pal_str left_out;     /* tools that no model is offered, for the metadata; may be empty */
     bool is_stream;
     bool is_background;
@@ -137,12 +141,20 @@ PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_erro
 
 /* ---- Tools (api_openai_responses_tools.c) ---- */
 
-/* Fills request->turn with "tools" and "tool_choice" of the body. */
+/* Fills request->turn with "tools" and "tool_choice" of the body, and with the additional tools of
+ * its input and of the previous response. */
 PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pal_error *err);
-/* Finds the form in which calls of the tool are shown: as custom calls if it was offered as a
- * custom tool. */
-PAL_CHECKED pal_status pal_response_tool_form(
-        const pal_response *response, pal_str name, pal_response_form *out_form);
+/* How calls of a tool are shown. The caller initializes and frees the buffers. */
+typedef struct pal_response_call {
+    pal_response_form form; /* CALL or CUSTOM_CALL */
+    pal_buf name_space;     /* the tool's namespace; may be empty */
+    pal_buf extra;          /* extra of the part; may be empty */
+} pal_response_call;
+
+/* Finds how calls of the tool are shown: as custom calls if it was offered as a custom tool, and
+ * with the namespace that it was offered in. */
+PAL_CHECKED pal_status pal_response_call_form(
+        const pal_response *response, pal_str name, pal_response_call *out_call);
 
 /* ---- The session (api_openai_responses_create.c) ---- */
 

@@ -25,7 +25,7 @@ static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
 }
 
 /* Finds the last message of a response. If it was only prepared, that is the last one of its
- * input. */
+ * input. If it has no input either, `input` names the message that it continues from. */
 static pal_status find_last(
         pal_call *call, const pal_response *response, pal_message *out, pal_error *err)
 {
@@ -35,7 +35,7 @@ static pal_status find_last(
     pal_status status = pal_store_message(
             call->server->store, call->caller.tenant, id, call->arena, out, &owner, err);
     if (status == PAL_OK && !has_output)
-        out->seq += response->input_len - 1;
+        out->seq += response->input_len ? response->input_len - 1 : 0;
     return status;
 }
 
@@ -60,6 +60,7 @@ static pal_status find_newest(const pal_response_request *request, const pal_res
     if (status != PAL_OK)
         return status;
     out->seq = message.seq;
+    out->last = message.id;
     out->is_newest = after == 0;
     out->is_own = !previous->is_in_conversation && (previous->socket.len > 0) == is_kept;
     return PAL_OK;
@@ -69,7 +70,7 @@ static pal_status find_previous(
         pal_response_request *request, pal_response_context *out, pal_error *err)
 {
     pal_call *call = request->call;
-    pal_response previous;
+    pal_response previous = {0};
     pal_status status = pal_response_find(call, request->previous, &previous, err);
     bool is_prepared = status == PAL_OK && previous.status == PAL_RESPONSE_COMPLETED;
     if (status == PAL_OK && previous.output_len == 0 && !is_prepared) {
@@ -79,7 +80,10 @@ static pal_status find_previous(
                 "failed",
                 PAL_STR_ARG(request->previous));
     }
-    if (status == PAL_OK)
+    out->additional = previous.additional;
+    /* If there is no message, the response continues from nothing. */
+    bool is_empty = is_prepared && previous.output_len == 0 && pal_id_is_none(previous.input);
+    if (status == PAL_OK && !is_empty)
         status = find_newest(request, &previous, out, err);
     return status == PAL_NOT_FOUND ? no_previous(call, request->previous, err) : status;
 }
@@ -205,8 +209,6 @@ pal_status pal_openai_create_response(pal_call *call, pal_error *err)
     pal_status status = pal_response_read(request, err);
     if (status != PAL_OK)
         return status;
-    if (!request->is_stored && pal_openai_socket_of(call))
-        request->is_kept = request->is_stored = true;
     if (!request->generates)
         return pal_response_prepare(request, err);
     return pal_response_start(request, err);

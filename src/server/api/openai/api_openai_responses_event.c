@@ -41,6 +41,8 @@ struct pal_response_piece {
     pal_buf text; /* the text or the arguments so far */
     pal_buf call_id;
     pal_buf name;
+    pal_buf name_space; /* the namespace of a call's tool; may be empty */
+    pal_buf extra;      /* the extra of a call; may be empty */
 };
 
 void pal_response_events_init(pal_response_events *events, const pal_response *response)
@@ -55,6 +57,8 @@ void pal_response_events_done(pal_response_events *events)
         pal_buf_done(&events->pieces[i].text);
         pal_buf_done(&events->pieces[i].call_id);
         pal_buf_done(&events->pieces[i].name);
+        pal_buf_done(&events->pieces[i].name_space);
+        pal_buf_done(&events->pieces[i].extra);
     }
     pal_free(events->pieces);
     pal_buf_done(&events->deltas);
@@ -124,8 +128,8 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
 {
     bool is_call = is_call_piece(piece);
     *part = (pal_part){.kind = forms[piece->form].kind, .number = piece->part};
-    if (piece->form == PAL_RESPONSE_CUSTOM_CALL)
-        part->extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA);
+    if (is_call)
+        part->extra = pal_buf_str(&piece->extra);
     else if (piece->form == PAL_RESPONSE_REFUSAL)
         part->extra = pal_str_of(PAL_OPENAI_REFUSAL_EXTRA);
     *(is_call ? &part->arguments : &part->text) = pal_buf_str(&piece->text);
@@ -163,6 +167,8 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
         pal_put_text(writer, "type", is_custom ? "custom_tool_call" : "function_call");
         pal_put_str(writer, "call_id", pal_buf_str(&piece->call_id));
         pal_put_str(writer, "name", pal_buf_str(&piece->name));
+        if (piece->name_space.len)
+            pal_put_str(writer, "namespace", pal_buf_str(&piece->name_space));
         pal_put_text(writer, forms[piece->form].member, "");
         pal_put_text(writer, "status", "in_progress");
     } else if (piece->form == PAL_RESPONSE_REASONING) {
@@ -354,6 +360,8 @@ static pal_response_piece *add_piece(
     pal_buf_init(&piece->text, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->call_id, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->name, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->name_space, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->extra, PAL_MESSAGE_BYTES_MAX);
     note_run(events, events->len - 1);
     return piece;
 }
@@ -387,11 +395,18 @@ void pal_response_events_call(
 {
     if (name.len == 0 || events->failure)
         return; /* empty text is not recorded either */
-    pal_response_form form;
-    events->failure = pal_response_tool_form(events->response, name, &form);
-    pal_response_piece *piece = events->failure ? NULL : add_piece(events, form, part);
-    if (!piece)
+    pal_response_call call = {0};
+    pal_buf_init(&call.name_space, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&call.extra, PAL_MESSAGE_BYTES_MAX);
+    events->failure = pal_response_call_form(events->response, name, &call);
+    pal_response_piece *piece = events->failure ? NULL : add_piece(events, call.form, part);
+    if (!piece) {
+        pal_buf_done(&call.name_space);
+        pal_buf_done(&call.extra);
         return;
+    }
+    piece->name_space = call.name_space;
+    piece->extra = call.extra;
     pal_buf_append_str(&piece->call_id, call_id);
     pal_buf_append_str(&piece->name, name);
     if (piece->call_id.failure || piece->name.failure)

@@ -106,29 +106,32 @@ static pal_status store(prepared *p, pal_error *err)
         ops[0].u.fork.parent = request->context.session.id;
         ops[0].u.fork.at_seq = request->context.seq;
     }
-    ops[1] = (pal_op){.kind = PAL_OP_APPEND, .session = p->response.session};
-    ops[1].u.append.messages = (pal_message *)(uintptr_t)turn->messages;
-    ops[1].u.append.messages_len = turn->messages_len;
-    ops[1].u.append.expected_seq = PAL_SEQ_ANY;
-    ops[2] = (pal_op){.kind = PAL_OP_RECORD_PUT, .session = p->response.session};
-    ops[2].u.record.record = record;
-    ops[2].u.record.expected_version = PAL_RECORD_VERSION_ANY;
-    for (size_t i = 0; i < 3; i++) {
+    size_t len = 1;
+    if (turn->messages_len) {
+        ops[len] = (pal_op){.kind = PAL_OP_APPEND, .session = p->response.session};
+        ops[len].u.append.messages = (pal_message *)(uintptr_t)turn->messages;
+        ops[len].u.append.messages_len = turn->messages_len;
+        ops[len++].u.append.expected_seq = PAL_SEQ_ANY;
+    }
+    ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT, .session = p->response.session};
+    ops[len].u.record.record = record;
+    ops[len++].u.record.expected_version = PAL_RECORD_VERSION_ANY;
+    for (size_t i = 0; i < len; i++) {
         ops[i].tenant = call->caller.tenant;
         ops[i].with_previous = i > 0;
     }
     call->user = p;
-    return pal_call_apply(call, ops, 3, stored, err);
+    return pal_call_apply(call, ops, len, stored, err);
 }
 
 pal_status pal_response_prepare(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
     pal_turn_request *turn = &request->turn;
-    if (request->conversation.len || turn->messages_len == 0) {
+    if (request->conversation.len) {
         call->fail_param = "generate";
-        return pal_error_set(err, PAL_INVALID,
-                "'generate' can only be false with 'input' and without 'conversation'");
+        return pal_error_set(
+                err, PAL_INVALID, "'generate' can only be false without 'conversation'");
     }
     pal_status status = pal_response_context_find(request, err);
     if (status != PAL_OK)
@@ -144,7 +147,8 @@ pal_status pal_response_prepare(pal_response_request *request, pal_error *err)
             .created_at = now,
             .completed_at = now,
             .echo = request->echo,
-            .input = turn->messages[0].id,
+            .additional = request->additional,
+            .input = turn->messages_len ? turn->messages[0].id : request->context.last,
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(call) : (pal_str){0}};
     return store(p, err);

@@ -3,7 +3,7 @@
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
  *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],
  *    "usage":[7,0,0,3,0],
- *    "deltas":[[0,5,6]],"echo":{...}}
+ *    "deltas":[[0,5,6]],"additional_tools":[...],"echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
@@ -234,6 +234,7 @@ static const pal_member members[] = {
         MEMBER("output", OTHER, output),
         MEMBER("usage", OTHER, usage),
         MEMBER("deltas", JSON, deltas),
+        MEMBER("additional_tools", JSON, additional),
         MEMBER("echo", JSON, echo),
 };
 static const pal_member_table table = {members, LEN(members), read_other, write_other};

@@ -211,7 +211,7 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
             call->arena, &request->turn.messages, &request->turn.messages_len, err);
     if (status != PAL_OK)
         return status;
-    if (request->turn.messages_len == 0 && !has_context)
+    if (request->turn.messages_len == 0 && !has_context && request->generates)
         return pal_error_set(err, PAL_INVALID, "'input' is empty; send at least one item");
     call->fail_param = NULL;
     give_ids(call, request->turn.messages, request->turn.messages_len);
@@ -262,6 +262,8 @@ static pal_status read_members(pal_response_request *request, pal_error *err)
         return pal_error_set(err, PAL_INVALID,
                 "'background' requires 'store': the response is fetched later");
     }
+    if (!request->is_stored && pal_openai_socket_of(call))
+        request->is_kept = request->is_stored = true;
     if (!pal_json_is_absent(pal_json_find(call->body, "prompt"))) {
         call->fail_param = "prompt";
         return pal_error_set(err, PAL_INVALID,
@@ -362,7 +364,7 @@ static void echo_all(const pal_response_request *request, pal_str model, pal_jso
         pal_json_put_null(writer);
     }
     pal_put_str_or_null(writer, "previous_response_id", request->previous);
-    pal_put_flag(writer, "store", request->is_stored);
+    pal_put_flag(writer, "store", request->is_stored && !request->is_kept);
     echo(writer, body, "instructions", "null");
     echo(writer, body, "max_output_tokens", "null");
     echo(writer, body, "max_tool_calls", "null");
@@ -435,6 +437,9 @@ pal_status pal_response_read(pal_response_request *request, pal_error *err)
     status = pal_openai_metadata_read(request->call, request->call->body, &metadata, err);
     if (status != PAL_OK)
         return status;
+    status = read_state(request, err);
+    if (status != PAL_OK)
+        return status;
     status = pal_response_read_tools(request, err);
     if (status != PAL_OK)
         return status;
@@ -442,9 +447,6 @@ pal_status pal_response_read(pal_response_request *request, pal_error *err)
     if (status != PAL_OK)
         return status;
     status = read_truncation(request, err);
-    if (status != PAL_OK)
-        return status;
-    status = read_state(request, err);
     if (status != PAL_OK)
         return status;
     status = read_input(request, err);

@@ -471,6 +471,7 @@ static response_run *new_run(pal_call *call, const pal_response *response)
     r->response = *response;
     r->response.status = PAL_RESPONSE_IN_PROGRESS;
     r->response.echo = pal_arena_copy(r->run.arena, response->echo);
+    r->response.additional = pal_arena_copy(r->run.arena, response->additional);
     r->response.socket = pal_arena_copy(r->run.arena, response->socket);
     r->next_event = 1;
     pal_response_events_init(&r->events, &r->response);
@@ -490,6 +491,7 @@ pal_status pal_response_run(
             .is_compaction = request->is_compaction,
             .is_in_conversation = request->conversation.len > 0,
             .echo = request->echo,
+            .additional = request->additional,
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(request->call) : (pal_str){0}};

@@ -4,7 +4,14 @@
  * A custom tool takes free text, but model services only have functions. So it is offered as a
  * function whose only argument is that text. Its calls are marked, so that they are shown as custom
  * calls (openai_items.h). If the request allows only some tools, the other ones are not
- * offered. */
+ * offered.
+ *
+ * A namespace is a group of tools. The model is offered its tools under their plain names, and
+ * their calls carry the name of the namespace.
+ *
+ * Tools can also come as items of the input (additional_tools). They apply to the request and to
+ * all that continue from its response, so the response keeps them. */
+#include "base/json/json_put.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
@@ -49,8 +56,7 @@ static pal_status describe(pal_call *call, pal_json format, pal_tool *tool, pal_
 
 static pal_status read_custom(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
 {
-    pal_tool tool = {.schema = pal_str_of(CUSTOM_SCHEMA),
-            .call_extra = pal_str_of(PAL_OPENAI_CUSTOM_CALL_EXTRA)};
+    pal_tool tool = {.schema = pal_str_of(CUSTOM_SCHEMA)};
     pal_status status = pal_call_text(call, value, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
     if (status == PAL_OK)
         status = pal_call_text(
@@ -63,32 +69,52 @@ static pal_status read_custom(pal_call *call, pal_json value, pal_tool *out_tool
     return status;
 }
 
-pal_status pal_response_tool_form(
-        const pal_response *response, pal_str name, pal_response_form *out_form)
+/* ---- Walking through tools ---- */
+
+/* Walks through two lists of tools, and through the tools of each namespace in its place. */
+typedef struct tool_walk {
+    pal_json_iter tools;
+    pal_json additional; /* the list after the current one */
+    const char *list;    /* name of the current list */
+    size_t at;           /* number of tools of the current list that were begun */
+    pal_json group;      /* the current namespace; absent outside of one */
+    pal_json_iter inner; /* tools of the current namespace */
+} tool_walk;
+
+static tool_walk walk_tools(pal_json tools, pal_json additional)
 {
-    pal_response_form form = PAL_RESPONSE_CALL;
-    pal_json echo, tool;
-    pal_arena *arena = pal_arena_new(0);
-    if (!arena)
-        return PAL_NO_MEMORY;
-    pal_status status = pal_json_parse(arena, response->echo, NULL, &echo, NULL);
-    if (status != PAL_OK)
-        goto out;
-    for (pal_json_iter iter = pal_json_each(pal_json_find(echo, "tools"));
-            pal_json_next(&iter, NULL, &tool);) {
-        if (pal_json_string_is(pal_json_find(tool, "type"), "custom") &&
-                pal_str_equal(pal_member_string(tool, "name", arena), name))
-            form = PAL_RESPONSE_CUSTOM_CALL;
-    }
-    status = pal_arena_failure(arena);
-    if (status == PAL_OK)
-        *out_form = form;
-out:
-    pal_arena_free(arena);
-    return status;
+    return (tool_walk){.tools = pal_json_each(tools), .additional = additional, .list = "tools"};
 }
 
-/* ---- All tools ---- */
+static bool is_in_namespace(const tool_walk *walk)
+{
+    return pal_json_type_of(walk->group) == PAL_JSON_OBJECT;
+}
+
+static bool next_tool(tool_walk *walk, pal_json *out_tool)
+{
+    for (;;) {
+        if (is_in_namespace(walk) && pal_json_next(&walk->inner, NULL, out_tool))
+            return true;
+        walk->group = (pal_json){0};
+        if (pal_json_next(&walk->tools, NULL, out_tool)) {
+            walk->at++;
+            if (!pal_json_string_is(pal_json_find(*out_tool, "type"), "namespace"))
+                return true;
+            walk->group = *out_tool;
+            walk->inner = pal_json_each(pal_json_find(*out_tool, "tools"));
+        } else if (pal_json_type_of(walk->additional) == PAL_JSON_ARRAY) {
+            walk->tools = pal_json_each(walk->additional);
+            walk->additional = (pal_json){0};
+            walk->list = "additional_tools";
+            walk->at = 0;
+        } else {
+            return false;
+        }
+    }
+}
+
+/* ---- The form of calls ---- */
 
 /* Tools of other types run at a model service: web_search, computer use, MCP connectors and others.
  * They are left out, and the response's metadata lists them. */
@@ -99,20 +125,193 @@ static bool is_left_out(pal_json tool)
             !pal_json_string_is(type, "function");
 }
 
-static pal_status read_tool(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
+static bool is_custom(pal_json tool)
 {
-    if (pal_json_string_is(pal_json_find(value, "type"), "custom"))
-        return read_custom(call, value, out_tool, err);
-    return pal_api_tool_read(call, value, out_tool, err);
+    return pal_json_string_is(pal_json_find(tool, "type"), "custom");
 }
 
-/* Adds the type and the name of a tool to a list: "namespace multi_agent, web_search". */
-static void list_tool(pal_call *call, pal_json tool, pal_buf *list)
+/* Appends the extra of a call: its type and the name of its namespace. Appends nothing if both are
+ * the default. */
+static void put_extra(pal_buf *buf, bool is_custom_call, pal_str name_space)
+{
+    if (!is_custom_call && !name_space.len)
+        return;
+    pal_json_writer writer = pal_json_writer_make(buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "openai_items");
+    pal_json_begin_object(&writer);
+    if (is_custom_call)
+        pal_put_text(&writer, "type", "custom_tool_call");
+    if (name_space.len)
+        pal_put_str(&writer, "namespace", name_space);
+    pal_json_end_object(&writer);
+    pal_json_end_object(&writer);
+}
+
+/* Parses a text that may be empty. */
+static pal_status parse(pal_arena *arena, pal_str text, pal_json *out, pal_error *err)
+{
+    *out = (pal_json){0};
+    return text.len ? pal_json_parse(arena, text, NULL, out, err) : PAL_OK;
+}
+
+pal_status pal_response_call_form(
+        const pal_response *response, pal_str name, pal_response_call *out_call)
+{
+    pal_json echo, additional, tool;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return PAL_NO_MEMORY;
+    pal_status status = parse(arena, response->echo, &echo, NULL);
+    if (status == PAL_OK)
+        status = parse(arena, response->additional, &additional, NULL);
+    if (status != PAL_OK)
+        goto out;
+    out_call->form = PAL_RESPONSE_CALL;
+    for (tool_walk walk = walk_tools(pal_json_find(echo, "tools"), additional);
+            next_tool(&walk, &tool);) {
+        if (is_left_out(tool) || !pal_str_equal(pal_member_string(tool, "name", arena), name))
+            continue;
+        pal_str name_space = pal_member_string(walk.group, "name", arena);
+        if (is_custom(tool))
+            out_call->form = PAL_RESPONSE_CUSTOM_CALL;
+        pal_buf_append_str(&out_call->name_space, name_space);
+        put_extra(&out_call->extra, is_custom(tool), name_space);
+        break;
+    }
+    status = pal_arena_failure(arena);
+    if (out_call->name_space.failure || out_call->extra.failure)
+        status = PAL_NO_MEMORY;
+out:
+    pal_arena_free(arena);
+    return status;
+}
+
+/* ---- Additional tools ---- */
+
+/* A later definition replaces an earlier one with the same type and name. So the lists are read
+ * from the newest to the oldest, and known tools are skipped. */
+typedef struct tool_list {
+    pal_arena *arena;
+    pal_json *tools;
+    size_t len, cap;
+} tool_list;
+
+static bool has_same(const tool_list *list, pal_json tool)
+{
+    pal_str type = pal_member_string(tool, "type", list->arena);
+    pal_str name = pal_member_string(tool, "name", list->arena);
+    for (size_t i = 0; i < list->len; i++) {
+        if (pal_str_equal(pal_member_string(list->tools[i], "type", list->arena), type) &&
+                pal_str_equal(pal_member_string(list->tools[i], "name", list->arena), name))
+            return true;
+    }
+    return false;
+}
+
+static pal_status add_tools(tool_list *list, pal_json array, pal_error *err)
+{
+    pal_json tool;
+    size_t known = list->len;
+    for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &tool);) {
+        const tool_list older = {.arena = list->arena, .tools = list->tools, .len = known};
+        if (has_same(&older, tool))
+            continue;
+        if (list->len == PAL_SERVER_TOOLS_MAX)
+            return pal_error_set(err, PAL_LIMIT,
+                    "the additional_tools have more than %d tools", PAL_SERVER_TOOLS_MAX);
+        if (!pal_arena_reserve(list->arena, &list->tools, &list->cap, list->len + 1,
+                    sizeof *list->tools))
+            break; /* the arena keeps the failure */
+        list->tools[list->len++] = tool;
+    }
+    return pal_arena_checked(list->arena, err);
+}
+
+/* Reads the lists of the input, the last one first. */
+static pal_status add_input_tools(tool_list *list, pal_json input, pal_error *err)
+{
+    size_t len = 0;
+    pal_json item;
+    pal_json *arrays = pal_arena_array(list->arena, pal_json_count(input) + 1, sizeof *arrays);
+    if (!arrays || pal_json_type_of(input) != PAL_JSON_ARRAY)
+        return pal_arena_checked(list->arena, err);
+    for (pal_json_iter iter = pal_json_each(input); pal_json_next(&iter, NULL, &item);) {
+        if (pal_json_string_is(pal_json_find(item, "type"), "additional_tools"))
+            arrays[len++] = pal_json_find(item, "tools");
+    }
+    pal_status status = PAL_OK;
+    while (len > 0 && status == PAL_OK)
+        status = add_tools(list, arrays[--len], err);
+    return status;
+}
+
+/* Sets request->additional to the tools of the input and of the response that is continued. */
+static pal_status collect_additional(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    tool_list list = {.arena = call->arena};
+    pal_json kept;
+    pal_buf buf;
+    pal_status status = add_input_tools(&list, pal_json_find(call->body, "input"), err);
+    if (status != PAL_OK)
+        goto wrong;
+    if (request->previous.len)
+        status = pal_response_context_find(request, err);
+    if (status == PAL_OK)
+        status = parse(call->arena, request->context.additional, &kept, err);
+    if (status != PAL_OK)
+        return status;
+    status = add_tools(&list, kept, err);
+    if (status != PAL_OK)
+        goto wrong;
+    if (list.len == 0)
+        return PAL_OK;
+    pal_buf_init(&buf, PAL_RESPONSE_TOOLS_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < list.len; i++)
+        pal_json_put_compact(&writer, pal_json_raw(list.tools[i]));
+    pal_json_end_array(&writer);
+    if (buf.failure == PAL_LIMIT)
+        status = pal_call_refuse(call, 413, NULL, PAL_LIMIT, err,
+                "the additional_tools exceed %zu bytes together", PAL_RESPONSE_TOOLS_BYTES_MAX);
+    else
+        status = pal_member_keep(&buf, call->arena, &request->additional, err);
+    pal_buf_done(&buf);
+    return status;
+wrong:
+    call->fail_param = "input";
+    return status;
+}
+
+/* ---- All tools ---- */
+
+static pal_status read_tool(pal_call *call, pal_json value, pal_str name_space,
+        pal_tool *out_tool, pal_error *err)
+{
+    pal_buf buf;
+    pal_status status = is_custom(value) ? read_custom(call, value, out_tool, err)
+                                         : pal_api_tool_read(call, value, out_tool, err);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    put_extra(&buf, is_custom(value), name_space);
+    if (buf.len || buf.failure)
+        status = pal_member_keep(&buf, call->arena, &out_tool->call_extra, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+/* Adds the type and the name of a tool to a list: "function clock.sleep, web_search". */
+static void list_tool(pal_call *call, pal_str name_space, pal_json tool, pal_buf *list)
 {
     pal_str name = pal_member_string(tool, "name", call->arena);
     pal_buf_append_text(list, list->len ? ", " : "");
     pal_buf_append_str(list, pal_member_string(tool, "type", call->arena));
     pal_buf_append_text(list, name.len ? " " : "");
+    pal_buf_append_str(list, name.len ? name_space : (pal_str){0});
+    pal_buf_append_text(list, name.len && name_space.len ? "." : "");
     pal_buf_append_str(list, name);
 }
 
@@ -125,28 +324,75 @@ static pal_status keep_left_out(pal_response_request *request, const pal_buf *li
     return pal_arena_checked(request->call->arena, err);
 }
 
-static pal_status read_tools(pal_response_request *request, pal_json array, pal_error *err)
+static const pal_tool *find_tool(const pal_tool *tools, size_t len, pal_str name)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (pal_str_equal(tools[i].name, name))
+            return &tools[i];
+    }
+    return NULL;
+}
+
+static pal_status wrong_tool(
+        pal_call *call, const tool_walk *walk, pal_status status, pal_error *err)
+{
+    call->fail_param = pal_text_begins(pal_str_of(walk->list), "tools") ? "tools" : "input";
+    return pal_member_within(err, status, walk->list, walk->at - 1);
+}
+
+/* Makes room for all tools. */
+static pal_status begin_tools(
+        pal_call *call, pal_json array, pal_json additional, pal_tool **out_tools, pal_error *err)
+{
+    size_t count = 0;
+    pal_json value;
+    if (!pal_json_is_absent(array)) {
+        pal_status status = pal_api_tools_begin(call, array, out_tools, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    for (tool_walk walk = walk_tools(array, additional); next_tool(&walk, &value);)
+        count++;
+    if (count > PAL_SERVER_TOOLS_MAX) {
+        call->fail_param = "tools";
+        return pal_error_set(err, PAL_LIMIT,
+                "the request has %zu tools; at most %d are allowed", count, PAL_SERVER_TOOLS_MAX);
+    }
+    *out_tools = pal_arena_array(call->arena, count + 1, sizeof **out_tools);
+    return pal_arena_checked(call->arena, err);
+}
+
+/* Models know tools by their plain names. If two tools have the same name and one of them is in a
+ * namespace, the later one is left out. */
+static pal_status read_tools(
+        pal_response_request *request, pal_json array, pal_json additional, pal_error *err)
 {
     pal_call *call = request->call;
-    size_t len = 0, at = 0;
+    size_t len = 0;
+    bool has_namespace = false;
     pal_json value;
     pal_tool *tools;
     pal_buf left_out;
-    pal_status status = pal_api_tools_begin(call, array, &tools, err);
+    pal_status status = begin_tools(call, array, additional, &tools, err);
     if (status != PAL_OK)
         return status;
     pal_buf_init(&left_out, PAL_JSON_BYTES_MAX);
-    for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &value); at++) {
+    for (tool_walk walk = walk_tools(array, additional); next_tool(&walk, &value);) {
+        pal_str name_space = pal_member_string(walk.group, "name", call->arena);
+        has_namespace = has_namespace || is_in_namespace(&walk);
         if (is_left_out(value)) {
-            list_tool(call, value, &left_out);
+            list_tool(call, name_space, value, &left_out);
             continue;
         }
-        status = read_tool(call, value, &tools[len++], err);
+        status = read_tool(call, value, name_space, &tools[len], err);
         if (status != PAL_OK) {
-            call->fail_param = "tools";
-            status = pal_member_within(err, status, "tools", at);
+            status = wrong_tool(call, &walk, status, err);
             goto out;
         }
+        if (has_namespace && find_tool(tools, len, tools[len].name))
+            list_tool(call, name_space, value, &left_out);
+        else
+            len++;
     }
     request->turn.tools = tools;
     request->turn.tools_len = len;
@@ -157,15 +403,6 @@ out:
 }
 
 /* ---- Tool choice ---- */
-
-static const pal_tool *find_tool(const pal_tool *tools, size_t len, pal_str name)
-{
-    for (size_t i = 0; i < len; i++) {
-        if (pal_str_equal(tools[i].name, name))
-            return &tools[i];
-    }
-    return NULL;
-}
 
 /* For model services, a custom tool is a function too. */
 static pal_status choose_one(pal_response_request *request, pal_json value, pal_error *err)
@@ -232,9 +469,12 @@ pal_status pal_response_read_tools(pal_response_request *request, pal_error *err
 {
     pal_json body = request->call->body;
     pal_json tools = pal_json_find(body, "tools"), choice = pal_json_find(body, "tool_choice");
-    pal_status status = PAL_OK;
-    if (pal_json_type_of(tools) > PAL_JSON_NULL)
-        status = read_tools(request, tools, err);
+    pal_json additional;
+    pal_status status = collect_additional(request, err);
+    if (status == PAL_OK)
+        status = parse(request->call->arena, request->additional, &additional, err);
+    if (status == PAL_OK && (!pal_json_is_absent(tools) || request->additional.len))
+        status = read_tools(request, tools, additional, err);
     if (status == PAL_OK && pal_json_type_of(choice) > PAL_JSON_NULL)
         status = read_choice(request, choice, err);
     return status;
