@@ -1,0 +1,78 @@
+// The Codex CLI with its default settings: it talks to the server over a WebSocket, and over HTTP if
+// WebSockets are switched off. The scripted model calls a tool that Codex runs.
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const { MOCK_MODEL_URL, PALAVER_BIN, PALAVER_URL } = process.env;
+const codex = fileURLToPath(new URL('../node_modules/@openai/codex/bin/codex.js', import.meta.url));
+const plain = Object.fromEntries(Object.entries(process.env)
+    .filter(([name]) => !/^PALAVER_|^CODEX_|^NODE_|_API_KEY$/.test(name)));
+
+function scratch(t) {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-codex-'));
+    t.after(() => fs.rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
+    return dir;
+}
+
+// Runs `codex exec`, and returns its exit status and its outputs.
+function runCodex(t, url, prompt) {
+    const dir = scratch(t);
+    const home = path.join(dir, 'home'), work = path.join(dir, 'work');
+    for (const made of [home, work]) fs.mkdirSync(made);
+    return new Promise((resolve) => {
+        const child = execFile(process.execPath, [codex, 'exec', '--skip-git-repo-check', '-c',
+            `openai_base_url="${url}/v1"`, prompt], { cwd: work, timeout: 120_000,
+            env: { ...plain, CODEX_HOME: home, CODEX_API_KEY: 'test-key' } },
+        (error, stdout, stderr) => resolve({ status: error ? error.code ?? error.signal : 0,
+            stdout, stderr }));
+        child.stdin.end();
+    });
+}
+
+// Returns the requests that the model got with this text.
+async function requests(mark) {
+    const response = await fetch(`${MOCK_MODEL_URL}/__requests?contains=${mark}`);
+    return (await response.json()).requests;
+}
+
+async function assertRoundTrip(t, url) {
+    const mark = randomUUID();
+    const script = JSON.stringify({ input: `text("six times seven is " + 6 * 7)` });
+    const { status, stdout, stderr } = await runCodex(t, url, `<<tool exec ${script}>>${mark}`);
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /six times seven is 42/);
+    const asked = await requests(mark);
+    assert.equal(asked.length, 2);
+    for (const { body } of asked)
+        assert.ok(body.tools.some((tool) => tool.function.name === 'exec'), 'exec is offered');
+    assert.equal(asked[1].body.messages.at(-1).role, 'tool');
+    return stderr;
+}
+
+test('Codex uses a tool over a WebSocket', async (t) => {
+    assert.doesNotMatch(await assertRoundTrip(t, PALAVER_URL), /WebSocket/);
+});
+
+test('Codex uses a tool over HTTP if WebSockets are switched off', async (t) => {
+    const cwd = scratch(t);
+    fs.writeFileSync(path.join(cwd, 'palaver.yaml'), `server:\n  websocket: false\n`);
+    const server = spawn(PALAVER_BIN, ['serve', '--listen', '127.0.0.1:0', '--store', 'memory:',
+        '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${MOCK_MODEL_URL}/v1`],
+    { cwd, env: { ...plain, XDG_CONFIG_HOME: '/nonexistent' }, stdio: ['ignore', 'pipe', 'ignore'] });
+    t.after(async () => {
+        server.kill('SIGTERM');
+        if (server.exitCode === null) await once(server, 'exit');
+    });
+    let out = '';
+    server.stdout.on('data', (data) => { out += data; });
+    while (!out.includes('\n')) await once(server.stdout, 'data');
+    const [url] = /http:\S+/.exec(out);
+    assert.match(await assertRoundTrip(t, url), /WebSocket/);
+});
