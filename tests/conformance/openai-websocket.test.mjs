@@ -195,6 +195,14 @@ describe('errors on a WebSocket', () => {
     });
   }
 
+  it('return input for a running response', async (t) => {
+    const { next, send } = await open(t);
+    send({ type: 'response.steer', previous_response_id: UNKNOWN_RESPONSE, input: 'wait!' });
+    const { type, steer, error } = await next();
+    assert.deepEqual([type, steer.input, steer.previous_response_id, error.code],
+      ['response.steer.failed', 'wait!', UNKNOWN_RESPONSE, 'steering_not_supported']);
+  });
+
   it('close the connection after a binary message', async (t) => {
     const { socket } = await open(t);
     socket.send(Buffer.from([1, 2, 3]));

@@ -416,6 +416,7 @@ typedef struct message_head {
     pal_str type;
     pal_str stream_id;
     pal_str previous; /* previous_response_id */
+    pal_str input;    /* JSON; empty: there is none */
 } message_head;
 
 /* Puts a request into its lane. Returns the problem, or NULL. */
@@ -466,9 +467,40 @@ static const char *read_head(pal_str text, pal_arena *arena, message_head *out)
     if ((type != PAL_JSON_NONE && type != PAL_JSON_NULL && type != PAL_JSON_STRING) ||
             out->stream_id.len > STREAM_ID_LEN_MAX || pal_text_has_control(out->stream_id))
         return "'stream_id' must be a string of at most 256 bytes";
-    if (!pal_str_is(out->type, "response.create"))
-        return "'type' must be 'response.create'";
+    out->input = pal_json_raw(pal_json_find(value, "input"));
+    if (!pal_str_is(out->type, "response.create") && !pal_str_is(out->type, "response.steer"))
+        return "'type' must be 'response.create' or 'response.steer'";
     return NULL;
+}
+
+/* A response runs all or nothing, so it takes no more input. The failure returns the input, and the
+ * client sends it with its next request. */
+static void refuse_steer(pal_openai_socket *s, const message_head *head)
+{
+    lane nameless = {.socket = s};
+    pal_buf buf;
+    pal_buf_init(&buf, head->input.len + ERROR_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "type", "response.steer.failed");
+    pal_put_count(&writer, "sequence_number", 0);
+    pal_json_name(&writer, "steer");
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "previous_response_id", head->previous);
+    if (head->input.len)
+        pal_put_raw(&writer, "input", head->input);
+    pal_json_end_object(&writer);
+    pal_json_name(&writer, "error");
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "type", "invalid_request_error");
+    pal_put_text(&writer, "code", "steering_not_supported");
+    pal_put_text(&writer, "message",
+            "a running response takes no more input; send it with the next request");
+    pal_json_end_object(&writer);
+    pal_json_end_object(&writer);
+    if (!buf.failure)
+        (void)send_object(&nameless, "", pal_buf_str(&buf));
+    pal_buf_done(&buf);
 }
 
 static void on_message(pal_websocket *websocket, pal_str text, void *user)
@@ -484,7 +516,10 @@ static void on_message(pal_websocket *websocket, pal_str text, void *user)
     }
     pal_arena *arena = pal_arena_new(0);
     const char *problem = arena ? read_head(text, arena, &head) : "out of memory";
-    if (!problem)
+    bool is_steer = !problem && pal_str_is(head.type, "response.steer");
+    if (is_steer)
+        refuse_steer(s, &head);
+    else if (!problem)
         problem = enqueue(s, &head, text);
     pal_arena_free(arena);
     if (problem)
