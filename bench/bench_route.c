@@ -63,7 +63,7 @@ static void fill(pal_route_rule *rules, pal_route_link *links, pal_str *ids)
         char *text = texts[RULES + i];
         snprintf(text, sizeof *texts, "telegram:%zu", 5000 + i);
         ids[i] = str(text);
-        links[i] = (pal_route_link){str(text), &ids[i], 1};
+        links[i] = (pal_route_link){.name = str(text), .ids = &ids[i], .ids_len = 1};
     }
 }
 
