@@ -11,6 +11,7 @@
 #include "palaver/store_records.h"
 #include "palaver/store_turns.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "dialect/native/native.h"
 #include "message/message_check.h"
@@ -130,6 +131,11 @@ void pal_store_close(pal_store *store)
         store->engine->backend->close(store->engine);
     pthread_rwlock_destroy(&store->watch_lock);
     pal_free(store);
+}
+
+int64_t pal_store_now_ms(pal_engine *engine)
+{
+    return engine->backend->now_ms ? engine->backend->now_ms(engine) : pal_clock_now_ms();
 }
 
 pal_engine **pal_store_engine(pal_store *store)

@@ -53,7 +53,8 @@ static pal_status check_batch(const pal_store *store, size_t ops_len, pal_error 
 static pal_status prepare(pal_store *store, pal_op *ops, size_t ops_len,
         pal_prepared_batch *out_prepared, pal_error *err)
 {
-    pal_status status = pal_prepare(&store->options, ops, ops_len, out_prepared, err);
+    pal_status status = pal_prepare(
+            &store->options, pal_store_now_ms(store->engine), ops, ops_len, out_prepared, err);
 
     if (status == PAL_OK)
         resolve_forks(store, out_prepared);

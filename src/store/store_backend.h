@@ -68,10 +68,29 @@ static inline int64_t pal_lease_end(int64_t now_ms, int64_t ttl_ms, int64_t prev
     return now_ms + ttl_ms + (now_ms + ttl_ms == previous);
 }
 
+/* Names a session in calls to the backend that returned it. A backend that numbers its sessions
+ * uses only `number`. A backend without numbers uses `tenant` and `id`. */
+typedef struct pal_handle {
+    uint64_t number; /* not 0; the handle without a session has 0 */
+    pal_id id;
+    pal_str tenant; /* borrowed; valid as long as the call's arena, or the caller's own tenant */
+} pal_handle;
+
+static inline bool pal_handle_is_none(pal_handle handle)
+{
+    return handle.number == 0;
+}
+
+/* Compares the handles of two sessions of one tenant. */
+static inline bool pal_handle_equal(pal_handle a, pal_handle b)
+{
+    return a.number == b.number && pal_id_equal(a.id, b.id);
+}
+
 /* A session, with the values that only the store uses. */
 typedef struct pal_session_row {
     pal_session session;
-    uint64_t handle;      /* the backend's number of the session */
+    pal_handle handle;
     uint64_t mark_number; /* number of the newest mark; 0: no marks */
 } pal_session_row;
 
@@ -145,7 +164,7 @@ pal_status pal_record_missing(pal_work *work);
 
 /* Visible rows that one session owns: first..last, inclusive. */
 typedef struct pal_piece {
-    uint64_t handle;
+    pal_handle handle;
     uint64_t first;
     uint64_t last;
 } pal_piece;
@@ -158,10 +177,12 @@ typedef bool (*pal_row_sink)(const pal_row *row, void *user);
 typedef pal_status (*pal_row_check)(const pal_row *row, pal_error *err);
 
 typedef struct pal_row_scan {
-    uint64_t handle;
+    pal_handle handle;
     uint64_t first_seq; /* inclusive */
     uint64_t last_seq;  /* inclusive */
     bool descending;
+    uint64_t rows_hint; /* the sink will take at most about this many rows; 0: not known. A backend
+                           that fetches rows in portions begins with this many */
 } pal_row_scan;
 
 /* Limits the rows that a search returns. */
@@ -177,8 +198,7 @@ typedef struct pal_row_search {
 typedef struct pal_found_row {
     const pal_row *row;
     uint64_t pos; /* the position in the order of arrival, over all sessions, from 1 */
-    uint64_t handle;
-    pal_id session;
+    pal_handle handle; /* with the tenant of the search */
 } pal_found_row;
 
 /* The same rules as for pal_row_sink. */
@@ -191,7 +211,7 @@ typedef enum pal_marks_wanted {
 } pal_marks_wanted;
 
 typedef struct pal_mark_scan {
-    uint64_t handle;
+    pal_handle handle;
     uint64_t first; /* number of the first mark, inclusive */
     uint64_t last;  /* inclusive */
     pal_marks_wanted wanted;
@@ -202,16 +222,16 @@ typedef struct pal_mark_scan {
 typedef struct pal_row_key {
     pal_str tenant;
     pal_id id;
-    uint64_t handle;   /* with client_id: the session that owns the row */
+    pal_handle handle; /* with client_id: the session that owns the row */
     pal_str client_id; /* not empty: tenant and id are not used */
 } pal_row_key;
 
 typedef struct pal_record_scan {
     pal_str tenant;
     pal_str kind;
-    pal_str name;    /* not empty: only this record; handle, after and descending are not used */
-    uint64_t handle; /* 0: records of any session, and of none */
-    pal_str after;   /* begins after this name */
+    pal_str name;      /* not empty: only this record; handle, after and descending are not used */
+    pal_handle handle; /* none: records of any session, and of none */
+    pal_str after;     /* begins after this name */
     bool descending;
     int64_t now_ms; /* records that have expired by now are left out */
     size_t records_max;
@@ -245,11 +265,11 @@ typedef void pal_apply_fn(pal_engine *engine, pal_work *works, size_t works_len)
 typedef pal_status pal_session_find_fn(pal_engine *engine, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err);
 
-/* Lists sessions, the latest update first. `after_ms` and `after_handle` belong to the last session
- * of the previous page; both are 0 for the first page. The front requests one row more than a page
- * has, to see whether more follow. */
+/* Lists sessions, the latest update first. `after_ms` and `after` belong to the last session of the
+ * previous page; for the first page they are 0 and none. The front requests one row more than a
+ * page has, to see whether more follow. */
 typedef pal_status pal_session_list_fn(pal_engine *engine, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        int64_t after_ms, pal_handle after, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err);
 
 /* Reads rows that one session owns, in order. */
@@ -267,7 +287,7 @@ typedef pal_status pal_row_search_fn(pal_engine *engine, const pal_row_search *s
 
 /* Returns the ids of sessions, in any state, that were forked from this one at the message
  * `min_seq` or a later one. */
-typedef pal_status pal_fork_list_fn(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+typedef pal_status pal_fork_list_fn(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err);
 
 /* Builds one missing part of the index without writing it; apply() writes it. A backend whose index
@@ -281,7 +301,7 @@ typedef pal_status pal_index_build_fn(pal_engine *engine, pal_arena *arena,
 typedef pal_status pal_mark_list_fn(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err);
 
-typedef pal_status pal_inbox_list_fn(pal_engine *engine, uint64_t handle, pal_arena *arena,
+typedef pal_status pal_inbox_list_fn(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err);
 
 /* Lists sessions of all tenants that are active, not expired at `now_ms`, and have items in their
@@ -292,14 +312,14 @@ typedef pal_status pal_inbox_owners_fn(pal_engine *engine, const pal_inbox_owner
         size_t *out_len, pal_error *err);
 
 /* Returns the lease that was recorded last, or PAL_NOT_FOUND if the session never had one. */
-typedef pal_status pal_lease_find_fn(pal_engine *engine, uint64_t handle, pal_arena *arena,
+typedef pal_status pal_lease_find_fn(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_lease *out_lease, pal_error *err);
 
-/* Sums the ledger; if `handle` is not 0, only for the query's session. `from` is 0 or more, and
+/* Sums the ledger; if `handle` is not none, only for the query's session. `from` is 0 or more, and
  * `to` is set. Budgets request a sum before every model call. The sum of a session or a turn may
  * cost its own rows; the sum of a tenant or an agent must not cost all of theirs. */
 typedef pal_status pal_ledger_sum_fn(pal_engine *engine, const pal_ledger_query *query,
-        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err);
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err);
 
 /* Lists records by name. */
 typedef pal_status pal_record_list_fn(pal_engine *engine, const pal_record_scan *scan,
@@ -308,6 +328,9 @@ typedef pal_status pal_record_list_fn(pal_engine *engine, const pal_record_scan 
 /* Finds a blob. If `arena` is NULL, returns only its length, without reading its data. */
 typedef pal_status pal_blob_get_fn(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_blob_row *out_blob, pal_error *err);
+
+/* Returns the time by the clock that all users of the store share. Leases and expiries go by it. */
+typedef int64_t pal_now_ms_fn(pal_engine *engine);
 
 typedef pal_status pal_stat_fn(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
 
@@ -343,6 +366,7 @@ typedef struct pal_store_backend {
     pal_stat_fn *stat;
     /* Optional; NULL if not needed. */
     pal_index_build_fn *index_build; /* row_search() uses an index */
+    pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
     pal_check_fn *check;
 } pal_store_backend;
@@ -351,6 +375,9 @@ typedef struct pal_store_backend {
 struct pal_engine {
     const pal_store_backend *backend;
 };
+
+/* Returns the present time for decisions about the engine's data. */
+int64_t pal_store_now_ms(pal_engine *engine);
 
 extern const pal_store_backend pal_store_sqlite;
 extern const pal_store_backend pal_store_memory;

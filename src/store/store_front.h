@@ -28,9 +28,9 @@ void pal_store_changed(pal_store *store, const pal_op *ops, size_t ops_len);
 /* Applies a batch of one operation. If the operation fails, the call fails with its error. */
 PAL_CHECKED pal_status pal_store_apply_one(pal_store *store, pal_op *op, pal_error *err);
 
-/* Returns the handle of a session, or 0 if `id` is empty, which means all sessions. The tenant must
- * have been checked. */
+/* Returns the handle of a session, or none if `id` is empty, which means all sessions. The tenant
+ * must have been checked. */
 PAL_CHECKED pal_status pal_store_handle(
-        pal_store *store, pal_str tenant, pal_id id, uint64_t *out_handle, pal_error *err);
+        pal_store *store, pal_str tenant, pal_id id, pal_handle *out_handle, pal_error *err);
 
 #endif

@@ -5,7 +5,6 @@
  * write lock is held only while rows are written. */
 #include "store/store_prepare.h"
 
-#include "base/clock.h"
 #include "base/digest.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -424,11 +423,10 @@ static void settle_bodies(pal_prepared_batch *prepared)
     }
 }
 
-pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops_len,
-        pal_prepared_batch *out_prepared, pal_error *err)
+pal_status pal_prepare(const pal_store_options *options, int64_t now_ms, pal_op *ops,
+        size_t ops_len, pal_prepared_batch *out_prepared, pal_error *err)
 {
     pal_prepared_batch *prepared = out_prepared;
-    int64_t now_ms = pal_clock_now_ms();
 
     memset(prepared, 0, sizeof(*prepared));
     pal_buf_init(&prepared->bodies, PAL_BATCH_BYTES_MAX);

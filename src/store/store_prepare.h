@@ -14,9 +14,9 @@ typedef struct pal_prepared_batch {
 } pal_prepared_batch;
 
 /* Makes a work of every operation that passes its checks. The others get their status and are left
- * out. Release with pal_prepare_done(), even after a failure. */
-PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, pal_op *ops, size_t ops_len,
-        pal_prepared_batch *out_prepared, pal_error *err);
+ * out. `now_ms` is the time of the batch. Release with pal_prepare_done(), even after a failure. */
+PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, int64_t now_ms,
+        pal_op *ops, size_t ops_len, pal_prepared_batch *out_prepared, pal_error *err);
 void pal_prepare_done(pal_prepared_batch *prepared);
 
 /* Checks a RECORD_PUT or RECORD_DROP. */

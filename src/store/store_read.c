@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/digest.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -27,28 +26,30 @@ static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error 
 }
 
 pal_status pal_store_handle(
-        pal_store *store, pal_str tenant, pal_id id, uint64_t *out_handle, pal_error *err)
+        pal_store *store, pal_str tenant, pal_id id, pal_handle *out_handle, pal_error *err)
 {
     pal_session_row row = {0};
     pal_arena *arena;
     pal_status status;
 
-    *out_handle = 0;
+    *out_handle = (pal_handle){0};
     if (pal_id_is_none(id))
         return PAL_OK;
     arena = pal_arena_new(0);
     if (!arena)
         return pal_no_memory(err);
     status = pal_view_session(store->engine, tenant, id, arena, &row, err);
-    if (status == PAL_OK)
+    if (status == PAL_OK) {
         *out_handle = row.handle;
+        out_handle->tenant = tenant;
+    }
     pal_arena_free(arena);
     return status;
 }
 
-static bool has_expired(const pal_session *session)
+static bool has_expired(const pal_store *store, const pal_session *session)
 {
-    return session->expires_at != 0 && pal_clock_now_ms() > session->expires_at;
+    return session->expires_at != 0 && pal_store_now_ms(store->engine) > session->expires_at;
 }
 
 static pal_status find_by_name(pal_store *store, pal_str tenant, pal_session_by by, pal_str name,
@@ -58,7 +59,7 @@ static pal_status find_by_name(pal_store *store, pal_str tenant, pal_session_by 
     pal_status status =
             store->engine->backend->session_find(store->engine, tenant, by, name, arena, &row, err);
 
-    if (status == PAL_OK && has_expired(&row.session))
+    if (status == PAL_OK && has_expired(store, &row.session))
         status = PAL_NOT_FOUND;
     if (status == PAL_OK)
         *out_session = row.session;
@@ -94,25 +95,29 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, p
 
 /* ---- Pages of sessions ---- */
 
-/* A cursor is "<updated_at>-<handle>" of the last session on the previous page. */
-static pal_status read_cursor(pal_str cursor, int64_t *out_ms, uint64_t *out_handle, pal_error *err)
+enum { CURSOR_SIZE = 44 + PAL_ID_TEXT_SIZE };
+
+/* A cursor is "<updated_at>-<number>-<id>" of the last session on the previous page. */
+static pal_status read_cursor(
+        pal_str cursor, int64_t *out_ms, pal_handle *out_after, pal_error *err)
 {
-    char text[48];
+    char text[CURSOR_SIZE];
     long long ms;
-    unsigned long long handle;
+    unsigned long long number;
     int end = 0;
+    pal_id id;
 
     *out_ms = 0;
-    *out_handle = 0;
+    *out_after = (pal_handle){0};
     if (cursor.len == 0)
         return PAL_OK;
     if (cursor.len < sizeof(text)) {
         memcpy(text, cursor.data, cursor.len);
         text[cursor.len] = 0;
-        if (sscanf(text, "%lld-%llu%n", &ms, &handle, &end) == 2 && (size_t)end == cursor.len &&
-                handle > 0) {
+        if (sscanf(text, "%lld-%llu-%n", &ms, &number, &end) == 2 && end > 0 && number > 0 &&
+                pal_id_from_text(pal_str_make(text + end, cursor.len - (size_t)end), &id)) {
             *out_ms = ms;
-            *out_handle = handle;
+            *out_after = (pal_handle){.number = number, .id = id};
             return PAL_OK;
         }
     }
@@ -122,9 +127,12 @@ static pal_status read_cursor(pal_str cursor, int64_t *out_ms, uint64_t *out_han
 
 static pal_str write_cursor(const pal_session_row *last, pal_arena *arena)
 {
-    char text[48];
-    int len = snprintf(text, sizeof(text), "%lld-%llu", (long long)last->session.updated_at,
-            (unsigned long long)last->handle);
+    char text[CURSOR_SIZE], id[PAL_ID_TEXT_SIZE];
+    int len;
+
+    pal_id_to_text(last->handle.id, id);
+    len = snprintf(text, sizeof(text), "%lld-%llu-%s", (long long)last->session.updated_at,
+            (unsigned long long)last->handle.number, id);
 
     return pal_arena_copy(arena, pal_str_make(text, (size_t)len));
 }
@@ -150,21 +158,21 @@ pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_
     pal_session_query checked = *query;
     pal_session_page page = {0};
     pal_session_row *rows;
-    uint64_t after_handle;
+    pal_handle after;
     int64_t after_ms;
     size_t len;
     pal_status status = check_query(&checked, err);
 
     if (status == PAL_OK)
-        status = read_cursor(query->cursor, &after_ms, &after_handle, err);
+        status = read_cursor(query->cursor, &after_ms, &after, err);
     if (status != PAL_OK)
         return status;
     rows = pal_arena_array(arena, checked.limit + 1, sizeof(*rows));
     page.sessions = pal_arena_array(arena, checked.limit, sizeof(*page.sessions));
     if (!rows || !page.sessions)
         return pal_no_memory(err);
-    status = store->engine->backend->session_list(store->engine, &checked, after_ms, after_handle,
-            arena, rows, checked.limit + 1, &len, err);
+    status = store->engine->backend->session_list(store->engine, &checked, after_ms, after, arena,
+            rows, checked.limit + 1, &len, err);
     if (status != PAL_OK)
         return status;
     page.sessions_len = len < checked.limit ? len : checked.limit;
@@ -285,9 +293,10 @@ pal_status pal_store_lease_find(pal_store *store, pal_str tenant, pal_id session
     if (status != PAL_OK)
         return status;
     status = pal_snapshot_lease(&snapshot, arena, &lease, err);
-    if (status == PAL_OK && (lease.owner.len == 0 ||
-                                    !pal_lease_is_held(
-                                            lease.expires_at, lease.ttl_ms, pal_clock_now_ms())))
+    if (status == PAL_OK &&
+            (lease.owner.len == 0 ||
+                    !pal_lease_is_held(lease.expires_at, lease.ttl_ms,
+                            pal_store_now_ms(store->engine))))
         status = PAL_NOT_FOUND;
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "the session has no active lease");
@@ -311,9 +320,8 @@ pal_status pal_store_inbox_owners(pal_store *store, const pal_inbox_owner *after
     owners = pal_arena_array(arena, limit, sizeof(*owners));
     if (!owners)
         return pal_no_memory(err);
-    status = store->engine->backend->inbox_owners(
-            store->engine, after ? after : &before_all, pal_clock_now_ms(), arena, owners, limit,
-            out_len, err);
+    status = store->engine->backend->inbox_owners(store->engine, after ? after : &before_all,
+            pal_store_now_ms(store->engine), arena, owners, limit, out_len, err);
     if (status == PAL_OK)
         *out_owners = owners;
     return status;
@@ -323,7 +331,7 @@ pal_status pal_store_ledger_sum(
         pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err)
 {
     pal_ledger_query checked = *query;
-    uint64_t handle = 0;
+    pal_handle handle = {0};
     pal_status status = checked_tenant(query->tenant, &checked.tenant, err);
 
     if (status == PAL_OK)

@@ -1,6 +1,5 @@
 /* store_record.c - records in the front: their checks, and the functions that read and write
  * them. */
-#include "base/clock.h"
 #include "base/memory.h"
 #include "message/message_check.h"
 #include "palaver/store_batch.h"
@@ -106,7 +105,7 @@ pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind,
     pal_record_scan scan = {.tenant = pal_tenant_or_default(tenant),
             .kind = kind,
             .name = name,
-            .now_ms = pal_clock_now_ms(),
+            .now_ms = pal_store_now_ms(store->engine),
             .records_max = 1};
     pal_record record;
     size_t len = 0;
@@ -153,7 +152,7 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
     pal_record_query checked = *query;
     pal_record_scan scan;
     pal_record *records;
-    uint64_t handle = 0;
+    pal_handle handle = {0};
     size_t len = 0;
     pal_status status = check_query(&checked, err);
 
@@ -169,7 +168,7 @@ pal_status pal_store_record_list(pal_store *store, const pal_record_query *query
             .handle = handle,
             .after = checked.after,
             .descending = checked.descending,
-            .now_ms = pal_clock_now_ms(),
+            .now_ms = pal_store_now_ms(store->engine),
             .records_max = checked.limit + 1};
     status = store->engine->backend->record_list(store->engine, &scan, arena, records, &len, err);
     if (status == PAL_OK)

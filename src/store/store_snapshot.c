@@ -86,7 +86,7 @@ pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_messag
         pair[i].client_id = (pal_str){0};
         pair[i].tokens = 1; /* saves counting them */
     }
-    status = pal_prepare(&snapshot->store->options, &op, 1, &prepared, err);
+    status = pal_prepare(&snapshot->store->options, 0, &op, 1, &prepared, err);
     if (status == PAL_OK && op.status != PAL_OK)
         status = pal_error_set(err, op.status, "%s", op.error.message);
     if (status == PAL_OK) {

@@ -61,10 +61,10 @@ static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_ses
 }
 
 static pal_status trace_session_list(pal_engine *engine, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        int64_t after_ms, pal_handle after, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
-    TRACED(session_list, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+    TRACED(session_list, query, after_ms, after, arena, out_rows, rows_max, out_len, err);
 }
 
 static pal_status trace_row_scan(
@@ -85,7 +85,7 @@ static pal_status trace_row_search(pal_engine *engine, const pal_row_search *sea
     TRACED(row_search, search, sink, user, err);
 }
 
-static pal_status trace_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+static pal_status trace_fork_list(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     TRACED(fork_list, handle, min_seq, arena, out_ids, out_len, err);
@@ -104,14 +104,14 @@ static pal_status trace_mark_list(pal_engine *engine, const pal_mark_scan *scan,
     TRACED(mark_list, scan, arena, out_marks, out_len, err);
 }
 
-static pal_status trace_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+static pal_status trace_inbox_list(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
     TRACED(inbox_list, handle, arena, out_items, out_len, err);
 }
 
-static pal_status trace_lease_find(
-        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+static pal_status trace_lease_find(pal_engine *engine, pal_handle handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
 {
     TRACED(lease_find, handle, arena, out_lease, err);
 }
@@ -124,7 +124,7 @@ static pal_status trace_inbox_owners(pal_engine *engine, const pal_inbox_owner *
 }
 
 static pal_status trace_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
-        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err)
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err)
 {
     TRACED(ledger_sum, query, handle, out_sum, err);
 }
@@ -139,6 +139,12 @@ static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8
         pal_arena *arena, pal_blob_row *out_blob, pal_error *err)
 {
     TRACED(blob_get, tenant, hash, arena, out_blob, err);
+}
+
+/* Not reported: it costs nothing, and the front calls it for every operation. */
+static int64_t trace_now_ms(pal_engine *engine)
+{
+    return pal_store_now_ms(inner_of(engine));
 }
 
 static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -175,6 +181,7 @@ static const pal_store_backend trace_table = {
         .record_list = trace_record_list,
         .blob_get = trace_blob_get,
         .stat = trace_stat,
+        .now_ms = trace_now_ms,
         .ready = trace_ready,
         .check = trace_check,
 };

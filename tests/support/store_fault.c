@@ -77,11 +77,11 @@ static pal_status fault_session_find(pal_engine *engine, pal_str tenant, pal_ses
 }
 
 static pal_status fault_session_list(pal_engine *engine, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        int64_t after_ms, pal_handle last, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
     PASS(session_list(
-            self->inner, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err));
+            self->inner, query, after_ms, last, arena, out_rows, rows_max, out_len, err));
 }
 
 static pal_status fault_row_scan(
@@ -102,7 +102,7 @@ static pal_status fault_row_search(pal_engine *engine, const pal_row_search *sea
     PASS(row_search(self->inner, search, sink, user, err));
 }
 
-static pal_status fault_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+static pal_status fault_fork_list(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     PASS(fork_list(self->inner, handle, min_seq, arena, out_ids, out_len, err));
@@ -121,14 +121,14 @@ static pal_status fault_mark_list(pal_engine *engine, const pal_mark_scan *scan,
     PASS(mark_list(self->inner, scan, arena, out_marks, out_len, err));
 }
 
-static pal_status fault_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+static pal_status fault_inbox_list(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
     PASS(inbox_list(self->inner, handle, arena, out_items, out_len, err));
 }
 
-static pal_status fault_lease_find(
-        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+static pal_status fault_lease_find(pal_engine *engine, pal_handle handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
 {
     PASS(lease_find(self->inner, handle, arena, out_lease, err));
 }
@@ -141,7 +141,7 @@ static pal_status fault_inbox_owners(pal_engine *engine, const pal_inbox_owner *
 }
 
 static pal_status fault_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
-        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err)
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err)
 {
     PASS(ledger_sum(self->inner, query, handle, out_sum, err));
 }

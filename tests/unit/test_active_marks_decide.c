@@ -127,8 +127,10 @@ static void any_history_is_decided_as_defined(void)
             size_t marks_len = roll(MARKS);
 
             last_seq = invent(marks[j], marks_len, last_seq);
-            levels[j] = (pal_marks_level){
-                    .handle = j + 1, .marks = marks[j], .len = marks_len, .below_seq = UINT64_MAX};
+            levels[j] = (pal_marks_level){.handle = {.number = j + 1},
+                    .marks = marks[j],
+                    .len = marks_len,
+                    .below_seq = UINT64_MAX};
             if (j + 1 < len)
                 levels[j].below_seq = last_seq = last_seq ? 1 + roll((unsigned)last_seq) : 0;
         }
@@ -145,7 +147,8 @@ static void ten_thousand_void_checkpoints_are_decided(void)
     enum { LEN = 10001 };
     pal_arena *arena = pal_arena_new(0);
     pal_mark *marks = calloc(LEN, sizeof(*marks));
-    pal_marks_level level = {.handle = 1, .marks = marks, .len = LEN, .below_seq = UINT64_MAX};
+    pal_marks_level level = {
+            .handle = {.number = 1}, .marks = marks, .len = LEN, .below_seq = UINT64_MAX};
     pal_owned_marks found;
 
     for (size_t i = 0; i < LEN; i++)
@@ -166,7 +169,7 @@ static void backends_list_only_the_requested_marks(void)
     pal_store *store = NULL;
     pal_mark first = {.kind = PAL_MARK_CHECKPOINT, .body = pal_str_of("{}")};
     pal_mark second = {.kind = PAL_MARK_RESET, .body = pal_str_of("{}")};
-    pal_mark_scan scan = {.handle = 1, .last = UINT64_MAX};
+    pal_mark_scan scan = {.handle = {.number = 1}, .last = UINT64_MAX};
     pal_engine *engine;
     pal_mark *marks;
     pal_id id;

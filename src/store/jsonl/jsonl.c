@@ -289,9 +289,9 @@ static pal_status read_begin(pal_engine *base, pal_error *err)
 }
 
 /* Returns why the session's lines cannot be read, or NULL if they can. */
-static const pal_error *trouble_of(jsonl_engine *engine, uint64_t handle)
+static const pal_error *trouble_of(jsonl_engine *engine, pal_handle handle)
 {
-    const memory_session *session = pal_memory_session_by_handle(engine->mem, handle);
+    const memory_session *session = pal_memory_session_by_handle(engine->mem, handle.number);
     const jsonl_file *file =
             session ? pal_jsonl_file_find(engine, session->tenant->name, session->id) : NULL;
 
@@ -354,10 +354,10 @@ static pal_status jsonl_session_find(pal_engine *base, pal_str tenant, pal_sessi
 }
 
 static pal_status jsonl_session_list(pal_engine *base, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        int64_t after_ms, pal_handle after, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
-    READ(session_list, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+    READ(session_list, query, after_ms, after, arena, out_rows, rows_max, out_len, err);
 }
 
 static pal_status jsonl_row_scan(
@@ -405,7 +405,7 @@ static pal_status jsonl_index_build(pal_engine *base, pal_arena *arena,
     READ(index_build, arena, out_part, out_more, err);
 }
 
-static pal_status jsonl_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
+static pal_status jsonl_fork_list(pal_engine *base, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     READ(fork_list, handle, min_seq, arena, out_ids, out_len, err);
@@ -417,14 +417,14 @@ static pal_status jsonl_mark_list(pal_engine *base, const pal_mark_scan *scan, p
     READ(mark_list, scan, arena, out_marks, out_len, err);
 }
 
-static pal_status jsonl_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
+static pal_status jsonl_inbox_list(pal_engine *base, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
     READ(inbox_list, handle, arena, out_items, out_len, err);
 }
 
 static pal_status jsonl_lease_find(
-        pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+        pal_engine *base, pal_handle handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     READ(lease_find, handle, arena, out_lease, err);
 }
@@ -436,8 +436,8 @@ static pal_status jsonl_inbox_owners(pal_engine *base, const pal_inbox_owner *af
     READ(inbox_owners, after, now_ms, arena, out_owners, owners_max, out_len, err);
 }
 
-static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
-        pal_ledger_sum *out_sum, pal_error *err)
+static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *query,
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err)
 {
     READ(ledger_sum, query, handle, out_sum, err);
 }

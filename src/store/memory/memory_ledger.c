@@ -316,7 +316,7 @@ static void sum_book(
         sum_hour(hour, which, query, sum);
 }
 
-pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query, uint64_t handle,
+pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query, pal_handle handle,
         pal_ledger_sum *out_sum, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
@@ -327,9 +327,9 @@ pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query
     pthread_rwlock_rdlock(&engine->lock);
     tenant = pal_memory_tenant_find(engine, query->tenant);
     if (tenant && query->turn_id.len > 0)
-        sum_turn(pal_map_find(&tenant->turns, query->turn_id), query, handle, &sum);
-    else if (tenant && handle != 0)
-        sum_session(pal_memory_session_by_handle(engine, handle), query, &sum);
+        sum_turn(pal_map_find(&tenant->turns, query->turn_id), query, handle.number, &sum);
+    else if (tenant && !pal_handle_is_none(handle))
+        sum_session(pal_memory_session_by_handle(engine, handle.number), query, &sum);
     else if (tenant && query->agent.len > 0)
         sum_book(pal_map_find(&tenant->agents, query->agent), MEMORY_BOOK_AGENT, query, &sum);
     else if (tenant)

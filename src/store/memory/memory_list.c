@@ -23,7 +23,9 @@ static void copy_session(const memory_session *session, pal_arena *arena, pal_se
                                     : NULL;
     for (size_t i = 0; to->aliases && i < from->aliases_len; i++)
         to->aliases[i] = pal_arena_copy(arena, from->aliases[i]);
-    out_row->handle = session->handle;
+    out_row->handle = (pal_handle){.number = session->handle,
+            .id = out_row->session.id,
+            .tenant = out_row->session.tenant};
     out_row->mark_number = session->mark_number;
     to->fork_mark = session->fork_mark;
 }
@@ -148,7 +150,7 @@ static pal_status list_tenant(const memory_tenant *tenant, const pal_session_que
 }
 
 pal_status pal_memory_list(pal_engine *base, const pal_session_query *query, int64_t after_ms,
-        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
+        pal_handle after, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
         size_t *out_len, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
@@ -160,7 +162,7 @@ pal_status pal_memory_list(pal_engine *base, const pal_session_query *query, int
     tenant = pal_memory_tenant_find(engine, query->tenant);
     if (tenant)
         status = list_tenant(
-                tenant, query, after_ms, after_handle, arena, out_rows, rows_max, &len, err);
+                tenant, query, after_ms, after.number, arena, out_rows, rows_max, &len, err);
     pthread_rwlock_unlock(&engine->lock);
     if (status == PAL_OK)
         *out_len = len;

@@ -293,7 +293,8 @@ static size_t list_kind(const memory_kind *kind, const pal_record_scan *scan, pa
     for (size_t i = 0; i < left && len < scan->records_max; i++) {
         const memory_record *record = kind->items[scan->descending ? left - 1 - i : place + i];
 
-        if (scan->handle != 0 && (!record->owner || record->owner->handle != scan->handle))
+        if (!pal_handle_is_none(scan->handle) &&
+                (!record->owner || record->owner->handle != scan->handle.number))
             continue;
         if (!pal_record_expired(&record->record, scan->now_ms))
             record_copy(record, arena, &out_records[len++]);

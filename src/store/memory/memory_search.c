@@ -93,8 +93,9 @@ static void offer(search_state *state, const memory_row *row)
     const pal_row_search *search = state->search;
     pal_found_row found = {.row = &row->row,
             .pos = row->pos,
-            .handle = row->session->handle,
-            .session = row->session->id};
+            .handle = {.number = row->session->handle,
+                    .id = row->session->id,
+                    .tenant = search->tenant}};
 
     if (search->below_pos != 0 && row->pos >= search->below_pos)
         return;
@@ -245,7 +246,7 @@ pal_status pal_memory_row_search(pal_engine *base, const pal_row_search *search,
     return PAL_OK;
 }
 
-pal_status pal_memory_fork_list(pal_engine *base, uint64_t handle, uint64_t min_seq,
+pal_status pal_memory_fork_list(pal_engine *base, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
@@ -255,7 +256,7 @@ pal_status pal_memory_fork_list(pal_engine *base, uint64_t handle, uint64_t min_
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle.number);
     for (child = session ? session->children : NULL; child; child = child->next_child)
         len += child->info->record.fork_seq >= min_seq;
     if (len > 0)

@@ -171,7 +171,7 @@ static pal_status memory_row_scan(
 
     (void)err;
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, scan->handle);
+    session = pal_memory_session_by_handle(engine, scan->handle.number);
     if (session)
         scan_rows(session, scan, sink, user);
     pthread_rwlock_unlock(&engine->lock);
@@ -183,7 +183,7 @@ static const memory_row *row_by_key(memory_engine *engine, const pal_row_key *ke
     const memory_tenant *tenant;
 
     if (key->client_id.len > 0) {
-        const memory_session *session = pal_memory_session_by_handle(engine, key->handle);
+        const memory_session *session = pal_memory_session_by_handle(engine, key->handle.number);
 
         return session ? pal_map_find(&session->client_ids, key->client_id) : NULL;
     }
@@ -237,7 +237,7 @@ static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, 
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, scan->handle);
+    session = pal_memory_session_by_handle(engine, scan->handle.number);
     for (size_t i = 0; session && i < session->marks_len; i++)
         len += mark_is_wanted(&session->marks[i], scan);
     if (len > 0)
@@ -261,7 +261,7 @@ static pal_status memory_mark_list(pal_engine *base, const pal_mark_scan *scan, 
     return status;
 }
 
-static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena *arena,
+static pal_status memory_inbox_list(pal_engine *base, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
@@ -272,7 +272,7 @@ static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena
     pal_status status;
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle.number);
     for (item = session ? session->inbox : NULL; item; item = item->next)
         len++;
     if (len > 0)
@@ -293,7 +293,7 @@ static pal_status memory_inbox_list(pal_engine *base, uint64_t handle, pal_arena
 }
 
 static pal_status memory_lease_find(
-        pal_engine *base, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+        pal_engine *base, pal_handle handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_NOT_FOUND;
@@ -301,7 +301,7 @@ static pal_status memory_lease_find(
     pal_lease lease = {0};
 
     pthread_rwlock_rdlock(&engine->lock);
-    session = pal_memory_session_by_handle(engine, handle);
+    session = pal_memory_session_by_handle(engine, handle.number);
     if (session && session->lease_fence > 0) {
         lease.owner =
                 pal_arena_copy(arena, pal_str_make(session->lease_owner, session->lease_owner_len));

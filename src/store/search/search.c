@@ -38,7 +38,7 @@ enum {
 typedef struct candidate {
     pal_search_hit hit;
     uint64_t pos;
-    uint64_t handle;
+    pal_handle handle;
 } candidate;
 
 typedef struct search_state {
@@ -46,7 +46,7 @@ typedef struct search_state {
     pal_query query;
     const pal_piece *pieces; /* NULL: the search covers a tenant */
     size_t pieces_len;
-    uint64_t handle;    /* session of the current piece */
+    pal_handle handle;  /* session of the current piece */
     pal_arena *arena;   /* the caller's arena */
     pal_arena *scratch; /* temporary data of one row */
     pal_buf text;
@@ -101,7 +101,7 @@ static bool row_matches(search_state *state, const pal_row *row, pal_str *out_sn
 
 /* Returns false when there are enough hits. */
 static bool look_at(
-        search_state *state, const pal_row *row, uint64_t handle, uint64_t pos, pal_id session)
+        search_state *state, const pal_row *row, pal_handle handle, uint64_t pos, pal_id session)
 {
     pal_str snippet;
 
@@ -142,7 +142,7 @@ static bool take_found(const pal_found_row *found, void *user)
         return false;
     }
     if (!state->pieces)
-        return look_at(state, found->row, found->handle, found->pos, found->session);
+        return look_at(state, found->row, found->handle, found->pos, found->handle.id);
     if (!pal_chain_pieces_have(state->pieces, state->pieces_len, found->handle, found->row->seq))
         return true;
     return look_at(state, found->row, found->handle, found->pos, state->search->session);
@@ -163,7 +163,7 @@ static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t u
     if (!arena)
         return pal_no_memory(err);
     for (uint32_t i = 0; *out_more && i < parts_max; i++) {
-        pal_work work = {.op = &op, .now_ms = pal_clock_now_ms()};
+        pal_work work = {.op = &op, .now_ms = pal_store_now_ms(store->engine)};
 
         pal_arena_reset(arena);
         status = store->engine->backend->index_build(

@@ -22,6 +22,6 @@ void pal_visibility_done(pal_visibility *visibility);
  * active session that shares the row by forks and shows it. *out_session is empty if there is
  * none. */
 PAL_CHECKED pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner,
-        uint64_t handle, uint64_t seq, pal_id *out_session, pal_error *err);
+        pal_handle handle, uint64_t seq, pal_id *out_session, pal_error *err);
 
 #endif

@@ -15,7 +15,7 @@ enum { FORKS_MAX = 10000 };
 
 typedef struct seen_session {
     pal_id id;
-    uint64_t handle; /* 0: the session does not exist */
+    pal_handle handle; /* none: the session does not exist */
     pal_piece *pieces;
     size_t pieces_len; /* 0 if the session is not active */
 } seen_session;
@@ -32,10 +32,11 @@ void pal_visibility_done(pal_visibility *visibility)
     pal_map_done(&visibility->known);
 }
 
-static bool is_active(const pal_session *session)
+static bool is_active(const pal_visibility *visibility, const pal_session *session)
 {
     return session->state == PAL_SESSION_ACTIVE &&
-            (session->expires_at == 0 || pal_clock_now_ms() <= session->expires_at);
+            (session->expires_at == 0 ||
+                    pal_store_now_ms(visibility->engine) <= session->expires_at);
 }
 
 static pal_status look_up(pal_visibility *visibility, pal_id id, seen_session **out_seen,
@@ -58,7 +59,7 @@ static pal_status look_up(pal_visibility *visibility, pal_id id, seen_session **
             PAL_SESSION_BY_ID, key, visibility->arena, &row, err);
     if (status == PAL_OK)
         seen->handle = row.handle;
-    if (status == PAL_OK && is_active(&row.session))
+    if (status == PAL_OK && is_active(visibility, &row.session))
         status = pal_chain_pieces(visibility->engine, &row, 0, 0, true, visibility->arena,
                 &seen->pieces, &seen->pieces_len, err);
     if (status != PAL_OK && status != PAL_NOT_FOUND)
@@ -71,12 +72,12 @@ static pal_status look_up(pal_visibility *visibility, pal_id id, seen_session **
 }
 
 typedef struct pending {
-    uint64_t handle; /* the session whose forks must be checked */
+    pal_handle handle; /* the session whose forks must be checked */
     struct pending *next;
 } pending;
 
 /* Checks the forks of one session. Forks that do not show the row are added to the list. */
-static pal_status check_forks(pal_visibility *visibility, uint64_t of, uint64_t handle,
+static pal_status check_forks(pal_visibility *visibility, pal_handle of, pal_handle handle,
         uint64_t seq, pending **list, size_t *checked, pal_id *out_session, pal_error *err)
 {
     pal_id *ids = NULL;
@@ -104,7 +105,7 @@ static pal_status check_forks(pal_visibility *visibility, uint64_t of, uint64_t 
     return status;
 }
 
-pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner, uint64_t handle,
+pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner, pal_handle handle,
         uint64_t seq, pal_id *out_session, pal_error *err)
 {
     pending first = {.handle = handle}, *list = &first;
@@ -120,10 +121,10 @@ pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner, uint64_
         return PAL_OK;
     }
     while (status == PAL_OK && list && pal_id_is_none(found)) {
-        uint64_t of = list->handle;
+        pal_handle of = list->handle;
 
         list = list->next;
-        if (of != 0)
+        if (!pal_handle_is_none(of))
             status = check_forks(visibility, of, handle, seq, &list, &checked, &found, err);
     }
     if (status == PAL_OK)

@@ -357,7 +357,7 @@ pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, 
     pal_mark *marks = NULL;
     pal_status status;
 
-    pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    pal_sql_bind_int(&sql, (int64_t)scan->handle.number);
     pal_sql_bind_int(&sql, clamped(scan->first));
     pal_sql_bind_int(&sql, clamped(scan->last));
     while (pal_sql_row(&sql)) {
@@ -410,7 +410,7 @@ static pal_status undo_target(
         pal_sql_conn *conn, pal_work *work, int64_t handle, uint64_t *out_target)
 {
     pal_mark_scan scan = {
-            .handle = (uint64_t)handle, .last = UINT64_MAX, .wanted = PAL_MARKS_BRIEF};
+            .handle = {.number = (uint64_t)handle}, .last = UINT64_MAX, .wanted = PAL_MARKS_BRIEF};
     pal_arena *arena = pal_arena_new(0);
     pal_mark *marks = NULL;
     size_t len = 0;

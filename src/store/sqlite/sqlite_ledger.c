@@ -185,12 +185,12 @@ static void bind_hours(pal_sql *sql, const pal_ledger_query *query)
 }
 
 static pal_sql start_sum(pal_sqlite *self, pal_sql_conn *conn, const pal_ledger_query *query,
-        uint64_t handle, int64_t tenant, int64_t agent)
+        pal_handle handle, int64_t tenant, int64_t agent)
 {
-    pal_sql_id id = !self->has_records ? PAL_SQL_LEDGER_SUM_OLD
-            : query->turn_id.len > 0   ? PAL_SQL_LEDGER_SUM_TURN
-            : handle != 0              ? PAL_SQL_LEDGER_SUM_SESSION
-                                       : PAL_SQL_LEDGER_SUM;
+    pal_sql_id id = !self->has_records    ? PAL_SQL_LEDGER_SUM_OLD
+            : query->turn_id.len > 0      ? PAL_SQL_LEDGER_SUM_TURN
+            : !pal_handle_is_none(handle) ? PAL_SQL_LEDGER_SUM_SESSION
+                                          : PAL_SQL_LEDGER_SUM;
     pal_sql sql = pal_sql_start(conn, id);
 
     pal_sql_bind_int(&sql, tenant);
@@ -202,12 +202,12 @@ static pal_sql start_sum(pal_sqlite *self, pal_sql_conn *conn, const pal_ledger_
     pal_sql_bind_int(&sql, query->from);
     pal_sql_bind_int(&sql, query->to);
     pal_sql_bind_text(&sql, query->turn_id);
-    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)handle.number);
     return sql;
 }
 
 static pal_status sum_rows(pal_sqlite *self, pal_sql_conn *conn, const pal_ledger_query *query,
-        uint64_t handle, pal_ledger_sum *out_sum, pal_error *err)
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err)
 {
     int64_t tenant = 0, agent = 0;
     pal_sql sql;
@@ -230,8 +230,8 @@ static pal_status sum_rows(pal_sqlite *self, pal_sql_conn *conn, const pal_ledge
     return pal_sql_end(&sql, err);
 }
 
-pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *query, uint64_t handle,
-        pal_ledger_sum *out_sum, pal_error *err)
+pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, pal_ledger_sum *out_sum, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
     pal_ledger_sum sum = {0};

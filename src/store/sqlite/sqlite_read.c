@@ -19,7 +19,6 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     pal_session *session = &out_row->session;
 
     memset(out_row, 0, sizeof(*out_row));
-    out_row->handle = (uint64_t)pal_sql_int(sql, 0);
     session->id = pal_sql_uuid(sql, 1);
     session->state = (pal_session_state)pal_sql_int(sql, 2);
     session->key = pal_sql_copy(sql, 3, arena);
@@ -42,6 +41,9 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->expires_at = pal_sql_int(sql, 20);
     session->deleted_at = pal_sql_int(sql, 21);
     session->tenant = pal_sql_copy(sql, 22, arena);
+    out_row->handle = (pal_handle){.number = (uint64_t)pal_sql_int(sql, 0),
+            .id = session->id,
+            .tenant = session->tenant};
     session->is_routed = pal_sql_int(sql, 23) != 0;
     session->alias_apart = pal_sql_copy(sql, 24, arena);
 }
@@ -132,11 +134,11 @@ static pal_status list_statement(pal_sql_conn *conn, const pal_session_query *qu
 /* With a cursor, the list begins after the cursor's session. Otherwise it begins with the
  * newest. */
 static void bind_place(
-        pal_sql *sql, const pal_session_query *query, int64_t after_ms, uint64_t after_handle)
+        pal_sql *sql, const pal_session_query *query, int64_t after_ms, pal_handle after)
 {
-    if (after_handle > 0) {
+    if (!pal_handle_is_none(after)) {
         pal_sql_bind_int(sql, after_ms);
-        pal_sql_bind_int(sql, (int64_t)after_handle);
+        pal_sql_bind_int(sql, (int64_t)after.number);
     } else {
         pal_sql_bind_int(sql, query->updated_to > 0 ? query->updated_to : INT64_MAX);
         pal_sql_bind_int(sql, 0);
@@ -145,7 +147,7 @@ static void bind_place(
 }
 
 static pal_status list_with(pal_sql_conn *conn, const pal_session_query *query, int64_t after_ms,
-        uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
+        pal_handle after, pal_arena *arena, pal_session_row *out_rows, size_t rows_max,
         size_t *out_len, pal_error *err)
 {
     int64_t tenant = 0, name = 0;
@@ -162,7 +164,7 @@ static pal_status list_with(pal_sql_conn *conn, const pal_session_query *query, 
     sql = pal_sql_start(conn, id);
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_int(&sql, query->state);
-    bind_place(&sql, query, after_ms, after_handle);
+    bind_place(&sql, query, after_ms, after);
     if (name > 0)
         pal_sql_bind_int(&sql, name);
     while (status == PAL_OK && *out_len < rows_max && pal_sql_row(&sql)) {
@@ -178,7 +180,7 @@ static pal_status list_with(pal_sql_conn *conn, const pal_session_query *query, 
 }
 
 pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *query,
-        int64_t after_ms, uint64_t after_handle, pal_arena *arena, pal_session_row *out_rows,
+        int64_t after_ms, pal_handle after, pal_arena *arena, pal_session_row *out_rows,
         size_t rows_max, size_t *out_len, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
@@ -188,7 +190,7 @@ pal_status pal_sqlite_session_list(pal_engine *engine, const pal_session_query *
     if (status != PAL_OK)
         return status;
     status =
-            list_with(conn, query, after_ms, after_handle, arena, out_rows, rows_max, out_len, err);
+            list_with(conn, query, after_ms, after, arena, out_rows, rows_max, out_len, err);
     pal_sqlite_reader_give(self, conn);
     return status;
 }
@@ -268,7 +270,7 @@ static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t
     scan_state state = {.sink = sink, .user = user, .rows_left = rows_max};
     pal_sql sql = pal_sql_start(conn, scan->descending ? PAL_SQL_SCAN_DOWN : PAL_SQL_SCAN_UP);
 
-    pal_sql_bind_int(&sql, (int64_t)scan->handle);
+    pal_sql_bind_int(&sql, (int64_t)scan->handle.number);
     pal_sql_bind_int(&sql, (int64_t)scan->first_seq);
     pal_sql_bind_int(&sql, (int64_t)scan->last_seq);
     conn->scan = &state;
@@ -331,7 +333,7 @@ pal_status pal_sqlite_row_find(pal_engine *engine, const pal_row_key *key, pal_a
         pal_sql_bind_id(&sql, &key->id);
         pal_sql_bind_text(&sql, key->tenant);
     } else {
-        pal_sql_bind_int(&sql, (int64_t)key->handle);
+        pal_sql_bind_int(&sql, (int64_t)key->handle.number);
         pal_sql_bind_text(&sql, key->client_id);
     }
     if (pal_sql_row(&sql)) {
@@ -390,7 +392,7 @@ pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t
 
 /* ---- Inbox, lease ---- */
 
-pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena *arena,
+pal_status pal_sqlite_inbox_list(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
     pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, PAL_SQL_INBOX_LIST, err);
@@ -398,7 +400,7 @@ pal_status pal_sqlite_inbox_list(pal_engine *engine, uint64_t handle, pal_arena 
     size_t len = 0, cap = 0;
     pal_status status;
 
-    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)handle.number);
     while (len < PAL_INBOX_ITEMS_MAX && pal_sql_row(&sql)) {
         if (!pal_arena_reserve(arena, &items, &cap, len + 1, sizeof(*items)))
             break;
@@ -439,14 +441,14 @@ pal_status pal_sqlite_inbox_owners(pal_engine *engine, const pal_inbox_owner *af
     return status;
 }
 
-pal_status pal_sqlite_lease_find(
-        pal_engine *engine, uint64_t handle, pal_arena *arena, pal_lease *out_lease, pal_error *err)
+pal_status pal_sqlite_lease_find(pal_engine *engine, pal_handle handle, pal_arena *arena,
+        pal_lease *out_lease, pal_error *err)
 {
     pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_SHORT, PAL_SQL_LEASE_GET, err);
     pal_lease lease;
     pal_status status;
 
-    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)handle.number);
     if (pal_sql_row(&sql)) {
         lease.owner = pal_sql_copy(&sql, 0, arena);
         lease.fence = (uint64_t)pal_sql_int(&sql, 1);

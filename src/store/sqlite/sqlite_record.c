@@ -145,7 +145,7 @@ static void record_read(pal_sql *sql, pal_arena *arena, pal_record *out_record)
 
 static pal_sql start_list(pal_sqlite *self, const pal_record_scan *scan, pal_error *err)
 {
-    bool is_owned = scan->name.len == 0 && scan->handle != 0;
+    bool is_owned = scan->name.len == 0 && !pal_handle_is_none(scan->handle);
     pal_sql_id id = scan->descending ? PAL_SQL_RECORD_DOWN : PAL_SQL_RECORD_UP;
     pal_sql sql;
 
@@ -155,7 +155,7 @@ static pal_sql start_list(pal_sqlite *self, const pal_record_scan *scan, pal_err
         id = scan->descending ? PAL_SQL_RECORD_SESSION_DOWN : PAL_SQL_RECORD_SESSION_UP;
     sql = pal_sql_read(self, scan->name.len > 0 ? PAL_READ_SHORT : PAL_READ_LONG, id, err);
     if (is_owned)
-        pal_sql_bind_int(&sql, (int64_t)scan->handle);
+        pal_sql_bind_int(&sql, (int64_t)scan->handle.number);
     else
         pal_sql_bind_text(&sql, scan->tenant);
     pal_sql_bind_text(&sql, scan->kind);

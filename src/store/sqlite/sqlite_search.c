@@ -54,8 +54,9 @@ static pal_status report_rows(search_state *state, int64_t first, int64_t last, 
 
         pal_sqlite_row_read(&sql, &row);
         found.pos = (uint64_t)pal_sql_int(&sql, 9);
-        found.handle = (uint64_t)pal_sql_int(&sql, 10);
-        found.session = pal_sql_uuid(&sql, 11);
+        found.handle = (pal_handle){.number = (uint64_t)pal_sql_int(&sql, 10),
+                .id = pal_sql_uuid(&sql, 11),
+                .tenant = state->search->tenant};
         if (sql.code != SQLITE_OK)
             break;
         state->wanted = state->sink(&found, state->user);
@@ -210,7 +211,7 @@ static bool add_term(pal_term term, void *user)
 static void add_handles(search_state *state)
 {
     for (size_t i = 0; i < state->search->pieces_len; i++) {
-        int64_t handle = (int64_t)state->search->pieces[i].handle;
+        int64_t handle = (int64_t)state->search->pieces[i].handle.number;
 
         if (state->handles_len > 0 && state->handles[state->handles_len - 1] == handle)
             continue;
@@ -223,12 +224,12 @@ static void add_handles(search_state *state)
 }
 
 /* Returns the position of a row, or `otherwise` if the row does not exist. */
-static pal_status position_of(pal_sql_conn *conn, uint64_t handle, uint64_t seq, int64_t otherwise,
-        int64_t *out_pos, pal_error *err)
+static pal_status position_of(pal_sql_conn *conn, pal_handle handle, uint64_t seq,
+        int64_t otherwise, int64_t *out_pos, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_MESSAGE_POSITION);
 
-    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)handle.number);
     pal_sql_bind_int(&sql, (int64_t)seq);
     *out_pos = pal_sql_row(&sql) ? pal_sql_int(&sql, 0) : otherwise;
     return pal_sql_end(&sql, err);
@@ -375,7 +376,7 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
     return status;
 }
 
-pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t min_seq,
+pal_status pal_sqlite_fork_list(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
     pal_sql sql = pal_sql_read((pal_sqlite *)engine, PAL_READ_LONG, PAL_SQL_SESSION_FORKS, err);
@@ -383,7 +384,7 @@ pal_status pal_sqlite_fork_list(pal_engine *engine, uint64_t handle, uint64_t mi
     pal_id *ids = NULL;
     pal_status status;
 
-    pal_sql_bind_int(&sql, (int64_t)handle);
+    pal_sql_bind_int(&sql, (int64_t)handle.number);
     pal_sql_bind_int(&sql, (int64_t)min_seq);
     while (pal_sql_row(&sql)) {
         if (!pal_arena_reserve(arena, &ids, &cap, len + 1, sizeof(*ids)))

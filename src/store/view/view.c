@@ -10,7 +10,6 @@
  * numbers. */
 #include "store/view/view.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "dialect/native/native.h"
 #include "palaver/limits.h"
@@ -33,7 +32,7 @@ pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_a
     if (status != PAL_OK)
         return status;
     if (row.session.state == PAL_SESSION_ACTIVE && row.session.expires_at != 0 &&
-            pal_clock_now_ms() > row.session.expires_at)
+            pal_store_now_ms(engine) > row.session.expires_at)
         row.session.state = PAL_SESSION_TRASH;
     *out_row = row;
     return PAL_OK;
@@ -191,11 +190,15 @@ static void reverse(pal_message *items, size_t len)
     }
 }
 
-static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+static pal_status scan_rows(pal_engine *engine, pal_handle handle, uint64_t first, uint64_t last,
         bool descending, load_state *state, pal_error *err)
 {
-    pal_row_scan scan = {
-            .handle = handle, .first_seq = first, .last_seq = last, .descending = descending};
+    uint32_t limit = state->load->limit;
+    pal_row_scan scan = {.handle = handle,
+            .first_seq = first,
+            .last_seq = last,
+            .descending = descending,
+            .rows_hint = limit > state->len ? limit - state->len + 1 : 0};
     pal_status status = engine->backend->row_scan(engine, &scan, load_row, state, err);
 
     return status != PAL_OK ? status : state->status;
@@ -204,8 +207,8 @@ static pal_status scan_rows(pal_engine *engine, uint64_t handle, uint64_t first,
 /* Reads a page that only its length limits: the newest rows that fit, and one more. Reading them in
  * storage order is faster than in reverse. Rows may be missing, so the page may need more rows.
  * Rows from *out_last down were not read. */
-static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t *out_last,
-        load_state *state, pal_error *err)
+static pal_status scan_page(pal_engine *engine, pal_handle handle, uint64_t first,
+        uint64_t *out_last, load_state *state, pal_error *err)
 {
     uint64_t last = *out_last, room = state->load->limit - state->len;
     uint64_t from = last - first > room ? last - room : first;
@@ -227,7 +230,7 @@ static pal_status scan_page(pal_engine *engine, uint64_t handle, uint64_t first,
 }
 
 /* Reads the rows first..last in the order of the load. */
-static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+static pal_status scan_piece(pal_engine *engine, pal_handle handle, uint64_t first, uint64_t last,
         load_state *state, pal_error *err)
 {
     const pal_message_query *load = state->load;
@@ -242,7 +245,7 @@ static pal_status scan_piece(pal_engine *engine, uint64_t handle, uint64_t first
 }
 
 /* Reads the visible rows of first..last, the newest piece first. */
-static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+static pal_status scan_down(pal_engine *engine, pal_handle handle, uint64_t first, uint64_t last,
         const pal_view_spans *hidden, load_state *state, pal_error *err)
 {
     pal_status status = PAL_OK;
@@ -268,7 +271,7 @@ static pal_status scan_down(pal_engine *engine, uint64_t handle, uint64_t first,
 }
 
 /* Reads the visible rows of first..last, the oldest piece first. */
-static pal_status scan_up(pal_engine *engine, uint64_t handle, uint64_t first, uint64_t last,
+static pal_status scan_up(pal_engine *engine, pal_handle handle, uint64_t first, uint64_t last,
         const pal_view_spans *hidden, load_state *state, pal_error *err)
 {
     pal_status status = PAL_OK;

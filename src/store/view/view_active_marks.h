@@ -8,7 +8,7 @@
 
 /* The marks of one session of the chain, sorted by number, without bodies. */
 typedef struct pal_marks_level {
-    uint64_t handle;
+    pal_handle handle;
     pal_mark *marks;
     size_t len;
     uint64_t below_seq; /* the message at which the next level was forked; UINT64_MAX for the last
@@ -18,7 +18,7 @@ typedef struct pal_marks_level {
 /* A mark that is in effect, and the handle of the session that has its body. */
 typedef struct pal_owned_mark {
     pal_mark mark; /* number 0: no such mark */
-    uint64_t handle;
+    pal_handle handle;
 } pal_owned_mark;
 
 typedef struct pal_owned_marks {

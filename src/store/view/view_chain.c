@@ -140,7 +140,7 @@ typedef struct cut_state {
 } cut_state;
 
 /* Adds the visible parts of one session's rows, newest first. */
-static void cut_level(cut_state *state, uint64_t handle, uint64_t first, uint64_t last)
+static void cut_level(cut_state *state, pal_handle handle, uint64_t first, uint64_t last)
 {
     const pal_view_span *spans = state->hidden->items;
 
@@ -192,7 +192,7 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
     return PAL_OK;
 }
 
-bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle, uint64_t seq)
+bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, pal_handle handle, uint64_t seq)
 {
     size_t low = 0, high = len;
 
@@ -204,5 +204,5 @@ bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle,
         else
             high = middle;
     }
-    return low < len && seq <= pieces[low].last && pieces[low].handle == handle;
+    return low < len && seq <= pieces[low].last && pal_handle_equal(pieces[low].handle, handle);
 }

@@ -57,6 +57,6 @@ PAL_CHECKED pal_status pal_chain_pieces(pal_engine *engine, const pal_session_ro
         uint64_t after_seq, uint64_t before_seq, bool whole, pal_arena *arena,
         pal_piece **out_pieces, size_t *out_len, pal_error *err);
 /* Returns whether one of the pieces, which are sorted newest first, contains the row. */
-bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, uint64_t handle, uint64_t seq);
+bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, pal_handle handle, uint64_t seq);
 
 #endif
