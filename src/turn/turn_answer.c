@@ -97,6 +97,7 @@ static void on_recorded(pal_write *write)
 
     turn->holds--;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
+        pal_lease_restore(turn);
         pal_turn_fail(turn, err.status, "could not store the answer: %.180s", err.message);
         return;
     }

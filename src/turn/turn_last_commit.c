@@ -104,19 +104,6 @@ static void undo(pal_turn *turn)
                 turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
 }
 
-/* The last commit has failed. If it was to release the lease, the lease is still held, and is
- * released when the turn has ended. */
-static void keep_lease(pal_turn *turn)
-{
-    for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
-        const pal_op *op = &turn->commit.ops[i];
-
-        if (op->kind == PAL_OP_LEASE_RELEASE &&
-                (op->status != PAL_OK || turn->commit.write.failure.status != PAL_OK))
-            pal_lease_taken(turn->lane, op->u.lease.fence);
-    }
-}
-
 static void on_closed(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -132,7 +119,7 @@ static void on_closed(pal_write *write)
         return;
     }
     if (status != PAL_OK)
-        keep_lease(turn);
+        pal_lease_restore(turn);
     if (owes && status != PAL_OK)
         pal_backlog_again(turn->runtime); /* the turn is still unfinished in the store */
     pal_turn_finish(turn, end_state(turn));

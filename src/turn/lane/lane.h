@@ -85,7 +85,9 @@ void pal_lease_add_take(pal_turn *turn);
  * session. That saves one sync per turn, and a client that knows of the turn's end can use another
  * process at once. */
 bool pal_lease_can_release(const pal_lane_state *lane);
-/* Adds the release of the lease to turn->commit.write. */
+/* Adds the release of the lease to turn->commit.write. If that write fails, call
+ * pal_lease_restore(): the process still holds the lease, and the turn's next write needs it. */
 void pal_lease_add_release(pal_turn *turn);
+void pal_lease_restore(pal_turn *turn);
 
 #endif

@@ -182,7 +182,19 @@ bool pal_lease_can_release(const pal_lane_state *lane)
 void pal_lease_add_release(pal_turn *turn)
 {
     pal_turn_add_op(turn, release_op(turn->lane));
-    turn->lane->fence = 0;
+    if (turn->commit.ops_failure == PAL_OK)
+        turn->lane->fence = 0;
+}
+
+void pal_lease_restore(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++) {
+        const pal_op *op = &turn->commit.ops[i];
+
+        if (op->kind == PAL_OP_LEASE_RELEASE &&
+                (op->status != PAL_OK || turn->commit.write.failure.status != PAL_OK))
+            pal_lease_taken(turn->lane, op->u.lease.fence);
+    }
 }
 
 /* The commit queue keeps the order, so the next acquisition is committed after this release. */
