@@ -116,10 +116,12 @@ static pal_status read_request(
     pal_json value;
     pal_session session;
     pal_status status = pal_binding_session(call, name, &session);
-    if (status == PAL_OK)
-        status = pal_binding_parse(call, json, &value);
-    if (status == PAL_OK)
-        status = pal_native_turn_read(value, call->arena, out_request, &call->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_binding_parse(call, json, &value);
+    if (status != PAL_OK)
+        return status;
+    status = pal_native_turn_read(value, call->arena, out_request, &call->err);
     if (status != PAL_OK)
         return status;
     out_request->tenant = call->binding->tenant;
@@ -133,13 +135,16 @@ static pal_status plan(pal_binding_call *call, const char *name, const char *jso
     pal_plan plan;
     pal_str text;
     pal_status status = read_request(call, name, json, &request);
-    if (status == PAL_OK)
-        status = pal_turn_plan(call->binding->runtime, &request, call->arena, &plan, &call->err);
-    if (status == PAL_OK)
-        status = pal_plan_to_json(&plan, call->arena, &text, &call->err);
-    if (status == PAL_OK)
-        pal_json_put_raw(&call->writer, text);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_plan(call->binding->runtime, &request, call->arena, &plan, &call->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_plan_to_json(&plan, call->arena, &text, &call->err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_put_raw(&call->writer, text);
+    return PAL_OK;
 }
 
 int pal_binding_plan(
@@ -186,36 +191,52 @@ int pal_binding_watch(pal_binding *binding, const char *turn, uint64_t after, ch
     return pal_binding_end(&call, status, out_json);
 }
 
+static pal_status add_results(pal_binding_call *call, const char *turn, const char *messages)
+{
+    pal_turn_info info;
+    pal_message *results;
+    size_t len;
+    pal_status status = find_turn(call, turn, &info);
+    if (status != PAL_OK)
+        return status;
+    status = pal_binding_messages(call, messages, &results, &len);
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_results(call->binding->runtime, call->binding->tenant, info.session,
+            info.turn, results, len, &info, &call->err);
+    if (status != PAL_OK)
+        return status;
+    put_info(call, &info, NULL);
+    return PAL_OK;
+}
+
 int pal_binding_results(
         pal_binding *binding, const char *turn, const char *messages, char **out_json)
 {
     pal_binding_call call;
-    pal_turn_info info;
-    pal_message *results;
-    size_t len;
     pal_binding_begin(&call, binding);
-    pal_status status = find_turn(&call, turn, &info);
-    if (status == PAL_OK)
-        status = pal_binding_messages(&call, messages, &results, &len);
-    if (status == PAL_OK)
-        status = pal_turn_results(binding->runtime, binding->tenant, info.session, info.turn,
-                results, len, &info, &call.err);
-    if (status == PAL_OK)
-        put_info(&call, &info, NULL);
-    return pal_binding_end(&call, status, out_json);
+    return pal_binding_end(&call, add_results(&call, turn, messages), out_json);
+}
+
+static pal_status cancel(pal_binding_call *call, const char *turn)
+{
+    pal_turn_info info;
+    pal_status status = find_turn(call, turn, &info);
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_cancel(call->binding->runtime, call->binding->tenant, info.turn, &call->err);
+    if (status != PAL_OK)
+        return status;
+    status = find_turn(call, turn, &info);
+    if (status != PAL_OK)
+        return status;
+    put_info(call, &info, NULL);
+    return PAL_OK;
 }
 
 int pal_binding_cancel(pal_binding *binding, const char *turn, char **out_json)
 {
     pal_binding_call call;
-    pal_turn_info info;
     pal_binding_begin(&call, binding);
-    pal_status status = find_turn(&call, turn, &info);
-    if (status == PAL_OK)
-        status = pal_turn_cancel(binding->runtime, binding->tenant, info.turn, &call.err);
-    if (status == PAL_OK)
-        status = find_turn(&call, turn, &info);
-    if (status == PAL_OK)
-        put_info(&call, &info, NULL);
-    return pal_binding_end(&call, status, out_json);
+    return pal_binding_end(&call, cancel(&call, turn), out_json);
 }

@@ -44,12 +44,14 @@ static const char *choose_file(pal_cli *cli)
 pal_status pal_cli_config_load(pal_cli *cli)
 {
     pal_status status = pal_config_load(choose_file(cli), &cli->config, &cli->err);
-    if (status == PAL_OK)
-        status = pal_config_read_environment(cli->config, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_config_read_environment(cli->config, &cli->err);
     if (status == PAL_OK && cli->store_given)
         status = pal_config_set(
                 cli->config, "store", pal_str_of(cli->store_url), PAL_CONFIG_FLAG, &cli->err);
-    if (status == PAL_OK)
-        cli->store_url = pal_config_get(cli->config)->store.data;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    cli->store_url = pal_config_get(cli->config)->store.data;
+    return PAL_OK;
 }

@@ -124,11 +124,12 @@ pal_status pal_context_override(pal_str metadata, pal_context_settings *settings
         goto out;
     context = pal_json_find(root, "context");
     status = read_strategy(pal_json_find(context, "token_strategy"), arena, &changed, err);
-    if (status == PAL_OK)
-        status = read_fields(fields, context, &changed, err);
-    if (status == PAL_OK)
-        status = read_fields(
-                compaction_fields, pal_json_find(context, "compaction"), &changed, err);
+    if (status != PAL_OK)
+        goto out;
+    status = read_fields(fields, context, &changed, err);
+    if (status != PAL_OK)
+        goto out;
+    status = read_fields(compaction_fields, pal_json_find(context, "compaction"), &changed, err);
     if (status == PAL_OK)
         *settings = changed;
 out:

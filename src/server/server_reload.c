@@ -69,19 +69,23 @@ static pal_status log_changes(const pal_config *before, const pal_config *after,
 {
     entries old = {0}, fresh = {0};
     pal_arena *arena = pal_arena_new(0);
-    pal_status status = arena ? PAL_OK : pal_no_memory(err);
-    if (status == PAL_OK)
-        status = read_entries(before, arena, &old, err);
-    if (status == PAL_OK)
-        status = read_entries(after, arena, &fresh, err);
-    for (size_t i = 0; status == PAL_OK && i < fresh.len; i++) {
+    if (!arena)
+        return pal_no_memory(err);
+    pal_status status = read_entries(before, arena, &old, err);
+    if (status != PAL_OK)
+        goto out;
+    status = read_entries(after, arena, &fresh, err);
+    if (status != PAL_OK)
+        goto out;
+    for (size_t i = 0; i < fresh.len; i++) {
         if (is_changed(&fresh.items[i], &old))
             log_change(&fresh.items[i], kind, parts);
     }
-    for (size_t i = 0; status == PAL_OK && i < old.len; i++) {
+    for (size_t i = 0; i < old.len; i++) {
         if (!pal_map_find(&fresh.by_key, old.items[i].key) && is_changed(&old.items[i], &fresh))
             log_change(&old.items[i], kind, parts);
     }
+out:
     pal_map_done(&old.by_key);
     pal_map_done(&fresh.by_key);
     pal_arena_free(arena);

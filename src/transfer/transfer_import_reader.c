@@ -40,23 +40,24 @@ static pal_status route_room(pal_import_reader *reader, pal_str room, pal_sessio
     pal_status status = PAL_OK;
     if (!reader->routes)
         status = pal_route_settings_new(NULL, &defaults, reader->err);
-    if (status == PAL_OK)
-        status = pal_route_decide(reader->routes ? reader->routes : defaults, &context, arena,
-                &route, reader->err);
-    if (status == PAL_OK) {
-        session->key = pal_arena_copy(arena, route.key);
-        session->agent = pal_arena_copy(arena, route.agent);
-        session->scope = pal_arena_copy(arena, route.scope);
-        session->is_routed = true;
-        session->alias_apart = pal_arena_copy(arena, route.main_alias);
-        session->aliases_len = route.aliases_len;
-        session->aliases = pal_arena_array(arena, route.aliases_len, sizeof(pal_str));
-    }
-    for (size_t i = 0; status == PAL_OK && session->aliases && i < session->aliases_len; i++)
+    if (status != PAL_OK)
+        return status;
+    status = pal_route_decide(
+            reader->routes ? reader->routes : defaults, &context, arena, &route, reader->err);
+    if (status != PAL_OK)
+        goto out;
+    session->key = pal_arena_copy(arena, route.key);
+    session->agent = pal_arena_copy(arena, route.agent);
+    session->scope = pal_arena_copy(arena, route.scope);
+    session->is_routed = true;
+    session->alias_apart = pal_arena_copy(arena, route.main_alias);
+    session->aliases_len = route.aliases_len;
+    session->aliases = pal_arena_array(arena, route.aliases_len, sizeof(pal_str));
+    for (size_t i = 0; session->aliases && i < session->aliases_len; i++)
         session->aliases[i] = pal_arena_copy(arena, route.aliases[i]);
+    status = pal_arena_checked(arena, reader->err);
+out:
     pal_route_settings_free(defaults);
-    if (status == PAL_OK && pal_arena_failure(arena))
-        status = pal_no_memory(reader->err);
     return status;
 }
 

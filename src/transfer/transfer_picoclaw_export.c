@@ -315,18 +315,20 @@ pal_status pal_picoclaw_export_session(pal_picoclaw_export *export, const pal_se
         return pal_no_memory(export->err);
     pal_buf_init(&j.file.buf, PENDING_MAX);
     pal_status status = check_free(&j);
-    if (status == PAL_OK) {
-        status = target_open(&j, LINES);
-        if (status == PAL_OK)
-            status = put_messages(&j);
-        status = target_finish(&j, status);
-    }
+    if (status != PAL_OK)
+        goto out;
+    status = target_open(&j, LINES);
     if (status == PAL_OK)
-        status = put_meta(&j);
-    if (status == PAL_OK) {
-        sync_directory(export->dir);
-        export->sessions++;
-    }
+        status = put_messages(&j);
+    status = target_finish(&j, status);
+    if (status != PAL_OK)
+        goto out;
+    status = put_meta(&j);
+    if (status != PAL_OK)
+        goto out;
+    sync_directory(export->dir);
+    export->sessions++;
+out:
     pal_buf_done(&j.file.buf);
     pal_arena_free(j.arena);
     return status;

@@ -98,20 +98,24 @@ static pal_status walk_session(pal_picoclaw_import *import, pal_picoclaw_listing
     pal_picoclaw_walk w = {.import = import, .list = list, .from = from, .is_check = is_check};
     bool is_lines = from->lines || from->meta;
     pal_arena *page = is_check ? pal_arena_new(0) : NULL;
-    pal_status status = PAL_OK;
+    pal_status status;
     w.arena = pal_arena_new(0);
     w.take = is_check ? want_message : import_message;
     w.message_arena = is_check ? page : pal_import_arena(import->import);
     pal_map_init(&w.seen);
     pal_map_init(&w.wanted);
-    if (!w.arena || (is_check && !page))
+    if (!w.arena || (is_check && !page)) {
         status = pal_no_memory(import->err);
-    if (status == PAL_OK)
-        status = is_lines ? pal_picoclaw_walk_lines(&w) : pal_picoclaw_walk_legacy(&w);
-    if (status == PAL_OK && !is_check)
+        goto out;
+    }
+    status = is_lines ? pal_picoclaw_walk_lines(&w) : pal_picoclaw_walk_legacy(&w);
+    if (status != PAL_OK)
+        goto out;
+    if (!is_check)
         from->session = pal_import_session(import->import);
-    if (status == PAL_OK && is_check && !from->is_skipped)
+    else if (!from->is_skipped)
         status = check_session(&w);
+out:
     pal_map_done(&w.seen);
     pal_map_done(&w.wanted);
     pal_arena_free(w.arena);

@@ -97,17 +97,20 @@ pal_status tour_read_records(void)
     size_t len;
     pal_status status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
 
+    if (status != PAL_OK)
+        return status;
     query.session = with_id;
-    if (status == PAL_OK)
-        status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
-    if (status == PAL_OK)
-        status = pal_store_inbox_owners(test.store, NULL, 0, test.arena, &owners, &len, NULL);
-    if (status == PAL_OK)
-        status = pal_store_ledger_sum(
-                test.store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);
-    if (status == PAL_OK)
-        status = pal_store_ledger_sum(test.store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
-    return status;
+    status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_inbox_owners(test.store, NULL, 0, test.arena, &owners, &len, NULL);
+    if (status != PAL_OK)
+        return status;
+    status = pal_store_ledger_sum(
+            test.store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);
+    if (status != PAL_OK)
+        return status;
+    return pal_store_ledger_sum(test.store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
 }
 
 pal_status tour_drop_record(void)

@@ -77,17 +77,20 @@ static pal_status encode(dump *d, pal_str text, pal_error *err)
     } else {
         status = pal_tokens_encode(d->encoding, text, d->arena, &d->ids, err);
     }
-    if (status == PAL_OK)
-        status = pal_tokens_count(d->encoding, text, &count, err);
-    if (status == PAL_OK && count != d->ids.len) {
-        status = pal_error_set(err, PAL_CORRUPT, "counted %llu, but encoded as %zu",
+    if (status != PAL_OK)
+        return status;
+    status = pal_tokens_count(d->encoding, text, &count, err);
+    if (status != PAL_OK)
+        return status;
+    if (count != d->ids.len)
+        return pal_error_set(err, PAL_CORRUPT, "counted %llu, but encoded as %zu",
                 (unsigned long long)count, d->ids.len);
-    }
-    if (status == PAL_OK)
-        status = pal_tokens_decode(d->encoding, d->ids.ids, d->ids.len, d->arena, &decoded, err);
-    if (status == PAL_OK && !pal_str_equal(decoded, text))
-        status = pal_error_set(err, PAL_CORRUPT, "decoded to something else");
-    return status;
+    status = pal_tokens_decode(d->encoding, d->ids.ids, d->ids.len, d->arena, &decoded, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_str_equal(decoded, text))
+        return pal_error_set(err, PAL_CORRUPT, "decoded to something else");
+    return PAL_OK;
 }
 
 static bool write_ids(const pal_token_ids *ids)

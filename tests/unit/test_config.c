@@ -640,18 +640,22 @@ static pal_status everything(void)
     pal_str example;
     pal_error err;
     pal_arena *own = pal_arena_new(0);
-    pal_status status = own ? PAL_OK : PAL_NO_MEMORY;
-    if (status == PAL_OK)
-        status = pal_config_parse(pal_str_of(text), "x", &config, &err);
-    if (status == PAL_OK)
-        status = pal_config_set(
-                config, "context.max_tokens", pal_str_of("5"), PAL_CONFIG_FLAG, &err);
-    if (status == PAL_OK)
-        status = pal_config_runtime(config, own, &options, &err);
-    if (status == PAL_OK)
-        status = pal_config_list(config, own, &entries, &len, &err);
-    if (status == PAL_OK)
-        status = pal_config_example(own, &example, &err);
+    if (!own)
+        return PAL_NO_MEMORY;
+    pal_status status = pal_config_parse(pal_str_of(text), "x", &config, &err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_config_set(config, "context.max_tokens", pal_str_of("5"), PAL_CONFIG_FLAG, &err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_config_runtime(config, own, &options, &err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_config_list(config, own, &entries, &len, &err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_config_example(own, &example, &err);
+out:
     pal_config_free(config);
     pal_arena_free(own);
     return status;

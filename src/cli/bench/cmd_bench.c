@@ -334,19 +334,23 @@ static pal_status measure(bench *b)
 {
     static const size_t threads[] = {1, 8, 64};
     pal_cli_progress progress;
-    pal_status status = make_sessions(b);
     pal_cli_progress_start(&progress, "measuring");
-    if (status == PAL_OK && *b->dir)
+    pal_status status = make_sessions(b);
+    if (status != PAL_OK)
+        goto out;
+    if (*b->dir)
         status = measure_floor(b);
     for (size_t i = 0; status == PAL_OK && i < sizeof threads / sizeof *threads; i++) {
         pal_cli_progress_set(&progress, i + 1, 5);
         status = measure_appends(b, threads[i]);
     }
+    if (status != PAL_OK)
+        goto out;
     pal_cli_progress_set(&progress, 4, 5);
-    if (status == PAL_OK)
-        status = measure_loads(b);
+    status = measure_loads(b);
     if (status == PAL_OK && interrupted)
         status = pal_error_set(&b->cli->err, PAL_CANCELED, "interrupted");
+out:
     if (!*b->temporary)
         erase_sessions(b);
     pal_cli_progress_end(&progress);

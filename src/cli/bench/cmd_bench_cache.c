@@ -512,10 +512,12 @@ static pal_status bench_cache(pal_cli *cli, void *values)
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     prices p = {3.00, 0.30, 15.00};
     pal_status status = read_price(cli, "price-input", given->price_input, &p.input);
-    if (status == PAL_OK)
-        status = read_price(cli, "price-cached", given->price_cached, &p.cached);
-    if (status == PAL_OK)
-        status = read_price(cli, "price-output", given->price_output, &p.output);
+    if (status != PAL_OK)
+        return status;
+    status = read_price(cli, "price-cached", given->price_cached, &p.cached);
+    if (status != PAL_OK)
+        return status;
+    status = read_price(cli, "price-output", given->price_output, &p.output);
     if (status != PAL_OK)
         return status;
     if (given->turns.given && (given->turns.value < 1 || given->turns.value > TURNS_MAX))
@@ -525,15 +527,18 @@ static pal_status bench_cache(pal_cli *cli, void *values)
     if (cli->json)
         pal_json_begin_array(&writer);
     status = measure_talk(cli, given, false, &p, &writer);
-    if (status == PAL_OK && !cli->json)
+    if (status != PAL_OK)
+        return status;
+    if (!cli->json)
         pal_buf_append_char(&cli->out, '\n');
-    if (status == PAL_OK)
-        status = measure_talk(cli, given, true, &p, &writer);
+    status = measure_talk(cli, given, true, &p, &writer);
+    if (status != PAL_OK)
+        return status;
     if (cli->json) {
         pal_json_end_array(&writer);
         pal_buf_append_char(&cli->out, '\n');
     }
-    return status;
+    return PAL_OK;
 }
 
 static const pal_cli_option options[] = {

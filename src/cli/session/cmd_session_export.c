@@ -105,17 +105,23 @@ static pal_status export_all(exporter *e)
     pal_buf ids;
     pal_buf_init(&ids, PAL_CLI_OUT_MAX);
     pal_status status = pal_cli_each_session(e->cli, PAL_SESSION_ACTIVE, add_id, &ids);
-    if (status == PAL_OK)
-        status = pal_cli_each_session(e->cli, PAL_SESSION_QUARANTINED, add_id, &ids);
-    if (status == PAL_OK && ids.failure)
+    if (status != PAL_OK)
+        goto out;
+    status = pal_cli_each_session(e->cli, PAL_SESSION_QUARANTINED, add_id, &ids);
+    if (status != PAL_OK)
+        goto out;
+    if (ids.failure) {
         status = pal_error_set(&e->cli->err, ids.failure, "too many sessions");
-    if (status == PAL_OK && ids.len)
+        goto out;
+    }
+    if (ids.len)
         qsort(ids.data, ids.len / sizeof(pal_id), sizeof(pal_id), by_age);
     for (size_t at = 0; status == PAL_OK && at < ids.len; at += sizeof(pal_id)) {
         pal_id id;
         memcpy(&id, ids.data + at, sizeof id);
         status = export_session(e, id);
     }
+out:
     pal_buf_done(&ids);
     return status;
 }

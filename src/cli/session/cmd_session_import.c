@@ -248,14 +248,17 @@ static pal_status feed_lines(importer *im, pal_cli_input *input)
     pal_cli_line line;
     bool has, done = false;
     pal_status status = pal_cli_input_line(im->cli, input, &line, &has);
-    if (status == PAL_OK && has && !line.too_long && pal_import_starts_value(line.text)) {
+    if (status != PAL_OK)
+        return status;
+    if (has && !line.too_long && pal_import_starts_value(line.text)) {
         input->at = 0;
         input->bytes = 0;
         status = feed_value(im, input, &done);
-        if (status == PAL_OK && !done)
-            status = pal_cli_input_line(im->cli, input, &line, &has);
+        if (status != PAL_OK || done)
+            return status;
+        status = pal_cli_input_line(im->cli, input, &line, &has);
     }
-    while (status == PAL_OK && has && !done) {
+    while (status == PAL_OK && has) {
         if (line.too_long)
             on_problem(0, "a line exceeds 256 MiB: skipped", im);
         status = pal_import_reader_line(&im->reader, line.too_long ? pal_str_of("") : line.text);
@@ -468,24 +471,26 @@ static void file_failed(importer *im, const source *from)
 static pal_status import_all(importer *im)
 {
     pal_status status = PAL_OK;
-    for (size_t i = 0; status == PAL_OK && i < im->sources_len; i++) {
+    for (size_t i = 0; i < im->sources_len; i++) {
         bool used;
         im->file = im->sources[i].path;
         im->first_problem = (problem){0};
         status = im->sources[i].is_picoclaw ? import_picoclaw(im, &im->sources[i], &used)
                                             : import_file(im, &im->sources[i], &used);
         im->files += used;
-        if (status == PAL_OK && !used)
+        if (status != PAL_OK)
+            return status;
+        if (!used)
             file_failed(im, &im->sources[i]);
         im->bytes_done += im->sources[i].size;
     }
-    if (status == PAL_OK)
-        status = pal_import_flush(im->store);
+    status = pal_import_flush(im->store);
+    if (status != PAL_OK)
+        return status;
     /* Index the new messages now, so that the first search is fast. If this fails, that search
      * does it. */
-    if (status == PAL_OK)
-        (void)!pal_store_index(im->cli->store, UINT32_MAX, NULL, NULL);
-    return status;
+    (void)!pal_store_index(im->cli->store, UINT32_MAX, NULL, NULL);
+    return PAL_OK;
 }
 
 static pal_status conclude(importer *im)

@@ -60,12 +60,16 @@ static pal_status session_summary(pal_cli *cli, void *values)
     if (given->clear && given->set)
         return pal_cli_usage(cli, NULL, "--set and --clear cannot be combined");
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
-    if (status == PAL_OK && given->set)
+    if (status != PAL_OK)
+        return status;
+    if (given->set)
         status = read_text(cli, given->set, &text);
-    if (status == PAL_OK && given->set && text.len == 0)
-        status = pal_error_set(&cli->err, PAL_INVALID,
+    if (status != PAL_OK)
+        return status;
+    if (given->set && text.len == 0)
+        return pal_error_set(&cli->err, PAL_INVALID,
                 "the summary is empty; use --clear to remove the summary");
-    if (status == PAL_OK && (given->set || given->clear))
+    if (given->set || given->clear)
         status = pal_window_summary_set(
                 cli->store, pal_cli_tenant(cli), session.id, text, &mark, &cli->err);
     return status == PAL_OK ? print_summary(cli, session.id) : status;

@@ -196,12 +196,30 @@ static pal_status check_opening(const pal_turn_request *request, pal_error *err)
     return PAL_OK;
 }
 
+static pal_status check_request(pal_runtime *runtime, pal_arena *arena,
+        const pal_turn_request *request, pal_error *err)
+{
+    pal_status status = check_endpoint(runtime, request->endpoint, err);
+
+    if (status != PAL_OK)
+        return status;
+    status = pal_turn_settings_check_agent(&runtime->options, request->agent, err);
+    if (status != PAL_OK)
+        return status;
+    status = check_opening(request, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_toolset_check(request, arena, err);
+}
+
 pal_turn *pal_runtime_turn_new(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err)
 {
-    pal_turn *turn = pal_calloc(1, sizeof(*turn));
-    pal_status status = PAL_OK;
+    pal_turn *turn;
 
+    if (check_request(runtime, arena, request, err) != PAL_OK)
+        return NULL;
+    turn = pal_calloc(1, sizeof(*turn));
     if (!turn) {
         pal_no_memory(err);
         return NULL;
@@ -215,22 +233,12 @@ pal_turn *pal_runtime_turn_new(
     turn->info.session = request->session;
     pal_answer_buffer_init(&turn->step.answer);
     pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
-    status = check_endpoint(runtime, request->endpoint, err);
-    if (status == PAL_OK)
-        status = pal_turn_settings_check_agent(&runtime->options, request->agent, err);
-    if (status == PAL_OK)
-        status = check_opening(request, err);
-    if (status == PAL_OK)
-        status = pal_toolset_check(request, arena, err);
-    if (status == PAL_OK) {
-        turn->lane = pal_lane_of(runtime, request->tenant, request->session);
-        if (!turn->lane ||
-                pal_map_set(&runtime->turns,
-                        pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)),
-                        turn) != PAL_OK)
-            status = pal_no_memory(err);
-    }
-    if (status != PAL_OK) {
+    turn->lane = pal_lane_of(runtime, request->tenant, request->session);
+    if (!turn->lane ||
+            pal_map_set(&runtime->turns,
+                    pal_str_make((const char *)turn->id.bytes, sizeof(turn->id.bytes)),
+                    turn) != PAL_OK) {
+        pal_no_memory(err);
         turn->arena = NULL; /* the caller keeps it */
         free_turn(turn);
         return NULL;

@@ -158,6 +158,15 @@ static pal_status consider_agents(
     return status;
 }
 
+static pal_status consider_old_record(bead_search *search, pal_error *err)
+{
+    pal_record old;
+    pal_status status = find_old_record(search, &old, err);
+    if (status == PAL_OK)
+        return consider_record(search, &old, err);
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
 /* The values of the route are the project and the bead, without surrounding white space. */
 pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const pal_route *route,
         pal_session *out_session, pal_error *err)
@@ -166,24 +175,22 @@ pal_status pal_bead_find(pal_call *call, const pal_route_context *context, const
             .project = route->values[0].value,
             .bead = route->values[1].value,
             .newest = out_session};
-    pal_record old;
     pal_status status = consider(&search, PAL_SESSION_BY_KEY, route->key, 0, err);
-    if (status == PAL_OK)
-        status = consider(&search, PAL_SESSION_BY_KEY, route->scope_key, 0, err);
-    if (status == PAL_OK)
-        status = consider_agents(&search, context, err);
-    if (status == PAL_OK)
-        status = consider_records(&search, err);
-    if (status == PAL_OK) {
-        status = find_old_record(&search, &old, err);
-        if (status == PAL_OK)
-            status = consider_record(&search, &old, err);
-        else if (status == PAL_NOT_FOUND)
-            status = PAL_OK;
-    }
-    if (status == PAL_OK && !search.is_found)
-        status = PAL_NOT_FOUND;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    status = consider(&search, PAL_SESSION_BY_KEY, route->scope_key, 0, err);
+    if (status != PAL_OK)
+        return status;
+    status = consider_agents(&search, context, err);
+    if (status != PAL_OK)
+        return status;
+    status = consider_records(&search, err);
+    if (status != PAL_OK)
+        return status;
+    status = consider_old_record(&search, err);
+    if (status != PAL_OK)
+        return status;
+    return search.is_found ? PAL_OK : PAL_NOT_FOUND;
 }
 
 /* ---- By the bead alone ---- */

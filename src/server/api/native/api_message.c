@@ -507,16 +507,17 @@ static pal_status replace_messages(pal_call *call, pal_error *err)
     pal_mark mark;
     size_t len;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status == PAL_OK)
-        status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
-    if (status == PAL_OK &&
-            pal_json_type_of(pal_json_find(call->body, "messages")) != PAL_JSON_ARRAY) {
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_messages_read(call, call->body, false, &messages, &len, err);
+    if (status != PAL_OK)
+        return status;
+    if (pal_json_type_of(pal_json_find(call->body, "messages")) != PAL_JSON_ARRAY) {
         call->fail_param = "messages";
-        status = pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
+        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
     }
-    if (status == PAL_OK)
-        status = pal_store_replace(call->server->store, call->caller.tenant, session.id, messages,
-                len, &mark, err);
+    status = pal_store_replace(
+            call->server->store, call->caller.tenant, session.id, messages, len, &mark, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);

@@ -58,15 +58,18 @@ static pal_status read_custom(pal_call *call, pal_json value, pal_tool *out_tool
 {
     pal_tool tool = {.schema = pal_str_of(CUSTOM_SCHEMA)};
     pal_status status = pal_call_text(call, value, "name", PAL_LABEL_LEN_MAX, &tool.name, err);
-    if (status == PAL_OK)
-        status = pal_call_text(
-                call, value, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
-    if (status == PAL_OK && tool.name.len == 0)
-        status = pal_error_set(err, PAL_INVALID, "'name' of the custom tool is missing");
-    if (status == PAL_OK)
-        status = describe(call, pal_json_find(value, "format"), &tool, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_call_text(call, value, "description", PAL_SYSTEM_LEN_MAX, &tool.description, err);
+    if (status != PAL_OK)
+        return status;
+    if (tool.name.len == 0)
+        return pal_error_set(err, PAL_INVALID, "'name' of the custom tool is missing");
+    status = describe(call, pal_json_find(value, "format"), &tool, err);
+    if (status != PAL_OK)
+        return status;
     *out_tool = tool;
-    return status;
+    return PAL_OK;
 }
 
 /* ---- Walking through tools ---- */
@@ -471,11 +474,14 @@ pal_status pal_response_read_tools(pal_response_request *request, pal_error *err
     pal_json tools = pal_json_find(body, "tools"), choice = pal_json_find(body, "tool_choice");
     pal_json additional;
     pal_status status = collect_additional(request, err);
-    if (status == PAL_OK)
-        status = parse(request->call->arena, request->additional, &additional, err);
-    if (status == PAL_OK && (!pal_json_is_absent(tools) || request->additional.len))
+    if (status != PAL_OK)
+        return status;
+    status = parse(request->call->arena, request->additional, &additional, err);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_json_is_absent(tools) || request->additional.len)
         status = read_tools(request, tools, additional, err);
-    if (status == PAL_OK && pal_json_type_of(choice) > PAL_JSON_NULL)
-        status = read_choice(request, choice, err);
-    return status;
+    if (status != PAL_OK || pal_json_type_of(choice) <= PAL_JSON_NULL)
+        return status;
+    return read_choice(request, choice, err);
 }

@@ -506,11 +506,10 @@ static pal_status delete_session(pal_call *call, pal_error *err)
         if (status == PAL_OK)
             session = continued;
     }
-    if (status == PAL_NOT_FOUND)
-        status = PAL_OK; /* everything is deleted */
-    if (status == PAL_OK)
-        pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
-    return status;
+    if (status != PAL_NOT_FOUND) /* PAL_NOT_FOUND: everything is deleted */
+        return status;
+    pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
+    return PAL_OK;
 }
 
 /* ---- Routes ---- */
