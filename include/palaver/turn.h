@@ -39,6 +39,13 @@ typedef struct pal_header {
     pal_str value;
 } pal_header;
 
+/* Whether a service has OpenAI's Responses API, so that such requests can be forwarded to it. */
+typedef enum pal_endpoint_responses {
+    PAL_RESPONSES_AUTO = 0, /* only if its URL is OpenAI's */
+    PAL_RESPONSES_ON = 1,
+    PAL_RESPONSES_OFF = 2,
+} pal_endpoint_responses;
+
 /* A model service that the runtime can call. */
 typedef struct pal_endpoint {
     pal_str name; /* unique; if empty, the kind is used as the name */
@@ -51,7 +58,8 @@ typedef struct pal_endpoint {
     pal_str model;       /* the default model, for requests that name none */
     pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
                             about a rejected key; may be empty */
-    PAL_RESERVED(8);
+    pal_endpoint_responses responses; /* ON only for kind "openai" */
+    PAL_RESERVED(7);
 } pal_endpoint;
 
 /* An MCP server: either a command to start, or a URL. */
@@ -562,6 +570,7 @@ PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena
 typedef enum pal_forward_api {
     PAL_FORWARD_CHAT = 0,     /* OpenAI's chat completions */
     PAL_FORWARD_MESSAGES = 1, /* Anthropic's Messages */
+    PAL_FORWARD_RESPONSES = 2, /* OpenAI's Responses */
 } pal_forward_api;
 
 /* A request that is sent to an endpoint unchanged. */

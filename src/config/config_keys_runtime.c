@@ -26,6 +26,9 @@ static const char *provider_kind_at(size_t index)
     return info ? info->kind : NULL;
 }
 
+/* In the order of pal_endpoint_responses. */
+static const char *const responses_words[] = {"auto", "on", "off", NULL};
+
 /* clang-format off */
 
 /* ---- providers, mcp_servers ---- */
@@ -73,6 +76,9 @@ const pal_config_row pal_config_provider_rows[] = {
                 .help = "kind script only: the file with the recorded answers"},
         {"model", PAL_CONFIG_TEXT, PROVIDER(model), "", .max = PAL_MODEL_LEN_MAX,
                 .help = "the default model", .sample = "gpt-5-mini"},
+        {"responses", PAL_CONFIG_WORD, PROVIDER(responses), "auto", .words = responses_words,
+                .help = "kind openai only: whether the service has the Responses API; auto: if "
+                        "it is OpenAI's"},
         {0},
 };
 

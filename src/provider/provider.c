@@ -165,6 +165,23 @@ static pal_status take_headers(
     return PAL_OK;
 }
 
+/* ---- APIs ---- */
+
+/* Compatible services often have chat completions only, so they are not expected to have
+ * responses. */
+static pal_status take_responses(
+        pal_provider *provider, pal_endpoint_responses responses, pal_error *err)
+{
+    const pal_provider_kind *kind = provider->kind;
+    if (responses == PAL_RESPONSES_ON && !kind->responses_counter)
+        return pal_error_set(err, PAL_INVALID,
+                "'responses' of provider '%.*s' cannot be on: kind '%s' has no Responses API",
+                PAL_STR_ARG(provider->name), kind->info.kind);
+    provider->has_responses = kind->responses_counter && responses != PAL_RESPONSES_OFF &&
+            (responses == PAL_RESPONSES_ON || pal_str_is(provider->url, kind->info.url));
+    return PAL_OK;
+}
+
 /* ---- Opening and closing ---- */
 
 static pal_status set_up(pal_provider *provider, const pal_provider_config *config, pal_error *err)
@@ -186,6 +203,8 @@ static pal_status set_up(pal_provider *provider, const pal_provider_config *conf
     } else if (provider->kind->open) {
         status = provider->kind->open(provider, config, err);
     }
+    if (status == PAL_OK)
+        status = take_responses(provider, config->responses, err);
     if (status != PAL_OK)
         return status;
     return pal_arena_failure(provider->kept) ? pal_no_memory(err) : PAL_OK;

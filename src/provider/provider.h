@@ -9,6 +9,7 @@
 #include "palaver/context.h"
 #include "palaver/message.h"
 #include "palaver/retry.h"
+#include "palaver/turn.h"
 
 /* A request. It must stay valid only until pal_provider_start() returns. */
 typedef struct pal_model_request {
@@ -83,6 +84,7 @@ typedef struct pal_provider_config {
     int64_t connect_ms;
     int64_t idle_ms;
     int64_t models_ms; /* timeout of the request for the list of models; 0: 30000 */
+    pal_endpoint_responses responses; /* whether the service has OpenAI's Responses API */
 } pal_provider_config;
 
 /* Opens a provider. Everything is copied. `http` must outlive it. PAL_INVALID: `err` says what is
@@ -114,10 +116,11 @@ PAL_CHECKED pal_status pal_provider_models(
 
 /* ---- Forwarded requests: provider_forward.c ---- */
 
-/* Return true if the service accepts chat completions in OpenAI's format, or messages in
- * Anthropic's. */
+/* Return true if the service accepts chat completions in OpenAI's format, messages in Anthropic's,
+ * or responses in OpenAI's. */
 bool pal_provider_speaks_chat(const pal_provider *provider);
 bool pal_provider_speaks_messages(const pal_provider *provider);
+bool pal_provider_speaks_responses(const pal_provider *provider);
 /* Returns true if a stream of the service reports its usage only if the request's stream_options
  * ask for it. */
 bool pal_provider_hides_usage(const pal_provider *provider);
@@ -141,9 +144,10 @@ PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider,
 /* ---- The usage of forwarded responses: provider_meter.c ---- */
 
 /* Reads a forwarded response for its model and usage, and keeps only one event of a stream at a
- * time. pal_meter_new() returns NULL if there is no memory. */
+ * time. pal_meter_new() returns NULL if there is no memory. The service must accept requests of
+ * that API. */
 typedef struct pal_meter pal_meter;
-pal_meter *pal_meter_new(pal_provider *provider);
+pal_meter *pal_meter_new(pal_provider *provider, pal_forward_api api);
 void pal_meter_free(pal_meter *meter); /* accepts NULL */
 void pal_meter_header(pal_meter *meter, pal_str name, pal_str value);
 void pal_meter_code(pal_meter *meter, long code);

@@ -23,6 +23,11 @@ bool pal_provider_speaks_messages(const pal_provider *provider)
     return provider->kind->has_messages;
 }
 
+bool pal_provider_speaks_responses(const pal_provider *provider)
+{
+    return provider->has_responses;
+}
+
 /* ---- Sending ---- */
 
 static bool is_replaced(const pal_http_header *header, const pal_provider_forwarded *forwarded)

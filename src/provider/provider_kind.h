@@ -33,6 +33,8 @@ typedef struct pal_provider_kind {
     const pal_reader_kind *reader;
     const pal_reader_kind *counter; /* reads only the usage of a forwarded request; NULL unless
                                        has_chat or has_messages */
+    const pal_reader_kind *responses_counter; /* the same for OpenAI's responses; NULL: no service
+                                                 of this kind has them */
     /* Returns true if a failure means that the service's conversation is lost. NULL unless
      * info.keeps_conversations. */
     bool (*is_stale)(const pal_model_end *end);
@@ -76,6 +78,7 @@ struct pal_provider {
     pal_model_call *calls;
     pal_models_query *queries;
     pal_script *script; /* in the arena `kept` */
+    bool has_responses; /* the service has OpenAI's Responses API */
     bool was_reached;   /* a call reached the service since it was opened */
 };
 

@@ -12,13 +12,16 @@ struct pal_meter {
     pal_reader reader;
 };
 
-pal_meter *pal_meter_new(pal_provider *provider)
+pal_meter *pal_meter_new(pal_provider *provider, pal_forward_api api)
 {
     static const pal_model_sink none;
+    const pal_provider_kind *kind = provider->kind;
+    const pal_reader_kind *counter =
+            api == PAL_FORWARD_RESPONSES ? kind->responses_counter : kind->counter;
     pal_meter *meter = pal_calloc(1, sizeof(*meter));
-    assert(provider->kind->counter);
+    assert(counter);
     if (meter)
-        pal_reader_init(&meter->reader, provider->kind->counter, provider->scratch, &none, NULL);
+        pal_reader_init(&meter->reader, counter, provider->scratch, &none, NULL);
     return meter;
 }
 

@@ -134,6 +134,7 @@ const pal_provider_kind pal_provider_openai = {
         .write = write_openai,
         .reader = &pal_reader_openai,
         .counter = &pal_reader_openai_passing,
+        .responses_counter = &pal_reader_responses_passing,
 };
 
 const pal_provider_kind pal_provider_mistral = {

@@ -6,6 +6,7 @@
 #include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic_block.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_text.h"
 
 /* ---- Reading ---- */
 
@@ -131,19 +132,11 @@ static pal_status join_event(joiner *j, pal_str data, pal_error *err)
 
 static pal_status join_events(joiner *j, pal_str stream, pal_error *err)
 {
-    static const char name[] = "data:";
-    while (stream.len) {
-        const char *end = memchr(stream.data, '\n', stream.len);
-        size_t len = end ? (size_t)(end - stream.data) : stream.len;
-        if (len > sizeof name && memcmp(stream.data, name, sizeof name - 1) == 0) {
-            pal_str data = pal_str_make(
-                    stream.data + sizeof name - 1, len - (sizeof name - 1));
-            pal_status status = join_event(j, data, err);
-            if (status != PAL_OK)
-                return status;
-        }
-        size_t used = end ? len + 1 : len;
-        stream = pal_str_make(stream.data + used, stream.len - used);
+    pal_str data;
+    while (pal_dialect_data_next(&stream, &data)) {
+        pal_status status = join_event(j, data, err);
+        if (status != PAL_OK)
+            return status;
     }
     if (!j->has_end || pal_json_type_of(j->message) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "the stream is not complete");

@@ -4,8 +4,8 @@
 #include "dialect/openai/openai_chat_answer.h"
 
 #include "base/json/json_put.h"
-#include "base/text.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
 
 /* ---- Reading ---- */
@@ -153,20 +153,11 @@ static pal_status join_chunk(joiner *j, pal_str data, pal_error *err)
 
 static pal_status join_chunks(joiner *j, pal_str stream, pal_error *err)
 {
-    static const char name[] = "data:";
-    while (stream.len) {
-        const char *end = memchr(stream.data, '\n', stream.len);
-        size_t len = end ? (size_t)(end - stream.data) : stream.len;
-        pal_str line = pal_text_trim(pal_str_make(stream.data, len));
-        if (pal_text_begins(line, name)) {
-            pal_str data = pal_text_trim(pal_text_after(line, sizeof name - 1));
-            pal_status status = PAL_OK;
-            if (data.len && !pal_str_is(data, "[DONE]"))
-                status = join_chunk(j, data, err);
-            if (status != PAL_OK)
-                return status;
-        }
-        stream = pal_text_after(stream, end ? len + 1 : len);
+    pal_str data;
+    while (pal_dialect_data_next(&stream, &data)) {
+        pal_status status = pal_str_is(data, "[DONE]") ? PAL_OK : join_chunk(j, data, err);
+        if (status != PAL_OK)
+            return status;
     }
     if (!j->has_end)
         return pal_error_set(err, PAL_INVALID, "the stream is not complete");

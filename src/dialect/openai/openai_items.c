@@ -25,6 +25,7 @@ typedef struct items_reader {
     pal_message *messages;
     size_t len;
     size_t last_cap; /* number of parts that the last message has room for */
+    bool keeps_all;  /* items without a counterpart are kept */
     pal_error *err;
 } items_reader;
 
@@ -364,6 +365,16 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
     pal_json_end_object(writer);
 }
 
+/* ---- Items that have no counterpart ---- */
+
+static pal_status keep_item(items_reader *in, pal_json item)
+{
+    static const char *const own[] = {"id", "type", "status", NULL};
+    pal_str type = pal_arena_copy(in->arena, pal_member_string(item, "type", in->arena));
+    pal_part part = {.kind = PAL_PART_FILE};
+    return add_item(in, item, own, type.data, PAL_ROLE_ASSISTANT, &part);
+}
+
 /* ---- The list of items ---- */
 
 /* Calls of tools that run at a model service, and their outputs, have no counterpart here. The
@@ -384,15 +395,16 @@ static bool is_left_out(pal_json type, pal_arena *arena)
 static const struct {
     const char *type;
     pal_status (*read)(items_reader *in, pal_json item);
+    bool is_ours; /* only items of this server can be read */
 } types[] = {
-        {"message", read_message},
-        {"function_call", read_call},
-        {"function_call_output", read_output},
-        {"custom_tool_call", read_call},
-        {"custom_tool_call_output", read_output},
-        {"reasoning", read_reasoning},
-        {"item_reference", read_reference},
-        {"compaction", read_compaction},
+        {"message", read_message, false},
+        {"function_call", read_call, false},
+        {"function_call_output", read_output, false},
+        {"custom_tool_call", read_call, false},
+        {"custom_tool_call_output", read_output, false},
+        {"reasoning", read_reasoning, false},
+        {"item_reference", read_reference, true},
+        {"compaction", read_compaction, true},
 };
 
 static pal_status read_item(items_reader *in, pal_json item)
@@ -411,9 +423,14 @@ static pal_status read_item(items_reader *in, pal_json item)
             return read_reference(in, item);
     }
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (pal_json_string_is(type, types[i].type))
-            return types[i].read(in, item);
+        if (!pal_json_string_is(type, types[i].type))
+            continue;
+        pal_status status = types[i].read(in, item);
+        bool is_foreign = in->keeps_all && types[i].is_ours && status == PAL_INVALID;
+        return is_foreign ? keep_item(in, item) : status;
     }
+    if (in->keeps_all && found == PAL_JSON_STRING)
+        return keep_item(in, item);
     if (is_left_out(type, in->arena))
         return PAL_OK;
     return pal_member_wrong(in->err, "type", type, TYPES_EXPECTED);
@@ -423,7 +440,7 @@ static pal_status read_array(items_reader *in, pal_json array, const char *name)
 {
     size_t count = pal_json_count(array), at = 0;
     pal_json item;
-    if (count > PAL_OPENAI_ITEMS_MAX)
+    if (count > PAL_OPENAI_ITEMS_MAX && !in->keeps_all)
         return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d are allowed", name,
                 count, PAL_OPENAI_ITEMS_MAX);
     in->messages = pal_arena_array(in->arena, count + 1, sizeof *in->messages);
@@ -437,25 +454,39 @@ static pal_status read_array(items_reader *in, pal_json array, const char *name)
     return PAL_OK;
 }
 
+static pal_status read_items(items_reader *in, pal_json value, const char *name,
+        pal_message **out_messages, size_t *out_len)
+{
+    pal_arena *arena = in->arena;
+    pal_status status;
+    if (pal_json_type_of(value) == PAL_JSON_STRING) {
+        in->messages = pal_arena_alloc(arena, sizeof *in->messages);
+        if (in->messages)
+            *in->messages = pal_message_text(arena, PAL_ROLE_USER, pal_json_string(value, arena));
+        in->len = 1;
+        status = pal_arena_checked(arena, in->err);
+    } else if (pal_json_type_of(value) == PAL_JSON_ARRAY) {
+        status = read_array(in, value, name);
+    } else {
+        return pal_member_wrong(in->err, name, value, "an array of items");
+    }
+    if (status != PAL_OK)
+        return status;
+    *out_messages = in->messages;
+    *out_len = in->len;
+    return PAL_OK;
+}
+
 pal_status pal_openai_items_read(pal_json value, const char *name, pal_openai_item_find find,
         void *user, pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err)
 {
     items_reader in = {.arena = arena, .find = find, .user = user, .err = err};
-    pal_status status;
-    if (pal_json_type_of(value) == PAL_JSON_STRING) {
-        in.messages = pal_arena_alloc(arena, sizeof *in.messages);
-        if (in.messages)
-            *in.messages = pal_message_text(arena, PAL_ROLE_USER, pal_json_string(value, arena));
-        in.len = 1;
-        status = pal_arena_checked(arena, err);
-    } else if (pal_json_type_of(value) == PAL_JSON_ARRAY) {
-        status = read_array(&in, value, name);
-    } else {
-        return pal_member_wrong(err, name, value, "an array of items");
-    }
-    if (status != PAL_OK)
-        return status;
-    *out_messages = in.messages;
-    *out_len = in.len;
-    return PAL_OK;
+    return read_items(&in, value, name, out_messages, out_len);
+}
+
+pal_status pal_openai_items_read_all(pal_json value, const char *name, pal_arena *arena,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    items_reader in = {.arena = arena, .keeps_all = true, .err = err};
+    return read_items(&in, value, name, out_messages, out_len);
 }

@@ -2,7 +2,7 @@
  *
  * A message becomes one or more items. Its content (text, images, files) is a message item, each
  * block of reasoning a reasoning item, each tool call a function_call, and each result a
- * function_call_output.
+ * function_call_output. An item that was kept unchanged is an item again.
  *
  * The id of an item is made of its message's id and the number of its first part. So an item has
  * the same id in every response, even if other parts of its message are hidden. Members of an item
@@ -42,6 +42,12 @@ typedef pal_status (*pal_openai_item_find)(pal_str id, pal_arena *arena, pal_mes
 PAL_CHECKED pal_status pal_openai_items_read(pal_json value, const char *name,
         pal_openai_item_find find, void *user, pal_arena *arena, pal_message **out_messages,
         size_t *out_len, pal_error *err);
+
+/* Reads every item, for a record of what a client and a service exchanged. An item that has no
+ * counterpart here becomes a part of kind PAL_PART_FILE without content, whose `extra` is the item
+ * without its id and status. The number of items is not limited. */
+PAL_CHECKED pal_status pal_openai_items_read_all(pal_json value, const char *name,
+        pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err);
 
 /* Writes a compaction item. The summary is in base64: opaque to clients, but not secret, because
  * the client has the conversation that it replaces. */

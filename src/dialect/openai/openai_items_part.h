@@ -4,6 +4,7 @@
 #define PAL_OPENAI_ITEMS_PART_H
 
 #include "base/json/json.h"
+#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "palaver/message.h"
 
@@ -15,11 +16,18 @@ typedef struct pal_items_writer {
     pal_arena *scratch;
 } pal_items_writer;
 
+/* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
+static inline bool pal_items_is_kept(const pal_part *part)
+{
+    return part->kind == PAL_PART_FILE && !part->data.len && !part->blob.len && !part->url.len &&
+            pal_text_begins(part->extra, "{\"" PAL_ITEMS_FAMILY "\":{\"type\":");
+}
+
 /* Returns true if the part is content of a message item, false if it is a separate item. */
 static inline bool pal_items_is_content(const pal_part *part)
 {
     return part->kind != PAL_PART_REASONING && part->kind != PAL_PART_TOOL_CALL &&
-            part->kind != PAL_PART_TOOL_RESULT;
+            part->kind != PAL_PART_TOOL_RESULT && !pal_items_is_kept(part);
 }
 
 /* Returns the members of `object` that are neither in `own` nor null, as JSON, with `type` as the

@@ -35,17 +35,22 @@ void pal_openai_item_parts(
 
 /* ---- Ids ---- */
 
-typedef enum item_form { MESSAGE, REASONING, CALL, OUTPUT } item_form;
+typedef enum item_form { MESSAGE, REASONING, CALL, OUTPUT, KEPT } item_form;
 
-static const char *const prefixes[] = {
-        [MESSAGE] = "msg_", [REASONING] = "rs_", [CALL] = "fc_", [OUTPUT] = "fco_"};
+static const char *const prefixes[] = {[MESSAGE] = "msg_",
+        [REASONING] = "rs_",
+        [CALL] = "fc_",
+        [OUTPUT] = "fco_",
+        [KEPT] = "item_"};
 
 static item_form form_of(const pal_message *message, size_t first, size_t len)
 {
     pal_part_kind kind = len ? message->parts[first].kind : PAL_PART_NONE;
+    bool is_kept = len && pal_items_is_kept(&message->parts[first]);
     return kind == PAL_PART_REASONING      ? REASONING
             : kind == PAL_PART_TOOL_CALL   ? CALL
             : kind == PAL_PART_TOOL_RESULT ? OUTPUT
+            : is_kept                      ? KEPT
                                            : MESSAGE;
 }
 
@@ -206,6 +211,12 @@ static void put_output(pal_items_writer *out, const pal_part *part, pal_json kep
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
+static void put_kept(pal_items_writer *out, pal_json kept)
+{
+    static const char *const own[] = {"id", "status", NULL};
+    pal_member_put_others(out->json, kept, own, NULL, out->scratch);
+}
+
 static void put_item(
         pal_items_writer *out, const pal_message *message, size_t index, const char *status)
 {
@@ -226,6 +237,8 @@ static void put_item(
         put_reasoning(out, part, kept);
     else if (form == CALL)
         put_call(out, part, kept);
+    else if (form == KEPT)
+        put_kept(out, kept);
     else
         put_output(out, part, kept);
     if (form != REASONING)

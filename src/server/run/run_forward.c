@@ -117,14 +117,15 @@ pal_str pal_run_forward_data(pal_str frame)
     return pal_str_make(at, (size_t)((line_end ? line_end : end) - at));
 }
 
-/* With an observer, the last frame is kept until the observer has seen the complete stream. */
+/* With an observer, the last frame and what follows it are kept until the observer has seen the
+ * complete stream. */
 static bool write_observed(relay *r, pal_str frames, bool is_last)
 {
     if (frames.len == 0)
         return true;
     if (r->observer)
         r->observer->frames(r->observer_user, frames);
-    if (r->observer && is_last) {
+    if (r->observer && (is_last || r->last.len)) {
         pal_buf_append_str(&r->last, frames);
         return !r->last.failure;
     }
@@ -224,6 +225,8 @@ static void open_stream(relay *r)
     r->holders++;
     r->stream = pal_run_stream(call, r->code, r->content_type, stream_gone, r);
     r->call = NULL;
+    if (r->stream && r->format->stream_bytes)
+        pal_stream_allow(r->stream, r->format->stream_bytes);
     if (r->stream)
         return;
     r->holders--;

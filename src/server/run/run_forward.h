@@ -21,6 +21,8 @@ typedef struct pal_forward_format {
     /* Without read_frame: a text in the last frame. */
     const char *last;
     bool requires_last; /* if the last frame is missing, the client gets an error */
+    size_t stream_bytes; /* bytes that can wait for a slow client, if that is more than
+                            stream_bytes_max */
     /* Writes the frame that ends a broken stream. */
     void (*put_error)(pal_buf *out, pal_str message);
 } pal_forward_format;

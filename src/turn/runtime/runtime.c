@@ -310,6 +310,7 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
                 .headers = (const pal_http_header *)endpoint->headers,
                 .headers_len = endpoint->headers_len,
                 .path = endpoint->path,
+                .responses = endpoint->responses,
         };
 
         status = pal_provider_open(

@@ -115,6 +115,7 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
                 .path = pal_arena_copy(arena, from->path),
                 .model = pal_arena_copy(arena, own_model(from)),
                 .api_key_env = pal_arena_copy(arena, from->api_key_env),
+                .responses = from->responses,
         };
     }
     return copy;

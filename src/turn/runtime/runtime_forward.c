@@ -447,8 +447,14 @@ void pal_forwards_stop(pal_runtime *runtime)
 
 static bool speaks(const pal_provider *provider, pal_forward_api api)
 {
-    return api == PAL_FORWARD_MESSAGES ? pal_provider_speaks_messages(provider)
-                                       : pal_provider_speaks_chat(provider);
+    switch (api) {
+    case PAL_FORWARD_MESSAGES:
+        return pal_provider_speaks_messages(provider);
+    case PAL_FORWARD_RESPONSES:
+        return pal_provider_speaks_responses(provider);
+    default:
+        return pal_provider_speaks_chat(provider);
+    }
 }
 
 /* Finds the endpoint and the model to request. An empty model means the endpoint's default
@@ -502,7 +508,7 @@ static pal_forward_call *make(
     }
     f->api = request->api;
     f->is_free = request->is_free;
-    f->meter = pal_meter_new(runtime->providers[endpoint]);
+    f->meter = pal_meter_new(runtime->providers[endpoint], request->api);
     if (!f->meter) {
         pal_free(f);
         return NULL;

@@ -8,19 +8,33 @@
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_chat.h"
+#include "dialect/openai/openai_items.h"
 
 #define BYTES_PER_TOKEN 4 /* for texts that cannot be counted */
+
+static pal_status read_messages(pal_forward_api api, pal_json request, pal_json list,
+        pal_arena *arena, pal_message **out_messages, size_t *out_len)
+{
+    switch (api) {
+    case PAL_FORWARD_MESSAGES:
+        return pal_anthropic_read(request, arena, out_messages, out_len, NULL);
+    case PAL_FORWARD_RESPONSES:
+        return pal_openai_items_read(
+                list, "input", NULL, NULL, arena, out_messages, out_len, NULL);
+    default:
+        return pal_openai_chat_read(list, arena, out_messages, out_len, NULL);
+    }
+}
 
 static uint64_t count_messages(
         const pal_encoding *encoding, pal_forward_api api, pal_json request, pal_arena *arena)
 {
-    pal_json list = pal_json_find(request, "messages");
+    pal_json list =
+            pal_json_find(request, api == PAL_FORWARD_RESPONSES ? "input" : "messages");
     pal_message *messages;
     size_t len;
     uint64_t sum = 0;
-    pal_status status = api == PAL_FORWARD_MESSAGES
-            ? pal_anthropic_read(request, arena, &messages, &len, NULL)
-            : pal_openai_chat_read(list, arena, &messages, &len, NULL);
+    pal_status status = read_messages(api, request, list, arena, &messages, &len);
 
     if (status != PAL_OK)
         return pal_json_raw(list).len / BYTES_PER_TOKEN;
@@ -43,6 +57,8 @@ uint64_t pal_forward_count_input(const pal_encoding *encoding, pal_forward_api a
         pal_json list = pal_json_find(request, "tools");
 
         sum = count_messages(encoding, api, request, arena);
+        if (api == PAL_FORWARD_RESPONSES)
+            sum += pal_json_raw(pal_json_find(request, "instructions")).len / BYTES_PER_TOKEN;
         if (pal_json_type_of(list) == PAL_JSON_ARRAY &&
                 pal_tokens_count(encoding, pal_json_raw(list), &tools, NULL) == PAL_OK)
             sum += tools;
@@ -58,7 +74,8 @@ uint64_t pal_forward_count_limit(pal_str body, uint64_t otherwise)
     uint64_t limit = 0, choices = 1;
 
     if (arena && pal_json_parse(arena, body, NULL, &request, NULL) == PAL_OK) {
-        if (!pal_json_u64(pal_json_find(request, "max_completion_tokens"), &limit))
+        if (!pal_json_u64(pal_json_find(request, "max_completion_tokens"), &limit) &&
+                !pal_json_u64(pal_json_find(request, "max_output_tokens"), &limit))
             (void)pal_json_u64(pal_json_find(request, "max_tokens"), &limit);
         (void)pal_json_u64(pal_json_find(request, "n"), &choices);
     }

@@ -141,6 +141,30 @@ void pal_openai_metadata_put(pal_call *call, pal_json_writer *writer, pal_str me
     pal_json_end_object(writer);
 }
 
+/* ---- Forwarded requests ---- */
+
+pal_status pal_openai_body_to_forward(pal_call *call, pal_str *out_body, pal_error *err)
+{
+    pal_str endpoint, model = {0}, body = pal_exchange_body(call->exchange);
+    pal_buf buf;
+    *out_body = body;
+    if (pal_json_type_of(pal_json_find(call->body, "model")) != PAL_JSON_NONE)
+        return PAL_OK;
+    pal_status status =
+            pal_runtime_default(call->server->runtime, call->arena, &endpoint, &model, NULL, err);
+    if (status != PAL_OK || model.len == 0)
+        return status;
+    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "model", model);
+    pal_json_put_members(&writer, pal_json_raw(call->body));
+    pal_json_end_object(&writer);
+    status = pal_member_keep(&buf, call->arena, out_body, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
 /* ---- Items ---- */
 
 pal_openai_item *pal_openai_items_of(

@@ -43,6 +43,10 @@ PAL_CHECKED pal_status pal_openai_metadata_read(
 /* Writes the value of "metadata": the members of the session's metadata that are strings. */
 void pal_openai_metadata_put(pal_call *call, pal_json_writer *writer, pal_str metadata);
 
+/* Returns the body for a model service: unchanged, or with the default model if it names none. */
+PAL_CHECKED pal_status pal_openai_body_to_forward(
+        pal_call *call, pal_str *out_body, pal_error *err);
+
 /* ---- Items ---- */
 
 typedef struct pal_openai_item {

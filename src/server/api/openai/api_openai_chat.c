@@ -76,29 +76,6 @@ static const pal_forward_format format_without_usage = {.limits = "x-ratelimit-"
         .last = "[DONE]",
         .put_error = put_error_frame};
 
-/* Copies the body unchanged, with the default model if it names none. */
-static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
-{
-    pal_str endpoint, model = {0}, body = pal_exchange_body(call->exchange);
-    pal_buf buf;
-    *out_body = body;
-    if (pal_json_type_of(pal_json_find(call->body, "model")) != PAL_JSON_NONE)
-        return PAL_OK;
-    pal_status status =
-            pal_runtime_default(call->server->runtime, call->arena, &endpoint, &model, NULL, err);
-    if (status != PAL_OK || model.len == 0)
-        return status;
-    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
-    pal_json_writer writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str(&writer, "model", model);
-    pal_json_put_members(&writer, pal_json_raw(call->body));
-    pal_json_end_object(&writer);
-    status = pal_member_keep(&buf, call->arena, out_body, err);
-    pal_buf_done(&buf);
-    return status;
-}
-
 /* `record` may be NULL. It is taken if the request was forwarded. */
 static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err)
 {
@@ -112,7 +89,7 @@ static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err
     request.asks_usage = (request.budget.tenant_tokens || request.budget.tenant_cost_micros) &&
             pal_json_type_of(pal_json_find(call->body, "stream")) == PAL_JSON_TRUE &&
             pal_json_type_of(pal_json_find(options, "include_usage")) != PAL_JSON_TRUE;
-    pal_status status = make_body(call, &request.body, err);
+    pal_status status = pal_openai_body_to_forward(call, &request.body, err);
     if (status != PAL_OK)
         return status;
     const pal_forward_format *used = request.asks_usage ? &format_without_usage

@@ -204,9 +204,12 @@ pal_status pal_openai_create_response(pal_call *call, pal_error *err)
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
     if (!request)
         return pal_arena_checked(call->arena, err);
+    pal_status status = pal_response_forward(call, err);
+    if (status != PAL_CONFLICT)
+        return status;
     request->call = call;
     request->response = pal_call_derived_id(call, 0);
-    pal_status status = pal_response_read(request, err);
+    status = pal_response_read(request, err);
     if (status != PAL_OK)
         return status;
     if (!request->generates)

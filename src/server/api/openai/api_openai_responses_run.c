@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "dialect/dialect_member.h"
-#include "dialect/openai/openai_items.h"
 #include "server/api/api_record.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -139,38 +138,10 @@ static void send_whole(response_run *r)
 
 /* ---- Recording; the turn has ended, so nothing else changes the response ---- */
 
-static pal_status read_request(pal_api_record *record, pal_json request,
-        pal_message **out_messages, size_t *out_len, pal_error *err)
-{
-    return pal_openai_items_read(pal_json_find(request, "input"), "input", NULL, NULL,
-            record->arena, out_messages, out_len, err);
-}
-
-static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
-        size_t *out_len, pal_error *err)
-{
-    pal_json response;
-    pal_status status = pal_json_parse(record->arena, answer, NULL, &response, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_openai_items_read(pal_json_find(response, "output"), "output", NULL, NULL,
-            record->arena, out_messages, out_len, err);
-    for (size_t i = 0; status == PAL_OK && i < *out_len; i++)
-        (*out_messages)[i].model = pal_member_string(response, "model", record->arena);
-    return status;
-}
-
 static pal_status new_record(pal_response_request *request, response_run *r, pal_error *err)
 {
-    static const pal_api_record_format format = {
-            .read_request = read_request, .read_answer = read_answer};
-    pal_call *call = request->call;
     bool is_stateless = request->is_passing && !request->previous.len && !request->is_compaction;
-    pal_str key = is_stateless ? pal_api_record_key(call) : (pal_str){0};
-    if (key.len == 0)
-        return PAL_OK;
-    r->record = pal_api_record_new(call, &format, key, pal_exchange_body(call->exchange));
-    return r->record ? PAL_OK : pal_no_memory(err);
+    return is_stateless ? pal_response_record_new(request->call, &r->record, err) : PAL_OK;
 }
 
 /* Blocks. */

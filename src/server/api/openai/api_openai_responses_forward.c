@@ -1,0 +1,152 @@
+/* api_openai_responses_forward.c - forwards responses that are not stored to a model service that
+ * has the Responses API too. The service gets the request byte for byte, and the client gets the
+ * events of the service, so both can use everything that Palaver does not know. Also records such
+ * responses, whether they are forwarded or run as a turn. */
+#include "server/api/openai/api_openai_responses.h"
+
+#include "base/json/json_put.h"
+#include "base/text.h"
+#include "dialect/dialect_member.h"
+#include "dialect/openai/openai_items_answer.h"
+#include "server/api/api_record.h"
+#include "server/run/run_forward.h"
+#include "server/server_call.h"
+
+#define FRAME_LEN_MAX 65536 /* of a longer event only the beginning is examined */
+#define HEAD_LEN 256        /* the beginning of an event, which names its type */
+
+/* ---- Recording ---- */
+
+static pal_status read_request(pal_api_record *record, pal_json request,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    return pal_openai_items_read_all(pal_json_find(request, "input"), "input", record->arena,
+            out_messages, out_len, err);
+}
+
+static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    return pal_openai_items_answer_read(answer, record->arena, out_messages, out_len, err);
+}
+
+pal_status pal_response_record_new(pal_call *call, pal_api_record **out_record, pal_error *err)
+{
+    static const pal_api_record_format format = {.read_request = read_request,
+            .read_answer = read_answer,
+            .join = pal_openai_items_answer_join};
+    pal_str key = pal_api_record_key(call);
+    *out_record = NULL;
+    if (key.len == 0)
+        return PAL_OK;
+    *out_record = pal_api_record_new(call, &format, key, pal_exchange_body(call->exchange));
+    return *out_record ? PAL_OK : pal_no_memory(err);
+}
+
+/* ---- Events ---- */
+
+static pal_forward_frame frame_of_type(pal_str type)
+{
+    if (pal_str_is(type, "response.completed") || pal_str_is(type, "response.incomplete"))
+        return PAL_FORWARD_FRAME_LAST;
+    if (pal_str_is(type, "response.failed") || pal_str_is(type, "error"))
+        return PAL_FORWARD_FRAME_ERROR;
+    return PAL_FORWARD_FRAME_SEND;
+}
+
+/* Only the event at the end, which contains the complete response, can be the last one. */
+static pal_forward_frame read_long(pal_str frame)
+{
+    static const char *const types[] = {
+            "response.completed", "response.incomplete", "response.failed"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (memmem(frame.data, HEAD_LEN, types[i], strlen(types[i])))
+            return frame_of_type(pal_str_of(types[i]));
+    }
+    return PAL_FORWARD_FRAME_SEND;
+}
+
+/* A client cannot read an event that is not JSON: it would report an error of its own. */
+static pal_forward_frame read_frame(pal_str frame)
+{
+    pal_forward_frame use = PAL_FORWARD_FRAME_SEND;
+    pal_json event;
+    pal_str data = pal_text_trim(pal_run_forward_data(frame));
+    if (data.len == 0 || pal_str_is(data, "[DONE]"))
+        return use;
+    if (data.len > FRAME_LEN_MAX)
+        return read_long(frame);
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status = arena ? pal_json_parse(arena, data, NULL, &event, NULL) : PAL_NO_MEMORY;
+    if (status == PAL_INVALID)
+        use = PAL_FORWARD_FRAME_BAD;
+    else if (status == PAL_OK)
+        use = frame_of_type(pal_member_string(event, "type", arena));
+    pal_arena_free(arena);
+    return use;
+}
+
+/* The SDKs read either form of the error. */
+static void put_error(pal_buf *out, pal_str message)
+{
+    pal_buf_append_text(out, "event: error\ndata: {\"type\":\"error\",\"status\":502,\"error\":{"
+                             "\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null,"
+                             "\"message\":");
+    pal_json_quote(out, message);
+    pal_buf_append_text(out, "},\"code\":\"upstream_error\",\"param\":null,\"sequence_number\":0,"
+                             "\"message\":");
+    pal_json_quote(out, message);
+    pal_buf_append_text(out, "}\n\n");
+}
+
+static const pal_forward_format format = {
+        .limits = "x-ratelimit-",
+        .read_frame = read_frame,
+        .requires_last = true,
+        .put_error = put_error,
+        .stream_bytes = PAL_RESPONSE_STREAM_BYTES_MAX,
+};
+
+/* ---- Forwarding ---- */
+
+/* Palaver keeps the state of conversations. So only a request without any can be forwarded. */
+static bool is_stateless(pal_json body)
+{
+    return pal_json_type_of(pal_json_find(body, "store")) == PAL_JSON_FALSE &&
+            pal_json_type_of(pal_json_find(body, "generate")) != PAL_JSON_FALSE &&
+            pal_json_type_of(pal_json_find(body, "background")) != PAL_JSON_TRUE &&
+            pal_json_is_absent(pal_json_find(body, "previous_response_id")) &&
+            pal_json_is_absent(pal_json_find(body, "conversation"));
+}
+
+static pal_status forward(pal_call *call, pal_api_record *record, pal_error *err)
+{
+    pal_str beta = pal_exchange_header(call->exchange, "openai-beta");
+    const pal_header headers[] = {{pal_str_of("openai-beta"), beta}};
+    pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
+            .path = pal_str_of("/responses"),
+            .tenant = call->caller.tenant,
+            .budget = call->caller.budget,
+            .headers = headers,
+            .headers_len = beta.len ? 1 : 0,
+            .api = PAL_FORWARD_RESPONSES};
+    pal_status status = pal_openai_body_to_forward(call, &request.body, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_run_forward(
+            call, &request, &format, record ? &pal_api_record_observer : NULL, record, err);
+}
+
+pal_status pal_response_forward(pal_call *call, pal_error *err)
+{
+    pal_api_record *record;
+    if (!is_stateless(call->body))
+        return PAL_CONFLICT;
+    pal_status status = pal_response_record_new(call, &record, err);
+    if (status != PAL_OK)
+        return status;
+    status = forward(call, record, err);
+    if (status != PAL_OK)
+        pal_api_record_free(record);
+    return status;
+}

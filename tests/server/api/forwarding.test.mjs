@@ -1,0 +1,173 @@
+// Responses that are forwarded to a service with the same API: what the service receives, what the
+// client gets back, and what is counted and recorded.
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MockResponses } from '../../conformance/mock-responses.mjs';
+import { makeKey, serve, workspace } from '../support.mjs';
+
+const ON = 'providers:\n  - kind: openai\n    responses: on\n';
+const CODEX = { 'session-id': 'c-1', originator: 'codex_exec', 'user-agent': 'codex_exec/0.166.0 (x)' };
+
+async function start(t, { config = ON, ...options } = {}) {
+    const mock = new MockResponses();
+    const url = await mock.listen();
+    t.after(() => mock.close());
+    const s = await serve(t, { ...options, config,
+        args: ['--provider', 'openai', '--provider-url', `${url}/v1`, '--model', 'mock-model'] });
+    return { ...s, mock };
+}
+
+const user = (text) => ({ type: 'message', role: 'user', content: [{ type: 'input_text', text }] });
+const eventsOf = (text) => text.split('\n').filter((line) => line.startsWith('data: {'))
+    .map((line) => JSON.parse(line.slice(6)));
+const messages = async (s, key, options) => {
+    const { code, json, text } = await s.get(`/api/v1/sessions/${encodeURIComponent(key)}/messages?limit=1000`, options);
+    assert.equal(code, 200, text);
+    return json.messages;
+};
+
+// Waits until the ledger has the usage that the scripted service reports.
+const counted = async (s) => {
+    const until = Date.now() + 20_000;
+    for (;;) {
+        const { text } = await s.get('/api/v1/usage');
+        if (/"input_tokens":40,/.test(text) && /"output_tokens":20,/.test(text)) return;
+        assert.ok(Date.now() < until, text);
+        await sleep(20);
+    }
+};
+
+// Everything that only a service with this API understands.
+const RICH = {
+    model: 'mock-model', store: false, include: ['reasoning.encrypted_content', 'web_search_call.action.sources'],
+    reasoning: { effort: 'medium', summary: 'auto', context: 'current_turn' },
+    tools: [{ type: 'web_search', external_web_access: false }, { type: 'tool_search', execution: 'client' },
+        { type: 'custom', name: 'apply_patch', format: { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } },
+        { type: 'computer_use_preview', display_width: 1, display_height: 1, environment: 'linux' }],
+    input: [{ type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'abc' },
+        { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'q' } },
+        { type: 'unheard_of', some: ['thing'] }, user('hello <<say Hi.>>')],
+    client_metadata: { a: 'b' }, number: 1.50,
+};
+
+for (const stream of [true, false]) {
+    test(`a response that is not stored is forwarded byte for byte (stream: ${stream})`, async (t) => {
+        const s = await start(t);
+        const sent = JSON.stringify({ ...RICH, stream }, null, 3).replace('"number": 1.5', '"number" :  1.50');
+        const answer = await s.post('/v1/responses', sent,
+            { headers: { 'openai-beta': 'responses=experimental', authorization: 'Bearer client' } });
+        assert.equal(answer.code, 200, answer.text);
+        assert.equal(s.mock.requests.length, 1);
+        const [{ raw, headers }] = s.mock.requests;
+        assert.equal(raw, sent);
+        assert.equal(headers['openai-beta'], 'responses=experimental');
+        assert.notEqual(headers.authorization, 'Bearer client');
+        assert.equal(answer.headers['x-ratelimit-limit-requests'], stream ? undefined : '7');
+        const last = stream ? eventsOf(answer.text).at(-1).response : answer.json;
+        assert.deepEqual(last.unknown_member, { kept: true });
+        assert.match(last.id, /^resp_e+\d$/, 'the id of the service');
+        if (stream) assert.deepEqual(eventsOf(answer.text).map(({ sequence_number: n }) => n), [0, 1, 2, 3, 4, 5]);
+        assert.deepEqual((await s.get('/api/v1/sessions')).json.sessions, [], 'nothing is kept');
+        await counted(s);
+    });
+}
+
+test('a missing model is filled in', async (t) => {
+    const s = await start(t);
+    const { code, json } = await s.post('/v1/responses', { store: false, input: 'hi' });
+    assert.equal(code, 200);
+    assert.equal(json.model, 'mock-model-2026');
+    assert.deepEqual(s.mock.requests[0].body, { model: 'mock-model', store: false, input: 'hi' });
+});
+
+test('errors of the service are passed on', async (t) => {
+    const s = await start(t);
+    for (const stream of [true, false]) {
+        const { code, json } = await s.post('/v1/responses', { ...RICH, stream, input: 'x <<fail 429>>' });
+        assert.equal(code, 429);
+        assert.equal(json.error.message, 'as scripted');
+    }
+});
+
+test('a stream that breaks off ends with an error, and is not recorded', async (t) => {
+    const s = await start(t);
+    const { text } = await s.post('/v1/responses', { ...RICH, stream: true, input: 'x <<cut>><<say no>>' }, { headers: CODEX });
+    const last = eventsOf(text).at(-1);
+    assert.equal(last.type, 'error');
+    assert.equal(last.error.code, 'upstream_error');
+    assert.match(last.message, /before its last event/);
+    assert.deepEqual((await s.get('/api/v1/sessions')).json.sessions, []);
+});
+
+test('a service without the API gets chat completions', async (t) => {
+    for (const config of ['', 'providers:\n  - kind: openai\n    responses: off\n', 'providers:\n  - kind: openai\n']) {
+        const s = await start(t, { config });
+        const { code } = await s.post('/v1/responses', { store: false, input: 'hi' });
+        assert.equal(code, 404, 'the scripted service has nothing else');
+        assert.equal(s.mock.requests.length, 0);
+    }
+});
+
+test('only services of kind openai can have the API', async (t) => {
+    await assert.rejects(serve(t, { config: 'providers:\n  - kind: anthropic\n    responses: on\n    url: http://127.0.0.1:1\n',
+        args: ['--provider', 'anthropic'] }), /kind 'anthropic' has no Responses API/);
+});
+
+test('a budget counts forwarded responses', async (t) => {
+    const dir = workspace(t);
+    makeKey(dir, '--role', 'admin');
+    const { key } = makeKey(dir, '--role', 'write', '--tenant', 'a', '--max-tokens', '100');
+    const s = await start(t, { dir });
+    const send = () => s.post('/v1/responses', { model: 'm', store: false, input: 'hi', stream: true, max_output_tokens: 4096 }, { key });
+    assert.equal((await send()).code, 200);
+    const refused = await send();
+    assert.equal(refused.code, 429, refused.text);
+    assert.equal(refused.json.error.code, 'insufficient_quota');
+    assert.equal(s.mock.requests.length, 1);
+});
+
+for (const stream of [true, false]) {
+    for (const bare of stream ? ['', '<<bare>>'] : ['']) {
+        test(`a forwarded conversation is recorded (stream: ${stream}) ${bare}`, async (t) => {
+            const s = await start(t);
+            const history = [user(`go ${bare}<<think Hm.>><<item {"id":"ws_2","type":"web_search_call","status":"completed",` +
+                `"action":{"type":"search","query":"q"}}>><<tool read {"a":1}>><<next>><<say Done.>>${bare}`)];
+            const step = async () => {
+                const body = { ...RICH, stream, input: history };
+                const { code, text, json } = await s.post('/v1/responses', body, { headers: CODEX });
+                assert.equal(code, 200, text);
+                const output = stream ? eventsOf(text).filter(({ type }) => type === 'response.output_item.done').map(({ item }) => item)
+                    : json.output;
+                history.push(...output);
+                return output;
+            };
+            const output = await step();
+            const { call_id: id } = output.at(-1);
+            delete history.at(-2).id; // Codex does not send it back
+            history.push({ type: 'function_call_output', call_id: id, output: 'it' });
+            await step();
+            const stored = await messages(s, 'codex:c-1');
+            assert.deepEqual(stored.map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
+            assert.equal(stored.at(-1).content ?? stored.at(-1).parts[0].text, 'Done.');
+            assert.equal(stored.at(-1).model, 'mock-model-2026');
+            assert.deepEqual({ ...stored.at(-1).usage }, { ...stored.at(-1).usage, input_tokens: 40, output_tokens: 20 });
+            assert.match(JSON.stringify(stored[1]), /web_search_call/, 'an item without a counterpart is kept');
+            assert.match(JSON.stringify(stored[1]), /secret:Hm\./, 'the encrypted reasoning is kept');
+            const { json: { sessions } } = await s.get('/api/v1/sessions');
+            assert.equal(sessions.length, 1, 'and there is no branch');
+            const id32 = sessions[0].session_id.replaceAll('-', '');
+            const { json: items } = await s.get(`/v1/conversations/conv_${id32}/items?order=asc`);
+            assert.deepEqual(items.data.map(({ type }) => type), ['message', 'reasoning', 'web_search_call', 'function_call',
+                'function_call_output', 'message']);
+        });
+    }
+}
+
+test('a very long last event is recognized, and its usage is counted', async (t) => {
+    const s = await start(t);
+    const { text } = await s.post('/v1/responses', { ...RICH, stream: true, input: 'x <<size 800000>>' }, { headers: CODEX });
+    assert.equal(eventsOf(text).at(-1).type, 'response.completed');
+    await counted(s);
+    assert.equal((await messages(s, 'codex:c-1')).length, 2);
+});
