@@ -124,7 +124,8 @@ static pal_status create(pal_binding_call *call, const char *json)
         status = pal_native_session_read(value, call->arena, &session, &call->err);
     if (status != PAL_OK)
         return status;
-    memset(&op, 0, sizeof op);
+    session.tenant = call->binding->tenant;
+    op = pal_op_create(&session);
     flag = pal_json_find(value, "or_find");
     if (pal_json_type_of(flag) != PAL_JSON_NONE && !pal_json_bool(flag, &op.u.create.or_find))
         return pal_member_wrong(&call->err, "or_find", flag, "true or false");
@@ -136,10 +137,6 @@ static pal_status create(pal_binding_call *call, const char *json)
             return refuse_unknown(call, session.extra);
         session.extra = (pal_str){0};
     }
-    op.kind = PAL_OP_CREATE;
-    op.tenant = call->binding->tenant;
-    op.session = session.id;
-    op.u.create.session = &session;
     status = pal_store_apply(call->binding->store, &op, 1, &call->err);
     if (status != PAL_OK)
         return status;

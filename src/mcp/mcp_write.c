@@ -33,11 +33,7 @@ static pal_status put_session(
 static pal_status find_or_create(
         pal_mcp_call *call, const pal_session *session, pal_op *out_op, pal_error *err)
 {
-    *out_op = (pal_op){
-            .kind = PAL_OP_CREATE,
-            .tenant = call->peer->tenant,
-            .u.create = {.session = session, .or_find = session->key.len > 0},
-    };
+    *out_op = session->key.len ? pal_op_find_or_create(session) : pal_op_create(session);
     pal_status status = pal_store_apply(call->host->options.store, out_op, 1, err);
     if (status == PAL_OK && out_op->status != PAL_OK)
         return pal_error_set(err, out_op->status, "%s", out_op->error.message);

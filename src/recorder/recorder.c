@@ -249,20 +249,15 @@ static pal_op make_session(
         const family *f, const known_prefix *known, pal_id root, const pal_session *session)
 {
     if (f->len == 0 && known->seq == 0)
-        return (pal_op){.kind = PAL_OP_CREATE, .u.create = {.session = session}};
-    return (pal_op){.kind = PAL_OP_FORK,
-            .u.fork = {.session = session,
-                    .parent = known->seq ? known->session.id : root,
-                    .at_seq = known->seq ? known->seq : 1}};
+        return pal_op_create(session);
+    return pal_op_fork(
+            session, known->seq ? known->session.id : root, known->seq ? known->seq : 1);
 }
 
-static pal_status apply(const recording *r, pal_op *ops, size_t len, pal_id session)
+static pal_status apply(const recording *r, pal_op *ops, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        ops[i].tenant = r->history->tenant;
-        ops[i].session = ops[i].kind == PAL_OP_RECORD_PUT ? (pal_id){{0}} : session;
-        ops[i].with_previous = i > 0;
-    }
+    for (size_t i = 1; i < len; i++)
+        ops[i].with_previous = true;
     pal_status status = pal_store_apply(r->store, ops, len, r->err);
     return status == PAL_OK ? first_failure(ops, len, r->err) : status;
 }
@@ -281,7 +276,9 @@ static pal_status write_session(
     pal_message *messages = r->messages + known->len;
     pal_id id = pal_id_new();
     pal_id root = f->len ? f->sessions[f->len - 1] : id;
-    const pal_session session = {.tenant = r->history->tenant,
+    pal_str tenant = r->history->tenant;
+    const pal_session session = {.id = id,
+            .tenant = tenant,
             .metadata = r->history->metadata,
             .key = f->len ? (pal_str){0} : r->history->key};
     const family none = {.version = f->version};
@@ -300,18 +297,16 @@ static pal_status write_session(
         return status;
     if (f->len == 0)
         ops[ops_len++] = make_session(f, known, root, &session);
-    ops[ops_len++] = (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .u.record = {.record = &record, .expected_version = f->version}};
+    ops[ops_len++] = pal_op_record_put(tenant, &record, f->version);
     if (f->len && !is_empty)
         ops[ops_len++] = make_session(f, known, root, &session);
     if (f->len && !is_empty && seq == 0) {
-        ops[ops_len++] = (pal_op){.kind = PAL_OP_MARK, .u.mark = &hide_all};
+        ops[ops_len++] = pal_op_mark(tenant, id, &hide_all);
         seq = 1;
     }
     if (part)
-        ops[ops_len++] = (pal_op){.kind = PAL_OP_APPEND,
-                .u.append = {.messages = messages, .messages_len = part, .expected_seq = seq}};
-    status = apply(r, ops, ops_len, id);
+        ops[ops_len++] = pal_op_append(tenant, id, messages, part, seq);
+    status = apply(r, ops, ops_len);
     *out_session = id;
     if (status != PAL_OK || part == rest)
         return status;

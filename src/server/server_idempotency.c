@@ -299,9 +299,8 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
     if (status != PAL_OK)
         return status;
     for (; len < (call->is_mixed ? 1 : 2); len++)
-        ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT,
-                .tenant = call->caller.tenant,
-                .u.record = {.record = &records[len], .expected_version = PAL_RECORD_VERSION_ANY}};
+        ops[len] = pal_op_record_put(
+                call->caller.tenant, &records[len], PAL_RECORD_VERSION_ANY);
     status = pal_store_apply(call->server->store, ops, len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         status = ops[i].status == PAL_NOT_FOUND ? PAL_OK : ops[i].status;
@@ -465,12 +464,9 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
     if (!record || make_record(call, entry, 0, record) != PAL_OK)
         return pal_no_memory(err);
     batch->from[batch->len] = SIZE_MAX;
-    batch->ops[batch->len++] = (pal_op){
-            .kind = PAL_OP_RECORD_PUT,
-            .tenant = call->caller.tenant,
-            .with_previous = true,
-            .u.record = {.record = record, .expected_version = PAL_RECORD_VERSION_ANY},
-    };
+    pal_op *op = &batch->ops[batch->len++];
+    *op = pal_op_record_put(call->caller.tenant, record, PAL_RECORD_VERSION_ANY);
+    op->with_previous = true;
     return PAL_OK;
 }
 

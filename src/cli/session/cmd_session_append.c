@@ -176,9 +176,7 @@ static pal_status find_or_create(pal_cli *cli, const char *name, pal_session *ou
     if (status != PAL_NOT_FOUND)
         return status;
     pal_session session = {.tenant = pal_cli_tenant(cli), .key = key};
-    pal_op op = {.kind = PAL_OP_CREATE, .tenant = pal_cli_tenant(cli)};
-    op.u.create.session = &session;
-    op.u.create.or_find = true;
+    pal_op op = pal_op_find_or_create(&session);
     status = pal_store_apply(cli->store, &op, 1, &cli->err);
     if (status == PAL_OK && op.status != PAL_OK) {
         cli->err = op.error;

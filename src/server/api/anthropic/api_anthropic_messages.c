@@ -117,12 +117,10 @@ static pal_status run_turn(pal_call *call, pal_str key, pal_str body, pal_error 
     pal_status status = pal_anthropic_request_read(call, false, request, err);
     if (status != PAL_OK)
         return status;
+    session->id = pal_call_derived_id(call, 0);
     session->tenant = call->caller.tenant;
     session->expires_at = pal_clock_now_ms() + TEMPORARY_MS;
-    *op = (pal_op){.kind = PAL_OP_CREATE,
-            .tenant = call->caller.tenant,
-            .session = pal_call_derived_id(call, 0),
-            .u.create = {.session = session}};
+    *op = pal_op_create(session);
     call->user = request;
     if (key.len || is_thread(call, "create")) {
         request->record = pal_anthropic_record_new(call, key, body);

@@ -319,13 +319,6 @@ static void agent_written(
     send_agent(call, agent);
 }
 
-static pal_op put_op(pal_call *call, pal_record *record, uint64_t expected)
-{
-    return (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .tenant = call->caller.tenant,
-            .u.record = {.record = record, .expected_version = expected}};
-}
-
 /* Writes the agent. If `is_new`, also writes a new version. */
 static pal_status write_agent(pal_call *call, pal_mistral_agent *agent, bool is_new, pal_error *err)
 {
@@ -339,9 +332,9 @@ static pal_status write_agent(pal_call *call, pal_mistral_agent *agent, bool is_
                 version_name(call, agent->id_text, agent->current), pal_json_raw(agent->fields));
     if (!ops || pal_arena_failure(call->arena) != PAL_OK)
         return pal_arena_checked(call->arena, err);
-    ops[0] = put_op(call, record, agent->record_version);
+    ops[0] = pal_op_record_put(call->caller.tenant, record, agent->record_version);
     if (version) {
-        ops[1] = put_op(call, version, 0);
+        ops[1] = pal_op_record_put(call->caller.tenant, version, 0);
         ops[1].with_previous = true;
     }
     call->user = agent;
@@ -455,10 +448,8 @@ static pal_status erase(pal_call *call, pal_error *err)
     for (size_t i = 0; ops && i < len; i++) {
         pal_str name =
                 i ? version_name(call, agent->id_text, i - 1) : pal_mistral_agent_name(agent);
-        ops[i] = (pal_op){.kind = PAL_OP_RECORD_DROP,
-                .tenant = call->caller.tenant,
-                .u.record.record = new_record(
-                        call, i ? AGENT_VERSION : PAL_MISTRAL_AGENT, name, (pal_str){0})};
+        ops[i] = pal_op_record_drop(call->caller.tenant,
+                new_record(call, i ? AGENT_VERSION : PAL_MISTRAL_AGENT, name, (pal_str){0}));
     }
     if (pal_arena_failure(call->arena) != PAL_OK)
         return pal_arena_checked(call->arena, err);

@@ -124,9 +124,7 @@ static pal_status write_change(
         status = pal_mistral_agent_record(call, agent, &record, err);
     if (status != PAL_OK || !op)
         return op ? status : pal_arena_checked(call->arena, err);
-    *op = (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .tenant = call->caller.tenant,
-            .u.record = {.record = record, .expected_version = agent->record_version}};
+    *op = pal_op_record_put(call->caller.tenant, record, agent->record_version);
     call->user = change;
     return pal_call_apply(call, op, 1, changed, err);
 }

@@ -71,7 +71,7 @@ static pal_status make_session(pal_mistral_start *start, pal_error *err)
     if (status != PAL_OK)
         return status;
     start->run.conversation = start->session.id;
-    pal_mistral_start_op(start, PAL_OP_CREATE)->u.create.session = &start->session;
+    pal_mistral_start_add(start, pal_op_create(&start->session));
     return pal_mistral_start_make(start, err);
 }
 

@@ -112,7 +112,7 @@ static pal_status erase(pal_call *call, pal_error *err)
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
     if (status != PAL_OK || !op)
         return op ? status : pal_arena_checked(call->arena, err);
-    *op = (pal_op){.kind = PAL_OP_DELETE, .tenant = call->caller.tenant, .session = session.id};
+    *op = pal_op_delete(call->caller.tenant, session.id);
     return pal_call_apply(call, op, 1, deleted, err);
 }
 

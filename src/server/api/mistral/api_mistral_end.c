@@ -13,11 +13,6 @@ static bool is_done(const pal_mistral_runner *run)
     return !run->is_refused && (run->state == PAL_TURN_DONE || run->asked.len);
 }
 
-static pal_op op_of(const pal_mistral_runner *run, pal_op_kind kind)
-{
-    return (pal_op){.kind = kind, .tenant = run->run.tenant, .session = run->options.session};
-}
-
 /* Hides the messages of the request's turns, up to `last_seq`. */
 static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
 {
@@ -26,8 +21,7 @@ static void plan_hiding(pal_mistral_runner *run, uint64_t last_seq)
     run->marks = pal_arena_array(run->run.arena, len, sizeof *run->marks);
     for (size_t i = 0; run->ops && run->marks && i < len; i++) {
         run->marks[i] = (pal_mark){.kind = PAL_MARK_HIDE, .seq = run->first_seq + i};
-        run->ops[i] = op_of(run, PAL_OP_MARK);
-        run->ops[i].u.mark = &run->marks[i];
+        run->ops[i] = pal_op_mark(run->run.tenant, run->options.session, &run->marks[i]);
         run->ops_len++;
     }
 }
@@ -45,9 +39,8 @@ static void plan_speaker(pal_mistral_runner *run)
     run->ops = pal_arena_alloc(run->run.arena, sizeof *run->ops);
     if (run->ops && pal_member_keep(&buf, run->run.arena, &run->speaker_record.body,
     NULL) == PAL_OK) {
-        run->ops[0] = op_of(run, PAL_OP_RECORD_PUT);
-        run->ops[0].u.record.record = &run->speaker_record;
-        run->ops[0].u.record.expected_version = PAL_RECORD_VERSION_ANY;
+        run->ops[0] = pal_op_record_put(
+                run->run.tenant, &run->speaker_record, PAL_RECORD_VERSION_ANY);
         run->ops_len = 1;
     }
     pal_buf_done(&buf);
@@ -62,8 +55,7 @@ static void plan_end(pal_mistral_runner *run)
     if (run->options.is_passing || (!is_done(run) && run->options.is_made)) {
         run->ops = pal_arena_alloc(run->run.arena, sizeof *run->ops);
         if (run->ops) {
-            run->ops[0] = op_of(run, PAL_OP_ERASE);
-            run->ops[0].u.erasure = &run->erasure;
+            run->ops[0] = pal_op_erase(run->run.tenant, run->options.session, &run->erasure);
             run->ops_len = 1;
         }
     } else if (!is_done(run) && left_seq && !run->is_parted) {

@@ -134,7 +134,8 @@ static pal_status add_hiding(pal_mistral_start *start, const restart_point *poin
         *mark = (pal_mark){.kind = PAL_MARK_HIDE,
                 .seq = point->seq,
                 .target = part->number ? part->number : i + 1};
-        pal_mistral_start_op(start, PAL_OP_MARK)->u.mark = mark;
+        pal_mistral_start_add(
+                start, pal_op_mark(start->session.tenant, start->session.id, mark));
     }
     return PAL_OK;
 }
@@ -152,10 +153,7 @@ static pal_status fork_session(pal_mistral_start *start, const pal_session *pare
         return status;
     start->session.title = parent->title;
     start->run.conversation = start->session.id;
-    pal_op *op = pal_mistral_start_op(start, PAL_OP_FORK);
-    op->u.fork.session = &start->session;
-    op->u.fork.parent = parent->id;
-    op->u.fork.at_seq = point->seq;
+    pal_mistral_start_add(start, pal_op_fork(&start->session, parent->id, point->seq));
     status = add_hiding(start, point, err);
     if (status != PAL_OK)
         return status;

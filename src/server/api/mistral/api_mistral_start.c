@@ -169,28 +169,22 @@ static void made(
     pal_call_fail(call, pal_mistral_checked(call, status), err);
 }
 
-pal_op *pal_mistral_start_op(pal_mistral_start *start, pal_op_kind kind)
+void pal_mistral_start_add(pal_mistral_start *start, pal_op op)
 {
-    pal_op *op = &start->ops[start->ops_len];
-    *op = (pal_op){.kind = kind,
-            .tenant = start->call->caller.tenant,
-            .session = start->session.id,
-            .with_previous = start->ops_len > 0};
-    start->ops_len++;
-    return op;
+    op.with_previous = start->ops_len > 0;
+    start->ops[start->ops_len++] = op;
 }
 
 void pal_mistral_start_record(pal_mistral_start *start, size_t at, const char *kind, pal_str body)
 {
     char name[PAL_ID_TEXT_SIZE];
-    pal_op *op = pal_mistral_start_op(start, PAL_OP_RECORD_PUT);
     pal_id_to_text(start->session.id, name);
     start->records[at] = (pal_record){.kind = pal_str_of(kind),
             .name = pal_arena_copy(start->call->arena, pal_str_of(name)),
             .session = start->session.id,
             .body = body};
-    op->u.record.record = &start->records[at];
-    op->u.record.expected_version = PAL_RECORD_VERSION_ANY;
+    pal_mistral_start_add(start,
+            pal_op_record_put(start->session.tenant, &start->records[at], PAL_RECORD_VERSION_ANY));
 }
 
 pal_status pal_mistral_start_session(pal_mistral_start *start, size_t more_ops, pal_error *err)
@@ -267,7 +261,7 @@ static pal_status start_conversation(pal_call *call, pal_error *err)
         return status;
     start->session.title = start->settings.name;
     start->run.conversation = start->session.id;
-    pal_mistral_start_op(start, PAL_OP_CREATE)->u.create.session = &start->session;
+    pal_mistral_start_add(start, pal_op_create(&start->session));
     return pal_mistral_start_make(start, err);
 }
 
@@ -342,10 +336,7 @@ static pal_status append_passing(
         return status;
     start->parent_hold = hold;
     start->session.metadata = parent->metadata;
-    pal_op *op = pal_mistral_start_op(start, PAL_OP_FORK);
-    op->u.fork.session = &start->session;
-    op->u.fork.parent = parent->id;
-    op->u.fork.at_seq = PAL_SEQ_ANY;
+    pal_mistral_start_add(start, pal_op_fork(&start->session, parent->id, PAL_SEQ_ANY));
     return pal_mistral_start_make(start, err);
 }
 

@@ -41,7 +41,8 @@ PAL_CHECKED pal_status pal_mistral_start_check(
 /* Begins the list of operations, with room for `more_ops` more. */
 PAL_CHECKED pal_status pal_mistral_start_session(
         pal_mistral_start *start, size_t more_ops, pal_error *err);
-pal_op *pal_mistral_start_op(pal_mistral_start *start, pal_op_kind kind);
+/* Adds an operation, which is applied only if the one before it succeeds. */
+void pal_mistral_start_add(pal_mistral_start *start, pal_op op);
 void pal_mistral_start_record(pal_mistral_start *start, size_t at, const char *kind, pal_str body);
 /* Applies the operations, then starts the run. */
 PAL_CHECKED pal_status pal_mistral_start_make(pal_mistral_start *start, pal_error *err);

@@ -46,12 +46,8 @@ static pal_status fork_session(pal_call *call, pal_error *err)
         session->agent = parent.agent;
     if (!session->project.len)
         session->project = parent.project;
-    op->kind = PAL_OP_FORK;
-    op->tenant = call->caller.tenant;
-    op->session = pal_call_derived_id(call, 0);
-    op->u.fork.session = session;
-    op->u.fork.parent = parent.id;
-    op->u.fork.at_seq = request->at_seq;
+    session->id = pal_call_derived_id(call, 0);
+    *op = pal_op_fork(session, parent.id, request->at_seq);
     return pal_call_apply(call, op, 1, forked, err);
 }
 
@@ -83,10 +79,7 @@ static pal_status add_mark(pal_call *call, pal_mark given, pal_error *err)
     if (status != PAL_OK)
         return status;
     *mark = given;
-    op->kind = PAL_OP_MARK;
-    op->tenant = call->caller.tenant;
-    op->session = session.id;
-    op->u.mark = mark;
+    *op = pal_op_mark(call->caller.tenant, session.id, mark);
     return pal_call_apply(call, op, 1, marked, err);
 }
 

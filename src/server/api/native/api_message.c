@@ -257,12 +257,7 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
     if (!op)
         return pal_arena_checked(call->arena, err);
-    op->kind = PAL_OP_APPEND;
-    op->tenant = call->caller.tenant;
-    op->session = session;
-    op->u.append.messages = messages;
-    op->u.append.messages_len = len;
-    op->u.append.expected_seq = request.expected_seq;
+    *op = pal_op_append(call->caller.tenant, session, messages, len, request.expected_seq);
     return pal_call_apply(call, op, 1, appended, err);
 }
 

@@ -162,11 +162,9 @@ static pal_status create_session(pal_call *call, pal_error *err)
         return status;
     if (pal_api_session_has_message(call))
         return pal_api_session_chat(call, &request->session, err);
-    op->kind = PAL_OP_CREATE;
-    op->tenant = call->caller.tenant;
-    op->session = pal_call_derived_id(call, 0);
-    op->u.create.session = &request->session;
-    op->u.create.or_find = request->or_find;
+    request->session.id = pal_call_derived_id(call, 0);
+    *op = request->or_find ? pal_op_find_or_create(&request->session)
+                           : pal_op_create(&request->session);
     return pal_call_apply(call, op, 1, created, err);
 }
 
@@ -256,52 +254,30 @@ static uint32_t fields_of(pal_json body)
     return fields;
 }
 
-/* Creates an operation on the session that the path names. Returns NULL on failure, with the reason
- * in `err`. */
-static pal_op *op_of(pal_call *call, pal_op_kind kind, pal_error *err)
-{
-    pal_session *session = pal_arena_array(call->arena, 1, sizeof *session);
-    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
-    if (!session || !op) {
-        (void)!pal_arena_checked(call->arena, err);
-        return NULL;
-    }
-    /* A session in the trash cannot be deleted again, except by a repetition of the request that
-     * deleted it. */
-    bool is_any = kind != PAL_OP_DELETE || call->is_repeat;
-    pal_status status = is_any ? pal_call_session(call, call->params[0], session, err)
-                               : pal_api_active_session(call, call->params[0], session, err);
-    if (status != PAL_OK)
-        return NULL;
-    op->kind = kind;
-    op->tenant = call->caller.tenant;
-    op->session = session->id;
-    return op;
-}
-
 static const pal_api_object update_body = {"SessionRequest",
         .members = PAL_API_MEMBERS(
                 {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
 
 static pal_status update_session(pal_call *call, pal_error *err)
 {
+    pal_session session;
     pal_api_session_request *request = pal_arena_array(call->arena, 1, sizeof *request);
-    if (!request)
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    if (!request || !op)
         return pal_arena_checked(call->arena, err);
-    pal_op *op = op_of(call, PAL_OP_UPDATE, err);
-    if (!op)
-        return err->status;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
     uint32_t fields = fields_of(call->body);
     if (fields == 0)
         return pal_error_set(err, PAL_INVALID,
                 "no member to change; send title, project, agent, metadata, scope, expires_at, "
                 "expires_in, key or aliases");
-    pal_status status = pal_api_session_read(call, &update_body, request, err);
+    status = pal_api_session_read(call, &update_body, request, err);
     if (status != PAL_OK)
         return status;
-    request->session.id = op->session;
-    op->u.update.session = &request->session;
-    op->u.update.fields = fields;
+    request->session.id = session.id;
+    *op = pal_op_update(&request->session, fields);
     return pal_call_apply(call, op, 1, pal_api_session_changed, err);
 }
 
@@ -328,8 +304,19 @@ static void deleted(
 
 static pal_status delete_session(pal_call *call, pal_error *err)
 {
-    pal_op *op = op_of(call, PAL_OP_DELETE, err);
-    return op ? pal_call_apply(call, op, 1, deleted, err) : err->status;
+    pal_session session;
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    if (!op)
+        return pal_arena_checked(call->arena, err);
+    /* A session in the trash cannot be deleted again, except by a repetition of the request that
+     * deleted it. */
+    pal_status status = call->is_repeat
+            ? pal_call_session(call, call->params[0], &session, err)
+            : pal_api_active_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    *op = pal_op_delete(call->caller.tenant, session.id);
+    return pal_call_apply(call, op, 1, deleted, err);
 }
 
 static bool has_name(const pal_session *session, pal_str name)
@@ -378,14 +365,14 @@ pal_status pal_api_session_or_trash(pal_call *call, pal_id *out_id, pal_error *e
 
 static pal_status restore_session(pal_call *call, pal_error *err)
 {
+    pal_id session;
     pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
     if (!op)
         return pal_arena_checked(call->arena, err);
-    op->kind = PAL_OP_RESTORE;
-    op->tenant = call->caller.tenant;
-    pal_status status = pal_api_session_or_trash(call, &op->session, err);
+    pal_status status = pal_api_session_or_trash(call, &session, err);
     if (status != PAL_OK)
         return status;
+    *op = pal_op_restore(call->caller.tenant, session);
     return pal_call_apply(call, op, 1, pal_api_session_changed, err);
 }
 
@@ -424,10 +411,14 @@ static void erased(
 static pal_status erase_session(pal_call *call, pal_error *err)
 {
     pal_erase_result *erasure = pal_arena_array(call->arena, 1, sizeof *erasure);
-    pal_op *op = op_of(call, PAL_OP_ERASE, err);
+    pal_op *op = pal_arena_array(call->arena, 1, sizeof *op);
+    pal_session session;
     if (!erasure || !op)
-        return erasure ? err->status : pal_arena_checked(call->arena, err);
-    op->u.erasure = erasure;
+        return pal_arena_checked(call->arena, err);
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    *op = pal_op_erase(call->caller.tenant, session.id, erasure);
     return pal_call_apply(call, op, 1, erased, err);
 }
 

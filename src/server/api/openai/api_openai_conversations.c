@@ -86,17 +86,6 @@ static pal_status read_items(pal_call *call, bool may_be_absent, pal_message **o
     return pal_arena_checked(call->arena, err);
 }
 
-static void fill_append(
-        pal_call *call, pal_op *op, pal_id session, pal_message *messages, size_t len)
-{
-    op->kind = PAL_OP_APPEND;
-    op->tenant = call->caller.tenant;
-    op->session = session;
-    op->u.append.messages = messages;
-    op->u.append.messages_len = len;
-    op->u.append.expected_seq = PAL_SEQ_ANY;
-}
-
 /* ---- Conversations ---- */
 
 static pal_status create_conversation(pal_call *call, pal_error *err)
@@ -115,11 +104,8 @@ static pal_status create_conversation(pal_call *call, pal_error *err)
     session->id = pal_call_derived_id(call, 0);
     session->tenant = call->caller.tenant;
     session->created_at = pal_clock_now_ms();
-    ops[0] = (pal_op){.kind = PAL_OP_CREATE,
-            .tenant = session->tenant,
-            .session = session->id,
-            .u.create.session = session};
-    fill_append(call, &ops[1], session->id, messages, len);
+    ops[0] = pal_op_create(session);
+    ops[1] = pal_op_append(session->tenant, session->id, messages, len, PAL_SEQ_ANY);
     ops[1].with_previous = true;
     call->user = session;
     return pal_call_apply(call, ops, len ? 2 : 1, send_conversation, err);
@@ -178,10 +164,7 @@ static pal_status update_conversation(pal_call *call, pal_error *err)
     status = replace_metadata(call, session, given, err);
     if (status != PAL_OK)
         return status;
-    *op = (pal_op){.kind = PAL_OP_UPDATE,
-            .tenant = call->caller.tenant,
-            .session = session->id,
-            .u.update = {session, PAL_SESSION_FIELD_METADATA}};
+    *op = pal_op_update(session, PAL_SESSION_FIELD_METADATA);
     call->user = session;
     return pal_call_apply(call, op, 1, send_conversation, err);
 }
@@ -214,7 +197,7 @@ static pal_status delete_conversation(pal_call *call, pal_error *err)
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
     if (status != PAL_OK)
         return status;
-    *op = (pal_op){.kind = PAL_OP_DELETE, .tenant = call->caller.tenant, .session = session.id};
+    *op = pal_op_delete(call->caller.tenant, session.id);
     return pal_call_apply(call, op, 1, send_deleted, err);
 }
 
@@ -259,7 +242,7 @@ static pal_status create_items(pal_call *call, pal_error *err)
             pal_call_send(call, 200);
         return status;
     }
-    fill_append(call, op, session.id, messages, len);
+    *op = pal_op_append(call->caller.tenant, session.id, messages, len, PAL_SEQ_ANY);
     return pal_call_apply(call, op, 1, send_created, err);
 }
 
@@ -411,11 +394,8 @@ static pal_status fill_marks(pal_call *call, pal_id session, const pal_openai_it
                 .target = is_whole ? 0
                         : number   ? number
                                    : first + i + 1};
-        ops[i] = (pal_op){.kind = PAL_OP_MARK,
-                .tenant = call->caller.tenant,
-                .session = session,
-                .with_previous = i > 0,
-                .u.mark = &marks[i]};
+        ops[i] = pal_op_mark(call->caller.tenant, session, &marks[i]);
+        ops[i].with_previous = i > 0;
     }
     *out_ops = ops;
     *out_len = marks_len;

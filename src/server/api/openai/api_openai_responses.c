@@ -200,13 +200,9 @@ static pal_status delete_response(pal_call *call, pal_error *err)
     pal_id_to_text(response.id, name);
     *record = (pal_record){.kind = pal_str_of(PAL_RESPONSE_KIND),
             .name = pal_arena_copy(call->arena, pal_str_of(name))};
-    ops[0] = (pal_op){.kind = PAL_OP_RECORD_DROP,
-            .tenant = call->caller.tenant,
-            .u.record = {record, PAL_RECORD_VERSION_ANY}};
-    ops[1] = (pal_op){.kind = PAL_OP_DELETE,
-            .tenant = call->caller.tenant,
-            .session = response.session,
-            .with_previous = true};
+    ops[0] = pal_op_record_drop(call->caller.tenant, record);
+    ops[1] = pal_op_delete(call->caller.tenant, response.session);
+    ops[1].with_previous = true;
     return pal_call_apply(call, ops, is_alone ? 2 : 1, send_deleted, err);
 }
 

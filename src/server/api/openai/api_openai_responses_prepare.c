@@ -95,31 +95,21 @@ static pal_status store(prepared *p, pal_error *err)
     pal_status status = pal_response_record(&p->response, call->arena, record, err);
     if (status != PAL_OK)
         return status;
+    session->id = p->response.session;
     session->tenant = call->caller.tenant;
     if (!request->is_stored || request->is_kept)
         session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
-    ops[0] = (pal_op){.kind = PAL_OP_CREATE, .session = p->response.session};
-    ops[0].u.create.session = session;
-    if (request->context.seq) {
-        ops[0].kind = PAL_OP_FORK;
-        ops[0].u.fork.session = session;
-        ops[0].u.fork.parent = request->context.session.id;
-        ops[0].u.fork.at_seq = request->context.seq;
-    }
-    size_t len = 1;
-    if (turn->messages_len) {
-        ops[len] = (pal_op){.kind = PAL_OP_APPEND, .session = p->response.session};
-        ops[len].u.append.messages = (pal_message *)(uintptr_t)turn->messages;
-        ops[len].u.append.messages_len = turn->messages_len;
-        ops[len++].u.append.expected_seq = PAL_SEQ_ANY;
-    }
-    ops[len] = (pal_op){.kind = PAL_OP_RECORD_PUT, .session = p->response.session};
-    ops[len].u.record.record = record;
-    ops[len++].u.record.expected_version = PAL_RECORD_VERSION_ANY;
-    for (size_t i = 0; i < len; i++) {
-        ops[i].tenant = call->caller.tenant;
-        ops[i].with_previous = i > 0;
-    }
+    size_t len = 0;
+    if (request->context.seq)
+        ops[len++] = pal_op_fork(session, request->context.session.id, request->context.seq);
+    else
+        ops[len++] = pal_op_create(session);
+    if (turn->messages_len)
+        ops[len++] = pal_op_append(session->tenant, session->id,
+                (pal_message *)(uintptr_t)turn->messages, turn->messages_len, PAL_SEQ_ANY);
+    ops[len++] = pal_op_record_put(session->tenant, record, PAL_RECORD_VERSION_ANY);
+    for (size_t i = 1; i < len; i++)
+        ops[i].with_previous = true;
     call->user = p;
     return pal_call_apply(call, ops, len, stored, err);
 }

@@ -152,9 +152,7 @@ static void fail_chat(pal_api_turn *turn, pal_status status, const pal_error *er
     state->failure = *err;
     state->status = status;
     if (state->is_created && call->idempotency_key.len == 0) {
-        state->op = (pal_op){.kind = PAL_OP_DELETE,
-                .tenant = call->caller.tenant,
-                .session = turn->request.session};
+        state->op = pal_op_delete(call->caller.tenant, turn->request.session);
         if (pal_call_apply(call, &state->op, 1, removed, NULL) == PAL_OK)
             return;
     }
@@ -255,10 +253,9 @@ static pal_status chat_in_new(
     state->is_created = true;
     if (state->session.agent.len == 0)
         state->session.agent = turn->request.agent;
-    state->op = (pal_op){.kind = PAL_OP_CREATE,
-            .tenant = call->caller.tenant,
-            .session = pal_call_derived_id(call, 0),
-            .u.create = {.session = &state->session}};
+    state->session.id = pal_call_derived_id(call, 0);
+    state->session.tenant = call->caller.tenant;
+    state->op = pal_op_create(&state->session);
     return pal_call_open(call, &state->op, 1, &turn->request, created, err);
 }
 
