@@ -13,12 +13,11 @@
  * A model belongs to its endpoint: if one level names an endpoint, models of lower levels are
  * ignored. The functions read only data of the runtime that never changes, and can be called from
  * any thread. */
-#include "turn/runtime/runtime_settings.h"
+#include "turn/runtime/runtime.h"
 
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/text.h"
-#include "turn/runtime/runtime.h"
 
 /* The settings of one level; empty members are left to the level below. */
 typedef struct level {

@@ -21,7 +21,6 @@
 #include "dialect/dialect_text.h"
 #include "server/api/api_object.h"
 #include "server/api/loom/api_loom_bead.h"
-#include "server/api/native/api_inbound.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"

@@ -1,6 +1,6 @@
 /* api_inbound.c - messages from channels. The message's context determines its session, as in
  * `palaver route`, and the turn runs in that session. */
-#include "server/api/native/api_inbound.h"
+#include "server/api/native/api_native.h"
 
 #include <string.h>
 #include "base/clock.h"
@@ -12,7 +12,6 @@
 #include "server/api/api_object.h"
 #include "server/api/loom/api_loom_bead.h"
 #include "server/api/native/api_message.h"
-#include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"

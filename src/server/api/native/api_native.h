@@ -3,6 +3,7 @@
 #ifndef PAL_API_NATIVE_H
 #define PAL_API_NATIVE_H
 
+#include "palaver/route.h"
 #include "server/server.h"
 
 extern const pal_api_object pal_api_reset_body; /* ResetRequest, in api_branch.c */
@@ -17,6 +18,20 @@ extern const pal_api_route pal_session_routes[];  /* api_session.c */
 extern const pal_api_route pal_skillian_routes[]; /* api_skillian.c */
 extern const pal_api_route pal_transfer_routes[]; /* api_transfer.c */
 extern const pal_api_route pal_turn_routes[];     /* api_turn.c */
+
+/* ---- Inbound messages (api_inbound.c) ---- */
+
+typedef struct pal_inbound {
+    pal_route_context context;
+    pal_route route;
+    pal_resolve_result resolution;
+} pal_inbound;
+
+/* Routes by `inbound->context`, then finds or creates the session. Blocks. `given` contains
+ * metadata for a new session and additional aliases. A new session of a work item expires as
+ * configured. An existing one gets the agent that the context names. */
+PAL_CHECKED pal_status pal_inbound_resolve(
+        pal_call *call, const pal_session *given, pal_inbound *inbound, pal_error *err);
 
 /* ---- Skillian's chat (api_skillian.c) ---- */
 
