@@ -307,9 +307,9 @@ void pal_cli_progress_set(pal_cli_progress *progress, uint64_t done, uint64_t to
 /* Removes the line. Also call it before anything else is printed to stderr. */
 void pal_cli_progress_end(pal_cli_progress *progress);
 
-/* ---- Naming a session, for `new` and `fork` (cmd_session_new.c) ---- */
+/* ---- The settings of a session, for `new`, `fork` and `edit` (cmd_session_new.c) ---- */
 
-typedef struct pal_cli_naming {
+typedef struct pal_cli_session_settings {
     const char *key;
     const char *title;
     const char *project;
@@ -317,28 +317,28 @@ typedef struct pal_cli_naming {
     pal_cli_list aliases;
     const char *metadata;
     const char *expires;
-} pal_cli_naming;
+} pal_cli_session_settings;
 
-/* The rows of these options for a command's table; `values` has a member `naming`. */
+/* The rows of these options for a command's table; `values` has a member `settings`. */
 /* clang-format off */
-#define PAL_CLI_NAMING_OPTIONS(values) \
-    {"key", 0, PAL_CLI_TEXT, offsetof(values, naming.key), "KEY", \
+#define PAL_CLI_SESSION_OPTIONS(values) \
+    {"key", 0, PAL_CLI_TEXT, offsetof(values, settings.key), "KEY", \
             "unique name among the active sessions"}, \
-    {"title", 0, PAL_CLI_TEXT, offsetof(values, naming.title), "TEXT", "title for people"}, \
-    {"project", 0, PAL_CLI_TEXT, offsetof(values, naming.project), "NAME", \
+    {"title", 0, PAL_CLI_TEXT, offsetof(values, settings.title), "TEXT", "title for people"}, \
+    {"project", 0, PAL_CLI_TEXT, offsetof(values, settings.project), "NAME", \
             "project, by which lists can be filtered"}, \
-    {"agent", 0, PAL_CLI_TEXT, offsetof(values, naming.agent), "NAME", "agent that answers"}, \
-    {"alias", 0, PAL_CLI_LIST, offsetof(values, naming.aliases), "NAME", \
+    {"agent", 0, PAL_CLI_TEXT, offsetof(values, settings.agent), "NAME", "agent that answers"}, \
+    {"alias", 0, PAL_CLI_LIST, offsetof(values, settings.aliases), "NAME", \
             "another name of the session; can be repeated"}, \
-    {"metadata", 0, PAL_CLI_TEXT, offsetof(values, naming.metadata), "JSON", \
+    {"metadata", 0, PAL_CLI_TEXT, offsetof(values, settings.metadata), "JSON", \
             "a JSON object that is stored with the session"}, \
-    {"expires", 0, PAL_CLI_TEXT, offsetof(values, naming.expires), "WHEN", \
+    {"expires", 0, PAL_CLI_TEXT, offsetof(values, settings.expires), "WHEN", \
             "move to the trash after 24h, 7d, or at a time"}
 /* clang-format on */
 
 /* Sets the fields of `session` that the options name; the others do not change. */
-PAL_CHECKED pal_status pal_cli_session_name(
-        pal_cli *cli, const pal_cli_naming *naming, pal_session *session);
+PAL_CHECKED pal_status pal_cli_session_set(
+        pal_cli *cli, const pal_cli_session_settings *settings, pal_session *session);
 
 /* Prints the result for a session: its id between two texts, or with --json its current record. */
 PAL_CHECKED pal_status pal_cli_session_print(

@@ -105,7 +105,7 @@ bool pal_import_is_about_input(pal_status status)
 
 /* ---- Flushing ---- */
 
-static void remember_seqs(pal_import *import, const pal_op *op, const pal_import_waiting *wait)
+static void remember_seqs(pal_import *import, const pal_op *op, const pal_import_origin *wait)
 {
     if (wait->generation != import->generation)
         return;
@@ -165,7 +165,7 @@ static pal_status append_one(
     return pal_store_append(store, op->tenant, op->session, message, 1, PAL_SEQ_ANY, err);
 }
 
-static pal_status append_singly(pal_import *import, pal_op *op, const pal_import_waiting *wait)
+static pal_status append_singly(pal_import *import, pal_op *op, const pal_import_origin *wait)
 {
     for (size_t i = 0; i < op->u.append.messages_len; i++) {
         pal_error why;
@@ -188,7 +188,7 @@ static pal_status append_singly(pal_import *import, pal_op *op, const pal_import
 }
 
 static pal_status finish_append(
-        pal_import *import, pal_op *op, const pal_import_waiting *wait, pal_id refused_session)
+        pal_import *import, pal_op *op, const pal_import_origin *wait, pal_id refused_session)
 {
     if (op->status == PAL_OK) {
         import->counts.messages += op->u.append.messages_len;
@@ -264,7 +264,7 @@ pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, pal_op **out_
         status = pal_import_flush(import);
     if (status != PAL_OK)
         return status;
-    import->waits[import->ops_len] = (pal_import_waiting){.generation = import->generation};
+    import->waits[import->ops_len] = (pal_import_origin){.generation = import->generation};
     *out_op = &import->ops[import->ops_len++];
     **out_op = (pal_op){.kind = kind, .tenant = import->tenant, .session = import->id};
     return PAL_OK;

@@ -130,7 +130,7 @@ static pal_status go_apart(pal_import *import, const pal_message *first)
  * compared. */
 static void let_go(pal_import *import)
 {
-    const pal_import_waiting *waits = import->waits;
+    const pal_import_origin *waits = import->waits;
     while (import->ops_len > 0 && waits[import->ops_len - 1].generation == import->generation)
         import->ops_len--;
     import->counts.sessions_known--;

@@ -9,12 +9,12 @@
 #include "transfer/transfer_import.h"
 
 /* An operation, with the origin of its messages. */
-typedef struct pal_import_waiting {
+typedef struct pal_import_origin {
     uint64_t *lines;   /* line of each message */
     uint64_t *indexes; /* index of each message in the current session, from 0 */
     size_t cap;
     uint64_t generation; /* generation of the session */
-} pal_import_waiting;
+} pal_import_origin;
 
 struct pal_import {
     pal_store *store;
@@ -25,7 +25,7 @@ struct pal_import {
     pal_import_counts counts;
     pal_arena *arena;
     pal_op *ops;
-    pal_import_waiting *waits; /* one for each operation */
+    pal_import_origin *waits; /* one for each operation */
     size_t ops_len;
     size_t messages_waiting;
     size_t bytes_waiting;

@@ -41,7 +41,7 @@ static void name_message(pal_import *import, pal_message *message, uint64_t inde
     }
 }
 
-static pal_status grow_append(pal_import *import, pal_op *op, pal_import_waiting *wait)
+static pal_status grow_append(pal_import *import, pal_op *op, pal_import_origin *wait)
 {
     pal_arena *arena = import->arena;
     size_t wanted = op->u.append.messages_len + 1;
@@ -68,7 +68,7 @@ pal_status pal_import_wait_message(
         import->append_at = import->ops_len;
     }
     op = &import->ops[import->append_at - 1];
-    pal_import_waiting *wait = &import->waits[import->append_at - 1];
+    pal_import_origin *wait = &import->waits[import->append_at - 1];
     status = grow_append(import, op, wait);
     if (status != PAL_OK)
         return status;

@@ -24,7 +24,7 @@ enum {
     PAGES_MAX = 20,
 };
 
-typedef struct recalling {
+typedef struct recall_search {
     const pal_recall *recall;
     pal_arena *arena;
     pal_buf *out;
@@ -37,11 +37,11 @@ typedef struct recalling {
     pal_buf normal;          /* normal form of the text that is searched */
     struct place *places;    /* room for PLACES_MAX places of each phrase */
     size_t *counts;          /* one for each phrase */
-} recalling;
+} recall_search;
 
 /* ---- Hidden messages ---- */
 
-static pal_status find_first_seq(const recalling *r, uint64_t *out_seq, pal_error *err)
+static pal_status find_first_seq(const recall_search *r, uint64_t *out_seq, pal_error *err)
 {
     pal_message_query load = {.limit = LAST_MESSAGES, .from_end = true};
     pal_message_page newest;
@@ -57,7 +57,7 @@ static pal_status find_first_seq(const recalling *r, uint64_t *out_seq, pal_erro
     return status;
 }
 
-static pal_status find_hidden(recalling *r, pal_error *err)
+static pal_status find_hidden(recall_search *r, pal_error *err)
 {
     const pal_recall *recall = r->recall;
     uint64_t first_seq = 0, tokens;
@@ -81,7 +81,7 @@ static pal_status find_hidden(recalling *r, pal_error *err)
     return PAL_OK;
 }
 
-static bool is_pinned(const recalling *r, uint64_t seq)
+static bool is_pinned(const recall_search *r, uint64_t seq)
 {
     for (size_t i = 0; i < r->active.pins_len; i++)
         if (r->active.pins[i] == seq)
@@ -89,7 +89,7 @@ static bool is_pinned(const recalling *r, uint64_t seq)
     return false;
 }
 
-static bool is_pruned(const recalling *r, uint64_t seq)
+static bool is_pruned(const recall_search *r, uint64_t seq)
 {
     for (size_t i = 0; i < r->pruned_len; i++)
         if (r->pruned[i].seq == seq)
@@ -97,7 +97,7 @@ static bool is_pruned(const recalling *r, uint64_t seq)
     return false;
 }
 
-static bool is_hidden(const recalling *r, uint64_t seq)
+static bool is_hidden(const recall_search *r, uint64_t seq)
 {
     if (r->hidden_through == UINT64_MAX || is_pruned(r, seq))
         return true;
@@ -105,7 +105,7 @@ static bool is_hidden(const recalling *r, uint64_t seq)
 }
 
 /* Returns the seq of the last hidden message; 0 if nothing is hidden. */
-static uint64_t last_hidden(const recalling *r)
+static uint64_t last_hidden(const recall_search *r)
 {
     uint64_t seq = r->hidden_through;
 
@@ -130,7 +130,7 @@ static int place_compare(const void *left, const void *right)
 }
 
 /* Finds all places in the normal form at which a phrase begins. */
-static size_t find_phrase(const recalling *r, size_t phrase, place *out_places)
+static size_t find_phrase(const recall_search *r, size_t phrase, place *out_places)
 {
     pal_query single = {.phrases = &r->query.phrases[phrase], .len = 1};
     pal_str normal = pal_buf_str(&r->normal);
@@ -171,7 +171,7 @@ static void find_closest(const place *places, size_t len, size_t *counts, const 
 
 /* Finds the range of the text that contains the words. Returns false if it contains none of
  * them. */
-static bool find_place(recalling *r, pal_str text, size_t *out_from, size_t *out_to)
+static bool find_place(recall_search *r, pal_str text, size_t *out_from, size_t *out_to)
 {
     const place *first = NULL, *last = NULL;
     size_t len = 0;
@@ -194,7 +194,7 @@ static bool find_place(recalling *r, pal_str text, size_t *out_from, size_t *out
 /* ---- Output ---- */
 
 /* Writes the bytes `from` to `to` of the text, rounded to whole characters. */
-static void put_stretch(recalling *r, pal_str text, size_t from, size_t to)
+static void put_stretch(recall_search *r, pal_str text, size_t from, size_t to)
 {
     pal_str rest;
 
@@ -206,7 +206,7 @@ static void put_stretch(recalling *r, pal_str text, size_t from, size_t to)
     pal_buf_append_text(r->out, to < text.len ? " [...]\n" : "\n");
 }
 
-static void put_text(recalling *r, pal_str text)
+static void put_text(recall_search *r, pal_str text)
 {
     size_t from = 0, to = 0;
     bool has_words = find_place(r, text, &from, &to);
@@ -229,12 +229,12 @@ static void put_text(recalling *r, pal_str text)
     put_stretch(r, text, from, from + EXCERPT_LEN_MAX);
 }
 
-static bool is_full(const recalling *r)
+static bool is_full(const recall_search *r)
 {
     return r->out->len + 4 * EXCERPT_LEN_MAX > r->recall->bytes_max;
 }
 
-static void put_parts(recalling *r, const pal_part *parts, size_t len)
+static void put_parts(recall_search *r, const pal_part *parts, size_t len)
 {
     for (size_t i = 0; i < len && !is_full(r); i++) {
         const pal_part *part = &parts[i];
@@ -249,7 +249,7 @@ static void put_parts(recalling *r, const pal_part *parts, size_t len)
     }
 }
 
-static void put_message(recalling *r, const pal_message *message)
+static void put_message(recall_search *r, const pal_message *message)
 {
     char time[PAL_TIME_TEXT_SIZE];
 
@@ -276,7 +276,7 @@ static pal_str result_id(const pal_message *message)
     return (pal_str){0};
 }
 
-static pal_status load(const recalling *r, const pal_message_query *wanted,
+static pal_status load(const recall_search *r, const pal_message_query *wanted,
         pal_message_page *out_found, pal_error *err)
 {
     return pal_store_load(r->recall->store, r->recall->tenant, r->recall->session, wanted, r->arena,
@@ -284,7 +284,7 @@ static pal_status load(const recalling *r, const pal_message_query *wanted,
 }
 
 /* A result is hard to understand without its call, so the call is shown first. */
-static pal_status put_call_of(recalling *r, const pal_message *result, pal_error *err)
+static pal_status put_call_of(recall_search *r, const pal_message *result, pal_error *err)
 {
     pal_message_query wanted = {
             .before_seq = result->seq, .limit = CALL_DISTANCE_MAX, .from_end = true};
@@ -304,7 +304,7 @@ static pal_status put_call_of(recalling *r, const pal_message *result, pal_error
     return status;
 }
 
-static pal_status put_hit(recalling *r, const pal_search_hit *hit, pal_error *err)
+static pal_status put_hit(recall_search *r, const pal_search_hit *hit, pal_error *err)
 {
     pal_message_query wanted = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1, .limit = 1};
     pal_message_page found;
@@ -320,7 +320,7 @@ static pal_status put_hit(recalling *r, const pal_search_hit *hit, pal_error *er
 
 /* ---- The search ---- */
 
-static pal_status put_hits(recalling *r, size_t *out_shown, bool *out_more, pal_error *err)
+static pal_status put_hits(recall_search *r, size_t *out_shown, bool *out_more, pal_error *err)
 {
     pal_search_query search = {.tenant = r->recall->tenant,
             .session = r->recall->session,
@@ -353,7 +353,7 @@ static pal_status put_hits(recalling *r, size_t *out_shown, bool *out_more, pal_
 pal_status pal_recall_run(
         const pal_recall *recall, pal_arena *arena, pal_buf *out, pal_error *err)
 {
-    recalling r = {.recall = recall, .arena = arena, .out = out};
+    recall_search r = {.recall = recall, .arena = arena, .out = out};
     size_t shown = 0;
     bool has_more = false;
     pal_status status = pal_words_query_read(recall->text, arena, &r.query, err);

@@ -293,19 +293,19 @@ static void a_long_result_is_stored_next_to_its_message(void)
 
 /* ---- The record of the end ---- */
 
-typedef struct finishing {
+typedef struct done_record {
     pal_turn_end end;
     pal_id ids[8];
     char answer[64];
     int times;
     pal_status status;
     size_t name_len;
-} finishing;
+} done_record;
 
 static pal_status finish(
         const pal_turn_end *end, pal_arena *to, pal_record *out_record, void *user, pal_error *e)
 {
-    finishing *f = user;
+    done_record *f = user;
     char *name = pal_arena_alloc(to, f->name_len ? f->name_len : 1);
 
     f->times++;
@@ -331,7 +331,7 @@ static bool has_record(void)
                    &test.err) == PAL_OK;
 }
 
-static pal_turn_request finished_by(finishing *f, pal_turn_request request)
+static pal_turn_request finished_by(done_record *f, pal_turn_request request)
 {
     f->name_len = f->name_len ? f->name_len : 4;
     request.on_done = finish;
@@ -348,7 +348,7 @@ static void a_record_is_written_with_the_last_answer(void)
                      "\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":3}}"}};
     service *s = begin_service(replies, 2);
     pal_id session = new_session();
-    finishing f = {.times = 0};
+    done_record f = {.times = 0};
     pal_turn_info info;
     pal_message_page list;
 
@@ -373,7 +373,7 @@ static void a_turn_that_ends_with_calls_has_its_record(void)
     static const service_reply replies[] = {
             {.body = CALLS(ROME)}, {.body = CALLS(OSLO "," RECALL)}};
     service *s = begin_service(replies, 2);
-    finishing only = {.times = 0}, mixed = {.times = 0};
+    done_record only = {.times = 0}, mixed = {.times = 0};
     pal_turn_info info;
     pal_message_page list;
     pal_id session;
@@ -400,7 +400,7 @@ static void a_failed_turn_has_no_record(void)
 {
     static const service_reply replies[] = {{.code = 404, .body = "{}"}};
     service *s = begin_service(replies, 1);
-    finishing f = {.times = 0};
+    done_record f = {.times = 0};
 
     CHECK_EQ(run(finished_by(&f, said(new_session(), "a")), NULL, NULL), PAL_TURN_FAILED);
     CHECK_EQ(f.times, 0);
@@ -412,7 +412,7 @@ static void a_record_that_is_refused_fails_the_turn(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("a")}, {.body = ANSWER("b")}};
     service *s = begin_service(replies, 2);
-    finishing none = {.status = PAL_LIMIT}, large = {.name_len = PAL_RECORD_NAME_LEN_MAX + 1};
+    done_record none = {.status = PAL_LIMIT}, large = {.name_len = PAL_RECORD_NAME_LEN_MAX + 1};
     pal_turn_request request = finished_by(&none, said(new_session(), "a"));
     pal_turn_info info;
 
@@ -434,7 +434,7 @@ static void a_message_that_joins_in_time_skips_the_calls(void)
     static const service_reply replies[] = {
             {.body = CALLS(ROME), .is_held = true}, {.body = ANSWER("b")}, {.body = ANSWER("c")}};
     service *s = begin_service(replies, 3);
-    finishing f = {.times = 0};
+    done_record f = {.times = 0};
     pal_id session = new_session();
     pal_turn_request request = finished_by(&f, asked(session, "a"));
     pal_turn_info first, second;
@@ -464,7 +464,7 @@ static void a_request_with_a_callback_waits_in_memory(void)
     static const service_reply replies[] = {
             {.body = ANSWER("a"), .is_held = true}, {.body = ANSWER("b")}};
     service *s = begin_service(replies, 2);
-    finishing f = {.times = 0};
+    done_record f = {.times = 0};
     pal_id session = new_session();
     pal_turn_request request = said(session, "a");
     pal_turn_info first, second, third;

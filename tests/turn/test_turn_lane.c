@@ -723,17 +723,17 @@ static void a_lease_that_is_renewed_by_another_clock_is_not_taken(void)
     }
 }
 
-typedef struct renewing {
+typedef struct renewer {
     pthread_t thread;
     pal_id session;
     uint64_t fence;
     int64_t offset_ms;
     atomic_bool is_over;
-} renewing;
+} renewer;
 
 static void *renew(void *user)
 {
-    renewing *r = user;
+    renewer *r = user;
 
     while (!r->is_over) {
         r->fence = hold_by_other_clock(
@@ -745,7 +745,7 @@ static void *renew(void *user)
 
 static void a_turn_that_may_not_wait_is_refused_while_the_holder_lives(void)
 {
-    renewing r = {.offset_ms = -AN_HOUR_MS};
+    renewer r = {.offset_ms = -AN_HOUR_MS};
     pal_turn_request request;
     pal_turn_info info;
 

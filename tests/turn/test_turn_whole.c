@@ -228,17 +228,17 @@ static void a_turn_that_another_process_runs_is_left_alone(void)
 }
 
 /* A turn of another process that ends just after it was seen in progress. */
-typedef struct ending {
+typedef struct end_record {
     service *s;
     pal_runtime *other;
     pal_id session, turn;
     atomic_bool is_armed;
-} ending;
+} end_record;
 
 static void end_meanwhile(
         const char *call, size_t ops, int64_t duration_us, pal_status status, void *user)
 {
-    ending *e = user;
+    end_record *e = user;
     pal_arena *scratch;
     pal_lease lease;
     pal_turn_info info;
@@ -258,7 +258,7 @@ static void end_meanwhile(
 static void a_turn_that_ended_meanwhile_is_read_again(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("fine"), .is_held = true}};
-    ending e = {.s = service_open(replies, 1)};
+    end_record e = {.s = service_open(replies, 1)};
     pal_store_options options = {.trace = end_meanwhile, .trace_user = &e};
     pal_turn_request request;
     pal_turn_info info;

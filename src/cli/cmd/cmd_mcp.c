@@ -27,7 +27,7 @@ static const pal_cli_option options[] = {
         {0},
 };
 
-typedef struct speaking {
+typedef struct mcp_session {
     pal_cli *cli;
     const mcp_values *values;
     pal_mcp_host *host;
@@ -35,7 +35,7 @@ typedef struct speaking {
     pthread_mutex_t lock; /* protects the output */
     bool is_broken;       /* the reader is gone; protected by the lock */
     bool is_begun;        /* `initialize` was answered */
-} speaking;
+} mcp_session;
 
 /* ---- Output ---- */
 
@@ -54,7 +54,7 @@ static bool write_all(const char *data, size_t len)
     return true;
 }
 
-static void write_line(speaking *s, pal_str message)
+static void write_line(mcp_session *s, pal_str message)
 {
     pthread_mutex_lock(&s->lock);
     if (!s->is_broken)
@@ -79,7 +79,7 @@ static const pal_mcp_events events = {.on_message = turn_say, .on_end = turn_end
 
 static pal_runtime *open_runtime(void *user, pal_error *err)
 {
-    speaking *s = user;
+    mcp_session *s = user;
     if (s->runtime.runtime)
         return s->runtime.runtime;
     if (pal_cli_runtime_open(s->cli, &s->values->runtime, &s->runtime) != PAL_OK) {
@@ -97,13 +97,13 @@ static pal_runtime *open_runtime(void *user, pal_error *err)
 /* ---- Messages ---- */
 
 /* A message before `initialize` is too early, unless it names its protocol revision. */
-static bool is_early(const speaking *s, const pal_rpc_message *message)
+static bool is_early(const mcp_session *s, const pal_rpc_message *message)
 {
     return !s->is_begun && !message->is_new && message->id.len && message->method.len &&
             !pal_str_is(message->method, "initialize") && !pal_str_is(message->method, "ping");
 }
 
-static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer *writer)
+static void answer(mcp_session *s, pal_str line, pal_arena *arena, pal_json_writer *writer)
 {
     pal_rpc_message message;
     pal_error wrong = {0};
@@ -121,7 +121,7 @@ static void answer(speaking *s, pal_str line, pal_arena *arena, pal_json_writer 
     }
 }
 
-static void take_line(speaking *s, const pal_cli_line *line)
+static void take_line(mcp_session *s, const pal_cli_line *line)
 {
     pal_buf buf;
     pal_arena *arena = pal_arena_new(0);
@@ -159,7 +159,7 @@ static bool wait_for_input(const pal_cli_input *input)
     return is_there;
 }
 
-static pal_status take_lines(speaking *s)
+static pal_status take_lines(mcp_session *s)
 {
     pal_cli_input input;
     pal_cli_line line;
@@ -178,7 +178,7 @@ static pal_status take_lines(speaking *s)
 
 static pal_status mcp(pal_cli *cli, void *values)
 {
-    speaking s = {.cli = cli, .values = values};
+    mcp_session s = {.cli = cli, .values = values};
     pal_mcp_host_options host_options = {.store = cli->store, .runtime = open_runtime, .user = &s};
     pal_server_set_log(pal_config_get(cli->config), cli->json);
     s.host = pal_mcp_host_new(&host_options);

@@ -6,7 +6,7 @@
 #include "dialect/native/native.h"
 
 typedef struct fork_values {
-    pal_cli_naming naming;
+    pal_cli_session_settings settings;
     pal_cli_number at;
 } fork_values;
 
@@ -37,7 +37,7 @@ static pal_status session_fork(pal_cli *cli, void *values)
     if (status != PAL_OK)
         return status;
     pal_session session = {.title = parent.title, .project = parent.project, .agent = parent.agent};
-    status = pal_cli_session_name(cli, &given->naming, &session);
+    status = pal_cli_session_set(cli, &given->settings, &session);
     if (status == PAL_OK)
         status = pal_store_fork(cli->store, &session, parent.id,
                 given->at.given ? given->at.value : PAL_SEQ_ANY, &id, &cli->err);
@@ -47,7 +47,7 @@ static pal_status session_fork(pal_cli *cli, void *values)
 static const pal_cli_option fork_options[] = {
         {"at", 0, PAL_CLI_NUMBER, offsetof(fork_values, at), "SEQ",
                 "the last message that both sessions share (the newest)"},
-        PAL_CLI_NAMING_OPTIONS(fork_values),
+        PAL_CLI_SESSION_OPTIONS(fork_values),
         {0},
 };
 

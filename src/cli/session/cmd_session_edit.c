@@ -5,22 +5,22 @@
 #include <string.h>
 
 typedef struct edit_values {
-    pal_cli_naming naming;
+    pal_cli_session_settings settings;
     pal_cli_list unaliases;
 } edit_values;
 
 /* Returns the fields that the options set. An empty text clears a field. */
 static uint32_t fields_of(const edit_values *given)
 {
-    const pal_cli_naming *naming = &given->naming;
+    const pal_cli_session_settings *settings = &given->settings;
     uint32_t fields = 0;
-    fields |= naming->key ? PAL_SESSION_FIELD_KEY : 0;
-    fields |= naming->title ? PAL_SESSION_FIELD_TITLE : 0;
-    fields |= naming->project ? PAL_SESSION_FIELD_PROJECT : 0;
-    fields |= naming->agent ? PAL_SESSION_FIELD_AGENT : 0;
-    fields |= naming->metadata ? PAL_SESSION_FIELD_METADATA : 0;
-    fields |= naming->expires ? PAL_SESSION_FIELD_EXPIRES_AT : 0;
-    fields |= naming->aliases.len || given->unaliases.len ? PAL_SESSION_FIELD_ALIASES : 0;
+    fields |= settings->key ? PAL_SESSION_FIELD_KEY : 0;
+    fields |= settings->title ? PAL_SESSION_FIELD_TITLE : 0;
+    fields |= settings->project ? PAL_SESSION_FIELD_PROJECT : 0;
+    fields |= settings->agent ? PAL_SESSION_FIELD_AGENT : 0;
+    fields |= settings->metadata ? PAL_SESSION_FIELD_METADATA : 0;
+    fields |= settings->expires ? PAL_SESSION_FIELD_EXPIRES_AT : 0;
+    fields |= settings->aliases.len || given->unaliases.len ? PAL_SESSION_FIELD_ALIASES : 0;
     return fields;
 }
 
@@ -47,7 +47,7 @@ static pal_status remove_alias(pal_cli *cli, pal_session *session, const char *n
 /* Computes the new aliases: those of the session, plus --alias, minus --unalias. */
 static pal_status edit_aliases(pal_cli *cli, const edit_values *given, pal_session *session)
 {
-    const pal_cli_list *added = &given->naming.aliases;
+    const pal_cli_list *added = &given->settings.aliases;
     pal_status status = PAL_OK;
     pal_str *aliases = pal_arena_array(
             cli->arena, session->aliases_len + added->len + 1, sizeof *aliases);
@@ -67,7 +67,7 @@ static pal_status edit_aliases(pal_cli *cli, const edit_values *given, pal_sessi
 static pal_status session_edit(pal_cli *cli, void *values)
 {
     const edit_values *given = values;
-    pal_cli_naming naming = given->naming;
+    pal_cli_session_settings settings = given->settings;
     uint32_t fields = fields_of(given);
     pal_session session;
     if (fields == 0)
@@ -76,22 +76,22 @@ static pal_status session_edit(pal_cli *cli, void *values)
     pal_status status = pal_cli_find(cli, cli->args[0], PAL_CLI_AMONG_LIVE, &session);
     if (status == PAL_OK)
         status = edit_aliases(cli, given, &session);
-    naming.aliases = (pal_cli_list){0};
-    if (naming.expires && strcmp(naming.expires, "never") == 0) {
-        naming.expires = NULL;
+    settings.aliases = (pal_cli_list){0};
+    if (settings.expires && strcmp(settings.expires, "never") == 0) {
+        settings.expires = NULL;
         session.expires_at = 0;
     }
-    if (naming.metadata && !*naming.metadata)
-        naming.metadata = "{}";
+    if (settings.metadata && !*settings.metadata)
+        settings.metadata = "{}";
     if (status == PAL_OK)
-        status = pal_cli_session_name(cli, &naming, &session);
+        status = pal_cli_session_set(cli, &settings, &session);
     if (status == PAL_OK)
         status = pal_store_update(cli->store, &session, fields, &cli->err);
     return status == PAL_OK ? pal_cli_session_print(cli, session.id, "Changed ", ".") : status;
 }
 
 static const pal_cli_option options[] = {
-        PAL_CLI_NAMING_OPTIONS(edit_values),
+        PAL_CLI_SESSION_OPTIONS(edit_values),
         {"unalias", 0, PAL_CLI_LIST, offsetof(edit_values, unaliases), "NAME",
                 "remove an alias; can be repeated"},
         {0},

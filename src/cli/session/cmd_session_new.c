@@ -6,7 +6,7 @@
 #include "dialect/native/native.h"
 
 typedef struct new_values {
-    pal_cli_naming naming;
+    pal_cli_session_settings settings;
 } new_values;
 
 static pal_status check_metadata(pal_cli *cli, const char *metadata)
@@ -37,26 +37,27 @@ static pal_status name_aliases(pal_cli *cli, const pal_cli_list *list, pal_sessi
     return PAL_OK;
 }
 
-pal_status pal_cli_session_name(pal_cli *cli, const pal_cli_naming *naming, pal_session *session)
+pal_status pal_cli_session_set(
+        pal_cli *cli, const pal_cli_session_settings *settings, pal_session *session)
 {
     pal_status status = PAL_OK;
     session->tenant = pal_cli_tenant(cli);
-    if (naming->key)
-        session->key = pal_str_of(naming->key);
-    if (naming->title)
-        session->title = pal_str_of(naming->title);
-    if (naming->project)
-        session->project = pal_str_of(naming->project);
-    if (naming->agent)
-        session->agent = pal_str_of(naming->agent);
-    if (naming->metadata) {
-        session->metadata = pal_str_of(naming->metadata);
-        status = check_metadata(cli, naming->metadata);
+    if (settings->key)
+        session->key = pal_str_of(settings->key);
+    if (settings->title)
+        session->title = pal_str_of(settings->title);
+    if (settings->project)
+        session->project = pal_str_of(settings->project);
+    if (settings->agent)
+        session->agent = pal_str_of(settings->agent);
+    if (settings->metadata) {
+        session->metadata = pal_str_of(settings->metadata);
+        status = check_metadata(cli, settings->metadata);
     }
-    if (status == PAL_OK && naming->aliases.len)
-        status = name_aliases(cli, &naming->aliases, session);
-    if (status == PAL_OK && naming->expires)
-        status = pal_cli_time_option(cli, "expires", naming->expires, 1, &session->expires_at);
+    if (status == PAL_OK && settings->aliases.len)
+        status = name_aliases(cli, &settings->aliases, session);
+    if (status == PAL_OK && settings->expires)
+        status = pal_cli_time_option(cli, "expires", settings->expires, 1, &session->expires_at);
     return status;
 }
 
@@ -83,18 +84,18 @@ static pal_status session_new(pal_cli *cli, void *values)
     const new_values *given = values;
     pal_session session = {0};
     pal_id id;
-    pal_status status = pal_cli_session_name(cli, &given->naming, &session);
+    pal_status status = pal_cli_session_set(cli, &given->settings, &session);
     if (status == PAL_OK)
         status = pal_store_create(cli->store, &session, &id, &cli->err);
-    if (status == PAL_CONFLICT && given->naming.key)
+    if (status == PAL_CONFLICT && given->settings.key)
         snprintf(cli->hint, sizeof cli->hint,
                 "run 'palaver session show %.100s' to see the session with that key",
-                given->naming.key);
+                given->settings.key);
     return status == PAL_OK ? pal_cli_session_print(cli, id, "", "") : status;
 }
 
 static const pal_cli_option options[] = {
-        PAL_CLI_NAMING_OPTIONS(new_values),
+        PAL_CLI_SESSION_OPTIONS(new_values),
         {0},
 };
 

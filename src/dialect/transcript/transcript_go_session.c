@@ -76,14 +76,14 @@ bool pal_transcript_is_go_session(pal_json line)
 /* ---- Parts ---- */
 
 /* The message that is being read. */
-typedef struct reading {
+typedef struct go_message {
     pal_transcript *in;
     pal_message message;
     pal_part *results; /* results of the answer's tool calls */
     size_t results_len;
-} reading;
+} go_message;
 
-static pal_part *add(reading *r, pal_part_kind kind)
+static pal_part *add(go_message *r, pal_part_kind kind)
 {
     pal_part *part = &r->message.parts[r->message.parts_len++];
     part->kind = kind;
@@ -99,7 +99,7 @@ static bool is_one_of(pal_json name, const char *const *names)
 }
 
 /* Returns the members that were not read, as one object. A null member is treated as absent. */
-static pal_str unread(reading *r, pal_json object, const char *const *read, pal_str more)
+static pal_str unread(go_message *r, pal_json object, const char *const *read, pal_str more)
 {
     pal_buf buf;
     pal_str kept = {0};
@@ -125,19 +125,19 @@ static pal_str unread(reading *r, pal_json object, const char *const *read, pal_
     return kept;
 }
 
-static pal_str wrap(reading *r, pal_str members)
+static pal_str wrap(go_message *r, pal_str members)
 {
     return members.len ? pal_member_wrap(r->in->line_arena, FAMILY, members) : members;
 }
 
 /* Returns the members of a message or a part that have no field here. */
-static pal_str keep(reading *r, pal_json object, const char *const *read)
+static pal_str keep(go_message *r, pal_json object, const char *const *read)
 {
     return wrap(r, unread(r, object, read, (pal_str){0}));
 }
 
 /* Returns the unread members of the object inside a part and of the part itself. */
-static pal_str keep_inner(reading *r, pal_json part, const char *name, const char *const *read)
+static pal_str keep_inner(go_message *r, pal_json part, const char *name, const char *const *read)
 {
     const char *const around[] = {"type", name, NULL};
     pal_str more = unread(r, part, around, (pal_str){0});
@@ -145,7 +145,7 @@ static pal_str keep_inner(reading *r, pal_json part, const char *name, const cha
 }
 
 /* A Go program may have stored JSON instead of a string that contains it. */
-static pal_str text_of(reading *r, pal_json object, const char *name)
+static pal_str text_of(go_message *r, pal_json object, const char *name)
 {
     pal_json value = pal_json_find(object, name);
     pal_json_type type = pal_json_type_of(value);
@@ -155,14 +155,14 @@ static pal_str text_of(reading *r, pal_json object, const char *name)
 }
 
 /* A call without an id and a name could not be distinguished from others. */
-static bool is_tool(reading *r, pal_json part)
+static bool is_tool(go_message *r, pal_json part)
 {
     pal_json tool = pal_json_find(part, "tool");
     return text_of(r, tool, "callId").len || text_of(r, tool, "name").len;
 }
 
 /* If there is no output, the error is the result. */
-static pal_str error_of(reading *r, pal_json tool)
+static pal_str error_of(go_message *r, pal_json tool)
 {
     pal_json_type type = pal_json_type_of(pal_json_find(tool, "error"));
     if (text_of(r, tool, "output").len || (type != PAL_JSON_STRING && type != PAL_JSON_OBJECT))
@@ -170,7 +170,7 @@ static pal_str error_of(reading *r, pal_json tool)
     return text_of(r, tool, "error");
 }
 
-static void read_tool(reading *r, pal_json part)
+static void read_tool(go_message *r, pal_json part)
 {
     /* A result has no arguments. If the error is the text of the result, it counts as read; it is
      * the first name, so that it can be skipped. */
@@ -204,14 +204,14 @@ static void read_tool(reading *r, pal_json part)
 
 /* Returns the name of the member with the bytes or the URL of an image or a file, or NULL if there
  * is none. */
-static const char *content_name(reading *r, pal_json media, const char *name)
+static const char *content_name(go_message *r, pal_json media, const char *name)
 {
     if (text_of(r, media, name).len)
         return name;
     return text_of(r, media, "url").len ? "url" : NULL;
 }
 
-static void read_image(reading *r, pal_json part)
+static void read_image(go_message *r, pal_json part)
 {
     pal_json image = pal_json_find(part, "image");
     const char *name = content_name(r, image, "image");
@@ -229,7 +229,7 @@ static void read_image(reading *r, pal_json part)
         out->media_type = pal_str_of("image/png");
 }
 
-static void read_file(reading *r, pal_json part)
+static void read_file(go_message *r, pal_json part)
 {
     pal_json file = pal_json_find(part, "file");
     const char *name = content_name(r, file, "data");
@@ -244,13 +244,13 @@ static void read_file(reading *r, pal_json part)
 }
 
 /* A media part without any content is not a media part. */
-static bool is_media(reading *r, pal_json part, const char *type, const char *name)
+static bool is_media(go_message *r, pal_json part, const char *type, const char *name)
 {
     return pal_json_string_is(pal_json_find(part, "type"), type) &&
             content_name(r, pal_json_find(part, type), name) != NULL;
 }
 
-static void read_unknown(reading *r, pal_json part)
+static void read_unknown(go_message *r, pal_json part)
 {
     char text[UNKNOWN_SHOWN + 64];
     pal_str raw = pal_json_raw(part);
@@ -267,13 +267,13 @@ static void read_unknown(reading *r, pal_json part)
 }
 
 /* Returns whether the content of a part is somewhere else than in its text. */
-static bool is_elsewhere(reading *r, pal_json part)
+static bool is_elsewhere(go_message *r, pal_json part)
 {
     static const char *const usual[] = {"id", "type", "text", "compacted", NULL};
     return !text_of(r, part, "text").len && unread(r, part, usual, (pal_str){0}).len;
 }
 
-static void read_part(reading *r, pal_json part)
+static void read_part(go_message *r, pal_json part)
 {
     static const struct {
         const char *type;
@@ -326,7 +326,7 @@ static void read_usage(pal_json tokens, pal_message *message)
 
 /* An id such as "msg_2" is kept unchanged. If an id occurs twice in a file, the line number is
  * added. */
-static void identify(reading *r, pal_json value, size_t index)
+static void identify(go_message *r, pal_json value, size_t index)
 {
     pal_transcript *in = r->in;
     pal_str id = pal_member_string(value, "id", in->line_arena);
@@ -343,7 +343,7 @@ static void identify(reading *r, pal_json value, size_t index)
 }
 
 /* The text next to the parts is added, unless a part repeats it. */
-static void read_content(reading *r, pal_json value)
+static void read_content(go_message *r, pal_json value)
 {
     pal_str text = text_of(r, value, "content");
     pal_json part;
@@ -358,7 +358,7 @@ static void read_content(reading *r, pal_json value)
 
 /* A tool message consists of results. Texts, images and files next to them are added to the first
  * result. If there is no result, they become a result without a call. */
-static void gather_results(reading *r)
+static void gather_results(go_message *r)
 {
     pal_message *message = &r->message;
     pal_part *first = NULL;
@@ -395,7 +395,7 @@ static bool repeats(const pal_message *held, const pal_message *message)
 }
 
 /* Results inside an answer are held until the next message shows whether it repeats them. */
-static void emit(reading *r)
+static void emit(go_message *r)
 {
     pal_transcript *in = r->in;
     if (in->held_len && r->message.role == PAL_ROLE_TOOL &&
@@ -422,7 +422,7 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
     pal_json part;
     pal_json parts = pal_json_find(value, "parts");
     size_t most = pal_json_count(parts) + 1;
-    reading r = {.in = in};
+    go_message r = {.in = in};
     pal_str role = pal_member_string(value, "role", in->line_arena);
     r.message.role = pal_role_from_name(role);
     r.message.parts = pal_arena_array(in->line_arena, most, sizeof(*r.message.parts));

@@ -8,7 +8,7 @@
 #define DISPLACEMENTS 65536u
 #define SEEDS 64u
 
-struct hashing {
+struct hash_table {
     const struct pal_vocab *vocab;
     struct pal_compiled_hash *out;
     struct pal_slot *keys;
@@ -19,17 +19,17 @@ struct hashing {
     uint32_t buckets;
 };
 
-static uint32_t bucket_of(const struct hashing *h, uint32_t token)
+static uint32_t bucket_of(const struct hash_table *h, uint32_t token)
 {
     return (uint32_t)(h->hashes[token] >> (64 - h->out->bucket_bits));
 }
 
-static uint32_t bucket_len(const struct hashing *h, uint32_t bucket)
+static uint32_t bucket_len(const struct hash_table *h, uint32_t bucket)
 {
     return h->starts[bucket + 1] - h->starts[bucket];
 }
 
-static void buckets_fill(struct hashing *h)
+static void buckets_fill(struct hash_table *h)
 {
     uint32_t len = h->vocab->len;
 
@@ -47,7 +47,7 @@ static void buckets_fill(struct hashing *h)
     h->starts[h->buckets] = len;
 }
 
-static void buckets_order(struct hashing *h)
+static void buckets_order(struct hash_table *h)
 {
     uint32_t len_max = 0;
     uint32_t at = 0;
@@ -63,7 +63,7 @@ static void buckets_order(struct hashing *h)
 
 /* Places all keys of the bucket as the displacement says. If one does not fit, places none of
  * them. */
-static bool bucket_put(struct hashing *h, uint32_t bucket, uint32_t displacement)
+static bool bucket_put(struct hash_table *h, uint32_t bucket, uint32_t displacement)
 {
     struct pal_compiled_hash *out = h->out;
     uint32_t i = h->starts[bucket];
@@ -92,7 +92,7 @@ static bool bucket_put(struct hashing *h, uint32_t bucket, uint32_t displacement
     return false;
 }
 
-static bool slots_fill(struct hashing *h)
+static bool slots_fill(struct hash_table *h)
 {
     memset(h->out->slots, 0, h->out->slots_len * sizeof h->out->slots[0]);
     buckets_fill(h);
@@ -108,7 +108,7 @@ static bool slots_fill(struct hashing *h)
     return true;
 }
 
-static pal_status hashing_init(struct hashing *h, pal_arena *arena, pal_error *err)
+static pal_status hash_table_init(struct hash_table *h, pal_arena *arena, pal_error *err)
 {
     struct pal_compiled_hash *out = h->out;
     uint32_t len = h->vocab->len;
@@ -135,8 +135,8 @@ static pal_status hashing_init(struct hashing *h, pal_arena *arena, pal_error *e
 pal_status pal_compile_hash(const struct pal_vocab *vocab, pal_arena *arena,
         struct pal_compiled_hash *out_hash, pal_error *err)
 {
-    struct hashing h = {.vocab = vocab, .out = out_hash};
-    pal_status status = hashing_init(&h, arena, err);
+    struct hash_table h = {.vocab = vocab, .out = out_hash};
+    pal_status status = hash_table_init(&h, arena, err);
 
     if (status != PAL_OK)
         return status;

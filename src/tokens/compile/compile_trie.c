@@ -17,7 +17,7 @@ struct node {
     uint16_t label;
 };
 
-struct packing {
+struct trie {
     struct pal_vocab *vocab;
     uint32_t *sorted;
     struct node *nodes;
@@ -50,7 +50,7 @@ static void bit_set(uint64_t *bits, uint32_t at)
 }
 
 /* Creates the children of a node: one for each next byte of its tokens. */
-static void node_expand(struct packing *k, uint32_t index)
+static void node_expand(struct trie *k, uint32_t index)
 {
     struct node *node = &k->nodes[index];
     uint32_t at = node->low;
@@ -74,7 +74,7 @@ static void node_expand(struct packing *k, uint32_t index)
 }
 
 /* The prefix of a token is the deepest token above it in the trie. */
-static void node_prefixes(struct packing *k, uint32_t index, uint32_t *above)
+static void node_prefixes(struct trie *k, uint32_t index, uint32_t *above)
 {
     const struct node *node = &k->nodes[index];
     uint32_t deepest = above[index];
@@ -87,7 +87,7 @@ static void node_prefixes(struct packing *k, uint32_t index, uint32_t *above)
         above[node->children + i] = deepest;
 }
 
-static bool base_fits(const struct packing *k, const struct node *node, uint32_t base)
+static bool base_fits(const struct trie *k, const struct node *node, uint32_t base)
 {
     if (bit_get(k->bases, base))
         return false;
@@ -97,7 +97,7 @@ static bool base_fits(const struct packing *k, const struct node *node, uint32_t
     return true;
 }
 
-static bool node_place(struct packing *k, struct node *node, uint32_t *from)
+static bool node_place(struct trie *k, struct node *node, uint32_t *from)
 {
     uint32_t base = *from;
 
@@ -114,7 +114,7 @@ static bool node_place(struct packing *k, struct node *node, uint32_t *from)
 }
 
 /* Sorts the nodes with children; those with the most children come first. */
-static void nodes_order(struct packing *k)
+static void nodes_order(struct trie *k)
 {
     for (uint32_t len = 256; len > 0; len--) {
         for (uint32_t i = 0; i < k->nodes_len; i++)
@@ -123,7 +123,7 @@ static void nodes_order(struct packing *k)
     }
 }
 
-static bool nodes_place(struct packing *k)
+static bool nodes_place(struct trie *k)
 {
     uint32_t from = 1; /* 0 is the base of leaves */
     uint32_t len = 0;
@@ -143,7 +143,7 @@ static bool nodes_place(struct packing *k)
     return true;
 }
 
-static void places_write(const struct packing *k, struct pal_place *places)
+static void places_write(const struct trie *k, struct pal_place *places)
 {
     for (uint32_t i = 0; i < k->order_len; i++) {
         const struct node *node = &k->nodes[k->order[i]];
@@ -159,7 +159,7 @@ static void places_write(const struct packing *k, struct pal_place *places)
     }
 }
 
-static pal_status nodes_make(struct packing *k, pal_arena *arena, pal_error *err)
+static pal_status nodes_make(struct trie *k, pal_arena *arena, pal_error *err)
 {
     uint64_t bytes = 1;
     uint32_t tokens = 0;
@@ -192,7 +192,7 @@ static pal_status nodes_make(struct packing *k, pal_arena *arena, pal_error *err
 pal_status pal_compile_trie(struct pal_vocab *vocab, pal_arena *arena,
         struct pal_compiled_trie *out_trie, pal_error *err)
 {
-    struct packing k = {.vocab = vocab, .room = 1u << PAL_TRIE_BASE_BITS};
+    struct trie k = {.vocab = vocab, .room = 1u << PAL_TRIE_BASE_BITS};
     pal_status status = nodes_make(&k, arena, err);
     uint32_t base_max = 0;
 

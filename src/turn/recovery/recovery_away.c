@@ -148,7 +148,7 @@ void pal_away_end(pal_turn *turn, const pal_outcome *outcome)
 
 /* ---- Looking at the store ---- */
 
-typedef struct looking {
+typedef struct store_look {
     pal_work_item item;
     pal_lane_state *lane;
     pal_arena *arena;
@@ -156,12 +156,12 @@ typedef struct looking {
     pal_id *ids, *acting;
     pal_outcome *outcomes;
     pal_status *statuses;
-} looking;
+} store_look;
 
 /* Runs on a worker. */
 static void look(pal_work_item *item)
 {
-    looking *l = (looking *)((char *)item - offsetof(looking, item));
+    store_look *l = (store_look *)((char *)item - offsetof(store_look, item));
     const pal_lane_state *lane = l->lane;
 
     for (size_t i = 0; i < l->len; i++)
@@ -252,7 +252,7 @@ static void see_away(pal_turn *turn, pal_status status, const pal_outcome *outco
 
 static void on_looked(pal_work_item *item)
 {
-    looking *l = (looking *)((char *)item - offsetof(looking, item));
+    store_look *l = (store_look *)((char *)item - offsetof(store_look, item));
     pal_lane_state *lane = l->lane;
 
     lane->is_looking = false;
@@ -274,10 +274,10 @@ static void on_looked(pal_work_item *item)
     pal_lane_dispatch(lane);
 }
 
-static looking *make_looking(pal_lane_state *lane)
+static store_look *make_look(pal_lane_state *lane)
 {
     size_t cap = 1;
-    looking *l = pal_calloc(1, sizeof(*l));
+    store_look *l = pal_calloc(1, sizeof(*l));
 
     if (!l)
         return NULL;
@@ -302,7 +302,7 @@ static looking *make_looking(pal_lane_state *lane)
 static void on_look_time(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, look));
-    looking *l = make_looking(lane);
+    store_look *l = make_look(lane);
 
     if (!l) {
         pal_away_look(lane);

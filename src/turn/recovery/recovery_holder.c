@@ -59,7 +59,7 @@ pal_holder_view pal_holder_see(pal_lane_state *lane, const pal_holder *holder)
     return holder->is_over && !lane->is_renewed ? PAL_HOLDER_SUSPECT : PAL_HOLDER_ALIVE;
 }
 
-typedef struct looking {
+typedef struct holder_look {
     pal_work_item item;
     pal_lane_state *lane;
     pal_turn *turn;
@@ -67,19 +67,19 @@ typedef struct looking {
     pal_arena *arena;
     pal_holder holder;
     pal_status status;
-} looking;
+} holder_look;
 
 static void read_holder(pal_work_item *item)
 {
-    looking *l = (looking *)((char *)item - offsetof(looking, item));
+    holder_look *l = (holder_look *)((char *)item - offsetof(holder_look, item));
 
     l->status = pal_holder_read(l->lane->runtime->store, l->lane->tenant, l->lane->session,
             l->arena, &l->holder, NULL);
 }
 
-static void end_look(looking *l, pal_holder_view view)
+static void end_look(holder_look *l, pal_holder_view view)
 {
-    looking copy = *l;
+    holder_look copy = *l;
 
     pal_arena_free(l->arena);
     pal_free(l);
@@ -91,7 +91,7 @@ static void end_look(looking *l, pal_holder_view view)
 
 static void on_holder_read(pal_work_item *item)
 {
-    looking *l = (looking *)((char *)item - offsetof(looking, item));
+    holder_look *l = (holder_look *)((char *)item - offsetof(holder_look, item));
 
     /* If the lease cannot be read, the turn tries to acquire it: that reports the error. */
     end_look(l, l->status == PAL_OK ? pal_holder_see(l->lane, &l->holder) : PAL_HOLDER_NONE);
@@ -99,7 +99,7 @@ static void on_holder_read(pal_work_item *item)
 
 void pal_holder_look(pal_lane_state *lane, pal_turn *turn, pal_holder_seen then)
 {
-    looking *l = pal_calloc(1, sizeof(*l));
+    holder_look *l = pal_calloc(1, sizeof(*l));
 
     if (l)
         l->arena = pal_arena_new(0);

@@ -59,14 +59,14 @@ static void look_at_lease(pal_store *store, pal_str tenant, pal_arena *arena, pa
 
 /* ---- The messages ---- */
 
-typedef struct gathering {
+typedef struct outcome_reader {
     pal_outcome *outcome;
     pal_arena *arena;
     size_t cap;
     pal_message *last; /* last message of the turn; copied */
     size_t calls;      /* calls of the newest answer */
     bool is_over;      /* a message of another turn was seen */
-} gathering;
+} outcome_reader;
 
 static size_t count_calls(const pal_message *message)
 {
@@ -77,7 +77,7 @@ static size_t count_calls(const pal_message *message)
     return count;
 }
 
-static bool add_said(gathering *g, const pal_message *message)
+static bool add_said(outcome_reader *g, const pal_message *message)
 {
     pal_outcome *outcome = g->outcome;
 
@@ -91,7 +91,7 @@ static bool add_said(gathering *g, const pal_message *message)
     return true;
 }
 
-static void gather(gathering *g, pal_message *message)
+static void gather(outcome_reader *g, pal_message *message)
 {
     if (pal_id_is_none(message->turn_id))
         return;
@@ -127,7 +127,7 @@ static pal_turn_state read_end(const pal_message *answer, pal_arena *arena, pal_
     return is_canceled ? PAL_TURN_CANCELED : PAL_TURN_FAILED;
 }
 
-static void decide(gathering *g)
+static void decide(outcome_reader *g)
 {
     pal_outcome *outcome = g->outcome;
     const pal_message *answer = outcome->said_len ? &outcome->said[outcome->said_len - 1] : NULL;
@@ -147,7 +147,7 @@ static void decide(gathering *g)
 }
 
 static pal_status look_whether_hidden(
-        const pal_snapshot *snapshot, const gathering *g, pal_error *err)
+        const pal_snapshot *snapshot, const outcome_reader *g, pal_error *err)
 {
     pal_message_query load = {0};
     pal_message_page list = {0};
@@ -165,7 +165,7 @@ static pal_status look_whether_hidden(
 static pal_status look_at_messages(const pal_snapshot *snapshot, uint64_t first_seq,
         pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
-    gathering g = {.outcome = outcome, .arena = arena};
+    outcome_reader g = {.outcome = outcome, .arena = arena};
     pal_message_query load = {.after_seq = first_seq - 1, .limit = PAGE, .hidden = true};
     pal_message_page list = {.has_more = true};
     pal_status status = PAL_OK;

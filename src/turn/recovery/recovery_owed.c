@@ -104,17 +104,17 @@ bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
 
 /* ---- Handing over ---- */
 
-typedef struct handing {
+typedef struct hand_over {
     pal_write write;
     pal_op ops[2];
     pal_inbox_item item;
     pal_turn *turn;
     void (*then)(pal_turn *turn);
-} handing;
+} hand_over;
 
 static void on_handed(pal_write *write)
 {
-    handing *h = (handing *)((char *)write - offsetof(handing, write));
+    hand_over *h = (hand_over *)((char *)write - offsetof(hand_over, write));
 
     h->turn->holds--;
     if (h->turn->phase == PAL_TURN_PHASE_CLOSE)
@@ -123,7 +123,7 @@ static void on_handed(pal_write *write)
 
 bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
 {
-    handing *h = turn->owed.state == PAL_OWED_STORED && turn->lane->fence
+    hand_over *h = turn->owed.state == PAL_OWED_STORED && turn->lane->fence
             ? pal_arena_alloc(turn->arena, sizeof(*h))
             : NULL;
     pal_op op = {.tenant = turn->request.tenant,
@@ -132,7 +132,7 @@ bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
 
     if (!h)
         return false;
-    *h = (handing){.turn = turn, .then = then};
+    *h = (hand_over){.turn = turn, .then = then};
     if (!write_item(turn, true, &h->item))
         return false;
     op.kind = PAL_OP_INBOX_DROP;

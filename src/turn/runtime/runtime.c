@@ -321,17 +321,17 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
     return status;
 }
 
-typedef struct opening {
+typedef struct loop_task {
     pal_ask ask;
     pal_runtime *runtime;
     uint32_t calls_max;
     pal_status status;
     pal_error *err;
-} opening;
+} loop_task;
 
 static void open_http(pal_ask *ask)
 {
-    opening *o = (opening *)ask;
+    loop_task *o = (loop_task *)ask;
 
     pal_http_options options = {.calls_max = o->calls_max};
 
@@ -340,7 +340,7 @@ static void open_http(pal_ask *ask)
 
 static void open_on_loop(pal_ask *ask)
 {
-    opening *o = (opening *)ask;
+    loop_task *o = (loop_task *)ask;
 
     o->status = open_providers(o->runtime, o->err);
     if (o->status == PAL_OK)
@@ -362,7 +362,7 @@ static void free_waiting(pal_runtime *runtime)
 
 static void close_on_loop(pal_ask *ask)
 {
-    pal_runtime *runtime = ((opening *)ask)->runtime;
+    pal_runtime *runtime = ((loop_task *)ask)->runtime;
 
     pal_backlog_stop(runtime);
     free_waiting(runtime);
@@ -403,7 +403,7 @@ static void set_owner(pal_runtime *runtime)
 static pal_status open_endpoints(
         pal_runtime *runtime, const pal_runtime_options *options, pal_error *err)
 {
-    opening o = {.ask.run = open_http,
+    loop_task o = {.ask.run = open_http,
             .runtime = runtime,
             .calls_max = options->calls_max,
             .err = err};
@@ -428,7 +428,7 @@ pal_status pal_runtime_open(
         const pal_runtime_options *options, pal_runtime **out_runtime, pal_error *err)
 {
     pal_runtime *runtime = pal_calloc(1, sizeof(*runtime));
-    opening o = {.ask.run = open_on_loop, .runtime = runtime, .err = err};
+    loop_task o = {.ask.run = open_on_loop, .runtime = runtime, .err = err};
 
     if (!runtime)
         return pal_no_memory(err);
@@ -464,7 +464,7 @@ pal_status pal_runtime_open(
 
 static void stop_all(pal_ask *ask)
 {
-    pal_runtime *runtime = ((opening *)ask)->runtime;
+    pal_runtime *runtime = ((loop_task *)ask)->runtime;
     size_t position = 0;
     pal_str key;
     void *value;
@@ -480,7 +480,7 @@ static void stop_all(pal_ask *ask)
 
 static void refuse_new(pal_ask *ask)
 {
-    pal_runtime *runtime = ((opening *)ask)->runtime;
+    pal_runtime *runtime = ((loop_task *)ask)->runtime;
     size_t position = 0;
     pal_str key;
     void *value;
@@ -494,9 +494,9 @@ static void refuse_new(pal_ask *ask)
 /* Which turns wait_idle() waits for: running turns without paused ones, all running turns, or
  * queued turns that another process may run. A paused turn can wait for its client without
  * limit. */
-typedef enum idling { WITHOUT_WAITING, WITH_WAITING, WITH_QUEUED } idling;
+typedef enum idle_kind { WITHOUT_WAITING, WITH_WAITING, WITH_QUEUED } idle_kind;
 
-static bool is_idle(const pal_runtime *runtime, idling what)
+static bool is_idle(const pal_runtime *runtime, idle_kind what)
 {
     uint64_t left_out = what == WITHOUT_WAITING ? runtime->stats.turns_waiting : 0;
 
@@ -505,7 +505,7 @@ static bool is_idle(const pal_runtime *runtime, idling what)
     return runtime->stats.turns_running <= left_out && runtime->forwards_len == 0;
 }
 
-static void wait_idle(pal_runtime *runtime, idling what, int64_t timeout_ms)
+static void wait_idle(pal_runtime *runtime, idle_kind what, int64_t timeout_ms)
 {
     struct timespec until;
 
@@ -523,12 +523,12 @@ static void wait_idle(pal_runtime *runtime, idling what, int64_t timeout_ms)
 
 static void leave_waiting(pal_ask *ask)
 {
-    free_waiting(((opening *)ask)->runtime);
+    free_waiting(((loop_task *)ask)->runtime);
 }
 
 void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
 {
-    opening o = {.ask.run = refuse_new, .runtime = runtime};
+    loop_task o = {.ask.run = refuse_new, .runtime = runtime};
 
     pal_ask_loop(runtime->loop, &o.ask);
     wait_idle(runtime, WITHOUT_WAITING, drain_ms);
@@ -544,7 +544,7 @@ void pal_runtime_drain(pal_runtime *runtime, int64_t drain_ms)
 
 void pal_runtime_close(pal_runtime *runtime, int64_t drain_ms)
 {
-    opening o = {.ask.run = close_on_loop, .runtime = runtime};
+    loop_task o = {.ask.run = close_on_loop, .runtime = runtime};
 
     if (!runtime)
         return;
@@ -569,16 +569,16 @@ pal_str pal_runtime_key_variable(const pal_runtime *runtime, pal_str endpoint)
     return runtime->options.endpoints[at].api_key_env;
 }
 
-typedef struct looking {
+typedef struct model_question {
     pal_ask ask;
     const pal_runtime *runtime;
     pal_arena *arena;
     pal_str *out_model;
-} looking;
+} model_question;
 
 static void look_on_loop(pal_ask *ask)
 {
-    const looking *l = (const looking *)ask;
+    const model_question *l = (const model_question *)ask;
 
     *l->out_model = pal_arena_copy(l->arena, l->runtime->provider_models[0]);
 }
@@ -586,7 +586,7 @@ static void look_on_loop(pal_ask *ask)
 pal_status pal_runtime_default(pal_runtime *runtime, pal_arena *arena, pal_str *out_endpoint,
         pal_str *out_model, bool *out_is_stopgap, pal_error *err)
 {
-    looking l = {
+    model_question l = {
             .ask.run = look_on_loop, .runtime = runtime, .arena = arena, .out_model = out_model};
 
     pal_ask_loop(runtime->loop, &l.ask);

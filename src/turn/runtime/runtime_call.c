@@ -165,16 +165,16 @@ pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session
     return wait.status;
 }
 
-typedef struct starting {
+typedef struct start_call {
     pal_ask ask;
     pal_turn_info info;
     pal_error err;
     bool is_started;
-} starting;
+} start_call;
 
 static void started_here(const pal_turn_info *info, const pal_error *err, void *user)
 {
-    starting *s = user;
+    start_call *s = user;
 
     s->is_started = info != NULL;
     if (info)
@@ -187,7 +187,7 @@ static void started_here(const pal_turn_info *info, const pal_error *err, void *
 static pal_status start_and_wait(pal_runtime *runtime, const pal_turn_request *request,
         pal_allowing allowing, pal_turn_info *out_info, pal_error *err)
 {
-    starting s = {.is_started = false};
+    start_call s = {.is_started = false};
     pal_status status;
 
     pal_ask_begin(&s.ask);
@@ -289,16 +289,16 @@ void pal_turn_unwatch(pal_runtime *runtime, pal_id turn, void *user)
     ask(runtime, &q, unwatch_on_loop);
 }
 
-typedef struct watching {
+typedef struct state_watch {
     pal_ask ask;
     pal_runtime *runtime;
     pal_turn_on_state on_state;
     void *user;
-} watching;
+} state_watch;
 
 static void set_watch(pal_ask *asked)
 {
-    watching *w = (watching *)asked;
+    state_watch *w = (state_watch *)asked;
 
     w->runtime->on_state = w->on_state;
     w->runtime->on_state_user = w->user;
@@ -306,7 +306,7 @@ static void set_watch(pal_ask *asked)
 
 void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state on_state, void *user)
 {
-    watching w = {.ask.run = set_watch, .runtime = runtime, .on_state = on_state, .user = user};
+    state_watch w = {.ask.run = set_watch, .runtime = runtime, .on_state = on_state, .user = user};
 
     pal_ask_loop(runtime->loop, &w.ask);
 }
@@ -628,11 +628,11 @@ static bool is_idle(pal_turn_state state)
 }
 
 /* A question that is answered when the turn pauses, asks or ends. */
-typedef struct waiting {
+typedef struct wait_question {
     question q;      /* must be first, because it begins with the ask */
     bool is_watched; /* the turn still runs: the loop reports its state later through `still` */
     pal_ask still;
-} waiting;
+} wait_question;
 
 static void text_on_loop(pal_ask *asked)
 {
@@ -653,7 +653,7 @@ static bool wait_event(const pal_event *event, void *user)
 
 static void tell_still(pal_task *task)
 {
-    waiting *w = (waiting *)((char *)task - offsetof(waiting, still.task));
+    wait_question *w = (wait_question *)((char *)task - offsetof(wait_question, still.task));
 
     text_on_loop(&w->q.ask);
     pal_ask_end(&w->still);
@@ -662,7 +662,7 @@ static void tell_still(pal_task *task)
 /* Called after the turn has left its lane: the waiting caller can rely on that. */
 static void wait_gone(void *user)
 {
-    waiting *w = user;
+    wait_question *w = user;
 
     w->still.task.run = tell_still;
     pal_loop_post(w->q.runtime->loop, &w->still.task);
@@ -670,7 +670,7 @@ static void wait_gone(void *user)
 
 static void wait_on_loop(pal_ask *asked)
 {
-    waiting *w = (waiting *)asked;
+    wait_question *w = (wait_question *)asked;
     pal_turn *turn = find_turn(&w->q);
 
     text_on_loop(asked);
@@ -686,7 +686,7 @@ static void wait_on_loop(pal_ask *asked)
 pal_status pal_turn_wait(pal_runtime *runtime, pal_str tenant, pal_id turn, int64_t timeout_ms,
         pal_arena *arena, pal_turn_info *out_info, pal_str *out_text, pal_error *err)
 {
-    waiting w = {.q = {.tenant = tenant,
+    wait_question w = {.q = {.tenant = tenant,
                          .turn = turn,
                          .arena = arena,
                          .out_info = out_info,

@@ -67,14 +67,14 @@ static void told(void *user, pal_str json, const pal_error *err)
     answered(entry->list);
 }
 
-typedef struct listing {
+typedef struct list_start {
     pal_ask ask;
     pal_models_list *list;
-} listing;
+} list_start;
 
 static void begin_list(pal_ask *ask)
 {
-    pal_models_list *list = ((listing *)ask)->list;
+    pal_models_list *list = ((list_start *)ask)->list;
     pal_runtime *runtime = list->runtime;
 
     list->next = runtime->model_lists;
@@ -90,13 +90,13 @@ static void begin_list(pal_ask *ask)
 
 /* Takes the names that have arrived, with each endpoint's default model first. They are copied on
  * the loop, because the list changes there. */
-typedef struct taking {
+typedef struct names_copy {
     pal_ask ask;
     pal_models_list *list;
     pal_arena *arena;
     pal_served_model *models;
     size_t len;
-} taking;
+} names_copy;
 
 static size_t count_names(const pal_models_list *list)
 {
@@ -113,7 +113,7 @@ static size_t count_names(const pal_models_list *list)
     return len;
 }
 
-static void take_name(taking *t, pal_str endpoint, pal_str model)
+static void take_name(names_copy *t, pal_str endpoint, pal_str model)
 {
     if (model.len == 0)
         return;
@@ -121,7 +121,7 @@ static void take_name(taking *t, pal_str endpoint, pal_str model)
             .model = pal_arena_copy(t->arena, model)};
 }
 
-static void take_endpoint(taking *t, size_t at)
+static void take_endpoint(names_copy *t, size_t at)
 {
     const pal_models_list *list = t->list;
     pal_str endpoint = pal_provider_name(list->runtime->providers[at]);
@@ -142,7 +142,7 @@ static void take_endpoint(taking *t, size_t at)
 
 static void take_list(pal_ask *ask)
 {
-    taking *t = (taking *)ask;
+    names_copy *t = (names_copy *)ask;
     pal_models_list *list = t->list;
 
     t->models = pal_arena_array(t->arena, count_names(list) + 1, sizeof(*t->models));
@@ -175,8 +175,8 @@ pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms, pal_aren
         pal_served_model **out_models, size_t *out_len, pal_error *err)
 {
     pal_models_list *list = new_list(runtime);
-    listing begin = {.ask.run = begin_list, .list = list};
-    taking t = {.ask.run = take_list, .list = list, .arena = arena};
+    list_start begin = {.ask.run = begin_list, .list = list};
+    names_copy t = {.ask.run = take_list, .list = list, .arena = arena};
 
     if (!list)
         return pal_no_memory(err);

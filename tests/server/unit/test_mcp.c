@@ -12,16 +12,16 @@
 
 /* ---- Whoever waits for a turn ---- */
 
-typedef struct waiting {
+typedef struct stop_signal {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned answers;
     bool has_ended;
-} waiting;
+} stop_signal;
 
 static void say(void *user, pal_str message, bool is_last)
 {
-    waiting *w = user;
+    stop_signal *w = user;
     pthread_mutex_lock(&w->lock);
     w->answers += is_last && message.len > 0;
     pthread_mutex_unlock(&w->lock);
@@ -29,7 +29,7 @@ static void say(void *user, pal_str message, bool is_last)
 
 static void end(void *user)
 {
-    waiting *w = user;
+    stop_signal *w = user;
     pthread_mutex_lock(&w->lock);
     w->has_ended = true;
     pthread_cond_broadcast(&w->changed);
@@ -38,7 +38,7 @@ static void end(void *user)
 
 static const pal_mcp_events events = {.on_message = say, .on_end = end};
 
-static void wait_for_end(waiting *w)
+static void wait_for_end(stop_signal *w)
 {
     pthread_mutex_lock(&w->lock);
     while (!w->has_ended)
@@ -71,7 +71,7 @@ static bool take(pal_mcp_host *host, const char *text)
     pal_error err;
     pal_buf buf;
     pal_rpc_message message;
-    waiting w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
+    stop_signal w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
     pal_mcp_peer peer = {.tenant = pal_str_of("default"), .can_write = true};
     pal_mcp_outcome taken = PAL_MCP_ANSWERED;
     pal_arena *arena = pal_arena_new(0);

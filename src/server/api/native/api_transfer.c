@@ -18,17 +18,17 @@
 
 /* ---- Export ---- */
 
-typedef struct exporting {
+typedef struct export_job {
     pal_str request_id;
     pal_session session;
     pal_export lines;
     bool is_begun;
-} exporting;
+} export_job;
 
 /* Called on a worker for each piece. */
 static pal_pulled write_piece(pal_buf *out, void *user)
 {
-    exporting *it = user;
+    export_job *it = user;
     pal_error err = {0};
     bool more = true;
     pal_status status = PAL_OK;
@@ -48,7 +48,7 @@ static pal_pulled write_piece(pal_buf *out, void *user)
 
 static void export_done(void *user)
 {
-    exporting *it = user;
+    export_job *it = user;
     pal_export_end(&it->lines);
 }
 
@@ -68,7 +68,7 @@ static const pal_api_object export_query_table = {
 static pal_status export_session(pal_call *call, pal_error *err)
 {
     export_query query = {.form = PAL_EXPORT_NATIVE};
-    exporting *it = pal_arena_array(call->arena, 1, sizeof *it);
+    export_job *it = pal_arena_array(call->arena, 1, sizeof *it);
     if (!it)
         return pal_arena_checked(call->arena, err);
     pal_status status = pal_api_query_read(call, &export_query_table, &query, err);
@@ -96,7 +96,7 @@ typedef struct problem {
     pal_str text; /* in the call's arena */
 } problem;
 
-typedef struct importing {
+typedef struct import_job {
     pal_call *call;
     pal_str key;
     pal_str project;
@@ -107,18 +107,18 @@ typedef struct importing {
     pal_id *ids;           /* in the call's arena; room for PAL_SERVER_IMPORT_IDS_MAX ids */
     size_t ids_len;
     uint32_t nameless;
-} importing;
+} import_job;
 
 static void on_problem(uint64_t line, const char *text, void *user)
 {
-    importing *it = user;
+    import_job *it = user;
     if (it->problems_len++ < PAL_SERVER_IMPORT_PROBLEMS_MAX)
         it->problems[it->problems_len - 1] =
                 (problem){line, pal_arena_copy(it->call->arena, pal_str_of(text))};
 }
 
 /* Stores the id of the previous session, which is final now. */
-static void note_session(importing *it)
+static void note_session(import_job *it)
 {
     pal_id id = {{0}};
     if (pal_import_has_session(it->import))
@@ -132,7 +132,7 @@ static void note_session(importing *it)
  * key finds it. */
 static pal_status on_begin(pal_import_begun *begun, void *user)
 {
-    importing *it = user;
+    import_job *it = user;
     pal_session *session = &begun->session;
     note_session(it);
     if (it->key.len && begun->number > 1) {
@@ -171,7 +171,7 @@ static const pal_api_object import_query_table = {
                 {"project", PAL_API_TEXT, "project of the sessions",
                         .offset = offsetof(import_query, project), .max = PAL_NAME_LEN_MAX})};
 
-static pal_status read_transcript(importing *it, pal_transcript_kind kind, pal_error *err)
+static pal_status read_transcript(import_job *it, pal_transcript_kind kind, pal_error *err)
 {
     it->reader = (pal_import_reader){.import = it->import,
             .begins = on_begin,
@@ -203,7 +203,7 @@ out:
     return status;
 }
 
-static void put_problems(importing *it, pal_json_writer *writer)
+static void put_problems(import_job *it, pal_json_writer *writer)
 {
     pal_put_count(writer, "problems_total", it->problems_len);
     pal_json_name(writer, "problems");
@@ -217,7 +217,7 @@ static void put_problems(importing *it, pal_json_writer *writer)
     pal_json_end_array(writer);
 }
 
-static void put_report(importing *it, pal_json_writer *writer)
+static void put_report(import_job *it, pal_json_writer *writer)
 {
     pal_import_counts counts = pal_import_count(it->import);
     pal_json_begin_object(writer);
@@ -250,7 +250,7 @@ static pal_status import_sessions(pal_call *call, pal_error *err)
         call->fail_param = "format";
         return pal_error_set(err, PAL_INVALID, "'format' must be auto, " PAL_TRANSCRIPT_KINDS);
     }
-    importing it = {.call = call, .key = query.key, .project = query.project};
+    import_job it = {.call = call, .key = query.key, .project = query.project};
     it.ids = pal_arena_array(call->arena, PAL_SERVER_IMPORT_IDS_MAX, sizeof *it.ids);
     if (!it.ids)
         return pal_no_memory(err);
