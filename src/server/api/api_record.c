@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
+#include "server/server_settings.h"
 
 /* Prefixes of keys. An import of a client's transcripts uses the same ones. */
 #define CACHE "cache:"
@@ -70,7 +71,7 @@ static bool is_side_request(pal_call *call, const name_row *row)
 
 pal_str pal_api_record_key(pal_call *call)
 {
-    pal_config_recorder setting = call->server->config->recorder;
+    pal_config_recorder setting = call->server->settings->recorder;
     pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
     if (name.len || setting == PAL_CONFIG_RECORDER_OFF)
         return name;
