@@ -104,6 +104,7 @@
 #define PAL_SPILL_BYTES_MAX (50u << 10)  /* bytes of a tool output; longer outputs are cut and kept
                                             as a blob */
 
+#define PAL_PROVIDER_SLOTS_MAX 1024 /* slots of a llama.cpp server; with more, the server chooses */
 #define PAL_PROVIDER_REQUEST_BYTES_MAX (256u << 20) /* bytes of a request to a model service */
 #define PAL_PROVIDER_ANSWER_BYTES_MAX (256u << 20)  /* bytes of a response of a model service */
 #define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* bytes of a response that is passed on and is
