@@ -7,10 +7,11 @@ import json
 import sys
 
 TOOLS = [
-    {'name': 'add', 'description': 'Adds two numbers.',
+    {'name': 'add', 'description': 'Adds two numbers.', 'annotations': {'readOnlyHint': True},
      'inputSchema': {'type': 'object', 'required': ['a', 'b'],
                      'properties': {'a': {'type': 'number'}, 'b': {'type': 'number'}}}},
     {'name': 'lookup', 'description': 'Returns the opening hours of a shop.',
+     'annotations': {'readOnlyHint': True},
      'inputSchema': {'type': 'object', 'required': ['shop'],
                      'properties': {'shop': {'type': 'string', 'enum': ['bakery', 'library']}}}},
 ]

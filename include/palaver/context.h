@@ -136,7 +136,9 @@ typedef struct pal_tool {
     bool is_strict;  /* the service must enforce the schema, if it can */
     pal_str call_extra; /* a JSON object that is stored as the `extra` of each call of this tool;
                            may be empty */
-    PAL_RESERVED(6);
+    pal_str server;     /* the tool server that runs it; empty: any other tool */
+    bool is_read_only;  /* its server declares that it changes nothing (readOnlyHint) */
+    PAL_RESERVED(3);
 } pal_tool;
 
 /* The result of a compaction. It replaces all messages up to and including `seq`. */

@@ -41,6 +41,7 @@
 #include "palaver/limits.h"
 #include "palaver/loop.h"
 #include "palaver/message.h"
+#include "palaver/permission.h"
 #include "palaver/provider_info.h"
 #include "palaver/retry.h"
 #include "palaver/route.h"

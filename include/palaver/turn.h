@@ -21,6 +21,7 @@
 
 #include "palaver/context.h"
 #include "palaver/limits.h"
+#include "palaver/permission.h"
 #include "palaver/store_batch.h"
 #include "palaver/store_records.h"
 #include "palaver/window.h"
@@ -46,17 +47,6 @@ typedef enum pal_endpoint_responses {
     PAL_RESPONSES_OFF = 2,
 } pal_endpoint_responses;
 
-/* How the requests of a session are kept together, so that they reach the server that has their
- * beginning in its cache (docs/affinity.md). */
-typedef enum pal_endpoint_affinity {
-    PAL_AFFINITY_AUTO = 0, /* PROMPT_CACHE_KEY at OpenAI's URL, HEADERS at a URL that is not the
-                              usual one of the kind, otherwise OFF */
-    PAL_AFFINITY_OFF = 1,
-    PAL_AFFINITY_HEADERS = 2,          /* ids of the session and of the prefix, in headers */
-    PAL_AFFINITY_PROMPT_CACHE_KEY = 3, /* the session's id as a member of the request */
-    PAL_AFFINITY_LLAMA_CPP = 4,        /* HEADERS, and a slot of a llama.cpp server */
-} pal_endpoint_affinity;
-
 /* A model service that the runtime can call. */
 typedef struct pal_endpoint {
     pal_str name; /* unique; if empty, the kind is used as the name */
@@ -70,11 +60,7 @@ typedef struct pal_endpoint {
     pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
                             about a rejected key; may be empty */
     pal_endpoint_responses responses; /* ON only for kind "openai" */
-    pal_endpoint_affinity affinity;   /* PROMPT_CACHE_KEY and LLAMA_CPP only for kind "openai" */
-    const pal_str *affinity_headers;  /* headers with the session's id; if there are none,
-                                         x-session-id and x-session-affinity */
-    size_t affinity_headers_len;      /* up to 8 */
-    PAL_RESERVED(5);
+    PAL_RESERVED(7);
 } pal_endpoint;
 
 /* An MCP server: either a command to start, or a URL. */
@@ -119,7 +105,9 @@ typedef struct pal_agent_settings {
     uint32_t max_tool_iterations;
     pal_str parameters; /* a JSON object whose members are added to requests to the model service;
                            they override those of the runtime */
-    PAL_RESERVED(8);
+    const pal_permission_rule *permissions; /* they come before those of the runtime */
+    size_t permissions_len;
+    PAL_RESERVED(6);
 } pal_agent_settings;
 
 /* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
@@ -173,10 +161,13 @@ typedef struct pal_runtime_options {
                                     neither for the model nor in the record */
     uint32_t calls_max;          /* HTTP calls to services that run at the same time, each with one
                                     open file; further calls wait. 0: no limit */
-    pal_str affinity_key;        /* a secret with which the ids for routers are made; the same in
-                                    all processes that share a store. If it is empty, no id of the
-                                    prefix is sent */
-    PAL_RESERVED(22);
+    const pal_permission_rule *permissions; /* if no rule matches, built-in tools and tools that
+                                               declare readOnlyHint are allowed, and turns ask
+                                               before they run other tools */
+    size_t permissions_len;
+    bool unasked_allowed; /* if the caller cannot be asked (pal_turn_request.cannot_ask), run calls
+                             that need approval; by default they are denied */
+    PAL_RESERVED(21);
 } pal_runtime_options;
 
 /* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
@@ -316,7 +307,13 @@ typedef struct pal_turn_request {
     pal_str agent;         /* the agent for this turn; if empty, the session's agent. If the runtime
                               has agents, a name that is not one of them fails with
                               PAL_NOT_FOUND */
-    PAL_RESERVED(8);
+    const pal_permission_rule *permissions; /* they can only restrict what the configuration
+                                               allows; a tool that no rule matches is not
+                                               restricted */
+    size_t permissions_len;
+    bool cannot_ask; /* the caller cannot answer questions. Calls that need approval are denied,
+                        or run if unasked_allowed is set; a third identical call is denied */
+    PAL_RESERVED(5);
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -325,7 +322,7 @@ typedef enum pal_turn_state {
     PAL_TURN_RUNNING = 2,
     PAL_TURN_RETRYING = 3, /* waits before it calls the model again */
     PAL_TURN_PAUSED = 4,   /* waits for results of the caller's tools: pal_turn_results() */
-    PAL_TURN_ASKING = 5,   /* waits for approval of a tool call: pal_turn_allow() */
+    PAL_TURN_ASKING = 5,   /* waits for answers to its questions: pal_turn_answer() */
     PAL_TURN_DONE = 6,
     PAL_TURN_FAILED = 7,
     PAL_TURN_CANCELED = 8,
@@ -399,7 +396,7 @@ typedef enum pal_event_kind {
     PAL_EVENT_STEERED = 12,   /* a message joined the turn. message, seq */
     PAL_EVENT_PAUSED = 13,    /* text: the calls for the caller, a JSON array. With calls_end_turn
                                  the turn is over and ENDED is next */
-    PAL_EVENT_ASKING = 14,    /* call_id, name; text: the question */
+    PAL_EVENT_ASKING = 14,    /* questions; call_id, name and text are those of the first one */
     PAL_EVENT_ENDED = 15,     /* always the last event. state, status; text: the reason; usage:
                                  total of the turn; name: the endpoint, if one was chosen; code;
                                  retry_after_ms */
@@ -430,7 +427,7 @@ typedef struct pal_event {
     long code;              /* ENDED: as in pal_turn_info */
     int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
     bool is_refusal;        /* TEXT: the model declines to answer */
-    PAL_RESERVED(2);
+    pal_str questions;      /* ASKING: a JSON array with an object for each pal_question */
 } pal_event;
 
 /* Receives one event, on the loop. Return false to stop watching. */
@@ -520,23 +517,66 @@ PAL_API PAL_CHECKED pal_status pal_turn_results(pal_runtime *runtime, pal_str te
         pal_id session, pal_id turn, pal_message *messages, size_t messages_len,
         pal_turn_info *out_info, pal_error *err);
 
-/* The calls that a turn waits for. Members that do not apply are empty. */
+/* Why a turn asks. */
+typedef enum pal_question_kind {
+    PAL_QUESTION_NONE = 0,
+    PAL_QUESTION_APPROVAL = 1, /* the permission of the tool is ASK */
+    PAL_QUESTION_REPEAT = 2,   /* the model made the same call three times in a row */
+} pal_question_kind;
+
+/* Returns the lower-case name, for example "approval". "none" for an unknown value. */
+PAL_API const char *pal_question_kind_name(pal_question_kind kind);
+
+/* A question of an ASKING turn about one tool call. The turn asks all its questions at the same
+ * time, after its other calls have ended. */
+typedef struct pal_question {
+    pal_question_kind kind;
+    pal_str call_id;
+    pal_str name;      /* the tool */
+    pal_str server;    /* the tool server that runs the call; empty: a built-in tool */
+    pal_str arguments; /* JSON, as the model wrote it */
+    pal_str text;      /* the question, one sentence */
+    pal_str data;      /* a JSON object with further details of the kind; may be empty */
+    PAL_RESERVED(4);
+} pal_question;
+
+/* What a turn waits for. Members that do not apply are empty. */
 typedef struct pal_turn_waits {
     pal_str calls; /* PAUSED: the calls for the caller, the JSON array of the PAUSED event */
-    pal_str asked_call_id;   /* ASKING: the call that needs approval */
-    pal_str asked_name;      /* ASKING: the tool */
-    pal_str asked_arguments; /* ASKING: the arguments of the call */
-    PAL_RESERVED(4);
+    pal_str asked_call_id;   /* ASKING: the call of the first question */
+    pal_str asked_name;      /* ASKING: its tool */
+    pal_str asked_arguments; /* ASKING: its arguments */
+    const pal_question *questions; /* ASKING */
+    size_t questions_len;
+    PAL_RESERVED(2);
 } pal_turn_waits;
 
-/* Reports what a turn waits for. For a turn that is not in this runtime's memory, only `calls` is
- * reported, from the store. PAL_NOT_FOUND: there is no such turn. */
+/* Reports what a turn waits for, from memory or from the store. PAL_NOT_FOUND: there is no such
+ * turn. */
 PAL_API PAL_CHECKED pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn,
         pal_arena *arena, pal_turn_waits *out_waits, pal_error *err);
 
-/* Answers an ASKING turn. True: the call is run. False: the call gets an error as its result. The
- * turn continues in both cases. This also works after a restart and in another process than the
- * turn's. PAL_CONFLICT: the turn is not asking. */
+/* The answer to a question. */
+typedef struct pal_question_answer {
+    pal_str call_id; /* empty: the answer to all questions that no other answer names */
+    bool allow;      /* true: the call is run; false: it gets an error as its result */
+    bool remember;   /* APPROVAL: use this answer for all later calls of the tool in the session;
+                        see palaver/permission.h */
+    pal_str data;    /* a JSON object, for kinds of questions that need one; may be empty */
+    PAL_RESERVED(4);
+} pal_question_answer;
+
+/* Answers all questions of an ASKING turn, which then continues. This also works after a restart
+ * and in another process than the turn's. Remembered answers are durable before the turn continues.
+ *
+ *   PAL_CONFLICT   the turn is not asking
+ *   PAL_INVALID    a question has no answer, or an answer has no question; nothing was answered
+ *   PAL_NOT_FOUND  there is no such turn */
+PAL_API PAL_CHECKED pal_status pal_turn_answer(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        const pal_question_answer *answers, size_t answers_len, pal_error *err);
+
+/* Gives the same answer to all questions, and remembers nothing. The errors are those of
+ * pal_turn_answer(). */
 PAL_API PAL_CHECKED pal_status pal_turn_allow(
         pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err);
 
@@ -609,9 +649,7 @@ typedef struct pal_forward {
     pal_forward_api api;
     bool is_free; /* the response contains no answer, for example a count of tokens: nothing is
                      counted, and the budget is not checked */
-    pal_str conversation; /* the client's name of the conversation, for the headers by which a
-                             router keeps its requests together; may be empty */
-    PAL_RESERVED(3);
+    PAL_RESERVED(5);
 } pal_forward;
 
 /* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any

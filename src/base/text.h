@@ -33,6 +33,30 @@ static inline pal_str pal_text_after(pal_str text, size_t len)
     return len < text.len ? pal_str_make(text.data + len, text.len - len) : pal_str_make(NULL, 0);
 }
 
+/* Returns true if the text matches the pattern, in which each '*' stands for any text. */
+static inline bool pal_text_matches(pal_str text, pal_str pattern)
+{
+    size_t at = 0, next = 0, star = pattern.len, after_star = 0;
+
+    while (at < text.len) {
+        if (next < pattern.len && pattern.data[next] == '*') {
+            star = next++;
+            after_star = at;
+        } else if (next < pattern.len && pattern.data[next] == text.data[at]) {
+            next++;
+            at++;
+        } else if (star < pattern.len) {
+            next = star + 1;
+            at = ++after_star; /* the last star takes one more byte */
+        } else {
+            return false;
+        }
+    }
+    while (next < pattern.len && pattern.data[next] == '*')
+        next++;
+    return next == pattern.len;
+}
+
 /* ---- Without regard to case ---- */
 
 static inline bool pal_text_equal_nocase(pal_str a, pal_str b)

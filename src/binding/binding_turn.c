@@ -160,6 +160,7 @@ static pal_status start(pal_binding_call *call, const char *name, const char *js
     pal_turn_request request = {0};
     pal_turn_info info;
     pal_status status = read_request(call, name, json, &request);
+    request.cannot_ask = true; /* a binding has no function for answers */
     if (status == PAL_OK)
         status = pal_turn_start(call->binding->runtime, &request, &info, &call->err);
     if (status != PAL_OK)

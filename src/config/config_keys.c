@@ -27,6 +27,9 @@ static const char *const strategy_words[] = {
 /* In the order of pal_config_recorder. */
 static const char *const recorder_words[] = {"off", "headers", "on", NULL};
 
+/* In the order of pal_permission, from PAL_PERMISSION_ALLOW on. */
+static const char *const permission_words[] = {"allow", "ask", "deny", NULL};
+
 /* One row per key is easier to read than clang-format's result. */
 /* clang-format off */
 
@@ -210,6 +213,20 @@ static const pal_config_row context_rows[] = {CONTEXT_ROWS(compaction_rows), {0}
 static const pal_config_row agent_compaction_rows[] = {COMPACTION_ROWS, {0}};
 const pal_config_row pal_config_agent_context_rows[] = {CONTEXT_ROWS(agent_compaction_rows), {0}};
 
+/* ---- permissions, also of agents ---- */
+
+static const pal_config_row permission_rows[] = {
+        {"tool", PAL_CONFIG_TEXT, offsetof(pal_permission_rule, tool), .max = PAL_NAME_LEN_MAX,
+                .is_required = true,
+                .help = "name of a tool, such as files__read; '*' matches any text",
+                .sample = "\"files__read*\""},
+        {"do", PAL_CONFIG_WORD, offsetof(pal_permission_rule, permission),
+                .words = permission_words, .min = PAL_PERMISSION_ALLOW, .is_required = true,
+                .help = "whether the tool runs, runs after approval, or is not offered",
+                .sample = "allow"},
+        {0},
+};
+
 /* ---- agents ---- */
 
 #define AGENT(field) offsetof(pal_config_agent, field)
@@ -237,6 +254,10 @@ static const pal_config_row agent_rows[] = {
                 .help = "the server tools it may use: names, or prefixes such as files__*; "
                         "absent: all",
                 .sample = "[\"files__*\", recall]"},
+        {"permissions", PAL_CONFIG_LIST, AGENT(settings.permissions), "[]",
+                .len_offset = AGENT(settings.permissions_len), .rows = permission_rows,
+                .size = sizeof(pal_permission_rule), .max = PAL_CONFIG_LIST_MAX,
+                .help = "rules that come before those of the top level"},
         {"parameters", PAL_CONFIG_OBJECT, AGENT(settings.parameters), "{}",
                 .max = PAL_SYSTEM_LEN_MAX,
                 .help = "members to add to model requests; they override turn.parameters",
@@ -310,6 +331,10 @@ const pal_config_row pal_config_rows[] = {
                 .len_offset = TOP(tool_servers_len), .rows = pal_config_tool_server_rows,
                 .size = sizeof(pal_config_tool_server), .max = PAL_CONFIG_LIST_MAX,
                 .help = "MCP servers whose tools the model can call"},
+        {"permissions", PAL_CONFIG_LIST, TOP(runtime.permissions), "[]",
+                .len_offset = TOP(runtime.permissions_len), .rows = permission_rows,
+                .size = sizeof(pal_permission_rule), .max = PAL_CONFIG_LIST_MAX,
+                .help = "which tools run; the first rule that matches a tool decides"},
         {"expiry", PAL_CONFIG_SECTION, TOP(values.expiry), .rows = expiry_rows,
                 .help = "when sessions expire, and when they are erased"},
         {"limits", PAL_CONFIG_SECTION, TOP(values.limits), .rows = limit_rows,

@@ -26,7 +26,7 @@ typedef enum pal_config_kind {
     PAL_CONFIG_COUNT32 = 10,  /* uint32_t */
     PAL_CONFIG_DURATION = 11, /* int64_t, milliseconds */
     PAL_CONFIG_PRICE = 12,    /* double; negative: not given */
-    PAL_CONFIG_WORD = 13,     /* an enum: the index of the word in `words` */
+    PAL_CONFIG_WORD = 13,     /* an enum: the index of the word in `words`, plus `min` */
     PAL_CONFIG_TEXTS = 14,    /* const pal_str *, and a size_t at `len_offset` */
     PAL_CONFIG_SECTION = 15,  /* contains other keys, in the same struct or in a member of it */
     PAL_CONFIG_LIST = 16,     /* list of structs: a pointer, and a size_t at `len_offset` */

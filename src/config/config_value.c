@@ -221,7 +221,7 @@ static bool word_find(const pal_config_row *row, pal_str text, int *out_place)
     const char *word;
     for (size_t i = 0; (word = pal_config_row_word(row, i)); i++) {
         if (pal_str_is(text, word)) {
-            *out_place = (int)i;
+            *out_place = (int)i + (int)row->min;
             return true;
         }
     }
@@ -341,7 +341,7 @@ void pal_config_value_write(const pal_config_row *row, const void *field, pal_bu
             pal_json_put_f64(&writer, *(const double *)field);
         break;
     case PAL_CONFIG_WORD:
-        pal_json_put_text(&writer, row->words[*(const int *)field]);
+        pal_json_put_text(&writer, row->words[*(const int *)field - (int)row->min]);
         break;
     case PAL_CONFIG_TEXTS:
         write_texts(&writer, *(const pal_str *const *)field,

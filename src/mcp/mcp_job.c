@@ -452,6 +452,7 @@ static pal_status start(pal_mcp_job *job, pal_mcp_call *call, pal_error *err)
             .all_or_nothing = true,
             .budget = call->peer->budget,
             .label = pal_str_of("mcp"),
+            .cannot_ask = true,
     };
     pal_status status = pal_arena_checked(call->arena, err);
     if (status == PAL_OK)

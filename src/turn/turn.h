@@ -8,7 +8,9 @@
  *   what the model is sent                          turn_plan.c
  *   the model call, and the retry after a 429       turn_call.c, pal_turn_retry()
  *   the answer is stored                            turn_answer.c
- *   tool calls, pauses and approvals                turn_tools.c
+ *   tool calls and pauses                           turn_tools.c
+ *   whether a tool may run                          turn_permission.c
+ *   questions about calls, and their answers        turn_question.c
  *   a cancel, the time limit, a failure             turn_end.c, pal_turn_stop(), pal_turn_fail()
  *   events, and readers that resume a stream        turn_event.c, pal_event_watch()
  *   a crash: another process continues the turn     recovery/recovery_resume.c
@@ -45,8 +47,8 @@
                     PAL_PHASE(STEER) | PAL_PHASE(PAUSED) | PAL_PHASE(ASKING) |                     \
                     PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                                        \
     X(SERVERS, "loop", "the start of the tool servers (runtime_servers.c)",                        \
-            "closes the turn", "the turn is unfinished",                                           \
-            PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                               \
+            "closes the turn; a turn with calls, as in TOOLS", "the turn is unfinished",           \
+            PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASE(TOOLS) | PAL_PHASES_OF_ENDS)            \
     X(PLAN, "worker", "the plan of the next model call (turn_plan.c)",                             \
             "seen after the plan", "the turn is unfinished; at most a prune is stored",            \
             PAL_PHASE(PLAN) | PAL_PHASE(MODEL) | PAL_PHASE(SUMMARY) | PAL_PHASE(CALL) |            \
@@ -79,15 +81,15 @@
     X(PAUSED, "loop", "results from the client (lane_park.c)",                                     \
             "unparks, then as in TOOLS", "no effect: any process can take the results",            \
             PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
-    X(ASKING, "loop", "approval by the client (lane_park.c)",                                      \
-            "unparks, then as in TOOLS", "no effect: any process can take the approval",           \
+    X(ASKING, "loop", "answers from the client (turn_question.c)",                                 \
+            "unparks, then as in TOOLS", "no effect: any process can take the answers",            \
             PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
     X(STEER, "loop", "the commit of a message steered into the turn (turn_answer.c)",              \
             "seen after the commit", "the message is recorded, or waits in the inbox",             \
             PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                               \
     X(UNPARK, "loop", "the commit that takes the session again (lane_park.c)",                     \
             "seen after the commit", "no effect, or the turn is unfinished",                       \
-            PAL_PHASE(TOOLS) | PAL_PHASES_OF_ENDS)                                                 \
+            PAL_PHASE(TOOLS) | PAL_PHASE(SERVERS) | PAL_PHASES_OF_ENDS)                            \
     X(CLOSE, "loop", "the commit of a turn that ends without an answer (turn_last_commit.c)",      \
             "no effect", "the turn is unfinished, or has ended",                                   \
             PAL_PHASES_OF_ENDS)                                                                    \
@@ -115,8 +117,18 @@ extern const pal_turn_phase_row pal_turn_phase_rows[PAL_TURN_PHASES_LEN];
 
 /* ---- The types of a turn ---- */
 
-/* The answer of a client to the approval question of a turn that does not run in this process. */
-typedef enum pal_allowing { PAL_ALLOW_NONE = 0, PAL_ALLOW_YES, PAL_ALLOW_NO } pal_allowing;
+/* The answers of a client to the questions of a turn (turn_question.c). */
+typedef struct pal_turn_answers {
+    const pal_question_answer *items;
+    size_t len; /* 0: the client does not answer */
+} pal_turn_answers;
+
+/* What the turn does before it asks. */
+typedef enum pal_ask_stage {
+    PAL_ASK_IDLE = 0,
+    PAL_ASK_LOOKS,  /* a worker reads the answers that the session remembers */
+    PAL_ASK_STORES, /* the questions are being stored */
+} pal_ask_stage;
 
 /* The parts of the model's answer that have arrived. */
 typedef struct pal_answer_part pal_answer_part; /* defined in turn_answer_buffer.c */
@@ -139,7 +151,10 @@ typedef struct pal_tool_run {
     pal_tool_state state;
     bool is_callers;             /* the caller runs this tool */
     bool is_allowed;             /* a person has approved this call */
+    bool is_permitted;           /* approval is not needed: by a remembered answer, for example */
     bool is_counted;             /* counted toward three identical calls in a row */
+    bool is_repeat;              /* the third identical call in a row, or a later one */
+    pal_question question;       /* what it waits for before it runs; kind NONE: nothing */
     pal_str id, name, arguments; /* in the step's arena */
     pal_tool_mcp_call *call;
     pal_work_item item; /* a built-in tool runs on a worker */
@@ -252,6 +267,7 @@ typedef struct pal_turn_owed {
     uint32_t tries;     /* processes that began to answer it, including this one */
     uint64_t told_seq;  /* seq of the newest answer that its readers were notified of */
     uint64_t on_seq;    /* seq of the answer whose calls it was last unparked for; 0: none */
+    pal_str questions;  /* the questions in the item, as JSON; empty: the turn does not ask */
 } pal_turn_owed;
 
 /* Why the next plan is made. The last two can hold together: the request was too long, and nothing
@@ -291,6 +307,7 @@ typedef struct pal_turn_step {
     bool output_seen; /* readers have seen a part of this call's answer */
     pal_tool_run *runs;
     size_t runs_len;
+    pal_ask_stage asking;
     pal_tool_loop doom;
     pal_steer *steer; /* the steer that is being recorded */
 } pal_turn_step;
@@ -374,7 +391,7 @@ struct pal_turn {
     pal_turn_request request;
     /* the request's messages before they were changed for recording; NULL: they are unchanged */
     pal_message *as_sent;
-    pal_allowing allowing; /* the client's answer to an approval; recovery_resume.c */
+    pal_turn_answers answers; /* for a turn that may be in another process; recovery_resume.c */
     pal_turn_on_start on_start;
     void *on_start_user;
     pal_turn_settings settings; /* valid once step.provider is set, at the first plan */
@@ -539,17 +556,14 @@ void pal_tools_stop(pal_turn *turn, const char *text);
 /* Takes the results of the caller's tools. */
 PAL_CHECKED pal_status pal_tools_results(
         pal_turn *turn, const pal_message *messages, size_t len, pal_error *err);
-/* Answers the approval question of the turn, which must be ASKING, and continues. */
-void pal_tools_allow(pal_turn *turn, bool allow);
-/* pal_tools_tell_paused() publishes the calls that wait for the caller, and pal_tools_tell_asking()
- * the call that waits for approval. pal_tools_say_why() writes the reason for the question. */
+/* Ends a call that is not run, with an error as its result. Does not continue the turn. */
+void pal_tools_end(pal_tool_run *run, const char *text);
+/* Continues with the calls, after the turn was unparked or its questions were decided. */
+void pal_tools_go_on(pal_turn *turn);
+/* Publishes the calls that wait for the caller. */
 void pal_tools_tell_paused(pal_turn *turn);
-void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX]);
-void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name);
 /* Writes the calls that wait for the caller as JSON. */
 void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
-/* Returns the call that waits for approval, or NULL. */
-const pal_tool_run *pal_tools_asked(const pal_turn *turn);
 /* Returns true if the model must not call tools any more, because there were too many rounds. */
 bool pal_tools_are_over(const pal_turn *turn);
 /* Returns true if the caller runs the tool with this name. */

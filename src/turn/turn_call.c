@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "turn/turn_affinity.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/runtime/runtime_models.h"
@@ -299,7 +298,7 @@ static void call_model(pal_turn *turn)
 {
     static const pal_model_sink sink = {
             on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
-    pal_affinity_ids ids;
+    char session[PAL_ID_TEXT_SIZE];
     pal_model_request request = {
             .model = turn->settings.model,
             .messages = turn->step.messages,
@@ -331,10 +330,9 @@ static void call_model(pal_turn *turn)
     }
     turn->step.output_seen = false;
     pal_answer_buffer_clear(&turn->step.answer);
-    if (pal_provider_keeps(turn->step.provider))
-        request.conversation = turn->step.conversation.id;
-    else
-        pal_affinity_ids_add(turn, &ids, &request);
+    pal_id_to_text(turn->request.session, session);
+    request.conversation = pal_provider_keeps(turn->step.provider) ? turn->step.conversation.id
+                                                                   : pal_str_of(session);
     status = pal_provider_start(turn->step.provider, &request, &sink, turn, &turn->step.call, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", err.message);

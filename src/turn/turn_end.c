@@ -126,7 +126,10 @@ void pal_turn_stop(pal_turn *turn, const char *reason)
         break;
     case PAL_TURN_PHASE_SERVERS:
         pal_servers_leave(turn);
-        pal_turn_close(turn);
+        if (turn->step.runs)
+            stop_tools(turn);
+        else
+            pal_turn_close(turn);
         break;
     case PAL_TURN_PHASE_MODEL:
         pal_models_leave(turn);

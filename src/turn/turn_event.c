@@ -53,7 +53,7 @@ static pal_event_entry *make_entry(const pal_event *event)
 {
     size_t whole = adds_to_text(event->kind) ? 0 : sizeof(*event);
     size_t bytes = sizeof(pal_event_entry) + whole + event->text.len + event->call_id.len +
-            event->name.len;
+            event->name.len + event->questions.len;
     pal_event_entry *entry = pal_malloc(bytes);
     char *at;
 
@@ -74,6 +74,7 @@ static pal_event_entry *make_entry(const pal_event *event)
         entry->event->text = entry->text;
         entry->event->call_id = entry->call_id;
         entry->event->name = copy_text(&at, event->name);
+        entry->event->questions = copy_text(&at, event->questions);
     }
     return entry;
 }

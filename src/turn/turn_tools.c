@@ -1,5 +1,7 @@
 /* turn_tools.c - runs the calls of an answer, up to PARALLEL_MAX at the same time. Built-in tools
- * run on a worker, and MCP calls on the loop. A call of the caller's tools pauses the turn.
+ * run on a worker, and MCP calls on the loop. A call of the caller's tools pauses the turn. Calls
+ * that need an answer of a person wait until the others have ended; then the turn asks about all of
+ * them (turn_question.c).
  *
  * States: each call goes from WAITING to RUNNING, ENDED and RECORDED. Results are recorded in the
  * order of the calls, as soon as all calls before them have ended. A failed tool is recorded as the
@@ -19,8 +21,11 @@
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
+#include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
+#include "turn/turn_permission.h"
+#include "turn/turn_question.h"
 #include "turn/turn_answer_buffer.h"
 
 enum { PARALLEL_MAX = 16 };
@@ -87,6 +92,7 @@ static void tell_ended(const pal_tool_run *run)
 static void end_run(pal_tool_run *run)
 {
     run->state = PAL_TOOL_ENDED;
+    run->question.kind = PAL_QUESTION_NONE;
     tell_ended(run);
 }
 
@@ -96,9 +102,21 @@ static void end_with(pal_tool_run *run, const char *text, bool is_error)
     end_run(run);
 }
 
-/* ---- Running one call ---- */
+void pal_tools_end(pal_tool_run *run, const char *text)
+{
+    end_with(run, text, true);
+}
 
-static bool start_mcp(pal_tool_run *run, pal_str handle);
+static void end_denied(pal_tool_run *run)
+{
+    char text[160];
+
+    snprintf(text, sizeof(text), "Not run: '%.*s' is denied by 'permissions'.",
+            PAL_EXCERPT(run->name, 80));
+    end_with(run, text, true);
+}
+
+/* ---- Running one call ---- */
 
 static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 {
@@ -107,11 +125,6 @@ static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 
     run->call = NULL;
     turn->holds--;
-    if (outcome->handle.len) {
-        if (!start_mcp(run, outcome->handle))
-            go_on(turn);
-        return;
-    }
     set_result(run, outcome->parts, outcome->parts_len, outcome->is_error);
     end_run(run);
     go_on(turn);
@@ -180,38 +193,12 @@ static bool check(pal_tool_run *run, const pal_tool *tool)
     return false;
 }
 
-/* Starts the call at its server, or continues it. Returns false if the call has ended with an error
- * as its result. */
-static bool start_mcp(pal_tool_run *run, pal_str handle)
-{
-    pal_turn *turn = run->turn;
-    pal_tool_mcp *server = server_of(turn->runtime, run->name);
-    pal_error err = {0};
-
-    if (!server) {
-        end_with(run, "The server of the tool is not available.", true);
-        return false;
-    }
-    if (pal_tool_mcp_call_start(server,
-                &(pal_tool_mcp_order){.name = run->name,
-                        .arguments = run->arguments,
-                        .handle = handle,
-                        .on_outcome = on_mcp_result,
-                        .user = run},
-                &run->call, &err) != PAL_OK) {
-        end_with(run, err.message, true);
-        return false;
-    }
-    turn->holds++;
-    return true;
-}
-
 static void start_run(pal_tool_run *run)
 {
     pal_turn *turn = run->turn;
+    pal_tool_mcp *server;
+    pal_error err = {0};
 
-    if (!check(run, tool_named(turn, run->name)))
-        return;
     run->state = PAL_TOOL_RUNNING;
     pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_TOOL_STARTED,
@@ -228,7 +215,16 @@ static void start_run(pal_tool_run *run)
         pal_worker_run(turn->runtime->loop, &run->item);
         return;
     }
-    (void)start_mcp(run, (pal_str){0});
+    server = server_of(turn->runtime, run->name);
+    if (!server) {
+        end_with(run, "The server of the tool is not available.", true);
+        return;
+    }
+    if (pal_tool_mcp_call_start(
+                server, run->name, run->arguments, on_mcp_result, run, &run->call, &err) == PAL_OK)
+        turn->holds++;
+    else
+        end_with(run, err.message, true);
 }
 
 /* ---- Running all calls ---- */
@@ -259,6 +255,7 @@ static void on_results_recorded(pal_write *write)
     if (turn->commit.messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
         turn->owed.told_seq = turn->commit.messages[turn->commit.messages_len - 1].seq;
     turn->commit.messages = NULL;
+    turn->commit.messages_len = 0;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
         pal_owed_added(turn);
         pal_turn_fail(turn, err.status, "could not store the results: %.180s", err.message);
@@ -274,8 +271,14 @@ static bool is_open(const pal_tool_run *run)
     return run->is_callers && run->state == PAL_TOOL_WAITING;
 }
 
-/* Takes the ended calls up to the first that has not ended. Open calls of the caller's tools are
- * skipped: their results may arrive at another process, and must not delay the others. */
+static bool is_asked(const pal_tool_run *run)
+{
+    return run->question.kind != PAL_QUESTION_NONE;
+}
+
+/* Takes the ended calls up to the first that has not ended. Calls that wait for the caller or for
+ * an answer are skipped: another process may continue with them, and they must not delay the
+ * others. */
 static size_t take_ended(pal_turn *turn, pal_message *out_messages)
 {
     size_t len = 0;
@@ -283,7 +286,7 @@ static size_t take_ended(pal_turn *turn, pal_message *out_messages)
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         pal_tool_run *run = &turn->step.runs[i];
 
-        if (run->state == PAL_TOOL_RECORDED || is_open(run))
+        if (run->state == PAL_TOOL_RECORDED || is_open(run) || is_asked(run))
             continue;
         if (run->state != PAL_TOOL_ENDED)
             break;
@@ -311,6 +314,14 @@ static bool has_open(const pal_turn *turn)
 {
     for (size_t i = 0; i < turn->step.runs_len; i++)
         if (is_open(&turn->step.runs[i]))
+            return true;
+    return false;
+}
+
+static bool has_question(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (is_asked(&turn->step.runs[i]))
             return true;
     return false;
 }
@@ -394,65 +405,40 @@ static void all_recorded(pal_turn *turn)
         pal_turn_next_step(turn);
 }
 
-/* Returns true for the third identical call in a row. Calls of the caller's tools count too,
+/* Notes whether this is the third identical call in a row. Calls of the caller's tools count too,
  * because a different call in between breaks the run. */
-static bool is_third(pal_turn *turn, pal_tool_run *run)
+static void count_call(pal_turn *turn, pal_tool_run *run)
 {
     if (run->is_counted)
-        return false;
+        return;
     run->is_counted = true;
-    return pal_tool_loop_add(&turn->step.doom, run->name, run->arguments);
+    run->is_repeat = pal_tool_loop_add(&turn->step.doom, run->name, run->arguments);
 }
 
-void pal_tools_say_why(pal_str name, char out_reason[static PAL_ERROR_MESSAGE_MAX])
+/* Starts a call, or ends it if it cannot run, or gives it a question for a person. */
+static void start_or_ask(pal_turn *turn, pal_tool_run *run)
 {
-    snprintf(out_reason, PAL_ERROR_MESSAGE_MAX,
-            "the model called '%.*s' three times in a row with the same arguments",
-            PAL_EXCERPT(name, 80));
+    const pal_tool *tool = tool_named(turn, run->name);
+    const pal_tool unknown = {.name = run->name}; /* a denied tool is not offered */
+    pal_permission permission = pal_permission_decide(
+            &turn->settings.permissions, tool ? tool : &unknown, PAL_PERMISSION_NONE);
+
+    count_call(turn, run);
+    if (permission == PAL_PERMISSION_DENY)
+        end_denied(run);
+    else if (!check(run, tool))
+        return;
+    else if (run->is_allowed)
+        start_run(run);
+    else if (permission == PAL_PERMISSION_ASK && !run->is_permitted)
+        pal_question_set(run, PAL_QUESTION_APPROVAL, tool->server, (pal_str){0});
+    else if (run->is_repeat)
+        pal_question_set(run, PAL_QUESTION_REPEAT, tool->server, (pal_str){0});
+    else
+        start_run(run);
 }
 
-void pal_tools_tell_asking(pal_turn *turn, pal_str call_id, pal_str name)
-{
-    pal_tools_say_why(name, turn->info.reason);
-    pal_event_publish(turn,
-            (pal_event){.kind = PAL_EVENT_ASKING,
-                    .call_id = call_id,
-                    .name = name,
-                    .text = pal_str_of(turn->info.reason)});
-}
-
-/* Results of other calls of this answer are kept in memory, so the turn parks only if there are
- * none, and none are being recorded. */
-static void park_asking(pal_turn *turn)
-{
-    if (!turn->commit.messages && count_state(turn, PAL_TOOL_RUNNING) == 0 &&
-            count_state(turn, PAL_TOOL_ENDED) == 0)
-        pal_lane_park(turn);
-}
-
-/* A person must decide whether the repeated call makes sense. Calls of the caller's tools are not
- * checked: the caller sees them itself. */
-static bool asks(pal_turn *turn, pal_tool_run *run)
-{
-    if (run->is_allowed || !is_third(turn, run))
-        return false;
-    pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
-    pal_turn_set_state(turn, PAL_TURN_ASKING);
-    pal_tools_tell_asking(turn, run->id, run->name);
-    park_asking(turn);
-    return true;
-}
-
-const pal_tool_run *pal_tools_asked(const pal_turn *turn)
-{
-    for (size_t i = 0; turn->phase == PAL_TURN_PHASE_ASKING && i < turn->step.runs_len; i++)
-        if (turn->step.runs[i].state == PAL_TOOL_WAITING && !turn->step.runs[i].is_callers)
-            return &turn->step.runs[i];
-    return NULL;
-}
-
-/* Returns false if a call needs approval before the turn can continue. */
-static bool start_waiting(pal_turn *turn)
+static void start_waiting(pal_turn *turn)
 {
     bool is_skipped = turn->stop || turn->lane->steers;
 
@@ -464,18 +450,15 @@ static bool start_waiting(pal_turn *turn)
         if (pal_tools_are_over(turn)) {
             end_with(run, exhausted_text, true); /* no tool was offered in this call */
         } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
-            is_third(turn, run);
+            count_call(turn, run);
         } else if (is_skipped) {
             end_with(run, skipped_text, true);
-        } else if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX) {
-            break;
-        } else {
-            if (asks(turn, run))
-                return false;
-            start_run(run);
+        } else if (run->question.kind == PAL_QUESTION_NONE) {
+            if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX)
+                break;
+            start_or_ask(turn, run);
         }
     }
-    return true;
 }
 
 /* Ends the turn. Its open calls are left to the caller. */
@@ -500,9 +483,9 @@ static void go_on(pal_turn *turn)
 {
     if (turn->phase != PAL_TURN_PHASE_TOOLS && turn->phase != PAL_TURN_PHASE_PAUSED)
         return;
-    if (turn->commit.stage != PAL_COMMIT_LAST && !start_waiting(turn))
-        return;
-    if (turn->commit.messages) /* a write is in flight, and calls this function again */
+    if (turn->commit.stage != PAL_COMMIT_LAST)
+        start_waiting(turn);
+    if (turn->commit.messages || turn->step.asking) /* its end calls this function again */
         return;
     if (turn->commit.stage == PAL_COMMIT_LAST) {
         end_with_calls(turn);
@@ -512,7 +495,11 @@ static void go_on(pal_turn *turn)
         return;
     if (count_state(turn, PAL_TOOL_RECORDED) == turn->step.runs_len)
         all_recorded(turn);
-    else if (!has_open(turn) || count_state(turn, PAL_TOOL_RUNNING) > 0)
+    else if (count_state(turn, PAL_TOOL_RUNNING) > 0)
+        return;
+    else if (has_question(turn))
+        pal_question_ask(turn);
+    else if (!has_open(turn))
         return;
     else if (turn->request.calls_end_turn)
         end_with_calls(turn);
@@ -620,29 +607,15 @@ pal_status pal_tools_results(
     return PAL_OK;
 }
 
+/* A turn that another process began has no tools yet. */
 void pal_tools_go_on(pal_turn *turn)
 {
+    if (!turn->step.tools) {
+        pal_servers_await(turn);
+        return;
+    }
     pal_turn_enter(turn, PAL_TURN_PHASE_TOOLS);
     go_on(turn);
-}
-
-void pal_tools_allow(pal_turn *turn, bool allow)
-{
-    pal_tool_loop_reset(&turn->step.doom);
-    turn->info.reason[0] = '\0';
-    pal_turn_set_state(turn, PAL_TURN_RUNNING);
-    for (size_t i = 0; i < turn->step.runs_len; i++) {
-        pal_tool_run *run = &turn->step.runs[i];
-
-        if (run->state != PAL_TOOL_WAITING || run->is_callers)
-            continue;
-        if (allow)
-            run->is_allowed = true;
-        else
-            end_with(run, "The user denied this call because it repeats the previous ones.", true);
-        break;
-    }
-    pal_lane_unpark(turn, pal_tools_go_on);
 }
 
 void pal_tools_cancel(pal_turn *turn)

@@ -1,5 +1,6 @@
-/* turn_tool.c - an MCP server with one tool, "note", that has an effect: it appends its argument
- * "id" to a file, as a line. Some calls take a moment.
+/* turn_tool.c - an MCP server with a tool, "note", that has an effect: it appends its argument "id"
+ * to a file, as a line. Some calls take a moment. The tool "peek" does the same, but declares that
+ * it only reads.
  *
  *   turn_tool FILE */
 #include <fcntl.h>
@@ -15,8 +16,10 @@
 
 enum { MOMENT_US = 4000 };
 
-static const char list[] = "{\"tools\":[{\"name\":\"note\",\"inputSchema\":{\"type\":\"object\","
-                           "\"required\":[\"id\"]}}]}";
+static const char list[] =
+        "{\"tools\":[{\"name\":\"note\",\"inputSchema\":{\"type\":\"object\",\"required\":[\"id\"]}},"
+        "{\"name\":\"peek\",\"annotations\":{\"readOnlyHint\":true},"
+        "\"inputSchema\":{\"type\":\"object\"}}]}";
 static const char hello[] = "{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},"
                             "\"serverInfo\":{\"name\":\"note\",\"version\":\"1\"}}";
 static const char noted[] = "{\"content\":[{\"type\":\"text\",\"text\":\"noted\"}]}";

@@ -158,12 +158,16 @@ static void open_all(char **argv)
 {
     pal_str command[] = {pal_str_of(argv[3]), pal_str_of(argv[4])};
     pal_tool_server server = {.name = pal_str_of("fx"), .command = command, .command_len = 2};
+    static const pal_permission_rule all = {
+            .tool = {"*", 1}, .permission = PAL_PERMISSION_ALLOW};
     pal_endpoint endpoint = {
             .kind = pal_str_of("openai"), .url = pal_str_of(argv[2]), .model = pal_str_of("m")};
     pal_runtime_options options = {.endpoints = &endpoint,
             .endpoints_len = 1,
             .tool_servers = &server,
             .tool_servers_len = 1,
+            .permissions = &all,
+            .permissions_len = 1,
             .lease_ms = LEASE_MS,
             .builtin_tools_off = true};
     pal_error err = {0};

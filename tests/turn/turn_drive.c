@@ -166,8 +166,12 @@ static void open_all(pal_json in)
 {
     static pal_endpoint endpoints[LIST_MAX];
     static pal_tool_server servers[LIST_MAX];
+    static const pal_permission_rule all = {
+            .tool = {"*", 1}, .permission = PAL_PERMISSION_ALLOW};
     pal_runtime_options options = {.endpoints = endpoints,
             .tool_servers = servers,
+            .permissions = &all,
+            .permissions_len = 1,
             .builtin_tools_off = true,
             .retries_max = (uint32_t)number_of(in, "retries_max"),
             .max_tool_iterations = (uint32_t)number_of(in, "max_tool_iterations"),

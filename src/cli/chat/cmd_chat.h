@@ -57,6 +57,12 @@ PAL_CHECKED pal_status pal_chat_say(
 /* Returns a request with the session, endpoint and model of the chat. */
 pal_turn_request pal_chat_request(const pal_chat *chat);
 
+/* ---- Questions (cmd_chat_question.c) ---- */
+
+/* Asks the user the questions of a turn, and sends the answers. *out_is_stopped: the user wants to
+ * stop the turn instead. Requires a terminal. */
+PAL_CHECKED pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_stopped);
+
 /* ---- Commands (cmd_chat_command.c) ---- */
 
 extern const char *const pal_chat_words[]; /* "/help" and so on, NULL at the end */

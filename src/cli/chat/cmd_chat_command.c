@@ -338,6 +338,34 @@ static pal_status run_tools(pal_chat *chat, pal_str argument)
     return PAL_OK;
 }
 
+/* Without an argument, lists the answers that the session remembers; otherwise forgets one. */
+static pal_status run_permissions(pal_chat *chat, pal_str tool)
+{
+    pal_cli *cli = chat->cli;
+    pal_cli_table table = {.columns = 2, .heads = {"TOOL", "ANSWER"}, .shrink = 0};
+    pal_permission_memory *memories;
+    size_t len;
+    pal_status status = PAL_OK;
+    if (tool.len > 0)
+        status = pal_permission_forget(
+                cli->store, pal_cli_tenant(cli), chat->session, tool, &cli->err);
+    if (status == PAL_OK)
+        status = pal_permission_list(cli->store, pal_cli_tenant(cli), chat->session, chat->arena,
+                &memories, &len, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < len; i++) {
+        pal_cli_table_cell(cli, &table, memories[i].tool);
+        pal_cli_table_cell(cli, &table,
+                pal_str_of(memories[i].permission == PAL_PERMISSION_ALLOW ? "always" : "never"));
+    }
+    if (len)
+        pal_cli_table_print(cli, &table);
+    else
+        pal_buf_append_text(&cli->out, "This conversation remembers no answers about tools.\n");
+    return PAL_OK;
+}
+
 static void put_model(pal_chat *chat)
 {
     pal_cli *cli = chat->cli;
@@ -464,6 +492,8 @@ static const command commands[] = {
         {"/compact", "", "replace older messages by a summary", run_compact, true},
         {"/context", "", "show what the model receives", run_context, true},
         {"/tools", "", "list the tools that the model can call", run_tools, false},
+        {"/permissions", "[TOOL]", "list remembered answers about tools, or forget one",
+                run_permissions, true},
         {"/model", "[NAME]", "show or select the model", run_model, false},
         {"/help", "", "show this list", run_help, false},
         {"/quit", "", "quit", run_quit, false},
@@ -477,7 +507,7 @@ static pal_status run_help(pal_chat *chat, pal_str argument)
     for (const command *c = commands; c->name; c++) {
         char left[32];
         snprintf(left, sizeof left, "%s %s", c->name, c->usage);
-        pal_buf_format(out, "  %-16s%s\n", left, c->help);
+        pal_buf_format(out, "  %-21s%s\n", left, c->help);
     }
     pal_buf_append_text(out,
             "A line that ends with \\ continues on the next one. Pasted text is one message.\n"
@@ -486,7 +516,8 @@ static pal_status run_help(pal_chat *chat, pal_str argument)
 }
 
 const char *const pal_chat_words[] = {"/new", "/sessions", "/open ", "/fork", "/rewind", "/undo",
-        "/retry", "/compact", "/context", "/tools", "/model ", "/help", "/quit", NULL};
+        "/retry", "/compact", "/context", "/tools", "/permissions",
+        "/model ", "/help", "/quit", NULL};
 
 static const command *find_command(pal_str name)
 {

@@ -26,8 +26,7 @@ typedef struct show {
     uint64_t attempt;
     pal_buf why;   /* the reason of the retry */
     pal_buf text;  /* the text of this step */
-    pal_id asking; /* the turn, if it waits for the user's approval */
-    pal_buf question;
+    pal_id asking; /* the turn, if it waits for the user's answers */
     bool is_ended;
     pal_status status;
     bool is_key_refused;
@@ -217,8 +216,6 @@ static void note_question(show *s, const pal_event *event)
 {
     s->asking = event->turn;
     s->waiting = NULL;
-    pal_buf_clear(&s->question);
-    pal_buf_append_str(&s->question, event->text);
 }
 
 static void note_end(show *s, const pal_event *event)
@@ -297,30 +294,17 @@ static pal_status cancel(show *s)
     return status == PAL_NOT_FOUND || status == PAL_CONFLICT ? PAL_OK : status;
 }
 
-/* Asks the user for approval; without a terminal the call is denied. */
 static pal_status ask(show *s)
 {
-    pal_chat *chat = s->chat;
-    pal_cli *cli = chat->cli;
-    pal_str line = {0};
-    bool allow = false;
+    bool is_stopped;
+    end_text(s);
+    pal_status status = pal_chat_ask(s->chat, s->asking, &is_stopped);
     s->asking = (pal_id){0};
-    if (chat->terminal) {
-        end_text(s);
-        pal_cli_wrap(&cli->out, pal_buf_str(&s->question), 0, cli->width);
-        pal_status status = pal_cli_flush(cli);
-        if (status != PAL_OK)
-            return status;
-        pal_terminal_input input =
-                pal_terminal_read(chat->terminal,
-                        "allow this call? [y/N]", chat->has_styles, &line);
-        if (input != PAL_INPUT_LINE)
-            return cancel(s);
-        allow = line.len > 0 && (line.data[0] == 'y' || line.data[0] == 'Y');
-    }
-    wait_for(s, "waiting");
-    return pal_turn_allow(
-            chat->runtime.runtime, pal_cli_tenant(cli), s->answer->turn, allow, &cli->err);
+    if (status == PAL_OK && is_stopped)
+        status = cancel(s);
+    else
+        wait_for(s, "waiting");
+    return status;
 }
 
 static pal_status follow(show *s, pal_chat_events *events)
@@ -454,7 +438,8 @@ pal_turn_request pal_chat_request(const pal_chat *chat)
             .session = chat->session,
             .endpoint = pal_buf_str(&chat->endpoint),
             .model = pal_buf_str(&chat->model),
-            .label = pal_str_of("chat")};
+            .label = pal_str_of("chat"),
+            .cannot_ask = !chat->terminal};
 }
 
 static pal_status begin_session(pal_chat *chat, pal_str text)
@@ -495,7 +480,6 @@ static void init_show(show *s, pal_chat *chat, bool is_shown, pal_chat_answer *a
     pal_markdown_init(&s->markdown, &chat->cli->out, width, chat->has_styles);
     s->markdown.is_raw = !chat->cli->is_terminal;
     pal_buf_init(&s->why, 1024);
-    pal_buf_init(&s->question, 4096);
     pal_buf_init(&s->endpoint, 4096);
     pal_buf_init(&s->text, PAL_CLI_OUT_MAX);
     wait_for(s, "waiting");
@@ -505,7 +489,6 @@ static void done_show(show *s)
 {
     pal_markdown_done(&s->markdown);
     pal_buf_done(&s->why);
-    pal_buf_done(&s->question);
     pal_buf_done(&s->endpoint);
     pal_buf_done(&s->text);
 }

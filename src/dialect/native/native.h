@@ -79,6 +79,13 @@ void pal_native_turn_put(pal_json_writer *writer, const pal_turn_info *info);
 /* Writes the object with the data of an event. */
 void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_id session);
 
+/* Writes the object of a question. Reads one in the form STORED. */
+typedef enum pal_native_form { PAL_NATIVE_SHOWN = 1, PAL_NATIVE_STORED = 2 } pal_native_form;
+void pal_native_question_put(
+        pal_json_writer *writer, pal_native_form form, const pal_question *question);
+PAL_CHECKED pal_status pal_native_question_read(
+        pal_json value, pal_arena *arena, pal_question *out_question, pal_error *err);
+
 /* Reads a request for a turn, except its tenant and session. Texts point into the parsed text or
  * the arena. PAL_INVALID: a member is unknown or wrong. */
 PAL_CHECKED pal_status pal_native_turn_read(

@@ -89,6 +89,8 @@ static void put_tool(pal_json_writer *writer, const pal_event *event)
         break;
     case PAL_EVENT_ASKING:
         pal_put_str(writer, "reason", event->text);
+        pal_put_raw(writer, "questions",
+                event->questions.len ? event->questions : pal_str_of("[]"));
         break;
     default:
         break;

@@ -432,11 +432,13 @@ static void on_start(const pal_turn_info *info, const pal_error *err, void *user
 void pal_run_start(pal_run *run, const pal_turn_request *request)
 {
     pal_error err = {0};
+    pal_turn_request asked = *request;
+    asked.cannot_ask |= !run->can_ask;
     run->session = request->session;
     run->model = pal_arena_copy(run->arena, request->model);
     pal_status status = pal_arena_checked(run->arena, &err);
     if (status == PAL_OK)
-        status = pal_turn_start_async(run->server->runtime, request, on_start, run, &err);
+        status = pal_turn_start_async(run->server->runtime, &asked, on_start, run, &err);
     if (status != PAL_OK)
         refuse(run, &err);
 }

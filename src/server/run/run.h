@@ -99,6 +99,7 @@ struct pal_run {
 
     /* Set these before the run starts. */
     pal_run_leave leave;
+    bool can_ask;      /* the client can answer the turn's questions; see cannot_ask in turn.h */
     bool is_temporary; /* the session exists for this turn only and is erased at the end */
 
     /* The progress of the run. */

@@ -26,6 +26,7 @@ static const pal_member head_members[] = {
         HEAD("on", U64, on_seq),
         HEAD("handed", FLAG, is_handed),
         HEAD("spent", U32, spent),
+        HEAD("questions", JSON, questions),
 };
 static const pal_member_table head_table = {head_members, LEN(head_members), NULL, NULL};
 
@@ -101,7 +102,7 @@ static const pal_member context_members[] = {
 static const pal_member_table context_table = {
         context_members, LEN(context_members), read_strategy, write_strategy};
 
-/* ---- Tools and messages ---- */
+/* ---- Tools, permissions and messages ---- */
 
 #define TOOL(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_tool, field)}
 static const pal_member tool_members[] = {
@@ -141,6 +142,68 @@ static void write_tools(pal_json_writer *writer, const pal_turn_request *request
     for (size_t i = 0; i < request->tools_len; i++) {
         pal_json_begin_object(writer);
         pal_members_write(&tool_table, 1, writer, &request->tools[i]);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
+#define RULE(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_permission_rule, field)}
+static const pal_member rule_members[] = {
+        RULE("tool", STRING, tool),
+        RULE("do", OTHER, permission),
+};
+
+/* A rule that cannot be read denies. */
+static pal_status read_permission(
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+{
+    pal_permission_rule *rule = record;
+
+    (void)member;
+    (void)err;
+    rule->permission = pal_permission_from_name(pal_json_string(value, arena));
+    if (rule->permission == PAL_PERMISSION_NONE)
+        rule->permission = PAL_PERMISSION_DENY;
+    return PAL_OK;
+}
+
+static void write_permission(const pal_member *member, pal_json_writer *writer, const void *record)
+{
+    const pal_permission_rule *rule = record;
+
+    pal_put_text(writer, member->name, pal_permission_name(rule->permission));
+}
+
+static const pal_member_table rule_table = {
+        rule_members, LEN(rule_members), read_permission, write_permission};
+
+static pal_status read_rules(
+        pal_json list, pal_arena *arena, pal_turn_request *request, pal_error *err)
+{
+    pal_json_iter each = pal_json_each(list);
+    pal_permission_rule *rules = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*rules));
+    pal_json rule;
+
+    if (!rules)
+        return pal_no_memory(err);
+    request->permissions = rules;
+    request->permissions_len = 0;
+    while (pal_json_next(&each, NULL, &rule)) {
+        pal_status status = pal_members_read_stored(
+                &rule_table, 1, rule, arena, &rules[request->permissions_len++], err);
+
+        if (status != PAL_OK)
+            return status;
+    }
+    return PAL_OK;
+}
+
+static void write_rules(pal_json_writer *writer, const pal_turn_request *request)
+{
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < request->permissions_len; i++) {
+        pal_json_begin_object(writer);
+        pal_members_write(&rule_table, 1, writer, &request->permissions[i]);
         pal_json_end_object(writer);
     }
     pal_json_end_array(writer);
@@ -202,6 +265,8 @@ static pal_status read_other(
     case offsetof(pal_turn_request, context):
         request->has_context = pal_json_type_of(value) == PAL_JSON_OBJECT;
         return pal_members_read_stored(&context_table, 1, value, arena, &request->context, err);
+    case offsetof(pal_turn_request, permissions):
+        return read_rules(value, arena, request, err);
     default:
         return read_tools(value, arena, request, err);
     }
@@ -232,6 +297,12 @@ static void write_other(const pal_member *member, pal_json_writer *writer, const
         if (request->has_context)
             put_object(writer, member->name, &context_table, &request->context);
         break;
+    case offsetof(pal_turn_request, permissions):
+        if (request->permissions_len == 0)
+            break;
+        pal_json_name(writer, member->name);
+        write_rules(writer, request);
+        break;
     default:
         if (request->tools_len == 0)
             break;
@@ -260,6 +331,8 @@ static const pal_member request_members[] = {
         REQUEST("budget", OTHER, budget),
         REQUEST("context", OTHER, context),
         REQUEST("tools", OTHER, tools),
+        REQUEST("permissions", OTHER, permissions),
+        REQUEST("cannot_ask", FLAG, cannot_ask),
 };
 static const pal_member_table request_table = {
         request_members, LEN(request_members), read_other, write_other};

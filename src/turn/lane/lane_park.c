@@ -19,7 +19,7 @@
 #include "turn/recovery/recovery_holder.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
-#include "turn/turn_event.h"
+#include "turn/turn_question.h"
 
 enum { AGAIN_MS = 50 };
 
@@ -46,7 +46,6 @@ static bool interrupt(pal_tool_run *run)
 static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_tool_run *run)
 {
     const pal_part *part = &found->answer->parts[at];
-    bool is_waiting;
 
     *run = (pal_tool_run){.turn = turn,
             .id = part->call_id,
@@ -61,17 +60,12 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
         run->state = PAL_TOOL_RECORDED;
         return true;
     }
+    for (size_t i = 0; i < found->questions_len; i++)
+        if (pal_str_equal(found->questions[i].call_id, part->call_id))
+            run->question = found->questions[i];
+    run->is_repeat = run->question.kind == PAL_QUESTION_REPEAT;
     /* A call that had begun to run is not run a second time. */
-    is_waiting = run->is_callers || (found->kind == PAL_RESUME_ASKING && at >= found->asked);
-    run->is_counted = !(found->kind == PAL_RESUME_ASKING && at > found->asked);
-    return is_waiting || interrupt(run);
-}
-
-static void ask_again(pal_turn *turn, const pal_part *part)
-{
-    pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
-    pal_turn_set_state(turn, PAL_TURN_ASKING);
-    pal_tools_tell_asking(turn, part->call_id, part->name);
+    return run->is_callers || run->question.kind != PAL_QUESTION_NONE || interrupt(run);
 }
 
 bool pal_lane_park_restore(pal_turn *turn, const pal_resume *found)
@@ -95,7 +89,9 @@ bool pal_lane_park_restore(pal_turn *turn, const pal_resume *found)
 void pal_lane_park_again(pal_turn *turn, const pal_resume *found)
 {
     if (found->kind == PAL_RESUME_ASKING) {
-        ask_again(turn, &found->answer->parts[found->asked]);
+        pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
+        pal_turn_set_state(turn, PAL_TURN_ASKING);
+        pal_question_tell(turn);
     } else {
         pal_turn_enter(turn, PAL_TURN_PHASE_PAUSED);
         pal_turn_set_state(turn, PAL_TURN_PAUSED);
@@ -180,6 +176,7 @@ static void try_unpark(pal_turn *turn)
 {
     turn->owed.previous_id = turn->owed.item.id;
     turn->owed.on_seq = turn->commit.answered ? turn->commit.answered->seq : 0;
+    turn->owed.questions = (pal_str){0}; /* the turn is answered, or it is canceled */
     turn->commit.write.ops_len = 0;
     pal_lease_note_stale(turn);
     pal_lease_add_take(turn);

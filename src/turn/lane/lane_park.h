@@ -16,8 +16,6 @@ bool pal_lane_is_parked(const pal_turn *turn);
 /* Acquires the session again if the turn is parked, and then calls `then`. If it is not parked,
  * calls `then` at once. If another process has continued the turn, follows it instead. */
 void pal_lane_unpark(pal_turn *turn, void (*then)(pal_turn *turn));
-/* Continues with the calls after the turn was unparked. */
-void pal_tools_go_on(pal_turn *turn);
 
 /* Called if another process runs the turn, or has run it: follows it in the store, and ends in the
  * same way. */

@@ -1,19 +1,20 @@
-/* lane_visit.c - delivers results and approvals to a waiting turn. They are ordinary requests: they
+/* lane_visit.c - delivers results and answers to a waiting turn. They are ordinary requests: they
  * go to the turn that waits in this process, or become a turn that continues it
  * (recovery_resume.c). On the loop. */
 #include "turn/lane/lane_visit.h"
 
 #include "turn/lane/lane.h"
 #include "turn/recovery/recovery_inspect.h"
+#include "turn/turn_question.h"
 
 enum { VISIT_MS = 20, VISITS_MIN = 100 };
 
 bool pal_visit_is(const pal_turn *turn)
 {
-    return turn->allowing || pal_recovery_results(&turn->request) > 0;
+    return turn->answers.len > 0 || pal_recovery_results(&turn->request) > 0;
 }
 
-/* The waiting turn is in this process: gives it the results or the approval, and reports its state
+/* The waiting turn is in this process: gives it the results or the answers, and reports its state
  * to the caller. */
 static void deliver(pal_turn *turn, pal_turn *to)
 {
@@ -22,9 +23,10 @@ static void deliver(pal_turn *turn, pal_turn *to)
     pal_error err = {0};
 
     turn->on_start = NULL;
-    if (turn->allowing)
-        pal_tools_allow(to, turn->allowing == PAL_ALLOW_YES);
-    else if (pal_tools_results(to, turn->request.messages, turn->request.messages_len, &err) !=
+    if ((turn->answers.len > 0
+                    ? pal_question_answer_all(to, &turn->answers, &err)
+                    : pal_tools_results(
+                              to, turn->request.messages, turn->request.messages_len, &err)) !=
             PAL_OK) {
         turn->on_start = on_start;
         pal_lane_refuse(turn, err.status, err.message);
@@ -52,7 +54,7 @@ void pal_visit(pal_turn *turn)
 {
     pal_lane_state *lane = turn->lane;
     pal_turn *running = lane->running;
-    pal_turn_phase wanted = turn->allowing ? PAL_TURN_PHASE_ASKING : PAL_TURN_PHASE_PAUSED;
+    pal_turn_phase wanted = turn->answers.len > 0 ? PAL_TURN_PHASE_ASKING : PAL_TURN_PHASE_PAUSED;
     bool is_settling =
             running ? running->phase <= PAL_TURN_PHASE_ADMIT : lane->first || lane->is_waiting;
 
@@ -65,7 +67,7 @@ void pal_visit(pal_turn *turn)
             pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, on_visit_time)) {
         turn->holds++;
         lane->guards++;
-    } else if (turn->allowing) {
+    } else if (turn->answers.len > 0) {
         pal_lane_refuse(turn, PAL_BUSY, "session is busy");
     } else {
         pal_lane_wait(turn); /* results for a turn that has ended are treated like other messages */

@@ -17,6 +17,7 @@
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_resume.h"
+#include "turn/turn_question.h"
 #include "turn/turn_sender.h"
 
 enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
@@ -276,8 +277,8 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
     bool is_wanted = found && pal_resume_is_wanted(turn);
     pal_ending end;
 
-    if (turn->allowing && !is_wanted)
-        return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for approval");
+    if (turn->answers.len > 0 && !is_wanted)
+        return pal_error_set(err, PAL_CONFLICT, "the turn is not waiting for answers");
     if (!found || (!is_wanted && ends_dead(turn)))
         return PAL_OK;
     if (!is_wanted) {
@@ -286,6 +287,8 @@ static pal_status meet_resume(pal_turn *turn, pal_error *err)
         return PAL_OK;
     }
     turn->queue.verdict = PAL_TURN_MAY_BEGIN;
+    if (turn->answers.len > 0)
+        return pal_question_check(found->questions, found->questions_len, &turn->answers, err);
     end = (pal_ending){found->answer, found->results, found->results_len};
     return pal_recovery_results(&turn->request) > 0 && turn->queue.origin != PAL_ORIGIN_INBOX &&
                     !pal_id_equal(found->head.turn, turn->owed.turn)

@@ -214,8 +214,8 @@ static bool is_at_tools(const pal_outcome *outcome, const pal_turn_request *requ
     return false;
 }
 
-/* The open calls show what the turn waits for, unless a process is already working on results or an
- * approval. */
+/* The open calls show what the turn waits for, unless a process is already working on results or
+ * answers. */
 static pal_status look_whom_it_waits_for(const pal_snapshot *snapshot, const pal_inbox_item *owed,
         uint64_t first_seq, pal_arena *arena, pal_outcome *outcome, pal_error *err)
 {
@@ -233,8 +233,8 @@ static pal_status look_whom_it_waits_for(const pal_snapshot *snapshot, const pal
     outcome->tools_len = found.request.tools_len;
     outcome->is_paused = found.kind == PAL_RESUME_PAUSED &&
             !(outcome->is_held && is_at_tools(outcome, &found.request));
-    if (found.kind == PAL_RESUME_ASKING)
-        outcome->asking = &found.answer->parts[found.asked];
+    outcome->questions = found.questions;
+    outcome->questions_len = found.questions_len;
     return PAL_OK;
 }
 
@@ -422,9 +422,10 @@ void pal_outcome_tell(const pal_outcome *outcome, pal_id turn, pal_turn_info *ou
         out_info->status = PAL_PROVIDER;
     if (outcome->is_paused) {
         out_info->state = PAL_TURN_PAUSED;
-    } else if (outcome->asking) {
+    } else if (outcome->questions_len > 0) {
         out_info->state = PAL_TURN_ASKING;
-        pal_tools_say_why(outcome->asking->name, out_info->reason);
+        snprintf(out_info->reason, sizeof(out_info->reason), "%.*s",
+                PAL_STR_ARG(outcome->questions[0].text));
     } else if (outcome->state == PAL_TURN_RUNNING && !outcome->is_held) {
         out_info->state = PAL_TURN_QUEUED; /* it is about to be continued */
     }

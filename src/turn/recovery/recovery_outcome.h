@@ -25,7 +25,8 @@ typedef struct pal_outcome {
     bool is_paused;         /* RUNNING: it waits for results of the caller's tools */
     const pal_tool *tools;  /* RUNNING, with open calls: the caller's tools */
     size_t tools_len;
-    const pal_part *asking; /* RUNNING: the call that waits for approval, or NULL */
+    const pal_question *questions; /* RUNNING: it waits for answers to these questions */
+    size_t questions_len;
     bool is_hidden;      /* a rewind or a reset has hidden the newest of its messages */
     char reason[PAL_ERROR_MESSAGE_MAX]; /* FAILED, CANCELED: the reason */
 } pal_outcome;

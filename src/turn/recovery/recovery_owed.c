@@ -47,6 +47,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
             .is_final = turn->request.on_done != NULL,
             .on_seq = turn->owed.on_seq,
             .is_handed = is_handed,
+            .questions = turn->owed.questions,
     };
 
     if (turn->commit.messages_len > turn->commit.settled_len && pal_id_is_none(head.first))

@@ -1,9 +1,9 @@
 /* recovery_resume.c - continues an unfinished turn that no process runs. Its process died, or the
  * turn waits for a client and its process is gone or was another one.
  *
- * The turn is recognized by its owed item (recovery_owed.c), read with the session's lease. Its
- * open calls determine its kind. Calls of the caller's tools wait for results. A third identical
- * call waits for approval. In all other cases the process died.
+ * The turn is recognized by its owed item (recovery_owed.c), read with the session's lease. If the
+ * item has questions about open calls, the turn waits for answers. If calls of the caller's tools
+ * are open, it waits for results. In all other cases the process died.
  *
  * A waiting turn is restored to its state in memory, without a write. For a turn whose process
  * died, one commit stores "interrupted" as the result of its open calls and replaces the item by
@@ -26,6 +26,7 @@
 #include "turn/runtime/runtime_owner.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
+#include "turn/turn_question.h"
 
 /* ---- Finding the turn: on a worker ---- */
 
@@ -44,38 +45,44 @@ static bool is_open(const pal_resume *found, const pal_part *part)
 }
 
 /* Counts the calls of the turn in order, in the same way as the turn itself did. */
-static bool count_calls(pal_resume *found, const pal_message *message)
+static void count_calls(pal_resume *found, const pal_message *message)
 {
-    bool is_newest = found->answer && pal_id_equal(message->id, found->answer->id);
-
     for (size_t i = 0; i < message->parts_len; i++) {
         const pal_part *part = &message->parts[i];
 
-        if (part->kind != PAL_PART_TOOL_CALL ||
-                !pal_tool_loop_add(&found->doom, part->name, part->arguments))
-            continue;
-        if (is_newest && is_open(found, part)) {
-            found->asked = i;
-            return true;
-        }
-        if (!pal_resume_is_callers(&found->request, part->name))
+        if (part->kind == PAL_PART_TOOL_CALL &&
+                pal_tool_loop_add(&found->doom, part->name, part->arguments) &&
+                !pal_resume_is_callers(&found->request, part->name))
             pal_tool_loop_reset(&found->doom); /* this call was approved or denied */
     }
-    return false;
 }
 
-static pal_status look_for_question(const pal_snapshot *snapshot, pal_arena *arena,
-        pal_resume *found, bool *out_asks, pal_error *err)
+/* Reads the questions about calls that are still open. */
+static pal_status find_questions(pal_arena *arena, pal_resume *found, pal_error *err)
+{
+    size_t len = 0;
+    pal_status status = pal_question_read(found->head.questions, found->answer, arena,
+            &found->questions, &found->questions_len, err);
+
+    for (size_t i = 0; status == PAL_OK && i < found->questions_len; i++)
+        if (!pal_recovery_has_result(
+                    found->results, found->results_len, found->questions[i].call_id))
+            found->questions[len++] = found->questions[i];
+    found->questions_len = len;
+    return status;
+}
+
+static pal_status count_all_calls(
+        const pal_snapshot *snapshot, pal_arena *arena, pal_resume *found, pal_error *err)
 {
     pal_message_query load = {.after_seq = found->first_seq - 1};
     pal_message_page list;
     pal_status status = pal_snapshot_load(snapshot, &load, arena, &list, err);
 
-    *out_asks = false;
-    for (size_t i = 0; status == PAL_OK && i < list.len && !*out_asks; i++)
+    for (size_t i = 0; status == PAL_OK && i < list.len; i++)
         if (list.items[i].role == PAL_ROLE_ASSISTANT &&
                 pal_id_equal(list.items[i].turn_id, found->head.turn))
-            *out_asks = count_calls(found, &list.items[i]);
+            count_calls(found, &list.items[i]);
     return status;
 }
 
@@ -103,7 +110,6 @@ pal_status pal_resume_judge(
         const pal_snapshot *snapshot, pal_arena *arena, pal_resume *found, pal_error *err)
 {
     pal_ending end;
-    bool asks = false;
     pal_status status = pal_recovery_ending(snapshot, 0, arena, &end, err);
 
     if (status != PAL_OK)
@@ -115,10 +121,12 @@ pal_status pal_resume_judge(
     }
     if (!has_open(found) || found->first_seq == 0)
         return PAL_OK;
-    status = look_for_question(snapshot, arena, found, &asks, err);
+    status = count_all_calls(snapshot, arena, found, err);
     if (status == PAL_OK)
-        found->kind = waits_for_results(found) ? PAL_RESUME_PAUSED
-                : asks                         ? PAL_RESUME_ASKING
+        status = find_questions(arena, found, err);
+    if (status == PAL_OK)
+        found->kind = found->questions_len > 0 ? PAL_RESUME_ASKING
+                : waits_for_results(found)     ? PAL_RESUME_PAUSED
                                                : PAL_RESUME_DEAD;
     return status;
 }
@@ -196,6 +204,9 @@ pal_status pal_resume_look(pal_turn *turn, const pal_snapshot *snapshot,
     status = pal_resume_judge(snapshot, turn->arena, found, err);
     if (status == PAL_OK && found->first_seq > 0)
         status = load_recorded(snapshot, turn->arena, found, err);
+    if (status == PAL_OK && found->kind != PAL_RESUME_DEAD)
+        status = pal_turn_settings_find(turn->runtime, &found->request, &snapshot->row.session,
+                turn->arena, &found->settings, err);
     if (status != PAL_OK)
         return status;
     turn->found.resume = found;
@@ -211,16 +222,16 @@ bool pal_resume_is_wanted(const pal_turn *turn)
 
     if (turn->queue.origin == PAL_ORIGIN_INBOX || pal_id_equal(found->head.turn, turn->owed.turn))
         return true;
-    if (turn->allowing)
+    if (turn->answers.len > 0)
         return found->kind == PAL_RESUME_ASKING;
     return pal_recovery_results(&turn->request) > 0 && found->kind == PAL_RESUME_PAUSED;
 }
 
-/* Results or an approval that the request delivers to the unfinished turn. */
+/* Results or answers that the request delivers to the unfinished turn. */
 typedef struct brought {
     const pal_message *results;
     size_t results_len;
-    pal_allowing allowing;
+    pal_turn_answers answers;
 } brought;
 
 /* Takes the id and the settings of the turn that was found. */
@@ -250,6 +261,10 @@ static void become(pal_turn *turn)
     turn->owed.tries = found->head.tries;
     turn->owed.item = (pal_inbox_item){.id = found->item};
     turn->owed.state = PAL_OWED_STORED;
+    turn->owed.questions = found->head.questions;
+    turn->settings = found->settings;
+    turn->step.tools = NULL; /* they were gathered for another request */
+    turn->step.tools_len = 0;
     turn->step.doom = found->doom;
     turn->found.client_id = found->client_id;
     pal_runtime_client_id_add(turn);
@@ -403,10 +418,12 @@ static void wait_again(pal_turn *turn, const brought *with)
      * published again. The turn is taken with a new item, so that other processes see that their
      * item is obsolete. */
     turn->owed.state = PAL_OWED_PARKED;
-    if (with->allowing)
-        pal_tools_allow(turn, with->allowing == PAL_ALLOW_YES);
-    else if (with->results_len == 0 || /* the results were checked when the turn was found */
-            pal_tools_results(turn, with->results, with->results_len, &err) != PAL_OK)
+    /* Answers and results were checked when the turn was found. */
+    if (with->answers.len > 0
+                    ? pal_question_answer_all(turn, &with->answers, &err) != PAL_OK
+                    : with->results_len == 0 ||
+                            pal_tools_results(turn, with->results, with->results_len, &err) !=
+                                    PAL_OK)
         pal_lane_park_again(turn, found);
 }
 
@@ -431,12 +448,12 @@ void pal_resume_begin(pal_turn *turn)
     pal_lane_state *lane = turn->lane;
     brought with = {.results = turn->request.messages,
             .results_len = pal_recovery_results(&turn->request),
-            .allowing = turn->allowing};
+            .answers = turn->answers};
 
     lane->has_backlog |= turn->queue.has_more;
     if (leave_to_follower(turn))
         return;
-    turn->allowing = PAL_ALLOW_NONE;
+    turn->answers.len = 0;
     become(turn);
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
     lane->guards++;

@@ -9,7 +9,7 @@
 typedef enum pal_resume_kind {
     PAL_RESUME_DEAD = 0, /* its process died while it ran */
     PAL_RESUME_PAUSED,   /* it waits for results of the caller's tools */
-    PAL_RESUME_ASKING,   /* it waits for a call to be approved */
+    PAL_RESUME_ASKING,   /* it waits for answers to its questions */
 } pal_resume_kind;
 
 /* An unfinished turn, as the inbox and the messages describe it; in the arena of the turn that
@@ -27,7 +27,9 @@ typedef struct pal_resume {
     size_t results_len;
     const pal_message *recorded; /* answers and results of the turn, in order */
     size_t recorded_len;
-    size_t asked; /* ASKING: index of the answer's part that needs approval */
+    pal_question *questions; /* ASKING: about open calls of the answer */
+    size_t questions_len;
+    pal_turn_settings settings; /* PAUSED, ASKING: for the calls that run before the next plan */
     pal_tool_loop doom;
 } pal_resume;
 

@@ -25,6 +25,7 @@
 #include "tool/tool_mcp.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_budget.h"
+#include "turn/turn_permission.h"
 #include "window/window_compact.h"
 
 enum { PAL_RUNTIME_WORKERS = 8 };
@@ -47,6 +48,7 @@ typedef struct pal_turn_settings {
     uint32_t rounds_max;
     const pal_agent_settings *own; /* the agent's settings; NULL: none */
     pal_str parameters;            /* merged from all levels; a JSON object, or empty */
+    pal_permission_set permissions;
 } pal_turn_settings;
 
 /* Determines the settings. The request overrides the session, the session its agent, and the agent
@@ -71,8 +73,8 @@ bool pal_turn_settings_endpoint(
 size_t pal_turn_settings_endpoint_of_model(
         const pal_runtime_options *options, pal_str model, size_t otherwise);
 
-/* Moves the tools that the agent is offered to the front, and returns how many there are. The first
- * `callers` tools are the caller's, and always stay. */
+/* Moves the tools that the model is offered to the front, and returns how many there are: those of
+ * the agent that are not denied. The first `callers` tools are the caller's, and always stay. */
 size_t pal_turn_settings_tools(
         const pal_turn_settings *settings, pal_tool *tools, size_t len, size_t callers);
 

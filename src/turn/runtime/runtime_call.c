@@ -7,6 +7,7 @@
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
+#include "turn/turn_question.h"
 #include "turn/lane/lane.h"
 #include "turn/turn.h"
 
@@ -38,7 +39,7 @@ typedef struct start {
     pal_task task;
     pal_runtime *runtime;
     pal_compact_wait *compact; /* NULL: an ordinary turn */
-    pal_allowing allowing;
+    pal_turn_answers answers;
     pal_arena *arena;
     pal_turn_request request;
     pal_turn_on_start on_start;
@@ -105,13 +106,26 @@ static void start_on_loop(pal_task *task)
     turn->on_start = s->on_start;
     turn->on_start_user = s->user;
     turn->summary.wait = s->compact;
-    turn->allowing = s->allowing;
+    turn->answers = s->answers;
     pal_free(s);
     pal_lane_enter(turn);
 }
 
+static pal_turn_answers copy_answers(pal_arena *arena, const pal_turn_answers *answers)
+{
+    pal_question_answer *items =
+            answers->len ? pal_arena_array(arena, answers->len, sizeof(*items)) : NULL;
+
+    for (size_t i = 0; items && i < answers->len; i++) {
+        items[i] = answers->items[i];
+        items[i].call_id = pal_arena_copy(arena, answers->items[i].call_id);
+        items[i].data = pal_arena_copy(arena, answers->items[i].data);
+    }
+    return (pal_turn_answers){items, items ? answers->len : 0};
+}
+
 static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
-        pal_turn_on_start on_start, void *user, pal_compact_wait *compact, pal_allowing allowing,
+        pal_turn_on_start on_start, void *user, pal_compact_wait *compact, pal_turn_answers answers,
         pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
@@ -119,7 +133,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 
     if (s && arena) {
         s->compact = compact;
-        s->allowing = allowing;
+        s->answers = copy_answers(arena, &answers);
         s->runtime = runtime;
         s->arena = arena;
         s->request = pal_copy_request(arena, request);
@@ -140,7 +154,7 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 pal_status pal_turn_start_async(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_on_start on_start, void *user, pal_error *err)
 {
-    return post_start(runtime, request, on_start, user, NULL, PAL_ALLOW_NONE, err);
+    return post_start(runtime, request, on_start, user, NULL, (pal_turn_answers){0}, err);
 }
 
 pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session,
@@ -156,7 +170,7 @@ pal_status pal_turn_compact(pal_runtime *runtime, pal_str tenant, pal_id session
     if (compaction->budget && compaction->summary.len == 0)
         request.budget = *compaction->budget;
     pal_ask_begin(&wait.ask);
-    status = post_start(runtime, &request, NULL, NULL, &wait, PAL_ALLOW_NONE, err);
+    status = post_start(runtime, &request, NULL, NULL, &wait, (pal_turn_answers){0}, err);
     if (status != PAL_OK)
         return status;
     pal_ask_wait(&wait.ask);
@@ -185,13 +199,13 @@ static void started_here(const pal_turn_info *info, const pal_error *err, void *
 }
 
 static pal_status start_and_wait(pal_runtime *runtime, const pal_turn_request *request,
-        pal_allowing allowing, pal_turn_info *out_info, pal_error *err)
+        pal_turn_answers answers, pal_turn_info *out_info, pal_error *err)
 {
     start_call s = {.is_started = false};
     pal_status status;
 
     pal_ask_begin(&s.ask);
-    status = post_start(runtime, request, started_here, &s, NULL, allowing, err);
+    status = post_start(runtime, request, started_here, &s, NULL, answers, err);
     if (status != PAL_OK)
         return status;
     pal_ask_wait(&s.ask);
@@ -204,7 +218,7 @@ static pal_status start_and_wait(pal_runtime *runtime, const pal_turn_request *r
 pal_status pal_turn_start(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_info *out_info, pal_error *err)
 {
-    return start_and_wait(runtime, request, PAL_ALLOW_NONE, out_info, err);
+    return start_and_wait(runtime, request, (pal_turn_answers){0}, out_info, err);
 }
 
 /* ---- Reading and controlling turns ---- */
@@ -221,7 +235,7 @@ typedef struct question {
     pal_turn_on_event on_event;
     void (*on_close)(void *user);
     void *user;
-    bool allow;
+    pal_turn_answers answers;
     bool is_elsewhere; /* the store may have a newer state than this process */
     pal_arena *arena;
     pal_str *out_text;
@@ -464,7 +478,7 @@ void pal_turn_cancel_async(pal_runtime *runtime, pal_str tenant, pal_id turn)
     pal_loop_post(runtime->loop, &job->task);
 }
 
-/* ---- Results and approvals ---- */
+/* ---- Results and answers ---- */
 
 static void results_on_loop(pal_ask *asked)
 {
@@ -524,17 +538,15 @@ static void waiting_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
     pal_turn *turn = acting(find_turn(q));
-    const pal_tool_run *run = turn ? pal_tools_asked(turn) : NULL;
     pal_buf buf;
 
     if (turn && turn->phase == PAL_TURN_PHASE_AWAY) {
         q->status = PAL_NOT_FOUND; /* the store knows what it waits for */
         return;
     }
-    if (run)
-        *q->out_waits = (pal_turn_waits){.asked_call_id = pal_arena_copy(q->arena, run->id),
-                .asked_name = pal_arena_copy(q->arena, run->name),
-                .asked_arguments = pal_arena_copy(q->arena, run->arguments)};
+    if (turn && turn->phase == PAL_TURN_PHASE_ASKING)
+        q->status = pal_question_list(turn, q->arena, &q->out_waits->questions,
+                &q->out_waits->questions_len, q->err);
     if (!turn || turn->state != PAL_TURN_PAUSED)
         return;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
@@ -551,10 +563,10 @@ static pal_status waiting_stored(const pal_runtime *runtime, const question *q)
     pal_status status =
             pal_outcome_find(runtime->store, q->tenant, q->turn, q->arena, &outcome, q->err);
 
-    if (status == PAL_OK && outcome.asking)
-        *q->out_waits = (pal_turn_waits){.asked_call_id = outcome.asking->call_id,
-                .asked_name = outcome.asking->name,
-                .asked_arguments = outcome.asking->arguments};
+    if (status == PAL_OK) {
+        q->out_waits->questions = outcome.questions;
+        q->out_waits->questions_len = outcome.questions_len;
+    }
     if (status != PAL_OK || !outcome.is_paused)
         return status;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
@@ -575,12 +587,23 @@ pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn, p
     status = ask(runtime, &q, waiting_on_loop);
     if (status == PAL_NOT_FOUND && !pal_loop_is_on(runtime->loop))
         status = waiting_stored(runtime, &q);
+    if (status == PAL_OK && out_waits->questions_len > 0) {
+        out_waits->asked_call_id = out_waits->questions[0].call_id;
+        out_waits->asked_name = out_waits->questions[0].name;
+        out_waits->asked_arguments = out_waits->questions[0].arguments;
+    }
     if (status == PAL_OK && pal_arena_failure(arena) != PAL_OK)
         status = pal_no_memory(err);
     return status;
 }
 
-static void allow_on_loop(pal_ask *asked)
+static pal_status not_asking(pal_turn_state state, pal_error *err)
+{
+    return pal_error_set(err, PAL_CONFLICT,
+            "the turn is not waiting for answers: its state is '%s'", pal_turn_state_name(state));
+}
+
+static void answer_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
     pal_turn *turn = acting(find_turn(q));
@@ -590,33 +613,78 @@ static void allow_on_loop(pal_ask *asked)
     if (!turn || q->status == PAL_NOT_FOUND)
         return;
     if (turn->phase == PAL_TURN_PHASE_ASKING)
-        pal_tools_allow(turn, q->allow);
+        q->status = pal_question_answer_all(turn, &q->answers, q->err);
     else
-        q->status = pal_error_set(q->err, PAL_CONFLICT,
-                "the turn is not waiting for approval: its state is '%s'",
-                pal_turn_state_name(turn->state));
+        q->status = not_asking(turn->state, q->err);
+}
+
+/* The turn's process is gone or is another one: this process continues it. */
+static pal_status answer_stored(pal_runtime *runtime, question *q, pal_error *err)
+{
+    pal_turn_request request = {.tenant = q->tenant};
+    pal_turn_info info;
+    pal_status status = find_stored(runtime, q, (pal_id){{0}}, &info);
+
+    if (status != PAL_OK)
+        return status;
+    if (info.state >= PAL_TURN_DONE)
+        return not_asking(info.state, err);
+    request.session = info.session;
+    return start_and_wait(runtime, &request, q->answers, &info, err);
+}
+
+/* The answers are stored before the turn continues. If it does not continue, because another
+ * client was faster, they are remembered nevertheless: a person gave them. */
+static pal_status remember_answers(pal_runtime *runtime, question *q, pal_error *err)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_turn_waits waits = {.questions_len = 0};
+    pal_turn_info info;
+    pal_status status = arena ? pal_turn_waiting(runtime, q->tenant, q->turn, arena, &waits, err)
+                              : pal_no_memory(err);
+
+    if (status == PAL_OK)
+        status = pal_turn_find(runtime, q->tenant, q->turn, &info, err);
+    if (status == PAL_OK && waits.questions_len == 0)
+        status = not_asking(info.state, err);
+    if (status == PAL_OK)
+        status = pal_question_check(waits.questions, waits.questions_len, &q->answers, err);
+    for (size_t i = 0; status == PAL_OK && i < waits.questions_len; i++) {
+        const pal_question *asked = &waits.questions[i];
+        const pal_question_answer *answer = pal_question_answer_to(&q->answers, asked->call_id);
+
+        if (answer->remember && asked->kind == PAL_QUESTION_APPROVAL)
+            status = pal_permission_remember(runtime->store, q->tenant, info.session, asked->name,
+                    answer->allow ? PAL_PERMISSION_ALLOW : PAL_PERMISSION_DENY, err);
+    }
+    pal_arena_free(arena);
+    return status;
+}
+
+pal_status pal_turn_answer(pal_runtime *runtime, pal_str tenant, pal_id turn,
+        const pal_question_answer *answers, size_t answers_len, pal_error *err)
+{
+    question q = {.tenant = tenant, .turn = turn, .answers = {answers, answers_len}, .err = err};
+    bool remembers = false;
+    pal_status status = PAL_OK;
+
+    if (answers_len == 0)
+        return pal_error_set(err, PAL_INVALID, "there are no answers");
+    for (size_t i = 0; i < answers_len; i++)
+        remembers |= answers[i].remember;
+    if (remembers)
+        status = remember_answers(runtime, &q, err);
+    if (status != PAL_OK)
+        return status;
+    status = ask(runtime, &q, answer_on_loop);
+    return status == PAL_NOT_FOUND ? answer_stored(runtime, &q, err) : status;
 }
 
 pal_status pal_turn_allow(
         pal_runtime *runtime, pal_str tenant, pal_id turn, bool allow, pal_error *err)
 {
-    question q = {.tenant = tenant, .turn = turn, .allow = allow, .err = err};
-    pal_status status = ask(runtime, &q, allow_on_loop);
-    pal_turn_info info;
-    pal_turn_request request = {.tenant = tenant};
-
-    if (status != PAL_NOT_FOUND)
-        return status;
-    /* The turn's process is gone or is another one: this process continues it. */
-    status = find_stored(runtime, &q, (pal_id){{0}}, &info);
-    if (status != PAL_OK)
-        return status;
-    if (info.state >= PAL_TURN_DONE)
-        return pal_error_set(err, PAL_CONFLICT,
-                "the turn is not waiting for approval: its state is '%s'",
-                pal_turn_state_name(info.state));
-    request.session = info.session;
-    return start_and_wait(runtime, &request, allow ? PAL_ALLOW_YES : PAL_ALLOW_NO, &info, err);
+    return pal_turn_answer(
+            runtime, tenant, turn, &(pal_question_answer){.allow = allow}, 1, err);
 }
 
 /* ---- Waiting ---- */

@@ -47,7 +47,19 @@ pal_tool *pal_copy_tools(pal_arena *arena, const pal_tool *tools, size_t len)
         copy[i].description = pal_arena_copy(arena, tools[i].description);
         copy[i].schema = pal_arena_copy(arena, tools[i].schema);
         copy[i].call_extra = pal_arena_copy(arena, tools[i].call_extra);
+        copy[i].server = pal_arena_copy(arena, tools[i].server);
     }
+    return copy;
+}
+
+static const pal_permission_rule *copy_rules(
+        pal_arena *arena, const pal_permission_rule *rules, size_t len)
+{
+    pal_permission_rule *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++)
+        copy[i] = (pal_permission_rule){.tool = pal_arena_copy(arena, rules[i].tool),
+                .permission = rules[i].permission};
     return copy;
 }
 
@@ -65,6 +77,7 @@ pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *requ
     copy.parameters = pal_arena_copy(arena, request->parameters);
     copy.label = pal_arena_copy(arena, request->label);
     copy.agent = pal_arena_copy(arena, request->agent);
+    copy.permissions = copy_rules(arena, request->permissions, request->permissions_len);
     return copy;
 }
 
@@ -116,10 +129,6 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
                 .model = pal_arena_copy(arena, own_model(from)),
                 .api_key_env = pal_arena_copy(arena, from->api_key_env),
                 .responses = from->responses,
-                .affinity = from->affinity,
-                .affinity_headers =
-                        copy_texts(arena, from->affinity_headers, from->affinity_headers_len),
-                .affinity_headers_len = from->affinity_headers_len,
         };
     }
     return copy;
@@ -206,6 +215,8 @@ static pal_agent_settings *copy_agents(
         copy[i].context = copy_context(arena, agents[i].context);
         copy[i].parameters = pal_arena_copy(arena, agents[i].parameters);
         copy[i].tools = copy_texts(arena, agents[i].tools, agents[i].tools_len);
+        copy[i].permissions =
+                copy_rules(arena, agents[i].permissions, agents[i].permissions_len);
     }
     return copy;
 }
@@ -222,8 +233,8 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
     copy.tool_servers = copy_servers(arena, options->tool_servers, options->tool_servers_len);
     copy.prices = copy_prices(arena, options->prices, options->prices_len);
     copy.price_version = pal_arena_copy(arena, options->price_version);
-    copy.affinity_key = pal_arena_copy(arena, options->affinity_key);
     copy.system = pal_arena_copy(arena, options->system);
+    copy.permissions = copy_rules(arena, options->permissions, options->permissions_len);
     copy.agents = copy_agents(arena, options->agents, options->agents_len);
     copy.compaction_model = pal_arena_copy(arena, options->compaction_model);
     copy.compaction_prompt = pal_arena_copy(arena, options->compaction_prompt);

@@ -103,7 +103,8 @@ static bool queue_event(const pal_event *event, void *user)
     dispatch_reader *reader = user;
     pal_dispatch *dispatch = &reader->runtime->dispatch;
     size_t bytes =
-            sizeof(pal_dispatch_item) + event->text.len + event->call_id.len + event->name.len;
+            sizeof(pal_dispatch_item) + event->text.len + event->call_id.len + event->name.len +
+            event->questions.len;
     pal_dispatch_item *item = pal_malloc(bytes);
     char *at;
     bool fits;
@@ -115,6 +116,7 @@ static bool queue_event(const pal_event *event, void *user)
     item->event.text = copy_text(&at, event->text);
     item->event.call_id = copy_text(&at, event->call_id);
     item->event.name = copy_text(&at, event->name);
+    item->event.questions = copy_text(&at, event->questions);
     pthread_mutex_lock(&dispatch->lock);
     /* A single event is always accepted, so that a reader makes progress. */
     fits = reader->bytes == 0 || reader->bytes + bytes <= PAL_DISPATCH_BYTES_MAX;

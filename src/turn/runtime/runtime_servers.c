@@ -9,6 +9,7 @@
 #include "turn/runtime/runtime_servers.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "turn/turn_event.h"
 #include "turn/turn.h"
 #include "turn/turn_toolset.h"
@@ -50,10 +51,15 @@ bool pal_servers_gather(pal_turn *turn)
 
 static void go_on(pal_turn *turn)
 {
-    if (pal_servers_gather(turn))
-        pal_turn_next_step(turn);
-    else
+    if (!pal_servers_gather(turn)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+    } else if (turn->step.runs) { /* it waited for a client, and has calls to run */
+        turn->step.tools_len = pal_turn_settings_tools(
+                &turn->settings, turn->step.tools, turn->step.tools_len, turn->request.tools_len);
+        pal_tools_go_on(turn);
+    } else {
+        pal_turn_next_step(turn);
+    }
 }
 
 static void wake_all(pal_runtime *runtime)
@@ -116,6 +122,28 @@ void pal_servers_leave(pal_turn *turn)
 
 /* ---- Opening ---- */
 
+/* Tools are shown as NAME__TOOL. If one server's name with "__" begins another server's name, the
+ * first server could list a tool under a name that looks like the second one's, and a rule for the
+ * second would apply to it. */
+static pal_status check_names(const pal_runtime_options *options, pal_error *err)
+{
+    for (size_t i = 0; i < options->tool_servers_len; i++) {
+        pal_str name = options->tool_servers[i].name;
+
+        for (size_t j = 0; j < options->tool_servers_len; j++) {
+            pal_str other = options->tool_servers[j].name;
+
+            if (pal_text_begins_str(other, name) &&
+                    pal_text_begins(pal_text_after(other, name.len), "__"))
+                return pal_error_set(err, PAL_INVALID,
+                        "tool servers '%.*s' and '%.*s' could have tools of the same name; rename "
+                        "one of them",
+                        PAL_EXCERPT(name, 60), PAL_EXCERPT(other, 60));
+        }
+    }
+    return PAL_OK;
+}
+
 static pal_status open_server(
         pal_runtime *runtime, const pal_tool_server *server, pal_tool_mcp **out_mcp, pal_error *err)
 {
@@ -138,8 +166,10 @@ static pal_status open_server(
 pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
 {
     const pal_runtime_options *options = &runtime->options;
-    pal_status status = PAL_OK;
+    pal_status status = check_names(options, err);
 
+    if (status != PAL_OK)
+        return status;
     runtime->servers =
             pal_arena_array(runtime->arena, options->tool_servers_len + 1, sizeof(pal_tool_mcp *));
     if (!runtime->servers)

@@ -2,7 +2,8 @@
  * session its agent, and the agent the runtime. A session has its settings in its metadata:
  *
  *   {"turn": {"endpoint": "main", "model": "m-1", "system": "Be brief.", "max_tool_iterations": 3,
- *             "parameters": {"temperature": 0.2}},
+ *             "parameters": {"temperature": 0.2},
+ *             "permissions": [{"tool": "files__*", "do": "deny"}]},
  *    "context": {...}}
  *
  * The agent is the request's, otherwise the session's. If the runtime has agents and the session's
@@ -27,6 +28,7 @@ typedef struct level {
     bool has_system;
     uint32_t rounds_max;
     pal_str parameters;
+    pal_permission_rules permissions;
 } level;
 
 bool pal_turn_settings_endpoint(
@@ -81,7 +83,8 @@ static level level_of_request(const pal_turn_request *request)
             .system = request->system,
             .has_system = request->has_system,
             .rounds_max = request->max_tool_iterations,
-            .parameters = request->parameters};
+            .parameters = request->parameters,
+            .permissions = {request->permissions, request->permissions_len}};
 }
 
 static level level_of_agent(const pal_agent_settings *agent)
@@ -93,7 +96,8 @@ static level level_of_agent(const pal_agent_settings *agent)
             .system = agent->system,
             .has_system = agent->system.len > 0,
             .rounds_max = agent->max_tool_iterations,
-            .parameters = agent->parameters};
+            .parameters = agent->parameters,
+            .permissions = {agent->permissions, agent->permissions_len}};
 }
 
 /* Metadata is checked when it is stored. Members of another type are ignored. */
@@ -117,6 +121,7 @@ static level level_of_session(const pal_session *session, pal_arena *arena)
     parameters = pal_json_find(turn, "parameters");
     if (pal_json_type_of(parameters) == PAL_JSON_OBJECT)
         own.parameters = pal_json_raw(parameters);
+    own.permissions = pal_permission_read_rules(pal_json_find(turn, "permissions"), arena);
     return own;
 }
 
@@ -280,6 +285,11 @@ pal_status pal_turn_settings_find(const pal_runtime *runtime, const pal_turn_req
         if (levels[i].rounds_max > 0)
             settings.rounds_max = levels[i].rounds_max;
     }
+    settings.permissions = (pal_permission_set){
+            .agent = levels[2].permissions,
+            .runtime = {options->permissions, options->permissions_len},
+            .session = levels[1].permissions,
+            .request = levels[0].permissions};
     settings.system_exact = request->has_system;
     for (size_t i = 0; i < 3; i++)
         parameters[i] = levels[i].parameters;
@@ -307,14 +317,11 @@ pal_status pal_turn_settings_find(const pal_runtime *runtime, const pal_turn_req
 
 static bool is_offered(const pal_agent_settings *agent, pal_str tool)
 {
-    for (size_t i = 0; i < agent->tools_len; i++) {
-        pal_str name = agent->tools[i];
-        bool is_start = name.len > 0 && name.data[name.len - 1] == '*';
-
-        if (is_start ? pal_text_begins_str(tool, pal_str_make(name.data, name.len - 1))
-                     : pal_str_equal(tool, name))
+    if (!agent || !agent->has_tools)
+        return true;
+    for (size_t i = 0; i < agent->tools_len; i++)
+        if (pal_text_matches(tool, agent->tools[i]))
             return true;
-    }
     return false;
 }
 
@@ -323,10 +330,10 @@ size_t pal_turn_settings_tools(
 {
     size_t kept = callers;
 
-    if (!settings->own || !settings->own->has_tools)
-        return len;
     for (size_t i = callers; i < len; i++)
-        if (is_offered(settings->own, tools[i].name))
+        if (is_offered(settings->own, tools[i].name) &&
+                pal_permission_decide(&settings->permissions, &tools[i], PAL_PERMISSION_NONE) !=
+                        PAL_PERMISSION_DENY)
             tools[kept++] = tools[i];
     return kept;
 }

@@ -361,7 +361,7 @@ test('the third identical call in a row asks, and can be allowed or denied', asy
         assert.equal(textOf(events), 'enough');
         assert.equal(events.find(isA('tool_ended')).data.is_error, !allow);
         assertError(await s.post(`/api/v1/turns/${turn}/approve`, { allow }), 409, 'conflict',
-            /not waiting for approval/);
+            /not waiting for answers/);
     }
 });
 

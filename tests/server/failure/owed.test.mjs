@@ -81,7 +81,7 @@ const stalling = `require('node:readline').createInterface({ input: process.stdi
 
 test('a turn that fails after kills leaves no call without a result', async (t) => {
     const servers = `mcp_servers:\n  - {name: fx, command: ${
-        JSON.stringify([process.execPath, '-e', stalling])}}\n`;
+        JSON.stringify([process.execPath, '-e', stalling])}}\npermissions: [{tool: "*", do: allow}]\n`;
     let s = await serveModel(t, { config: config + servers });
     const id = await s.session();
     const { json } = await s.turn(id,

@@ -38,6 +38,7 @@ static const pal_api_route *const routes[] = {
         pal_context_routes,
         pal_transfer_routes,
         pal_turn_routes,
+        pal_permission_routes,
         pal_skillian_routes,
         pal_loom_routes,
         pal_inbound_routes,

@@ -93,6 +93,11 @@ static void put_waits(
         pal_put_str(writer, "arguments", waits->asked_arguments);
         pal_put_text(writer, "reason", info->reason);
         pal_json_end_object(writer);
+        pal_json_name(writer, "questions");
+        pal_json_begin_array(writer);
+        for (size_t i = 0; i < waits->questions_len; i++)
+            pal_native_question_put(writer, PAL_NATIVE_SHOWN, &waits->questions[i]);
+        pal_json_end_array(writer);
     }
 }
 
@@ -242,26 +247,97 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
 }
 
 typedef struct approve_request {
+    pal_str call_id; /* only in `answers` */
     bool allow;
+    int remember; /* 1: for the session */
 } approve_request;
 
-static const pal_api_object approve_body = {"ApproveRequest",
+#define APPROVE_MEMBERS                                                                            \
+    {"allow", PAL_API_FLAG, "true or false", .offset = offsetof(approve_request, allow)},          \
+            {"remember", PAL_API_WORD, "whether the answer also counts for later calls of the "    \
+                    "tool in the session", .offset = offsetof(approve_request, remember),          \
+                    .words = "once session"}
+
+static const pal_api_object answer_body = {"ApproveAnswer",
         .members = PAL_API_MEMBERS(
-                {"allow", PAL_API_FLAG, "true or false", .offset = offsetof(approve_request, allow),
-                .is_required = true})};
+                {"call_id", PAL_API_TEXT, "the id of the call",
+                        .offset = offsetof(approve_request, call_id), .min = 1,
+                        .max = PAL_NAME_LEN_MAX,
+                        .is_required = true},
+                APPROVE_MEMBERS)};
+
+static const pal_api_object approve_body = {"ApproveRequest",
+        .members = PAL_API_MEMBERS(APPROVE_MEMBERS,
+                {"answers", PAL_API_LIST, "answers to single questions", .of = &answer_body,
+                        .max = PAL_ANSWER_CALLS_MAX})};
+
+static pal_status no_allow(pal_call *call, pal_error *err)
+{
+    call->fail_param = "allow";
+    return pal_error_set(err, PAL_INVALID, "'allow' is missing; send true or false");
+}
+
+static bool has_allow(pal_json value)
+{
+    return pal_json_type_of(pal_json_find(value, "allow")) != PAL_JSON_NONE;
+}
+
+static pal_status read_answer(
+        pal_call *call, pal_json value, pal_question_answer *out_answer, pal_error *err)
+{
+    approve_request request = {0};
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "an answer must be an object");
+    pal_status status = pal_api_object_read(call, value, &answer_body, &request, err);
+    if (status == PAL_OK && !has_allow(value))
+        status = no_allow(call, err);
+    *out_answer = (pal_question_answer){
+            .call_id = request.call_id, .allow = request.allow, .remember = request.remember};
+    return status;
+}
+
+/* `allow` answers all questions that `answers` does not name. */
+static pal_status read_answers(pal_call *call, pal_question_answer **out_answers, size_t *out_len,
+        pal_error *err)
+{
+    pal_json value, array = pal_json_find(call->body, "answers");
+    pal_json_iter iter = pal_json_each(array);
+    size_t len = 0;
+    approve_request request = {0};
+    pal_status status = pal_api_object_read(call, call->body, &approve_body, &request, err);
+    if (status != PAL_OK)
+        return status;
+    pal_question_answer *answers =
+            pal_arena_array(call->arena, pal_json_count(array) + 1, sizeof *answers);
+    while (answers && status == PAL_OK && pal_json_next(&iter, NULL, &value)) {
+        status = read_answer(call, value, &answers[len], err);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "answers", len);
+        len++;
+    }
+    if (answers && has_allow(call->body))
+        answers[len++] = (pal_question_answer){
+                .allow = request.allow, .remember = request.remember};
+    else if (len == 0)
+        return no_allow(call, err);
+    *out_answers = answers;
+    *out_len = len;
+    return pal_arena_checked(call->arena, err);
+}
 
 static pal_status approve_turn(pal_call *call, pal_error *err)
 {
     pal_turn_info info;
-    approve_request request;
-    pal_status status = pal_api_object_read(call, call->body, &approve_body, &request, err);
+    pal_question_answer *answers = NULL;
+    size_t len = 0;
+    pal_status status = read_answers(call, &answers, &len, err);
     if (status != PAL_OK)
         return status;
     status = pal_api_turn_find(call, &info, err);
     if (status != PAL_OK)
         return status;
-    status = pal_turn_allow(
-            call->server->runtime, call->caller.tenant, info.turn, request.allow, err);
+    status = pal_turn_answer(
+            call->server->runtime, call->caller.tenant, info.turn, answers, len, err);
     return status == PAL_OK ? send_turn(call, err) : status;
 }
 
@@ -402,7 +478,8 @@ static const pal_api_object turn_state_body = {"TurnState",
                 {"message_id", .type = PAL_API_TEXT},
                 {"seq", .type = PAL_API_COUNT},
                 {"waiting", PAL_API_LIST, .of = &pal_api_any_object},
-                {"asking", .type = PAL_API_JSON_OBJECT})};
+                {"asking", .type = PAL_API_JSON_OBJECT},
+                {"questions", PAL_API_LIST, .of = &pal_api_any_object})};
 
 const pal_api_route pal_turn_routes[] = {
         {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
@@ -433,7 +510,7 @@ const pal_api_route pal_turn_routes[] = {
         {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 approve_turn,
                 {"approveTurn",
-                        "allow or deny the call that the turn wants to make",
+                        "answer the questions of a turn: allow or deny its calls",
                         NULL, &approve_body, &turn_state_body, 200}},
         {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 turn_results,

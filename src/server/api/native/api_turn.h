@@ -41,6 +41,7 @@ typedef struct pal_api_outcome {
     pal_str waiting;    /* if PAUSED: the calls for the caller, as a JSON array */
     pal_str asked_call; /* if ASKING: the call that needs permission */
     pal_str asked_name;
+    pal_str questions; /* if ASKING: all questions, as a JSON array */
     pal_str text; /* text of the newest answer */
     pal_api_tool_call *calls;
     size_t calls_len;

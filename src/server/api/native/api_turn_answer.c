@@ -42,6 +42,7 @@ const pal_api_object pal_api_turn_answer = {"TurnAnswer",
                 {"tool_calls", PAL_API_LIST, .of = &tool_call_body},
                 {"waiting", PAL_API_LIST, .of = &tool_call_body},
                 {"asking", .type = PAL_API_JSON_OBJECT},
+                {"questions", PAL_API_LIST, .of = &pal_api_any_object},
                 {"usage", PAL_API_NESTED, .of = &pal_api_token_usage},
                 {"cost_micros", .type = PAL_API_NUMBER},
                 {"reason", .type = PAL_API_TEXT},
@@ -73,6 +74,8 @@ static void put_still(pal_json_writer *writer, const pal_api_outcome *outcome)
         pal_put_str(writer, "name", outcome->asked_name);
         pal_put_str(writer, "reason", outcome->reason);
         pal_json_end_object(writer);
+        pal_put_raw(writer, "questions",
+                outcome->questions.len ? outcome->questions : pal_str_of("[]"));
     }
 }
 

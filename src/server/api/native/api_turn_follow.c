@@ -88,6 +88,7 @@ static void note_still(pal_api_turn *turn, const pal_event *event)
         outcome->state = PAL_TURN_ASKING;
         outcome->asked_call = pal_arena_copy(arena, event->call_id);
         outcome->asked_name = pal_arena_copy(arena, event->name);
+        outcome->questions = pal_arena_copy(arena, event->questions);
         break;
     default:
         outcome->state = event->state;
@@ -287,6 +288,7 @@ pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err)
         return pal_no_memory(err);
     r->turn = turn;
     r->run.leave = PAL_RUN_CONTINUE;
+    r->run.can_ask = true;
     pal_run_start(&r->run, &turn->request);
     return PAL_OK;
 }

@@ -63,17 +63,6 @@ static void send_chat(pal_api_turn *turn)
      * results. */
     bool is_exhausted = outcome->state == PAL_TURN_DONE && outcome->has_calls;
     pal_json_writer *writer = pal_call_writer(call);
-    if (outcome->state == PAL_TURN_ASKING) {
-        /* A client of this route cannot give permission, so the call is denied. */
-        pal_error err;
-        pal_status status = pal_turn_allow(
-                call->server->runtime, call->caller.tenant, turn->info.turn, false, &err);
-        if (status == PAL_OK || status == PAL_CONFLICT)
-            pal_api_turn_await(turn);
-        else
-            pal_api_turn_fail(turn, status, &err);
-        return;
-    }
     pal_json_begin_object(writer);
     pal_put_str(writer, "response", is_exhausted ? pal_str_of(exhausted_text) : outcome->text);
     put_calls(writer, turn);
@@ -219,6 +208,7 @@ static pal_api_turn *make_turn(
     turn->fail = fail_chat;
     turn->request.lane = PAL_TURN_LANE_QUEUE;
     turn->request.all_or_nothing = true;
+    turn->request.cannot_ask = true; /* the response has no place for a question */
     pal_status status = read_request(turn, session, err);
     if (status == PAL_INVALID && !call->fail_code)
         call->fail_code = 422;
