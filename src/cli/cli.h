@@ -73,6 +73,7 @@ typedef struct pal_cli_command {
     pal_cli_access (*access_for)(const void *values);
     bool is_destructive; /* removes or hides data: never suggested for a mistyped name */
     bool no_config; /* runs without the configuration, even if that is wrong */
+    bool runs_program; /* the arguments after the first one belong to a program that it names */
     pal_status (*run)(pal_cli *cli, void *values);
 } pal_cli_command;
 
@@ -98,6 +99,7 @@ struct pal_cli {
     int width;        /* columns of the terminal; 80 in a pipe */
     bool is_terminal; /* stdout is a terminal */
     bool is_usage;    /* the command line is wrong: exit code 2 */
+    int exit_code;    /* of a successful command; 0 unless it ran another program */
     pal_error err;
     char hint[PAL_ERROR_MESSAGE_MAX];
 };
@@ -424,6 +426,26 @@ PAL_CHECKED pal_status pal_cli_runtime_open(
 /* Waits up to `drain_ms` for running turns. */
 void pal_cli_runtime_close(pal_cli_runtime *runtime, int64_t drain_ms);
 
+/* ---- A server, for `serve` and `run` (cli_server.c) ---- */
+
+struct pal_server_client;
+
+typedef struct pal_cli_server {
+    pal_cli_runtime runtime;
+    pal_route_settings *route_settings;
+    struct pal_metrics *metrics;
+    struct pal_server *server;
+} pal_cli_server;
+
+/* Opens the store, a runtime and a server with the configuration. `client` may be NULL. The caller
+ * must close `out_server` even if this fails. */
+PAL_CHECKED pal_status pal_cli_server_open(pal_cli *cli, const pal_cli_runtime_values *given,
+        const struct pal_server_client *client, pal_cli_server *out_server);
+/* Waits up to `drain_ms` for running turns. Also closes cli->store. */
+void pal_cli_server_close(pal_cli *cli, pal_cli_server *server, int64_t drain_ms);
+/* Returns the URL with the actual port: "http://[::1]:41234" for "[::1]:0". In cli->arena. */
+pal_str pal_cli_server_address(pal_cli *cli, const pal_cli_server *server);
+
 /* ---- The commands ---- */
 
 extern const pal_cli_command pal_cmd_session_new;
@@ -456,6 +478,7 @@ extern const pal_cli_command pal_cmd_tokens;
 extern const pal_cli_command pal_cmd_tokens_list;
 extern const pal_cli_command pal_cmd_tokens_compile;
 extern const pal_cli_command pal_cmd_serve;
+extern const pal_cli_command pal_cmd_run;
 extern const pal_cli_command pal_cmd_mcp;
 extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;

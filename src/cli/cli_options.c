@@ -1,6 +1,6 @@
 /* cli_options.c - parses the command line by tables: the global options, the words of the
  * command's name, then the options of the command. Options and arguments can come in any order.
- * After "--" everything is an argument. */
+ * After "--" everything is an argument, and also after the name of a program to run. */
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -263,6 +263,7 @@ static pal_status parse_arg(parser *p, const char *word)
             return choose_command(p, pal_cli_commands[i]);
     }
     cli->args[cli->args_len++] = word;
+    p->only_args = p->only_args || cli->command->runs_program;
     return PAL_OK;
 }
 

@@ -1,7 +1,7 @@
 /* main.c - the `palaver` command: the table of commands, and the run of one command from the
  * command line to its exit code. Only this file prints errors.
  *
- * Exit codes: 0 success, 1 failure, 2 wrong command line. */
+ * Exit codes: 0 success, 1 failure, 2 wrong command line. `run` has the exit code of its client. */
 #include "cli/cli.h"
 
 #include <signal.h>
@@ -41,6 +41,7 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_config_check,
         &pal_cmd_config_example,
         &pal_cmd_serve,
+        &pal_cmd_run,
         &pal_cmd_mcp,
         &pal_cmd_key_create,
         &pal_cmd_key_list,
@@ -123,7 +124,7 @@ static bool has_json(int argc, char **argv)
 int main(int argc, char **argv)
 {
     pal_cli cli = {0};
-    int code = 0;
+    int code;
     /* If the reader of stdout exits early, as `head` does, end without a message. */
     signal(SIGPIPE, SIG_DFL);
     /* If a file must not grow any more (ulimit -f), the write fails, as on a full disk. */
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
     pal_status status = run(&cli, argc, argv);
     if (status == PAL_OK)
         status = pal_cli_flush(&cli);
+    code = cli.exit_code;
     if (status != PAL_OK) {
         if (cli.json || has_json(argc, argv))
             pal_cli_print_error_json(&cli.err, cli.hint);

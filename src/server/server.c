@@ -36,7 +36,7 @@ static pal_status open_parts(pal_server *server, pal_error *err)
 {
     bool is_local = pal_auth_address_is_local(server->config->server.listen);
     server->settings = pal_server_settings_new(server->config);
-    server->auth = pal_auth_new(server->store, is_local);
+    server->auth = pal_auth_new(server->store, server->client, is_local);
     server->rate = pal_rate_new();
     server->background = pal_background_new();
     server->idempotency = pal_idempotency_new();
@@ -83,6 +83,7 @@ pal_status pal_server_open(
     server->config = options->config;
     server->route_settings = options->route_settings;
     server->metrics = options->metrics;
+    server->client = options->client;
     server->started_at = pal_clock_now_ms();
     server->version = PAL_VERSION;
     pal_status status = open_parts(server, err);

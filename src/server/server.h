@@ -118,6 +118,15 @@ extern const pal_api *const pal_apis[];
 
 /* ---- The server ---- */
 
+/* A client that this process has started. It sends a key that is in no store. */
+typedef struct pal_server_client {
+    pal_str secret; /* its key, which allows to write */
+    pal_str tenant;
+    /* Called after a request was recorded, on any thread. */
+    void (*on_recorded)(void *user, pal_str tenant, pal_str key, pal_id session);
+    void *user;
+} pal_server_client;
+
 struct pal_server {
     pal_store *store;
     pal_runtime *runtime;
@@ -126,6 +135,7 @@ struct pal_server {
     const pal_route_settings *route_settings; /* the settings for routing inbound messages */
     _Atomic(pal_listener *) listener;         /* NULL while the first requests arrive early */
     struct pal_server_settings *settings;     /* the part of the configuration that can change */
+    const pal_server_client *client;      /* NULL: none */
     struct pal_auth *auth;
     struct pal_rate *rate;
     struct pal_idempotency *idempotency;
@@ -149,6 +159,7 @@ typedef struct pal_server_options {
     const pal_config_values *config;
     const pal_route_settings *route_settings;
     struct pal_metrics *metrics; /* the metrics that the store's trace already reports to */
+    const pal_server_client *client; /* NULL: none */
 } pal_server_options;
 
 /* Opens the server and starts serving. Everything in `options` must outlive the server. PAL_DENIED

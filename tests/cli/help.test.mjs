@@ -12,7 +12,7 @@ const commands = [
     'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
     'tokens list',
     'tokens compile', 'config show', 'config check',
-    'config example', 'serve', 'mcp', 'key create', 'key list', 'key revoke',
+    'config example', 'serve', 'run', 'mcp', 'key create', 'key list', 'key revoke',
     'stats', 'fsck', 'bench', 'bench cache',
     'version', 'help',
 ];
@@ -22,7 +22,7 @@ test('the bare command prints a short help', (t) => {
     assert.equal(bare.code, 0);
     assert.equal(bare.err, '');
     assertGolden('help-main.txt', bare.out);
-    assert.ok(bare.out.split('\n').length <= 48, 'fits on a screen');
+    assert.ok(bare.out.split('\n').length <= 50, 'fits on a screen');
     assert.equal(palaver(['--help']).out, bare.out);
     assert.equal(palaver(['-h']).out, bare.out);
     assert.equal(palaver(['help']).out, bare.out);
@@ -61,7 +61,7 @@ test('every example in the help is a valid command line', (t) => {
                 .match(/"[^"]*"|\S+/g).map((word) => word.replace(/"/g, ''));
             assert.equal(words.shift(), 'palaver', example);
             // --help does nothing else, but every option must be known.
-            assert.equal(palaver([...words, '--help']).code, 0, example);
+            assert.equal(palaver(['--help', ...words]).code, 0, example);
         }
     }
 });

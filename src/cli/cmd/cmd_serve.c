@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "server/access/access_auth.h"
-#include "server/observe/observe_metrics.h"
 #include "server/observe/observe_notify.h"
 #include "server/server.h"
 #include "server/server_files.h"
@@ -35,10 +34,7 @@ static const pal_cli_option options[] = {
 };
 
 typedef struct serving {
-    pal_cli_runtime runtime;
-    pal_route_settings *route_settings;
-    pal_metrics *metrics;
-    pal_server *server;
+    pal_cli_server cli_server;
     pal_config *reloaded; /* the configuration of the last SIGHUP; NULL: none yet */
 } serving;
 
@@ -84,10 +80,10 @@ static void reload(pal_cli *cli, serving *s)
     pal_config *fresh = NULL;
     pal_error err;
     pal_notify_reloading();
-    pal_server_forget_keys(s->server);
+    pal_server_forget_keys(s->cli_server.server);
     if (read_again(cli, &fresh, &err) == PAL_OK) {
         pal_server_set_log(pal_config_get(fresh), cli->json);
-        pal_server_reload(s->server, cli->config, latest(cli, s), fresh);
+        pal_server_reload(s->cli_server.server, cli->config, latest(cli, s), fresh);
         pal_config_free(s->reloaded);
         s->reloaded = fresh;
         pal_log(PAL_LOG_INFO, "reloaded the API keys and the configuration");
@@ -111,7 +107,7 @@ static void wait_for_end(pal_cli *cli, serving *s)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* ---- Opening and closing ---- */
+/* ---- Opening ---- */
 
 static pal_status read_config(pal_cli *cli, const serve_values *given)
 {
@@ -127,67 +123,20 @@ static pal_status read_config(pal_cli *cli, const serve_values *given)
     return status;
 }
 
-static pal_status open_store(pal_cli *cli, serving *s)
-{
-    s->metrics = pal_metrics_new();
-    if (!s->metrics)
-        return pal_cli_no_memory(cli);
-    cli->store_trace = pal_metrics_store;
-    cli->store_trace_user = s->metrics;
-    return pal_cli_store_open(cli, PAL_CLI_CREATE);
-}
-
-static pal_status open_server(pal_cli *cli, serving *s)
-{
-    const pal_config_values *config = pal_config_get(cli->config);
-    pal_status status = pal_route_settings_new(&config->session, &s->route_settings, &cli->err);
-    if (status != PAL_OK)
-        return status;
-    pal_server_options server_options = {
-            .store = cli->store,
-            .runtime = s->runtime.runtime,
-            .models = s->runtime.models,
-            .config = config,
-            .route_settings = s->route_settings,
-            .metrics = s->metrics,
-    };
-    status = pal_server_open(&server_options, &s->server, &cli->err);
-    if (status == PAL_DENIED)
-        snprintf(cli->hint, sizeof cli->hint,
-                "create a key with 'palaver key create', or listen on 127.0.0.1");
-    return status;
-}
-
-/* Returns the URL with the actual port: "http://[::1]:41234" for "[::1]:0". */
-static pal_str address_of(pal_cli *cli, const serving *s)
-{
-    const pal_config_server *config = &pal_config_get(cli->config)->server;
-    size_t host_len = config->listen.len;
-    pal_buf address;
-    while (host_len > 0 && config->listen.data[host_len - 1] != ':')
-        host_len--;
-    pal_buf_init(&address, 1024);
-    pal_buf_format(&address, "%s://%.*s:%u", config->tls_certificate.len ? "https" : "http",
-            (int)(host_len ? host_len - 1 : 0), config->listen.data,
-            (unsigned)pal_listener_port(s->server->listener));
-    pal_str text = pal_arena_copy(cli->arena, pal_buf_str(&address));
-    pal_buf_done(&address);
-    return text;
-}
-
 /* Prints the address in the first line. The other lines are for a person at a terminal. */
 static void print_welcome(pal_cli *cli, const serving *s)
 {
-    pal_str address = address_of(cli, s);
+    const pal_cli_runtime *runtime = &s->cli_server.runtime;
+    pal_str address = pal_cli_server_address(cli, &s->cli_server);
     bool has_keys = true;
     pal_buf_format(&cli->out, "palaver %s is listening on %.*s\n", PAL_VERSION,
             PAL_STR_ARG(address));
     if (!cli->is_terminal)
         return;
-    if (pal_auth_has_keys(s->server->auth, &has_keys, NULL) != PAL_OK)
+    if (pal_auth_has_keys(s->cli_server.server->auth, &has_keys, NULL) != PAL_OK)
         has_keys = true; /* then no example is printed */
     pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
-            PAL_STR_ARG(s->runtime.model), PAL_STR_ARG(s->runtime.endpoint));
+            PAL_STR_ARG(runtime->model), PAL_STR_ARG(runtime->endpoint));
     if (has_keys)
         pal_buf_append_text(&cli->out, "Requests require an API key.\n");
     else
@@ -205,7 +154,7 @@ static void log_warnings(const pal_config *config)
                 PAL_STR_ARG(text));
 }
 
-/* If this fails, close_all() closes what was opened. */
+/* If this fails, the caller must close the server nevertheless. */
 static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 {
     pal_files files;
@@ -218,29 +167,7 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
     runtime.calls_max = files.calls;
     pal_server_set_log(pal_config_get(cli->config), cli->json);
     log_warnings(cli->config);
-    status = open_store(cli, s);
-    if (status != PAL_OK)
-        return status;
-    status = pal_cli_runtime_open(cli, &runtime, &s->runtime);
-    if (status != PAL_OK)
-        return status;
-    return open_server(cli, s);
-}
-
-static void close_all(pal_cli *cli, serving *s)
-{
-    if (s->server) {
-        pal_server_quiesce(s->server);
-        pal_runtime_drain(s->runtime.runtime, pal_config_get(latest(cli, s))->server.drain_ms);
-    }
-    pal_server_close(s->server);
-    pal_cli_runtime_close(&s->runtime, 0);
-    pal_route_settings_free(s->route_settings);
-    /* The server is notified of every call of the store, so the store is closed first. */
-    pal_store_close(cli->store);
-    cli->store = NULL;
-    pal_metrics_free(s->metrics);
-    pal_config_free(s->reloaded);
+    return pal_cli_server_open(cli, &runtime, NULL, &s->cli_server);
 }
 
 static pal_status serve(pal_cli *cli, void *values)
@@ -258,14 +185,16 @@ static pal_status serve(pal_cli *cli, void *values)
     status = pal_cli_flush(cli);
     if (status != PAL_OK)
         goto out;
-    if (s.runtime.is_stopgap)
+    if (s.cli_server.runtime.is_stopgap)
         pal_log(PAL_LOG_WARN,
                 "no model is configured and none was found; using 'echo', which repeats each "
                 "message; set OPENAI_API_KEY or see 'palaver config example'");
     pal_notify("READY=1");
     wait_for_end(cli, &s);
 out:
-    close_all(cli, &s);
+    pal_cli_server_close(
+            cli, &s.cli_server, pal_config_get(latest(cli, &s))->server.drain_ms);
+    pal_config_free(s.reloaded);
     return status;
 }
 

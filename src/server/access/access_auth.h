@@ -7,11 +7,11 @@
 
 typedef struct pal_auth pal_auth;
 
-/* NULL: out of memory. `is_local`: only this machine can connect. */
-pal_auth *pal_auth_new(pal_store *store, bool is_local);
+/* NULL: out of memory. `client` may be NULL. `is_local`: only this machine can connect. */
+pal_auth *pal_auth_new(pal_store *store, const pal_server_client *client, bool is_local);
 void pal_auth_free(pal_auth *auth); /* accepts NULL */
 
-/* Reports whether a key exists or ever existed. */
+/* Reports whether a key is required: one exists or ever existed, or the server has a client. */
 PAL_CHECKED pal_status pal_auth_has_keys(pal_auth *auth, bool *out_any, pal_error *err);
 /* Returns the last result of pal_auth_has_keys(). Does not read the store. */
 bool pal_auth_had_keys(pal_auth *auth);

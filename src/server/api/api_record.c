@@ -188,8 +188,13 @@ static pal_status write_record(pal_api_record *record, pal_str answer, pal_error
         return status;
     history.key = record->key;
     status = pal_recorder_request(record->server->store, &history, record->arena, &place, err);
-    if (status != PAL_OK || !record->format->recorded)
+    if (status != PAL_OK)
         return status;
+    if (record->server->client)
+        record->server->client->on_recorded(
+                record->server->client->user, record->tenant, record->key, place.session);
+    if (!record->format->recorded)
+        return PAL_OK;
     return record->format->recorded(record, answer, &place, err);
 }
 

@@ -1,0 +1,83 @@
+/* cli_server.c - opens a server with everything that it needs, and closes it. */
+#include "cli/cli.h"
+
+#include "base/memory.h"
+#include "server/observe/observe_metrics.h"
+#include "server/server.h"
+
+static pal_status open_store(pal_cli *cli, pal_cli_server *s)
+{
+    s->metrics = pal_metrics_new();
+    if (!s->metrics)
+        return pal_cli_no_memory(cli);
+    cli->store_trace = pal_metrics_store;
+    cli->store_trace_user = s->metrics;
+    return pal_cli_store_open(cli, PAL_CLI_CREATE);
+}
+
+static pal_status open_server(pal_cli *cli, const pal_server_client *client, pal_cli_server *s)
+{
+    const pal_config_values *config = pal_config_get(cli->config);
+    pal_status status = pal_route_settings_new(&config->session, &s->route_settings, &cli->err);
+    if (status != PAL_OK)
+        return status;
+    pal_server_options options = {
+            .store = cli->store,
+            .runtime = s->runtime.runtime,
+            .models = s->runtime.models,
+            .config = config,
+            .route_settings = s->route_settings,
+            .metrics = s->metrics,
+            .client = client,
+    };
+    status = pal_server_open(&options, &s->server, &cli->err);
+    if (status == PAL_DENIED)
+        snprintf(cli->hint, sizeof cli->hint,
+                "create a key with 'palaver key create', or listen on 127.0.0.1");
+    return status;
+}
+
+pal_status pal_cli_server_open(pal_cli *cli, const pal_cli_runtime_values *given,
+        const pal_server_client *client, pal_cli_server *out_server)
+{
+    *out_server = (pal_cli_server){0};
+    pal_status status = open_store(cli, out_server);
+    if (status != PAL_OK)
+        return status;
+    status = pal_cli_runtime_open(cli, given, &out_server->runtime);
+    if (status != PAL_OK)
+        return status;
+    return open_server(cli, client, out_server);
+}
+
+void pal_cli_server_close(pal_cli *cli, pal_cli_server *server, int64_t drain_ms)
+{
+    if (server->server) {
+        pal_server_quiesce(server->server);
+        pal_runtime_drain(server->runtime.runtime, drain_ms);
+    }
+    pal_server_close(server->server);
+    pal_cli_runtime_close(&server->runtime, 0);
+    pal_route_settings_free(server->route_settings);
+    /* The metrics are notified of every call of the store, so the store is closed first. */
+    pal_store_close(cli->store);
+    cli->store = NULL;
+    pal_metrics_free(server->metrics);
+    *server = (pal_cli_server){0};
+}
+
+pal_str pal_cli_server_address(pal_cli *cli, const pal_cli_server *server)
+{
+    const pal_config_server *config = &pal_config_get(cli->config)->server;
+    size_t host_len = config->listen.len;
+    pal_buf address;
+    while (host_len > 0 && config->listen.data[host_len - 1] != ':')
+        host_len--;
+    pal_buf_init(&address, 1024);
+    pal_buf_format(&address, "%s://%.*s:%u", config->tls_certificate.len ? "https" : "http",
+            (int)(host_len ? host_len - 1 : 0), config->listen.data,
+            (unsigned)pal_listener_port(server->server->listener));
+    pal_str text = pal_arena_copy(cli->arena, pal_buf_str(&address));
+    pal_buf_done(&address);
+    return text;
+}
