@@ -8,17 +8,26 @@
 enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 
 #define TAIL_BYTES_MAX ((uint64_t)256 << 20)
+#define CONTEXT_TOKENS_OPEN ((uint64_t)1 << 32) /* more than any model has */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
+/* A small context is assumed for a model with unknown limits, so that older messages are left out
+ * in time. If nothing may be left out, a refusal would be a guess, so the service decides. */
+static uint64_t assumed_context(const pal_window *window)
+{
+    return window->settings.strategy == PAL_STRATEGY_NONE ? CONTEXT_TOKENS_OPEN
+                                                          : PAL_CONTEXT_TOKENS_DEFAULT;
+}
+
 static void set_limits(const pal_window *window, const pal_model *model, pal_context_limits *limits)
 {
     *limits = window->limits;
     if (limits->context == 0)
-        limits->context = model->context ? model->context : PAL_CONTEXT_TOKENS_DEFAULT;
+        limits->context = model->context ? model->context : assumed_context(window);
     if (limits->input == 0)
         limits->input = model->input;
     if (limits->output == 0)

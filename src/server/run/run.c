@@ -16,6 +16,15 @@
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
+/* ---- Requests ---- */
+
+void pal_run_send_everything(const pal_server *server, pal_turn_request *request)
+{
+    request->has_context = true;
+    request->context = *server->config->context;
+    request->context.strategy = PAL_STRATEGY_NONE;
+}
+
 /* ---- References ---- */
 
 void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size)

@@ -35,6 +35,12 @@
 
 typedef struct pal_run pal_run;
 
+/* ---- Requests ---- */
+
+/* For clients that keep the history themselves: the model gets all of it, or the turn fails.
+ * Nothing is summarized or left out. */
+void pal_run_send_everything(const pal_server *server, pal_turn_request *request);
+
 /* ---- Failed turns ---- */
 
 #define PAL_RUN_SAME_CODE 0u /* the client gets the code of the model service */

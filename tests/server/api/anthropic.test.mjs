@@ -225,3 +225,31 @@ test('the example of docs/anthropic.md works as written', async (t) => {
     assert.match(textOf(recorded), /Ann/);
     assert.equal((await lines(s, 'ann')).length, 2);
 });
+
+test('a long history is sent as it is to a model with unknown limits', async (t) => {
+    const s = await serveModel(t);
+    const messages = Array.from({ length: 41 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user',
+        content: `${i} ${'lorem ipsum '.repeat(1000)}` }));
+    const body = message('x', { model: 'claude-opus-5-5', max_tokens: 128000, messages });
+    await create(s, body);
+    const { messages: sent, max_tokens: max, max_completion_tokens: other } = (await s.asked()).at(-1);
+    assert.deepEqual(sent, messages);
+    assert.deepEqual([max, other], [undefined, undefined], 'the limit was for another model');
+    // The same for the other APIs of clients that send their whole history.
+    const answer = await s.post('/v1/responses', { model: 'mock-model', store: false,
+        input: messages.map(({ role, content }) => ({ role, content })) });
+    assert.equal(answer.code, 200, answer.text);
+    assert.equal((await s.asked()).at(-1).messages.length, messages.length);
+});
+
+test('max_tokens is lowered to what the model can do', async (t) => {
+    const s = await serveModel(t, { config: 'models:\n  - name: mock-*\n    output: 4000\n    context: 60000\n' });
+    const asked = async (more) => {
+        await create(s, message('x', more));
+        const { max_tokens: max, max_completion_tokens: other } = (await s.asked()).at(-1);
+        return max ?? other;
+    };
+    assert.equal(await asked({ max_tokens: 128000 }), 4000);
+    assert.equal(await asked({ max_tokens: 128000, model: 'claude-opus-5-5' }), 4000);
+    assert.equal(await asked({ max_tokens: 17 }), 17);
+});

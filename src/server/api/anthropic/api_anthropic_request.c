@@ -8,6 +8,7 @@
 #include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 typedef struct reader {
@@ -368,13 +369,30 @@ static void read_thinking(reader *in)
 
 /* ---- The request ---- */
 
+/* Claude Code asks for 128000 tokens, which other models refuse. The model is the one that answers,
+ * which may not be the requested one. */
+static void lower_max_tokens(reader *in)
+{
+    pal_turn_request *turn = &in->request->turn;
+    uint64_t output = pal_models_find(in->call->server->models, turn->model).output;
+    bool is_replaced = !pal_str_equal(turn->model, in->request->model);
+    if (output && turn->output_max > output)
+        turn->output_max = output;
+    else if (!output && is_replaced)
+        turn->output_max = 0; /* the service knows the limit of its model */
+}
+
 static pal_status read_numbers(reader *in, bool is_count, pal_error *err)
 {
     pal_call *call = in->call;
     uint64_t *max = &in->request->turn.output_max;
     pal_status status = pal_call_count(call, call->body, "max_tokens", 1, INT32_MAX, max, err);
-    if (status != PAL_OK || *max || is_count)
+    if (status != PAL_OK)
         return status;
+    if (*max || is_count) {
+        lower_max_tokens(in);
+        return PAL_OK;
+    }
     call->fail_param = "max_tokens";
     return pal_error_set(err, PAL_INVALID, "max_tokens: Field required");
 }
@@ -458,6 +476,7 @@ pal_status pal_anthropic_request_read(
     turn->no_retries = true; /* the client retries */
     turn->calls_end_turn = true;
     turn->no_server_tools = true;
+    pal_run_send_everything(call->server, turn);
     pal_buf_init(&in.buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
     in.left_out = pal_json_writer_make(&in.buf);
     pal_json_begin_array(&in.left_out);

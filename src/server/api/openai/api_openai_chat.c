@@ -16,6 +16,7 @@
 #include "server/api/native/api_session.h"
 #include "server/api/native/api_turn.h"
 #include "server/api/openai/api_openai.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define USAGE_FRAME_BYTES_MAX 65536
@@ -261,6 +262,8 @@ static pal_status read_chat(pal_openai_chat *chat, pal_error *err)
     chat->request.no_retries = true;
     chat->request.calls_end_turn = true;
     chat->request.no_server_tools = chat->is_passing;
+    if (chat->is_passing)
+        pal_run_send_everything(call->server, &chat->request);
     pal_status status = pal_api_object_read(call, call->body, &chat_body, chat, err);
     if (status != PAL_OK)
         return status;

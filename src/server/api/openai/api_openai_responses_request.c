@@ -6,6 +6,7 @@
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/openai/api_openai_socket.h"
+#include "server/run/run.h"
 #include "server/server_call.h"
 
 #define PARAMETERS_BYTES_MAX ((size_t)8 << 20)
@@ -272,18 +273,18 @@ static pal_status read_members(pal_response_request *request, pal_error *err)
     return PAL_OK;
 }
 
-/* Settings that the request does not contain are those of the session. */
+/* Settings that the request does not contain are those of the session. A client that stores nothing
+ * here keeps its history itself. */
 static pal_status read_truncation(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
     pal_json value = pal_json_find(call->body, "truncation");
-    if (pal_json_is_absent(value) || pal_json_string_is(value, "auto"))
+    bool is_kept_by_client = !request->is_stored || request->is_kept;
+    if (pal_json_string_is(value, "auto") || (pal_json_is_absent(value) && !is_kept_by_client))
         return PAL_OK;
-    if (!pal_json_string_is(value, "disabled"))
+    if (!pal_json_is_absent(value) && !pal_json_string_is(value, "disabled"))
         return wrong(call, "truncation", value, "auto or disabled", err);
-    request->turn.has_context = true;
-    request->turn.context = *call->server->config->context;
-    request->turn.context.strategy = PAL_STRATEGY_NONE;
+    pal_run_send_everything(call->server, &request->turn);
     return PAL_OK;
 }
 
