@@ -37,6 +37,14 @@
                                                    query gives no limit */
 #define PAL_DISPATCH_BYTES_MAX (4u << 20) /* bytes of events that wait for pal_runtime_dispatch(),
                                              for each watch; then the watch ends */
+#define PAL_QUESTIONS_MAX 16 /* questions of a tool server that are open at once, or that arrive
+                                while one call runs; further questions are declined */
+#define PAL_QUESTION_BYTES_MAX (64u << 10) /* bytes of one question; longer ones are declined */
+#define PAL_REPLY_BYTES_MAX (64u << 10)    /* bytes of the content of a reply to a question */
+#define PAL_QUESTION_MS_MAX (10 * 60 * 1000) /* how long a running call waits for a reply; then the
+                                                question is canceled */
+#define PAL_CALL_HANDLE_BYTES_MAX (256u << 10) /* bytes that are stored to continue a tool call: its
+                                                  task, or its questions and the server's state */
 #define PAL_TOOLS_WAIT_MS 10000      /* default of pal_runtime_options.tools_wait_ms */
 #define PAL_APPEND_MESSAGES_MAX 10000  /* messages in one append */
 #define PAL_BATCH_OPS_MAX 10000        /* operations in one pal_store_apply() */
@@ -97,6 +105,7 @@
 #define PAL_SPILL_BYTES_MAX (50u << 10)  /* bytes of a tool output; longer outputs are cut and kept
                                             as a blob */
 
+#define PAL_PROVIDER_SLOTS_MAX 1024 /* slots of a llama.cpp server; with more, the server chooses */
 #define PAL_PROVIDER_REQUEST_BYTES_MAX (256u << 20) /* bytes of a request to a model service */
 #define PAL_PROVIDER_ANSWER_BYTES_MAX (256u << 20)  /* bytes of a response of a model service */
 #define PAL_PROVIDER_BODY_BYTES_MAX (64u << 20)     /* bytes of a response that is passed on and is

@@ -47,6 +47,17 @@ typedef enum pal_endpoint_responses {
     PAL_RESPONSES_OFF = 2,
 } pal_endpoint_responses;
 
+/* How the requests of a session are kept together, so that they reach the server that has their
+ * beginning in its cache (docs/affinity.md). */
+typedef enum pal_endpoint_affinity {
+    PAL_AFFINITY_AUTO = 0, /* PROMPT_CACHE_KEY at OpenAI's URL, HEADERS at a URL that is not the
+                              usual one of the kind, otherwise OFF */
+    PAL_AFFINITY_OFF = 1,
+    PAL_AFFINITY_HEADERS = 2,          /* ids of the session and of the prefix, in headers */
+    PAL_AFFINITY_PROMPT_CACHE_KEY = 3, /* the session's id as a member of the request */
+    PAL_AFFINITY_LLAMA_CPP = 4,        /* HEADERS, and a slot of a llama.cpp server */
+} pal_endpoint_affinity;
+
 /* A model service that the runtime can call. */
 typedef struct pal_endpoint {
     pal_str name; /* unique; if empty, the kind is used as the name */
@@ -60,7 +71,11 @@ typedef struct pal_endpoint {
     pal_str api_key_env; /* the environment variable that api_key was read from, for error messages
                             about a rejected key; may be empty */
     pal_endpoint_responses responses; /* ON only for kind "openai" */
-    PAL_RESERVED(7);
+    pal_endpoint_affinity affinity;   /* PROMPT_CACHE_KEY and LLAMA_CPP only for kind "openai" */
+    const pal_str *affinity_headers;  /* headers with the session's id; if there are none,
+                                         x-session-id and x-session-affinity */
+    size_t affinity_headers_len;      /* up to 8 */
+    PAL_RESERVED(5);
 } pal_endpoint;
 
 /* An MCP server: either a command to start, or a URL. */
@@ -161,13 +176,16 @@ typedef struct pal_runtime_options {
                                     neither for the model nor in the record */
     uint32_t calls_max;          /* HTTP calls to services that run at the same time, each with one
                                     open file; further calls wait. 0: no limit */
+    pal_str affinity_key;        /* a secret with which the ids for routers are made; the same in
+                                    all processes that share a store. If it is empty, no id of the
+                                    prefix is sent */
     const pal_permission_rule *permissions; /* if no rule matches, built-in tools and tools that
                                                declare readOnlyHint are allowed, and turns ask
                                                before they run other tools */
     size_t permissions_len;
     bool unasked_allowed; /* if the caller cannot be asked (pal_turn_request.cannot_ask), run calls
                              that need approval; by default they are denied */
-    PAL_RESERVED(21);
+    PAL_RESERVED(19);
 } pal_runtime_options;
 
 /* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
@@ -649,7 +667,9 @@ typedef struct pal_forward {
     pal_forward_api api;
     bool is_free; /* the response contains no answer, for example a count of tokens: nothing is
                      counted, and the budget is not checked */
-    PAL_RESERVED(5);
+    pal_str conversation; /* the client's name of the conversation, for the headers by which a
+                             router keeps its requests together; may be empty */
+    PAL_RESERVED(3);
 } pal_forward;
 
 /* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "server/access/access_key.h"
 
 static pal_status set_key(pal_cli *cli, const char *key, const char *option, const char *value)
 {
@@ -46,6 +47,14 @@ static pal_status open_runtime(
     options->store = cli->store;
     options->models = out_runtime->models;
     options->leave_inbox = !runs_inbox;
+    /* All servers with this store give a router the same ids. */
+    uint8_t secret[PAL_SECRET_SIZE];
+    if (runs_inbox) {
+        status = pal_secret_get(cli->store, secret, &cli->err);
+        if (status != PAL_OK)
+            return status;
+        options->affinity_key = pal_str_make((const char *)secret, sizeof secret);
+    }
     status = pal_runtime_open(options, &out_runtime->runtime, &cli->err);
     if (status != PAL_OK)
         return status;

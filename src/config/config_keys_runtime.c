@@ -26,6 +26,9 @@ static const char *provider_kind_at(size_t index)
     return info ? info->kind : NULL;
 }
 
+/* In the order of pal_endpoint_affinity. */
+static const char *const affinity_words[] = {
+        "auto", "off", "headers", "prompt_cache_key", "llama.cpp", NULL};
 /* In the order of pal_endpoint_responses. */
 static const char *const responses_words[] = {"auto", "on", "off", NULL};
 
@@ -79,6 +82,13 @@ const pal_config_row pal_config_provider_rows[] = {
         {"responses", PAL_CONFIG_WORD, PROVIDER(responses), "auto", .words = responses_words,
                 .help = "kind openai only: whether the service has the Responses API; auto: if "
                         "it is OpenAI's"},
+        {"affinity", PAL_CONFIG_WORD, PROVIDER(affinity), "auto", .words = affinity_words,
+                .help = "how the requests of a session reach the same server; auto: headers, or "
+                        "what the kind's usual service supports"},
+        {"affinity_headers", PAL_CONFIG_TEXTS, PROVIDER(affinity_headers), "[]",
+                .len_offset = PROVIDER(affinity_headers_len), .max = 8,
+                .help = "headers with the session's id; empty: x-session-id and "
+                        "x-session-affinity", .sample = "[x-user-id]"},
         {0},
 };
 

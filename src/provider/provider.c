@@ -200,6 +200,8 @@ static pal_status set_up(pal_provider *provider, const pal_provider_config *conf
         if (status != PAL_OK)
             return status;
         status = take_headers(provider, config, err);
+        if (status == PAL_OK)
+            status = pal_affinity_open(provider, config, err);
     } else if (provider->kind->open) {
         status = provider->kind->open(provider, config, err);
     }
@@ -236,6 +238,7 @@ void pal_provider_close(pal_provider *provider)
         return;
     assert(!provider->calls);
     pal_models_query_cancel_all(provider);
+    pal_slots_close(provider);
     pal_arena_free(provider->scratch);
     pal_arena_free(provider->kept);
     pal_free(provider);

@@ -29,6 +29,9 @@ typedef struct pal_model_request {
     pal_str conversation; /* a stable name for caches. If the service keeps the conversation: its id
                              of the conversation, or empty to begin a new one */
     int64_t timeout_ms;   /* timeout of the whole call; 0: none */
+    pal_str secret;       /* of the tenant; the id of the prefix is made with it. Empty: there is no
+                             such id */
+    uint32_t slot;        /* set by the provider: the number of a slot, from 1; 0: none */
     bool is_aside;        /* a question outside the conversation, which the service must not keep */
 } pal_model_request;
 
@@ -85,6 +88,9 @@ typedef struct pal_provider_config {
     int64_t idle_ms;
     int64_t models_ms; /* timeout of the request for the list of models; 0: 30000 */
     pal_endpoint_responses responses; /* whether the service has OpenAI's Responses API */
+    pal_endpoint_affinity affinity;   /* this and the next two members: see pal_endpoint */
+    const pal_str *affinity_headers;
+    size_t affinity_headers_len;
 } pal_provider_config;
 
 /* Opens a provider. Everything is copied. `http` must outlive it. PAL_INVALID: `err` says what is
@@ -131,9 +137,12 @@ typedef struct pal_provider_forwarded {
     const pal_http_header *headers; /* replace the service's headers with the same names, except for
                                        those that carry its key */
     size_t headers_len;             /* up to PAL_FORWARD_HEADERS_MAX */
+    pal_str conversation; /* the id for headers of affinity; may be empty */
 } pal_provider_forwarded;
 
 #define PAL_FORWARD_HEADERS_MAX 8
+#define PAL_AFFINITY_HEADERS_MAX 8
+#define PAL_AFFINITY_ID_BYTES 16 /* an id has twice as many hex digits */
 
 /* Sends a request. The response is reported unchanged. The call must be over before the provider is
  * closed. PAL_INVALID: a header is invalid or there are too many. */

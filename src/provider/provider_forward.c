@@ -59,7 +59,9 @@ static pal_status make_headers(const pal_provider *provider,
         return pal_error_set(err, PAL_INVALID, "more than %d headers cannot be forwarded",
                 PAL_FORWARD_HEADERS_MAX);
     pal_http_header *headers = pal_arena_array(
-            arena, provider->headers_len + forwarded->headers_len, sizeof(*headers));
+            arena,
+            provider->headers_len + forwarded->headers_len + PAL_AFFINITY_HEADERS_MAX + 1,
+            sizeof(*headers));
     if (!headers)
         return pal_no_memory(err);
     for (size_t i = 0; i < provider->headers_len; i++) {
@@ -73,7 +75,7 @@ static pal_status make_headers(const pal_provider *provider,
         headers[len++] = forwarded->headers[i];
     }
     *out_headers = headers;
-    *out_len = len;
+    *out_len = pal_affinity_put(provider, forwarded->conversation, NULL, arena, headers, len);
     return PAL_OK;
 }
 

@@ -17,6 +17,7 @@ typedef struct http_call {
     pal_http_call *http; /* NULL after the end of the call */
     pal_reader reader;
     pal_timer grace;
+    uint32_t slot;         /* the slot that it uses, from 1; 0: none */
     bool has_conversation; /* the request continued a conversation that the service stores */
     bool is_busy;          /* a function of this call is on the stack */
     bool is_canceled;
@@ -26,6 +27,7 @@ typedef struct http_call {
 static void detach(http_call *call)
 {
     pal_timer_stop(call->base.provider->loop, &call->grace);
+    pal_slots_release(call->base.provider, call->slot);
     pal_provider_call_remove(&call->base);
 }
 
@@ -141,18 +143,32 @@ static pal_status send(http_call *call, const pal_model_request *request, pal_st
         pal_error *err)
 {
     const pal_provider *provider = call->base.provider;
+    pal_arena *arena = pal_arena_new(0);
+    size_t len = provider->headers_len;
+    pal_http_header *headers = arena
+            ? pal_arena_array(arena, len + PAL_AFFINITY_HEADERS_MAX + 1, sizeof(*headers))
+            : NULL;
+    if (!headers) {
+        pal_arena_free(arena);
+        return pal_no_memory(err);
+    }
+    memcpy(headers, provider->headers, len * sizeof(*headers));
     const pal_http_request http = {
             .method = "POST",
             .url = url,
-            .headers = provider->headers,
-            .headers_len = provider->headers_len,
+            .headers = headers,
+            .headers_len = pal_affinity_put(
+                    provider, request->conversation, request, arena, headers, len),
             .body = body,
             .connect_ms = provider->connect_ms,
             .idle_ms = provider->idle_ms,
             .total_ms = request->timeout_ms,
             .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
     };
-    return pal_http_start(provider->http, &http, &http_events, call, &call->http, err);
+    pal_status status =
+            pal_http_start(provider->http, &http, &http_events, call, &call->http, err);
+    pal_arena_free(arena);
+    return status;
 }
 
 pal_status pal_provider_http_start(pal_provider *provider, const pal_model_request *request,
@@ -169,7 +185,9 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
     pal_provider_call_add(provider, &call->base);
     pal_reader_init(&call->reader, provider->kind->reader, provider->scratch, sink, user);
     pal_buf_append_str(&url, provider->url);
-    pal_status status = provider->kind->write(provider, request, &url, &body, err);
+    pal_model_request with_slot = *request;
+    with_slot.slot = call->slot = pal_slots_take(provider, request->conversation);
+    pal_status status = provider->kind->write(provider, &with_slot, &url, &body, err);
     if (status != PAL_OK)
         goto out;
     if (url.failure || body.failure) {

@@ -24,6 +24,7 @@ typedef struct pal_provider_kind {
     const char *models_path; /* appended to the URL to list the models; NULL: "/models" */
     bool has_chat;     /* requests for OpenAI's chat completions can be forwarded to it */
     bool has_messages; /* requests for Anthropic's messages can be forwarded to it */
+    bool has_cache_key; /* requests can have a prompt_cache_key, or name a slot of llama.cpp */
     bool hides_usage;  /* a stream reports usage only if stream_options ask for it */
 
     /* Kinds that use HTTP: writes the path, which is appended to the URL, and the body.
@@ -59,6 +60,7 @@ typedef struct pal_provider_kind {
 PAL_PROVIDER_KINDS(PAL_PROVIDER_DECLARE)
 
 typedef struct pal_models_query pal_models_query;
+typedef struct pal_slots pal_slots; /* defined in provider_slots.c */
 
 struct pal_provider {
     const pal_provider_kind *kind;
@@ -79,6 +81,10 @@ struct pal_provider {
     pal_models_query *queries;
     pal_script *script; /* in the arena `kept` */
     bool has_responses; /* the service has OpenAI's Responses API */
+    pal_endpoint_affinity affinity; /* not AUTO */
+    pal_str affinity_names[PAL_AFFINITY_HEADERS_MAX]; /* headers with the session's id */
+    size_t affinity_len;
+    pal_slots *slots;   /* NULL unless LLAMA_CPP */
     bool was_reached;   /* a call reached the service since it was opened */
 };
 
@@ -97,6 +103,25 @@ void pal_provider_call_remove(pal_model_call *call);
 PAL_CHECKED pal_status pal_provider_http_start(pal_provider *provider,
         const pal_model_request *request, const pal_model_sink *sink, void *user,
         pal_model_call **out_call, pal_error *err);
+
+/* ---- provider_affinity.c ---- */
+
+/* Reads the settings. */
+PAL_CHECKED pal_status pal_affinity_open(
+        pal_provider *provider, const pal_provider_config *config, pal_error *err);
+/* Adds up to PAL_AFFINITY_HEADERS_MAX + 1 headers to `headers`, which has `len`. Returns the new
+ * number. `request` is NULL for a forwarded request, which has no id of the prefix. */
+size_t pal_affinity_put(const pal_provider *provider, pal_str conversation,
+        const pal_model_request *request, pal_arena *arena, pal_http_header *headers, size_t len);
+
+/* ---- provider_slots.c ---- */
+
+/* Asks the server for the number of its slots, unless it was asked recently. */
+void pal_slots_refresh(pal_provider *provider);
+void pal_slots_close(pal_provider *provider);
+/* Returns the number of a slot for the conversation, from 1; 0: the server chooses. */
+uint32_t pal_slots_take(pal_provider *provider, pal_str conversation);
+void pal_slots_release(const pal_provider *provider, uint32_t number);
 
 /* ---- provider_models.c ---- */
 

@@ -76,14 +76,17 @@ static void put_max(pal_json_writer *writer, const pal_model_request *request, b
     pal_put_count(writer, is_new ? "max_completion_tokens" : "max_tokens", request->output_max);
 }
 
-/* With a key, requests of one conversation are more likely to find its cache. Other services reject
- * or ignore the member. */
+/* With a key or a slot, requests of one conversation are more likely to find its cache. Other
+ * services reject or ignore these members. */
 static void put_cache_key(
         pal_json_writer *writer, const pal_provider *provider, const pal_model_request *request)
 {
-    if (request->conversation.len == 0 || !pal_str_is(provider->url, OPENAI_URL))
+    if (request->conversation.len && provider->affinity == PAL_AFFINITY_PROMPT_CACHE_KEY)
+        pal_put_str(writer, "prompt_cache_key", request->conversation);
+    if (!request->slot)
         return;
-    pal_put_str(writer, "prompt_cache_key", request->conversation);
+    pal_put_count(writer, "id_slot", request->slot - 1);
+    pal_put_flag(writer, "cache_prompt", true);
 }
 
 static pal_status write_chat(const pal_provider *provider, const pal_model_request *request,
@@ -130,6 +133,7 @@ const pal_provider_kind pal_provider_openai = {
                 .profile = PAL_PROFILE_OPENAI_CHAT,
                 .has_clones = true},
         .has_chat = true,
+        .has_cache_key = true,
         .hides_usage = true,
         .write = write_openai,
         .reader = &pal_reader_openai,

@@ -71,6 +71,7 @@ pal_status pal_server_settings_set(
     settings->session_expiration = config->expiry.session_expiration;
     settings->cleanup_interval = config->expiry.cleanup_interval;
     settings->trash_retention = config->expiry.trash_retention;
+    settings->recorder = config->recorder;
     return PAL_OK;
 }
 
@@ -109,7 +110,8 @@ bool pal_server_settings_has(pal_str key, bool is_tls)
             "server.turns_per_key", "server.streams_per_key", "server.streams_max",
             "server.stream_bytes_max", "server.request_timeout", "server.heartbeat",
             "server.drain", "server.idempotency", "server.log_level", "server.log_text",
-            "expiry.session_expiration", "expiry.cleanup_interval", "expiry.trash_retention"};
+            "expiry.session_expiration", "expiry.cleanup_interval", "expiry.trash_retention",
+            "recorder"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (pal_str_is(key, keys[i]))
             return true;

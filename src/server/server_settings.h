@@ -18,6 +18,7 @@ typedef struct pal_server_settings {
     _Atomic int64_t session_expiration; /* see pal_config_expiry */
     _Atomic int64_t cleanup_interval;
     _Atomic int64_t trash_retention;
+    _Atomic pal_config_recorder recorder;
     struct pal_origins *origins; /* origins whose pages can call the server */
 } pal_server_settings;
 

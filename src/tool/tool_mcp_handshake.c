@@ -30,6 +30,10 @@ static void read_capabilities(pal_tool_mcp *mcp, pal_json result)
     mcp->has_tools = pal_json_type_of(tools) == PAL_JSON_OBJECT;
     mcp->reports_changes = false;
     (void)pal_json_bool(pal_json_find(tools, "listChanged"), &mcp->reports_changes);
+    pal_json requests = pal_json_find(
+            pal_json_find(pal_json_find(result, "capabilities"), "tasks"), "requests");
+    mcp->runs_tasks = pal_json_type_of(pal_json_find(pal_json_find(requests, "tools"), "call")) ==
+            PAL_JSON_OBJECT;
 }
 
 static void fail_handshake(pal_tool_mcp *mcp, const pal_tool_mcp_answer *answer)
@@ -95,9 +99,9 @@ static void initialize(pal_tool_mcp *mcp, const char *version)
     mcp->version = version;
     pal_buf_init(&params, 512);
     pal_buf_format(&params,
-            "{\"protocolVersion\":\"%s\",\"capabilities\":{},"
+            "{\"protocolVersion\":\"%s\",\"capabilities\":{%s},"
             "\"clientInfo\":{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}}",
-            version);
+            version, mcp->config.can_ask ? PAL_TOOL_MCP_ELICITATION : "");
     mcp->initialize = (pal_tool_mcp_request){.method = "initialize", .on_answer = on_initialize};
     pal_status status = params.failure ? pal_error_set(&err, params.failure, "out of memory")
                                        : pal_tool_mcp_request_send(mcp, &mcp->initialize,
@@ -133,6 +137,22 @@ static void choose(pal_tool_mcp *mcp, pal_json versions)
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(pal_json_raw(versions)));
 }
 
+/* The server refused the request for its revision, and lists those that it supports. If it lists
+ * the new one, the request is repeated once: only its answer has the capabilities. */
+static void choose_again(pal_tool_mcp *mcp, pal_json versions)
+{
+    pal_json_iter each = pal_json_each(versions);
+    pal_json one;
+    while (!mcp->was_refused && pal_json_next(&each, NULL, &one)) {
+        if (pal_json_string_is(one, PAL_TOOL_MCP_NEW_VERSION)) {
+            mcp->was_refused = true;
+            discover(mcp, mcp->config.start_ms);
+            return;
+        }
+    }
+    choose(mcp, versions);
+}
+
 static void on_discover(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer)
 {
     pal_tool_mcp *mcp = request->mcp;
@@ -141,7 +161,7 @@ static void on_discover(pal_tool_mcp_request *request, const pal_tool_mcp_answer
         read_capabilities(mcp, answer->result);
         choose(mcp, versions);
     } else if (answer->code == PAL_TOOL_MCP_WRONG_VERSION) {
-        choose(mcp, pal_json_find(answer->data, "supported"));
+        choose_again(mcp, pal_json_find(answer->data, "supported"));
     } else if (answer->code == PAL_TOOL_MCP_HEADER_MISMATCH ||
             answer->code == PAL_TOOL_MCP_LACKS_CAPABILITY) {
         fail_handshake(mcp, answer);
@@ -160,7 +180,9 @@ static void discover(pal_tool_mcp *mcp, int64_t wait_ms)
     pal_error err;
     mcp->era = PAL_TOOL_MCP_ERA_NEW;
     mcp->version = PAL_TOOL_MCP_NEW_VERSION;
-    mcp->discover = (pal_tool_mcp_request){.method = "server/discover", .on_answer = on_discover};
+    mcp->discover = (pal_tool_mcp_request){.method = "server/discover",
+            .on_answer = on_discover,
+            .can_ask = mcp->config.can_ask};
     if (pal_tool_mcp_request_send(mcp, &mcp->discover, (pal_str){0}, wait_ms, &err))
         fail_unsent(mcp, &err);
 }
@@ -168,7 +190,7 @@ static void discover(pal_tool_mcp *mcp, int64_t wait_ms)
 void pal_tool_mcp_handshake_start(pal_tool_mcp *mcp)
 {
     int64_t wait_ms = mcp->config.start_ms / 3 < PROBE_MS ? mcp->config.start_ms / 3 : PROBE_MS;
-    mcp->probe_was_late = false;
+    mcp->probe_was_late = mcp->was_refused = false;
     if (mcp->last_era == PAL_TOOL_MCP_ERA_OLD)
         initialize(mcp, PAL_TOOL_MCP_OLD_VERSION);
     else

@@ -134,7 +134,7 @@ static pal_http_header *make_headers(
         add_header(headers, &len, "Last-Event-ID", pal_str_of(x->event_id));
     if (request && is_new) {
         add_header(headers, &len, "Mcp-Method", pal_str_of(request->method));
-        add_header(headers, &len, "Mcp-Name", pal_tool_mcp_header_value(request->tool, arena));
+        add_header(headers, &len, "Mcp-Name", pal_tool_mcp_header_value(request->name, arena));
     }
     for (size_t i = 0; i < more && is_new; i++)
         headers[len++] = request->headers[i];
@@ -149,6 +149,7 @@ static const pal_http_events exchange_events;
 static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
 {
     pal_tool_mcp *mcp = x->mcp;
+    bool is_plain = !x->is_listener && (!x->request || x->request->is_unanswered);
     bool is_endless = x->is_listener || (x->request && x->request->is_endless);
     pal_arena *arena = pal_arena_new(0);
     pal_status status = PAL_NO_MEMORY;
@@ -157,7 +158,7 @@ static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body
             .url = mcp->config.url,
             .body = body,
             .idle_ms = -1,
-            .total_ms = x->request || x->is_listener ? 0 : PLAIN_MS,
+            .total_ms = is_plain ? PLAIN_MS : 0,
             .response_bytes_max = is_endless ? 0 : PAL_TOOL_MCP_STREAM_BYTES_MAX,
     };
     if (arena)
@@ -183,6 +184,8 @@ static pal_status send_http(
     if (!x)
         return pal_no_memory(err);
     pal_status status = start_http(x, false, message, err);
+    if (request && request->is_unanswered)
+        x->request = NULL;
     if (status)
         end_exchange(x);
     return status;
@@ -292,7 +295,7 @@ static void on_head(void *user, long code)
     x->is_stream &= code >= 200 && code < 300;
     /* From now on the server reports changes. Earlier changes are lost, unless the server keeps
      * them. */
-    if (x->is_stream && x->event_id[0] == '\0' &&
+    if (x->is_stream && x->event_id[0] == '\0' && x->mcp->reports_changes &&
             (x->is_listener || x->request == &x->mcp->listening))
         pal_tool_mcp_list_soon(x->mcp);
 }
@@ -316,7 +319,7 @@ static void on_body(void *user, pal_str bytes)
         pal_sse_event event;
         while (!x->is_dead && pal_sse_next(&x->sse, &bytes, &event)) {
             if (event.data.len)
-                (void)pal_tool_mcp_receive(x->mcp, event.data);
+                (void)pal_tool_mcp_receive(x->mcp, x->request, event.data);
         }
         status = pal_sse_failure(&x->sse);
         keep_event_id(x);
@@ -369,7 +372,7 @@ static void end_request(pal_tool_mcp_exchange *x, const pal_http_end *end)
         end_exchange(x);
         pal_tool_mcp_request_end(request, &(pal_tool_mcp_answer){.status = PAL_OK});
     } else if (end->status == PAL_OK && !x->is_stream) {
-        (void)pal_tool_mcp_receive(x->mcp, pal_buf_str(&x->body));
+        (void)pal_tool_mcp_receive(x->mcp, x->request, pal_buf_str(&x->body));
         if (x->request)
             fail_exchange(x, PAL_IO, "the response is not a JSON-RPC message");
     } else if (!resume(x)) {

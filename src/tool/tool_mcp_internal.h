@@ -6,6 +6,10 @@
  * begins with `initialize`. In the new one (2026-07-28) every request names its revision.
  * tool_mcp_handshake.c finds out which one a server uses.
  *
+ * A call that the server cannot complete at once ends with a handle (tool_mcp_handle.c): a task
+ * that must be polled (tool_mcp_task.c), or questions to a person. In the old era questions arrive
+ * while the request runs (tool_mcp_ask.c).
+ *
  * Any callback can close the server or cancel calls. So every entry from the loop is between
  * pal_tool_mcp_enter() and pal_tool_mcp_leave(), and closed objects are freed by the last leave.
  * `closed` must be checked after each callback. */
@@ -30,10 +34,14 @@
 #define PAL_TOOL_MCP_NEW_VERSION "2026-07-28"
 #define PAL_TOOL_MCP_OLD_VERSION "2025-11-25" /* the newest revision of the old era */
 
+/* The capability to ask a person, as a member of an object. */
+#define PAL_TOOL_MCP_ELICITATION "\"elicitation\":{\"form\":{},\"url\":{}}"
+
 #define PAL_TOOL_MCP_METHOD_NOT_FOUND (-32601)
 #define PAL_TOOL_MCP_HEADER_MISMATCH (-32020)
 #define PAL_TOOL_MCP_LACKS_CAPABILITY (-32021)
 #define PAL_TOOL_MCP_WRONG_VERSION (-32022)
+#define PAL_TOOL_MCP_URL_REQUIRED (-32042)
 
 typedef enum pal_tool_mcp_era {
     PAL_TOOL_MCP_ERA_UNKNOWN = 0,
@@ -67,7 +75,10 @@ struct pal_tool_mcp_request {
     void (*on_progress)(pal_tool_mcp_request *request); /* NULL: progress is not requested */
     bool is_notification; /* `on_answer` reports only that it was sent */
     bool is_endless;      /* its answer is the end of a stream */
-    pal_str tool;         /* a call's tool; not copied while it runs, like the next member */
+    bool is_unanswered;   /* its answer is ignored; it lives only while it is being sent */
+    bool can_ask;         /* a person can answer questions about it */
+    /* the header Mcp-Name: a tool or a task; not copied while it runs, like the next member */
+    pal_str name;
     const pal_http_header *headers;
     size_t headers_len;
     pal_timer timer;
@@ -86,9 +97,13 @@ void pal_tool_mcp_request_drop(pal_tool_mcp_request *request, bool notify);
 void pal_tool_mcp_request_end(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer);
 void pal_tool_mcp_request_fail(
         pal_tool_mcp_request *request, pal_status status, const char *format, ...) PAL_PRINTF(3, 4);
-/* Handles one message from the server, or a list of them. Returns false if the text is not a
- * message. */
-bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_str text);
+/* Sends a request without waiting for its answer, which is ignored. */
+void pal_tool_mcp_request_post(pal_tool_mcp *mcp, const char *method, pal_str name, pal_str params);
+/* Answers a request of the server. `id` and `result` are JSON. */
+void pal_tool_mcp_respond(pal_tool_mcp *mcp, pal_str id, pal_str result);
+/* Handles one message from the server, or a list of them. `during` is the request whose stream the
+ * message came on, or NULL. Returns false if the text is not a message. */
+bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_tool_mcp_request *during, pal_str text);
 /* Reads a JSON-RPC answer. Texts are in the server's scratch arena. Returns false if the message is
  * not an answer. */
 bool pal_tool_mcp_answer_read(pal_tool_mcp *mcp, pal_json message, pal_tool_mcp_answer *out_answer);
@@ -117,6 +132,7 @@ typedef struct pal_tool_mcp_toolbox {
     pal_arena *arena; /* NULL: no tools were listed yet */
     pal_tool *tools;
     pal_str *names; /* the server's own names */
+    bool *as_task;  /* old era: the tool can only be run as a task */
     size_t len, cap;
 } pal_tool_mcp_toolbox;
 
@@ -127,8 +143,27 @@ bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pa
 /* Makes the shown names of all tools. */
 bool pal_tool_mcp_toolbox_name(pal_tool_mcp_toolbox *tools, pal_str server);
 bool pal_tool_mcp_toolbox_equal(const pal_tool_mcp_toolbox *a, const pal_tool_mcp_toolbox *b);
-const pal_tool *pal_tool_mcp_toolbox_find(
-        const pal_tool_mcp_toolbox *tools, pal_str name); /* the server's own name */
+/* Returns the index of the tool with this name, which is the server's own; `len` if there is
+ * none. */
+size_t pal_tool_mcp_toolbox_find(const pal_tool_mcp_toolbox *tools, pal_str name);
+
+/* ---- Handles ---- */
+
+/* What a call needs to be continued. The members point into the handle's text or the arena. */
+typedef struct pal_tool_mcp_handle {
+    pal_str tool;      /* the server's name of the tool */
+    pal_str task;      /* id of the task that runs the tool; empty: none */
+    int64_t poll_ms;   /* interval at which the server wants the task to be polled */
+    uint32_t rounds;   /* how often the server has requested another round */
+    pal_str state;     /* the server's requestState, a JSON string; empty: none */
+    pal_json requests; /* questions by key, as the server sent them */
+    bool is_repeat;    /* if all questions are accepted, the call is repeated without the replies */
+} pal_tool_mcp_handle;
+
+PAL_CHECKED pal_status pal_tool_mcp_handle_read(
+        pal_str text, pal_arena *arena, pal_tool_mcp_handle *out_handle, pal_error *err);
+/* Returns the text, in the arena; empty if it is too long or there is no memory. */
+pal_str pal_tool_mcp_handle_write(const pal_tool_mcp_handle *handle, pal_arena *arena);
 
 /* ---- Calls ---- */
 
@@ -137,10 +172,81 @@ typedef struct pal_tool_mcp_calls {
     size_t len;
 } pal_tool_mcp_calls;
 
+/* A question of the old era that waits for a reply (tool_mcp_ask.c). */
+typedef struct pal_tool_mcp_pending pal_tool_mcp_pending;
+
+struct pal_tool_mcp_call {
+    pal_tool_mcp *mcp;
+    pal_tool_mcp_calls *list; /* the list that contains the call */
+    pal_tool_mcp_call *previous, *next;
+    pal_tool_mcp_request request; /* the request in flight */
+    pal_timer timer;              /* the time limit; stopped while a question is open */
+    pal_timer poll_timer;         /* fires at the next poll of the task */
+    int64_t until_ms; /* the final time limit, whatever progress is reported */
+    pal_arena *arena; /* owns the next members */
+    pal_tool_mcp_order order;
+    pal_str tool; /* the server's name of the tool */
+    pal_tool_mcp_handle handle;
+    bool has_replied;       /* the task has the replies */
+    pal_arena *round_arena; /* owns the headers of the request */
+    pal_http_header *headers;
+    size_t headers_len;
+    pal_tool_mcp_pending *pending;
+    int64_t asked_ms;   /* when the first open question arrived */
+    uint32_t questions; /* questions so far */
+    uint32_t refusals;  /* lost sessions and changed lists so far */
+    uint32_t sessions;  /* number of the server's session when the request was sent */
+};
+
 void pal_tool_mcp_calls_send(pal_tool_mcp *mcp); /* sends the waiting calls */
+/* Ends the calls that were sent, except for those with a task: they wait for the next start. */
 void pal_tool_mcp_calls_fail_sent(pal_tool_mcp *mcp, pal_str why);
 void pal_tool_mcp_calls_fail_waiting(pal_tool_mcp *mcp, pal_str why);
 void pal_tool_mcp_calls_drop(pal_tool_mcp *mcp); /* drops all calls without callbacks */
+
+/* Sends a request for the call, which must have none in flight. */
+PAL_CHECKED pal_status pal_tool_mcp_call_send(pal_tool_mcp_call *call, const char *method,
+        pal_str name, pal_str params,
+        void (*on_answer)(pal_tool_mcp_request *request, const pal_tool_mcp_answer *answer),
+        pal_error *err);
+/* Ends the call. All of them free it before the callback. */
+void pal_tool_mcp_call_end(pal_tool_mcp_call *call, const pal_tool_outcome *outcome);
+void pal_tool_mcp_call_fail(pal_tool_mcp_call *call, const char *format, ...) PAL_PRINTF(2, 3);
+void pal_tool_mcp_call_fail_with(pal_tool_mcp_call *call, pal_str text); /* the server's text */
+/* Ends the call with a result of the server, or with a handle. */
+void pal_tool_mcp_call_end_with(pal_tool_mcp_call *call, pal_json result);
+/* Ends the call with call->handle, or declines the questions in it if they cannot be asked. */
+void pal_tool_mcp_call_suspend(pal_tool_mcp_call *call);
+/* Returns false if the answer does not say that the server has lost the session, or has too often.
+ * Otherwise the call waits for the next session. */
+bool pal_tool_mcp_call_waits_again(pal_tool_mcp_call *call, const pal_tool_mcp_answer *answer);
+/* The server has reported progress: the time limit begins again. */
+void pal_tool_mcp_call_extend(pal_tool_mcp_call *call);
+
+static inline pal_tool_mcp_call *pal_tool_mcp_call_of(pal_tool_mcp_request *request)
+{
+    return (pal_tool_mcp_call *)((char *)request - offsetof(pal_tool_mcp_call, request));
+}
+
+/* ---- Tasks ---- */
+
+/* Sends the replies to the task's questions, if there are any, and polls it until it ends. */
+PAL_CHECKED pal_status pal_tool_mcp_task_start(pal_tool_mcp_call *call, pal_error *err);
+/* Reads a task that was created, in either era. Returns false if there is none. */
+bool pal_tool_mcp_task_read(const pal_tool_mcp *mcp, pal_json result, pal_json *out_task);
+/* Returns how long to wait before the next poll. */
+int64_t pal_tool_mcp_task_interval(pal_json task);
+/* Cancels a task. Does nothing if the id is empty, or the server is not ready. */
+void pal_tool_mcp_task_cancel(pal_tool_mcp *mcp, pal_str task);
+
+/* ---- Questions while a request runs (the old era) ---- */
+
+/* Handles elicitation/create. `id` is the server's. */
+void pal_tool_mcp_ask(
+        pal_tool_mcp *mcp, pal_tool_mcp_request *during, pal_json id, pal_json params);
+/* The server does not need the reply to its request `id` any more. */
+void pal_tool_mcp_ask_withdraw(pal_tool_mcp *mcp, pal_json id);
+void pal_tool_mcp_ask_done(pal_tool_mcp_call *call); /* drops the open questions */
 
 /* ---- The server ---- */
 
@@ -171,7 +277,9 @@ struct pal_tool_mcp {
     pal_tool_mcp_era era, last_era; /* the current era, and the one at the end of the last start */
     const char *version;
     bool has_tools, reports_changes;
+    bool runs_tasks; /* old era: the server can run tools as tasks */
     bool probe_was_late;
+    bool was_refused; /* the revision of the first request was refused */
     pal_tool_mcp_request discover, initialize, initialized;
 
     uint64_t last_id;

@@ -108,7 +108,8 @@ static void request_page(pal_tool_mcp *mcp)
         pal_json_quote(&params, pal_str_of(mcp->cursor));
         pal_buf_append_text(&params, "}");
     }
-    mcp->list = (pal_tool_mcp_request){.method = "tools/list", .on_answer = on_page};
+    mcp->list = (pal_tool_mcp_request){
+            .method = "tools/list", .on_answer = on_page, .can_ask = mcp->config.can_ask};
     pal_status status = params.failure ? pal_error_set(&err, params.failure, "out of memory")
                                        : pal_tool_mcp_request_send(mcp, &mcp->list,
                                                  pal_buf_str(&params), mcp->config.start_ms, &err);
@@ -202,12 +203,11 @@ static void subscribe(pal_tool_mcp *mcp)
 void pal_tool_mcp_listen_start(pal_tool_mcp *mcp)
 {
     mcp->listen_pause_ms = 0;
-    if (!mcp->reports_changes)
-        return;
-    if (mcp->era == PAL_TOOL_MCP_ERA_NEW)
-        subscribe(mcp);
-    else
+    /* In the old era questions can arrive on the same stream as changes. */
+    if (mcp->era == PAL_TOOL_MCP_ERA_OLD && (mcp->reports_changes || mcp->config.can_ask))
         mcp->transport->listen(mcp);
+    else if (mcp->era == PAL_TOOL_MCP_ERA_NEW && mcp->reports_changes)
+        subscribe(mcp);
 }
 
 void pal_tool_mcp_listen_stop(pal_tool_mcp *mcp)

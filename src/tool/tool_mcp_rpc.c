@@ -17,6 +17,7 @@
 #define UNREAD_LOOK_LEN ((size_t)256) /* bytes that are examined at either end of a message that
                                          could not be read */
 #define META "io.modelcontextprotocol/"
+#define TASKS "\"extensions\":{\"" META "tasks\":{}}"
 #define CLIENT "{\"name\":\"palaver\",\"version\":\"" PAL_VERSION "\"}"
 
 /* ---- Requests ---- */
@@ -81,7 +82,9 @@ static void write_meta(pal_json_writer *json, const pal_tool_mcp_request *reques
     if (request->mcp->era == PAL_TOOL_MCP_ERA_NEW) {
         pal_put_text(json, META "protocolVersion", request->mcp->version);
         pal_put_raw(json, META "clientInfo", pal_str_of(CLIENT));
-        pal_put_raw(json, META "clientCapabilities", pal_str_of("{}"));
+        pal_put_raw(json, META "clientCapabilities",
+                pal_str_of(request->can_ask ? "{" PAL_TOOL_MCP_ELICITATION "," TASKS "}"
+                                            : "{" TASKS "}"));
     }
     pal_json_end_object(json);
 }
@@ -139,6 +142,22 @@ pal_status pal_tool_mcp_request_send(pal_tool_mcp *mcp, pal_tool_mcp_request *re
         remove_request(request);
     pal_buf_done(&message);
     return status;
+}
+
+void pal_tool_mcp_request_post(pal_tool_mcp *mcp, const char *method, pal_str name, pal_str params)
+{
+    pal_tool_mcp_request request = {.mcp = mcp,
+            .id = ++mcp->last_id,
+            .method = method,
+            .name = name,
+            .is_unanswered = true};
+    pal_buf message;
+    pal_buf_init(&message, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
+    write_request(&message, &request, params);
+    remove_line_ends(&message);
+    if (!message.failure)
+        (void)!mcp->transport->send(mcp, &request, pal_buf_str(&message), NULL);
+    pal_buf_done(&message);
 }
 
 static void send_plain(pal_tool_mcp *mcp, pal_buf *message)
@@ -313,20 +332,41 @@ static void receive_answer(pal_tool_mcp *mcp, pal_json message)
     pal_tool_mcp_request_end(request, &answer);
 }
 
-/* In the new era a client sends no responses. */
-static void receive_request(pal_tool_mcp *mcp, pal_json method, pal_json id)
+void pal_tool_mcp_respond(pal_tool_mcp *mcp, pal_str id, pal_str result)
 {
+    pal_buf message;
+    pal_buf_init(&message, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_append_text(&message, "{\"jsonrpc\":\"2.0\",\"id\":");
+    pal_buf_append_str(&message, id);
+    pal_buf_append_text(&message, ",\"result\":");
+    pal_buf_append_str(&message, result);
+    pal_buf_append_text(&message, "}");
+    remove_line_ends(&message);
+    send_plain(mcp, &message);
+    pal_buf_done(&message);
+}
+
+/* In the new era a client sends no responses. Methods that were not announced, such as roots/list
+ * and sampling/createMessage, are unknown. */
+static void receive_request(pal_tool_mcp *mcp, pal_tool_mcp_request *during, pal_json request)
+{
+    pal_json method = pal_json_find(request, "method"), id = pal_json_find(request, "id");
     pal_buf message;
     if (mcp->era == PAL_TOOL_MCP_ERA_NEW)
         return;
+    if (mcp->config.can_ask && pal_json_string_is(method, "elicitation/create")) {
+        pal_tool_mcp_ask(mcp, during, id, pal_json_find(request, "params"));
+        return;
+    }
+    if (pal_json_string_is(method, "ping")) {
+        pal_tool_mcp_respond(mcp, pal_json_raw(id), pal_str_of("{}"));
+        return;
+    }
     pal_buf_init(&message, 65536);
     pal_buf_append_text(&message, "{\"jsonrpc\":\"2.0\",\"id\":");
     pal_buf_append_str(&message, pal_json_raw(id));
-    if (pal_json_string_is(method, "ping"))
-        pal_buf_append_text(&message, ",\"result\":{}}");
-    else
-        pal_buf_format(&message, ",\"error\":{\"code\":%d,\"message\":\"Method not found\"}}",
-                PAL_TOOL_MCP_METHOD_NOT_FOUND);
+    pal_buf_format(&message, ",\"error\":{\"code\":%d,\"message\":\"Method not found\"}}",
+            PAL_TOOL_MCP_METHOD_NOT_FOUND);
     send_plain(mcp, &message);
     pal_buf_done(&message);
 }
@@ -344,11 +384,13 @@ static void receive_notification(pal_tool_mcp *mcp, pal_json method, pal_json pa
         if (request && request->is_endless) {
             mcp->transport->forget(request);
             pal_tool_mcp_request_fail(request, PAL_IO, "the server canceled the request");
+        } else {
+            pal_tool_mcp_ask_withdraw(mcp, pal_json_find(params, "requestId"));
         }
     }
 }
 
-static bool receive_one(pal_tool_mcp *mcp, pal_json message)
+static bool receive_one(pal_tool_mcp *mcp, pal_tool_mcp_request *during, pal_json message)
 {
     pal_json method = pal_json_find(message, "method");
     pal_json id = pal_json_find(message, "id");
@@ -359,14 +401,14 @@ static bool receive_one(pal_tool_mcp *mcp, pal_json message)
     if (pal_json_type_of(method) != PAL_JSON_STRING)
         receive_answer(mcp, message);
     else if (has_id)
-        receive_request(mcp, method, id);
+        receive_request(mcp, during, message);
     else
         receive_notification(mcp, method, pal_json_find(message, "params"));
     return true;
 }
 
 /* Revision 2025-03-26 allowed a list of messages. */
-bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_str text)
+bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_tool_mcp_request *during, pal_str text)
 {
     pal_json message, one;
     pal_status status = parse(mcp, text, &message);
@@ -375,9 +417,9 @@ bool pal_tool_mcp_receive(pal_tool_mcp *mcp, pal_str text)
     if (status != PAL_OK)
         return status == PAL_LIMIT;
     if (pal_json_type_of(message) != PAL_JSON_ARRAY)
-        return receive_one(mcp, message);
+        return receive_one(mcp, during, message);
     pal_json_iter each = pal_json_each(message);
     while (!mcp->closed && pal_json_next(&each, NULL, &one))
-        (void)receive_one(mcp, one);
+        (void)receive_one(mcp, during, one);
     return true;
 }

@@ -24,7 +24,7 @@ static void on_line(void *user, pal_str line)
     if (!mcp || line.len == 0)
         return;
     pal_tool_mcp_enter(mcp);
-    if (!pal_tool_mcp_receive(mcp, line) && mcp->state != PAL_TOOL_MCP_READY)
+    if (!pal_tool_mcp_receive(mcp, NULL, line) && mcp->state != PAL_TOOL_MCP_READY)
         pal_tool_mcp_set_failure(mcp, "'%.*s' wrote a line that is not a message: %.*s",
                 PAL_STR_ARG(mcp->config.name), (int)pal_utf8_cut(line, WORD_LEN_MAX), line.data);
     pal_tool_mcp_leave(mcp);

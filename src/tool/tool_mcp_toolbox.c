@@ -29,20 +29,27 @@ static bool has_name(const pal_tool_mcp_toolbox *tools, pal_str name)
     return false;
 }
 
-/* A tool that must run as a task cannot be called, because tasks are not supported. */
-static bool can_be_called(pal_tool_mcp *mcp, pal_json tool)
+/* Tools that can also be run without a task are run without one. */
+static bool needs_task(const pal_tool_mcp *mcp, pal_json tool)
 {
     pal_json support = pal_json_find(pal_json_find(tool, "execution"), "taskSupport");
+    return mcp->era == PAL_TOOL_MCP_ERA_OLD && pal_json_string_is(support, "required");
+}
+
+static bool can_be_called(pal_tool_mcp *mcp, pal_json tool)
+{
     if (mcp->era == PAL_TOOL_MCP_ERA_OLD)
-        return !pal_json_string_is(support, "required");
+        return mcp->runs_tasks || !needs_task(mcp, tool);
     return mcp->transport != &pal_tool_mcp_http ||
             pal_tool_mcp_headers_are_valid(pal_json_find(tool, "inputSchema"), mcp->scratch);
 }
 
 static bool grow(pal_tool_mcp_toolbox *tools)
 {
-    size_t names_cap = tools->cap; /* both arrays have the same capacity */
-    return pal_arena_reserve(tools->arena, &tools->names, &names_cap, tools->len + 1,
+    size_t names_cap = tools->cap, flags_cap = tools->cap; /* all have the same capacity */
+    return pal_arena_reserve(tools->arena, &tools->as_task, &flags_cap, tools->len + 1,
+                   sizeof(*tools->as_task)) &&
+            pal_arena_reserve(tools->arena, &tools->names, &names_cap, tools->len + 1,
                    sizeof(*tools->names)) &&
             pal_arena_reserve(tools->arena, &tools->tools, &tools->cap, tools->len + 1,
                     sizeof(*tools->tools));
@@ -60,6 +67,7 @@ bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pa
     if (pal_json_type_of(text) != PAL_JSON_STRING)
         text = pal_json_find(tool, "title");
     tools->names[tools->len] = pal_arena_copy(tools->arena, name);
+    tools->as_task[tools->len] = needs_task(mcp, tool);
     tools->tools[tools->len++] = (pal_tool){
             .description = pal_arena_copy(tools->arena, pal_json_string(text, mcp->scratch)),
             .schema = pal_json_type_of(schema) == PAL_JSON_OBJECT
@@ -154,7 +162,7 @@ bool pal_tool_mcp_toolbox_equal(const pal_tool_mcp_toolbox *a, const pal_tool_mc
     if (a->len != b->len)
         return false;
     for (size_t i = 0; i < a->len; i++) {
-        if (!pal_str_equal(a->names[i], b->names[i]) ||
+        if (!pal_str_equal(a->names[i], b->names[i]) || a->as_task[i] != b->as_task[i] ||
                 !pal_str_equal(a->tools[i].description, b->tools[i].description) ||
                 !pal_str_equal(a->tools[i].schema, b->tools[i].schema) ||
                 a->tools[i].is_read_only != b->tools[i].is_read_only)
@@ -163,11 +171,10 @@ bool pal_tool_mcp_toolbox_equal(const pal_tool_mcp_toolbox *a, const pal_tool_mc
     return true;
 }
 
-const pal_tool *pal_tool_mcp_toolbox_find(const pal_tool_mcp_toolbox *tools, pal_str name)
+size_t pal_tool_mcp_toolbox_find(const pal_tool_mcp_toolbox *tools, pal_str name)
 {
-    for (size_t i = 0; i < tools->len; i++) {
-        if (pal_str_equal(tools->names[i], name))
-            return &tools->tools[i];
-    }
-    return NULL;
+    size_t at = 0;
+    while (at < tools->len && !pal_str_equal(tools->names[at], name))
+        at++;
+    return at;
 }

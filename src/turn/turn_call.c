@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "turn/turn_affinity.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/runtime/runtime_models.h"
@@ -298,7 +299,7 @@ static void call_model(pal_turn *turn)
 {
     static const pal_model_sink sink = {
             on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
-    char session[PAL_ID_TEXT_SIZE];
+    pal_affinity_ids ids;
     pal_model_request request = {
             .model = turn->settings.model,
             .messages = turn->step.messages,
@@ -330,9 +331,10 @@ static void call_model(pal_turn *turn)
     }
     turn->step.output_seen = false;
     pal_answer_buffer_clear(&turn->step.answer);
-    pal_id_to_text(turn->request.session, session);
-    request.conversation = pal_provider_keeps(turn->step.provider) ? turn->step.conversation.id
-                                                                   : pal_str_of(session);
+    if (pal_provider_keeps(turn->step.provider))
+        request.conversation = turn->step.conversation.id;
+    else
+        pal_affinity_ids_add(turn, &ids, &request);
     status = pal_provider_start(turn->step.provider, &request, &sink, turn, &turn->step.call, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", err.message);

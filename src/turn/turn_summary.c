@@ -6,6 +6,7 @@
 #include "turn/turn.h"
 
 #include "tokens/tokens_estimate.h"
+#include "turn/turn_affinity.h"
 #include "turn/turn_event.h"
 
 static void drop_job(pal_turn *turn)
@@ -252,6 +253,7 @@ void pal_summary_ask(pal_turn *turn)
             .stream = true,
             .is_aside = true,
     };
+    pal_affinity_ids ids;
     pal_error err = {0};
 
     pal_turn_enter(turn, PAL_TURN_PHASE_SUMMARY);
@@ -276,6 +278,8 @@ void pal_summary_ask(pal_turn *turn)
         return;
     }
     request.tool_choice = tool_choice(turn);
+    if (!pal_provider_keeps(turn->summary.provider))
+        pal_affinity_ids_add(turn, &ids, &request); /* it begins like the conversation */
     if (turn->summary.job->needs_model &&
             pal_provider_start(turn->summary.provider, &request, &sink, turn, &turn->step.call,
                     &err) == PAL_OK) {

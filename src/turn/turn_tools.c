@@ -118,6 +118,8 @@ static void end_denied(pal_tool_run *run)
 
 /* ---- Running one call ---- */
 
+static bool start_mcp(pal_tool_run *run, pal_str handle);
+
 static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 {
     pal_tool_run *run = user;
@@ -125,6 +127,11 @@ static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 
     run->call = NULL;
     turn->holds--;
+    if (outcome->handle.len) {
+        if (!start_mcp(run, outcome->handle))
+            go_on(turn);
+        return;
+    }
     set_result(run, outcome->parts, outcome->parts_len, outcome->is_error);
     end_run(run);
     go_on(turn);
@@ -193,11 +200,35 @@ static bool check(pal_tool_run *run, const pal_tool *tool)
     return false;
 }
 
+/* Starts the call at its server, or continues it. Returns false if the call has ended with an error
+ * as its result. */
+static bool start_mcp(pal_tool_run *run, pal_str handle)
+{
+    pal_turn *turn = run->turn;
+    pal_tool_mcp *server = server_of(turn->runtime, run->name);
+    pal_error err = {0};
+
+    if (!server) {
+        end_with(run, "The server of the tool is not available.", true);
+        return false;
+    }
+    if (pal_tool_mcp_call_start(server,
+                &(pal_tool_mcp_order){.name = run->name,
+                        .arguments = run->arguments,
+                        .handle = handle,
+                        .on_outcome = on_mcp_result,
+                        .user = run},
+                &run->call, &err) != PAL_OK) {
+        end_with(run, err.message, true);
+        return false;
+    }
+    turn->holds++;
+    return true;
+}
+
 static void start_run(pal_tool_run *run)
 {
     pal_turn *turn = run->turn;
-    pal_tool_mcp *server;
-    pal_error err = {0};
 
     run->state = PAL_TOOL_RUNNING;
     pal_event_publish(turn,
@@ -215,16 +246,7 @@ static void start_run(pal_tool_run *run)
         pal_worker_run(turn->runtime->loop, &run->item);
         return;
     }
-    server = server_of(turn->runtime, run->name);
-    if (!server) {
-        end_with(run, "The server of the tool is not available.", true);
-        return;
-    }
-    if (pal_tool_mcp_call_start(
-                server, run->name, run->arguments, on_mcp_result, run, &run->call, &err) == PAL_OK)
-        turn->holds++;
-    else
-        end_with(run, err.message, true);
+    (void)start_mcp(run, (pal_str){0});
 }
 
 /* ---- Running all calls ---- */

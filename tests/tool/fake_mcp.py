@@ -2,10 +2,12 @@
 """fake_mcp - an MCP server that behaves well or badly; the names of its tools tell how.
 
     fake_mcp.py [--http] [--era old|new|both] [--version V] [--silent] [--fatal] [--die-at-start FILE]
-                [--garbage] [--no-changes]
+                [--garbage] [--no-changes] [--no-tasks] [--refuse-once] [--tasks FILE]
 
 Uses standard input and output, or with --http a port of loopback, which it prints. --silent ignores
 unknown requests, --fatal dies of them. --die-at-start exits while FILE has a line, and removes that line.
+--refuse-once refuses the revision of the first request. --tasks keeps tasks in FILE, so that they survive the
+server, and adds a line to FILE.runs for each tool that runs.
 """
 import argparse
 import base64
@@ -28,14 +30,24 @@ WRONG = {'type': 'object', 'properties': {'a': {'type': 'number', 'x-mcp-header'
 
 options = None
 extra_tools = []
+FORM = {'mode': 'form', 'message': 'Who are you?', 'requestedSchema': {
+    'type': 'object', 'required': ['name'], 'properties': {
+        'name': {'type': 'string', 'minLength': 2},
+        'color': {'type': 'string', 'enum': ['red', 'blue'], 'default': 'red'}}}}
+PAGE_TO_OPEN = {'mode': 'url', 'message': 'Please log in', 'url': 'https://example.com/login',
+                'elicitationId': 'e'}
+replies = {}  # results of the client, by the id of our request
+tasks = {}
+
 facts = {'calls': 0, 'lists': 0, 'deleted': 0, 'canceled': [], 'cancels': 0, 'answers': {}, 'forgotten': 0}
 lock = threading.Lock()
+replied = threading.Condition(lock)
 
 
 def tools():
     names = ['echo', 'kinds', 'structured', 'fails', 'error', 'die', 'twice', 'stranger', 'hang',
              'progress', 'huge', 'large', 'bytes', 'ask', 'change', 'facts', 'state', 'input', 'forget',
-             'stream', 'broken', 'mute', 'nonsense', 'get.user', 'get_user', 'y' * 80 + '1',
+             'stream', 'broken', 'mute', 'elicit', 'page', 'sampling', 'withdraw', 'capabilities', 'nonsense', 'get.user', 'get_user', 'y' * 80 + '1',
              'y' * 80 + '2']
     listed = [{'name': name, 'description': 'does ' + name, 'inputSchema': ANY} for name in names]
     listed.append({'name': 'region', 'title': 'where', 'inputSchema': REGION})
@@ -87,6 +99,8 @@ class Peer:
             with lock:
                 facts['answers'][str(message.get('id'))] = \
                     'result' if 'result' in message else message['error']['code']
+                replies[message.get('id')] = message.get('result')
+                replied.notify_all()
             return
         if method == 'notifications/cancelled':
             with lock:
@@ -97,14 +111,20 @@ class Peer:
         meta = params.get('_meta') or {}
         version = meta.get(META + 'protocolVersion')
         self.is_new = version is not None and options.era != 'old'
-        if self.is_new and version != options.version and options.era == 'new':
+        if self.is_new and options.refuse_once:
+            options.refuse_once = False
+            self.error(message, -32022, 'Unsupported', {'supported': [options.version]})
+        elif self.is_new and version != options.version and options.era == 'new':
             self.error(message, -32022, 'Unsupported', {'supported': [options.version]})
         elif method == 'server/discover' and self.is_new:
             self.result(message, {'supportedVersions': [options.version], 'capabilities': {
                 'tools': {'listChanged': not options.no_changes}}})
         elif method == 'initialize' and options.era != 'new':
+            facts['capabilities'] = params['capabilities']
+            tasks_capability = {} if options.no_tasks else {'tasks': {'cancel': {}, 'requests': {
+                'tools': {'call': {}}}}}
             self.result(message, {'protocolVersion': options.version, 'capabilities': {
-                'tools': {'listChanged': not options.no_changes}},
+                'tools': {'listChanged': not options.no_changes}, **tasks_capability},
                 'serverInfo': {'name': 'fake', 'version': '1'}})
         elif method == 'tools/list':
             self.list(message, params)
@@ -112,6 +132,8 @@ class Peer:
             self.call(message, params)
         elif method == 'subscriptions/listen' and self.is_new:
             self.listen(message)
+        elif method.startswith('tasks/'):
+            self.task(message, method, params)
         elif options.fatal:
             os._exit(9)
         elif not options.silent:
@@ -138,6 +160,72 @@ class Peer:
     def progress(self, params, step):
         self.send({'jsonrpc': '2.0', 'method': 'notifications/progress', 'params': {
             'progressToken': params['_meta']['progressToken'], 'progress': step}})
+
+    def ask(self, identity, params):
+        """Asks the client, as servers of the old era do, and returns its reply."""
+        self.send({'jsonrpc': '2.0', 'id': identity, 'method': 'elicitation/create', 'params': params})
+        with lock:
+            while identity not in replies:
+                replied.wait()
+            return replies.pop(identity)
+
+    # A task ends when it was polled often enough. With `ask` it requires input first.
+
+    def state_of(self, identity):
+        task = tasks[identity]
+        is_done = task['polls'] <= 0 and not task['ask']
+        state = 'cancelled' if task['canceled'] else 'failed' if is_done and task['fail'] else \
+            'completed' if is_done else 'input_required' if task['ask'] else 'working'
+        task['polls'] -= 1
+        return {'taskId': identity, 'status': state, 'createdAt': '2026-01-01T00:00:00Z',
+                'lastUpdatedAt': '2026-01-01T00:00:00Z',
+                **({'ttlMs': 60000, 'pollIntervalMs': 30} if self.is_new
+                   else {'ttl': 60000, 'pollInterval': 30})}
+
+    def create_task(self, message, arguments):
+        identity = 'task-' + uuid.uuid4().hex
+        tasks[identity] = {'polls': arguments.get('polls', 2), 'ask': arguments.get('ask', False),
+                           'fail': arguments.get('fail', False), 'canceled': False, 'said': None}
+        keep_tasks(ran=True)
+        state = {**self.state_of(identity), 'status': 'working'}
+        self.result(message, {'resultType': 'task', **state} if self.is_new else {'task': state})
+
+    def task(self, message, method, params):
+        load_tasks()
+        identity = params['taskId']
+        if identity not in tasks:
+            self.error(message, -32602, 'unknown task')
+            return
+        task = tasks[identity]
+        done = text('task done' + (': ' + json.dumps(task['said'], sort_keys=True) if task['said'] else ''))
+        facts['last_task'] = method
+        if method == 'tasks/cancel':
+            task['canceled'] = True
+            facts['task_cancels'] = facts.get('task_cancels', 0) + 1
+            self.result(message, {})
+        elif method == 'tasks/update':
+            task['said'] = params['inputResponses']
+            task['ask'] = False
+            self.result(message, {})
+        elif method == 'tasks/result' and task['fail']:
+            self.error(message, -32603, 'task failed')
+        elif method == 'tasks/result':
+            if task['ask']:
+                task['said'] = self.ask(identity, {**FORM, '_meta': {
+                    META + 'related-task': {'taskId': identity}}})
+                task['ask'] = False
+                done = text('task done: ' + json.dumps(task['said'], sort_keys=True))
+            self.result(message, done)
+        else:
+            state = self.state_of(identity)
+            if self.is_new and state['status'] == 'completed':
+                state['result'] = done
+            elif self.is_new and state['status'] == 'failed':
+                state['error'] = {'code': -32603, 'message': 'task failed'}
+            elif self.is_new and state['status'] == 'input_required':
+                state['inputRequests'] = {'who': {'method': 'elicitation/create', 'params': FORM}}
+            self.result(message, state)
+        keep_tasks()
 
     def call(self, message, params):
         name, arguments = params['name'], params['arguments']
@@ -203,8 +291,35 @@ class Peer:
                 state = 'two' if params.get('requestState') == 'one' else 'one'
                 self.result(message, {'resultType': 'input_required', 'requestState': state})
         elif name == 'input':
+            if 'inputResponses' in params:
+                self.result(message, text(json.dumps([params['inputResponses'], params.get('requestState')],
+                                                     sort_keys=True)))
+            else:
+                self.result(message, {'resultType': 'input_required', 'requestState': 'opaque \u00e4"',
+                                      'inputRequests': {
+                    'a': {'method': 'elicitation/create', 'params': FORM},
+                    'b': {'method': 'elicitation/create', 'params': PAGE_TO_OPEN}}})
+        elif name == 'sampling':
             self.result(message, {'resultType': 'input_required', 'inputRequests': {
-                'a': {'method': 'elicitation/create', 'params': {}}}})
+                's': {'method': 'sampling/createMessage', 'params': {}}}})
+        elif name == 'elicit':
+            self.result(message, text(json.dumps(self.ask('e1', FORM), sort_keys=True)))
+        elif name == 'withdraw':
+            self.send({'jsonrpc': '2.0', 'id': 'w1', 'method': 'elicitation/create', 'params': FORM})
+            self.send({'jsonrpc': '2.0', 'method': 'notifications/cancelled', 'params': {
+                'requestId': 'w1'}})
+            self.result(message, text('withdrawn'))
+        elif name == 'page':
+            if facts.get('paged'):
+                self.result(message, text('logged in'))
+            else:
+                facts['paged'] = True
+                self.error(message, -32042, 'log in first', {'elicitations': [PAGE_TO_OPEN]})
+        elif name == 'capabilities':
+            self.result(message, text(json.dumps(params['_meta'].get(
+                META + 'clientCapabilities', facts.get('capabilities')), sort_keys=True)))
+        elif name == 'task':
+            self.create_task(message, arguments)
         elif name == 'mute':
             self.send({'jsonrpc': '2.0', 'id': message['id']})
         elif name == 'nonsense':
@@ -217,6 +332,23 @@ class Peer:
 
     def mcp_headers(self):
         return {}
+
+
+def load_tasks():
+    if options.tasks and os.path.exists(options.tasks):
+        with open(options.tasks, encoding='utf-8') as file:
+            tasks.update(json.load(file))
+
+
+def keep_tasks(ran=False):
+    if not options.tasks:
+        return
+    with open(options.tasks + '.new', 'w', encoding='utf-8') as file:
+        json.dump(tasks, file)
+    os.replace(options.tasks + '.new', options.tasks)
+    if ran:
+        with open(options.tasks + '.runs', 'a', encoding='utf-8') as file:
+            file.write('run\n')
 
 
 # ---- Standard input and output ----
@@ -234,7 +366,8 @@ def serve_stdio():
     peer = Peer(write_line)
     for line in sys.stdin:
         message = json.loads(line)
-        if (message.get('params') or {}).get('name') == 'progress':
+        if (message.get('params') or {}).get('name') in ('progress', 'elicit') or \
+                message.get('method') == 'tasks/result':
             threading.Thread(target=peer.take, args=(message,), daemon=True).start()
         else:
             peer.take(message)
@@ -339,6 +472,8 @@ class Handler(BaseHTTPRequestHandler, Peer):
             region = params['arguments'].get('region')
             if region is not None:
                 wanted['mcp-param-region'] = region
+        elif message['method'].startswith('tasks/'):
+            wanted['mcp-name'] = params['taskId']
         for name, value in wanted.items():
             found = self.seen.get(name, '')
             if found.startswith('=?base64?'):
@@ -445,8 +580,9 @@ def main():
     parser.add_argument('--http', action='store_true')
     parser.add_argument('--era', default='old')
     parser.add_argument('--version', default=None)
-    for flag in ('silent', 'fatal', 'garbage', 'no-changes', 'change-early'):
+    for flag in ('silent', 'fatal', 'garbage', 'no-changes', 'change-early', 'no-tasks', 'refuse-once'):
         parser.add_argument('--' + flag, action='store_true')
+    parser.add_argument('--tasks')
     parser.add_argument('--die-at-start')
     options = parser.parse_args()
     options.version = options.version or (NEW if options.era == 'new' else '2025-11-25')

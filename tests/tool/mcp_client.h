@@ -1,5 +1,6 @@
 /* mcp_client.h - lets a test use an MCP server from its own thread, one call after the other.
- * Results are texts: {"parts":[{"kind":"text","text":"..."}],"is_error":false}. */
+ * Results are texts: {"parts":[{"kind":"text","text":"..."}],"is_error":false}. A call that ends with
+ * a handle is continued, and its questions get the reply of the call. */
 #ifndef PAL_TESTS_MCP_CLIENT_H
 #define PAL_TESTS_MCP_CLIENT_H
 
@@ -27,6 +28,13 @@ typedef struct mcp_client_call {
     pal_tool_mcp_call *call;
     pal_status status; /* the status of the start */
     pal_error err;
+    const char *action;  /* the reply to all questions; NULL: they cannot be asked */
+    const char *content; /* the content of accepted forms */
+    bool stops;          /* do not continue with a handle: the result is {"handle":"..."} */
+    const char *handle;  /* continues another call */
+    const void *person;
+    char asked[256];     /* the messages of all questions, with a newline after each */
+    int handles;         /* handles so far */
     pal_buf outcome;
     int told;
     bell ended;
@@ -141,14 +149,78 @@ static inline void mcp_client_write_part(pal_json_writer *json, const pal_part *
     pal_json_end_object(json);
 }
 
+static inline void mcp_client_begin(mcp_client_call *call, pal_str handle, pal_str replies);
+
+/* Writes the reply of the call to a question. */
+static inline void mcp_client_put_reply(
+        mcp_client_call *call, const pal_tool_question *question, pal_arena *arena, pal_str *out)
+{
+    pal_error err = {0};
+    size_t len = strlen(call->asked);
+    snprintf(call->asked + len, sizeof(call->asked) - len, "%.*s%.*s\n",
+            PAL_STR_ARG(question->message), PAL_STR_ARG(question->url));
+    if (pal_tool_question_reply(question, pal_str_of(call->action ? call->action : "decline"),
+                pal_str_of(call->content ? call->content : ""), arena, out, &err) != PAL_OK) {
+        printf("# %s\n", err.message);
+        *out = pal_str_of(PAL_TOOL_REPLY_CANCEL);
+    }
+}
+
+static inline void mcp_client_on_handle(mcp_client_call *call, pal_str handle)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_tool_question *questions = NULL;
+    size_t len = 0;
+    pal_buf replies;
+    pal_buf_init(&replies, SIZE_MAX / 2);
+    pal_json_writer json = pal_json_writer_make(&replies);
+    pal_json_begin_object(&json);
+    if (pal_tool_mcp_questions(handle, arena, &questions, &len, NULL) == PAL_OK)
+        for (size_t i = 0; i < len; i++) {
+            pal_str reply;
+            mcp_client_put_reply(call, &questions[i], arena, &reply);
+            pal_json_name_str(&json, questions[i].id);
+            pal_json_put_raw(&json, reply);
+        }
+    pal_json_end_object(&json);
+    call->handles++;
+    mcp_client_begin(call, handle, len ? pal_buf_str(&replies) : (pal_str){0});
+    pal_buf_done(&replies);
+    pal_arena_free(arena);
+}
+
+static inline void mcp_client_on_question(void *user, const pal_tool_question *question)
+{
+    mcp_client_call *call = user;
+    pal_arena *arena = pal_arena_new(0);
+    pal_str reply;
+    mcp_client_put_reply(call, question, arena, &reply);
+    pal_tool_mcp_call_reply(call->call, question->id, reply);
+    pal_arena_free(arena);
+}
+
+static inline void mcp_client_on_withdrawn(void *user, pal_str id)
+{
+    (void)user;
+    (void)id;
+}
+
 static inline void mcp_client_on_told(void *user, const pal_tool_outcome *outcome)
 {
     mcp_client_call *call = user;
-    call->told++;
     call->call = NULL;
+    if (outcome->handle.len && !call->stops) {
+        mcp_client_on_handle(call, outcome->handle);
+        return;
+    }
+    call->told++;
     pal_buf_clear(&call->outcome);
     pal_json_writer json = pal_json_writer_make(&call->outcome);
     pal_json_begin_object(&json);
+    if (outcome->handle.len) {
+        pal_json_name(&json, "handle");
+        pal_json_put_str(&json, outcome->handle);
+    }
     pal_json_name(&json, "parts");
     pal_json_begin_array(&json);
     for (size_t i = 0; i < outcome->parts_len; i++)
@@ -161,21 +233,44 @@ static inline void mcp_client_on_told(void *user, const pal_tool_outcome *outcom
     bell_ring(&call->ended);
 }
 
+static inline void mcp_client_begin(mcp_client_call *call, pal_str handle, pal_str replies)
+{
+    const pal_tool_mcp_order order = {.name = pal_str_of(call->name),
+            .arguments = pal_str_of(call->arguments),
+            .handle = handle,
+            .replies = replies,
+            .can_ask = call->action != NULL,
+            .person = call->person,
+            .on_outcome = mcp_client_on_told,
+            .on_question = mcp_client_on_question,
+            .on_withdrawn = mcp_client_on_withdrawn,
+            .user = call};
+    call->status = pal_tool_mcp_call_start(call->client->mcp, &order, &call->call, &call->err);
+    if (call->status && handle.len)
+        bell_ring(&call->ended);
+}
+
 static inline void mcp_client_start_run(void *user)
 {
     mcp_client_call *call = user;
-    call->status = pal_tool_mcp_call_start(call->client->mcp, pal_str_of(call->name),
-            pal_str_of(call->arguments), mcp_client_on_told, call, &call->call, &call->err);
+    mcp_client_begin(call, pal_str_of(call->handle ? call->handle : ""), (pal_str){0});
+}
+
+/* Starts a call whose members are set, except for `client`. */
+static inline bool mcp_client_start_call(mcp_client_call *call, mcp_client *client)
+{
+    call->client = client;
+    call->ended = (bell)BELL_INIT;
+    pal_buf_init(&call->outcome, SIZE_MAX / 2);
+    on_loop(client->loop, mcp_client_start_run, call);
+    return call->status == PAL_OK;
 }
 
 static inline bool mcp_client_start(
         mcp_client_call *call, mcp_client *client, const char *name, const char *arguments)
 {
-    *call = (mcp_client_call){
-            .client = client, .name = name, .arguments = arguments, .ended = BELL_INIT};
-    pal_buf_init(&call->outcome, SIZE_MAX / 2);
-    on_loop(client->loop, mcp_client_start_run, call);
-    return call->status == PAL_OK;
+    *call = (mcp_client_call){.name = name, .arguments = arguments};
+    return mcp_client_start_call(call, client);
 }
 
 static inline void mcp_client_cancel_run(void *user)
@@ -189,11 +284,11 @@ static inline void mcp_client_cancel_run(void *user)
 /* The result of the call, or the error of its start. The caller frees it. */
 static inline char *mcp_client_finish(mcp_client_call *call)
 {
+    if (call->status == PAL_OK && !bell_wait(&call->ended, 1))
+        pal_buf_format(&call->outcome, "no word%c", 0);
     if (call->status)
         pal_buf_format(
                 &call->outcome, "%s: %s%c", pal_status_name(call->status), call->err.message, 0);
-    else if (!bell_wait(&call->ended, 1))
-        pal_buf_format(&call->outcome, "no word%c", 0);
     char *copy = malloc(call->outcome.len + 1);
     memcpy(copy, call->outcome.data ? call->outcome.data : "", call->outcome.len);
     copy[call->outcome.len] = '\0';

@@ -5,7 +5,7 @@
  *
  * Starts the server and prints a line about it, {"state":"ready","tools":[...]}. Then it prints one
  * line for each line of input: {"call":NAME,"arguments":{...}}, {"tools":true} or {"wait":NAME}. It
- * exits at the end of the input. */
+ * exits at the end of the input. With "action" and "content" a call replies to questions. */
 #include <signal.h>
 #include <stdio.h>
 #include "tool/mcp_client.h"
@@ -72,7 +72,14 @@ static void run_call(mcp_client *client, pal_json line, pal_arena *arena)
 {
     pal_str name = pal_arena_copy(arena, pal_json_string(pal_json_find(line, "call"), arena));
     pal_str arguments = pal_arena_copy(arena, pal_json_raw(pal_json_find(line, "arguments")));
-    char *outcome = mcp_client_call_tool(client, name.data, arguments.data);
+    mcp_client_call call = {.name = name.data, .arguments = arguments.data};
+    if (pal_json_type_of(pal_json_find(line, "action")) == PAL_JSON_STRING)
+        call.action =
+                pal_arena_copy(arena, pal_json_string(pal_json_find(line, "action"), arena)).data;
+    if (pal_json_type_of(pal_json_find(line, "content")) == PAL_JSON_OBJECT)
+        call.content = pal_arena_copy(arena, pal_json_raw(pal_json_find(line, "content"))).data;
+    (void)mcp_client_start_call(&call, client);
+    char *outcome = mcp_client_finish(&call);
     print_line(pal_str_of(outcome));
     free(outcome);
 }
@@ -99,7 +106,8 @@ int main(int argc, char **argv)
 {
     static char line[LINE_MAX_BYTES];
     pal_str command[32];
-    pal_tool_mcp_config config = {.name = pal_str_of("srv"), .command = command};
+    pal_tool_mcp_config config = {
+            .name = pal_str_of("srv"), .command = command, .can_ask = true};
     mcp_client client;
     signal(SIGPIPE, SIG_IGN);
     if (argc == 3 && strcmp(argv[1], "--url") == 0)

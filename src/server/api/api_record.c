@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
+#include "server/server_settings.h"
 
 /* Prefixes of keys. An import of a client's transcripts uses the same ones. */
 #define CACHE "cache:"
@@ -68,11 +69,10 @@ static bool is_side_request(pal_call *call, const name_row *row)
             (pal_json_type_of(tools) != PAL_JSON_ARRAY || pal_json_count(tools) == 0);
 }
 
-pal_str pal_api_record_key(pal_call *call)
+pal_str pal_api_conversation_name(pal_call *call)
 {
-    pal_config_recorder setting = call->server->config->recorder;
     pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
-    if (name.len || setting == PAL_CONFIG_RECORDER_OFF)
+    if (name.len)
         return name;
     for (size_t i = 0; i < sizeof name_rows / sizeof *name_rows; i++) {
         const name_row *row = &name_rows[i];
@@ -82,8 +82,17 @@ pal_str pal_api_record_key(pal_call *call)
                     pal_str_of(is_side_request(call, row) ? SIDE : ""));
     }
     name = pal_member_string(call->body, "prompt_cache_key", call->arena);
+    return name.len ? join(call->arena, pal_str_of(CACHE), name, (pal_str){0}) : name;
+}
+
+pal_str pal_api_record_key(pal_call *call)
+{
+    pal_config_recorder setting = call->server->settings->recorder;
+    if (setting == PAL_CONFIG_RECORDER_OFF)
+        return pal_exchange_header(call->exchange, "x-palaver-session");
+    pal_str name = pal_api_conversation_name(call);
     if (name.len)
-        return join(call->arena, pal_str_of(CACHE), name, (pal_str){0});
+        return name;
     return setting == PAL_CONFIG_RECORDER_ON ? pal_str_of(HISTORY) : (pal_str){0};
 }
 

@@ -46,6 +46,8 @@ struct pal_api_record {
     void *relay;
 };
 
+/* Returns the name that the client gives to its conversation, in the call's arena. Empty: none. */
+pal_str pal_api_conversation_name(pal_call *call);
 /* Returns the key of the session that records the call, in the call's arena. Empty: the call is not
  * recorded. If the call names no conversation, and the configuration records such calls too, the
  * key is "history:", and is completed when the messages are read. */

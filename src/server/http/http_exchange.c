@@ -123,7 +123,8 @@ pal_str pal_exchange_header(const pal_exchange *x, const char *name)
                 x->connection->mhd, MHD_HEADER_KIND, name, strlen(name), &value, &len) == MHD_NO ||
             !value)
         return pal_str_make(NULL, 0);
-    return pal_str_make(value, len);
+    /* Blanks around a value do not belong to it (RFC 9110, section 5.5). */
+    return pal_text_trim(pal_str_make(value, len));
 }
 
 typedef struct header_visit {

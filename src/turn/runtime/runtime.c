@@ -310,6 +310,9 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
                 .headers = (const pal_http_header *)endpoint->headers,
                 .headers_len = endpoint->headers_len,
                 .path = endpoint->path,
+                .affinity = endpoint->affinity,
+                .affinity_headers = endpoint->affinity_headers,
+                .affinity_headers_len = endpoint->affinity_headers_len,
                 .responses = endpoint->responses,
         };
 

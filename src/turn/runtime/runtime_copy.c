@@ -129,6 +129,10 @@ static pal_endpoint *copy_endpoints(pal_arena *arena, const pal_endpoint *endpoi
                 .model = pal_arena_copy(arena, own_model(from)),
                 .api_key_env = pal_arena_copy(arena, from->api_key_env),
                 .responses = from->responses,
+                .affinity = from->affinity,
+                .affinity_headers =
+                        copy_texts(arena, from->affinity_headers, from->affinity_headers_len),
+                .affinity_headers_len = from->affinity_headers_len,
         };
     }
     return copy;
@@ -233,6 +237,7 @@ pal_runtime_options pal_copy_options(pal_arena *arena, const pal_runtime_options
     copy.tool_servers = copy_servers(arena, options->tool_servers, options->tool_servers_len);
     copy.prices = copy_prices(arena, options->prices, options->prices_len);
     copy.price_version = pal_arena_copy(arena, options->price_version);
+    copy.affinity_key = pal_arena_copy(arena, options->affinity_key);
     copy.system = pal_arena_copy(arena, options->system);
     copy.permissions = copy_rules(arena, options->permissions, options->permissions_len);
     copy.agents = copy_agents(arena, options->agents, options->agents_len);

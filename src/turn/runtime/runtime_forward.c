@@ -22,6 +22,7 @@
 #include "turn/runtime/runtime_budget.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/turn.h"
+#include "turn/turn_affinity.h"
 
 struct pal_forward_call {
     pal_runtime *runtime;
@@ -31,6 +32,7 @@ struct pal_forward_call {
     pal_str model;                   /* the requested model; empty: the endpoint's default model */
     pal_str path;
     pal_str body;
+    char conversation[2 * PAL_AFFINITY_ID_BYTES + 1]; /* the id for the router; may be empty */
     pal_http_header *headers; /* with their texts in the same allocation */
     size_t headers_len;
     pal_forward_api api;
@@ -350,7 +352,8 @@ static void call(pal_forward_call *f)
     const pal_provider_forwarded forwarded = {.path = f->path,
             .body = f->body,
             .headers = f->headers,
-            .headers_len = f->headers_len};
+            .headers_len = f->headers_len,
+            .conversation = pal_str_of(f->conversation)};
     pal_status status =
             pal_provider_forward(provider_of(f), &forwarded, &events, f, &f->call, &err);
 
@@ -495,6 +498,7 @@ static pal_forward_call *make(
     pal_forward_call *f = pal_calloc(1,
             sizeof(*f) + headers_size(request) + request->tenant.len + model.len +
                     request->path.len + request->body.len);
+    pal_affinity_ids ids;
     char *texts;
 
     if (!f)
@@ -520,6 +524,9 @@ static pal_forward_call *make(
     f->path = put_text(&texts, request->path);
     f->body = put_text(&texts, request->body);
     f->budget = request->budget;
+    if (request->conversation.len > 0 &&
+            pal_affinity_ids_make(runtime, request->tenant, request->conversation, &ids))
+        memcpy(f->conversation, ids.conversation, sizeof(f->conversation));
     f->begin.run = begin;
     f->leave.run = leave;
     f->lookup = (pal_work_item){.work = look_up, .done = on_looked_up};

@@ -4,6 +4,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MockResponses } from '../../conformance/mock-responses.mjs';
+import { openSocket } from '../socket.mjs';
 import { makeKey, serve, workspace } from '../support.mjs';
 
 const ON = 'providers:\n  - kind: openai\n    responses: on\n';
@@ -170,4 +171,96 @@ test('a very long last event is recognized, and its usage is counted', async (t)
     assert.equal(eventsOf(text).at(-1).type, 'response.completed');
     await counted(s);
     assert.equal((await messages(s, 'codex:c-1')).length, 2);
+});
+
+// ---- Over a WebSocket ----
+
+// Sends what Codex sends: a warm-up, then only new items after the previous response.
+async function codex(t, s, headers = CODEX) {
+    const socket = await openSocket(s.port, { headers });
+    t.after(() => socket.leave());
+    let previous;
+    const create = async (more) => {
+        const events = await socket.create({ ...RICH, stream: true, previous_response_id: previous, ...more });
+        const { response, ...last } = events.at(-1);
+        assert.match(last.type, /^response\.(completed|incomplete)$/, JSON.stringify(last));
+        previous = response.id;
+        return { ...response, items: events.filter(({ type }) => type === 'response.output_item.done').map(({ item }) => item) };
+    };
+    return { ...socket, create, previous: () => previous, raw: socket.create };
+}
+
+test('requests over a WebSocket are completed and forwarded', async (t) => {
+    const s = await start(t);
+    const c = await codex(t, s);
+    const developer = { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Be good.' }] };
+    const { output } = await c.create({ input: [developer], generate: false });
+    assert.deepEqual(output, []);
+    assert.equal(s.mock.requests.length, 0, 'a warm-up asks no model');
+    const odd = { type: 'unheard_of', some: ['thing'] };
+    const ask = user('go <<think Hm.>><<item {"id":"ws_2","type":"web_search_call","status":"completed"}>>' +
+        '<<custom apply_patch *** x>><<next>><<say Done.>>');
+    const first = await c.create({ input: [odd, ask] });
+    const result = { type: 'custom_tool_call_output', call_id: first.items.at(-1).call_id, output: 'ok' };
+    const second = await c.create({ input: [result] });
+    const third = await c.create({ input: 'bye <<say Bye.>>' });
+
+    const { previous_response_id: no, generate: none, ...members } = RICH;
+    const sent = s.mock.requests.map(({ body }) => body);
+    const items = [developer, odd, ask];
+    assert.deepEqual(sent[0], { ...members, stream: true, store: false, input: items });
+    items.push(...first.items, result);
+    assert.deepEqual(sent[1].input, items, 'items come back as the service sent them');
+    items.push(...second.items, { type: 'message', role: 'user', content: 'bye <<say Bye.>>' });
+    assert.deepEqual(sent[2].input, items);
+    assert.deepEqual(sent[2].tools, RICH.tools);
+    assert.equal(third.items.at(-1).content[0].text, 'Bye.');
+
+    const stored = await messages(s, 'codex:c-1');
+    assert.deepEqual(stored.map(({ role }) => role), ['system', 'assistant', 'user', 'assistant', 'tool', 'assistant', 'user',
+        'assistant']);
+    const { json: { sessions } } = await s.get('/api/v1/sessions?limit=100');
+    assert.deepEqual(sessions.filter(({ expires_at: at }) => !at).map(({ key }) => key), ['codex:c-1'], 'no branch');
+});
+
+test('reasoning that the service cannot read again is not sent to it', async (t) => {
+    const s = await start(t);
+    const c = await codex(t, s);
+    await c.create({ input: 'one <<think Hm.>><<say 1>>', include: [] });
+    await c.create({ input: 'two <<say 2>>', include: [] });
+    assert.deepEqual(s.mock.requests[1].body.input.map(({ type }) => type), ['message', 'message', 'message']);
+    assert.match(JSON.stringify(await messages(s, 'codex:c-1')), /Hm\./, 'it is recorded');
+});
+
+test('branches on one connection, and responses that are not there', async (t) => {
+    const s = await start(t);
+    const c = await codex(t, s);
+    const { id } = await c.create({ input: 'one <<say 1>>' });
+    await c.create({ input: 'two <<say 2>>' });
+    await c.create({ input: 'instead <<say 3>>', previous_response_id: id });
+    assert.deepEqual(s.mock.requests[2].body.input.map(({ content }) => content?.[0]?.text ?? content),
+        ['one <<say 1>>', '1', 'instead <<say 3>>']);
+    const failed = async (previous) => (await c.raw({ ...RICH, input: 'x', previous_response_id: previous })).at(-1);
+    assert.equal((await failed('resp_unknown')).error.code, 'previous_response_not_found');
+    const other = await codex(t, s);
+    const { error } = (await other.raw({ ...RICH, input: 'x', previous_response_id: id })).at(-1);
+    assert.equal(error.code, 'previous_response_not_found', 'another connection does not see it');
+    // A failed continuation makes the server forget the response that it named.
+    assert.equal((await c.raw({ ...RICH, input: 'x <<fail 400>>', previous_response_id: id })).at(-1).status, 400);
+    assert.equal((await failed(id)).error.code, 'previous_response_not_found');
+});
+
+test('a model of another service continues a forwarded response', async (t) => {
+    const mock = new MockResponses();
+    const url = await mock.listen();
+    t.after(() => mock.close());
+    const s = await serve(t, { config: `providers:\n  - {name: a, kind: openai, url: "${url}/v1", responses: on, model: m}\n` +
+        '  - {name: b, kind: echo, model: echo}\n', args: ['--provider', 'a'] });
+    const c = await codex(t, s);
+    await c.create({ model: 'm', input: 'one <<say 1>>' });
+    const { output } = await c.create({ model: 'echo', input: 'two' });
+    assert.match(output.at(-1).content[0].text, /two/);
+    await c.create({ model: 'm', input: 'three <<say 3>>' });
+    assert.equal(mock.requests[1].body.input.length, 5);
+    assert.equal((await messages(s, 'codex:c-1')).length, 6);
 });

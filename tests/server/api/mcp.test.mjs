@@ -364,6 +364,10 @@ test('a request of the new era needs no session', async (t) => {
     const base64 = `=?base64?${Buffer.from(name).toString('base64')}?=`;
     assert.equal((await s.post(...modern('tools/call', { name, arguments: {} },
         { headers: { 'mcp-name': base64 } }))).json.result.resultType, 'complete');
+    // Blanks around a header's value do not belong to it.
+    assert.equal((await s.post(...modern('tools/call', { name, arguments: {} },
+        { headers: { 'mcp-name': `  ${name} \t`, 'mcp-method': ' tools/call ' } })))
+        .json.result?.resultType, 'complete');
     const refused = async (code, rpc, ...args) => {
         const answer = await s.post(...modern(...args));
         assert.deepEqual([answer.code, answer.json.error.code], [code, rpc], answer.text);

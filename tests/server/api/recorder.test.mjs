@@ -2,9 +2,12 @@
 // conversation, in every API. The model service gets the bytes of the client unchanged.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import http from 'node:http';
+import path from 'node:path';
 import { MockAnthropic } from '../../conformance/mock-anthropic.mjs';
 import { MockModel } from '../../conformance/mock-model.mjs';
+import { openSocket } from '../socket.mjs';
 import { makeKey, serve, workspace } from '../support.mjs';
 
 const READ = { type: 'object', properties: { path: { type: 'string' } } };
@@ -163,6 +166,68 @@ for (const [name, api, kind, headers, key] of CASES) {
         });
     }
 }
+
+test('responses over a WebSocket: a conversation with tools is one session', async (t) => {
+    const s = await start(t);
+    const socket = await openSocket(s.port, { headers: CODEX });
+    t.after(() => socket.leave());
+    const { tools } = responses.body([]);
+    let previous;
+    const step = async (input, more = {}) => {
+        const events = await socket.create({ model: 'mock-model', store: false, stream: true, tools, input,
+            ...(previous && { previous_response_id: previous }), ...more });
+        assert.equal(events.at(-1).type, 'response.completed', JSON.stringify(events.at(-1)));
+        previous = events.at(-1).response.id;
+        return events.at(-1).response.output;
+    };
+    const developer = { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Be good.' }] };
+    assert.deepEqual(await step([developer], { generate: false }), []);
+    assert.deepEqual(await sessions(s), [], 'a warm-up alone records nothing');
+    const text = 'go <<tool read {"path":"a"}>><<next>><<say Done.>>';
+    const [id] = responses.calls(await step([responses.user(text)]));
+    const expected = ['system: Be good.', `user: ${text}`, 'assistant: read({"path":"a"})'];
+    assert.deepEqual(await lines(s, 'codex:c-1'), expected);
+    await step([responses.result(id, 'first')]);
+    const fork = previous;
+    expected.push('tool: first', 'assistant: Done.');
+    await step([responses.user('bye <<say Bye.>>')]);
+    expected.push('user: bye <<say Bye.>>', 'assistant: Bye.');
+    assert.deepEqual(await lines(s, 'codex:c-1'), expected);
+    assert.equal((await sessions(s)).length, 1);
+
+    previous = fork;
+    await step([responses.user('instead <<say Other.>>')]);
+    const all = await sessions(s);
+    assert.equal(all.length, 2, 'a branch');
+    assert.deepEqual(await lines(s, all.find((session) => session.parent_id).session_id),
+        [...expected.slice(0, -2), 'user: instead <<say Other.>>', 'assistant: Other.']);
+
+    // After a resume, the warm-up is repeated and the whole history follows on a new connection.
+    const again = await openSocket(s.port, { headers: CODEX });
+    t.after(() => again.leave());
+    const warmUp = await again.create({ model: 'mock-model', store: false, tools, input: [developer], generate: false });
+    const history = [responses.user(text), { type: 'function_call', call_id: id, name: 'read', arguments: '{"path":"a"}' },
+        responses.result(id, 'first'), { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Done.' }] },
+        responses.user('bye <<say Bye.>>'), { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Bye.' }] },
+        responses.user('more <<say More.>>')];
+    await again.create({ model: 'mock-model', store: false, tools, input: history, previous_response_id: warmUp.at(-1).response.id });
+    assert.deepEqual(await lines(s, 'codex:c-1'), [...expected, 'user: more <<say More.>>', 'assistant: More.']);
+    assert.equal((await sessions(s)).length, 2);
+    const { json: { messages: stored } } = await s.get('/api/v1/sessions/codex:c-1/messages?limit=100');
+    assert.ok(stored.at(-1).usage.output_tokens > 0, 'the usage is recorded');
+});
+
+test('SIGHUP applies recorder', async (t) => {
+    const s = await start(t, 'openai', { config: 'recorder: off\n' });
+    const a = agent(s, chat, OPENCODE);
+    await a.step(chat.user('one <<say 1>>'));
+    assert.deepEqual(await sessions(s), []);
+    fs.writeFileSync(path.join(s.dir, 'palaver.yaml'), 'recorder: headers\n');
+    s.child.kill('SIGHUP');
+    await s.logged(/reloaded 'recorder': the new value is "headers"/);
+    await a.step(chat.user('two <<say 2>>'));
+    assert.equal((await lines(s, 'opencode:ses_1')).length, 4, 'the next request records everything');
+});
 
 test('a title request stays apart, whichever comes first', async (t) => {
     const s = await start(t);

@@ -72,7 +72,9 @@ static pal_model_request full_request(void)
 static pal_status write_to(
         const pal_provider_kind *kind, const char *url, const pal_model_request *request)
 {
-    const pal_provider provider = {.kind = kind, .url = pal_str_of(url ? url : kind->info.url)};
+    const pal_provider_config config = {0};
+    pal_provider provider = {.kind = kind, .url = pal_str_of(url ? url : kind->info.url)};
+    CHECK_STATUS(pal_affinity_open(&provider, &config, &error), PAL_OK);
     pal_buf_clear(&path);
     pal_buf_clear(&body);
     memset(&error, 0, sizeof error);
@@ -184,6 +186,10 @@ static void the_cache_key_is_sent_to_services_that_know_it(void)
     CHECK(body_has("\"prompt_cache_key\":\"s-1\""));
     CHECK_STATUS(write_to(&pal_provider_openai, "http://127.0.0.1:8080/v1", &request), PAL_OK);
     CHECK_LACKS(pal_buf_str(&body), "s-1");
+    CHECK_LACKS(pal_buf_str(&body), "id_slot");
+    request.slot = 3;
+    CHECK_STATUS(write_to(&pal_provider_openai, "http://127.0.0.1:8080/v1", &request), PAL_OK);
+    CHECK(body_has("\"id_slot\":2,\"cache_prompt\":true"));
 }
 
 #define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"

@@ -83,6 +83,7 @@ static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
             .path = pal_str_of("/chat/completions"),
             .tenant = call->caller.tenant,
+            .conversation = pal_api_conversation_name(call),
             .budget = call->caller.budget};
     /* A budget needs the usage, so it is requested from the service. The client gets it only if it
      * requested it. */

@@ -183,12 +183,12 @@ PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err
 
 /* ---- Forwarding and recording (api_openai_responses_forward.c) ---- */
 
-/* Forwards the call if it needs no state and the model service has the Responses API. The call must
- * not be used after PAL_OK. PAL_CONFLICT: it cannot be forwarded. */
+/* Forwards the call if it needs no state of the store and the model service has the Responses API.
+ * The call must not be used after PAL_OK. PAL_CONFLICT: it cannot be forwarded. */
 PAL_CHECKED pal_status pal_response_forward(pal_call *call, pal_error *err);
 
-/* Makes the record of a call that contains its whole history. *out_record is NULL if the call is
- * not recorded. */
+/* Makes the record of a call that contains its whole history, or whose WebSocket keeps it.
+ * *out_record is NULL if the call is not recorded. */
 PAL_CHECKED pal_status pal_response_record_new(
         pal_call *call, struct pal_api_record **out_record, pal_error *err);
 

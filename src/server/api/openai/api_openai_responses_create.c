@@ -204,7 +204,10 @@ pal_status pal_openai_create_response(pal_call *call, pal_error *err)
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);
     if (!request)
         return pal_arena_checked(call->arena, err);
-    pal_status status = pal_response_forward(call, err);
+    pal_status status = pal_openai_socket_expect(call, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_response_forward(call, err);
     if (status != PAL_CONFLICT)
         return status;
     request->call = call;

@@ -1,8 +1,10 @@
 /* api_openai_responses_forward.c - forwards responses that are not stored to a model service that
  * has the Responses API too. The service gets the request byte for byte, and the client gets the
- * events of the service, so both can use everything that Palaver does not know. Also records such
- * responses, whether they are forwarded or run as a turn. */
+ * events of the service, so both can use everything that Palaver does not know. A request over a
+ * WebSocket is completed with the items that the connection keeps. Also records such responses,
+ * whether they are forwarded or run as a turn. */
 #include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "base/text.h"
@@ -30,16 +32,63 @@ static pal_status read_answer(pal_api_record *record, pal_str answer, pal_messag
     return pal_openai_items_answer_read(answer, record->arena, out_messages, out_len, err);
 }
 
+/* ---- Requests over a WebSocket ---- */
+
+/* Writes the request with its whole history: for a model service with all members that belong into
+ * an HTTP request, or for the recorder. PAL_NOT_FOUND: the history is not known. */
+static pal_status make_complete(
+        pal_call *call, bool is_for_service, pal_str *out_body, pal_error *err)
+{
+    static const char *const own[] = {"type", "stream_id", "generate", "stream", "background",
+            "previous_response_id", "input", "store", "model", NULL};
+    pal_buf buf, items;
+    pal_str endpoint, model = pal_member_string(call->body, "model", call->arena);
+    pal_status status = PAL_OK;
+    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    pal_buf_init(&items, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    if (model.len == 0)
+        status = pal_runtime_default(
+                call->server->runtime, call->arena, &endpoint, &model, NULL, err);
+    if (status == PAL_OK)
+        status = pal_openai_socket_history(call, is_for_service, &items, err);
+    if (status == PAL_OK && items.failure)
+        status = pal_error_set(err, items.failure, "the history of the response is too long");
+    if (status == PAL_OK) {
+        pal_json_writer writer = pal_json_writer_make(&buf);
+        pal_json_begin_object(&writer);
+        pal_put_str(&writer, "model", model);
+        if (is_for_service)
+            pal_member_put_others(&writer, call->body, own, NULL, call->arena);
+        pal_put_flag(&writer, "store", false);
+        pal_put_flag(&writer, "stream", true);
+        pal_json_name(&writer, "input");
+        pal_json_begin_array(&writer);
+        if (items.len)
+            pal_json_put_raw(&writer, pal_buf_str(&items));
+        pal_json_end_array(&writer);
+        pal_json_end_object(&writer);
+        status = pal_member_keep(&buf, call->arena, out_body, err);
+    }
+    pal_buf_done(&items);
+    pal_buf_done(&buf);
+    return status;
+}
+
 pal_status pal_response_record_new(pal_call *call, pal_api_record **out_record, pal_error *err)
 {
     static const pal_api_record_format format = {.read_request = read_request,
             .read_answer = read_answer,
             .join = pal_openai_items_answer_join};
-    pal_str key = pal_api_record_key(call);
+    pal_str key = pal_api_record_key(call), body = pal_exchange_body(call->exchange);
+    pal_status status = PAL_OK;
     *out_record = NULL;
     if (key.len == 0)
         return PAL_OK;
-    *out_record = pal_api_record_new(call, &format, key, pal_exchange_body(call->exchange));
+    if (pal_openai_socket_of(call))
+        status = make_complete(call, false, &body, err);
+    if (status != PAL_OK)
+        return status == PAL_NOT_FOUND ? PAL_OK : status;
+    *out_record = pal_api_record_new(call, &format, key, body);
     return *out_record ? PAL_OK : pal_no_memory(err);
 }
 
@@ -109,30 +158,35 @@ static const pal_forward_format format = {
 
 /* ---- Forwarding ---- */
 
-/* Palaver keeps the state of conversations. So only a request without any can be forwarded. */
-static bool is_stateless(pal_json body)
+/* Palaver keeps the state of conversations. So only a request without any can be forwarded, or one
+ * whose history its WebSocket keeps. */
+static bool is_stateless(const pal_call *call)
 {
+    pal_json body = call->body;
     return pal_json_type_of(pal_json_find(body, "store")) == PAL_JSON_FALSE &&
             pal_json_type_of(pal_json_find(body, "generate")) != PAL_JSON_FALSE &&
             pal_json_type_of(pal_json_find(body, "background")) != PAL_JSON_TRUE &&
-            pal_json_is_absent(pal_json_find(body, "previous_response_id")) &&
-            pal_json_is_absent(pal_json_find(body, "conversation"));
+            pal_json_is_absent(pal_json_find(body, "conversation")) &&
+            (pal_openai_socket_of(call) ||
+                    pal_json_is_absent(pal_json_find(body, "previous_response_id")));
 }
 
-static pal_status forward(pal_call *call, pal_api_record *record, pal_error *err)
+/* `body` is the complete request. The betas of a WebSocket are about its own protocol. */
+static pal_status forward(pal_call *call, pal_str body, pal_api_record *record, pal_error *err)
 {
-    pal_str beta = pal_exchange_header(call->exchange, "openai-beta");
+    pal_str beta = pal_openai_socket_of(call)
+            ? (pal_str){0}
+            : pal_exchange_header(call->exchange, "openai-beta");
     const pal_header headers[] = {{pal_str_of("openai-beta"), beta}};
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
             .path = pal_str_of("/responses"),
+            .body = body,
             .tenant = call->caller.tenant,
+            .conversation = pal_api_conversation_name(call),
             .budget = call->caller.budget,
             .headers = headers,
             .headers_len = beta.len ? 1 : 0,
             .api = PAL_FORWARD_RESPONSES};
-    pal_status status = pal_openai_body_to_forward(call, &request.body, err);
-    if (status != PAL_OK)
-        return status;
     return pal_run_forward(
             call, &request, &format, record ? &pal_api_record_observer : NULL, record, err);
 }
@@ -140,13 +194,26 @@ static pal_status forward(pal_call *call, pal_api_record *record, pal_error *err
 pal_status pal_response_forward(pal_call *call, pal_error *err)
 {
     pal_api_record *record;
-    if (!is_stateless(call->body))
+    pal_str body;
+    if (!is_stateless(call))
         return PAL_CONFLICT;
-    pal_status status = pal_response_record_new(call, &record, err);
+    pal_status status = pal_openai_socket_of(call)
+            ? make_complete(call, true, &body, err)
+            : pal_openai_body_to_forward(call, &body, err);
+    if (status != PAL_OK)
+        return status == PAL_NOT_FOUND ? PAL_CONFLICT : status;
+    status = pal_response_record_new(call, &record, err);
     if (status != PAL_OK)
         return status;
-    status = forward(call, record, err);
-    if (status != PAL_OK)
-        pal_api_record_free(record);
-    return status;
+    status = forward(call, body, record, err);
+    if (status == PAL_OK)
+        return PAL_OK;
+    pal_api_record_free(record);
+    pal_id id;
+    pal_str previous = pal_member_string(call->body, "previous_response_id", call->arena);
+    if (status != PAL_CONFLICT || !previous.len || pal_openai_id_read(previous, "resp_", &id))
+        return status;
+    /* The response came from another service, which has the API. No session has its items. */
+    pal_status parsed = pal_json_parse(call->arena, body, NULL, &call->body, err);
+    return parsed == PAL_OK ? status : parsed;
 }

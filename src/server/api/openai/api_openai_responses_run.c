@@ -140,7 +140,8 @@ static void send_whole(response_run *r)
 
 static pal_status new_record(pal_response_request *request, response_run *r, pal_error *err)
 {
-    bool is_stateless = request->is_passing && !request->previous.len && !request->is_compaction;
+    bool is_stateless = request->is_kept || (request->is_passing && !request->previous.len);
+    is_stateless = is_stateless && !request->is_compaction;
     return is_stateless ? pal_response_record_new(request->call, &r->record, err) : PAL_OK;
 }
 

@@ -34,6 +34,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "server/api/openai/api_openai.h"
+#include "server/api/openai/api_openai_socket_items.h"
 #include "server/api/openai/api_openai_steer.h"
 #include "server/server_background.h"
 #include "server/server_call.h"
@@ -73,6 +74,7 @@ typedef struct request {
     bool is_ended;
     char previous[PAL_OPENAI_RESPONSE_ID_SIZE]; /* the response that it continues; may be empty */
     pal_buf settings; /* for a successor; empty: the response cannot be steered */
+    pal_socket_entry *entry; /* its items; NULL: the response is stored, or its items are kept */
 
     /* Guarded by the steer lock. */
     char id[PAL_OPENAI_RESPONSE_ID_SIZE]; /* the response; empty: it was not created yet */
@@ -117,6 +119,7 @@ struct pal_openai_socket {
     pal_background_task end; /* erases them and frees the socket */
     char forgotten[FORGOTTEN_MAX][PAL_OPENAI_RESPONSE_ID_SIZE]; /* a ring */
     size_t forgotten_len;
+    pal_socket_items *items; /* of responses that are kept */
 
     pthread_mutex_t steer_lock;
     past_response past[PAST_MAX]; /* a ring */
@@ -135,6 +138,7 @@ static void free_request(request *r)
     free_request(r->successor);
     pal_openai_steers_free(&r->joined);
     pal_openai_steers_free(&r->queued);
+    pal_socket_entry_free(r->entry);
     pal_buf_done(&r->settings);
     pal_buf_done(&r->body);
     pal_free(r);
@@ -170,6 +174,7 @@ static void free_socket(pal_openai_socket *s)
         s->lanes = next;
     }
     pal_websocket_release(s->websocket);
+    pal_socket_items_free(s->items);
     pthread_mutex_destroy(&s->steer_lock);
     pthread_mutex_destroy(&s->lock);
     pal_arena_free(s->arena);
@@ -410,6 +415,7 @@ static void forget(const request *r)
     pthread_mutex_lock(&s->lock);
     memcpy(s->forgotten[s->forgotten_len++ % FORGOTTEN_MAX], r->previous, sizeof r->previous);
     pthread_mutex_unlock(&s->lock);
+    pal_socket_items_forget(s->items, pal_str_of(r->previous));
 }
 
 static bool send_events(request *r, pal_str frames);
@@ -448,9 +454,12 @@ static void on_answer(unsigned code, pal_str body, void *user)
     }
 }
 
-/* The events `response.created` and the last one of a response decide about steers. */
+/* The events `response.created` and the last one of a response decide about steers. A response is
+ * kept before its client can continue from it. */
 static bool send_event(request *r, pal_str type, pal_str data)
 {
+    if (r->entry && pal_socket_items_see(r->lane->socket->items, r->entry, data))
+        r->entry = NULL;
     pthread_mutex_t *lock = &r->lane->socket->steer_lock;
     bool is_first = pal_str_is(type, "response.created");
     bool is_last = pal_str_is(type, "response.completed") ||
@@ -467,24 +476,25 @@ static bool send_event(request *r, pal_str type, pal_str data)
     return is_sent;
 }
 
-/* Sends the data of each event as a message. Events are written as a whole. */
+/* Sends the data of each event as a message. Events are written as a whole. Events of a model
+ * service may have other white space. */
 static bool send_events(request *r, pal_str frames)
 {
-    static const char data[] = "data: ", event[] = "event: ";
+    static const char data[] = "data:", event[] = "event:";
     pal_str type = {0};
     bool is_open = true;
     while (frames.len && is_open) {
         const char *end = memchr(frames.data, '\n', frames.len);
         size_t len = end ? (size_t)(end - frames.data) : frames.len;
         pal_str line = pal_str_make(frames.data, len);
+        frames = pal_text_after(frames, end ? len + 1 : len);
         if (pal_text_begins(line, event))
-            type = pal_str_make(line.data + sizeof event - 1, len - sizeof event + 1);
-        else if (pal_text_begins(line, data) && len >= sizeof data &&
-                line.data[sizeof data - 1] == '{')
-            is_open = send_event(r, type,
-                    pal_str_make(line.data + sizeof data - 1, len - sizeof data + 1));
-        len += end != NULL;
-        frames = pal_str_make(frames.data + len, frames.len - len);
+            type = pal_text_trim(pal_text_after(line, sizeof event - 1));
+        if (!pal_text_begins(line, data))
+            continue;
+        line = pal_text_trim(pal_text_after(line, sizeof data - 1));
+        if (pal_text_begins(line, "{"))
+            is_open = send_event(r, type, line);
     }
     return is_open;
 }
@@ -583,6 +593,27 @@ void pal_openai_socket_keep(const pal_call *call, pal_id session)
     if (s->kept_len < KEPT_MAX)
         s->kept[s->kept_len++] = session;
     pthread_mutex_unlock(&s->lock);
+}
+
+pal_status pal_openai_socket_expect(const pal_call *call, pal_error *err)
+{
+    request *r = pal_carried_user(call->exchange, &carrier);
+    pal_json body = call->body;
+    if (!r || r->entry || pal_json_type_of(pal_json_find(body, "store")) != PAL_JSON_FALSE)
+        return PAL_OK;
+    r->entry = pal_socket_entry_new(
+            pal_json_string(pal_json_find(body, "previous_response_id"), call->arena),
+            pal_json_find(body, "input"));
+    return r->entry ? PAL_OK : pal_no_memory(err);
+}
+
+pal_status pal_openai_socket_history(
+        const pal_call *call, bool is_replayed, pal_buf *out, pal_error *err)
+{
+    const request *r = pal_carried_user(call->exchange, &carrier);
+    if (!r || !r->entry)
+        return pal_error_set(err, PAL_NOT_FOUND, "the request has no items that are kept");
+    return pal_socket_items_history(r->lane->socket->items, r->entry, is_replayed, out, err);
 }
 
 /* A session that cannot be erased expires. Blocks. */
@@ -972,7 +1003,8 @@ static pal_openai_socket *new_socket(pal_call *call)
     atomic_init(&s->holders, 1);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->steer_lock, NULL);
-    if (s->arena)
+    s->items = pal_socket_items_new();
+    if (s->arena && s->items)
         s->headers = pal_arena_array(s->arena, PAL_SERVER_HEADERS_MAX, sizeof *s->headers);
     if (s->headers) {
         pal_exchange_each_header(call->exchange, copy_header, s);

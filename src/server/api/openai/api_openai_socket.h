@@ -20,4 +20,12 @@ pal_str pal_openai_socket_name(const pal_call *call);
 /* The session of a response with "store": false is erased when the WebSocket closes. */
 void pal_openai_socket_keep(const pal_call *call, pal_id session);
 
+/* If the request came over a WebSocket and its response is not stored, its items are kept from the
+ * end of the response on. Call it before the response begins. */
+PAL_CHECKED pal_status pal_openai_socket_expect(const pal_call *call, pal_error *err);
+/* Appends the items of the request's whole history; see pal_socket_items_history(). PAL_NOT_FOUND:
+ * the request came by HTTP, is stored, or continues a response that is not kept. */
+PAL_CHECKED pal_status pal_openai_socket_history(
+        const pal_call *call, bool is_replayed, pal_buf *out, pal_error *err);
+
 #endif
