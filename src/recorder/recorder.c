@@ -17,7 +17,10 @@
 #include "palaver/store_marks.h"
 #include "palaver/store_records.h"
 
-#define TRIES_MAX 8     /* searches for a place while other requests change the family */
+/* Searches for a place while other requests change the family. Each failed one means that another
+ * request has succeeded, so this is the number of requests that can run at the same time. */
+#define TRIES_MAX PAL_RECORDER_BRANCHES_MAX
+#define NEWEST_TRIED 8   /* last messages of a request that are looked for one by one */
 #define HASH_ID_BYTES 16 /* bytes of a hash that become the client id of a message */
 
 /* The sessions of one conversation. */
@@ -178,32 +181,53 @@ static pal_status keep_active(const recording *r, family *f)
     return PAL_OK;
 }
 
-/* Looks for the messages from the last one backward, because most requests continue the history
- * that the client sent just before. */
-static pal_status find_known(const recording *r, const family *f, known_prefix *out)
+/* Looks for the history up to message number `len` in all sessions, newest first. out->len stays 0
+ * if there is none. */
+static pal_status find_prefix(const recording *r, const family *f, size_t len, known_prefix *out)
 {
     *out = (known_prefix){0};
-    for (size_t len = r->len; len > 0; len--) {
-        for (size_t i = 0; i < f->len; i++) {
-            pal_message message;
-            bool is_active;
-            pal_status status = pal_store_find_client_id(r->store, r->history->tenant,
-                    f->sessions[i], r->messages[len - 1].client_id, r->arena, &message, r->err);
-            if (status == PAL_NOT_FOUND)
-                continue;
-            if (status != PAL_OK)
-                return status;
-            status = find_active(r, f->sessions[i], &out->session, &is_active);
-            if (status != PAL_OK)
-                return status;
-            if (!is_active)
-                continue;
-            out->len = len;
-            out->seq = message.seq;
-            return PAL_OK;
-        }
+    for (size_t i = 0; i < f->len; i++) {
+        pal_message message;
+        bool is_active;
+        pal_status status = pal_store_find_client_id(r->store, r->history->tenant, f->sessions[i],
+                r->messages[len - 1].client_id, r->arena, &message, r->err);
+        if (status == PAL_NOT_FOUND)
+            continue;
+        if (status != PAL_OK)
+            return status;
+        status = find_active(r, f->sessions[i], &out->session, &is_active);
+        if (status != PAL_OK)
+            return status;
+        if (!is_active)
+            continue;
+        out->len = len;
+        out->seq = message.seq;
+        return PAL_OK;
     }
     return PAL_OK;
+}
+
+/* Finds the longest beginning of the request that is stored. Most requests continue the history
+ * that the client sent just before, so the last messages are tried first. A session that has a
+ * message also has those before it. So the others are found by bisection, however long the history
+ * is. */
+static pal_status find_known(const recording *r, const family *f, known_prefix *out)
+{
+    size_t low = 0, high = r->len; /* `low` messages are known, more than `high` are not */
+    known_prefix found;
+    pal_status status = PAL_OK;
+    *out = (known_prefix){0};
+    while (status == PAL_OK && low < high) {
+        size_t len = r->len - high < NEWEST_TRIED ? high : low + (high - low + 1) / 2;
+        status = find_prefix(r, f, len, &found);
+        if (status == PAL_OK && found.len) {
+            *out = found;
+            low = len;
+        } else {
+            high = len - 1;
+        }
+    }
+    return status;
 }
 
 /* ---- Writing ---- */
@@ -353,7 +377,7 @@ static pal_status record_once(const recording *r, pal_recorder_place *place)
 static pal_status record_messages(const recording *r, pal_recorder_place *place)
 {
     pal_status status = PAL_CONFLICT;
-    for (int i = 0; i < TRIES_MAX && status == PAL_CONFLICT; i++)
+    for (unsigned i = 0; i < TRIES_MAX && status == PAL_CONFLICT; i++)
         status = record_once(r, place);
     return status;
 }
@@ -406,7 +430,7 @@ pal_status pal_recorder_answer(pal_store *store, pal_recorder_place *place, pal_
     r.messages = answer;
     r.len = 1;
     status = append(&r, place->session, answer, 1, place->seq);
-    for (int i = 0; i < TRIES_MAX && status == PAL_CONFLICT; i++) {
+    for (unsigned i = 0; i < TRIES_MAX && status == PAL_CONFLICT; i++) {
         family f;
         known_prefix known = {.session.id = place->session, .seq = place->seq};
         status = read_family(&r, &f);

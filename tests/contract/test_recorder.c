@@ -177,6 +177,28 @@ static void an_edited_history_is_a_branch_that_shares_its_beginning(void)
     CHECK_EQ(branch.fork_seq, 2);
 }
 
+/* A history of 40 messages, of which number `edited` is changed; -1: none. */
+static const char *long_history(int edited)
+{
+    static char words[HISTORY_MAX * 8];
+    size_t len = 0;
+    for (int i = 0; i < 40; i++)
+        len += (size_t)snprintf(words + len, sizeof words - len, "%c:%d%s ", i % 2 ? 'a' : 'u', i,
+                i == edited ? "x" : "");
+    return words;
+}
+
+static void an_edit_anywhere_in_a_long_history_is_found(void)
+{
+    record(long_history(-1), NULL);
+    for (int i = 39; i > 0; i--) {
+        CHECK_EQ(record(long_history(i), NULL).appended, (uint64_t)(40 - i));
+        CHECK_EQ(record(long_history(i), NULL).appended, 0);
+    }
+    CHECK_EQ(record(long_history(-1), NULL).appended, 0);
+    CHECK_EQ(sessions(), 40);
+}
+
 static void a_branch_continues_and_so_does_the_first_history(void)
 {
     record("u:1 a:2 u:3", "a:4");
@@ -383,6 +405,7 @@ int main(int argc, char **argv)
     RUN(the_same_answer_again_adds_nothing);
     RUN(another_answer_to_the_same_request_is_a_branch);
     RUN(an_edited_history_is_a_branch_that_shares_its_beginning);
+    RUN(an_edit_anywhere_in_a_long_history_is_found);
     RUN(a_branch_continues_and_so_does_the_first_history);
     RUN(a_compacted_history_is_a_session_of_the_same_family);
     RUN(a_history_without_shared_messages_has_a_parent);

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { MockAnthropic } from '../../conformance/mock-anthropic.mjs';
 import { MockModel } from '../../conformance/mock-model.mjs';
 import { openSocket } from '../socket.mjs';
-import { makeKey, serve, workspace } from '../support.mjs';
+import { makeKey, palaver, serve, workspace } from '../support.mjs';
 
 const READ = { type: 'object', properties: { path: { type: 'string' } } };
 
@@ -326,6 +326,115 @@ test('a stream without [DONE] is recorded', async (t) => {
         `http://127.0.0.1:${model.address().port}/v1`, '--model', 'm'] });
     await agent(s, chat, OPENCODE).step(chat.user('one'));
     assert.deepEqual(await lines(s, 'opencode:ses_1'), ['user: one', 'assistant: Hi.']);
+});
+
+test('recorder: on: conversations with the same first message are branches of one session', async (t) => {
+    const s = await start(t, 'openai', { config: 'recorder: on\n' });
+    const agents = Array.from({ length: 4 }, () => agent(s, chat, {}));
+    for (const a of agents) await a.step(chat.user('hello <<say Hi.>>'));
+    assert.equal((await sessions(s)).length, 1, 'the same beginning with the same answer is one session');
+    for (const [i, a] of agents.entries()) await a.step(chat.user(`I am ${i} <<say ${i}>>`));
+    for (const a of agents) await a.step(chat.user('bye <<say Bye.>>'));
+    const all = await sessions(s);
+    assert.equal(all.length, 4);
+    const [root, ...others] = all.toSorted((a, b) => Boolean(a.parent_id) - Boolean(b.parent_id));
+    assert.match(root.key, /^history:/);
+    for (const { parent_id: parent } of others) assert.equal(parent, root.session_id);
+    const seen = await Promise.all(all.map(async ({ session_id: id }) => (await lines(s, id)).join()));
+    for (const a of agents) assert.ok(seen.includes(linesOf(a.history).join()), `${seen}`);
+});
+
+for (const stream of [true, false]) test(`parallel requests of one conversation are branches (stream: ${stream})`, async (t) => {
+    const s = await start(t);
+    const a = agent(s, chat, OPENCODE, { stream });
+    await a.step(chat.user('one <<say 1>>'));
+    const ends = await Promise.all(Array.from({ length: 64 }, async (_, i) => {
+        const list = [...a.history, chat.user(`branch ${i} <<say ${i}>>`)];
+        return linesOf([...list, ...await a.request(list)]).join();
+    }));
+    const all = await sessions(s);
+    assert.equal(all.length, 64);
+    const seen = await Promise.all(all.map(async ({ session_id: id }) => (await lines(s, id)).join()));
+    assert.deepEqual(seen.sort(), ends.sort());
+});
+
+test('the same request twice at the same time is recorded once', async (t) => {
+    const s = await start(t);
+    const a = agent(s, chat, OPENCODE);
+    await a.step(chat.user('one <<say 1>>'));
+    const list = [...a.history, chat.user('two <<say 2>>')];
+    await Promise.all(Array.from({ length: 8 }, () => a.request(list)));
+    assert.equal((await sessions(s)).length, 1);
+    assert.equal((await lines(s, 'opencode:ses_1')).length, 4);
+});
+
+test('a request that fails or is abandoned leaves nothing, and its retry is recorded once', async (t) => {
+    const s = await start(t);
+    const a = agent(s, chat, OPENCODE);
+    await a.step(chat.user('one <<say 1>>'));
+    for (const what of ['<<fail status=500 times=1>>', '<<fail status=429 times=2>>']) {
+        const list = [...a.history, chat.user(`${what}<<say ok>>`)];
+        const body = { ...chat.body(list, {}), stream: true };
+        let code;
+        do ({ code } = await s.post(chat.path, body, { headers: OPENCODE })); while (code !== 200);
+        a.history.push(list.at(-1), { role: 'assistant', content: 'ok' });
+    }
+    // A client that leaves in the middle of the stream, and sends the same request again.
+    const list = [...a.history, chat.user('<<chunk 1>><<stall after=2 ms=3000>><<say slowly>>')];
+    const text = JSON.stringify({ ...chat.body(list, {}), stream: true });
+    await new Promise((resolve, reject) => {
+        const request = http.request({ host: '127.0.0.1', port: s.port, method: 'POST', path: chat.path, agent: false,
+            headers: { ...OPENCODE, 'content-length': Buffer.byteLength(text) } }, (response) => {
+            response.once('data', () => { request.destroy(); resolve(); });
+            response.on('error', () => {});
+        });
+        request.on('error', reject);
+        request.end(text);
+    });
+    assert.equal((await lines(s, 'opencode:ses_1')).length, 6);
+    await a.step(chat.user('instead <<say fine>>'));
+    assert.deepEqual(await lines(s, 'opencode:ses_1'), linesOf(a.history));
+    assert.equal((await sessions(s)).length, 1);
+});
+
+test('after SIGKILL in the middle of an answer, the next request records what is missing', async (t) => {
+    const s = await start(t);
+    const dir = s.dir;
+    const a = agent(s, chat, OPENCODE);
+    await a.step(chat.user('one <<say 1>>'));
+    const hanging = s.post(chat.path, { ...chat.body([...a.history, chat.user('two <<hang>>')], {}), stream: true },
+        { headers: OPENCODE }).catch(() => {});
+    while ((await s.raw()).length < 2) await new Promise((resolve) => { setTimeout(resolve, 10); });
+    await s.stop('SIGKILL');
+    await hanging;
+    const next = await start(t, 'openai', { dir });
+    assert.equal((await lines(next, 'opencode:ses_1')).length, 2);
+    const b = agent(next, chat, OPENCODE);
+    b.history.push(...a.history, chat.user('two <<say 2>>'), { role: 'assistant', content: '2' }); // from elsewhere
+    await b.step(chat.user('three <<say 3>>'));
+    assert.deepEqual(await lines(next, 'opencode:ses_1'), linesOf(b.history));
+    assert.equal((await sessions(next)).length, 1);
+});
+
+test('images are stored once', async (t) => {
+    const png = Buffer.alloc(200_000, 'not really an image').toString('base64');
+    const forms = [
+        [chat, OPENCODE, 'opencode:ses_1', { role: 'user', content: [{ type: 'text', text: 'see <<say ok>>' },
+            { type: 'image_url', image_url: { url: `data:image/png;base64,${png}` } }] }],
+        [messages, CLAUDE, 'claude-code:u-1', { role: 'user', content: [{ type: 'text', text: 'see <<say ok>>' },
+            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: png } }] }],
+        [responses, CODEX, 'codex:c-1', { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'see <<say ok>>' },
+            { type: 'input_image', detail: 'auto', image_url: `data:image/png;base64,${png}` }] }],
+    ];
+    const s = await start(t);
+    for (const [api, headers, key, message] of forms) {
+        const a = agent(s, api, headers);
+        await a.step(message);
+        for (let i = 0; i < 3; i++) await a.step(api.user(`more ${i} <<say ${i}>>`));
+        assert.equal((await lines(s, key)).length, 8, key);
+    }
+    assert.equal((await sessions(s)).length, 3);
+    assert.equal(JSON.parse(palaver(s.dir, 'stats', '--json')).blobs, 1);
 });
 
 test('the store grows by what is new', async (t) => {
