@@ -2,14 +2,13 @@
  * the session that a path names. Each error names the invalid field and what it must be. */
 #include "server/server_call.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/unicode.h"
-#include "dialect/dialect_member.h"
+#include "dialect/dialect_object.h"
 
 static pal_status wrong(
         pal_call *call, const char *name, pal_error *err, const char *wants, const char *is)
@@ -18,83 +17,29 @@ static pal_status wrong(
     return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not %s", name, wants, is);
 }
 
-static const char *type_text(pal_json value)
-{
-    static const char *const texts[] = {
-            "absent", "null", "false", "true", "a number", "a string", "an array", "an object"};
-    return texts[pal_json_type_of(value)];
-}
-
 pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size_t len_max,
         pal_str *out, pal_error *err)
 {
-    pal_json value = pal_json_find(object, name);
-    if (pal_json_is_absent(value))
-        return PAL_OK;
-    if (pal_json_type_of(value) != PAL_JSON_STRING)
-        return wrong(call, name, err, "a string", type_text(value));
-    pal_str text = pal_json_string(value, call->arena);
-    if (pal_arena_failure(call->arena) != PAL_OK)
-        return pal_no_memory(err);
-    if (text.len > len_max) {
-        call->fail_param = name;
-        return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu", name,
-                text.len, len_max);
-    }
-    *out = text;
-    return PAL_OK;
+    return pal_call_blame(
+            call, pal_object_text(object, name, len_max, call->arena, out, err), err);
 }
 
 pal_status pal_call_flag(
         pal_call *call, pal_json object, const char *name, bool *out, pal_error *err)
 {
-    pal_json value = pal_json_find(object, name);
-    if (pal_json_is_absent(value) || pal_json_bool(value, out))
-        return PAL_OK;
-    return wrong(call, name, err, "true or false", type_text(value));
-}
-
-static pal_status check_range(pal_call *call, const char *name, uint64_t min, uint64_t max,
-        uint64_t number, uint64_t *out, pal_error *err)
-{
-    if (number < min || number > max) {
-        call->fail_param = name;
-        return pal_error_set(err, PAL_INVALID,
-                "'%s' must be from %" PRIu64 " to %" PRIu64 ", not %" PRIu64, name, min, max,
-                number);
-    }
-    *out = number;
-    return PAL_OK;
+    return pal_call_blame(call, pal_object_flag(object, name, out, err), err);
 }
 
 pal_status pal_call_count(pal_call *call, pal_json object, const char *name, uint64_t min,
         uint64_t max, uint64_t *out, pal_error *err)
 {
-    uint64_t number;
-    pal_json value = pal_json_find(object, name);
-    if (pal_json_is_absent(value))
-        return PAL_OK;
-    if (!pal_json_u64(value, &number)) {
-        pal_str raw = pal_json_raw(value);
-        char is[64];
-        snprintf(is, sizeof is, "%.*s", PAL_EXCERPT(raw, 40));
-        bool is_number = pal_json_type_of(value) == PAL_JSON_NUMBER;
-        return wrong(
-                call, name, err, "a non-negative whole number", is_number ? is : type_text(value));
-    }
-    return check_range(call, name, min, max, number, out, err);
+    return pal_call_blame(call, pal_object_count(object, name, min, max, out, err), err);
 }
 
 pal_status pal_call_object(
         pal_call *call, pal_json object, const char *name, pal_str *out, pal_error *err)
 {
-    pal_json value = pal_json_find(object, name);
-    if (pal_json_is_absent(value))
-        return PAL_OK;
-    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
-        return wrong(call, name, err, "an object", type_text(value));
-    *out = pal_json_raw(value);
-    return PAL_OK;
+    return pal_call_blame(call, pal_object_json(object, name, out, err), err);
 }
 
 /* ---- The query ---- */
@@ -129,7 +74,8 @@ pal_status pal_call_query_count(
     if (!pal_exchange_query(call->exchange, name, &text))
         return PAL_OK;
     if (pal_call_number(text, &number))
-        return check_range(call, name, min, max, number, out, err);
+        return pal_call_blame(
+                call, pal_object_range(name, min, max, number, out, err), err);
     quote_value(text, is);
     return wrong(call, name, err, "a whole number", is);
 }

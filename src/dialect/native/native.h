@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "dialect/dialect_object.h"
 #include "message/message_check.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
@@ -86,8 +87,26 @@ void pal_native_question_put(
 PAL_CHECKED pal_status pal_native_question_read(
         pal_json value, pal_arena *arena, pal_question *out_question, pal_error *err);
 
-/* Reads a request for a turn, except its tenant and session. Texts point into the parsed text or
- * the arena. PAL_INVALID: a member is unknown or wrong. */
+/* ---- Requests for turns ---- */
+
+#define PAL_NATIVE_ITERATIONS_MAX 1000 /* largest value of max_tool_iterations */
+
+/* The settings of a turn: "lane" to "label". Its record is a pal_turn_request. */
+extern const pal_api_object pal_native_turn_settings;
+
+/* Reads these settings, except "tools". PAL_INVALID: a member is wrong. */
+PAL_CHECKED pal_status pal_native_turn_settings_read(
+        pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err);
+
+/* Reads a tool that the caller runs: {"type":"function","function":{...}}, or the function itself,
+ * which pal_native_tool_function() returns. */
+PAL_CHECKED pal_status pal_native_tool_read(
+        pal_json value, pal_arena *arena, pal_tool *out_tool, pal_error *err);
+pal_json pal_native_tool_function(pal_json value);
+
+/* Reads a binding's request for a turn, except its tenant and session: the settings, with "tools",
+ * "agent", and "message" or "messages". Texts point into the parsed text or the arena. PAL_INVALID:
+ * a member is unknown or wrong. */
 PAL_CHECKED pal_status pal_native_turn_read(
         pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err);
 

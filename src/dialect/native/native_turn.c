@@ -3,6 +3,7 @@
 #include "base/json/json_put.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_object.h"
 #include "dialect/native/native.h"
 
 /* ---- States ---- */
@@ -154,51 +155,104 @@ void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_i
     pal_json_end_object(writer);
 }
 
+/* ---- Tools ---- */
+
+static const pal_api_object tool_function = {
+        .members = PAL_API_MEMBERS(
+                {"name", PAL_API_TEXT, "the name of the function",
+                        .offset = offsetof(pal_tool, name), .min = 1, .max = PAL_LABEL_LEN_MAX,
+                        .is_required = true},
+                {"description", PAL_API_TEXT, "when and how the model should call it",
+                        .offset = offsetof(pal_tool, description), .max = PAL_SYSTEM_LEN_MAX},
+                {"parameters", PAL_API_JSON_OBJECT, "the JSON schema of the arguments",
+                        .offset = offsetof(pal_tool, schema)},
+                {"strict", PAL_API_FLAG, "whether the model must follow the schema exactly",
+                        .offset = offsetof(pal_tool, is_strict)})};
+
+static const pal_api_object tool_body = {"Tool", .is_open = true,
+        .members = PAL_API_MEMBERS(
+                {"type", PAL_API_VALUE, .schema = "{\"const\":\"function\"}"},
+                {"function", PAL_API_VALUE, .of = &tool_function})};
+
+pal_json pal_native_tool_function(pal_json value)
+{
+    pal_json function = pal_json_find(value, "function");
+    return pal_json_type_of(function) == PAL_JSON_OBJECT ? function : value;
+}
+
+pal_status pal_native_tool_read(
+        pal_json value, pal_arena *arena, pal_tool *out_tool, pal_error *err)
+{
+    pal_json type = pal_json_find(value, "type");
+    *out_tool = (pal_tool){0};
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_error_set(err, PAL_INVALID, "a tool must be an object");
+    if (!pal_json_is_absent(type) && !pal_json_string_is(type, "function"))
+        return pal_error_set(err, PAL_INVALID,
+                "'type' must be function; built-in tools of model services are not supported");
+    return pal_object_read(pal_native_tool_function(value), &tool_function, arena, out_tool, err);
+}
+
 /* ---- Requests ---- */
 
 #define AT(field) offsetof(pal_turn_request, field)
 
-static const pal_member request_members[] = {
-        {"lane", PAL_MEMBER_OTHER, 1, 0}, {"provider", PAL_MEMBER_STRING, 1, AT(endpoint)},
-        {"model", PAL_MEMBER_STRING, 1, AT(model)}, {"agent", PAL_MEMBER_STRING, 1, AT(agent)},
-        {"label", PAL_MEMBER_STRING, 1, AT(label)}, {"system", PAL_MEMBER_OTHER, 1, 0},
-        {"parameters", PAL_MEMBER_OBJECT, 1, AT(parameters)},
-        {"tool_choice", PAL_MEMBER_JSON, 1, AT(tool_choice)},
-        {"max_output_tokens", PAL_MEMBER_U64, 1, AT(output_max)},
-        {"max_tool_iterations", PAL_MEMBER_U32, 1, AT(max_tool_iterations)},
-        {"all_or_nothing", PAL_MEMBER_BOOL, 1, AT(all_or_nothing)},
-        {"no_server_tools", PAL_MEMBER_BOOL, 1, AT(no_server_tools)},
-        {"tools", PAL_MEMBER_OTHER, 1, 0}, {"messages", PAL_MEMBER_OTHER, 1, 0},
-        {"message", PAL_MEMBER_OTHER, 1, 0}, /* a text of the user */
-};
+const pal_api_object pal_native_turn_settings = {
+        .members = PAL_API_MEMBERS(
+                {"lane", PAL_API_WORD, "what happens if a turn of the session is running",
+                        .offset = AT(lane), .words = "reject queue steer interrupt"},
+                {"model", PAL_API_TEXT, "the model", .offset = AT(model),
+                        .max = PAL_MODEL_LEN_MAX},
+                {"provider", PAL_API_TEXT, "the configured provider", .offset = AT(endpoint),
+                        .max = PAL_NAME_LEN_MAX},
+                {"system", PAL_API_TEXT, "the system prompt", .offset = AT(system),
+                        .max = PAL_SYSTEM_LEN_MAX},
+                {"tools", PAL_API_LIST, "tools that the client runs", .of = &tool_body},
+                {"tool_choice", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"object\"]}"},
+                {"parameters", PAL_API_JSON_OBJECT, "more parameters for the model service",
+                        .offset = AT(parameters)},
+                {"max_output_tokens", PAL_API_COUNT, "the maximum length of an answer",
+                        .offset = AT(output_max), .min = 1, .max = UINT32_MAX},
+                {"max_tool_iterations", PAL_API_COUNT32, "the maximum number of model calls",
+                        .offset = AT(max_tool_iterations), .min = 1,
+                        .max = PAL_NATIVE_ITERATIONS_MAX},
+                {"all_or_nothing", PAL_API_FLAG, "whether a failed turn leaves no messages",
+                        .offset = AT(all_or_nothing)},
+                {"no_server_tools", PAL_API_FLAG, "whether only the client's tools are used",
+                        .offset = AT(no_server_tools)},
+                {"label", PAL_API_TEXT, "a name for the ledger", .offset = AT(label),
+                        .max = PAL_LABEL_LEN_MAX})};
 
-static pal_status read_lane(pal_json value, pal_turn_lane *out_lane, pal_error *err)
+static pal_status read_tool_choice(pal_json value, pal_turn_request *request, pal_error *err)
 {
-    static const char *const names[] = {"reject", "queue", "steer", "interrupt"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (pal_json_string_is(value, names[i])) {
-            *out_lane = (pal_turn_lane)i;
-            return PAL_OK;
-        }
-    }
-    return pal_member_wrong(err, "lane", value, "reject, queue, steer or interrupt");
+    static const char *const words[] = {"auto", "none", "required", NULL};
+    if (pal_json_is_absent(value))
+        return PAL_OK;
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT && !pal_member_is_one_of(value, words))
+        return pal_error_set(err, PAL_INVALID,
+                "'tool_choice' must be auto, none, required or an object that names a function");
+    request->tool_choice = pal_json_raw(value);
+    return PAL_OK;
 }
 
-static pal_status read_tool(pal_json value, pal_arena *arena, pal_tool *out_tool, pal_error *err)
+pal_status pal_native_turn_settings_read(
+        pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
-    pal_json function = pal_json_find(value, "function");
-    pal_json schema = pal_json_find(function, "parameters");
-    *out_tool = (pal_tool){.name = pal_member_string(function, "name", arena),
-            .description = pal_member_string(function, "description", arena)};
-    if (out_tool->name.len == 0)
-        return pal_error_set(err, PAL_INVALID, "member 'function.name' is missing");
-    if (pal_json_type_of(schema) == PAL_JSON_OBJECT)
-        out_tool->schema = pal_json_raw(schema);
-    else if (pal_json_type_of(schema) != PAL_JSON_NONE)
-        return pal_member_wrong(err, "parameters", schema, "an object");
-    (void)pal_json_bool(pal_json_find(function, "strict"), &out_tool->is_strict);
-    return pal_arena_checked(arena, err);
+    pal_status status = pal_object_read(value, &pal_native_turn_settings, arena, request, err);
+    if (status != PAL_OK)
+        return status;
+    request->has_system = !pal_json_is_absent(pal_json_find(value, "system"));
+    return read_tool_choice(pal_json_find(value, "tool_choice"), request, err);
 }
+
+/* ---- Requests of bindings ---- */
+
+/* The members that a binding's request has besides the settings. */
+static const pal_api_object binding_members = {
+        .members = PAL_API_MEMBERS(
+                {"agent", PAL_API_TEXT, "the agent", .offset = AT(agent), .max = PAL_NAME_LEN_MAX},
+                {"message", PAL_API_VALUE, .help = "a text of the user"},
+                {"messages", PAL_API_LIST, .help = "messages in the native format"})};
 
 static pal_status read_tools(
         pal_json array, pal_arena *arena, pal_turn_request *request, pal_error *err)
@@ -206,13 +260,15 @@ static pal_status read_tools(
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
     size_t count = pal_json_count(array), at = 0;
+    if (pal_json_is_absent(array))
+        return PAL_OK;
     if (pal_json_type_of(array) != PAL_JSON_ARRAY)
-        return pal_member_wrong(err, "tools", array, "an array of tools");
+        return pal_error_set(err, PAL_INVALID, "'tools' must be an array of tools");
     pal_tool *tools = pal_arena_array(arena, count ? count : 1, sizeof *tools);
     if (!tools)
         return pal_arena_checked(arena, err);
     for (; pal_json_next(&iter, NULL, &value); at++) {
-        pal_status status = read_tool(value, arena, &tools[at], err);
+        pal_status status = pal_native_tool_read(value, arena, &tools[at], err);
         if (status != PAL_OK)
             return pal_member_within(err, status, "tools", at);
     }
@@ -227,8 +283,10 @@ static pal_status read_messages(
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
     size_t count = pal_json_count(array), at = 0;
+    if (pal_json_is_absent(array))
+        return PAL_OK;
     if (pal_json_type_of(array) != PAL_JSON_ARRAY)
-        return pal_member_wrong(err, "messages", array, "an array of messages");
+        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
     request->messages = pal_arena_array(arena, count ? count : 1, sizeof *request->messages);
     if (!request->messages)
         return pal_arena_checked(arena, err);
@@ -241,24 +299,16 @@ static pal_status read_messages(
     return PAL_OK;
 }
 
-static pal_status read_request_member(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+static pal_status read_message(
+        pal_json request_json, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
-    pal_turn_request *request = record;
-    if (strcmp(member->name, "lane") == 0)
-        return read_lane(value, &request->lane, err);
-    if (strcmp(member->name, "tools") == 0)
-        return read_tools(value, arena, request, err);
-    if (strcmp(member->name, "messages") == 0)
-        return read_messages(value, arena, request, err);
-    if (pal_json_type_of(value) != PAL_JSON_STRING)
-        return pal_member_wrong(err, member->name, value, "a string");
-    pal_str text = pal_json_string(value, arena);
-    if (strcmp(member->name, "system") == 0) {
-        request->system = text;
-        request->has_system = true;
-        return pal_arena_checked(arena, err);
-    }
+    pal_str text;
+    if (pal_json_is_absent(pal_json_find(request_json, "message")))
+        return PAL_OK;
+    pal_status status =
+            pal_object_text(request_json, "message", PAL_MESSAGE_BYTES_MAX, arena, &text, err);
+    if (status != PAL_OK)
+        return status;
     request->messages = pal_arena_array(arena, 1, sizeof *request->messages);
     if (!request->messages)
         return pal_arena_checked(arena, err);
@@ -267,18 +317,38 @@ static pal_status read_request_member(
     return pal_arena_checked(arena, err);
 }
 
-static const pal_member_table request_table = {request_members,
-        sizeof request_members / sizeof *request_members, read_request_member, NULL};
+static pal_status check_names(pal_json object, pal_arena *arena, pal_error *err)
+{
+    pal_json_iter iter = pal_json_each(object);
+    pal_json name, value;
+    while (pal_json_next(&iter, &name, &value)) {
+        pal_str text = pal_json_string(name, arena);
+        if (!pal_object_find(&pal_native_turn_settings, text) &&
+                !pal_object_find(&binding_members, text))
+            return pal_error_set(
+                    err, PAL_INVALID, "unknown member '%.*s'", PAL_EXCERPT(text, 120));
+    }
+    return PAL_OK;
+}
 
 pal_status pal_native_turn_read(
         pal_json value, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
-    pal_str unknown = {0};
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_error_set(err, PAL_INVALID, "a request is of type %s; expected an object",
                 pal_json_type_name(pal_json_type_of(value)));
-    pal_status status = pal_members_read(&request_table, 1, value, arena, request, &unknown, err);
-    if (status == PAL_OK && unknown.len)
-        return pal_error_set(err, PAL_INVALID, "unknown members: %.*s", PAL_EXCERPT(unknown, 120));
-    return status;
+    pal_status status = check_names(value, arena, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_native_turn_settings_read(value, arena, request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_object_read(value, &binding_members, arena, request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_tools(pal_json_find(value, "tools"), arena, request, err);
+    if (status != PAL_OK)
+        return status;
+    status = read_messages(pal_json_find(value, "messages"), arena, request, err);
+    return status == PAL_OK ? read_message(value, arena, request, err) : status;
 }

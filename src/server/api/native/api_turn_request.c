@@ -3,46 +3,21 @@
 
 #include "base/text.h"
 #include "dialect/dialect_member.h"
+#include "dialect/native/native.h"
 #include "server/api/api_object.h"
 #include "server/server_call.h"
 
 /* ---- Tools ---- */
 
-static const pal_api_object tool_function = {
-        .members = PAL_API_MEMBERS(
-                {"name", PAL_API_TEXT, "the name of the function", .offset = offsetof(pal_tool,
-                        name),
-                        .min = 1, .max = PAL_LABEL_LEN_MAX, .is_required = true},
-                {"description", PAL_API_TEXT, "when and how the model should call it",
-                        .offset = offsetof(pal_tool, description), .max = PAL_SYSTEM_LEN_MAX},
-                {"parameters", PAL_API_JSON_OBJECT, "the JSON schema of the arguments",
-                        .offset = offsetof(pal_tool, schema)},
-                {"strict", PAL_API_FLAG, "whether the model must follow the schema exactly",
-                        .offset = offsetof(pal_tool, is_strict)})};
-
-static const pal_api_object tool_body = {"Tool", .is_open = true,
-        .members = PAL_API_MEMBERS(
-                {"type", PAL_API_VALUE, .schema = "{\"const\":\"function\"}"},
-                {"function", PAL_API_VALUE, .of = &tool_function})};
-
 pal_status pal_api_tool_read(pal_call *call, pal_json value, pal_tool *out_tool, pal_error *err)
 {
-    pal_json function = pal_json_find(value, "function");
-    pal_json of = pal_json_type_of(function) == PAL_JSON_OBJECT ? function : value;
-    pal_json type = pal_json_find(value, "type");
-    *out_tool = (pal_tool){0};
-    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
-        return pal_error_set(err, PAL_INVALID, "a tool must be an object");
-    if (!pal_json_is_absent(type) && !pal_json_string_is(type, "function"))
-        return pal_error_set(err, PAL_INVALID,
-                "'type' must be function; built-in tools of model services are not supported");
-    if (call->api->is_strict) {
-        pal_status status =
-                pal_call_known_names(call, of, "name description parameters strict", true, err);
+    if (call->api->is_strict && pal_json_type_of(value) == PAL_JSON_OBJECT) {
+        pal_status status = pal_call_known_names(call, pal_native_tool_function(value),
+                "name description parameters strict", true, err);
         if (status != PAL_OK)
             return status;
     }
-    return pal_api_object_read(call, of, &tool_function, out_tool, err);
+    return pal_call_blame(call, pal_native_tool_read(value, call->arena, out_tool, err), err);
 }
 
 pal_status pal_api_tools_begin(pal_call *call, pal_json array, pal_tool **out_tools, pal_error *err)
@@ -79,23 +54,6 @@ pal_status pal_api_tools_read(
     *out_tools = tools;
     *out_len = pal_json_count(array);
     return pal_arena_checked(call->arena, err);
-}
-
-static pal_status read_tool_choice(pal_call *call, pal_turn_request *request, pal_error *err)
-{
-    pal_json value = pal_json_find(call->body, "tool_choice");
-    pal_json_type type = pal_json_type_of(value);
-    if (pal_json_is_absent(value))
-        return PAL_OK;
-    bool is_word = pal_json_string_is(value, "auto") || pal_json_string_is(value, "none") ||
-            pal_json_string_is(value, "required");
-    if (type == PAL_JSON_OBJECT || is_word) {
-        request->tool_choice = pal_json_raw(value);
-        return PAL_OK;
-    }
-    call->fail_param = "tool_choice";
-    return pal_error_set(err, PAL_INVALID,
-            "'tool_choice' must be auto, none, required or an object that names a function");
 }
 
 /* ---- Context settings ---- */
@@ -135,42 +93,20 @@ const pal_api_object pal_api_context_settings = {
                 {"low_water_percent", .type = PAL_API_COUNT},
                 {"compaction", PAL_API_VALUE, .of = &compaction_settings})};
 
-const pal_api_object pal_api_turn_settings = {
+/* Settings that only requests to the server have. */
+static const pal_api_object server_settings = {
         .members = PAL_API_MEMBERS(
-                {"lane", PAL_API_WORD, "what happens if a turn of the session is running",
-                        .offset = offsetof(pal_api_turn, request.lane),
-                        .words = "reject queue steer interrupt"},
-                {"model", PAL_API_TEXT, "the model", .offset = offsetof(pal_api_turn,
-                        request.model),
-                        .max = PAL_MODEL_LEN_MAX},
-                {"provider", PAL_API_TEXT, "the configured provider",
-                        .offset = offsetof(pal_api_turn, request.endpoint),
-                        .max = PAL_NAME_LEN_MAX},
-                {"system", PAL_API_TEXT, "the system prompt",
-                        .offset = offsetof(pal_api_turn, request.system),
-                        .max = PAL_SYSTEM_LEN_MAX},
-                {"tools", PAL_API_LIST, "tools that the client runs", .of = &tool_body},
-                {"tool_choice", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"object\"]}"},
-                {"parameters", PAL_API_JSON_OBJECT, "more parameters for the model service",
-                        .offset = offsetof(pal_api_turn, request.parameters)},
-                {"max_output_tokens", PAL_API_COUNT, "the maximum length of an answer",
-                        .offset = offsetof(pal_api_turn, request.output_max), .min = 1,
-                        .max = UINT32_MAX},
                 {"strategy", PAL_API_TEXT, "the context strategy, instead of the session's",
                         .offset = offsetof(pal_api_turn, strategy), .max = 64},
-                {"max_tool_iterations", PAL_API_COUNT32, "the maximum number of model calls",
-                        .offset = offsetof(pal_api_turn, request.max_tool_iterations), .min = 1,
-                        .max = PAL_SERVER_ITERATIONS_MAX},
-                {"all_or_nothing", PAL_API_FLAG, "whether a failed turn leaves no messages",
-                        .offset = offsetof(pal_api_turn, request.all_or_nothing)},
-                {"no_server_tools", PAL_API_FLAG, "whether only the client's tools are used",
-                        .offset = offsetof(pal_api_turn, request.no_server_tools)},
-                {"label", PAL_API_TEXT, "a name for the ledger",
-                        .offset = offsetof(pal_api_turn, request.label), .max = PAL_LABEL_LEN_MAX},
                 {"stream", PAL_API_FLAG, "whether the response is a stream of events",
                         .offset = offsetof(pal_api_turn, is_stream)},
                 {"background", PAL_API_FLAG, "whether the response is sent before the turn ends",
                         .offset = offsetof(pal_api_turn, is_background)})};
+
+const pal_api_object pal_api_turn_settings = {
+        .members = PAL_API_MEMBERS(
+                {.type = PAL_API_INCLUDE, .of = &pal_native_turn_settings},
+                {.type = PAL_API_INCLUDE, .of = &server_settings})};
 
 /* The request's settings override those of the session. */
 static pal_status read_context(
@@ -230,22 +166,23 @@ pal_status pal_api_turn_read(
 {
     pal_call *call = turn->call;
     pal_tool *tools = NULL;
-    pal_status status =
-            pal_api_object_read(call, call->body, &pal_api_turn_settings, turn, err);
+    pal_status status = pal_call_blame(call,
+            pal_native_turn_settings_read(call->body, call->arena, &turn->request, err), err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_object_read(call, call->body, &server_settings, turn, err);
     if (status != PAL_OK)
         return status;
     if (turn->is_stream && turn->is_background) {
         call->fail_param = "background";
         return pal_error_set(err, PAL_INVALID, "send either 'stream' or 'background', not both");
     }
-    turn->request.has_system = !pal_json_is_absent(pal_json_find(call->body, "system"));
     status = pal_api_tools_read(
             call, pal_json_find(call->body, "tools"), &tools, &turn->request.tools_len, err);
     if (status != PAL_OK)
         return status;
     turn->request.tools = tools;
-    status = read_tool_choice(call, &turn->request, err);
-    return status == PAL_OK ? read_context(turn, session, has_context, err) : status;
+    return read_context(turn, session, has_context, err);
 }
 
 pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session)
