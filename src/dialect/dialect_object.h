@@ -2,8 +2,9 @@
  *
  * The table of a request gives its reader and, in the server, the refusal of unknown members
  * (api_known.c) and the schema in /openapi.json (api_openapi.c), so these cannot differ. The table
- * of a response gives its schema. The server and the bindings read a turn's settings by the same
- * table (native_turn.c).
+ * of a response gives its schema. If the response is written by a table of dialect_member.h, its
+ * schema is derived from that table too. The server and the bindings read a turn's settings by the
+ * same table (native_turn.c).
  *
  * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_DIALECT_OBJECT_H
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/json/json.h"
+#include "dialect/dialect_member.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
 
@@ -56,6 +58,9 @@ struct pal_api_object {
     const pal_api_member *members; /* NULL: any object */
     bool is_open;                /* accepts members that are not in the table */
     const pal_api_object *items; /* the body is an array of these */
+    /* In a response: the members that pal_members_write() writes in form 1. Those that `members`
+     * has too are described there. */
+    const pal_member_table *written;
 };
 
 /* The members of an object, in place. */

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "dialect/dialect_member.h"
 #include "dialect/dialect_object.h"
 #include "message/message_check.h"
 #include "palaver/arena.h"
@@ -66,6 +67,10 @@ PAL_CHECKED pal_status pal_native_session_read(
         pal_json value, pal_arena *arena, pal_session *out_session, pal_error *err);
 PAL_CHECKED pal_status pal_native_mark_read(
         pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err);
+
+/* The members that pal_native_session_put() and pal_native_mark_put() write, in form 1. */
+extern const pal_member_table pal_native_session_table;
+extern const pal_member_table pal_native_mark_table;
 
 /* Returns the name of a kind, for example "rewind"; "none" if the kind is unknown. */
 const char *pal_native_mark_kind_name(pal_mark_kind kind);

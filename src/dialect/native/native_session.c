@@ -2,7 +2,6 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/json/json_put.h"
-#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 
@@ -43,7 +42,7 @@ static const pal_member session_members[] = {
         {"deleted_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, deleted_at)},
 };
 
-static const pal_member_table session_table = {
+const pal_member_table pal_native_session_table = {
         session_members, COUNT_OF(session_members), read_session_other, write_session_other};
 
 static pal_status read_aliases(
@@ -104,13 +103,13 @@ static pal_status check_session(const pal_session *session, pal_error *err)
     if (status == PAL_OK)
         status = pal_members_check(&any_object, 0, "metadata", session->metadata, err);
     if (status == PAL_OK)
-        status = pal_members_check(&session_table, FULL, "extra", session->extra, err);
+        status = pal_members_check(&pal_native_session_table, FULL, "extra", session->extra, err);
     return status;
 }
 
 static void put_members(pal_json_writer *writer, const pal_session *session)
 {
-    pal_members_write(&session_table, FULL, writer, session);
+    pal_members_write(&pal_native_session_table, FULL, writer, session);
     pal_json_put_members(writer, session->extra);
 }
 
@@ -147,8 +146,8 @@ pal_status pal_native_session_read(
         return pal_error_set(err, PAL_INVALID, "a session is of type %s; expected an object",
                 pal_json_type_name(pal_json_type_of(value)));
     pal_session session = {0};
-    pal_status status =
-            pal_members_read(&session_table, FULL, value, arena, &session, &session.extra, err);
+    pal_status status = pal_members_read(
+            &pal_native_session_table, FULL, value, arena, &session, &session.extra, err);
     if (status == PAL_OK)
         *out_session = session;
     return status;
@@ -201,7 +200,7 @@ static const pal_member mark_members[] = {
         {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_mark, created_at)},
 };
 
-static const pal_member_table mark_table = {
+const pal_member_table pal_native_mark_table = {
         mark_members, COUNT_OF(mark_members), read_mark_kind, write_mark_kind};
 
 const char *pal_native_mark_kind_name(pal_mark_kind kind)
@@ -241,7 +240,7 @@ pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pa
     if (status != PAL_OK)
         return status;
     pal_json_begin_object(writer);
-    pal_members_write(&mark_table, FULL, writer, mark);
+    pal_members_write(&pal_native_mark_table, FULL, writer, mark);
     pal_json_end_object(writer);
     return PAL_OK;
 }
@@ -255,7 +254,8 @@ pal_status pal_native_mark_read(
                 pal_json_type_name(pal_json_type_of(value)));
     pal_mark mark = {0};
     pal_str ignored;
-    pal_status status = pal_members_read(&mark_table, FULL, value, arena, &mark, &ignored, err);
+    pal_status status = pal_members_read(
+            &pal_native_mark_table, FULL, value, arena, &mark, &ignored, err);
     if (status != PAL_OK)
         return status;
     if (mark.kind == PAL_MARK_NONE)

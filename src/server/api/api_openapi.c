@@ -131,6 +131,33 @@ static void put_member_schema(pal_json_writer *writer, const pal_api_member *mem
     }
 }
 
+/* Writes the schemas of the members that only the table of the writer has. */
+static void put_written(pal_json_writer *writer, const pal_api_object *object)
+{
+    static const pal_api_type types[] = {
+            [PAL_MEMBER_STRING] = PAL_API_TEXT,
+            [PAL_MEMBER_TEXT] = PAL_API_TEXT,
+            [PAL_MEMBER_OBJECT] = PAL_API_JSON_OBJECT,
+            [PAL_MEMBER_U64] = PAL_API_COUNT,
+            [PAL_MEMBER_U32] = PAL_API_COUNT,
+            [PAL_MEMBER_BOOL] = PAL_API_FLAG,
+            [PAL_MEMBER_I64] = PAL_API_NUMBER,
+            [PAL_MEMBER_TIME] = PAL_API_TIME,
+            [PAL_MEMBER_ID] = PAL_API_TEXT,
+            [PAL_MEMBER_VALUE] = PAL_API_END, /* any type, as all others */
+    };
+    for (size_t i = 0; i < object->written->members_len; i++) {
+        const pal_member *member = &object->written->members[i];
+        if (!(member->forms & 1) || pal_object_find(object, pal_str_of(member->name)))
+            continue;
+        pal_json_name(writer, member->name);
+        if (types[member->type] == PAL_API_END)
+            pal_json_put_raw(writer, pal_str_of("{}"));
+        else
+            put_member_schema(writer, &(pal_api_member){.type = types[member->type]});
+    }
+}
+
 static void put_properties(pal_json_writer *writer, const pal_api_object *object)
 {
     for (const pal_api_member *member = object->members; member->type; member++) {
@@ -141,6 +168,8 @@ static void put_properties(pal_json_writer *writer, const pal_api_object *object
             put_member_schema(writer, member);
         }
     }
+    if (object->written)
+        put_written(writer, object);
 }
 
 static bool has_required(const pal_api_object *object)

@@ -586,6 +586,7 @@ static const pal_api_object conversation_list_body = {"ConversationList",
 
 static const pal_api_object conversation_done_body = {"ConversationDone",
         .members = PAL_API_MEMBERS(
+                {"success", PAL_API_FLAG, .is_required = true},
                 {"message", PAL_API_TEXT, .is_required = true},
                 {"session_id", PAL_API_TEXT, .is_required = true},
                 {"keep_system_message", .type = PAL_API_FLAG})};

@@ -266,15 +266,10 @@ static pal_status list_marks(pal_call *call, pal_error *err)
 
 /* ---- Routes ---- */
 
-static const pal_api_object mark_body = {"Mark",
+static const pal_api_object mark_body = {"Mark", .written = &pal_native_mark_table,
         .members = PAL_API_MEMBERS(
                 {"number", PAL_API_COUNT, .is_required = true},
-                {"kind", PAL_API_TEXT, .is_required = true},
-                {"seq", .type = PAL_API_COUNT},
-                {"through_seq", .type = PAL_API_COUNT},
-                {"target", .type = PAL_API_COUNT},
-                {"undone", .type = PAL_API_FLAG},
-                {"created_at", .type = PAL_API_TIME})};
+                {"kind", PAL_API_TEXT, .is_required = true})};
 
 static const pal_api_object mark_list_body = {"MarkList",
         .members = PAL_API_MEMBERS(

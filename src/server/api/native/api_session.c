@@ -424,16 +424,14 @@ static pal_status erase_session(pal_call *call, pal_error *err)
 
 /* ---- Routes ---- */
 
-const pal_api_object pal_api_session_body = {"Session",
+const pal_api_object pal_api_session_body = {"Session", .written = &pal_native_session_table,
         .members = PAL_API_MEMBERS(
                 {"session_id", PAL_API_TEXT, .is_required = true},
                 {"message_count", PAL_API_COUNT, .is_required = true},
                 {"id", PAL_API_TEXT, .is_required = true},
-                {"state", .type = PAL_API_TEXT},
-                {"created_at", PAL_API_TIME, .is_required = true},
-                {"updated_at", .type = PAL_API_TIME},
-                {"last_seq", .type = PAL_API_COUNT},
-                {.type = PAL_API_INCLUDE, .of = &pal_api_session_settings})};
+                {"state", PAL_API_WORD, .words = "active trash quarantined erased"},
+                {"aliases", .type = PAL_API_LIST},
+                {"created_at", PAL_API_TIME, .is_required = true})};
 
 static const pal_api_object session_page_body = {"SessionPage",
         .members = PAL_API_MEMBERS(
