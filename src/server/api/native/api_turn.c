@@ -307,6 +307,10 @@ static pal_status read_answers(pal_call *call, pal_question_answer **out_answers
     pal_status status = pal_api_object_read(call, call->body, &approve_body, &request, err);
     if (status != PAL_OK)
         return status;
+    if (!pal_json_is_absent(array) && pal_json_type_of(array) != PAL_JSON_ARRAY) {
+        call->fail_param = "answers";
+        return pal_error_set(err, PAL_INVALID, "'answers' must be an array of answers");
+    }
     pal_question_answer *answers =
             pal_arena_array(call->arena, pal_json_count(array) + 1, sizeof *answers);
     while (answers && status == PAL_OK && pal_json_next(&iter, NULL, &value)) {
