@@ -1,4 +1,4 @@
-/* net_http.c - the client: when a call can start, and how it ends.
+/* net_http.c - the client: when a call can start, which multi handle runs it, and how it ends.
  *
  * A call waits at its host. Only a limited number of calls look up the host's name at the same
  * time, because libcurl starts a thread for each name that is not in its cache. Only a limited
@@ -10,6 +10,12 @@
  * call that is to end early is doomed: it is ended as soon as libcurl is off the stack. Everything
  * runs on the loop.
  *
+ * libuv watches the sockets and timers of libcurl's multi handles. A client has several of them:
+ * libcurl examines every connection to a host when it looks for one to use, so many calls to one
+ * host would make each start more expensive. A multi therefore takes a limited number of calls;
+ * further calls go to the next multi. While there are few calls, they share one multi and its idle
+ * connections.
+ *
  * libcurl must not be called from its own callbacks. If a callback starts or cancels a call, this
  * is noted, and done when libcurl is off the stack. A canceled call gets no more callbacks from
  * that moment on. */
@@ -20,6 +26,7 @@
 #include <stdlib.h>
 #include "base/memory.h"
 #include "net/net_http_internal.h"
+#include "net/net_loop_internal.h"
 
 #define FINDING_MAX 16  /* calls of one host that can look up its name at the same time */
 #define OPENING_MAX 256 /* calls of one host that can look up its name or connect at the same
@@ -28,6 +35,8 @@
 #define CONNECT_MS 10000
 #define IDLE_MS 120000
 #define HOST_NAME_MAX_LEN 4096
+#define CALLS_MAX 256   /* calls of one multi handle */
+#define READS_MAX 8     /* reads of one socket before the others are served */
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static CURLcode curl_ready;
@@ -35,6 +44,229 @@ static CURLcode curl_ready;
 static void init_curl(void)
 {
     curl_ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* ---- Multis ---- */
+
+static void finish(pal_http_call *call, CURLcode result);
+static void settle(pal_http *http);
+
+struct pal_http_multi {
+    pal_http *http;
+    pal_http_multi *next;
+    CURLM *curl;
+    uv_timer_t timer;
+    uint32_t calls;
+};
+
+/* A socket that libcurl watches. It is freed one round of the loop after its multi. */
+typedef struct socket_watch {
+    uv_poll_t poll;
+    pal_http_multi *multi;
+    curl_socket_t fd;
+    int events;
+} socket_watch;
+
+static void tell_ended(pal_http_multi *multi)
+{
+    int left;
+    for (CURLMsg *message; (message = curl_multi_info_read(multi->curl, &left)) != NULL;) {
+        pal_http_call *call = NULL;
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        /* The message is freed together with its call. */
+        CURLcode result = message->data.result;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+        finish(call, result);
+    }
+}
+
+static void drive(pal_http_multi *multi, curl_socket_t fd, int events)
+{
+    pal_http *http = multi->http;
+    int running;
+    assert(!http->in_curl);
+    http->in_curl = true;
+    http->lap++;
+    http->lap_ms = pal_loop_now_ms(http->loop);
+    http->lap_bytes = 0;
+    curl_multi_socket_action(multi->curl, fd, events, &running);
+    http->in_curl = false;
+    settle(http);
+    tell_ended(multi);
+}
+
+/* libcurl reads once per notification. If its buffer was full, there is usually more to read, and
+ * another round of the loop costs more than the read. */
+static void read_on(uv_poll_t *poll)
+{
+    const socket_watch *watch = poll->data;
+    for (int reads = 1; reads < READS_MAX && !uv_is_closing((uv_handle_t *)poll) &&
+            (watch->events & UV_READABLE) &&
+            watch->multi->http->lap_bytes > PAL_HTTP_RECEIVE_BYTES / 2;
+            reads++)
+        drive(watch->multi, watch->fd, CURL_CSELECT_IN);
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+    socket_watch *watch = poll->data;
+    int flags = 0;
+    if (status < 0) {
+        /* libuv has stopped watching the socket. There may be bytes to read before the error, and
+         * libcurl finds the error by itself. */
+        uv_poll_start(poll, watch->events, on_ready);
+        flags = CURL_CSELECT_IN;
+    }
+    if (events & UV_READABLE)
+        flags |= CURL_CSELECT_IN;
+    if (events & UV_WRITABLE)
+        flags |= CURL_CSELECT_OUT;
+    drive(watch->multi, watch->fd, flags);
+    read_on(poll);
+}
+
+static void on_multi_timer(uv_timer_t *timer)
+{
+    drive(timer->data, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int set_timer(CURLM *curl, long timeout_ms, void *user)
+{
+    pal_http_multi *multi = user;
+    (void)curl;
+    if (timeout_ms < 0)
+        uv_timer_stop(&multi->timer);
+    else
+        uv_timer_start(&multi->timer, on_multi_timer, (uint64_t)timeout_ms, 0);
+    return 0;
+}
+
+static void free_watch(uv_handle_t *handle)
+{
+    pal_free(handle->data);
+}
+
+static socket_watch *new_watch(pal_http_multi *multi, curl_socket_t fd)
+{
+    socket_watch *watch = pal_calloc(1, sizeof *watch);
+    if (!watch)
+        return NULL;
+    if (uv_poll_init_socket(&multi->http->loop->uv, &watch->poll, fd)) {
+        pal_free(watch);
+        return NULL;
+    }
+    watch->poll.data = watch;
+    watch->multi = multi;
+    watch->fd = fd;
+    curl_multi_assign(multi->curl, fd, watch);
+    return watch;
+}
+
+static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *socket_user)
+{
+    socket_watch *watch = socket_user;
+    pal_http_multi *multi = user;
+    pal_http_call *call = NULL;
+    if (what == CURL_POLL_REMOVE) {
+        if (watch)
+            uv_close((uv_handle_t *)&watch->poll, free_watch);
+        return 0;
+    }
+    if (!watch)
+        watch = new_watch(multi, fd);
+    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    if (watch) {
+        watch->events = events;
+        if (uv_poll_start(&watch->poll, events, on_ready) == 0)
+            return 0;
+    }
+    /* A failure here would end every call of the multi, so only this call fails. */
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &call);
+    if (call)
+        pal_http_doom(call, PAL_NO_MEMORY);
+    return 0;
+}
+
+static void free_multi(uv_handle_t *handle)
+{
+    pal_free(handle->data);
+}
+
+static pal_http_multi *new_multi(pal_http *http)
+{
+    pal_http_multi *multi = pal_calloc(1, sizeof *multi);
+    if (!multi)
+        return NULL;
+    multi->curl = curl_multi_init();
+    if (!multi->curl) {
+        pal_free(multi);
+        return NULL;
+    }
+    multi->http = http;
+    uv_timer_init(&http->loop->uv, &multi->timer);
+    multi->timer.data = multi;
+    curl_multi_setopt(multi->curl, CURLMOPT_SOCKETFUNCTION, watch_socket);
+    curl_multi_setopt(multi->curl, CURLMOPT_SOCKETDATA, multi);
+    curl_multi_setopt(multi->curl, CURLMOPT_TIMERFUNCTION, set_timer);
+    curl_multi_setopt(multi->curl, CURLMOPT_TIMERDATA, multi);
+    return multi;
+}
+
+static void close_multis(pal_http *http)
+{
+    for (pal_http_multi *next, *multi = http->multis; multi; multi = next) {
+        assert(multi->calls == 0);
+        next = multi->next;
+        curl_multi_cleanup(multi->curl);
+        uv_close((uv_handle_t *)&multi->timer, free_multi);
+    }
+    http->multis = NULL;
+}
+
+/* Returns the first multi with room. A few calls then share one multi and its connections. */
+static pal_http_multi *find_multi(pal_http *http)
+{
+    pal_http_multi **place = &http->multis;
+    while (*place && (*place)->calls >= CALLS_MAX)
+        place = &(*place)->next;
+    if (!*place)
+        *place = new_multi(http);
+    return *place;
+}
+
+/* libcurl counts connections in use as cached connections. */
+static void count(pal_http_multi *multi, int change)
+{
+    multi->calls += (uint32_t)change;
+    curl_multi_setopt(
+            multi->curl, CURLMOPT_MAXCONNECTS, (long)multi->calls + (long)multi->http->idle_max);
+}
+
+static pal_status add_to_multi(pal_http_call *call)
+{
+    pal_http_multi *multi = find_multi(call->http);
+    assert(!call->http->in_curl && !call->multi);
+    if (!multi)
+        return PAL_NO_MEMORY;
+    count(multi, 1);
+    CURLMcode rc = curl_multi_add_handle(multi->curl, call->easy);
+    if (rc) {
+        count(multi, -1);
+        return rc == CURLM_OUT_OF_MEMORY ? PAL_NO_MEMORY : PAL_IO;
+    }
+    call->multi = multi;
+    return PAL_OK;
+}
+
+static void remove_from_multi(pal_http_call *call)
+{
+    assert(!call->http->in_curl);
+    if (!call->multi)
+        return;
+    curl_multi_remove_handle(call->multi->curl, call->easy);
+    count(call->multi, -1);
+    call->multi = NULL;
 }
 
 /* ---- Hosts ---- */
@@ -107,10 +339,10 @@ static void start_first(pal_http *http, pal_http_host *host)
     http->running++;
     host->finding++;
     host->opening++;
-    pal_status status = pal_http_multi_add(call);
+    pal_status status = add_to_multi(call);
     if (status) {
         call->failure = status;
-        pal_http_finish(call, CURLE_FAILED_INIT);
+        finish(call, CURLE_FAILED_INIT);
     }
 }
 
@@ -132,7 +364,8 @@ static void post_soon(pal_http *http)
     pal_loop_post(http->loop, &http->task);
 }
 
-void pal_http_host_touch(pal_http *http, pal_http_host *host)
+/* Marks a host to be checked as soon as libcurl is off the stack, or soon after. */
+static void touch_host(pal_http *http, pal_http_host *host)
 {
     if (!host->dirty) {
         host->dirty = true;
@@ -150,7 +383,7 @@ void pal_http_found(pal_http_call *call)
     call->stage = PAL_HTTP_CONNECTING;
     call->host->finding--;
     if (call->host->first)
-        pal_http_host_touch(call->http, call->host);
+        touch_host(call->http, call->host);
 }
 
 static void look_at_hosts(pal_http *http)
@@ -186,11 +419,12 @@ static void end_doomed(pal_http *http)
         pal_http_call *call = http->doomed;
         http->doomed = call->doomed_next;
         call->doomed = false;
-        pal_http_finish(call, CURLE_ABORTED_BY_CALLBACK);
+        finish(call, CURLE_ABORTED_BY_CALLBACK);
     }
 }
 
-void pal_http_settle(pal_http *http)
+/* Does everything that had to wait until libcurl was off the stack. */
+static void settle(pal_http *http)
 {
     end_doomed(http);
     if (http->dirty || http->has_paused)
@@ -202,6 +436,7 @@ static void resume_paused(pal_http *http)
 {
     http->has_paused = false;
     http->lap++;
+    http->lap_ms = pal_loop_now_ms(http->loop);
     http->in_curl = true;
     for (pal_http_call *call = http->calls; call; call = call->next) {
         if (!call->paused || call->doomed)
@@ -210,7 +445,7 @@ static void resume_paused(pal_http *http)
         curl_easy_pause(call->easy, CURLPAUSE_CONT);
     }
     http->in_curl = false;
-    pal_http_settle(http);
+    settle(http);
 }
 
 static void run_task(pal_task *task)
@@ -257,7 +492,7 @@ static void leave_running(pal_http *http)
     http->running--;
     while (was_full && pal_map_next(&http->hosts, &position, &name, &host)) {
         if (((pal_http_host *)host)->first)
-            pal_http_host_touch(http, host);
+            touch_host(http, host);
     }
 }
 
@@ -274,7 +509,7 @@ static void leave_host(pal_http_call *call)
         leave_opening(call, call->failure != PAL_TIMEOUT);
     host->calls--;
     if (host->first || host->calls == 0)
-        pal_http_host_touch(call->http, host);
+        touch_host(call->http, host);
 }
 
 static void undoom(pal_http_call *call)
@@ -285,7 +520,8 @@ static void undoom(pal_http_call *call)
     *place = call->doomed_next;
 }
 
-void pal_http_finish(pal_http_call *call, CURLcode result)
+/* Removes the call from all lists, calls `end` unless the call is silent, and frees it. */
+static void finish(pal_http_call *call, CURLcode result)
 {
     pal_http_end end;
     bool silent = call->silent;
@@ -296,7 +532,7 @@ void pal_http_finish(pal_http_call *call, CURLcode result)
     if (call->doomed)
         undoom(call);
     pal_timer_stop(call->http->loop, &call->timer);
-    pal_http_multi_remove(call);
+    remove_from_multi(call);
     leave_host(call);
     unlist(call);
     pal_http_call_free(call);
@@ -311,7 +547,7 @@ void pal_http_cancel(pal_http_call *call)
     if (call->http->in_curl)
         pal_http_doom(call, PAL_CANCELED);
     else
-        pal_http_finish(call, CURLE_ABORTED_BY_CALLBACK);
+        finish(call, CURLE_ABORTED_BY_CALLBACK);
 }
 
 static int64_t sum(int64_t from, int64_t more)
@@ -350,7 +586,7 @@ static void on_timer(pal_timer *timer)
     else if (!pal_timer_start(call->http->loop, timer, at - now, on_timer))
         call->failure = PAL_NO_MEMORY;
     if (call->failure)
-        pal_http_finish(call, CURLE_OPERATION_TIMEDOUT);
+        finish(call, CURLE_OPERATION_TIMEDOUT);
 }
 
 void pal_http_sent(pal_http_call *call)
@@ -361,7 +597,7 @@ void pal_http_sent(pal_http_call *call)
     call->stage = PAL_HTTP_SENT;
     call->heard_ms = pal_loop_now_ms(call->http->loop);
     if (call->host->first)
-        pal_http_host_touch(call->http, call->host);
+        touch_host(call->http, call->host);
     /* From here on the idle timeout counts, which may end sooner. The timer is running, so
      * restarting it cannot fail. */
     bool moved = pal_timer_start(
@@ -428,7 +664,7 @@ pal_status pal_http_start(pal_http *http, const pal_http_request *request,
         status = pal_no_memory(&ours);
 out:
     if (host)
-        pal_http_host_touch(http, host);
+        touch_host(http, host);
     if (status) {
         if (call)
             pal_http_call_free(call);
@@ -498,7 +734,7 @@ void pal_http_close(pal_http *http)
     while (http->calls)
         pal_http_cancel(http->calls);
     look_at_hosts(http);
-    pal_http_multi_close_all(http);
+    close_multis(http);
     free_parts(http);
     http->closed = true;
     if (!http->posted)

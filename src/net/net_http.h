@@ -42,12 +42,16 @@ typedef struct pal_http_end {
                           target */
 } pal_http_end;
 
+/* The head of a response. The texts are valid during the call. */
+typedef struct pal_http_head {
+    long code;
+    const pal_http_header *headers; /* names are in lower case */
+    size_t headers_len;
+} pal_http_head;
+
 typedef struct pal_http_events {
     /* May be NULL. Called once, before the body, for the final response only. */
-    void (*head)(void *user, long code);
-    /* May be NULL. Called for each header of the final response, before `head`. Names are in lower
-     * case. */
-    void (*header)(void *user, pal_str name, pal_str value);
+    void (*head)(void *user, const pal_http_head *head);
     void (*body)(void *user, pal_str bytes);
     /* Called once, as the last callback, but not after a cancel. The call is freed afterwards. */
     void (*end)(void *user, const pal_http_end *end);

@@ -122,17 +122,28 @@ static void release_body(pal_http_call *call)
 /* A header line cannot contain a newline, and a header name cannot contain a colon. */
 static void tell_head(pal_http_call *call)
 {
+    pal_http_head head = {.code = call->code};
+    pal_http_header *headers = NULL;
+    size_t cap = 0;
     pal_str left = pal_buf_str(&call->head);
-    while (call->events.header && left.len && !call->doomed) {
+    for (; call->events.head && left.len; head.headers_len++) {
         const char *end = memchr(left.data, '\n', left.len);
         const char *colon = memchr(left.data, ':', left.len);
-        call->events.header(call->user, pal_str_make(left.data, (size_t)(colon - left.data)),
-                pal_str_make(colon + 1, (size_t)(end - colon) - 1));
+        if (!pal_reserve(&headers, &cap, head.headers_len + 1, sizeof *headers)) {
+            pal_http_doom(call, PAL_NO_MEMORY);
+            goto out;
+        }
+        headers[head.headers_len] = (pal_http_header){
+                .name = pal_str_make(left.data, (size_t)(colon - left.data)),
+                .value = pal_str_make(colon + 1, (size_t)(end - colon) - 1)};
         left = pal_str_make(end + 1, left.len - (size_t)(end + 1 - left.data));
     }
+    head.headers = headers;
+    if (call->events.head)
+        call->events.head(call->user, &head);
+out:
+    pal_free(headers);
     pal_buf_done(&call->head);
-    if (call->events.head && !call->doomed)
-        call->events.head(call->user, call->code);
 }
 
 static void end_head(pal_http_call *call)
@@ -152,7 +163,7 @@ static size_t take_header(char *data, size_t one, size_t len, void *user)
 {
     pal_http_call *call = user;
     pal_str line = pal_str_make(data, len);
-    call->heard_ms = pal_loop_now_ms(call->http->loop);
+    call->heard_ms = call->http->lap_ms;
     /* Lines after the head are trailers. */
     if (!call->headed && !call->doomed) {
         if (pal_text_begins(line, "HTTP/"))
@@ -186,7 +197,7 @@ static size_t take_body(char *data, size_t one, size_t len, void *user)
     pal_http_call *call = user;
     if (!call->doomed && has_its_share(call, len))
         return CURL_WRITEFUNC_PAUSE;
-    call->heard_ms = pal_loop_now_ms(call->http->loop);
+    call->heard_ms = call->http->lap_ms;
     if (len > call->bytes_max - call->bytes)
         pal_http_doom(call, PAL_LIMIT);
     call->bytes += len;

@@ -91,20 +91,15 @@ struct pal_http {
     bool in_curl; /* libcurl is on the stack, so no call can be given to it or removed from it */
     bool has_paused;
     uint64_t lap;     /* how often libcurl was entered */
+    int64_t lap_ms;   /* when the current lap began */
     size_t lap_bytes; /* bytes that arrived in the current lap */
     bool closed;
 };
 
 /* ---- net_http.c ---- */
 
-/* Marks a host to be checked as soon as libcurl is off the stack, or soon after. */
-void pal_http_host_touch(pal_http *http, pal_http_host *host);
 /* Ends a call with this `failure` as soon as libcurl is off the stack. */
 void pal_http_doom(pal_http_call *call, pal_status failure);
-/* Does everything that had to wait until libcurl was off the stack. */
-void pal_http_settle(pal_http *http);
-/* Removes the call from all lists, calls `end` unless the call is silent, and frees it. */
-void pal_http_finish(pal_http_call *call, CURLcode result);
 /* The call has left the stage FINDING: its host's name is no longer being looked up. */
 void pal_http_found(pal_http_call *call);
 /* The call is connected, and the request is about to be sent. */
@@ -120,12 +115,5 @@ void pal_http_call_describe(const pal_http_call *call, CURLcode result, pal_http
 /* Writes the host of a URL, such as "https://host:443", into `out_name`. PAL_INVALID: the URL is
  * not supported. */
 PAL_CHECKED pal_status pal_http_url_host(pal_str url, pal_buf *out_name, pal_error *err);
-
-/* ---- net_http_multi.c ---- */
-
-/* Gives the call to a multi that has room. */
-PAL_CHECKED pal_status pal_http_multi_add(pal_http_call *call);
-void pal_http_multi_remove(pal_http_call *call); /* closes the connection of an unfinished call */
-void pal_http_multi_close_all(pal_http *http);   /* no call may be left */
 
 #endif

@@ -141,21 +141,18 @@ static bool end_line(pal_sse *sse, pal_str rest)
     return is_empty;
 }
 
-pal_status pal_sse_failure(const pal_sse *sse)
+static void note_failure(pal_sse *sse)
 {
     const pal_buf *bufs[] = {&sse->line, &sse->data, &sse->name, &sse->id};
-    for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) {
-        if (bufs[i]->failure)
-            return bufs[i]->failure;
-    }
-    return PAL_OK;
+    for (size_t i = 0; i < sizeof bufs / sizeof *bufs && !sse->failure; i++)
+        sse->failure = bufs[i]->failure;
 }
 
 bool pal_sse_next(pal_sse *sse, pal_str *bytes, pal_sse_event *out_event)
 {
     if (sse->is_reported)
         begin_event(sse);
-    while (bytes->len && pal_sse_failure(sse) == PAL_OK) {
+    while (bytes->len && !sse->failure) {
         bool is_crlf = sse->after_cr && bytes->data[0] == '\n';
         sse->after_cr = false;
         *bytes = pal_text_after(*bytes, is_crlf);
@@ -165,12 +162,15 @@ bool pal_sse_next(pal_sse *sse, pal_str *bytes, pal_sse_event *out_event)
         if (len == bytes->len) {
             pal_buf_append_str(&sse->line, *bytes);
             *bytes = pal_str_make(NULL, 0);
+            note_failure(sse);
             break;
         }
         sse->after_cr = bytes->data[len] == '\r';
         pal_str line = pal_str_make(bytes->data, len);
         *bytes = pal_text_after(*bytes, len + 1);
-        if (end_line(sse, line) && end_event(sse, out_event))
+        bool is_empty = end_line(sse, line);
+        note_failure(sse);
+        if (is_empty && end_event(sse, out_event))
             return true;
     }
     return false;

@@ -18,6 +18,7 @@ typedef struct pal_sse {
     int64_t retry_ms;
     bool after_cr, has_data, begun;
     bool is_reported; /* the event in the buffers was reported */
+    pal_status failure; /* permanent. PAL_LIMIT: an event is longer than allowed. PAL_NO_MEMORY */
 } pal_sse;
 
 void pal_sse_init(pal_sse *sse, size_t event_bytes_max);
@@ -28,12 +29,10 @@ void pal_sse_done(pal_sse *sse);
  *
  *     while (pal_sse_next(&sse, &bytes, &event))
  *         ...
- *     if (pal_sse_failure(&sse) != PAL_OK)
+ *     if (sse.failure)
  *         ...
  *
  * An event that does not end with an empty line is dropped, as the standard requires. */
 bool pal_sse_next(pal_sse *sse, pal_str *bytes, pal_sse_event *out_event);
-/* A failure is permanent. PAL_LIMIT: an event is longer than allowed. PAL_NO_MEMORY. */
-pal_status pal_sse_failure(const pal_sse *sse);
 
 #endif

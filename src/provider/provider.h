@@ -158,8 +158,7 @@ PAL_CHECKED pal_status pal_provider_forward(pal_provider *provider,
 typedef struct pal_meter pal_meter;
 pal_meter *pal_meter_new(pal_provider *provider, pal_forward_api api);
 void pal_meter_free(pal_meter *meter); /* accepts NULL */
-void pal_meter_header(pal_meter *meter, pal_str name, pal_str value);
-void pal_meter_code(pal_meter *meter, long code);
+void pal_meter_head(pal_meter *meter, const pal_http_head *head);
 void pal_meter_feed(pal_meter *meter, pal_str bytes);
 /* Call it once, before the provider is closed. `http` says how the call ended; NULL: we ended it.
  * The result is valid until the meter is freed. If a stream broke off, it includes what was

@@ -16,15 +16,18 @@
 #define FACT_LEN_MAX 1024
 #define ERROR_LEN_MAX 2048
 
-void pal_answer_init(pal_answer *answer, const pal_model_sink *sink, void *user)
+void pal_answer_init(
+        pal_answer *answer, pal_arena *scratch, const pal_model_sink *sink, void *user)
 {
-    *answer = (pal_answer){.sink = *sink, .user = user};
+    *answer = (pal_answer){.sink = *sink, .user = user, .scratch = scratch};
     answer->end.retry_after_ms = -1;
     pal_buf_init(&answer->model, FACT_LEN_MAX);
     pal_buf_init(&answer->request_id, FACT_LEN_MAX);
     pal_buf_init(&answer->conversation, FACT_LEN_MAX);
     pal_buf_init(&answer->error, ERROR_LEN_MAX);
     pal_buf_init(&answer->error_code, FACT_LEN_MAX);
+    pal_buf_init(&answer->signature, PAL_PROVIDER_EVENT_BYTES_MAX);
+    pal_buf_init(&answer->kept, PAL_PROVIDER_EVENT_BYTES_MAX);
 }
 
 void pal_answer_done(pal_answer *answer)
@@ -39,11 +42,13 @@ void pal_answer_done(pal_answer *answer)
     pal_buf_done(&answer->conversation);
     pal_buf_done(&answer->error);
     pal_buf_done(&answer->error_code);
+    pal_buf_done(&answer->signature);
+    pal_buf_done(&answer->kept);
 }
 
 static bool listens(const pal_answer *answer)
 {
-    return !answer->is_silent && !pal_answer_failed(answer);
+    return !answer->is_silent && !answer->end.status;
 }
 
 /* ---- Texts ---- */
@@ -57,7 +62,7 @@ static bool takes(pal_answer *answer, pal_str delta)
     if (answer->said > PAL_PROVIDER_SAID_BYTES_MAX)
         pal_answer_fail(answer, PAL_PROVIDER, "the answer exceeds %u bytes",
                 PAL_PROVIDER_SAID_BYTES_MAX);
-    return !pal_answer_failed(answer);
+    return !answer->end.status;
 }
 
 void pal_answer_text(pal_answer *answer, pal_str delta)
@@ -251,7 +256,7 @@ void pal_answer_fail(pal_answer *answer, pal_status status, const char *format, 
 {
     char text[ERROR_LEN_MAX];
     va_list args;
-    if (pal_answer_failed(answer))
+    if (answer->end.status)
         return;
     va_start(args, format);
     int len = vsnprintf(text, sizeof text, format, args);
@@ -268,6 +273,66 @@ void pal_answer_learn(pal_buf *fact, pal_str value)
 {
     if (fact->len == 0 && value.len <= fact->len_max)
         pal_buf_append_str(fact, value);
+}
+
+/* ---- JSON values ---- */
+
+pal_str pal_answer_string(pal_answer *answer, pal_json value)
+{
+    if (pal_json_type_of(value) == PAL_JSON_STRING)
+        answer->texts_len += pal_json_raw(value).len;
+    if (answer->is_on_worker || answer->texts_len <= PAL_PROVIDER_TEXT_BYTES_MAX)
+        return pal_json_string(value, answer->scratch);
+    pal_answer_fail(answer, PAL_PROVIDER,
+            "the texts of one event or response exceed %u bytes", PAL_PROVIDER_TEXT_BYTES_MAX);
+    return pal_str_make(NULL, 0);
+}
+
+pal_str pal_answer_member(pal_answer *answer, pal_json object, const char *name)
+{
+    pal_json value = pal_json_find(object, name);
+    return pal_json_type_of(value) == PAL_JSON_STRING ? pal_answer_string(answer, value)
+                                                      : pal_str_make(NULL, 0);
+}
+
+static void read_thinking(pal_answer *answer, pal_json thinking)
+{
+    pal_json chunk;
+    pal_answer_reasoning(answer, pal_answer_string(answer, thinking));
+    if (pal_json_type_of(thinking) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(thinking); pal_json_next(&iter, NULL, &chunk);)
+        pal_answer_reasoning(answer, pal_answer_member(answer, chunk, "text"));
+}
+
+static void read_chunk(pal_answer *answer, pal_json chunk)
+{
+    if (pal_json_type_of(chunk) == PAL_JSON_STRING) {
+        pal_answer_text(answer, pal_answer_string(answer, chunk));
+        return;
+    }
+    if (pal_json_string_is(pal_json_find(chunk, "type"), "thinking"))
+        read_thinking(answer, pal_json_find(chunk, "thinking"));
+    else
+        pal_answer_text(answer, pal_answer_member(answer, chunk, "text"));
+}
+
+void pal_answer_content(pal_answer *answer, pal_json content)
+{
+    pal_json chunk;
+    if (pal_json_type_of(content) != PAL_JSON_ARRAY) {
+        read_chunk(answer, content);
+        return;
+    }
+    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &chunk);)
+        read_chunk(answer, chunk);
+}
+
+void pal_answer_keep(pal_answer *answer, pal_str text)
+{
+    answer->kept_len += text.len;
+    if (text.len <= answer->kept.len_max - answer->kept.len)
+        pal_buf_append_str(&answer->kept, text);
 }
 
 static bool read_text_number(pal_json value, uint64_t *out_number)
@@ -296,6 +361,69 @@ bool pal_answer_number(pal_json value, uint64_t *out_number)
         return false;
     *out_number = (uint64_t)number;
     return true;
+}
+
+/* One possible place of a number: "outer.inner" or "name". */
+typedef struct usage_place {
+    const char *outer; /* NULL: the number is not nested */
+    const char *name;
+} usage_place;
+
+static uint64_t find_number(pal_json usage, const usage_place *places, size_t places_len)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < places_len; i++) {
+        pal_json object = places[i].outer ? pal_json_find(usage, places[i].outer) : usage;
+        if (pal_answer_number(pal_json_find(object, places[i].name), &number) && number)
+            return number;
+    }
+    return 0;
+}
+
+#define FIND(usage, places) find_number(usage, places, sizeof(places) / sizeof((places)[0]))
+
+static const usage_place prompt_places[] = {{NULL, "prompt_tokens"}, {NULL, "input_tokens"}};
+static const usage_place connector_places[] = {{NULL, "connector_tokens"}};
+static const usage_place output_places[] = {{NULL, "completion_tokens"}, {NULL, "output_tokens"}};
+static const usage_place read_places[] = {
+        {"prompt_tokens_details", "cached_tokens"},
+        {"input_tokens_details", "cached_tokens"},
+        {NULL, "prompt_cache_hit_tokens"},
+        {NULL, "cached_tokens"},
+        {NULL, "num_cached_tokens"},
+        {NULL, "cache_read_input_tokens"},
+};
+static const usage_place write_places[] = {
+        {"prompt_tokens_details", "cache_write_tokens"},
+        {"input_tokens_details", "cache_write_tokens"},
+        {NULL, "cache_creation_input_tokens"},
+};
+static const usage_place reasoning_places[] = {
+        {"completion_tokens_details", "reasoning_tokens"},
+        {"output_tokens_details", "reasoning_tokens"},
+        {NULL, "reasoning_tokens"},
+};
+
+static uint64_t at_most(uint64_t number, uint64_t most)
+{
+    return number < most ? number : most;
+}
+
+void pal_answer_usage(pal_answer *answer, pal_json usage)
+{
+    if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
+        return;
+    uint64_t prompt = FIND(usage, prompt_places), output = FIND(usage, output_places);
+    /* Some services send zeros with every piece until they know the numbers. */
+    if (prompt == 0 && output == 0)
+        return;
+    pal_usage *out = &answer->end.usage;
+    answer->end.has_usage = true;
+    out->cache_read = at_most(FIND(usage, read_places), prompt);
+    out->cache_write = at_most(FIND(usage, write_places), prompt - out->cache_read);
+    out->input = prompt - out->cache_read - out->cache_write + FIND(usage, connector_places);
+    out->output = output;
+    out->reasoning = at_most(FIND(usage, reasoning_places), output);
 }
 
 /* ---- The end of the answer ---- */
@@ -337,9 +465,9 @@ void pal_answer_settle(pal_answer *answer)
         end->has_usage = false;
         end->usage = (pal_usage){0};
     }
-    if (!pal_answer_failed(answer))
+    if (!answer->end.status)
         settle_calls(answer);
-    if (!pal_answer_failed(answer))
+    if (!answer->end.status)
         settle_finish(answer);
     else
         end->finish = PAL_FINISH_NONE;

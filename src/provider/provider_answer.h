@@ -2,8 +2,8 @@
  * for `end`, numbers the tool calls, and passes everything else on to the sink. For the
  * provider_*.c files only.
  *
- * The readers of the services call it with everything they find. After a failure or a cancel it
- * passes nothing on. */
+ * The readers of the formats, such as provider_openai_read.c, call it with everything they find.
+ * After a failure or a cancel it passes nothing on. */
 #ifndef PAL_PROVIDER_ANSWER_H
 #define PAL_PROVIDER_ANSWER_H
 
@@ -28,20 +28,25 @@ typedef struct pal_answer {
     size_t calls_len;
     size_t calls_cap;
     uint64_t said;     /* bytes of all texts and tool arguments */
-    pal_model_end end; /* its texts are set by pal_answer_settle() */
+    pal_model_end end; /* `status` is the first failure; pal_answer_settle() sets the texts */
     pal_buf model, request_id, conversation, error, error_code;
     bool has_finish; /* the service said why the answer ended */
     bool is_done;    /* the answer is complete */
     bool is_silent;  /* canceled: nothing is reported */
+
+    pal_arena *scratch; /* not owned */
+    bool is_on_worker;  /* the limits of the loop do not apply */
+    size_t texts_len;   /* bytes of the texts read from the event, with their escapes */
+    pal_buf signature;  /* signature of the open reasoning block */
+    pal_buf kept;       /* forwarding: the text of the answer up to a limit, for counting */
+    uint64_t kept_len;  /* length of the whole text */
 } pal_answer;
 
-void pal_answer_init(pal_answer *answer, const pal_model_sink *sink, void *user);
+/* `scratch` holds the texts of one event, and is emptied for the next one. NULL if the answer does
+ * not come from JSON. */
+void pal_answer_init(
+        pal_answer *answer, pal_arena *scratch, const pal_model_sink *sink, void *user);
 void pal_answer_done(pal_answer *answer);
-
-static inline bool pal_answer_failed(const pal_answer *answer)
-{
-    return answer->end.status != PAL_OK;
-}
 
 void pal_answer_text(pal_answer *answer, pal_str delta);
 void pal_answer_refusal(pal_answer *answer, pal_str delta);
@@ -52,6 +57,20 @@ void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family)
  * of which may be empty. If none matches, a new call is made. PAL_ANSWER_NO_CALL if it fails. */
 uint32_t pal_answer_call_of(pal_answer *answer, int64_t key, pal_str id, pal_str name);
 void pal_answer_arguments(pal_answer *answer, uint32_t index, pal_str delta);
+
+/* ---- Reading JSON values of any service ---- */
+
+/* Returns the text of a string, or an empty text. The answer fails if the texts of the event are
+ * too long for the loop. */
+pal_str pal_answer_string(pal_answer *answer, pal_json value);
+/* Returns the text of a member, as pal_answer_string() does. */
+pal_str pal_answer_member(pal_answer *answer, pal_json object, const char *name);
+/* Reports a string, or a list of chunks of text and thinking as Mistral writes them. */
+void pal_answer_content(pal_answer *answer, pal_json content);
+/* Reads {"prompt_tokens":...} and similar forms; replaces earlier values. */
+void pal_answer_usage(pal_answer *answer, pal_json usage);
+/* Forwarding: keeps a text of the answer in `kept`, for counting. */
+void pal_answer_keep(pal_answer *answer, pal_str text);
 
 /* Accepts the reason of any service. */
 void pal_answer_finish(pal_answer *answer, pal_str reason);
@@ -69,9 +88,9 @@ bool pal_answer_number(pal_json value, uint64_t *out_number);
 /* ---- provider_error.c ---- */
 
 /* Fails with the message in an error object of any service: {"error":{...}} and similar forms. */
-void pal_answer_error_value(pal_answer *answer, pal_json value, pal_arena *scratch);
+void pal_answer_error_value(pal_answer *answer, pal_json value);
 /* Does the same for a body with any content. `code` is the HTTP status. */
-void pal_answer_error_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch);
+void pal_answer_error_body(pal_answer *answer, long code, pal_str body);
 /* Writes a short excerpt of any bytes: one line of valid UTF-8, without the tags of a page. */
 void pal_provider_excerpt(pal_buf *out, pal_str bytes);
 /* Removes a secret from a text that will be shown. */

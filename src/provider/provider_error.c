@@ -188,9 +188,10 @@ static void append_upstream(pal_buf *out, pal_json value, pal_arena *scratch)
     append_words(out, raw, EXCERPT_LEN_MAX);
 }
 
-void pal_answer_error_value(pal_answer *answer, pal_json value, pal_arena *scratch)
+void pal_answer_error_value(pal_answer *answer, pal_json value)
 {
-    if (pal_answer_failed(answer))
+    pal_arena *scratch = answer->scratch;
+    if (answer->end.status)
         return;
     pal_json inner = inner_of(value);
     pal_buf_clear(&answer->error);
@@ -203,14 +204,14 @@ void pal_answer_error_value(pal_answer *answer, pal_json value, pal_arena *scrat
     answer->end.status = PAL_PROVIDER;
 }
 
-void pal_answer_error_body(pal_answer *answer, long code, pal_str body, pal_arena *scratch)
+void pal_answer_error_body(pal_answer *answer, long code, pal_str body)
 {
     pal_json value;
-    if (pal_answer_failed(answer))
+    if (answer->end.status)
         return;
-    if (pal_json_parse(scratch, body, NULL, &value, NULL) == PAL_OK &&
+    if (pal_json_parse(answer->scratch, body, NULL, &value, NULL) == PAL_OK &&
             pal_json_type_of(value) >= PAL_JSON_STRING) {
-        pal_answer_error_value(answer, value, scratch);
+        pal_answer_error_value(answer, value);
         return;
     }
     pal_buf_clear(&answer->error);

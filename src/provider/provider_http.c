@@ -99,16 +99,10 @@ static void cancel_http(pal_model_call *base)
 
 /* ---- Receiving ---- */
 
-static void on_head(void *user, long code)
+static void on_head(void *user, const pal_http_head *head)
 {
     http_call *call = user;
-    pal_reader_code(&call->reader, code);
-}
-
-static void on_header(void *user, pal_str name, pal_str value)
-{
-    http_call *call = user;
-    pal_reader_header(&call->reader, name, value);
+    pal_reader_head(&call->reader, head);
 }
 
 static void on_body(void *user, pal_str bytes)
@@ -119,7 +113,7 @@ static void on_body(void *user, pal_str bytes)
     call->is_busy = false;
     if (call->is_canceled)
         free_call(call);
-    else if (pal_answer_failed(&call->reader.answer))
+    else if (call->reader.answer.end.status)
         stop(call);
     else if (call->reader.answer.is_done && call->grace.position == 0 &&
             !pal_timer_start(call->base.provider->loop, &call->grace, GRACE_MS, on_grace))
@@ -131,11 +125,11 @@ static void on_end(void *user, const pal_http_end *end)
     http_call *call = user;
     call->http = NULL;
     if (end->code)
-        pal_reader_code(&call->reader, end->code);
+        call->reader.code = end->code;
     finish(call, end);
 }
 
-static const pal_http_events http_events = {on_head, on_header, on_body, on_end};
+static const pal_http_events http_events = {on_head, on_body, on_end};
 
 /* ---- Sending ---- */
 

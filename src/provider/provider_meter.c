@@ -33,14 +33,9 @@ void pal_meter_free(pal_meter *meter)
     pal_free(meter);
 }
 
-void pal_meter_header(pal_meter *meter, pal_str name, pal_str value)
+void pal_meter_head(pal_meter *meter, const pal_http_head *head)
 {
-    pal_reader_header(&meter->reader, name, value);
-}
-
-void pal_meter_code(pal_meter *meter, long code)
-{
-    pal_reader_code(&meter->reader, code);
+    pal_reader_head(&meter->reader, head);
 }
 
 void pal_meter_feed(pal_meter *meter, pal_str bytes)
@@ -50,8 +45,8 @@ void pal_meter_feed(pal_meter *meter, pal_str bytes)
 
 uint64_t pal_meter_said(const pal_meter *meter, pal_str *out_text)
 {
-    *out_text = pal_buf_str(&meter->reader.said);
-    return meter->reader.said_len;
+    *out_text = pal_buf_str(&meter->reader.answer.kept);
+    return meter->reader.answer.kept_len;
 }
 
 const pal_model_end *pal_meter_finish(pal_meter *meter, const pal_http_end *http)
@@ -69,8 +64,8 @@ bool pal_meter_is_long(const pal_meter *meter)
 const pal_model_end *pal_meter_finish_apart(pal_meter *meter, const pal_http_end *http)
 {
     pal_arena *arena = pal_arena_new(0);
-    meter->reader.is_on_worker = true;
-    meter->reader.scratch = arena;
+    meter->reader.answer.is_on_worker = true;
+    meter->reader.answer.scratch = arena;
     if (!arena)
         pal_answer_fail(&meter->reader.answer, PAL_NO_MEMORY, "out of memory");
     pal_reader_finish(&meter->reader, http);

@@ -177,59 +177,59 @@ static bool is_type(pal_json object, const char *type)
     return pal_json_string_is(pal_json_find(object, "type"), type);
 }
 
-static void read_facts(pal_reader *reader, pal_json value)
+static void read_facts(pal_answer *answer, pal_json value)
 {
     pal_json usage = pal_json_find(value, "usage");
-    pal_reader_learn(reader, &reader->answer.conversation, value, "conversation_id");
-    pal_reader_learn(reader, &reader->answer.model, value, "model");
+    pal_answer_learn(&answer->conversation, pal_answer_member(answer, value, "conversation_id"));
+    pal_answer_learn(&answer->model, pal_answer_member(answer, value, "model"));
     if (!pal_json_is_absent(usage))
-        pal_reader_usage(reader, usage);
+        pal_answer_usage(answer, usage);
 }
 
 /* Every piece contains the id of its call. */
-static void read_call(pal_reader *reader, pal_json value)
+static void read_call(pal_answer *answer, pal_json value)
 {
     pal_json arguments = pal_json_find(value, "arguments");
     bool is_object = pal_json_type_of(arguments) == PAL_JSON_OBJECT;
-    uint32_t index = pal_answer_call_of(&reader->answer, -1,
-            pal_reader_string(reader, value, "tool_call_id"),
-            pal_reader_string(reader, value, "name"));
-    pal_answer_arguments(&reader->answer, index,
-            is_object ? pal_json_raw(arguments) : pal_reader_text(reader, arguments));
+    uint32_t index = pal_answer_call_of(answer, -1,
+            pal_answer_member(answer, value, "tool_call_id"),
+            pal_answer_member(answer, value, "name"));
+    pal_answer_arguments(answer, index,
+            is_object ? pal_json_raw(arguments) : pal_answer_string(answer, arguments));
 }
 
-static void conversations_event(pal_reader *reader, pal_str name, pal_json value)
+static void conversations_event(pal_answer *answer, pal_str name, pal_json value)
 {
     (void)name;
     if (is_type(value, "conversation.response.error") ||
             !pal_json_is_absent(pal_json_find(value, "error")) ||
             pal_json_string_is(pal_json_find(value, "object"), "error")) {
-        pal_answer_error_value(&reader->answer, value, reader->scratch);
+        pal_answer_error_value(answer, value);
         return;
     }
-    read_facts(reader, value);
+    read_facts(answer, value);
     if (is_type(value, "message.output.delta"))
-        pal_reader_content(reader, pal_json_find(value, "content"));
+        pal_answer_content(answer, pal_json_find(value, "content"));
     else if (is_type(value, "function.call.delta"))
-        read_call(reader, value);
+        read_call(answer, value);
     else if (is_type(value, "conversation.response.done"))
-        reader->answer.is_done = true;
+        answer->is_done = true;
 }
 
-static void conversations_whole(pal_reader *reader, pal_json value)
+static void conversations_whole(pal_answer *answer, pal_json value)
 {
     pal_json entry, outputs = pal_json_find(value, "outputs");
     if (pal_json_type_of(outputs) != PAL_JSON_ARRAY) {
-        pal_answer_error_value(&reader->answer, value, reader->scratch);
+        pal_answer_error_value(answer, value);
         return;
     }
-    read_facts(reader, value);
+    read_facts(answer, value);
     for (pal_json_iter iter = pal_json_each(outputs); pal_json_next(&iter, NULL, &entry);) {
-        pal_reader_learn(reader, &reader->answer.model, entry, "model");
+        pal_answer_learn(&answer->model, pal_answer_member(answer, entry, "model"));
         if (is_type(entry, "function.call"))
-            read_call(reader, entry);
+            read_call(answer, entry);
         else if (is_type(entry, "message.output"))
-            pal_reader_content(reader, pal_json_find(entry, "content"));
+            pal_answer_content(answer, pal_json_find(entry, "content"));
     }
 }
 

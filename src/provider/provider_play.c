@@ -114,7 +114,7 @@ static void on_timer(pal_timer *timer)
             call->next < call->play.steps_len ? &call->play.steps[call->next++] : NULL;
     if (step)
         tell(call, step);
-    if (step && !pal_answer_failed(&call->answer) && !call->answer.is_silent) {
+    if (step && !call->answer.end.status && !call->answer.is_silent) {
         if (pal_timer_start(loop, timer, delay_of(call, step), on_timer)) {
             call->is_busy = false;
             return;
@@ -136,7 +136,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
     call->play = *play;
     if (timeout_ms > 0)
         call->deadline_ms = pal_loop_now_ms(provider->loop) + timeout_ms;
-    pal_answer_init(&call->answer, sink, user);
+    pal_answer_init(&call->answer, NULL, sink, user);
     pal_provider_call_add(provider, &call->base);
     if (!pal_timer_start(provider->loop, &call->timer, 0, on_timer)) {
         detach(call);

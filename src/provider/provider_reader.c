@@ -1,5 +1,6 @@
-/* provider_reader.c - detects what a service sends, and passes its events to the service's reader
- * as parsed JSON.
+/* provider_reader.c - from bytes to events: detects what a service sends, and passes its events as
+ * parsed JSON to the functions of the format, which read them into the answer
+ * (provider_answer.c).
  *
  * A service that was asked for a stream may respond with one JSON text or a proxy's page, without
  * saying so. If the content type does not show it, the first byte does. A response that is not an
@@ -10,7 +11,6 @@
  * worker. */
 #include "provider/provider_reader.h"
 
-#include <inttypes.h>
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -27,13 +27,11 @@
 void pal_reader_init(pal_reader *reader, const pal_reader_kind *kind, pal_arena *scratch,
         const pal_model_sink *sink, void *user)
 {
-    *reader = (pal_reader){.kind = kind, .scratch = scratch};
-    pal_answer_init(&reader->answer, sink, user);
+    *reader = (pal_reader){.kind = kind};
+    pal_answer_init(&reader->answer, scratch, sink, user);
     pal_sse_init(&reader->sse, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->body,
             kind->skip ? PAL_PROVIDER_BODY_BYTES_MAX : PAL_PROVIDER_EVENT_BYTES_MAX);
-    pal_buf_init(&reader->said, PAL_PROVIDER_EVENT_BYTES_MAX);
-    pal_buf_init(&reader->signature, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&reader->asked_ms, HEADER_LEN_MAX);
     pal_buf_init(&reader->asked, HEADER_LEN_MAX);
 }
@@ -43,36 +41,26 @@ void pal_reader_done(pal_reader *reader)
     pal_answer_done(&reader->answer);
     pal_sse_done(&reader->sse);
     pal_buf_done(&reader->body);
-    pal_buf_done(&reader->said);
-    pal_buf_done(&reader->signature);
     pal_buf_done(&reader->asked_ms);
     pal_buf_done(&reader->asked);
 }
 
-/* ---- Heads ---- */
+/* ---- The head ---- */
 
-void pal_reader_keep_said(pal_reader *reader, pal_str text)
+void pal_reader_head(pal_reader *reader, const pal_http_head *head)
 {
-    reader->said_len += text.len;
-    if (text.len <= reader->said.len_max - reader->said.len)
-        pal_buf_append_str(&reader->said, text);
-}
-
-void pal_reader_header(pal_reader *reader, pal_str name, pal_str value)
-{
-    if (pal_text_is_nocase(name, "content-type"))
-        reader->is_event_stream = pal_text_begins_nocase(value, "text/event-stream");
-    else if (pal_text_is_nocase(name, "retry-after-ms"))
-        pal_answer_learn(&reader->asked_ms, value);
-    else if (pal_text_is_nocase(name, "retry-after"))
-        pal_answer_learn(&reader->asked, value);
-    else if (pal_text_is_nocase(name, "x-request-id") || pal_text_is_nocase(name, "request-id"))
-        pal_answer_learn(&reader->answer.request_id, value);
-}
-
-void pal_reader_code(pal_reader *reader, long code)
-{
-    reader->code = code;
+    reader->code = head->code;
+    for (size_t i = 0; i < head->headers_len; i++) {
+        pal_str name = head->headers[i].name, value = head->headers[i].value;
+        if (pal_str_is(name, "content-type"))
+            reader->is_event_stream = pal_text_begins_nocase(value, "text/event-stream");
+        else if (pal_str_is(name, "retry-after-ms"))
+            pal_answer_learn(&reader->asked_ms, value);
+        else if (pal_str_is(name, "retry-after"))
+            pal_answer_learn(&reader->asked, value);
+        else if (pal_str_is(name, "x-request-id") || pal_str_is(name, "request-id"))
+            pal_answer_learn(&reader->answer.request_id, value);
+    }
 }
 
 static bool is_good(long code)
@@ -103,7 +91,7 @@ static pal_str mended(pal_reader *reader, pal_str text)
             text = pal_str_make(text.data + len, text.len - len);
         }
     }
-    good = pal_arena_copy(reader->scratch, pal_buf_str(&out));
+    good = pal_arena_copy(reader->answer.scratch, pal_buf_str(&out));
     if (out.failure)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
     pal_buf_done(&out);
@@ -113,7 +101,7 @@ static pal_str mended(pal_reader *reader, pal_str text)
 static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
 {
     pal_buf words;
-    if (pal_answer_failed(&reader->answer))
+    if (reader->answer.end.status)
         return;
     pal_buf_init(&words, 1024);
     pal_provider_excerpt(&words, bytes);
@@ -127,14 +115,15 @@ static void fail_garbage(pal_reader *reader, const char *what, pal_str bytes)
 static pal_status parse(pal_reader *reader, pal_str text, pal_json *out_value)
 {
     const pal_json_limits limits = {.depth_max = JSON_DEPTH_MAX,
-            .values_max = reader->is_on_worker ? 0 : PAL_PROVIDER_VALUES_MAX};
+            .values_max = reader->answer.is_on_worker ? 0 : PAL_PROVIDER_VALUES_MAX};
+    pal_arena *scratch = reader->answer.scratch;
     pal_error err;
-    pal_arena_reset(reader->scratch);
-    reader->texts_len = 0;
-    pal_status status = pal_json_parse(reader->scratch, text, &limits, out_value, &err);
+    pal_arena_reset(scratch);
+    reader->answer.texts_len = 0;
+    pal_status status = pal_json_parse(scratch, text, &limits, out_value, &err);
     if (status == PAL_INVALID && text.len <= MENDED_LEN_MAX &&
             pal_utf8_valid_len(text) < text.len)
-        status = pal_json_parse(reader->scratch, mended(reader, text), &limits, out_value, &err);
+        status = pal_json_parse(scratch, mended(reader, text), &limits, out_value, &err);
     if (status == PAL_NO_MEMORY)
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
     if (status == PAL_OK && pal_json_type_of(*out_value) != PAL_JSON_OBJECT)
@@ -156,14 +145,14 @@ static void fail_parse(pal_reader *reader, pal_status status, const char *what, 
 /* A callback may have exhausted the arena. Then the values that it read were empty. */
 static void check_scratch(pal_reader *reader)
 {
-    if (pal_arena_failure(reader->scratch))
+    if (pal_arena_failure(reader->answer.scratch))
         pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
 }
 
 static bool is_over(const pal_reader *reader)
 {
     const pal_answer *answer = &reader->answer;
-    return pal_answer_failed(answer) || answer->is_silent || answer->is_done;
+    return answer->end.status || answer->is_silent || answer->is_done;
 }
 
 static void read_event(pal_reader *reader, const pal_sse_event *event)
@@ -177,12 +166,12 @@ static void read_event(pal_reader *reader, const pal_sse_event *event)
         return;
     }
     if (reader->kind->skip && event->data.len > PAL_PROVIDER_INLINE_BYTES_MAX) {
-        reader->kind->skip(reader, event->data);
+        reader->kind->skip(&reader->answer, event->data);
         return;
     }
     pal_status status = parse(reader, event->data, &value);
     if (status == PAL_OK) {
-        reader->kind->event(reader, event->name, value);
+        reader->kind->event(&reader->answer, event->name, value);
         check_scratch(reader);
     } else if (!reader->is_last) {
         fail_parse(reader, status, "an event of the stream is not a JSON object", event->data);
@@ -217,9 +206,9 @@ static void feed_stream(pal_reader *reader, pal_str bytes)
 {
     pal_sse_event event;
     pal_str rest = bytes;
-    while (!is_over(reader) && pal_sse_next(&reader->sse, &rest, &event))
+    while (rest.len && !is_over(reader) && pal_sse_next(&reader->sse, &rest, &event))
         read_event(reader, &event);
-    pal_status status = pal_sse_failure(&reader->sse);
+    pal_status status = reader->sse.failure;
     if (!reader->has_events)
         keep_start(reader, bytes);
     if (status == PAL_LIMIT)
@@ -262,7 +251,7 @@ static void finish_whole(pal_reader *reader)
     pal_str body = pal_buf_str(&reader->body);
     pal_status status = parse(reader, body, &value);
     if (status == PAL_OK) {
-        reader->kind->whole(reader, value);
+        reader->kind->whole(&reader->answer, value);
         check_scratch(reader);
     } else {
         fail_parse(reader, status, "the response is not a JSON object", body);
@@ -299,9 +288,9 @@ static void fail_http(pal_reader *reader, const pal_http_end *http)
 
 static void fail_code(pal_reader *reader)
 {
-    pal_arena_reset(reader->scratch);
+    pal_arena_reset(reader->answer.scratch);
     pal_str body = mended(reader, pal_buf_str(&reader->body));
-    pal_answer_error_body(&reader->answer, reader->code, body, reader->scratch);
+    pal_answer_error_body(&reader->answer, reader->code, body);
 }
 
 static void judge(pal_reader *reader, const pal_http_end *http)
@@ -324,120 +313,11 @@ static void judge(pal_reader *reader, const pal_http_end *http)
 void pal_reader_finish(pal_reader *reader, const pal_http_end *http)
 {
     pal_answer *answer = &reader->answer;
-    if (!pal_answer_failed(answer))
+    if (!answer->end.status)
         judge(reader, http);
     answer->end.code = reader->code;
     if (answer->end.status != PAL_OK && !is_good(reader->code))
         answer->end.retry_after_ms = pal_retry_after_ms(
                 pal_buf_str(&reader->asked_ms), pal_buf_str(&reader->asked), pal_clock_now_ms());
     pal_answer_settle(answer);
-}
-
-/* ---- Functions for all services ---- */
-
-pal_str pal_reader_text(pal_reader *reader, pal_json value)
-{
-    if (pal_json_type_of(value) == PAL_JSON_STRING)
-        reader->texts_len += pal_json_raw(value).len;
-    if (reader->is_on_worker || reader->texts_len <= PAL_PROVIDER_TEXT_BYTES_MAX)
-        return pal_json_string(value, reader->scratch);
-    pal_answer_fail(&reader->answer, PAL_PROVIDER,
-            "the texts of one event or response exceed %u bytes", PAL_PROVIDER_TEXT_BYTES_MAX);
-    return pal_str_make(NULL, 0);
-}
-
-static void read_thinking(pal_reader *reader, pal_json thinking)
-{
-    pal_json chunk;
-    pal_answer_reasoning(&reader->answer, pal_reader_text(reader, thinking));
-    if (pal_json_type_of(thinking) != PAL_JSON_ARRAY)
-        return;
-    for (pal_json_iter iter = pal_json_each(thinking); pal_json_next(&iter, NULL, &chunk);)
-        pal_answer_reasoning(&reader->answer, pal_reader_string(reader, chunk, "text"));
-}
-
-static void read_chunk(pal_reader *reader, pal_json chunk)
-{
-    if (pal_json_type_of(chunk) == PAL_JSON_STRING) {
-        pal_answer_text(&reader->answer, pal_reader_text(reader, chunk));
-        return;
-    }
-    if (pal_json_string_is(pal_json_find(chunk, "type"), "thinking"))
-        read_thinking(reader, pal_json_find(chunk, "thinking"));
-    else
-        pal_answer_text(&reader->answer, pal_reader_string(reader, chunk, "text"));
-}
-
-void pal_reader_content(pal_reader *reader, pal_json content)
-{
-    pal_json chunk;
-    if (pal_json_type_of(content) != PAL_JSON_ARRAY) {
-        read_chunk(reader, content);
-        return;
-    }
-    for (pal_json_iter iter = pal_json_each(content); pal_json_next(&iter, NULL, &chunk);)
-        read_chunk(reader, chunk);
-}
-
-/* One possible place of a number: "outer.inner" or "name". */
-typedef struct usage_place {
-    const char *outer; /* NULL: the number is not nested */
-    const char *name;
-} usage_place;
-
-static uint64_t find_number(pal_json usage, const usage_place *places, size_t places_len)
-{
-    uint64_t number = 0;
-    for (size_t i = 0; i < places_len; i++) {
-        pal_json object = places[i].outer ? pal_json_find(usage, places[i].outer) : usage;
-        if (pal_answer_number(pal_json_find(object, places[i].name), &number) && number)
-            return number;
-    }
-    return 0;
-}
-
-#define FIND(usage, places) find_number(usage, places, sizeof(places) / sizeof((places)[0]))
-
-static const usage_place prompt_places[] = {{NULL, "prompt_tokens"}, {NULL, "input_tokens"}};
-static const usage_place connector_places[] = {{NULL, "connector_tokens"}};
-static const usage_place output_places[] = {{NULL, "completion_tokens"}, {NULL, "output_tokens"}};
-static const usage_place read_places[] = {
-        {"prompt_tokens_details", "cached_tokens"},
-        {"input_tokens_details", "cached_tokens"},
-        {NULL, "prompt_cache_hit_tokens"},
-        {NULL, "cached_tokens"},
-        {NULL, "num_cached_tokens"},
-        {NULL, "cache_read_input_tokens"},
-};
-static const usage_place write_places[] = {
-        {"prompt_tokens_details", "cache_write_tokens"},
-        {"input_tokens_details", "cache_write_tokens"},
-        {NULL, "cache_creation_input_tokens"},
-};
-static const usage_place reasoning_places[] = {
-        {"completion_tokens_details", "reasoning_tokens"},
-        {"output_tokens_details", "reasoning_tokens"},
-        {NULL, "reasoning_tokens"},
-};
-
-static uint64_t at_most(uint64_t number, uint64_t most)
-{
-    return number < most ? number : most;
-}
-
-void pal_reader_usage(pal_reader *reader, pal_json usage)
-{
-    if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
-        return;
-    uint64_t prompt = FIND(usage, prompt_places), output = FIND(usage, output_places);
-    /* Some services send zeros with every piece until they know the numbers. */
-    if (prompt == 0 && output == 0)
-        return;
-    pal_usage *out = &reader->answer.end.usage;
-    reader->answer.end.has_usage = true;
-    out->cache_read = at_most(FIND(usage, read_places), prompt);
-    out->cache_write = at_most(FIND(usage, write_places), prompt - out->cache_read);
-    out->input = prompt - out->cache_read - out->cache_write + FIND(usage, connector_places);
-    out->output = output;
-    out->reasoning = at_most(FIND(usage, reasoning_places), output);
 }

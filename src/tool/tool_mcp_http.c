@@ -270,9 +270,8 @@ static void fail_exchange(pal_tool_mcp_exchange *x, pal_status status, const cha
         pal_tool_mcp_request_fail(request, status, "%s", why);
 }
 
-static void on_header(void *user, pal_str name, pal_str value)
+static void take_header(pal_tool_mcp_exchange *x, pal_str name, pal_str value)
 {
-    pal_tool_mcp_exchange *x = user;
     pal_tool_mcp *mcp = x->mcp;
     if (pal_str_is(name, "content-type"))
         x->is_stream = pal_text_begins_nocase(value, "text/event-stream");
@@ -288,11 +287,13 @@ static void on_header(void *user, pal_str name, pal_str value)
     mcp->sessions++;
 }
 
-static void on_head(void *user, long code)
+static void on_head(void *user, const pal_http_head *head)
 {
     pal_tool_mcp_exchange *x = user;
-    x->code = code;
-    x->is_stream &= code >= 200 && code < 300;
+    x->code = head->code;
+    for (size_t i = 0; i < head->headers_len; i++)
+        take_header(x, head->headers[i].name, head->headers[i].value);
+    x->is_stream &= x->code >= 200 && x->code < 300;
     /* From now on the server reports changes. Earlier changes are lost, unless the server keeps
      * them. */
     if (x->is_stream && x->event_id[0] == '\0' && x->mcp->reports_changes &&
@@ -321,7 +322,7 @@ static void on_body(void *user, pal_str bytes)
             if (event.data.len)
                 (void)pal_tool_mcp_receive(x->mcp, x->request, event.data);
         }
-        status = pal_sse_failure(&x->sse);
+        status = x->sse.failure;
         keep_event_id(x);
     } else {
         pal_buf_append_str(&x->body, bytes);
@@ -395,7 +396,7 @@ static void on_end(void *user, const pal_http_end *end)
     end_callback(x);
 }
 
-static const pal_http_events exchange_events = {on_head, on_header, on_body, on_end};
+static const pal_http_events exchange_events = {on_head, on_body, on_end};
 
 /* ---- The end ---- */
 
@@ -415,7 +416,7 @@ static void on_ignored_end(void *user, const pal_http_end *end)
  * enough. */
 static void delete_session(pal_tool_mcp *mcp)
 {
-    static const pal_http_events nobody = {NULL, NULL, on_ignored_body, on_ignored_end};
+    static const pal_http_events nobody = {NULL, on_ignored_body, on_ignored_end};
     pal_arena *arena = pal_arena_new(0);
     pal_tool_mcp_exchange plain = {.mcp = mcp};
     pal_http_call *call;

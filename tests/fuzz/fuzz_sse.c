@@ -50,8 +50,8 @@ static pal_status read_in_steps(pal_str text, size_t step, pal_buf *all)
         pal_sse_event event;
         while (pal_sse_next(&sse, &piece, &event))
             gather(&event, all);
-        REQUIRE(pal_sse_failure(&sse) != PAL_OK || piece.len == 0);
-        status = pal_sse_failure(&sse);
+        REQUIRE(sse.failure != PAL_OK || piece.len == 0);
+        status = sse.failure;
     }
     pal_sse_done(&sse);
     return status;

@@ -297,23 +297,16 @@ static void count(pal_forward_call *f, const pal_http_end *http)
 
 /* ---- The response ---- */
 
-static void on_header(void *user, pal_str name, pal_str value)
-{
-    pal_forward_call *f = user;
-
-    pal_meter_header(f->meter, name, value);
-    if (f->sink.header)
-        f->sink.header(name, value, f->user);
-}
-
-static void on_head(void *user, long code)
+static void on_head(void *user, const pal_http_head *head)
 {
     pal_forward_call *f = user;
 
     f->has_head = true;
-    f->is_error = code >= 400;
-    pal_meter_code(f->meter, code);
-    f->sink.head((unsigned)code, f->user);
+    f->is_error = head->code >= 400;
+    pal_meter_head(f->meter, head);
+    for (size_t i = 0; i < head->headers_len && f->sink.header; i++)
+        f->sink.header(head->headers[i].name, head->headers[i].value, f->user);
+    f->sink.head((unsigned)head->code, f->user);
 }
 
 static void on_body(void *user, pal_str bytes)
@@ -346,7 +339,7 @@ static void on_end(void *user, const pal_http_end *end)
 
 static void call(pal_forward_call *f)
 {
-    static const pal_http_events events = {on_head, on_header, on_body, on_end};
+    static const pal_http_events events = {on_head, on_body, on_end};
     pal_runtime *runtime = f->runtime;
     pal_error err = {0};
     const pal_provider_forwarded forwarded = {.path = f->path,

@@ -96,10 +96,10 @@ static int arrived[ROUNDS]; /* events, by their number in the stream */
 static int heads, ends, failures;
 static bell round_done = BELL_INIT;
 
-static void take_head(void *user, long code)
+static void take_head(void *user, const pal_http_head *head)
 {
     (void)user;
-    failures += code != 200;
+    failures += head->code != 200;
     if (++heads == members_len)
         bell_ring(&round_done);
 }
@@ -122,7 +122,7 @@ static void take_body(void *user, pal_str bytes)
     pal_sse_event event;
     while (pal_sse_next(&m->sse, &bytes, &event))
         take_event(m, &event);
-    failures += pal_sse_failure(&m->sse) != PAL_OK;
+    failures += m->sse.failure != PAL_OK;
 }
 
 static void take_end(void *user, const pal_http_end *end)
@@ -137,7 +137,7 @@ static void take_end(void *user, const pal_http_end *end)
 
 static void start_all(void *user)
 {
-    static const pal_http_events events = {take_head, NULL, take_body, take_end};
+    static const pal_http_events events = {take_head, take_body, take_end};
     char url[64];
     (void)user;
     snprintf(url, sizeof url, "http://127.0.0.1:%d/v1/chat", port);

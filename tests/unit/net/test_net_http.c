@@ -38,22 +38,18 @@ typedef struct talk {
 
 static void begin(void *user);
 
-static void take_header(void *user, pal_str name, pal_str value)
-{
-    talk *t = user;
-    t->order_right = t->order_right && !t->heads && !t->ends;
-    pal_buf_append_str(&t->headers, name);
-    pal_buf_append_char(&t->headers, '=');
-    pal_buf_append_str(&t->headers, value);
-    pal_buf_append_char(&t->headers, '\n');
-}
-
-static void take_head(void *user, long code)
+static void take_head(void *user, const pal_http_head *head)
 {
     talk *t = user;
     t->order_right = t->order_right && !t->heads && !t->ends && !t->pieces;
     t->heads++;
-    t->code = code;
+    t->code = head->code;
+    for (size_t i = 0; i < head->headers_len; i++) {
+        pal_buf_append_str(&t->headers, head->headers[i].name);
+        pal_buf_append_char(&t->headers, '=');
+        pal_buf_append_str(&t->headers, head->headers[i].value);
+        pal_buf_append_char(&t->headers, '\n');
+    }
 }
 
 static void cancel(talk *t)
@@ -85,7 +81,7 @@ static void take_end(void *user, const pal_http_end *end)
     bell_ring(&t->told);
 }
 
-static const pal_http_events events = {take_head, take_header, take_body, take_end};
+static const pal_http_events events = {take_head, take_body, take_end};
 
 static void begin(void *user)
 {

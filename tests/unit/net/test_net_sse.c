@@ -21,7 +21,7 @@ static pal_status feed(pal_sse *sse, pal_str bytes, pal_buf *all)
     pal_sse_event event;
     while (pal_sse_next(sse, &bytes, &event))
         gather(&event, all);
-    return pal_sse_failure(sse);
+    return sse->failure;
 }
 
 /* Feeds pieces that end at `a` and `b`. */
