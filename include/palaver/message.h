@@ -109,6 +109,9 @@ typedef struct pal_sent {
  * PAL_SENT_ITEMS_EACH items have a hash each; each later hash covers an eighth more; the last
  * one covers all. 0 if there is no such hash. */
 PAL_API uint64_t pal_sent_place(uint64_t items, size_t number);
+/* Writes all places of a request with `items` items, in ascending order. Returns their number.
+ * `out_places` must have room for PAL_SENT_HASHES_MAX. */
+PAL_API size_t pal_sent_places(uint64_t items, uint64_t *out_places);
 
 typedef struct pal_message {
     pal_id id;    /* empty: the store assigns one */

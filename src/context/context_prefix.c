@@ -155,18 +155,19 @@ pal_status pal_plan_sent(
 {
     pal_sent *sent = pal_arena_alloc(arena, sizeof(*sent));
     uint16_t *hashes = pal_arena_array(arena, PAL_SENT_HASHES_MAX, sizeof(*hashes));
-    uint64_t chain = SEED, at = 0;
+    uint64_t chain = SEED, at = 0, places[PAL_SENT_HASHES_MAX];
     if (!sent || !hashes)
         return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the plan");
     *sent = (pal_sent){.tokens = plan->tokens_plain,
             .items = count_sent(plan),
             .first_seq = plan->first_seq,
             .hashes = hashes};
+    size_t places_len = pal_sent_places(sent->items, places);
     for (size_t i = 0; i < plan->items_len; i++) {
         if (plan->items[i].hash == 0)
             continue;
         chain = mix(chain, plan->items[i].hash);
-        if (++at == pal_sent_place(sent->items, sent->hashes_len))
+        if (sent->hashes_len < places_len && ++at == places[sent->hashes_len])
             hashes[sent->hashes_len++] = chain_hash(chain);
     }
     *out_sent = sent;
@@ -177,17 +178,18 @@ pal_status pal_plan_sent(
  * may be too short, by an eighth at most. */
 static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *arena)
 {
-    uint64_t chain = SEED, at = 0, tokens = 0, place = pal_sent_place(sent->items, 0);
-    size_t number = 0;
+    uint64_t chain = SEED, at = 0, tokens = 0, places[PAL_SENT_HASHES_MAX];
+    size_t number = 0, places_len = pal_sent_places(sent->items, places);
     const pal_plan_item *newest = NULL, *next = NULL;
-    for (size_t i = 0; i < plan->items_len && number < sent->hashes_len; i++) {
+    for (size_t i = 0;
+            i < plan->items_len && number < sent->hashes_len && number < places_len; i++) {
         const pal_plan_item *item = &plan->items[i];
         if (item->hash == 0)
             continue;
         next = next ? next : item; /* the first one after the prefix */
         chain = mix(chain, item->hash);
         tokens += item->tokens;
-        if (++at < place)
+        if (++at < places[number])
             continue;
         if (chain_hash(chain) != sent->hashes[number]) {
             plan->prefix_break = next == item ? break_text(item, arena)
@@ -201,7 +203,7 @@ static void compare_places(pal_plan *plan, const pal_sent *sent, pal_arena *aren
         plan->prefix_tokens = tokens;
         newest = item;
         next = NULL;
-        place = pal_sent_place(sent->items, ++number);
+        number++;
     }
     if (number < sent->hashes_len)
         plan->prefix_break = pal_text_format(arena,

@@ -40,16 +40,23 @@ pal_part_kind pal_part_kind_from_name(pal_str name)
     return (pal_part_kind)find_name(kind_names, COUNT_OF(kind_names), name);
 }
 
-uint64_t pal_sent_place(uint64_t items, size_t number)
+size_t pal_sent_places(uint64_t items, uint64_t *out_places)
 {
     uint64_t place = 0;
-    for (size_t i = 0; i <= number && i < PAL_SENT_HASHES_MAX; i++) {
-        if (place >= items)
-            return 0;
+    size_t len = 0;
+    while (place < items && len < PAL_SENT_HASHES_MAX) {
         place += place < PAL_SENT_ITEMS_EACH ? 1 : place / PAL_SENT_ITEMS_EACH;
-        place = place < items && i + 1 < PAL_SENT_HASHES_MAX ? place : items;
+        if (place > items || len + 1 == PAL_SENT_HASHES_MAX)
+            place = items;
+        out_places[len++] = place;
     }
-    return number < PAL_SENT_HASHES_MAX ? place : 0;
+    return len;
+}
+
+uint64_t pal_sent_place(uint64_t items, size_t number)
+{
+    uint64_t places[PAL_SENT_HASHES_MAX];
+    return number < pal_sent_places(items, places) ? places[number] : 0;
 }
 
 pal_message pal_message_text(pal_arena *arena, pal_role role, pal_str text)

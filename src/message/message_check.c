@@ -24,6 +24,13 @@ pal_status pal_text_check(
     return PAL_OK;
 }
 
+pal_status pal_tenant_check(pal_str *tenant, pal_error *err)
+{
+    if (tenant->len == 0)
+        *tenant = pal_str_of(PAL_TENANT_DEFAULT);
+    return pal_text_check(*tenant, "tenant", PAL_TENANT_LEN_MAX, true, err);
+}
+
 static pal_status check_json(
         pal_str json, const char *what, size_t len_max, bool is_object, pal_error *err)
 {

@@ -8,6 +8,8 @@
 
 #define PAL_MESSAGE_PARTS_MAX 4096 /* parts in one message, and in one tool result */
 
+#define PAL_TENANT_DEFAULT "default"
+
 /* Checks everything except `extra`, which depends on the format: the form, texts, names and blobs.
  * PAL_INVALID or PAL_LIMIT: `err` names the part and the member. */
 PAL_CHECKED pal_status pal_message_check(const pal_message *message, pal_error *err);
@@ -20,6 +22,9 @@ PAL_CHECKED pal_status pal_message_check_form(const pal_message *message, pal_er
  * is not valid UTF-8 at byte 3". With `no_nul`, which names and keys use, a NUL is rejected too. */
 PAL_CHECKED pal_status pal_text_check(
         pal_str text, const char *what, size_t len_max, bool no_nul, pal_error *err);
+
+/* Replaces an empty name of a tenant by the default, and checks it. */
+PAL_CHECKED pal_status pal_tenant_check(pal_str *tenant, pal_error *err);
 
 /* Accepts an empty text or a JSON object. */
 PAL_CHECKED pal_status pal_object_check(

@@ -47,14 +47,15 @@ static bool takes_completion_tokens(pal_str model)
 static pal_status put_messages(
         pal_json_writer *writer, const pal_model_request *request, pal_error *err)
 {
-    pal_status status = PAL_OK;
     pal_json_name(writer, "messages");
     pal_json_begin_array(writer);
-    for (size_t i = 0; i < request->messages_len && status == PAL_OK; i++)
-        status = pal_member_within(
-                err, pal_openai_chat_put(writer, &request->messages[i], err), "messages", i);
+    for (size_t i = 0; i < request->messages_len; i++) {
+        pal_status status = pal_openai_chat_put(writer, &request->messages[i], err);
+        if (status != PAL_OK)
+            return pal_member_within(err, status, "messages", i);
+    }
     pal_json_end_array(writer);
-    return status;
+    return PAL_OK;
 }
 
 static void put_stream(pal_json_writer *writer, const pal_model_request *request, bool is_mistral)

@@ -19,74 +19,74 @@ static bool is_end(pal_json event)
             is_type(event, "response.failed");
 }
 
-static void read_facts(pal_reader *reader, pal_json response)
+static void read_facts(pal_answer *answer, pal_json response)
 {
-    pal_reader_learn(reader, &reader->answer.request_id, response, "id");
-    pal_reader_learn(reader, &reader->answer.model, response, "model");
-    pal_reader_usage(reader, pal_json_find(response, "usage"));
+    pal_answer_learn(&answer->request_id, pal_answer_member(answer, response, "id"));
+    pal_answer_learn(&answer->model, pal_answer_member(answer, response, "model"));
+    pal_answer_usage(answer, pal_json_find(response, "usage"));
 }
 
-static void read_failure(pal_reader *reader, pal_json response)
+static void read_failure(pal_answer *answer, pal_json response)
 {
     if (!pal_json_is_absent(pal_json_find(response, "error")))
-        pal_answer_error_value(&reader->answer, response, reader->scratch);
+        pal_answer_error_value(answer, response);
 }
 
 /* ---- Complete responses ---- */
 
 /* Keeps the texts of an item, or of the parts in one of its lists. */
-static void keep_texts(pal_reader *reader, pal_json item)
+static void keep_texts(pal_answer *answer, pal_json item)
 {
     static const char *const names[] = {"text", "refusal", "name", "arguments", "input"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        pal_str text = pal_reader_string(reader, item, names[i]);
+        pal_str text = pal_answer_member(answer, item, names[i]);
         if (text.len)
-            pal_reader_keep_said(reader, text);
+            pal_answer_keep(answer, text);
     }
 }
 
-static void keep_item(pal_reader *reader, pal_json item)
+static void keep_item(pal_answer *answer, pal_json item)
 {
     static const char *const lists[] = {"content", "summary"};
-    keep_texts(reader, item);
+    keep_texts(answer, item);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         pal_json part, list = pal_json_find(item, lists[i]);
         if (pal_json_type_of(list) != PAL_JSON_ARRAY)
             continue;
         for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &part);)
-            keep_texts(reader, part);
+            keep_texts(answer, part);
     }
 }
 
-static void passing_whole(pal_reader *reader, pal_json value)
+static void passing_whole(pal_answer *answer, pal_json value)
 {
     pal_json item, output = pal_json_find(value, "output");
-    read_facts(reader, value);
-    read_failure(reader, value);
+    read_facts(answer, value);
+    read_failure(answer, value);
     if (pal_json_type_of(output) != PAL_JSON_ARRAY)
         return;
     for (pal_json_iter iter = pal_json_each(output); pal_json_next(&iter, NULL, &item);)
-        keep_item(reader, item);
+        keep_item(answer, item);
 }
 
 /* ---- Streams ---- */
 
-static void passing_event(pal_reader *reader, pal_str name, pal_json value)
+static void passing_event(pal_answer *answer, pal_str name, pal_json value)
 {
     pal_json response = pal_json_find(value, "response");
     (void)name;
     if (is_type(value, "error")) {
-        pal_answer_error_value(&reader->answer, value, reader->scratch);
+        pal_answer_error_value(answer, value);
     } else if (is_end(value)) {
-        read_facts(reader, response);
-        read_failure(reader, response);
-        reader->answer.is_done = true;
+        read_facts(answer, response);
+        read_failure(answer, response);
+        answer->is_done = true;
     } else if (is_type(value, "response.created")) {
-        read_facts(reader, response);
+        read_facts(answer, response);
     } else {
-        pal_str delta = pal_reader_string(reader, value, "delta");
+        pal_str delta = pal_answer_member(answer, value, "delta");
         if (delta.len)
-            pal_reader_keep_said(reader, delta);
+            pal_answer_keep(answer, delta);
     }
 }
 
@@ -128,15 +128,15 @@ static bool names_end(pal_str data)
 
 /* A long event repeats what its deltas have said. Only the end of the stream has something new,
  * which is the usage. */
-static void passing_skip(pal_reader *reader, pal_str data)
+static void passing_skip(pal_answer *answer, pal_str data)
 {
     pal_json usage;
     if (!names_end(data))
         return;
-    pal_arena_reset(reader->scratch);
-    if (pal_json_parse(reader->scratch, find_usage(data), NULL, &usage, NULL) == PAL_OK)
-        pal_reader_usage(reader, usage);
-    reader->answer.is_done = true;
+    pal_arena_reset(answer->scratch);
+    if (pal_json_parse(answer->scratch, find_usage(data), NULL, &usage, NULL) == PAL_OK)
+        pal_answer_usage(answer, usage);
+    answer->is_done = true;
 }
 
 const pal_reader_kind pal_reader_responses_passing = {

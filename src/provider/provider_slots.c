@@ -61,19 +61,6 @@ static void read_props(pal_provider *provider)
     pal_arena_free(arena);
 }
 
-static void on_head(void *user, long code)
-{
-    (void)user;
-    (void)code;
-}
-
-static void on_header(void *user, pal_str name, pal_str value)
-{
-    (void)user;
-    (void)name;
-    (void)value;
-}
-
 static void on_body(void *user, pal_str bytes)
 {
     const pal_provider *provider = user;
@@ -93,7 +80,7 @@ static void on_end(void *user, const pal_http_end *end)
 /* The path is next to the API: "http://host:8080/v1" has "http://host:8080/props". */
 static void query(pal_provider *provider)
 {
-    static const pal_http_events events = {on_head, on_header, on_body, on_end};
+    static const pal_http_events events = {.body = on_body, .end = on_end};
     pal_slots *slots = provider->slots;
     pal_str base = provider->url;
     pal_buf url;

@@ -14,19 +14,17 @@ typedef struct pal_prepared_batch {
 } pal_prepared_batch;
 
 /* Makes a work of every operation that passes its checks. The others get their status and are left
- * out. `now_ms` is the time of the batch. Release with pal_prepare_done(), even after a failure. */
-PAL_CHECKED pal_status pal_prepare(const pal_store_options *options, int64_t now_ms,
+ * out. `now_ms` is the time of the batch. Release with pal_store_prepared_done(), even after a
+ * failure. */
+PAL_CHECKED pal_status pal_store_prepare(const pal_store_options *options, int64_t now_ms,
         pal_op *ops, size_t ops_len, pal_prepared_batch *out_prepared, pal_error *err);
-void pal_prepare_done(pal_prepared_batch *prepared);
+void pal_store_prepared_done(pal_prepared_batch *prepared);
 
 /* Checks a RECORD_PUT or RECORD_DROP. */
 PAL_CHECKED pal_status pal_record_check(const pal_op *op, pal_error *err);
 
 /* Returns the message's tokens: the given number, or the count in the store's encoding. */
-PAL_CHECKED pal_status pal_prepare_tokens(const pal_store_options *options,
+PAL_CHECKED pal_status pal_store_count_tokens(const pal_store_options *options,
         const pal_message *message, uint32_t *out_tokens, pal_error *err);
-
-/* Copies the values that the backend assigned to the rows into the callers' messages. */
-void pal_prepare_publish(pal_prepared_batch *prepared);
 
 #endif

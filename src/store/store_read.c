@@ -14,16 +14,9 @@
 #include "store/store_front.h"
 #include "store/store_prepare.h"
 #include "store/store_snapshot.h"
-#include "store/store_tenant.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 #include "store/view/view_active_marks.h"
-
-static pal_status checked_tenant(pal_str tenant, pal_str *out_tenant, pal_error *err)
-{
-    *out_tenant = pal_tenant_or_default(tenant);
-    return pal_tenant_check(*out_tenant, err);
-}
 
 pal_status pal_store_handle(
         pal_store *store, pal_str tenant, pal_id id, pal_handle *out_handle, pal_error *err)
@@ -69,7 +62,7 @@ static pal_status find_by_name(pal_store *store, pal_str tenant, pal_session_by 
 pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, pal_str name,
         pal_arena *arena, pal_session *out_session, pal_error *err)
 {
-    pal_status status = checked_tenant(tenant, &tenant, err);
+    pal_status status = pal_tenant_check(&tenant, err);
     pal_session_row row;
     pal_id id;
 
@@ -149,7 +142,7 @@ static pal_status check_query(pal_session_query *query, pal_error *err)
     if (query->limit > PAL_SESSION_PAGE_MAX)
         return pal_error_set(err, PAL_LIMIT, "a page of %u sessions exceeds the limit of %d",
                 query->limit, PAL_SESSION_PAGE_MAX);
-    return checked_tenant(query->tenant, &query->tenant, err);
+    return pal_tenant_check(&query->tenant, err);
 }
 
 pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_arena *arena,
@@ -218,10 +211,10 @@ pal_status pal_store_count(pal_store *store, pal_str tenant, pal_id session, uin
 pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_arena *arena,
         pal_message *out_message, pal_id *out_session, pal_error *err)
 {
-    pal_row_key key = {.id = id};
+    pal_row_key key = {.id = id, .tenant = tenant};
     pal_row row;
     pal_id session;
-    pal_status status = checked_tenant(tenant, &key.tenant, err);
+    pal_status status = pal_tenant_check(&key.tenant, err);
 
     if (status != PAL_OK)
         return status;
@@ -332,7 +325,7 @@ pal_status pal_store_ledger_sum(
 {
     pal_ledger_query checked = *query;
     pal_handle handle = {0};
-    pal_status status = checked_tenant(query->tenant, &checked.tenant, err);
+    pal_status status = pal_tenant_check(&checked.tenant, err);
 
     if (status == PAL_OK)
         status = pal_store_handle(store, checked.tenant, query->session, &handle, err);
@@ -360,15 +353,14 @@ static pal_status blob_get(pal_store *store, pal_str tenant, pal_str name, pal_a
         pal_blob_row *out_blob, pal_error *err)
 {
     uint8_t hash[PAL_SHA256_SIZE];
-    pal_str checked;
-    pal_status status = checked_tenant(tenant, &checked, err);
+    pal_status status = pal_tenant_check(&tenant, err);
 
     if (status != PAL_OK)
         return status;
     status = blob_hash(name, hash, err);
     if (status != PAL_OK)
         return status;
-    status = store->engine->backend->blob_get(store->engine, checked, hash, arena, out_blob, err);
+    status = store->engine->backend->blob_get(store->engine, tenant, hash, arena, out_blob, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
     return status;

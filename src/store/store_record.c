@@ -6,7 +6,6 @@
 #include "palaver/store_records.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
-#include "store/store_tenant.h"
 
 /* ---- Checks ---- */
 
@@ -102,14 +101,14 @@ pal_status pal_store_record_drop(
 pal_status pal_store_record_find(pal_store *store, pal_str tenant, pal_str kind, pal_str name,
         pal_arena *arena, pal_record *out_record, pal_error *err)
 {
-    pal_record_scan scan = {.tenant = pal_tenant_or_default(tenant),
+    pal_record_scan scan = {.tenant = tenant,
             .kind = kind,
             .name = name,
             .now_ms = pal_store_now_ms(store->engine),
             .records_max = 1};
     pal_record record;
     size_t len = 0;
-    pal_status status = pal_tenant_check(scan.tenant, err);
+    pal_status status = pal_tenant_check(&scan.tenant, err);
 
     if (status != PAL_OK)
         return status;
@@ -129,7 +128,6 @@ static pal_status check_query(pal_record_query *query, pal_error *err)
 {
     pal_status status;
 
-    query->tenant = pal_tenant_or_default(query->tenant);
     if (query->limit == 0)
         query->limit = PAL_RECORD_PAGE_DEFAULT;
     if (query->limit > PAL_RECORD_PAGE_MAX)
@@ -138,7 +136,7 @@ static pal_status check_query(pal_record_query *query, pal_error *err)
     if (query->kind.len == 0)
         return pal_error_set(
                 err, PAL_INVALID, "'kind' is missing; records are listed by kind");
-    status = pal_tenant_check(query->tenant, err);
+    status = pal_tenant_check(&query->tenant, err);
     if (status == PAL_OK)
         status = pal_text_check(query->kind, "kind", PAL_RECORD_KIND_LEN_MAX, true, err);
     if (status == PAL_OK)

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "store/store_front.h"
 #include "store/store_prepare.h"
-#include "store/store_tenant.h"
+#include "message/message_check.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 #include "store/view/view_active_marks.h"
@@ -13,13 +13,12 @@
 pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_snapshot *out_snapshot, pal_error *err)
 {
-    pal_str checked = pal_tenant_or_default(tenant);
-    pal_status status = pal_tenant_check(checked, err);
+    pal_status status = pal_tenant_check(&tenant, err);
 
-    if (status == PAL_OK)
-        status = pal_view_session(store->engine, checked, session, arena, &out_snapshot->row, err);
     out_snapshot->store = store;
-    return status;
+    if (status != PAL_OK)
+        return status;
+    return pal_view_session(store->engine, tenant, session, arena, &out_snapshot->row, err);
 }
 
 pal_status pal_snapshot_load(const pal_snapshot *snapshot, const pal_message_query *load,
@@ -86,7 +85,7 @@ pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_messag
         pair[i].client_id = (pal_str){0};
         pair[i].tokens = 1; /* saves counting them */
     }
-    status = pal_prepare(&snapshot->store->options, 0, &op, 1, &prepared, err);
+    status = pal_store_prepare(&snapshot->store->options, 0, &op, 1, &prepared, err);
     if (status == PAL_OK && op.status != PAL_OK)
         status = pal_error_set(err, op.status, "%s", op.error.message);
     if (status == PAL_OK) {
@@ -95,7 +94,7 @@ pal_status pal_snapshot_is_repeat(const pal_snapshot *snapshot, const pal_messag
         *out_is_repeat = rows[0].role == rows[1].role && rows[0].is_text == rows[1].is_text &&
                 pal_str_equal(rows[0].body, rows[1].body);
     }
-    pal_prepare_done(&prepared);
+    pal_store_prepared_done(&prepared);
     return status;
 }
 

@@ -131,7 +131,7 @@ typedef enum pal_ask_stage {
 } pal_ask_stage;
 
 /* The parts of the model's answer that have arrived. */
-typedef struct pal_answer_part pal_answer_part; /* defined in turn_answer_buffer.c */
+typedef struct pal_answer_part pal_answer_part; /* defined in turn_answer.c */
 
 typedef struct pal_answer_buffer {
     pal_answer_part *parts; /* in the order in which they began */
@@ -434,8 +434,20 @@ pal_arena *pal_turn_step_arena(pal_turn *turn);
 /* If the failed call can be retried, waits and calls the model again. Returns false if it
  * cannot. */
 bool pal_turn_retry(pal_turn *turn, const pal_model_end *end);
+/* The turn's model call has ended. */
+void pal_turn_called(pal_turn *turn, const pal_model_end *end);
 
 /* ---- turn_answer.c ---- */
+
+/* Collects the answer of a turn's model call in turn->step.answer, and publishes it. `user` is the
+ * turn. */
+extern const pal_model_sink pal_answer_sink;
+/* Frees all parts. The answer can be used again. */
+void pal_answer_clear(pal_answer_buffer *answer);
+/* Makes the message, with copies of everything in the arena, in the order in which it arrived.
+ * Calls without a name are left out. */
+PAL_CHECKED pal_status pal_answer_message(const pal_answer_buffer *answer, pal_arena *arena,
+        pal_message *out_message, pal_error *err);
 
 /* Records the model's answer, and continues with its calls or ends the turn. */
 void pal_answer_record(pal_turn *turn, const pal_model_end *end);

@@ -1,6 +1,12 @@
-/* turn_answer.c - records the model's answer before the turn does anything else with it. One commit
- * stores the answer, its ledger row and, if the service keeps the conversation, the id of that
- * conversation. Messages steered into a turn are taken between two model calls. On the loop.
+/* turn_answer.c - the model's answer: collects it while it arrives, and records it before the turn
+ * does anything else with it. On the loop.
+ *
+ * The answer is a list of parts in the order in which they began: texts, blocks of reasoning, and
+ * calls. Every delta is added to its part and published to the readers of the turn. A signed block
+ * of reasoning is complete; it must be sent back to the model unchanged and at the same place.
+ *
+ * One commit stores the answer, its ledger row and, if the service keeps the conversation, the id
+ * of that conversation. Messages steered into a turn are taken between two model calls.
  *
  * A crash before the commit loses the answer; the turn then calls the model again
  * (recovery_resume.c). After the commit only the calls of the answer can be left open. */
@@ -12,19 +18,330 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
+#include "dialect/native/native.h"
+#include "dialect/openai/openai_items.h"
+#include "palaver/limits.h"
+#include "tokens/tokens_estimate.h"
 #include "turn/lane/lane.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
 #include "turn/turn_sender.h"
-#include "turn/turn_answer_buffer.h"
+
+enum { PARTS_MAX = PAL_MESSAGE_PARTS_MAX };
+
+struct pal_answer_part {
+    pal_part_kind kind;
+    uint32_t index; /* index of a call */
+    bool is_signed;
+    bool is_refusal;
+    pal_buf text; /* text, or the arguments of a call */
+    pal_buf id;   /* id of a call, or the signature of reasoning */
+    pal_buf name; /* name of a call, or the family of reasoning */
+};
+
+void pal_answer_clear(pal_answer_buffer *answer)
+{
+    for (size_t i = 0; i < answer->len; i++) {
+        pal_buf_done(&answer->parts[i].text);
+        pal_buf_done(&answer->parts[i].id);
+        pal_buf_done(&answer->parts[i].name);
+    }
+    pal_free(answer->parts);
+    *answer = (pal_answer_buffer){0};
+}
+
+/* ---- Parts ---- */
+
+static pal_answer_part *add_part(pal_answer_buffer *answer, pal_part_kind kind)
+{
+    pal_answer_part *part;
+
+    if (answer->len == PARTS_MAX) {
+        answer->failure = PAL_LIMIT;
+        return NULL;
+    }
+    if (!pal_reserve(&answer->parts, &answer->cap, answer->len + 1, sizeof(*answer->parts))) {
+        answer->failure = PAL_NO_MEMORY;
+        return NULL;
+    }
+    part = &answer->parts[answer->len++];
+    *part = (pal_answer_part){.kind = kind};
+    pal_buf_init(&part->text, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(
+            &part->id, kind == PAL_PART_REASONING ? PAL_MESSAGE_BYTES_MAX : PAL_LABEL_LEN_MAX);
+    pal_buf_init(&part->name, PAL_LABEL_LEN_MAX);
+    return part;
+}
+
+/* Returns the last part if it has this kind and can still grow. */
+static pal_answer_part *open_part(pal_answer_buffer *answer, pal_part_kind kind)
+{
+    pal_answer_part *last = answer->len ? &answer->parts[answer->len - 1] : NULL;
+
+    return last && last->kind == kind && !last->is_signed ? last : NULL;
+}
+
+static void grow(pal_answer_buffer *answer, pal_part_kind kind, pal_str delta)
+{
+    pal_answer_part *part = open_part(answer, kind);
+
+    if (!part && delta.len > 0)
+        part = add_part(answer, kind);
+    if (part)
+        pal_buf_append_str(&part->text, delta);
+}
+
+/* A text keeps the kind with which it began, even if deltas of the other kind follow. */
+static void add_refusal(pal_answer_buffer *answer, pal_str delta)
+{
+    bool begins = !open_part(answer, PAL_PART_TEXT) && delta.len > 0;
+    size_t len = answer->len;
+
+    grow(answer, PAL_PART_TEXT, delta);
+    if (begins && answer->len > len)
+        answer->parts[len].is_refusal = true;
+}
+
+/* Signs the reasoning since the last signature. If there was none, adds a block that consists only
+ * of the signature. */
+static void add_signature(pal_answer_buffer *answer, pal_str signature, pal_str family)
+{
+    pal_answer_part *part = open_part(answer, PAL_PART_REASONING);
+
+    if (!part)
+        part = add_part(answer, PAL_PART_REASONING);
+    if (!part)
+        return;
+    pal_buf_append_str(&part->id, signature);
+    pal_buf_append_str(&part->name, family);
+    part->is_signed = true;
+}
+
+static pal_answer_part *find_call(const pal_answer_buffer *answer, uint32_t index)
+{
+    for (size_t i = answer->len; i-- > 0;)
+        if (answer->parts[i].kind == PAL_PART_TOOL_CALL && answer->parts[i].index == index)
+            return &answer->parts[i];
+    return NULL;
+}
+
+static pal_answer_part *call_at(pal_answer_buffer *answer, uint32_t index)
+{
+    pal_answer_part *part = find_call(answer, index);
+
+    if (!part)
+        part = add_part(answer, PAL_PART_TOOL_CALL);
+    if (part)
+        part->index = index;
+    return part;
+}
+
+/* For a service that sends no call ids. */
+static void make_id(pal_buf *out_id)
+{
+    char text[5 + PAL_ID_TEXT_SIZE] = "call_";
+
+    pal_id_to_text(pal_id_new(), text + 5);
+    pal_buf_append_text(out_id, text);
+}
+
+/* Begins the call `index`, or adds to its id and name. A call without an id gets one. */
+static void begin_call(pal_answer_buffer *answer, uint32_t index, pal_str id, pal_str name)
+{
+    pal_answer_part *call = call_at(answer, index);
+
+    if (!call)
+        return;
+    if (id.len == 0 && call->id.len == 0)
+        make_id(&call->id);
+    pal_buf_append_str(&call->id, id);
+    pal_buf_append_str(&call->name, name);
+}
+
+static void add_arguments(pal_answer_buffer *answer, uint32_t index, pal_str delta)
+{
+    pal_answer_part *call = call_at(answer, index);
+
+    if (call)
+        pal_buf_append_str(&call->text, delta);
+}
+
+/* Borrowed until the next change. Empty if there is no such call, or it has no id. */
+static pal_str call_id_of(const pal_answer_buffer *answer, uint32_t index)
+{
+    const pal_answer_part *call = find_call(answer, index);
+
+    return call ? pal_buf_str(&call->id) : (pal_str){0};
+}
+
+static void put_text(const pal_answer_buffer *answer, pal_buf *out_text)
+{
+    for (size_t i = 0; i < answer->len; i++)
+        if (answer->parts[i].kind == PAL_PART_TEXT)
+            pal_buf_append_str(out_text, pal_buf_str(&answer->parts[i].text));
+}
+
+/* Estimates the tokens of all texts and arguments. */
+static uint64_t tokens_of(const pal_answer_buffer *answer)
+{
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < answer->len; i++)
+        tokens += pal_estimate_quickly(pal_buf_str(&answer->parts[i].text));
+    return tokens;
+}
+
+/* ---- The message ---- */
+
+static pal_part make_part(const pal_answer_part *from, pal_arena *arena)
+{
+    pal_part part = {.kind = from->kind};
+    pal_str text = pal_arena_copy(arena, pal_buf_str(&from->text));
+    pal_str id = pal_arena_copy(arena, pal_buf_str(&from->id));
+    pal_str name = pal_arena_copy(arena, pal_buf_str(&from->name));
+
+    if (from->kind == PAL_PART_TOOL_CALL) {
+        part.call_id = id;
+        part.name = name;
+        part.arguments = text.len ? text : pal_str_of("{}");
+    } else {
+        part.text = text;
+        part.extra = pal_str_of(from->is_refusal ? PAL_OPENAI_REFUSAL_EXTRA : NULL);
+        part.signature = id;
+        part.family = name;
+    }
+    return part;
+}
+
+static pal_status failure_of(const pal_answer_buffer *answer)
+{
+    pal_status failure = answer->failure;
+
+    for (size_t i = 0; failure == PAL_OK && i < answer->len; i++) {
+        const pal_answer_part *part = &answer->parts[i];
+
+        failure = part->text.failure ? part->text.failure : part->id.failure;
+        if (failure == PAL_OK)
+            failure = part->name.failure;
+    }
+    return failure;
+}
+
+pal_status pal_answer_message(
+        const pal_answer_buffer *answer, pal_arena *arena, pal_message *out_message, pal_error *err)
+{
+    pal_message message = {.role = PAL_ROLE_ASSISTANT};
+    pal_status failure = failure_of(answer);
+
+    if (failure == PAL_NO_MEMORY)
+        return pal_no_memory(err);
+    if (failure != PAL_OK)
+        return pal_error_set(err, PAL_LIMIT,
+                "the answer exceeds the limit of %u bytes (PAL_MESSAGE_BYTES_MAX), or has too many "
+                "parts",
+                PAL_MESSAGE_BYTES_MAX);
+    message.parts = pal_arena_array(arena, answer->len + 1, sizeof(*message.parts));
+    for (size_t i = 0; message.parts && i < answer->len; i++) {
+        const pal_answer_part *part = &answer->parts[i];
+
+        if (part->kind != PAL_PART_TOOL_CALL || part->name.len > 0)
+            message.parts[message.parts_len++] = make_part(part, arena);
+    }
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
+    *out_message = message;
+    return PAL_OK;
+}
+
+/* ---- Deltas ---- */
+
+static void tell_text(pal_turn *turn, pal_str delta)
+{
+    const pal_answer_buffer *answer = &turn->step.answer;
+
+    pal_event_publish(turn,
+            (pal_event){.kind = PAL_EVENT_TEXT,
+                    .text = delta,
+                    .count = answer->len,
+                    .is_refusal = answer->len && answer->parts[answer->len - 1].is_refusal});
+}
+
+static void on_text(void *user, pal_str delta)
+{
+    pal_turn *turn = user;
+
+    turn->step.output_seen = true;
+    grow(&turn->step.answer, PAL_PART_TEXT, delta);
+    tell_text(turn, delta);
+}
+
+static void on_refusal(void *user, pal_str delta)
+{
+    pal_turn *turn = user;
+
+    turn->step.output_seen = true;
+    add_refusal(&turn->step.answer, delta);
+    tell_text(turn, delta);
+}
+
+static void on_reasoning(void *user, pal_str delta)
+{
+    pal_turn *turn = user;
+
+    turn->step.output_seen = true;
+    grow(&turn->step.answer, PAL_PART_REASONING, delta);
+    pal_event_publish(turn,
+            (pal_event){
+                    .kind = PAL_EVENT_REASONING, .text = delta, .count = turn->step.answer.len});
+}
+
+static void on_signature(void *user, pal_str signature, pal_str family)
+{
+    pal_turn *turn = user;
+
+    add_signature(&turn->step.answer, signature, family);
+}
+
+static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
+{
+    pal_turn *turn = user;
+
+    turn->step.output_seen = true;
+    begin_call(&turn->step.answer, index, id, name);
+    pal_event_publish(turn,
+            (pal_event){.kind = PAL_EVENT_CALL,
+                    .call_id = call_id_of(&turn->step.answer, index),
+                    .name = name,
+                    .count = turn->step.answer.len});
+}
+
+static void on_arguments(void *user, uint32_t index, pal_str delta)
+{
+    pal_turn *turn = user;
+    pal_str id;
+
+    add_arguments(&turn->step.answer, index, delta);
+    id = call_id_of(&turn->step.answer, index);
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ARGUMENTS, .call_id = id, .text = delta});
+}
+
+static void on_end(void *user, const pal_model_end *end)
+{
+    pal_turn_called(user, end);
+}
+
+const pal_model_sink pal_answer_sink = {
+        on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
+
+/* ---- Recording ---- */
 
 void pal_answer_keep_text(pal_turn *turn)
 {
     pal_buf text;
 
     pal_buf_init(&text, PAL_MESSAGE_BYTES_MAX);
-    pal_answer_buffer_put_text(&turn->step.answer, &text);
+    put_text(&turn->step.answer, &text);
     if (text.len > 0 && !turn->outcome.arena)
         turn->outcome.arena = pal_arena_new(0);
     if (text.len > 0 && turn->outcome.arena) {
@@ -237,7 +554,7 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
 static pal_usage guess_usage(const pal_turn *turn)
 {
     return (pal_usage){.input = turn->step.sent.items > 0 ? turn->step.sent.tokens : 0,
-            .output = pal_answer_buffer_tokens(&turn->step.answer)};
+            .output = tokens_of(&turn->step.answer)};
 }
 
 /* Fills turn->commit.ledger with the call's row, and adds its usage to the totals. */
@@ -291,7 +608,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     pal_status status = PAL_NO_MEMORY;
 
     if (message)
-        status = pal_answer_buffer_message(&turn->step.answer, arena, message, &err);
+        status = pal_answer_message(&turn->step.answer, arena, message, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", message ? err.message : "out of memory");
         return NULL;

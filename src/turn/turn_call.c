@@ -14,7 +14,6 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/runtime/runtime_models.h"
-#include "turn/turn_answer_buffer.h"
 #include "turn/recovery/recovery_owed.h"
 
 /* Delay before the first retry if the service cannot be reached. Each further delay is twice as
@@ -22,7 +21,6 @@
 #define UNREACHABLE_FIRST_MS ((int64_t)500)
 
 static void call_model(pal_turn *turn);
-static void on_end(void *user, const pal_model_end *end);
 
 /* ---- Planning ---- */
 
@@ -97,79 +95,6 @@ void pal_turn_next_step(pal_turn *turn)
 
 /* ---- The call ---- */
 
-static void note_output(pal_turn *turn)
-{
-    turn->step.output_seen = true;
-}
-
-static void tell_text(pal_turn *turn, pal_str delta)
-{
-    pal_event_publish(turn,
-            (pal_event){.kind = PAL_EVENT_TEXT,
-                    .text = delta,
-                    .count = turn->step.answer.len,
-                    .is_refusal = pal_answer_buffer_is_refusal(&turn->step.answer)});
-}
-
-static void on_text(void *user, pal_str delta)
-{
-    pal_turn *turn = user;
-
-    note_output(turn);
-    pal_answer_buffer_text(&turn->step.answer, delta);
-    tell_text(turn, delta);
-}
-
-static void on_refusal(void *user, pal_str delta)
-{
-    pal_turn *turn = user;
-
-    note_output(turn);
-    pal_answer_buffer_refusal(&turn->step.answer, delta);
-    tell_text(turn, delta);
-}
-
-static void on_reasoning(void *user, pal_str delta)
-{
-    pal_turn *turn = user;
-
-    note_output(turn);
-    pal_answer_buffer_reasoning(&turn->step.answer, delta);
-    pal_event_publish(turn,
-            (pal_event){
-                    .kind = PAL_EVENT_REASONING, .text = delta, .count = turn->step.answer.len});
-}
-
-static void on_signature(void *user, pal_str signature, pal_str family)
-{
-    pal_turn *turn = user;
-
-    pal_answer_buffer_signature(&turn->step.answer, signature, family);
-}
-
-static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
-{
-    pal_turn *turn = user;
-
-    note_output(turn);
-    pal_answer_buffer_call_begin(&turn->step.answer, index, id, name);
-    pal_event_publish(turn,
-            (pal_event){.kind = PAL_EVENT_CALL,
-                    .call_id = pal_answer_buffer_call_id(&turn->step.answer, index),
-                    .name = name,
-                    .count = turn->step.answer.len});
-}
-
-static void on_arguments(void *user, uint32_t index, pal_str delta)
-{
-    pal_turn *turn = user;
-    pal_str id;
-
-    pal_answer_buffer_arguments(&turn->step.answer, index, delta);
-    id = pal_answer_buffer_call_id(&turn->step.answer, index);
-    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ARGUMENTS, .call_id = id, .text = delta});
-}
-
 static void on_retry_time(pal_timer *timer)
 {
     pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
@@ -235,10 +160,8 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     return true;
 }
 
-static void on_end(void *user, const pal_model_end *end)
+void pal_turn_called(pal_turn *turn, const pal_model_end *end)
 {
-    pal_turn *turn = user;
-
     turn->holds--;
     turn->step.call = NULL;
     if (end->status == PAL_OK) {
@@ -297,8 +220,6 @@ static pal_id next_id(pal_turn *turn)
 
 static void call_model(pal_turn *turn)
 {
-    static const pal_model_sink sink = {
-            on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
     pal_affinity_ids ids;
     pal_model_request request = {
             .model = turn->settings.model,
@@ -330,12 +251,13 @@ static void call_model(pal_turn *turn)
                         .name = turn->settings.model});
     }
     turn->step.output_seen = false;
-    pal_answer_buffer_clear(&turn->step.answer);
+    pal_answer_clear(&turn->step.answer);
     if (pal_provider_keeps(turn->step.provider))
         request.conversation = turn->step.conversation.id;
     else
         pal_affinity_ids_add(turn, &ids, &request);
-    status = pal_provider_start(turn->step.provider, &request, &sink, turn, &turn->step.call, &err);
+    status = pal_provider_start(
+            turn->step.provider, &request, &pal_answer_sink, turn, &turn->step.call, &err);
     if (status != PAL_OK) {
         pal_turn_fail(turn, status, "%s", err.message);
         return;

@@ -294,11 +294,15 @@ static void tell_one(pal_turn *turn, pal_event event)
     event.number = ++turn->events.newest;
     event.turn = turn->id;
     keep(turn, &event);
-    for (pal_watcher *watcher = turn->events.watchers; watcher; watcher = watcher->next)
+    bool has_left = false;
+    for (pal_watcher *watcher = turn->events.watchers; watcher; watcher = watcher->next) {
         if (!watcher->is_over &&
                 (!watcher->on_event(&event, watcher->user) || turn->events.is_over))
             watcher->is_over = true;
-    sweep(turn);
+        has_left = has_left || watcher->is_over;
+    }
+    if (has_left)
+        sweep(turn);
 }
 
 void pal_event_publish(pal_turn *turn, pal_event event)

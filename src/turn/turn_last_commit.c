@@ -19,7 +19,6 @@
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/turn_conversation.h"
-#include "turn/turn_answer_buffer.h"
 
 /* ---- With an answer ---- */
 
@@ -147,7 +146,7 @@ static pal_message *make_record(pal_turn *turn)
     pal_json_writer writer;
     pal_error ignored;
 
-    if (!message || pal_answer_buffer_message(&turn->step.answer, arena, message,
+    if (!message || pal_answer_message(&turn->step.answer, arena, message,
             &ignored) != PAL_OK)
         return NULL;
     for (size_t i = 0; i < message->parts_len; i++)

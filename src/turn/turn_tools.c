@@ -26,7 +26,6 @@
 #include "turn/turn_last_commit.h"
 #include "turn/turn_permission.h"
 #include "turn/turn_question.h"
-#include "turn/turn_answer_buffer.h"
 
 enum { PARALLEL_MAX = 16 };
 
@@ -417,7 +416,7 @@ static void all_recorded(pal_turn *turn)
     bool was_last = pal_tools_are_over(turn) && !turn->lane->steers;
 
     pal_tools_done(turn);
-    pal_answer_buffer_clear(&turn->step.answer); /* the answer is recorded */
+    pal_answer_clear(&turn->step.answer); /* the answer is recorded */
     turn->step.rounds++;
     if (!turn->stop) /* a canceled turn that was paused does not run again */
         pal_turn_set_state(turn, PAL_TURN_RUNNING);

@@ -9,13 +9,14 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
+#include "palaver/limits.h"
 
 enum { FULL = 1 << 0, BODY = 1 << 1, BOTH = FULL | BODY };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define USAGE_EXTRA "usage_extra"
+#define SENT_MEMBER "palaver_sent"
 
 /* ---- Usage ---- */
 
@@ -28,6 +29,117 @@ static const pal_member usage_members[] = {
 };
 
 static const pal_member_table usage_table = {usage_members, COUNT_OF(usage_members), NULL, NULL};
+
+/* ---- The request that led to an answer ----
+ *
+ *   "palaver_sent": {"tokens": 12034, "items": 41, "first_seq": 3, "hashes": "9f3a..."}
+ *
+ * A hash has four hex digits. */
+
+enum { HASH_DIGITS = 4 };
+
+typedef struct sent_record {
+    pal_sent sent;
+    pal_str hashes; /* hashes in hex */
+} sent_record;
+
+static const pal_member sent_members[] = {
+        {"tokens", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.tokens)},
+        {"items", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.items)},
+        {"first_seq", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.first_seq)},
+        {"hashes", PAL_MEMBER_STRING, 1, offsetof(sent_record, hashes)},
+};
+
+static const pal_member_table sent_table = {sent_members, COUNT_OF(sent_members), NULL, NULL};
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_hash(const char *digits, uint16_t *out_hash)
+{
+    unsigned hash = 0;
+    for (int i = 0; i < HASH_DIGITS; i++) {
+        int digit = digit_of(digits[i]);
+        if (digit < 0)
+            return false;
+        hash = hash << 4 | (unsigned)digit;
+    }
+    *out_hash = (uint16_t)hash;
+    return true;
+}
+
+/* If the number of hashes is wrong, they are left out. */
+static void read_hashes(sent_record *record, pal_arena *arena)
+{
+    uint64_t places[PAL_SENT_HASHES_MAX];
+    size_t len = record->hashes.len / HASH_DIGITS;
+    if (len == 0 || record->hashes.len % HASH_DIGITS ||
+            len != pal_sent_places(record->sent.items, places))
+        return;
+    uint16_t *hashes = pal_arena_array(arena, len, sizeof(*hashes));
+    for (size_t i = 0; hashes && i < len; i++) {
+        if (!read_hash(record->hashes.data + i * HASH_DIGITS, &hashes[i]))
+            return;
+    }
+    record->sent.hashes = hashes;
+    record->sent.hashes_len = hashes ? len : 0;
+}
+
+static pal_status read_sent(
+        pal_json value, pal_arena *arena, const pal_sent **out_sent, pal_error *err)
+{
+    sent_record record = {0};
+    pal_str unknown;
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_member_wrong(err, SENT_MEMBER, value, "an object");
+    pal_status status = pal_members_read(&sent_table, 1, value, arena, &record, &unknown, err);
+    if (status != PAL_OK)
+        return status;
+    read_hashes(&record, arena);
+    pal_sent *sent = pal_arena_alloc(arena, sizeof(*sent));
+    if (sent)
+        *sent = record.sent;
+    *out_sent = sent;
+    return pal_arena_checked(arena, err);
+}
+
+const pal_sent *pal_native_sent_copy(pal_arena *arena, const pal_sent *sent)
+{
+    pal_sent *copy = sent ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+    uint16_t *hashes = copy && sent->hashes_len
+            ? pal_arena_array(arena, sent->hashes_len, sizeof(*hashes))
+            : NULL;
+    if (!copy)
+        return NULL;
+    *copy = *sent;
+    if (hashes)
+        memcpy(hashes, sent->hashes, sent->hashes_len * sizeof(*hashes));
+    copy->hashes = hashes;
+    copy->hashes_len = hashes ? sent->hashes_len : 0;
+    return copy;
+}
+
+static void write_sent(pal_json_writer *writer, const pal_sent *sent)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (!sent)
+        return;
+    char text[PAL_SENT_HASHES_MAX * HASH_DIGITS];
+    size_t len = 0;
+    for (size_t i = 0; i < sent->hashes_len && i < PAL_SENT_HASHES_MAX; i++) {
+        for (int shift = 12; shift >= 0; shift -= 4)
+            text[len++] = digits[sent->hashes[i] >> shift & 15];
+    }
+    sent_record record = {.sent = *sent, .hashes = pal_str_make(text, len)};
+    pal_json_name(writer, SENT_MEMBER);
+    pal_json_begin_object(writer);
+    pal_members_write(&sent_table, 1, writer, &record);
+    pal_json_end_object(writer);
+}
 
 /* ---- Parts ---- */
 
@@ -241,7 +353,7 @@ static const pal_member message_members[] = {
         {"tokens", PAL_MEMBER_U32, FULL, offsetof(pal_message, tokens)},
         {"client_id", PAL_MEMBER_STRING, FULL, offsetof(pal_message, client_id)},
         {"turn_id", PAL_MEMBER_ID, FULL, offsetof(pal_message, turn_id)},
-        {PAL_SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, SENT},
+        {SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, SENT},
 };
 
 static const pal_member_table message_table = {
@@ -300,7 +412,7 @@ static pal_status read_message_other(
     case FLAGS:
         return read_flags(value, &message->flags, err);
     case SENT:
-        return pal_sent_read(value, arena, &message->sent, err);
+        return read_sent(value, arena, &message->sent, err);
     }
     return PAL_OK;
 }
@@ -393,7 +505,7 @@ static void write_message_member(enum message_other which, const pal_member_tabl
         write_flags(writer, message->flags);
         break;
     case SENT:
-        pal_sent_write(writer, message->sent);
+        write_sent(writer, message->sent);
         break;
     }
 }
@@ -415,8 +527,9 @@ static pal_status check_part_extras(const pal_part *parts, size_t parts_len, pal
 {
     for (size_t i = 0; i < parts_len; i++) {
         const pal_part *part = &parts[i];
-        pal_status status =
-                pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
+        pal_status status = PAL_OK;
+        if (part->extra.len)
+            status = pal_members_check(&part_table, 1u << part->kind, "extra", part->extra, err);
         if (status == PAL_OK && part->kind == PAL_PART_TOOL_RESULT)
             status = check_part_extras(part->parts, part->parts_len, err);
         if (status != PAL_OK)
@@ -428,7 +541,9 @@ static pal_status check_part_extras(const pal_part *parts, size_t parts_len, pal
 /* The form of the message must be right: it limits the nesting. */
 static pal_status check_extras(const pal_message *message, pal_error *err)
 {
-    pal_status status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
+    pal_status status = PAL_OK;
+    if (message->extra.len)
+        status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
     if (status != PAL_OK)
         return status;
     return check_part_extras(message->parts, message->parts_len, err);

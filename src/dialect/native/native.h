@@ -76,6 +76,10 @@ extern const pal_member_table pal_native_mark_table;
 const char *pal_native_mark_kind_name(pal_mark_kind kind);
 pal_mark_kind pal_native_mark_kind_from_name(pal_str name);
 
+/* Copies the record of a request into the arena. Returns NULL if `sent` is NULL or there is no
+ * memory. */
+const pal_sent *pal_native_sent_copy(pal_arena *arena, const pal_sent *sent);
+
 /* Writes the member `name` with the counts of a usage. */
 void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage);
 

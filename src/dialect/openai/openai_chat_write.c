@@ -21,13 +21,14 @@ typedef struct chat_writer {
 /* Returns the kept members of an object, or PAL_JSON_NONE if there are none. */
 static pal_json kept_of(chat_writer *out, pal_str extra)
 {
-    return pal_member_kept(extra, "openai", out->scratch);
+    return extra.len ? pal_member_kept(extra, "openai", out->scratch) : (pal_json){0};
 }
 
 /* Writes the members of `object` except those in `without`, which ends with NULL. */
 static void put_others(chat_writer *out, pal_json object, const char *const *without)
 {
-    pal_member_put_others(out->json, object, without, NULL, out->scratch);
+    if (!pal_json_is_absent(object))
+        pal_member_put_others(out->json, object, without, NULL, out->scratch);
 }
 
 static bool has_others(pal_json object, const char *const *without)
@@ -347,7 +348,7 @@ static bool is_plain_content(chat_writer *out, const sorted *in, pal_str *out_te
         return true;
     if (in->counts[CONTENT] > 1)
         return false;
-    pal_json kept = kept_of(out, first->extra);
+    pal_json kept = in->part_kept[first - in->message->parts];
     if (is_media(first)) {
         if (media_form_of(first, kept) != NOTHING)
             return false;
@@ -431,7 +432,8 @@ static void put_calls(chat_writer *out, const sorted *in)
     if (legacy) {
         pal_json_name(out->json, "function_call");
         put_call_inner(
-                out, legacy, "arguments", pal_json_find(kept_of(out, legacy->extra), "function"));
+                out, legacy, "arguments",
+                pal_json_find(in->part_kept[legacy - message->parts], "function"));
     }
 }
 

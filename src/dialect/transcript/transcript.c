@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
-#include "dialect/dialect_sent.h"
 #include "dialect/native/native.h"
 #include "dialect/transcript/transcript_reader.h"
 
@@ -192,7 +191,7 @@ pal_message pal_transcript_copy(pal_arena *arena, const pal_message *message)
     pal_str *strings[] = {&copy.model, &copy.client_id, &copy.extra};
     copy_strings(arena, strings, COUNT_OF(strings));
     copy.parts = copy_parts(arena, message->parts, &copy.parts_len);
-    copy.sent = pal_sent_copy(arena, message->sent);
+    copy.sent = pal_native_sent_copy(arena, message->sent);
     return copy;
 }
 

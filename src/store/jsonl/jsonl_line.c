@@ -44,7 +44,7 @@ pal_status pal_jsonl_row_of(const pal_store_options *options, const pal_message 
             .client_id = message->client_id,
             .turn_id = message->turn_id,
             .is_text = pal_native_is_plain(message)};
-    pal_status status = pal_prepare_tokens(options, message, &row.tokens, err);
+    pal_status status = pal_store_count_tokens(options, message, &row.tokens, err);
     pal_buf body;
 
     if (status != PAL_OK)

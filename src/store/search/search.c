@@ -25,8 +25,7 @@
 #include "store/search/search.h"
 #include "store/search/search_text.h"
 #include "store/store_front.h"
-#include "store/store_prepare.h"
-#include "store/store_tenant.h"
+#include "message/message_check.h"
 #include "store/view/view.h"
 #include "store/view/view_chain.h"
 
@@ -383,8 +382,7 @@ static pal_status check_search(pal_search_query *search, pal_error *err)
         return pal_error_set(err, PAL_INVALID, "'role' is not a role of messages");
     if (pal_id_is_none(search->session) && (search->after_seq != 0 || search->before_seq != 0))
         return pal_error_set(err, PAL_INVALID, "a search by 'seq' requires a session");
-    search->tenant = pal_tenant_or_default(search->tenant);
-    return pal_tenant_check(search->tenant, err);
+    return pal_tenant_check(&search->tenant, err);
 }
 
 static pal_status give_hits(const search_state *state, pal_search_page *out_hits, pal_error *err)

@@ -1,4 +1,4 @@
-/* sqlite.c - the SQLite backend: opening, closing, the pool of readers, the callbacks.
+/* sqlite.c - the SQLite backend: opening, closing, the callbacks.
  *
  * Crash argument: the file is in WAL mode with synchronous=FULL. A transaction is a series of
  * frames that are appended to the WAL. One fsync makes them durable before COMMIT returns, and only
@@ -107,64 +107,6 @@ pal_status pal_sqlite_connect_writer(
     pal_status status = pal_sqlite_connect(self, false, vfs, out_conn, err);
 
     return status == PAL_OK ? configure_writer(out_conn, err) : status;
-}
-
-static bool borrow_writer(pal_sqlite *self)
-{
-    if (atomic_load(&self->writer_wanted) || pthread_mutex_trylock(&self->writer_lock) != 0)
-        return false;
-    if (sqlite3_get_autocommit(self->writer.db))
-        return true;
-    /* A rollback has failed for lack of memory. Inside that transaction a reader would see
-     * uncommitted data. */
-    pthread_mutex_unlock(&self->writer_lock);
-    return false;
-}
-
-pal_status pal_sqlite_reader_take(
-        pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err)
-{
-    pal_status status = PAL_OK;
-    uint32_t i;
-
-    if (kind == PAL_READ_SHORT && borrow_writer(self)) {
-        *out_conn = &self->writer;
-        return PAL_OK;
-    }
-    pthread_mutex_lock(&self->readers_lock);
-    for (;;) {
-        for (i = 0; i < self->options.readers_max && self->reader_taken[i]; i++)
-            continue;
-        if (i < self->options.readers_max)
-            break;
-        pthread_cond_wait(&self->reader_idle, &self->readers_lock);
-    }
-    self->reader_taken[i] = true;
-    pthread_mutex_unlock(&self->readers_lock);
-    if (!self->readers[i].db)
-        status = pal_sqlite_connect(self, true, NULL, &self->readers[i], err);
-    if (status == PAL_OK) {
-        *out_conn = &self->readers[i];
-        return PAL_OK;
-    }
-    pal_sql_close(&self->readers[i]);
-    pal_sqlite_reader_give(self, &self->readers[i]);
-    return status;
-}
-
-void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
-{
-    if (conn == &self->writer) {
-        pthread_mutex_unlock(&self->writer_lock);
-        return;
-    }
-    /* The end of a snapshot has failed for lack of memory. It would show the same state forever. */
-    if (conn->db && !sqlite3_get_autocommit(conn->db))
-        pal_sql_close(conn);
-    pthread_mutex_lock(&self->readers_lock);
-    self->reader_taken[conn - self->readers] = false;
-    pthread_cond_signal(&self->reader_idle);
-    pthread_mutex_unlock(&self->readers_lock);
 }
 
 /* ---- Opening ---- */

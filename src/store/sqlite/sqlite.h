@@ -8,7 +8,7 @@
  * sqlite_gather.c  lets a commit reach the WAL in one write
  * sqlite_apply.c   runs a batch as one transaction
  * sqlite_session.c operations on sessions
- * sqlite_heads.c   a cache of the heads of recently written sessions
+ * sqlite_heads.c   the tenant and the head of the session of an operation
  * sqlite_names.c   keys and aliases
  * sqlite_trash.c   delete and restore
  * sqlite_erase.c   erasure and the sweep
@@ -173,6 +173,11 @@ PAL_CHECKED pal_status pal_sqlite_head_get(
  * checked. */
 PAL_CHECKED pal_status pal_sqlite_head_existing(
         pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head);
+/* Finds a session of a tenant, in any state. Sets handle 0 in *out_head if it does not exist. */
+PAL_CHECKED pal_status pal_sqlite_head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
+        pal_sqlite_head *out_head, pal_error *err);
+/* Fails if the op cannot write to the session: it is in the trash, quarantined, or has expired. */
+PAL_CHECKED pal_status pal_sqlite_head_check(const pal_work *work, const pal_sqlite_head *head);
 /* Finds a session by its number, without any check. Sets handle 0 in *out_head if it does not
  * exist. */
 PAL_CHECKED pal_status pal_sqlite_head_by_handle(
@@ -202,9 +207,6 @@ void pal_sqlite_heads_committed(pal_sql_conn *conn);
 /* Empties the cache. Call it before an operation other than append changes a head, and after a
  * rollback. */
 void pal_sqlite_heads_forget(pal_sql_conn *conn);
-/* Returns false if the head is not in the cache and must be read from the file. */
-bool pal_sqlite_heads_find(
-        const pal_sql_conn *conn, pal_id id, int64_t tenant, pal_sqlite_head *out_head);
 /* Stores the head, with its values in the present transaction. */
 void pal_sqlite_heads_keep(pal_sql_conn *conn, pal_id id, const pal_sqlite_head *head);
 void pal_sqlite_heads_free(pal_sql_conn *conn);

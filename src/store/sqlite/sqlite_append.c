@@ -331,52 +331,6 @@ pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
 
 /* ---- Marks ---- */
 
-static void mark_read(pal_sql *sql, pal_mark *out_mark)
-{
-    out_mark->number = (uint64_t)pal_sql_int(sql, 0);
-    out_mark->kind = (pal_mark_kind)pal_sql_int(sql, 1);
-    out_mark->seq = (uint64_t)pal_sql_int(sql, 2);
-    out_mark->through_seq = (uint64_t)pal_sql_int(sql, 3);
-    out_mark->target = (uint64_t)pal_sql_int(sql, 4);
-    out_mark->created_at = pal_sql_int(sql, 5);
-}
-
-static int64_t clamped(uint64_t number)
-{
-    return number > INT64_MAX ? INT64_MAX : (int64_t)number;
-}
-
-pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, pal_arena *arena,
-        pal_mark **out_marks, size_t *out_len, pal_error *err)
-{
-    static const pal_sql_id statements[] = {[PAL_MARKS_HIDING] = PAL_SQL_MARK_LIST_HIDING,
-            [PAL_MARKS_BRIEF] = PAL_SQL_MARK_LIST_BRIEF,
-            [PAL_MARKS_WHOLE] = PAL_SQL_MARK_LIST};
-    pal_sql sql = pal_sql_start(conn, statements[scan->wanted]);
-    size_t len = 0, cap = 0;
-    pal_mark *marks = NULL;
-    pal_status status;
-
-    pal_sql_bind_int(&sql, (int64_t)scan->handle.number);
-    pal_sql_bind_int(&sql, clamped(scan->first));
-    pal_sql_bind_int(&sql, clamped(scan->last));
-    while (pal_sql_row(&sql)) {
-        if (!pal_arena_reserve(arena, &marks, &cap, len + 1, sizeof(*marks)))
-            break;
-        marks[len] = (pal_mark){0};
-        mark_read(&sql, &marks[len]);
-        if (scan->wanted == PAL_MARKS_WHOLE)
-            marks[len].body = pal_arena_copy(arena, pal_sql_text(&sql, 6));
-        len++;
-    }
-    status = pal_sql_end_copied(&sql, arena, err);
-    if (status != PAL_OK)
-        return status;
-    *out_marks = marks;
-    *out_len = len;
-    return PAL_OK;
-}
-
 /* Returns the newest active mark that is not an undo, or NULL. */
 static const pal_mark *newest_counting(const pal_mark *marks, size_t len)
 {

@@ -69,18 +69,13 @@ static pal_status ledger_known(
     return pal_sql_end(&sql, err);
 }
 
-static void bind_count(pal_sql *sql, uint64_t count)
-{
-    pal_sql_bind_int(sql, (int64_t)pal_sum_cap(count));
-}
-
 static void bind_numbers(pal_sql *sql, const pal_ledger_row *row)
 {
-    bind_count(sql, row->usage.input);
-    bind_count(sql, row->usage.cache_read);
-    bind_count(sql, row->usage.cache_write);
-    bind_count(sql, row->usage.output);
-    bind_count(sql, row->usage.reasoning);
+    pal_sql_bind_count(sql, row->usage.input);
+    pal_sql_bind_count(sql, row->usage.cache_read);
+    pal_sql_bind_count(sql, row->usage.cache_write);
+    pal_sql_bind_count(sql, row->usage.output);
+    pal_sql_bind_count(sql, row->usage.reasoning);
     pal_sql_bind_int(sql, row->cost_micros);
 }
 

@@ -22,7 +22,9 @@ static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_ro
     session->id = pal_sql_uuid(sql, 1);
     session->state = (pal_session_state)pal_sql_int(sql, 2);
     session->key = pal_sql_copy(sql, 3, arena);
-    pal_sqlite_aliases_split(pal_sql_copy(sql, 4, arena), arena, session);
+    pal_str aliases = pal_sql_copy(sql, 4, arena);
+    if (aliases.len > 0)
+        pal_sqlite_aliases_split(aliases, arena, session);
     session->title = pal_sql_copy(sql, 5, arena);
     session->project = pal_sql_copy(sql, 6, arena);
     session->agent = pal_sql_copy(sql, 7, arena);
@@ -263,23 +265,6 @@ pal_status pal_sqlite_scan_prepare(pal_sql_conn *conn, pal_error *err)
     return code == SQLITE_OK ? PAL_OK : pal_sql_failed(conn, code, err);
 }
 
-/* Scans up to `rows_max` rows. Sets *out_wanted to false when the sink has enough. */
-static pal_status scan_with(pal_sql_conn *conn, const pal_row_scan *scan, size_t rows_max,
-        pal_row_sink sink, void *user, uint64_t *out_seq, bool *out_wanted, pal_error *err)
-{
-    scan_state state = {.sink = sink, .user = user, .rows_left = rows_max};
-    pal_sql sql = pal_sql_start(conn, scan->descending ? PAL_SQL_SCAN_DOWN : PAL_SQL_SCAN_UP);
-
-    pal_sql_bind_int(&sql, (int64_t)scan->handle.number);
-    pal_sql_bind_int(&sql, (int64_t)scan->first_seq);
-    pal_sql_bind_int(&sql, (int64_t)scan->last_seq);
-    conn->scan = &state;
-    *out_wanted = pal_sql_row(&sql) && state.wanted;
-    conn->scan = NULL;
-    *out_seq = state.seq;
-    return pal_sql_end(&sql, err);
-}
-
 /* Limits the scan to the rows after `seq`. Returns false if there are none. */
 static bool scan_behind(pal_row_scan *scan, uint64_t seq)
 {
@@ -296,24 +281,29 @@ pal_status pal_sqlite_row_scan(
         pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_id id = scan->descending ? PAL_SQL_SCAN_DOWN : PAL_SQL_SCAN_UP;
     pal_row_scan left = *scan;
     pal_read_kind kind = PAL_READ_SHORT;
     bool wanted = true;
 
     while (wanted) {
-        pal_sql_conn *conn;
-        size_t rows_max;
-        uint64_t seq = 0;
-        pal_status status = pal_sqlite_reader_take(self, kind, &conn, err);
+        scan_state state = {.sink = sink, .user = user};
+        pal_sql sql = pal_sql_read(self, kind, id, err);
+        pal_status status;
 
+        pal_sql_bind_int(&sql, (int64_t)left.handle.number);
+        pal_sql_bind_int(&sql, (int64_t)left.first_seq);
+        pal_sql_bind_int(&sql, (int64_t)left.last_seq);
+        state.rows_left = sql.conn == &self->writer ? SHORT_SCAN_ROWS_MAX : SIZE_MAX;
+        if (sql.conn)
+            sql.conn->scan = &state;
+        wanted = pal_sql_row(&sql) && state.wanted; /* false when the sink has enough */
+        if (sql.conn)
+            sql.conn->scan = NULL;
+        status = pal_sql_end(&sql, err);
         if (status != PAL_OK)
             return status;
-        rows_max = conn == &self->writer ? SHORT_SCAN_ROWS_MAX : SIZE_MAX;
-        status = scan_with(conn, &left, rows_max, sink, user, &seq, &wanted, err);
-        pal_sqlite_reader_give(self, conn);
-        if (status != PAL_OK)
-            return status;
-        wanted = wanted && scan_behind(&left, seq);
+        wanted = wanted && scan_behind(&left, state.seq);
         kind = PAL_READ_LONG;
     }
     return PAL_OK;
@@ -352,18 +342,59 @@ pal_status pal_sqlite_row_find(pal_engine *engine, const pal_row_key *key, pal_a
     return PAL_OK;
 }
 
+static const pal_sql_id mark_statements[] = {
+        [PAL_MARKS_HIDING] = PAL_SQL_MARK_LIST_HIDING,
+        [PAL_MARKS_BRIEF] = PAL_SQL_MARK_LIST_BRIEF,
+        [PAL_MARKS_WHOLE] = PAL_SQL_MARK_LIST,
+};
+
+/* Runs the started statement to its end. */
+static pal_status read_marks(pal_sql *sql, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    size_t len = 0, cap = 0;
+    pal_mark *marks = NULL;
+    pal_status status;
+
+    pal_sql_bind_int(sql, (int64_t)scan->handle.number);
+    pal_sql_bind_count(sql, scan->first);
+    pal_sql_bind_count(sql, scan->last);
+    while (pal_sql_row(sql)) {
+        if (!pal_arena_reserve(arena, &marks, &cap, len + 1, sizeof(*marks)))
+            break;
+        marks[len++] = (pal_mark){.number = (uint64_t)pal_sql_int(sql, 0),
+                .kind = (pal_mark_kind)pal_sql_int(sql, 1),
+                .seq = (uint64_t)pal_sql_int(sql, 2),
+                .through_seq = (uint64_t)pal_sql_int(sql, 3),
+                .target = (uint64_t)pal_sql_int(sql, 4),
+                .created_at = pal_sql_int(sql, 5),
+                .body = scan->wanted == PAL_MARKS_WHOLE
+                        ? pal_arena_copy(arena, pal_sql_text(sql, 6))
+                        : pal_str_make(NULL, 0)};
+    }
+    status = pal_sql_end_copied(sql, arena, err);
+    if (status != PAL_OK)
+        return status;
+    *out_marks = marks;
+    *out_len = len;
+    return PAL_OK;
+}
+
+pal_status pal_sqlite_marks_read(pal_sql_conn *conn, const pal_mark_scan *scan, pal_arena *arena,
+        pal_mark **out_marks, size_t *out_len, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, mark_statements[scan->wanted]);
+
+    return read_marks(&sql, scan, arena, out_marks, out_len, err);
+}
+
 pal_status pal_sqlite_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,
         pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
-    pal_sqlite *self = (pal_sqlite *)engine;
-    pal_sql_conn *conn;
-    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+    pal_sql sql = pal_sql_read(
+            (pal_sqlite *)engine, PAL_READ_SHORT, mark_statements[scan->wanted], err);
 
-    if (status != PAL_OK)
-        return status;
-    status = pal_sqlite_marks_read(conn, scan, arena, out_marks, out_len, err);
-    pal_sqlite_reader_give(self, conn);
-    return status;
+    return read_marks(&sql, scan, arena, out_marks, out_len, err);
 }
 
 pal_status pal_sqlite_blob_get(pal_engine *engine, pal_str tenant, const uint8_t hash[32],

@@ -3,212 +3,6 @@
 
 #include "store/sqlite/sqlite.h"
 
-/* ---- Tenants and other names ---- */
-
-/* Tenants are never renamed or removed, and most batches have one tenant. */
-static bool tenant_is_known(const pal_sql_conn *conn, pal_str name)
-{
-    return conn->tenant != 0 &&
-            pal_str_equal(name, pal_str_make(conn->tenant_name, conn->tenant_len));
-}
-
-static void tenant_remember(pal_sql_conn *conn, pal_str name, int64_t tenant)
-{
-    if (tenant == 0 || name.len > sizeof(conn->tenant_name))
-        return;
-    memcpy(conn->tenant_name, name.data, name.len);
-    conn->tenant_len = name.len;
-    conn->tenant = tenant;
-}
-
-pal_status pal_sqlite_tenant(
-        pal_sql_conn *conn, pal_str name, bool create, int64_t *out_tenant, pal_error *err)
-{
-    pal_sql sql;
-    int64_t tenant = 0;
-    pal_status status;
-
-    if (tenant_is_known(conn, name)) {
-        *out_tenant = conn->tenant;
-        return PAL_OK;
-    }
-    sql = pal_sql_start(conn, PAL_SQL_TENANT_FIND);
-    pal_sql_bind_text(&sql, name);
-    if (pal_sql_row(&sql))
-        tenant = pal_sql_int(&sql, 0);
-    status = pal_sql_end(&sql, err);
-    if (status == PAL_OK && tenant == 0 && create) {
-        sql = pal_sql_start(conn, PAL_SQL_TENANT_ADD);
-        pal_sql_bind_text(&sql, name);
-        status = pal_sql_run(&sql, err);
-        tenant = sqlite3_last_insert_rowid(conn->db);
-        conn->counts.tenants += pal_sqlite_tenant_counts(name);
-    }
-    if (status != PAL_OK)
-        return status;
-    tenant_remember(conn, name, tenant);
-    *out_tenant = tenant;
-    return PAL_OK;
-}
-
-pal_status pal_sqlite_name_number(
-        pal_sql_conn *conn, pal_str text, int64_t *out_number, pal_error *err)
-{
-    pal_sql sql;
-    pal_status status;
-
-    *out_number = 0;
-    if (text.len == 0)
-        return PAL_OK;
-    sql = pal_sql_start(conn, PAL_SQL_NAME_FIND);
-    pal_sql_bind_text(&sql, text);
-    if (pal_sql_row(&sql))
-        *out_number = pal_sql_int(&sql, 0);
-    status = pal_sql_end(&sql, err);
-    if (status != PAL_OK || *out_number != 0)
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_NAME_ADD);
-    pal_sql_bind_text(&sql, text);
-    status = pal_sql_run(&sql, err);
-    *out_number = sqlite3_last_insert_rowid(conn->db);
-    return status;
-}
-
-/* ---- The session of an operation ---- */
-
-static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t handle)
-{
-    uint64_t fence = 0;
-    pal_sql sql;
-    pal_status status;
-
-    if (work->op->fence == 0)
-        return PAL_OK;
-    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
-    pal_sql_bind_int(&sql, handle);
-    if (pal_sql_row(&sql))
-        fence = (uint64_t)pal_sql_int(&sql, 1);
-    status = pal_sql_end(&sql, &work->op->error);
-    if (status == PAL_OK && fence != work->op->fence)
-        status = pal_error_set(&work->op->error, PAL_DENIED,
-                "the lease was taken over by another process: fence %llu is stale, the current "
-                "fence is %llu",
-                (unsigned long long)work->op->fence, (unsigned long long)fence);
-    return status;
-}
-
-static pal_status check_state(const pal_work *work, const pal_sqlite_head *head)
-{
-    bool has_expired = head->expires_at != 0 && work->now_ms > head->expires_at;
-    pal_error *err = &work->op->error;
-    char id[PAL_ID_TEXT_SIZE];
-
-    if (head->state == PAL_SESSION_ACTIVE && !has_expired)
-        return PAL_OK;
-    if (work->op->fence != 0 && head->state != PAL_SESSION_QUARANTINED)
-        return PAL_OK; /* a running turn can end even if its session was deleted */
-    pal_id_to_text(work->op->session, id);
-    if (head->state == PAL_SESSION_TRASH)
-        return pal_error_set(
-                err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", id);
-    if (head->state == PAL_SESSION_QUARANTINED)
-        return pal_error_set(err, PAL_CORRUPT,
-                "session '%s' is quarantined; run 'palaver fsck'", id);
-    return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", id);
-}
-
-static void head_read(pal_sql *sql, pal_sqlite_head *out_head)
-{
-    out_head->handle = pal_sql_int(sql, 0);
-    out_head->tenant = pal_sql_int(sql, 1);
-    out_head->state = (pal_session_state)pal_sql_int(sql, 2);
-    out_head->last_seq = (uint64_t)pal_sql_int(sql, 3);
-    out_head->mark_number = (uint64_t)pal_sql_int(sql, 4);
-    out_head->expires_at = pal_sql_int(sql, 5);
-    out_head->parent = pal_sql_int(sql, 6);
-    out_head->fork_seq = (uint64_t)pal_sql_int(sql, 7);
-}
-
-pal_status pal_sqlite_head_by_handle(
-        pal_sql_conn *conn, int64_t handle, pal_sqlite_head *out_head, pal_error *err)
-{
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_GET_BY_HANDLE);
-    pal_sqlite_head head = {0};
-    pal_status status;
-
-    pal_sql_bind_int(&sql, handle);
-    if (pal_sql_row(&sql))
-        head_read(&sql, &head);
-    status = pal_sql_end(&sql, err);
-    if (status == PAL_OK)
-        *out_head = head;
-    return status;
-}
-
-static pal_status head_find(pal_sql_conn *conn, pal_id id, pal_str tenant_name,
-        pal_sqlite_head *out_head, pal_error *err)
-{
-    int64_t tenant;
-    pal_sql sql;
-    pal_status status = pal_sqlite_tenant(conn, tenant_name, false, &tenant, err);
-
-    memset(out_head, 0, sizeof(*out_head));
-    if (status != PAL_OK || tenant == 0 || pal_sqlite_heads_find(conn, id, tenant, out_head))
-        return status;
-    sql = pal_sql_start(conn, PAL_SQL_HEAD_GET);
-    pal_sql_bind_id(&sql, &id);
-    pal_sql_bind_int(&sql, tenant);
-    if (pal_sql_row(&sql))
-        head_read(&sql, out_head);
-    status = pal_sql_end(&sql, err);
-    if (status == PAL_OK && out_head->handle != 0)
-        pal_sqlite_heads_keep(conn, id, out_head);
-    return status;
-}
-
-pal_status pal_sqlite_head_existing(
-        pal_sql_conn *conn, const pal_work *work, pal_id id, pal_sqlite_head *out_head)
-{
-    pal_error *err = &work->op->error;
-    char text[PAL_ID_TEXT_SIZE];
-    pal_status status = head_find(conn, id, work->tenant, out_head, err);
-
-    if (status != PAL_OK)
-        return status;
-    if (out_head->handle != 0 && out_head->state != PAL_SESSION_ERASED)
-        return PAL_OK;
-    pal_id_to_text(id, text);
-    return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
-}
-
-pal_status pal_sqlite_head_get(
-        pal_sql_conn *conn, const pal_work *work, pal_head_need need, pal_sqlite_head *out_head)
-{
-    pal_sqlite_head head = {0};
-    pal_status status = pal_sqlite_head_existing(conn, work, work->op->session, &head);
-
-    if (status != PAL_OK)
-        return status;
-    if (need == PAL_NEED_WRITABLE) {
-        status = check_state(work, &head);
-        if (status != PAL_OK)
-            return status;
-    }
-    status = check_fence(conn, work, head.handle);
-    if (status == PAL_OK)
-        *out_head = head;
-    return status;
-}
-
-pal_status pal_sqlite_touch(pal_sql_conn *conn, const pal_work *work, int64_t handle)
-{
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_HEAD_TOUCH);
-
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, work->now_ms);
-    return pal_sql_run(&sql, &work->op->error);
-}
-
 /* ---- Creating and forking ---- */
 
 static pal_status insert_session(pal_sql_conn *conn, pal_work *work, const pal_session *session,
@@ -397,7 +191,8 @@ pal_status pal_sqlite_fork(pal_sql_conn *conn, pal_work *work)
     pal_status status = PAL_OK;
 
     if (!pal_id_is_none(work->fork_parent))
-        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+        status = pal_sqlite_head_find(
+                conn, work->fork_parent, work->tenant, &parent, &work->op->error);
     if (status != PAL_OK)
         return status;
     /* An erased parent still provides the rows that its forks share. */
@@ -415,7 +210,8 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK)
-        status = head_find(conn, work->fork_parent, work->tenant, &parent, &work->op->error);
+        status = pal_sqlite_head_find(
+                conn, work->fork_parent, work->tenant, &parent, &work->op->error);
     if (status != PAL_OK)
         return status;
     if (parent.last_seq < work->fork_seq)
@@ -585,7 +381,7 @@ pal_status pal_sqlite_update(pal_sql_conn *conn, pal_work *work)
     /* An expired session can be extended until the sweep has moved it. */
     if (renews)
         head.expires_at = 0;
-    status = check_state(work, &head);
+    status = pal_sqlite_head_check(work, &head);
     if (status != PAL_OK)
         return status;
     status = check_update(conn, work, &head);

@@ -1,4 +1,4 @@
-/* sqlite_sql.c - connections and prepared statements.
+/* sqlite_sql.c - connections, the pool of readers, and prepared statements.
  *
  * A connection belongs to one thread at a time. Statements are prepared once and reset after every
  * use, so that no statement keeps a read transaction open. */
@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/sum.h"
 #include "store/sqlite/sqlite.h"
 
 enum { BUSY_PAUSE_US_MIN = 100, BUSY_PAUSE_US_MAX = 10000 };
@@ -126,6 +127,66 @@ pal_status pal_sql_failed(pal_sql_conn *conn, int sqlite_code, pal_error *err)
     }
 }
 
+/* ---- The pool of readers ---- */
+
+static bool borrow_writer(pal_sqlite *self)
+{
+    if (atomic_load(&self->writer_wanted) || pthread_mutex_trylock(&self->writer_lock) != 0)
+        return false;
+    if (sqlite3_get_autocommit(self->writer.db))
+        return true;
+    /* A rollback has failed for lack of memory. Inside that transaction a reader would see
+     * uncommitted data. */
+    pthread_mutex_unlock(&self->writer_lock);
+    return false;
+}
+
+pal_status pal_sqlite_reader_take(
+        pal_sqlite *self, pal_read_kind kind, pal_sql_conn **out_conn, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    uint32_t i;
+
+    if (kind == PAL_READ_SHORT && borrow_writer(self)) {
+        *out_conn = &self->writer;
+        return PAL_OK;
+    }
+    pthread_mutex_lock(&self->readers_lock);
+    for (;;) {
+        for (i = 0; i < self->options.readers_max && self->reader_taken[i]; i++)
+            continue;
+        if (i < self->options.readers_max)
+            break;
+        pthread_cond_wait(&self->reader_idle, &self->readers_lock);
+    }
+    self->reader_taken[i] = true;
+    pthread_mutex_unlock(&self->readers_lock);
+    if (!self->readers[i].db)
+        status = pal_sqlite_connect(self, true, NULL, &self->readers[i], err);
+    if (status == PAL_OK) {
+        *out_conn = &self->readers[i];
+        return PAL_OK;
+    }
+    pal_sql_close(&self->readers[i]);
+    pal_sqlite_reader_give(self, &self->readers[i]);
+    return status;
+}
+
+void pal_sqlite_reader_give(pal_sqlite *self, pal_sql_conn *conn)
+{
+    if (conn == &self->writer) {
+        pthread_mutex_unlock(&self->writer_lock);
+        return;
+    }
+    /* The end of a snapshot has failed for lack of memory. It would show the same state forever. */
+    if (conn->db && !sqlite3_get_autocommit(conn->db))
+        pal_sql_close(conn);
+    pthread_mutex_lock(&self->readers_lock);
+    self->reader_taken[conn - self->readers] = false;
+    pthread_cond_signal(&self->reader_idle);
+    pthread_mutex_unlock(&self->readers_lock);
+}
+
 /* ---- Statements ---- */
 
 pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id)
@@ -170,6 +231,11 @@ void pal_sql_bind_int(pal_sql *sql, int64_t number)
 {
     if (sql->code == SQLITE_OK)
         note(sql, sqlite3_bind_int64(sql->stmt, sql->next++, number));
+}
+
+void pal_sql_bind_count(pal_sql *sql, uint64_t count)
+{
+    pal_sql_bind_int(sql, (int64_t)pal_sum_cap(count));
 }
 
 void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number)

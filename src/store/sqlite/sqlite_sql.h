@@ -511,6 +511,7 @@ pal_sql pal_sql_start(pal_sql_conn *conn, pal_sql_id id);
 /* Starts a statement on a connection of the pool. Blocks while all connections are taken. */
 pal_sql pal_sql_read(pal_sqlite *pool, pal_read_kind kind, pal_sql_id id, pal_error *err);
 void pal_sql_bind_int(pal_sql *sql, int64_t number);
+void pal_sql_bind_count(pal_sql *sql, uint64_t count); /* INT64_MAX if it is larger */
 void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* 0 becomes NULL */
 void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* an empty text becomes NULL */
 void pal_sql_bind_blob(pal_sql *sql, pal_str data);

@@ -23,7 +23,6 @@
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_retell.h"
 #include "turn/turn_event.h"
-#include "turn/turn_answer_buffer.h"
 
 enum { LOOK_MS_MIN = 20, LOOK_MS_MAX = 500 };
 
@@ -80,7 +79,7 @@ bool pal_away_take(pal_lane_state *lane, pal_id id)
         pal_away_leave(turn);
         pal_tools_done(turn);
         pal_retell_step(turn);
-        pal_answer_buffer_clear(&turn->step.answer);
+        pal_answer_clear(&turn->step.answer);
         turn->step.attempt = 0;
         pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
         turn->queue.origin = PAL_ORIGIN_STORE;

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "turn/turn_event.h"
-#include "turn/turn_answer_buffer.h"
 
 static pal_str rest_of(pal_str text, size_t from)
 {
@@ -67,7 +66,7 @@ static bool find_known(pal_turn *turn, const pal_message *answer, size_t *out_pa
     pal_arena *arena = pal_arena_new(0);
     pal_message known = {.parts_len = 0};
     bool is_known = turn->step.output_seen && arena &&
-            pal_answer_buffer_message(&turn->step.answer, arena, &known, NULL) == PAL_OK &&
+            pal_answer_message(&turn->step.answer, arena, &known, NULL) == PAL_OK &&
             known.parts_len > 0 && known.parts_len <= answer->parts_len;
 
     for (size_t i = 0; is_known && i < known.parts_len; i++) {

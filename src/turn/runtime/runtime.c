@@ -17,7 +17,6 @@
 #include "base/sum.h"
 #include "base/text.h"
 #include "store/store_tenant.h"
-#include "turn/turn_answer_buffer.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
 #include "turn/lane/lane.h"
@@ -39,7 +38,7 @@ static void free_turn(pal_turn *turn)
 {
     pal_budget_release(atomic_load(&turn->step.held));
     pal_event_done(turn);
-    pal_answer_buffer_done(&turn->step.answer);
+    pal_answer_clear(&turn->step.answer);
     pal_tools_done(turn);
     pal_buf_done(&turn->summary.text);
     pal_arena_free(turn->summary.arena);
@@ -142,7 +141,7 @@ static void slim(pal_turn *turn)
     if (turn->holds > 0)
         return;
     pal_tools_done(turn);
-    pal_answer_buffer_clear(&turn->step.answer);
+    pal_answer_clear(&turn->step.answer);
     pal_arena_free(turn->step.arena);
     turn->step.arena = NULL;
     turn->step.messages = NULL;
@@ -231,7 +230,6 @@ pal_turn *pal_runtime_turn_new(
     pal_id_to_text(turn->id, turn->id_text);
     pal_owed_name_first(turn);
     turn->info.session = request->session;
-    pal_answer_buffer_init(&turn->step.answer);
     pal_buf_init(&turn->summary.text, PAL_MESSAGE_BYTES_MAX);
     turn->lane = pal_lane_of(runtime, request->tenant, request->session);
     if (!turn->lane ||

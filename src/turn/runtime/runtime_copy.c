@@ -2,7 +2,7 @@
 #include "turn/runtime/runtime_copy.h"
 
 #include "base/text.h"
-#include "dialect/dialect_sent.h"
+#include "dialect/native/native.h"
 
 static pal_part *copy_parts(pal_arena *arena, const pal_part *parts, size_t len)
 {
@@ -32,7 +32,7 @@ pal_message *pal_copy_messages(pal_arena *arena, const pal_message *messages, si
         copy[i].model = pal_arena_copy(arena, messages[i].model);
         copy[i].client_id = pal_arena_copy(arena, messages[i].client_id);
         copy[i].extra = pal_arena_copy(arena, messages[i].extra);
-        copy[i].sent = pal_sent_copy(arena, messages[i].sent);
+        copy[i].sent = pal_native_sent_copy(arena, messages[i].sent);
     }
     return copy;
 }
