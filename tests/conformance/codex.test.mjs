@@ -9,6 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { MockResponses } from './mock-responses.mjs';
 
 const { MOCK_MODEL_URL, PALAVER_BIN, PALAVER_URL } = process.env;
 const codex = fileURLToPath(new URL('../node_modules/@openai/codex/bin/codex.js', import.meta.url));
@@ -60,11 +61,11 @@ test('Codex uses a tool over a WebSocket', async (t) => {
     assert.doesNotMatch(await assertRoundTrip(t, PALAVER_URL), /WebSocket/);
 });
 
-test('Codex uses a tool over HTTP if WebSockets are switched off', async (t) => {
+async function startServer(t, config, upstream) {
     const cwd = scratch(t);
-    fs.writeFileSync(path.join(cwd, 'palaver.yaml'), `server:\n  websocket: false\n`);
+    fs.writeFileSync(path.join(cwd, 'palaver.yaml'), config);
     const server = spawn(PALAVER_BIN, ['serve', '--listen', '127.0.0.1:0', '--store', 'memory:',
-        '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${MOCK_MODEL_URL}/v1`],
+        '--model', 'mock-model', '--provider', 'openai', '--provider-url', `${upstream}/v1`],
     { cwd, env: { ...plain, XDG_CONFIG_HOME: '/nonexistent' }, stdio: ['ignore', 'pipe', 'ignore'] });
     t.after(async () => {
         server.kill('SIGTERM');
@@ -73,6 +74,47 @@ test('Codex uses a tool over HTTP if WebSockets are switched off', async (t) => 
     let out = '';
     server.stdout.on('data', (data) => { out += data; });
     while (!out.includes('\n')) await once(server.stdout, 'data');
-    const [url] = /http:\S+/.exec(out);
+    return /http:\S+/.exec(out)[0];
+}
+
+test('Codex uses a tool over HTTP if WebSockets are switched off', async (t) => {
+    const url = await startServer(t, 'server:\n  websocket: false\n', MOCK_MODEL_URL);
     assert.match(await assertRoundTrip(t, url), /WebSocket/);
 });
+
+// Items without their ids, which Codex makes itself, and without members that it adds.
+const plainItem = ({ type, role, content, call_id: call, name, input, output, summary, encrypted_content: secret }) =>
+    JSON.parse(JSON.stringify({ type, role, content, call, name, input, output, summary, secret }));
+
+for (const [transport, config] of [['a WebSocket', ''], ['HTTP', 'server:\n  websocket: false\n']]) {
+    test(`Codex is forwarded to a service with the Responses API over ${transport}, and recorded`, async (t) => {
+        const mock = new MockResponses();
+        t.after(() => mock.close());
+        const url = await startServer(t, `${config}providers:\n  - kind: openai\n    responses: on\n`, await mock.listen());
+        const mark = randomUUID();
+        const prompt = `<<think Multiply.>><<custom exec text("six times seven is " + 6 * 7)>><<next>><<say It is 42.>>${mark}`;
+        const { status, stdout, stderr } = await runCodex(t, url, prompt);
+        assert.equal(status, 0, stderr);
+        assert.match(stdout, /It is 42\./);
+        const [first, second, ...others] = mock.requests.map(({ body }) => body);
+        assert.deepEqual(others, []);
+        const { tools } = first.input.find(({ type }) => type === 'additional_tools') ?? first;
+        assert.ok(JSON.stringify(tools).includes('"name":"exec"'), 'its tools arrive unchanged');
+        assert.equal(first.store, false);
+        assert.deepEqual(second.input.slice(0, first.input.length).map(plainItem), first.input.map(plainItem));
+        const [thought, call, result] = second.input.slice(first.input.length);
+        assert.equal(thought.encrypted_content, 'secret:Multiply.');
+        assert.equal(call.type, 'custom_tool_call');
+        assert.match(JSON.stringify(result.output), /six times seven is 42/);
+
+        const { sessions } = await (await fetch(`${url}/api/v1/sessions`)).json();
+        const kept = sessions.filter(({ expires_at: at }) => !at);
+        assert.equal(kept.length, 1);
+        assert.match(kept[0].key, /^codex:/);
+        const list = await (await fetch(`${url}/api/v1/sessions/${kept[0].session_id}/messages?limit=100`)).json();
+        const stored = JSON.stringify(list.messages);
+        for (const text of [mark, 'six times seven is 42', 'It is 42.', 'secret:Multiply.']) assert.ok(stored.includes(text), text);
+        assert.ok(!stored.includes('additional_tools'), 'tools are no messages');
+        assert.deepEqual(list.messages.slice(-4).map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
+    });
+}

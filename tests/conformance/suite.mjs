@@ -70,7 +70,7 @@ async function install() {
 // Node looks for packages next to the file that imports them.
 function copySuite(scratch) {
     const to = fs.mkdtempSync(path.join(directory, 'run-'));
-    for (const name of ['lib', 'mock-model.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
+    for (const name of ['lib', 'mock-model.mjs', 'mock-responses.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
         fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
     fs.copyFileSync(path.join(here, '../../README.md'), path.join(to, 'README.md'));
     scratch.push(to);

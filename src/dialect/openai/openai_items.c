@@ -429,7 +429,8 @@ static pal_status read_item(items_reader *in, pal_json item)
         bool is_foreign = in->keeps_all && types[i].is_ours && status == PAL_INVALID;
         return is_foreign ? keep_item(in, item) : status;
     }
-    if (in->keeps_all && found == PAL_JSON_STRING)
+    bool is_settings = pal_json_string_is(type, "additional_tools");
+    if (in->keeps_all && found == PAL_JSON_STRING && !is_settings)
         return keep_item(in, item);
     if (is_left_out(type, in->arena))
         return PAL_OK;

@@ -45,7 +45,8 @@ PAL_CHECKED pal_status pal_openai_items_read(pal_json value, const char *name,
 
 /* Reads every item, for a record of what a client and a service exchanged. An item that has no
  * counterpart here becomes a part of kind PAL_PART_FILE without content, whose `extra` is the item
- * without its id and status. The number of items is not limited. */
+ * without its id and status. Additional tools are left out, like other settings of a request. The
+ * number of items is not limited. */
 PAL_CHECKED pal_status pal_openai_items_read_all(pal_json value, const char *name,
         pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err);
 
