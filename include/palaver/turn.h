@@ -558,7 +558,7 @@ typedef struct pal_question {
     PAL_RESERVED(4);
 } pal_question;
 
-/* What a turn waits for. Members that do not apply are empty. */
+/* The calls or the question that a turn waits for. Members that do not apply are empty. */
 typedef struct pal_turn_waits {
     pal_str calls; /* PAUSED: the calls for the caller, the JSON array of the PAUSED event */
     pal_str asked_call_id;   /* ASKING: the call of the first question */

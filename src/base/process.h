@@ -6,8 +6,8 @@
 
 enum { PAL_PROCESS_NAME_SIZE = 64 };
 
-/* Writes the name of this process: "PID@MACHINE.NAMESPACE.START", or "PID" alone if the system does
- * not tell the rest. */
+/* Writes the name of this process: "PID@MACHINE.NAMESPACE.START", or "PID" alone if the rest is not
+ * known. */
 void pal_process_name(char out_name[static PAL_PROCESS_NAME_SIZE]);
 
 /* True if the named process ran on this machine, since it was started, in the same namespace of

@@ -99,7 +99,7 @@ struct pal_cli {
     int width;        /* columns of the terminal; 80 in a pipe */
     bool is_terminal; /* stdout is a terminal */
     bool is_usage;    /* the command line is wrong: exit code 2 */
-    int exit_code;    /* of a successful command; 0 unless it ran another program */
+    int exit_code;    /* the code if the command succeeds; 0 unless it ran another program */
     pal_error err;
     char hint[PAL_ERROR_MESSAGE_MAX];
 };

@@ -45,8 +45,8 @@ pal_status pal_anthropic_answer_read(
 
 typedef struct joiner {
     pal_arena *arena; /* holds the parsed events */
-    pal_json message; /* of message_start */
-    pal_json usage;   /* of message_delta; it has the last word */
+    pal_json message; /* the message in message_start */
+    pal_json usage;   /* the usage in message_delta, which replaces earlier counts */
     pal_json delta;
     pal_json block; /* the block that is open */
     pal_buf text;   /* its text, thinking or input so far */

@@ -17,9 +17,9 @@ pal_api_record *pal_anthropic_record_new(pal_call *call, pal_str key, pal_str bo
 
 /* A thread up to one of its answers. In the arena. */
 typedef struct pal_anthropic_thread {
-    pal_str key; /* of its session */
+    pal_str key; /* the key of the session */
     pal_id session;
-    uint64_t seq;     /* of the answer */
+    uint64_t seq;     /* the seq of the answer */
     pal_str settings; /* {"system":...,"tools":...} of the request that created the thread */
 } pal_anthropic_thread;
 

@@ -24,8 +24,8 @@ typedef struct block {
     block_kind kind;
     uint64_t part; /* the part of the answer, counted from 1 */
     uint32_t index;
-    pal_str call_id; /* as the turn reports it; id and name are in the arena */
-    pal_str id;      /* as the client sees it */
+    pal_str call_id; /* the id in the turn; id and name are in the arena */
+    pal_str id;      /* the id that the client gets */
     pal_str name;
     pal_buf text; /* the text or the arguments so far */
     bool is_open; /* the stream has its start */

@@ -113,7 +113,7 @@ typedef struct pal_mistral_settings {
     pal_str name;
     pal_str description;
     pal_json metadata;   /* the client's metadata: an object, or empty */
-    pal_json guardrails; /* as the client sent them; may be empty */
+    pal_json guardrails; /* unchanged from the request; may be empty */
     pal_json base;       /* all metadata of the session that has these settings; empty for a new
                             session */
 } pal_mistral_settings;

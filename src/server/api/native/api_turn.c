@@ -222,7 +222,7 @@ static pal_status get_events(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     if (info.state >= PAL_TURN_DONE && query.after >= info.events) {
-        /* 204 tells a browser not to reconnect. */
+        /* After 204, a browser does not reconnect. */
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
         return PAL_OK;
     }
