@@ -253,6 +253,15 @@ test('claude-code: a directory can be imported again after it has grown', (t) =>
     assert.equal(w.json('session', 'show', 'claude-code:s-1').messages.length, 3);
 });
 
+test('claude-code: copies of requests and other notes are not messages', (t) => {
+    const w = workspace(t);
+    const notes = ['api-request', 'api-request-blob', 'api-request-shape', 'atis-latch', 'cost-state',
+        'tools-used'].map((type) => ({ type, sessionId: 's-1', message: { role: 'user', content: 'again' } }));
+    w.write('s.jsonl', lines(claude(1, notes)));
+    const report = w.json('session', 'import', 's.jsonl');
+    assert.deepEqual([report.messages, report.problems], [2, []]);
+});
+
 test('claude-code: an answer that grew after it was imported loses nothing', (t) => {
     const w = workspace(t);
     const record = (uuid, block) => JSON.stringify({ type: 'assistant', uuid, sessionId: 's',

@@ -1,5 +1,6 @@
 // The Codex CLI with its default settings: it talks to the server over a WebSocket, and over HTTP if
-// WebSockets are switched off. The scripted model calls a tool that Codex runs.
+// WebSockets are switched off. The scripted model calls a tool that Codex runs. With `palaver run`, the
+// session must equal the transcript that Codex writes.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -10,6 +11,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { MockResponses } from './mock-responses.mjs';
+import { rows, runExamples, UPSTREAMS, workplace } from './lib/agents.mjs';
 
 const { MOCK_MODEL_URL, PALAVER_BIN, PALAVER_URL } = process.env;
 const codex = fileURLToPath(new URL('../node_modules/@openai/codex/bin/codex.js', import.meta.url));
@@ -118,3 +120,30 @@ for (const [transport, config] of [['a WebSocket', ''], ['HTTP', 'server:\n  web
         assert.deepEqual(list.messages.slice(-4).map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
     });
 }
+
+for (const upstream of Object.keys(UPSTREAMS)) {
+    test(`Codex over ${upstream}: the session equals the transcript`, async (t) => {
+        const w = await workplace(t, { client: 'codex', program: codex, upstream });
+        const tool = (command) => `<<tool exec_command ${JSON.stringify({ cmd: command })}>>`;
+        const ask = async (...args) => {
+            const { key, out } = await w.start(['exec', '--skip-git-repo-check', ...args]);
+            return { key, said: out.trim() };
+        };
+        const first = await ask(`${tool('echo $((6 * 7))')}${tool('echo "a  b"')}<<next>>`
+            + `<<say One more. >>${tool('false')}<<next>><<say It is 42.>>`);
+        assert.equal(first.said, 'It is 42.');
+        const second = await ask('resume', '--last', `${tool('echo again')}<<next>><<say Bye.>>`);
+        assert.deepEqual(second, { key: first.key, said: 'Bye.' });
+
+        const said = rows(await w.imported(path.join(w.home, '.codex/sessions'), first.key));
+        const [instructions, ...recorded] = rows(await w.recorded(first.key));
+        assert.equal(instructions[0], 'system', 'Codex does not write its instructions as a message');
+        assert.deepEqual(recorded, said);
+        assert.deepEqual(said.filter(([kind]) => kind === 'result').map(([, , text]) => text.split('\n').at(-1)),
+            ['42', 'a  b', 'Output:', 'again']);
+        assert.deepEqual((await w.sessions()).map(({ key }) => key), [first.key]);
+    });
+}
+
+test('the examples in docs/coding-agents.md run', (t) =>
+    runExamples(t, { client: 'codex', program: codex, upstream: 'openai' }));

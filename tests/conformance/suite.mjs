@@ -70,9 +70,12 @@ async function install() {
 // Node looks for packages next to the file that imports them.
 function copySuite(scratch) {
     const to = fs.mkdtempSync(path.join(directory, 'run-'));
-    for (const name of ['lib', 'mock-model.mjs', 'mock-responses.mjs', `${suite}.test.mjs`, folder].filter(Boolean))
+    const names = ['lib', 'mock-anthropic.mjs', 'mock-model.mjs', 'mock-responses.mjs',
+        `${suite}.test.mjs`, folder];
+    for (const name of names.filter(Boolean))
         fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
-    fs.copyFileSync(path.join(here, '../../README.md'), path.join(to, 'README.md'));
+    for (const name of ['README.md', 'docs/coding-agents.md'])
+        fs.copyFileSync(path.join(here, '../..', name), path.join(to, path.basename(name)));
     scratch.push(to);
     return path.join(to, `${suite}.test.mjs`);
 }

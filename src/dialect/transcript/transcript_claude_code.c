@@ -243,7 +243,9 @@ static void read_other(pal_transcript *in, pal_json line, pal_json type)
 {
     static const char *const silent[] = {"system", "progress", "attachment",
             "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode",
-            "pr-link", "tag", "agent-name", "agent-color", "agent-setting", NULL};
+            "pr-link", "tag", "agent-name", "agent-color", "agent-setting", "api-request",
+            "api-request-blob", "api-request-shape", "atis-latch", "cost-state", "tools-used",
+            NULL};
     if (read_title(in, line, type) || pal_member_is_one_of(type, silent))
         return;
     pal_str name = pal_json_string(type, in->line_arena);
