@@ -185,6 +185,8 @@ typedef struct pal_runtime_options {
     size_t permissions_len;
     bool unasked_allowed; /* if the caller cannot be asked (pal_turn_request.cannot_ask), run calls
                              that need approval; by default they are denied */
+    bool cannot_ask;      /* pal_turn_request.cannot_ask for all turns. Tool servers then know that
+                             they cannot ask */
     PAL_RESERVED(19);
 } pal_runtime_options;
 
@@ -540,6 +542,8 @@ typedef enum pal_question_kind {
     PAL_QUESTION_NONE = 0,
     PAL_QUESTION_APPROVAL = 1, /* the permission of the tool is ASK */
     PAL_QUESTION_REPEAT = 2,   /* the model made the same call three times in a row */
+    PAL_QUESTION_INPUT = 3,    /* the tool server requires input from a person. data: the inputs;
+                                  docs/turns.md describes them and the data of the answer */
 } pal_question_kind;
 
 /* Returns the lower-case name, for example "approval". "none" for an unknown value. */

@@ -38,6 +38,7 @@ static pal_status open_engine(
         return status;
     options.store = binding->store;
     options.models = binding->models;
+    options.cannot_ask = true; /* a binding has no function for answers */
     return pal_runtime_open(&options, &binding->runtime, err);
 }
 

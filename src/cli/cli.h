@@ -392,6 +392,7 @@ typedef struct pal_cli_runtime_values {
     const char *provider_url;
     bool runs_inbox; /* run messages that were waiting before; for processes that run long enough */
     uint32_t calls_max; /* pal_runtime_options.calls_max */
+    bool can_ask;       /* a person can answer questions of turns */
 } pal_cli_runtime_values;
 
 /* The rows of these options. `at` is the path from the command's values to these, with its dot. */

@@ -79,6 +79,7 @@ pal_status pal_cli_runtime_open(
         return status;
     }
     options.calls_max = given->calls_max;
+    options.cannot_ask = !given->can_ask;
     return open_runtime(cli, &options, given->runs_inbox, out_runtime);
 }
 

@@ -96,6 +96,9 @@ void pal_tool_mcp_call_leave(pal_tool_mcp_call *call);
 /* Reads the questions of a handle, in the arena. */
 PAL_CHECKED pal_status pal_tool_mcp_questions(pal_str handle, pal_arena *arena,
         pal_tool_question **out_questions, size_t *out_len, pal_error *err);
+/* Returns the handle without its questions, in the arena: the state of the call once the replies
+ * were sent. Empty if the tool does not run as a task: then the call cannot be continued. */
+pal_str pal_tool_mcp_handle_answered(pal_str handle, pal_arena *arena);
 /* Cancels the task of a handle that no call continues. */
 void pal_tool_mcp_handle_cancel(pal_tool_mcp *mcp, pal_str handle);
 

@@ -56,6 +56,15 @@ pal_str pal_tool_mcp_handle_write(const pal_tool_mcp_handle *handle, pal_arena *
     return copy;
 }
 
+pal_str pal_tool_mcp_handle_answered(pal_str handle, pal_arena *arena)
+{
+    pal_tool_mcp_handle read;
+    if (pal_tool_mcp_handle_read(handle, arena, &read, NULL) != PAL_OK || read.task.len == 0)
+        return (pal_str){0};
+    read.requests = (pal_json){0};
+    return pal_tool_mcp_handle_write(&read, arena);
+}
+
 pal_status pal_tool_mcp_questions(pal_str handle, pal_arena *arena,
         pal_tool_question **out_questions, size_t *out_len, pal_error *err)
 {

@@ -44,7 +44,7 @@
             "seen after the commit",                                                               \
             "before the commit nothing has happened; after it the turn is unfinished",             \
             PAL_PHASE(NEW) | PAL_PHASE(ADMIT) | PAL_PHASE(SERVERS) | PAL_PHASE(PLAN) |             \
-                    PAL_PHASE(STEER) | PAL_PHASE(PAUSED) | PAL_PHASE(ASKING) |                     \
+                    PAL_PHASE(STEER) | PAL_PHASE(TOOLS) | PAL_PHASE(PAUSED) | PAL_PHASE(ASKING) |  \
                     PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                                        \
     X(SERVERS, "loop", "the start of the tool servers (runtime_servers.c)",                        \
             "closes the turn; a turn with calls, as in TOOLS", "the turn is unfinished",           \
@@ -75,7 +75,7 @@
             PAL_PHASE(TOOLS) | PAL_PHASE(STEER) | PAL_PHASES_OF_ENDS)                              \
     X(TOOLS, "loop", "results of tools, and their commits (turn_tools.c)",                         \
             "ends the calls with \"interrupted\" as their results",                                \
-            "calls without a result are not run again; they get \"interrupted\"",                  \
+            "a task is polled again; other calls get \"interrupted\" and are not run again",      \
             PAL_PHASE(TOOLS) | PAL_PHASE(PLAN) | PAL_PHASE(STEER) | PAL_PHASE(PAUSED) |            \
                     PAL_PHASE(ASKING) | PAL_PHASES_OF_ENDS)                                        \
     X(PAUSED, "loop", "results from the client (lane_park.c)",                                     \
@@ -157,6 +157,12 @@ typedef struct pal_tool_run {
     pal_question question;       /* what it waits for before it runs; kind NONE: nothing */
     pal_str id, name, arguments; /* in the step's arena */
     pal_tool_mcp_call *call;
+    pal_str server;  /* name of the tool server; in the arena, like the next four members */
+    pal_str handle;  /* continues the call at its server (input.c); empty: it has not begun */
+    pal_str kept;    /* the part of the handle that is stored */
+    pal_str replies; /* the replies to the questions of the handle */
+    pal_tool_question *asked; /* open questions of the running call; room for PAL_QUESTIONS_MAX */
+    size_t asked_len;
     pal_work_item item; /* a built-in tool runs on a worker */
     pal_arena *arena;   /* owns the result */
     pal_message result; /* a message with role tool */
@@ -268,6 +274,7 @@ typedef struct pal_turn_owed {
     uint64_t told_seq;  /* seq of the newest answer that its readers were notified of */
     uint64_t on_seq;    /* seq of the answer whose calls it was last unparked for; 0: none */
     pal_str questions;  /* the questions in the item, as JSON; empty: the turn does not ask */
+    pal_str handles;    /* the handles of calls that were found in the item, as JSON */
 } pal_turn_owed;
 
 /* Why the next plan is made. The last two can hold together: the request was too long, and nothing
@@ -308,6 +315,7 @@ typedef struct pal_turn_step {
     pal_tool_run *runs;
     size_t runs_len;
     pal_ask_stage asking;
+    bool has_new_handle; /* the handle of a task is not stored yet */
     pal_tool_loop doom;
     pal_steer *steer; /* the steer that is being recorded */
 } pal_turn_step;
@@ -580,7 +588,10 @@ void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
 bool pal_tools_are_over(const pal_turn *turn);
 /* Returns true if the caller runs the tool with this name. */
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
-void pal_tools_cancel(pal_turn *turn); /* stops running calls; they do not call back */
+/* Stops running calls; they do not call back. Tasks of tool servers continue, so that another
+ * process can poll them. */
+void pal_tools_cancel(pal_turn *turn);
+void pal_tools_cancel_tasks(pal_turn *turn); /* cancels them at their servers */
 void pal_tools_done(pal_turn *turn);   /* frees the calls */
 
 /* ---- turn_plan.c ---- */

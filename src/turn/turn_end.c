@@ -91,6 +91,7 @@ void pal_turn_fail(pal_turn *turn, pal_status status, const char *format, ...)
     is_unwritable = turn->phase != PAL_TURN_PHASE_CALL &&
             (status == PAL_DENIED || status == PAL_IO || status == PAL_FULL ||
                     status == PAL_NO_MEMORY);
+    pal_tools_cancel_tasks(turn);
     pal_turn_stop_waiting(turn);
     if (!is_unwritable) {
         pal_turn_close(turn);

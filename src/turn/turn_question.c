@@ -19,6 +19,7 @@
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/turn_event.h"
+#include "turn/input/input.h"
 
 /* ---- Sentences ---- */
 
@@ -27,7 +28,9 @@ static pal_str sentence_of(const pal_tool_run *run, pal_question_kind kind)
     char text[PAL_ERROR_MESSAGE_MAX];
 
     snprintf(text, sizeof(text),
-            kind == PAL_QUESTION_REPEAT
+            kind == PAL_QUESTION_INPUT
+                    ? "the server of '%.*s' requires input"
+                    : kind == PAL_QUESTION_REPEAT
                     ? "the model called '%.*s' three times in a row with the same arguments"
                     : "the model calls '%.*s', which needs approval",
             PAL_EXCERPT(run->name, 80));
@@ -167,12 +170,22 @@ void pal_question_tell(pal_turn *turn)
     pal_buf_done(&buf);
 }
 
+/* A call that asks while it runs needs this process. */
+static bool runs_calls(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (turn->step.runs[i].state == PAL_TOOL_RUNNING)
+            return true;
+    return false;
+}
+
 static void begin_asking(pal_turn *turn)
 {
     pal_turn_enter(turn, PAL_TURN_PHASE_ASKING);
     pal_turn_set_state(turn, PAL_TURN_ASKING);
     pal_question_tell(turn);
-    pal_lane_park(turn);
+    if (!runs_calls(turn))
+        pal_lane_park(turn);
 }
 
 static void on_stored(pal_write *write)
@@ -201,7 +214,7 @@ static void store_questions(pal_turn *turn)
 {
     pal_buf buf;
 
-    if (turn->owed.state != PAL_OWED_STORED) {
+    if (turn->owed.state != PAL_OWED_STORED || runs_calls(turn)) {
         begin_asking(turn); /* no other process can continue the turn */
         return;
     }
@@ -375,6 +388,15 @@ pal_status pal_question_check(const pal_question *questions, size_t len,
             return pal_error_set(err, PAL_INVALID,
                     "the call '%.*s' has no answer; answer all questions at the same time",
                     PAL_EXCERPT(questions[i].call_id, 80));
+    for (size_t i = 0; i < len; i++) {
+        const pal_question_answer *answer = pal_question_answer_to(answers, questions[i].call_id);
+        pal_status status = questions[i].kind == PAL_QUESTION_INPUT
+                ? pal_input_check(&questions[i], answer, err)
+                : PAL_OK;
+
+        if (status != PAL_OK)
+            return status;
+    }
     return PAL_OK;
 }
 
@@ -382,6 +404,10 @@ static void take_answer(pal_tool_run *run, const pal_question_answer *answer)
 {
     bool is_repeat = run->question.kind == PAL_QUESTION_REPEAT;
 
+    if (run->question.kind == PAL_QUESTION_INPUT) {
+        pal_input_take(run, answer);
+        return;
+    }
     if (run->is_repeat)
         pal_tool_loop_reset(&run->turn->step.doom);
     if (answer->allow) {

@@ -23,6 +23,7 @@
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
+#include "turn/input/input.h"
 #include "turn/turn_last_commit.h"
 #include "turn/turn_permission.h"
 #include "turn/turn_question.h"
@@ -117,7 +118,29 @@ static void end_denied(pal_tool_run *run)
 
 /* ---- Running one call ---- */
 
-static bool start_mcp(pal_tool_run *run, pal_str handle);
+static bool start_mcp(pal_tool_run *run);
+
+static bool has_question(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (turn->step.runs[i].question.kind != PAL_QUESTION_NONE)
+            return true;
+    return false;
+}
+
+/* A running call has ended, or its questions have changed. */
+static void on_call_changed(pal_turn *turn)
+{
+    if (turn->phase != PAL_TURN_PHASE_ASKING) {
+        go_on(turn);
+    } else if (has_question(turn)) {
+        pal_question_tell(turn);
+    } else {
+        turn->info.reason[0] = '\0';
+        pal_turn_set_state(turn, PAL_TURN_RUNNING);
+        pal_tools_go_on(turn);
+    }
+}
 
 static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
 {
@@ -125,15 +148,34 @@ static void on_mcp_result(void *user, const pal_tool_outcome *outcome)
     pal_turn *turn = run->turn;
 
     run->call = NULL;
+    run->asked_len = 0;
+    run->question.kind = PAL_QUESTION_NONE;
     turn->holds--;
-    if (outcome->handle.len) {
-        if (!start_mcp(run, outcome->handle))
-            go_on(turn);
-        return;
+    if (outcome->handle.len == 0) {
+        set_result(run, outcome->parts, outcome->parts_len, outcome->is_error);
+        end_run(run);
+    } else if (!pal_input_keep(run, outcome)) {
+        end_with(run, "out of memory", true);
+    } else if (!outcome->has_questions) {
+        turn->step.has_new_handle |= start_mcp(run);
     }
-    set_result(run, outcome->parts, outcome->parts_len, outcome->is_error);
-    end_run(run);
-    go_on(turn);
+    on_call_changed(turn);
+}
+
+static void on_mcp_question(void *user, const pal_tool_question *question)
+{
+    pal_tool_run *run = user;
+
+    pal_input_add(run, question);
+    on_call_changed(run->turn);
+}
+
+static void on_mcp_withdrawn(void *user, pal_str id)
+{
+    pal_tool_run *run = user;
+
+    pal_input_remove(run, id);
+    on_call_changed(run->turn);
 }
 
 /* Runs on a worker. */
@@ -159,8 +201,12 @@ static void on_builtin_done(pal_work_item *item)
     go_on(turn);
 }
 
-static pal_tool_mcp *server_of(const pal_runtime *runtime, pal_str name)
+/* The server of a call that was restored need not be ready yet: it is found by its name. */
+static pal_tool_mcp *server_of(const pal_runtime *runtime, pal_str name, pal_str server)
 {
+    for (size_t i = 0; server.len && i < runtime->servers_len; i++)
+        if (pal_str_equal(pal_tool_mcp_name(runtime->servers[i]), server))
+            return runtime->servers[i];
     for (size_t i = 0; i < runtime->servers_len; i++) {
         size_t len;
         const pal_tool *tools = pal_tool_mcp_tools(runtime->servers[i], &len);
@@ -201,21 +247,29 @@ static bool check(pal_tool_run *run, const pal_tool *tool)
 
 /* Starts the call at its server, or continues it. Returns false if the call has ended with an error
  * as its result. */
-static bool start_mcp(pal_tool_run *run, pal_str handle)
+static bool start_mcp(pal_tool_run *run)
 {
     pal_turn *turn = run->turn;
-    pal_tool_mcp *server = server_of(turn->runtime, run->name);
+    pal_tool_mcp *server = server_of(turn->runtime, run->name, run->server);
     pal_error err = {0};
+
+    run->state = PAL_TOOL_RUNNING;
 
     if (!server) {
         end_with(run, "The server of the tool is not available.", true);
         return false;
     }
+    run->server = pal_arena_copy(run->arena, pal_tool_mcp_name(server));
     if (pal_tool_mcp_call_start(server,
                 &(pal_tool_mcp_order){.name = run->name,
                         .arguments = run->arguments,
-                        .handle = handle,
+                        .handle = run->handle,
+                        .replies = run->replies,
+                        .can_ask = !turn->request.cannot_ask,
+                        .person = turn,
                         .on_outcome = on_mcp_result,
+                        .on_question = on_mcp_question,
+                        .on_withdrawn = on_mcp_withdrawn,
                         .user = run},
                 &run->call, &err) != PAL_OK) {
         end_with(run, err.message, true);
@@ -245,7 +299,7 @@ static void start_run(pal_tool_run *run)
         pal_worker_run(turn->runtime->loop, &run->item);
         return;
     }
-    (void)start_mcp(run, (pal_str){0});
+    (void)start_mcp(run);
 }
 
 /* ---- Running all calls ---- */
@@ -339,14 +393,6 @@ static bool has_open(const pal_turn *turn)
     return false;
 }
 
-static bool has_question(const pal_turn *turn)
-{
-    for (size_t i = 0; i < turn->step.runs_len; i++)
-        if (is_asked(&turn->step.runs[i]))
-            return true;
-    return false;
-}
-
 static bool record_ended(pal_turn *turn)
 {
     pal_turn_append append = {.done = on_results_recorded};
@@ -436,6 +482,17 @@ static void count_call(pal_turn *turn, pal_tool_run *run)
     run->is_repeat = pal_tool_loop_add(&turn->step.doom, run->name, run->arguments);
 }
 
+/* Cancels the task of a call that waits for an answer. */
+static void cancel_task(pal_tool_run *run)
+{
+    pal_tool_mcp *server =
+            run->kept.len ? server_of(run->turn->runtime, run->name, run->server) : NULL;
+
+    if (server)
+        pal_tool_mcp_handle_cancel(server, run->kept);
+    run->kept = (pal_str){0};
+}
+
 /* Starts a call, or ends it if it cannot run, or gives it a question for a person. */
 static void start_or_ask(pal_turn *turn, pal_tool_run *run)
 {
@@ -473,11 +530,15 @@ static void start_waiting(pal_turn *turn)
         } else if (run->is_callers && !(is_skipped && turn->request.calls_end_turn)) {
             count_call(turn, run);
         } else if (is_skipped) {
+            cancel_task(run);
             end_with(run, skipped_text, true);
         } else if (run->question.kind == PAL_QUESTION_NONE) {
             if (count_state(turn, PAL_TOOL_RUNNING) >= PARALLEL_MAX)
                 break;
-            start_or_ask(turn, run);
+            if (run->handle.len) /* it was allowed before, and is continued */
+                (void)start_mcp(run);
+            else
+                start_or_ask(turn, run);
         }
     }
 }
@@ -500,6 +561,49 @@ static void pause_turn(pal_turn *turn)
     pal_tools_tell_paused(turn);
 }
 
+static void on_handles_stored(pal_write *write)
+{
+    pal_turn *turn = pal_turn_of_write(write);
+    pal_error err = {0};
+    pal_status status = pal_turn_write_status(turn, &err);
+
+    turn->holds--;
+    turn->step.asking = PAL_ASK_IDLE;
+    if (status == PAL_OK)
+        pal_owed_added(turn);
+    else
+        turn->owed.item.id = turn->owed.previous_id;
+    if (turn->phase != PAL_TURN_PHASE_TOOLS)
+        return;
+    if (status == PAL_OK)
+        go_on(turn);
+    else
+        pal_turn_fail(turn, status, "could not store the handle of a call: %.180s", err.message);
+}
+
+/* Stores the handles of tasks, so that another process can continue to poll them. */
+static bool store_handles(pal_turn *turn)
+{
+    if (!turn->step.has_new_handle || turn->owed.state != PAL_OWED_STORED)
+        return false;
+    turn->step.has_new_handle = false;
+    turn->owed.previous_id = turn->owed.item.id;
+    turn->step.asking = PAL_ASK_STORES;
+    turn->commit.write.ops_len = 0;
+    pal_owed_replace(turn, turn->owed.previous_id);
+    pal_turn_write(turn, on_handles_stored);
+    return true;
+}
+
+/* Returns true if a call runs without waiting for an answer. */
+static bool has_busy(const pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (turn->step.runs[i].state == PAL_TOOL_RUNNING && !is_asked(&turn->step.runs[i]))
+            return true;
+    return false;
+}
+
 static void go_on(pal_turn *turn)
 {
     if (turn->phase != PAL_TURN_PHASE_TOOLS && turn->phase != PAL_TURN_PHASE_PAUSED)
@@ -512,11 +616,11 @@ static void go_on(pal_turn *turn)
         end_with_calls(turn);
         return;
     }
-    if (record_ended(turn))
+    if (store_handles(turn) || record_ended(turn))
         return;
     if (count_state(turn, PAL_TOOL_RECORDED) == turn->step.runs_len)
         all_recorded(turn);
-    else if (count_state(turn, PAL_TOOL_RUNNING) > 0)
+    else if (has_busy(turn))
         return;
     else if (has_question(turn))
         pal_question_ask(turn);
@@ -581,6 +685,7 @@ void pal_tools_stop(pal_turn *turn, const char *text)
             turn->holds--;
             end_with(run, text, true);
         } else if (run->state == PAL_TOOL_WAITING) {
+            cancel_task(run);
             end_with(run, text, true);
         }
     }
@@ -644,10 +749,16 @@ void pal_tools_cancel(pal_turn *turn)
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         if (!turn->step.runs[i].call)
             continue;
-        pal_tool_mcp_call_cancel(turn->step.runs[i].call);
+        pal_tool_mcp_call_leave(turn->step.runs[i].call);
         turn->step.runs[i].call = NULL;
         turn->holds--;
     }
+}
+
+void pal_tools_cancel_tasks(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        cancel_task(&turn->step.runs[i]);
 }
 
 void pal_tools_done(pal_turn *turn)
@@ -657,4 +768,6 @@ void pal_tools_done(pal_turn *turn)
     pal_free(turn->step.runs);
     turn->step.runs = NULL;
     turn->step.runs_len = 0;
+    turn->step.has_new_handle = false;
+    turn->owed.handles = (pal_str){0};
 }

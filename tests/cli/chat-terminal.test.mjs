@@ -1,9 +1,12 @@
 // `palaver chat` with a user at a terminal.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { MockModel } from '../conformance/mock-model.mjs';
-import { textsOf, workspace } from './support.mjs';
+import { binary, textsOf, workspace } from './support.mjs';
 import { plain, Terminal } from './terminal.mjs';
 
 async function setup(t) {
@@ -21,7 +24,13 @@ async function setup(t) {
     };
     const requests = async () => (await (await fetch(`${url}/__requests`)).json()).requests;
     const release = () => fetch(`${url}/__release`, { method: 'POST' });
-    return { ...w, open, requests, release };
+    // Runs the command without a terminal. The model runs in this process, so it must not block.
+    const ask = (text) => new Promise((resolve) => {
+        execFile(binary, ['chat', '--provider', 'openai', '--provider-url', `${url}/v1`, '--model',
+            'mock-model', text], { cwd: w.dir, env: { PATH: process.env.PATH, OPENAI_API_KEY: 'k',
+            XDG_CONFIG_HOME: '/nonexistent' } }, (error, out) => resolve([error?.code ?? 0, out])).stdin.end();
+    });
+    return { ...w, open, ask, requests, release };
 }
 
 const shownTexts = (w) => textsOf(w.json('session', 'show', '@last'));
@@ -210,6 +219,59 @@ test('the user must approve repeated identical calls', async (t) => {
     await terminal.see('done');
     await terminal.prompt();
     assert.equal(await terminal.leave(), 0);
+});
+
+// Writes a configuration with a scripted tool server, whose tools need no approval.
+function configureTools(w, era) {
+    const fake = path.join(path.dirname(fileURLToPath(import.meta.url)), '../tool/fake_mcp.py');
+    fs.writeFileSync(path.join(w.dir, 'palaver.yaml'), `permissions: [{tool: "*", do: allow}]
+mcp_servers: [{name: shop, command: [python3, ${JSON.stringify(fake)}, --era, ${era}]}]
+`);
+}
+
+for (const era of ['new', 'old'])
+    test(`the user is asked for the input of a tool server (${era} era)`, async (t) => {
+        const w = await setup(t);
+        configureTools(w, era);
+        const terminal = await w.open();
+        const prompt = 'value (Enter to skip) ';
+        terminal.type(`<<tool shop__${era === 'new' ? 'input' : 'elicit'} {}>>\r`);
+        const shown = await terminal.see('answer this question? [y/N] ');
+        assert.match(plain(shown), /requires input\s+server: shop\s[^]*Who are you\?/);
+        terminal.type('y\r');
+        assert.match(plain(await terminal.see(prompt)), /required: name/);
+        terminal.type('A\r');
+        assert.match(plain(await terminal.see(prompt)), /choices: \["red", ?"blue"\]\s+default: "red"/);
+        terminal.type('\r');
+        if (era === 'new') {
+            // The page is only shown.
+            assert.match(plain(await terminal.see('did you open the page, and continue? [y/N] ')),
+                /page: https:\/\/example\.com\/login/);
+            terminal.type('n\r');
+        }
+        // The name is too short, so the user is asked again.
+        assert.match(plain(await terminal.see('answer this question? [y/N] ')),
+            /name.*; please answer again/);
+        terminal.type('y\r');
+        await terminal.see(prompt);
+        terminal.type('Ada\r');
+        await terminal.see(prompt);
+        terminal.type('blue\r');
+        if (era === 'new') {
+            await terminal.see('did you open the page, and continue? [y/N] ');
+            terminal.type('y\r');
+        }
+        await terminal.see('tool said: ');
+        assert.match(plain(await terminal.prompt()), /"color": "blue",\s+"name":\s+"Ada"/);
+        assert.equal(await terminal.leave(), 0);
+    });
+
+test('without a terminal a question is declined at once', async (t) => {
+    const w = await setup(t);
+    configureTools(w, 'new');
+    const [code, said] = await w.ask('<<tool shop__input {}>>');
+    assert.equal(code, 0);
+    assert.match(said, /"action": "decline"/);
 });
 
 test('a backslash continues a line, and pasted text is one message', async (t) => {

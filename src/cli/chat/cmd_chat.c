@@ -270,7 +270,9 @@ static pal_status run_chat(pal_chat *chat, const chat_values *given)
     status = pal_signals_open(cli);
     if (status != PAL_OK)
         return status;
-    status = pal_cli_runtime_open(cli, &given->runtime, &chat->runtime);
+    pal_cli_runtime_values values = given->runtime;
+    values.can_ask = is_talk;
+    status = pal_cli_runtime_open(cli, &values, &chat->runtime);
     if (status != PAL_OK)
         goto out;
     status = is_talk ? talk_at_terminal(chat, found ? &last : NULL) : ask_once(chat);

@@ -63,6 +63,12 @@ pal_turn_request pal_chat_request(const pal_chat *chat);
  * stop the turn instead. Requires a terminal. */
 PAL_CHECKED pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_stopped);
 
+/* ---- Input for tool servers (cmd_chat_input.c) ---- */
+
+/* Asks the user for the input of a question of the kind INPUT. */
+PAL_CHECKED pal_status pal_chat_ask_input(pal_chat *chat, const pal_question *question,
+        pal_question_answer *out_answer, bool *out_is_stopped);
+
 /* ---- Commands (cmd_chat_command.c) ---- */
 
 extern const char *const pal_chat_words[]; /* "/help" and so on, NULL at the end */

@@ -41,11 +41,30 @@ static pal_question_answer answer_of(const pal_question *question, pal_str line)
             .remember = is_always || pal_text_is_nocase(line, "never")};
 }
 
-pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_stopped)
+/* Asks one question. */
+static pal_status ask_one(pal_chat *chat, const pal_question *question,
+        pal_question_answer *out_answer, bool *out_is_stopped)
+{
+    pal_str line;
+    bool is_repeat = question->kind == PAL_QUESTION_REPEAT;
+    if (question->kind == PAL_QUESTION_INPUT)
+        return pal_chat_ask_input(chat, question, out_answer, out_is_stopped);
+    pal_status status = pal_cli_flush(chat->cli);
+    if (status != PAL_OK)
+        return status;
+    if (pal_terminal_read(chat->terminal,
+                is_repeat ? "allow this call? [y/N]" : "allow this call? [y/n/always/never]",
+                chat->has_styles, &line) != PAL_INPUT_LINE)
+        *out_is_stopped = true;
+    else
+        *out_answer = answer_of(question, line);
+    return PAL_OK;
+}
+
+static pal_status ask_all(pal_chat *chat, pal_id turn, bool *out_is_stopped)
 {
     pal_cli *cli = chat->cli;
     pal_turn_waits waits;
-    pal_str line;
     *out_is_stopped = false;
     pal_status status = pal_turn_waiting(chat->runtime.runtime, pal_cli_tenant(cli), turn,
             chat->arena, &waits, &cli->err);
@@ -57,23 +76,26 @@ pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_stopped)
         return pal_cli_no_memory(cli);
     for (size_t i = 0; i < waits.questions_len; i++) {
         const pal_question *question = &waits.questions[i];
-        bool is_repeat = question->kind == PAL_QUESTION_REPEAT;
         put_question(chat, question, i + 1, waits.questions_len);
-        status = pal_cli_flush(cli);
-        if (status != PAL_OK)
+        status = ask_one(chat, question, &answers[i], out_is_stopped);
+        if (status != PAL_OK || *out_is_stopped)
             return status;
-        if (pal_terminal_read(chat->terminal,
-                    is_repeat ? "allow this call? [y/N]"
-                              : "allow this call? [y/n/always/never]",
-                    chat->has_styles, &line) != PAL_INPUT_LINE) {
-            *out_is_stopped = true;
-            return PAL_OK;
-        }
-        answers[i] = answer_of(question, line);
     }
     if (waits.questions_len == 0)
         return PAL_OK; /* another client was faster */
     status = pal_turn_answer(chat->runtime.runtime, pal_cli_tenant(cli), turn, answers,
             waits.questions_len, &cli->err);
     return status == PAL_CONFLICT ? PAL_OK : status;
+}
+
+/* An answer that does not fit the question is asked for again. */
+pal_status pal_chat_ask(pal_chat *chat, pal_id turn, bool *out_is_stopped)
+{
+    pal_cli *cli = chat->cli;
+    pal_status status;
+    while ((status = ask_all(chat, turn, out_is_stopped)) == PAL_INVALID) {
+        pal_cli_clean(&cli->out, pal_str_of(cli->err.message), false);
+        pal_buf_append_text(&cli->out, "; please answer again\n");
+    }
+    return status;
 }

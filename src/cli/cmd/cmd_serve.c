@@ -162,7 +162,7 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
     pal_status status = read_config(cli, given);
     if (status != PAL_OK)
         return status;
-    runtime.runs_inbox = true;
+    runtime.runs_inbox = runtime.can_ask = true;
     pal_files_claim(&pal_config_get(cli->config)->server, &files);
     runtime.calls_max = files.calls;
     pal_server_set_log(pal_config_get(cli->config), cli->json);

@@ -6,7 +6,7 @@
 
 #define LEN(list) (sizeof(list) / sizeof((list)[0]))
 
-static const char *const kind_names[] = {"none", "approval", "repeat"};
+static const char *const kind_names[] = {"none", "approval", "repeat", "input"};
 
 const char *pal_question_kind_name(pal_question_kind kind)
 {

@@ -27,6 +27,7 @@ static const pal_member head_members[] = {
         HEAD("handed", FLAG, is_handed),
         HEAD("spent", U32, spent),
         HEAD("questions", JSON, questions),
+        HEAD("handles", JSON, handles),
 };
 static const pal_member_table head_table = {head_members, LEN(head_members), NULL, NULL};
 

@@ -14,6 +14,7 @@ typedef struct pal_inbox_head {
     /* owed: its last process shut down normally, so that try is not counted */
     bool is_handed;
     pal_str questions; /* owed: what the turn asks, as JSON (turn_question.c); empty: nothing */
+    pal_str handles; /* owed: handles of calls, as JSON (input.c); empty: none */
     uint32_t spent; /* failed turns with the same request; see lane_join.c */
 } pal_inbox_head;
 

@@ -19,6 +19,7 @@
 #include "turn/recovery/recovery_holder.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_inspect.h"
+#include "turn/input/input.h"
 #include "turn/turn_question.h"
 
 enum { AGAIN_MS = 50 };
@@ -64,8 +65,9 @@ static bool restore_run(pal_turn *turn, const pal_resume *found, size_t at, pal_
         if (pal_str_equal(found->questions[i].call_id, part->call_id))
             run->question = found->questions[i];
     run->is_repeat = run->question.kind == PAL_QUESTION_REPEAT;
-    /* A call that had begun to run is not run a second time. */
-    return run->is_callers || run->question.kind != PAL_QUESTION_NONE || interrupt(run);
+    /* A call that had begun to run is not run a second time, unless its server can continue it. */
+    return pal_input_restore(run, found->head.handles) || run->is_callers ||
+            run->question.kind != PAL_QUESTION_NONE || interrupt(run);
 }
 
 bool pal_lane_park_restore(pal_turn *turn, const pal_resume *found)

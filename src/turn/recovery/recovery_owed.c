@@ -23,6 +23,7 @@
 #include "turn/recovery/recovery_owed.h"
 
 #include "turn/lane/lane_inbox.h"
+#include "turn/input/input.h"
 
 pal_id pal_owed_first(pal_id turn)
 {
@@ -48,6 +49,7 @@ static bool write_item(pal_turn *turn, bool is_handed, pal_inbox_item *out_item)
             .on_seq = turn->owed.on_seq,
             .is_handed = is_handed,
             .questions = turn->owed.questions,
+            .handles = turn->step.runs ? pal_input_handles(turn) : turn->owed.handles,
     };
 
     if (turn->commit.messages_len > turn->commit.settled_len && pal_id_is_none(head.first))

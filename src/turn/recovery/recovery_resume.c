@@ -9,13 +9,15 @@
  * died, one commit stores "interrupted" as the result of its open calls and replaces the item by
  * one that counts another try. Then it calls the model again, under the same id. After
  * PAL_TURN_TRIES_MAX tries it fails durably. A process that shuts down normally notes this in the
- * item, and that try is not counted. */
+ * item, and that try is not counted. Calls that run as tasks of their servers are restored, and
+ * continue to poll the task (input.c). */
 #include "turn/recovery/recovery_resume.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "context/context_text.h"
 #include "turn/lane/lane.h"
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
@@ -204,7 +206,7 @@ pal_status pal_resume_look(pal_turn *turn, const pal_snapshot *snapshot,
     status = pal_resume_judge(snapshot, turn->arena, found, err);
     if (status == PAL_OK && found->first_seq > 0)
         status = load_recorded(snapshot, turn->arena, found, err);
-    if (status == PAL_OK && found->kind != PAL_RESUME_DEAD)
+    if (status == PAL_OK && (found->kind != PAL_RESUME_DEAD || found->head.handles.len))
         status = pal_turn_settings_find(turn->runtime, &found->request, &snapshot->row.session,
                 turn->arena, &found->settings, err);
     if (status != PAL_OK)
@@ -262,6 +264,7 @@ static void become(pal_turn *turn)
     turn->owed.item = (pal_inbox_item){.id = found->item};
     turn->owed.state = PAL_OWED_STORED;
     turn->owed.questions = found->head.questions;
+    turn->owed.handles = found->head.handles;
     turn->settings = found->settings;
     turn->step.tools = NULL; /* they were gathered for another request */
     turn->step.tools_len = 0;
@@ -290,6 +293,12 @@ static void tell_recorded(pal_turn *turn)
         pal_retell(turn, &found->recorded[i]);
 }
 
+/* Returns true if open calls can be continued at their servers. */
+static bool has_tasks(const pal_resume *found)
+{
+    return found->head.handles.len > 0 && has_open(found);
+}
+
 static void run_on(pal_write *write)
 {
     pal_turn *turn = pal_turn_of_write(write);
@@ -306,8 +315,14 @@ static void run_on(pal_write *write)
     }
     pal_owed_added(turn);
     tell_recorded(turn);
+    if (has_tasks(turn->found.resume) && !pal_lane_park_restore(turn, turn->found.resume)) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
+        return;
+    }
     turn->found.resume = NULL;
-    if (turn->stop)
+    if (turn->stop && turn->step.runs)
+        pal_tools_stop(turn, PAL_TEXT_INTERRUPTED);
+    else if (turn->stop)
         pal_turn_close(turn);
     else
         pal_servers_await(turn);
@@ -340,11 +355,15 @@ static pal_message *make_results(pal_turn *turn, size_t *out_len)
 
 static void go_on(pal_turn *turn)
 {
-    size_t len;
-    pal_message *messages = make_results(turn, &len);
+    size_t len = 0;
+    pal_message *messages = NULL;
 
-    if (!messages)
-        return;
+    /* If there are tasks, all calls are restored, and the others get their results later. */
+    if (!has_tasks(turn->found.resume)) {
+        messages = make_results(turn, &len);
+        if (!messages)
+            return;
+    }
     turn->owed.tries += !turn->found.resume->head.is_handed;
     turn->commit.write.ops_len = 0;
     pal_owed_replace(turn, turn->found.resume->item);

@@ -157,6 +157,7 @@ static pal_status open_server(
             .headers = (const pal_http_header *)server->headers,
             .headers_len = server->headers_len,
             .call_ms = server->call_ms,
+            .can_ask = !runtime->options.cannot_ask,
     };
 
     return pal_tool_mcp_open(

@@ -250,13 +250,16 @@ typedef struct approve_request {
     pal_str call_id; /* only in `answers` */
     bool allow;
     int remember; /* 1: for the session */
+    pal_str data;
 } approve_request;
 
 #define APPROVE_MEMBERS                                                                            \
     {"allow", PAL_API_FLAG, "true or false", .offset = offsetof(approve_request, allow)},          \
             {"remember", PAL_API_WORD, "whether the answer also counts for later calls of the "    \
                     "tool in the session", .offset = offsetof(approve_request, remember),          \
-                    .words = "once session"}
+                    .words = "once session"},                                                      \
+            {"data", PAL_API_JSON_OBJECT, "the input that a tool server asked for",                \
+                    .offset = offsetof(approve_request, data)}
 
 static const pal_api_object answer_body = {"ApproveAnswer",
         .members = PAL_API_MEMBERS(
@@ -292,7 +295,10 @@ static pal_status read_answer(
     if (status == PAL_OK && !has_allow(value))
         status = no_allow(call, err);
     *out_answer = (pal_question_answer){
-            .call_id = request.call_id, .allow = request.allow, .remember = request.remember};
+            .call_id = request.call_id,
+            .allow = request.allow,
+            .remember = request.remember,
+            .data = request.data};
     return status;
 }
 
@@ -321,7 +327,7 @@ static pal_status read_answers(pal_call *call, pal_question_answer **out_answers
     }
     if (answers && has_allow(call->body))
         answers[len++] = (pal_question_answer){
-                .allow = request.allow, .remember = request.remember};
+                .allow = request.allow, .remember = request.remember, .data = request.data};
     else if (len == 0)
         return no_allow(call, err);
     *out_answers = answers;
