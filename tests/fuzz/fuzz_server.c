@@ -17,35 +17,16 @@
  *
  * The store is "memory:" and the model is "echo". The session with key "s" always exists; all other
  * data is left by earlier inputs, until the server is restarted. */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 #include "base/buf.h"
-#include "base/log.h"
-#include "server/access/access_key.h"
-#include "server/observe/observe_metrics.h"
+#include "fuzz_host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-const char *__lsan_default_suppressions(void);
 
-/* The process ends while the threads of the listener run, and OpenSSL keeps a state for each
- * thread. */
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:CRYPTO_zalloc\n";
-}
-
-#define REQUIRE(condition) require((condition), #condition, __LINE__)
-#define INPUTS_MAX 500 /* inputs per server */
-#define PATIENCE_S 60  /* nothing takes this long, unless it hangs */
 #define TRIES_MAX 10   /* on a busy machine a client can be too late, but not always */
 #define ANSWER_MAX ((size_t)256 << 20)
 #define STORY_MAX 40 /* requests */
@@ -53,94 +34,9 @@ const char *__lsan_default_suppressions(void)
 #define ID_SIZE 96
 
 static struct {
-    pal_arena *arena;
-    pal_config *config;
-    pal_config_values values;
-    pal_store *store;
-    pal_models *models;
-    pal_runtime *runtime;
-    pal_route_settings *routes;
-    pal_metrics *metrics;
-    pal_server *server;
-    char secret[PAL_KEY_SECRET_SIZE];
-    size_t inputs;
     char ids[IDS_MAX][ID_SIZE];
     size_t ids_len; /* ids of this story; the newest are kept */
 } fuzzed;
-
-static void require(bool held, const char *text, int line)
-{
-    if (held)
-        return;
-    fprintf(stderr, "fuzz_server.c:%d: %s\n", line, text);
-    abort();
-}
-
-/* ---- The server ---- */
-
-/* An input may have revoked the key that was created before. */
-static void want_key(void)
-{
-    pal_key given = {.tenant = pal_str_of("default"), .role = PAL_KEY_ADMIN}, key;
-    if (fuzzed.secret[0] &&
-            pal_key_find(fuzzed.store, pal_str_of(fuzzed.secret), fuzzed.arena, &key, NULL) ==
-                    PAL_OK &&
-            !key.revoked_at)
-        return;
-    REQUIRE(pal_key_create(fuzzed.store, &given, fuzzed.arena, fuzzed.secret, &key, NULL) ==
-            PAL_OK);
-}
-
-static void open_server(void)
-{
-    static const char yaml[] = "provider: echo\nserver:\n  listen: 127.0.0.1:0\n  threads: 1\n"
-                               "  body_bytes_max: 65536\n";
-    pal_error err = {0};
-    pal_runtime_options runtime;
-    REQUIRE((fuzzed.arena = pal_arena_new(0)) != NULL);
-    REQUIRE((fuzzed.metrics = pal_metrics_new()) != NULL);
-    REQUIRE(pal_config_parse(pal_str_of(yaml), "fuzz", &fuzzed.config, &err) == PAL_OK);
-    fuzzed.values = *pal_config_get(fuzzed.config);
-    /* Less than a file can request: no client sends the rest of an incomplete request. */
-    fuzzed.values.server.idle_ms = 20;
-    fuzzed.values.server.request_ms = 200;
-    REQUIRE(pal_store_open("memory:", NULL, &fuzzed.store, &err) == PAL_OK);
-    REQUIRE(pal_models_new(NULL, 0, &fuzzed.models, &err) == PAL_OK);
-    REQUIRE(pal_config_runtime(fuzzed.config, fuzzed.arena, &runtime, &err) == PAL_OK);
-    runtime.store = fuzzed.store;
-    runtime.models = fuzzed.models;
-    REQUIRE(pal_runtime_open(&runtime, &fuzzed.runtime, &err) == PAL_OK);
-    REQUIRE(pal_route_settings_new(&fuzzed.values.session, &fuzzed.routes, &err) == PAL_OK);
-    fuzzed.secret[0] = 0;
-    want_key();
-    pal_server_options options = {
-            .store = fuzzed.store,
-            .runtime = fuzzed.runtime,
-            .models = fuzzed.models,
-            .config = &fuzzed.values,
-            .route_settings = fuzzed.routes,
-            .metrics = fuzzed.metrics,
-    };
-    REQUIRE(pal_server_open(&options, &fuzzed.server, &err) == PAL_OK);
-    fuzzed.inputs = 0;
-}
-
-static void close_server(void)
-{
-    if (!fuzzed.server)
-        return;
-    pal_server_quiesce(fuzzed.server);
-    pal_runtime_drain(fuzzed.runtime, 0);
-    pal_server_close(fuzzed.server);
-    pal_runtime_close(fuzzed.runtime, 0);
-    pal_route_settings_free(fuzzed.routes);
-    pal_models_free(fuzzed.models);
-    pal_store_close(fuzzed.store);
-    pal_metrics_free(fuzzed.metrics);
-    pal_config_free(fuzzed.config);
-    pal_arena_free(fuzzed.arena);
-    fuzzed.server = NULL;
-}
 
 /* Restores it after whatever an input has done to it. */
 static void want_session(void)
@@ -149,7 +45,7 @@ static void want_session(void)
     pal_op op = {.kind = PAL_OP_CREATE, .tenant = session.tenant};
     op.u.create.session = &session;
     op.u.create.or_find = true;
-    REQUIRE(pal_store_apply(fuzzed.store, &op, 1, NULL) == PAL_OK);
+    REQUIRE(pal_store_apply(fuzz_host.store, &op, 1, NULL) == PAL_OK);
 }
 
 /* ---- One request ---- */
@@ -174,7 +70,7 @@ static void write_head(pal_str head, size_t body_len, pal_buf *out)
     pal_buf_format(out,
             "Host: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %zu\r\n"
             "Connection: close\r\n\r\n",
-            fuzzed.secret, body_len);
+            fuzz_host.secret, body_len);
 }
 
 /* The route of that number, counted over all tables, repeatedly. */
@@ -263,24 +159,10 @@ static void write_request(pal_str input, pal_buf *out)
     pal_buf_append_str(out, body);
 }
 
-static int connect_to(uint16_t port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct timeval patience = {.tv_sec = PATIENCE_S};
-    struct linger gone = {.l_onoff = 1};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    /* There are many ports, but fewer than inputs. */
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &gone, sizeof gone);
-    REQUIRE(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
-    return fd;
-}
-
 /* Reads up to the end of the connection. Returns false if it was reset after the bytes in `out`. */
 static bool exchange(pal_str request, bool is_last, pal_buf *out)
 {
-    int fd = connect_to(pal_listener_port(fuzzed.server->listener));
+    int fd = fuzz_host_connect();
     ssize_t len = 0;
     while (request.len && (len = send(fd, request.data, request.len, MSG_NOSIGNAL)) > 0)
         request = pal_str_make(request.data + len, request.len - (size_t)len);
@@ -391,18 +273,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char end[] = "\n%%\n";
     pal_str story = pal_str_make((const char *)data, size);
-    static bool is_ready;
-    if (!is_ready) {
-        signal(SIGPIPE, SIG_IGN);
-        pal_log_setup(fopen("/dev/null", "w"), PAL_LOG_DEBUG, true);
-        atexit(close_server);
-        is_ready = true;
-    }
-    if (fuzzed.server && ++fuzzed.inputs > INPUTS_MAX)
-        close_server();
-    if (!fuzzed.server)
-        open_server();
-    want_key();
+    fuzz_host_want();
     want_session();
     fuzzed.ids_len = 0;
     for (size_t i = 0; i < STORY_MAX && (i == 0 || story.len); i++) {
