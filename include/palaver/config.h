@@ -94,7 +94,8 @@ typedef struct pal_config_server {
                                          0: no limit */
     uint32_t streams_per_key;         /* streams of one key at the same time; 0: no limit */
     bool websocket;                   /* GET /v1/responses opens a WebSocket */
-    PAL_RESERVED(15);
+    int64_t websocket_age_ms;         /* an older WebSocket takes no more requests */
+    PAL_RESERVED(14);
 } pal_config_server;
 
 /* Which requests of clients that keep their history themselves are recorded into sessions. */

@@ -222,6 +222,8 @@ const pal_config_row pal_config_server_rows[] = {
                 .help = "maximum open streams of one key; 0: no limit"},
         {"websocket", PAL_CONFIG_BOOL, AT(websocket), "true",
                 .help = "responses can be requested over a WebSocket, at GET /v1/responses"},
+        {"websocket_age", PAL_CONFIG_DURATION, AT(websocket_age_ms), "1h", .min = SECOND_MS,
+                .max = DAY_MS, .help = "an older WebSocket takes no more requests"},
         {"otlp_url", PAL_CONFIG_HTTP_URL, AT(otlp_url), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "URL that traces are sent to; empty: no traces"},
         {0},

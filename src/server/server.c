@@ -142,6 +142,7 @@ void pal_server_close(pal_server *server)
     pal_websocket_loop_close(server->websockets, PAL_SERVER_CLOSE_MS);
     pal_listener_close(server->listener);
     pal_background_free(server->background);
+    pal_websocket_loop_free(server->websockets);
     pal_feed_free(server->feed);
     pal_mistral_locks_free(server->mistral_locks);
     pal_mcp_service_free(server->mcp);

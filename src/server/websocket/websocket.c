@@ -75,6 +75,7 @@ struct pal_websocket_loop {
     pthread_mutex_t lock;
     pal_websocket *sockets;
     pal_websocket *poked;
+    bool is_closed; /* no connection is added any more; guarded by the lock */
     atomic_bool is_stopping;
 };
 
@@ -200,7 +201,8 @@ static void on_message(wslay_event_context_ptr frames,
         return;
     }
     *message = (arrived){.len = arg->msg_length};
-    memcpy(message + 1, arg->msg, arg->msg_length);
+    if (arg->msg_length)
+        memcpy(message + 1, arg->msg, arg->msg_length);
     *s->arrivals->last = message;
     s->arrivals->last = &message->next;
 }
@@ -430,6 +432,7 @@ void pal_websocket_loop_close(pal_websocket_loop *loop, int64_t wait_ms)
         return;
     int64_t until_us = pal_clock_monotonic_us() + wait_ms * 1000;
     pthread_mutex_lock(&loop->lock);
+    loop->is_closed = true;
     for (pal_websocket *s = loop->sockets; s; s = s->next)
         pal_websocket_close(s, PAL_WEBSOCKET_GOING_AWAY, "the server stops");
     pthread_mutex_unlock(&loop->lock);
@@ -438,6 +441,12 @@ void pal_websocket_loop_close(pal_websocket_loop *loop, int64_t wait_ms)
     atomic_store(&loop->is_stopping, true);
     wake(loop);
     pthread_join(loop->thread, NULL);
+}
+
+void pal_websocket_loop_free(pal_websocket_loop *loop)
+{
+    if (!loop)
+        return;
     close(loop->epoll_fd);
     close(loop->wake_fd);
     pthread_mutex_destroy(&loop->lock);
@@ -467,15 +476,20 @@ static bool copy_early(pal_websocket *s, pal_str early)
     return true;
 }
 
-static void list(pal_websocket *s)
+/* Returns false if the loop was closed: a handshake can end later. */
+static bool list(pal_websocket *s)
 {
     pal_websocket_loop *loop = s->loop;
     pthread_mutex_lock(&loop->lock);
-    s->next = loop->sockets;
-    if (s->next)
-        s->next->prev = s;
-    loop->sockets = s;
+    bool is_closed = loop->is_closed;
+    if (!is_closed) {
+        s->next = loop->sockets;
+        if (s->next)
+            s->next->prev = s;
+        loop->sockets = s;
+    }
     pthread_mutex_unlock(&loop->lock);
+    return !is_closed;
 }
 
 bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
@@ -507,7 +521,11 @@ bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *op
     /* A writable socket is reported at once, so bytes that came early are read at once. */
     s->wants_events = true;
     *out_socket = s;
-    list(s);
+    if (!list(s)) {
+        *out_socket = NULL;
+        free_socket(s);
+        return false;
+    }
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.ptr = s};
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) != 0) {
         unlist(s);
@@ -534,7 +552,7 @@ void pal_websocket_poke(pal_websocket *s)
 {
     pal_websocket_loop *loop = s->loop;
     pthread_mutex_lock(&loop->lock);
-    if (!s->is_poked) {
+    if (!s->is_poked && !loop->is_closed) {
         s->is_poked = true;
         pal_websocket_hold(s);
         s->next_poked = loop->poked;

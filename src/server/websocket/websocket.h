@@ -74,12 +74,16 @@ typedef struct pal_websocket_options {
 /* Starts the loop. */
 PAL_CHECKED pal_status pal_websocket_loop_open(pal_websocket_loop **out_loop, pal_error *err);
 /* Closes all connections with 1001, waits up to `wait_ms` for clients to agree, then stops the
- * loop. Accepts NULL. */
+ * loop. From then on no connection can be added, and no handler is called. Accepts NULL. */
 void pal_websocket_loop_close(pal_websocket_loop *loop, int64_t wait_ms);
+/* Frees a closed loop. No other thread may use it or one of its connections any more, except to
+ * release the connection. Accepts NULL. */
+void pal_websocket_loop_free(pal_websocket_loop *loop);
 
 /* Adds a connection whose handshake was answered. *out_socket is a reference for the caller. It is
  * set before the first handler is called, which can be before this function returns. Returns false
- * without memory: then nothing was called, and the caller still owns the descriptor. */
+ * without memory, and if the loop was closed: then nothing was called, and the caller still owns
+ * the descriptor. */
 bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
         pal_websocket **out_socket);
 /* References. A connection that has not ended holds one itself. */

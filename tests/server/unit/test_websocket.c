@@ -99,6 +99,7 @@ static void close_all(void)
 {
     close(f.client);
     pal_websocket_loop_close(f.loop, WAIT_MS);
+    pal_websocket_loop_free(f.loop);
     CHECK_EQ(atomic_load(&f.closed), 1);
     CHECK_EQ(atomic_load(&f.released), 1);
     pal_websocket_release(f.socket);
@@ -336,6 +337,12 @@ static void a_stop_closes_all_connections(void)
     CHECK_EQ(close_code(&got), 1001);
     CHECK_EQ(atomic_load(&f.released), 1);
     CHECK(!pal_websocket_send(f.socket, pal_str_of("too late")));
+    /* A handshake and a request can end later. */
+    pal_websocket *late = f.socket;
+    CHECK(!pal_websocket_new(f.loop, &(pal_websocket_options){.fd = f.client}, &late));
+    CHECK(late == NULL);
+    pal_websocket_poke(f.socket);
+    pal_websocket_loop_free(f.loop);
     pal_websocket_release(f.socket);
     close(f.client);
 }

@@ -48,7 +48,6 @@
 #define PAST_MAX 16       /* ended responses that are known to have been on this connection */
 #define PARKED_MAX 64     /* responses whose steers wait for outputs of tools */
 #define STREAM_ID_LEN_MAX 256
-#define LIFE_MS (60 * 60 * 1000) /* OpenAI closes connections after an hour */
 #define ERROR_BYTES_MAX ((size_t)8 << 10)
 
 typedef struct socket_header {
@@ -933,10 +932,11 @@ static void on_message(pal_websocket *websocket, pal_str text, void *user)
     pal_openai_socket *s = user;
     lane nameless = {.socket = s};
     message_head head = {0};
-    if (pal_clock_monotonic_us() - s->opened_us > (int64_t)LIFE_MS * 1000) {
+    if (pal_clock_monotonic_us() - s->opened_us >
+            s->server->config->server.websocket_age_ms * 1000) {
         send_error(&nameless, 400, "websocket_connection_limit_reached",
-                "this connection is an hour old; open another one");
-        pal_websocket_close(websocket, PAL_WEBSOCKET_NORMAL, "the connection is an hour old");
+                "this connection is too old; open another one");
+        pal_websocket_close(websocket, PAL_WEBSOCKET_NORMAL, "the connection is too old");
         return;
     }
     pal_arena *arena = pal_arena_new(0);
