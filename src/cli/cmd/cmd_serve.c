@@ -33,13 +33,13 @@ static const pal_cli_option options[] = {
         {0},
 };
 
-typedef struct serving {
+typedef struct service {
     pal_cli_server cli_server;
     pal_config *reloaded; /* the configuration of the last SIGHUP; NULL: none yet */
-} serving;
+} service;
 
 /* Returns the configuration that is in use now. */
-static const pal_config *latest(const pal_cli *cli, const serving *s)
+static const pal_config *latest(const pal_cli *cli, const service *s)
 {
     return s->reloaded ? s->reloaded : cli->config;
 }
@@ -75,7 +75,7 @@ static pal_status read_again(const pal_cli *cli, pal_config **out_config, pal_er
     return status;
 }
 
-static void reload(pal_cli *cli, serving *s)
+static void reload(pal_cli *cli, service *s)
 {
     pal_config *fresh = NULL;
     pal_error err;
@@ -94,7 +94,7 @@ static void reload(pal_cli *cli, serving *s)
     pal_notify("READY=1");
 }
 
-static void wait_for_end(pal_cli *cli, serving *s)
+static void wait_for_end(pal_cli *cli, service *s)
 {
     sigset_t set = our_signals();
     int number = 0;
@@ -124,7 +124,7 @@ static pal_status read_config(pal_cli *cli, const serve_values *given)
 }
 
 /* Prints the address in the first line. The other lines are for a person at a terminal. */
-static void print_welcome(pal_cli *cli, const serving *s)
+static void print_welcome(pal_cli *cli, const service *s)
 {
     const pal_cli_runtime *runtime = &s->cli_server.runtime;
     pal_str address = pal_cli_server_address(cli, &s->cli_server);
@@ -155,7 +155,7 @@ static void log_warnings(const pal_config *config)
 }
 
 /* If this fails, the caller must close the server nevertheless. */
-static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
+static pal_status open_all(pal_cli *cli, const serve_values *given, service *s)
 {
     pal_files files;
     pal_cli_runtime_values runtime = given->runtime;
@@ -172,7 +172,7 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, serving *s)
 
 static pal_status serve(pal_cli *cli, void *values)
 {
-    serving s = {0};
+    service s = {0};
     sigset_t set = our_signals();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);

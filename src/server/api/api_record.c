@@ -215,6 +215,69 @@ void pal_api_record_write(pal_api_record *record, pal_str answer)
                 PAL_EXCERPT(record->key, 80), err.message);
 }
 
+/* ---- The end of a run ---- */
+
+/* Blocks. */
+static void record_answer(pal_run *run, const pal_api_record_end *end)
+{
+    pal_buf answer;
+    pal_buf_init(&answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&answer);
+    if (end->put_answer(run, &writer) && !answer.failure)
+        pal_api_record_write(end->record_of(run), pal_buf_str(&answer));
+    pal_buf_done(&answer);
+}
+
+void pal_api_record_send(pal_run *run, const pal_api_record_end *end)
+{
+    pal_call *call = pal_run_take_call(run);
+    if (end->put_answer(run, pal_call_writer(call))) {
+        pal_call_send(call, 200);
+        return;
+    }
+    pal_error err;
+    pal_error_set(&err, PAL_NO_MEMORY, "the answer could not be kept in memory");
+    pal_call_fail(call, PAL_NO_MEMORY, &err);
+}
+
+void pal_api_record_and_send(pal_run *run, const pal_api_record_end *end)
+{
+    record_answer(run, end);
+    pal_run_lock(run);
+    pal_api_record_send(run, end);
+    pal_run_unlock(run);
+}
+
+static void record_stream(pal_background_task *task)
+{
+    const pal_api_record *record = (pal_api_record *)task; /* its first member */
+    pal_run *run = record->run;
+    record_answer(run, record->end);
+    pal_run_lock(run);
+    record->end->write_last(run);
+    pal_run_end(run);
+    pal_run_unlock(run);
+    pal_run_release(run); /* may free the record */
+}
+
+void pal_api_record_end_stream(pal_run *run, const pal_api_record_end *end)
+{
+    pal_api_record *record = end->record_of(run);
+    if (!record || !run->stream) {
+        end->write_last(run);
+        return;
+    }
+    record->run = run;
+    record->end = end;
+    record->task.run = record_stream;
+    if (!pal_background_add(run->server->background, &record->task)) {
+        end->write_last(run);
+        return;
+    }
+    pal_run_hold(run); /* the task cannot release the run before: it needs the lock */
+    run->keeps_stream = true;
+}
+
 /* ---- Forwarded responses ---- */
 
 static void observe_frames(void *user, pal_str frames)

@@ -8,6 +8,7 @@
 
 #include "base/json/json.h"
 #include "recorder/recorder.h"
+#include "server/run/run.h"
 #include "server/run/run_forward.h"
 #include "server/server.h"
 #include "server/server_background.h"
@@ -44,6 +45,8 @@ struct pal_api_record {
     bool is_stream;    /* `answer` contains frames */
     void (*resume)(void *relay); /* sends the last frame of a forwarded stream */
     void *relay;
+    pal_run *run; /* the run whose answer is recorded; NULL: a forwarded response */
+    const struct pal_api_record_end *end;
 };
 
 /* Returns the name that the client gives to its conversation, in the call's arena. Empty: none. */
@@ -61,6 +64,25 @@ void pal_api_record_free(pal_api_record *record); /* accepts NULL */
 /* Writes the request and its answer. A failure is logged: the client has its answer, and sends its
  * history again with the next request. Blocks, so it must run on a worker or in the background. */
 void pal_api_record_write(pal_api_record *record, pal_str answer);
+
+/* ---- The end of a run whose answer is recorded ---- */
+
+/* The functions of an API for the end of a successful run. */
+typedef struct pal_api_record_end {
+    pal_api_record *(*record_of)(pal_run *run); /* NULL: the run is not recorded */
+    /* Writes the complete answer. Returns false if a part of it could not be kept in memory. The
+     * turn has ended, so nothing changes the answer; without the run's lock. */
+    bool (*put_answer)(pal_run *run, pal_json_writer *writer);
+    void (*write_last)(pal_run *run); /* writes the last frame of a stream */
+} pal_api_record_end;
+
+/* Sends the answer as the response of the call. */
+void pal_api_record_send(pal_run *run, const pal_api_record_end *end);
+/* Records the answer, and then sends it. On a worker (pal_run_to_worker()). */
+void pal_api_record_and_send(pal_run *run, const pal_api_record_end *end);
+/* Records the answer in the background, if the run is recorded, and then writes the last frame of
+ * the stream. Called in done(). */
+void pal_api_record_end_stream(pal_run *run, const pal_api_record_end *end);
 
 /* Records a forwarded response, with the record as `user`. Takes the record. */
 extern const pal_forward_observer pal_api_record_observer;

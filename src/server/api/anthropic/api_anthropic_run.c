@@ -40,7 +40,6 @@ typedef struct message_run {
     block *current; /* the block of the stream that is open, or opened next */
     uint32_t blocks_len;
     pal_api_record *record; /* NULL: the request is not recorded */
-    pal_background_task task;     /* records a stream */
     bool wants_stream;
     bool shows_thinking;
     bool is_refusal;
@@ -153,8 +152,11 @@ static bool has_gap(const message_run *r)
     return has;
 }
 
-static void put_message(const message_run *r, pal_json_writer *writer)
+static bool put_message(pal_run *run, pal_json_writer *writer)
 {
+    const message_run *r = (const message_run *)run;
+    if (has_gap(r))
+        return false;
     pal_json_begin_object(writer);
     put_head(r, writer);
     pal_json_name(writer, "content");
@@ -167,19 +169,7 @@ static void put_message(const message_run *r, pal_json_writer *writer)
     put_usage(writer, &r->usage);
     put_left_out(r, writer);
     pal_json_end_object(writer);
-}
-
-static void send_message(message_run *r)
-{
-    pal_call *call = pal_run_take_call(&r->run);
-    if (has_gap(r)) {
-        pal_error err;
-        pal_error_set(&err, PAL_NO_MEMORY, "the answer could not be kept in memory");
-        pal_call_fail(call, PAL_NO_MEMORY, &err);
-        return;
-    }
-    put_message(r, pal_call_writer(call));
-    pal_call_send(call, 200);
+    return true;
 }
 
 /* ---- Events of the stream; the lock must be held ---- */
@@ -289,11 +279,11 @@ static void write_end(message_run *r)
     end_event(r, &writer);
 }
 
-static void write_message_stop(message_run *r)
+static void write_message_stop(pal_run *run)
 {
     pal_buf buf;
     pal_json_writer writer = begin_event(&buf, "message_stop");
-    end_event(r, &writer);
+    end_event((message_run *)run, &writer);
 }
 
 static void write_failure(message_run *r, const pal_event *end)
@@ -305,55 +295,6 @@ static void write_failure(message_run *r, const pal_event *end)
             end->text.len ? end->text : pal_str_of("the turn was stopped"));
     (void)pal_run_write(&r->run, &buf);
     pal_buf_done(&buf);
-}
-
-/* ---- Recording; the turn has ended, so nothing else changes the message ---- */
-
-/* Blocks. */
-static void record_message(message_run *r)
-{
-    pal_buf answer;
-    pal_buf_init(&answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
-    pal_json_writer writer = pal_json_writer_make(&answer);
-    put_message(r, &writer);
-    if (!answer.failure && !has_gap(r))
-        pal_api_record_write(r->record, pal_buf_str(&answer));
-    pal_buf_done(&answer);
-}
-
-/* On a worker. */
-static void record_and_send(pal_run *run)
-{
-    message_run *r = (message_run *)run;
-    record_message(r);
-    pal_run_lock(run);
-    send_message(r);
-    pal_run_unlock(run);
-}
-
-/* In the background. */
-static void record_stream(pal_background_task *task)
-{
-    message_run *r = (message_run *)((char *)task - offsetof(message_run, task));
-    record_message(r);
-    pal_run_lock(&r->run);
-    write_message_stop(r);
-    pal_run_end(&r->run);
-    pal_run_unlock(&r->run);
-    pal_run_release(&r->run);
-}
-
-/* The client gets the last event when the message is recorded. */
-static void end_stream(message_run *r)
-{
-    r->task.run = record_stream;
-    if (!r->record || !r->run.stream ||
-            !pal_background_add(r->run.server->background, &r->task)) {
-        write_message_stop(r);
-        return;
-    }
-    pal_run_hold(&r->run); /* the task cannot release the run before: it needs the lock */
-    r->run.keeps_stream = true;
 }
 
 /* ---- Events of the turn ---- */
@@ -455,6 +396,19 @@ static void event(pal_run *run, const pal_event *event)
     }
 }
 
+static pal_api_record *record_of(pal_run *run)
+{
+    return ((message_run *)run)->record;
+}
+
+static const pal_api_record_end record_end = {
+        .record_of = record_of, .put_answer = put_message, .write_last = write_message_stop};
+
+static void record_and_send(pal_run *run)
+{
+    pal_api_record_and_send(run, &record_end);
+}
+
 static void done(pal_run *run, const pal_event *end)
 {
     message_run *r = (message_run *)run;
@@ -462,9 +416,9 @@ static void done(pal_run *run, const pal_event *end)
     if (r->wants_stream) {
         open_stream(r);
         write_end(r);
-        end_stream(r);
+        pal_api_record_end_stream(run, &record_end);
     } else if (!r->record || !pal_run_to_worker(run, record_and_send)) {
-        send_message(r);
+        pal_api_record_send(run, &record_end);
     }
 }
 

@@ -31,7 +31,6 @@ typedef struct chat_run {
     pal_buf refusal;
     int64_t created_at;
     pal_api_record *record;   /* NULL: the request is not recorded */
-    pal_background_task task; /* records a stream */
     bool wants_stream;
     bool has_usage_chunk;
     pal_finish finish; /* why the model stopped writing the newest answer */
@@ -132,8 +131,11 @@ static bool has_gap(const chat_run *r)
     return has;
 }
 
-static void put_completion(const chat_run *r, pal_json_writer *writer)
+static bool put_completion(pal_run *run, pal_json_writer *writer)
 {
+    const chat_run *r = (const chat_run *)run;
+    if (has_gap(r))
+        return false;
     pal_json_begin_object(writer);
     put_head(r, writer, "chat.completion");
     pal_json_name(writer, "choices");
@@ -142,20 +144,7 @@ static void put_completion(const chat_run *r, pal_json_writer *writer)
     pal_json_end_array(writer);
     put_usage(writer, &r->usage);
     pal_json_end_object(writer);
-}
-
-static void send_completion(chat_run *r)
-{
-    pal_call *call = pal_run_take_call(&r->run);
-    pal_json_writer *writer = pal_call_writer(call);
-    if (has_gap(r)) {
-        pal_error err;
-        pal_error_set(&err, PAL_NO_MEMORY, "the answer could not be kept in memory");
-        pal_call_fail(call, PAL_NO_MEMORY, &err);
-        return;
-    }
-    put_completion(r, writer);
-    pal_call_send(call, 200);
+    return true;
 }
 
 /* ---- Chunks; the lock must be held ---- */
@@ -255,12 +244,12 @@ static void write_end(chat_run *r)
         write_usage(r);
 }
 
-static void write_done(chat_run *r)
+static void write_done(pal_run *run)
 {
     pal_buf buf;
     pal_buf_init(&buf, PAL_RUN_FRAME_BYTES_MAX);
     pal_buf_append_text(&buf, "data: [DONE]\n\n");
-    (void)pal_run_write(&r->run, &buf);
+    (void)pal_run_write(run, &buf);
     pal_buf_done(&buf);
 }
 
@@ -289,55 +278,6 @@ static void open_stream(chat_run *r)
     pal_put_text(&writer, "role", "assistant");
     pal_put_text(&writer, "content", "");
     end_chunk(r, &writer, NULL);
-}
-
-/* ---- Recording; the turn has ended, so nothing else changes the answer ---- */
-
-/* Blocks. */
-static void record_completion(chat_run *r)
-{
-    pal_buf answer;
-    pal_buf_init(&answer, PAL_PROVIDER_ANSWER_BYTES_MAX);
-    pal_json_writer writer = pal_json_writer_make(&answer);
-    put_completion(r, &writer);
-    if (!answer.failure && !has_gap(r))
-        pal_api_record_write(r->record, pal_buf_str(&answer));
-    pal_buf_done(&answer);
-}
-
-/* On a worker. */
-static void record_and_send(pal_run *run)
-{
-    chat_run *r = (chat_run *)run;
-    record_completion(r);
-    pal_run_lock(run);
-    send_completion(r);
-    pal_run_unlock(run);
-}
-
-/* In the background. */
-static void record_stream(pal_background_task *task)
-{
-    chat_run *r = (chat_run *)((char *)task - offsetof(chat_run, task));
-    record_completion(r);
-    pal_run_lock(&r->run);
-    write_done(r);
-    pal_run_end(&r->run);
-    pal_run_unlock(&r->run);
-    pal_run_release(&r->run);
-}
-
-/* The client gets the last frame when the answer is recorded. */
-static void end_stream(chat_run *r)
-{
-    r->task.run = record_stream;
-    if (!r->record || !r->run.stream ||
-            !pal_background_add(r->run.server->background, &r->task)) {
-        write_done(r);
-        return;
-    }
-    pal_run_hold(&r->run); /* the task cannot release the run before: it needs the lock */
-    r->run.keeps_stream = true;
 }
 
 /* ---- Events ---- */
@@ -434,6 +374,19 @@ static void event(pal_run *run, const pal_event *event)
     }
 }
 
+static pal_api_record *record_of(pal_run *run)
+{
+    return ((chat_run *)run)->record;
+}
+
+static const pal_api_record_end record_end = {
+        .record_of = record_of, .put_answer = put_completion, .write_last = write_done};
+
+static void record_and_send(pal_run *run)
+{
+    pal_api_record_and_send(run, &record_end);
+}
+
 static void done(pal_run *run, const pal_event *end)
 {
     chat_run *r = (chat_run *)run;
@@ -441,9 +394,9 @@ static void done(pal_run *run, const pal_event *end)
     if (r->wants_stream) {
         open_stream(r);
         write_end(r);
-        end_stream(r);
+        pal_api_record_end_stream(run, &record_end);
     } else if (!r->record || !pal_run_to_worker(run, record_and_send)) {
-        send_completion(r);
+        pal_api_record_send(run, &record_end);
     }
 }
 
