@@ -640,15 +640,21 @@ static pal_status remember_answers(pal_runtime *runtime, question *q, pal_error 
     pal_arena *arena = pal_arena_new(0);
     pal_turn_waits waits = {.questions_len = 0};
     pal_turn_info info;
-    pal_status status = arena ? pal_turn_waiting(runtime, q->tenant, q->turn, arena, &waits, err)
-                              : pal_no_memory(err);
+    pal_status status;
 
-    if (status == PAL_OK)
-        status = pal_turn_find(runtime, q->tenant, q->turn, &info, err);
-    if (status == PAL_OK && waits.questions_len == 0)
+    if (!arena)
+        return pal_no_memory(err);
+    status = pal_turn_waiting(runtime, q->tenant, q->turn, arena, &waits, err);
+    if (status != PAL_OK)
+        goto out;
+    status = pal_turn_find(runtime, q->tenant, q->turn, &info, err);
+    if (status != PAL_OK)
+        goto out;
+    if (waits.questions_len == 0) {
         status = not_asking(info.state, err);
-    if (status == PAL_OK)
-        status = pal_question_check(waits.questions, waits.questions_len, &q->answers, err);
+        goto out;
+    }
+    status = pal_question_check(waits.questions, waits.questions_len, &q->answers, err);
     for (size_t i = 0; status == PAL_OK && i < waits.questions_len; i++) {
         const pal_question *asked = &waits.questions[i];
         const pal_question_answer *answer = pal_question_answer_to(&q->answers, asked->call_id);
@@ -657,6 +663,7 @@ static pal_status remember_answers(pal_runtime *runtime, question *q, pal_error 
             status = pal_permission_remember(runtime->store, q->tenant, info.session, asked->name,
                     answer->allow ? PAL_PERMISSION_ALLOW : PAL_PERMISSION_DENY, err);
     }
+out:
     pal_arena_free(arena);
     return status;
 }

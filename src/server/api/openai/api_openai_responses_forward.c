@@ -49,26 +49,30 @@ static pal_status make_complete(
     if (model.len == 0)
         status = pal_runtime_default(
                 call->server->runtime, call->arena, &endpoint, &model, NULL, err);
-    if (status == PAL_OK)
-        status = pal_openai_socket_history(call, is_for_service, &items, err);
-    if (status == PAL_OK && items.failure)
+    if (status != PAL_OK)
+        goto out;
+    status = pal_openai_socket_history(call, is_for_service, &items, err);
+    if (status != PAL_OK)
+        goto out;
+    if (items.failure) {
         status = pal_error_set(err, items.failure, "the history of the response is too long");
-    if (status == PAL_OK) {
-        pal_json_writer writer = pal_json_writer_make(&buf);
-        pal_json_begin_object(&writer);
-        pal_put_str(&writer, "model", model);
-        if (is_for_service)
-            pal_member_put_others(&writer, call->body, own, NULL, call->arena);
-        pal_put_flag(&writer, "store", false);
-        pal_put_flag(&writer, "stream", true);
-        pal_json_name(&writer, "input");
-        pal_json_begin_array(&writer);
-        if (items.len)
-            pal_json_put_raw(&writer, pal_buf_str(&items));
-        pal_json_end_array(&writer);
-        pal_json_end_object(&writer);
-        status = pal_member_keep(&buf, call->arena, out_body, err);
+        goto out;
     }
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "model", model);
+    if (is_for_service)
+        pal_member_put_others(&writer, call->body, own, NULL, call->arena);
+    pal_put_flag(&writer, "store", false);
+    pal_put_flag(&writer, "stream", true);
+    pal_json_name(&writer, "input");
+    pal_json_begin_array(&writer);
+    if (items.len)
+        pal_json_put_raw(&writer, pal_buf_str(&items));
+    pal_json_end_array(&writer);
+    pal_json_end_object(&writer);
+    status = pal_member_keep(&buf, call->arena, out_body, err);
+out:
     pal_buf_done(&items);
     pal_buf_done(&buf);
     return status;
