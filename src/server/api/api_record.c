@@ -32,13 +32,14 @@ typedef struct name_row {
     /* Requests of clients whose name begins with this text are side requests if they have no tools;
      * NULL: there are no side requests. */
     const char *side_agent;
+    bool side_has_schema; /* a side request also asks for an answer with a JSON schema */
 } name_row;
 
 static const name_row name_rows[] = {
-        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/"},
-        {"session-id", "codex:", "", "codex", NULL},
-        {"x-session-id", "opencode:", "ses_", "", ""},
-        {"x-session-affinity", "opencode:", "ses_", "", ""},
+        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/", false},
+        {"session-id", "codex:", "", "codex", "codex", true},
+        {"x-session-id", "opencode:", "ses_", "", "", false},
+        {"x-session-affinity", "opencode:", "ses_", "", "", false},
 };
 
 static pal_str join(pal_arena *arena, pal_str a, pal_str b, pal_str c)
@@ -60,13 +61,29 @@ static bool is_client(pal_call *call, const char *name)
             pal_text_begins(pal_exchange_header(call->exchange, "originator"), name);
 }
 
-/* Clients ask for a title under the name of the conversation. Such a request has no tools. It is
- * recorded apart, so that it does not become a branch of the conversation. */
+/* Codex sends the tools of some models as an item of the input. A request that continues a response
+ * does not send that item again. */
+static bool has_tools(pal_call *call)
+{
+    pal_json input = pal_json_find(call->body, "input"), item;
+    if (pal_json_count(pal_json_find(call->body, "tools")) > 0 ||
+            !pal_json_is_absent(pal_json_find(call->body, "previous_response_id")))
+        return true;
+    for (pal_json_iter iter = pal_json_each(input); pal_json_next(&iter, NULL, &item);) {
+        if (pal_json_string_is(pal_json_find(item, "type"), "additional_tools"))
+            return true;
+    }
+    return false;
+}
+
+/* Clients ask for a title, some of them under the name of the conversation. Such a request has no
+ * tools. It is recorded apart, so that it does not become a branch of the conversation. */
 static bool is_side_request(pal_call *call, const name_row *row)
 {
-    pal_json tools = pal_json_find(call->body, "tools");
-    return row->side_agent && is_client(call, row->side_agent) &&
-            (pal_json_type_of(tools) != PAL_JSON_ARRAY || pal_json_count(tools) == 0);
+    pal_json format = pal_json_find(pal_json_find(call->body, "text"), "format");
+    bool has_schema = pal_json_string_is(pal_json_find(format, "type"), "json_schema");
+    return row->side_agent && is_client(call, row->side_agent) && !has_tools(call) &&
+            (has_schema || !row->side_has_schema);
 }
 
 pal_str pal_api_conversation_name(pal_call *call)

@@ -247,6 +247,21 @@ test('a title request stays apart, whichever comes first', async (t) => {
     assert.equal((await sessions(s)).length, 4, 'and no forks');
 });
 
+test('a title that Codex requests is not listed as a conversation', async (t) => {
+    const s = await start(t);
+    const format = { type: 'json_schema', name: 'codex_output_schema', schema: { type: 'object' } };
+    const ask = async (id, more) => assert.equal((await s.post('/v1/responses', { model: 'mock-model', store: false,
+        input: [{ role: 'user', content: '<<say x>>' }], ...more }, { headers: { ...CODEX, 'session-id': id } })).code, 200);
+    const tools = [{ type: 'function', name: 'ls', parameters: { type: 'object' } }];
+    await ask('title', { text: { format } });
+    await ask('talk', { text: { format }, tools });
+    await ask('plain', {});
+    await ask('items', { text: { format }, input: [{ type: 'additional_tools', tools },
+        { role: 'user', content: '<<say x>>' }] });
+    assert.deepEqual((await sessions(s)).map(({ key }) => key).sort(),
+        ['codex:items', 'codex:plain', 'codex:talk', 'codex:title:side']);
+});
+
 test("Claude Code's moving cache marks and its system message change nothing", async (t) => {
     const s = await start(t, 'anthropic');
     const mark = { cache_control: { type: 'ephemeral' } };
