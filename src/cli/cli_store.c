@@ -46,6 +46,20 @@ static int sync_parent(void)
     return failed;
 }
 
+/* Keeps the store out of git, because the working directory is often a repository, and coding
+ * agents add everything to a commit. A file that is missing or empty after a crash changes nothing
+ * else. */
+static void ignore_in_git(void)
+{
+    static const char rule[] = "*\n";
+    int fd = open("palaver-data/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    ssize_t written = write(fd, rule, sizeof rule - 1);
+    (void)written;
+    close(fd);
+}
+
 /* Creates only the directory of the default store. Any other missing directory is more likely a
  * typing error. */
 static pal_status make_default_directory(pal_cli *cli)
@@ -53,6 +67,8 @@ static pal_status make_default_directory(pal_cli *cli)
     if (strcmp(cli->store_url, PAL_CONFIG_STORE_DEFAULT) != 0)
         return PAL_OK;
     int failed = mkdir("palaver-data", 0700) != 0 ? errno : sync_parent();
+    if (!failed)
+        ignore_in_git();
     if (failed && failed != EEXIST)
         return pal_error_set(&cli->err,
                 failed == EACCES || failed == EROFS                ? PAL_DENIED

@@ -6,6 +6,15 @@ import path from 'node:path';
 import { spawn } from 'node:child_process';
 import { binary, workspace, assertFails } from './support.mjs';
 
+test('the default directory is not added to git', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'new');
+    assert.equal(fs.readFileSync(w.file('palaver-data/.gitignore'), 'utf8'), '*\n');
+    w.write('palaver-data/.gitignore', 'mine\n');
+    w.ok('session', 'new');
+    assert.equal(fs.readFileSync(w.file('palaver-data/.gitignore'), 'utf8'), 'mine\n');
+});
+
 test('stats counts sessions, messages and bytes', (t) => {
     const w = workspace(t);
     w.ok('session', 'append', 'a', 'one', '--create');

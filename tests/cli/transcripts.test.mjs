@@ -319,8 +319,10 @@ test('transcripts of Codex are imported', (t) => {
             role: 'user', content: [{ type: 'input_text', text: 'Hello' }] } },
         { timestamp: '2026-01-02T03:04:07.000Z', type: 'response_item', payload: { type: 'message',
             role: 'assistant', content: [{ type: 'output_text', text: 'Hi' }] } },
+        { timestamp: '2026-01-02T03:04:07.000Z', type: 'token_usage_record', payload: { thread_id: 'abc' } },
     ]));
-    for (let i = 0; i < 2; i++) w.ok('session', 'import', 'rollout.jsonl');
+    for (let i = 0; i < 2; i++)
+        assert.deepEqual(w.json('session', 'import', 'rollout.jsonl').problems, []);
     const shown = w.json('session', 'show', 'codex:abc');
     assert.deepEqual(textsOf(shown), ['Hello', 'Hi']);
 });

@@ -135,7 +135,9 @@ for (const upstream of Object.keys(UPSTREAMS)) {
         const second = await ask('resume', '--last', `${tool('echo again')}<<next>><<say Bye.>>`);
         assert.deepEqual(second, { key: first.key, said: 'Bye.' });
 
-        const said = rows(await w.imported(path.join(w.home, '.codex/sessions'), first.key));
+        const imported = await w.imported(path.join(w.home, '.codex/sessions'), first.key);
+        const said = rows(imported);
+        assert.deepEqual(imported.report.problems, []);
         const [instructions, ...recorded] = rows(await w.recorded(first.key));
         assert.equal(instructions[0], 'system', 'Codex does not write its instructions as a message');
         assert.deepEqual(recorded, said);

@@ -413,7 +413,8 @@ static void read_bare(pal_transcript *in, pal_json line)
 void pal_transcript_codex_read(pal_transcript *in, pal_json line)
 {
     static const char *const silent[] = {"world_state", "inter_agent_communication",
-            "inter_agent_communication_metadata", "security_risk_score", "realtime_item", NULL};
+            "inter_agent_communication_metadata", "security_risk_score", "realtime_item",
+            "token_usage_record", NULL};
     pal_json type = pal_json_find(line, "type"), payload = pal_json_find(line, "payload");
     pal_str timestamp = pal_member_string(line, "timestamp", in->line_arena);
     if (pal_json_type_of(payload) == PAL_JSON_NONE)
