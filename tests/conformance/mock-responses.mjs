@@ -22,6 +22,8 @@ import { once } from 'node:events';
 
 const DIRECTIVE = /<<([a-z]+)(?:\s+([\s\S]*?))?>>/g;
 const OUTPUTS = /_output$/;
+const USAGE = { input_tokens: 100, input_tokens_details: { cached_tokens: 60 }, output_tokens: 20,
+    output_tokens_details: { reasoning_tokens: 5 }, total_tokens: 120 };
 
 const textOf = (content) => (typeof content === 'string' ? content
     : content.map(({ text = '' }) => text).join(''));
@@ -68,6 +70,11 @@ export class MockResponses {
         };
         if (request.method === 'GET')
             return json(200, { object: 'list', data: [{ id: 'mock-model', object: 'model', owned_by: 'mock' }] });
+        if (request.url === '/v1/responses/compact') {
+            this.requests.push({ raw, headers: request.headers, body: JSON.parse(raw) });
+            return json(200, { id: 'resp_c', object: 'response.compaction', created_at: 1700000000,
+                output: [{ id: 'cmp_1', type: 'compaction', encrypted_content: 'opaque!' }], usage: USAGE });
+        }
         if (request.url !== '/v1/responses') return json(404, { error: { message: `no ${request.url}` } });
         const body = JSON.parse(raw);
         this.requests.push({ raw, headers: request.headers, body });
@@ -107,10 +114,8 @@ export class MockResponses {
         const base = { id: `resp_${String(++this.#count).padStart(52, 'e')}`, object: 'response', created_at: 1700000000,
             status: 'in_progress', error: null, incomplete_details: null, model: `${body.model}-2026`, output: [], store: false,
             previous_response_id: null, tools: body.tools ?? [], usage: null, unknown_member: { kept: true } };
-        const usage = { input_tokens: 100, input_tokens_details: { cached_tokens: 60 }, output_tokens: 20,
-            output_tokens_details: { reasoning_tokens: 5 }, total_tokens: 120 };
         const status = has('incomplete') ? 'incomplete' : 'completed';
-        const done = { ...base, status, output, usage };
+        const done = { ...base, status, output, usage: USAGE };
         if (!body.stream) return json(200, done);
         response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
         let number = 0;

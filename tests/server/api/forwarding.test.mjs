@@ -165,6 +165,19 @@ for (const stream of [true, false]) {
     }
 }
 
+test('a compaction is forwarded, and its result can be used and recorded', async (t) => {
+    const s = await start(t);
+    const sent = JSON.stringify({ model: 'mock-model', input: [user('one'), user('two')], odd: [1] }, null, 2);
+    const { code, json } = await s.post('/v1/responses/compact', sent);
+    assert.equal(code, 200);
+    assert.equal(json.output[0].encrypted_content, 'opaque!');
+    assert.equal(s.mock.requests[0].raw, sent);
+    await counted(s);
+    const next = await s.post('/v1/responses', { ...RICH, input: [...json.output, user('three <<say 3>>')] }, { headers: CODEX });
+    assert.equal(next.code, 200);
+    assert.match(JSON.stringify(await messages(s, 'codex:c-1')), /opaque!/);
+});
+
 test('a very long last event is recognized, and its usage is counted', async (t) => {
     const s = await start(t);
     const { text } = await s.post('/v1/responses', { ...RICH, stream: true, input: 'x <<size 800000>>' }, { headers: CODEX });

@@ -187,6 +187,10 @@ PAL_CHECKED pal_status pal_openai_create_response(pal_call *call, pal_error *err
  * The call must not be used after PAL_OK. PAL_CONFLICT: it cannot be forwarded. */
 PAL_CHECKED pal_status pal_response_forward(pal_call *call, pal_error *err);
 
+/* The same for a request to compact its input: requests with the result are forwarded too, and only
+ * the service can read its own summaries. */
+PAL_CHECKED pal_status pal_response_forward_compact(pal_call *call, pal_error *err);
+
 /* Makes the record of a call that contains its whole history, or whose WebSocket keeps it.
  * *out_record is NULL if the call is not recorded. */
 PAL_CHECKED pal_status pal_response_record_new(

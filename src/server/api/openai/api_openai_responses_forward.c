@@ -176,14 +176,15 @@ static bool is_stateless(const pal_call *call)
 }
 
 /* `body` is the complete request. The betas of a WebSocket are about its own protocol. */
-static pal_status forward(pal_call *call, pal_str body, pal_api_record *record, pal_error *err)
+static pal_status forward(pal_call *call, const char *path, pal_str body, pal_api_record *record,
+        pal_error *err)
 {
     pal_str beta = pal_openai_socket_of(call)
             ? (pal_str){0}
             : pal_exchange_header(call->exchange, "openai-beta");
     const pal_header headers[] = {{pal_str_of("openai-beta"), beta}};
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
-            .path = pal_str_of("/responses"),
+            .path = pal_str_of(path),
             .body = body,
             .tenant = call->caller.tenant,
             .conversation = pal_api_conversation_name(call),
@@ -209,7 +210,7 @@ pal_status pal_response_forward(pal_call *call, pal_error *err)
     status = pal_response_record_new(call, &record, err);
     if (status != PAL_OK)
         return status;
-    status = forward(call, body, record, err);
+    status = forward(call, "/responses", body, record, err);
     if (status == PAL_OK)
         return PAL_OK;
     pal_api_record_free(record);
@@ -220,4 +221,14 @@ pal_status pal_response_forward(pal_call *call, pal_error *err)
     /* The response came from another service, which has the API. No session has its items. */
     pal_status parsed = pal_json_parse(call->arena, body, NULL, &call->body, err);
     return parsed == PAL_OK ? status : parsed;
+}
+
+pal_status pal_response_forward_compact(pal_call *call, pal_error *err)
+{
+    pal_json body = call->body;
+    if (!pal_json_is_absent(pal_json_find(body, "previous_response_id")) ||
+            !pal_json_is_absent(pal_json_find(body, "conversation")) ||
+            pal_json_is_absent(pal_json_find(body, "model")))
+        return PAL_CONFLICT;
+    return forward(call, "/responses/compact", pal_exchange_body(call->exchange), NULL, err);
 }

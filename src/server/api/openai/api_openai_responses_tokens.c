@@ -129,7 +129,9 @@ static pal_status add_prompt(pal_response_request *request, pal_error *err)
 
 pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
 {
-    pal_status status;
+    pal_status status = pal_response_forward_compact(call, err);
+    if (status != PAL_CONFLICT)
+        return status;
     pal_response_request *request = read_request(call, &status, err);
     if (!request)
         return status;
