@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/openai/openai_items.h"
+#include "dialect/openai/openai_items_answer.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"
@@ -391,6 +392,64 @@ static void any_message_can_be_shown(void)
     }
 }
 
+static void a_record_keeps_items_without_a_counterpart(void)
+{
+    static const char json[] =
+            "[{\"type\":\"web_search_call\",\"action\":{\"query\":\"q\"},\"status\":\"completed\"},"
+            "{\"type\":\"compaction\",\"encrypted_content\":\"?!\",\"status\":\"completed\"}]";
+    pal_json value;
+    CHECK_STATUS(pal_json_parse(arena, pal_str_of(json), NULL, &value, &error), PAL_OK, &error);
+    CHECK_STATUS(pal_openai_items_read_all(
+                         value, "input", arena, &messages, &messages_len, &error),
+            PAL_OK, &error);
+    CHECK_EQ(messages_len, 1);
+    CHECK_EQ(messages[0].parts_len, 2);
+    CHECK_EQ(messages[0].parts[0].kind, PAL_PART_FILE);
+    CHECK_STR(without_ids(write_items(messages, messages_len)), json);
+    CHECK(reads("[{\"type\":\"web_search_call\",\"id\":\"ws_1\"}]"));
+    CHECK_EQ(messages_len, 0); /* a model gets only what it can read */
+    CHECK(refused("[{\"type\":\"compaction\",\"encrypted_content\":\"?!\"}]", "compaction"));
+}
+
+static void a_record_leaves_out_additional_tools(void)
+{
+    pal_json value;
+    static const char json[] = "[{\"type\":\"additional_tools\",\"tools\":[]},"
+                               "{\"role\":\"user\",\"content\":\"hi\"}]";
+    CHECK_STATUS(pal_json_parse(arena, pal_str_of(json), NULL, &value, &error), PAL_OK, &error);
+    CHECK_STATUS(pal_openai_items_read_all(
+                         value, "input", arena, &messages, &messages_len, &error),
+            PAL_OK, &error);
+    CHECK_EQ(messages_len, 1);
+}
+
+static void a_stream_is_joined_to_its_response(void)
+{
+    pal_str answer;
+    static const char done[] =
+            "event: response.output_item.done\ndata: {\"type\":\"response.output_item.done\",\"item\":"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"Hi.\"}}\n\n";
+    static const char end[] =
+            "data:{\"type\":\"response.completed\",\"response\":{\"model\":\"m\",\"output\":[],"
+            "\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{\"cached_tokens\":4},"
+            "\"output_tokens\":2}}}\r\n\r\ndata: [DONE]\n\n";
+    char stream[1024];
+    snprintf(stream, sizeof stream, "%s%s", done, end);
+    CHECK_STATUS(pal_openai_items_answer_join(pal_str_of(stream), arena, &answer, &error), PAL_OK,
+            &error);
+    CHECK_STATUS(
+            pal_openai_items_answer_read(answer, arena, &messages, &messages_len, &error), PAL_OK,
+            &error);
+    CHECK_EQ(messages_len, 1);
+    CHECK_STR(messages[0].parts[0].text, "Hi.");
+    CHECK_STR(messages[0].model, "m");
+    CHECK_EQ(messages[0].usage.input, 5);
+    CHECK_EQ(messages[0].usage.cache_read, 4);
+    CHECK_EQ(pal_openai_items_answer_join(pal_str_of(done), arena, &answer, &error), PAL_INVALID);
+    CHECK_EQ(pal_openai_items_answer_join(pal_str_of("data: {\n\n"), arena, &answer, &error),
+            PAL_INVALID);
+}
+
 int main(void)
 {
     arena = pal_arena_new(0);
@@ -405,6 +464,9 @@ int main(void)
     RUN(references_are_replaced_by_their_items);
     RUN(ids_of_items_are_stable);
     RUN(any_message_can_be_shown);
+    RUN(a_record_keeps_items_without_a_counterpart);
+    RUN(a_record_leaves_out_additional_tools);
+    RUN(a_stream_is_joined_to_its_response);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -17,30 +17,32 @@
 #define FRAME_LEN_MAX 65536 /* of a longer event only the beginning is examined */
 #define HEAD_LEN 256        /* the beginning of an event, which names its type */
 
-/* ---- Recording ---- */
-
-static pal_status read_request(pal_api_record *record, pal_json request,
-        pal_message **out_messages, size_t *out_len, pal_error *err)
-{
-    return pal_openai_items_read_all(pal_json_find(request, "input"), "input", record->arena,
-            out_messages, out_len, err);
-}
-
-static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
-        size_t *out_len, pal_error *err)
-{
-    return pal_openai_items_answer_read(answer, record->arena, out_messages, out_len, err);
-}
-
 /* ---- Requests over a WebSocket ---- */
 
-/* Writes the request with its whole history: for a model service with all members that belong into
- * an HTTP request, or for the recorder. PAL_NOT_FOUND: the history is not known. */
-static pal_status make_complete(
-        pal_call *call, bool is_for_service, pal_str *out_body, pal_error *err)
+/* Writes the members of a request that belong into one over HTTP, unless it is for the recorder. */
+static void put_complete(pal_call *call, bool is_for_service, pal_str model, const pal_buf *items,
+        pal_json_writer *writer)
 {
     static const char *const own[] = {"type", "stream_id", "generate", "stream", "background",
             "previous_response_id", "input", "store", "model", NULL};
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "model", model);
+    if (is_for_service)
+        pal_member_put_others(writer, call->body, own, NULL, call->arena);
+    pal_put_flag(writer, "store", false);
+    pal_put_flag(writer, "stream", true);
+    pal_json_name(writer, "input");
+    pal_json_begin_array(writer);
+    if (items->len)
+        pal_json_put_raw(writer, pal_buf_str(items));
+    pal_json_end_array(writer);
+    pal_json_end_object(writer);
+}
+
+/* Makes the request with its whole history. PAL_NOT_FOUND: the history is not known. */
+static pal_status make_complete(
+        pal_call *call, bool is_for_service, pal_str *out_body, pal_error *err)
+{
     pal_buf buf, items;
     pal_str endpoint, model = pal_member_string(call->body, "model", call->arena);
     pal_status status = PAL_OK;
@@ -59,23 +61,27 @@ static pal_status make_complete(
         goto out;
     }
     pal_json_writer writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str(&writer, "model", model);
-    if (is_for_service)
-        pal_member_put_others(&writer, call->body, own, NULL, call->arena);
-    pal_put_flag(&writer, "store", false);
-    pal_put_flag(&writer, "stream", true);
-    pal_json_name(&writer, "input");
-    pal_json_begin_array(&writer);
-    if (items.len)
-        pal_json_put_raw(&writer, pal_buf_str(&items));
-    pal_json_end_array(&writer);
-    pal_json_end_object(&writer);
+    put_complete(call, is_for_service, model, &items, &writer);
     status = pal_member_keep(&buf, call->arena, out_body, err);
 out:
     pal_buf_done(&items);
     pal_buf_done(&buf);
     return status;
+}
+
+/* ---- Recording ---- */
+
+static pal_status read_request(pal_api_record *record, pal_json request,
+        pal_message **out_messages, size_t *out_len, pal_error *err)
+{
+    return pal_openai_items_read_all(pal_json_find(request, "input"), "input", record->arena,
+            out_messages, out_len, err);
+}
+
+static pal_status read_answer(pal_api_record *record, pal_str answer, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    return pal_openai_items_answer_read(answer, record->arena, out_messages, out_len, err);
 }
 
 pal_status pal_response_record_new(pal_call *call, pal_api_record **out_record, pal_error *err)
@@ -196,31 +202,41 @@ static pal_status forward(pal_call *call, const char *path, pal_str body, pal_ap
             call, &request, &format, record ? &pal_api_record_observer : NULL, record, err);
 }
 
+static pal_status make_body(pal_call *call, pal_str *out_body, pal_error *err)
+{
+    if (!pal_openai_socket_of(call))
+        return pal_openai_body_to_forward(call, out_body, err);
+    return make_complete(call, true, out_body, err);
+}
+
+/* If the request continues a response of another service, which has the API, no session has its
+ * items. Then the turn gets the complete request. */
+static pal_status use_complete(pal_call *call, pal_str body, pal_error *err)
+{
+    pal_id id;
+    pal_str previous = pal_member_string(call->body, "previous_response_id", call->arena);
+    if (!previous.len || pal_openai_id_read(previous, "resp_", &id))
+        return PAL_CONFLICT;
+    pal_status status = pal_json_parse(call->arena, body, NULL, &call->body, err);
+    return status == PAL_OK ? PAL_CONFLICT : status;
+}
+
 pal_status pal_response_forward(pal_call *call, pal_error *err)
 {
     pal_api_record *record;
     pal_str body;
     if (!is_stateless(call))
         return PAL_CONFLICT;
-    pal_status status = pal_openai_socket_of(call)
-            ? make_complete(call, true, &body, err)
-            : pal_openai_body_to_forward(call, &body, err);
+    pal_status status = make_body(call, &body, err);
     if (status != PAL_OK)
         return status == PAL_NOT_FOUND ? PAL_CONFLICT : status;
     status = pal_response_record_new(call, &record, err);
     if (status != PAL_OK)
         return status;
     status = forward(call, "/responses", body, record, err);
-    if (status == PAL_OK)
-        return PAL_OK;
-    pal_api_record_free(record);
-    pal_id id;
-    pal_str previous = pal_member_string(call->body, "previous_response_id", call->arena);
-    if (status != PAL_CONFLICT || !previous.len || pal_openai_id_read(previous, "resp_", &id))
-        return status;
-    /* The response came from another service, which has the API. No session has its items. */
-    pal_status parsed = pal_json_parse(call->arena, body, NULL, &call->body, err);
-    return parsed == PAL_OK ? status : parsed;
+    if (status != PAL_OK)
+        pal_api_record_free(record);
+    return status == PAL_CONFLICT ? use_complete(call, body, err) : status;
 }
 
 pal_status pal_response_forward_compact(pal_call *call, pal_error *err)
