@@ -263,6 +263,21 @@ test('branches on one connection, and responses that are not there', async (t) =
     assert.equal((await failed(id)).error.code, 'previous_response_not_found');
 });
 
+test('a connection drops the conversation that was continued least recently', async (t) => {
+    const s = await start(t, { config: `${ON}server:\n  body_bytes_max: 67108864\n` });
+    const c = await codex(t, s, {});
+    const large = 'x'.repeat(15 << 20);
+    const begin = async (input) => (await c.create({ input, previous_response_id: undefined })).id;
+    const small = await begin('small <<say 1>>');
+    const oldest = await begin(`${large} <<say 2>>`);
+    await c.create({ input: 'more <<say 3>>', previous_response_id: small });
+    await begin(`${large} <<say 4>>`);
+    const gone = (await c.raw({ ...RICH, input: 'x', previous_response_id: oldest })).at(-1);
+    assert.equal(gone.error.code, 'previous_response_not_found');
+    await c.create({ input: 'again <<say 5>>', previous_response_id: small });
+    assert.equal(s.mock.requests.at(-1).body.input.length, 3, 'the other one is still there');
+});
+
 test('a model of another service continues a forwarded response', async (t) => {
     const mock = new MockResponses();
     const url = await mock.listen();

@@ -4,12 +4,14 @@
 #include "server/api/openai/api_openai_socket_items.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include "base/memory.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 
-#define ITEMS_BYTES_MAX (64u << 20) /* kept items of one connection */
+#define ITEMS_BYTES_MAX (32u << 20)      /* kept items of one connection */
+#define ITEMS_ALL_BYTES_MAX (512u << 20) /* kept items of all connections of the process */
 #define ID_LEN_MAX 256
 
 struct pal_socket_entry {
@@ -31,6 +33,8 @@ struct pal_socket_items {
     uint64_t uses; /* responses that were kept so far */
 };
 
+static atomic_size_t all_bytes; /* of all connections */
+
 pal_socket_items *pal_socket_items_new(void)
 {
     pal_socket_items *items = pal_calloc(1, sizeof *items);
@@ -43,6 +47,7 @@ void pal_socket_items_free(pal_socket_items *items)
 {
     if (!items)
         return;
+    atomic_fetch_sub(&all_bytes, items->bytes);
     while (items->entries) {
         pal_socket_entry *next = items->entries->next;
         pal_socket_entry_free(items->entries);
@@ -136,6 +141,7 @@ static void drop(pal_socket_items *items, const pal_socket_entry *root)
         }
         *at = entry->next;
         items->bytes -= bytes_of(entry);
+        atomic_fetch_sub(&all_bytes, bytes_of(entry));
         pal_socket_entry_free(entry);
     }
 }
@@ -150,8 +156,8 @@ static void drop_oldest(pal_socket_items *items)
     drop(items, oldest);
 }
 
-/* Keeps the entry, and drops others if there are too many bytes. If the response that it continues
- * was dropped meanwhile, the entry is freed. */
+/* Keeps the entry, and drops the oldest ones of the connection if there are too many bytes. If the
+ * response that it continues was dropped meanwhile, the entry is freed. */
 static void keep(pal_socket_items *items, pal_socket_entry *entry)
 {
     entry->previous = find(items, entry->continued);
@@ -164,7 +170,9 @@ static void keep(pal_socket_items *items, pal_socket_entry *entry)
     entry->next = items->entries;
     items->entries = entry;
     items->bytes += bytes_of(entry);
-    while (items->bytes > ITEMS_BYTES_MAX)
+    atomic_fetch_add(&all_bytes, bytes_of(entry));
+    while (items->entries &&
+            (items->bytes > ITEMS_BYTES_MAX || atomic_load(&all_bytes) > ITEMS_ALL_BYTES_MAX))
         drop_oldest(items);
 }
 
