@@ -126,22 +126,28 @@ static pal_str write_items(const pal_message *messages, size_t len)
     return json;
 }
 
+static pal_status read_items(
+        pal_json value, bool keeps_all, pal_message **out_messages, size_t *out_len)
+{
+    if (keeps_all)
+        return pal_openai_items_read_all(value, "items", arena, out_messages, out_len, NULL);
+    return pal_openai_items_read(value, "items", NULL, NULL, arena, out_messages, out_len, NULL);
+}
+
 /* Written, read and written again, the output is the same, with its ids, which are empty here. */
-static void try_items(pal_str text)
+static void try_items(pal_str text, bool keeps_all)
 {
     pal_message *messages;
     size_t len;
     pal_json value;
     if (pal_json_parse(arena, text, NULL, &value, NULL) != PAL_OK ||
-            pal_openai_items_read(value, "items", NULL, NULL, arena, &messages, &len, NULL) !=
-                    PAL_OK)
+            read_items(value, keeps_all, &messages, &len) != PAL_OK)
         return;
     for (size_t i = 0; i < len; i++)
         check_message(&messages[i]);
     pal_str first = write_items(messages, len);
     REQUIRE(pal_json_parse(arena, first, NULL, &value, NULL) == PAL_OK);
-    REQUIRE(pal_openai_items_read(value, "items", NULL, NULL, arena, &messages, &len, NULL) ==
-            PAL_OK);
+    REQUIRE(read_items(value, keeps_all, &messages, &len) == PAL_OK);
     REQUIRE(pal_str_equal(first, write_items(messages, len)));
 }
 
@@ -178,7 +184,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pal_arena_reset(arena);
     try_native(text);
     try_openai(text);
-    try_items(text);
+    try_items(text, false);
+    try_items(text, true);
     try_transcript(text);
     return 0;
 }
