@@ -11,20 +11,20 @@
 #include "server/server_call.h"
 
 /* A call of one of the caller's tools. */
-typedef struct told_call {
-    struct told_call *next;
+typedef struct sent_call {
+    struct sent_call *next;
     pal_str id; /* id and name are in the arena */
     pal_str name;
     uint32_t index;
     pal_buf arguments;
-} told_call;
+} sent_call;
 
 typedef struct chat_run {
     pal_run run;
     pal_str model;
     pal_str *tools; /* names of the caller's tools */
     size_t tools_len;
-    told_call *calls, **calls_end;
+    sent_call *calls, **calls_end;
     uint32_t calls_len;
     pal_buf text; /* text of the newest step, for a response without a stream and for the record */
     pal_buf reasoning;
@@ -84,7 +84,7 @@ static void put_calls(const chat_run *r, pal_json_writer *writer)
 {
     pal_json_name(writer, "tool_calls");
     pal_json_begin_array(writer);
-    for (const told_call *call = r->calls; call; call = call->next) {
+    for (const sent_call *call = r->calls; call; call = call->next) {
         pal_str arguments = pal_buf_str(&call->arguments);
         pal_json_begin_object(writer);
         pal_put_str(writer, "id", call->id);
@@ -126,7 +126,7 @@ static bool has_gap(const chat_run *r)
 {
     bool has = r->text.failure || r->reasoning.failure || r->refusal.failure ||
             pal_arena_failure(r->run.arena) != PAL_OK;
-    for (const told_call *call = r->calls; call; call = call->next)
+    for (const sent_call *call = r->calls; call; call = call->next)
         has = has || call->arguments.failure;
     return has;
 }
@@ -194,7 +194,7 @@ static void write_delta(chat_run *r, const char *name, pal_str text)
 }
 
 /* The first delta of a call has its id and name. Later deltas have more of its arguments. */
-static void write_call(chat_run *r, const told_call *call, pal_str name, pal_str arguments)
+static void write_call(chat_run *r, const sent_call *call, pal_str name, pal_str arguments)
 {
     pal_buf buf;
     pal_json_writer writer = begin_chunk(r, &buf);
@@ -282,9 +282,9 @@ static void open_stream(chat_run *r)
 
 /* ---- Events ---- */
 
-static told_call *find_call(const chat_run *r, pal_str id)
+static sent_call *find_call(const chat_run *r, pal_str id)
 {
-    told_call *call = r->calls;
+    sent_call *call = r->calls;
     while (call && !pal_str_equal(call->id, id))
         call = call->next;
     return call;
@@ -302,7 +302,7 @@ static bool is_callers(const chat_run *r, pal_str name)
 /* Calls of the server's tools are not shown to the client. */
 static void note_call(chat_run *r, const pal_event *event)
 {
-    told_call *call =
+    sent_call *call =
             is_callers(r, event->name) ? pal_arena_alloc(r->run.arena, sizeof *call) : NULL;
     if (!call)
         return;
@@ -320,7 +320,7 @@ static void note_call(chat_run *r, const pal_event *event)
 
 static void note_arguments(chat_run *r, const pal_event *event)
 {
-    told_call *call = find_call(r, event->call_id);
+    sent_call *call = find_call(r, event->call_id);
     if (call && r->wants_stream)
         write_call(r, call, (pal_str){0}, event->text);
     if (call && (!r->wants_stream || r->record))
@@ -411,7 +411,7 @@ static void failed(pal_run *run, const pal_event *end)
 static void free_chat(pal_run *run)
 {
     chat_run *r = (chat_run *)run;
-    for (told_call *call = r->calls; call; call = call->next)
+    for (sent_call *call = r->calls; call; call = call->next)
         pal_buf_done(&call->arguments);
     pal_buf_done(&r->text);
     pal_buf_done(&r->reasoning);
