@@ -95,7 +95,9 @@ typedef struct pal_config_server {
     uint32_t streams_per_key;         /* streams of one key at the same time; 0: no limit */
     bool websocket;                   /* GET /v1/responses opens a WebSocket */
     int64_t websocket_age_ms;         /* an older WebSocket takes no more requests */
-    PAL_RESERVED(14);
+    bool responses_tools_off; /* requests to /v1/responses without "tools" are not offered the tools
+                                 of tool servers */
+    PAL_RESERVED(13);
 } pal_config_server;
 
 /* Which requests of clients that keep their history themselves are recorded into sessions. */

@@ -406,7 +406,8 @@ typedef enum pal_event_kind {
                                 1; is_refusal */
     PAL_EVENT_REASONING = 4, /* text: more of the reasoning; count: the part that it belongs to,
                                 from 1 */
-    PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1 */
+    PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1;
+                           text: the `extra` that the call will have */
     PAL_EVENT_ARGUMENTS = 6,    /* call_id; text: more of the call's arguments */
     PAL_EVENT_MESSAGE = 7,      /* an answer was recorded. message, seq, at, usage, finish */
     PAL_EVENT_TOOL_STARTED = 8, /* call_id, name; text: the arguments */
@@ -638,6 +639,10 @@ typedef struct pal_served_model {
  * not answer within `timeout_ms` are left out. Blocks. */
 PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t timeout_ms,
         pal_arena *arena, pal_served_model **out_models, size_t *out_len, pal_error *err);
+
+/* Returns the tool server with this name; NULL if there is none. With an empty name, returns any
+ * server. Valid until the runtime is closed; can be called from any thread. */
+PAL_API const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_str name);
 
 /* Lists the server tools and built-in tools that a turn would offer to the model, in addition to
  * the caller's. */

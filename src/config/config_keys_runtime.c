@@ -171,6 +171,9 @@ const pal_config_row pal_config_server_rows[] = {
         {"cors_origins", PAL_CONFIG_TEXTS, AT(cors_origins), "[]",
                 .len_offset = AT(cors_origins_len), .max = PAL_CONFIG_LIST_MAX,
                 .help = "origins whose pages may call from a browser; \"*\": any"},
+        {"responses_tools", PAL_CONFIG_BOOL_OFF, AT(responses_tools_off), "true",
+                .help = "offer the tools of mcp_servers to /v1/responses if a request has no "
+                        "'tools'"},
         {"body_bytes_max", PAL_CONFIG_COUNT, AT(body_bytes_max), "33554432", .min = BYTES_MIN,
                 .max = BYTES_MAX, .help = "maximum bytes of a request's body"},
         {"header_bytes_max", PAL_CONFIG_COUNT32, AT(header_bytes_max), "16384", .min = BYTES_MIN,

@@ -55,6 +55,21 @@ static bool grow(pal_tool_mcp_toolbox *tools)
                     sizeof(*tools->tools));
 }
 
+/* Says which server and which of its tools a recorded call went to: the shown name can be cut. */
+static pal_str make_extra(pal_arena *arena, pal_str server, pal_str tool)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_text(&buf, "{\"mcp\":{\"server\":");
+    pal_json_quote(&buf, server);
+    pal_buf_append_text(&buf, ",\"tool\":");
+    pal_json_quote(&buf, tool);
+    pal_buf_append_text(&buf, "}}");
+    pal_str extra = buf.failure ? (pal_str){0} : pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return extra;
+}
+
 bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pal_json tool)
 {
     pal_str name = pal_json_string(pal_json_find(tool, "name"), mcp->scratch);
@@ -74,6 +89,7 @@ bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pa
                     ? pal_arena_copy(tools->arena, pal_json_raw(schema))
                     : (pal_str){0},
             .server = pal_arena_copy(tools->arena, mcp->config.name),
+            .call_extra = make_extra(tools->arena, mcp->config.name, name),
     };
     (void)pal_json_bool(pal_json_find(pal_json_find(tool, "annotations"), "readOnlyHint"),
             &tools->tools[tools->len - 1].is_read_only);

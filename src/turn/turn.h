@@ -586,6 +586,8 @@ void pal_tools_tell_paused(pal_turn *turn);
 void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf);
 /* Returns true if the model must not call tools any more, because there were too many rounds. */
 bool pal_tools_are_over(const pal_turn *turn);
+/* Returns the tool that the model is offered under this name, or NULL. */
+const pal_tool *pal_tools_find(const pal_turn *turn, pal_str name);
 /* Returns true if the caller runs the tool with this name. */
 bool pal_tools_is_callers(const pal_turn *turn, pal_str name);
 /* Stops running calls; they do not call back. Tasks of tool servers continue, so that another

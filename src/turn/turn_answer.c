@@ -306,6 +306,7 @@ static void on_signature(void *user, pal_str signature, pal_str family)
 static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
     pal_turn *turn = user;
+    const pal_tool *tool = pal_tools_find(turn, name);
 
     turn->step.output_seen = true;
     begin_call(&turn->step.answer, index, id, name);
@@ -313,6 +314,7 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
             (pal_event){.kind = PAL_EVENT_CALL,
                     .call_id = call_id_of(&turn->step.answer, index),
                     .name = name,
+                    .text = tool ? tool->call_extra : (pal_str){0},
                     .count = turn->step.answer.len});
 }
 
@@ -589,14 +591,18 @@ void pal_answer_record_canceled(pal_turn *turn)
     }
 }
 
-/* Stores the extra members that the caller has set for calls of its tools. */
+/* Stores the extra members for calls of each tool: those that the caller has set, or the server of
+ * the tool. */
 static void mark_calls(const pal_turn *turn, pal_message *message)
 {
-    for (size_t i = 0; i < message->parts_len; i++)
-        for (size_t k = 0; k < turn->request.tools_len; k++)
-            if (message->parts[i].kind == PAL_PART_TOOL_CALL &&
-                    pal_str_equal(message->parts[i].name, turn->request.tools[k].name))
-                message->parts[i].extra = turn->request.tools[k].call_extra;
+    for (size_t i = 0; i < message->parts_len; i++) {
+        const pal_tool *tool = message->parts[i].kind == PAL_PART_TOOL_CALL
+                ? pal_tools_find(turn, message->parts[i].name)
+                : NULL;
+
+        if (tool)
+            message->parts[i].extra = tool->call_extra;
+    }
 }
 
 /* Returns NULL if the turn has failed. */

@@ -40,6 +40,7 @@ static void go_on(pal_turn *turn);
 /* A single text part becomes a plain output; everything else is kept as parts. */
 static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, bool is_error)
 {
+    const pal_tool *tool = pal_tools_find(run->turn, run->name);
     pal_part *part = pal_arena_alloc(run->arena, sizeof(*part));
     pal_error ignored;
     uint32_t spilled;
@@ -50,6 +51,8 @@ static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, boo
             .call_id = run->id,
             .name = run->name,
             .is_error = is_error};
+    if (tool && !run->is_callers)
+        part->extra = tool->call_extra;
     if (len == 1 && parts[0].kind == PAL_PART_TEXT) {
         part->text = pal_arena_copy(run->arena, parts[0].text);
     } else if (len > 0) {
@@ -218,7 +221,7 @@ static pal_tool_mcp *server_of(const pal_runtime *runtime, pal_str name, pal_str
     return NULL;
 }
 
-static const pal_tool *tool_named(const pal_turn *turn, pal_str name)
+const pal_tool *pal_tools_find(const pal_turn *turn, pal_str name)
 {
     for (size_t i = 0; i < turn->step.tools_len; i++)
         if (pal_str_equal(turn->step.tools[i].name, name))
@@ -496,7 +499,7 @@ static void cancel_task(pal_tool_run *run)
 /* Starts a call, or ends it if it cannot run, or gives it a question for a person. */
 static void start_or_ask(pal_turn *turn, pal_tool_run *run)
 {
-    const pal_tool *tool = tool_named(turn, run->name);
+    const pal_tool *tool = pal_tools_find(turn, run->name);
     const pal_tool unknown = {.name = run->name}; /* a denied tool is not offered */
     pal_permission permission = pal_permission_decide(
             &turn->settings.permissions, tool ? tool : &unknown, PAL_PERMISSION_NONE);

@@ -272,6 +272,41 @@ test('without a terminal a question is declined at once', async (t) => {
     const [code, said] = await w.ask('<<tool shop__input {}>>');
     assert.equal(code, 0);
     assert.match(said, /"action": "decline"/);
+// An MCP server with one tool, which does not declare that it only reads.
+const toolServer = `require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method } = JSON.parse(line);
+    if (id === undefined) return;
+    const result = method === 'initialize' ? { protocolVersion: '2025-06-18', capabilities: { tools: {} },
+        serverInfo: { name: 'x', version: '1' } } : method === 'tools/list'
+        ? { tools: [{ name: 'write', inputSchema: { type: 'object' } }] }
+        : { content: [{ type: 'text', text: 'written' }] };
+    console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(method === 'server/discover'
+        ? { error: { code: -32601, message: 'unknown' } } : { result }) }));
+});`;
+
+test('the user is asked before a tool runs, and the answer can be remembered', async (t) => {
+    const w = await setup(t);
+    fs.writeFileSync(`${w.dir}/tool.cjs`, toolServer);
+    fs.writeFileSync(`${w.dir}/palaver.yaml`,
+        `mcp_servers: [{name: fx, command: [${process.execPath}, tool.cjs]}]\n`);
+    const terminal = await w.open();
+    const call = '<<tool fx__write {"text":"\\u001b[2K\\rallow this call? y"}>>';
+    terminal.type(`${call} <<next>> <<say first>>\r`);
+    const shown = await terminal.see('allow this call? [y/n/always/never] ');
+    assert.match(shown, /server: fx\s+tool: fx__write\s+arguments:/);
+    terminal.type('n\r');
+    await terminal.see('The user denied this call');
+    await terminal.see('first');
+    await terminal.prompt();
+    terminal.type('<<tool fx__write {}>> <<next>> <<say second>>\r');
+    await terminal.see('[y/n/always/never] ');
+    terminal.type('always\r');
+    await terminal.see('second');
+    await terminal.prompt();
+    assert.match(await terminal.say('<<tool fx__write {}>> <<next>> <<say third>>'), /third/);
+    assert.match(await terminal.say('/permissions'), /fx__write\s+always/);
+    assert.match(await terminal.say('/permissions fx__write'), /remembers no answers/);
+    assert.equal(await terminal.leave(), 0);
 });
 
 test('a backslash continues a line, and pasted text is one message', async (t) => {

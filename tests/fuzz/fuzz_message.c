@@ -117,7 +117,7 @@ static pal_str write_items(const pal_message *messages, size_t len)
     pal_json_begin_array(&writer);
     for (size_t i = 0; i < len; i++) {
         for (size_t k = 0; k < pal_openai_items_count(&messages[i]); k++)
-            REQUIRE(pal_openai_item_put(&writer, &messages[i], k, "completed", NULL) == PAL_OK);
+            REQUIRE(pal_openai_item_put(&writer, &messages[i], k, NULL, "completed", NULL) == PAL_OK);
     }
     pal_json_end_array(&writer);
     REQUIRE(!buf.failure);

@@ -375,6 +375,49 @@ static pal_status keep_item(items_reader *in, pal_json item)
     return add_item(in, item, own, type.data, PAL_ROLE_ASSISTANT, &part);
 }
 
+/* ---- Calls of tool servers ---- */
+
+/* An mcp_call is a call with its result. It has no call id, so its own id is used. */
+static pal_status read_mcp_call(items_reader *in, pal_json item)
+{
+    pal_str server = pal_member_string(item, "server_label", in->arena);
+    pal_str tool = pal_member_string(item, "name", in->arena);
+    pal_json error = pal_json_find(item, "error");
+    pal_part call = {.kind = PAL_PART_TOOL_CALL,
+            .call_id = pal_member_string(item, "id", in->arena),
+            .arguments = pal_member_string(item, "arguments", in->arena)};
+    pal_buf buf;
+    if (in->keeps_all)
+        return keep_item(in, item);
+    if (call.call_id.len == 0 || server.len == 0 || tool.len == 0)
+        return PAL_OK; /* left out, like the calls of other servers */
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_str(&buf, server);
+    pal_buf_append_text(&buf, "__");
+    pal_buf_append_str(&buf, tool);
+    call.name = pal_arena_copy(in->arena, pal_buf_str(&buf));
+    pal_buf_clear(&buf);
+    pal_buf_append_text(&buf, "{\"mcp\":{\"server\":");
+    pal_json_quote(&buf, server);
+    pal_buf_append_text(&buf, ",\"tool\":");
+    pal_json_quote(&buf, tool);
+    pal_buf_append_text(&buf, "}}");
+    call.extra = pal_arena_copy(in->arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    pal_part result = {.kind = PAL_PART_TOOL_RESULT,
+            .call_id = call.call_id,
+            .name = call.name,
+            .extra = call.extra,
+            .is_error = pal_json_type_of(error) > PAL_JSON_NULL};
+    result.text = pal_json_type_of(error) == PAL_JSON_STRING
+            ? pal_json_string(error, in->arena)
+            : pal_member_string(item, "output", in->arena);
+    pal_status status = pal_arena_checked(in->arena, in->err);
+    if (status == PAL_OK)
+        status = add_part(in, PAL_ROLE_ASSISTANT, &call);
+    return status == PAL_OK ? add_part(in, PAL_ROLE_TOOL, &result) : status;
+}
+
 /* ---- The list of items ---- */
 
 /* Calls of tools that run at a model service, and their outputs, have no counterpart here. The
@@ -403,6 +446,7 @@ static const struct {
         {"custom_tool_call", read_call, false},
         {"custom_tool_call_output", read_output, false},
         {"reasoning", read_reasoning, false},
+        {"mcp_call", read_mcp_call, false},
         {"item_reference", read_reference, true},
         {"compaction", read_compaction, true},
 };
@@ -444,7 +488,8 @@ static pal_status read_array(items_reader *in, pal_json array, const char *name)
     if (count > PAL_OPENAI_ITEMS_MAX && !in->keeps_all)
         return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d are allowed", name,
                 count, PAL_OPENAI_ITEMS_MAX);
-    in->messages = pal_arena_array(in->arena, count + 1, sizeof *in->messages);
+    /* an mcp_call becomes two messages */
+    in->messages = pal_arena_array(in->arena, 2 * count + 1, sizeof *in->messages);
     if (!in->messages)
         return pal_arena_checked(in->arena, in->err);
     for (pal_json_iter iter = pal_json_each(array); pal_json_next(&iter, NULL, &item); at++) {

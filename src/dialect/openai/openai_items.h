@@ -2,7 +2,8 @@
  *
  * A message becomes one or more items. Its content (text, images, files) is a message item, each
  * block of reasoning a reasoning item, each tool call a function_call, and each result a
- * function_call_output. An item that was kept unchanged is an item again.
+ * function_call_output. A call that a tool server has run is one mcp_call, with its result. An item
+ * that was kept unchanged is an item again.
  *
  * The id of an item is made of its message's id and the number of its first part. So an item has
  * the same id in every response, even if other parts of its message are hidden. Members of an item
@@ -56,9 +57,13 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
 
 /* Returns the number of items of the message. */
 size_t pal_openai_items_count(const pal_message *message);
-/* Writes an item as an object. `status` is "completed", "in_progress" or "incomplete". */
+/* Writes an item as an object. `status` is "completed", "in_progress" or "incomplete". `result` is
+ * the result of an mcp_call; NULL if it has none yet, and for other items. */
 PAL_CHECKED pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message,
-        size_t index, const char *status, pal_error *err);
+        size_t index, const pal_part *result, const char *status, pal_error *err);
+/* Returns true for a call of a tool server's tool, and for its result. The call is shown as an
+ * mcp_call that includes the result. `extra` is the part's. */
+bool pal_openai_is_mcp(pal_str extra);
 /* Writes the id of an item: "msg_...", "fc_...", "fco_...", "rs_..." and so on. */
 void pal_openai_item_id(
         const pal_message *message, size_t index, char out_id[PAL_OPENAI_ITEM_ID_SIZE]);

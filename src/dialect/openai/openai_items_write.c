@@ -4,6 +4,7 @@
 
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_part.h"
 #include "dialect/openai/openai_items_part.h"
 
@@ -35,20 +36,28 @@ void pal_openai_item_parts(
 
 /* ---- Ids ---- */
 
-typedef enum item_form { MESSAGE, REASONING, CALL, OUTPUT, KEPT } item_form;
+typedef enum item_form { MESSAGE, REASONING, CALL, MCP_CALL, OUTPUT, KEPT } item_form;
 
 static const char *const prefixes[] = {[MESSAGE] = "msg_",
         [REASONING] = "rs_",
         [CALL] = "fc_",
+        [MCP_CALL] = "mcp_",
         [OUTPUT] = "fco_",
         [KEPT] = "item_"};
+
+bool pal_openai_is_mcp(pal_str extra)
+{
+    return pal_text_begins(extra, "{\"mcp\":");
+}
 
 static item_form form_of(const pal_message *message, size_t first, size_t len)
 {
     pal_part_kind kind = len ? message->parts[first].kind : PAL_PART_NONE;
     bool is_kept = len && pal_items_is_kept(&message->parts[first]);
     return kind == PAL_PART_REASONING      ? REASONING
-            : kind == PAL_PART_TOOL_CALL   ? CALL
+            : kind == PAL_PART_TOOL_CALL   ? pal_openai_is_mcp(message->parts[first].extra)
+                    ? MCP_CALL
+                    : CALL
             : kind == PAL_PART_TOOL_RESULT ? OUTPUT
             : is_kept                      ? KEPT
                                            : MESSAGE;
@@ -189,6 +198,29 @@ static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
+static void put_text_or_null(pal_items_writer *out, const char *name, const pal_str *text)
+{
+    pal_json_name(out->json, name);
+    if (text)
+        pal_json_put_str(out->json, *text);
+    else
+        pal_json_put_null(out->json);
+}
+
+/* Images and files of a result are not part of an mcp_call. */
+static void put_mcp_call(pal_items_writer *out, const pal_part *part, const pal_part *result)
+{
+    pal_json mcp = pal_member_kept(part->extra, "mcp", out->scratch);
+    bool is_error = result && result->is_error;
+    put_member(out, "type", pal_str_of("mcp_call"));
+    put_member(out, "server_label", pal_member_string(mcp, "server", out->scratch));
+    put_member(out, "name", pal_member_string(mcp, "tool", out->scratch));
+    put_member(out, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
+    put_text_or_null(out, "approval_request_id", NULL);
+    put_text_or_null(out, "output", result && !is_error ? &result->text : NULL);
+    put_text_or_null(out, "error", is_error ? &result->text : NULL);
+}
+
 static void put_output(pal_items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
@@ -217,8 +249,8 @@ static void put_kept(pal_items_writer *out, pal_json kept)
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-static void put_item(
-        pal_items_writer *out, const pal_message *message, size_t index, const char *status)
+static void put_item(pal_items_writer *out, const pal_message *message, size_t index,
+        const pal_part *result, const char *status)
 {
     char id[PAL_OPENAI_ITEM_ID_SIZE];
     size_t first, len;
@@ -237,23 +269,27 @@ static void put_item(
         put_reasoning(out, part, kept);
     else if (form == CALL)
         put_call(out, part, kept);
+    else if (form == MCP_CALL)
+        put_mcp_call(out, part, result);
     else if (form == KEPT)
         put_kept(out, kept);
     else
         put_output(out, part, kept);
+    if (form == MCP_CALL && result && result->is_error)
+        status = "failed";
     if (form != REASONING)
         put_member(out, "status", pal_str_of(status));
     pal_json_end_object(out->json);
 }
 
 pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message, size_t index,
-        const char *status, pal_error *err)
+        const pal_part *result, const char *status, pal_error *err)
 {
     pal_items_writer out = {writer, pal_arena_new(0)};
     if (!out.scratch)
         return pal_no_memory(err);
-    put_item(&out, message, index, status);
-    pal_status result = pal_arena_checked(out.scratch, err);
+    put_item(&out, message, index, result, status);
+    pal_status written = pal_arena_checked(out.scratch, err);
     pal_arena_free(out.scratch);
-    return result;
+    return written;
 }

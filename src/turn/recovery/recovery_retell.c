@@ -27,6 +27,7 @@ static void tell_part(pal_turn *turn, const pal_part *part, size_t number, size_
                 (pal_event){.kind = PAL_EVENT_CALL,
                         .call_id = part->call_id,
                         .name = part->name,
+                        .text = part->extra,
                         .count = number});
     if (from > 0 && from == text.len)
         return;

@@ -187,6 +187,16 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
     return status;
 }
 
+const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_str name)
+{
+    const pal_runtime_options *options = &runtime->options;
+
+    for (size_t i = 0; i < options->tool_servers_len; i++)
+        if (name.len == 0 || pal_str_equal(options->tool_servers[i].name, name))
+            return &options->tool_servers[i];
+    return NULL;
+}
+
 void pal_servers_close(pal_runtime *runtime)
 {
     pal_timer_stop(runtime->loop, &runtime->servers_timer);

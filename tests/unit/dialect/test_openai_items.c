@@ -51,7 +51,7 @@ static pal_str write_items(const pal_message *list, size_t len)
     for (size_t i = 0; i < len; i++) {
         for (size_t k = 0; k < pal_openai_items_count(&list[i]); k++)
             CHECK_STATUS(
-                    pal_openai_item_put(&writer, &list[i], k, "completed", &error), PAL_OK, &error);
+                    pal_openai_item_put(&writer, &list[i], k, NULL, "completed", &error), PAL_OK, &error);
     }
     pal_json_end_array(&writer);
     CHECK(!buf.failure);
@@ -190,7 +190,7 @@ static bool item_has(const pal_message *message, const char *text)
     pal_buf buf;
     pal_buf_init(&buf, 10000);
     pal_json_writer writer = pal_json_writer_make(&buf);
-    bool has = pal_openai_item_put(&writer, message, 0, "completed", &error) == PAL_OK &&
+    bool has = pal_openai_item_put(&writer, message, 0, NULL, "completed", &error) == PAL_OK &&
             memmem(buf.data, buf.len, text, strlen(text));
     pal_buf_done(&buf);
     return has;

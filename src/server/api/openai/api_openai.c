@@ -167,6 +167,20 @@ pal_status pal_openai_body_to_forward(pal_call *call, pal_str *out_body, pal_err
 
 /* ---- Items ---- */
 
+/* Results of mcp_calls follow their calls. */
+static const pal_part *find_result(
+        const pal_message *messages, size_t from, size_t len, const pal_part *call)
+{
+    for (size_t i = from; i < len; i++) {
+        for (size_t k = 0; k < messages[i].parts_len; k++) {
+            const pal_part *part = &messages[i].parts[k];
+            if (part->kind == PAL_PART_TOOL_RESULT && pal_str_equal(part->call_id, call->call_id))
+                return part;
+        }
+    }
+    return NULL;
+}
+
 pal_openai_item *pal_openai_items_of(
         pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len)
 {
@@ -176,8 +190,16 @@ pal_openai_item *pal_openai_items_of(
     pal_openai_item *items = pal_arena_array(call->arena, count + 1, sizeof *items);
     for (size_t i = 0; items && i < messages_len; i++) {
         size_t own = pal_openai_items_count(&messages[i]);
-        for (size_t k = 0; k < own; k++)
-            items[len++] = (pal_openai_item){&messages[i], k};
+        for (size_t k = 0; k < own; k++) {
+            size_t first, parts_len;
+            pal_openai_item_parts(&messages[i], k, &first, &parts_len);
+            const pal_part *part = parts_len ? &messages[i].parts[first] : NULL;
+            bool is_mcp = part && pal_openai_is_mcp(part->extra);
+            if (is_mcp && part->kind == PAL_PART_TOOL_RESULT)
+                continue;
+            items[len++] = (pal_openai_item){&messages[i], k,
+                    is_mcp ? find_result(messages, i + 1, messages_len, part) : NULL};
+        }
     }
     *out_len = len;
     return items;
@@ -208,8 +230,8 @@ pal_status pal_openai_item_show(
     if (is_stored && len > 0)
         status = pal_api_parts_fetch(call, item->message->parts + first, len, err);
     if (status == PAL_OK)
-        status = pal_openai_item_put(
-                pal_call_writer(call), item->message, item->index, "completed", err);
+        status = pal_openai_item_put(pal_call_writer(call), item->message, item->index,
+                item->result, "completed", err);
     return status;
 }
 
@@ -280,7 +302,7 @@ pal_status pal_openai_item_in(pal_call *call, pal_id session, pal_str id, bool h
         return status;
     if (found.len == 0 || !pal_openai_item_index(&found.items[0], id, &index))
         return no_item(id, err);
-    *out_item = (pal_openai_item){&found.items[0], index};
+    *out_item = (pal_openai_item){&found.items[0], index, NULL};
     return PAL_OK;
 }
 

@@ -52,9 +52,11 @@ PAL_CHECKED pal_status pal_openai_body_to_forward(
 typedef struct pal_openai_item {
     pal_message *message;
     size_t index;
+    const pal_part *result; /* the result of an mcp_call; NULL for other items */
 } pal_openai_item;
 
-/* Converts messages to items, in their order, in the call's arena. Returns NULL without memory. */
+/* Converts messages to items, in their order, in the call's arena. The result of an mcp_call is
+ * taken from the messages, and is not an item. Returns NULL without memory. */
 pal_openai_item *pal_openai_items_of(
         pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len);
 

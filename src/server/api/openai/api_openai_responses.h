@@ -60,6 +60,7 @@ typedef enum pal_response_form {
     PAL_RESPONSE_REASONING = 2,
     PAL_RESPONSE_CALL = 3,
     PAL_RESPONSE_CUSTOM_CALL = 4,
+    PAL_RESPONSE_MCP_CALL = 5, /* a tool server of this server runs it */
 } pal_response_form;
 
 static inline bool pal_response_is_over(const pal_response *response)
@@ -144,6 +145,8 @@ PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_erro
 /* Fills request->turn with "tools" and "tool_choice" of the body, and with the additional tools of
  * its input and of the previous response. */
 PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pal_error *err);
+/* Whether the request names tool servers of this server in "tools". */
+bool pal_response_uses_servers(pal_call *call);
 /* How calls of a tool are shown. The caller initializes and frees the buffers. */
 typedef struct pal_response_call {
     pal_response_form form; /* CALL or CUSTOM_CALL */
@@ -227,8 +230,12 @@ void pal_response_events_message(pal_response_events *events, pal_id message);
 /* Adds text in the form TEXT, REFUSAL or REASONING. `part` is its number in the message, from 1. */
 void pal_response_events_text(
         pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta);
-void pal_response_events_call(
-        pal_response_events *events, uint64_t part, pal_str call_id, pal_str name);
+/* `extra` is that of the call's part. */
+void pal_response_events_call(pal_response_events *events, uint64_t part, pal_str call_id,
+        pal_str name, pal_str extra);
+/* The result of a call. Does nothing for calls that the client runs. */
+void pal_response_events_result(
+        pal_response_events *events, pal_str call_id, pal_str text, bool is_error);
 void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta);
 /* Completes the open items and writes the last event, which depends on response->status. */
 void pal_response_events_end(pal_response_events *events);

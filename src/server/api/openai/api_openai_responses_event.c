@@ -3,7 +3,8 @@
  *
  * Every piece is one item of the output: a text, a block of reasoning, or a call. A text or a block
  * ends when another item begins. A call ends then too, if its arguments are complete. If a service
- * sends several calls at the same time, they end with the answer.
+ * sends several calls at the same time, they end with the answer. A call that a tool server runs
+ * ends with its result.
  *
  * The lengths of the deltas are stored as runs, [[ITEM, LEN, LEN, ...], ...]: an item's number in
  * the output, and the lengths of its deltas in bytes. Output and runs are enough to create the same
@@ -31,6 +32,8 @@ static const struct {
                 "response.function_call_arguments.done", "arguments", NULL},
         [PAL_RESPONSE_CUSTOM_CALL] = {PAL_PART_TOOL_CALL, "response.custom_tool_call_input.delta",
                 "response.custom_tool_call_input.done", "input", NULL},
+        [PAL_RESPONSE_MCP_CALL] = {PAL_PART_TOOL_CALL, "response.mcp_call_arguments.delta",
+                "response.mcp_call_arguments.done", "arguments", NULL},
 };
 
 struct pal_response_piece {
@@ -43,6 +46,10 @@ struct pal_response_piece {
     pal_buf name;
     pal_buf name_space; /* the namespace of a call's tool; may be empty */
     pal_buf extra;      /* the extra of a call; may be empty */
+    bool is_said;       /* MCP_CALL: the complete arguments were written */
+    bool has_result;    /* MCP_CALL */
+    bool is_error;      /* MCP_CALL: the result is an error */
+    pal_buf result;     /* MCP_CALL */
 };
 
 void pal_response_events_init(pal_response_events *events, const pal_response *response)
@@ -59,6 +66,7 @@ void pal_response_events_done(pal_response_events *events)
         pal_buf_done(&events->pieces[i].name);
         pal_buf_done(&events->pieces[i].name_space);
         pal_buf_done(&events->pieces[i].extra);
+        pal_buf_done(&events->pieces[i].result);
     }
     pal_free(events->pieces);
     pal_buf_done(&events->deltas);
@@ -151,7 +159,11 @@ static pal_status put_item(pal_json_writer *writer, const pal_response_piece *pi
 {
     pal_part part;
     const pal_message message = message_of(piece, &part);
-    return pal_openai_item_put(writer, &message, 0, status, err);
+    const pal_part result = {.kind = PAL_PART_TOOL_RESULT,
+            .text = pal_buf_str(&piece->result),
+            .is_error = piece->is_error};
+    return pal_openai_item_put(
+            writer, &message, 0, piece->has_result ? &result : NULL, status, err);
 }
 
 /* Writes the item without content, as it is before its first delta. */
@@ -159,6 +171,11 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
 {
     static const pal_str no_list = {"[]", 2};
     char id[PAL_OPENAI_ITEM_ID_SIZE];
+    if (piece->form == PAL_RESPONSE_MCP_CALL) {
+        if (put_item(writer, piece, "in_progress", NULL) != PAL_OK)
+            writer->buf->failure = PAL_NO_MEMORY;
+        return;
+    }
     item_id(piece, id);
     pal_json_begin_object(writer);
     pal_put_text(writer, "id", id);
@@ -313,11 +330,47 @@ static void tell_input(pal_response_events *events, const pal_response_piece *pi
     pal_arena_free(arena);
 }
 
+/* Writes an event of an mcp_call that has no further members. */
+static void tell_mcp(pal_response_events *events, const pal_response_piece *piece, const char *type)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        pal_json_writer writer = begin_within(events, piece, type, &buf);
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+/* The arguments of an mcp_call are complete. The item ends with its result. */
+static void say_arguments(pal_response_events *events, pal_response_piece *piece)
+{
+    if (piece->is_said)
+        return;
+    piece->is_said = true;
+    if (piece->text.len == 0)
+        grow(events, piece, pal_str_of("{}"));
+    tell_text(events, piece, pal_buf_str(&piece->text), true);
+}
+
+static void end_mcp(pal_response_events *events, pal_response_piece *piece, const char *status)
+{
+    say_arguments(events, piece);
+    piece->is_open = false;
+    if (piece->has_result)
+        tell_mcp(events, piece,
+                piece->is_error ? "response.mcp_call.failed" : "response.mcp_call.completed");
+    tell_item(events, piece, status);
+}
+
 static void end_piece(pal_response_events *events, pal_response_piece *piece, const char *status)
 {
     bool is_call = is_call_piece(piece);
     if (!piece->is_open)
         return;
+    if (piece->form == PAL_RESPONSE_MCP_CALL) {
+        say_arguments(events, piece);
+        return;
+    }
     /* If a model sends no arguments, an empty object is recorded. */
     if (is_call && piece->text.len == 0)
         grow(events, piece, pal_str_of("{}"));
@@ -362,6 +415,7 @@ static pal_response_piece *add_piece(
     pal_buf_init(&piece->name, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->name_space, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->extra, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->result, PAL_MESSAGE_BYTES_MAX);
     note_run(events, events->len - 1);
     return piece;
 }
@@ -390,15 +444,20 @@ void pal_response_events_text(
     grow(events, last, delta);
 }
 
-void pal_response_events_call(
-        pal_response_events *events, uint64_t part, pal_str call_id, pal_str name)
+void pal_response_events_call(pal_response_events *events, uint64_t part, pal_str call_id,
+        pal_str name, pal_str extra)
 {
     if (name.len == 0 || events->failure)
         return; /* empty text is not recorded either */
     pal_response_call call = {0};
     pal_buf_init(&call.name_space, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&call.extra, PAL_MESSAGE_BYTES_MAX);
-    events->failure = pal_response_call_form(events->response, name, &call);
+    if (pal_openai_is_mcp(extra)) {
+        call.form = PAL_RESPONSE_MCP_CALL;
+        pal_buf_append_str(&call.extra, extra);
+    } else {
+        events->failure = pal_response_call_form(events->response, name, &call);
+    }
     pal_response_piece *piece = events->failure ? NULL : add_piece(events, call.form, part);
     if (!piece) {
         pal_buf_done(&call.name_space);
@@ -412,6 +471,25 @@ void pal_response_events_call(
     if (piece->call_id.failure || piece->name.failure)
         events->failure = PAL_NO_MEMORY;
     tell_item(events, piece, NULL);
+    if (piece->form == PAL_RESPONSE_MCP_CALL)
+        tell_mcp(events, piece, "response.mcp_call.in_progress");
+}
+
+void pal_response_events_result(
+        pal_response_events *events, pal_str call_id, pal_str text, bool is_error)
+{
+    for (size_t i = events->len; !events->failure && i > 0; i--) {
+        pal_response_piece *piece = &events->pieces[i - 1];
+        if (piece->form != PAL_RESPONSE_MCP_CALL || !piece->is_open ||
+                !pal_str_equal(pal_buf_str(&piece->call_id), call_id))
+            continue;
+        pal_buf_append_str(&piece->result, text);
+        events->failure = piece->result.failure;
+        piece->has_result = true;
+        piece->is_error = is_error;
+        end_mcp(events, piece, "completed");
+        return;
+    }
 }
 
 void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta)
@@ -436,8 +514,12 @@ void pal_response_events_end(pal_response_events *events)
 {
     pal_response_status status = events->response->status;
     bool is_answered = status == PAL_RESPONSE_COMPLETED || status == PAL_RESPONSE_INCOMPLETE;
-    for (size_t i = 0; is_answered && i < events->len; i++)
-        end_piece(events, &events->pieces[i], item_status(events, i));
+    for (size_t i = 0; is_answered && i < events->len; i++) {
+        if (events->pieces[i].form == PAL_RESPONSE_MCP_CALL && events->pieces[i].is_open)
+            end_mcp(events, &events->pieces[i], "incomplete");
+        else
+            end_piece(events, &events->pieces[i], item_status(events, i));
+    }
     tell_response(events,
             status == PAL_RESPONSE_COMPLETED            ? "response.completed"
                     : status == PAL_RESPONSE_INCOMPLETE ? "response.incomplete"

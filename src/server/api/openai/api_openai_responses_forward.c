@@ -225,7 +225,7 @@ pal_status pal_response_forward(pal_call *call, pal_error *err)
 {
     pal_api_record *record;
     pal_str body;
-    if (!is_stateless(call))
+    if (!is_stateless(call) || pal_response_uses_servers(call))
         return PAL_CONFLICT;
     pal_status status = make_body(call, &body, err);
     if (status != PAL_OK)

@@ -398,21 +398,60 @@ bool pal_response_item_is_shown(const pal_openai_item *item)
     return !part || part->kind != PAL_PART_REASONING || part->text.len;
 }
 
+typedef struct output_list {
+    pal_message *messages;
+    size_t len, cap;
+} output_list;
+
+static pal_status add_message(
+        pal_call *call, const pal_message *message, output_list *list, pal_error *err)
+{
+    if (!pal_arena_reserve(
+                call->arena, &list->messages, &list->cap, list->len + 1, sizeof *list->messages))
+        return pal_arena_checked(call->arena, err);
+    list->messages[list->len++] = *message;
+    return PAL_OK;
+}
+
+/* Adds the results of mcp_calls, which are stored after their answer. */
+static pal_status add_results(pal_call *call, const pal_response *response,
+        const pal_message *answer, output_list *list, pal_error *err)
+{
+    uint32_t calls = 0;
+    pal_message_page page;
+    for (size_t i = 0; i < answer->parts_len; i++)
+        calls += answer->parts[i].kind == PAL_PART_TOOL_CALL &&
+                pal_openai_is_mcp(answer->parts[i].extra);
+    if (calls == 0)
+        return PAL_OK;
+    pal_status status = pal_store_load(call->server->store, call->caller.tenant, response->session,
+            &(pal_message_query){.after_seq = answer->seq, .limit = calls}, call->arena, &page,
+            err);
+    for (size_t i = 0; status == PAL_OK && i < page.len; i++)
+        if (page.items[i].role == PAL_ROLE_TOOL)
+            status = add_message(call, &page.items[i], list, err);
+    return status;
+}
+
 pal_status pal_response_output(pal_call *call, const pal_response *response,
         pal_openai_item **out_items, size_t *out_len, pal_error *err)
 {
     pal_id owner;
+    pal_message message;
+    output_list list = {0};
     size_t len, shown = 0;
     pal_status status = PAL_OK;
-    pal_message *messages =
-            pal_arena_array(call->arena, response->output_len + 1, sizeof *messages);
-    for (size_t i = 0; messages && status == PAL_OK && i < response->output_len; i++)
+    for (size_t i = 0; status == PAL_OK && i < response->output_len; i++) {
         status = pal_store_message(call->server->store, call->caller.tenant, response->output[i],
-                call->arena, &messages[i], &owner, err);
+                call->arena, &message, &owner, err);
+        if (status == PAL_OK)
+            status = add_message(call, &message, &list, err);
+        if (status == PAL_OK)
+            status = add_results(call, response, &message, &list, err);
+    }
     if (status != PAL_OK)
         return status;
-    pal_openai_item *items =
-            messages ? pal_openai_items_of(call, messages, response->output_len, &len) : NULL;
+    pal_openai_item *items = pal_openai_items_of(call, list.messages, list.len, &len);
     if (!items)
         return pal_arena_checked(call->arena, err);
     for (size_t i = 0; i < len; i++) {
@@ -437,7 +476,7 @@ static pal_status put_stored(pal_json_writer *writer, const void *user, pal_erro
     for (size_t i = 0; status == PAL_OK && i < output->len; i++) {
         bool is_cut = output->response->status == PAL_RESPONSE_INCOMPLETE && i == output->len - 1;
         status = pal_openai_item_put(writer, output->items[i].message, output->items[i].index,
-                is_cut ? "incomplete" : "completed", err);
+                output->items[i].result, is_cut ? "incomplete" : "completed", err);
     }
     return status;
 }

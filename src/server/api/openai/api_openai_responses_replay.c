@@ -19,6 +19,7 @@ typedef struct replay { /* in the call's arena */
     pal_json_iter runs;
     pal_json_iter run;
     size_t item; /* item of the current run */
+    size_t told; /* items whose results were sent */
     bool is_begun;
     pal_buf *out;
 } replay;
@@ -55,7 +56,27 @@ static void begin_item(replay *r, const pal_openai_item *item)
     const pal_part *part = part_of(item);
     pal_response_events_message(&r->events, item->message->id);
     if (part && part->kind == PAL_PART_TOOL_CALL && r->item >= r->events.len)
-        pal_response_events_call(&r->events, number_of(item, part), part->call_id, part->name);
+        pal_response_events_call(
+                &r->events, number_of(item, part), part->call_id, part->name, part->extra);
+}
+
+/* Sends the results of the items before `end` that have one. */
+static void tell_results(replay *r, size_t end)
+{
+    for (; r->told < end && r->told < r->len; r->told++) {
+        const pal_openai_item *item = &r->items[r->told];
+        if (item->result)
+            pal_response_events_result(&r->events, item->result->call_id, item->result->text,
+                    item->result->is_error);
+    }
+}
+
+/* The results of an answer come before the items of the next one. */
+static void tell_results_before(replay *r, size_t at)
+{
+    while (at > 0 && pal_id_equal(r->items[at - 1].message->id, r->items[at].message->id))
+        at--;
+    tell_results(r, at);
 }
 
 static void tell_delta(replay *r, uint64_t len)
@@ -91,6 +112,7 @@ static bool step(replay *r)
     if (!pal_json_next(&r->run, NULL, &value) || !pal_json_u64(value, &number) || number >= r->len)
         return false;
     r->item = (size_t)number;
+    tell_results_before(r, r->item);
     begin_item(r, &r->items[r->item]);
     return true;
 }
@@ -103,6 +125,7 @@ static void tell_end(replay *r)
      * that a reader can have. */
     if (!is_answered && r->events.number < r->events.told_from)
         r->events.number = r->events.told_from;
+    tell_results(r, r->len);
     r->events.response = r->response;
     pal_response_events_end(&r->events);
 }

@@ -415,7 +415,7 @@ static pal_status make_echo(pal_response_request *request, pal_error *err)
 /* ---- The request ---- */
 
 /* The client retries failed model calls, so the turn does not. The client also runs its tools
- * itself. Server tools are not offered, because their calls would not be visible to the client. */
+ * itself. Server tools are offered only if the request or the configuration says so. */
 static void set_up(pal_response_request *request)
 {
     pal_turn_request *turn = &request->turn;

@@ -19,6 +19,7 @@ typedef struct response_run {
     pal_run run;
     pal_response response;
     pal_response_events events;
+    pal_usage usage; /* of the answers so far */
     uint64_t next_event; /* expected number of the turn's next event; another number means that
                             events were lost */
     bool wants_stream;
@@ -101,6 +102,15 @@ static void set_end(response_run *r, int64_t at, pal_finish finish, const pal_us
             : PAL_RESPONSE_COMPLETED;
     response->usage = *usage;
     response->completed_at = at / 1000;
+}
+
+static void add_usage(pal_usage *total, const pal_usage *usage)
+{
+    total->input += usage->input;
+    total->cache_read += usage->cache_read;
+    total->cache_write += usage->cache_write;
+    total->output += usage->output;
+    total->reasoning += usage->reasoning;
 }
 
 /* Called on the loop, before the commit of the answer. */
@@ -262,6 +272,8 @@ static void event(pal_run *run, const pal_event *event)
     switch (event->kind) {
     case PAL_EVENT_STEP:
         pal_response_events_message(events, event->message);
+        r->response.status = PAL_RESPONSE_IN_PROGRESS; /* the answer before it only called tools */
+        r->response.completed_at = 0;
         break;
     case PAL_EVENT_TEXT:
         pal_response_events_text(events,
@@ -272,13 +284,17 @@ static void event(pal_run *run, const pal_event *event)
         pal_response_events_text(events, PAL_RESPONSE_REASONING, event->count, event->text);
         break;
     case PAL_EVENT_CALL:
-        pal_response_events_call(events, event->count, event->call_id, event->name);
+        pal_response_events_call(events, event->count, event->call_id, event->name, event->text);
+        break;
+    case PAL_EVENT_TOOL_ENDED:
+        pal_response_events_result(events, event->call_id, event->text, event->status != PAL_OK);
         break;
     case PAL_EVENT_ARGUMENTS:
         pal_response_events_arguments(events, event->call_id, event->text);
         break;
     case PAL_EVENT_MESSAGE:
-        set_end(r, event->at, event->finish, &event->usage);
+        add_usage(&r->usage, &event->usage);
+        set_end(r, event->at, event->finish, &r->usage);
         break;
     default:
         break;

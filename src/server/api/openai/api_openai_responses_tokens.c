@@ -150,6 +150,7 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
     request->is_stream = false;
     request->is_background = false;
     request->turn.tools_len = 0;
+    request->turn.no_server_tools = true;
     request->turn.tool_choice = (pal_str){0};
     status = add_prompt(request, err);
     return status == PAL_OK ? pal_response_start(request, err) : status;

@@ -306,10 +306,120 @@ static pal_status read_tool(pal_call *call, pal_json value, pal_str name_space,
     return status;
 }
 
+/* ---- Tools of this server's tool servers ---- */
+
+typedef struct mcp_rules {
+    pal_permission_rule *rules;
+    size_t len, cap;
+    pal_arena *arena;
+} mcp_rules;
+
+static bool is_mcp(pal_json tool)
+{
+    return pal_json_string_is(pal_json_find(tool, "type"), "mcp");
+}
+
+/* An address is never fetched because a client names it. It must be the configured one. */
+static const pal_tool_server *server_of(pal_call *call, pal_json tool)
+{
+    pal_str label = pal_member_string(tool, "server_label", call->arena);
+    pal_str url = pal_member_string(tool, "server_url", call->arena);
+    const pal_tool_server *server =
+            label.len ? pal_runtime_tool_server(call->server->runtime, label) : NULL;
+    return server && (url.len == 0 || pal_str_equal(url, server->url)) ? server : NULL;
+}
+
+static void add_rule(mcp_rules *list, pal_str server, pal_str tool, pal_permission permission)
+{
+    pal_buf pattern;
+    if (!pal_arena_reserve(
+                list->arena, &list->rules, &list->cap, list->len + 1, sizeof *list->rules))
+        return; /* the arena keeps the failure */
+    pal_buf_init(&pattern, PAL_NAME_LEN_MAX);
+    pal_buf_append_str(&pattern, server);
+    pal_buf_append_text(&pattern, server.len ? "__" : "");
+    pal_buf_append_str(&pattern, tool);
+    list->rules[list->len++] = (pal_permission_rule){
+            .tool = pal_arena_copy(list->arena, pal_buf_str(&pattern)), .permission = permission};
+    pal_buf_done(&pattern);
+}
+
+/* "require_approval" is "always", "never", or names tools: {"always": {"tool_names": [...]}}. The
+ * configuration decides about tools for which the client requires nothing. */
+static pal_permission required(pal_json approval, pal_str tool, pal_arena *arena)
+{
+    pal_json name, always = pal_json_find(pal_json_find(approval, "always"), "tool_names");
+    if (pal_json_string_is(approval, "always"))
+        return PAL_PERMISSION_ASK;
+    for (pal_json_iter iter = pal_json_each(always); pal_json_next(&iter, NULL, &name);) {
+        if (pal_str_equal(pal_json_string(name, arena), tool))
+            return PAL_PERMISSION_ASK;
+    }
+    return PAL_PERMISSION_ALLOW;
+}
+
+/* The rules of a request can only restrict, so ALLOW means: as configured. */
+static void add_server(pal_call *call, pal_json tool, const pal_tool_server *server,
+        mcp_rules *list)
+{
+    pal_json approval = pal_json_find(tool, "require_approval");
+    pal_json allowed = pal_json_find(tool, "allowed_tools"), name;
+    pal_json always = pal_json_find(pal_json_find(approval, "always"), "tool_names");
+    if (pal_json_type_of(allowed) == PAL_JSON_OBJECT)
+        allowed = pal_json_find(allowed, "tool_names");
+    if (pal_json_type_of(allowed) == PAL_JSON_ARRAY) {
+        for (pal_json_iter iter = pal_json_each(allowed); pal_json_next(&iter, NULL, &name);) {
+            pal_str text = pal_json_string(name, call->arena);
+            add_rule(list, server->name, text, required(approval, text, call->arena));
+        }
+        return;
+    }
+    for (pal_json_iter iter = pal_json_each(always); pal_json_next(&iter, NULL, &name);)
+        add_rule(list, server->name, pal_json_string(name, call->arena), PAL_PERMISSION_ASK);
+    add_rule(list, server->name, pal_str_of("*"),
+            pal_json_string_is(approval, "always") ? PAL_PERMISSION_ASK : PAL_PERMISSION_ALLOW);
+}
+
+/* Offers the tools that the rules name, and no others. */
+static void offer(pal_response_request *request, mcp_rules *list)
+{
+    if (list->len == 0)
+        return;
+    add_rule(list, (pal_str){0}, pal_str_of("*"), PAL_PERMISSION_DENY);
+    request->turn.no_server_tools = false;
+    request->turn.permissions = list->rules;
+    request->turn.permissions_len = list->len;
+}
+
+/* A request without "tools" is offered the tools of all tool servers, as in the other APIs. The
+ * built-in tools have no "__" in their names. */
+static pal_status offer_all(pal_response_request *request, pal_error *err)
+{
+    pal_call *call = request->call;
+    mcp_rules list = {.arena = call->arena};
+    if (!pal_runtime_tool_server(call->server->runtime, (pal_str){0}))
+        return PAL_OK;
+    add_rule(&list, pal_str_of("*"), pal_str_of("*"), PAL_PERMISSION_ALLOW);
+    offer(request, &list);
+    return pal_arena_checked(call->arena, err);
+}
+
+bool pal_response_uses_servers(pal_call *call)
+{
+    pal_json tool, tools = pal_json_find(call->body, "tools");
+    for (pal_json_iter iter = pal_json_each(tools); pal_json_next(&iter, NULL, &tool);) {
+        if (is_mcp(tool) && server_of(call, tool))
+            return true;
+    }
+    return false;
+}
+
+/* ---- All tools, continued ---- */
+
 /* Adds the type and the name of a tool to a list: "function clock.sleep, web_search". */
 static void list_tool(pal_call *call, pal_str name_space, pal_json tool, pal_buf *list)
 {
-    pal_str name = pal_member_string(tool, "name", call->arena);
+    pal_str name = pal_member_string(tool, is_mcp(tool) ? "server_label" : "name", call->arena);
     pal_buf_append_text(list, list->len ? ", " : "");
     pal_buf_append_str(list, pal_member_string(tool, "type", call->arena));
     pal_buf_append_text(list, name.len ? " " : "");
@@ -376,6 +486,7 @@ static pal_status read_tools(
     pal_json value;
     pal_tool *tools;
     pal_buf left_out;
+    mcp_rules servers = {.arena = call->arena};
     pal_status status = begin_tools(call, array, additional, &tools, err);
     if (status != PAL_OK)
         return status;
@@ -383,10 +494,13 @@ static pal_status read_tools(
     for (tool_walk walk = walk_tools(array, additional); next_tool(&walk, &value);) {
         pal_str name_space = pal_member_string(walk.group, "name", call->arena);
         has_namespace = has_namespace || is_in_namespace(&walk);
-        if (is_left_out(value)) {
+        const pal_tool_server *server = is_mcp(value) ? server_of(call, value) : NULL;
+        if (server)
+            add_server(call, value, server, &servers);
+        else if (is_left_out(value))
             list_tool(call, name_space, value, &left_out);
+        if (is_left_out(value))
             continue;
-        }
         status = read_tool(call, value, name_space, &tools[len], err);
         if (status != PAL_OK) {
             status = wrong_tool(call, &walk, status, err);
@@ -399,6 +513,7 @@ static pal_status read_tools(
     }
     request->turn.tools = tools;
     request->turn.tools_len = len;
+    offer(request, &servers);
     status = keep_left_out(request, &left_out, err);
 out:
     pal_buf_done(&left_out);
@@ -481,6 +596,8 @@ pal_status pal_response_read_tools(pal_response_request *request, pal_error *err
         return status;
     if (!pal_json_is_absent(tools) || request->additional.len)
         status = read_tools(request, tools, additional, err);
+    else if (!request->call->server->config->server.responses_tools_off)
+        status = offer_all(request, err);
     if (status != PAL_OK || pal_json_type_of(choice) <= PAL_JSON_NULL)
         return status;
     return read_choice(request, choice, err);
