@@ -226,8 +226,13 @@ static pal_status read_variable(const char *path, const char *name, void *user)
 pal_status pal_config_read_environment(pal_config *config, pal_error *err)
 {
     environment_reader reader = {config, err};
-    pal_status status = pal_config_variables_each(read_variable, &reader);
-    for (char **each = environ; status == PAL_OK && each && *each; each++) {
+    pal_status status = PAL_OK;
+    size_t len = 0; /* usually 0: then no key has to be looked up */
+    for (char **each = environ; each && *each; each++)
+        len += strncmp(*each, PREFIX, strlen(PREFIX)) == 0;
+    if (len > 0)
+        status = pal_config_variables_each(read_variable, &reader);
+    for (char **each = environ; status == PAL_OK && len > 0 && *each; each++) {
         if (strncmp(*each, PREFIX, strlen(PREFIX)) == 0)
             status = check_variable(*each, err);
     }

@@ -282,7 +282,7 @@ static void read_default(reader *r, const pal_config_row *row, uint32_t line, ch
         return;
     if (row->is_required)
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, line, "'%s' is missing", r->path);
-    else if (!pal_config_row_is_scalar(row) || !row->value)
+    else if (!row->value || !pal_config_row_is_scalar(row))
         pal_config_value_clear(row, base + row->offset);
     else if (!pal_config_value_read(
                      row, pal_str_of(row->value), true, r->arena, base + row->offset))
@@ -304,7 +304,7 @@ static void read_row(reader *r, const pal_config_row *row, const pal_config_node
 {
     if (row->kind == PAL_CONFIG_SECTION)
         read_section(r, row, node, node ? node->line : line, base);
-    else if (pal_config_node_is_null(node))
+    else if (!node || pal_config_node_is_null(node))
         read_default(r, row, line, base);
     else if (row->kind == PAL_CONFIG_TEXTS)
         read_texts(r, row, node, base);
@@ -321,7 +321,7 @@ static void read_row(reader *r, const pal_config_row *row, const pal_config_node
 static void read_rows(reader *r, const pal_config_row *rows, const pal_config_node *map,
         uint32_t line, char *base)
 {
-    if (pal_config_node_is_null(map))
+    if (map && pal_config_node_is_null(map))
         map = NULL;
     if (map && map->kind != PAL_CONFIG_NODE_MAP && r->status == PAL_OK)
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, map->line,
@@ -331,7 +331,7 @@ static void read_rows(reader *r, const pal_config_row *rows, const pal_config_no
         check_keys(r, rows, map);
     for (const pal_config_row *row = rows; row->name && r->status == PAL_OK; row++) {
         size_t before = enter(r, pal_str_of(row->name));
-        read_row(r, row, pal_config_node_find(map, row->name), line, base);
+        read_row(r, row, map ? pal_config_node_find(map, row->name) : NULL, line, base);
         leave(r, before);
     }
 }

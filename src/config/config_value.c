@@ -200,7 +200,8 @@ static bool is_address(pal_str text)
 
 static bool text_fits(const pal_config_row *row, pal_str text)
 {
-    if (pal_config_row_word(row, 0) ? !pal_config_word_is(row, text) : text.len > row->max)
+    bool has_words = row->words || row->word_at;
+    if (has_words ? !pal_config_word_is(row, text) : text.len > row->max)
         return false;
     switch (row->kind) {
     case PAL_CONFIG_HTTP_URL:

@@ -1,18 +1,9 @@
-/* context_budget.c - measures a request and how much can be sent: tokens, bytes and images
- * together. Pure: any thread.
+/* context_budget.c - how much can be sent: tokens, bytes and images together. Pure: any thread.
  *
- * Tokens of stored messages were counted when they were stored, and are not counted again here.
- * Sums are made of plain counts, and are calibrated when they are compared with a limit. Bytes are
- * those of the JSON that contains the text, including escapes. For the text that a format adds
- * around a part, the maximum is used. */
+ * Sums are made of plain counts, and are calibrated when they are compared with a limit. */
 #include "context/context_draft.h"
 
 #include "palaver/limits.h"
-
-#define MESSAGE_BYTES 48 /* {"role":"assistant","content":[]}, and a comma */
-#define PART_BYTES 128   /* member names of the largest form of a part, a tool call */
-#define TOOL_BYTES 96
-#define TOOLS_TOKENS 12 /* if there are any tools */
 
 /* As the providers document them. Anthropic's limit of 5 MiB per image applies to the base64
  * text. */
@@ -140,82 +131,6 @@ void pal_context_set_limits(pal_draft *draft)
     else if (fills_by_percent(input) && !settings->max_tokens)
         draft->soft = percent_threshold(draft);
     draft->soft = lower(draft->soft, draft->hard);
-}
-
-/* The number of bytes that JSON adds to each byte: 1 for an escape of two characters, 5 for
- * \u00XX. */
-static const uint8_t escapes[256] = {5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 5, 1, 1, 5, 5, 5, 5, 5, 5, 5,
-        5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
-
-static uint64_t json_len(pal_str text)
-{
-    uint64_t len = text.len;
-    for (size_t i = 0; i < text.len; i++)
-        len += escapes[(unsigned char)text.data[i]];
-    return len;
-}
-
-uint64_t pal_context_part_bytes(const pal_part *part)
-{
-    if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE)
-        return 0; /* the complete text of a cut output is stored, but not sent */
-    return part->data.len ? part->data.len : part->bytes;
-}
-
-uint64_t pal_context_part_base64_bytes(const pal_part *part)
-{
-    return (pal_context_part_bytes(part) + 2) / 3 * 4;
-}
-
-static void measure_parts(const pal_part *parts, size_t len, pal_size *size)
-{
-    for (size_t i = 0; i < len; i++) {
-        const pal_part *part = &parts[i];
-        size->bytes += PART_BYTES + json_len(part->text) + json_len(part->arguments) +
-                json_len(part->call_id) + json_len(part->name) + json_len(part->signature) +
-                json_len(part->url) + part->media_type.len + part->extra.len +
-                pal_context_part_base64_bytes(part);
-        size->images += part->kind == PAL_PART_IMAGE;
-        measure_parts(part->parts, part->parts_len, size);
-    }
-}
-
-void pal_context_measure_message(const pal_message *message, pal_size *size)
-{
-    size->bytes = MESSAGE_BYTES;
-    size->images = 0;
-    measure_parts(message->parts, message->parts_len, size);
-}
-
-pal_status pal_context_count_message(const pal_context_input *input, const pal_message *message,
-        uint64_t *out_tokens, pal_error *err)
-{
-    if (message->tokens) {
-        *out_tokens = message->tokens;
-        return PAL_OK;
-    }
-    return pal_tokens_message(input->encoding, message, out_tokens, err);
-}
-
-pal_status pal_context_measure_tools(const pal_context_input *input, pal_size *out_size,
-        pal_error *err)
-{
-    pal_size size = {.tokens = TOOLS_TOKENS};
-    for (size_t i = 0; i < input->tools_len; i++) {
-        const pal_tool *tool = &input->tools[i];
-        uint64_t tokens = tool->tokens;
-        pal_status status = PAL_OK;
-        if (!tokens)
-            status = pal_tokens_tool(
-                    input->encoding, tool->name, tool->description, tool->schema, &tokens, err);
-        if (status != PAL_OK)
-            return status;
-        size.tokens += tokens;
-        size.bytes +=
-                TOOL_BYTES + json_len(tool->name) + json_len(tool->description) + tool->schema.len;
-    }
-    *out_size = size;
-    return PAL_OK;
 }
 
 bool pal_context_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes,

@@ -78,6 +78,11 @@ PAL_CHECKED pal_status pal_context_input_check(const pal_context_input *input, p
 /* Sets the two limits of the strategy. */
 void pal_context_set_limits(pal_draft *draft);
 uint64_t pal_context_percent(uint64_t number, uint32_t percent);
+bool pal_context_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes,
+        uint64_t tokens_max);
+
+/* ---- context_draft.c ---- */
+
 /* Returns the size of an image or a file: of its content, or of its blob. */
 uint64_t pal_context_part_bytes(const pal_part *part);
 /* Returns the same size in base64. */
@@ -85,14 +90,9 @@ uint64_t pal_context_part_base64_bytes(const pal_part *part);
 /* Sets bytes (as JSON) and images, but not tokens. */
 void pal_context_measure_message(const pal_message *message, pal_size *size);
 PAL_CHECKED pal_status pal_context_count_message(const pal_context_input *input,
-        const pal_message *message,
-        uint64_t *out_tokens, pal_error *err);
+        const pal_message *message, uint64_t *out_tokens, pal_error *err);
 PAL_CHECKED pal_status pal_context_measure_tools(
         const pal_context_input *input, pal_size *out_size, pal_error *err);
-bool pal_context_size_fits(const pal_draft *draft, uint64_t tokens, uint64_t bytes,
-        uint64_t tokens_max);
-
-/* ---- context_draft.c ---- */
 
 PAL_CHECKED pal_status pal_draft_make(pal_draft *draft, pal_error *err);
 static inline pal_line *pal_draft_tail(const pal_draft *draft, size_t place)

@@ -542,10 +542,7 @@ void pal_answer_keep_row(pal_turn *turn, const pal_ledger_row *row)
     s->row.request_id = pal_str_of(s->request_id);
     snprintf(s->model, sizeof(s->model), "%.*s", PAL_STR_ARG(row->model));
     s->row.model = pal_str_of(s->model);
-    s->op = (pal_op){.kind = PAL_OP_LEDGER_ADD,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.ledger_row = &s->row};
+    s->op = pal_op_ledger_add(turn->request.tenant, turn->request.session, &s->row);
     s->write = (pal_write){.ops = &s->op, .ops_len = 1, .done = on_row_stored};
     turn->holds++;
     pal_runtime_write(turn->runtime, &s->write);

@@ -40,7 +40,9 @@ static void settle_leftover(pal_turn *turn)
         return;
     if (turn->found.leftover_seq > 0)
         pal_turn_add_rewind(turn, turn->found.leftover_seq, 0);
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->found.leftover});
+    pal_turn_add_op(turn,
+            pal_op_inbox_drop(
+                    turn->request.tenant, turn->request.session, turn->found.leftover));
 }
 
 /* Returns true if the lease is required first: an open call may belong to a turn that another
@@ -227,8 +229,8 @@ static bool drop_waiting(pal_turn *turn, pal_status status)
     turn->commit.write.ops_len = 0;
     while (turn->queue.inbox_len > 0 && turn->commit.write.ops_len < PAL_TURN_OPS_MAX) {
         pal_turn_add_op(turn,
-                (pal_op){.kind = PAL_OP_INBOX_DROP,
-                        .u.inbox_id = turn->queue.inbox_ids[--turn->queue.inbox_len]});
+                pal_op_inbox_drop(turn->request.tenant, turn->request.session,
+                        turn->queue.inbox_ids[--turn->queue.inbox_len]));
         turn->commit.ops[turn->commit.write.ops_len - 1].with_previous =
                 false; /* an item may be gone already */
     }

@@ -99,8 +99,9 @@ static void undo(pal_turn *turn)
     pal_turn_add_rewind(turn, turn->owed.first_seq,
             is_said_only ? turn->owed.first_seq + turn->commit.messages_len - 1 : 0);
     if (turn->owed.state != PAL_OWED_NONE)
-        pal_turn_add_op(
-                turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
+        pal_turn_add_op(turn,
+                pal_op_inbox_drop(
+                        turn->request.tenant, turn->request.session, turn->owed.item.id));
 }
 
 static void on_closed(pal_write *write)

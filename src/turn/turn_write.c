@@ -173,37 +173,30 @@ void pal_turn_write(pal_turn *turn, void (*done)(pal_write *write))
     pal_runtime_write(turn->runtime, &turn->commit.write);
 }
 
-static pal_op put_record(pal_record *record)
-{
-    return (pal_op){.kind = PAL_OP_RECORD_PUT,
-            .u.record = {.record = record, .expected_version = PAL_RECORD_VERSION_ANY}};
-}
-
 void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
 {
     pal_message *own = append->messages + append->settled_len;
     size_t own_len = append->messages_len - append->settled_len;
+    pal_op op = pal_op_append(turn->request.tenant, turn->request.session, append->messages,
+            append->messages_len, append->expected_seq ? append->expected_seq : PAL_SEQ_ANY);
 
+    op.u.append.inbox_ids = append->inbox_ids;
+    op.u.append.inbox_ids_len = append->inbox_len;
+    op.u.append.ledger = append->ledger;
+    op.u.append.ledger_len = append->ledger != NULL;
     for (size_t i = 0; i < own_len; i++)
         own[i].turn_id = turn->owed.turn;
     if (turn->commit.stage != PAL_COMMIT_LAST)
         pal_last_commit_note(turn, own, own_len);
     if (append->epoch)
-        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = append->epoch});
-    pal_turn_add_op(turn,
-            (pal_op){.kind = PAL_OP_APPEND,
-                    .u.append = {.messages = append->messages,
-                            .messages_len = append->messages_len,
-                            .expected_seq =
-                                    append->expected_seq ? append->expected_seq : PAL_SEQ_ANY,
-                            .inbox_ids = append->inbox_ids,
-                            .inbox_ids_len = append->inbox_len,
-                            .ledger = append->ledger,
-                            .ledger_len = append->ledger != NULL}});
+        pal_turn_add_op(
+                turn, pal_op_mark(turn->request.tenant, turn->request.session, append->epoch));
+    pal_turn_add_op(turn, op);
     if (append->epoch && turn->commit.ops)
         turn->commit.ops[turn->commit.write.ops_len - 1].with_previous = false;
     if (append->record)
-        pal_turn_add_op(turn, put_record(append->record));
+        pal_turn_add_op(turn,
+                pal_op_record_put(turn->request.tenant, append->record, PAL_RECORD_VERSION_ANY));
     if (append->also)
         pal_turn_add_op(turn, *append->also);
     if (append->gives_lease)

@@ -3,7 +3,7 @@
  * A list of messages is split into units. A unit is a message that is not a tool's, with the
  * results of its calls. Results are attached to their calls, so that everything is in the right
  * order when the units are written. Parts are cleaned on the way in (repair_part.c), calls
- * get ids and results are paired as they arrive (repair_round.c), and roles are corrected
+ * get ids and results are paired as they arrive (repair.c), and roles are corrected
  * on the way out (repair_out.c). Each message is examined once. Unchanged parts are not
  * copied. */
 #ifndef PAL_REPAIR_H
@@ -190,11 +190,6 @@ pal_str pal_repair_call_id(pal_repair_work *work, const pal_repair_call *call, u
 /* Corrects the name and the arguments of a call. Returns true if *part changed. */
 bool pal_repair_call_form(pal_repair_work *work, pal_part *part, unsigned *changes);
 pal_str pal_repair_tool_name(pal_repair_work *work, pal_str name, unsigned *changes);
-
-/* ---- repair_round.c ---- */
-
-/* Takes the next message of the list. */
-void pal_repair_take(pal_repair_work *work, const pal_message *message);
 
 /* ---- repair_out.c ---- */
 

@@ -168,10 +168,7 @@ static void on_released(pal_write *write)
 
 static pal_op release_op(const pal_lane_state *lane)
 {
-    return (pal_op){.kind = PAL_OP_LEASE_RELEASE,
-            .tenant = lane->tenant,
-            .session = lane->session,
-            .u.lease.fence = lane->fence};
+    return pal_op_lease_release(lane->tenant, lane->session, lane->fence);
 }
 
 bool pal_lease_can_release(const pal_lane_state *lane)

@@ -34,10 +34,7 @@ static void inbox_changed(pal_turn *turn)
 
 static void make_drop(pal_turn *turn, pal_id item)
 {
-    turn->commit.ops[0] = (pal_op){.kind = PAL_OP_INBOX_DROP,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.inbox_id = item};
+    turn->commit.ops[0] = pal_op_inbox_drop(turn->request.tenant, turn->request.session, item);
 }
 
 static void on_withdrawn(pal_write *write)
@@ -267,21 +264,14 @@ static void wait_in_inbox(pal_turn *turn, const char *delivery, void (*done)(pal
         refuse_error(turn, &err);
         return;
     }
-    turn->commit.ops[0] = (pal_op){.kind = PAL_OP_INBOX_ADD,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .u.inbox_item = item};
+    turn->commit.ops[0] = pal_op_inbox_add(turn->request.tenant, turn->request.session, item);
     if (known) {
         /* No session has this seq, so the append succeeds only if the messages are known. */
-        turn->commit.ops[1] = (pal_op){.kind = PAL_OP_APPEND,
-                .tenant = turn->request.tenant,
-                .session = turn->request.session,
-                .with_previous = true,
-                .u.append = {.messages = known,
-                        .messages_len = turn->request.messages_len,
-                        .expected_seq = PAL_SEQ_ANY - 1,
-                        .inbox_ids = &item->id,
-                        .inbox_ids_len = 1}};
+        turn->commit.ops[1] = pal_op_append(turn->request.tenant, turn->request.session, known,
+                turn->request.messages_len, PAL_SEQ_ANY - 1);
+        turn->commit.ops[1].with_previous = true;
+        turn->commit.ops[1].u.append.inbox_ids = &item->id;
+        turn->commit.ops[1].u.append.inbox_ids_len = 1;
     }
     change_inbox(turn, known ? 2 : 1, done);
 }

@@ -69,14 +69,16 @@ void pal_owed_add(pal_turn *turn)
     if (turn->summary.wait)
         return;
     if (write_item(turn, false, &turn->owed.item))
-        pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_ADD, .u.inbox_item = &turn->owed.item});
+        pal_turn_add_op(turn,
+                pal_op_inbox_add(
+                        turn->request.tenant, turn->request.session, &turn->owed.item));
     else
         turn->commit.ops_failure = PAL_NO_MEMORY;
 }
 
 void pal_owed_replace(pal_turn *turn, pal_id old)
 {
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = old});
+    pal_turn_add_op(turn, pal_op_inbox_drop(turn->request.tenant, turn->request.session, old));
     pal_owed_add(turn);
 }
 
@@ -100,7 +102,8 @@ bool pal_owed_settle(pal_turn *turn, void (*then)(pal_write *write))
     /* only one try: if this write fails, the next process that looks finds the item */
     turn->owed.state = PAL_OWED_NONE;
     turn->commit.write.ops_len = 0;
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_INBOX_DROP, .u.inbox_id = turn->owed.item.id});
+    pal_turn_add_op(turn,
+            pal_op_inbox_drop(turn->request.tenant, turn->request.session, turn->owed.item.id));
     pal_turn_write(turn, then);
     return true;
 }
