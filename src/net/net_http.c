@@ -595,7 +595,7 @@ void pal_http_sent(pal_http_call *call)
     if (call->stage == PAL_HTTP_CONNECTING)
         leave_opening(call, true);
     call->stage = PAL_HTTP_SENT;
-    call->heard_ms = pal_loop_now_ms(call->http->loop);
+    call->heard_ms = call->http->lap_ms; /* called by libcurl, so a lap is running */
     if (call->host->first)
         touch_host(call->http, call->host);
     /* From here on the idle timeout counts, which may end sooner. The timer is running, so

@@ -32,6 +32,8 @@ pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
     call->server = server;
     call->exchange = x;
     call->arena = arena;
+    call->method = pal_exchange_method(x);
+    call->path = pal_exchange_path(x);
     call->api = &pal_api_root;
     call->fail_retry_ms = -1;
     pal_buf_init(&call->buf, PAL_SERVER_ANSWER_BYTES_MAX);

@@ -25,15 +25,15 @@
 /* ---- Finding the route ---- */
 
 /* The API with the longest prefix that matches the path. */
-static const pal_api *api_of(const pal_exchange *x)
+static const pal_api *api_of(const pal_call *call)
 {
     const pal_api *best = &pal_api_root;
-    pal_str path = pal_exchange_path(x);
     for (size_t i = 0; pal_apis[i]; i++) {
         const pal_api *api = pal_apis[i];
-        if (strlen(api->prefix) <= strlen(best->prefix) || !pal_text_begins(path, api->prefix))
+        if (strlen(api->prefix) <= strlen(best->prefix) ||
+                !pal_text_begins(call->path, api->prefix))
             continue;
-        if (!api->header || pal_exchange_header(x, api->header).len)
+        if (!api->header || pal_exchange_header(call->exchange, api->header).len)
             best = api;
     }
     return best;
@@ -41,7 +41,7 @@ static const pal_api *api_of(const pal_exchange *x)
 
 static void choose_api(pal_call *call)
 {
-    call->api = api_of(call->exchange);
+    call->api = api_of(call);
     if (call->api->id_header)
         pal_exchange_add_header(
                 call->exchange, call->api->id_header, pal_exchange_id(call->exchange));
@@ -71,8 +71,8 @@ static bool is_openai_without_prefix(pal_str method, pal_str path)
 
 static pal_status no_route(pal_call *call, const pal_match *match, pal_error *err)
 {
-    pal_str method = pal_exchange_method(call->exchange);
-    pal_str path = pal_exchange_path(call->exchange);
+    pal_str method = call->method;
+    pal_str path = call->path;
     if (match->allowed[0]) {
         pal_exchange_add_header(call->exchange, "allow", pal_str_of(match->allowed));
         return pal_call_refuse(
@@ -87,9 +87,9 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
 
 static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
 {
-    pal_str path = pal_exchange_path(call->exchange);
+    pal_str path = call->path;
     choose_api(call);
-    pal_match_route(call->api, pal_exchange_method(call->exchange), path, out_match);
+    pal_match_route(call->api, call->method, path, out_match);
     call->route = out_match->route;
     return call->route ? decode_params(call, out_match, err) : no_route(call, out_match, err);
 }
@@ -194,9 +194,8 @@ static pal_status parse_body(pal_call *call, pal_error *err)
 
 /* ---- From the head to the handler ---- */
 
-static void run_handler(pal_exchange *x)
+static void run_handler(pal_call *call)
 {
-    pal_call *call = pal_exchange_call(x);
     pal_error err = {0};
     pal_status status = call->route->handler(call, &err);
     /* After PAL_OK the call may no longer exist. */
@@ -221,7 +220,7 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     *out_answered = false;
     pal_status status = find_route(call, &match, err);
     add_cors(call);
-    if (pal_str_is(pal_exchange_method(call->exchange), "OPTIONS") && match.allowed[0]) {
+    if (pal_str_is(call->method, "OPTIONS") && match.allowed[0]) {
         *out_answered = true;
         answer_options(call, &match);
         return PAL_OK;
@@ -248,20 +247,29 @@ static pal_status read_request(pal_call *call, bool *out_answered, pal_error *er
 }
 
 /* Runs on a worker if the body is long. */
-static void take(pal_exchange *x)
+static void on_worker(pal_exchange *x)
+{
+    run_handler(pal_exchange_call(x));
+}
+
+static void take(pal_call *call)
 {
     bool answered;
     pal_error err = {0};
-    pal_call *call = pal_exchange_call(x);
     pal_status status = read_request(call, &answered, &err);
     if (status != PAL_OK)
         pal_subject_fail(call, status, &err);
     else if (answered)
         return;
     else if (call->route->flags & PAL_API_WORKER && !call->is_on_worker)
-        pal_exchange_to_worker(x, run_handler);
+        pal_exchange_to_worker(call->exchange, on_worker);
     else
-        run_handler(x);
+        run_handler(call);
+}
+
+static void take_on_worker(pal_exchange *x)
+{
+    take(pal_exchange_call(x));
 }
 
 /* A route without a body does not need a long one. */
@@ -291,9 +299,9 @@ void pal_server_handle(pal_exchange *x, void *user)
     (void)user;
     call->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
     if (call->is_on_worker)
-        pal_exchange_to_worker(x, take);
+        pal_exchange_to_worker(x, take_on_worker);
     else
-        take(x);
+        take(call);
 }
 
 static pal_status status_of(unsigned code)
@@ -342,11 +350,11 @@ static void log_request(
     const pal_api_route *route = call->route;
     /* Paths contain names that users chose. So only an invalid request is logged with its path. */
     bool is_wrong = code == 400 || code == 404;
-    pal_str path = pal_exchange_path(x);
+    pal_str path = call->path;
     path.len = path.len < PAL_SERVER_LOG_PATH_MAX ? path.len : PAL_SERVER_LOG_PATH_MAX;
     pal_log_field fields[] = {
             {.name = "id", .text = pal_exchange_id(x)},
-            {.name = "method", .text = pal_exchange_method(x)},
+            {.name = "method", .text = call->method},
             {.name = "route", .text = pal_str_of(route ? route->path : "none")},
             {.name = "code", .number = code, .is_number = true},
             {.name = "duration_us", .number = duration_us, .is_number = true},
@@ -377,7 +385,7 @@ static void trace_request(const pal_call *call, unsigned code, int64_t duration_
             .end_ns = pal_trace_now_ns(),
             .is_error = code >= 500};
     span.start_ns = span.end_ns - duration_us * 1000;
-    pal_trace_span_put(&span, "http.request.method", pal_exchange_method(call->exchange));
+    pal_trace_span_put(&span, "http.request.method", call->method);
     pal_trace_span_put(&span, "http.route", span.what);
     pal_trace_span_put_number(&span, "http.response.status_code", code);
     pal_trace_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
