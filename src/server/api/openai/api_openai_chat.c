@@ -301,14 +301,12 @@ static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *
     pal_op *op = pal_arena_alloc(call->arena, sizeof *op);
     if (!session || !op)
         return pal_arena_checked(call->arena, err);
+    session->id = pal_call_derived_id(call, 0);
     session->tenant = call->caller.tenant;
     session->key = key;
     if (chat->is_passing)
         session->expires_at = pal_clock_now_ms() + PASSING_MS;
-    *op = (pal_op){.kind = PAL_OP_CREATE,
-            .tenant = call->caller.tenant,
-            .session = pal_call_derived_id(call, 0),
-            .u.create = {.session = session, .or_find = key.len > 0}};
+    *op = key.len ? pal_op_find_or_create(session) : pal_op_create(session);
     call->user = chat;
     if (key.len)
         /* Another request may create a session with this key meanwhile; then that one is used. */

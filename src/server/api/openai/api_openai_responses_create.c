@@ -140,22 +140,16 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
         return pal_arena_checked(call->arena, err);
     request->is_new = true;
     request->is_passing = !request->is_stored;
+    session->id = pal_call_derived_id(call, 1);
     session->tenant = call->caller.tenant;
     if (request->is_passing || request->is_kept)
         session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
-    *op = (pal_op){.kind = PAL_OP_CREATE,
-            .tenant = call->caller.tenant,
-            .session = pal_call_derived_id(call, 1),
-            .u.create.session = session};
-    if (!pal_id_is_none(request->parent)) {
-        op->kind = PAL_OP_FORK;
-        op->u.fork.session = session;
-        op->u.fork.parent = request->parent;
-        op->u.fork.at_seq = request->fork_seq;
-    }
     call->user = request;
-    if (op->kind == PAL_OP_FORK)
+    if (!pal_id_is_none(request->parent)) {
+        *op = pal_op_fork(session, request->parent, request->fork_seq);
         return pal_call_apply(call, op, 1, made, err);
+    }
+    *op = pal_op_create(session);
     return pal_call_open(call, op, 1, &request->turn, made, err);
 }
 

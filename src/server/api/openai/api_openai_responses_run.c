@@ -50,24 +50,23 @@ static void free_response(pal_run *run)
 
 /* ---- Writes to the store ---- */
 
-static pal_op *new_op(response_run *r, pal_op_kind kind)
-{
-    pal_op *op = pal_arena_alloc(r->run.arena, sizeof *op);
-    if (op)
-        *op = (pal_op){.kind = kind, .tenant = r->run.tenant, .session = r->response.session};
-    return op;
-}
-
 /* NULL without memory. */
 static pal_op *new_record_op(response_run *r, uint64_t expected_version)
 {
     pal_arena *arena = r->run.arena;
     pal_record *record = pal_arena_alloc(arena, sizeof *record);
-    pal_op *op = new_op(r, PAL_OP_RECORD_PUT);
+    pal_op *op = pal_arena_alloc(arena, sizeof *op);
     if (!record || !op || pal_response_record(&r->response, arena, record, NULL) != PAL_OK)
         return NULL;
-    op->u.record.record = record;
-    op->u.record.expected_version = expected_version;
+    *op = pal_op_record_put(r->run.tenant, record, expected_version);
+    return op;
+}
+
+static pal_op *new_delete_op(response_run *r)
+{
+    pal_op *op = pal_arena_alloc(r->run.arena, sizeof *op);
+    if (op)
+        *op = pal_op_delete(r->run.tenant, r->response.session);
     return op;
 }
 
@@ -83,7 +82,7 @@ static void clean_up(response_run *r)
     if (r->response.is_background)
         op = new_record_op(r, PAL_RECORD_VERSION_ANY);
     else if (r->is_new)
-        op = new_op(r, PAL_OP_DELETE); /* the record stays until the trash is emptied */
+        op = new_delete_op(r); /* the record stays until the trash is emptied */
     if (op)
         (void)pal_run_apply(&r->run, op, 1, NULL);
 }
