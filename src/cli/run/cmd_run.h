@@ -1,9 +1,8 @@
 /* cmd_run.h - the parts of `palaver run`: the clients that it knows, the server that the client
- * uses, and the client's process. One thread uses them, except pal_run_note(). */
+ * uses, and the client's process. One thread uses them. */
 #ifndef PAL_CMD_RUN_H
 #define PAL_CMD_RUN_H
 
-#include <pthread.h>
 #include "cli/cli.h"
 
 #define PAL_RUN_SESSIONS_MAX 32 /* sessions that are reported at the end */

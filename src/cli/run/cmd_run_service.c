@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 
-#define TIMEOUT_S 5
+#define TIMEOUT_MS 5000 /* for each step of a request */
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 #define KEY_VARIABLE "PALAVER_API_KEY"
 
@@ -49,7 +49,7 @@ static bool read_address(pal_str listen, address *out)
 
 static int open_connection(const address *to)
 {
-    static const struct timeval timeout = {.tv_sec = TIMEOUT_S};
+    static const struct timeval timeout = {.tv_sec = TIMEOUT_MS / 1000};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     int fd = -1;
