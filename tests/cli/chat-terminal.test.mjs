@@ -272,6 +272,8 @@ test('without a terminal a question is declined at once', async (t) => {
     const [code, said] = await w.ask('<<tool shop__input {}>>');
     assert.equal(code, 0);
     assert.match(said, /"action": "decline"/);
+});
+
 // An MCP server with one tool, which does not declare that it only reads.
 const toolServer = `require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
     const { id, method } = JSON.parse(line);
