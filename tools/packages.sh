@@ -5,7 +5,7 @@
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
         libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev libedit-dev
-        libmicrohttpd-dev libgnutls28-dev libwslay-dev)
+        libmicrohttpd-dev libgnutls28-dev libwslay-dev libpq-dev)
 build_commands=(cc meson ninja pkg-config)
 build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5' 'yaml-0.1 >= 0.2'
         'libuv >= 1.40' 'libcurl >= 7.87' 'libedit >= 3.1' 'libmicrohttpd >= 0.9.75'
@@ -60,6 +60,17 @@ packages_need()
     local missing
     mapfile -t missing < <(packages_missing "$@")
     [ ${#missing[@]} = 0 ] || packages_install "${missing[@]}"
+}
+
+# Installs PostgreSQL without the server that its package would create and start: tools/pg-test
+# starts its own.
+postgres_need()
+{
+    local config=/etc/postgresql-common/createcluster.conf
+    [ -n "$(packages_missing postgresql)" ] || return 0
+    packages_need postgresql-common
+    as_root sed -i 's/^#* *create_main_cluster *=.*/create_main_cluster = false/' "$config"
+    packages_need postgresql
 }
 
 node_is_there()
