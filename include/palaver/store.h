@@ -84,7 +84,8 @@ typedef struct pal_store_options {
  * no other thread uses SQLite. If SQLite is already in use, it does nothing. */
 PAL_API void pal_store_claim_sqlite(void);
 
-/* Opens the store with the given URL: "sqlite:PATH" (or just a path), "jsonl:DIR" or "memory:".
+/* Opens the store with the given URL: "sqlite:PATH" (or just a path),
+ * "postgres://USER@HOST/DATABASE", "jsonl:DIR" or "memory:".
  * Creates the store if it does not exist. The caller owns *out_store and must release it with
  * pal_store_close(). If the call fails, *out_store is unchanged. `options` may be NULL. */
 PAL_API PAL_CHECKED pal_status pal_store_open(

@@ -299,7 +299,8 @@ static const pal_config_row limit_rows[] = {
 const pal_config_row pal_config_rows[] = {
         {"store", PAL_CONFIG_URL, TOP(values.store), PAL_CONFIG_STORE_DEFAULT,
                 .max = PAL_ROUTE_ID_LEN_MAX,
-                .help = "where conversations are stored: sqlite:PATH, jsonl:DIR or memory:"},
+                .help = "where conversations are stored: sqlite:PATH, postgres://..., jsonl:DIR or "
+                        "memory:"},
         {"provider", PAL_CONFIG_TEXT, TOP(provider), "", .max = PAL_LABEL_LEN_MAX,
                 .help = "the default provider: a name from providers, or a kind; empty: the first"},
         {"provider_url", PAL_CONFIG_HTTP_URL, TOP(provider_url), "", .max = PAL_ROUTE_ID_LEN_MAX,

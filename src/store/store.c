@@ -23,6 +23,8 @@ static const pal_store_backend *const backends[] = {
         &pal_store_sqlite,
         &pal_store_memory,
         &pal_store_jsonl,
+        &pal_store_postgres,
+        &pal_store_postgresql,
 };
 
 /* ---- Opening ---- */
@@ -57,11 +59,13 @@ static pal_status resolve_url(const char *url, const pal_store_backend **out_bac
     if (!url || !*url)
         return pal_error_set(
                 err, PAL_INVALID,
-                "the URL of the store is missing; use sqlite:PATH, jsonl:DIR or memory:");
+                "the URL of the store is missing; use sqlite:PATH, postgres://..., jsonl:DIR or "
+                "memory:");
     backend = backend_of_url(url, out_location);
     if (!backend && has_scheme(url))
         return pal_error_set(err, PAL_INVALID,
-                "no backend for store '%.160s'; use sqlite:PATH, jsonl:DIR or memory:", url);
+                "no backend for store '%.160s'; use sqlite:PATH, postgres://..., jsonl:DIR or "
+                "memory:", url);
     if (!backend) {
         backend = &pal_store_sqlite;
         *out_location = url;

@@ -382,6 +382,8 @@ int64_t pal_store_now_ms(pal_engine *engine);
 extern const pal_store_backend pal_store_sqlite;
 extern const pal_store_backend pal_store_memory;
 extern const pal_store_backend pal_store_jsonl;
+extern const pal_store_backend pal_store_postgres;
+extern const pal_store_backend pal_store_postgresql; /* the same under libpq's other scheme */
 
 /* Wraps `inner` and reports every call to options->trace. The wrapper closes `inner`. */
 pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *options,

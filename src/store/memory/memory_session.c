@@ -62,6 +62,9 @@ pal_status pal_memory_session_check(memory_engine *engine, pal_work *work, pal_i
     if (session->info->record.state == PAL_SESSION_TRASH && !(allow & MEMORY_ALLOW_TRASH))
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", text);
+    if (session->info->record.state == PAL_SESSION_QUARANTINED && !(allow & MEMORY_ALLOW_TRASH))
+        return pal_error_set(
+                err, PAL_CORRUPT, "session '%s' is quarantined; run 'palaver fsck'", text);
     if (pal_memory_session_expired(session, work->now_ms) && !(allow & MEMORY_ALLOW_EXPIRED))
         return pal_error_set(err, PAL_CONFLICT, "session '%s' has expired", text);
     *out_session = session;
@@ -217,7 +220,7 @@ static pal_session record_make(const pal_work *work, const pal_session *given)
 
 static pal_status check_room(const memory_tenant *tenant, pal_work *work)
 {
-    uint32_t count = 0;
+    uint64_t count = tenant->active_elsewhere;
 
     if (work->sessions_max == 0)
         return PAL_OK;

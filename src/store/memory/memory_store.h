@@ -184,6 +184,8 @@ struct memory_tenant {
     memory_kind *kind_list;
     memory_words words; /* index of the tenant's rows that are older than `unindexed` */
     memory_counts counts;
+    uint64_t active_elsewhere; /* active sessions that are not in this engine: it is a copy of the
+                                  part of a store that a batch needs */
 };
 
 typedef struct memory_engine {

@@ -1,0 +1,86 @@
+/* postgres.c - the backend "postgres:": opens a database and has the table of callbacks.
+ *
+ * The files: postgres_url.c reads the URL, postgres_conn.c has connections, postgres_schema.c the
+ * tables, postgres_session.c and postgres_message.c the reads. A batch is written by
+ * postgres_apply.c, with postgres_load.c, postgres_copy.c and postgres_write.c. All statements are
+ * in postgres_sql.h. */
+#include "store/postgres/postgres.h"
+
+#include "base/memory.h"
+
+static void postgres_close(pal_engine *engine)
+{
+    pal_postgres *store = (pal_postgres *)engine;
+
+    pal_postgres_node_leave(store);
+    pal_postgres_disconnect(&store->writer);
+    pal_postgres_readers_close(store);
+    for (size_t i = 0; i < PAL_POSTGRES_COUNT; i++)
+        pal_free(store->texts[i]);
+    pal_map_done(&store->tenants);
+    pal_arena_free(store->names);
+    pal_free(store->url);
+    pal_free(store->place);
+    pthread_cond_destroy(&store->given);
+    pthread_mutex_destroy(&store->lock);
+    pal_free(store);
+}
+
+static pal_status postgres_open(const char *location, const pal_store_options *options,
+        pal_engine **out_engine, pal_error *err)
+{
+    pal_postgres *store = pal_calloc(1, sizeof *store);
+    pal_status status;
+
+    if (!store)
+        return pal_no_memory(err);
+    store->base.backend = &pal_store_postgres;
+    store->options = *options;
+    store->prepares = true;
+    store->readers_len = options->readers_max < PAL_POSTGRES_READERS_MAX ? options->readers_max
+                                                                         : PAL_POSTGRES_READERS_MAX;
+    store->writer = (pal_postgres_conn){.store = store, .is_writer = true};
+    for (size_t i = 0; i < store->readers_len; i++)
+        store->readers[i].conn.store = store;
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->given, NULL);
+    store->names = pal_arena_new(0);
+    status = store->names ? pal_postgres_url_read(store, location, err) : pal_no_memory(err);
+    if (status == PAL_OK)
+        status = pal_postgres_connect(&store->writer, NULL, err);
+    if (status == PAL_OK)
+        status = pal_postgres_schema_open(store, err);
+    if (status != PAL_OK) {
+        postgres_close(&store->base);
+        return status;
+    }
+    *out_engine = &store->base;
+    return PAL_OK;
+}
+
+/* libpq accepts two schemes. */
+#define BACKEND(name)                                                                              \
+    {                                                                                              \
+        .scheme = name,                                                                            \
+        .open = postgres_open,                                                                     \
+        .close = postgres_close,                                                                   \
+        .apply = pal_postgres_apply,                                                               \
+        .session_find = pal_postgres_session_find,                                                 \
+        .session_list = pal_postgres_session_list,                                                 \
+        .row_scan = pal_postgres_row_scan,                                                         \
+        .row_find = pal_postgres_row_find,                                                         \
+        .row_search = pal_postgres_row_search,                                                     \
+        .fork_list = pal_postgres_fork_list,                                                       \
+        .mark_list = pal_postgres_mark_list,                                                       \
+        .inbox_list = pal_postgres_inbox_list,                                                     \
+        .inbox_owners = pal_postgres_inbox_owners,                                                 \
+        .lease_find = pal_postgres_lease_find,                                                     \
+        .ledger_sum = pal_postgres_ledger_sum,                                                     \
+        .record_list = pal_postgres_record_list,                                                   \
+        .blob_get = pal_postgres_blob_get,                                                         \
+        .stat = pal_postgres_stat,                                                                 \
+        .ready = pal_postgres_ready,                                                               \
+    }
+
+const pal_store_backend pal_store_postgres = BACKEND("postgres");
+const pal_store_backend pal_store_postgresql = BACKEND("postgresql");

@@ -1,0 +1,193 @@
+/* postgres.h - the structures of the backend "postgres:", for the postgres*.c files only.
+ *
+ * Threads: the writer's connection is used by the thread that calls apply(). Reads take a
+ * connection from the pool, and hold it for one statement. */
+#ifndef PAL_POSTGRES_H
+#define PAL_POSTGRES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/map.h"
+#include "store/postgres/postgres_sql.h"
+#include "store/postgres/postgres_value.h"
+#include "store/store_backend.h"
+
+#define PAL_POSTGRES_READERS_MAX 64
+#define PAL_POSTGRES_SCHEMA_SIZE 64
+#define PAL_POSTGRES_FLIGHT_MAX 40 /* statements that are sent together */
+#define PAL_POSTGRES_VERSION 1     /* of the schema that this program writes */
+#define PAL_POSTGRES_SERVER_MIN 140000
+
+typedef struct pal_postgres pal_postgres;
+
+typedef struct pal_postgres_conn {
+    PGconn *pg; /* NULL: not connected */
+    pal_postgres *store;
+    bool is_prepared[PAL_POSTGRES_COUNT];
+    bool is_writer;
+    bool was_warned; /* the server sent a warning since the flight began */
+} pal_postgres_conn;
+
+typedef struct pal_postgres_reader {
+    pal_postgres_conn conn;
+    bool is_used;
+} pal_postgres_reader;
+
+struct pal_postgres {
+    pal_engine base;
+    pal_store_options options;
+    char *url;                             /* the URL for libpq, without our own parameters */
+    char *place;                           /* the URL without a password, for messages */
+    char schema[PAL_POSTGRES_SCHEMA_SIZE];
+    char *texts[PAL_POSTGRES_COUNT];       /* statements with the schema in them */
+    atomic_bool prepares;                  /* statements are prepared; not behind a pooler */
+    pal_postgres_conn writer;
+    pthread_mutex_t lock; /* protects readers, generation and tenants */
+    pthread_cond_t given; /* a reader was given back */
+    pal_postgres_reader readers[PAL_POSTGRES_READERS_MAX];
+    size_t readers_len;
+    pal_map tenants;      /* names of tenants that exist, by name */
+    pal_arena *names;     /* the texts of these names */
+    int64_t slot;         /* this process in the table node; 0: none yet */
+    pal_id node;          /* the id that it entered there */
+    int64_t batch;        /* the number of the last batch that was sent */
+    int64_t acknowledged; /* the number of the last batch that was reported as committed */
+    atomic_uint_fast64_t went_back; /* how often the database was found to be older than that */
+    atomic_bool is_lost;  /* the writer has no connection */
+};
+
+/* ---- postgres_url.c ---- */
+
+/* Takes our parameters ('schema', 'prepare') out of the URL and checks them. */
+PAL_CHECKED pal_status pal_postgres_url_read(
+        pal_postgres *store, const char *location, pal_error *err);
+
+/* ---- postgres_error.c ---- */
+
+typedef enum pal_postgres_failure {
+    PAL_POSTGRES_FINE,
+    PAL_POSTGRES_LOST,     /* the connection is gone; a commit may have happened */
+    PAL_POSTGRES_RACE,     /* nothing was written; trying again may help */
+    PAL_POSTGRES_POOLER,   /* nothing was written; prepared statements do not work here */
+    PAL_POSTGRES_WAIT,     /* nothing was written; the server does not accept connections yet */
+    PAL_POSTGRES_REFUSED,  /* nothing was written, and it will not help to try again */
+} pal_postgres_failure;
+
+pal_postgres_failure pal_postgres_failure_of(const char *code);
+/* Describes the failure by its SQLSTATE, with the remedy. `text` is the server's message. */
+pal_status pal_postgres_error(
+        const pal_postgres *store, const char *code, const char *text, pal_error *err);
+
+/* ---- postgres_conn.c ---- */
+
+/* Connects if there is no connection. *out_failure may be NULL. */
+PAL_CHECKED pal_status pal_postgres_connect(
+        pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err);
+void pal_postgres_disconnect(pal_postgres_conn *conn);
+
+/* Statements that are sent together and need one round trip. They are one transaction, unless they
+ * contain BEGIN or COMMIT. */
+typedef struct pal_postgres_flight {
+    pal_postgres_conn *conn;
+    pal_postgres_sql sent[PAL_POSTGRES_FLIGHT_MAX];
+    bool prepares[PAL_POSTGRES_FLIGHT_MAX];
+    PGresult *results[PAL_POSTGRES_FLIGHT_MAX];
+    size_t len;
+    bool is_broken; /* libpq refused a statement */
+    bool is_short;  /* there was no memory for a parameter */
+    pal_postgres_failure failure;
+} pal_postgres_flight;
+
+void pal_postgres_flight_begin(pal_postgres_flight *flight, pal_postgres_conn *conn);
+/* Adds a statement, frees the parameters (NULL: none), and returns the index of its result. */
+size_t pal_postgres_flight_add(
+        pal_postgres_flight *flight, pal_postgres_sql sql, pal_postgres_params *params);
+/* Sends everything and waits for all results, at most until busy_timeout_ms has passed. Then the
+ * connection is closed. */
+PAL_CHECKED pal_status pal_postgres_flight_run(pal_postgres_flight *flight, pal_error *err);
+void pal_postgres_flight_done(pal_postgres_flight *flight);
+
+/* Runs one statement on the writer's connection. The caller frees *out_result (may be NULL). */
+PAL_CHECKED pal_status pal_postgres_run(pal_postgres_conn *conn, pal_postgres_sql sql,
+        pal_postgres_params *params, PGresult **out_result, pal_postgres_failure *out_failure,
+        pal_error *err);
+
+/* Runs one reading statement on a connection of the pool. If the connection is lost, it is made
+ * again until busy_timeout_ms has passed. The caller frees *out_result. */
+PAL_CHECKED pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql,
+        pal_postgres_params *params, PGresult **out_result, pal_error *err);
+void pal_postgres_readers_close(pal_postgres *store);
+
+/* Runs a text without parameters: for the schema. *out_code is the SQLSTATE of a failure. */
+PAL_CHECKED pal_status pal_postgres_exec(
+        pal_postgres_conn *conn, const char *text, char out_code[6], pal_error *err);
+
+/* ---- postgres_schema.c ---- */
+
+/* Creates the schema if it does not exist, and checks its version. */
+PAL_CHECKED pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err);
+
+/* ---- postgres_tenant.c ---- */
+
+/* Returns the number of a tenant: the first 8 bytes of the SHA-256 of its name. */
+int64_t pal_postgres_tenant(pal_str name);
+/* Checks that the tenant exists, under exactly this name. */
+PAL_CHECKED pal_status pal_postgres_tenant_find(
+        pal_postgres *store, pal_str name, bool *out_found, pal_error *err);
+/* Creates the tenant if it does not exist. Writer only. */
+PAL_CHECKED pal_status pal_postgres_tenant_add(pal_postgres *store, pal_str name,
+        pal_postgres_failure *out_failure, pal_error *err);
+
+/* ---- postgres_session.c ---- */
+
+/* Reads the columns PAL_POSTGRES_SESSION_COLUMNS of a row. */
+void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, pal_arena *arena,
+        pal_session_row *out_row);
+void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row);
+void pal_postgres_mark_read(const PGresult *result, int row, pal_mark *out_mark);
+int64_t pal_postgres_minute(int64_t updated_at);
+
+/* ---- postgres_apply.c, postgres_erase.c ---- */
+
+/* Erases and sweeps, each in a transaction of its own. */
+pal_status pal_postgres_erase(
+        pal_postgres *store, pal_work *work, pal_postgres_failure *out_failure);
+pal_status pal_postgres_sweep(
+        pal_postgres *store, pal_work *work, pal_postgres_failure *out_failure);
+
+/* Runs works once, in one transaction. A single work that is rejected counts as refused. */
+PAL_CHECKED pal_status pal_postgres_apply_some(pal_postgres *store, pal_work *works,
+        size_t works_len, pal_postgres_failure *out_failure, pal_error *err);
+
+pal_apply_fn pal_postgres_apply;
+
+/* ---- postgres_node.c ---- */
+
+/* Makes sure that this process has a slot. */
+PAL_CHECKED pal_status pal_postgres_node_enter(
+        pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err);
+void pal_postgres_node_leave(pal_postgres *store);
+/* Finds out whether the last batch was committed, after the connection was lost. */
+PAL_CHECKED pal_status pal_postgres_node_check(pal_postgres *store, bool *out_committed,
+        pal_postgres_failure *out_failure, pal_error *err);
+
+/* ---- Reading callbacks ---- */
+
+pal_session_find_fn pal_postgres_session_find;
+pal_session_list_fn pal_postgres_session_list;
+pal_row_scan_fn pal_postgres_row_scan;
+pal_row_find_fn pal_postgres_row_find;
+pal_row_search_fn pal_postgres_row_search;
+pal_fork_list_fn pal_postgres_fork_list;
+pal_mark_list_fn pal_postgres_mark_list;
+pal_inbox_list_fn pal_postgres_inbox_list;
+pal_inbox_owners_fn pal_postgres_inbox_owners;
+pal_lease_find_fn pal_postgres_lease_find;
+pal_ledger_sum_fn pal_postgres_ledger_sum;
+pal_record_list_fn pal_postgres_record_list;
+pal_blob_get_fn pal_postgres_blob_get;
+pal_stat_fn pal_postgres_stat;
+pal_ready_fn pal_postgres_ready;
+
+#endif

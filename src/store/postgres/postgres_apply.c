@@ -1,0 +1,295 @@
+/* postgres_apply.c - runs batches.
+ *
+ * A batch needs two flights. The first locks and loads what the batch needs, the second writes and
+ * commits. In between the backend "memory:" decides on the copy, while the rows are locked. A
+ * rejected operation changes nothing in the copy, so the others need no savepoints.
+ *
+ * Failures, by their SQLSTATE (postgres_error.c):
+ * - a race: the batch is run again, after some tries group by group;
+ * - a lost connection: the writer connects again until busy_timeout_ms has passed. If a COMMIT was
+ *   sent, the row of the node says whether it happened; otherwise nothing was written. The same
+ *   batch is then run again, with the same ids;
+ * - refused: nothing was written. The groups are run one by one, so that only those fail that
+ *   cannot be done.
+ *
+ * An erasure or a sweep is a transaction of its own between two batches. */
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/postgres/postgres_copy.h"
+
+#define RACE_TRIES_MAX 8
+#define RACE_TRIES_TOGETHER 3
+#define RETRY_PAUSE_MS 50
+
+/* ---- Trying once ---- */
+
+static pal_status add_tenants(pal_postgres *store, const pal_work *works, size_t works_len,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < works_len; i++)
+        if (works[i].tenant.len > 0)
+            status = pal_postgres_tenant_add(store, works[i].tenant, out_failure, err);
+    return status;
+}
+
+static pal_status get_ready(pal_postgres *store, const pal_work *works, size_t works_len,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_status status = pal_postgres_connect(&store->writer, out_failure, err);
+
+    if (status == PAL_OK)
+        status = pal_postgres_node_enter(store, out_failure, err);
+    if (status == PAL_OK)
+        status = add_tenants(store, works, works_len, out_failure, err);
+    return status;
+}
+
+/* What an operation had before it was run, because a run changes it. */
+typedef struct kept_input {
+    pal_id session;
+    pal_mark mark;
+} kept_input;
+
+static void keep_inputs(const pal_work *works, size_t works_len, kept_input *kept)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        kept[i].session = works[i].op->session;
+        if (works[i].op->kind == PAL_OP_MARK)
+            kept[i].mark = *works[i].op->u.mark;
+    }
+}
+
+static void restore_inputs(pal_work *works, size_t works_len, const kept_input *kept)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        works[i].op->session = kept[i].session;
+        works[i].op->status = PAL_OK;
+        if (works[i].op->kind == PAL_OP_MARK)
+            *works[i].op->u.mark = kept[i].mark;
+    }
+}
+
+/* Runs the works once. *out_sent says whether the outcome of a lost connection is in doubt. */
+static pal_status run_once(pal_postgres *store, pal_work *works, size_t works_len, bool *out_sent,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_postgres_copy copy;
+    pal_status status = pal_postgres_copy_open(store, &copy, err);
+
+    *out_sent = false;
+    *out_failure = PAL_POSTGRES_REFUSED;
+    if (status == PAL_OK)
+        status = pal_postgres_load(&copy, works, works_len, out_failure, err);
+    if (status == PAL_OK) {
+        pal_store_memory.apply(copy.engine, works, works_len);
+        status = pal_postgres_write(&copy, works, works_len, out_sent, out_failure, err);
+    } else if (*out_failure == PAL_POSTGRES_FINE) {
+        *out_failure = PAL_POSTGRES_REFUSED;
+    }
+    pal_postgres_copy_close(&copy);
+    return status;
+}
+
+static void roll_back(pal_postgres *store)
+{
+    if (store->writer.pg && PQtransactionStatus(store->writer.pg) != PQTRANS_IDLE)
+        (void)!pal_postgres_run(&store->writer, PAL_POSTGRES_ROLLBACK, NULL, NULL, NULL, NULL);
+}
+
+pal_status pal_postgres_apply_some(pal_postgres *store, pal_work *works, size_t works_len,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    bool is_sent;
+    pal_status status = run_once(store, works, works_len, &is_sent, out_failure, err);
+
+    if (status != PAL_OK)
+        roll_back(store);
+    if (status == PAL_OK && works_len == 1 && works[0].op->status != PAL_OK) {
+        *out_failure = PAL_POSTGRES_REFUSED;
+        if (err)
+            *err = works[0].op->error;
+        return works[0].op->status;
+    }
+    return status;
+}
+
+/* ---- Trying again ---- */
+
+static void fail_all(pal_work *works, size_t works_len, const pal_error *why)
+{
+    for (size_t i = 0; i < works_len; i++) {
+        if (works[i].op->status != PAL_OK)
+            continue;
+        works[i].op->status = why->status;
+        works[i].op->error = *why;
+    }
+}
+
+/* Finds out whether the lost commit happened. Tries until the time is up. */
+static pal_status resolve_doubt(
+        pal_postgres *store, int64_t until_us, bool *out_committed, pal_error *err)
+{
+    pal_postgres_failure failure = PAL_POSTGRES_FINE;
+    pal_status status;
+
+    do {
+        status = pal_postgres_connect(&store->writer, &failure, err);
+        if (status == PAL_OK)
+            status = pal_postgres_node_check(store, out_committed, &failure, err);
+        if (status != PAL_OK) {
+            roll_back(store);
+            poll(NULL, 0, RETRY_PAUSE_MS);
+        }
+    } while (status != PAL_OK && pal_clock_monotonic_us() < until_us);
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(err, PAL_IO,
+            "%s: the connection was lost, and the writes may have been made; send them again with"
+            " their client ids", store->place);
+}
+
+typedef enum outcome {
+    OUTCOME_DONE,  /* every work has its status */
+    OUTCOME_SPLIT, /* the groups must be run one by one */
+} outcome;
+
+/* Runs the works until they are committed, refused, or the time is up. */
+static outcome run_range(pal_postgres *store, pal_work *works, size_t works_len, bool may_split)
+{
+    int64_t until_us = pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+    kept_input *kept = pal_calloc(works_len, sizeof *kept);
+    pal_error err = {0};
+    int races = 0;
+
+    if (!kept) {
+        pal_no_memory(&err);
+        fail_all(works, works_len, &err);
+        return OUTCOME_DONE;
+    }
+    keep_inputs(works, works_len, kept);
+    for (;;) {
+        pal_postgres_failure failure = PAL_POSTGRES_FINE;
+        bool is_sent = false, is_committed = false;
+        pal_status status;
+
+        restore_inputs(works, works_len, kept);
+        status = get_ready(store, works, works_len, &failure, &err);
+        if (status == PAL_OK)
+            status = run_once(store, works, works_len, &is_sent, &failure, &err);
+        if (status == PAL_OK)
+            break;
+        roll_back(store);
+        if (failure == PAL_POSTGRES_LOST && is_sent) {
+            status = resolve_doubt(store, until_us, &is_committed, &err);
+            if (status == PAL_OK && is_committed)
+                break;
+            if (status != PAL_OK) {
+                fail_all(works, works_len, &err);
+                break;
+            }
+        }
+        races += failure == PAL_POSTGRES_RACE;
+        if (may_split &&
+                (failure == PAL_POSTGRES_REFUSED ||
+                        (failure == PAL_POSTGRES_RACE && races >= RACE_TRIES_TOGETHER))) {
+            restore_inputs(works, works_len, kept);
+            pal_free(kept);
+            return OUTCOME_SPLIT;
+        }
+        if (failure == PAL_POSTGRES_REFUSED || races >= RACE_TRIES_MAX ||
+                pal_clock_monotonic_us() >= until_us) {
+            restore_inputs(works, works_len, kept);
+            fail_all(works, works_len, &err);
+            break;
+        }
+        if (failure != PAL_POSTGRES_POOLER)
+            poll(NULL, 0, failure == PAL_POSTGRES_RACE ? races : RETRY_PAUSE_MS);
+    }
+    pal_free(kept);
+    return OUTCOME_DONE;
+}
+
+/* Returns how many operations belong to the group of the first one. */
+static size_t group_len(const pal_work *works, size_t works_len)
+{
+    size_t len = 1;
+
+    while (len < works_len && works[len].op->with_previous &&
+            works[len].op == works[len - 1].op + 1)
+        len++;
+    return len;
+}
+
+static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
+{
+    size_t len = group_len(works, works_len);
+
+    if (run_range(store, works, works_len, len < works_len) == OUTCOME_DONE)
+        return;
+    for (size_t i = 0; i < works_len; i += len) {
+        len = group_len(works + i, works_len - i);
+        run_range(store, works + i, len, false);
+    }
+}
+
+/* ---- Erasures and sweeps ---- */
+
+static bool is_alone(const pal_work *work)
+{
+    return work->op->kind == PAL_OP_ERASE || work->op->kind == PAL_OP_SWEEP;
+}
+
+static void run_alone(pal_postgres *store, pal_work *work)
+{
+    int64_t until_us = pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+    pal_op *op = work->op;
+    pal_postgres_failure failure;
+    bool is_committed = false;
+    int races = 0;
+
+    if (!pal_work_may_run(work))
+        return;
+    do {
+        int64_t batch = store->batch;
+
+        failure = PAL_POSTGRES_FINE;
+        op->status = get_ready(store, work, 1, &failure, &op->error);
+        if (op->status == PAL_OK)
+            op->status = op->kind == PAL_OP_ERASE ? pal_postgres_erase(store, work, &failure)
+                                                  : pal_postgres_sweep(store, work, &failure);
+        if (op->status == PAL_OK)
+            return;
+        roll_back(store);
+        /* A sweep can be repeated. An erasure would not find its session again. */
+        if (failure == PAL_POSTGRES_LOST && op->kind == PAL_OP_ERASE && store->batch != batch) {
+            op->status = resolve_doubt(store, until_us, &is_committed, &op->error);
+            if (op->status != PAL_OK || is_committed)
+                return;
+        }
+        if (failure != PAL_POSTGRES_REFUSED && failure != PAL_POSTGRES_POOLER)
+            poll(NULL, 0, RETRY_PAUSE_MS);
+        races += failure == PAL_POSTGRES_RACE;
+    } while (failure != PAL_POSTGRES_REFUSED && failure != PAL_POSTGRES_FINE &&
+            races < RACE_TRIES_MAX && pal_clock_monotonic_us() < until_us);
+}
+
+void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
+{
+    pal_postgres *store = (pal_postgres *)engine;
+    size_t first = 0;
+
+    for (size_t i = 0; i <= works_len; i++) {
+        if (i < works_len && !is_alone(&works[i]))
+            continue;
+        if (i > first)
+            run_batch(store, works + first, i - first);
+        if (i < works_len)
+            run_alone(store, &works[i]);
+        first = i + 1;
+    }
+}

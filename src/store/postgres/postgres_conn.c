@@ -1,0 +1,456 @@
+/* postgres_conn.c - connections and flights.
+ *
+ * A flight is a list of statements that are sent together with one Sync behind them, in libpq's
+ * pipeline mode. The server answers all of them at once. Without BEGIN they are one implicit
+ * transaction, so a read is one statement with nothing to roll back, and a pooler in transaction
+ * mode can give the next flight to another server process.
+ *
+ * libpq never waits here without a deadline: the socket is non-blocking, and poll() ends when the
+ * flight's time is up. Then the connection is closed. A running statement is never canceled: a
+ * cancel request during COMMIT lets the commit succeed without its replica. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/postgres/postgres.h"
+
+#define RETRY_PAUSE_MS 100
+
+/* ---- Connecting ---- */
+
+/* One index per statement. Nested loops also keep the order in which rows are locked. */
+#define PLANNER                                                                                    \
+    "-c jit=off -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"              \
+    " -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=30s"            \
+    " -c default_transaction_isolation=read\\ committed"
+
+/* A pooler does not pass options on. There the role must have them: 'palaver store init' prints
+ * how. */
+static const char *server_options(const pal_postgres_conn *conn)
+{
+    if (!conn->store->prepares)
+        return "";
+    return conn->is_writer ? PLANNER " -c lock_timeout=10s" : PLANNER " -c statement_timeout=60s";
+}
+
+static void on_notice(void *user, const PGresult *result)
+{
+    pal_postgres_conn *conn = user;
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+    if (severity && strcmp(severity, "WARNING") == 0)
+        conn->was_warned = true;
+}
+
+void pal_postgres_disconnect(pal_postgres_conn *conn)
+{
+    if (conn->pg)
+        PQfinish(conn->pg);
+    conn->pg = NULL;
+    memset(conn->is_prepared, 0, sizeof conn->is_prepared);
+    if (conn->is_writer)
+        atomic_store(&conn->store->is_lost, true);
+}
+
+/* libpq has no SQLSTATE for a failed connection, only the server's message. */
+static const char *code_of_refusal(const char *text)
+{
+    static const struct {
+        const char *part, *code;
+    } known[] = {
+            {"password authentication failed", "28P01"},
+            {"no password supplied", "28P01"},
+            {"no pg_hba.conf entry", "28000"},
+            {"does not exist", "3D000"},
+            {"too many", "53300"},
+            {"remaining connection slots", "53300"},
+            {"read-only", "25006"},
+            {"permission denied", "42501"},
+            {"starting up", "57P03"},
+            {"shutting down", "57P03"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strstr(text, known[i].part))
+            return strstr(text, "role \"") && strcmp(known[i].code, "3D000") == 0 ? "28000"
+                                                                                   : known[i].code;
+    return "08006";
+}
+
+static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
+{
+    const char *text = conn->pg ? PQerrorMessage(conn->pg) : "out of memory";
+    const char *code = code_of_refusal(text);
+    const char *fatal = strstr(text, "FATAL: ");
+    pal_status status = pal_postgres_error(conn->store, code, fatal ? fatal + 8 : text, err);
+
+    if (out_failure)
+        *out_failure = pal_postgres_failure_of(code);
+    pal_postgres_disconnect(conn);
+    return status;
+}
+
+pal_status pal_postgres_connect(
+        pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_postgres *store = conn->store;
+    /* Words before the URL are defaults, words after it override it. */
+    const char *const words[] = {"connect_timeout", "tcp_user_timeout", "keepalives_idle",
+            "keepalives_interval", "keepalives_count", "target_session_attrs",
+            "fallback_application_name", "dbname", "client_encoding", "options", NULL};
+    const char *const values[] = {"3", "5000", "5", "2", "3",
+            store->options.read_only ? "any" : "read-write", "palaver", store->url, "UTF8",
+            server_options(conn), NULL};
+
+    if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK)
+        return PAL_OK;
+    pal_postgres_disconnect(conn);
+    conn->pg = PQconnectdbParams(words, values, 1);
+    if (PQstatus(conn->pg) != CONNECTION_OK)
+        return refuse(conn, out_failure, err);
+    if (PQserverVersion(conn->pg) < PAL_POSTGRES_SERVER_MIN) {
+        int version = PQserverVersion(conn->pg) / 10000;
+
+        pal_postgres_disconnect(conn);
+        if (out_failure)
+            *out_failure = PAL_POSTGRES_REFUSED;
+        return pal_error_set(err, PAL_INVALID,
+                "%s: the server is PostgreSQL %d; version %d or newer is needed", store->place,
+                version, PAL_POSTGRES_SERVER_MIN / 10000);
+    }
+    PQsetNoticeReceiver(conn->pg, on_notice, conn);
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
+        return refuse(conn, out_failure, err);
+    if (conn->is_writer)
+        atomic_store(&store->is_lost, false);
+    return PAL_OK;
+}
+
+/* ---- Flights ---- */
+
+void pal_postgres_flight_begin(pal_postgres_flight *flight, pal_postgres_conn *conn)
+{
+    flight->conn = conn;
+    flight->len = 0;
+    flight->is_broken = conn->pg == NULL;
+    flight->is_short = false;
+    flight->failure = PAL_POSTGRES_FINE;
+    conn->was_warned = false;
+}
+
+void pal_postgres_flight_done(pal_postgres_flight *flight)
+{
+    for (size_t i = 0; i < flight->len; i++)
+        PQclear(flight->results[i]);
+    flight->len = 0;
+}
+
+static void statement_name(pal_postgres_sql sql, char out_name[16])
+{
+    snprintf(out_name, 16, "palaver%d", (int)sql);
+}
+
+size_t pal_postgres_flight_add(
+        pal_postgres_flight *flight, pal_postgres_sql sql, pal_postgres_params *params)
+{
+    static const int binary[PAL_POSTGRES_PARAMS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+            1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    pal_postgres_conn *conn = flight->conn;
+    const char *values[PAL_POSTGRES_PARAMS_MAX] = {0};
+    Oid types[PAL_POSTGRES_PARAMS_MAX] = {0};
+    int lengths[PAL_POSTGRES_PARAMS_MAX] = {0};
+    int len = params ? (int)params->len : 0;
+    size_t index = flight->len++;
+    bool prepares = conn->store->prepares;
+    char name[16];
+
+    flight->sent[index] = sql;
+    flight->results[index] = NULL;
+    flight->prepares[index] = false;
+    for (int i = 0; i < len; i++) {
+        const pal_postgres_param *param = &params->items[i];
+
+        types[i] = pal_postgres_param_type(param);
+        if (param->bytes.failure)
+            flight->is_broken = flight->is_short = true;
+        if (param->is_null)
+            continue;
+        values[i] = param->bytes.data ? param->bytes.data : "";
+        lengths[i] = (int)param->bytes.len;
+    }
+    statement_name(sql, name);
+    if (!flight->is_broken && prepares && !conn->is_prepared[sql]) {
+        flight->prepares[index] = true;
+        conn->is_prepared[sql] = true; /* taken back if it fails */
+        flight->is_broken = !PQsendPrepare(conn->pg, name, conn->store->texts[sql], len, types);
+    }
+    if (!flight->is_broken)
+        flight->is_broken = prepares
+                ? !PQsendQueryPrepared(conn->pg, name, len, values, lengths, binary, 1)
+                : !PQsendQueryParams(conn->pg, conn->store->texts[sql], len, types, values,
+                          lengths, binary, 1);
+    if (params)
+        pal_postgres_params_done(params);
+    return index;
+}
+
+static pal_status lose(pal_postgres_flight *flight, const char *why, pal_error *err)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(why, "\n"), why);
+    pal_postgres_disconnect(flight->conn);
+    flight->failure = PAL_POSTGRES_LOST;
+    return pal_postgres_error(flight->conn->store, "08006", text, err);
+}
+
+/* Waits until the socket can be read, or written if there is something left to send. */
+static bool wait_for(PGconn *pg, bool writes, int64_t until_us)
+{
+    struct pollfd fd = {.fd = PQsocket(pg), .events = (short)(POLLIN | (writes ? POLLOUT : 0))};
+    int64_t left_us = until_us - pal_clock_monotonic_us();
+
+    if (left_us <= 0 || fd.fd < 0)
+        return false;
+    if (poll(&fd, 1, (int)(left_us / 1000) + 1) < 0 && errno != EINTR)
+        return false;
+    return true;
+}
+
+/* Returns the next result; *out_result is NULL between two statements. */
+static bool next_result(PGconn *pg, int64_t until_us, PGresult **out_result)
+{
+    int unsent = PQflush(pg);
+
+    while (unsent > 0 || PQisBusy(pg)) {
+        if (unsent < 0 || !wait_for(pg, unsent > 0, until_us) || !PQconsumeInput(pg))
+            return false;
+        unsent = PQflush(pg);
+    }
+    if (unsent < 0)
+        return false;
+    *out_result = PQgetResult(pg);
+    return true;
+}
+
+/* Reads the results of one statement up to the NULL that ends it, and keeps the first. */
+static bool take_statement(PGconn *pg, int64_t until_us, PGresult **out_result)
+{
+    PGresult *result = NULL;
+
+    *out_result = NULL;
+    do {
+        if (!next_result(pg, until_us, &result))
+            return false;
+        if (!*out_result)
+            *out_result = result;
+        else
+            PQclear(result);
+    } while (result);
+    return *out_result != NULL;
+}
+
+static void keep_failure(pal_postgres_flight *flight, const PGresult *result, pal_error *err)
+{
+    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+    if (flight->failure != PAL_POSTGRES_FINE)
+        return;
+    flight->failure = pal_postgres_failure_of(code ? code : "08006");
+    pal_postgres_error(flight->conn->store, code ? code : "08006",
+            text ? text : PQresultErrorMessage(result), err);
+    flight->conn->was_warned = false;
+}
+
+static bool is_fine(const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus(result);
+
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+static bool collect(pal_postgres_flight *flight, int64_t until_us, pal_error *err)
+{
+    pal_postgres_conn *conn = flight->conn;
+    PGresult *result;
+
+    for (size_t i = 0; i < flight->len; i++) {
+        if (flight->prepares[i]) {
+            if (!take_statement(conn->pg, until_us, &result))
+                return false;
+            if (!is_fine(result)) {
+                conn->is_prepared[flight->sent[i]] = false;
+                if (PQresultStatus(result) != PGRES_PIPELINE_ABORTED)
+                    keep_failure(flight, result, err);
+            }
+            PQclear(result);
+        }
+        if (!take_statement(conn->pg, until_us, &flight->results[i]))
+            return false;
+        if (!is_fine(flight->results[i]) &&
+                PQresultStatus(flight->results[i]) != PGRES_PIPELINE_ABORTED)
+            keep_failure(flight, flight->results[i], err);
+    }
+    if (!next_result(conn->pg, until_us, &result) || !result)
+        return false;
+    PQclear(result); /* the Sync */
+    return true;
+}
+
+pal_status pal_postgres_flight_run(pal_postgres_flight *flight, pal_error *err)
+{
+    pal_postgres_conn *conn = flight->conn;
+    int64_t wait_us = (int64_t)conn->store->options.busy_timeout_ms * 1000;
+    pal_error why = {0};
+
+    if (flight->is_short) { /* later statements were not sent, so there was no COMMIT */
+        pal_postgres_disconnect(conn);
+        flight->failure = PAL_POSTGRES_REFUSED;
+        return pal_no_memory(err);
+    }
+    if (flight->is_broken || !PQpipelineSync(conn->pg))
+        return lose(flight, conn->pg ? PQerrorMessage(conn->pg) : "no connection", err);
+    if (!collect(flight, pal_clock_monotonic_us() + wait_us, &why))
+        return lose(flight, *PQerrorMessage(conn->pg) ? PQerrorMessage(conn->pg) : "no answer",
+                err);
+    if (flight->failure == PAL_POSTGRES_FINE)
+        return PAL_OK;
+    if (flight->failure == PAL_POSTGRES_LOST)
+        pal_postgres_disconnect(conn);
+    if (flight->failure == PAL_POSTGRES_POOLER) {
+        atomic_store(&conn->store->prepares, false);
+        pal_postgres_disconnect(conn);
+    }
+    if (err)
+        *err = why;
+    return why.status;
+}
+
+pal_status pal_postgres_run(pal_postgres_conn *conn, pal_postgres_sql sql,
+        pal_postgres_params *params, PGresult **out_result, pal_postgres_failure *out_failure,
+        pal_error *err)
+{
+    pal_postgres_flight flight;
+    pal_status status;
+
+    pal_postgres_flight_begin(&flight, conn);
+    pal_postgres_flight_add(&flight, sql, params);
+    status = pal_postgres_flight_run(&flight, err);
+    if (status == PAL_OK && out_result) {
+        *out_result = flight.results[0];
+        flight.results[0] = NULL;
+    }
+    if (out_failure)
+        *out_failure = flight.failure;
+    pal_postgres_flight_done(&flight);
+    return status;
+}
+
+pal_status pal_postgres_exec(
+        pal_postgres_conn *conn, const char *text, char out_code[6], pal_error *err)
+{
+    pal_status status = PAL_OK;
+    PGresult *result;
+
+    /* Several statements in one text need the simple protocol. */
+    if (!PQexitPipelineMode(conn->pg) || PQsetnonblocking(conn->pg, 0) != 0)
+        return pal_postgres_error(conn->store, "08006", PQerrorMessage(conn->pg), err);
+    result = PQexec(conn->pg, text);
+    out_code[0] = 0;
+    if (!is_fine(result)) {
+        const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        const char *why = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+        snprintf(out_code, 6, "%.5s", code ? code : "08006");
+        status = pal_postgres_error(
+                conn->store, out_code, why ? why : PQerrorMessage(conn->pg), err);
+    }
+    PQclear(result);
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
+        pal_postgres_disconnect(conn);
+    return status;
+}
+
+/* ---- The readers ---- */
+
+static pal_postgres_reader *take_reader(pal_postgres *store)
+{
+    pal_postgres_reader *reader = NULL;
+
+    pthread_mutex_lock(&store->lock);
+    while (!reader) {
+        for (size_t i = 0; i < store->readers_len; i++) {
+            pal_postgres_reader *each = &store->readers[i];
+
+            /* One that is connected already is better. */
+            if (!each->is_used && (!reader || (each->conn.pg && !reader->conn.pg)))
+                reader = each;
+        }
+        if (!reader)
+            pthread_cond_wait(&store->given, &store->lock);
+    }
+    reader->is_used = true;
+    pthread_mutex_unlock(&store->lock);
+    return reader;
+}
+
+static void give_reader(pal_postgres *store, pal_postgres_reader *reader)
+{
+    pthread_mutex_lock(&store->lock);
+    reader->is_used = false;
+    pthread_cond_signal(&store->given);
+    pthread_mutex_unlock(&store->lock);
+}
+
+void pal_postgres_readers_close(pal_postgres *store)
+{
+    for (size_t i = 0; i < store->readers_len; i++)
+        pal_postgres_disconnect(&store->readers[i].conn);
+}
+
+/* The parameters must last for several tries. */
+static void copy_params(const pal_postgres_params *from, pal_postgres_params *to)
+{
+    *to = *from;
+    for (size_t i = 0; i < from->len; i++) {
+        pal_buf_init(&to->items[i].bytes, PAL_POSTGRES_PARAM_BYTES_MAX);
+        pal_buf_append_str(&to->items[i].bytes, pal_buf_str(&from->items[i].bytes));
+        if (from->items[i].bytes.failure)
+            to->items[i].bytes.failure = from->items[i].bytes.failure;
+    }
+}
+
+pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_postgres_params *params,
+        PGresult **out_result, pal_error *err)
+{
+    pal_postgres_reader *reader = take_reader(store);
+    int64_t until_us =
+            pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+    bool again = true;
+    int tries = 0;
+    pal_status status = PAL_OK;
+
+    while (again) {
+        pal_postgres_failure failure = PAL_POSTGRES_FINE;
+        pal_postgres_params copy;
+
+        copy_params(params, &copy);
+        status = pal_postgres_connect(&reader->conn, &failure, err);
+        if (status == PAL_OK)
+            status = pal_postgres_run(&reader->conn, sql, &copy, out_result, &failure, err);
+        else
+            pal_postgres_params_done(&copy);
+        again = status != PAL_OK && failure != PAL_POSTGRES_REFUSED &&
+                failure != PAL_POSTGRES_FINE && pal_clock_monotonic_us() < until_us;
+        /* The first try may only have found that an idle connection is gone. */
+        if (again && tries++ > 0)
+            poll(NULL, 0, RETRY_PAUSE_MS);
+    }
+    give_reader(store, reader);
+    pal_postgres_params_done(params);
+    return status;
+}

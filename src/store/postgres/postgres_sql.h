@@ -1,0 +1,402 @@
+/* postgres_sql.h - every statement, by noun. "@" stands for the schema of the store.
+ *
+ * The index that a statement uses is named before it; "pk" is the primary key of its table. Each
+ * statement can use only that index. The connections forbid sequential scans, hash joins and merge
+ * joins, so that a plan that was made for an empty table stays right when the table grows. A "+ 0"
+ * keeps a condition out of the choice of an index.
+ *
+ * Statements with unnest() handle the rows of a whole batch. Their arrays are sorted by tenant and
+ * session, and nested loops keep that order, so that two nodes lock rows in the same order. */
+#ifndef PAL_POSTGRES_SQL_H
+#define PAL_POSTGRES_SQL_H
+
+#define PAL_POSTGRES_SESSION_COLUMNS                                                               \
+    "x.session, h.state, coalesce(x.key, x.kept_key), x.aliases, x.title, h.project, h.agent,"     \
+    " x.scope, x.metadata, x.extra, x.parent, x.fork_seq, x.fork_mark, h.last_seq, h.mark_number," \
+    " h.tokens, h.bytes, x.created_at, h.updated_at, h.expires_at, x.deleted_at, x.is_routed,"     \
+    " x.alias_apart"
+
+#define PAL_POSTGRES_ROW_COLUMNS                                                                   \
+    "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.is_text, m.body, m.turn"
+
+#define PAL_POSTGRES_MARK_COLUMNS "m.number, m.kind, m.seq, m.through_seq, m.target, m.created_at"
+
+#define PAL_POSTGRES_RECORD_COLUMNS                                                                \
+    "r.kind, r.name, r.session, r.body, r.version, r.created_at, r.updated_at, r.expires_at"
+
+/* The page begins after (updated_at, session) = ($4, $5). The minute leads to the place in the
+ * index; the exact order within it is sorted. */
+#define PAL_POSTGRES_LIST(filter)                                                                  \
+    "SELECT " PAL_POSTGRES_SESSION_COLUMNS                                                         \
+    " FROM @head h JOIN @session x ON x.tenant = h.tenant AND x.session = h.session"               \
+    " WHERE h.tenant = $1 AND h.state = $2 AND h.minute <= $3"                                     \
+    " AND (h.updated_at < $4 OR (h.updated_at = $4 AND h.session < $5))"                           \
+    " AND h.updated_at >= $6 AND (h.state + 0 <> 1 OR h.expires_at IS NULL OR h.expires_at >= $7)" \
+    " AND " filter " ORDER BY h.minute DESC, h.updated_at DESC, h.session DESC LIMIT $8"
+
+#define PAL_POSTGRES_CAPPED(sum)                                                                   \
+    "greatest(least(" sum ", 9223372036854775807), -9223372036854775808)::int8"
+#define PAL_POSTGRES_SUM(column) PAL_POSTGRES_CAPPED("coalesce(sum(" column "), 0)")
+#define PAL_POSTGRES_LEDGER_SUMS                                                                   \
+    PAL_POSTGRES_SUM("input") ", " PAL_POSTGRES_SUM("cache_read") ", "                             \
+    PAL_POSTGRES_SUM("cache_write") ", " PAL_POSTGRES_SUM("output") ", "                           \
+    PAL_POSTGRES_SUM("reasoning") ", " PAL_POSTGRES_SUM("cost_micros")
+#define PAL_POSTGRES_ADD(column)                                                                   \
+    column " = " PAL_POSTGRES_CAPPED("ledger_hour." column "::numeric + excluded." column)
+
+#define PAL_POSTGRES_STATEMENTS(X)                                                                 \
+    X(BEGIN, "BEGIN")                                                                              \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    /* Tenants: pk. */                                                                             \
+    X(TENANT_ADD,                                                                                  \
+            "INSERT INTO @tenant(tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING")            \
+    X(TENANT_NAME, "SELECT name FROM @tenant WHERE tenant = $1")                                   \
+    /* Nodes: pk. A node is free if it was given back, or not seen since $2. */                    \
+    X(NODE_FREE,                                                                                   \
+            "SELECT slot, batch FROM @node WHERE seen_at < $1 ORDER BY slot LIMIT 1"               \
+            " FOR UPDATE SKIP LOCKED")                                                             \
+    X(NODE_NEXT, "SELECT coalesce(max(slot), 0) + 1 FROM @node")                                   \
+    X(NODE_ADD,                                                                                    \
+            "INSERT INTO @node(slot, id, started_at, seen_at, batch, checks)"                      \
+            " VALUES ($1, $2, $3, $3, $4, 0) ON CONFLICT (slot) DO UPDATE SET id = excluded.id,"   \
+            " started_at = excluded.started_at, seen_at = excluded.seen_at"                        \
+            " WHERE node.seen_at < $5")                                                            \
+    X(NODE_LOCK, "SELECT batch FROM @node WHERE slot = $1 AND id = $2 FOR UPDATE")                 \
+    X(NODE_BATCH, "UPDATE @node SET batch = $3, seen_at = $4 WHERE slot = $1 AND id = $2")         \
+    X(NODE_CHECK,                                                                                  \
+            "UPDATE @node SET checks = checks + 1 WHERE slot = $1 AND id = $2 RETURNING batch")    \
+    X(NODE_LEAVE, "UPDATE @node SET seen_at = 0 WHERE slot = $1 AND id = $2")                      \
+    /* Sessions: pk, session_key, alias pk. */                                                     \
+    X(SESSION_BY_ID,                                                                               \
+            "SELECT " PAL_POSTGRES_SESSION_COLUMNS " FROM @session x"                              \
+            " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
+            " WHERE x.tenant = $1 AND x.session = $2")                                             \
+    X(SESSION_BY_KEY,                                                                              \
+            "SELECT " PAL_POSTGRES_SESSION_COLUMNS " FROM @session x"                              \
+            " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
+            " WHERE x.tenant = $1 AND x.key = $2 AND h.state + 0 = 1")                             \
+    X(SESSION_BY_ALIAS,                                                                            \
+            "SELECT " PAL_POSTGRES_SESSION_COLUMNS " FROM @alias a"                                \
+            " JOIN @session x ON x.tenant = a.tenant AND x.session = a.session"                    \
+            " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
+            " WHERE a.tenant = $1 AND a.alias = $2 AND h.state + 0 = 1")                           \
+    /* head_recent, head_project, head_agent. */                                                   \
+    X(SESSION_LIST, PAL_POSTGRES_LIST("true"))                                                     \
+    X(SESSION_LIST_PROJECT,                                                                        \
+            PAL_POSTGRES_LIST("h.project = $9 AND ($10::text IS NULL OR h.agent || '' = $10)"))    \
+    X(SESSION_LIST_AGENT, PAL_POSTGRES_LIST("h.agent = $9"))                                       \
+    /* session_parent. */                                                                          \
+    X(SESSION_FORKS,                                                                               \
+            "SELECT session FROM @session WHERE tenant = $1 AND parent = $2 AND fork_seq >= $3")   \
+    X(SESSION_SHARED,                                                                              \
+            "SELECT coalesce(max(fork_seq), 0) FROM @session WHERE tenant = $1 AND parent = $2")   \
+    /* Locks the sessions of a batch by id, by key and by alias, in the order of their keys. Both  \
+     * rows are locked, because only locked rows are read again after a wait. */                   \
+    X(SESSION_LOCK,                                                                                \
+            "SELECT " PAL_POSTGRES_SESSION_COLUMNS                                                 \
+            ", h.fence, h.lease_until, h.lease_ttl, h.owner, h.tenant, x.key IS NOT NULL FROM ("   \
+            " SELECT t, s FROM unnest($1::int8[], $2::uuid[]) i(t, s)"                             \
+            " UNION SELECT k.tenant, k.session FROM unnest($3::int8[], $4::text[]) n(t, name)"     \
+            "  JOIN @session k ON k.tenant = n.t AND k.key = n.name"                               \
+            " UNION SELECT a.tenant, a.session FROM unnest($5::int8[], $6::text[]) n(t, name)"     \
+            "  JOIN @alias a ON a.tenant = n.t AND a.alias = n.name) w"                            \
+            " JOIN @head h ON h.tenant = w.t AND h.session = w.s"                                  \
+            " JOIN @session x ON x.tenant = h.tenant AND x.session = h.session"                    \
+            " ORDER BY h.tenant, h.session FOR UPDATE OF h, x")                                    \
+    X(SESSION_COUNT,                                                                               \
+            "SELECT u.t, (SELECT count(*) FROM (SELECT 1 FROM @head h WHERE h.tenant = u.t"        \
+            " AND h.state = 1 AND (h.expires_at IS NULL OR h.expires_at >= $3) LIMIT $2) c)"       \
+            " FROM unnest($1::int8[]) u(t)")                                                       \
+    X(SESSION_ADD,                                                                                 \
+            "INSERT INTO @session(tenant, session, created_at, deleted_at, parent, fork_seq,"      \
+            " fork_mark, is_routed, key, kept_key, title, aliases, alias_apart, scope, metadata,"  \
+            " extra) SELECT * FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[],"         \
+            " $5::uuid[], $6::int8[], $7::int8[], $8::bool[], $9::text[], $10::text[],"            \
+            " $11::text[], $12::bytea[], $13::text[], $14::text[], $15::text[], $16::text[])")     \
+    X(SESSION_UNKEY,                                                                               \
+            "UPDATE @session x SET key = NULL FROM unnest($1::int8[], $2::uuid[]) u(t, s)"         \
+            " WHERE x.tenant = u.t AND x.session = u.s AND x.key IS NOT NULL")                     \
+    X(SESSION_SET,                                                                                 \
+            "UPDATE @session x SET deleted_at = u.deleted_at, parent = u.parent,"                  \
+            " fork_seq = u.fork_seq, fork_mark = u.fork_mark, is_routed = u.is_routed,"            \
+            " key = u.key, kept_key = u.kept_key, title = u.title, aliases = u.aliases,"           \
+            " alias_apart = u.alias_apart, scope = u.scope, metadata = u.metadata,"                \
+            " extra = u.extra FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[],"         \
+            " $5::uuid[], $6::int8[], $7::int8[], $8::bool[], $9::text[], $10::text[],"            \
+            " $11::text[], $12::bytea[], $13::text[], $14::text[], $15::text[], $16::text[])"      \
+            " u(t, s, created_at, deleted_at, parent, fork_seq, fork_mark, is_routed, key,"        \
+            " kept_key, title, aliases, alias_apart, scope, metadata, extra)"                      \
+            " WHERE x.tenant = u.t AND x.session = u.s")                                           \
+    X(HEAD_ADD,                                                                                    \
+            "INSERT INTO @head(tenant, session, last_seq, mark_number, tokens, bytes, updated_at," \
+            " expires_at, fence, lease_until, lease_ttl, minute, state, owner, project, agent,"    \
+            " batch) SELECT *, $17 FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[],"    \
+            " $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::int8[],"            \
+            " $11::int8[], $12::int8[], $13::int8[], $14::text[], $15::text[], $16::text[])")      \
+    X(HEAD_SET,                                                                                    \
+            "UPDATE @head h SET last_seq = u.last_seq, mark_number = u.mark_number,"               \
+            " tokens = u.tokens, bytes = u.bytes, updated_at = u.updated_at,"                      \
+            " expires_at = u.expires_at, fence = u.fence, lease_until = u.lease_until,"            \
+            " lease_ttl = u.lease_ttl, minute = u.minute, state = u.state, owner = u.owner,"       \
+            " project = u.project, agent = u.agent, batch = $17"                                   \
+            " FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[],"                         \
+            " $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::int8[],"            \
+            " $11::int8[], $12::int8[], $13::int8[], $14::text[], $15::text[], $16::text[])"       \
+            " u(t, s, last_seq, mark_number, tokens, bytes, updated_at, expires_at, fence,"        \
+            " lease_until, lease_ttl, minute, state, owner, project, agent)"                       \
+            " WHERE h.tenant = u.t AND h.session = u.s")                                           \
+    X(ALIAS_LOAD,                                                                                  \
+            "SELECT a.tenant, a.alias, a.session FROM unnest($1::int8[], $2::text[]) u(t, n)"      \
+            " JOIN @alias a ON a.tenant = u.t AND a.alias = u.n")                                  \
+    X(ALIAS_CLEAR,                                                                                 \
+            "DELETE FROM @alias a USING unnest($1::int8[], $2::uuid[]) u(t, s)"                    \
+            " WHERE a.tenant = u.t AND a.session = u.s")                                           \
+    X(ALIAS_ADD,                                                                                   \
+            "INSERT INTO @alias(tenant, alias, session)"                                           \
+            " SELECT * FROM unnest($1::int8[], $2::text[], $3::uuid[])")                           \
+    /* head_expiry, session_trash. */                                                              \
+    X(SESSION_EXPIRED,                                                                             \
+            "SELECT t.name, h.session FROM @head h JOIN @tenant t ON t.tenant = h.tenant"          \
+            " WHERE h.expires_at < $1 AND h.state + 0 = 1 ORDER BY h.expires_at LIMIT $2")         \
+    X(SESSION_STALE,                                                                               \
+            "SELECT t.name, x.session FROM @session x JOIN @tenant t ON t.tenant = x.tenant"       \
+            " WHERE x.deleted_at < $1 ORDER BY x.deleted_at LIMIT $2")                             \
+    X(SESSION_STRIP,                                                                               \
+            "UPDATE @session SET key = NULL, kept_key = NULL, title = NULL, aliases = NULL,"       \
+            " alias_apart = NULL, scope = NULL, metadata = NULL, extra = NULL, deleted_at = NULL"  \
+            " WHERE tenant = $1 AND session = $2")                                                 \
+    X(HEAD_STRIP,                                                                                  \
+            "UPDATE @head SET state = 4, project = NULL, agent = NULL, owner = NULL, fence = 0,"   \
+            " lease_until = 0, expires_at = NULL, last_seq = $3, (tokens, bytes) ="                \
+            " (SELECT coalesce(sum(tokens), 0), coalesce(sum(octet_length(body)), 0)"              \
+            " FROM @message WHERE tenant = $1 AND session = $2)"                                   \
+            " WHERE tenant = $1 AND session = $2")                                                 \
+    X(SESSION_DROP, "DELETE FROM @session WHERE tenant = $1 AND session = $2")                     \
+    X(HEAD_DROP, "DELETE FROM @head WHERE tenant = $1 AND session = $2")                           \
+    /* Messages: pk, message_id, message_client, message_arrival. */                               \
+    X(MESSAGE_UP,                                                                                  \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS " FROM @message m WHERE m.tenant = $1"              \
+            " AND m.session = $2 AND m.seq BETWEEN $3 AND $4 ORDER BY m.seq LIMIT $5")             \
+    X(MESSAGE_DOWN,                                                                                \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS " FROM @message m WHERE m.tenant = $1"              \
+            " AND m.session = $2 AND m.seq BETWEEN $3 AND $4 ORDER BY m.seq DESC LIMIT $5")        \
+    X(MESSAGE_BY_ID,                                                                               \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.session FROM @message m"                       \
+            " WHERE m.tenant = $1 AND m.id = $2")                                                  \
+    X(MESSAGE_BY_CLIENT,                                                                           \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS " FROM @message m"                                  \
+            " WHERE m.tenant = $1 AND m.session = $2 AND m.client_id = $3")                        \
+    X(MESSAGE_ARRIVALS,                                                                            \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.pos, m.session FROM @message m"                \
+            " WHERE m.tenant = $1 AND m.pos < $2 ORDER BY m.pos DESC LIMIT $3")                    \
+    X(MESSAGE_CLIENTS,                                                                             \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.tenant, m.session"                             \
+            " FROM unnest($1::int8[], $2::uuid[], $3::text[]) u(t, s, client) JOIN @message m"     \
+            " ON m.tenant = u.t AND m.session = u.s AND m.client_id = u.client")                   \
+    X(MESSAGE_IDS,                                                                                 \
+            "SELECT m.tenant, m.id FROM unnest($1::int8[], $2::uuid[]) u(t, id)"                   \
+            " JOIN @message m ON m.tenant = u.t AND m.id = u.id")                                  \
+    X(MESSAGE_ADD,                                                                                 \
+            "INSERT INTO @message(tenant, session, seq, id, created_at, tokens, flags, role,"      \
+            " is_text, client_id, body, turn, pos) SELECT *, nextval('@message_pos')"              \
+            " FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::uuid[], $5::int8[], $6::int8[]," \
+            " $7::int8[], $8::int8[], $9::bool[], $10::text[], $11::bytea[], $12::uuid[])")        \
+    X(MESSAGE_DROP,                                                                                \
+            "DELETE FROM @message WHERE tenant = $1 AND session = $2 AND seq > $3")                \
+    /* Marks: pk. */                                                                               \
+    X(MARK_HIDING,                                                                                 \
+            "SELECT " PAL_POSTGRES_MARK_COLUMNS " FROM @mark m WHERE m.tenant = $1"                \
+            " AND m.session = $2 AND m.number BETWEEN $3 AND $4 AND m.is_hiding"                   \
+            " ORDER BY m.number")                                                                  \
+    X(MARK_BRIEF,                                                                                  \
+            "SELECT " PAL_POSTGRES_MARK_COLUMNS " FROM @mark m WHERE m.tenant = $1"                \
+            " AND m.session = $2 AND m.number BETWEEN $3 AND $4 ORDER BY m.number")                \
+    X(MARK_WHOLE,                                                                                  \
+            "SELECT " PAL_POSTGRES_MARK_COLUMNS ", m.body FROM @mark m WHERE m.tenant = $1"        \
+            " AND m.session = $2 AND m.number BETWEEN $3 AND $4 ORDER BY m.number")                \
+    X(MARK_LOAD,                                                                                   \
+            "SELECT " PAL_POSTGRES_MARK_COLUMNS ", m.tenant, m.session"                            \
+            " FROM unnest($1::int8[], $2::uuid[]) u(t, s)"                                         \
+            " JOIN @mark m ON m.tenant = u.t AND m.session = u.s ORDER BY m.number")               \
+    X(MARK_ADD,                                                                                    \
+            "INSERT INTO @mark(tenant, session, number, seq, through_seq, target, created_at,"     \
+            " kind, is_hiding, body) SELECT * FROM unnest($1::int8[], $2::uuid[], $3::int8[],"     \
+            " $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bool[],"             \
+            " $10::bytea[])")                                                                      \
+    X(MARK_DROP,                                                                                   \
+            "DELETE FROM @mark WHERE tenant = $1 AND session = $2 AND (seq > $3 OR $3 = 0)")       \
+    /* Blobs: pk, blob_ref pk, blob_ref_session. */                                                \
+    X(BLOB_SIZE, "SELECT size FROM @blob WHERE tenant = $1 AND hash = $2")                         \
+    X(BLOB_GET,                                                                                    \
+            "SELECT b.size, b.media_type, p.data FROM @blob b LEFT JOIN @blob_part p"              \
+            " ON p.tenant = b.tenant AND p.hash = b.hash"                                          \
+            " WHERE b.tenant = $1 AND b.hash = $2 ORDER BY p.part")                                \
+    X(BLOB_LOAD,                                                                                   \
+            "SELECT b.tenant, b.hash, b.created_at FROM unnest($1::int8[], $2::bytea[]) u(t, h)"   \
+            " JOIN @blob b ON b.tenant = u.t AND b.hash = u.h FOR KEY SHARE OF b")                 \
+    X(BLOB_ADD,                                                                                    \
+            "INSERT INTO @blob(tenant, hash, size, created_at, media_type)"                        \
+            " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::text[])")  \
+    X(BLOB_PART_ADD,                                                                               \
+            "INSERT INTO @blob_part(tenant, hash, part, data)"                                     \
+            " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::bytea[])")             \
+    X(BLOB_TOUCH,                                                                                  \
+            "UPDATE @blob b SET created_at = u.at FROM unnest($1::int8[], $2::bytea[],"            \
+            " $3::int8[]) u(t, h, at) WHERE b.tenant = u.t AND b.hash = u.h")                      \
+    X(BLOB_REF_ADD,                                                                                \
+            "INSERT INTO @blob_ref(tenant, hash, session, seq) SELECT * FROM unnest($1::int8[],"   \
+            " $2::bytea[], $3::uuid[], $4::int8[]) ON CONFLICT DO NOTHING")                        \
+    X(BLOB_REF_DROP,                                                                               \
+            "DELETE FROM @blob_ref WHERE tenant = $1 AND session = $2 AND seq > $3"                \
+            " RETURNING hash")                                                                     \
+    X(BLOB_DROP,                                                                                   \
+            "DELETE FROM @blob b USING unnest($1::int8[], $2::bytea[]) u(t, h)"                    \
+            " WHERE b.tenant = u.t AND b.hash = u.h AND NOT EXISTS (SELECT 1 FROM @blob_ref r"     \
+            " WHERE r.tenant = b.tenant AND r.hash = b.hash) RETURNING b.tenant, b.hash")          \
+    X(BLOB_PART_DROP,                                                                              \
+            "DELETE FROM @blob_part p USING unnest($1::int8[], $2::bytea[]) u(t, h)"               \
+            " WHERE p.tenant = u.t AND p.hash = u.h")                                              \
+    /* blob_created. */                                                                            \
+    X(BLOB_UNUSED,                                                                                 \
+            "SELECT b.tenant, b.hash FROM @blob b WHERE b.created_at < $1 AND NOT EXISTS"          \
+            " (SELECT 1 FROM @blob_ref r WHERE r.tenant = b.tenant AND r.hash = b.hash)"           \
+            " ORDER BY b.created_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED")                         \
+    /* Inbox: pk. */                                                                               \
+    X(INBOX_LIST,                                                                                  \
+            "SELECT item, client_id, delivery, body, created_at FROM @inbox"                       \
+            " WHERE tenant = $1 AND session = $2 ORDER BY number")                                 \
+    X(INBOX_OWNERS,                                                                                \
+            "SELECT t.name, i.session FROM (SELECT DISTINCT tenant, session FROM @inbox) i"        \
+            " JOIN @head h ON h.tenant = i.tenant AND h.session = i.session"                       \
+            " JOIN @tenant t ON t.tenant = i.tenant"                                               \
+            " WHERE (i.session, t.name) > ($1::uuid, $2::text) AND h.state + 0 = 1"                \
+            " AND (h.expires_at IS NULL OR h.expires_at >= $3)"                                    \
+            " ORDER BY i.session, t.name LIMIT $4")                                                \
+    X(INBOX_LOAD,                                                                                  \
+            "SELECT i.tenant, i.session, i.number, i.item, i.client_id, i.delivery, i.body,"       \
+            " i.created_at FROM unnest($1::int8[], $2::uuid[]) u(t, s)"                            \
+            " JOIN @inbox i ON i.tenant = u.t AND i.session = u.s"                                 \
+            " ORDER BY i.tenant, i.session, i.number")                                             \
+    X(INBOX_ADD,                                                                                   \
+            "INSERT INTO @inbox(tenant, session, number, item, created_at, client_id, delivery,"   \
+            " body) SELECT * FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::uuid[],"          \
+            " $5::int8[], $6::text[], $7::text[], $8::bytea[])")                                   \
+    X(INBOX_DROP,                                                                                  \
+            "DELETE FROM @inbox i USING unnest($1::int8[], $2::uuid[], $3::int8[]) u(t, s, n)"     \
+            " WHERE i.tenant = u.t AND i.session = u.s AND i.number = u.n")                        \
+    X(INBOX_CLEAR, "DELETE FROM @inbox WHERE tenant = $1 AND session = $2")                        \
+    /* Leases: head pk. */                                                                         \
+    X(LEASE_FIND,                                                                                  \
+            "SELECT owner, fence, lease_until, lease_ttl FROM @head"                               \
+            " WHERE tenant = $1 AND session = $2 AND fence > 0")                                   \
+    /* Ledger: ledger_request, ledger_session, ledger_turn, ledger_time, ledger_hour pk. */        \
+    X(LEDGER_LOAD,                                                                                 \
+            "SELECT l.tenant, l.request_id FROM unnest($1::int8[], $2::text[]) u(t, r)"            \
+            " JOIN @ledger l ON l.tenant = u.t AND l.request_id = u.r")                            \
+    X(LEDGER_ADD,                                                                                  \
+            "INSERT INTO @ledger(tenant, id, session, created_at, input, cache_read, cache_write," \
+            " output, reasoning, cost_micros, agent, request_id, turn_id, purpose, provider,"      \
+            " model, price_version) SELECT * FROM unnest($1::int8[], $2::uuid[], $3::uuid[],"      \
+            " $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[],"             \
+            " $10::int8[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[],"       \
+            " $16::text[], $17::text[])")                                                          \
+    X(LEDGER_HOUR_ADD,                                                                             \
+            "INSERT INTO @ledger_hour(tenant, agent, hour, slot, calls, input, cache_read,"        \
+            " cache_write, output, reasoning, cost_micros) SELECT t, a.agent, hour, $10,"          \
+            " count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM unnest($1::int8[], $2::text[],"          \
+            " $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[])" \
+            " u(t, agent, hour, input, cache_read, cache_write, output, reasoning, cost_micros)"   \
+            " CROSS JOIN LATERAL (SELECT '' UNION SELECT u.agent WHERE u.agent IS NOT NULL)"       \
+            " a(agent) GROUP BY t, a.agent, hour ORDER BY t, a.agent, hour"                        \
+            " ON CONFLICT (tenant, agent, hour, slot) DO UPDATE SET"                               \
+            " calls = ledger_hour.calls + excluded.calls, " PAL_POSTGRES_ADD("input") ", "         \
+            PAL_POSTGRES_ADD("cache_read") ", " PAL_POSTGRES_ADD("cache_write") ", "               \
+            PAL_POSTGRES_ADD("output") ", " PAL_POSTGRES_ADD("reasoning") ", "                     \
+            PAL_POSTGRES_ADD("cost_micros"))                                                       \
+    /* Complete hours, and the rows before and after them. */                                      \
+    X(LEDGER_SUM,                                                                                  \
+            "SELECT " PAL_POSTGRES_SUM("calls") ", " PAL_POSTGRES_LEDGER_SUMS " FROM"              \
+            " (SELECT calls, input, cache_read, cache_write, output, reasoning, cost_micros"       \
+            "  FROM @ledger_hour WHERE tenant = $1 AND agent = $2 AND hour >= $3 AND hour < $4"    \
+            "  UNION ALL SELECT 1, input, cache_read, cache_write, output, reasoning, cost_micros" \
+            "  FROM @ledger WHERE tenant = $1 AND ($2 = '' OR agent = $2)"                         \
+            "  AND created_at >= $5 AND created_at < $6"                                           \
+            "  UNION ALL SELECT 1, input, cache_read, cache_write, output, reasoning, cost_micros" \
+            "  FROM @ledger WHERE tenant = $1 AND ($2 = '' OR agent = $2)"                         \
+            "  AND created_at >= $7 AND created_at < $8) p")                                       \
+    X(LEDGER_SUM_SESSION,                                                                          \
+            "SELECT count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM @ledger WHERE tenant = $1"         \
+            " AND session = $6 AND ($2 = '' OR agent = $2) AND created_at + 0 >= $3"               \
+            " AND created_at + 0 < $4 AND ($5::text IS NULL OR turn_id || '' = $5)")               \
+    X(LEDGER_SUM_TURN,                                                                             \
+            "SELECT count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM @ledger WHERE tenant = $1"         \
+            " AND turn_id = $5 AND ($2 = '' OR agent = $2) AND created_at + 0 >= $3"               \
+            " AND created_at + 0 < $4 AND ($6::uuid IS NULL OR session = $6)")                     \
+    X(LEDGER_FORGET,                                                                               \
+            "UPDATE @ledger SET session = NULL, turn_id = NULL, request_id = NULL"                 \
+            " WHERE tenant = $1 AND session = $2")                                                 \
+    /* Records: pk, record_session, record_expiry. */                                              \
+    X(RECORD_FIND,                                                                                 \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS " FROM @record r WHERE r.tenant = $1"            \
+            " AND r.kind = $2 AND r.name = $3 AND (r.expires_at IS NULL OR r.expires_at > $4)")    \
+    X(RECORD_UP,                                                                                   \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS " FROM @record r WHERE r.tenant = $1"            \
+            " AND r.kind = $2 AND r.name > coalesce($3, '')"                                       \
+            " AND (r.expires_at IS NULL OR r.expires_at > $4) ORDER BY r.name LIMIT $5")           \
+    X(RECORD_DOWN,                                                                                 \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS " FROM @record r WHERE r.tenant = $1"            \
+            " AND r.kind = $2 AND ($3::text IS NULL OR r.name < $3)"                               \
+            " AND (r.expires_at IS NULL OR r.expires_at > $4) ORDER BY r.name DESC LIMIT $5")      \
+    X(RECORD_SESSION_UP,                                                                           \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS " FROM @record r WHERE r.tenant = $1"            \
+            " AND r.session = $6 AND r.kind = $2 AND r.name > coalesce($3, '')"                    \
+            " AND (r.expires_at IS NULL OR r.expires_at > $4) ORDER BY r.name LIMIT $5")           \
+    X(RECORD_SESSION_DOWN,                                                                         \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS " FROM @record r WHERE r.tenant = $1"            \
+            " AND r.session = $6 AND r.kind = $2 AND ($3::text IS NULL OR r.name < $3)"            \
+            " AND (r.expires_at IS NULL OR r.expires_at > $4) ORDER BY r.name DESC LIMIT $5")      \
+    X(RECORD_LOAD,                                                                                 \
+            "SELECT r.tenant, r.kind, r.name, r.session, r.version, r.created_at, r.updated_at,"   \
+            " r.expires_at FROM unnest($1::int8[], $2::text[], $3::text[]) u(t, k, n)"             \
+            " JOIN @record r ON r.tenant = u.t AND r.kind = u.k AND r.name = u.n FOR UPDATE OF r") \
+    X(RECORD_ADD,                                                                                  \
+            "INSERT INTO @record(tenant, kind, name, session, version, created_at, updated_at,"    \
+            " expires_at, body) SELECT * FROM unnest($1::int8[], $2::text[], $3::text[],"          \
+            " $4::uuid[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bytea[])")           \
+    X(RECORD_SET,                                                                                  \
+            "UPDATE @record r SET session = u.session, version = u.version,"                       \
+            " created_at = u.created_at, updated_at = u.updated_at, expires_at = u.expires_at,"    \
+            " body = u.body FROM unnest($1::int8[], $2::text[], $3::text[], $4::uuid[],"           \
+            " $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bytea[])"                        \
+            " u(t, k, n, session, version, created_at, updated_at, expires_at, body)"              \
+            " WHERE r.tenant = u.t AND r.kind = u.k AND r.name = u.n")                             \
+    X(RECORD_DROP,                                                                                 \
+            "DELETE FROM @record r USING unnest($1::int8[], $2::text[], $3::text[]) u(t, k, n)"    \
+            " WHERE r.tenant = u.t AND r.kind = u.k AND r.name = u.n")                             \
+    X(RECORD_CLEAR, "DELETE FROM @record WHERE tenant = $1 AND session = $2")                      \
+    X(RECORD_SWEEP,                                                                                \
+            "WITH due AS (SELECT tenant, kind, name FROM @record WHERE expires_at <= $1"           \
+            " ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED) DELETE FROM @record r"          \
+            " USING due WHERE r.tenant = due.tenant AND r.kind = due.kind AND r.name = due.name")  \
+    X(RECORD_DUE, "SELECT 1 FROM @record WHERE expires_at <= $1 LIMIT 1")                          \
+    /* Counts: reads all rows. A tenant whose name begins with a control character is internal. */ \
+    X(STAT,                                                                                        \
+            "SELECT (SELECT count(*) FROM @head WHERE state = 1),"                                 \
+            " (SELECT count(*) FROM @head WHERE state = 2),"                                       \
+            " (SELECT count(*) FROM @head WHERE state = 3),"                                       \
+            " (SELECT count(*) FROM @message), (SELECT coalesce(sum(bytes), 0)::int8 FROM @head)," \
+            " (SELECT count(*) FROM @blob), (SELECT coalesce(sum(size), 0)::int8 FROM @blob),"     \
+            " (SELECT count(*) FROM @tenant WHERE name >= ' '),"                                   \
+            " (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c"       \
+            " WHERE c.relkind = 'r' AND c.relnamespace ="                                          \
+            " (SELECT relnamespace FROM pg_class WHERE oid = '@message'::regclass))")
+
+typedef enum pal_postgres_sql {
+#define PAL_POSTGRES_ENUM(name, text) PAL_POSTGRES_##name,
+    PAL_POSTGRES_STATEMENTS(PAL_POSTGRES_ENUM)
+#undef PAL_POSTGRES_ENUM
+            PAL_POSTGRES_COUNT
+} pal_postgres_sql;
+
+#endif
