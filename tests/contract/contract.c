@@ -36,6 +36,39 @@ static const char *place(bool many_stores)
     return many_stores && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
+static bool is_postgres(void)
+{
+    return strcmp(test.scheme, "postgres") == 0;
+}
+
+/* The server is that of tools/pg-test. Each program has a schema, so that programs can run at the
+ * same time. */
+static bool begin_postgres(void)
+{
+    const char *url = getenv("PALAVER_TEST_POSTGRES");
+
+    if (!url) {
+        printf("1..0 # SKIP tools/pg-test did not start a server\n");
+        exit(0);
+    }
+    snprintf(test.url, sizeof test.url, "%s&schema=t%d", url, (int)getpid());
+    return true;
+}
+
+/* Empties all tables but the version. That is faster than a new schema. */
+static void clear_postgres(void)
+{
+    char command[1024];
+
+    snprintf(command, sizeof command,
+            "psql -q -X '%s' -c \"DO \\$\\$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM"
+            " pg_tables WHERE schemaname = 't%d' AND tablename <> 'meta' LOOP"
+            " EXECUTE 'DELETE FROM t%d.' || name; END LOOP; END \\$\\$\"",
+            getenv("PALAVER_TEST_POSTGRES"), (int)getpid(), (int)getpid());
+    if (system(command) != 0)
+        printf("# could not empty the tables\n");
+}
+
 bool contract_begin(int argc, char **argv, bool many_stores)
 {
     const char *url = argc > 1 ? argv[1] : "memory:";
@@ -47,6 +80,8 @@ bool contract_begin(int argc, char **argv, bool many_stores)
         return false;
     }
     memcpy(test.scheme, url, len);
+    if (is_postgres())
+        return begin_postgres();
     if (contract_is_durable())
         snprintf(test.url, sizeof test.url, "%s:%s/store.db", test.scheme, test.dir);
     else
@@ -65,6 +100,8 @@ static int remove_one(const char *path, const struct stat *facts, int kind, stru
 
 void contract_clear(void)
 {
+    if (is_postgres())
+        clear_postgres();
     nftw(test.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

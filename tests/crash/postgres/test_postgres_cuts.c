@@ -1,0 +1,105 @@
+/* test_postgres_cuts.c - cuts the connection to PostgreSQL before, inside and after every message of
+ * a write. The write must succeed all the same, and happen exactly once.
+ *
+ * After the cut behind the last message, the commit has happened and its answer is lost: a store
+ * that wrote again would double the message, and one that gave up would lose the answer. */
+#include <stdlib.h>
+#include "postgres_proxy.h"
+#include "palaver/palaver.h"
+#include "support/scratch.h"
+#include "support/tap.h"
+
+#define MESSAGES_MAX 200
+
+static char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 64];
+static pal_store *store;
+static pal_id session;
+static uint64_t appended;
+
+static bool append_one(pal_str client_id)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    pal_message message = {
+            .role = PAL_ROLE_USER, .parts = &part, .parts_len = 1, .client_id = client_id};
+    pal_error err = {0};
+    pal_status status = pal_store_append(
+            store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err);
+
+    if (status != PAL_OK)
+        printf("# %s\n", err.message);
+    return CHECK_EQ(status, PAL_OK) && CHECK_EQ(message.seq, ++appended);
+}
+
+static bool check_session(void)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_message_query query = {.limit = 0};
+    pal_message_page page = {0};
+    pal_error err = {0};
+    bool held = CHECK_EQ(pal_store_load(store, (pal_str){0}, session, &query, arena, &page, &err),
+                        PAL_OK) &&
+            CHECK_EQ(page.len, appended);
+
+    for (size_t i = 0; held && i < page.len; i++)
+        held = CHECK_EQ(page.items[i].seq, i + 1);
+    pal_arena_free(arena);
+    return held;
+}
+
+/* Cuts at the first message of an append, then at the second, until an append needs fewer. */
+static unsigned cut_everywhere(cut_kind kind, bool has_client_id)
+{
+    char name[64];
+    unsigned nth = 1;
+    bool held = true;
+
+    for (; held && nth < MESSAGES_MAX; nth++) {
+        snprintf(name, sizeof name, "c-%d-%u", (int)kind, nth);
+        postgres_proxy_arm(nth, kind);
+        held = append_one(has_client_id ? pal_str_of(name) : (pal_str){0});
+        if (!postgres_proxy_fired())
+            break;
+    }
+    postgres_proxy_arm(0, kind);
+    CHECK(held && check_session());
+    return nth - 1;
+}
+
+static void a_cut_before_any_message_is_harmless(void)
+{
+    CHECK_THAT(cut_everywhere(CUT_BEFORE, true), >=, 8);
+    CHECK_THAT(cut_everywhere(CUT_BEFORE, false), >=, 8);
+}
+
+static void a_cut_inside_any_message_is_harmless(void)
+{
+    CHECK_THAT(cut_everywhere(CUT_INSIDE, true), >=, 8);
+}
+
+static void a_cut_after_any_message_is_harmless(void)
+{
+    CHECK_THAT(cut_everywhere(CUT_AFTER, true), >=, 8);
+    CHECK_THAT(cut_everywhere(CUT_AFTER, false), >=, 8);
+}
+
+int main(void)
+{
+    const char *server_dir = getenv("PALAVER_TEST_POSTGRES_DIR");
+    pal_session wanted = {0};
+    pal_error err = {0};
+
+    if (!server_dir)
+        return 77; /* tools/pg-test did not start a server */
+    scratch_make(false, directory);
+    snprintf(url, sizeof url, "postgres://postgres@/palaver?host=%s", directory);
+    if (!CHECK(postgres_proxy_start(directory, server_dir)) ||
+            !CHECK_EQ(pal_store_open(url, NULL, &store, &err), PAL_OK) ||
+            !CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK))
+        printf("# %s\n", err.message);
+    RUN(a_cut_before_any_message_is_harmless);
+    RUN(a_cut_inside_any_message_is_harmless);
+    RUN(a_cut_after_any_message_is_harmless);
+    pal_store_close(store);
+    scratch_clear(directory, true);
+    return tap_done();
+}
