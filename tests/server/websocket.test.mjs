@@ -80,7 +80,7 @@ test('an idle connection needs little memory', async (t) => {
     const sockets = await openMany(s.port, count);
     const each = (residentKiB(s.child.pid) - before) / count;
     t.diagnostic(`${each.toFixed(1)} KiB for each idle connection (${count})`);
-    assert.ok(each < 64, `${each} KiB`);
+    assert.ok(each < 96, `${each} KiB`); // 41 KiB, or 57 KiB with the address sanitizer
     for (const socket of sockets) socket.close();
     await Promise.all(sockets.map(({ end }) => end));
 });
