@@ -43,7 +43,7 @@ struct pal_postgres {
     char *texts[PAL_POSTGRES_COUNT];       /* statements with the schema in them */
     atomic_bool prepares;                  /* statements are prepared; not behind a pooler */
     pal_postgres_conn writer;
-    pthread_mutex_t lock; /* protects readers, generation and tenants */
+    pthread_mutex_t lock; /* protects readers and tenants */
     pthread_cond_t given; /* a reader was given back */
     pal_postgres_reader readers[PAL_POSTGRES_READERS_MAX];
     size_t readers_len;

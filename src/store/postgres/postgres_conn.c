@@ -27,8 +27,7 @@
     " -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=30s"            \
     " -c default_transaction_isolation=read\\ committed"
 
-/* A pooler does not pass options on. There the role must have them: 'palaver store init' prints
- * how. */
+/* A pooler does not pass options on. There the role must have them (ALTER ROLE ... SET). */
 static const char *server_options(const pal_postgres_conn *conn)
 {
     if (!conn->store->prepares)

@@ -29,8 +29,7 @@ static const known_failure known[] = {
         {"3D000", PAL_POSTGRES_REFUSED, PAL_NOT_FOUND,
                 "the database does not exist; create it with createdb"},
         {"42501", PAL_POSTGRES_REFUSED, PAL_DENIED,
-                "the user lacks rights; run GRANT CREATE ON DATABASE, or 'palaver store init' as"
-                " the owner"},
+                "the user lacks rights; run GRANT CREATE ON DATABASE as its owner"},
         {"53100", PAL_POSTGRES_REFUSED, PAL_FULL,
                 "the server's disk is full; nothing was written"},
         {"53200", PAL_POSTGRES_REFUSED, PAL_IO, "the server is out of memory; nothing was written"},
