@@ -333,6 +333,8 @@ typedef struct pal_turn_request {
     size_t permissions_len;
     bool cannot_ask; /* the caller cannot answer questions. Calls that need approval are denied,
                         or run if unasked_allowed is set; a third identical call is denied */
+    bool cannot_input; /* the caller can approve calls, but cannot answer PAL_QUESTION_INPUT; such
+                          questions are declined */
     PAL_RESERVED(5);
 } pal_turn_request;
 

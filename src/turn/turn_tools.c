@@ -268,7 +268,7 @@ static bool start_mcp(pal_tool_run *run)
                         .arguments = run->arguments,
                         .handle = run->handle,
                         .replies = run->replies,
-                        .can_ask = !turn->request.cannot_ask,
+                        .can_ask = !turn->request.cannot_ask && !turn->request.cannot_input,
                         .person = turn,
                         .on_outcome = on_mcp_result,
                         .on_question = on_mcp_question,

@@ -334,6 +334,7 @@ static const pal_member request_members[] = {
         REQUEST("tools", OTHER, tools),
         REQUEST("permissions", OTHER, permissions),
         REQUEST("cannot_ask", FLAG, cannot_ask),
+        REQUEST("cannot_input", FLAG, cannot_input),
 };
 static const pal_member_table request_table = {
         request_members, LEN(request_members), read_other, write_other};

@@ -84,6 +84,24 @@ test('a session can only restrict', bounded, async (t) => {
     assert.deepEqual(s.notes(), ['write']);
 });
 
+test('a Mistral conversation confirms several calls, and is not asked without a store', bounded, async (t) => {
+    const s = await serve(t);
+    const inputs = `${call('write', '{"n":1}')}${call('write', '{"n":2}')}<<next>><<say over>>`;
+    const begun = (await s.post('/mistral/v1/conversations', { model: 'mock-model', inputs })).json;
+    const pending = begun.outputs.filter((entry) => entry.confirmation_status === 'pending');
+    assert.deepEqual(pending.map((entry) => entry.arguments), ['{"n":1}', '{"n":2}']);
+    const confirm = (list) => s.post(`/mistral/v1/conversations/${begun.conversation_id}`, { tool_confirmations:
+        list.map(([at, confirmation]) => ({ tool_call_id: pending[at].tool_call_id, confirmation })) });
+    assert.match((await confirm([[0, 'allow']])).json.detail[0].msg, /must name each call/);
+    assert.deepEqual(s.notes(), []);
+    const ended = await confirm([[0, 'deny'], [1, 'allow']]);
+    assert.equal(ended.json.outputs.at(-1).content, 'over');
+    assert.deepEqual(s.notes(), ['write']);
+    const passing = (await s.post('/mistral/v1/conversations', { model: 'mock-model', inputs, store: false })).json;
+    assert.equal(passing.outputs.at(-1).content, 'over');
+    assert.deepEqual(s.notes(), ['write'], 'the calls were not run');
+});
+
 // ---- Clients that cannot be asked ----
 
 test('a chat client gets the rule as the result, unless the server allows it', bounded, async (t) => {

@@ -108,13 +108,20 @@ static void send_failure(pal_mistral_runner *run)
 
 /* ---- Sending the response ---- */
 
+static pal_json parse(pal_mistral_runner *run, pal_str json)
+{
+    pal_json value;
+    if (!json.len || pal_json_parse(run->run.arena, json, NULL, &value, NULL) != PAL_OK)
+        return (pal_json){0};
+    return value;
+}
+
 static pal_mistral_outcome outcome_of(pal_mistral_runner *run)
 {
-    pal_mistral_outcome outcome = {.asked = run->asked, .usage = run->usage, .finish = run->finish};
-    if (run->calls.len &&
-            pal_json_parse(run->run.arena, run->calls, NULL, &outcome.calls, NULL) != PAL_OK)
-        outcome.calls = (pal_json){0};
-    return outcome;
+    return (pal_mistral_outcome){.calls = parse(run, run->calls),
+            .asked = parse(run, run->asked),
+            .usage = run->usage,
+            .finish = run->finish};
 }
 
 static pal_status put_answer(pal_mistral_runner *run, pal_error *err)
@@ -142,9 +149,6 @@ static void answer(pal_run *base)
     pal_status status = PAL_OK;
     if (is_done(run))
         status = put_answer(run, &err);
-    if (run->asked.len && run->options.is_passing) /* the session is erased, so the confirmation can
-                                                      never arrive */
-        pal_turn_cancel_async(base->server->runtime, base->tenant, base->turn);
     if (run->ops_len)
         log_failures(run, pal_store_apply(base->server->store, run->ops, run->ops_len, NULL));
     leave(run);
@@ -210,8 +214,6 @@ void pal_mistral_run_finish(pal_mistral_runner *run)
         return;
     if (base->call)
         take_back(run);
-    else if (run->asked.len && run->options.is_passing) /* the confirmation can never arrive */
-        pal_turn_cancel_async(base->server->runtime, base->tenant, base->turn);
     base->keeps_stream = true;
     if (run->ops_len == 0 || !pal_run_apply(base, run->ops, run->ops_len, tidied))
         end(run);

@@ -269,6 +269,17 @@ void pal_mistral_put_usage(pal_json_writer *writer, const pal_usage *usage)
     pal_json_end_object(writer);
 }
 
+/* Returns whether the call waits for permission. */
+static bool is_asked(pal_json asked, pal_str call_id, pal_arena *arena)
+{
+    pal_json question;
+    for (pal_json_iter iter = pal_json_each(asked); pal_json_next(&iter, NULL, &question);) {
+        if (pal_str_equal(pal_member_string(question, "call_id", arena), call_id))
+            return true;
+    }
+    return false;
+}
+
 /* Writes the calls that were held back because they could have been handoffs, or because they wait
  * for permission. */
 static void put_held(pal_mistral_frames *frames, const pal_mistral_outcome *outcome)
@@ -276,7 +287,7 @@ static void put_held(pal_mistral_frames *frames, const pal_mistral_outcome *outc
     pal_json call;
     for (const pal_mistral_call *each = frames->calls; each; each = each->next) {
         pal_json_iter iter = pal_json_each(outcome->calls);
-        if (outcome->asked.len && pal_str_equal(each->id, outcome->asked))
+        if (is_asked(outcome->asked, each->id, frames->arena))
             put_call(frames, each, (pal_str){0}, "pending");
         while (each->kind == PAL_ENTRY_HANDOFF && pal_json_next(&iter, NULL, &call)) {
             if (pal_str_equal(pal_member_string(call, "call_id", frames->arena), each->id))
@@ -304,15 +315,15 @@ static void tell_failed(pal_mistral_frames *frames, unsigned code, const char *m
 /* ---- The complete response ---- */
 
 static pal_status put_outputs(pal_call *call, const pal_mistral_frames *frames,
-        const pal_message_page *messages, pal_str asked, pal_error *err)
+        const pal_message_page *messages, pal_json asked, pal_error *err)
 {
     pal_mistral_entry *entries;
     size_t len;
     pal_status status = pal_mistral_entries(call, messages, frames->agent_id, &entries, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++) {
         const pal_part *part = &entries[i].message->parts[entries[i].first];
-        entries[i].is_pending = asked.len && entries[i].kind == PAL_ENTRY_EXECUTION &&
-                pal_str_equal(part->call_id, asked);
+        entries[i].is_pending = entries[i].kind == PAL_ENTRY_EXECUTION &&
+                is_asked(asked, part->call_id, call->arena);
         pal_mistral_entry_put(pal_call_writer(call), &entries[i], call->arena);
     }
     return status;

@@ -121,7 +121,7 @@ static void started(pal_run *base, const pal_turn_info *info)
         pal_mistral_run_open(run);
 }
 
-/* A question ends the request; the turn waits for the answer to it. */
+/* Questions end the request; the turn waits for the answers to them. */
 static void event(pal_run *base, const pal_event *event)
 {
     pal_mistral_runner *run = (pal_mistral_runner *)base;
@@ -131,7 +131,7 @@ static void event(pal_run *base, const pal_event *event)
     } else if (event->kind == PAL_EVENT_PAUSED) {
         run->calls = pal_arena_copy(base->arena, event->text);
     } else if (event->kind == PAL_EVENT_ASKING) {
-        run->asked = pal_arena_copy(base->arena, event->call_id);
+        run->asked = pal_arena_copy(base->arena, event->questions);
         if (run->asked.len == 0)
             note_failure(run, PAL_NO_MEMORY, pal_str_of("out of memory"));
         pal_run_stop(base);
@@ -173,6 +173,7 @@ static pal_turn_request make_request(
         pal_mistral_runner *run, pal_message *messages, size_t messages_len)
 {
     pal_turn_request request = pal_mistral_speaker_of(run)->request;
+    request.cannot_input = true; /* a confirmation contains nothing else */
     request.session = run->options.session;
     request.messages = messages;
     request.messages_len = messages_len;
@@ -203,6 +204,8 @@ pal_status pal_mistral_run(pal_call *call, const pal_mistral_run_options *option
     if (!run)
         return pal_no_memory(err);
     run->options = *options;
+    /* A temporary session is erased, so a confirmation could never arrive. */
+    run->run.can_ask = !options->is_passing;
     if (options->is_stream) /* the call is freed when its stream begins */
         run->options.speakers = pal_mistral_speakers_copy(&options->speakers, run->run.arena);
     if (pal_arena_failure(run->run.arena) != PAL_OK) {

@@ -66,7 +66,8 @@ typedef struct pal_mistral_frames {
 typedef struct pal_mistral_outcome {
     pal_json calls; /* the calls that end the run: an array of {"call_id", "name", "arguments"}, or
                        empty */
-    pal_str asked;  /* the call that waits for permission; may be empty */
+    pal_json asked; /* the calls that wait for permission: an array of {"call_id", ...}, or
+                       empty */
     pal_usage usage;
     pal_finish finish; /* why the model stopped writing the newest answer */
 } pal_mistral_outcome;

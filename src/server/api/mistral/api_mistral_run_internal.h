@@ -22,7 +22,7 @@ typedef struct pal_mistral_runner {
     pal_usage usage;
     pal_finish finish; /* why the model stopped writing the newest answer */
     pal_str calls; /* calls for the caller, as a JSON array */
-    pal_str asked; /* the call that waits for permission; may be empty */
+    pal_str asked; /* the calls that wait for permission, as a JSON array; may be empty */
     pal_turn_state state;
     bool is_parted; /* another request has written between two turns */
     pal_error error;

@@ -267,62 +267,61 @@ static pal_status start_conversation(pal_call *call, pal_error *err)
 
 /* ---- Confirmations ----
  *
- * A turn pauses before a call that needs permission, and "tool_confirmations" of a later request
- * allows or denies it. */
+ * A turn pauses before calls that need permission, and "tool_confirmations" of a later request
+ * allows or denies each of them. */
 
-typedef struct asked_call {
-    pal_arena *arena;
-    pal_str id;
-    uint64_t last; /* number of the newest event at the time of the request */
-} asked_call;
-
-static bool on_event(const pal_event *event, void *user)
-{
-    asked_call *asked = user;
-    if (event->kind == PAL_EVENT_ASKING)
-        asked->id = pal_arena_copy(asked->arena, event->call_id);
-    return event->number < asked->last;
-}
-
-static pal_status find_asked_call(
-        pal_call *call, pal_id session, pal_turn_info *out_info, pal_str *out_id, pal_error *err)
+/* Finds the turn of the session that waits for permission. *out_waits has no questions if there is
+ * none. */
+static pal_status find_asking(pal_call *call, pal_id session, pal_turn_info *out_info,
+        pal_turn_waits *out_waits, pal_error *err)
 {
     pal_runtime *runtime = call->server->runtime;
-    asked_call asked = {.arena = call->arena};
-    pal_status status = pal_turn_of_session(runtime, call->caller.tenant, session, out_info, err);
+    pal_str tenant = call->caller.tenant;
+    pal_status status = pal_turn_of_session(runtime, tenant, session, out_info, err);
     if (status == PAL_NOT_FOUND || (status == PAL_OK && out_info->state != PAL_TURN_ASKING))
         return PAL_OK;
     if (status != PAL_OK)
         return status;
-    asked.last = out_info->events;
-    status = pal_turn_watch(
-            runtime, call->caller.tenant, out_info->turn, 0, on_event, NULL, &asked, err);
-    /* pal_turn_watch() has reported all past events already, and later ones do not matter. */
-    pal_turn_unwatch(runtime, out_info->turn, &asked);
-    *out_id = asked.id;
-    return status;
+    return pal_turn_waiting(runtime, tenant, out_info->turn, call->arena, out_waits, err);
 }
 
-static pal_status read_confirmation(
-        pal_call *call, pal_str asked, bool *out_allow, pal_error *err)
+static bool is_asked(const pal_turn_waits *waits, pal_str call_id)
+{
+    for (size_t i = 0; i < waits->questions_len; i++) {
+        if (pal_str_equal(waits->questions[i].call_id, call_id))
+            return true;
+    }
+    return false;
+}
+
+static pal_status read_confirmations(pal_call *call, const pal_turn_waits *waits,
+        pal_question_answer **out_answers, size_t *out_len, pal_error *err)
 {
     pal_json each = {0}, list = pal_json_find(call->body, "tool_confirmations");
     pal_json_iter iter = pal_json_each(list);
+    size_t len = 0;
     if (pal_json_type_of(list) != PAL_JSON_ARRAY || pal_json_count(list) == 0)
         return pal_mistral_wrong(call, "tool_confirmations", err,
                 "'tool_confirmations' must be an array of {\"tool_call_id\", \"confirmation\"}");
+    pal_question_answer *answers =
+            pal_arena_array(call->arena, pal_json_count(list), sizeof *answers);
+    if (!answers)
+        return pal_no_memory(err);
     while (pal_json_next(&iter, NULL, &each)) {
         pal_str id = pal_member_string(each, "tool_call_id", call->arena);
         pal_json answer = pal_json_find(each, "confirmation");
-        *out_allow = pal_json_string_is(answer, "allow");
-        if (!*out_allow && !pal_json_string_is(answer, "deny"))
+        bool allow = pal_json_string_is(answer, "allow");
+        if (!allow && !pal_json_string_is(answer, "deny"))
             return pal_mistral_wrong(call, "tool_confirmations", err,
                     "'tool_confirmations': 'confirmation' must be allow or deny");
-        if (asked.len == 0 || !pal_str_equal(id, asked))
+        if (!is_asked(waits, id))
             return pal_mistral_wrong(call, "tool_confirmations", err,
                     "call '%.*s' is not waiting for a confirmation",
                     PAL_EXCERPT(id, 80));
+        answers[len++] = (pal_question_answer){.call_id = id, .allow = allow};
     }
+    *out_answers = answers;
+    *out_len = len;
     return PAL_OK;
 }
 
@@ -341,20 +340,25 @@ static pal_status append_passing(
 }
 
 /* Continues the turn that waits for permission. */
-static pal_status confirm(
-        pal_mistral_start *start, const pal_turn_info *info, pal_str asked, pal_error *err)
+static pal_status confirm(pal_mistral_start *start, const pal_turn_info *info,
+        const pal_turn_waits *waits, pal_error *err)
 {
     pal_call *call = start->call;
-    bool allow = false;
-    pal_status status = read_confirmation(call, asked, &allow, err);
+    pal_question_answer *answers = NULL;
+    size_t answers_len = 0;
+    pal_status status = read_confirmations(call, waits, &answers, &answers_len, err);
     if (status != PAL_OK)
         return status;
     if (start->run.messages_len)
         return pal_mistral_wrong(
                 call, "inputs", err,
                 "'inputs' is not allowed together with 'tool_confirmations'; send it after the "
-                "confirmed call has ended");
-    status = pal_turn_allow(call->server->runtime, call->caller.tenant, info->turn, allow, err);
+                "confirmed calls have ended");
+    status = pal_turn_answer(call->server->runtime, call->caller.tenant, info->turn, answers,
+            answers_len, err);
+    if (status == PAL_INVALID)
+        return pal_mistral_wrong(call, "tool_confirmations", err,
+                "'tool_confirmations' must name each call that waits for a confirmation once");
     if (status != PAL_OK)
         return status;
     start->run.turn = info->turn;
@@ -366,17 +370,17 @@ static pal_status append_stored(pal_mistral_start *start, pal_mistral_hold *hold
 {
     pal_call *call = start->call;
     pal_turn_info info;
-    pal_str asked = {0};
+    pal_turn_waits waits = {0};
     start->run.hold = hold;
-    pal_status status = find_asked_call(call, start->run.session, &info, &asked, err);
+    pal_status status = find_asking(call, start->run.session, &info, &waits, err);
     if (status != PAL_OK)
         return status;
     if (!pal_json_is_absent(pal_json_find(call->body, "tool_confirmations")))
-        return confirm(start, &info, asked, err);
-    if (asked.len)
+        return confirm(start, &info, &waits, err);
+    if (waits.questions_len)
         return pal_mistral_wrong(call, "tool_confirmations", err,
                 "call '%.*s' is waiting for a confirmation; send 'tool_confirmations'",
-                PAL_EXCERPT(asked, 80));
+                PAL_EXCERPT(waits.questions[0].call_id, 80));
     return pal_mistral_run(call, &start->run, err);
 }
 
