@@ -15,7 +15,7 @@
 
 const pal_cli_option pal_cli_globals[] = {
         {"store", 0, PAL_CLI_TEXT, offsetof(pal_cli, store_url), "URL",
-                "the store: sqlite:PATH, postgres://..., jsonl:DIR or memory:"},
+                "sqlite:PATH, postgres://..., jsonl:DIR or memory:"},
         {"config", 0, PAL_CLI_TEXT, offsetof(pal_cli, config_file), "FILE",
                 "configuration file to use instead of palaver.yaml"},
         {"tenant", 0, PAL_CLI_TEXT, offsetof(pal_cli, tenant), "NAME",

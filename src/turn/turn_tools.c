@@ -507,14 +507,13 @@ static void start_or_ask(pal_turn *turn, pal_tool_run *run)
     count_call(turn, run);
     if (permission == PAL_PERMISSION_DENY)
         end_denied(run);
+    else if (run->is_repeat && !run->is_allowed) /* also if it is invalid: a loop must stop */
+        pal_question_set(
+                run, PAL_QUESTION_REPEAT, tool ? tool->server : (pal_str){0}, (pal_str){0});
     else if (!check(run, tool))
         return;
-    else if (run->is_allowed)
-        start_run(run);
-    else if (permission == PAL_PERMISSION_ASK && !run->is_permitted)
+    else if (permission == PAL_PERMISSION_ASK && !run->is_permitted && !run->is_allowed)
         pal_question_set(run, PAL_QUESTION_APPROVAL, tool->server, (pal_str){0});
-    else if (run->is_repeat)
-        pal_question_set(run, PAL_QUESTION_REPEAT, tool->server, (pal_str){0});
     else
         start_run(run);
 }

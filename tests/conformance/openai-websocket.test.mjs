@@ -439,9 +439,11 @@ describe('a steer', () => {
     const socket = await open(t);
     const outcomes = { used: 0, returned: 0 };
     for (let i = 0; i < 60; i++) {
-      socket.send({ type: 'response.create', model: MODEL, input: `<<chunk 1>>${marker()}` });
+      // Every sixth response waits, so that its steer arrives in time on any machine.
+      const script = i % 6 ? '<<chunk 1>>' : '<<stall after=1 ms=200>>';
+      socket.send({ type: 'response.create', model: MODEL, input: `${script}${marker()}` });
       const { response } = await until(socket, 'response.created');
-      for (let skip = i % 40; skip > 0; skip--) if (isLast(await socket.next())) break;
+      for (let skip = i % 6 ? i % 40 : 0; skip > 0; skip--) if (isLast(await socket.next())) break;
       socket.send({ type: 'response.steer', previous_response_id: response.id, input: `steer ${i}` });
       const seen = [];
       let ends = null;

@@ -202,7 +202,7 @@ test('calls of the client\'s tools prevent a handoff', async (t) => {
 
 test('a tool that needs permission waits for allow or deny', async (t) => {
     const s = await mocked(t);
-    const round = '<<tool recall {"text":"x"}>>';
+    const round = '<<tool recall {"query":"x"}>>';
     const inputs = `${round}<<next>>${round}<<next>>${round}<<next>><<say over>>`;
     for (const confirmation of ['allow', 'deny']) {
         const { conversation_id: id, outputs } = await s.start({ model: MODEL, inputs });
