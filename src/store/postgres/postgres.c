@@ -30,6 +30,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         pal_engine **out_engine, pal_error *err)
 {
     pal_postgres *store = pal_calloc(1, sizeof *store);
+    pal_postgres_failure failure = PAL_POSTGRES_FINE;
     pal_status status;
 
     if (!store)
@@ -47,6 +48,10 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
     store->names = pal_arena_new(0);
     status = store->names ? pal_postgres_url_read(store, location, err) : pal_no_memory(err);
     if (status == PAL_OK)
+        status = pal_postgres_texts_write(store, err);
+    if (status == PAL_OK)
+        status = pal_postgres_connect(&store->writer, &failure, err);
+    if (failure == PAL_POSTGRES_POOLER)
         status = pal_postgres_connect(&store->writer, NULL, err);
     if (status == PAL_OK)
         status = pal_postgres_schema_open(store, err);

@@ -26,6 +26,7 @@ typedef struct pal_postgres_conn {
     pal_postgres *store;
     bool is_prepared[PAL_POSTGRES_COUNT];
     bool is_writer;
+    uint_fast64_t losses; /* those of the store, when this connection was made */
     bool was_warned; /* the server sent a warning since the flight began */
 } pal_postgres_conn;
 
@@ -55,6 +56,7 @@ struct pal_postgres {
     int64_t acknowledged; /* the number of the last batch that was reported as committed */
     atomic_uint_fast64_t went_back; /* how often the database was found to be older than that */
     atomic_bool is_lost;  /* the writer has no connection */
+    atomic_uint_fast64_t losses; /* how often the writer lost its connection */
 };
 
 /* ---- postgres_url.c ---- */
@@ -125,6 +127,8 @@ PAL_CHECKED pal_status pal_postgres_exec(
 
 /* ---- postgres_schema.c ---- */
 
+/* Fills store->texts. Must be called before the first connection is made. */
+PAL_CHECKED pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err);
 /* Creates the schema if it does not exist, and checks its version. */
 PAL_CHECKED pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err);
 

@@ -50,8 +50,8 @@ void pal_postgres_disconnect(pal_postgres_conn *conn)
         PQfinish(conn->pg);
     conn->pg = NULL;
     memset(conn->is_prepared, 0, sizeof conn->is_prepared);
-    if (conn->is_writer)
-        atomic_store(&conn->store->is_lost, true);
+    if (conn->is_writer && !atomic_exchange(&conn->store->is_lost, true))
+        atomic_fetch_add(&conn->store->losses, 1);
 }
 
 /* libpq has no SQLSTATE for a failed connection, only the server's message. */
@@ -92,6 +92,47 @@ static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_fail
     return status;
 }
 
+/* Makes COMMIT wait for the disk, also if the server, the database or the role says otherwise. The
+ * value of the session also protects against a later change of the server's configuration. Behind
+ * a pooler the next transaction may run in another session, so there the value must be right
+ * already. */
+static pal_status make_durable(
+        pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_postgres *store = conn->store;
+    pal_postgres_params params = {0};
+    pal_postgres_failure failure;
+    PGresult *result = NULL;
+    pal_str value = {0};
+    pal_status status = pal_postgres_run(
+            conn, PAL_POSTGRES_DURABILITY_FIND, NULL, &result, &failure, err);
+    bool is_durable;
+
+    if (status == PAL_OK && PQntuples(result) == 1)
+        value = pal_postgres_str(result, 0, 0);
+    is_durable = pal_str_equal(value, pal_str_of("on")) ||
+            pal_str_equal(value, pal_str_of("remote_apply"));
+    if (status == PAL_OK && store->prepares) {
+        pal_postgres_put_text(&params, is_durable ? value : pal_str_of("on"));
+        status = pal_postgres_run(
+                conn, PAL_POSTGRES_DURABILITY_SET, &params, NULL, &failure, err);
+    } else if (status == PAL_OK && !is_durable) {
+        failure = PAL_POSTGRES_REFUSED;
+        status = pal_error_set(err, PAL_INVALID,
+                "%s: synchronous_commit is '%.*s', so a crash would lose acknowledged writes; run"
+                " ALTER ROLE ... SET synchronous_commit = on",
+                store->place, PAL_EXCERPT(value, 20));
+    }
+    PQclear(result);
+    if (status != PAL_OK)
+        pal_postgres_disconnect(conn);
+    if (out_failure)
+        *out_failure = failure;
+    return status;
+}
+
+/* A reader connects again if the writer lost its connection meanwhile. The reader's server may be
+ * an old primary, which can answer but does not get the new writes. */
 pal_status pal_postgres_connect(
         pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
 {
@@ -104,9 +145,11 @@ pal_status pal_postgres_connect(
             store->options.read_only ? "any" : "read-write", "palaver", store->url, "UTF8",
             server_options(conn), NULL};
 
-    if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK)
+    if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK &&
+            conn->losses == atomic_load(&store->losses))
         return PAL_OK;
     pal_postgres_disconnect(conn);
+    conn->losses = atomic_load(&store->losses);
     conn->pg = PQconnectdbParams(words, values, 1);
     if (PQstatus(conn->pg) != CONNECTION_OK)
         return refuse(conn, out_failure, err);
@@ -123,9 +166,10 @@ pal_status pal_postgres_connect(
     PQsetNoticeReceiver(conn->pg, on_notice, conn);
     if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
         return refuse(conn, out_failure, err);
-    if (conn->is_writer)
-        atomic_store(&store->is_lost, false);
-    return PAL_OK;
+    if (!conn->is_writer)
+        return PAL_OK;
+    atomic_store(&store->is_lost, false);
+    return store->options.read_only ? PAL_OK : make_durable(conn, out_failure, err);
 }
 
 /* ---- Flights ---- */

@@ -133,7 +133,7 @@ static void put_text(const pal_postgres *store, const char *text, pal_buf *out)
     }
 }
 
-static pal_status write_texts(pal_postgres *store, pal_error *err)
+pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err)
 {
     static const char *const texts[] = {
 #define TEXT(name, text) text,
@@ -220,7 +220,7 @@ static bool is_race(const char *code)
 
 pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err)
 {
-    pal_status status = write_texts(store, err);
+    pal_status status = PAL_OK;
     bool found = false;
 
     for (int i = 0; status == PAL_OK && !found && i < CREATE_TRIES_MAX; i++) {

@@ -45,6 +45,9 @@
     column " = " PAL_POSTGRES_CAPPED("ledger_hour." column "::numeric + excluded." column)
 
 #define PAL_POSTGRES_STATEMENTS(X)                                                                 \
+    /* reset_val is the default for new sessions, also if a pooler gave us an older session. */    \
+    X(DURABILITY_FIND, "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'")      \
+    X(DURABILITY_SET, "SELECT set_config('synchronous_commit', $1, false)")                        \
     X(BEGIN, "BEGIN")                                                                              \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "postgres_ask.h"
 #include "palaver/palaver.h"
 #include "support/tap.h"
 
@@ -60,31 +61,14 @@ static void *append_all(void *argument)
     return NULL;
 }
 
-/* Runs a statement on the server and reads a number from its answer. */
-static long ask(const char *statement)
-{
-    char command[1024];
-    long number = 0;
-    FILE *out;
-
-    snprintf(command, sizeof command, "psql -qAtX '%s' -c \"%s\" 2>/dev/null",
-            getenv("PALAVER_TEST_POSTGRES"), statement);
-    out = popen(command, "r");
-    if (out && fscanf(out, "%ld", &number) != 1)
-        number = 0;
-    if (out)
-        pclose(out);
-    return number;
-}
-
 static void disturb(unsigned round)
 {
     if (round % 2 == 0) {
-        ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE application_name = 'palaver'");
+        postgres_ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                     " WHERE application_name = 'palaver'");
     } else {
-        long pid = ask("SELECT pid FROM pg_stat_activity WHERE application_name = 'palaver'"
-                       " ORDER BY random() LIMIT 1");
+        long pid = postgres_ask("SELECT pid FROM pg_stat_activity"
+                                " WHERE application_name = 'palaver' ORDER BY random() LIMIT 1");
 
         if (pid > 1)
             kill((pid_t)pid, SIGKILL);

@@ -1,0 +1,188 @@
+/* test_postgres_server.c - settings of a PostgreSQL server that endanger what a store promises. */
+#include <string.h>
+#include <unistd.h>
+#include "postgres_ask.h"
+#include "palaver/palaver.h"
+#include "support/tap.h"
+
+#define WAIT_TRIES_MAX 100
+#define WAIT_PAUSE_US 100000
+
+static pal_store *open_store(const char *parameters, pal_error *err)
+{
+    pal_store *store = NULL;
+    char url[512];
+
+    *err = (pal_error){0};
+    snprintf(url, sizeof url, "%s%s", getenv("PALAVER_TEST_POSTGRES"), parameters);
+    if (pal_store_open(url, NULL, &store, err) != PAL_OK)
+        printf("# %s\n", err->message);
+    return store;
+}
+
+static bool append_one(pal_store *store, pal_id session)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_error err = {0};
+
+    return CHECK_EQ(
+            pal_store_append(store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err), PAL_OK);
+}
+
+static bool load_all(pal_store *store, pal_id session)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_message_query query = {.limit = 0};
+    pal_message_page page = {0};
+    pal_error err = {0};
+    bool held = CHECK_EQ(
+            pal_store_load(store, (pal_str){0}, session, &query, arena, &page, &err), PAL_OK);
+
+    pal_arena_free(arena);
+    return held;
+}
+
+/* ---- synchronous_commit ---- */
+
+/* A trigger notes the value with which each message is written. */
+static void note_values(void)
+{
+    postgres_ask("CREATE TABLE public.noted (value text)");
+    postgres_ask("CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN"
+                 " INSERT INTO public.noted VALUES (current_setting(''synchronous_commit''));"
+                 " RETURN NULL; END'");
+    postgres_ask("CREATE TRIGGER note AFTER INSERT ON palaver.message"
+                 " EXECUTE FUNCTION public.note()");
+}
+
+/* Appends with the value as the default of the database, then of the role. */
+static void check_value(const char *given, const char *effective)
+{
+    static const char *const targets[] = {"DATABASE palaver", "ROLE postgres"};
+    pal_session wanted = {0};
+    char statement[200];
+
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        pal_error err;
+        pal_store *store;
+        pal_id session;
+
+        snprintf(statement, sizeof statement, "ALTER %s SET synchronous_commit = %s", targets[i],
+                given);
+        postgres_ask(statement);
+        postgres_ask("TRUNCATE public.noted");
+        store = open_store("", &err);
+        if (CHECK(store) &&
+                CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK) &&
+                append_one(store, session)) {
+            snprintf(statement, sizeof statement,
+                    "SELECT count(*) FROM public.noted WHERE value = '%s'", effective);
+            CHECK_EQ(postgres_ask(statement), 1);
+            CHECK_EQ(postgres_ask("SELECT count(*) FROM public.noted"), 1);
+        }
+        pal_store_close(store);
+        snprintf(statement, sizeof statement, "ALTER %s RESET synchronous_commit", targets[i]);
+        postgres_ask(statement);
+    }
+}
+
+static void a_commit_waits_for_the_disk_whatever_the_server_says(void)
+{
+    check_value("off", "on");
+    check_value("local", "on");
+    check_value("remote_write", "on");
+}
+
+static void a_stronger_value_is_kept(void)
+{
+    check_value("on", "on");
+    check_value("remote_apply", "remote_apply");
+}
+
+static void a_change_of_the_server_reaches_no_open_store(void)
+{
+    pal_session wanted = {0};
+    pal_error err;
+    pal_store *store = open_store("", &err);
+    pal_id session;
+
+    postgres_ask("TRUNCATE public.noted");
+    if (CHECK(store) && CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK)) {
+        postgres_ask("ALTER SYSTEM SET synchronous_commit = off");
+        postgres_ask("SELECT pg_reload_conf()");
+        for (int i = 0; i < WAIT_TRIES_MAX &&
+                postgres_ask("SELECT 1 WHERE current_setting('synchronous_commit') = 'off'") != 1;
+                i++)
+            usleep(WAIT_PAUSE_US);
+        append_one(store, session);
+        CHECK_EQ(postgres_ask("SELECT count(*) FROM public.noted WHERE value = 'on'"), 1);
+    }
+    pal_store_close(store);
+    postgres_ask("ALTER SYSTEM RESET synchronous_commit");
+    postgres_ask("SELECT pg_reload_conf()");
+}
+
+/* Behind a pooler a session cannot be given a value. */
+static void without_sessions_a_weak_value_is_refused(void)
+{
+    pal_error err;
+    pal_store *store;
+
+    postgres_ask("ALTER DATABASE palaver SET synchronous_commit = off");
+    store = open_store("&prepare=no", &err);
+    CHECK(!store);
+    CHECK_EQ(err.status, PAL_INVALID);
+    CHECK(strstr(err.message, "ALTER ROLE") != NULL);
+    pal_store_close(store);
+    postgres_ask("ALTER DATABASE palaver RESET synchronous_commit");
+    store = open_store("&prepare=no", &err);
+    CHECK(store);
+    pal_store_close(store);
+}
+
+/* ---- Readers ---- */
+
+static void readers_leave_a_server_that_the_writer_lost(void)
+{
+    pal_session wanted = {0};
+    char statement[200];
+    pal_error err;
+    pal_store *store = open_store("", &err);
+    pal_id session;
+    long reader;
+
+    if (!CHECK(store) || !CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK))
+        return;
+    append_one(store, session);
+    load_all(store, session);
+    reader = postgres_ask("SELECT pid FROM pg_stat_activity WHERE application_name = 'palaver'"
+                          " AND query <> 'COMMIT'");
+    CHECK_THAT(reader, >, 1);
+    CHECK_EQ(postgres_ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                          " WHERE application_name = 'palaver' AND query = 'COMMIT'"), 1);
+    append_one(store, session);
+    load_all(store, session);
+    snprintf(statement, sizeof statement, "SELECT count(*) FROM pg_stat_activity WHERE pid = %ld",
+            reader);
+    for (int i = 0; i < WAIT_TRIES_MAX && postgres_ask(statement) != 0; i++)
+        usleep(WAIT_PAUSE_US);
+    CHECK_EQ(postgres_ask(statement), 0);
+    pal_store_close(store);
+}
+
+int main(void)
+{
+    pal_error err;
+
+    if (!getenv("PALAVER_TEST_POSTGRES"))
+        return 77; /* tools/pg-test did not start a server */
+    pal_store_close(open_store("", &err)); /* creates the schema */
+    note_values();
+    RUN(a_commit_waits_for_the_disk_whatever_the_server_says);
+    RUN(a_stronger_value_is_kept);
+    RUN(a_change_of_the_server_reaches_no_open_store);
+    RUN(without_sessions_a_weak_value_is_refused);
+    RUN(readers_leave_a_server_that_the_writer_lost);
+    return tap_done();
+}
