@@ -37,6 +37,7 @@
 #include "palaver/dialect.h"
 #include "palaver/error.h"
 #include "palaver/foreign.h"
+#include "palaver/header.h"
 #include "palaver/id.h"
 #include "palaver/limits.h"
 #include "palaver/loop.h"

@@ -20,6 +20,7 @@
 #define PALAVER_TURN_H
 
 #include "palaver/context.h"
+#include "palaver/header.h"
 #include "palaver/limits.h"
 #include "palaver/permission.h"
 #include "palaver/store_batch.h"
@@ -33,12 +34,6 @@ extern "C" {
 typedef struct pal_runtime pal_runtime;
 
 /* ---- Configuration ---- */
-
-/* A header of an HTTP request. */
-typedef struct pal_header {
-    pal_str name;
-    pal_str value;
-} pal_header;
 
 /* Whether a service has OpenAI's Responses API, so that such requests can be forwarded to it. */
 typedef enum pal_endpoint_responses {

@@ -6,7 +6,7 @@
 #define PAL_NET_HTTP_H
 
 #include "net/net_loop.h"
-#include "palaver/str.h"
+#include "palaver/header.h"
 
 typedef struct pal_http pal_http;           /* the client; one per loop */
 typedef struct pal_http_call pal_http_call; /* one request */
@@ -24,11 +24,6 @@ PAL_CHECKED pal_status pal_http_open(
  * Accepts NULL. */
 void pal_http_close(pal_http *http);
 
-typedef struct pal_http_header {
-    pal_str name;
-    pal_str value;
-} pal_http_header;
-
 /* The result of a request. */
 typedef struct pal_http_end {
     pal_status status; /* PAL_OK: a complete response arrived, whatever its code. PAL_IO: it did
@@ -45,7 +40,7 @@ typedef struct pal_http_end {
 /* The head of a response. The texts are valid during the call. */
 typedef struct pal_http_head {
     long code;
-    const pal_http_header *headers; /* names are in lower case */
+    const pal_header *headers; /* names are in lower case */
     size_t headers_len;
 } pal_http_head;
 
@@ -60,7 +55,7 @@ typedef struct pal_http_events {
 typedef struct pal_http_request {
     const char *method; /* for example "POST" */
     pal_str url;
-    const pal_http_header *headers;
+    const pal_header *headers;
     size_t headers_len;
     pal_str body;                /* copied */
     int64_t connect_ms;          /* maximum time to connect; 0: 10000 */

@@ -123,7 +123,7 @@ static void release_body(pal_http_call *call)
 static void tell_head(pal_http_call *call)
 {
     pal_http_head head = {.code = call->code};
-    pal_http_header *headers = NULL;
+    pal_header *headers = NULL;
     size_t cap = 0;
     pal_str left = pal_buf_str(&call->head);
     for (; call->events.head && left.len; head.headers_len++) {
@@ -133,7 +133,7 @@ static void tell_head(pal_http_call *call)
             pal_http_doom(call, PAL_NO_MEMORY);
             goto out;
         }
-        headers[head.headers_len] = (pal_http_header){
+        headers[head.headers_len] = (pal_header){
                 .name = pal_str_make(left.data, (size_t)(colon - left.data)),
                 .value = pal_str_make(colon + 1, (size_t)(end - colon) - 1)};
         left = pal_str_make(end + 1, left.len - (size_t)(end + 1 - left.data));
@@ -257,7 +257,7 @@ static bool add_line(pal_http_call *call, const char *line)
 }
 
 static pal_status add_request_header(
-        pal_http_call *call, const pal_http_header *header, pal_error *err)
+        pal_http_call *call, const pal_header *header, pal_error *err)
 {
     if (!pal_text_is_token(header->name) || has_control(header->value))
         return pal_error_set(
@@ -282,7 +282,7 @@ static pal_status set_headers(pal_http_call *call, const pal_http_request *reque
 {
     bool has_type = false;
     for (size_t i = 0; i < request->headers_len; i++) {
-        const pal_http_header *header = &request->headers[i];
+        const pal_header *header = &request->headers[i];
         pal_status status = add_request_header(call, header, err);
         if (status)
             return status;

@@ -98,7 +98,7 @@ static void add_header(pal_provider *provider, pal_str name, pal_str prefix, pal
         return;
     memcpy(data, prefix.data ? prefix.data : "", prefix.len);
     memcpy(data + prefix.len, value.data ? value.data : "", value.len);
-    provider->headers[provider->headers_len++] = (pal_http_header){
+    provider->headers[provider->headers_len++] = (pal_header){
             pal_arena_copy(provider->kept, name), pal_str_make(data, prefix.len + value.len)};
 }
 
@@ -129,7 +129,7 @@ static void add_usual_headers(pal_provider *provider, pal_str key)
 }
 
 static pal_status check_header(
-        const pal_provider *provider, const pal_http_header *header, pal_error *err)
+        const pal_provider *provider, const pal_header *header, pal_error *err)
 {
     if (header->name.len == 0 || pal_text_has_control(header->name) ||
             pal_text_has_control(header->value) ||
@@ -154,7 +154,7 @@ static pal_status take_headers(
                 PAL_STR_ARG(provider->name));
     add_secret(provider, key);
     for (size_t i = 0; i < config->headers_len; i++) {
-        const pal_http_header *header = &config->headers[i];
+        const pal_header *header = &config->headers[i];
         pal_status status = check_header(provider, header, err);
         if (status != PAL_OK)
             return status;

@@ -81,7 +81,7 @@ typedef struct pal_provider_config {
     pal_str kind; /* one of pal_provider_info_at(), for example "openai" */
     pal_str url;  /* for example "https://api.openai.com/v1"; if empty, the usual URL of the kind */
     pal_str api_key;                /* may be empty */
-    const pal_http_header *headers; /* additional headers */
+    const pal_header *headers; /* additional headers */
     size_t headers_len;
     pal_str path; /* kind "script" only: the file with the recorded answers */
     int64_t connect_ms;
@@ -134,7 +134,7 @@ bool pal_provider_hides_usage(const pal_provider *provider);
 typedef struct pal_provider_forwarded {
     pal_str path; /* appended to the service's URL */
     pal_str body; /* sent unchanged */
-    const pal_http_header *headers; /* replace the service's headers with the same names, except for
+    const pal_header *headers; /* replace the service's headers with the same names, except for
                                        those that carry its key */
     size_t headers_len;             /* up to PAL_FORWARD_HEADERS_MAX */
     pal_str conversation; /* the id for headers of affinity; may be empty */

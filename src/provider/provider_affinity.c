@@ -112,7 +112,7 @@ static pal_str prefix_id(const pal_model_request *request, pal_arena *arena)
 
 /* ---- Headers ---- */
 
-static bool has_header(const pal_http_header *headers, size_t len, pal_str name)
+static bool has_header(const pal_header *headers, size_t len, pal_str name)
 {
     for (size_t i = 0; i < len; i++) {
         if (pal_text_equal_nocase(headers[i].name, name))
@@ -122,14 +122,14 @@ static bool has_header(const pal_http_header *headers, size_t len, pal_str name)
 }
 
 /* A configured header, or one of the client, is not replaced. */
-static void add(pal_http_header *headers, size_t *len, pal_str name, pal_str value)
+static void add(pal_header *headers, size_t *len, pal_str name, pal_str value)
 {
     if (value.len && !has_header(headers, *len, name))
-        headers[(*len)++] = (pal_http_header){name, value};
+        headers[(*len)++] = (pal_header){name, value};
 }
 
 size_t pal_affinity_put(const pal_provider *provider, pal_str conversation,
-        const pal_model_request *request, pal_arena *arena, pal_http_header *headers, size_t len)
+        const pal_model_request *request, pal_arena *arena, pal_header *headers, size_t len)
 {
     if (provider->affinity != PAL_AFFINITY_HEADERS && provider->affinity != PAL_AFFINITY_LLAMA_CPP)
         return len;

@@ -30,7 +30,7 @@ bool pal_provider_speaks_responses(const pal_provider *provider)
 
 /* ---- Sending ---- */
 
-static bool is_replaced(const pal_http_header *header, const pal_provider_forwarded *forwarded)
+static bool is_replaced(const pal_header *header, const pal_provider_forwarded *forwarded)
 {
     for (size_t i = 0; i < forwarded->headers_len; i++) {
         if (pal_text_equal_nocase(header->name, forwarded->headers[i].name))
@@ -40,7 +40,7 @@ static bool is_replaced(const pal_http_header *header, const pal_provider_forwar
 }
 
 /* A header of the request could otherwise replace the service's key, or begin another header. */
-static pal_status check_header(const pal_http_header *header, pal_error *err)
+static pal_status check_header(const pal_header *header, pal_error *err)
 {
     if (pal_text_is_token(header->name) && !pal_text_is_nocase(header->name, "authorization") &&
             !pal_text_is_nocase(header->name, "x-api-key") && !pal_text_has_control(header->value))
@@ -51,14 +51,14 @@ static pal_status check_header(const pal_http_header *header, pal_error *err)
 
 /* Combines the service's headers and those of the request. */
 static pal_status make_headers(const pal_provider *provider,
-        const pal_provider_forwarded *forwarded, pal_arena *arena, pal_http_header **out_headers,
+        const pal_provider_forwarded *forwarded, pal_arena *arena, pal_header **out_headers,
         size_t *out_len, pal_error *err)
 {
     size_t len = 0;
     if (forwarded->headers_len > PAL_FORWARD_HEADERS_MAX)
         return pal_error_set(err, PAL_INVALID, "more than %d headers cannot be forwarded",
                 PAL_FORWARD_HEADERS_MAX);
-    pal_http_header *headers = pal_arena_array(
+    pal_header *headers = pal_arena_array(
             arena,
             provider->headers_len + forwarded->headers_len + PAL_AFFINITY_HEADERS_MAX + 1,
             sizeof(*headers));
@@ -82,7 +82,7 @@ static pal_status make_headers(const pal_provider *provider,
 pal_status pal_provider_forward(pal_provider *provider, const pal_provider_forwarded *forwarded,
         const pal_http_events *events, void *user, pal_http_call **out_call, pal_error *err)
 {
-    pal_http_header *headers = NULL;
+    pal_header *headers = NULL;
     size_t headers_len = 0;
     pal_buf url;
     pal_status status;

@@ -139,7 +139,7 @@ static pal_status send(http_call *call, const pal_model_request *request, pal_st
     const pal_provider *provider = call->base.provider;
     pal_arena *arena = pal_arena_new(0);
     size_t len = provider->headers_len;
-    pal_http_header *headers = arena
+    pal_header *headers = arena
             ? pal_arena_array(arena, len + PAL_AFFINITY_HEADERS_MAX + 1, sizeof(*headers))
             : NULL;
     if (!headers) {

@@ -70,7 +70,7 @@ struct pal_provider {
     pal_arena *scratch; /* for the event that is being read */
     pal_str name;
     pal_str url;              /* without a slash at its end */
-    pal_http_header *headers; /* all headers that are sent */
+    pal_header *headers; /* all headers that are sent */
     size_t headers_len;
     pal_str *secrets; /* values that must not be shown in any text */
     size_t secrets_len;
@@ -112,7 +112,7 @@ PAL_CHECKED pal_status pal_affinity_open(
 /* Adds up to PAL_AFFINITY_HEADERS_MAX + 1 headers to `headers`, which has `len`. Returns the new
  * number. `request` is NULL for a forwarded request, which has no id of the prefix. */
 size_t pal_affinity_put(const pal_provider *provider, pal_str conversation,
-        const pal_model_request *request, pal_arena *arena, pal_http_header *headers, size_t len);
+        const pal_model_request *request, pal_arena *arena, pal_header *headers, size_t len);
 
 /* ---- provider_slots.c ---- */
 

@@ -218,7 +218,7 @@ static void copy_config(pal_tool_mcp *mcp, const pal_tool_mcp_config *from)
 {
     pal_arena *arena = mcp->arena;
     pal_tool_mcp_config *to = &mcp->config;
-    pal_http_header *headers = pal_arena_array(arena, from->headers_len + 1, sizeof(*headers));
+    pal_header *headers = pal_arena_array(arena, from->headers_len + 1, sizeof(*headers));
     *to = *from;
     to->name = pal_arena_copy(arena, from->name);
     to->url = pal_arena_copy(arena, from->url);

@@ -20,7 +20,7 @@ typedef struct pal_tool_mcp_config {
     const pal_str *environment; /* "NAME=value" */
     size_t environment_len;
     pal_str url; /* HTTP: the address */
-    const pal_http_header *headers;
+    const pal_header *headers;
     size_t headers_len;
     int64_t start_ms;      /* time until the handshake is complete; 0: 30000 */
     int64_t call_ms;       /* timeout of one tool call; 0: 120000 */

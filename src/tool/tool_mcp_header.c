@@ -72,7 +72,7 @@ static bool value_text(pal_json value, pal_arena *arena, pal_str *out_text)
 typedef struct finder {
     pal_arena *arena;
     pal_json arguments;
-    pal_http_header *headers; /* NULL: the headers are only counted */
+    pal_header *headers; /* NULL: the headers are only counted */
     pal_str names[HEADERS_MAX];
     size_t len;
     bool invalid;
@@ -107,7 +107,7 @@ static void take_header(finder *f, pal_json schema, pal_json keyword, pal_json v
         pal_buf_init(&full, sizeof(PREFIX) + name.len);
         pal_buf_append_text(&full, PREFIX);
         pal_buf_append_str(&full, name);
-        f->headers[f->len] = (pal_http_header){pal_arena_copy(f->arena, pal_buf_str(&full)), text};
+        f->headers[f->len] = (pal_header){pal_arena_copy(f->arena, pal_buf_str(&full)), text};
         pal_buf_done(&full);
     }
     f->len++;
@@ -181,7 +181,7 @@ bool pal_tool_mcp_headers_are_valid(pal_json schema, pal_arena *arena)
 }
 
 void pal_tool_mcp_headers_make(pal_str schema, pal_str arguments, pal_arena *arena,
-        pal_http_header **out_headers, size_t *out_len)
+        pal_header **out_headers, size_t *out_len)
 {
     pal_json root;
     finder f = {.arena = arena, .headers = pal_arena_array(arena, HEADERS_MAX, sizeof(*f.headers))};

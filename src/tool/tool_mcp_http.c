@@ -105,21 +105,21 @@ static pal_tool_mcp_exchange *new_exchange(pal_tool_mcp *mcp, pal_tool_mcp_reque
 
 /* ---- Sending ---- */
 
-static void add_header(pal_http_header *headers, size_t *len, const char *name, pal_str value)
+static void add_header(pal_header *headers, size_t *len, const char *name, pal_str value)
 {
     if (value.len)
-        headers[(*len)++] = (pal_http_header){pal_str_of(name), value};
+        headers[(*len)++] = (pal_header){pal_str_of(name), value};
 }
 
 /* Returns all headers, allocated from the arena. */
-static pal_http_header *make_headers(
+static pal_header *make_headers(
         const pal_tool_mcp_exchange *x, bool is_get, pal_arena *arena, size_t *out_len)
 {
     const pal_tool_mcp *mcp = x->mcp;
     const pal_tool_mcp_request *request = x->request;
     size_t more = request ? request->headers_len : 0, len = 0;
     bool is_new = mcp->era == PAL_TOOL_MCP_ERA_NEW;
-    pal_http_header *headers =
+    pal_header *headers =
             pal_arena_array(arena, HEADERS_MAX + more + mcp->config.headers_len, sizeof(*headers));
     if (!headers)
         return NULL;

@@ -79,7 +79,7 @@ struct pal_tool_mcp_request {
     bool can_ask;         /* a person can answer questions about it */
     /* the header Mcp-Name: a tool or a task; not copied while it runs, like the next member */
     pal_str name;
-    const pal_http_header *headers;
+    const pal_header *headers;
     size_t headers_len;
     pal_timer timer;
     pal_tool_mcp_exchange *exchange;
@@ -189,7 +189,7 @@ struct pal_tool_mcp_call {
     pal_tool_mcp_handle handle;
     bool has_replied;       /* the task has the replies */
     pal_arena *round_arena; /* owns the headers of the request */
-    pal_http_header *headers;
+    pal_header *headers;
     size_t headers_len;
     pal_tool_mcp_pending *pending;
     int64_t asked_ms;   /* when the first open question arrived */
@@ -331,7 +331,7 @@ void pal_tool_mcp_result_read(pal_json result, pal_arena *arena, pal_tool_outcom
 bool pal_tool_mcp_headers_are_valid(pal_json schema, pal_arena *arena);
 /* The headers are in the arena. */
 void pal_tool_mcp_headers_make(pal_str schema, pal_str arguments, pal_arena *arena,
-        pal_http_header **out_headers, size_t *out_len);
+        pal_header **out_headers, size_t *out_len);
 pal_str pal_tool_mcp_header_value(pal_str text, pal_arena *arena);
 
 #endif

@@ -252,7 +252,7 @@ static void close_all(void *user)
 
 int main(int argc, char **argv)
 {
-    pal_http_header headers[HEADERS_MAX];
+    pal_header headers[HEADERS_MAX];
     char *line = NULL;
     size_t cap = 0;
     ssize_t len;
@@ -269,7 +269,7 @@ int main(int argc, char **argv)
         const char *colon = strstr(argv[i], ": ");
         if (!colon)
             return 2;
-        headers[config.headers_len++] = (pal_http_header){
+        headers[config.headers_len++] = (pal_header){
                 pal_str_make(argv[i], (size_t)(colon - argv[i])), pal_str_of(colon + 2)};
     }
     if (pal_loop_open(0, &loop, &error) != PAL_OK)

@@ -30,14 +30,14 @@ static void answer_run(
     if (!answer_scratch)
         answer_scratch = pal_arena_new(0);
     pal_reader_init(&reader, in->kind, answer_scratch, &log_sink, log);
-    pal_http_header headers[2];
+    pal_header headers[2];
     pal_http_head head = {.code = end.code, .headers = headers};
     if (in->content_type)
-        headers[head.headers_len++] = (pal_http_header){
+        headers[head.headers_len++] = (pal_header){
                 pal_str_of("content-type"), pal_str_of(in->content_type)};
     if (in->retry_after)
         headers[head.headers_len++] =
-                (pal_http_header){pal_str_of("retry-after"), pal_str_of(in->retry_after)};
+                (pal_header){pal_str_of("retry-after"), pal_str_of(in->retry_after)};
     pal_reader_head(&reader, &head);
     for (size_t at = 0, len = first; at < bytes.len; at += len, len = step) {
         if (len == 0 || len > bytes.len - at)

@@ -235,7 +235,7 @@ static const char body_head[] =
 static void send_spans(pal_trace *trace)
 {
     static const pal_http_events events = {.body = ignore_body, .end = sent};
-    pal_http_header header = {pal_str_of("content-type"), pal_str_of("application/json")};
+    pal_header header = {pal_str_of("content-type"), pal_str_of("application/json")};
     pal_http_call *call;
     pal_error err = {0};
     pal_buf spans, body;

@@ -305,7 +305,7 @@ static pal_status open_providers(pal_runtime *runtime, pal_error *err)
                 .kind = endpoint->kind,
                 .url = endpoint->url,
                 .api_key = endpoint->api_key,
-                .headers = (const pal_http_header *)endpoint->headers,
+                .headers = endpoint->headers,
                 .headers_len = endpoint->headers_len,
                 .path = endpoint->path,
                 .affinity = endpoint->affinity,

@@ -33,7 +33,7 @@ struct pal_forward_call {
     pal_str path;
     pal_str body;
     char conversation[2 * PAL_AFFINITY_ID_BYTES + 1]; /* the id for the router; may be empty */
-    pal_http_header *headers; /* with their texts in the same allocation */
+    pal_header *headers; /* with their texts in the same allocation */
     size_t headers_len;
     pal_forward_api api;
     bool is_free; /* see pal_forward */
@@ -477,7 +477,7 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
 
 static size_t headers_size(const pal_forward *request)
 {
-    size_t size = request->headers_len * sizeof(pal_http_header);
+    size_t size = request->headers_len * sizeof(pal_header);
 
     for (size_t i = 0; i < request->headers_len; i++)
         size += request->headers[i].name.len + request->headers[i].value.len;
@@ -496,7 +496,7 @@ static pal_forward_call *make(
 
     if (!f)
         return NULL;
-    f->headers = (pal_http_header *)(f + 1);
+    f->headers = (pal_header *)(f + 1);
     f->headers_len = request->headers_len;
     texts = (char *)(f->headers + f->headers_len);
     for (size_t i = 0; i < request->headers_len; i++) {

@@ -154,7 +154,7 @@ static pal_status open_server(
             .environment = server->environment,
             .environment_len = server->environment_len,
             .url = server->url,
-            .headers = (const pal_http_header *)server->headers,
+            .headers = server->headers,
             .headers_len = server->headers_len,
             .call_ms = server->call_ms,
             .can_ask = !runtime->options.cannot_ask,

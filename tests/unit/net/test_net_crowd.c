@@ -141,7 +141,7 @@ static void start_all(void *user)
     char url[64];
     (void)user;
     snprintf(url, sizeof url, "http://127.0.0.1:%d/v1/chat", port);
-    const pal_http_header header = {pal_str_of("Authorization"), pal_str_of("Bearer key")};
+    const pal_header header = {pal_str_of("Authorization"), pal_str_of("Bearer key")};
     const pal_http_request request = {.method = "POST",
             .url = pal_str_of(url),
             .headers = &header,

@@ -160,7 +160,7 @@ static void a_response_is_reported_completely(void)
 
 static void the_request_is_sent_as_given(void)
 {
-    const pal_http_header headers[] = {
+    const pal_header headers[] = {
             {pal_str_of("Authorization"), pal_str_of("Bearer key")},
             {pal_str_of("X-Empty"), pal_str_of("")},
             {pal_str_of("content-type"), pal_str_of("application/json")},
@@ -377,7 +377,7 @@ static void an_unknown_host_is_reported(void)
 
 static void refuses(const char *method, const char *url, const char *name, const char *value)
 {
-    const pal_http_header header = {pal_str_of(name), pal_str_of(value)};
+    const pal_header header = {pal_str_of(name), pal_str_of(value)};
     talk t = make_talk(method, "/", "");
     t.request.headers = &header;
     t.request.headers_len = name ? 1 : 0;

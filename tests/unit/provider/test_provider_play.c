@@ -78,7 +78,7 @@ static void configurations_are_checked(void)
                          .kind = pal_str_of("openai"), .api_key = pal_str_of("secret\nkey")}),
             PAL_INVALID);
     CHECK_LACKS(error.message, "secret");
-    const pal_http_header bad = {pal_str_of("a:b"), pal_str_of("c")};
+    const pal_header bad = {pal_str_of("a:b"), pal_str_of("c")};
     CHECK_STATUS(opens((pal_provider_config){
                          .kind = pal_str_of("openai"), .headers = &bad, .headers_len = 1}),
             PAL_INVALID);
@@ -118,7 +118,7 @@ static void keys_are_sent_in_the_right_header(void)
     CHECK_STR(pal_provider_family(provider, pal_str_of("m")), "anthropic");
     CHECK_EQ(pal_provider_profile(provider), PAL_PROFILE_ANTHROPIC);
     closes();
-    const pal_http_header own = {pal_str_of("Authorization"), pal_str_of("Basic abcdefghij")};
+    const pal_header own = {pal_str_of("Authorization"), pal_str_of("Basic abcdefghij")};
     CHECK_STATUS(opens((pal_provider_config){.kind = pal_str_of("openai"),
                          .api_key = pal_str_of("sk-123456"),
                          .headers = &own,
@@ -533,7 +533,7 @@ static void starve_on_loop(void *user)
 static void an_allocation_failure_is_reported(void)
 {
     static const char *const kinds[] = {"echo", "script", "openai", "anthropic"};
-    const pal_http_header own = {pal_str_of("x-a"), pal_str_of("b")};
+    const pal_header own = {pal_str_of("x-a"), pal_str_of("b")};
     pal_part part;
     pal_message message = said(&part, PAL_ROLE_USER, "hi");
     CHECK_STATUS(opens_script("{\"text\":\"a\"}\n"), PAL_OK);

@@ -506,7 +506,7 @@ static void http_of_the_new_era_works(void)
     mcp_client client;
     if (!CHECK(http_child_start(&h, "--era", "new", NULL)))
         return;
-    const pal_http_header header = {pal_str_of("Mcp-Test"), pal_str_of("mine")};
+    const pal_header header = {pal_str_of("Mcp-Test"), pal_str_of("mine")};
     h.config.headers = &header;
     h.config.headers_len = 1;
     if (CHECK(mcp_client_open(&client, &h.config)))
