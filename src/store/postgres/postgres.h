@@ -154,9 +154,14 @@ int64_t pal_postgres_minute(int64_t updated_at);
 
 /* ---- postgres_apply.c, postgres_erase.c ---- */
 
-/* Erases and sweeps, each in a transaction of its own. */
-pal_status pal_postgres_erase(
-        pal_postgres *store, pal_work *work, pal_postgres_failure *out_failure);
+/* Erases a session, as a part of a transaction that the caller ends. If the operation is rejected,
+ * its status says so, and PAL_OK is returned. */
+PAL_CHECKED pal_status pal_postgres_erase(pal_postgres *store, pal_work *work,
+        pal_postgres_failure *out_failure, pal_error *err);
+/* Notes the number of the batch and commits. If the connection is lost, the commit is in doubt. */
+PAL_CHECKED pal_status pal_postgres_commit(
+        pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err);
+/* Sweeps, with a transaction for each session. */
 pal_status pal_postgres_sweep(
         pal_postgres *store, pal_work *work, pal_postgres_failure *out_failure);
 

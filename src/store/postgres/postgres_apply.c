@@ -12,7 +12,7 @@
  * - refused: nothing was written. The groups are run one by one, so that only those fail that
  *   cannot be done.
  *
- * An erasure or a sweep is a transaction of its own between two batches. */
+ * A group with an erasure is a transaction between two batches, and a sweep is several. */
 #include <poll.h>
 #include <string.h>
 
@@ -74,9 +74,17 @@ static void restore_inputs(pal_work *works, size_t works_len, const kept_input *
     }
 }
 
-/* Runs the works once. *out_sent says whether the outcome of a lost connection is in doubt. */
-static pal_status run_once(pal_postgres *store, pal_work *works, size_t works_len, bool *out_sent,
-        pal_postgres_failure *out_failure, pal_error *err)
+static bool has_kind(const pal_work *works, size_t works_len, pal_op_kind kind)
+{
+    for (size_t i = 0; i < works_len; i++)
+        if (works[i].op->kind == kind)
+            return true;
+    return false;
+}
+
+/* Loads, decides and writes. */
+static pal_status run_part(pal_postgres *store, pal_work *works, size_t works_len, bool commits,
+        bool *out_sent, pal_postgres_failure *out_failure, pal_error *err)
 {
     pal_postgres_copy copy;
     pal_status status = pal_postgres_copy_open(store, &copy, err);
@@ -87,7 +95,7 @@ static pal_status run_once(pal_postgres *store, pal_work *works, size_t works_le
         status = pal_postgres_load(&copy, works, works_len, out_failure, err);
     if (status == PAL_OK) {
         pal_store_memory.apply(copy.engine, works, works_len);
-        status = pal_postgres_write(&copy, works, works_len, out_sent, out_failure, err);
+        status = pal_postgres_write(&copy, works, works_len, commits, out_sent, out_failure, err);
     } else if (*out_failure == PAL_POSTGRES_FINE) {
         *out_failure = PAL_POSTGRES_REFUSED;
     }
@@ -99,6 +107,47 @@ static void roll_back(pal_postgres *store)
 {
     if (store->writer.pg && PQtransactionStatus(store->writer.pg) != PQTRANS_IDLE)
         (void)!pal_postgres_run(&store->writer, PAL_POSTGRES_ROLLBACK, NULL, NULL, NULL, NULL);
+}
+
+/* Runs a group with erasures in one transaction. Erasures are made by statements, so the works
+ * before and after them are parts, each of which loads what the earlier parts wrote. */
+static pal_status run_parts(pal_postgres *store, pal_work *works, size_t works_len, bool *out_sent,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    bool has_done = false;
+    size_t len;
+
+    for (size_t i = 0; status == PAL_OK && i < works_len; i += len) {
+        for (len = 0; i + len < works_len && works[i + len].op->kind != PAL_OP_ERASE; len++)
+            ;
+        status = len > 0
+                ? run_part(store, works + i, len, false, out_sent, out_failure, err)
+                : pal_postgres_erase(store, &works[i], out_failure, err);
+        len = len > 0 ? len : 1;
+    }
+    for (size_t i = 0; i < works_len; i++)
+        has_done = has_done || works[i].op->status == PAL_OK;
+    if (status == PAL_OK && !has_done) {
+        roll_back(store);
+    } else if (status == PAL_OK) {
+        *out_sent = true;
+        status = pal_postgres_commit(store, out_failure, err);
+    } else if (*out_failure == PAL_POSTGRES_FINE) {
+        *out_failure = PAL_POSTGRES_REFUSED;
+    }
+    return status;
+}
+
+/* Runs the works once. *out_sent says whether the outcome of a lost connection is in doubt. */
+static pal_status run_once(pal_postgres *store, pal_work *works, size_t works_len, bool *out_sent,
+        pal_postgres_failure *out_failure, pal_error *err)
+{
+    *out_sent = false;
+    *out_failure = PAL_POSTGRES_FINE;
+    if (has_kind(works, works_len, PAL_OP_ERASE))
+        return run_parts(store, works, works_len, out_sent, out_failure, err);
+    return run_part(store, works, works_len, true, out_sent, out_failure, err);
 }
 
 pal_status pal_postgres_apply_some(pal_postgres *store, pal_work *works, size_t works_len,
@@ -239,38 +288,21 @@ static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
 
 /* ---- Erasures and sweeps ---- */
 
-static bool is_alone(const pal_work *work)
-{
-    return work->op->kind == PAL_OP_ERASE || work->op->kind == PAL_OP_SWEEP;
-}
-
-static void run_alone(pal_postgres *store, pal_work *work)
+static void run_sweep(pal_postgres *store, pal_work *work)
 {
     int64_t until_us = pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
     pal_op *op = work->op;
     pal_postgres_failure failure;
-    bool is_committed = false;
     int races = 0;
 
-    if (!pal_work_may_run(work))
-        return;
     do {
-        int64_t batch = store->batch;
-
         failure = PAL_POSTGRES_FINE;
         op->status = get_ready(store, work, 1, &failure, &op->error);
         if (op->status == PAL_OK)
-            op->status = op->kind == PAL_OP_ERASE ? pal_postgres_erase(store, work, &failure)
-                                                  : pal_postgres_sweep(store, work, &failure);
+            op->status = pal_postgres_sweep(store, work, &failure);
         if (op->status == PAL_OK)
             return;
         roll_back(store);
-        /* A sweep can be repeated. An erasure would not find its session again. */
-        if (failure == PAL_POSTGRES_LOST && op->kind == PAL_OP_ERASE && store->batch != batch) {
-            op->status = resolve_doubt(store, until_us, &is_committed, &op->error);
-            if (op->status != PAL_OK || is_committed)
-                return;
-        }
         if (failure != PAL_POSTGRES_REFUSED && failure != PAL_POSTGRES_POOLER)
             poll(NULL, 0, RETRY_PAUSE_MS);
         races += failure == PAL_POSTGRES_RACE;
@@ -278,18 +310,36 @@ static void run_alone(pal_postgres *store, pal_work *work)
             races < RACE_TRIES_MAX && pal_clock_monotonic_us() < until_us);
 }
 
+/* Runs a group that is not part of a batch, because it has an erasure or a sweep. */
+static void run_group(pal_postgres *store, pal_work *works, size_t works_len)
+{
+    pal_error err = {0};
+
+    if (!has_kind(works, works_len, PAL_OP_SWEEP)) {
+        run_range(store, works, works_len, false);
+    } else if (works_len == 1 && !works[0].op->with_previous) {
+        run_sweep(store, works);
+    } else {
+        pal_error_set(&err, PAL_INVALID,
+                "a sweep cannot be joined to other operations in PostgreSQL; send it alone");
+        fail_all(works, works_len, &err);
+    }
+}
+
 void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
 {
     pal_postgres *store = (pal_postgres *)engine;
-    size_t first = 0;
+    size_t first = 0, len;
 
-    for (size_t i = 0; i <= works_len; i++) {
-        if (i < works_len && !is_alone(&works[i]))
+    for (size_t i = 0; i < works_len; i += len) {
+        len = group_len(works + i, works_len - i);
+        if (!has_kind(works + i, len, PAL_OP_ERASE) && !has_kind(works + i, len, PAL_OP_SWEEP))
             continue;
         if (i > first)
             run_batch(store, works + first, i - first);
-        if (i < works_len)
-            run_alone(store, &works[i]);
-        first = i + 1;
+        run_group(store, works + i, len);
+        first = i + len;
     }
+    if (works_len > first)
+        run_batch(store, works + first, works_len - first);
 }

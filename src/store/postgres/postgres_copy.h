@@ -59,15 +59,18 @@ pal_str pal_postgres_copy_record_key(
 
 /* ---- postgres_load.c ---- */
 
-/* Begins a transaction, locks and loads everything that the works need. */
+/* Begins a transaction, unless there is one already. Locks and loads everything that the works
+ * need. */
 PAL_CHECKED pal_status pal_postgres_load(pal_postgres_copy *copy, const pal_work *works,
         size_t works_len, pal_postgres_failure *out_failure, pal_error *err);
 
 /* ---- postgres_write.c ---- */
 
-/* Writes everything that differs from the copy before, and commits. *out_sent says whether a COMMIT
- * was sent: if the connection is lost then, the commit is in doubt. */
+/* Writes everything that differs from the copy before. If `commits`, it also ends the transaction.
+ * *out_sent says whether a COMMIT was sent: if the connection is lost then, the commit is in
+ * doubt. */
 PAL_CHECKED pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works,
-        size_t works_len, bool *out_sent, pal_postgres_failure *out_failure, pal_error *err);
+        size_t works_len, bool commits, bool *out_sent, pal_postgres_failure *out_failure,
+        pal_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* postgres_erase.c - erasure and the sweep. Each erasure is a transaction with as many statements
- * as it needs; a crash in the middle rolls it back.
+/* postgres_erase.c - erasure and the sweep. An erasure is a transaction with as many statements as
+ * it needs, and with the operations that are joined to it. A crash in the middle rolls it back.
  *
  * Forks may share a session's rows and must not lose them. So an erasure keeps the rows up to the
  * highest seq at which any fork begins, and removes everything that names or describes the session.
@@ -204,9 +204,10 @@ static void erase_upwards(transaction *work, int64_t tenant, const pal_session *
     }
 }
 
-static void commit(transaction *work, pal_postgres_failure *out_failure)
+pal_status pal_postgres_commit(
+        pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err)
 {
-    pal_postgres *store = work->store;
+    transaction work = {.store = store, .err = err};
     pal_postgres_params params = {0};
 
     store->batch++;
@@ -214,42 +215,42 @@ static void commit(transaction *work, pal_postgres_failure *out_failure)
     pal_postgres_put_id(&params, store->node);
     pal_postgres_put_int(&params, store->batch);
     pal_postgres_put_int(&params, pal_store_now_ms(&store->base));
-    PQclear(run(work, PAL_POSTGRES_NODE_BATCH, &params));
-    PQclear(run(work, PAL_POSTGRES_COMMIT, NULL));
-    if (work->status == PAL_OK && store->writer.was_warned) {
-        work->failure = PAL_POSTGRES_LOST;
-        work->status = pal_error_set(
-                work->err, PAL_IO, "%s: the commit was not replicated", store->place);
+    PQclear(run(&work, PAL_POSTGRES_NODE_BATCH, &params));
+    PQclear(run(&work, PAL_POSTGRES_COMMIT, NULL));
+    if (work.status == PAL_OK && store->writer.was_warned) {
+        work.failure = PAL_POSTGRES_LOST;
+        work.status = pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
     }
-    if (work->status == PAL_OK)
+    if (work.status == PAL_OK)
         store->acknowledged = store->batch;
-    *out_failure = work->failure;
+    *out_failure = work.failure;
+    return work.status;
 }
 
 /* ---- Operations ---- */
 
-pal_status pal_postgres_erase(
-        pal_postgres *store, pal_work *work, pal_postgres_failure *out_failure)
+pal_status pal_postgres_erase(pal_postgres *store, pal_work *work,
+        pal_postgres_failure *out_failure, pal_error *err)
 {
-    transaction erasing = {.store = store, .err = &work->op->error};
+    transaction erasing = {.store = store, .err = err};
     pal_erase_result erasure = {0};
     memory_session *session = NULL;
     pal_postgres_copy copy;
 
-    erasing.status = pal_postgres_copy_open(store, &copy, erasing.err);
+    if (!pal_work_may_run(work))
+        return PAL_OK;
+    erasing.status = pal_postgres_copy_open(store, &copy, err);
     if (erasing.status == PAL_OK)
-        erasing.status = pal_postgres_load(&copy, work, 1, out_failure, erasing.err);
-    if (erasing.status == PAL_OK) {
-        erasing.status = pal_memory_session_for(
+        erasing.status = pal_postgres_load(&copy, work, 1, out_failure, err);
+    if (erasing.status == PAL_OK)
+        work->op->status = pal_memory_session_for(
                 copy.memory, work, MEMORY_ALLOW_EXPIRED | MEMORY_ALLOW_TRASH, &session);
-        *out_failure = erasing.status == PAL_OK ? PAL_POSTGRES_FINE : PAL_POSTGRES_REFUSED;
-    }
-    if (erasing.status == PAL_OK) {
+    if (erasing.status == PAL_OK && session && work->op->status == PAL_OK) {
         erase_upwards(&erasing, pal_postgres_tenant(work->tenant), &session->info->record,
                 &erasure);
         if (work->op->u.erasure) /* it counts even if the answer to the COMMIT is lost */
             *work->op->u.erasure = erasure;
-        commit(&erasing, out_failure);
+        *out_failure = erasing.failure;
     }
     pal_postgres_copy_close(&copy);
     return erasing.status;
@@ -262,14 +263,12 @@ static pal_status sweep_one(pal_postgres *store, const pal_work *sweep, pal_op_k
 {
     pal_op op = {.kind = kind, .tenant = tenant, .session = session};
     pal_work work = {.op = &op, .tenant = tenant, .now_ms = sweep->now_ms};
+    pal_error err = {0};
+    pal_status status = pal_postgres_apply_some(store, &work, 1, out_failure, &err);
 
-    if (kind == PAL_OP_ERASE)
-        op.status = pal_postgres_erase(store, &work, out_failure);
-    else
-        op.status = pal_postgres_apply_some(store, &work, 1, out_failure, &op.error);
-    if (op.status != PAL_OK && *out_failure != PAL_POSTGRES_REFUSED)
-        pal_error_set(&sweep->op->error, op.status, "%s", op.error.message);
-    return op.status;
+    if (status != PAL_OK && *out_failure != PAL_POSTGRES_REFUSED)
+        pal_error_set(&sweep->op->error, status, "%s", err.message);
+    return status;
 }
 
 /* Finds sessions that are due, and handles each in a transaction of its own. */
@@ -325,8 +324,10 @@ static pal_status sweep_blobs_and_records(
     if (result && PQntuples(result) > 0)
         work->op->u.sweep.result.has_more = true;
     PQclear(result);
-    commit(&sweeping, out_failure);
-    return sweeping.status;
+    *out_failure = sweeping.failure;
+    if (sweeping.status != PAL_OK)
+        return sweeping.status;
+    return pal_postgres_commit(store, out_failure, &work->op->error);
 }
 
 pal_status pal_postgres_sweep(

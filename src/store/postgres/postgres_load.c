@@ -579,7 +579,8 @@ pal_status pal_postgres_load(pal_postgres_copy *copy, const pal_work *works, siz
     for (size_t i = 0; i < works_len; i++)
         need_work(&need, &works[i]);
     pal_postgres_flight_begin(&flight, &store->writer);
-    pal_postgres_flight_add(&flight, PAL_POSTGRES_BEGIN, NULL);
+    if (!store->writer.pg || PQtransactionStatus(store->writer.pg) != PQTRANS_INTRANS)
+        pal_postgres_flight_add(&flight, PAL_POSTGRES_BEGIN, NULL);
     pal_postgres_put_int(&node, store->slot);
     pal_postgres_put_id(&node, store->node);
     node_at = pal_postgres_flight_add(&flight, PAL_POSTGRES_NODE_LOCK, &node);

@@ -564,7 +564,7 @@ static void finish_params(changes *change, size_t index)
 }
 
 pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, size_t works_len,
-        bool *out_sent, pal_postgres_failure *out_failure, pal_error *err)
+        bool commits, bool *out_sent, pal_postgres_failure *out_failure, pal_error *err)
 {
     pal_postgres *store = copy->store;
     pal_postgres_params params = {0};
@@ -589,7 +589,7 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
         finish_params(&change, i);
         pal_postgres_flight_add(&flight, tables[i].sql, &change.params[i]);
     }
-    *out_sent = flight.len > 0;
+    *out_sent = commits && flight.len > 0;
     if (*out_sent) {
         pal_postgres_put_int(&params, store->slot);
         pal_postgres_put_id(&params, store->node);
@@ -597,8 +597,9 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
         pal_postgres_put_int(&params, works[0].now_ms);
         pal_postgres_flight_add(&flight, PAL_POSTGRES_NODE_BATCH, &params);
     }
-    pal_postgres_flight_add(
-            &flight, *out_sent ? PAL_POSTGRES_COMMIT : PAL_POSTGRES_ROLLBACK, NULL);
+    if (commits)
+        pal_postgres_flight_add(
+                &flight, *out_sent ? PAL_POSTGRES_COMMIT : PAL_POSTGRES_ROLLBACK, NULL);
     status = pal_postgres_flight_run(&flight, err);
     *out_failure = flight.failure;
     if (status == PAL_OK && *out_sent && store->writer.was_warned) {
@@ -608,7 +609,7 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
     if (status == PAL_OK && *out_sent)
         store->acknowledged = store->batch;
     /* The server reported an error and skipped the COMMIT, so there is no doubt. */
-    if (status != PAL_OK &&
+    if (status != PAL_OK && *out_sent &&
             PQresultStatus(flight.results[flight.len - 1]) == PGRES_PIPELINE_ABORTED)
         *out_sent = false;
     pal_postgres_flight_done(&flight);

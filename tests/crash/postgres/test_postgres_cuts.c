@@ -46,6 +46,22 @@ static bool check_session(void)
     return held;
 }
 
+/* Erases a session and appends to the other one, as one group. */
+static bool erase_and_append(pal_id erased)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_erase_result erasure = {0};
+    pal_op ops[] = {pal_op_erase((pal_str){0}, erased, &erasure),
+            pal_op_append((pal_str){0}, session, &message, 1, PAL_SEQ_ANY)};
+    pal_error err = {0};
+
+    ops[1].with_previous = true;
+    return CHECK_EQ(pal_store_apply(store, ops, 2, &err), PAL_OK) &&
+            CHECK_EQ(ops[0].status, PAL_OK) && CHECK_EQ(ops[1].status, PAL_OK) &&
+            CHECK_EQ(message.seq, ++appended);
+}
+
 /* Cuts at the first message of an append, then at the second, until an append needs fewer. */
 static unsigned cut_everywhere(cut_kind kind, bool has_client_id)
 {
@@ -82,6 +98,30 @@ static void a_cut_after_any_message_is_harmless(void)
     CHECK_THAT(cut_everywhere(CUT_AFTER, false), >=, 8);
 }
 
+static void a_cut_in_a_group_with_an_erasure_is_harmless(void)
+{
+    static const cut_kind kinds[] = {CUT_BEFORE, CUT_INSIDE, CUT_AFTER};
+    pal_session wanted = {0};
+    bool held = true;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        unsigned nth = 1;
+
+        for (; held && nth < MESSAGES_MAX; nth++) {
+            pal_id erased;
+
+            held = CHECK_EQ(pal_store_create(store, &wanted, &erased, NULL), PAL_OK);
+            postgres_proxy_arm(nth, kinds[i]);
+            held = held && erase_and_append(erased);
+            if (!postgres_proxy_fired())
+                break;
+        }
+        postgres_proxy_arm(0, kinds[i]);
+        CHECK(held && check_session());
+        CHECK_THAT(nth, >, 20);
+    }
+}
+
 int main(void)
 {
     const char *server_dir = getenv("PALAVER_TEST_POSTGRES_DIR");
@@ -99,6 +139,7 @@ int main(void)
     RUN(a_cut_before_any_message_is_harmless);
     RUN(a_cut_inside_any_message_is_harmless);
     RUN(a_cut_after_any_message_is_harmless);
+    RUN(a_cut_in_a_group_with_an_erasure_is_harmless);
     pal_store_close(store);
     scratch_clear(directory, true);
     return tap_done();

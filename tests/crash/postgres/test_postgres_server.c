@@ -1,4 +1,5 @@
-/* test_postgres_server.c - settings of a PostgreSQL server that endanger what a store promises. */
+/* test_postgres_server.c - settings and failures of a PostgreSQL server that endanger what a
+ * store promises. */
 #include <string.h>
 #include <unistd.h>
 #include "postgres_ask.h"
@@ -30,17 +31,16 @@ static bool append_one(pal_store *store, pal_id session)
             pal_store_append(store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err), PAL_OK);
 }
 
-static bool load_all(pal_store *store, pal_id session)
+static size_t count_messages(pal_store *store, pal_id session)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_message_query query = {.limit = 0};
     pal_message_page page = {0};
     pal_error err = {0};
-    bool held = CHECK_EQ(
-            pal_store_load(store, (pal_str){0}, session, &query, arena, &page, &err), PAL_OK);
 
+    CHECK_EQ(pal_store_load(store, (pal_str){0}, session, &query, arena, &page, &err), PAL_OK);
     pal_arena_free(arena);
-    return held;
+    return page.len;
 }
 
 /* ---- synchronous_commit ---- */
@@ -155,19 +155,87 @@ static void readers_leave_a_server_that_the_writer_lost(void)
     if (!CHECK(store) || !CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK))
         return;
     append_one(store, session);
-    load_all(store, session);
+    CHECK_EQ(count_messages(store, session), 1);
     reader = postgres_ask("SELECT pid FROM pg_stat_activity WHERE application_name = 'palaver'"
                           " AND query <> 'COMMIT'");
     CHECK_THAT(reader, >, 1);
     CHECK_EQ(postgres_ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
                           " WHERE application_name = 'palaver' AND query = 'COMMIT'"), 1);
     append_one(store, session);
-    load_all(store, session);
+    CHECK_EQ(count_messages(store, session), 2);
     snprintf(statement, sizeof statement, "SELECT count(*) FROM pg_stat_activity WHERE pid = %ld",
             reader);
     for (int i = 0; i < WAIT_TRIES_MAX && postgres_ask(statement) != 0; i++)
         usleep(WAIT_PAUSE_US);
     CHECK_EQ(postgres_ask(statement), 0);
+    pal_store_close(store);
+}
+
+/* ---- Groups with an erasure ---- */
+
+static bool exists(pal_store *store, const char *key)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_session session = {0};
+    pal_status status = pal_store_find(store, (pal_str){0}, PAL_SESSION_BY_KEY, pal_str_of(key),
+            arena, &session, NULL);
+
+    pal_arena_free(arena);
+    return status == PAL_OK;
+}
+
+/* Sends: append to `kept`, erase `erased`, put a record, all joined. */
+static void apply_group(pal_store *store, pal_id kept, pal_id erased, pal_op out_ops[3])
+{
+    static pal_erase_result erasure;
+    static pal_part part;
+    static pal_message message;
+    static pal_record record;
+
+    part = (pal_part){.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    message = (pal_message){.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    record = (pal_record){
+            .kind = pal_str_of("test"), .name = pal_str_of("r"), .body = pal_str_of("{}")};
+    out_ops[0] = pal_op_append((pal_str){0}, kept, &message, 1, PAL_SEQ_ANY);
+    out_ops[1] = pal_op_erase((pal_str){0}, erased, &erasure);
+    out_ops[2] = pal_op_record_put((pal_str){0}, &record, PAL_RECORD_VERSION_ANY);
+    out_ops[1].with_previous = out_ops[2].with_previous = true;
+    CHECK_EQ(pal_store_apply(store, out_ops, 3, NULL), PAL_OK);
+}
+
+static void a_group_with_an_erasure_is_one_transaction(void)
+{
+    pal_session wanted = {0}, named = {.key = pal_str_of("erased")};
+    pal_error err;
+    pal_store *store = open_store("", &err);
+    pal_id kept, erased;
+    pal_op ops[3];
+
+    if (!CHECK(store) || !CHECK_EQ(pal_store_create(store, &wanted, &kept, &err), PAL_OK) ||
+            !CHECK_EQ(pal_store_create(store, &named, &erased, &err), PAL_OK))
+        return;
+    postgres_ask("CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN"
+                 " RAISE EXCEPTION ''no''; END'");
+    postgres_ask("CREATE TRIGGER refuse BEFORE INSERT ON palaver.record"
+                 " EXECUTE FUNCTION public.refuse()");
+    apply_group(store, kept, erased, ops);
+    for (int i = 0; i < 3; i++)
+        CHECK(ops[i].status != PAL_OK);
+    CHECK(exists(store, "erased"));
+    CHECK_EQ(count_messages(store, kept), 0);
+    postgres_ask("DROP TRIGGER refuse ON palaver.record");
+    apply_group(store, kept, erased, ops);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(ops[i].status, PAL_OK);
+    CHECK(!exists(store, "erased"));
+    CHECK_EQ(count_messages(store, kept), 1);
+    CHECK_EQ(postgres_ask("SELECT count(*) FROM palaver.record WHERE kind = 'test'"), 1);
+    /* The session is gone now: the append stays, as in other groups, and the record is not put. */
+    apply_group(store, kept, erased, ops);
+    CHECK_EQ(ops[0].status, PAL_OK);
+    CHECK_EQ(ops[1].status, PAL_NOT_FOUND);
+    CHECK_EQ(ops[2].status, PAL_CANCELED);
+    CHECK_EQ(count_messages(store, kept), 2);
     pal_store_close(store);
 }
 
@@ -184,5 +252,6 @@ int main(void)
     RUN(a_change_of_the_server_reaches_no_open_store);
     RUN(without_sessions_a_weak_value_is_refused);
     RUN(readers_leave_a_server_that_the_writer_lost);
+    RUN(a_group_with_an_erasure_is_one_transaction);
     return tap_done();
 }
