@@ -18,6 +18,7 @@
 #include "store/postgres/postgres.h"
 
 #define RETRY_PAUSE_MS 100
+#define SECOND_TRY_MS_MAX 1000
 
 /* ---- Connecting ---- */
 
@@ -54,42 +55,63 @@ void pal_postgres_disconnect(pal_postgres_conn *conn)
         atomic_fetch_add(&conn->store->losses, 1);
 }
 
-/* libpq has no SQLSTATE for a failed connection, only the server's message. */
-static const char *code_of_refusal(const char *text)
+/* Looks for "SEVERITY:  CODE: MESSAGE" in a verbose text of libpq. The severity and the message can
+ * be in any language. With several hosts, the last one counts. */
+static bool find_code(const char *text, char out_code[6], const char **out_message)
 {
-    static const struct {
-        const char *part, *code;
-    } known[] = {
-            {"password authentication failed", "28P01"},
-            {"no password supplied", "28P01"},
-            {"no pg_hba.conf entry", "28000"},
-            {"does not exist", "3D000"},
-            {"too many", "53300"},
-            {"remaining connection slots", "53300"},
-            {"read-only", "25006"},
-            {"permission denied", "42501"},
-            {"starting up", "57P03"},
-            {"shutting down", "57P03"},
-    };
+    bool found = false;
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strstr(text, known[i].part))
-            return strstr(text, "role \"") && strcmp(known[i].code, "3D000") == 0 ? "28000"
-                                                                                   : known[i].code;
-    return "08006";
+    for (const char *at = strstr(text, ":  "); at; at = strstr(at + 3, ":  ")) {
+        if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 5 || at[8] != ':')
+            continue;
+        snprintf(out_code, 6, "%.5s", at + 3);
+        *out_message = at + 8 + strspn(at + 8, ": ");
+        found = true;
+    }
+    return found;
+}
+
+static bool is_on(const PGconn *pg, const char *parameter)
+{
+    const char *value = PQparameterStatus(pg, parameter);
+
+    return value && strcmp(value, "on") == 0;
 }
 
 static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
 {
     const char *text = conn->pg ? PQerrorMessage(conn->pg) : "out of memory";
-    const char *code = code_of_refusal(text);
-    const char *fatal = strstr(text, "FATAL: ");
-    pal_status status = pal_postgres_error(conn->store, code, fatal ? fatal + 8 : text, err);
+    char code[6] = "08006";
+    pal_status status;
 
+    if (!find_code(text, code, &text)) {
+        /* libpq itself refuses these, without an SQLSTATE. */
+        if (PQconnectionNeedsPassword(conn->pg))
+            snprintf(code, sizeof code, "28P01");
+        else if (is_on(conn->pg, "default_transaction_read_only") ||
+                is_on(conn->pg, "in_hot_standby"))
+            snprintf(code, sizeof code, "25006");
+    }
+    status = pal_postgres_error(conn->store, code, text, err);
     if (out_failure)
         *out_failure = pal_postgres_failure_of(code);
     pal_postgres_disconnect(conn);
     return status;
+}
+
+/* The text of a failed connection has the SQLSTATE only if it is verbose, and that can be set only
+ * after the first try. So a server that refused at once is tried again. */
+static void open_verbosely(
+        pal_postgres_conn *conn, const char *const *words, const char *const *values)
+{
+    int64_t until_us = pal_clock_monotonic_us() + SECOND_TRY_MS_MAX * 1000;
+
+    conn->pg = PQconnectdbParams(words, values, 1);
+    if (!conn->pg || PQstatus(conn->pg) == CONNECTION_OK || pal_clock_monotonic_us() > until_us)
+        return;
+    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
+    PQreset(conn->pg);
+    PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
 }
 
 /* Makes COMMIT wait for the disk, also if the server, the database or the role says otherwise. The
@@ -150,7 +172,7 @@ pal_status pal_postgres_connect(
         return PAL_OK;
     pal_postgres_disconnect(conn);
     conn->losses = atomic_load(&store->losses);
-    conn->pg = PQconnectdbParams(words, values, 1);
+    open_verbosely(conn, words, values);
     if (PQstatus(conn->pg) != CONNECTION_OK)
         return refuse(conn, out_failure, err);
     if (PQserverVersion(conn->pg) < PAL_POSTGRES_SERVER_MIN) {

@@ -19,7 +19,8 @@ static const known_failure known[] = {
         {"23505", PAL_POSTGRES_RACE, PAL_CONFLICT, NULL},
         {"25P03", PAL_POSTGRES_LOST, PAL_IO, "the server ended an idle transaction"},
         {"25006", PAL_POSTGRES_LOST, PAL_IO,
-                "the server is read-only; name the primary, or all servers, in the URL"},
+                "the server is read-only; name the primary in the URL, or reset"
+                " default_transaction_read_only"},
         {"26000", PAL_POSTGRES_POOLER, PAL_IO, "a pooler is in between; add '?prepare=no'"},
         {"42P05", PAL_POSTGRES_POOLER, PAL_IO, "a pooler is in between; add '?prepare=no'"},
         {"28P01", PAL_POSTGRES_REFUSED, PAL_DENIED,

@@ -239,6 +239,77 @@ static void a_group_with_an_erasure_is_one_transaction(void)
     pal_store_close(store);
 }
 
+/* ---- Refusals ---- */
+
+static void check_refused(
+        const char *user, const char *database, pal_status status, const char *remedy)
+{
+    pal_store *store = NULL;
+    pal_error err = {0};
+    char url[512];
+
+    snprintf(url, sizeof url, "postgres://%s@/%s?host=%s&schema=refused", user, database,
+            getenv("PALAVER_TEST_POSTGRES_DIR"));
+    CHECK_EQ(pal_store_open(url, NULL, &store, &err), status);
+    if (!CHECK(strstr(err.message, remedy) != NULL))
+        printf("# %s\n", err.message);
+    pal_store_close(store);
+}
+
+static void demand_passwords(void)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/data/pg_hba.conf", getenv("PALAVER_TEST_POSTGRES_DIR"));
+    file = fopen(path, "w");
+    if (CHECK(file)) {
+        fputs("local all locked scram-sha-256\nlocal all banned reject\nlocal all all trust\n",
+                file);
+        fclose(file);
+    }
+    postgres_ask("CREATE ROLE locked LOGIN PASSWORD 'right'");
+    postgres_ask("CREATE ROLE banned LOGIN");
+    postgres_ask("SELECT pg_reload_conf()");
+    for (int i = 0; i < WAIT_TRIES_MAX &&
+            postgres_ask("SELECT count(*) FROM pg_hba_file_rules") != 3; i++)
+        usleep(WAIT_PAUSE_US);
+    usleep(5 * WAIT_PAUSE_US); /* the server reads the file at about the same time */
+}
+
+static void a_user_who_is_not_let_in_is_denied(void)
+{
+    demand_passwords();
+    check_refused("locked:wrong", "palaver", PAL_DENIED, "password is wrong");
+    check_refused("locked", "palaver", PAL_DENIED, "password is wrong");
+    check_refused("banned", "palaver", PAL_DENIED, "pg_hba.conf");
+    check_refused("absent", "palaver", PAL_DENIED, "pg_hba.conf");
+}
+
+static void each_refusal_names_its_remedy(void)
+{
+    check_refused("postgres", "absent", PAL_NOT_FOUND, "createdb");
+    postgres_ask("CREATE ROLE poor LOGIN");
+    check_refused("poor", "palaver", PAL_DENIED, "GRANT CREATE");
+    postgres_ask("ALTER ROLE poor SET default_transaction_read_only = on");
+    check_refused("poor", "palaver", PAL_IO, "read-only");
+    postgres_ask("ALTER ROLE poor CONNECTION LIMIT 0");
+    check_refused("poor", "palaver", PAL_OVERLOADED, "max_connections");
+}
+
+static void a_newer_schema_is_refused(void)
+{
+    pal_error err;
+    pal_store *store;
+
+    postgres_ask("UPDATE palaver.meta SET version = 99, oldest_writer = 99");
+    store = open_store("", &err);
+    CHECK(!store);
+    CHECK_EQ(err.status, PAL_INVALID);
+    CHECK(strstr(err.message, "install a newer palaver") != NULL);
+    pal_store_close(store);
+}
+
 int main(void)
 {
     pal_error err;
@@ -253,5 +324,8 @@ int main(void)
     RUN(without_sessions_a_weak_value_is_refused);
     RUN(readers_leave_a_server_that_the_writer_lost);
     RUN(a_group_with_an_erasure_is_one_transaction);
+    RUN(a_user_who_is_not_let_in_is_denied);
+    RUN(each_refusal_names_its_remedy);
+    RUN(a_newer_schema_is_refused);
     return tap_done();
 }
