@@ -126,7 +126,9 @@ for (const upstream of Object.keys(UPSTREAMS)) {
         const w = await workplace(t, { client: 'codex', program: codex, upstream });
         const tool = (command) => `<<tool exec_command ${JSON.stringify({ cmd: command })}>>`;
         const ask = async (...args) => {
-            const { key, out } = await w.start(['exec', '--skip-git-repo-check', ...args]);
+            // Codex's sandbox does not start in every container.
+            const { key, out } = await w.start(['exec', '--skip-git-repo-check',
+                '--dangerously-bypass-approvals-and-sandbox', ...args]);
             return { key, said: out.trim() };
         };
         const first = await ask(`${tool('echo $((6 * 7))')}${tool('echo "a  b"')}<<next>>`

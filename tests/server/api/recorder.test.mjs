@@ -352,7 +352,7 @@ test('recorder: on: conversations with the same first message are branches of on
     for (const a of agents) await a.step(chat.user('bye <<say Bye.>>'));
     const all = await sessions(s);
     assert.equal(all.length, 4);
-    const [root, ...others] = all.toSorted((a, b) => Boolean(a.parent_id) - Boolean(b.parent_id));
+    const [root, ...others] = [...all].sort((a, b) => Boolean(a.parent_id) - Boolean(b.parent_id));
     assert.match(root.key, /^history:/);
     for (const { parent_id: parent } of others) assert.equal(parent, root.session_id);
     const seen = await Promise.all(all.map(async ({ session_id: id }) => (await lines(s, id)).join()));
