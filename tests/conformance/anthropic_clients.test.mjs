@@ -1,6 +1,7 @@
 // Clients of Anthropic's API other than the SDK that the suite uses: older SDKs, the Vercel AI SDK
 // and LangChain, over a model service with another API and over one that speaks Anthropic's.
 import assert from 'node:assert/strict';
+import { Agent } from 'node:http';
 import { describe, test } from 'node:test';
 import { z } from 'zod';
 import { anthropic, openai } from './lib/anthropic.mjs';
@@ -23,7 +24,10 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 for (const [kind, upstream] of Object.entries(UPSTREAMS)) {
     for (const name of ['sdk-0-20', 'sdk-0-40', 'sdk-0-60', 'sdk-0-90', '@anthropic-ai/sdk']) {
         const { default: Client } = await import(name);
-        const client = new Client({ apiKey: API_KEY, baseURL: upstream.url, maxRetries: 0 });
+        // Versions that use node-fetch take a stream for broken if its connection is used again at
+        // once, with some versions of Node.
+        const client = new Client({ apiKey: API_KEY, baseURL: upstream.url, maxRetries: 0,
+            httpAgent: new Agent({ keepAlive: false }) });
         const request = (content, more) =>
             ({ model: MODEL, max_tokens: 3000, messages: [user(content)], ...more });
         const create = (content, more) => client.messages.create(request(content, more));
