@@ -5,8 +5,8 @@
  * that brings their outputs. A steer ends with the `response.created` of the successor, or with
  * `response.steer.failed`, which returns its input.
  *
- * The functions only read and write JSON; api_openai_socket.c decides what happens to a steer, and
- * guards the lists. */
+ * The functions only read and write JSON; api_openai_socket_steer.c decides what happens to a
+ * steer, and guards the lists. */
 #ifndef PAL_API_OPENAI_STEER_H
 #define PAL_API_OPENAI_STEER_H
 
