@@ -662,8 +662,7 @@ typedef struct pal_forward {
     pal_str model;     /* if empty, the default model */
     pal_str path;      /* appended to the endpoint's URL, for example "/chat/completions" */
     pal_str body;      /* JSON */
-    pal_str tenant;    /* the ledger row is written for this tenant, with the purpose "forward" and
-                          without a session */
+    pal_str tenant;    /* the ledger row is written for this tenant, with the purpose "forward" */
     pal_budget budget; /* only the tenant's limits apply; they are checked before the call */
     bool asks_usage;   /* add stream_options.include_usage to the request of a stream if the service
                           needs it to report its usage */
@@ -673,6 +672,8 @@ typedef struct pal_forward {
     pal_forward_api api;
     bool is_free; /* the response contains no answer, for example a count of tokens: nothing is
                      counted, and the budget is not checked */
+    bool has_late_session; /* the ledger row is not written before the call is released, so that
+                              pal_forward_call_set_session() can name its session */
     pal_str conversation; /* the client's name of the conversation, for the headers by which a
                              router keeps its requests together; may be empty */
     PAL_RESERVED(3);
@@ -710,6 +711,9 @@ PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const p
  * thread or from the sink. If the call is still running, it is canceled, and `end` reports that
  * soon after. Accepts NULL. */
 PAL_API void pal_forward_call_release(pal_forward_call *forwarding);
+/* Sets the session that the ledger row names; without it, the row names none. Only with
+ * pal_forward.has_late_session. Call it after `end` and before the release, from any thread. */
+PAL_API void pal_forward_call_set_session(pal_forward_call *forwarding, pal_id session);
 
 /* Counts the turns and forwarded requests of an owner (pal_budget.owner) that run or wait now. Can
  * be called from any thread; does not wait for the loop. */

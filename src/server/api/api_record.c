@@ -62,31 +62,25 @@ static bool is_client(pal_call *call, const char *name)
 }
 
 /* Codex sends the tools of some models as an item of the input. A request that continues a response
- * does not send that item again. */
-static bool has_tools(pal_call *call)
+ * does not send that item again, so the complete request is searched. */
+static bool has_tools(const pal_call *call, pal_str body)
 {
-    pal_json input = pal_json_find(call->body, "input"), item;
-    if (pal_json_count(pal_json_find(call->body, "tools")) > 0 ||
-            !pal_json_is_absent(pal_json_find(call->body, "previous_response_id")))
-        return true;
-    for (pal_json_iter iter = pal_json_each(input); pal_json_next(&iter, NULL, &item);) {
-        if (pal_json_string_is(pal_json_find(item, "type"), "additional_tools"))
-            return true;
-    }
-    return false;
+    static const char item[] = "\"additional_tools\"";
+    return pal_json_count(pal_json_find(call->body, "tools")) > 0 ||
+            memmem(body.data, body.len, item, sizeof item - 1);
 }
 
 /* Clients ask for a title, some of them under the name of the conversation. Such a request has no
  * tools. It is recorded apart, so that it does not become a branch of the conversation. */
-static bool is_side_request(pal_call *call, const name_row *row)
+static bool is_side_request(pal_call *call, pal_str body, const name_row *row)
 {
     pal_json format = pal_json_find(pal_json_find(call->body, "text"), "format");
     bool has_schema = pal_json_string_is(pal_json_find(format, "type"), "json_schema");
-    return row->side_agent && is_client(call, row->side_agent) && !has_tools(call) &&
-            (has_schema || !row->side_has_schema);
+    return row->side_agent && is_client(call, row->side_agent) &&
+            (has_schema || !row->side_has_schema) && !has_tools(call, body);
 }
 
-pal_str pal_api_conversation_name(pal_call *call)
+pal_str pal_api_conversation_name(pal_call *call, pal_str body)
 {
     pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
     if (name.len)
@@ -96,18 +90,18 @@ pal_str pal_api_conversation_name(pal_call *call)
         name = pal_exchange_header(call->exchange, row->header);
         if (name.len && pal_text_begins(name, row->begins) && is_client(call, row->agent))
             return join(call->arena, pal_str_of(row->label), name,
-                    pal_str_of(is_side_request(call, row) ? SIDE : ""));
+                    pal_str_of(is_side_request(call, body, row) ? SIDE : ""));
     }
     name = pal_member_string(call->body, "prompt_cache_key", call->arena);
     return name.len ? join(call->arena, pal_str_of(CACHE), name, (pal_str){0}) : name;
 }
 
-pal_str pal_api_record_key(pal_call *call)
+pal_str pal_api_record_key(pal_call *call, pal_str body)
 {
     pal_config_recorder setting = call->server->settings->recorder;
     if (setting == PAL_CONFIG_RECORDER_OFF)
         return pal_exchange_header(call->exchange, "x-palaver-session");
-    pal_str name = pal_api_conversation_name(call);
+    pal_str name = pal_api_conversation_name(call, body);
     if (name.len)
         return name;
     return setting == PAL_CONFIG_RECORDER_ON ? pal_str_of(HISTORY) : (pal_str){0};
@@ -196,7 +190,8 @@ static pal_status read_history(
     return PAL_OK;
 }
 
-static pal_status write_record(pal_api_record *record, pal_str answer, pal_error *err)
+static pal_status write_record(
+        pal_api_record *record, pal_str answer, pal_id *out_session, pal_error *err)
 {
     pal_recorder_history history = {.tenant = record->tenant};
     pal_recorder_place place;
@@ -216,6 +211,7 @@ static pal_status write_record(pal_api_record *record, pal_str answer, pal_error
     status = pal_recorder_request(record->server->store, &history, record->arena, &place, err);
     if (status != PAL_OK)
         return status;
+    *out_session = place.session;
     if (record->server->client)
         record->server->client->on_recorded(
                 record->server->client->user, record->tenant, record->key, place.session);
@@ -224,12 +220,14 @@ static pal_status write_record(pal_api_record *record, pal_str answer, pal_error
     return record->format->recorded(record, answer, &place, err);
 }
 
-void pal_api_record_write(pal_api_record *record, pal_str answer)
+pal_id pal_api_record_write(pal_api_record *record, pal_str answer)
 {
     pal_error err = {0};
-    if (write_record(record, answer, &err) != PAL_OK)
+    pal_id session = {{0}};
+    if (write_record(record, answer, &session, &err) != PAL_OK)
         pal_log(PAL_LOG_WARN, "could not record a request in session '%.*s': %s",
                 PAL_EXCERPT(record->key, 80), err.message);
+    return session;
 }
 
 /* ---- The end of a run ---- */
@@ -307,11 +305,11 @@ static void observe_frames(void *user, pal_str frames)
 static void write_in_background(pal_background_task *task)
 {
     pal_api_record *record = (pal_api_record *)task; /* its first member */
-    pal_api_record_write(record, pal_buf_str(&record->answer));
-    record->resume(record->relay); /* may free the record */
+    pal_id session = pal_api_record_write(record, pal_buf_str(&record->answer));
+    record->resume(record->relay, session); /* may free the record */
 }
 
-static void observe_complete(void *user, void (*resume)(void *relay), void *relay)
+static void observe_complete(void *user, pal_forward_resume resume, void *relay)
 {
     pal_api_record *record = user;
     record->task.run = write_in_background;
@@ -321,12 +319,12 @@ static void observe_complete(void *user, void (*resume)(void *relay), void *rela
         return;
     pal_log(PAL_LOG_WARN, "could not record a request in session '%.*s': too many are waiting",
             PAL_EXCERPT(record->key, 80));
-    resume(relay);
+    resume(relay, (pal_id){{0}});
 }
 
-static void observe_body(void *user, pal_str body)
+static pal_id observe_body(void *user, pal_str body)
 {
-    pal_api_record_write(user, body);
+    return pal_api_record_write(user, body);
 }
 
 static void free_observer(void *user)

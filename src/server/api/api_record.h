@@ -43,18 +43,19 @@ struct pal_api_record {
     bool is_temporary; /* for the format */
     pal_buf answer;    /* the frames of a stream that is observed */
     bool is_stream;    /* `answer` contains frames */
-    void (*resume)(void *relay); /* sends the last frame of a forwarded stream */
+    pal_forward_resume resume; /* sends the last frame of a forwarded stream */
     void *relay;
     pal_run *run; /* the run whose answer is recorded; NULL: a forwarded response */
     const struct pal_api_record_end *end;
 };
 
-/* Returns the name that the client gives to its conversation, in the call's arena. Empty: none. */
-pal_str pal_api_conversation_name(pal_call *call);
+/* Returns the name that the client gives to its conversation, in the call's arena. Empty: none.
+ * `body` is the complete request: a request over a WebSocket may refer to earlier items. */
+pal_str pal_api_conversation_name(pal_call *call, pal_str body);
 /* Returns the key of the session that records the call, in the call's arena. Empty: the call is not
- * recorded. If the call names no conversation, and the configuration records such calls too, the
+ * recorded. `body` is the same as above. If the call names no conversation, and the configuration records such calls too, the
  * key is "history:", and is completed when the messages are read. */
-pal_str pal_api_record_key(pal_call *call);
+pal_str pal_api_record_key(pal_call *call, pal_str body);
 
 /* Makes a record of a request. NULL without memory. */
 pal_api_record *pal_api_record_new(
@@ -62,8 +63,9 @@ pal_api_record *pal_api_record_new(
 void pal_api_record_free(pal_api_record *record); /* accepts NULL */
 
 /* Writes the request and its answer. A failure is logged: the client has its answer, and sends its
- * history again with the next request. Blocks, so it must run on a worker or in the background. */
-void pal_api_record_write(pal_api_record *record, pal_str answer);
+ * history again with the next request. Returns the session, or an empty id after a failure. Blocks,
+ * so it must run on a worker or in the background. */
+pal_id pal_api_record_write(pal_api_record *record, pal_str answer);
 
 /* ---- The end of a run whose answer is recorded ---- */
 

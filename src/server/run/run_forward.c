@@ -27,7 +27,7 @@ typedef struct relay {
     pthread_mutex_t lock;
     unsigned holders;
     pal_forward_call *forwarding;
-    atomic_flag is_left; /* pal_forward_call_release() was called */
+    atomic_flag is_left; /* pal_forward_call_release() was called, or finish_observed() will */
     pal_call *call;      /* NULL after the response was sent */
     pal_stream *stream;  /* NULL if there is no stream, or if it has ended */
     bool is_stream;
@@ -41,6 +41,7 @@ typedef struct relay {
     bool has_end;    /* the stream had its last frame */
     pal_buf last;    /* the last frame, until the observer has seen the stream */
     bool is_waiting; /* for the observer */
+    bool is_owed;    /* finish_observed() must release the forwarding */
     char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
 } relay;
 
@@ -64,6 +65,22 @@ static void leave(relay *r)
 {
     if (!atomic_flag_test_and_set(&r->is_left))
         pal_forward_call_release(r->forwarding);
+}
+
+/* The forwarding has ended. From here on only finish_observed() releases it, so that a client that
+ * leaves meanwhile does not take the session from the ledger row. */
+static void await_observer(relay *r)
+{
+    r->is_owed = !atomic_flag_test_and_set(&r->is_left);
+}
+
+/* The observer has seen the response. */
+static void finish_observed(relay *r, pal_id session)
+{
+    if (!r->is_owed)
+        return;
+    pal_forward_call_set_session(r->forwarding, session);
+    pal_forward_call_release(r->forwarding);
 }
 
 /* The client left before the response. */
@@ -252,16 +269,18 @@ static void end_stream(relay *r, pal_status status, const pal_error *err)
     if (r->last.len || (r->observer && is_complete)) {
         r->holders++;
         r->is_waiting = true;
+        await_observer(r);
     } else {
         close_stream(r);
     }
 }
 
 /* The observer has seen the complete stream. */
-static void resume(void *user)
+static void resume(void *user, pal_id session)
 {
     relay *r = user;
     pthread_mutex_lock(&r->lock);
+    finish_observed(r, session);
     if (r->stream) {
         if (r->last.len)
             (void)pal_stream_write(r->stream, pal_buf_str(&r->last));
@@ -344,7 +363,7 @@ static void answer_on_worker(pal_exchange *x)
     pal_call *call = pal_exchange_call(x);
     relay *r = call->user;
     if (is_observed(r))
-        r->observer->body(r->observer_user, pal_buf_str(&r->pending));
+        finish_observed(r, r->observer->body(r->observer_user, pal_buf_str(&r->pending)));
     answer_read(r);
     release(r);
 }
@@ -362,9 +381,12 @@ static void answer_body(relay *r)
         call->user = r;
         r->holders++;
         pal_exchange_set_large(call->exchange, r->pending.len > PAL_SERVER_SMALL_BODY_BYTES_MAX);
+        if (is_observed(r))
+            await_observer(r);
         if (pal_exchange_try_worker(call->exchange, answer_on_worker))
             return;
         r->holders--;
+        finish_observed(r, (pal_id){{0}});
         fail(call, 503, PAL_BUSY, "too many waiting requests; retry later");
     }
     r->call = NULL;
@@ -456,8 +478,10 @@ pal_status pal_run_forward(pal_call *call, const pal_forward *request,
     snprintf(r->request_id, sizeof r->request_id, "%.*s",
             PAL_STR_ARG(pal_exchange_id(call->exchange)));
     pthread_mutex_lock(&r->lock);
+    pal_forward asked = *request;
+    asked.has_late_session = observer != NULL;
     pal_status status =
-            pal_runtime_forward(call->server->runtime, request, &sink, r, &r->forwarding, err);
+            pal_runtime_forward(call->server->runtime, &asked, &sink, r, &r->forwarding, err);
     if (status != PAL_OK) {
         r->holders--;
         r->observer = NULL;

@@ -27,17 +27,20 @@ typedef struct pal_forward_format {
     void (*put_error)(pal_buf *out, pal_str message);
 } pal_forward_format;
 
+typedef void (*pal_forward_resume)(void *relay, pal_id session);
+
 /* Sees a response that is forwarded, for example to record it. */
 typedef struct pal_forward_observer {
     /* Complete frames of a stream. On the runtime's loop. */
     void (*frames)(void *user, pal_str frames);
-    /* The stream is complete, and its last frame was not sent yet. Must call resume(relay) once,
-     * from any thread, which sends the frame and ends the stream. Called once, on the runtime's
-     * loop. Needs a format with read_frame. */
-    void (*complete)(void *user, void (*resume)(void *relay), void *relay);
-    /* A successful response that is not a stream, before it is sent. On a worker, so it can
-     * block. */
-    void (*body)(void *user, pal_str body);
+    /* The stream is complete, and its last frame was not sent yet. Must call resume(relay, session)
+     * once, from any thread, which sends the frame and ends the stream. The ledger row of the call
+     * names that session, which may be empty. Called once, on the runtime's loop. Needs a format
+     * with read_frame. */
+    void (*complete)(void *user, pal_forward_resume resume, void *relay);
+    /* A successful response that is not a stream, before it is sent. Returns the session for the
+     * ledger row, which may be empty. On a worker, so it can block. */
+    pal_id (*body)(void *user, pal_str body);
     /* Called once, when no other function will be called. Must not block. */
     void (*free)(void *user);
 } pal_forward_observer;

@@ -12,7 +12,7 @@
  * change, and writes only its results.
  *
  * The ledger row is written after the end and owns its memory, because the forwarding may be freed
- * by then. The body of an error is gathered completely first, so that our API key can be removed
+ * by then. If its session is not known yet, it waits for the caller's release. The body of an error is gathered completely first, so that our API key can be removed
  * from it. A crash loses the call and its row. */
 #include "turn/runtime/runtime_forward.h"
 
@@ -37,6 +37,9 @@ struct pal_forward_call {
     size_t headers_len;
     pal_forward_api api;
     bool is_free; /* see pal_forward */
+    bool has_late_session; /* see pal_forward */
+    pal_id session;        /* of the ledger row; may be empty */
+    struct bill *bill;     /* waits for the caller's release; NULL: none */
     pal_budget budget;
     pal_forward_sink sink;
     void *user;
@@ -149,6 +152,12 @@ static void on_bill_stored(pal_write *write)
     pal_free(b);
 }
 
+static void write_bill(pal_forward_call *f, bill *b)
+{
+    b->op.session = f->session;
+    pal_runtime_write(f->runtime, &b->write);
+}
+
 /* If there is no memory there is no row, as for a turn. */
 static void keep_bill(
         pal_forward_call *f, pal_str model, const pal_usage *usage, int64_t cost_micros)
@@ -178,7 +187,22 @@ static void keep_bill(
     pal_budget_hold_only(b->held,
             usage->input + usage->output + usage->cache_read + usage->cache_write, cost_micros);
     b->write = (pal_write){.ops = &b->op, .ops_len = 1, .done = on_bill_stored};
-    pal_runtime_write(f->runtime, &b->write);
+    if (!f->has_late_session || f->is_left) {
+        write_bill(f, b);
+        return;
+    }
+    f->bill = b;
+    count_forwards(f->runtime, 1);
+}
+
+/* The caller has released the forwarding, so the session is known. */
+static void write_late_bill(pal_forward_call *f)
+{
+    if (!f->bill)
+        return;
+    write_bill(f, f->bill);
+    f->bill = NULL;
+    count_forwards(f->runtime, -1);
 }
 
 static bool is_label(pal_str name)
@@ -429,6 +453,7 @@ static void leave(pal_task *task)
     pal_forward_call *f = (pal_forward_call *)((char *)task - offsetof(pal_forward_call, leave));
 
     f->is_left = true;
+    write_late_bill(f);
     if (f->is_over)
         free_unowned(f);
     else
@@ -505,6 +530,7 @@ static pal_forward_call *make(
     }
     f->api = request->api;
     f->is_free = request->is_free;
+    f->has_late_session = request->has_late_session;
     f->meter = pal_meter_new(runtime->providers[endpoint], request->api);
     if (!f->meter) {
         pal_free(f);
@@ -580,4 +606,9 @@ void pal_forward_call_release(pal_forward_call *forwarding)
 {
     if (forwarding)
         pal_loop_post(forwarding->runtime->loop, &forwarding->leave);
+}
+
+void pal_forward_call_set_session(pal_forward_call *forwarding, pal_id session)
+{
+    forwarding->session = session;
 }

@@ -167,6 +167,33 @@ for (const [name, api, kind, headers, key] of CASES) {
     }
 }
 
+for (const [name, api, kind, headers, key] of CASES.filter(([one]) => one.endsWith('forwarded'))) {
+    test(`${name}: the usage of a session includes its calls`, async (t) => {
+        const s = await start(t, kind);
+        const usage = async (id) => (await s.get(`/api/v1/sessions/${encodeURIComponent(id)}/usage`)).json;
+        const calls = async (id, count) => {
+            let now = {};
+            for (let i = 0; i < 100 && now.calls !== count; i++) now = await usage(id);
+            assert.equal(now.calls, count, JSON.stringify(now));
+            assert.ok(now.input_tokens > 0 && now.output_tokens > 0, JSON.stringify(now));
+        };
+        for (const [i, stream] of [true, false].entries()) {
+            const a = agent(s, api, headers, { stream });
+            const more = stream && api === chat ? { stream_options: { include_usage: true } } : {};
+            await a.request([api.user('one <<say 1>>')], more);
+            await calls(key, 2 * i + 1);
+            await a.request([api.user('one <<say 1>>')], more);
+            await calls(key, 2 * i + 2);
+        }
+        const a = agent(s, api, headers);
+        await a.request([api.user('instead <<say Other.>>')]);
+        const fork = (await sessions(s)).find(({ parent_id: id }) => id);
+        await calls(fork.session_id ?? fork.id, 1);
+        await calls(key, 4);
+        assert.equal((await s.get('/api/v1/usage')).json.calls, 5);
+    });
+}
+
 test('responses over a WebSocket: a conversation with tools is one session', async (t) => {
     const s = await start(t);
     const socket = await openSocket(s.port, { headers: CODEX });
@@ -258,6 +285,28 @@ test('a title that Codex requests is not listed as a conversation', async (t) =>
     await ask('plain', {});
     await ask('items', { text: { format }, input: [{ type: 'additional_tools', tools },
         { role: 'user', content: '<<say x>>' }] });
+    assert.deepEqual((await sessions(s)).map(({ key }) => key).sort(),
+        ['codex:items', 'codex:plain', 'codex:talk', 'codex:title:side']);
+});
+
+test('a title that Codex requests over a WebSocket is not listed as a conversation', async (t) => {
+    const s = await start(t);
+    const format = { type: 'json_schema', name: 'codex_output_schema', schema: { type: 'object' } };
+    const tools = [{ type: 'function', name: 'ls', parameters: { type: 'object' } }];
+    const developer = { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Be good.' }] };
+    const ask = async (id, first, more) => {
+        const socket = await openSocket(s.port, { headers: { ...CODEX, 'session-id': id } });
+        t.after(() => socket.leave());
+        const settings = { model: 'mock-model', store: false, text: { format }, ...more };
+        const warm = await socket.create({ ...settings, input: first, generate: false });
+        const events = await socket.create({ ...settings, previous_response_id: warm.at(-1).response.id,
+            input: [responses.user('<<say x>>')] });
+        assert.equal(events.at(-1).type, 'response.completed');
+    };
+    await ask('title', [developer]);
+    await ask('talk', [developer], { tools });
+    await ask('items', [{ type: 'additional_tools', tools }, developer]);
+    await ask('plain', [developer], { text: {} });
     assert.deepEqual((await sessions(s)).map(({ key }) => key).sort(),
         ['codex:items', 'codex:plain', 'codex:talk', 'codex:title:side']);
 });

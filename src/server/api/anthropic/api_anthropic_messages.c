@@ -64,7 +64,8 @@ static pal_status forward(pal_call *call, const char *path, bool is_free,
             .path = pal_str_of(path),
             .body = pal_exchange_body(call->exchange),
             .tenant = call->caller.tenant,
-            .conversation = pal_api_conversation_name(call),
+            .conversation =
+                    pal_api_conversation_name(call, pal_exchange_body(call->exchange)),
             .budget = call->caller.budget,
             .headers = headers,
             .api = PAL_FORWARD_MESSAGES,
@@ -139,7 +140,7 @@ static pal_status resume_thread(pal_call *call, pal_error *err)
 {
     pal_anthropic_thread thread;
     pal_message_page messages;
-    pal_str body, key = pal_api_record_key(call);
+    pal_str body, key = pal_api_record_key(call, pal_exchange_body(call->exchange));
     pal_store *store = call->server->store;
     pal_status status = pal_anthropic_thread_find(
             store, call->caller.tenant, call->body, call->arena, &thread, err);
@@ -172,7 +173,7 @@ static void resume_on_worker(pal_exchange *x)
 static pal_status create_message(pal_call *call, pal_error *err)
 {
     pal_api_record *record = NULL;
-    pal_str key = pal_api_record_key(call), body = pal_exchange_body(call->exchange);
+    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
     if (key.len) {
         record = pal_anthropic_record_new(call, key, body);
         if (!record)

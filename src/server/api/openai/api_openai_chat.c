@@ -83,7 +83,8 @@ static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
             .path = pal_str_of("/chat/completions"),
             .tenant = call->caller.tenant,
-            .conversation = pal_api_conversation_name(call),
+            .conversation =
+                    pal_api_conversation_name(call, pal_exchange_body(call->exchange)),
             .budget = call->caller.budget};
     /* A budget needs the usage, so it is requested from the service. The client gets it only if it
      * requested it. */
@@ -139,10 +140,8 @@ static const pal_api_record_format record_format = {.read_request = read_request
 /* Sets *out_record to NULL if the request is not recorded. */
 static pal_status new_record(pal_call *call, pal_api_record **out_record, pal_error *err)
 {
-    pal_str key = pal_api_record_key(call);
-    *out_record = key.len ? pal_api_record_new(call, &record_format, key,
-                                    pal_exchange_body(call->exchange))
-                          : NULL;
+    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
+    *out_record = key.len ? pal_api_record_new(call, &record_format, key, body) : NULL;
     return key.len && !*out_record ? pal_no_memory(err) : PAL_OK;
 }
 

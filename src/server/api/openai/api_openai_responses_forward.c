@@ -89,13 +89,15 @@ pal_status pal_response_record_new(pal_call *call, pal_api_record **out_record, 
     static const pal_api_record_format format = {.read_request = read_request,
             .read_answer = read_answer,
             .join = pal_openai_items_answer_join};
-    pal_str key = pal_api_record_key(call), body = pal_exchange_body(call->exchange);
+    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
     pal_status status = PAL_OK;
     *out_record = NULL;
     if (key.len == 0)
         return PAL_OK;
-    if (pal_openai_socket_of(call))
+    if (pal_openai_socket_of(call)) {
         status = make_complete(call, false, &body, err);
+        key = pal_api_record_key(call, body);
+    }
     if (status != PAL_OK)
         return status == PAL_NOT_FOUND ? PAL_OK : status;
     *out_record = pal_api_record_new(call, &format, key, body);
@@ -193,7 +195,7 @@ static pal_status forward(pal_call *call, const char *path, pal_str body, pal_ap
             .path = pal_str_of(path),
             .body = body,
             .tenant = call->caller.tenant,
-            .conversation = pal_api_conversation_name(call),
+            .conversation = pal_api_conversation_name(call, body),
             .budget = call->caller.budget,
             .headers = headers,
             .headers_len = beta.len ? 1 : 0,
