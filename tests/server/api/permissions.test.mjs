@@ -173,6 +173,31 @@ test('the stream has the events of an mcp_call, and a replay has the same ones',
     assert.deepEqual(replayed.at(-1).response.output, end.response.output);
 });
 
+test('a page of items has the results of its mcp_calls, and is never empty', bounded, async (t) => {
+    const s = await serve(t);
+    const { json: { id } } = await s.post('/v1/conversations', {});
+    const { json } = await create(s, { conversation: id, tools: [fx],
+        input: `${[1, 2, 3, 4].map((a) => call('add', `{"a":${a}}`)).join('')}<<next>><<say The sum is 5.>>` });
+    assert.deepEqual(json.output.map((item) => [item.type, item.output]),
+        [...Array(4).fill(['mcp_call', '5']), ['message', undefined]]);
+    for (const order of ['asc', 'desc']) {
+        for (const limit of [1, 2, 3, 100]) {
+            const items = [];
+            for (let after = '', more = true; more;) {
+                const page = (await s.get(`/v1/conversations/${id}/items?order=${order}&limit=${limit}${after}`)).json;
+                assert.ok(page.data.length > 0, 'a page is never empty');
+                items.push(...page.data);
+                after = `&after=${page.last_id}`;
+                more = page.has_more;
+            }
+            if (order === 'desc') items.reverse();
+            assert.deepEqual(items.slice(1), json.output, `${order}, ${limit}`);
+        }
+    }
+    for (const item of json.output)
+        assert.deepEqual((await s.get(`/v1/conversations/${id}/items/${item.id}`)).json, item);
+});
+
 test('the request restricts which tools of a server are used', bounded, async (t) => {
     const s = await serve(t, allow);
     const offered = async (tool) => {

@@ -205,6 +205,26 @@ pal_openai_item *pal_openai_items_of(
     return items;
 }
 
+/* The results of an answer follow it directly, one message for each call. */
+pal_status pal_openai_item_complete(
+        pal_call *call, pal_id session, pal_openai_item *item, pal_error *err)
+{
+    size_t first, len;
+    pal_message_page page;
+    pal_openai_item_parts(item->message, item->index, &first, &len);
+    const pal_part *part = len ? &item->message->parts[first] : NULL;
+    if (item->result || !part || part->kind != PAL_PART_TOOL_CALL ||
+            !pal_openai_is_mcp(part->extra))
+        return PAL_OK;
+    const pal_message_query query = {
+            .after_seq = item->message->seq, .limit = (uint32_t)item->message->parts_len};
+    pal_status status = pal_store_load(
+            call->server->store, call->caller.tenant, session, &query, call->arena, &page, err);
+    if (status == PAL_OK)
+        item->result = find_result(page.items, 0, page.len, part);
+    return status;
+}
+
 const pal_api_object pal_openai_page_query = {
         .members = PAL_API_MEMBERS(
                 {"limit", PAL_API_COUNT, "maximum number of items",

@@ -60,6 +60,11 @@ typedef struct pal_openai_item {
 pal_openai_item *pal_openai_items_of(
         pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len);
 
+/* Loads the result of an mcp_call that was not among those messages. Does nothing for other items,
+ * and if the call has no result yet. */
+PAL_CHECKED pal_status pal_openai_item_complete(
+        pal_call *call, pal_id session, pal_openai_item *item, pal_error *err);
+
 typedef enum pal_openai_order { PAL_OPENAI_ASC = 0, PAL_OPENAI_DESC = 1 } pal_openai_order;
 
 typedef struct pal_openai_page {

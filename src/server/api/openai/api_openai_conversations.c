@@ -2,8 +2,8 @@
  * items are the session's messages.
  *
  * Writes never block the listener's thread: the store's writer sends their responses. A page costs
- * no more than it shows. Every message has at least one item, so at most two messages more than the
- * requested number of items are loaded. */
+ * no more than it shows: messages are loaded until the page is full. Almost every message has an
+ * item, except for results of mcp_calls. */
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/json/json_put.h"
@@ -289,46 +289,72 @@ static pal_status read_place(
     return status;
 }
 
+/* Loads the next messages. `beyond` is the last seq that was loaded before; 0: the page begins. */
 static pal_status load_page(pal_call *call, pal_id session, const pal_openai_page *page,
-        place after, pal_message_page *out, pal_error *err)
+        place after, uint64_t beyond, pal_message_page *out, pal_error *err)
 {
-    pal_message_query load = {.limit = (uint32_t)page->limit + 2,
-    .from_end = page->order == PAL_OPENAI_DESC};
-    if (after.seq && page->order == PAL_OPENAI_ASC)
-        load.after_seq = after.seq - 1;
-    else if (after.seq)
-        load.before_seq = after.seq + 1;
+    bool is_ascending = page->order == PAL_OPENAI_ASC;
+    pal_message_query load = {.limit = (uint32_t)page->limit + 2, .from_end = !is_ascending};
+    if (is_ascending)
+        load.after_seq = beyond || !after.seq ? beyond : after.seq - 1;
+    else
+        load.before_seq = beyond || !after.seq ? beyond : after.seq + 1;
     return pal_store_load(
             call->server->store, call->caller.tenant, session, &load, call->arena, out, err);
 }
 
-static pal_status put_page(pal_call *call, const pal_openai_page *page, place after,
-        const pal_message_page *messages, pal_error *err)
+/* The items of a page that were found so far. */
+typedef struct shown_items {
+    pal_openai_item *items;
+    size_t len;
+    bool has_more;
+} shown_items;
+
+static pal_status add_items(pal_call *call, const pal_openai_page *page, place after,
+        const pal_message_page *messages, shown_items *shown, pal_error *err)
 {
-    size_t all_len, len = 0;
-    bool has_more = messages->has_more;
-    pal_openai_item *all = pal_openai_items_of(call, messages->items, messages->len, &all_len);
-    pal_openai_item *shown = pal_arena_array(call->arena, page->limit, sizeof *shown);
-    if (!all || !shown)
+    size_t len;
+    bool is_ascending = page->order == PAL_OPENAI_ASC;
+    pal_openai_item *all = pal_openai_items_of(call, messages->items, messages->len, &len);
+    if (!all)
         return pal_arena_checked(call->arena, err);
-    for (size_t i = 0; i < all_len; i++) {
-        const pal_openai_item *item = &all[page->order == PAL_OPENAI_ASC ? i : all_len - 1 - i];
-        if (!is_behind(item, after, page->order == PAL_OPENAI_ASC))
+    for (size_t i = 0; i < len && !shown->has_more; i++) {
+        const pal_openai_item *item = &all[is_ascending ? i : len - 1 - i];
+        if (!is_behind(item, after, is_ascending))
             continue;
-        if (len == page->limit) {
-            has_more = true;
-            break;
-        }
-        shown[len++] = *item;
+        if (shown->len == page->limit)
+            shown->has_more = true;
+        else
+            shown->items[shown->len++] = *item;
     }
-    return pal_openai_list_put(call, shown, len, has_more, true, err);
+    return PAL_OK;
+}
+
+/* Results of mcp_calls are not items, so one load may contain too few items. */
+static pal_status find_items(pal_call *call, pal_id session, const pal_openai_page *page,
+        place after, shown_items *shown, pal_error *err)
+{
+    pal_message_page messages = {.has_more = true};
+    uint64_t beyond = 0;
+    pal_status status = PAL_OK;
+    while (status == PAL_OK && messages.has_more && !shown->has_more) {
+        status = load_page(call, session, page, after, beyond, &messages, err);
+        if (status == PAL_OK)
+            status = add_items(call, page, after, &messages, shown, err);
+        if (status != PAL_OK || messages.len == 0)
+            break;
+        beyond = messages.items[page->order == PAL_OPENAI_ASC ? messages.len - 1 : 0].seq;
+    }
+    for (size_t i = 0; status == PAL_OK && i < shown->len; i++)
+        status = pal_openai_item_complete(call, session, &shown->items[i], err);
+    return status;
 }
 
 static pal_status list_items(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_openai_page page;
-    pal_message_page messages;
+    shown_items shown = {0};
     place after;
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
     if (status != PAL_OK)
@@ -339,10 +365,12 @@ static pal_status list_items(pal_call *call, pal_error *err)
     status = read_place(call, session.id, &page, &after, err);
     if (status != PAL_OK)
         return status;
-    status = load_page(call, session.id, &page, after, &messages, err);
-    if (status != PAL_OK)
-        return status;
-    status = put_page(call, &page, after, &messages, err);
+    shown.items = pal_arena_array(call->arena, page.limit, sizeof *shown.items);
+    if (!shown.items)
+        return pal_arena_checked(call->arena, err);
+    status = find_items(call, session.id, &page, after, &shown, err);
+    if (status == PAL_OK)
+        status = pal_openai_list_put(call, shown.items, shown.len, shown.has_more, true, err);
     if (status != PAL_OK)
         return status;
     pal_call_send(call, 200);
@@ -365,6 +393,8 @@ static pal_status get_item(pal_call *call, pal_error *err)
     pal_session session;
     pal_openai_item item;
     pal_status status = find_item(call, &session, &item, err);
+    if (status == PAL_OK)
+        status = pal_openai_item_complete(call, session.id, &item, err);
     if (status != PAL_OK)
         return status;
     status = pal_openai_item_show(call, &item, true, err);
