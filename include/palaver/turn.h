@@ -672,11 +672,11 @@ typedef struct pal_forward {
     pal_forward_api api;
     bool is_free; /* the response contains no answer, for example a count of tokens: nothing is
                      counted, and the budget is not checked */
-    bool has_late_session; /* the ledger row is not written before the call is released, so that
-                              pal_forward_call_set_session() can name its session */
     pal_str conversation; /* the client's name of the conversation, for the headers by which a
                              router keeps its requests together; may be empty */
-    PAL_RESERVED(3);
+    uint64_t has_late_session; /* 1: the ledger row is not written before the call is released, so
+                                  that pal_forward_call_set_session() can name its session */
+    PAL_RESERVED(2);
 } pal_forward;
 
 /* Receives the response, on the loop, in this order: header (any number of times), head, bytes (any

@@ -53,8 +53,8 @@ struct pal_api_record {
  * `body` is the complete request: a request over a WebSocket may refer to earlier items. */
 pal_str pal_api_conversation_name(pal_call *call, pal_str body);
 /* Returns the key of the session that records the call, in the call's arena. Empty: the call is not
- * recorded. `body` is the same as above. If the call names no conversation, and the configuration records such calls too, the
- * key is "history:", and is completed when the messages are read. */
+ * recorded. `body` is the same as above. If the call names no conversation, and the configuration
+ * records such calls too, the key is "history:", and is completed when the messages are read. */
 pal_str pal_api_record_key(pal_call *call, pal_str body);
 
 /* Makes a record of a request. NULL without memory. */

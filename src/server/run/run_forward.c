@@ -479,7 +479,7 @@ pal_status pal_run_forward(pal_call *call, const pal_forward *request,
             PAL_STR_ARG(pal_exchange_id(call->exchange)));
     pthread_mutex_lock(&r->lock);
     pal_forward asked = *request;
-    asked.has_late_session = observer != NULL;
+    asked.has_late_session = observer ? 1 : 0;
     pal_status status =
             pal_runtime_forward(call->server->runtime, &asked, &sink, r, &r->forwarding, err);
     if (status != PAL_OK) {

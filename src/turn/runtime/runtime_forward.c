@@ -12,8 +12,9 @@
  * change, and writes only its results.
  *
  * The ledger row is written after the end and owns its memory, because the forwarding may be freed
- * by then. If its session is not known yet, it waits for the caller's release. The body of an error is gathered completely first, so that our API key can be removed
- * from it. A crash loses the call and its row. */
+ * by then. If its session is not known yet, it waits for the caller's release. The body of an error
+ * is gathered completely first, so that our API key can be removed from it. A crash loses the call
+ * and its row. */
 #include "turn/runtime/runtime_forward.h"
 
 #include "base/memory.h"
