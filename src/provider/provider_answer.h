@@ -72,7 +72,7 @@ void pal_answer_usage(pal_answer *answer, pal_json usage);
 /* Forwarding: keeps a text of the answer in `kept`, for counting. */
 void pal_answer_keep(pal_answer *answer, pal_str text);
 
-/* Accepts the reason of any service. */
+/* Sets the finish from the word of any service. An unknown word counts as PAL_FINISH_STOP. */
 void pal_answer_finish(pal_answer *answer, pal_str reason);
 
 /* Only the first failure is kept. */

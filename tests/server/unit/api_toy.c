@@ -6,6 +6,7 @@
  * The response is {"answer":"..."}, or a stream of {"piece":"..."} that ends with {"is_done":true}
  * or {"problem":"..."}. The stream begins with the first text, so earlier failures have an HTTP
  * code. */
+#include "base/memory.h"
 #include "server/api/api_object.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
@@ -127,7 +128,7 @@ static pal_status say(pal_call *call, pal_error *err)
             .budget = call->caller.budget};
     toy_run *toy = pal_run_new(call, &handlers, sizeof *toy);
     if (!toy)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory");
+        return pal_no_memory(err);
     toy->wants_stream = said.wants_stream;
     pal_buf_init(&toy->answer, PAL_RUN_FRAME_BYTES_MAX);
     pal_run_start(&toy->run, &request);
