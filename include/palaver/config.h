@@ -97,7 +97,8 @@ typedef struct pal_config_server {
     int64_t websocket_age_ms;         /* an older WebSocket takes no more requests */
     bool responses_tools_off; /* requests to /v1/responses without "tools" are not offered the tools
                                  of tool servers */
-    PAL_RESERVED(13);
+    pal_str advertise; /* URL at which other nodes reach this server; empty: derived from listen */
+    PAL_RESERVED(11);
 } pal_config_server;
 
 /* Which requests of clients that keep their history themselves are recorded into sessions. */

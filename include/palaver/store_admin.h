@@ -59,6 +59,11 @@ PAL_API PAL_CHECKED pal_status pal_store_stat(
  * when one succeeds. Can block on the disk. */
 PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err);
 
+/* Returns the time in milliseconds since 1970, by the clock that all users of the store share:
+ * updated_at and expires_at of records go by it. A store that several machines use has its own
+ * clock; otherwise it is the clock of this machine. Does not block. */
+PAL_API int64_t pal_store_clock_ms(pal_store *store);
+
 /* A problem that a check found. `session` is empty if the problem concerns the whole store. */
 typedef struct pal_store_finding {
     pal_id session;

@@ -719,6 +719,20 @@ PAL_API void pal_forward_call_set_session(pal_forward_call *forwarding, pal_id s
  * be called from any thread; does not wait for the loop. */
 PAL_API uint64_t pal_runtime_owned(pal_runtime *runtime, pal_str owner);
 
+/* ---- Several processes on one store ---- */
+
+/* Returns the name of this runtime in leases (pal_lease.owner). It is valid until the runtime is
+ * closed. */
+PAL_API pal_str pal_runtime_name(const pal_runtime *runtime);
+
+/* Puts this number into the ids of turns that start from now on. Processes that share a store have
+ * different numbers, so that the id of a turn shows which of them has started it. 0: no number,
+ * which is the default. */
+PAL_API void pal_runtime_set_slot(pal_runtime *runtime, uint16_t slot);
+/* Returns the number in the id of a turn. 0: it has none. The ids of other versions of Palaver have
+ * random numbers. */
+PAL_API uint16_t pal_turn_slot(pal_id turn);
+
 /* ---- Statistics ---- */
 
 /* Called on the loop when the state of a turn changes. Must not block. `info` is valid during the

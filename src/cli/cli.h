@@ -484,6 +484,7 @@ extern const pal_cli_command pal_cmd_mcp;
 extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;
 extern const pal_cli_command pal_cmd_key_revoke;
+extern const pal_cli_command pal_cmd_node_list;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;

@@ -46,6 +46,7 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_key_create,
         &pal_cmd_key_list,
         &pal_cmd_key_revoke,
+        &pal_cmd_node_list,
         &pal_cmd_stats,
         &pal_cmd_fsck,
         &pal_cmd_bench,

@@ -161,6 +161,9 @@ const pal_config_row pal_config_turn_rows[] = {
 const pal_config_row pal_config_server_rows[] = {
         {"listen", PAL_CONFIG_ADDRESS, AT(listen), "127.0.0.1:7077", .max = PAL_LABEL_LEN_MAX,
                 .help = "address and port; an address open to other machines requires API keys"},
+        {"advertise", PAL_CONFIG_HTTP_URL, AT(advertise), "", .max = PAL_LABEL_LEN_MAX,
+                .help = "URL at which other servers on the same store reach this one; empty: "
+                        "derived from listen"},
         {"tls_certificate", PAL_CONFIG_TEXT, AT(tls_certificate), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "PEM file with the certificate; empty: no TLS"},
         {"tls_key", PAL_CONFIG_TEXT, AT(tls_key), "", .max = PAL_ROUTE_ID_LEN_MAX,

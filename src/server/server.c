@@ -11,6 +11,7 @@
 #include "server/api/mcp/api_mcp.h"
 #include "server/api/mistral/api_mistral_lock.h"
 #include "server/api/native/api_feed.h"
+#include "server/node/node.h"
 #include "server/observe/observe_trace.h"
 #include "server/server_idempotency.h"
 #include "server/server_internal.h"
@@ -99,7 +100,13 @@ pal_status pal_server_open(
         status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
         goto out;
     }
-    status = open_listener(server, err);
+    /* A server for one client of this process is not a node. */
+    if (!server->client)
+        status = pal_nodes_open(server, &server->nodes, err);
+    if (status == PAL_OK)
+        status = open_listener(server, err);
+    if (status == PAL_OK && server->nodes)
+        status = pal_nodes_start(server->nodes, err);
 out:
     if (status != PAL_OK)
         pal_server_close(server);
@@ -111,6 +118,7 @@ out:
 void pal_server_quiesce(pal_server *server)
 {
     atomic_store(&server->is_draining, true);
+    pal_nodes_leave(server->nodes);
     pal_listener_quiesce(server->listener);
 }
 
@@ -143,6 +151,7 @@ void pal_server_close(pal_server *server)
     pal_listener_close(server->listener);
     pal_background_free(server->background);
     pal_websocket_loop_free(server->websockets);
+    pal_nodes_close(server->nodes);
     pal_feed_free(server->feed);
     pal_mistral_locks_free(server->mistral_locks);
     pal_mcp_service_free(server->mcp);

@@ -142,6 +142,7 @@ struct pal_server {
     struct pal_metrics *metrics;
     struct pal_trace *trace; /* NULL: no traces are made */
     struct pal_maintenance *maintenance;
+    struct pal_nodes *nodes; /* NULL: the server is not a node */
     struct pal_mcp_service *mcp;
     struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;

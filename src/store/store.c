@@ -142,6 +142,11 @@ int64_t pal_store_now_ms(pal_engine *engine)
     return engine->backend->now_ms ? engine->backend->now_ms(engine) : pal_clock_now_ms();
 }
 
+int64_t pal_store_clock_ms(pal_store *store)
+{
+    return pal_store_now_ms(store->engine);
+}
+
 pal_engine **pal_store_engine(pal_store *store)
 {
     return &store->engine;

@@ -13,7 +13,7 @@ const commands = [
     'tokens list',
     'tokens compile', 'config show', 'config check',
     'config example', 'serve', 'run', 'mcp', 'key create', 'key list', 'key revoke',
-    'stats', 'fsck', 'bench', 'bench cache',
+    'node list', 'stats', 'fsck', 'bench', 'bench cache',
     'version', 'help',
 ];
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"
+#include "server/node/node.h"
 #include "server/server_call.h"
 
 #define SESSIONS_COUNT_REST 100 /* the next count of sessions is made after this many times the
@@ -315,6 +316,18 @@ static void put_turns(pal_buf *buf, pal_runtime *runtime)
     put_usage(buf, &s);
 }
 
+static void put_nodes(pal_buf *buf, const pal_server *server)
+{
+    static const char name[] = "palaver_nodes";
+    head(buf, name, "gauge", "Servers that share the store, as this one sees them, by state.");
+    for (pal_node_state state = PAL_NODE_RUNNING; state <= PAL_NODE_DEAD; state++)
+        if (state != PAL_NODE_STOPPED)
+            pal_buf_format(buf, "%s{state=\"%s\"} %zu\n", name, pal_node_state_name(state),
+                    pal_nodes_count(server->nodes, state));
+    put(buf, "palaver_node_slot", "gauge", "Slot of this server; 0: it has none.",
+            pal_nodes_slot(server->nodes));
+}
+
 static void put_listener(pal_buf *buf, const pal_server *server)
 {
     pal_listener_counts c = {0};
@@ -346,6 +359,7 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
     const pal_server *server = call->server;
     pal_buf_init(&buf, TEXT_MAX);
     put_listener(&buf, server);
+    put_nodes(&buf, server);
     put_requests(&buf, server->metrics);
     put_turns(&buf, server->runtime);
     put_store(&buf, server->metrics);

@@ -211,6 +211,34 @@ static pal_status check_request(pal_runtime *runtime, pal_arena *arena,
     return pal_toolset_check(request, arena, err);
 }
 
+/* The two bytes are random in other ids. 26 bits that count and 32 random bits are left. */
+enum { SLOT_AT = 10 };
+
+static pal_id new_turn_id(const pal_runtime *runtime)
+{
+    pal_id id = pal_id_new();
+    uint16_t slot = atomic_load(&runtime->slot);
+
+    id.bytes[SLOT_AT] = (uint8_t)(slot >> 8);
+    id.bytes[SLOT_AT + 1] = (uint8_t)slot;
+    return id;
+}
+
+pal_str pal_runtime_name(const pal_runtime *runtime)
+{
+    return pal_str_of(runtime->owner);
+}
+
+void pal_runtime_set_slot(pal_runtime *runtime, uint16_t slot)
+{
+    atomic_store(&runtime->slot, slot);
+}
+
+uint16_t pal_turn_slot(pal_id turn)
+{
+    return (uint16_t)(turn.bytes[SLOT_AT] << 8 | turn.bytes[SLOT_AT + 1]);
+}
+
 pal_turn *pal_runtime_turn_new(
         pal_runtime *runtime, pal_arena *arena, const pal_turn_request *request, pal_error *err)
 {
@@ -226,7 +254,7 @@ pal_turn *pal_runtime_turn_new(
     turn->runtime = runtime;
     turn->arena = arena;
     turn->request = *request;
-    turn->id = turn->owed.turn = turn->info.turn = pal_id_new();
+    turn->id = turn->owed.turn = turn->info.turn = new_turn_id(runtime);
     pal_id_to_text(turn->id, turn->id_text);
     pal_owed_name_first(turn);
     turn->info.session = request->session;

@@ -201,6 +201,7 @@ struct pal_runtime {
     size_t turns_len;   /* turns that run or wait */
     size_t entries_len; /* turns whose first commit is being made by a worker */
     char owner[PAL_PROCESS_NAME_SIZE + PAL_ID_TEXT_SIZE]; /* owner name in leases */
+    _Atomic uint16_t slot; /* in the ids of new turns; 0: none */
     bool is_closing;
     pal_backlog *backlog; /* the running search for waiting requests, or NULL */
     pal_timer backlog_timer;
