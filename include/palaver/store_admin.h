@@ -89,6 +89,33 @@ PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair,
         pal_store_on_finding sink, pal_store_on_progress progress, void *user,
         uint64_t *out_findings, pal_error *err);
 
+/* How many objects a copy has. */
+typedef struct pal_copy_result {
+    uint64_t sessions; /* in any state, also erased ones whose messages forks still share */
+    uint64_t messages;
+    uint64_t marks;
+    uint64_t blobs;
+    uint64_t inbox;
+    uint64_t ledger;
+    uint64_t records;
+    PAL_RESERVED(8);
+} pal_copy_result;
+
+/* Copies everything from one store into another, which must be empty or not exist yet. The stores
+ * can have different backends. Ids, seqs, times, versions, keys and fences stay the same. At the
+ * end both stores are read again and compared.
+ *
+ * A copy that was interrupted, even by SIGKILL, is continued by the same call. Until the copy is
+ * complete, pal_store_open() refuses the target. No process may write to the source meanwhile; a
+ * change of the source is noticed at the end. `progress` and `out_result` may be NULL. Blocks.
+ *
+ *   PAL_CONFLICT  the target is not empty, or an incomplete copy of another store; another process
+ *                 copies into it; or the stores differ at the end
+ *   PAL_LIMIT     a message is too large for the target's format
+ *   PAL_CORRUPT   the source has damaged sessions or blobs */
+PAL_API PAL_CHECKED pal_status pal_store_copy(const char *from_url, const char *to_url,
+        pal_store_on_progress progress, void *user, pal_copy_result *out_result, pal_error *err);
+
 #ifdef __cplusplus
 }
 #endif

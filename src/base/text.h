@@ -27,6 +27,15 @@ static inline bool pal_text_ends(pal_str text, const char *end)
     return text.len >= len && (len == 0 || memcmp(text.data + text.len - len, end, len) == 0);
 }
 
+/* Compares by bytes. Returns a number below, equal to or above 0. */
+static inline int pal_text_compare(pal_str a, pal_str b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
+
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 /* Returns the text without its first `len` bytes; an empty text if it is not longer. */
 static inline pal_str pal_text_after(pal_str text, size_t len)
 {

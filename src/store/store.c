@@ -16,6 +16,7 @@
 #include "dialect/native/native.h"
 #include "message/message_check.h"
 #include "palaver/limits.h"
+#include "store/store_copy.h"
 #include "store/store_front.h"
 
 /* A new backend needs one file and one line here. */
@@ -76,7 +77,7 @@ static pal_status resolve_url(const char *url, const pal_store_backend **out_bac
 
 static pal_store_options options_with_defaults(const pal_store_options *options)
 {
-    pal_store_options filled = options ? *options : (pal_store_options){0};
+    pal_store_options filled = *options;
 
     if (filled.message_bytes_max == 0)
         filled.message_bytes_max = PAL_MESSAGE_BYTES_MAX;
@@ -93,22 +94,33 @@ static pal_store_options options_with_defaults(const pal_store_options *options)
     return filled;
 }
 
-pal_status pal_store_open(
-        const char *url, const pal_store_options *options, pal_store **out_store, pal_error *err)
+pal_status pal_store_engine_open(
+        const char *url, pal_store_options *options, pal_engine **out_engine, pal_error *err)
 {
     const pal_store_backend *backend = NULL;
     const char *location = NULL;
-    pal_store *store;
     pal_status status = resolve_url(url, &backend, &location, err);
 
     if (status != PAL_OK)
         return status;
-    store = pal_calloc(1, sizeof(*store));
+    *options = options_with_defaults(options);
+    return backend->open(location, options, out_engine, err);
+}
+
+pal_status pal_store_open(
+        const char *url, const pal_store_options *options, pal_store **out_store, pal_error *err)
+{
+    pal_store *store = pal_calloc(1, sizeof(*store));
+    pal_status status;
+
     if (!store)
         return pal_no_memory(err);
-    store->options = options_with_defaults(options);
+    if (options)
+        store->options = *options;
     pthread_rwlock_init(&store->watch_lock, NULL);
-    status = backend->open(location, &store->options, &store->engine, err);
+    status = pal_store_engine_open(url, &store->options, &store->engine, err);
+    if (status == PAL_OK)
+        status = pal_copy_check_complete(store->engine, err);
     if (status == PAL_OK && store->options.trace)
         status = pal_store_trace_open(store->engine, &store->options, &store->engine, err);
     if (status == PAL_OK)

@@ -106,6 +106,22 @@ typedef struct pal_work_blob {
 /* A part of the search index. Only its backend knows the contents. */
 typedef struct pal_index_part pal_index_part;
 
+/* Values of an object in another store. An operation that has them copies that object. It does not
+ * check the session's state and does not change its updated_at. It keeps given values instead of
+ * making its own:
+ *
+ *   create       state, times, key and aliases of the session; now_ms is its updated_at
+ *   adopt        the parent may have no messages yet
+ *   mark         number, through_seq, target and created_at
+ *   inbox_add    new_id and now_ms are the item's
+ *   lease_take   owner, fence and times
+ *   record_put   version and times */
+typedef struct pal_copied {
+    uint64_t mark_number;    /* create, mark: the number of the session's newest mark after this */
+    const bool *alias_leads; /* create: for each alias, whether it leads to this session */
+    const pal_lease *lease;  /* lease_take */
+} pal_copied;
+
 /* One operation, with the values that the front prepared for it. The backend sets op->status,
  * op->error and the results of the op. An operation that the backend rejects changes nothing. */
 typedef struct pal_work {
@@ -124,6 +140,7 @@ typedef struct pal_work {
     const pal_index_part *index; /* with PAL_OP_NONE: the result of index_build(), which is to be
                                     stored */
     uint32_t sessions_max;       /* create, fork, restore: the limit from the options */
+    const pal_copied *copied;    /* not NULL: the operation copies an object of another store */
 } pal_work;
 
 /* Fails with PAL_BUDGET: the tenant has reached its limit of sessions. */
@@ -243,6 +260,37 @@ typedef struct pal_blob_row {
     pal_str data;
 } pal_blob_row;
 
+/* ---- Exports: everything in a store, for a copy of it ---- */
+
+typedef enum pal_export_kind {
+    PAL_EXPORT_BLOB,    /* without its data */
+    PAL_EXPORT_SESSION, /* in any state */
+    PAL_EXPORT_ROW,     /* the rows of a session come in the order of their seqs. A backend that
+                           stores the order of arrival uses that order for all rows of a tenant */
+    PAL_EXPORT_LEDGER,
+    PAL_EXPORT_RECORD, /* also expired ones */
+} pal_export_kind;
+
+#define PAL_EXPORT_PLACE_MAX                                                                       \
+    (PAL_TENANT_LEN_MAX + PAL_RECORD_KIND_LEN_MAX + PAL_RECORD_NAME_LEN_MAX + 16)
+
+/* One object. The members for its kind are set, and valid only during the call of the sink. */
+typedef struct pal_export_item {
+    pal_str place; /* where the object is in the order of the scan. It is the same in every process,
+                      as long as the store is not changed */
+    pal_str tenant;
+    pal_id owner; /* row, ledger: the session; ledger: may be none */
+    uint8_t hash[32];                /* blob */
+    int64_t put_at;                  /* blob */
+    const pal_session_row *session;  /* session */
+    const pal_row *row;              /* row */
+    const pal_ledger_row *ledger;    /* ledger */
+    const pal_record *record;        /* record */
+} pal_export_item;
+
+/* Returns false to stop the scan. The same rules as for pal_row_sink. */
+typedef bool (*pal_export_sink)(const pal_export_item *item, void *user);
+
 typedef struct pal_engine pal_engine;
 
 /* ---- The callbacks ----
@@ -329,6 +377,11 @@ typedef pal_status pal_record_list_fn(pal_engine *engine, const pal_record_scan 
 typedef pal_status pal_blob_get_fn(pal_engine *engine, pal_str tenant, const uint8_t hash[32],
         pal_arena *arena, pal_blob_row *out_blob, pal_error *err);
 
+/* Returns all objects of one kind, of all tenants, until the sink stops the scan or there are no
+ * more. Begins after the object with the place `after`; empty: at the first. */
+typedef pal_status pal_export_scan_fn(pal_engine *engine, pal_export_kind kind, pal_str after,
+        pal_arena *arena, pal_export_sink sink, void *user, pal_error *err);
+
 /* Returns the time by the clock that all users of the store share. Leases and expiries go by it. */
 typedef int64_t pal_now_ms_fn(pal_engine *engine);
 
@@ -365,6 +418,7 @@ typedef struct pal_store_backend {
     pal_blob_get_fn *blob_get;
     pal_stat_fn *stat;
     /* Optional; NULL if not needed. */
+    pal_export_scan_fn *export_scan; /* the store can be copied; a wrapper needs none */
     pal_index_build_fn *index_build; /* row_search() uses an index */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
@@ -388,6 +442,10 @@ extern const pal_store_backend pal_store_postgresql; /* the same under libpq's o
 /* Wraps `inner` and reports every call to options->trace. The wrapper closes `inner`. */
 pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *options,
         pal_engine **out_engine, pal_error *err);
+
+/* Opens the engine that the URL names, and sets the defaults in `options`. The caller closes it. */
+PAL_CHECKED pal_status pal_store_engine_open(
+        const char *url, pal_store_options *options, pal_engine **out_engine, pal_error *err);
 
 /* Returns the place where the store keeps its engine, so that tests can replace it
  * (store_fault). */

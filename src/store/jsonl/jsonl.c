@@ -454,6 +454,30 @@ static pal_status jsonl_blob_get(pal_engine *base, pal_str tenant, const uint8_t
     READ(blob_get, tenant, hash, arena, out_blob, err);
 }
 
+/* A session whose lines cannot be read would be copied as an empty one. */
+static pal_status jsonl_export_scan(pal_engine *base, pal_export_kind kind, pal_str after,
+        pal_arena *arena, pal_export_sink sink, void *user, pal_error *err)
+{
+    jsonl_engine *engine = (jsonl_engine *)base;
+    pal_status status = read_begin(base, err);
+    size_t position = 0;
+    pal_str key;
+    void *file;
+
+    if (status != PAL_OK)
+        return status;
+    while (status == PAL_OK && pal_map_next(&engine->files, &position, &key, &file)) {
+        const pal_error *trouble = ((jsonl_file *)file)->trouble;
+
+        if (trouble && ((jsonl_file *)file)->is_unreadable)
+            status = pal_error_set(err, trouble->status, "%s", trouble->message);
+    }
+    if (status == PAL_OK)
+        status = pal_store_memory.export_scan(
+                memory_of(base), kind, after, arena, sink, user, err);
+    return read_end(base, status);
+}
+
 /* ---- Maintenance ---- */
 
 static pal_status jsonl_stat(pal_engine *base, pal_store_stats *out_stats, pal_error *err)
@@ -542,6 +566,7 @@ const pal_store_backend pal_store_jsonl = {
         .record_list = jsonl_record_list,
         .blob_get = jsonl_blob_get,
         .stat = jsonl_stat,
+        .export_scan = jsonl_export_scan,
         .ready = jsonl_ready,
         .check = jsonl_check,
 };

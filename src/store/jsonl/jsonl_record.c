@@ -139,6 +139,7 @@ void pal_jsonl_put_mark(jsonl_batch *batch, const memory_session *session, const
     put_u64(&r, "through_seq", mark->through_seq);
     put_u64(&r, "target", mark->target);
     put_i64(&r, "created_at", mark->created_at);
+    put_i64(&r, "updated_at", session->info->record.updated_at);
     end(&r, mark->body);
 }
 

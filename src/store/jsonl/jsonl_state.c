@@ -257,8 +257,10 @@ static pal_status apply_mark(
         file->mark_logged = mark.number;
     if (session->marks_len > 0 && session->marks[session->marks_len - 1].number >= mark.number)
         return PAL_OK;
-    if (session->info->record.updated_at < mark.created_at)
-        session->info->record.updated_at = mark.created_at;
+    if (pal_json_type_of(pal_json_find(record->json, "updated_at")) != PAL_JSON_NONE)
+        session->info->record.updated_at = get_i64(record, "updated_at");
+    else if (session->info->record.updated_at < mark.created_at)
+        session->info->record.updated_at = mark.created_at; /* an older version wrote the log */
     return pal_jsonl_state_mark(session, &mark, err);
 }
 

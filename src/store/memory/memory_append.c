@@ -259,7 +259,8 @@ static void commit_rows(memory_plan *plan)
     }
     session->rows_len += plan->rows_len;
     record->last_seq += plan->rows_len;
-    record->updated_at = plan->work->now_ms;
+    if (!plan->work->copied)
+        record->updated_at = plan->work->now_ms;
     for (size_t i = 0; i < plan->refs_len; i++)
         session->refs[session->refs_len + i].blob->refs++;
     session->refs_len += plan->refs_len;

@@ -5,7 +5,8 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-static void copy_session(const memory_session *session, pal_arena *arena, pal_session_row *out_row)
+void pal_memory_session_copy(
+        const memory_session *session, pal_arena *arena, pal_session_row *out_row)
 {
     const pal_session *from = &session->info->record;
     pal_session *to = &out_row->session;
@@ -19,6 +20,7 @@ static void copy_session(const memory_session *session, pal_arena *arena, pal_se
     to->scope = pal_arena_copy(arena, from->scope);
     to->metadata = pal_arena_copy(arena, from->metadata);
     to->extra = pal_arena_copy(arena, from->extra);
+    to->alias_apart = pal_arena_copy(arena, from->alias_apart);
     to->aliases = from->aliases_len ? pal_arena_array(arena, from->aliases_len, sizeof *to->aliases)
                                     : NULL;
     for (size_t i = 0; to->aliases && i < from->aliases_len; i++)
@@ -59,7 +61,7 @@ pal_status pal_memory_find(pal_engine *base, pal_str tenant, pal_session_by by, 
     pthread_rwlock_rdlock(&engine->lock);
     session = find_by(engine, tenant, by, name);
     if (session) {
-        copy_session(session, arena, &row);
+        pal_memory_session_copy(session, arena, &row);
         status = pal_memory_arena_status(arena, err);
     }
     pthread_rwlock_unlock(&engine->lock);
@@ -143,7 +145,7 @@ static pal_status list_tenant(const memory_tenant *tenant, const pal_session_que
     if (len > rows_max)
         len = rows_max;
     for (size_t i = 0; i < len; i++)
-        copy_session(found[i], arena, &out_rows[i]);
+        pal_memory_session_copy(found[i], arena, &out_rows[i]);
     pal_free(found);
     *out_len = len;
     return pal_memory_arena_status(arena, err);

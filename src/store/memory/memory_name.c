@@ -36,6 +36,23 @@ static void name_drop(pal_map *names, pal_str text, const memory_session *sessio
         pal_free(pal_map_remove(names, text));
 }
 
+pal_status pal_memory_names_copy(
+        memory_session *self, const pal_session *record, const bool *alias_leads)
+{
+    memory_tenant *tenant = self->tenant;
+    bool taken;
+
+    if (record->state != PAL_SESSION_ACTIVE)
+        return PAL_OK;
+    taken = name_take(&tenant->keys, record->key, self);
+    for (size_t i = 0; taken && i < record->aliases_len; i++)
+        taken = !alias_leads[i] || name_take(&tenant->aliases, record->aliases[i], self);
+    if (taken)
+        return PAL_OK;
+    pal_memory_names_drop(self, record, NULL);
+    return PAL_NO_MEMORY;
+}
+
 static bool has_alias(const pal_session *record, pal_str alias)
 {
     for (size_t i = 0; record && i < record->aliases_len; i++)

@@ -31,13 +31,6 @@ static memory_kind *kind_get(memory_tenant *tenant, pal_str name)
     return kind;
 }
 
-static int compare(pal_str a, pal_str b)
-{
-    int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* Returns the index of the name, or where it would be inserted. */
 static size_t place_of(const memory_kind *kind, pal_str name)
 {
@@ -46,7 +39,7 @@ static size_t place_of(const memory_kind *kind, pal_str name)
     while (first < last) {
         size_t middle = first + (last - first) / 2;
 
-        if (compare(kind->items[middle]->record.name, name) < 0)
+        if (pal_text_compare(kind->items[middle]->record.name, name) < 0)
             first = middle + 1;
         else
             last = middle;
@@ -245,9 +238,11 @@ pal_status pal_memory_record_put(memory_engine *engine, pal_work *work)
         status = pal_record_check_version(work, before ? before->record.version : 0);
     if (status != PAL_OK)
         return status;
-    record.version = before ? before->record.version + 1 : 1;
-    record.created_at = before ? before->record.created_at : work->now_ms;
-    record.updated_at = work->now_ms;
+    if (!work->copied) {
+        record.version = before ? before->record.version + 1 : 1;
+        record.created_at = before ? before->record.created_at : work->now_ms;
+        record.updated_at = work->now_ms;
+    }
     tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!tenant || pal_memory_record_keep(tenant, owner, &record) != PAL_OK)
         return no_memory(work);

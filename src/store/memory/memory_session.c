@@ -56,6 +56,10 @@ pal_status pal_memory_session_check(memory_engine *engine, pal_work *work, pal_i
     pal_error *err = &work->op->error;
     char text[PAL_ID_TEXT_SIZE];
 
+    if (session && work->copied) {
+        *out_session = session;
+        return PAL_OK;
+    }
     pal_id_to_text(id, text);
     if (!session || session->info->record.state == PAL_SESSION_ERASED)
         return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
@@ -142,14 +146,19 @@ static pal_str session_handle_key(const memory_session *session)
 }
 
 /* Adds the session to the maps. On failure nothing is left in them. */
-static pal_status session_index(memory_engine *engine, memory_session *session, int64_t now_ms)
+static pal_status session_index(
+        memory_engine *engine, memory_session *session, const pal_work *work)
 {
     const pal_session *record = &session->info->record;
+    pal_status status;
 
     if (pal_map_set(&session->tenant->ids, mem_id_key(&session->id), session) != PAL_OK)
         return PAL_NO_MEMORY;
     if (pal_map_set(&engine->handles, session_handle_key(session), session) == PAL_OK) {
-        if (pal_memory_names_take(session, record, NULL, now_ms) == PAL_OK)
+        status = work->copied
+                ? pal_memory_names_copy(session, record, work->copied->alias_leads)
+                : pal_memory_names_take(session, record, NULL, work->now_ms);
+        if (status == PAL_OK)
             return PAL_OK;
         pal_map_remove(&engine->handles, session_handle_key(session));
     }
@@ -186,9 +195,10 @@ static pal_status session_add(memory_engine *engine, pal_work *work, const pal_s
     session->tenant = tenant;
     session->handle = engine->handle_last + 1;
     session->fork_mark = parent ? work->fork_mark : 0;
+    session->mark_number = work->copied ? work->copied->mark_number : 0;
     session->info = pal_memory_info_new(record, tenant);
     if (session->info)
-        status = session_index(engine, session, work->now_ms);
+        status = session_index(engine, session, work);
     if (status != PAL_OK) {
         pal_free(session->info);
         pal_free(session);
@@ -206,7 +216,10 @@ static pal_session record_make(const pal_work *work, const pal_session *given)
     pal_session record = *given;
 
     record.id = pal_id_is_none(work->op->session) ? work->new_id : work->op->session;
-    record.state = PAL_SESSION_ACTIVE;
+    if (!work->copied) {
+        record.state = PAL_SESSION_ACTIVE;
+        record.deleted_at = 0;
+    }
     record.parent_id = (pal_id){{0}};
     record.fork_seq = 0;
     record.last_seq = 0;
@@ -214,7 +227,6 @@ static pal_session record_make(const pal_work *work, const pal_session *given)
     record.bytes = 0;
     record.created_at = given->created_at ? given->created_at : work->now_ms;
     record.updated_at = work->now_ms;
-    record.deleted_at = 0;
     return record;
 }
 
@@ -244,7 +256,7 @@ static pal_status session_create(
         pal_id_to_text(record->id, text);
         return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' exists", text);
     }
-    status = pal_memory_names_check(tenant, work, record, NULL);
+    status = work->copied ? PAL_OK : pal_memory_names_check(tenant, work, record, NULL);
     if (status == PAL_OK)
         status = check_room(tenant, work);
     if (status != PAL_OK)
@@ -301,12 +313,12 @@ pal_status pal_memory_adopt(memory_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     parent = pal_memory_session_find(engine, work->tenant, work->fork_parent);
-    if (!parent || parent->info->record.last_seq < work->fork_seq)
+    if (!parent || (parent->info->record.last_seq < work->fork_seq && !work->copied))
         return pal_error_set(&work->op->error, PAL_NOT_FOUND,
                 "the session to adopt no longer exists");
     record = &session->info->record;
-    work->op->u.adopt.adopted =
-            record->last_seq == 0 && session->mark_number == 0 && parent != session;
+    work->op->u.adopt.adopted = record->last_seq == 0 &&
+            (session->mark_number == 0 || work->copied) && parent != session;
     if (!work->op->u.adopt.adopted)
         return PAL_OK;
     session->parent = parent;
@@ -316,7 +328,8 @@ pal_status pal_memory_adopt(memory_engine *engine, pal_work *work)
     record->parent_id = work->fork_parent;
     record->fork_seq = work->fork_seq;
     record->last_seq = work->fork_seq;
-    record->updated_at = work->now_ms;
+    if (!work->copied)
+        record->updated_at = work->now_ms;
     return PAL_OK;
 }
 

@@ -399,4 +399,5 @@ const pal_store_backend pal_store_memory = {
         .record_list = pal_memory_record_list,
         .blob_get = memory_blob_get,
         .stat = memory_stat,
+        .export_scan = pal_memory_export_scan,
 };

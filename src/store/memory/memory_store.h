@@ -273,6 +273,10 @@ pal_status pal_memory_names_check(memory_tenant *tenant, pal_work *work, const p
  * only the names of `before` (may be NULL). */
 pal_status pal_memory_names_take(
         memory_session *self, const pal_session *record, const pal_session *before, int64_t now_ms);
+/* Assigns the names of a copied session: the key, and the aliases that lead to it. PAL_NO_MEMORY:
+ * it has none. */
+pal_status pal_memory_names_copy(
+        memory_session *self, const pal_session *record, const bool *alias_leads);
 /* Releases all names of `record` that `keep` (may be NULL) does not contain. */
 void pal_memory_names_drop(
         memory_session *self, const pal_session *record, const pal_session *keep);
@@ -345,7 +349,11 @@ void pal_memory_engine_clear(memory_engine *engine);
 /* Returns the session's state; an expired session counts as in the trash even before the sweep
  * moves it there. */
 pal_session_state pal_memory_state(const memory_session *session, int64_t now_ms);
+/* Copies the session's record into the arena. */
+void pal_memory_session_copy(
+        const memory_session *session, pal_arena *arena, pal_session_row *out_row);
 /* Callbacks of the table. They take the lock themselves. */
+pal_export_scan_fn pal_memory_export_scan;
 pal_inbox_owners_fn pal_memory_inbox_owners;
 pal_session_find_fn pal_memory_find;
 pal_session_list_fn pal_memory_list;

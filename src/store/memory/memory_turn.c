@@ -57,7 +57,7 @@ pal_status pal_memory_mark(memory_engine *engine, pal_work *work)
     char *body;
     pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
-    if (status == PAL_OK)
+    if (status == PAL_OK && !work->copied)
         status = mark_check(session, work, &mark);
     if (status != PAL_OK)
         return status;
@@ -66,15 +66,20 @@ pal_status pal_memory_mark(memory_engine *engine, pal_work *work)
     body = pal_malloc(mark.body.len);
     if (!body)
         return no_memory(work, "mark");
-    mark.number = ++session->mark_number;
-    mark.through_seq = pal_mark_through(&mark, session->info->record.last_seq);
+    if (work->copied) {
+        session->mark_number = work->copied->mark_number;
+    } else {
+        mark.number = ++session->mark_number;
+        mark.through_seq = pal_mark_through(&mark, session->info->record.last_seq);
+        mark.created_at = work->now_ms;
+    }
     mark.undone = false;
     mark.inherited = false;
-    mark.created_at = work->now_ms;
     *work->op->u.mark = mark;
     mark.body = pal_memory_put(&body, mark.body);
     session->marks[session->marks_len++] = mark;
-    session->info->record.updated_at = work->now_ms;
+    if (!work->copied)
+        session->info->record.updated_at = work->now_ms;
     return PAL_OK;
 }
 
@@ -169,18 +174,44 @@ static pal_str lease_owner(const memory_session *session)
     return pal_str_make(session->lease_owner, session->lease_owner_len);
 }
 
+/* Copies the text into an allocation of the session. */
+static bool set_lease_owner(memory_session *session, pal_str owner)
+{
+    char *copy = pal_malloc(owner.len), *cursor = copy;
+
+    if (!copy)
+        return false;
+    pal_free(session->lease_owner);
+    session->lease_owner = copy;
+    session->lease_owner_len = pal_memory_put(&cursor, owner).len;
+    return true;
+}
+
+static pal_status lease_copy(memory_session *session, pal_work *work)
+{
+    const pal_lease *lease = work->copied->lease;
+
+    if (!set_lease_owner(session, lease->owner))
+        return no_memory(work, "lease");
+    session->lease_fence = lease->fence;
+    session->lease_expires_at = lease->expires_at;
+    session->lease_ttl_ms = lease->ttl_ms;
+    return PAL_OK;
+}
+
 pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_str wanted = op->u.lease.owner;
     int64_t now_ms = pal_clock_now_ms();
     bool is_held, is_mine;
-    char *owner, *cursor;
     memory_session *session = NULL;
     pal_status status = pal_memory_session_for(engine, work, 0, &session);
 
     if (status != PAL_OK)
         return status;
+    if (work->copied)
+        return lease_copy(session, work);
     is_held = session->lease_owner_len > 0 &&
             pal_lease_blocks(op, session->lease_fence, session->lease_expires_at,
                     session->lease_ttl_ms, now_ms);
@@ -189,12 +220,8 @@ pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work)
         return pal_error_set(
                 &op->error, PAL_BUSY, "'%.*s' holds the lease", PAL_STR_ARG(lease_owner(session)));
     if (!is_mine) {
-        owner = pal_malloc(wanted.len);
-        if (!owner)
+        if (!set_lease_owner(session, wanted))
             return no_memory(work, "lease");
-        pal_free(session->lease_owner);
-        session->lease_owner = cursor = owner;
-        session->lease_owner_len = pal_memory_put(&cursor, wanted).len;
         /* A caller that presents the fence was the last owner, so the fence stays the same. */
         session->lease_fence += op->fence == 0;
     }

@@ -23,14 +23,6 @@ static const pal_str wide_name = {"\1w", 2};
 
 /* ---- Words ---- */
 
-static int compare(pal_str a, pal_str b)
-{
-    size_t len = a.len < b.len ? a.len : b.len;
-    int order = len > 0 ? memcmp(a.data, b.data, len) : 0;
-
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* Finds, on each level, the link before the first word that is not less than `text`. */
 static memory_word *find_links(
         memory_words *words, pal_str text, memory_word **links[MEMORY_WORD_LEVELS])
@@ -38,7 +30,7 @@ static memory_word *find_links(
     memory_word **next = words->first;
 
     for (int level = MEMORY_WORD_LEVELS; level-- > 0;) {
-        while (next[level] && compare(next[level]->text, text) < 0)
+        while (next[level] && pal_text_compare(next[level]->text, text) < 0)
             next = next[level]->next;
         links[level] = &next[level];
     }
@@ -50,7 +42,7 @@ memory_word *pal_memory_word_from(const memory_words *words, pal_str text)
     memory_word *const *next = words->first;
 
     for (int level = MEMORY_WORD_LEVELS; level-- > 0;)
-        while (next[level] && compare(next[level]->text, text) < 0)
+        while (next[level] && pal_text_compare(next[level]->text, text) < 0)
             next = next[level]->next;
     return next[0];
 }

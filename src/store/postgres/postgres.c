@@ -84,6 +84,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .record_list = pal_postgres_record_list,                                                   \
         .blob_get = pal_postgres_blob_get,                                                         \
         .stat = pal_postgres_stat,                                                                 \
+        .export_scan = pal_postgres_export_scan,                                                   \
         .ready = pal_postgres_ready,                                                               \
     }
 

@@ -150,6 +150,9 @@ void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, 
         pal_session_row *out_row);
 void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row);
 void pal_postgres_mark_read(const PGresult *result, int row, pal_mark *out_mark);
+/* Reads the columns PAL_POSTGRES_RECORD_COLUMNS of a row. */
+void pal_postgres_record_read(
+        const PGresult *result, int row, pal_arena *arena, pal_record *out_record);
 int64_t pal_postgres_minute(int64_t updated_at);
 
 /* ---- postgres_apply.c, postgres_erase.c ---- */
@@ -196,6 +199,7 @@ pal_lease_find_fn pal_postgres_lease_find;
 pal_ledger_sum_fn pal_postgres_ledger_sum;
 pal_record_list_fn pal_postgres_record_list;
 pal_blob_get_fn pal_postgres_blob_get;
+pal_export_scan_fn pal_postgres_export_scan;
 pal_stat_fn pal_postgres_stat;
 pal_ready_fn pal_postgres_ready;
 

@@ -207,6 +207,19 @@ static pal_postgres_sql record_statement(const pal_record_scan *scan)
     return scan->descending ? PAL_POSTGRES_RECORD_DOWN : PAL_POSTGRES_RECORD_UP;
 }
 
+void pal_postgres_record_read(
+        const PGresult *result, int row, pal_arena *arena, pal_record *out_record)
+{
+    *out_record = (pal_record){.kind = pal_postgres_str_copy(result, row, 0, arena),
+            .name = pal_postgres_str_copy(result, row, 1, arena),
+            .session = pal_postgres_id(result, row, 2),
+            .body = pal_postgres_str_copy(result, row, 3, arena),
+            .version = (uint64_t)pal_postgres_int(result, row, 4),
+            .created_at = pal_postgres_int(result, row, 5),
+            .updated_at = pal_postgres_int(result, row, 6),
+            .expires_at = pal_postgres_int(result, row, 7)};
+}
+
 pal_status pal_postgres_record_list(pal_engine *engine, const pal_record_scan *scan,
         pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err)
 {
@@ -230,14 +243,7 @@ pal_status pal_postgres_record_list(pal_engine *engine, const pal_record_scan *s
         pal_postgres_put_id(&params, scan->handle.id);
     status = pal_postgres_read((pal_postgres *)engine, sql, &params, &result, err);
     for (int i = 0; status == PAL_OK && i < PQntuples(result); i++)
-        out_records[i] = (pal_record){.kind = pal_postgres_str_copy(result, i, 0, arena),
-                .name = pal_postgres_str_copy(result, i, 1, arena),
-                .session = pal_postgres_id(result, i, 2),
-                .body = pal_postgres_str_copy(result, i, 3, arena),
-                .version = (uint64_t)pal_postgres_int(result, i, 4),
-                .created_at = pal_postgres_int(result, i, 5),
-                .updated_at = pal_postgres_int(result, i, 6),
-                .expires_at = pal_postgres_int(result, i, 7)};
+        pal_postgres_record_read(result, i, arena, &out_records[i]);
     if (status == PAL_OK)
         status = pal_arena_checked(arena, err);
     if (status == PAL_OK)

@@ -24,6 +24,10 @@
 #define PAL_POSTGRES_RECORD_COLUMNS                                                                \
     "r.kind, r.name, r.session, r.body, r.version, r.created_at, r.updated_at, r.expires_at"
 
+/* The name of the tenant of a row. */
+#define PAL_POSTGRES_TENANT_NAME(table)                                                            \
+    "(SELECT n.name FROM @tenant n WHERE n.tenant = " table ".tenant)"
+
 /* The page begins after (updated_at, session) = ($4, $5). The minute leads to the place in the
  * index; the exact order within it is sorted. */
 #define PAL_POSTGRES_LIST(filter)                                                                  \
@@ -383,6 +387,28 @@
             " ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED) DELETE FROM @record r"          \
             " USING due WHERE r.tenant = due.tenant AND r.kind = due.kind AND r.name = due.name")  \
     X(RECORD_DUE, "SELECT 1 FROM @record WHERE expires_at <= $1 LIMIT 1")                          \
+    /* Everything, for a copy: blob pk, session pk, message_arrival, ledger pk, record pk. */      \
+    X(EXPORT_BLOBS,                                                                                \
+            "SELECT b.hash, b.created_at, " PAL_POSTGRES_TENANT_NAME("b") ", b.tenant"             \
+            " FROM @blob b WHERE (b.tenant, b.hash) > ($1, $2)"                                    \
+            " ORDER BY b.tenant, b.hash LIMIT $3")                                                 \
+    X(EXPORT_SESSIONS,                                                                             \
+            "SELECT " PAL_POSTGRES_SESSION_COLUMNS ", " PAL_POSTGRES_TENANT_NAME("x") ", x.tenant" \
+            " FROM @session x JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"       \
+            " WHERE (x.tenant, x.session) > ($1, $2) ORDER BY x.tenant, x.session LIMIT $3")       \
+    X(EXPORT_MESSAGES,                                                                             \
+            "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.session, " PAL_POSTGRES_TENANT_NAME("m")       \
+            ", m.tenant, m.pos FROM @message m WHERE (m.tenant, m.pos) > ($1, $2)"                 \
+            " ORDER BY m.tenant, m.pos LIMIT $3")                                                  \
+    X(EXPORT_LEDGER,                                                                               \
+            "SELECT l.id, l.session, l.created_at, l.input, l.cache_read, l.cache_write,"          \
+            " l.output, l.reasoning, l.cost_micros, l.agent, l.request_id, l.turn_id, l.purpose,"  \
+            " l.provider, l.model, l.price_version, " PAL_POSTGRES_TENANT_NAME("l") ", l.tenant"   \
+            " FROM @ledger l WHERE (l.tenant, l.id) > ($1, $2) ORDER BY l.tenant, l.id LIMIT $3")  \
+    X(EXPORT_RECORDS,                                                                              \
+            "SELECT " PAL_POSTGRES_RECORD_COLUMNS ", " PAL_POSTGRES_TENANT_NAME("r") ", r.tenant"  \
+            " FROM @record r WHERE (r.tenant, r.kind, r.name) > ($1, $2, $3)"                      \
+            " ORDER BY r.tenant, r.kind, r.name LIMIT $4")                                         \
     /* Counts: reads all rows. A tenant whose name begins with a control character is internal. */ \
     X(STAT,                                                                                        \
             "SELECT (SELECT count(*) FROM @head WHERE state = 1),"                                 \

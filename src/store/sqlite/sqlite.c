@@ -288,6 +288,7 @@ const pal_store_backend pal_store_sqlite = {
         .record_list = pal_sqlite_record_list,
         .blob_get = pal_sqlite_blob_get,
         .stat = pal_sqlite_stat,
+        .export_scan = pal_sqlite_export_scan,
         .ready = pal_sqlite_ready,
         .check = pal_sqlite_check,
 };

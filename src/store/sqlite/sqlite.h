@@ -220,6 +220,9 @@ void pal_sqlite_aliases_split(pal_str joined, pal_arena *arena, pal_session *ses
  * session is routed. */
 PAL_CHECKED pal_status pal_sqlite_aliases_check(pal_sql_conn *conn, const pal_work *work,
         int64_t tenant, const pal_session *session, int64_t own_handle);
+/* Lets one alias lead to the session, if it does not lead to another one. */
+PAL_CHECKED pal_status pal_sqlite_alias_add(
+        pal_sql_conn *conn, int64_t tenant, pal_str alias, int64_t handle, pal_error *err);
 /* Adds missing aliases to the index. They must have passed pal_sqlite_aliases_check(), so existing
  * entries are kept. */
 PAL_CHECKED pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant,
@@ -332,6 +335,7 @@ pal_inbox_owners_fn pal_sqlite_inbox_owners;
 pal_ledger_sum_fn pal_sqlite_ledger_sum;
 pal_record_list_fn pal_sqlite_record_list;
 pal_blob_get_fn pal_sqlite_blob_get;
+pal_export_scan_fn pal_sqlite_export_scan;
 pal_stat_fn pal_sqlite_stat;
 pal_ready_fn pal_sqlite_ready;
 pal_check_fn pal_sqlite_check;
@@ -364,7 +368,17 @@ bool pal_sqlite_reindex(pal_sql_conn *conn);
 /* Replaces the tables of the search index by empty ones, however damaged they are. */
 bool pal_sqlite_search_replace(pal_sql_conn *conn);
 
-/* Reads the current row of a statement that selects PAL_SQL_ROW_COLUMNS. The texts are borrowed. */
-void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row);
+/* Binds the new updated_at of the session. A copied session keeps the one that it has. */
+static inline void pal_sqlite_bind_updated_at(pal_sql *sql, const pal_work *work)
+{
+    pal_sql_bind_int_or_null(sql, work->copied ? 0 : work->now_ms);
+}
+
+/* Read columns of the current row, from the column `first` on: PAL_SQL_ROW_COLUMNS, whose texts are
+ * borrowed; PAL_SQL_SESSION_COLUMNS; and the columns of PAL_SQL_RECORD_SELECT. */
+void pal_sqlite_row_read(pal_sql *sql, int first, pal_row *out_row);
+void pal_sqlite_session_read(
+        pal_sql *sql, int first, pal_arena *arena, pal_session_row *out_row);
+void pal_sqlite_record_read(pal_sql *sql, int first, pal_arena *arena, pal_record *out_record);
 
 #endif

@@ -113,18 +113,18 @@ static pal_status write_blobs(
 
 /* ---- Replays ---- */
 
-void pal_sqlite_row_read(pal_sql *sql, pal_row *out_row)
+void pal_sqlite_row_read(pal_sql *sql, int first, pal_row *out_row)
 {
-    out_row->seq = (uint64_t)pal_sql_int(sql, 0);
-    out_row->id = pal_sql_uuid(sql, 1);
-    out_row->role = (pal_role)pal_sql_int(sql, 2);
-    out_row->flags = (uint32_t)pal_sql_int(sql, 3);
-    out_row->tokens = (uint32_t)pal_sql_int(sql, 4);
-    out_row->created_at = pal_sql_int(sql, 5);
-    out_row->client_id = pal_sql_text(sql, 6);
-    out_row->is_text = pal_sql_is_text(sql, 7);
-    out_row->body = pal_sql_text(sql, 7);
-    out_row->turn_id = pal_sql_uuid(sql, 8);
+    out_row->seq = (uint64_t)pal_sql_int(sql, first);
+    out_row->id = pal_sql_uuid(sql, first + 1);
+    out_row->role = (pal_role)pal_sql_int(sql, first + 2);
+    out_row->flags = (uint32_t)pal_sql_int(sql, first + 3);
+    out_row->tokens = (uint32_t)pal_sql_int(sql, first + 4);
+    out_row->created_at = pal_sql_int(sql, first + 5);
+    out_row->client_id = pal_sql_text(sql, first + 6);
+    out_row->is_text = pal_sql_is_text(sql, first + 7);
+    out_row->body = pal_sql_text(sql, first + 7);
+    out_row->turn_id = pal_sql_uuid(sql, first + 8);
 }
 
 /* Returns whether the row's client id is known, and the message that was stored under it. */
@@ -138,7 +138,7 @@ static pal_status find_replay(pal_sql_conn *conn, const pal_work *work, int64_t 
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_text(&sql, row->client_id);
     if (pal_sql_row(&sql)) {
-        pal_sqlite_row_read(&sql, &stored);
+        pal_sqlite_row_read(&sql, 0, &stored);
         *out_known = true;
         *out_equal = stored.role == row->role && stored.is_text == row->is_text &&
                 pal_str_equal(stored.body, row->body);
@@ -255,7 +255,7 @@ static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqli
     pal_sql_bind_int(&sql, (int64_t)head->last_seq);
     pal_sql_bind_int(&sql, (int64_t)tokens);
     pal_sql_bind_int(&sql, (int64_t)bytes);
-    pal_sql_bind_int(&sql, work->now_ms);
+    pal_sqlite_bind_updated_at(&sql, work);
     status = pal_sql_run(&sql, &work->op->error);
     if (status == PAL_OK) {
         pal_sqlite_heads_keep(conn, work->op->session, head);
@@ -401,8 +401,8 @@ static pal_status write_mark(
         return status;
     sql = pal_sql_start(conn, PAL_SQL_HEAD_MARKED);
     pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, (int64_t)mark->number);
-    pal_sql_bind_int(&sql, work->now_ms);
+    pal_sql_bind_int(&sql, (int64_t)(work->copied ? work->copied->mark_number : mark->number));
+    pal_sqlite_bind_updated_at(&sql, work);
     return pal_sql_run(&sql, &work->op->error);
 }
 
@@ -414,6 +414,8 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
 
     if (status != PAL_OK)
         return status;
+    if (work->copied)
+        return write_mark(conn, work, head.handle, &mark);
     if (mark.seq > head.last_seq)
         return pal_error_set(&work->op->error, PAL_INVALID,
                 "the session has %llu message%s; there is no seq %llu",

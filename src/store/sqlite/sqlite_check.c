@@ -145,7 +145,7 @@ static pal_status tally_rows(
     while (status == PAL_OK && !out_sum->damage[0] && pal_sql_row(&sql)) {
         pal_row row;
 
-        pal_sqlite_row_read(&sql, &row);
+        pal_sqlite_row_read(&sql, 0, &row);
         if (sql.code == SQLITE_OK)
             status = check_row(check, &row, out_sum, err);
     }

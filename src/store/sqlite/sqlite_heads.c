@@ -205,7 +205,7 @@ pal_status pal_sqlite_head_check(const pal_work *work, const pal_sqlite_head *he
     pal_error *err = &work->op->error;
     char id[PAL_ID_TEXT_SIZE];
 
-    if (head->state == PAL_SESSION_ACTIVE && !has_expired)
+    if (work->copied || (head->state == PAL_SESSION_ACTIVE && !has_expired))
         return PAL_OK;
     if (work->op->fence != 0 && head->state != PAL_SESSION_QUARANTINED)
         return PAL_OK; /* a running turn can end even if its session was deleted */
@@ -277,7 +277,7 @@ pal_status pal_sqlite_head_existing(
 
     if (status != PAL_OK)
         return status;
-    if (out_head->handle != 0 && out_head->state != PAL_SESSION_ERASED)
+    if (out_head->handle != 0 && (out_head->state != PAL_SESSION_ERASED || work->copied))
         return PAL_OK;
     pal_id_to_text(id, text);
     return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);

@@ -111,7 +111,7 @@ static pal_status add_rows(pal_sql_conn *conn, build_state *state, int64_t block
     while (status == PAL_OK && pal_sql_row(&sql)) {
         pal_row row;
 
-        pal_sqlite_row_read(&sql, &row);
+        pal_sqlite_row_read(&sql, 0, &row);
         state->row = (size_t)(pal_sql_int(&sql, 9) - first);
         if (sql.code == SQLITE_OK)
             status = add_row(state, &row, pal_sql_int(&sql, 10), pal_sql_int(&sql, 11), err);

@@ -95,20 +95,26 @@ static bool is_apart(const pal_session *session, pal_str alias)
     return session->alias_apart.len > 0 && pal_str_equal(session->alias_apart, alias);
 }
 
+pal_status pal_sqlite_alias_add(
+        pal_sql_conn *conn, int64_t tenant, pal_str alias, int64_t handle, pal_error *err)
+{
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_ALIAS_ADD);
+
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_text(&sql, alias);
+    pal_sql_bind_int(&sql, handle);
+    return pal_sql_run(&sql, err);
+}
+
 pal_status pal_sqlite_aliases_add(pal_sql_conn *conn, int64_t tenant, const pal_session *session,
         int64_t handle, pal_error *err)
 {
     for (size_t i = 0; i < session->aliases_len; i++) {
-        pal_sql sql;
         pal_status status;
 
         if (is_apart(session, session->aliases[i]))
             continue;
-        sql = pal_sql_start(conn, PAL_SQL_ALIAS_ADD);
-        pal_sql_bind_int(&sql, tenant);
-        pal_sql_bind_text(&sql, session->aliases[i]);
-        pal_sql_bind_int(&sql, handle);
-        status = pal_sql_run(&sql, err);
+        status = pal_sqlite_alias_add(conn, tenant, session->aliases[i], handle, err);
         if (status != PAL_OK)
             return status;
     }

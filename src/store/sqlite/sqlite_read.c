@@ -14,40 +14,41 @@
 
 /* ---- Sessions ---- */
 
-static void session_read(pal_sql *sql, pal_arena *arena, pal_session_row *out_row)
+void pal_sqlite_session_read(
+        pal_sql *sql, int first, pal_arena *arena, pal_session_row *out_row)
 {
     pal_session *session = &out_row->session;
 
     memset(out_row, 0, sizeof(*out_row));
-    session->id = pal_sql_uuid(sql, 1);
-    session->state = (pal_session_state)pal_sql_int(sql, 2);
-    session->key = pal_sql_copy(sql, 3, arena);
-    pal_str aliases = pal_sql_copy(sql, 4, arena);
+    session->id = pal_sql_uuid(sql, first + 1);
+    session->state = (pal_session_state)pal_sql_int(sql, first + 2);
+    session->key = pal_sql_copy(sql, first + 3, arena);
+    pal_str aliases = pal_sql_copy(sql, first + 4, arena);
     if (aliases.len > 0)
         pal_sqlite_aliases_split(aliases, arena, session);
-    session->title = pal_sql_copy(sql, 5, arena);
-    session->project = pal_sql_copy(sql, 6, arena);
-    session->agent = pal_sql_copy(sql, 7, arena);
-    session->scope = pal_sql_copy(sql, 8, arena);
-    session->metadata = pal_sql_copy(sql, 9, arena);
-    session->extra = pal_sql_copy(sql, 10, arena);
-    session->parent_id = pal_sql_uuid(sql, 11);
-    session->fork_seq = (uint64_t)pal_sql_int(sql, 12);
-    session->fork_mark = (uint64_t)pal_sql_int(sql, 13);
-    session->last_seq = (uint64_t)pal_sql_int(sql, 14);
-    out_row->mark_number = (uint64_t)pal_sql_int(sql, 15);
-    session->tokens = (uint64_t)pal_sql_int(sql, 16);
-    session->bytes = (uint64_t)pal_sql_int(sql, 17);
-    session->created_at = pal_sql_int(sql, 18);
-    session->updated_at = pal_sql_int(sql, 19);
-    session->expires_at = pal_sql_int(sql, 20);
-    session->deleted_at = pal_sql_int(sql, 21);
-    session->tenant = pal_sql_copy(sql, 22, arena);
-    out_row->handle = (pal_handle){.number = (uint64_t)pal_sql_int(sql, 0),
+    session->title = pal_sql_copy(sql, first + 5, arena);
+    session->project = pal_sql_copy(sql, first + 6, arena);
+    session->agent = pal_sql_copy(sql, first + 7, arena);
+    session->scope = pal_sql_copy(sql, first + 8, arena);
+    session->metadata = pal_sql_copy(sql, first + 9, arena);
+    session->extra = pal_sql_copy(sql, first + 10, arena);
+    session->parent_id = pal_sql_uuid(sql, first + 11);
+    session->fork_seq = (uint64_t)pal_sql_int(sql, first + 12);
+    session->fork_mark = (uint64_t)pal_sql_int(sql, first + 13);
+    session->last_seq = (uint64_t)pal_sql_int(sql, first + 14);
+    out_row->mark_number = (uint64_t)pal_sql_int(sql, first + 15);
+    session->tokens = (uint64_t)pal_sql_int(sql, first + 16);
+    session->bytes = (uint64_t)pal_sql_int(sql, first + 17);
+    session->created_at = pal_sql_int(sql, first + 18);
+    session->updated_at = pal_sql_int(sql, first + 19);
+    session->expires_at = pal_sql_int(sql, first + 20);
+    session->deleted_at = pal_sql_int(sql, first + 21);
+    session->tenant = pal_sql_copy(sql, first + 22, arena);
+    out_row->handle = (pal_handle){.number = (uint64_t)pal_sql_int(sql, first),
             .id = session->id,
             .tenant = session->tenant};
-    session->is_routed = pal_sql_int(sql, 23) != 0;
-    session->alias_apart = pal_sql_copy(sql, 24, arena);
+    session->is_routed = pal_sql_int(sql, first + 23) != 0;
+    session->alias_apart = pal_sql_copy(sql, first + 24, arena);
 }
 
 pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
@@ -68,7 +69,7 @@ pal_status pal_sqlite_session_find(pal_engine *engine, pal_str tenant, pal_sessi
         pal_sql_bind_text(&sql, name);
     pal_sql_bind_text(&sql, tenant);
     if (pal_sql_row(&sql))
-        session_read(&sql, arena, &row);
+        pal_sqlite_session_read(&sql, 0, arena, &row);
     status = pal_sql_end_found(&sql, arena, err);
     if (status == PAL_OK)
         *out_row = row;
@@ -86,7 +87,7 @@ static pal_status session_by_handle(pal_sql_conn *conn, int64_t handle, pal_aren
     pal_sql_bind_int(&sql, handle);
     *out_found = pal_sql_row(&sql);
     if (*out_found)
-        session_read(&sql, arena, out_row);
+        pal_sqlite_session_read(&sql, 0, arena, out_row);
     status = pal_sql_end_copied(&sql, arena, err);
     if (status == PAL_CORRUPT) {
         *out_found = false;
@@ -327,7 +328,7 @@ pal_status pal_sqlite_row_find(pal_engine *engine, const pal_row_key *key, pal_a
         pal_sql_bind_text(&sql, key->client_id);
     }
     if (pal_sql_row(&sql)) {
-        pal_sqlite_row_read(&sql, &row);
+        pal_sqlite_row_read(&sql, 0, &row);
         row.client_id = pal_sql_copy(&sql, 6, arena);
         row.body = pal_sql_copy(&sql, 7, arena);
         if (by_id)

@@ -90,9 +90,11 @@ pal_status pal_sqlite_record_put(pal_sql_conn *conn, pal_work *work)
     status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
     if (status != PAL_OK)
         return status;
-    record.version = before.version + 1;
-    record.created_at = before.id != 0 ? before.created_at : work->now_ms;
-    record.updated_at = work->now_ms;
+    if (!work->copied) {
+        record.version = before.version + 1;
+        record.created_at = before.id != 0 ? before.created_at : work->now_ms;
+        record.updated_at = work->now_ms;
+    }
     status = write_record(conn, work, tenant, owner.handle, &record);
     if (status == PAL_OK)
         *work->op->u.record.record = record;
@@ -131,16 +133,16 @@ pal_status pal_sqlite_records_sweep(pal_sql_conn *conn, pal_work *work)
 
 /* ---- Reading ---- */
 
-static void record_read(pal_sql *sql, pal_arena *arena, pal_record *out_record)
+void pal_sqlite_record_read(pal_sql *sql, int first, pal_arena *arena, pal_record *out_record)
 {
-    out_record->kind = pal_sql_copy(sql, 0, arena);
-    out_record->name = pal_sql_copy(sql, 1, arena);
-    out_record->session = pal_sql_uuid(sql, 2);
-    out_record->body = pal_sql_copy(sql, 3, arena);
-    out_record->version = (uint64_t)pal_sql_int(sql, 4);
-    out_record->created_at = pal_sql_int(sql, 5);
-    out_record->updated_at = pal_sql_int(sql, 6);
-    out_record->expires_at = pal_sql_int(sql, 7);
+    out_record->kind = pal_sql_copy(sql, first, arena);
+    out_record->name = pal_sql_copy(sql, first + 1, arena);
+    out_record->session = pal_sql_uuid(sql, first + 2);
+    out_record->body = pal_sql_copy(sql, first + 3, arena);
+    out_record->version = (uint64_t)pal_sql_int(sql, first + 4);
+    out_record->created_at = pal_sql_int(sql, first + 5);
+    out_record->updated_at = pal_sql_int(sql, first + 6);
+    out_record->expires_at = pal_sql_int(sql, first + 7);
 }
 
 static pal_sql start_list(pal_sqlite *self, const pal_record_scan *scan, pal_error *err)
@@ -183,7 +185,7 @@ pal_status pal_sqlite_record_list(pal_engine *engine, const pal_record_scan *sca
     }
     sql = start_list(self, scan, err);
     while (len < scan->records_max && pal_sql_row(&sql))
-        record_read(&sql, arena, &out_records[len++]);
+        pal_sqlite_record_read(&sql, 0, arena, &out_records[len++]);
     status = pal_sql_end_copied(&sql, arena, err);
     if (status == PAL_OK)
         *out_len = len;

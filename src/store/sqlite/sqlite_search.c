@@ -52,7 +52,7 @@ static pal_status report_rows(search_state *state, int64_t first, int64_t last, 
         pal_row row;
         pal_found_row found = {.row = &row};
 
-        pal_sqlite_row_read(&sql, &row);
+        pal_sqlite_row_read(&sql, 0, &row);
         found.pos = (uint64_t)pal_sql_int(&sql, 9);
         found.handle = (pal_handle){.number = (uint64_t)pal_sql_int(&sql, 10),
                 .id = pal_sql_uuid(&sql, 11),

@@ -172,12 +172,62 @@ static pal_status find_existing(pal_sql_conn *conn, pal_work *work, bool *out_fo
     return status;
 }
 
+/* Sets the state of a copied session, and its names: an alias leads to it only if it did so in the
+ * other store. */
+static pal_status copy_rest(pal_sql_conn *conn, pal_work *work, const pal_sqlite_head *head)
+{
+    const pal_session *session = work->op->u.create.session;
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_SESSION_COPIED);
+    pal_status status;
+
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_text(&sql, session->key);
+    pal_sql_bind_int_or_null(&sql, session->deleted_at);
+    pal_sql_bind_int(&sql, session->state == PAL_SESSION_ACTIVE);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, PAL_SQL_HEAD_MARKED);
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_int(&sql, (int64_t)work->copied->mark_number);
+    pal_sqlite_bind_updated_at(&sql, work);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status == PAL_OK && session->state != PAL_SESSION_ACTIVE)
+        return pal_sqlite_state_set(conn, head->handle, session->state, &work->op->error);
+    for (size_t i = 0; status == PAL_OK && i < session->aliases_len; i++)
+        if (work->copied->alias_leads[i])
+            status = pal_sqlite_alias_add(
+                    conn, head->tenant, session->aliases[i], head->handle, &work->op->error);
+    return status;
+}
+
+static pal_status create_copy(pal_sql_conn *conn, pal_work *work)
+{
+    int64_t tenant;
+    pal_sqlite_head head = {0};
+    pal_session session = *work->op->u.create.session;
+    pal_status status = pal_sqlite_tenant(conn, work->tenant, true, &tenant, &work->op->error);
+
+    session.key = pal_str_make(NULL, 0);
+    if (status == PAL_OK)
+        status = check_id_free(conn, work, tenant);
+    if (status == PAL_OK)
+        status = insert_session(
+                conn, work, &session, work->op->session, tenant, 0, &head.handle);
+    if (status == PAL_OK)
+        status = insert_head(conn, work, &session, tenant, head.handle);
+    head.tenant = tenant;
+    return status == PAL_OK ? copy_rest(conn, work, &head) : status;
+}
+
 pal_status pal_sqlite_create(pal_sql_conn *conn, pal_work *work)
 {
     pal_op *op = work->op;
     pal_status status = PAL_OK;
 
     op->u.create.existing = false;
+    if (work->copied)
+        return create_copy(conn, work);
     if (op->u.create.or_find)
         status = find_existing(conn, work, &op->u.create.existing);
     if (status == PAL_OK && !op->u.create.existing)
@@ -214,11 +264,11 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
                 conn, work->fork_parent, work->tenant, &parent, &work->op->error);
     if (status != PAL_OK)
         return status;
-    if (parent.last_seq < work->fork_seq)
+    if (parent.handle == 0 || (parent.last_seq < work->fork_seq && !work->copied))
         return pal_error_set(&work->op->error, PAL_NOT_FOUND,
                 "the session to adopt no longer exists");
-    work->op->u.adopt.adopted =
-            head.last_seq == 0 && head.mark_number == 0 && parent.handle != head.handle;
+    work->op->u.adopt.adopted = head.last_seq == 0 && (head.mark_number == 0 || work->copied) &&
+            parent.handle != head.handle;
     if (!work->op->u.adopt.adopted)
         return PAL_OK;
     sql = pal_sql_start(conn, PAL_SQL_SESSION_ADOPT);
@@ -235,7 +285,7 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
     pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
     pal_sql_bind_int(&sql, 0);
     pal_sql_bind_int(&sql, 0);
-    pal_sql_bind_int(&sql, work->now_ms);
+    pal_sqlite_bind_updated_at(&sql, work);
     return pal_sql_run(&sql, &work->op->error);
 }
 

@@ -118,8 +118,10 @@
     X(HEAD_STATE, "UPDATE head SET state = ?2 WHERE session = ?1")                                 \
     X(HEAD_APPENDED,                                                                               \
             "UPDATE head SET last_seq = ?2, tokens = tokens + ?3, bytes = bytes + ?4,"             \
-            " updated_at = ?5 WHERE session = ?1")                                                 \
-    X(HEAD_MARKED, "UPDATE head SET mark_number = ?2, updated_at = ?3 WHERE session = ?1")         \
+            " updated_at = ifnull(?5, updated_at) WHERE session = ?1")                             \
+    X(HEAD_MARKED,                                                                                 \
+            "UPDATE head SET mark_number = ?2, updated_at = ifnull(?3, updated_at)"                \
+            " WHERE session = ?1")                                                                 \
     X(HEAD_PROJECT, "UPDATE head SET project = ?2 WHERE session = ?1")                             \
     X(HEAD_AGENT, "UPDATE head SET agent = ?2 WHERE session = ?1")                                 \
     X(HEAD_ERASED,                                                                                 \
@@ -174,6 +176,9 @@
             " expires_at = NULL, deleted_at = NULL"                                                \
             " WHERE id = ?1")                                                                      \
     X(SESSION_DROP, "DELETE FROM session WHERE id = ?1")                                           \
+    X(SESSION_COPIED,                                                                              \
+            "UPDATE session SET key = iif(?4, ?2, NULL), kept_key = iif(?4, NULL, ?2),"            \
+            " deleted_at = ?3 WHERE id = ?1")                                                      \
     X(SESSION_SET_TITLE, "UPDATE session SET title = ?2 WHERE id = ?1")                            \
     X(SESSION_SET_METADATA, "UPDATE session SET metadata = ?2 WHERE id = ?1")                      \
     X(SESSION_SET_SCOPE, "UPDATE session SET scope = ?2 WHERE id = ?1")                            \
@@ -327,6 +332,26 @@
     X(LEDGER_ERASE,                                                                                \
             "UPDATE ledger SET session = NULL, turn_id = NULL, request_id = NULL"                  \
             " WHERE session = ?1")                                                                 \
+    /* Everything, for a copy: in the order of numbers. */                                         \
+    X(EXPORT_BLOBS,                                                                                \
+            "SELECT b.id, t.name, b.hash, b.created_at FROM blob b"                                \
+            " CROSS JOIN tenant t ON t.id = b.tenant WHERE b.id > ?1 ORDER BY b.id")               \
+    X(EXPORT_SESSIONS,                                                                             \
+            "SELECT s.id, t.name, " PAL_SQL_SESSION_COLUMNS " FROM session s CROSS JOIN tenant t"  \
+            " ON t.id = s.tenant" PAL_SQL_HEAD_JOINS "WHERE s.id > ?1 ORDER BY s.id")              \
+    X(EXPORT_MESSAGES,                                                                             \
+            "SELECT m.pos, t.name, s.uuid, " PAL_SQL_ROW_COLUMNS " FROM message m"                 \
+            " CROSS JOIN session s ON s.id = m.session JOIN tenant t ON t.id = s.tenant"           \
+            " WHERE m.pos > ?1 ORDER BY m.pos")                                                    \
+    X(EXPORT_LEDGER,                                                                               \
+            "SELECT l.id, t.name, s.uuid, l.created_at, " PAL_SQL_LEDGER_NUMBERS ", l.request_id," \
+            " l.turn_id, l.purpose, l.provider, l.model, l.price_version, n.text FROM ledger l"    \
+            " CROSS JOIN tenant t ON t.id = l.tenant LEFT JOIN session s ON s.id = l.session"      \
+            " LEFT JOIN name n ON n.id = l.agent WHERE l.id > ?1 ORDER BY l.id")                   \
+    X(EXPORT_RECORDS,                                                                              \
+            "SELECT r.id, t.name, r.kind, r.name, s.uuid, r.body, r.version, r.created_at,"        \
+            " r.updated_at, r.expires_at FROM record r CROSS JOIN tenant t ON t.id = r.tenant"     \
+            " LEFT JOIN session s ON s.id = r.session WHERE r.id > ?1 ORDER BY r.id")              \
     X(INBOX_OWNERS,                                                                                \
             "SELECT t.name, s.uuid FROM (SELECT DISTINCT session FROM inbox) i"                    \
             " CROSS JOIN session s ON s.id = i.session JOIN head h ON h.session = s.id"            \

@@ -161,6 +161,19 @@ static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t ha
     return pal_sql_run(&sql, &work->op->error);
 }
 
+static pal_status lease_copy(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+{
+    const pal_lease *lease = work->copied->lease;
+    pal_sql sql = pal_sql_start(conn, PAL_SQL_LEASE_SET);
+
+    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_text(&sql, lease->owner);
+    pal_sql_bind_int(&sql, (int64_t)lease->fence);
+    pal_sql_bind_int(&sql, lease->expires_at);
+    pal_sql_bind_int(&sql, lease->ttl_ms);
+    return pal_sql_run(&sql, &work->op->error);
+}
+
 pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
 {
     pal_op *op = work->op;
@@ -169,6 +182,8 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
     bool held;
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
+    if (status == PAL_OK && work->copied)
+        return lease_copy(conn, work, head.handle);
     if (status == PAL_OK)
         status = lease_get(conn, work, head.handle, &lease);
     if (status != PAL_OK)
