@@ -1,15 +1,16 @@
 /* bench_store.c - what the store costs over the least that could do the same.
  *
- *   bench-store [--quick] [--dir DIRECTORY]
+ *   bench-store [--quick] [--dir DIRECTORY] [--url postgres://...]
  *
  * Machines are noisy and disks more so. Therefore both sides of a comparison run in one process, in
  * short slices that alternate (A B A B ...), and what is printed is the median of the slices' own
  * ratios. Ratios compare between machines; the rates beside them don't.
  *
  * The raw side works on a copy of the store's own file, with the same tables, indexes, settings and
- * row sizes, and commits as many messages at once as the store's group commit did. */
+ * row sizes, and commits as many messages at once as the store's group commit did.
+ *
+ * With --url the store is in PostgreSQL (bench_store_postgres.c). */
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,10 @@
 #include "bench_fill.h"
 #include "bench_pairs.h"
 #include "bench_raw.h"
+#include "bench_slice.h"
+#ifdef HAVE_LIBPQ
+#include "bench_store_postgres.h"
+#endif
 #include "palaver/palaver.h"
 
 #define CALLERS_MAX 64
@@ -96,80 +101,6 @@ static pal_store *store_open(void)
     return store;
 }
 
-static pal_store_stats store_stats(pal_store *store)
-{
-    pal_arena *arena = pal_arena_new(0);
-    pal_store_stats stats = {0};
-    pal_error error = {0};
-
-    fill_must(pal_store_stat(store, arena, &stats, &error), &error);
-    pal_arena_free(arena);
-    return stats;
-}
-
-/* ---- Slices ---- */
-
-typedef struct worker worker;
-struct worker {
-    pthread_t thread;
-    void (*once)(worker *w);
-    pal_store *store;
-    pal_arena *arena;
-    raw *raw;
-    const int64_t *handles;
-    size_t index;   /* which of the callers */
-    size_t session; /* if the work is about one */
-    size_t batch;   /* messages per commit */
-    size_t units;   /* that one call of `once` counts */
-    int64_t until_us;
-    uint64_t done, random;
-};
-
-static void *worker_run(void *user)
-{
-    worker *w = user;
-
-    do {
-        w->once(w);
-        w->done += w->units;
-    } while (pal_clock_monotonic_us() < w->until_us);
-    return NULL;
-}
-
-/* Units a second. */
-static double slice(worker *workers, size_t callers)
-{
-    int64_t start = pal_clock_monotonic_us();
-    uint64_t done = 0;
-
-    for (size_t i = 0; i < callers; i++) {
-        workers[i].until_us = start + size.slice_us;
-        workers[i].done = 0;
-        if (callers == 1)
-            worker_run(&workers[i]);
-        else if (pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]) != 0)
-            exit(1);
-    }
-    for (size_t i = 0; i < callers; i++) {
-        if (callers > 1)
-            pthread_join(workers[i].thread, NULL);
-        done += workers[i].done;
-    }
-    return (double)done * 1e6 / (double)(pal_clock_monotonic_us() - start);
-}
-
-static void workers_init(worker *workers, size_t count, void (*once)(worker *w))
-{
-    memset(workers, 0, count * sizeof(*workers));
-    for (size_t i = 0; i < count; i++) {
-        workers[i].once = once;
-        workers[i].index = i;
-        workers[i].units = 1;
-        workers[i].session = i;
-        workers[i].random = i;
-    }
-}
-
 static void store_append(worker *w, size_t session, size_t count)
 {
     pal_message messages[TURN_MESSAGES];
@@ -203,14 +134,6 @@ static void append_file(worker *w)
     raw_file_append(plain_file, w->batch);
 }
 
-/* Messages per commit since `before`. */
-static size_t batch_size(const pal_store_stats *before, const pal_store_stats *after)
-{
-    uint64_t commits = after->commits - before->commits;
-
-    return commits ? (size_t)((after->ops - before->ops + commits / 2) / commits) : 1;
-}
-
 static void appends_at(
         size_t callers, pal_store *store, raw *beside, const int64_t *handles, size_t body_len)
 {
@@ -229,12 +152,12 @@ static void appends_at(
     theirs.handles = handles;
     file.batch = body_len;
     for (size_t i = 0; i <= size.rounds; i++) {
-        pal_store_stats before = store_stats(store), after;
-        double rate = slice(ours, callers);
-        after = store_stats(store);
-        batch = theirs.batch = batch_size(&before, &after);
-        pairs_add(&against_raw, rate, slice(&theirs, 1));
-        pairs_add(&against_file, rate, slice(&file, 1));
+        pal_store_stats before = slice_stats(store), after;
+        double rate = slice(ours, callers, size.slice_us);
+        after = slice_stats(store);
+        batch = theirs.batch = slice_batch(&before, &after);
+        pairs_add(&against_raw, rate, slice(&theirs, 1, size.slice_us));
+        pairs_add(&against_file, rate, slice(&file, 1, size.slice_us));
     }
     snprintf(what, sizeof(what), "callers: %zu / raw SQLite, %zu a commit", callers, batch);
     pairs_print(what, &against_raw, "");
@@ -256,7 +179,7 @@ static void bench_appends(void)
             "palaver", "other");
     fill_sessions(store, 0, CALLERS_MAX);
     fill_messages(store, 0, CALLERS_MAX, 10, TEXT_LEN);
-    stats = store_stats(store);
+    stats = slice_stats(store);
     body_len = (size_t)(stats.content_bytes / stats.messages);
     pal_store_close(store);
     copy_file(store_path, raw_path);
@@ -329,8 +252,8 @@ static void turns_at(size_t callers, pal_store *store, const int64_t *handles, s
         theirs[i].handles = handles;
     }
     for (size_t i = 0; i <= size.rounds; i++) {
-        double rate = slice(ours, callers);
-        pairs_add(&p, rate, slice(theirs, callers));
+        double rate = slice(ours, callers, size.slice_us);
+        pairs_add(&p, rate, slice(theirs, callers, size.slice_us));
     }
     for (size_t i = 0; i < callers; i++) {
         pal_arena_free(ours[i].arena);
@@ -366,7 +289,7 @@ static void bench_turns(void)
     fill_sessions(store, 0, size.sessions);
     fill_messages(store, 0, size.sessions, 4, TEXT_LEN);
     fill_messages(store, 0, HOT_SESSIONS, TAIL, TEXT_LEN);
-    stats = store_stats(store);
+    stats = slice_stats(store);
     body_len = (size_t)(stats.content_bytes / stats.messages);
     pal_store_close(store);
     print_disk(&stats);
@@ -413,8 +336,8 @@ static void compare_sessions(pal_store *store, const char *what, void (*once)(wo
     shorter.store = longer.store = store;
     shorter.arena = longer.arena = pal_arena_new(0);
     for (size_t i = 0; i <= size.rounds; i++) {
-        double in_short = 1e6 / slice(&shorter, 1);
-        pairs_add(&p, 1e6 / slice(&longer, 1), in_short);
+        double in_short = 1e6 / slice(&shorter, 1, size.slice_us);
+        pairs_add(&p, 1e6 / slice(&longer, 1, size.slice_us), in_short);
     }
     pal_arena_free(shorter.arena);
     pairs_print(what, &p, "<= 1.3");
@@ -468,20 +391,32 @@ static void bench_open(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bench-store [--quick] [--dir DIRECTORY]\n");
+    fprintf(stderr, "usage: bench-store [--quick] [--dir DIRECTORY] [--url postgres://...]\n");
     return 2;
 }
 
 int main(int argc, char **argv)
 {
+    const char *url = NULL;
+
     size = full_scale;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             size = quick_scale;
         else if (strcmp(argv[i], "--dir") == 0 && i + 1 < argc)
             snprintf(directory, sizeof(directory), "%s", argv[++i]);
+        else if (strcmp(argv[i], "--url") == 0 && i + 1 < argc)
+            url = argv[++i];
         else
             return usage();
+    }
+#ifdef HAVE_LIBPQ
+    if (url)
+        return bench_store_postgres(url, size.rounds, size.slice_us, size.long_session);
+#endif
+    if (url) {
+        fprintf(stderr, "bench-store: built without PostgreSQL; install libpq-dev\n");
+        return 1;
     }
     path_set(store_path, "ours.db");
     path_set(raw_path, "raw.db");
