@@ -53,10 +53,12 @@ struct pal_postgres {
     int64_t slot;         /* this process in the table node; 0: none yet */
     pal_id node;          /* the id that it entered there */
     int64_t batch;        /* the number of the last batch that was sent */
+    unsigned wary;        /* so many batches take two flights, because a single one failed */
     int64_t acknowledged; /* the number of the last batch that was reported as committed */
     atomic_uint_fast64_t went_back; /* how often the database was found to be older than that */
     atomic_bool is_lost;  /* the writer has no connection */
     atomic_uint_fast64_t losses; /* how often the writer lost its connection */
+    atomic_uint_fast64_t flights; /* that were sent; for tests */
 };
 
 /* ---- postgres_url.c ---- */
@@ -180,6 +182,13 @@ pal_apply_fn pal_postgres_apply;
 PAL_CHECKED pal_status pal_postgres_node_enter(
         pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err);
 void pal_postgres_node_leave(pal_postgres *store);
+/* Returns the mark that the batch leaves in the heads that it changes. No other batch of any
+ * process has it. */
+int64_t pal_postgres_token(const pal_postgres *store);
+/* Adds the statement that notes the number of the batch. */
+void pal_postgres_add_batch(pal_postgres_flight *flight, int64_t now_ms);
+/* Fails: the server warned that a replica may not have the commit. */
+pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err);
 /* Finds out whether the last batch was committed, after the connection was lost. */
 PAL_CHECKED pal_status pal_postgres_node_check(pal_postgres *store, bool *out_committed,
         pal_postgres_failure *out_failure, pal_error *err);

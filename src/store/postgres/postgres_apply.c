@@ -1,8 +1,10 @@
 /* postgres_apply.c - runs batches.
  *
- * A batch needs two flights. The first locks and loads what the batch needs, the second writes and
- * commits. In between the backend "memory:" decides on the copy, while the rows are locked. A
- * rejected operation changes nothing in the copy, so the others need no savepoints.
+ * A batch that only appends and handles leases needs one flight (postgres_single.c). Any other
+ * batch, and what one flight could not do, needs two. The first locks and loads what the batch
+ * needs, the second writes and commits. In between the backend "memory:" decides on the copy,
+ * while the rows are locked. A rejected operation changes nothing in the copy, so the others need
+ * no savepoints.
  *
  * Failures, by their SQLSTATE (postgres_error.c):
  * - a race: the batch is run again, after some tries group by group;
@@ -19,10 +21,12 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/postgres/postgres_copy.h"
+#include "store/postgres/postgres_single.h"
 
 #define RACE_TRIES_MAX 8
 #define RACE_TRIES_TOGETHER 3
 #define RETRY_PAUSE_MS 50
+#define WARY_BATCHES 16
 
 /* ---- Trying once ---- */
 
@@ -274,7 +278,8 @@ static size_t group_len(const pal_work *works, size_t works_len)
     return len;
 }
 
-static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
+/* Runs the works in two flights each. */
+static void run_works(pal_postgres *store, pal_work *works, size_t works_len)
 {
     size_t len = group_len(works, works_len);
 
@@ -284,6 +289,74 @@ static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
         len = group_len(works + i, works_len - i);
         run_range(store, works + i, len, false);
     }
+}
+
+/* ---- One flight ---- */
+
+static pal_status recall(
+        pal_postgres *store, pal_postgres_single *single, int64_t until_us, pal_error *err)
+{
+    pal_postgres_failure failure = PAL_POSTGRES_FINE;
+    pal_status status;
+
+    do {
+        status = pal_postgres_connect(&store->writer, &failure, err);
+        if (status == PAL_OK)
+            status = pal_postgres_single_recall(store, single, &failure, err);
+        if (status != PAL_OK)
+            poll(NULL, 0, RETRY_PAUSE_MS);
+    } while (status != PAL_OK && failure != PAL_POSTGRES_REFUSED &&
+            pal_clock_monotonic_us() < until_us);
+    return status;
+}
+
+/* Sends the batch. PAL_OK: the works that it did not write can run in two flights. */
+static pal_status run_single(pal_postgres *store, pal_postgres_single *single, pal_work *works,
+        size_t works_len, pal_error *err)
+{
+    int64_t until_us = pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+    pal_postgres_failure failure = PAL_POSTGRES_FINE;
+    bool is_committed = false;
+    pal_status status = get_ready(store, works, works_len, &failure, err);
+
+    if (status != PAL_OK)
+        return PAL_OK;
+    status = pal_postgres_single_run(store, single, &failure, err);
+    if (failure == PAL_POSTGRES_RACE)
+        store->wary = WARY_BATCHES;
+    if (failure != PAL_POSTGRES_LOST)
+        return PAL_OK;
+    status = resolve_doubt(store, until_us, &is_committed, err);
+    if (status == PAL_OK && is_committed)
+        status = recall(store, single, until_us, err);
+    return status;
+}
+
+static void run_batch(pal_postgres *store, pal_work *works, size_t works_len)
+{
+    pal_postgres_single *single = NULL;
+    pal_error err = {0};
+    size_t rest_len;
+    pal_work *rest;
+
+    if (store->wary > 0)
+        store->wary--;
+    else
+        single = pal_postgres_single_new(works, works_len);
+    if (!single) {
+        run_works(store, works, works_len);
+        return;
+    }
+    for (size_t i = 0; i < works_len; i++)
+        works[i].op->status = PAL_OK;
+    if (run_single(store, single, works, works_len, &err) != PAL_OK) {
+        fail_all(works, works_len, &err);
+    } else {
+        rest = pal_postgres_single_rest(single, &rest_len);
+        if (rest_len > 0)
+            run_works(store, rest, rest_len);
+    }
+    pal_postgres_single_free(single);
 }
 
 /* ---- Erasures and sweeps ---- */

@@ -379,6 +379,7 @@ pal_status pal_postgres_flight_run(pal_postgres_flight *flight, pal_error *err)
     }
     if (flight->is_broken || !PQpipelineSync(conn->pg))
         return lose(flight, conn->pg ? PQerrorMessage(conn->pg) : "no connection", err);
+    atomic_fetch_add_explicit(&conn->store->flights, 1, memory_order_relaxed);
     if (!collect(flight, pal_clock_monotonic_us() + wait_us, &why))
         return lose(flight, *PQerrorMessage(conn->pg) ? PQerrorMessage(conn->pg) : "no answer",
                 err);

@@ -219,7 +219,7 @@ pal_status pal_postgres_commit(
     PQclear(run(&work, PAL_POSTGRES_COMMIT, NULL));
     if (work.status == PAL_OK && store->writer.was_warned) {
         work.failure = PAL_POSTGRES_LOST;
-        work.status = pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
+        work.status = pal_postgres_not_replicated(store, err);
     }
     if (work.status == PAL_OK)
         store->acknowledged = store->batch;

@@ -102,6 +102,28 @@ void pal_postgres_node_leave(pal_postgres *store)
     (void)!pal_postgres_run(&store->writer, PAL_POSTGRES_NODE_LEAVE, &params, NULL, NULL, NULL);
 }
 
+int64_t pal_postgres_token(const pal_postgres *store)
+{
+    return store->slot << 40 | store->batch;
+}
+
+void pal_postgres_add_batch(pal_postgres_flight *flight, int64_t now_ms)
+{
+    const pal_postgres *store = flight->conn->store;
+    pal_postgres_params params = {0};
+
+    pal_postgres_put_int(&params, store->slot);
+    pal_postgres_put_id(&params, store->node);
+    pal_postgres_put_int(&params, store->batch);
+    pal_postgres_put_int(&params, now_ms);
+    pal_postgres_flight_add(flight, PAL_POSTGRES_NODE_BATCH, &params);
+}
+
+pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err)
+{
+    return pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
+}
+
 pal_status pal_postgres_node_check(
         pal_postgres *store, bool *out_committed, pal_postgres_failure *out_failure, pal_error *err)
 {
@@ -122,7 +144,7 @@ pal_status pal_postgres_node_check(
     if (status == PAL_OK && flight.conn->was_warned) {
         /* Committed here, perhaps not on its replica: not an answer. */
         *out_failure = PAL_POSTGRES_LOST;
-        status = pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
+        status = pal_postgres_not_replicated(store, err);
     }
     if (status == PAL_OK && PQntuples(flight.results[1]) == 1) {
         int64_t batch = pal_postgres_int(flight.results[1], 0, 0);

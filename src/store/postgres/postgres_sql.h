@@ -48,6 +48,21 @@
 #define PAL_POSTGRES_ADD(column)                                                                   \
     column " = " PAL_POSTGRES_CAPPED("ledger_hour." column "::numeric + excluded." column)
 
+/* Whether the lease is held, as pal_lease_blocks() decides. $16 is the time, 172800000 twice the
+ * longest ttl. */
+#define PAL_POSTGRES_HELD                                                                          \
+    "(h.owner IS NOT NULL AND NOT (o.stale_fence = h.fence AND o.stale_until = h.lease_until)"     \
+    " AND CASE WHEN o.watched THEN h.lease_until <> 0 ELSE h.lease_until > $16"                    \
+    " AND h.lease_until - $16 <= CASE WHEN h.lease_ttl > 0 THEN 2 * h.lease_ttl"                   \
+    " ELSE 172800000 END END)"
+
+#define PAL_POSTGRES_HOUR_CONFLICT                                                                 \
+    " ON CONFLICT (tenant, agent, hour, slot) DO UPDATE SET"                                       \
+    " calls = ledger_hour.calls + excluded.calls, " PAL_POSTGRES_ADD("input") ", "                 \
+    PAL_POSTGRES_ADD("cache_read") ", " PAL_POSTGRES_ADD("cache_write") ", "                       \
+    PAL_POSTGRES_ADD("output") ", " PAL_POSTGRES_ADD("reasoning") ", "                             \
+    PAL_POSTGRES_ADD("cost_micros")
+
 #define PAL_POSTGRES_STATEMENTS(X)                                                                 \
     /* reset_val is the default for new sessions, also if a pooler gave us an older session. */    \
     X(DURABILITY_FIND, "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'")      \
@@ -153,6 +168,74 @@
             " u(t, s, last_seq, mark_number, tokens, bytes, updated_at, expires_at, fence,"        \
             " lease_until, lease_ttl, minute, state, owner, project, agent)"                       \
             " WHERE h.tenant = u.t AND h.session = u.s")                                           \
+    /* The single flight of a batch (postgres_single.c): head pk. A head whose condition fails is  \
+     * not updated. It does not get the token of the batch, which the later statements look for.   \
+     * The row of the node proves that no other process uses the slot, and so the token. */        \
+    X(HEAD_TOUCH,                                                                                  \
+            "UPDATE @head h SET last_seq = h.last_seq + o.n, tokens = h.tokens + o.tokens,"        \
+            " bytes = h.bytes + o.bytes, batch = $17,"                                             \
+            " updated_at = CASE WHEN o.n > 0 THEN o.at ELSE h.updated_at END,"                     \
+            " minute = CASE WHEN o.n > 0 THEN o.minute::int4 ELSE h.minute END,"                   \
+            " fence = h.fence + CASE WHEN o.ttl > 0 AND o.fence = 0"                               \
+            " AND NOT (" PAL_POSTGRES_HELD " AND h.owner = o.owner) THEN 1 ELSE 0 END,"            \
+            " owner = CASE WHEN o.release > 0 THEN NULL WHEN o.ttl > 0 THEN o.owner"               \
+            " ELSE h.owner END,"                                                                   \
+            " lease_until = CASE WHEN o.release > 0 THEN 0 WHEN o.ttl > 0 THEN $16 + o.ttl"        \
+            " + CASE WHEN $16 + o.ttl = h.lease_until THEN 1 ELSE 0 END"                           \
+            " ELSE h.lease_until END,"                                                             \
+            " lease_ttl = CASE WHEN o.ttl > 0 THEN o.ttl ELSE h.lease_ttl END"                     \
+            " FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]," \
+            " $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::int8[],"          \
+            " $13::int8[], $14::int8[], $15::bool[]) WITH ORDINALITY AS o(tenant, session, n,"     \
+            " tokens, bytes, at, minute, expected, fence, release, owner, ttl, stale_fence,"       \
+            " stale_until, watched, i)"                                                            \
+            " WHERE h.tenant = o.tenant AND h.session = o.session AND h.state + 0 = 1"             \
+            " AND (h.expires_at IS NULL OR h.expires_at >= $16)"                                   \
+            " AND (o.expected < 0 OR o.expected = h.last_seq)"                                     \
+            " AND (o.fence = 0 OR o.fence = h.fence) AND (o.release = 0 OR o.release = h.fence)"   \
+            " AND (o.ttl = 0 OR NOT (" PAL_POSTGRES_HELD ") OR h.owner = o.owner)"                 \
+            " AND EXISTS (SELECT 1 FROM @node WHERE slot = $18 AND id = $19 AND batch = $20)"      \
+            " RETURNING o.i, h.last_seq, h.fence")                                                 \
+    X(MESSAGE_APPEND,                                                                              \
+            "INSERT INTO @message(tenant, session, seq, pos, id, created_at, tokens, flags, role," \
+            " is_text, client_id, body, turn) SELECT r.t, r.s, h.last_seq - r.back,"               \
+            " nextval('@message_pos'), r.id, r.at, r.tokens, r.flags, r.role, r.is_text,"          \
+            " r.client, r.body, r.turn FROM unnest($1::int8[], $2::uuid[], $3::int8[],"            \
+            " $4::uuid[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bool[],"             \
+            " $10::text[], $11::bytea[], $12::uuid[])"                                             \
+            " r(t, s, back, id, at, tokens, flags, role, is_text, client, body, turn)"             \
+            " JOIN @head h ON h.tenant = r.t AND h.session = r.s AND h.batch + 0 = $13")           \
+    X(INBOX_TAKE,                                                                                  \
+            "DELETE FROM @inbox b USING unnest($1::int8[], $2::uuid[], $3::uuid[]) d(t, s, item)," \
+            " @head h WHERE h.tenant = d.t AND h.session = d.s AND h.batch + 0 = $4"               \
+            " AND b.tenant = d.t AND b.session = d.s AND b.item = d.item")                         \
+    X(LEDGER_APPEND,                                                                               \
+            "WITH new AS (INSERT INTO @ledger(tenant, id, session, created_at, input, cache_read," \
+            " cache_write, output, reasoning, cost_micros, agent, request_id, turn_id, purpose,"   \
+            " provider, model, price_version) SELECT r.t, r.id, r.s, r.at, r.input, r.cache_read," \
+            " r.cache_write, r.output, r.reasoning, r.cost, r.agent, r.request, r.turn,"           \
+            " r.purpose, r.provider, r.model, r.price"                                             \
+            " FROM unnest($1::int8[], $2::uuid[], $3::uuid[], $4::int8[], $5::int8[], $6::int8[]," \
+            " $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::text[],"          \
+            " $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])"                \
+            " r(t, id, s, at, input, cache_read, cache_write, output, reasoning, cost, agent,"     \
+            " request, turn, purpose, provider, model, price)"                                     \
+            " JOIN @head h ON h.tenant = r.t AND h.session = r.s AND h.batch + 0 = $18"            \
+            " ON CONFLICT (tenant, request_id) WHERE request_id IS NOT NULL DO NOTHING"            \
+            " RETURNING tenant, agent, created_at, input, cache_read, cache_write, output,"        \
+            " reasoning, cost_micros)"                                                             \
+            " INSERT INTO @ledger_hour(tenant, agent, hour, slot, calls, input, cache_read,"       \
+            " cache_write, output, reasoning, cost_micros) SELECT n.tenant, a.agent,"              \
+            " n.created_at / 3600000, $19, count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM new n"      \
+            " CROSS JOIN LATERAL (SELECT '' UNION SELECT n.agent WHERE n.agent IS NOT NULL)"       \
+            " a(agent) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3" PAL_POSTGRES_HOUR_CONFLICT)              \
+    /* What became of a single flight whose answer was lost: message_id, head pk. */               \
+    X(MESSAGE_SEQS,                                                                                \
+            "SELECT u.i, m.seq FROM unnest($1::int8[], $2::uuid[]) WITH ORDINALITY u(t, id, i)"    \
+            " JOIN @message m ON m.tenant = u.t AND m.id = u.id")                                  \
+    X(LEASE_OWNERS,                                                                                \
+            "SELECT u.i, h.owner, h.fence FROM unnest($1::int8[], $2::uuid[])"                     \
+            " WITH ORDINALITY u(t, s, i) JOIN @head h ON h.tenant = u.t AND h.session = u.s")      \
     X(ALIAS_LOAD,                                                                                  \
             "SELECT a.tenant, a.alias, a.session FROM unnest($1::int8[], $2::text[]) u(t, n)"      \
             " JOIN @alias a ON a.tenant = u.t AND a.alias = u.n")                                  \
@@ -316,11 +399,7 @@
             " u(t, agent, hour, input, cache_read, cache_write, output, reasoning, cost_micros)"   \
             " CROSS JOIN LATERAL (SELECT '' UNION SELECT u.agent WHERE u.agent IS NOT NULL)"       \
             " a(agent) GROUP BY t, a.agent, hour ORDER BY t, a.agent, hour"                        \
-            " ON CONFLICT (tenant, agent, hour, slot) DO UPDATE SET"                               \
-            " calls = ledger_hour.calls + excluded.calls, " PAL_POSTGRES_ADD("input") ", "         \
-            PAL_POSTGRES_ADD("cache_read") ", " PAL_POSTGRES_ADD("cache_write") ", "               \
-            PAL_POSTGRES_ADD("output") ", " PAL_POSTGRES_ADD("reasoning") ", "                     \
-            PAL_POSTGRES_ADD("cost_micros"))                                                       \
+            PAL_POSTGRES_HOUR_CONFLICT)                                                            \
     /* Complete hours, and the rows before and after them. */                                      \
     X(LEDGER_SUM,                                                                                  \
             "SELECT " PAL_POSTGRES_SUM("calls") ", " PAL_POSTGRES_LEDGER_SUMS " FROM"              \

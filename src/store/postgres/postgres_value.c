@@ -86,6 +86,17 @@ pal_postgres_param *pal_postgres_put_array(pal_postgres_params *params, pal_post
     return param;
 }
 
+void pal_postgres_put_arrays(pal_postgres_params *params, const char *types)
+{
+    for (; *types; types++)
+        pal_postgres_put_array(params,
+                *types == 'i'           ? PAL_POSTGRES_INT8
+                        : *types == 'u' ? PAL_POSTGRES_UUID
+                        : *types == 't' ? PAL_POSTGRES_TEXT
+                        : *types == 'y' ? PAL_POSTGRES_BYTES
+                                        : PAL_POSTGRES_BOOL);
+}
+
 static void add_element(pal_postgres_param *array, const void *bytes, size_t len)
 {
     append_number(&array->bytes, len, 4);

@@ -51,6 +51,8 @@ void pal_postgres_put_text(pal_postgres_params *params, pal_str text); /* empty:
 void pal_postgres_put_bytes(pal_postgres_params *params, pal_str bytes);
 void pal_postgres_put_id(pal_postgres_params *params, pal_id id); /* none: NULL */
 
+/* Adds an empty array for each letter: i int8, u uuid, t text, y bytes, b bool. */
+void pal_postgres_put_arrays(pal_postgres_params *params, const char *types);
 /* Adds an empty array, and elements to it. */
 pal_postgres_param *pal_postgres_put_array(pal_postgres_params *params, pal_postgres_type type);
 void pal_postgres_add_int(pal_postgres_param *array, int64_t number);

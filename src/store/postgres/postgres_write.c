@@ -42,7 +42,7 @@ enum {
 
 typedef struct table {
     pal_postgres_sql sql;
-    const char *types; /* of the arrays: i int8, u uuid, t text, y bytes, b bool */
+    const char *types; /* of the arrays, as for pal_postgres_put_arrays() */
 } table;
 
 static const table tables[TABLES] = {
@@ -79,13 +79,7 @@ static void changes_init(changes *change, pal_postgres_copy *copy)
     memset(change, 0, sizeof *change);
     change->copy = copy;
     for (size_t i = 0; i < TABLES; i++)
-        for (const char *type = tables[i].types; *type; type++)
-            pal_postgres_put_array(&change->params[i],
-                    *type == 'i'           ? PAL_POSTGRES_INT8
-                            : *type == 'u' ? PAL_POSTGRES_UUID
-                            : *type == 't' ? PAL_POSTGRES_TEXT
-                            : *type == 'y' ? PAL_POSTGRES_BYTES
-                                           : PAL_POSTGRES_BOOL);
+        pal_postgres_put_arrays(&change->params[i], tables[i].types);
 }
 
 static void changes_done(changes *change)
@@ -558,7 +552,7 @@ static void finish_params(changes *change, size_t index)
     pal_postgres *store = change->copy->store;
 
     if (index == HEAD_SET || index == HEAD_ADD)
-        pal_postgres_put_int(&change->params[index], store->batch);
+        pal_postgres_put_int(&change->params[index], pal_postgres_token(store));
     if (index == LEDGER_HOUR_ADD)
         pal_postgres_put_int(&change->params[index], store->slot);
 }
@@ -567,7 +561,6 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
         bool commits, bool *out_sent, pal_postgres_failure *out_failure, pal_error *err)
 {
     pal_postgres *store = copy->store;
-    pal_postgres_params params = {0};
     pal_postgres_flight flight;
     pal_status status;
     changes change;
@@ -590,13 +583,8 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
         pal_postgres_flight_add(&flight, tables[i].sql, &change.params[i]);
     }
     *out_sent = commits && flight.len > 0;
-    if (*out_sent) {
-        pal_postgres_put_int(&params, store->slot);
-        pal_postgres_put_id(&params, store->node);
-        pal_postgres_put_int(&params, store->batch);
-        pal_postgres_put_int(&params, works[0].now_ms);
-        pal_postgres_flight_add(&flight, PAL_POSTGRES_NODE_BATCH, &params);
-    }
+    if (*out_sent)
+        pal_postgres_add_batch(&flight, works[0].now_ms);
     if (commits)
         pal_postgres_flight_add(
                 &flight, *out_sent ? PAL_POSTGRES_COMMIT : PAL_POSTGRES_ROLLBACK, NULL);
@@ -604,7 +592,7 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
     *out_failure = flight.failure;
     if (status == PAL_OK && *out_sent && store->writer.was_warned) {
         *out_failure = PAL_POSTGRES_LOST;
-        status = pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
+        status = pal_postgres_not_replicated(store, err);
     }
     if (status == PAL_OK && *out_sent)
         store->acknowledged = store->batch;
