@@ -7,18 +7,6 @@
 
 #define HEX_LEN 32
 
-size_t pal_part_run_end(
-        const pal_message *message, size_t first, bool (*joins)(const pal_part *part))
-{
-    size_t end = first + 1;
-    if (!joins(&message->parts[first]))
-        return end;
-    while (end < message->parts_len && joins(&message->parts[end]) &&
-            pal_part_number(message, end) == pal_part_number(message, end - 1) + 1)
-        end++;
-    return end;
-}
-
 void pal_part_id_text(
         const char *prefix, pal_id message, size_t number, char *out_id, size_t out_size)
 {

@@ -20,11 +20,12 @@ static inline size_t pal_part_number(const pal_message *message, size_t part)
     return message->parts[part].number ? message->parts[part].number - 1 : part;
 }
 
-/* Returns the end of the run of parts from `first` on that belong together according to `joins`.
- * Separate runs stay separate: a run must not grow when something between it and the next one is
- * hidden. */
-size_t pal_part_run_end(
-        const pal_message *message, size_t first, bool (*joins)(const pal_part *part));
+/* Returns whether nothing is hidden between the part and its predecessor. Only then may they be in
+ * one run: a run must not grow when something between it and the next one is hidden. */
+static inline bool pal_part_follows(const pal_message *message, size_t part)
+{
+    return pal_part_number(message, part) == pal_part_number(message, part - 1) + 1;
+}
 
 /* Writes an id. `number` is counted from 0. */
 void pal_part_id_text(

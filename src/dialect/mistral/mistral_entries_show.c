@@ -163,7 +163,9 @@ static void add_message(entries_maker *maker, size_t at)
     for (size_t i = 0, end; i < message->parts_len; i = end) {
         end = i + 1;
         if (is_said(&message->parts[i])) {
-            end = pal_part_run_end(message, i, is_said);
+            while (end < message->parts_len && is_said(&message->parts[end]) &&
+                    pal_part_follows(message, end))
+                end++;
             add_said(maker, message, i, end);
         } else if (message->parts[i].kind == PAL_PART_TOOL_CALL) {
             add_call(maker, at, i, pal_part_number(message, i));

@@ -4,31 +4,13 @@
 #define PAL_OPENAI_ITEMS_PART_H
 
 #include "base/json/json.h"
-#include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "palaver/message.h"
 
 #define PAL_ITEMS_FAMILY "openai_items"
 
-/* The output, and memory for values that must be parsed again. */
-typedef struct pal_items_writer {
-    pal_json_writer *json;
-    pal_arena *scratch;
-} pal_items_writer;
-
-/* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
-static inline bool pal_items_is_kept(const pal_part *part)
-{
-    return part->kind == PAL_PART_FILE && !part->data.len && !part->blob.len && !part->url.len &&
-            pal_text_begins(part->extra, "{\"" PAL_ITEMS_FAMILY "\":{\"type\":");
-}
-
 /* Returns true if the part is content of a message item, false if it is a separate item. */
-static inline bool pal_items_is_content(const pal_part *part)
-{
-    return part->kind != PAL_PART_REASONING && part->kind != PAL_PART_TOOL_CALL &&
-            part->kind != PAL_PART_TOOL_RESULT && !pal_items_is_kept(part);
-}
+bool pal_items_is_content(const pal_part *part);
 
 /* Returns the members of `object` that are neither in `own` nor null, as JSON, with `type` as the
  * first member if it is given. Empty if there are none. */
@@ -42,8 +24,5 @@ pal_str pal_items_keep(pal_arena *arena, pal_str chat, pal_str own);
 /* Reads an array of content parts. */
 PAL_CHECKED pal_status pal_items_read_content(
         pal_json array, pal_arena *arena, pal_part **out_parts, size_t *out_len, pal_error *err);
-
-/* Writes one content part. An assistant has only output_text and refusal. */
-void pal_items_put_content(pal_items_writer *out, const pal_part *part, bool is_assistant);
 
 #endif

@@ -1,19 +1,48 @@
 /* openai_items_write.c - writes messages as items: the parts, the id and the content of
- * each item. openai_items.c reads them. */
+ * each item. openai_items.c reads them. Every part gives a text that can be read again. */
 #include "dialect/openai/openai_items.h"
 
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "dialect/dialect_base64.h"
 #include "dialect/dialect_part.h"
+#include "dialect/openai/openai_chat_part.h"
 #include "dialect/openai/openai_items_part.h"
 
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* The output, and memory for values that must be parsed again. */
+typedef struct items_writer {
+    pal_json_writer *json;
+    pal_arena *scratch;
+} items_writer;
+
 /* ---- Selecting parts ---- */
+
+/* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
+static bool is_kept(const pal_part *part)
+{
+    return part->kind == PAL_PART_FILE && !part->data.len && !part->blob.len && !part->url.len &&
+            pal_text_begins(part->extra, "{\"" PAL_ITEMS_FAMILY "\":{\"type\":");
+}
+
+bool pal_items_is_content(const pal_part *part)
+{
+    return part->kind != PAL_PART_REASONING && part->kind != PAL_PART_TOOL_CALL &&
+            part->kind != PAL_PART_TOOL_RESULT && !is_kept(part);
+}
 
 /* Returns the index after the last part of the item that begins with part `first`. */
 static size_t end_of(const pal_message *message, size_t first)
 {
-    return pal_part_run_end(message, first, pal_items_is_content);
+    size_t end = first + 1;
+    if (!pal_items_is_content(&message->parts[first]))
+        return end;
+    while (end < message->parts_len && pal_items_is_content(&message->parts[end]) &&
+            pal_part_follows(message, end))
+        end++;
+    return end;
 }
 
 size_t pal_openai_items_count(const pal_message *message)
@@ -50,17 +79,25 @@ bool pal_openai_is_mcp(pal_str extra)
     return pal_text_begins(extra, "{\"mcp\":");
 }
 
-static item_form form_of(const pal_message *message, size_t first, size_t len)
+/* `part` is the first part of the item; NULL if the message is empty. */
+static item_form form_of(const pal_part *part)
 {
-    pal_part_kind kind = len ? message->parts[first].kind : PAL_PART_NONE;
-    bool is_kept = len && pal_items_is_kept(&message->parts[first]);
-    return kind == PAL_PART_REASONING      ? REASONING
-            : kind == PAL_PART_TOOL_CALL   ? pal_openai_is_mcp(message->parts[first].extra)
-                    ? MCP_CALL
-                    : CALL
-            : kind == PAL_PART_TOOL_RESULT ? OUTPUT
-            : is_kept                      ? KEPT
-                                           : MESSAGE;
+    if (!part)
+        return MESSAGE;
+    if (part->kind == PAL_PART_REASONING)
+        return REASONING;
+    if (part->kind == PAL_PART_TOOL_CALL)
+        return pal_openai_is_mcp(part->extra) ? MCP_CALL : CALL;
+    if (part->kind == PAL_PART_TOOL_RESULT)
+        return OUTPUT;
+    return is_kept(part) ? KEPT : MESSAGE;
+}
+
+static void put_id_text(const pal_message *message, item_form form, size_t first, size_t len,
+        char out_id[PAL_OPENAI_ITEM_ID_SIZE])
+{
+    size_t number = len ? pal_part_number(message, first) : 0;
+    pal_part_id_text(prefixes[form], message->id, number, out_id, PAL_OPENAI_ITEM_ID_SIZE);
 }
 
 void pal_openai_item_id(
@@ -68,9 +105,8 @@ void pal_openai_item_id(
 {
     size_t first, len;
     pal_openai_item_parts(message, index, &first, &len);
-    size_t number = len ? pal_part_number(message, first) : 0;
-    const char *prefix = prefixes[form_of(message, first, len)];
-    pal_part_id_text(prefix, message->id, number, out_id, PAL_OPENAI_ITEM_ID_SIZE);
+    item_form form = form_of(len ? &message->parts[first] : NULL);
+    put_id_text(message, form, first, len, out_id);
 }
 
 bool pal_openai_item_parse(pal_str id, pal_id *out_message)
@@ -92,12 +128,139 @@ bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_i
     return false;
 }
 
-/* ---- Writing items ---- */
+/* ---- Writing content ---- */
 
-static void put_member(pal_items_writer *out, const char *name, pal_str text)
+static void put_member(items_writer *out, const char *name, pal_str text)
 {
     pal_put_str(out->json, name, text);
 }
+
+static bool is_refusal_in(const pal_part *part, pal_arena *scratch)
+{
+    static const char *const refusals[] = {"refusal", "message_refusal", NULL};
+    pal_json chat = pal_member_kept(part->extra, "openai", scratch);
+    return pal_member_is_one_of(pal_json_find(chat, "type"), refusals);
+}
+
+bool pal_openai_part_is_refusal(const pal_part *part)
+{
+    pal_arena *arena = part->extra.len ? pal_arena_new(0) : NULL;
+    bool is_refusal = arena && is_refusal_in(part, arena);
+    pal_arena_free(arena);
+    return is_refusal;
+}
+
+static void put_text(items_writer *out, const pal_part *part, bool is_assistant)
+{
+    static const char *const text_own[] = {"type", "text", NULL};
+    static const char *const refusal_own[] = {"type", "refusal", NULL};
+    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+    bool is_refusal = is_refusal_in(part, out->scratch);
+    bool is_output = is_assistant && !is_refusal;
+    pal_json_begin_object(out->json);
+    put_member(out, "type",
+            pal_str_of(is_refusal       ? "refusal"
+                            : is_output ? "output_text"
+                                        : "input_text"));
+    put_member(out, is_refusal ? "refusal" : "text", part->text);
+    if (is_output && pal_json_type_of(pal_json_find(kept, "annotations")) == PAL_JSON_NONE) {
+        pal_json_name(out->json, "annotations");
+        pal_json_begin_array(out->json);
+        pal_json_end_array(out->json);
+    }
+    pal_member_put_others(out->json, kept, is_refusal ? refusal_own : text_own, NULL, out->scratch);
+    pal_json_end_object(out->json);
+}
+
+static void put_data_url(items_writer *out, const char *name, const pal_part *part)
+{
+    const pal_str pieces[] = {pal_str_of("data:"), part->media_type, pal_str_of(";base64,")};
+    pal_json_name(out->json, name);
+    pal_base64_put(
+            out->json, pal_chat_join(out->scratch, pieces, COUNT_OF(pieces)), part->data);
+}
+
+/* Returns whether the part has bytes, a URL or an id. `inner` is the member that chat completions
+ * keep for a file. */
+static bool has_source(const pal_part *part, pal_json kept, pal_json inner)
+{
+    if (part->data.len || part->url.len || part->blob.len)
+        return true;
+    if (part->kind == PAL_PART_IMAGE)
+        return pal_json_type_of(pal_json_find(kept, "file_id")) == PAL_JSON_STRING;
+    return pal_json_type_of(pal_json_find(inner, "file_id")) == PAL_JSON_STRING ||
+            pal_json_type_of(pal_json_find(inner, "file_data")) == PAL_JSON_STRING;
+}
+
+static void put_kept_source(items_writer *out, pal_json inner)
+{
+    bool has_data = pal_json_type_of(pal_json_find(inner, "file_data")) == PAL_JSON_STRING;
+    const char *name = has_data ? "file_data" : "file_id";
+    pal_put_raw(out->json, name, pal_json_raw(pal_json_find(inner, name)));
+}
+
+static void put_source(items_writer *out, const pal_part *part, pal_json inner)
+{
+    bool is_image = part->kind == PAL_PART_IMAGE;
+    if (part->data.len)
+        put_data_url(out, is_image ? "image_url" : "file_data", part);
+    else if (part->url.len)
+        put_member(out, is_image ? "image_url" : "file_url", part->url);
+    else if (part->blob.len)
+        put_member(out, "file_id", part->blob);
+    else if (!is_image)
+        put_kept_source(out, inner);
+}
+
+static void put_media(items_writer *out, const pal_part *part, pal_json kept, pal_json chat)
+{
+    static const char *const image_own[] = {"type", "image_url", "detail", NULL};
+    static const char *const file_own[] = {
+            "type", "filename", "file_data", "file_url", "file_id", NULL};
+    bool is_image = part->kind == PAL_PART_IMAGE;
+    pal_json detail = pal_json_find(pal_json_find(chat, "image_url"), "detail");
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of(is_image ? "input_image" : "input_file"));
+    if (part->name.len && !is_image)
+        put_member(out, "filename", part->name);
+    put_source(out, part, pal_json_find(chat, "file"));
+    if (is_image) {
+        /* The types of the SDKs require this member. */
+        pal_json_name(out->json, "detail");
+        if (pal_json_type_of(detail) == PAL_JSON_STRING)
+            pal_json_put_raw(out->json, pal_json_raw(detail));
+        else
+            pal_json_put_text(out->json, "auto");
+    }
+    pal_member_put_others(out->json, kept, is_image ? image_own : file_own, NULL, out->scratch);
+    pal_json_end_object(out->json);
+}
+
+static void put_placeholder(items_writer *out, const pal_part *part, bool is_assistant)
+{
+    const pal_str pieces[] = {pal_str_of(part->kind == PAL_PART_IMAGE ? "[image" : "[file"),
+            pal_str_of(part->name.len ? " " : ""), part->name, pal_str_of("]")};
+    pal_part text = {
+            .kind = PAL_PART_TEXT, .text = pal_chat_join(out->scratch, pieces, COUNT_OF(pieces))};
+    put_text(out, &text, is_assistant);
+}
+
+/* Writes one content part. An assistant has only output_text and refusal. */
+static void put_content(items_writer *out, const pal_part *part, bool is_assistant)
+{
+    if (part->kind != PAL_PART_IMAGE && part->kind != PAL_PART_FILE) {
+        put_text(out, part, is_assistant);
+        return;
+    }
+    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+    pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
+    if (is_assistant || !has_source(part, kept, pal_json_find(chat, "file")))
+        put_placeholder(out, part, is_assistant);
+    else
+        put_media(out, part, kept, chat);
+}
+
+/* ---- Writing items ---- */
 
 static const char *role_of(const pal_message *message, pal_arena *scratch)
 {
@@ -120,7 +283,7 @@ static bool is_first_content(const pal_message *message, size_t first)
     return true;
 }
 
-static void put_message(pal_items_writer *out, const pal_message *message, size_t first, size_t len)
+static void put_message(items_writer *out, const pal_message *message, size_t first, size_t len)
 {
     static const char *const own[] = {"id", "type", "role", "content", "status", NULL};
     bool is_assistant = message->role == PAL_ROLE_ASSISTANT;
@@ -129,7 +292,7 @@ static void put_message(pal_items_writer *out, const pal_message *message, size_
     pal_json_name(out->json, "content");
     pal_json_begin_array(out->json);
     for (size_t i = first; i < first + len; i++)
-        pal_items_put_content(out, &message->parts[i], is_assistant);
+        put_content(out, &message->parts[i], is_assistant);
     pal_json_end_array(out->json);
     if (is_first_content(message, first))
         pal_member_put_others(out->json,
@@ -137,7 +300,7 @@ static void put_message(pal_items_writer *out, const pal_message *message, size_
                 out->scratch);
 }
 
-static void put_list(pal_items_writer *out, const char *name, const char *type, pal_str text)
+static void put_list(items_writer *out, const char *name, const char *type, pal_str text)
 {
     pal_json_name(out->json, name);
     pal_json_begin_array(out->json);
@@ -150,7 +313,7 @@ static void put_list(pal_items_writer *out, const char *name, const char *type, 
     pal_json_end_array(out->json);
 }
 
-static void put_reasoning(pal_items_writer *out, const pal_part *part, pal_json kept)
+static void put_reasoning(items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char *const own[] = {"id", "type", "status", "encrypted_content", NULL};
     bool has_summary = pal_json_type_of(pal_json_find(kept, "summary")) == PAL_JSON_ARRAY;
@@ -178,7 +341,7 @@ pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena)
 
 /* Chat completions also have custom tools, whose input is plain text. If the model wrote no
  * arguments, an empty object is written, because SDKs parse the arguments. */
-static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
+static void put_call(items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char custom[] = "custom_tool_call";
     pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
@@ -198,7 +361,7 @@ static void put_call(pal_items_writer *out, const pal_part *part, pal_json kept)
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-static void put_text_or_null(pal_items_writer *out, const char *name, const pal_str *text)
+static void put_text_or_null(items_writer *out, const char *name, const pal_str *text)
 {
     pal_json_name(out->json, name);
     if (text)
@@ -208,20 +371,22 @@ static void put_text_or_null(pal_items_writer *out, const char *name, const pal_
 }
 
 /* Images and files of a result are not part of an mcp_call. */
-static void put_mcp_call(pal_items_writer *out, const pal_part *part, const pal_part *result)
+static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part *result)
 {
     pal_json mcp = pal_member_kept(part->extra, "mcp", out->scratch);
+    pal_str server = pal_member_string(mcp, "server", out->scratch);
+    pal_str tool = pal_member_string(mcp, "tool", out->scratch);
     bool is_error = result && result->is_error;
     put_member(out, "type", pal_str_of("mcp_call"));
-    put_member(out, "server_label", pal_member_string(mcp, "server", out->scratch));
-    put_member(out, "name", pal_member_string(mcp, "tool", out->scratch));
+    put_member(out, "server_label", server);
+    put_member(out, "name", tool);
     put_member(out, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
     put_text_or_null(out, "approval_request_id", NULL);
     put_text_or_null(out, "output", result && !is_error ? &result->text : NULL);
     put_text_or_null(out, "error", is_error ? &result->text : NULL);
 }
 
-static void put_output(pal_items_writer *out, const pal_part *part, pal_json kept)
+static void put_output(items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
     static const char custom[] = "custom_tool_call_output";
@@ -235,32 +400,32 @@ static void put_output(pal_items_writer *out, const pal_part *part, pal_json kep
         pal_json_name(out->json, "output");
         pal_json_begin_array(out->json);
         if (part->text.len)
-            pal_items_put_content(out, &text, false);
+            put_content(out, &text, false);
         for (size_t i = 0; i < part->parts_len; i++)
-            pal_items_put_content(out, &part->parts[i], false);
+            put_content(out, &part->parts[i], false);
         pal_json_end_array(out->json);
     }
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-static void put_kept(pal_items_writer *out, pal_json kept)
+static void put_kept(items_writer *out, pal_json kept)
 {
     static const char *const own[] = {"id", "status", NULL};
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-static void put_item(pal_items_writer *out, const pal_message *message, size_t index,
+static void put_item(items_writer *out, const pal_message *message, size_t index,
         const pal_part *result, const char *status)
 {
     char id[PAL_OPENAI_ITEM_ID_SIZE];
     size_t first, len;
     pal_openai_item_parts(message, index, &first, &len);
-    item_form form = form_of(message, first, len);
     const pal_part *part = len ? &message->parts[first] : NULL;
+    item_form form = form_of(part);
     pal_json kept = {0};
     if (form != MESSAGE)
         kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
-    pal_openai_item_id(message, index, id);
+    put_id_text(message, form, first, len, id);
     pal_json_begin_object(out->json);
     put_member(out, "id", pal_str_of(id));
     if (form == MESSAGE)
@@ -285,7 +450,7 @@ static void put_item(pal_items_writer *out, const pal_message *message, size_t i
 pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message, size_t index,
         const pal_part *result, const char *status, pal_error *err)
 {
-    pal_items_writer out = {writer, pal_arena_new(0)};
+    items_writer out = {writer, pal_arena_new(0)};
     if (!out.scratch)
         return pal_no_memory(err);
     put_item(&out, message, index, result, status);

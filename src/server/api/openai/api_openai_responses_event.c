@@ -40,6 +40,7 @@ struct pal_response_piece {
     pal_response_form form;
     pal_id message;
     uint32_t part; /* number of the part in its message, from 1 */
+    char item_id[PAL_OPENAI_ITEM_ID_SIZE];
     bool is_open;
     pal_buf text; /* the text or the arguments so far */
     pal_buf call_id;
@@ -147,13 +148,6 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
             .id = piece->message, .role = PAL_ROLE_ASSISTANT, .parts = part, .parts_len = 1};
 }
 
-static void item_id(const pal_response_piece *piece, char out_id[PAL_OPENAI_ITEM_ID_SIZE])
-{
-    pal_part part;
-    const pal_message message = message_of(piece, &part);
-    pal_openai_item_id(&message, 0, out_id);
-}
-
 static pal_status put_item(pal_json_writer *writer, const pal_response_piece *piece,
         const char *status, pal_error *err)
 {
@@ -170,15 +164,13 @@ static pal_status put_item(pal_json_writer *writer, const pal_response_piece *pi
 static void put_new_item(pal_json_writer *writer, const pal_response_piece *piece)
 {
     static const pal_str no_list = {"[]", 2};
-    char id[PAL_OPENAI_ITEM_ID_SIZE];
     if (piece->form == PAL_RESPONSE_MCP_CALL) {
         if (put_item(writer, piece, "in_progress", NULL) != PAL_OK)
             writer->buf->failure = PAL_NO_MEMORY;
         return;
     }
-    item_id(piece, id);
     pal_json_begin_object(writer);
-    pal_put_text(writer, "id", id);
+    pal_put_text(writer, "id", piece->item_id);
     if (is_call_piece(piece)) {
         bool is_custom = piece->form == PAL_RESPONSE_CUSTOM_CALL;
         pal_put_text(writer, "type", is_custom ? "custom_tool_call" : "function_call");
@@ -246,14 +238,20 @@ static void tell_item(
     events->number++;
 }
 
+static void begin_item(pal_response_events *events, pal_response_piece *piece)
+{
+    pal_part part;
+    const pal_message message = message_of(piece, &part);
+    pal_openai_item_id(&message, 0, piece->item_id);
+    tell_item(events, piece, NULL);
+}
+
 /* Writes the members that all events of an item begin with. */
 static pal_json_writer begin_within(const pal_response_events *events,
         const pal_response_piece *piece, const char *type, pal_buf *buf)
 {
-    char id[PAL_OPENAI_ITEM_ID_SIZE];
-    item_id(piece, id);
     pal_json_writer writer = begin_frame(events, type, buf);
-    pal_put_text(&writer, "item_id", id);
+    pal_put_text(&writer, "item_id", piece->item_id);
     pal_put_count(&writer, "output_index", index_of(events, piece));
     if (!is_call_piece(piece))
         pal_put_count(&writer, "content_index", 0);
@@ -438,7 +436,7 @@ void pal_response_events_text(
         last = add_piece(events, form, part);
         if (!last)
             return;
-        tell_item(events, last, NULL);
+        begin_item(events, last);
         tell_part(events, last, false);
     }
     grow(events, last, delta);
@@ -470,7 +468,7 @@ void pal_response_events_call(pal_response_events *events, uint64_t part, pal_st
     pal_buf_append_str(&piece->name, name);
     if (piece->call_id.failure || piece->name.failure)
         events->failure = PAL_NO_MEMORY;
-    tell_item(events, piece, NULL);
+    begin_item(events, piece);
     if (piece->form == PAL_RESPONSE_MCP_CALL)
         tell_mcp(events, piece, "response.mcp_call.in_progress");
 }
