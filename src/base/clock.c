@@ -35,6 +35,11 @@ int64_t pal_clock_monotonic_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+int64_t pal_clock_monotonic_ms(void)
+{
+    return pal_clock_monotonic_us() / 1000;
+}
+
 void pal_clock_set_ms(int64_t now_ms)
 {
     atomic_store(&stopped_at_ms, now_ms);

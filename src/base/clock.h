@@ -11,6 +11,7 @@ int64_t pal_clock_now_ms(void);
 
 /* Returns microseconds that never decrease, for measuring durations. Tests cannot set them. */
 int64_t pal_clock_monotonic_us(void);
+int64_t pal_clock_monotonic_ms(void); /* the same clock in milliseconds */
 
 /* For tests: stops the clock at `now_ms`. 0: uses the real clock again. */
 void pal_clock_set_ms(int64_t now_ms);

@@ -24,6 +24,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/clock.h"
 #include "base/memory.h"
 #include "net/net_http_internal.h"
 #include "net/net_loop_internal.h"
@@ -88,7 +89,7 @@ static void drive(pal_http_multi *multi, curl_socket_t fd, int events)
     assert(!http->in_curl);
     http->in_curl = true;
     http->lap++;
-    http->lap_ms = pal_loop_now_ms(http->loop);
+    http->lap_ms = pal_clock_monotonic_ms();
     http->lap_bytes = 0;
     curl_multi_socket_action(multi->curl, fd, events, &running);
     http->in_curl = false;
@@ -334,7 +335,7 @@ static void start_first(pal_http *http, pal_http_host *host)
     pal_http_call *call = host->first;
     dequeue(call);
     call->stage = PAL_HTTP_FINDING;
-    call->given_ms = pal_loop_now_ms(http->loop);
+    call->given_ms = pal_clock_monotonic_ms();
     host->running++;
     http->running++;
     host->finding++;
@@ -436,7 +437,7 @@ static void resume_paused(pal_http *http)
 {
     http->has_paused = false;
     http->lap++;
-    http->lap_ms = pal_loop_now_ms(http->loop);
+    http->lap_ms = pal_clock_monotonic_ms();
     http->in_curl = true;
     for (pal_http_call *call = http->calls; call; call = call->next) {
         if (!call->paused || call->doomed)
@@ -478,7 +479,7 @@ static void leave_opening(pal_http_call *call, bool moves)
     call->host->finding -= call->stage == PAL_HTTP_FINDING;
     call->host->opening--;
     if (moves)
-        call->host->moved_ms = pal_loop_now_ms(call->http->loop);
+        call->host->moved_ms = pal_clock_monotonic_ms();
 }
 
 /* A call has ended. If the limit of all calls was reached, calls of any host may have waited for
@@ -576,7 +577,7 @@ static int64_t deadline(const pal_http_call *call)
 static void on_timer(pal_timer *timer)
 {
     pal_http_call *call = (pal_http_call *)((char *)timer - offsetof(pal_http_call, timer));
-    int64_t now = pal_loop_now_ms(call->http->loop);
+    int64_t now = pal_clock_monotonic_ms();
     /* Waiting for a free connection does not count as a failure to connect. */
     if (call->stage == PAL_HTTP_WAITING && is_full(call->http, call->host))
         call->host->moved_ms = now;
@@ -613,7 +614,7 @@ static void set_limits(pal_http_call *call, const pal_http_request *request)
     if (request->idle_ms < 0)
         call->idle_ms = INT64_MAX;
     call->total_ms = request->total_ms > 0 ? request->total_ms : INT64_MAX;
-    call->started_ms = call->heard_ms = pal_loop_now_ms(call->http->loop);
+    call->started_ms = call->heard_ms = pal_clock_monotonic_ms();
     call->bytes_max = request->response_bytes_max ? request->response_bytes_max : UINT64_MAX;
 }
 

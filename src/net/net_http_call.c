@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <sys/socket.h>
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "net/net_http_internal.h"
@@ -420,7 +421,7 @@ static pal_status status_of(const pal_http_call *call, CURLcode result)
 
 static void describe_timeout(const pal_http_call *call, pal_error *out_text)
 {
-    int64_t now = pal_loop_now_ms(call->http->loop);
+    int64_t now = pal_clock_monotonic_ms();
     const char *host = call->host->name;
     if (now - call->started_ms >= call->total_ms)
         (void)pal_error_set(out_text, PAL_TIMEOUT, "no complete response from '%s' within %lld ms",

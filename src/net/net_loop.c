@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include "base/clock.h"
 #include "base/memory.h"
 #include "net/net_loop_internal.h"
 
@@ -171,12 +170,6 @@ void pal_loop_tell_done(pal_loop *loop, pal_work_item *item)
 bool pal_loop_is_on(const pal_loop *loop)
 {
     return pthread_equal(pthread_self(), loop->thread);
-}
-
-int64_t pal_loop_now_ms(const pal_loop *loop)
-{
-    (void)loop;
-    return pal_clock_monotonic_us() / 1000;
 }
 
 /* Returns an error code of libuv, or 0. */

@@ -56,14 +56,12 @@ typedef struct pal_timer pal_timer;
 typedef void (*pal_timer_fire)(pal_timer *timer);
 struct pal_timer {
     pal_timer_fire fire;
-    int64_t at_ms;   /* on the clock of pal_loop_now_ms() */
+    int64_t at_ms;   /* on the clock of pal_clock_monotonic_ms() */
     size_t position; /* position in the heap, from 1; 0: stopped */
 };
 /* Starts a timer, or moves it if it is running. Returns false if there is no memory. */
 PAL_CHECKED bool pal_timer_start(
         pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_timer_fire fire);
 void pal_timer_stop(pal_loop *loop, pal_timer *timer); /* the timer can be stopped already */
-
-int64_t pal_loop_now_ms(const pal_loop *loop); /* a clock that never goes back */
 
 #endif

@@ -6,6 +6,7 @@
  * clock stands still within a round, so it can fire too early; then it is set again. On the
  * loop. */
 #include <assert.h>
+#include "base/clock.h"
 #include "base/memory.h"
 #include "net/net_loop_internal.h"
 
@@ -62,7 +63,7 @@ static void arm(pal_loop *loop, int64_t least_ms)
     if (timers->len == 0 || timers->heap[0]->at_ms >= timers->armed_ms)
         return;
     timers->armed_ms = timers->heap[0]->at_ms;
-    int64_t delay = timers->armed_ms - pal_loop_now_ms(loop);
+    int64_t delay = timers->armed_ms - pal_clock_monotonic_ms();
     uv_timer_start(&timers->clock, on_ring, (uint64_t)(delay > least_ms ? delay : least_ms), 0);
 }
 
@@ -73,7 +74,7 @@ static void on_ring(uv_timer_t *clock)
 {
     pal_loop *loop = clock->data;
     pal_timers *timers = &loop->timers;
-    int64_t now = pal_loop_now_ms(loop);
+    int64_t now = pal_clock_monotonic_ms();
     timers->armed_ms = INT64_MAX;
     timers->ringing = true;
     for (size_t left = timers->len; left && timers->len && timers->heap[0]->at_ms <= now; left--) {
@@ -94,7 +95,7 @@ bool pal_timer_start(pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_tim
         return false;
     delay_ms = delay_ms < 0 ? 0 : delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX;
     timer->fire = fire;
-    timer->at_ms = pal_loop_now_ms(loop) + delay_ms;
+    timer->at_ms = pal_clock_monotonic_ms() + delay_ms;
     if (!timer->position)
         put(timers, ++timers->len, timer);
     sift_up(timers, timer);

@@ -4,6 +4,7 @@
  * The sink can cancel the call from any of its callbacks. Then nothing more is reported, and the
  * call is freed when it is off the stack (`is_busy`). It is removed from its provider before `end`,
  * which can close the provider. On the loop. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "provider/provider_play.h"
 
@@ -97,7 +98,7 @@ static void tell(play_call *call, const pal_play_step *step)
 static int64_t delay_of(play_call *call, const pal_play_step *told)
 {
     int64_t delay = told->kind == PAL_PLAY_DELAY && told->ms > 0 ? told->ms : 0;
-    int64_t now = pal_loop_now_ms(call->base.provider->loop);
+    int64_t now = pal_clock_monotonic_ms();
     if (call->deadline_ms && now + delay > call->deadline_ms)
         delay = call->deadline_ms > now ? call->deadline_ms - now : 0;
     return delay;
@@ -108,7 +109,7 @@ static void on_timer(pal_timer *timer)
     play_call *call = (play_call *)((char *)timer - offsetof(play_call, timer));
     pal_loop *loop = call->base.provider->loop;
     call->is_busy = true;
-    if (call->deadline_ms && pal_loop_now_ms(loop) >= call->deadline_ms)
+    if (call->deadline_ms && pal_clock_monotonic_ms() >= call->deadline_ms)
         pal_answer_fail(&call->answer, PAL_TIMEOUT, "the model exceeded the time limit");
     const pal_play_step *step =
             call->next < call->play.steps_len ? &call->play.steps[call->next++] : NULL;
@@ -135,7 +136,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
     call->base = (pal_model_call){.provider = provider, .cancel = cancel_play};
     call->play = *play;
     if (timeout_ms > 0)
-        call->deadline_ms = pal_loop_now_ms(provider->loop) + timeout_ms;
+        call->deadline_ms = pal_clock_monotonic_ms() + timeout_ms;
     pal_answer_init(&call->answer, NULL, sink, user);
     pal_provider_call_add(provider, &call->base);
     if (!pal_timer_start(provider->loop, &call->timer, 0, on_timer)) {

@@ -9,6 +9,7 @@
  *
  * GET /props says how many slots there are. A server would let a request for a missing slot wait
  * forever, so the number is read again from time to time. On the loop. */
+#include "base/clock.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -106,7 +107,7 @@ static void query(pal_provider *provider)
 
 void pal_slots_refresh(pal_provider *provider)
 {
-    int64_t now_ms = pal_loop_now_ms(provider->loop);
+    int64_t now_ms = pal_clock_monotonic_ms();
     if (!provider->slots)
         provider->slots = pal_calloc(1, sizeof *provider->slots);
     pal_slots *slots = provider->slots;

@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "tool/tool_mcp_internal.h"
@@ -133,7 +134,7 @@ void pal_tool_mcp_on_disconnect(pal_tool_mcp *mcp, bool for_good, const char *fo
         mcp->last_era = mcp->discover.id || mcp->probe_was_late ? PAL_TOOL_MCP_ERA_OLD
                                                                 : PAL_TOOL_MCP_ERA_UNKNOWN;
     stop_own_requests(mcp);
-    if (mcp->state == PAL_TOOL_MCP_READY && pal_loop_now_ms(mcp->loop) - mcp->ready_ms >= STEADY_MS)
+    if (mcp->state == PAL_TOOL_MCP_READY && pal_clock_monotonic_ms() - mcp->ready_ms >= STEADY_MS)
         mcp->failures = 0;
     mcp->failures++;
     /* Set before the callbacks: calls that they make must wait. */
@@ -189,7 +190,7 @@ void pal_tool_mcp_on_list_done(pal_tool_mcp *mcp, bool has_changed)
     if (is_new) {
         mcp->state = PAL_TOOL_MCP_READY;
         mcp->last_era = mcp->era;
-        mcp->ready_ms = pal_loop_now_ms(mcp->loop);
+        mcp->ready_ms = pal_clock_monotonic_ms();
         mcp->failure[0] = '\0';
         pal_tool_mcp_listen_start(mcp);
     }

@@ -7,6 +7,7 @@
  * same person. Questions that cannot be asked are declined at once. On the loop. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -28,7 +29,7 @@ static void resume_clock(pal_tool_mcp_call *call)
 {
     if (call->pending)
         return;
-    call->until_ms += pal_loop_now_ms(call->mcp->loop) - call->asked_ms;
+    call->until_ms += pal_clock_monotonic_ms() - call->asked_ms;
     pal_tool_mcp_call_extend(call);
 }
 
@@ -144,7 +145,7 @@ static bool keep_question(
         return false;
     }
     if (!call->pending) {
-        call->asked_ms = pal_loop_now_ms(mcp->loop);
+        call->asked_ms = pal_clock_monotonic_ms();
         pal_timer_stop(mcp->loop, &call->timer);
     }
     pending->next = call->pending;

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -112,7 +113,7 @@ static void on_timeout(pal_timer *timer)
 
 void pal_tool_mcp_call_extend(pal_tool_mcp_call *call)
 {
-    int64_t left = call->until_ms - pal_loop_now_ms(call->mcp->loop);
+    int64_t left = call->until_ms - pal_clock_monotonic_ms();
     int64_t wait = call->mcp->config.call_ms;
     if (call->pending)
         return;
@@ -519,7 +520,7 @@ static pal_status new_call(pal_tool_mcp *mcp, const pal_tool_mcp_order *order,
     call->mcp = mcp;
     call->arena = pal_arena_new(0);
     call->round_arena = pal_arena_new(0);
-    call->until_ms = pal_loop_now_ms(mcp->loop) + PROGRESS_FACTOR * mcp->config.call_ms;
+    call->until_ms = pal_clock_monotonic_ms() + PROGRESS_FACTOR * mcp->config.call_ms;
     pal_status status = call->arena && call->round_arena ? copy_order(call, order, err)
                                                          : pal_no_memory(err);
     if (status == PAL_OK &&

@@ -8,6 +8,7 @@
  * On the loop. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "net/net_sse.h"
@@ -168,7 +169,7 @@ static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body
     pal_buf_clear(&x->body);
     x->is_stream = false;
     x->code = 0;
-    x->started_ms = pal_loop_now_ms(mcp->loop);
+    x->started_ms = pal_clock_monotonic_ms();
     if (!http.headers || pal_arena_failure(arena))
         (void)pal_error_set(err, status, "out of memory");
     else
@@ -215,7 +216,7 @@ static bool resume(pal_tool_mcp_exchange *x)
     if (x->mcp->era != PAL_TOOL_MCP_ERA_OLD ||
             (!x->is_listener && (x->event_id[0] == '\0' || x->resumes >= RESUMES_MAX)))
         return false;
-    if (x->is_listener && pal_loop_now_ms(x->mcp->loop) - x->started_ms > PAUSE_MS_MAX)
+    if (x->is_listener && pal_clock_monotonic_ms() - x->started_ms > PAUSE_MS_MAX)
         x->resumes = 0;
     for (uint32_t i = 0; i < x->resumes && pause < PAUSE_MS_MAX && x->is_listener; i++)
         pause *= 2;

@@ -4,6 +4,7 @@
  * The pages are collected in `draft`, which replaces `tools` when the list is complete; until then
  * the previous tools are shown. A change that is reported while a list is being made causes one
  * more list afterwards (`list_again`), however many changes there were. On the loop. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -20,7 +21,7 @@ static void fail_list(pal_tool_mcp *mcp, pal_str why)
 {
     bool is_start = mcp->state != PAL_TOOL_MCP_READY;
     pal_tool_mcp_toolbox_done(&mcp->draft);
-    mcp->listed_ms = pal_loop_now_ms(mcp->loop);
+    mcp->listed_ms = pal_clock_monotonic_ms();
     if (is_start)
         pal_tool_mcp_on_disconnect(mcp, false, "'%.*s' did not list its tools: %.*s",
                 PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(why));
@@ -39,7 +40,7 @@ static void end_list(pal_tool_mcp *mcp)
         fail_list(mcp, pal_str_of("out of memory"));
         return;
     }
-    mcp->listed_ms = pal_loop_now_ms(mcp->loop);
+    mcp->listed_ms = pal_clock_monotonic_ms();
     if (pal_tool_mcp_toolbox_equal(&mcp->tools, &mcp->draft)) {
         pal_tool_mcp_toolbox_done(&mcp->draft);
     } else {
@@ -149,7 +150,7 @@ static void on_list_timer(pal_timer *timer)
 
 void pal_tool_mcp_list_soon(pal_tool_mcp *mcp)
 {
-    int64_t left = mcp->listed_ms + GAP_MS - pal_loop_now_ms(mcp->loop);
+    int64_t left = mcp->listed_ms + GAP_MS - pal_clock_monotonic_ms();
     if (mcp->list.id) {
         mcp->list_again = true;
         return;
@@ -182,7 +183,7 @@ static void on_listen_end(pal_tool_mcp_request *request, const pal_tool_mcp_answ
     if (answer->status == PAL_PROVIDER)
         return;
     int64_t pause = mcp->listen_pause_ms ? mcp->listen_pause_ms : LISTEN_PAUSE_MS;
-    if (pal_loop_now_ms(mcp->loop) - mcp->listen_ms > LISTEN_PAUSE_MS_MAX)
+    if (pal_clock_monotonic_ms() - mcp->listen_ms > LISTEN_PAUSE_MS_MAX)
         pause = LISTEN_PAUSE_MS;
     mcp->listen_pause_ms = pause * 2 < LISTEN_PAUSE_MS_MAX ? pause * 2 : LISTEN_PAUSE_MS_MAX;
     if (!pal_timer_start(mcp->loop, &mcp->listen_timer, pause, on_listen_timer))
@@ -192,7 +193,7 @@ static void on_listen_end(pal_tool_mcp_request *request, const pal_tool_mcp_answ
 static void subscribe(pal_tool_mcp *mcp)
 {
     pal_error err;
-    mcp->listen_ms = pal_loop_now_ms(mcp->loop);
+    mcp->listen_ms = pal_clock_monotonic_ms();
     mcp->listening = (pal_tool_mcp_request){
             .method = "subscriptions/listen", .on_answer = on_listen_end, .is_endless = true};
     if (pal_tool_mcp_request_send(mcp, &mcp->listening,

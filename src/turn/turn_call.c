@@ -121,7 +121,7 @@ static double jitter(void)
  * responded before is probably restarting. */
 static int64_t retry_delay_ms(pal_turn *turn, const pal_model_end *end)
 {
-    int64_t now = pal_loop_now_ms(turn->runtime->loop);
+    int64_t now = pal_clock_monotonic_ms();
     int64_t delay;
 
     if (!end->is_unreachable)

@@ -218,7 +218,7 @@ static bell timers_done = BELL_INIT;
 static void take_timer(pal_timer *timer)
 {
     probe *p = (probe *)timer;
-    int64_t now = pal_loop_now_ms(timer_loop);
+    int64_t now = pal_clock_monotonic_ms();
     timers_right = timers_right && !p->fired && !p->must_not && now >= p->due_ms &&
             p->due_ms >= last_ms && timer->position == 0;
     last_ms = p->due_ms;
@@ -229,7 +229,7 @@ static void take_timer(pal_timer *timer)
 
 static void set_timer(probe *p, int64_t delay)
 {
-    p->due_ms = pal_loop_now_ms(timer_loop) + delay;
+    p->due_ms = pal_clock_monotonic_ms() + delay;
     timers_right = pal_timer_start(timer_loop, &p->timer, delay, take_timer) && timers_right;
     /* The clock may have moved between the two. */
     p->due_ms = p->timer.at_ms;
