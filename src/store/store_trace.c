@@ -12,46 +12,35 @@ typedef struct tracer {
     pal_store_backend table; /* our functions with the scheme of the inner backend */
 } tracer;
 
-static pal_engine *inner_of(pal_engine *engine)
-{
-    return ((tracer *)engine)->inner;
-}
-
-static pal_status told(
-        pal_engine *engine, const char *call, size_t ops, int64_t started_us, pal_status status)
-{
-    tracer *self = (tracer *)engine;
-
-    self->trace(call, ops, pal_clock_monotonic_us() - started_us, status, self->user);
-    return status;
-}
-
 /* Makes one call of the inner backend and reports it under the callback's name. */
 #define TRACED(call, ...)                                                                          \
+    tracer *self = (tracer *)engine;                                                               \
     int64_t started_us = pal_clock_monotonic_us();                                                 \
-    pal_engine *inner = inner_of(engine);                                                          \
-    return told(engine, #call, 0, started_us, inner->backend->call(inner, __VA_ARGS__))
+    pal_status status = self->inner->backend->call(self->inner, __VA_ARGS__);                      \
+    self->trace(#call, 0, pal_clock_monotonic_us() - started_us, status, self->user);              \
+    return status
 
 static void trace_close(pal_engine *engine)
 {
-    pal_engine *inner = inner_of(engine);
+    tracer *self = (tracer *)engine;
     int64_t started_us = pal_clock_monotonic_us();
 
-    inner->backend->close(inner);
-    told(engine, "close", 0, started_us, PAL_OK);
-    pal_free(engine);
+    self->inner->backend->close(self->inner);
+    self->trace("close", 0, pal_clock_monotonic_us() - started_us, PAL_OK, self->user);
+    pal_free(self);
 }
 
 static void trace_apply(pal_engine *engine, pal_work *works, size_t works_len)
 {
-    pal_engine *inner = inner_of(engine);
+    tracer *self = (tracer *)engine;
     int64_t started_us = pal_clock_monotonic_us();
     pal_status first_failure = PAL_OK;
 
-    inner->backend->apply(inner, works, works_len);
+    self->inner->backend->apply(self->inner, works, works_len);
     for (size_t i = 0; i < works_len && first_failure == PAL_OK; i++)
         first_failure = works[i].op->status;
-    told(engine, "apply", works_len, started_us, first_failure);
+    self->trace("apply", works_len, pal_clock_monotonic_us() - started_us, first_failure,
+            self->user);
 }
 
 static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
@@ -144,7 +133,9 @@ static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8
 /* Not reported: it costs nothing, and the front calls it for every operation. */
 static int64_t trace_now_ms(pal_engine *engine)
 {
-    return pal_store_now_ms(inner_of(engine));
+    pal_engine *inner = ((tracer *)engine)->inner;
+
+    return inner->backend->now_ms(inner);
 }
 
 static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
@@ -202,6 +193,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
         self->table.ready = NULL;
     if (!inner->backend->index_build)
         self->table.index_build = NULL;
+    if (!inner->backend->now_ms)
+        self->table.now_ms = NULL;
     self->engine.backend = &self->table;
     self->inner = inner;
     self->trace = options->trace;
