@@ -2,7 +2,8 @@
  * openai_items_write.c writes it.
  *
  * Values that chat completions have too (a refusal, an image's detail, a file's id) are kept where
- * their dialect keeps them, so that they reach a model. Other values are kept under "openai_items". */
+ * their dialect keeps them, so that they reach a model. Other values are kept under
+ * "openai_items". */
 #include "dialect/openai/openai_items_part.h"
 
 #include "base/buf.h"
