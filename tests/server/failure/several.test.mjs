@@ -21,7 +21,13 @@ async function two(t) {
 }
 
 async function messagesOf(s, id) {
-    return (await s.get(`/api/v1/sessions/${id}/messages?limit=1000`)).json.messages;
+    const messages = [];
+    for (;;) {
+        const last = messages.at(-1)?.seq ?? 0;
+        const page = await s.get(`/api/v1/sessions/${id}/messages?limit=1000&after=${last}`);
+        messages.push(...page.json.messages);
+        if (page.json.messages.length < 1000) return messages;
+    }
 }
 
 async function untilTurn(s, turn, ...states) {
