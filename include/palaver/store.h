@@ -75,7 +75,10 @@ typedef struct pal_store_options {
     uint32_t sessions_max; /* maximum number of active sessions of one tenant, expired ones not
                               counted; creating one more fails with PAL_BUDGET. 0: no limit. With a
                               limit, every creation reads the tenant's sessions */
-    PAL_RESERVED(8);
+    uint64_t upgrade; /* not 0: upgrade the schema of a PostgreSQL store, while other programs use
+                         it; otherwise an older schema is refused. Other stores are upgraded
+                         whenever they are opened for writing */
+    PAL_RESERVED(7);
 } pal_store_options;
 
 /* Turns off SQLite's memory statistics for the whole process. SQLite otherwise takes a process-wide

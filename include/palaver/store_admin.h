@@ -89,6 +89,21 @@ PAL_API PAL_CHECKED pal_status pal_store_check(pal_store *store, bool repair,
         pal_store_on_finding sink, pal_store_on_progress progress, void *user,
         uint64_t *out_findings, pal_error *err);
 
+/* The version of the stored data. */
+typedef struct pal_store_schema {
+    uint32_t version;       /* 0: the backend has no versions */
+    uint32_t newest;        /* the version that this program writes */
+    uint32_t oldest_reader; /* programs from this version on can read the data */
+    uint32_t oldest_writer; /* programs from this version on can write to it */
+    pal_str settings; /* SQL that the owner of a database must run if a pooler is used: settings of
+                         the role. Empty for other backends */
+    PAL_RESERVED(8);
+} pal_store_schema;
+
+/* Reports the version of the stored data. No write may run at the same time. */
+PAL_API PAL_CHECKED pal_status pal_store_schema_read(
+        pal_store *store, pal_arena *arena, pal_store_schema *out_schema, pal_error *err);
+
 /* How many objects a copy has. */
 typedef struct pal_copy_result {
     uint64_t sessions; /* in any state, also erased ones whose messages forks still share */

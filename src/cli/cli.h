@@ -93,6 +93,7 @@ struct pal_cli {
     pal_store *store;   /* NULL for PAL_CLI_NO_STORE */
     pal_store_on_call store_trace; /* set on the store when it is opened; NULL: none */
     void *store_trace_user;
+    bool store_upgrade; /* upgrade the schema when the store is opened */
     pal_arena *arena;   /* lives as long as the command */
     pal_buf out;
     int out_fd;       /* stdout, or the file of an export */
@@ -485,6 +486,10 @@ extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;
 extern const pal_cli_command pal_cmd_key_revoke;
 extern const pal_cli_command pal_cmd_node_list;
+extern const pal_cli_command pal_cmd_store_init;
+extern const pal_cli_command pal_cmd_store_migrate;
+extern const pal_cli_command pal_cmd_store_check;
+extern const pal_cli_command pal_cmd_store_copy;
 extern const pal_cli_command pal_cmd_stats;
 extern const pal_cli_command pal_cmd_fsck;
 extern const pal_cli_command pal_cmd_bench;

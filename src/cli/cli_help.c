@@ -14,6 +14,8 @@ const pal_cli_group pal_cli_groups[] = {
                 "Manages the configuration. The first of these that is set or exists is read:\n"
                 "--config FILE, PALAVER_CONFIG, ./palaver.yaml, and palaver/palaver.yaml in\n"
                 "$XDG_CONFIG_HOME or ~/.config.\n"},
+        {"store", "create, upgrade, check or copy a whole store",
+                "Manages whole stores. 'palaver fsck' checks the contents of a store.\n"},
         {"key", "create, list or revoke API keys",
                 "Manages the API keys that clients send to 'palaver serve'. A server\n"
                 "without keys answers only requests from this machine.\n"},

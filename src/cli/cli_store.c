@@ -81,7 +81,9 @@ static pal_status make_default_directory(pal_cli *cli)
 static void hint_for_open(pal_cli *cli, pal_status status)
 {
     const char *hint = "";
-    if (status == PAL_CORRUPT)
+    if (strncmp(cli->store_url, "postgres", 8) == 0)
+        ; /* the error has the remedy, and there is no file */
+    else if (status == PAL_CORRUPT)
         hint = "the file was not changed";
     else if (status == PAL_DENIED)
         hint = "check the permissions of the file and its directory";
@@ -97,6 +99,7 @@ pal_status pal_cli_store_open(pal_cli *cli, pal_cli_access access)
             .read_only = access == PAL_CLI_READ,
             .trace = cli->store_trace,
             .trace_user = cli->store_trace_user,
+            .upgrade = cli->store_upgrade,
     };
     if (cli->config)
         options.sessions_max = pal_config_get(cli->config)->limits.sessions_per_tenant;

@@ -359,6 +359,17 @@ pal_status pal_store_stat(
     return PAL_OK;
 }
 
+pal_status pal_store_schema_read(
+        pal_store *store, pal_arena *arena, pal_store_schema *out_schema, pal_error *err)
+{
+    const pal_store_backend *backend = store->engine->backend;
+
+    if (backend->schema_read)
+        return backend->schema_read(store->engine, arena, out_schema, err);
+    *out_schema = (pal_store_schema){0};
+    return PAL_OK;
+}
+
 /* Counts the findings that are passed to the caller. */
 typedef struct count_state {
     pal_store_on_finding sink;

@@ -391,6 +391,10 @@ typedef pal_status pal_stat_fn(pal_engine *engine, pal_store_stats *out_stats, p
  * because its files were removed. It must be cheap and must not write. */
 typedef pal_status pal_ready_fn(pal_engine *engine, pal_error *err);
 
+/* Reports the version of the stored data. */
+typedef pal_status pal_schema_read_fn(
+        pal_engine *engine, pal_arena *arena, pal_store_schema *out_schema, pal_error *err);
+
 /* Checks the files, the indexes and every session: seqs have no gap, `row_check` accepts each row,
  * and counts are right. With `repair` it rebuilds derived data and quarantines damaged
  * sessions. */
@@ -422,6 +426,7 @@ typedef struct pal_store_backend {
     pal_index_build_fn *index_build; /* row_search() uses an index */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
+    pal_schema_read_fn *schema_read; /* the stored data has a version; a wrapper needs none */
     pal_check_fn *check;
 } pal_store_backend;
 

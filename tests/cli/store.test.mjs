@@ -99,3 +99,36 @@ test('bench erases its sessions from a store that --store names', (t) => {
     assertFails(w.run('bench', 'store', '--ms', '0'), 2, /--ms must be from 1/);
     assertFails(w.run('bench', 'store', '--dir', 'nowhere'), 1, /nowhere/);
 });
+
+test('store init creates a store, and store check reports its version', (t) => {
+    const w = workspace(t);
+    assertFails(w.run('store', 'check'), 1, /does not exist/);
+    assert.match(w.ok('store', 'init'), /^The store is ready: version \d+\.\n$/);
+    assert.match(w.ok('store', 'init'), /^The store is ready: version \d+\.\n$/);
+    const schema = w.json('store', 'check');
+    assert.equal(schema.version, schema.newest);
+    assert.equal(schema.settings, '');
+    assert.equal(w.ok('store', 'migrate'), w.ok('store', 'check'));
+});
+
+test('store copy copies between backends, and refuses a store that is not empty', (t) => {
+    const w = workspace(t);
+    w.ok('session', 'append', 'a', 'one', '--create');
+    w.ok('session', 'append', 'b', 'two', '--create', '--tenant', 'other');
+    w.ok('session', 'delete', 'a');
+    w.ok('key', 'create');
+    const from = 'sqlite:palaver-data/palaver.db';
+    assert.match(w.ok('store', 'copy', from, 'jsonl:dir'),
+        /^Copied and compared: 2 sessions, 2 messages, .*, 1 record\.\n$/);
+    const copied = w.json('store', 'copy', 'jsonl:dir', 'sqlite:again.db');
+    assert.equal(copied.sessions, 2);
+    assert.equal(copied.records, 1);
+    assert.equal(w.ok('session', 'show', 'b', '--tenant', 'other', '--store', 'again.db'),
+        w.ok('session', 'show', 'b', '--tenant', 'other'));
+    assert.equal(w.ok('key', 'list', '--store', 'again.db'), w.ok('key', 'list'));
+    assertFails(w.run('store', 'copy', from, 'jsonl:dir'), 1, /the target is not empty/);
+    assertFails(w.run('store', 'copy', from, from), 1, /the same store/);
+    assertFails(w.run('store', 'copy', 'absent.db', 'sqlite:new.db'), 1,
+        /'absent\.db' does not exist/);
+    assert.ok(!fs.existsSync(w.file('new.db')));
+});

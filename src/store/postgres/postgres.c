@@ -86,6 +86,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .stat = pal_postgres_stat,                                                                 \
         .export_scan = pal_postgres_export_scan,                                                   \
         .ready = pal_postgres_ready,                                                               \
+        .schema_read = pal_postgres_schema_read,                                                   \
     }
 
 const pal_store_backend pal_store_postgres = BACKEND("postgres");

@@ -134,6 +134,31 @@ PAL_CHECKED pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *
 /* Creates the schema if it does not exist, and checks its version. */
 PAL_CHECKED pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err);
 
+/* Appends SQL, with "@" replaced by the schema and a dot, and "%S" by the schema. */
+void pal_postgres_text_put(const pal_postgres *store, const char *text, pal_buf *out);
+/* Reads the row of meta. PAL_NOT_FOUND: there is no such schema. */
+PAL_CHECKED pal_status pal_postgres_meta_read(
+        pal_postgres *store, pal_store_schema *out_schema, pal_error *err);
+/* Writes one line of SQL per setting that connections set themselves, unless a pooler is in
+ * between: ALTER ROLE ... SET. */
+void pal_postgres_settings_write(pal_postgres *store, pal_buf *out);
+
+/* ---- postgres_migrate.c ---- */
+
+typedef struct pal_postgres_step {
+    const char *text;  /* SQL as for pal_postgres_text_put() */
+    const char *index; /* not NULL: the text creates this index concurrently, outside a
+                          transaction */
+    int oldest_reader; /* the oldest programs that can use the schema after this step */
+    int oldest_writer;
+} pal_postgres_step;
+
+/* Makes all steps that are missing: the step at [n] leads from version n + 1 to n + 2. */
+PAL_CHECKED pal_status pal_postgres_migrate(
+        pal_postgres *store, const pal_postgres_step *steps, size_t steps_len, pal_error *err);
+/* Makes the steps of this program. */
+PAL_CHECKED pal_status pal_postgres_upgrade(pal_postgres *store, pal_error *err);
+
 /* ---- postgres_tenant.c ---- */
 
 /* Returns the number of a tenant: the first 8 bytes of the SHA-256 of its name. */
@@ -211,5 +236,6 @@ pal_blob_get_fn pal_postgres_blob_get;
 pal_export_scan_fn pal_postgres_export_scan;
 pal_stat_fn pal_postgres_stat;
 pal_ready_fn pal_postgres_ready;
+pal_schema_read_fn pal_postgres_schema_read;
 
 #endif

@@ -36,6 +36,31 @@ static const char *server_options(const pal_postgres_conn *conn)
     return conn->is_writer ? PLANNER " -c lock_timeout=10s" : PLANNER " -c statement_timeout=60s";
 }
 
+/* Writes "ALTER ROLE r SET name = 'value';" for each "-c name=value" in the options. */
+static void put_settings(const char *options, const char *role, pal_buf *out)
+{
+    for (const char *at = strstr(options, "-c "); at; at = strstr(at, "-c ")) {
+        size_t name_len = strcspn(at += 3, "=");
+
+        pal_buf_format(out, "ALTER ROLE %s SET %.*s = '", role, (int)name_len, at);
+        for (at += name_len + 1; *at && *at != ' '; at++) {
+            if (*at == '\\')
+                at++; /* before a space */
+            pal_buf_append_char(out, *at);
+        }
+        pal_buf_append_text(out, "';\n");
+    }
+}
+
+void pal_postgres_settings_write(pal_postgres *store, pal_buf *out)
+{
+    const char *user = PQuser(store->writer.pg);
+    char *role = PQescapeIdentifier(store->writer.pg, user, strlen(user));
+
+    put_settings(PLANNER " -c lock_timeout=10s -c synchronous_commit=on", role ? role : "", out);
+    PQfreemem(role);
+}
+
 static void on_notice(void *user, const PGresult *result)
 {
     pal_postgres_conn *conn = user;

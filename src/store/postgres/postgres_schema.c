@@ -117,8 +117,7 @@ static const char *const tables[] = {
         "COMMIT",
 };
 
-/* Replaces "@" by the schema and a dot, and "%S" by the schema. */
-static void put_text(const pal_postgres *store, const char *text, pal_buf *out)
+void pal_postgres_text_put(const pal_postgres *store, const char *text, pal_buf *out)
 {
     for (; *text; text++) {
         if (*text == '@') {
@@ -145,7 +144,7 @@ pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err)
         pal_buf text;
 
         pal_buf_init(&text, 1u << 20);
-        put_text(store, texts[i], &text);
+        pal_postgres_text_put(store, texts[i], &text);
         pal_buf_append_char(&text, 0);
         if (text.failure) {
             pal_buf_done(&text);
@@ -156,17 +155,17 @@ pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err)
     return PAL_OK;
 }
 
-/* Looks for the row of meta. *out_found is false if there is no such schema. */
-static pal_status look(pal_postgres *store, bool *out_found, pal_error *err)
+pal_status pal_postgres_meta_read(
+        pal_postgres *store, pal_store_schema *out_schema, pal_error *err)
 {
-    pal_buf text;
     PGresult *result = NULL;
-    const char *code;
-    int version = 0, oldest = 0;
     pal_status status = PAL_OK;
+    const char *code;
+    pal_buf text;
 
     pal_buf_init(&text, 4096);
-    put_text(store, "SELECT version, oldest_reader, oldest_writer FROM @meta", &text);
+    pal_postgres_text_put(
+            store, "SELECT version, oldest_reader, oldest_writer FROM @meta", &text);
     pal_buf_append_char(&text, 0);
     if (text.failure)
         return pal_no_memory(err);
@@ -174,22 +173,40 @@ static pal_status look(pal_postgres *store, bool *out_found, pal_error *err)
         result = PQexecParams(store->writer.pg, text.data, 0, NULL, NULL, NULL, NULL, 1);
     pal_buf_done(&text);
     code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    *out_found = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
-    if (*out_found) {
-        version = (int)pal_postgres_int(result, 0, 0);
-        oldest = (int)pal_postgres_int(result, 0, store->options.read_only ? 1 : 2);
-    } else if (!code || (strcmp(code, "42P01") != 0 && strcmp(code, "3F000") != 0)) {
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
+        *out_schema = (pal_store_schema){.version = (uint32_t)pal_postgres_int(result, 0, 0),
+                .newest = PAL_POSTGRES_VERSION,
+                .oldest_reader = (uint32_t)pal_postgres_int(result, 0, 1),
+                .oldest_writer = (uint32_t)pal_postgres_int(result, 0, 2)};
+    else if (code && (strcmp(code, "42P01") == 0 || strcmp(code, "3F000") == 0))
+        status = PAL_NOT_FOUND;
+    else
         status = pal_postgres_error(store, code ? code : "08006",
                 result ? PQresultErrorMessage(result) : PQerrorMessage(store->writer.pg), err);
-    }
     PQclear(result);
     if (PQsetnonblocking(store->writer.pg, 1) != 0 || !PQenterPipelineMode(store->writer.pg))
         pal_postgres_disconnect(&store->writer);
+    return status;
+}
+
+/* A newer schema can be used if it allows this program. An older one must be upgraded first. */
+static pal_status check_version(pal_postgres *store, const pal_store_schema *schema, pal_error *err)
+{
+    uint32_t oldest = store->options.read_only ? schema->oldest_reader : schema->oldest_writer;
+
     if (oldest > PAL_POSTGRES_VERSION)
         return pal_error_set(err, PAL_INVALID,
-                "%s: the schema '%s' has version %d, and this program knows up to %d; install a"
-                " newer palaver", store->place, store->schema, version, PAL_POSTGRES_VERSION);
-    return status;
+                "%s: the schema '%s' has version %u, and this program knows up to %d; install a"
+                " newer palaver", store->place, store->schema, (unsigned)schema->version,
+                PAL_POSTGRES_VERSION);
+    if (schema->version >= PAL_POSTGRES_VERSION)
+        return PAL_OK;
+    if (store->options.upgrade != 0 && !store->options.read_only)
+        return pal_postgres_upgrade(store, err);
+    return pal_error_set(err, PAL_INVALID,
+            "%s: the schema '%s' has version %u, and this program needs %d; run 'palaver store"
+            " migrate'", store->place, store->schema, (unsigned)schema->version,
+            PAL_POSTGRES_VERSION);
 }
 
 static pal_status create(pal_postgres *store, char out_code[6], pal_error *err)
@@ -200,7 +217,7 @@ static pal_status create(pal_postgres *store, char out_code[6], pal_error *err)
 
     pal_buf_init(&text, 1u << 20);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        put_text(store, tables[i], &text);
+        pal_postgres_text_put(store, tables[i], &text);
     pal_buf_append_char(&text, 0);
     if (text.failure) {
         pal_buf_done(&text);
@@ -220,27 +237,50 @@ static bool is_race(const char *code)
 
 pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err)
 {
-    pal_status status = PAL_OK;
-    bool found = false;
+    pal_store_schema schema;
 
-    for (int i = 0; status == PAL_OK && !found && i < CREATE_TRIES_MAX; i++) {
+    for (int i = 0; i < CREATE_TRIES_MAX; i++) {
         char code[6] = "";
+        pal_status status = pal_postgres_meta_read(store, &schema, err);
 
-        status = look(store, &found, err);
-        if (status != PAL_OK || found)
+        if (status == PAL_OK)
+            return check_version(store, &schema, err);
+        if (status != PAL_NOT_FOUND)
             return status;
         if (store->options.read_only)
             return pal_error_set(err, PAL_NOT_FOUND, "%s: there is no store in the schema '%s'",
                     store->place, store->schema);
         status = create(store, code, err);
-        if (status != PAL_OK && is_race(code)) {
-            status = PAL_OK;
+        if (status != PAL_OK && !is_race(code))
+            return status;
+        if (status != PAL_OK)
             poll(NULL, 0, CREATE_PAUSE_MS);
-        }
     }
-    if (status == PAL_OK && !found)
-        status = pal_error_set(err, PAL_CORRUPT,
-                "%s: the schema '%s' exists, but has no table 'meta'; choose another with"
-                " '?schema='", store->place, store->schema);
+    return pal_error_set(err, PAL_CORRUPT,
+            "%s: the schema '%s' exists, but has no table 'meta'; choose another with"
+            " '?schema='", store->place, store->schema);
+}
+
+pal_status pal_postgres_schema_read(
+        pal_engine *engine, pal_arena *arena, pal_store_schema *out_schema, pal_error *err)
+{
+    pal_postgres *store = (pal_postgres *)engine;
+    pal_status status = pal_postgres_connect(&store->writer, NULL, err);
+    pal_store_schema schema;
+    pal_buf settings;
+
+    if (status == PAL_OK)
+        status = pal_postgres_meta_read(store, &schema, err);
+    if (status == PAL_NOT_FOUND)
+        return pal_error_set(err, PAL_CORRUPT, "%s: the table 'meta' is missing", store->place);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&settings, 1u << 20);
+    pal_postgres_settings_write(store, &settings);
+    schema.settings = pal_arena_copy(arena, pal_buf_str(&settings));
+    pal_buf_done(&settings);
+    status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        *out_schema = schema;
     return status;
 }

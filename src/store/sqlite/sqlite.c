@@ -289,6 +289,7 @@ const pal_store_backend pal_store_sqlite = {
         .blob_get = pal_sqlite_blob_get,
         .stat = pal_sqlite_stat,
         .export_scan = pal_sqlite_export_scan,
+        .schema_read = pal_sqlite_schema_read,
         .ready = pal_sqlite_ready,
         .check = pal_sqlite_check,
 };

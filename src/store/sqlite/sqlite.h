@@ -336,6 +336,7 @@ pal_ledger_sum_fn pal_sqlite_ledger_sum;
 pal_record_list_fn pal_sqlite_record_list;
 pal_blob_get_fn pal_sqlite_blob_get;
 pal_export_scan_fn pal_sqlite_export_scan;
+pal_schema_read_fn pal_sqlite_schema_read;
 pal_stat_fn pal_sqlite_stat;
 pal_ready_fn pal_sqlite_ready;
 pal_check_fn pal_sqlite_check;

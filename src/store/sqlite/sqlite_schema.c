@@ -406,3 +406,24 @@ pal_status pal_sqlite_migrate(
         *out_version = SCHEMA_VERSION;
     return status;
 }
+
+pal_status pal_sqlite_schema_read(
+        pal_engine *engine, pal_arena *arena, pal_store_schema *out_schema, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    int version = 0;
+    pal_sql_conn *conn;
+    pal_status status = pal_sqlite_reader_take(self, PAL_READ_SHORT, &conn, err);
+
+    (void)arena;
+    if (status != PAL_OK)
+        return status;
+    status = read_version(conn, &version, err);
+    pal_sqlite_reader_give(self, conn);
+    if (status == PAL_OK)
+        *out_schema = (pal_store_schema){.version = (uint32_t)version,
+                .newest = SCHEMA_VERSION,
+                .oldest_reader = (uint32_t)version,
+                .oldest_writer = (uint32_t)version};
+    return status;
+}

@@ -1,0 +1,135 @@
+/* postgres_migrate.c - upgrades the schema to the version of this program, while other programs use
+ * it.
+ *
+ * A release first expands the schema: new tables, columns that can be NULL, and indexes. Programs of
+ * the version before can still use it. A later release contracts it, when no such program runs any
+ * more; `oldest_reader` and `oldest_writer` keep older programs out then.
+ *
+ * A step is one transaction that also sets the version, so a crash leaves it complete or absent. The
+ * row of meta is locked first, so that of two processes only one makes the step. An index is built
+ * without blocking writers, which cannot be part of a transaction. A crash leaves an invalid index,
+ * which the next try drops and builds again. */
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/postgres/postgres.h"
+
+#define TRIES_MAX 100
+#define PAUSE_MS 200
+
+/* The step at [n] leads from version n + 1 to n + 2. Steps are appended and never edited. */
+static const pal_postgres_step steps[] = {
+        {0}, /* the end */
+};
+static_assert(sizeof steps / sizeof steps[0] == PAL_POSTGRES_VERSION,
+        "the last step leads to the version of this program");
+
+static pal_status run_text(
+        pal_postgres *store, const pal_buf *text, char out_code[6], pal_error *err)
+{
+    char ignored[6];
+    pal_status status;
+
+    if (text->failure)
+        return pal_no_memory(err);
+    status = pal_postgres_exec(&store->writer, text->data, out_code, err);
+    if (status != PAL_OK && store->writer.pg)
+        (void)!pal_postgres_exec(&store->writer, "ROLLBACK", ignored, NULL);
+    return status;
+}
+
+/* Runs a text of SQL. Before and after it come the lock and the new version. */
+static pal_status run_in_transaction(pal_postgres *store, const pal_postgres_step *step,
+        int version, char out_code[6], pal_error *err)
+{
+    char numbers[200];
+    pal_status status;
+    pal_buf text;
+
+    pal_buf_init(&text, 1u << 20);
+    /* The division fails if another process has made the step. */
+    pal_postgres_text_put(store,
+            "BEGIN; SET LOCAL lock_timeout = '2s'; SELECT version FROM @meta FOR UPDATE;", &text);
+    snprintf(numbers, sizeof numbers, "SELECT 1 / count(*) FROM @meta WHERE version = %d;",
+            version);
+    pal_postgres_text_put(store, numbers, &text);
+    if (!step->index)
+        pal_postgres_text_put(store, step->text, &text);
+    snprintf(numbers, sizeof numbers,
+            ";UPDATE @meta SET version = %d, oldest_reader = %d, oldest_writer = %d; COMMIT",
+            version + 1, step->oldest_reader, step->oldest_writer);
+    pal_postgres_text_put(store, numbers, &text);
+    pal_buf_append_char(&text, 0);
+    status = run_text(store, &text, out_code, err);
+    pal_buf_done(&text);
+    return status;
+}
+
+static pal_status run_alone(
+        pal_postgres *store, const char *sql, char out_code[6], pal_error *err)
+{
+    pal_status status;
+    pal_buf text;
+
+    pal_buf_init(&text, 1u << 20);
+    pal_postgres_text_put(store, sql, &text);
+    pal_buf_append_char(&text, 0);
+    status = run_text(store, &text, out_code, err);
+    pal_buf_done(&text);
+    return status;
+}
+
+static pal_status run_step(pal_postgres *store, const pal_postgres_step *step, int version,
+        char out_code[6], pal_error *err)
+{
+    char drop[200];
+    pal_status status = PAL_OK;
+
+    if (step->index) {
+        snprintf(drop, sizeof drop, "DROP INDEX CONCURRENTLY IF EXISTS @%s", step->index);
+        status = run_alone(store, drop, out_code, err);
+        if (status == PAL_OK)
+            status = run_alone(store, step->text, out_code, err);
+    }
+    return status == PAL_OK ? run_in_transaction(store, step, version, out_code, err) : status;
+}
+
+/* Another process made the step, or holds a lock for a while. */
+static bool may_retry(const char *code)
+{
+    return strcmp(code, "22012") == 0 || strcmp(code, "42P07") == 0 ||
+            strcmp(code, "23505") == 0 || pal_postgres_failure_of(code) == PAL_POSTGRES_RACE;
+}
+
+pal_status pal_postgres_migrate(
+        pal_postgres *store, const pal_postgres_step *list, size_t len, pal_error *err)
+{
+    pal_store_schema schema = {0};
+    int tries = 0;
+    pal_status status = pal_postgres_meta_read(store, &schema, err);
+
+    while (status == PAL_OK && schema.version <= len) {
+        char code[6] = "";
+
+        if (schema.version == 0)
+            return pal_error_set(err, PAL_CORRUPT, "%s: the schema '%s' has the version 0",
+                    store->place, store->schema);
+        status = run_step(
+                store, &list[schema.version - 1], (int)schema.version, code, err);
+        if (status != PAL_OK && may_retry(code) && tries++ < TRIES_MAX) {
+            poll(NULL, 0, PAUSE_MS);
+            status = PAL_OK;
+        }
+        if (status == PAL_OK)
+            status = pal_postgres_meta_read(store, &schema, err);
+    }
+    return status;
+}
+
+pal_status pal_postgres_upgrade(pal_postgres *store, pal_error *err)
+{
+    return pal_postgres_migrate(store, steps, sizeof steps / sizeof steps[0] - 1, err);
+}

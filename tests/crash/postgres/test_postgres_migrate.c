@@ -1,0 +1,173 @@
+/* test_postgres_migrate.c - upgrades of the schema, with steps that only exist here: while a store
+ * is in use, by two processes at once, and after a failure. */
+#include <pthread.h>
+#include <string.h>
+#include "postgres_ask.h"
+#include "store/postgres/postgres.h"
+#include "support/tap.h"
+
+static const pal_postgres_step steps[] = {
+        {.text = "ALTER TABLE @session ADD COLUMN color text", .oldest_reader = 1,
+                .oldest_writer = 1},
+        {.text = "CREATE INDEX CONCURRENTLY session_color ON @session(tenant, color)",
+                .index = "session_color", .oldest_reader = 1, .oldest_writer = 1},
+        {.text = "ALTER TABLE @session ADD COLUMN taste text;"
+                 " ALTER TABLE @session DROP COLUMN color",
+                .oldest_reader = 1, .oldest_writer = 4},
+};
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+static pal_postgres *open_engine(void)
+{
+    pal_store_options options = {0};
+    pal_engine *engine = NULL;
+    pal_error err = {0};
+
+    if (!CHECK_EQ(pal_store_engine_open(
+                          getenv("PALAVER_TEST_POSTGRES"), &options, &engine, &err), PAL_OK))
+        printf("# %s\n", err.message);
+    return (pal_postgres *)engine;
+}
+
+static void close_engine(pal_postgres *store)
+{
+    store->base.backend->close(&store->base);
+}
+
+static void set_back(void)
+{
+    postgres_ask("DROP SCHEMA palaver CASCADE");
+    close_engine(open_engine());
+}
+
+static long version(void)
+{
+    return postgres_ask("SELECT version FROM palaver.meta");
+}
+
+static void steps_are_made_once_and_in_order(void)
+{
+    pal_postgres *store;
+    pal_error err = {0};
+
+    set_back();
+    store = open_engine();
+    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
+    CHECK_EQ(version(), 3);
+    CHECK_EQ(postgres_ask("SELECT count(*) FROM pg_indexes WHERE indexname = 'session_color'"), 1);
+    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
+    CHECK_EQ(version(), 3);
+    /* An expanded schema can still be used by a program of the version before. */
+    close_engine(open_engine());
+    CHECK_EQ(pal_postgres_migrate(store, steps, STEPS, &err), PAL_OK);
+    CHECK_EQ(version(), 4);
+    close_engine(store);
+}
+
+static void a_contracted_schema_keeps_older_writers_out(void)
+{
+    pal_store_options options = {0}, reading = {.read_only = true};
+    pal_engine *engine = NULL;
+    pal_error err = {0};
+
+    CHECK_EQ(pal_store_engine_open(getenv("PALAVER_TEST_POSTGRES"), &options, &engine, &err),
+            PAL_INVALID);
+    CHECK_CONTAINS(err.message, "newer palaver");
+    if (CHECK_EQ(pal_store_engine_open(getenv("PALAVER_TEST_POSTGRES"), &reading, &engine, &err),
+                PAL_OK))
+        engine->backend->close(engine);
+}
+
+static void a_failed_step_leaves_nothing(void)
+{
+    static const pal_postgres_step wrong[] = {
+            {.text = "ALTER TABLE @session ADD COLUMN half text; SELECT 1 FROM @absent",
+                    .oldest_reader = 1, .oldest_writer = 1}};
+    pal_postgres *store;
+    pal_error err = {0};
+
+    set_back();
+    store = open_engine();
+    CHECK(pal_postgres_migrate(store, wrong, 1, &err) != PAL_OK);
+    CHECK_EQ(version(), 1);
+    CHECK_EQ(postgres_ask("SELECT count(*) FROM information_schema.columns"
+                          " WHERE column_name = 'half'"), 0);
+    /* The connection can be used again. */
+    CHECK_EQ(pal_postgres_migrate(store, steps, 1, &err), PAL_OK);
+    CHECK_EQ(version(), 2);
+    close_engine(store);
+}
+
+static void an_interrupted_index_is_built_again(void)
+{
+    pal_postgres *store;
+    pal_error err = {0};
+
+    set_back();
+    store = open_engine();
+    CHECK_EQ(pal_postgres_migrate(store, steps, 1, &err), PAL_OK);
+    postgres_ask("CREATE INDEX session_color ON palaver.session(tenant)");
+    postgres_ask("UPDATE pg_index SET indisvalid = false"
+                 " WHERE indexrelid = 'palaver.session_color'::regclass");
+    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
+    CHECK_EQ(version(), 3);
+    CHECK_EQ(postgres_ask("SELECT indisvalid::int FROM pg_index"
+                          " WHERE indexrelid = 'palaver.session_color'::regclass"), 1);
+    close_engine(store);
+}
+
+static void *migrate_all(void *argument)
+{
+    pal_status *status = argument;
+    pal_postgres *store = open_engine();
+    pal_error err = {0};
+
+    *status = pal_postgres_migrate(store, steps, 2, &err);
+    if (*status != PAL_OK)
+        printf("# %s\n", err.message);
+    close_engine(store);
+    return NULL;
+}
+
+static void two_processes_share_the_steps(void)
+{
+    pal_status statuses[3];
+    pthread_t threads[3];
+
+    set_back();
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, migrate_all, &statuses[i]);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_EQ(statuses[i], PAL_OK);
+    }
+    CHECK_EQ(version(), 3);
+    CHECK_EQ(postgres_ask("SELECT indisvalid::int FROM pg_index"
+                          " WHERE indexrelid = 'palaver.session_color'::regclass"), 1);
+}
+
+static void an_older_schema_is_refused_with_the_remedy(void)
+{
+    pal_store_options options = {0};
+    pal_engine *engine = NULL;
+    pal_error err = {0};
+
+    set_back();
+    postgres_ask("UPDATE palaver.meta SET version = 0");
+    CHECK_EQ(pal_store_engine_open(getenv("PALAVER_TEST_POSTGRES"), &options, &engine, &err),
+            PAL_INVALID);
+    CHECK_CONTAINS(err.message, "palaver store migrate");
+}
+
+int main(void)
+{
+    if (!getenv("PALAVER_TEST_POSTGRES"))
+        return 77; /* tools/pg-test did not start a server */
+    RUN(steps_are_made_once_and_in_order);
+    RUN(a_contracted_schema_keeps_older_writers_out);
+    RUN(a_failed_step_leaves_nothing);
+    RUN(an_interrupted_index_is_built_again);
+    RUN(two_processes_share_the_steps);
+    RUN(an_older_schema_is_refused_with_the_remedy);
+    return tap_done();
+}
