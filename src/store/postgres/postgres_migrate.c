@@ -1,14 +1,14 @@
 /* postgres_migrate.c - upgrades the schema to the version of this program, while other programs use
  * it.
  *
- * A release first expands the schema: new tables, columns that can be NULL, and indexes. Programs of
- * the version before can still use it. A later release contracts it, when no such program runs any
- * more; `oldest_reader` and `oldest_writer` keep older programs out then.
+ * A release first expands the schema: new tables, columns that can be NULL, and indexes. Programs
+ * of the version before can still use it. A later release contracts it, when no such program runs
+ * any more; `oldest_reader` and `oldest_writer` keep older programs out then.
  *
- * A step is one transaction that also sets the version, so a crash leaves it complete or absent. The
- * row of meta is locked first, so that of two processes only one makes the step. An index is built
- * without blocking writers, which cannot be part of a transaction. A crash leaves an invalid index,
- * which the next try drops and builds again. */
+ * A step is one transaction that also sets the version, so a crash leaves it complete or absent.
+ * The row of meta is locked first, so that of two processes only one makes the step. An index is
+ * built without blocking writers, which cannot be part of a transaction. A crash leaves an invalid
+ * index, which the next try drops and builds again. */
 #include <assert.h>
 #include <poll.h>
 #include <stdio.h>
