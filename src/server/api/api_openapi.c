@@ -303,7 +303,14 @@ static void put_response(
     pal_json_end_object(writer);
 }
 
-static void put_route(pal_json_writer *writer, const pal_api_route *route)
+/* The errors of other APIs are described by their makers. */
+static const pal_api_object *error_of(const pal_api *api)
+{
+    return api->put_failure == pal_call_put_native_failure ? &pal_api_error_object
+                                                           : &pal_api_any_object;
+}
+
+static void put_route(pal_json_writer *writer, const pal_api *api, const pal_api_route *route)
 {
     char code[16], method[16] = "";
     for (size_t i = 0; route->method[i] && i + 1 < sizeof method; i++)
@@ -323,7 +330,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
     pal_json_name(writer, "responses");
     pal_json_begin_object(writer);
     put_response(writer, code, "done", route->doc.response);
-    put_response(writer, "default", "the error and its cause", &pal_api_error_object);
+    put_response(writer, "default", "the error and its cause", error_of(api));
     pal_json_end_object(writer);
     if (route->role == PAL_KEY_NONE) {
         pal_put_raw(writer, "security", pal_str_of("[]"));
@@ -333,7 +340,7 @@ static void put_route(pal_json_writer *writer, const pal_api_route *route)
 
 /* ---- The document ---- */
 
-typedef void (*route_sink)(const pal_api_route *route, void *user);
+typedef void (*route_sink)(const pal_api *api, const pal_api_route *route, void *user);
 
 static void each_route(route_sink sink, void *user)
 {
@@ -342,7 +349,7 @@ static void each_route(route_sink sink, void *user)
             continue;
         for (const pal_api_route *const *group = pal_apis[i]->routes; *group; group++) {
             for (const pal_api_route *route = *group; route->method; route++)
-                sink(route, user);
+                sink(pal_apis[i], route, user);
         }
     }
 }
@@ -356,7 +363,7 @@ typedef struct path_walk {
     bool is_begun;
 } path_walk;
 
-static void put_method(const pal_api_route *route, void *user)
+static void put_method(const pal_api *api, const pal_api_route *route, void *user)
 {
     path_walk *walk = user;
     if (walk->is_other || strcmp(route->path, walk->first->path) != 0)
@@ -370,10 +377,10 @@ static void put_method(const pal_api_route *route, void *user)
         pal_json_begin_object(walk->writer);
         walk->is_begun = true;
     }
-    put_route(walk->writer, route);
+    put_route(walk->writer, api, route);
 }
 
-static void put_path(const pal_api_route *route, void *user)
+static void put_path(const pal_api *api, const pal_api_route *route, void *user)
 {
     path_walk walk = {.writer = user, .first = route};
     each_route(put_method, &walk);
@@ -407,7 +414,7 @@ static void collect(object_list *list, const pal_api_object *object)
     }
 }
 
-static void collect_route(const pal_api_route *route, void *user)
+static void collect_route(const pal_api *api, const pal_api_route *route, void *user)
 {
     collect(user, route->doc.request);
     collect(user, route->doc.response);

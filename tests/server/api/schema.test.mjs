@@ -1,6 +1,7 @@
 // Successful responses of every route against /openapi.json: all required members are there, every
 // member has its type, and no response has a member that its schema does not have. The formats of
-// OpenAI, Anthropic, Mistral and MCP are described elsewhere; /openapi.json calls them "Object".
+// OpenAI, Anthropic, Mistral and MCP are described elsewhere; /openapi.json calls them "Object". The
+// same holds for errors.
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { serveModel } from '../model.mjs';
@@ -147,4 +148,25 @@ test('responses match /openapi.json', async (t) => {
     assert.deepEqual([...unknown], [], 'members that no schema has');
     const missing = [...routes].filter(([name, route]) => route.isDescribed && !called.has(name));
     assert.deepEqual(missing.map(([name]) => name), [], 'routes that this test does not call');
+});
+
+test('errors match /openapi.json', async (t) => {
+    const s = await serveModel(t);
+    const doc = (await s.get('/openapi.json')).json;
+    const unknown = new Set(), described = new Set();
+    const made = await s.ask('POST', '/api/v1/keys', { body: { role: 'admin', label: 'l' } });
+    assert.equal(made.code, 201); // from now on the server requires a key
+    for (const [path, methods] of Object.entries(doc.paths)) {
+        for (const [method, op] of Object.entries(methods)) {
+            if (op.security) continue; // needs no key
+            const target = path.replace(/\{\w+\}/g, 'x');
+            const answer = await s.ask(method.toUpperCase(), target); // without a key
+            assert.equal(answer.code, 401, op.operationId);
+            const { schema } = op.responses.default.content['application/json'];
+            conforms(doc, schema, answer.json, op.operationId, unknown);
+            if (schema.$ref.endsWith('/Error')) described.add(path.split('/')[1]);
+        }
+    }
+    assert.deepEqual([...unknown], []);
+    assert.deepEqual([...described].sort(), ['api', 'metrics']);
 });
