@@ -446,6 +446,7 @@ typedef struct pal_event {
     int64_t retry_after_ms; /* ENDED: as in pal_turn_info */
     bool is_refusal;        /* TEXT: the model declines to answer */
     pal_str questions;      /* ASKING: a JSON array with an object for each pal_question */
+    PAL_RESERVED(6);
 } pal_event;
 
 /* Receives one event, on the loop. Return false to stop watching. */

@@ -22,6 +22,11 @@ int main(void)
 '''
 
 
+# Structs that only the library makes, as arguments of callbacks. They can grow at their end.
+ARGUMENTS = {'pal_event', 'pal_turn_end', 'pal_store_change', 'pal_store_finding',
+             'pal_pruned_info'}
+
+
 def text_of(include):
     """All headers without comments and directives."""
     text = ''
@@ -112,7 +117,8 @@ def version_of(include):
 
 
 def same_layout(earlier, today):
-    """Every struct keeps its size, every member its place and size, every enumerator its value."""
+    """Every struct keeps its size, every member its place and size, every enumerator its value. The
+    arguments of callbacks may become larger."""
     before, now = text_of(earlier), text_of(today)
     structs, enumerators = structs_of(before), enumerators_of(before)
     tap.check(len(structs) > 80 and len(enumerators) > 100, 'the headers were not understood')
@@ -120,7 +126,8 @@ def same_layout(earlier, today):
             for name, members in structs.items()}
     old, new = measure(earlier, used, enumerators), measure(today, used, enumerators)
     text = ["'%s' was %s and is %s" % (name, old[name], new[name])
-            for name in old if old[name] != new[name]]
+            for name in old if old[name] != new[name] and
+            not (name in ARGUMENTS and int(new[name]) > int(old[name]))]
     tap.check(not text, '\n'.join(text) + '\na new member takes room from PAL_RESERVED, which '
               'becomes smaller by the size of the member; nothing else changes')
 

@@ -75,6 +75,14 @@ def a_member_in_reserved_room_is_accepted():
     tap.check(not changed(edit), str(changed(edit)))
 
 
+def an_argument_of_a_callback_can_grow_at_its_end():
+    def edit(before):
+        return lambda text: re.sub(r'(PAL_RESERVED\(\d+\);)(\n\} pal_event;)', before, text)
+    tap.check(not changed(edit(r'\1 uint64_t more;\2')), 'growth is refused')
+    problems = changed(edit(r'\2'))
+    tap.check(any("'pal_event' was" in problem for problem in problems), str(problems))
+
+
 def the_gathering_header_has_all():
     gathered = tap.read(INCLUDE, 'palaver', 'palaver.h')
     for header in headers:
@@ -86,7 +94,9 @@ headers = sorted(os.path.basename(path) for path in glob.glob(INCLUDE + '/palave
 tests = [('palaver.h gathers all headers', the_gathering_header_has_all),
          ('a larger struct is reported', a_larger_struct_is_reported),
          ('a moved member is reported', a_moved_member_is_reported),
-         ('a member in reserved room is accepted', a_member_in_reserved_room_is_accepted)]
+         ('a member in reserved room is accepted', a_member_in_reserved_room_is_accepted),
+         ('an argument of a callback can grow at its end',
+          an_argument_of_a_callback_can_grow_at_its_end)]
 for name, options in COMPILERS:
     if shutil.which(name):
         tests += [('%s alone with %s' % (header, name), compiles(name, options, header))
