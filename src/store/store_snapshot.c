@@ -16,20 +16,35 @@ pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session, 
     pal_status status = pal_tenant_check(&tenant, err);
 
     out_snapshot->store = store;
+    out_snapshot->hides_nothing = false;
     if (status != PAL_OK)
         return status;
     return pal_view_session(store->engine, tenant, session, arena, &out_snapshot->row, err);
 }
 
+/* Returns the session's row for reading messages. Marks that hide nothing are left out, so that
+ * they are not listed again. */
+static pal_session_row row_of(const pal_snapshot *snapshot)
+{
+    pal_session_row row = snapshot->row;
+
+    if (snapshot->hides_nothing)
+        row.mark_number = 0;
+    return row;
+}
+
 pal_status pal_snapshot_load(const pal_snapshot *snapshot, const pal_message_query *load,
         pal_arena *arena, pal_message_page *out_messages, pal_error *err)
 {
-    return pal_view_load(snapshot->store->engine, &snapshot->row, load, arena, out_messages, err);
+    pal_session_row row = row_of(snapshot);
+
+    return pal_view_load(snapshot->store->engine, &row, load, arena, out_messages, err);
 }
 
 pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, uint64_t before_seq,
         uint64_t *out_count, pal_error *err)
 {
+    pal_session_row row = row_of(snapshot);
     pal_arena *scratch = pal_arena_new(0);
     uint64_t count = 0;
     pal_piece *pieces;
@@ -38,8 +53,8 @@ pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, 
 
     if (!scratch)
         return pal_no_memory(err);
-    status = pal_chain_pieces(snapshot->store->engine, &snapshot->row, after_seq, before_seq, false,
-            scratch, &pieces, &len, err);
+    status = pal_chain_pieces(snapshot->store->engine, &row, after_seq, before_seq, false, scratch,
+            &pieces, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         count += pieces[i].last - pieces[i].first + 1;
     if (status == PAL_OK)
@@ -48,10 +63,11 @@ pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, 
     return status;
 }
 
-pal_status pal_snapshot_active_marks(const pal_snapshot *snapshot, pal_arena *arena,
+pal_status pal_snapshot_active_marks(pal_snapshot *snapshot, pal_arena *arena,
         pal_active_marks *out_active, pal_error *err)
 {
-    return pal_active_marks_read(snapshot->store->engine, &snapshot->row, arena, out_active, err);
+    return pal_active_marks_read(snapshot->store->engine, &snapshot->row, arena, out_active,
+            &snapshot->hides_nothing, err);
 }
 
 pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,

@@ -9,6 +9,7 @@
 typedef struct pal_snapshot {
     pal_store *store;
     pal_session_row row; /* in the arena that was given at the beginning */
+    bool hides_nothing;  /* no mark of the session hides a message; known from its active marks */
 } pal_snapshot;
 
 PAL_CHECKED pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session,
@@ -20,7 +21,8 @@ PAL_CHECKED pal_status pal_snapshot_load(const pal_snapshot *snapshot,
         pal_error *err);
 PAL_CHECKED pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq,
         uint64_t before_seq, uint64_t *out_count, pal_error *err);
-PAL_CHECKED pal_status pal_snapshot_active_marks(const pal_snapshot *snapshot, pal_arena *arena,
+/* Call it first: if no mark hides a message, later calls do not list the marks again. */
+PAL_CHECKED pal_status pal_snapshot_active_marks(pal_snapshot *snapshot, pal_arena *arena,
         pal_active_marks *out_active, pal_error *err);
 PAL_CHECKED pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str client_id,
         pal_arena *arena, pal_message *out_message, pal_error *err);

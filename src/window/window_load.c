@@ -276,35 +276,35 @@ pal_status pal_window_load(pal_store *store, const pal_window *window,
 {
     static const pal_window_known nothing;
     pal_window_view view = {0};
-    pal_snapshot own;
-    const pal_snapshot *snapshot;
+    pal_snapshot snapshot;
     pal_status status = PAL_OK;
 
     if (!known)
         known = &nothing;
     view.model = known->model ? *known->model : pal_models_find(window->models, window->model);
-    snapshot = known->snapshot ? known->snapshot : &own;
-    if (!known->snapshot)
-        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &own, err);
+    if (known->snapshot)
+        snapshot = *known->snapshot;
+    else
+        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &snapshot, err);
     if (status != PAL_OK)
         return status;
-    status = pal_snapshot_active_marks(snapshot, arena, &view.active, err);
+    status = pal_snapshot_active_marks(&snapshot, arena, &view.active, err);
     if (status != PAL_OK)
         return status;
     set_input(window, &view);
-    status = read_marks(snapshot, window, arena, &view, err);
+    status = read_marks(&snapshot, window, arena, &view, err);
     if (status != PAL_OK)
         return status;
     status = set_tool_tokens(window, known->tool_tokens, arena, &view, err);
     if (status != PAL_OK)
         return status;
-    status = load_messages(store, window, snapshot, arena, &view, err);
+    status = load_messages(store, window, &snapshot, arena, &view, err);
     if (status != PAL_OK)
         return status;
     status = pal_window_finish(store, window, &view, err);
     if (status != PAL_OK)
         return status;
-    status = find_last(snapshot, window, arena, &view, err);
+    status = find_last(&snapshot, window, arena, &view, err);
     if (status != PAL_OK)
         return status;
     pal_window_calibrate(window, &view);

@@ -82,7 +82,7 @@ static void a_turn_looks_at_its_session_twice(void)
         CHECK_EQ(seen.commits, 2); /* the user message, and the answer */
         CHECK_EQ(seen.finds, 2);   /* before the first of these, and after it */
         CHECK_THAT(seen.scans, <=, 2);
-        CHECK_THAT(seen.marks, <=, 4);
+        CHECK_THAT(seen.marks, <=, 3);
     }
     CHECK_EQ(all_of(id).len, 6);
     end_seen();

@@ -290,8 +290,16 @@ static pal_status read_body(pal_engine *engine, const pal_owned_mark *from, pal_
     return PAL_OK;
 }
 
+static bool hides_nothing(const pal_marks_level *session)
+{
+    for (size_t i = 0; i < session->len; i++)
+        if (pal_mark_bears_on_view(session->marks[i].kind))
+            return false;
+    return true;
+}
+
 pal_status pal_active_marks_read(pal_engine *engine, const pal_session_row *session,
-        pal_arena *arena, pal_active_marks *out_active, pal_error *err)
+        pal_arena *arena, pal_active_marks *out_active, bool *out_hides_nothing, pal_error *err)
 {
     pal_active_marks active = {0};
     pal_owned_marks found = {0};
@@ -332,6 +340,7 @@ pal_status pal_active_marks_read(pal_engine *engine, const pal_session_row *sess
     for (; active.pins_len < found.pins_len; active.pins_len++)
         active.pins[active.pins_len] = found.pins[active.pins_len];
     *out_active = active;
+    *out_hides_nothing = hides_nothing(&levels[levels_len - 1]); /* the session's own marks */
 out:
     pal_arena_free(scratch);
     return status;

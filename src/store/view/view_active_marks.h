@@ -35,8 +35,9 @@ typedef struct pal_owned_marks {
 PAL_CHECKED pal_status pal_active_marks_decide(const pal_marks_level *levels, size_t levels_len,
         pal_arena *arena, pal_owned_marks *out_marks, pal_error *err);
 
-/* Reads the marks of a session and decides in the same way. The result includes the bodies. */
+/* Reads the marks of a session and decides in the same way. The result includes the bodies. Sets
+ * *out_hides_nothing if no mark of the session itself decides which messages are visible. */
 PAL_CHECKED pal_status pal_active_marks_read(pal_engine *engine, const pal_session_row *session,
-        pal_arena *arena, pal_active_marks *out_active, pal_error *err);
+        pal_arena *arena, pal_active_marks *out_active, bool *out_hides_nothing, pal_error *err);
 
 #endif
