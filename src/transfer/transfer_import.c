@@ -257,7 +257,7 @@ pal_status pal_import_settle(pal_import *import, size_t line_len)
     return status;
 }
 
-pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, pal_op **out_op)
+pal_status pal_import_add_op(pal_import *import, pal_op **out_op)
 {
     pal_status status = PAL_OK;
     if (import->ops_len == OPS_MAX)
@@ -266,6 +266,5 @@ pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, pal_op **out_
         return status;
     import->waits[import->ops_len] = (pal_import_origin){.generation = import->generation};
     *out_op = &import->ops[import->ops_len++];
-    **out_op = (pal_op){.kind = kind, .tenant = import->tenant, .session = import->id};
     return PAL_OK;
 }

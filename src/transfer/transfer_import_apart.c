@@ -188,11 +188,8 @@ static pal_status unfork(pal_import *import)
         return PAL_OK;
     if (len)
         memcpy(seqs, import->seqs.data, len * sizeof *seqs);
-    const pal_session *session = op->u.fork.session;
     pal_id parent = op->u.fork.parent;
-    memset(&op->u, 0, sizeof op->u);
-    op->kind = PAL_OP_CREATE;
-    op->u.create.session = session;
+    *op = pal_op_create(op->u.fork.session);
     import->is_fork = false;
     import->shared = 0;
     import->counts.messages_known -= len;

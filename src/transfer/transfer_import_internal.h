@@ -68,8 +68,9 @@ void pal_import_tell(pal_import *import, uint64_t line, const char *text);
 /* Whether a refusal concerns only the refused item, so that the import can continue. */
 bool pal_import_is_about_input(pal_status status);
 
-/* Adds an operation for the current session to the batch. */
-PAL_CHECKED pal_status pal_import_add_op(pal_import *import, pal_op_kind kind, pal_op **out_op);
+/* Adds an operation to the batch; the caller fills it in. Can empty the arena, so allocate what the
+ * operation needs afterwards. */
+PAL_CHECKED pal_status pal_import_add_op(pal_import *import, pal_op **out_op);
 
 /* ---- Existing messages (transfer_import_known.c) ---- */
 

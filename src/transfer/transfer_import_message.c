@@ -61,10 +61,10 @@ pal_status pal_import_wait_message(
     pal_op *op;
     pal_status status = PAL_OK;
     if (!import->append_at) {
-        status = pal_import_add_op(import, PAL_OP_APPEND, &op);
+        status = pal_import_add_op(import, &op);
         if (status != PAL_OK)
             return status;
-        op->u.append.expected_seq = PAL_SEQ_ANY;
+        *op = pal_op_append(import->tenant, import->id, NULL, 0, PAL_SEQ_ANY);
         import->append_at = import->ops_len;
     }
     op = &import->ops[import->append_at - 1];

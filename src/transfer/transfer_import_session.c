@@ -162,17 +162,16 @@ pal_status pal_import_make(pal_import *import, pal_session *session)
     }
     pal_buf_append_str(&import->title, session->title);
     if (status == PAL_OK)
-        status = pal_import_add_op(import, import->is_fork ? PAL_OP_FORK : PAL_OP_CREATE, &op);
+        status = pal_import_add_op(import, &op);
     if (status != PAL_OK)
         return status;
     if (import->is_fork) {
         import->shared = session->fork_seq;
-        op->u.fork.session = session;
-        op->u.fork.parent = pal_import_renamed(import, session->parent_id);
-        op->u.fork.at_seq = session->fork_seq;
+        *op = pal_op_fork(
+                session, pal_import_renamed(import, session->parent_id), session->fork_seq);
         op->u.fork.keep_mark = true;
     } else {
-        op->u.create.session = session;
+        *op = pal_op_create(session);
     }
     return PAL_OK;
 }
@@ -247,7 +246,7 @@ pal_status pal_import_begin(pal_import *import, const pal_session *given, bool i
 static pal_status add_update(pal_import *import, uint32_t fields, pal_session **out_session)
 {
     pal_op *op;
-    pal_status status = pal_import_add_op(import, PAL_OP_UPDATE, &op);
+    pal_status status = pal_import_add_op(import, &op);
     if (status != PAL_OK)
         return status;
     *out_session = pal_arena_alloc(import->arena, sizeof **out_session);
@@ -257,8 +256,7 @@ static pal_status add_update(pal_import *import, uint32_t fields, pal_session **
     }
     (*out_session)->id = import->id;
     (*out_session)->tenant = import->tenant;
-    op->u.update.session = *out_session;
-    op->u.update.fields = fields;
+    *op = pal_op_update(*out_session, fields);
     return PAL_OK;
 }
 
@@ -360,7 +358,7 @@ pal_status pal_import_record(
     pal_op *op;
     if (import->is_broken || (is_new && !import->is_made))
         return PAL_OK;
-    pal_status status = pal_import_add_op(import, PAL_OP_RECORD_PUT, &op);
+    pal_status status = pal_import_add_op(import, &op);
     if (status != PAL_OK)
         return status;
     pal_record *record = pal_arena_alloc(import->arena, sizeof *record);
@@ -372,8 +370,7 @@ pal_status pal_import_record(
             .name = pal_arena_copy(import->arena, name),
             .body = pal_arena_copy(import->arena, body),
             .session = import->id};
-    op->u.record.record = record;
-    op->u.record.expected_version = PAL_RECORD_VERSION_ANY;
+    *op = pal_op_record_put(import->tenant, record, PAL_RECORD_VERSION_ANY);
     return pal_arena_failure(import->arena) ? pal_import_no_memory(import) : PAL_OK;
 }
 

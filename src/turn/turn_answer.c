@@ -634,7 +634,8 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
 
 void pal_answer_record(pal_turn *turn, const pal_model_end *end)
 {
-    pal_op also = {.kind = PAL_OP_RECORD_PUT, .u.record.expected_version = PAL_RECORD_VERSION_ANY};
+    pal_record *conversation;
+    pal_op also;
     pal_message *message = make_answer(turn, end);
     pal_turn_append append = {.messages = message, .messages_len = 1, .done = on_recorded};
     pal_error err = {0};
@@ -652,9 +653,11 @@ void pal_answer_record(pal_turn *turn, const pal_model_end *end)
     append.ledger = &turn->commit.ledger;
     if (turn->commit.epoch.kind == PAL_MARK_EPOCH)
         append.epoch = &turn->commit.epoch;
-    also.u.record.record = pal_conversation_record(turn, end, message);
-    if (also.u.record.record)
+    conversation = pal_conversation_record(turn, end, message);
+    if (conversation) {
+        also = pal_op_record_put(turn->request.tenant, conversation, PAL_RECORD_VERSION_ANY);
         append.also = &also;
+    }
     if (pal_last_commit_is_wanted(turn) && is_last(turn, message))
         status = pal_last_commit_prepare(turn, &append, has_calls(message), &err);
     if (status != PAL_OK) {

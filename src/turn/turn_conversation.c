@@ -112,11 +112,9 @@ bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
     pal_id_to_text(turn->request.session, session);
     *record = (pal_record){.kind = pal_str_of(RECORD_KIND),
             .name = pal_arena_copy(turn->step.arena, pal_str_of(session))};
-    *out_op = (pal_op){.kind = PAL_OP_RECORD_DROP,
-            .tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence,
-            .u.record.record = record};
+    *out_op = pal_op_record_drop(turn->request.tenant, record);
+    out_op->session = turn->request.session;
+    out_op->fence = turn->lane->fence;
     return true;
 }
 

@@ -213,7 +213,8 @@ void pal_turn_add_rewind(pal_turn *turn, uint64_t first_seq, uint64_t last_seq)
 {
     turn->commit.mark =
             (pal_mark){.kind = PAL_MARK_REWIND, .seq = first_seq - 1, .target = last_seq};
-    pal_turn_add_op(turn, (pal_op){.kind = PAL_OP_MARK, .u.mark = &turn->commit.mark});
+    pal_turn_add_op(
+            turn, pal_op_mark(turn->request.tenant, turn->request.session, &turn->commit.mark));
 }
 
 static bool is_beside(const pal_turn *turn, const pal_op *op)

@@ -244,14 +244,6 @@ static pal_status take_answer(pal_store *store, pal_compact_job *job,
     return PAL_OK;
 }
 
-static void add_op(const pal_compact_job *job, pal_op_kind kind, pal_op *ops, size_t *len)
-{
-    ops[(*len)++] = (pal_op){.kind = kind,
-            .tenant = job->window.tenant,
-            .session = job->window.session,
-            .fence = job->window.fence};
-}
-
 static pal_ledger_row ledger_row(
         const pal_compact_job *job, const pal_summary_answer *answer, char *request_id)
 {
@@ -283,19 +275,17 @@ static pal_status keep(pal_store *store, pal_compact_job *job, const pal_summary
 
     if (answer && answer->has_usage) {
         row = ledger_row(job, answer, request_id);
-        add_op(job, PAL_OP_LEDGER_ADD, ops, &len);
-        ops[len - 1].u.ledger_row = &row;
+        ops[len++] = pal_op_ledger_add(job->window.tenant, job->window.session, &row);
     }
     if (with_mark) {
         status = pal_window_checkpoint_write(&job->record, arena, &mark.body, err);
-        if (job->undo) {
-            add_op(job, PAL_OP_MARK, ops, &len);
-            ops[len - 1].u.mark = &undo;
-        }
-        add_op(job, PAL_OP_MARK, ops, &len);
-        ops[len - 1].with_previous = job->undo != 0;
-        ops[len - 1].u.mark = &mark;
+        if (job->undo)
+            ops[len++] = pal_op_mark(job->window.tenant, job->window.session, &undo);
+        ops[len] = pal_op_mark(job->window.tenant, job->window.session, &mark);
+        ops[len++].with_previous = job->undo != 0;
     }
+    for (size_t i = 0; i < len; i++)
+        ops[i].fence = job->window.fence;
     if (status == PAL_OK && len > 0)
         status = pal_store_apply(store, ops, len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)

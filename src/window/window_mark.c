@@ -30,13 +30,11 @@ bool pal_window_same_tools(
 static pal_status add_mark(
         pal_store *store, const pal_window *window, pal_mark *mark, pal_error *err)
 {
-    pal_op op = {.kind = PAL_OP_MARK,
-            .tenant = window->tenant,
-            .session = window->session,
-            .fence = window->fence,
-            .u.mark = mark};
-    pal_status status = pal_store_apply(store, &op, 1, err);
+    pal_op op = pal_op_mark(window->tenant, window->session, mark);
+    pal_status status;
 
+    op.fence = window->fence;
+    status = pal_store_apply(store, &op, 1, err);
     if (status == PAL_OK && op.status != PAL_OK)
         status = pal_error_set(err, op.status, "%s", op.error.message);
     return status;

@@ -283,10 +283,7 @@ static void erase_temporary(pal_run *run)
     pal_op *op = pal_arena_alloc(run->arena, sizeof *op);
     if (!erasure || !op)
         return;
-    *op = (pal_op){.kind = PAL_OP_ERASE,
-            .tenant = run->tenant,
-            .session = run->session,
-            .u.erasure = erasure};
+    *op = pal_op_erase(run->tenant, run->session, erasure);
     (void)pal_run_apply(run, op, 1, NULL);
 }
 

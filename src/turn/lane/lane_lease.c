@@ -54,6 +54,15 @@ static void on_renewed(pal_write *write)
     }
 }
 
+static pal_op take_op(const pal_lane_state *lane)
+{
+    pal_op op = pal_op_lease_take(lane->tenant, lane->session, pal_str_of(lane->runtime->owner),
+            lane->runtime->options.lease_ms);
+
+    op.u.lease.is_watched = true;
+    return op;
+}
+
 static void on_renew_time(pal_timer *timer)
 {
     pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, renew));
@@ -64,14 +73,9 @@ static void on_renew_time(pal_timer *timer)
         pal_lease_release(lane);
         return;
     }
-    lane->op = (pal_op){.kind = PAL_OP_LEASE_TAKE,
-            .tenant = lane->tenant,
-            .session = lane->session,
-            /* after a standstill the lease is still ours if no other process has acquired it */
-            .fence = lane->fence,
-            .u.lease = {.owner = pal_str_of(lane->runtime->owner),
-                    .ttl_ms = lane->runtime->options.lease_ms,
-                    .is_watched = true}};
+    lane->op = take_op(lane);
+    /* After a standstill the lease is still ours if no other process has acquired it. */
+    lane->op.fence = lane->fence;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = on_renewed};
     lane->holds++;
     pal_runtime_write(lane->runtime, &lane->write);
@@ -103,15 +107,13 @@ void pal_lease_taken(pal_lane_state *lane, uint64_t fence)
 
 void pal_lease_add_take(pal_turn *turn)
 {
+    pal_op op = take_op(turn->lane);
+
     if (turn->lane->fence)
         return;
-    pal_turn_add_op(turn,
-            (pal_op){.kind = PAL_OP_LEASE_TAKE,
-                    .u.lease = {.owner = pal_str_of(turn->runtime->owner),
-                            .ttl_ms = turn->runtime->options.lease_ms,
-                            .stale_fence = turn->queue.stale_fence,
-                            .stale_expires_at = turn->queue.stale_expires_at,
-                            .is_watched = true}});
+    op.u.lease.stale_fence = turn->queue.stale_fence;
+    op.u.lease.stale_expires_at = turn->queue.stale_expires_at;
+    pal_turn_add_op(turn, op);
 }
 
 /* ---- The lease of another process ---- */

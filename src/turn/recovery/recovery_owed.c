@@ -132,22 +132,17 @@ bool pal_owed_hand_over(pal_turn *turn, void (*then)(pal_turn *turn))
     hand_over *h = turn->owed.state == PAL_OWED_STORED && turn->lane->fence
             ? pal_arena_alloc(turn->arena, sizeof(*h))
             : NULL;
-    pal_op op = {.tenant = turn->request.tenant,
-            .session = turn->request.session,
-            .fence = turn->lane->fence};
 
     if (!h)
         return false;
     *h = (hand_over){.turn = turn, .then = then};
     if (!write_item(turn, true, &h->item))
         return false;
-    op.kind = PAL_OP_INBOX_DROP;
-    op.u.inbox_id = turn->owed.item.id;
-    h->ops[0] = op;
-    op.kind = PAL_OP_INBOX_ADD;
-    op.u.inbox_item = &h->item;
-    op.with_previous = true;
-    h->ops[1] = op;
+    h->ops[0] = pal_op_inbox_drop(
+            turn->request.tenant, turn->request.session, turn->owed.item.id);
+    h->ops[1] = pal_op_inbox_add(turn->request.tenant, turn->request.session, &h->item);
+    h->ops[1].with_previous = true;
+    h->ops[0].fence = h->ops[1].fence = turn->lane->fence;
     h->write = (pal_write){.ops = h->ops, .ops_len = 2, .done = on_handed};
     turn->holds++;
     pal_runtime_write(turn->runtime, &h->write);

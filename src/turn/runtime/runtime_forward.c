@@ -171,9 +171,7 @@ static void keep_bill(
         return;
     texts = (char *)(b + 1);
     pal_id_to_text(pal_id_new(), b->request_id);
-    b->op = (pal_op){.kind = PAL_OP_LEDGER_ADD,
-            .tenant = put_text(&texts, f->tenant),
-            .u.ledger_row = &b->row};
+    b->op = pal_op_ledger_add(put_text(&texts, f->tenant), (pal_id){{0}}, &b->row);
     b->row = (pal_ledger_row){
             .request_id = pal_str_of(b->request_id),
             .purpose = pal_str_of("forward"),
