@@ -104,7 +104,7 @@ pal_status pal_draft_failure(const pal_draft *draft, pal_error *err)
     pal_status status = pal_arena_failure(draft->arena);
     if (status == PAL_OK)
         return PAL_OK;
-    return pal_error_set(err, status, "not enough memory for the plan");
+    return pal_error_set(err, status, "out of memory");
 }
 
 static pal_line *add_line(pal_draft *draft, pal_plan_item_kind kind)

@@ -146,7 +146,7 @@ pal_status pal_plan_to_json(
         status = pal_arena_failure(arena);
     pal_buf_done(&buf);
     if (status != PAL_OK)
-        return pal_error_set(err, status, "not enough memory for the plan as JSON");
+        return pal_error_set(err, status, "out of memory");
     *out_json = json;
     return PAL_OK;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "palaver/context.h"
 
@@ -118,7 +119,7 @@ pal_status pal_context_override(pal_str metadata, pal_context_settings *settings
         return PAL_OK;
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "not enough memory to read settings");
+        return pal_no_memory(err);
     status = pal_json_parse(arena, metadata, NULL, &root, err);
     if (status != PAL_OK)
         goto out;

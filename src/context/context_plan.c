@@ -42,7 +42,7 @@ pal_status pal_plan_messages(const pal_plan *plan, pal_arena *arena, pal_message
     pal_message *messages = pal_arena_array(arena, plan->items_len, sizeof(*messages));
     size_t len = 0;
     if (!messages)
-        return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the messages");
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     for (size_t i = 0; i < plan->items_len; i++) {
         if (plan->items[i].message)
             messages[len++] = *plan->items[i].message;

@@ -157,7 +157,7 @@ pal_status pal_plan_sent(
     uint16_t *hashes = pal_arena_array(arena, PAL_SENT_HASHES_MAX, sizeof(*hashes));
     uint64_t chain = SEED, at = 0, places[PAL_SENT_HASHES_MAX];
     if (!sent || !hashes)
-        return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the plan");
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     *sent = (pal_sent){.tokens = plan->tokens_plain,
             .items = count_sent(plan),
             .first_seq = plan->first_seq,

@@ -6,6 +6,7 @@
 #include "context/context_draft.h"
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "context/context_text.h"
 #include "palaver/limits.h"
 
@@ -124,10 +125,10 @@ static pal_status prepare(prune_walk *walk, pal_arena *arena, pal_error *err)
         parts += input->messages[i].parts_len;
     walk->found = pal_arena_array(arena, parts, sizeof(*walk->found));
     if (!walk->found)
-        return pal_error_set(err, pal_arena_failure(arena), "not enough memory for the plan");
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     for (size_t i = 0; i < input->pending_len; i++) {
         if (pal_map_set(&walk->pending, input->pending[i], walk) != PAL_OK)
-            return pal_error_set(err, PAL_NO_MEMORY, "not enough memory for the plan");
+            return pal_no_memory(err);
     }
     return PAL_OK;
 }

@@ -104,6 +104,6 @@ pal_status pal_show_count_summary(const pal_checkpoint *checkpoint, const pal_en
     pal_message shown = pal_message_text(
             arena, pal_show_summary_role(checkpoint), pal_show_summary_text(checkpoint, arena));
     if (pal_arena_failure(arena) != PAL_OK)
-        return pal_error_set(err, pal_arena_failure(arena), "not enough memory to count a summary");
+        return pal_error_set(err, pal_arena_failure(arena), "out of memory");
     return pal_tokens_message(encoding, &shown, out_tokens, err);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/digest.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "palaver/context.h"
 #include "palaver/limits.h"
@@ -178,7 +179,7 @@ static pal_status write_note(
     char hex[2 * PAL_SHA256_SIZE + 1];
 
     if (pal_sha256(whole, digest) != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "not enough memory to hash an output");
+        return pal_no_memory(err);
     pal_hex(digest, sizeof(digest), hex);
     *out_len = (size_t)snprintf(note, NOTE_SIZE,
             "[%zu lines, %zu bytes are left out here. The whole output has %zu lines and is kept: "

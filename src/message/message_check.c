@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "palaver/limits.h"
 
@@ -44,7 +45,7 @@ static pal_status check_json(
                 json.len, len_max);
     arena = pal_arena_new(0);
     if (!arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while checking '%s'", what);
+        return pal_no_memory(err);
     status = pal_json_parse(arena, json, NULL, &value, &inner);
     if (status != PAL_OK)
         pal_error_set(err, status, "'%s' is not valid JSON: %s", what, inner.message);

@@ -213,7 +213,7 @@ pal_status pal_route_decide(const pal_route_settings *settings, const pal_route_
     if (status == PAL_OK && (route.scope_key.len == 0 || route.main_key.len == 0))
         status = PAL_NO_MEMORY;
     if (status != PAL_OK)
-        return pal_error_set(err, status, "not enough memory for a route");
+        return pal_error_set(err, status, "out of memory");
     *out_route = route;
     return PAL_OK;
 }

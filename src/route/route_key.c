@@ -31,7 +31,7 @@ pal_status pal_route_key_from_alias(
         key = pal_route_key_hash(arena, text);
     pal_status failure = pal_arena_failure(arena);
     if (failure)
-        return pal_error_set(err, failure, "not enough memory for a key");
+        return pal_error_set(err, failure, "out of memory");
     *out_key = key;
     return PAL_OK;
 }

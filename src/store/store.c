@@ -404,7 +404,7 @@ static pal_status check_row(const pal_row *row, pal_error *err)
     if (!arena)
         return pal_no_memory(err);
     if (row->role <= PAL_ROLE_NONE || row->role > PAL_ROLE_TOOL)
-        status = pal_error_set(err, PAL_CORRUPT, "role %d is not known", (int)row->role);
+        status = pal_error_set(err, PAL_CORRUPT, "unknown role %d", (int)row->role);
     else if (row->is_text)
         status = pal_text_check(row->body, "text", SIZE_MAX, false, err);
     else

@@ -284,7 +284,7 @@ static pal_status prepare_append(const pal_store_options *options, pal_prepared_
     if (media > 0)
         work->blobs = pal_arena_array(prepared->arena, media, sizeof(*work->blobs));
     if (!work->rows || (media > 0 && !work->blobs))
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu messages", len);
+        return pal_no_memory(err);
     work->rows_len = len;
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         status = prepare_row(
@@ -438,7 +438,7 @@ pal_status pal_store_prepare(const pal_store_options *options, int64_t now_ms, p
     if (prepared->arena)
         prepared->works = pal_arena_array(prepared->arena, ops_len, sizeof(pal_work));
     if (!prepared->works)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu operations", ops_len);
+        return pal_no_memory(err);
     for (size_t i = 0; i < ops_len; i++) {
         pal_work *work = &prepared->works[prepared->works_len];
 

@@ -23,7 +23,7 @@ typedef struct pal_copy_page {
 PAL_CHECKED pal_status pal_copy_page_read(pal_engine *engine, pal_export_kind kind, pal_str after,
         pal_arena *arena, pal_copy_page *out_page, pal_error *err);
 
-/* What belongs to a session besides its rows. */
+/* The data of a session besides its rows. */
 typedef struct pal_copy_details {
     pal_mark *marks;
     size_t marks_len;

@@ -6,6 +6,7 @@
  * everything before it counts the same. It is enough to know some pieces around the position where
  * the whole text has too many tokens, and to count each beginning there. Pieces that are too long
  * for this are halved. Then the result fits, but a longer beginning might fit as well. */
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "tokens/tokens_walk.h"
 
@@ -162,7 +163,7 @@ pal_status pal_tokens_cut(const pal_encoding *encoding, pal_str text, uint64_t t
     }
     len = text.len > 0 ? find_longest(&cut) : 0;
     if (cut.failure != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting tokens");
+        return pal_no_memory(err);
     *out_len = len;
     return PAL_OK;
 }

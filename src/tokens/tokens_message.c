@@ -15,6 +15,7 @@
  * their name and arguments. */
 #include "base/buf.h"
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
 
@@ -234,7 +235,7 @@ static void count_schemas(tool *t, pal_str text)
         count_schema(t, s);
     }
     if (t->c.status == PAL_OK && pal_arena_failure(t->arena) != PAL_OK)
-        t->c.status = pal_error_set(t->c.err, PAL_NO_MEMORY, "out of memory while counting a tool");
+        t->c.status = pal_no_memory(t->c.err);
 }
 
 pal_status pal_tokens_tool(const pal_encoding *encoding, pal_str name, pal_str description,
@@ -245,7 +246,7 @@ pal_status pal_tokens_tool(const pal_encoding *encoding, pal_str name, pal_str d
 
     t.arena = pal_arena_new(0);
     if (!t.arena)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting a tool");
+        return pal_no_memory(err);
     pal_buf_init(&t.line, PAL_JSON_BYTES_MAX);
     t.c.tokens = is_new ? TOOL : TOOL_OLD;
     pal_buf_append_str(&t.line, name);

@@ -9,6 +9,7 @@
  * Finding a model allocates nothing, and the tables never change: any thread. */
 #include "tokens/tokens_model.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
@@ -270,7 +271,7 @@ pal_status pal_models_new(
         copy_rule(arena, &rules[i], &models->rules[i]);
     if (!arena || pal_arena_failure(arena) != PAL_OK) {
         pal_arena_free(arena);
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for %zu models", rules_len);
+        return pal_no_memory(err);
     }
     models->arena = arena;
     models->rules_len = rules_len;

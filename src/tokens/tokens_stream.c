@@ -32,7 +32,7 @@ pal_status pal_token_stream_new(const pal_encoding *encoding, pal_token_stream_o
         return pal_error_set(err, PAL_INVALID, "an estimated count has no token ids");
     stream = pal_calloc(1, sizeof *stream);
     if (!stream)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a token stream");
+        return pal_no_memory(err);
     stream->encoding = encoding;
     stream->sink = sink;
     stream->user = user;
@@ -146,7 +146,7 @@ static pal_status stream_status(const pal_token_stream *stream, pal_error *err)
     if (stream->walk.failure == PAL_CANCELED)
         return pal_error_set(err, PAL_CANCELED, "the sink stopped the token stream");
     if (stream->walk.failure != PAL_OK)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a token stream");
+        return pal_no_memory(err);
     return PAL_OK;
 }
 

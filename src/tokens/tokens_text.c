@@ -5,8 +5,7 @@
 static pal_status walk_status(const struct pal_walk *walk, pal_error *err)
 {
     return walk->failure == PAL_OK ? PAL_OK
-                                   : pal_error_set(err, PAL_NO_MEMORY,
-                                           "out of memory while counting tokens");
+                                   : pal_no_memory(err);
 }
 
 static const unsigned char *bytes_of(pal_str text)
@@ -72,7 +71,7 @@ pal_status pal_tokens_encode(const pal_encoding *encoding, pal_str text, pal_are
         result.len = ids.len;
         result.ids = pal_arena_array(arena, ids.len, sizeof result.ids[0]);
         if (!result.ids)
-            status = pal_error_set(err, PAL_NO_MEMORY, "out of memory while counting tokens");
+            status = pal_no_memory(err);
         else if (ids.len > 0)
             memcpy(result.ids, ids.list, ids.len * sizeof ids.list[0]);
     }
@@ -103,7 +102,7 @@ pal_status pal_tokens_decode(const pal_encoding *encoding, const uint32_t *ids, 
     }
     text = pal_arena_alloc(arena, len + 1);
     if (!text)
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for the text");
+        return pal_no_memory(err);
     len = 0;
     for (size_t i = 0; i < ids_len; i++) {
         if (pal_table_text(&table, ids[i], &part)) {

@@ -87,7 +87,7 @@ static pal_status target_write(job *j)
     pal_buf *buf = &j->file.buf;
     size_t at = 0;
     if (buf->failure)
-        return pal_error_set(j->export->err, buf->failure, "not enough memory for '%.160s'",
+        return pal_error_set(j->export->err, buf->failure, "out of memory while writing '%.160s'",
                 j->file.path);
     while (at < buf->len) {
         ssize_t written = write(j->file.fd, buf->data + at, buf->len - at);

@@ -79,7 +79,7 @@ static void watch_signals(void)
 
 /* ---- Running ---- */
 
-/* The client gets the default action of all signals that this process ignores. */
+/* The client begins with the default actions of all signals that this process ignores. */
 static int spawn(const char *path, const pal_run_setup *setup, pid_t *out_pid)
 {
     posix_spawnattr_t attributes;

@@ -222,7 +222,7 @@ static pal_status apply_batch(
         return status;
     status = pal_jsonl_batch_init(&batch, engine);
     if (status != PAL_OK)
-        pal_error_set(err, status, "no memory for the batch");
+        pal_error_set(err, status, "out of memory");
     for (size_t i = 0; status == PAL_OK && i < works_len; i++)
         if (pal_work_may_run(&works[i]))
             pal_jsonl_apply_one(&batch, &works[i]);

@@ -442,7 +442,7 @@ pal_status pal_jsonl_commit(
 
     pal_jsonl_log_finish(batch);
     if (status != PAL_OK)
-        return pal_error_set(err, status, "no memory to write the batch");
+        return pal_error_set(err, status, "out of memory");
     if (batch->frames == 0)
         return PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < works_len; i++)

@@ -59,7 +59,7 @@ pal_status pal_jsonl_row_of(const pal_store_options *options, const pal_message 
     }
     pal_buf_done(&body);
     if (status != PAL_OK)
-        return pal_error_set(err, status, "no memory for a message");
+        return pal_error_set(err, status, "out of memory");
     *out_row = row;
     return PAL_OK;
 }

@@ -302,7 +302,7 @@ static pal_status read_added(jsonl_engine *engine, pal_buf *text, pal_error *err
         ssize_t got;
 
         if (!room)
-            return pal_error_set(err, text->failure, "no memory for the log");
+            return pal_error_set(err, text->failure, "out of memory");
         got = pread(engine->log_fd, room, 65536, (off_t)(engine->log_len + text->len));
         if (got <= 0)
             break;
@@ -395,7 +395,7 @@ pal_status pal_jsonl_compact(jsonl_engine *engine, pal_error *err)
         status = batch.log.failure;
     }
     if (status != PAL_OK) {
-        pal_error_set(err, status, "no memory for the log");
+        pal_error_set(err, status, "out of memory");
         goto out;
     }
     status = pal_jsonl_replace(engine, JSONL_LOG, pal_buf_str(&batch.log), err);

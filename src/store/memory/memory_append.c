@@ -19,11 +19,6 @@ typedef struct memory_plan {
     memory_entry *entries;   /* new entries, linked by next */
 } memory_plan;
 
-static pal_status no_memory(memory_plan *plan, const char *what)
-{
-    return pal_error_set(&plan->work->op->error, PAL_NO_MEMORY, "no memory for the %s", what);
-}
-
 static pal_str hash_key(const uint8_t hash[32])
 {
     return pal_str_make((const char *)hash, 32);
@@ -39,13 +34,13 @@ static pal_status plan_new_blob(
             pal_memory_alloc(sizeof *blob, given->media_type.len + given->data.len, &cursor);
 
     if (!blob)
-        return no_memory(plan, "blob");
+        return pal_no_memory(&plan->work->op->error);
     memcpy(blob->hash, given->hash, sizeof blob->hash);
     blob->media_type = pal_memory_put(&cursor, given->media_type);
     blob->data = pal_memory_put(&cursor, given->data);
     if (pal_map_set(&plan->tenant->blobs, hash_key(blob->hash), blob) != PAL_OK) {
         pal_free(blob);
-        return no_memory(plan, "blob");
+        return pal_no_memory(&plan->work->op->error);
     }
     blob->put_at = plan->work->now_ms;
     blob->next = plan->blobs;
@@ -77,7 +72,7 @@ static pal_status plan_refs(memory_plan *plan)
 
     if (!pal_reserve(&session->refs, &session->refs_cap, session->refs_len + work->blobs_len,
                 sizeof *session->refs))
-        return no_memory(plan, "message");
+        return pal_no_memory(&plan->work->op->error);
     for (size_t i = 0; i < work->blobs_len; i++) {
         memory_ref *ref = &session->refs[session->refs_len + i];
         pal_status status = plan_blob(plan, &work->blobs[i], &ref->blob);
@@ -103,10 +98,10 @@ static pal_status plan_entry(memory_plan *plan, const pal_ledger_row *given)
         return PAL_OK;
     entry = pal_memory_entry_new(plan->tenant, given, plan->work->now_ms);
     if (!entry)
-        return no_memory(plan, "ledger");
+        return pal_no_memory(&plan->work->op->error);
     if (has_id && pal_map_set(&plan->tenant->requests, entry->row.request_id, entry) != PAL_OK) {
         pal_memory_entry_free(plan->tenant, entry);
-        return no_memory(plan, "ledger");
+        return pal_no_memory(&plan->work->op->error);
     }
     entry->session = plan->session;
     entry->next = plan->entries;
@@ -166,7 +161,7 @@ static pal_status plan_row(memory_plan *plan, const pal_row *given)
     row = row_new(given, session);
     if (!row || !row_index(row)) {
         pal_free(row);
-        return no_memory(plan, "message");
+        return pal_no_memory(&plan->work->op->error);
     }
     row->row.seq = session->info->record.last_seq + plan->rows_len + 1;
     session->rows[session->rows_skip + session->rows_len + plan->rows_len++] = row;
@@ -181,7 +176,7 @@ static pal_status plan_rows(memory_plan *plan)
     if (!pal_reserve(&session->rows, &session->rows_cap,
                 session->rows_skip + session->rows_len + plan->work->rows_len,
                 sizeof(memory_row *)))
-        return no_memory(plan, "message");
+        return pal_no_memory(&plan->work->op->error);
     for (size_t i = 0; status == PAL_OK && i < plan->work->rows_len; i++)
         status = plan_row(plan, &plan->work->rows[i]);
     return status;
@@ -376,7 +371,7 @@ pal_status pal_memory_ledger_add(memory_engine *engine, pal_work *work)
         return status;
     plan.tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!plan.tenant)
-        return no_memory(&plan, "ledger");
+        return pal_no_memory(&plan.work->op->error);
     status = plan_entry(&plan, work->op->u.ledger_row);
     if (status == PAL_OK)
         plan_commit(&plan);
@@ -392,7 +387,7 @@ pal_status pal_memory_blob_put(memory_engine *engine, pal_work *work)
     assert(work->blobs_len == 1);
     plan.tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!plan.tenant)
-        return no_memory(&plan, "blob");
+        return pal_no_memory(&plan.work->op->error);
     status = plan_blob(&plan, &work->blobs[0], &blob);
     if (status != PAL_OK)
         return status;

@@ -39,7 +39,7 @@ pal_status pal_memory_arena_status(pal_arena *arena, pal_error *err)
 {
     pal_status failure = pal_arena_failure(arena);
 
-    return failure == PAL_OK ? PAL_OK : pal_error_set(err, failure, "no memory for the result");
+    return failure == PAL_OK ? PAL_OK : pal_error_set(err, failure, "out of memory");
 }
 
 /* ---- Opening and closing ---- */

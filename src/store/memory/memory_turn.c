@@ -5,11 +5,6 @@
 #include "store/memory/memory_store.h"
 #include "store/view/view_marks.h"
 
-static pal_status no_memory(pal_work *work, const char *what)
-{
-    return pal_error_set(&work->op->error, PAL_NO_MEMORY, "no memory for the %s", what);
-}
-
 /* ---- Marks ---- */
 
 /* Finds the mark to undo. Fails if it cannot be undone. */
@@ -62,10 +57,10 @@ pal_status pal_memory_mark(memory_engine *engine, pal_work *work)
     if (status != PAL_OK)
         return status;
     if (!pal_reserve(&session->marks, &session->marks_cap, session->marks_len + 1, sizeof mark))
-        return no_memory(work, "mark");
+        return pal_no_memory(&work->op->error);
     body = pal_malloc(mark.body.len);
     if (!body)
-        return no_memory(work, "mark");
+        return pal_no_memory(&work->op->error);
     if (work->copied) {
         session->mark_number = work->copied->mark_number;
     } else {
@@ -130,10 +125,11 @@ pal_status pal_memory_inbox_add(memory_engine *engine, pal_work *work)
         for (end = &session->inbox; *end; end = &(*end)->next)
             waiting++;
         if (waiting >= PAL_INBOX_ITEMS_MAX)
-            return pal_error_set(&work->op->error, PAL_LIMIT, "%zu items wait already", waiting);
+            return pal_error_set(&work->op->error, PAL_LIMIT,
+                    "the inbox is full: %zu items are waiting", waiting);
         item = item_new(given, work->new_id, work->now_ms);
         if (!item)
-            return no_memory(work, "inbox");
+            return pal_no_memory(&work->op->error);
         *end = item;
     }
     given->id = item->item.id;
@@ -192,7 +188,7 @@ static pal_status lease_copy(memory_session *session, pal_work *work)
     const pal_lease *lease = work->copied->lease;
 
     if (!set_lease_owner(session, lease->owner))
-        return no_memory(work, "lease");
+        return pal_no_memory(&work->op->error);
     session->lease_fence = lease->fence;
     session->lease_expires_at = lease->expires_at;
     session->lease_ttl_ms = lease->ttl_ms;
@@ -221,7 +217,7 @@ pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work)
                 &op->error, PAL_BUSY, "'%.*s' holds the lease", PAL_STR_ARG(lease_owner(session)));
     if (!is_mine) {
         if (!set_lease_owner(session, wanted))
-            return no_memory(work, "lease");
+            return pal_no_memory(&work->op->error);
         /* A caller that presents the fence was the last owner, so the fence stays the same. */
         session->lease_fence += op->fence == 0;
     }

@@ -272,7 +272,7 @@ pal_status pal_block_finish(pal_block_builder *builder, pal_arena *arena,
     }
     pal_buf_done(&buf);
     if (!fits || pal_arena_failure(arena))
-        return pal_error_set(err, PAL_NO_MEMORY, "out of memory for a part of the search index");
+        return pal_no_memory(err);
     *out_chunks = chunks;
     *out_len = len;
     return PAL_OK;

@@ -229,7 +229,7 @@ static pal_status add_phrase(
     pal_buf_init(&normal, PAL_SEARCH_TEXT_LEN_MAX * STEP_LEN_MAX + WINDOW_LEN);
     pal_words_normal(part, &normal);
     if (normal.failure)
-        status = pal_error_set(err, normal.failure, "no memory for the words of a search");
+        status = pal_error_set(err, normal.failure, "out of memory");
     else if (normal.len > 0 && query->len == PAL_SEARCH_WORDS_MAX)
         status = pal_error_set(
                 err, PAL_LIMIT, "a search can have at most %d words", PAL_SEARCH_WORDS_MAX);

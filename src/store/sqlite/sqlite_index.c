@@ -95,7 +95,7 @@ static pal_status add_row(
         return status;
     pal_words_normal(pal_buf_str(&state->text), &state->normal);
     if (state->normal.failure)
-        return pal_error_set(err, state->normal.failure, "no memory for the search index");
+        return pal_error_set(err, state->normal.failure, "out of memory");
     pal_words_terms(pal_buf_str(&state->normal), add_term, state);
     return PAL_OK;
 }

@@ -425,7 +425,7 @@ pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pa
             continue;
         joined = pal_arena_array(arena, all_len + len, sizeof(*joined));
         if (!joined)
-            return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+            return pal_no_memory(err);
         if (all_len > 0)
             memcpy(joined, all, all_len * sizeof(*joined));
         memcpy(joined + all_len, marks, len * sizeof(*joined));

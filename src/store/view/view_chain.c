@@ -68,7 +68,7 @@ static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_se
     pal_hidden_part *grown = pal_arena_array(arena, hidden->parts_len + len, sizeof(*grown));
 
     if (!grown)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+        return pal_no_memory(err);
     if (hidden->parts_len > 0)
         memcpy(grown, hidden->parts, hidden->parts_len * sizeof(*grown));
     hidden->parts_len += pal_marks_hidden_parts(marks, len, below_seq, grown + hidden->parts_len);
@@ -89,7 +89,7 @@ pal_status pal_chain_hide(pal_engine *engine, const pal_chain_level *at, pal_are
     pal_marks_resolve(marks, len);
     grown = pal_arena_array(arena, hidden->len + len, sizeof(*grown));
     if (!grown)
-        return pal_error_set(err, PAL_NO_MEMORY, "no memory for %zu marks", len);
+        return pal_no_memory(err);
     if (hidden->len > 0)
         memcpy(grown, hidden->items, hidden->len * sizeof(*grown));
     hidden->len += pal_marks_hidden(marks, len, at->below_seq, hidden->partly, grown + hidden->len);
@@ -174,8 +174,7 @@ pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, 
     state.span = hidden.len;
     state.items = pal_arena_array(arena, owners.len + hidden.len + 1, sizeof(*state.items));
     if (!state.items)
-        return pal_error_set(err, PAL_NO_MEMORY,
-                "out of memory for the visible messages of the session");
+        return pal_no_memory(err);
     for (size_t i = 0; i < owners.len; i++) {
         const pal_chain_level *at = &owners.levels[i];
         uint64_t first = at->row.session.fork_seq, last = at->last_seq;

@@ -18,7 +18,7 @@ struct pal_socket_entry {
     pal_socket_entry *next;     /* in the list */
     pal_socket_entry *previous; /* the response that it continues; NULL: none, or not kept yet */
     pal_socket_entry *root;
-    uint64_t used; /* of a root: number of the last response that was kept in its conversation */
+    uint64_t used; /* only in a root: the number of the newest response of its conversation */
     char id[ID_LEN_MAX + 1];        /* id of the response; empty: it is not kept, or forgotten */
     char continued[ID_LEN_MAX + 1]; /* the id of `previous`; may be empty */
     pal_buf input;                  /* items with commas between them */
