@@ -12,6 +12,7 @@
 #include "server/api/mistral/api_mistral_lock.h"
 #include "server/api/native/api_feed.h"
 #include "server/node/node.h"
+#include "server/node/node_pass.h"
 #include "server/observe/observe_trace.h"
 #include "server/server_idempotency.h"
 #include "server/server_internal.h"
@@ -103,6 +104,8 @@ pal_status pal_server_open(
     /* A server for one client of this process is not a node. */
     if (!server->client)
         status = pal_nodes_open(server, &server->nodes, err);
+    if (status == PAL_OK && server->nodes)
+        status = pal_pass_open(server->store, &server->passes, err);
     if (status == PAL_OK)
         status = open_listener(server, err);
     if (status == PAL_OK && server->nodes)
@@ -147,10 +150,12 @@ void pal_server_close(pal_server *server)
     if (!server)
         return;
     pal_maintenance_stop(server->maintenance);
+    pal_pass_end(server->passes);
     pal_websocket_loop_close(server->websockets, PAL_SERVER_CLOSE_MS);
     pal_listener_close(server->listener);
     pal_background_free(server->background);
     pal_websocket_loop_free(server->websockets);
+    pal_pass_close(server->passes);
     pal_nodes_close(server->nodes);
     pal_feed_free(server->feed);
     pal_mistral_locks_free(server->mistral_locks);

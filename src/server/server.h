@@ -46,6 +46,9 @@ typedef enum pal_api_flag {
     PAL_API_JSON = 1 << 1, /* the body is a JSON object, in call->body; a missing body is {} */
     PAL_API_ANY_JSON = 1 << 2, /* like PAL_API_JSON, but an unreadable body counts as {} */
     PAL_API_TURN = 1 << 3,     /* can start a turn or forward a call */
+    /* The first parameter of the path is the id of a turn. Another node's turn is its business: the
+     * request is passed on (node/node_pass.h). */
+    PAL_API_AT_TURN = 1 << 4,
 } pal_api_flag;
 
 /* Describes a JSON object or the query parameters of a route (api/api_object.h). */
@@ -142,7 +145,8 @@ struct pal_server {
     struct pal_metrics *metrics;
     struct pal_trace *trace; /* NULL: no traces are made */
     struct pal_maintenance *maintenance;
-    struct pal_nodes *nodes; /* NULL: the server is not a node */
+    struct pal_nodes *nodes;   /* NULL: the server is not a node */
+    struct pal_passes *passes; /* NULL: the server is not a node */
     struct pal_mcp_service *mcp;
     struct pal_mistral_locks *mistral_locks;
     struct pal_feed *feed;

@@ -28,6 +28,8 @@ struct pal_call {
     bool is_id_unchecked;
     /* The work was done before, but its response is not stored (server_idempotency.c). */
     bool is_repeat;
+    bool is_passed; /* another node has passed the request on to this one */
+    bool is_kept;   /* the request could not be passed on, and must be handled here */
     /* A handler that fails can set these to say more than a status and a message. */
     unsigned fail_code;
     const char *fail_param;

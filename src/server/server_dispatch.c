@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
+#include "server/node/node_pass.h"
 #include "server/observe/observe_metrics.h"
 #include "server/server_idempotency.h"
 #include "server/server_settings.h"
@@ -153,6 +154,9 @@ static pal_status admit(pal_call *call, pal_error *err)
     pal_exchange_set_owner(
             call->exchange, call->caller.key_id, call->server->settings->streams_per_key);
     pal_str who = has_key ? call->caller.key_id : pal_exchange_peer(call->exchange);
+    /* The node that passed the request on has counted it. */
+    if (call->is_passed)
+        return admit_turn(call, err);
     if (pal_rate_take(call->server->rate, who, rate, pal_clock_monotonic_us(), &retry_ms))
         return admit_turn(call, err);
     call->fail_retry_ms = retry_ms;
@@ -227,6 +231,7 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     }
     if (status != PAL_OK)
         return status;
+    call->is_passed = pal_pass_is_from_node(call);
     status = pal_auth_local(call, err);
     if (status != PAL_OK)
         return status;
@@ -297,6 +302,8 @@ void pal_server_handle(pal_exchange *x, void *user)
 {
     pal_call *call = pal_exchange_call(x);
     (void)user;
+    if (pal_pass_request(call))
+        return;
     call->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
     if (call->is_on_worker)
         pal_exchange_to_worker(x, take_on_worker);

@@ -182,6 +182,8 @@ pal_carried *pal_carried_begin(pal_listener *listener, const pal_carried_request
 /* The client has left. Can be called from any thread, more than once. */
 void pal_carried_leave(pal_carried *carried);
 void pal_carried_release(pal_carried *carried); /* accepts NULL */
+/* True if the exchange did not arrive by HTTP. */
+bool pal_exchange_is_carried(const pal_exchange *x);
 /* Returns the `user` of the request, or NULL if the exchange arrived by HTTP or over another
  * carrier. */
 void *pal_carried_user(const pal_exchange *x, const pal_carrier *carrier);

@@ -36,6 +36,7 @@ struct pal_nodes {
     pal_arena *arena; /* has the list */
     pal_node *list;   /* without this process */
     size_t len;
+    size_t next; /* the position where pal_nodes_find_any() continues */
 };
 
 /* ---- The record of this process ---- */
@@ -67,7 +68,7 @@ static void renew(pal_nodes *nodes)
 
 /* ---- The other nodes ---- */
 
-/* Returns whether another node is running or stopping. */
+/* Returns whether another node is running or stopping. Can be called from any thread. */
 static bool look(pal_nodes *nodes)
 {
     pal_error err;
@@ -80,7 +81,7 @@ static bool look(pal_nodes *nodes)
         return pal_nodes_has_others(nodes); /* as far as is known */
     }
     for (size_t i = 0; i < len; i++) {
-        if (list[i].slot == nodes->own.slot)
+        if (list[i].slot == atomic_load(&nodes->slot))
             continue;
         has_others = has_others || list[i].state <= PAL_NODE_STOPPING;
         list[kept++] = list[i];
@@ -259,4 +260,51 @@ bool pal_nodes_has_others(pal_nodes *nodes)
         is_running = is_running || nodes->list[i].state == PAL_NODE_RUNNING;
     pthread_mutex_unlock(&nodes->lock);
     return is_running;
+}
+
+/* Copies the address of a node that accepts requests. The lock must be held. */
+static bool use(const pal_node *node, char out_address[static PAL_NODE_ADDRESS_SIZE])
+{
+    if (node->state > PAL_NODE_STOPPING || node->address.len == 0 ||
+            node->address.len >= PAL_NODE_ADDRESS_SIZE)
+        return false;
+    memcpy(out_address, node->address.data, node->address.len);
+    out_address[node->address.len] = '\0';
+    return true;
+}
+
+bool pal_nodes_find(pal_nodes *nodes, uint16_t slot, pal_str owner,
+        char out_address[static PAL_NODE_ADDRESS_SIZE])
+{
+    bool is_found = false;
+    if (!nodes)
+        return false;
+    pthread_mutex_lock(&nodes->lock);
+    for (size_t i = 0; i < nodes->len && !is_found; i++) {
+        const pal_node *node = &nodes->list[i];
+        if (slot ? node->slot == slot : pal_str_equal(node->owner, owner))
+            is_found = use(node, out_address);
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    return is_found;
+}
+
+bool pal_nodes_find_any(pal_nodes *nodes, char out_address[static PAL_NODE_ADDRESS_SIZE])
+{
+    bool is_found = false;
+    if (!nodes)
+        return false;
+    pthread_mutex_lock(&nodes->lock);
+    for (size_t i = 0; i < nodes->len && !is_found; i++) {
+        const pal_node *node = &nodes->list[nodes->next++ % nodes->len];
+        is_found = node->state == PAL_NODE_RUNNING && use(node, out_address);
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    return is_found;
+}
+
+void pal_nodes_refresh(pal_nodes *nodes)
+{
+    if (nodes)
+        (void)look(nodes);
 }

@@ -68,11 +68,19 @@ void pal_nodes_leave(pal_nodes *nodes);
 /* Writes that the process has stopped. Accepts NULL. */
 void pal_nodes_close(pal_nodes *nodes);
 
-/* The functions below can be called from any thread, do not read the store and accept NULL. */
+/* The functions below can be called from any thread and accept NULL. */
 
 uint16_t pal_nodes_slot(const pal_nodes *nodes);
 /* Counts the nodes in a state, including this one. */
 size_t pal_nodes_count(pal_nodes *nodes, pal_node_state state);
+/* Finds the address of another node that runs or stops: by its slot, or if that is 0, by its name
+ * in leases. False: there is no such node. */
+bool pal_nodes_find(pal_nodes *nodes, uint16_t slot, pal_str owner,
+        char out_address[static PAL_NODE_ADDRESS_SIZE]);
+/* Finds the address of any other node that runs, in turn. */
+bool pal_nodes_find_any(pal_nodes *nodes, char out_address[static PAL_NODE_ADDRESS_SIZE]);
+/* Reads the records of the nodes now. Reads the store. */
+void pal_nodes_refresh(pal_nodes *nodes);
 /* Whether other nodes are running. */
 bool pal_nodes_has_others(pal_nodes *nodes);
 

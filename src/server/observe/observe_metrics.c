@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "server/node/node.h"
+#include "server/node/node_pass.h"
 #include "server/server_call.h"
 
 #define SESSIONS_COUNT_REST 100 /* the next count of sessions is made after this many times the
@@ -326,6 +327,8 @@ static void put_nodes(pal_buf *buf, const pal_server *server)
                     pal_nodes_count(server->nodes, state));
     put(buf, "palaver_node_slot", "gauge", "Slot of this server; 0: it has none.",
             pal_nodes_slot(server->nodes));
+    put(buf, "palaver_passed_total", "counter", "Requests that were passed on to other servers.",
+            pal_pass_count(server->passes));
 }
 
 static void put_listener(pal_buf *buf, const pal_server *server)

@@ -2,8 +2,8 @@
 // turn.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { serveModel } from '../model.mjs';
-import { palaver } from '../support.mjs';
+import { open, serveModel } from '../model.mjs';
+import { assertError, makeKey, palaver } from '../support.mjs';
 
 const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n';
 const pause = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -49,4 +49,135 @@ test('the id of a turn contains the slot of its node', async (t) => {
     const { json } = await b.turn(await b.session(), { message: '<<say one>>' });
     assert.equal(json.state, 'done');
     assert.equal(json.turn_id.slice(24, 28), '0002');
+});
+
+const passed = async (s) => Number(/^palaver_passed_total (\d+)$/m.exec((await s.get('/metrics')).text)[1]);
+const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
+
+test('events of a turn can be read and resumed at any node', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const id = await a.session();
+    const { json: turn } = await a.turn(id, { message: '<<say one>><<hang times=1>>', background: true });
+    await a.untilAsked(1);
+    const stream = await open(b.port, 'GET', `/api/v1/turns/${turn.turn_id}/events`);
+    assert.equal(stream.code, 200);
+    assert.match(stream.headers['content-type'], /^text\/event-stream/);
+    assert.ok(await stream.next((e) => e.event === 'step'), 'arrives while the turn runs');
+    await a.release();
+    await stream.end();
+    assert.deepEqual(stream.events.at(-1).data.state, 'done');
+    const third = stream.events[2].id;
+    const rest = await open(b.port, 'GET', `/api/v1/turns/${turn.turn_id}/events`,
+        { headers: { 'last-event-id': String(third) } });
+    await rest.end();
+    assert.deepEqual(rest.events.map((e) => e.id), stream.events.slice(3).map((e) => e.id));
+    assert.equal(await passed(b), 2);
+    assert.equal(await passed(a), 0);
+});
+
+test('a turn is canceled through any node', async (t) => {
+    const [a, b, c] = await nodes(t, 3);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<say one>><<hang>>' });
+    await a.untilAsked(1);
+    const queued = (await c.turn(id, { message: '<<say two>>', lane: 'queue', background: true })).json;
+    // The session's turn is found, whichever node is asked.
+    const running = (await b.get(`/api/v1/sessions/${id}/turn`)).json;
+    assert.deepEqual([running.state, running.turn_id.slice(24, 28)], ['running', '0001']);
+    const gone = await b.post(`/api/v1/turns/${queued.turn_id}/cancel`);
+    assert.deepEqual([gone.code, gone.json.state], [200, 'canceled'], gone.text);
+    const ended = await c.post(`/api/v1/turns/${running.turn_id}/cancel`);
+    assert.deepEqual([ended.code, ended.json.state], [200, 'canceled'], ended.text);
+    assert.equal((await first).json.state, 'canceled');
+});
+
+test('a message steers or interrupts a turn of another node', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const id = await a.session();
+    const first = a.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
+    const { json: paused } = await first;
+    assert.equal(paused.state, 'paused');
+    const stops = a.turn(id, { message: '<<say two>><<hang>>', lane: 'interrupt' });
+    await a.untilAsked(2);
+    const answer = await b.turn(id, { message: '<<say three>>', lane: 'interrupt' });
+    assert.deepEqual([answer.code, answer.json.state, answer.json.text], [200, 'done', 'three'], answer.text);
+    assert.equal(answer.json.turn_id.slice(24, 28), '0001', 'the node that had the session ran it');
+    assert.equal((await stops).json.state, 'canceled');
+    const long = a.turn(id, { message: '<<say four>><<hang times=1>>' });
+    await a.untilAsked(4);
+    const steer = await b.turn(id, { message: '<<say five>>', lane: 'steer', background: true });
+    assert.equal(steer.code, 202, steer.text);
+    await a.release();
+    const { json } = await long;
+    assert.equal(steer.json.turn_id, json.turn_id, 'the message joined the running turn');
+    assert.equal(json.text, 'five');
+});
+
+test('results and answers reach a turn of another node', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const id = await a.session();
+    const { json } = await a.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
+    const results = { results: [{ call_id: json.waiting[0].call_id, output: 'ok' }] };
+    const on = await b.post(`/api/v1/turns/${json.turn_id}/results`, results);
+    assert.deepEqual([on.code, on.json.turn_id, on.json.text], [200, json.turn_id, 'tool said: ok'], on.text);
+    const { json: next } = await a.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
+    const more = await b.post(`/api/v1/sessions/${id}/results`,
+        { results: [{ call_id: next.waiting[0].call_id, output: 'yes' }] });
+    assert.deepEqual([more.code, more.json.turn_id], [200, next.turn_id], more.text);
+});
+
+test('a background response is canceled and read through any node', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const respond = (input) => a.post('/v1/responses', { model: 'mock-model', input, background: true, stream: false });
+    const one = (await respond('<<say one>><<hang>>')).json.id;
+    await a.untilAsked(1);
+    const canceled = await b.post(`/v1/responses/${one}/cancel`);
+    assert.deepEqual([canceled.code, canceled.json.status], [200, 'cancelled'], canceled.text);
+    const two = (await respond('<<say two>><<hang times=1>>')).json.id;
+    await a.untilAsked(2);
+    const stream = await open(b.port, 'GET', `/v1/responses/${two}?stream=true`);
+    assert.equal(stream.code, 200);
+    await a.release();
+    await stream.end();
+    assert.equal(stream.events.at(-1).data.type, 'response.completed');
+});
+
+test('a passed request is checked again, and outsiders gain nothing by its header', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const admin = makeKey(a.dir, '--role', 'admin').key;
+    const reader = makeKey(a.dir, '--role', 'read').key;
+    const other = makeKey(a.dir, '--role', 'write', '--tenant', 'other').key;
+    for (const s of [a, b]) {
+        s.child.kill('SIGHUP'); // otherwise the servers notice the first key after a few seconds
+        await s.logged(/reloaded the API keys/);
+    }
+    const made = await a.post('/api/v1/sessions', {}, { key: admin });
+    const { json: turn } = await a.post(`/api/v1/sessions/${made.json.session_id}/turns`,
+        { message: '<<say one>><<hang>>', background: true }, { key: admin });
+    await a.untilAsked(1);
+    const cancel = (s, options) => s.post(`/api/v1/turns/${turn.turn_id}/cancel`, undefined, options);
+    assert.equal((await cancel(b, {})).code, 401);
+    assert.equal((await cancel(b, { key: reader })).code, 403);
+    assert.equal((await cancel(b, { key: other })).code, 404);
+    // A wrong token is ignored: the request is passed on like any other.
+    const forged = { 'x-palaver-node': 'f'.repeat(64) };
+    assert.equal((await cancel(b, { headers: forged })).code, 401);
+    const done = await cancel(b, { key: admin, headers: forged });
+    assert.deepEqual([done.code, done.json.state], [200, 'canceled'], done.text);
+});
+
+test('a node that is gone is not asked, and a turn that nobody runs is refused', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const id = await a.session();
+    const { json: turn } = await a.turn(id, { message: '<<say one>><<hang times=1>>', background: true });
+    await a.untilAsked(1);
+    a.child.kill('SIGKILL');
+    // The other node continues the turn under the same id.
+    await b.untilAsked(2);
+    const stream = await open(b.port, 'GET', `/api/v1/turns/${turn.turn_id}/events`);
+    await stream.end();
+    assert.equal(stream.events.at(-1).data.state, 'done');
+    const c = await serveModel(t, { dir: a.dir, model: a.model, config });
+    assert.equal((await c.get(`/api/v1/turns/${turn.turn_id}`)).json.text, 'one');
+    assertError(await c.get('/api/v1/turns/01a1ed92-036c-747a-89ed-000200000000/events'), 404, 'not_found');
 });

@@ -106,27 +106,6 @@ test('a turn that is paused at one server takes its results at another', async (
     assert.equal((await untilTurn(b, json.turn_id, 'done')).text, 'tool said: ok');
 });
 
-test('another server says that it cannot show the events of a turn, or cancel it', async (t) => {
-    const [a, b] = await two(t);
-    const id = await a.session();
-    const first = a.turn(id, { message: '<<say one>><<hang times=1>>', client_id: 'f' });
-    await a.untilAsked(1);
-    const second = (await a.turn(id, { message: '<<say two>>', lane: 'queue', background: true })).json;
-    const running = (await b.get(`/api/v1/sessions/${id}/turn`)).json.turn_id;
-    for (const turn of [running, second.turn_id]) {
-        const events = await b.get(`/api/v1/turns/${turn}/events`);
-        assertError(events, 409, 'turn_elsewhere', /another one runs it/);
-        assert.ok(Number(events.headers['retry-after']) > 0);
-        assertError(await b.post(`/api/v1/turns/${turn}/cancel`), 409, 'turn_elsewhere');
-    }
-    await a.release();
-    assert.deepEqual([(await first).json.text, (await first).json.turn_id], ['one', running]);
-    assert.equal((await untilTurn(b, second.turn_id, 'done')).text, 'two');
-    // The turn has ended, so there is nothing to cancel.
-    const ended = await b.post(`/api/v1/turns/${running}/cancel`);
-    assert.deepEqual([ended.code, ended.json.state, ended.json.text], [200, 'done', 'one']);
-});
-
 // The response waits in the memory of its server. No turn runs and no server holds the session.
 test('a background response that waits at one server has not failed at another', async (t) => {
     const [a, b] = await two(t);

@@ -10,6 +10,7 @@
 #include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
+#include "server/node/node_pass.h"
 #include "server/server_call.h"
 
 #define ELSEWHERE_RETRY_MS 1000 /* Retry-After if another process runs the turn */
@@ -167,6 +168,8 @@ static pal_status get_session_turn(pal_call *call, pal_error *err)
         return status;
     status =
             pal_turn_of_session(call->server->runtime, call->caller.tenant, session.id, &info, err);
+    if (status == PAL_OK && pal_pass_turn(call, &info))
+        return PAL_OK;
     if (status == PAL_OK)
         return send_info(call, &info, err);
     if (status != PAL_NOT_FOUND)
@@ -226,6 +229,8 @@ static pal_status get_events(pal_call *call, pal_error *err)
         pal_exchange_answer(call->exchange, 204, NULL, (pal_str){0});
         return PAL_OK;
     }
+    if (pal_pass_turn(call, &info))
+        return PAL_OK;
     if (info.is_elsewhere)
         return refuse_elsewhere(call, err);
     return pal_api_turn_stream(call, &info, query.after, err);
@@ -239,6 +244,8 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
     pal_status status = pal_api_turn_find(call, &info, err);
     if (status != PAL_OK)
         return status;
+    if (pal_pass_turn(call, &info))
+        return PAL_OK;
     if (info.is_elsewhere)
         return info.state >= PAL_TURN_DONE ? send_info(call, &info, err)
                                            : refuse_elsewhere(call, err);
@@ -454,6 +461,8 @@ static pal_status turn_results(pal_call *call, pal_error *err)
     pal_status status = pal_api_turn_find(call, &info, err);
     if (status != PAL_OK)
         return status;
+    if (pal_pass_turn(call, &info))
+        return PAL_OK;
     pal_session session = {.id = info.session};
     return give_results(call, &session, &info, err);
 }
@@ -468,6 +477,8 @@ static pal_status session_results(pal_call *call, pal_error *err)
     if (pal_turn_of_session(call->server->runtime, call->caller.tenant, session.id, &info, NULL) !=
             PAL_OK)
         info = (pal_turn_info){0};
+    if (pal_pass_turn(call, &info))
+        return PAL_OK;
     return give_results(call, &session, &info, err);
 }
 
@@ -505,24 +516,28 @@ const pal_api_route pal_turn_routes[] = {
                 {"giveSessionResults",
                         "send the results of the calls that the session waits for", NULL,
                         &results_body, &pal_api_turn_answer, 200}},
-        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER, send_turn,
+        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER | PAL_API_AT_TURN, send_turn,
                 {"getTurn",
                         "show the state of a turn, or how it ended", NULL, NULL,
                         &turn_state_body, 200}},
-        {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ, PAL_API_WORKER, get_events,
+        {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ,
+                PAL_API_WORKER | PAL_API_AT_TURN, get_events,
                 {"readEvents",
                         "read the events of a turn, from any number on",
                         &events_query_table, NULL, &pal_api_events_body, 200}},
-        {"POST", "/api/v1/turns/{turn}/cancel", PAL_KEY_WRITE, PAL_API_WORKER, cancel_turn,
+        {"POST", "/api/v1/turns/{turn}/cancel", PAL_KEY_WRITE,
+                PAL_API_WORKER | PAL_API_AT_TURN, cancel_turn,
                 {"cancelTurn",
                         "cancel a turn and keep its messages so far", NULL, NULL,
                         &turn_state_body, 200}},
-        {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
+        {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE,
+                PAL_API_JSON | PAL_API_WORKER | PAL_API_AT_TURN,
                 approve_turn,
                 {"approveTurn",
                         "answer the questions of a turn: allow or deny its calls",
                         NULL, &approve_body, &turn_state_body, 200}},
-        {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
+        {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE,
+                PAL_API_JSON | PAL_API_WORKER | PAL_API_AT_TURN,
                 turn_results,
                 {"giveResults",
                         "send the results of the calls that the turn waits for",

@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "dialect/dialect_text.h"
 #include "server/api/native/api_message.h"
+#include "server/node/node.h"
+#include "server/node/node_pass.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
@@ -280,7 +282,7 @@ static void started(pal_run *run, const pal_turn_info *info)
     to_worker(run, after_start);
 }
 
-pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err)
+static pal_status start_here(pal_api_turn *turn, pal_error *err)
 {
     static const pal_run_handlers handlers = {.refused = refused, .started = started};
     turn_run *r = pal_run_new(turn->call, &handlers, sizeof *r);
@@ -290,5 +292,32 @@ pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err)
     r->run.leave = PAL_RUN_CONTINUE;
     r->run.can_ask = true;
     pal_run_start(&r->run, &turn->request);
+    return PAL_OK;
+}
+
+/* If another node runs a turn of the session, that node must be given the message. */
+static void start_or_pass(pal_exchange *x)
+{
+    pal_call *call = pal_exchange_call(x);
+    pal_api_turn *turn = call->user;
+    pal_turn_info info;
+    pal_error err = {0};
+    if (pal_turn_of_session(call->server->runtime, call->caller.tenant, turn->request.session,
+                &info, NULL) == PAL_OK &&
+            pal_pass_turn(call, &info))
+        return;
+    pal_status status = start_here(turn, &err);
+    if (status != PAL_OK)
+        pal_call_fail(call, status, &err);
+}
+
+pal_status pal_api_turn_start(pal_api_turn *turn, pal_error *err)
+{
+    pal_turn_lane lane = turn->request.lane;
+    pal_call *call = turn->call;
+    bool joins = lane == PAL_TURN_LANE_STEER || lane == PAL_TURN_LANE_INTERRUPT;
+    if (!joins || call->is_passed || !pal_nodes_has_others(call->server->nodes))
+        return start_here(turn, err);
+    pal_exchange_to_worker(call->exchange, start_or_pass);
     return PAL_OK;
 }

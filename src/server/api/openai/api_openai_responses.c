@@ -7,6 +7,7 @@
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
+#include "server/node/node_pass.h"
 #include "server/server_call.h"
 
 /* ---- Reading ---- */
@@ -38,6 +39,8 @@ static pal_status get_response(pal_call *call, pal_error *err)
     int64_t from = query.after == UINT64_MAX ? -1 : (int64_t)query.after;
     if (pal_response_is_over(&response))
         return pal_response_replay(call, &response, from, err);
+    if (pal_pass_to_holder(call, response.turn, response.session))
+        return PAL_OK;
     return pal_response_look_on(call, &response, from, err);
 }
 
@@ -132,6 +135,9 @@ static pal_status cancel_response(pal_call *call, pal_error *err)
     if (status == PAL_OK && !response.is_background)
         return pal_error_set(
                 err, PAL_INVALID, "only a response with 'background' can be canceled");
+    if (status == PAL_OK && !pal_response_is_over(&response) &&
+            pal_pass_to_holder(call, response.turn, response.session))
+        return PAL_OK;
     if (status == PAL_OK && !pal_response_is_over(&response)) {
         status = pal_turn_cancel(call->server->runtime, call->caller.tenant, response.turn, err);
         if (status == PAL_OK || status == PAL_NOT_FOUND)
