@@ -98,7 +98,8 @@ typedef struct pal_config_server {
     bool responses_tools_off; /* requests to /v1/responses without "tools" are not offered the tools
                                  of tool servers */
     pal_str advertise; /* URL at which other nodes reach this server; empty: derived from listen */
-    PAL_RESERVED(11);
+    int64_t drain_delay_ms; /* how long a node that stops still accepts connections */
+    PAL_RESERVED(10);
 } pal_config_server;
 
 /* Which requests of clients that keep their history themselves are recorded into sessions. */

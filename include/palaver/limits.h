@@ -28,6 +28,7 @@
                                                     interrupted */
 #define PAL_TURN_LOOK_SESSIONS_MAX 10000         /* sessions that are searched for a turn that has
                                                     recorded nothing */
+#define PAL_BACKLOG_MS 2000 /* interval of searches for messages and turns of dead processes */
 #define PAL_LEASE_POLL_MS_MAX 1000   /* interval of checks while a turn waits for another process */
 #define PAL_TURN_CREATE_OPS_MAX 4    /* operations in pal_turn_request.create_ops */
 #define PAL_TURN_UNREACHABLE_MS 2000 /* how long a service that was never reached is retried */

@@ -53,8 +53,10 @@ pal_status pal_cli_server_open(pal_cli *cli, const pal_cli_runtime_values *given
 void pal_cli_server_close(pal_cli *cli, pal_cli_server *server, int64_t drain_ms)
 {
     if (server->server) {
-        pal_server_quiesce(server->server);
+        pal_server_leave(
+                server->server, pal_config_get(cli->config)->server.drain_delay_ms);
         pal_runtime_drain(server->runtime.runtime, drain_ms);
+        pal_server_quiesce(server->server);
     }
     pal_server_close(server->server);
     pal_cli_runtime_close(&server->runtime, 0);

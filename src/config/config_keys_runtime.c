@@ -202,6 +202,9 @@ const pal_config_row pal_config_server_rows[] = {
                 .max = DAY_MS, .help = "interval of keep-alive comments in an idle stream"},
         {"drain", PAL_CONFIG_DURATION, AT(drain_ms), "30s", .max = DAY_MS,
                 .help = "how long running turns may continue after SIGTERM"},
+        {"drain_delay", PAL_CONFIG_DURATION, AT(drain_delay_ms), "3s", .max = DAY_MS,
+                .help = "if other servers share the store: how long a server that stops still "
+                        "accepts requests, so that load balancers notice"},
         {"idempotency", PAL_CONFIG_DURATION, AT(idempotency_ms), "24h", .min = MINUTE_MS,
                 .max = TIMEOUT_MS_MAX,
                 .help = "how long the response to an idempotency key is stored"},

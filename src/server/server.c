@@ -2,6 +2,7 @@
  * reverse. Call it from one thread. */
 #include "server/server.h"
 
+#include <time.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -96,18 +97,19 @@ pal_status pal_server_open(
         status = pal_no_memory(err);
         goto out;
     }
-    server->maintenance = pal_maintenance_start(server);
-    if (!server->maintenance) {
-        status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
-        goto out;
-    }
     /* A server for one client of this process is not a node. */
     if (!server->client)
         status = pal_nodes_open(server, &server->nodes, err);
     if (status == PAL_OK && server->nodes)
         status = pal_pass_open(server->store, &server->passes, err);
-    if (status == PAL_OK)
-        status = open_listener(server, err);
+    if (status != PAL_OK)
+        goto out;
+    server->maintenance = pal_maintenance_start(server);
+    if (!server->maintenance) {
+        status = pal_error_set(err, PAL_NO_MEMORY, "could not start a thread");
+        goto out;
+    }
+    status = open_listener(server, err);
     if (status == PAL_OK && server->nodes)
         status = pal_nodes_start(server->nodes, err);
 out:
@@ -118,10 +120,20 @@ out:
     return status;
 }
 
-void pal_server_quiesce(pal_server *server)
+void pal_server_leave(pal_server *server, int64_t delay_ms)
 {
+    bool has_others = pal_nodes_has_others(server->nodes);
+    struct timespec delay = {.tv_sec = delay_ms / 1000, .tv_nsec = delay_ms % 1000 * 1000000};
     atomic_store(&server->is_draining, true);
     pal_nodes_leave(server->nodes);
+    if (has_others && delay_ms > 0)
+        nanosleep(&delay, NULL);
+    else if (!has_others)
+        pal_server_quiesce(server);
+}
+
+void pal_server_quiesce(pal_server *server)
+{
     pal_listener_quiesce(server->listener);
 }
 

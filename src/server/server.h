@@ -152,7 +152,7 @@ struct pal_server {
     struct pal_feed *feed;
     struct pal_background *background;
     struct pal_websocket_loop *websockets; /* NULL: switched off */
-    atomic_bool is_draining; /* new requests are refused */
+    atomic_bool is_draining; /* new requests are refused, or passed on to other nodes */
     int64_t started_at;
     const char *version;
 };
@@ -171,7 +171,11 @@ typedef struct pal_server_options {
  * if the address is not local and no key exists. */
 PAL_CHECKED pal_status pal_server_open(
         const pal_server_options *options, pal_server **out_server, pal_error *err);
-/* Accepts no new connections and no new requests. /readyz reports this. */
+/* The server stops, which /readyz reports from now on. If other nodes are running, new requests are
+ * passed on to them, and this function waits for `delay_ms`, so that load balancers notice.
+ * Otherwise new requests are refused, and no new connections are accepted. */
+void pal_server_leave(pal_server *server, int64_t delay_ms);
+/* Accepts no new connections. Call it when the runtime was drained. */
 void pal_server_quiesce(pal_server *server);
 /* Empties the cache of API keys, so that keys are read again. */
 void pal_server_forget_keys(pal_server *server);

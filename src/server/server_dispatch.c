@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "server/access/access_auth.h"
 #include "server/access/access_rate.h"
+#include "server/node/node.h"
 #include "server/node/node_pass.h"
 #include "server/observe/observe_metrics.h"
 #include "server/server_idempotency.h"
@@ -157,6 +158,10 @@ static pal_status admit(pal_call *call, pal_error *err)
     /* The node that passed the request on has counted it. */
     if (call->is_passed)
         return admit_turn(call, err);
+    /* The requests of a client are spread over the nodes, so each allows its share. */
+    uint32_t nodes = rate ? (uint32_t)pal_nodes_count(call->server->nodes, PAL_NODE_RUNNING) : 1;
+    if (nodes > 1)
+        rate = rate > nodes ? rate / nodes : 1;
     if (pal_rate_take(call->server->rate, who, rate, pal_clock_monotonic_us(), &retry_ms))
         return admit_turn(call, err);
     call->fail_retry_ms = retry_ms;
@@ -207,12 +212,17 @@ static void run_handler(pal_call *call)
         pal_subject_fail(call, status, &err);
 }
 
+/* Whether the server stops and has no business with the request any more. Its own turns are its
+ * business to their end. */
+static bool is_too_late(const pal_call *call)
+{
+    return atomic_load(&call->server->is_draining) && call->route->role != PAL_KEY_NONE &&
+            !call->is_passed && !pal_pass_is_own_turn(call);
+}
+
 static pal_status refuse_draining(pal_call *call, pal_error *err)
 {
-    if (!atomic_load(&call->server->is_draining) || call->route->role == PAL_KEY_NONE)
-        return PAL_OK;
     call->fail_retry_ms = DRAIN_RETRY_MS;
-    pal_exchange_add_header(call->exchange, "connection", pal_str_of("close"));
     return pal_call_refuse(
             call, 503, "stopping", PAL_BUSY, err, "the server is stopping; retry later");
 }
@@ -235,8 +245,11 @@ static pal_status prepare(pal_call *call, bool *out_answered, pal_error *err)
     status = pal_auth_local(call, err);
     if (status != PAL_OK)
         return status;
-    status = refuse_draining(call, err);
-    return status == PAL_OK ? admit(call, err) : status;
+    if (atomic_load(&call->server->is_draining))
+        pal_exchange_add_header(call->exchange, "connection", pal_str_of("close"));
+    if (is_too_late(call) && !pal_nodes_has_others(call->server->nodes))
+        return refuse_draining(call, err);
+    return admit(call, err);
 }
 
 /* *out_answered: the request was answered before, and the response was sent again. */
@@ -302,8 +315,14 @@ void pal_server_handle(pal_exchange *x, void *user)
 {
     pal_call *call = pal_exchange_call(x);
     (void)user;
+    pal_error err;
     if (pal_pass_request(call))
         return;
+    if (is_too_late(call)) {
+        pal_status status = refuse_draining(call, &err);
+        pal_call_fail(call, status, &err);
+        return;
+    }
     call->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
     if (call->is_on_worker)
         pal_exchange_to_worker(x, take_on_worker);

@@ -10,12 +10,17 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "server/access/access_auth.h"
+#include "server/node/node.h"
+#include "server/node/node_duty.h"
 #include "server/observe/observe_metrics.h"
 #include "server/observe/observe_notify.h"
 #include "server/server_settings.h"
 
 #define TICK_MS 1000
 #define KEYS_EVERY_MS 10000
+/* The node that has the duty of the search index keeps it for this time, and renews it in half of
+ * it. The others look as often. */
+#define INDEX_DUTY_MS 20000
 /* The first sweep comes early, so that a server that is restarted often sweeps too. */
 #define FIRST_SWEEP_MS 60000
 
@@ -28,6 +33,8 @@ struct pal_maintenance {
     int64_t interval_ms; /* time between sweeps, from when the next sweep was scheduled */
     int64_t sweep_at_ms; /* on the monotonic clock; -1: never */
     int64_t keys_at_ms;
+    int64_t duty_at_ms; /* when the duty of the search index is taken or renewed */
+    bool has_duty;      /* this process keeps the search index up to date */
     int64_t watchdog_ms; /* time between watchdog messages; 0: not requested */
 };
 
@@ -123,11 +130,18 @@ static void *run(void *user)
             pal_auth_note_used(m->server->auth);
             m->keys_at_ms = now + KEYS_EVERY_MS;
         }
-        index_messages(m);
+        if (now >= m->duty_at_ms || !pal_nodes_has_others(m->server->nodes)) {
+            m->has_duty = pal_duty_take(m->server, "search", INDEX_DUTY_MS);
+            m->duty_at_ms = now + INDEX_DUTY_MS / 2;
+        }
+        if (m->has_duty)
+            index_messages(m);
         if (m->interval_ms != m->server->settings->cleanup_interval)
             set_sweep(m);
         if (m->sweep_at_ms >= 0 && now >= m->sweep_at_ms) {
-            sweep(m);
+            /* One sweep in each interval is enough for all nodes. */
+            if (pal_duty_take(m->server, "sweep", m->interval_ms / 2))
+                sweep(m);
             m->sweep_at_ms = now_ms() + m->interval_ms;
         }
     }

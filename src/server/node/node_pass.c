@@ -498,17 +498,27 @@ static bool pass_to(pal_call *call, const char *address)
     return true;
 }
 
+/* Returns the slot in the path. 0: there is none. */
+static uint16_t slot_of(const pal_call *call)
+{
+    pal_id turn;
+    return call->route->flags & PAL_API_AT_TURN && pal_id_from_text(call->params[0], &turn)
+            ? pal_turn_slot(turn)
+            : 0;
+}
+
+bool pal_pass_is_own_turn(const pal_call *call)
+{
+    uint16_t slot = slot_of(call);
+    return slot && slot == pal_nodes_slot(call->server->nodes);
+}
+
 bool pal_pass_request(pal_call *call)
 {
     char address[PAL_NODE_ADDRESS_SIZE];
     pal_nodes *nodes = call->server->nodes;
-    pal_id turn;
-    uint16_t slot = 0;
-    if (!can_pass(call))
-        return false;
-    if (call->route->flags & PAL_API_AT_TURN && pal_id_from_text(call->params[0], &turn))
-        slot = pal_turn_slot(turn);
-    if (slot && slot == pal_nodes_slot(nodes))
+    uint16_t slot = slot_of(call);
+    if (!can_pass(call) || pal_pass_is_own_turn(call) || call->route->role == PAL_KEY_NONE)
         return false;
     if (slot && pal_nodes_find(nodes, slot, (pal_str){0}, address))
         return pass_to(call, address);

@@ -22,6 +22,9 @@ uint64_t pal_pass_count(pal_passes *passes);
 /* Whether another node has passed the request on to this one. */
 bool pal_pass_is_from_node(const pal_call *call);
 
+/* Whether the path names a turn that this node has started. */
+bool pal_pass_is_own_turn(const pal_call *call);
+
 /* Passes the request on if its path names a turn of another node, or if this process stops and
  * another node is there. Does not read the store. If it returns true, the call must not be used
  * afterwards. If the other node cannot be reached, the request is handled again with is_kept

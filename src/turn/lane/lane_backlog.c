@@ -1,7 +1,7 @@
 /* lane_backlog.c - runs requests that wait in inboxes and are not turns of this runtime. They were
  * acknowledged as durable, and the process that received them is gone.
  *
- * When a runtime opens, and then at least once per lease_ms, all sessions with inbox items are
+ * When a runtime opens, and then every PAL_BACKLOG_MS, all sessions with inbox items are
  * listed in the background, page by page. If no process holds such a session, its lane gets a turn.
  * The turn continues an unfinished turn (recovery_resume.c), or takes messages from the inbox, one
  * request at a time, the oldest first. A turn that finds an older request in its session yields to
@@ -22,7 +22,8 @@
 #include "turn/turn.h"
 #include "turn/turn_sender.h"
 
-enum { LOOK_MS_MIN = 50 };
+/* Searches take at most this part of the time, however many items there are. */
+enum { LOOK_MS_MIN = 50, REST = 20 };
 
 struct pal_backlog {
     pal_runtime *runtime;
@@ -34,6 +35,7 @@ struct pal_backlog {
     char name[PAL_TENANT_LEN_MAX];
     bool is_full;    /* there may be another page */
     int64_t next_ms; /* delay before the next search */
+    int64_t work_us; /* time that this search took so far */
     pal_status status;
 };
 
@@ -41,7 +43,7 @@ struct pal_backlog {
  * the clock, a lane watches it (recovery_holder.c). */
 static void note_held(pal_backlog *backlog, const pal_holder *holder)
 {
-    int64_t left = holder->expires_at - pal_clock_now_ms() + 1;
+    int64_t left = holder->expires_at - pal_store_clock_ms(backlog->runtime->store) + 1;
 
     if (left < LOOK_MS_MIN)
         left = LOOK_MS_MIN;
@@ -63,6 +65,7 @@ static void list_owners(pal_work_item *item)
 {
     pal_backlog *backlog = (pal_backlog *)((char *)item - offsetof(pal_backlog, item));
     pal_store *store = backlog->runtime->store;
+    int64_t began_us = pal_clock_monotonic_us();
 
     backlog->status = pal_store_inbox_owners(store, &backlog->after, PAL_INBOX_OWNERS_MAX,
             backlog->arena, &backlog->owners, &backlog->len, NULL);
@@ -85,6 +88,7 @@ static void list_owners(pal_work_item *item)
             backlog->owners[kept++] = *owner;
         backlog->len = kept;
     }
+    backlog->work_us += pal_clock_monotonic_us() - began_us;
 }
 
 /* Returns false if there is no memory. If a turn runs or waits in the lane, that turn reads the
@@ -125,7 +129,9 @@ static void on_owners_listed(pal_work_item *item)
         if (!take_up(runtime, &backlog->owners[i]))
             pal_backlog_again(runtime);
     if (!backlog->is_full) {
-        look_later(runtime, backlog->next_ms);
+        int64_t rest_ms = REST * backlog->work_us / 1000;
+
+        look_later(runtime, backlog->next_ms > rest_ms ? backlog->next_ms : rest_ms);
         free_backlog(backlog);
         return;
     }
@@ -151,7 +157,8 @@ void pal_backlog_start(pal_runtime *runtime)
     if (!backlog)
         return; /* the requests are durable, and wait for the next start */
     backlog->runtime = runtime;
-    backlog->next_ms = runtime->options.lease_ms;
+    backlog->next_ms = runtime->options.lease_ms < PAL_BACKLOG_MS ? runtime->options.lease_ms
+                                                                  : PAL_BACKLOG_MS;
     backlog->arena = pal_arena_new(0);
     if (!backlog->arena) {
         pal_free(backlog);

@@ -15,9 +15,13 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "palaver/limits.h"
 #include "store/store_snapshot.h"
 #include "turn/lane/lane.h"
 #include "turn/turn.h"
+
+/* Looks that follow a lease come more often than this. */
+enum { LATE_MS = 10 * PAL_LEASE_POLL_MS_MAX };
 
 pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_holder *out_holder, pal_error *err)
@@ -35,7 +39,8 @@ pal_status pal_holder_read(pal_store *store, pal_str tenant, pal_id session, pal
             .expires_at = lease.expires_at,
             .ttl_ms = lease.ttl_ms,
             .is_dead = pal_process_is_dead(lease.owner),
-            .is_over = !pal_lease_is_held(lease.expires_at, lease.ttl_ms, pal_clock_now_ms())};
+            .is_over = !pal_lease_is_held(
+                    lease.expires_at, lease.ttl_ms, pal_store_clock_ms(store))};
     return PAL_OK;
 }
 
@@ -46,6 +51,11 @@ pal_holder_view pal_holder_see(pal_lane_state *lane, const pal_holder *holder)
 
     if (lane->fence)
         return PAL_HOLDER_NONE; /* this process holds the lease */
+    /* If the store could not be read for a while, the holder could not renew its lease either. So
+     * the watch begins again. */
+    if (lane->seen_last_us && now_us - lane->seen_last_us > LATE_MS * 1000)
+        lane->seen_since_us = now_us;
+    lane->seen_last_us = now_us;
     if (lane->seen_fence != holder->fence || lane->seen_expires_at != holder->expires_at) {
         lane->is_renewed = lane->seen_fence > 0;
         lane->seen_fence = holder->fence;

@@ -11,7 +11,7 @@ typedef struct pal_holder {
     int64_t expires_at;
     int64_t ttl_ms;
     bool is_dead; /* the owner was a process of this machine, and is gone */
-    bool is_over; /* the lease has expired by this machine's clock */
+    bool is_over; /* the lease has expired by the store's clock */
 } pal_holder;
 
 typedef enum pal_holder_view {

@@ -145,6 +145,7 @@ struct pal_lane_state {
     int64_t seen_expires_at;
     /* when that lease was first seen with this end, by the monotonic clock */
     int64_t seen_since_us;
+    int64_t seen_last_us; /* when the lease was read last, by the monotonic clock; 0: never */
     bool is_renewed;       /* the lease had another end before: its owner was alive */
     bool is_stale;         /* the lease belongs to a dead process; recovery_holder.c */
     uint64_t fence;    /* 0: this process does not hold the lease */

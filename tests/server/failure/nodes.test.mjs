@@ -1,11 +1,13 @@
 // Several servers ("nodes") on one store: each knows the others, and any of them answers for any
 // turn.
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import test from 'node:test';
 import { open, serveModel } from '../model.mjs';
 import { assertError, makeKey, palaver } from '../support.mjs';
 
-const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n';
+const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n  drain_delay: 1s\n';
+const SECONDS = Number(process.env.NODES_SECONDS ?? 4);
 const pause = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const nodesOf = (dir, ...args) => JSON.parse(palaver(dir, 'node', 'list', '--json', ...args));
@@ -180,4 +182,159 @@ test('a node that is gone is not asked, and a turn that nobody runs is refused',
     const c = await serveModel(t, { dir: a.dir, model: a.model, config });
     assert.equal((await c.get(`/api/v1/turns/${turn.turn_id}`)).json.text, 'one');
     assertError(await c.get('/api/v1/turns/01a1ed92-036c-747a-89ed-000200000000/events'), 404, 'not_found');
+});
+
+// A load balancer: each request goes to the next server that is ready. If a connection is refused,
+// the next one is tried, as balancers do.
+async function balance(t) {
+    let servers = [];
+    let at = 0;
+    const forward = (request, body, response, tries) => {
+        const ready = servers.filter((s) => s.isReady);
+        if (ready.length === 0 || tries > 10) {
+            response.writeHead(502).end();
+            return;
+        }
+        const s = ready[at++ % ready.length];
+        const up = http.request({ host: '127.0.0.1', port: s.port, method: request.method,
+            path: request.url, headers: request.headers, agent: false }, (answer) => {
+            response.writeHead(answer.statusCode, answer.headers);
+            answer.pipe(response);
+            answer.on('error', () => response.destroy());
+        });
+        up.on('error', (error) => {
+            if (response.headersSent) response.destroy();
+            else if (error.code === 'ECONNREFUSED') forward(request, body, response, tries + 1);
+            else response.writeHead(502).end(error.message);
+        });
+        up.end(body);
+    };
+    const proxy = http.createServer((request, response) => {
+        const pieces = [];
+        request.on('data', (piece) => pieces.push(piece));
+        request.on('end', () => forward(request, Buffer.concat(pieces), response, 0));
+    });
+    await new Promise((resolve) => { proxy.listen(0, '127.0.0.1', resolve); });
+    const check = async () => {
+        for (const s of servers)
+            s.isReady = await s.get('/readyz').then(({ code }) => code === 200, () => false);
+    };
+    const timer = setInterval(check, 200);
+    t.after(() => { clearInterval(timer); proxy.close(); proxy.closeAllConnections?.(); });
+    return { port: proxy.address().port, check,
+        add: (s) => { s.isReady = true; servers.push(s); },
+        remove: (s) => { servers = servers.filter((each) => each !== s); } };
+}
+
+function send(port, method, path, body) {
+    const text = JSON.stringify(body ?? {});
+    return new Promise((resolve, reject) => {
+        const request = http.request({ host: '127.0.0.1', port, method, path, agent: false,
+            headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) } },
+        (response) => {
+            let all = '';
+            response.setEncoding('utf8').on('data', (piece) => { all += piece; });
+            response.on('error', reject);
+            response.on('end', () => resolve({ code: response.statusCode, text: all,
+                json: /json/.test(response.headers['content-type'] ?? '') ? JSON.parse(all) : undefined }));
+        });
+        request.on('error', reject);
+        request.end(text);
+    });
+}
+
+test('all nodes are restarted one after another, and no request fails', async (t) => {
+    const all = await nodes(t, 3);
+    const proxy = await balance(t);
+    for (const s of all) proxy.add(s);
+    const failures = [];
+    let isOver = false;
+    let count = 0;
+    const client = async () => {
+        let session;
+        while (!isOver) {
+            const steps = session
+                ? ['POST', `/api/v1/sessions/${session}/turns`, { message: `<<say ${count}>><<hang ms=50>>` }]
+                : ['POST', '/api/v1/sessions', {}];
+            const answer = await send(proxy.port, ...steps).catch((error) => ({ text: error.message }));
+            count++;
+            if (![200, 201].includes(answer.code)) failures.push(`${answer.code} ${answer.text}`);
+            session ??= answer.json?.session_id;
+            if (count % 10 === 0) session = undefined;
+        }
+    };
+    const clients = [1, 2, 3, 4, 5, 6].map(client);
+    for (const s of all) {
+        const end = s.stop('SIGTERM');
+        await end;
+        proxy.remove(s);
+        const next = await serveModel(t, { dir: s.dir, model: s.model, config });
+        proxy.add(next);
+        await untilKnown(next, 'running', 3);
+    }
+    isOver = true;
+    await Promise.all(clients);
+    assert.deepEqual(failures, []);
+    assert.ok(count > 50, `only ${count} requests`);
+});
+
+// Each client sends numbered messages to its session until each is answered, through any node, and
+// repeats them with the same client id if a node dies. Afterwards each message is there once, in
+// order, with one answer.
+test('nodes are killed under load, and each acknowledged message is kept once', async (t) => {
+    const all = await nodes(t, 3);
+    const proxy = await balance(t);
+    for (const s of all) proxy.add(s);
+    const until = Date.now() + SECONDS * 1000;
+    const sessions = [];
+    const client = async (name) => {
+        let made;
+        while (!(made?.code === 201))
+            made = await send(proxy.port, 'POST', '/api/v1/sessions', {}).catch(() => undefined);
+        const session = { id: made.json.session_id, sent: [] };
+        sessions.push(session);
+        for (let n = 1; Date.now() < until; n++) {
+            const text = `<<say ${name}-${n}>><<hang ms=30>>`;
+            for (let tries = 0; ; tries++) {
+                assert.ok(tries < 400, `message ${name}-${n} was never answered`);
+                const answer = await send(proxy.port, 'POST', `/api/v1/sessions/${session.id}/turns`,
+                    { message: text, client_id: `${name}-${n}`, lane: 'queue' }).catch(() => ({}));
+                if (answer.code === 200 && answer.json.state === 'done') {
+                    assert.equal(answer.json.text, `${name}-${n}`);
+                    break;
+                }
+                await pause(50);
+            }
+            session.sent.push(`${name}-${n}`);
+        }
+    };
+    const clients = [1, 2, 3, 4, 5, 6].map((n) => client(`c${n}`));
+    const running = [...all];
+    let kills = 0;
+    while (Date.now() < until) {
+        await pause(700);
+        const victim = running.shift();
+        await victim.stop('SIGKILL');
+        proxy.remove(victim);
+        kills++;
+        const next = await serveModel(t, { dir: victim.dir, model: victim.model, config });
+        running.push(next);
+        proxy.add(next);
+    }
+    await Promise.all(clients);
+    for (const { id, sent } of sessions) {
+        const messages = [];
+        for (let after = 0; ;) {
+            const page = (await running[0].get(
+                `/api/v1/sessions/${id}/messages?limit=1000&after=${after}`)).json.messages;
+            messages.push(...page);
+            if (page.length < 1000) break;
+            after = page.at(-1).seq;
+        }
+        assert.deepEqual(messages.map((m) => m.seq), messages.map((_, i) => i + 1), 'no gap');
+        assert.deepEqual(messages.filter((m) => m.role === 'user').map((m) => m.client_id), sent);
+        assert.deepEqual(messages.filter((m) => m.role === 'assistant' && m.content)
+            .map((m) => m.content), sent);
+    }
+    t.diagnostic(`${kills} kills, ${sessions.reduce((sum, s) => sum + s.sent.length, 0)} turns`);
 });
