@@ -330,7 +330,12 @@ typedef struct pal_turn_request {
                         or run if unasked_allowed is set; a third identical call is denied */
     bool cannot_input; /* the caller can approve calls, but cannot answer PAL_QUESTION_INPUT; such
                           questions are declined */
-    PAL_RESERVED(5);
+    pal_str items_request; /* members of a request of OpenAI's Responses, a JSON object. If the
+                              endpoint has that API, the model is called by it, with these members
+                              in place of tool_choice and parameters. The caller runs calls of
+                              tools that are not offered here. Kept in memory only; may be
+                              empty */
+    PAL_RESERVED(3);
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -402,7 +407,7 @@ typedef enum pal_event_kind {
     PAL_EVENT_TEXT = 3,      /* text: more of the answer; count: the part that it belongs to, from
                                 1; is_refusal */
     PAL_EVENT_REASONING = 4, /* text: more of the reasoning; count: the part that it belongs to,
-                                from 1 */
+                                from 1; call_id: "summary" if it is a summary, otherwise empty */
     PAL_EVENT_CALL = 5, /* the model begins a tool call. call_id, name; count: the part, from 1;
                            text: the `extra` that the call will have */
     PAL_EVENT_ARGUMENTS = 6,    /* call_id; text: more of the call's arguments */
@@ -420,6 +425,8 @@ typedef enum pal_event_kind {
                                  retry_after_ms */
     PAL_EVENT_TOOLS_MISSING = 16, /* a tool server did not start in time, so this turn runs without
                                      its tools. name: the server; text: the reason */
+    PAL_EVENT_ITEM = 17, /* with items_request: text: a complete item of the answer, as JSON; count:
+                            its first part, from 1. The texts of the item came before it */
 } pal_event_kind;
 
 /* Returns the lower-case name, for example "tool_started". "none" for an unknown value. */
@@ -708,6 +715,10 @@ typedef struct pal_forward_call pal_forward_call;
  *   PAL_NOT_FOUND  there is no such endpoint */
 PAL_API PAL_CHECKED pal_status pal_runtime_forward(pal_runtime *runtime, const pal_forward *request,
         const pal_forward_sink *sink, void *user, pal_forward_call **out_call, pal_error *err);
+/* Returns true if the endpoint that a turn with this endpoint and model uses speaks the API; both
+ * may be empty. Can be called from any thread. */
+PAL_API bool pal_runtime_speaks(
+        const pal_runtime *runtime, pal_str endpoint, pal_str model, pal_forward_api api);
 /* Releases a forwarded request. Call it once for each, before the runtime is closed, from any
  * thread or from the sink. If the call is still running, it is canceled, and `end` reports that
  * soon after. Accepts NULL. */

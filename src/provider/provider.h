@@ -32,6 +32,9 @@ typedef struct pal_model_request {
     pal_str secret;       /* of the tenant; the id of the prefix is made with it. Empty: there is no
                              such id */
     uint32_t slot;        /* set by the provider: the number of a slot, from 1; 0: none */
+    pal_str items_request; /* members of a request of OpenAI's Responses, as a JSON object; used in
+                              place of tool_choice and parameters, if the service has that API.
+                              Empty: another API is used */
     bool is_aside;        /* a question outside the conversation, which the service must not keep */
 } pal_model_request;
 
@@ -71,6 +74,10 @@ typedef struct pal_model_sink {
     void (*arguments)(void *user, uint32_t index, pal_str delta);
     void (*end)(void *user, const pal_model_end *end);
     void (*refusal)(void *user, pal_str delta); /* NULL: reported as text */
+    void (*summary)(void *user, pal_str delta); /* of reasoning; NULL: reported as reasoning */
+    /* A complete item of OpenAI's Responses, as JSON. The deltas since the last item are its texts.
+     * `parts` is the number of parts that it has in a message. NULL: not reported */
+    void (*item)(void *user, pal_str json, size_t parts);
 } pal_model_sink;
 
 typedef struct pal_provider pal_provider;
@@ -127,6 +134,8 @@ PAL_CHECKED pal_status pal_provider_models(
 bool pal_provider_speaks_chat(const pal_provider *provider);
 bool pal_provider_speaks_messages(const pal_provider *provider);
 bool pal_provider_speaks_responses(const pal_provider *provider);
+/* Returns true if the request is sent as one of OpenAI's Responses. */
+bool pal_provider_sends_items(const pal_provider *provider, const pal_model_request *request);
 /* Returns true if a stream of the service reports its usage only if the request's stream_options
  * ask for it. */
 bool pal_provider_hides_usage(const pal_provider *provider);

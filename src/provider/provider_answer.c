@@ -85,6 +85,22 @@ void pal_answer_reasoning(pal_answer *answer, pal_str delta)
         answer->sink.reasoning(answer->user, delta);
 }
 
+void pal_answer_summary(pal_answer *answer, pal_str delta)
+{
+    if (!answer->sink.summary)
+        pal_answer_reasoning(answer, delta);
+    else if (takes(answer, delta))
+        answer->sink.summary(answer->user, delta);
+}
+
+void pal_answer_item(pal_answer *answer, pal_str json, size_t parts)
+{
+    answer->item_said = answer->said;
+    answer->items_len++;
+    if (answer->sink.item && listens(answer))
+        answer->sink.item(answer->user, json, parts);
+}
+
 void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family)
 {
     if (signature.len && listens(answer))

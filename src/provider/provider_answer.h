@@ -37,6 +37,8 @@ typedef struct pal_answer {
     pal_arena *scratch; /* not owned */
     bool is_on_worker;  /* the limits of the loop do not apply */
     size_t texts_len;   /* bytes of the texts read from the event, with their escapes */
+    uint64_t item_said; /* `said` when the last item of the Responses API ended */
+    uint64_t items_len; /* number of such items */
     pal_buf signature;  /* signature of the open reasoning block */
     pal_buf kept;       /* forwarding: the text of the answer up to a limit, for counting */
     uint64_t kept_len;  /* length of the whole text */
@@ -51,7 +53,9 @@ void pal_answer_done(pal_answer *answer);
 void pal_answer_text(pal_answer *answer, pal_str delta);
 void pal_answer_refusal(pal_answer *answer, pal_str delta);
 void pal_answer_reasoning(pal_answer *answer, pal_str delta);
+void pal_answer_summary(pal_answer *answer, pal_str delta);
 void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family);
+void pal_answer_item(pal_answer *answer, pal_str json, size_t parts);
 
 /* Returns the call that a service means by its number (-1: none given), its id and its name, each
  * of which may be empty. If none matches, a new call is made. PAL_ANSWER_NO_CALL if it fails. */

@@ -28,6 +28,11 @@ bool pal_provider_speaks_responses(const pal_provider *provider)
     return provider->has_responses;
 }
 
+bool pal_provider_sends_items(const pal_provider *provider, const pal_model_request *request)
+{
+    return request->items_request.len && provider->has_responses;
+}
+
 /* ---- Sending ---- */
 
 static bool is_replaced(const pal_header *header, const pal_provider_forwarded *forwarded)

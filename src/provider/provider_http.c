@@ -177,11 +177,16 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
     call->base = (pal_model_call){.provider = provider, .cancel = cancel_http};
     call->has_conversation = request->conversation.len > 0;
     pal_provider_call_add(provider, &call->base);
-    pal_reader_init(&call->reader, provider->kind->reader, provider->scratch, sink, user);
+    bool has_items = pal_provider_sends_items(provider, request);
+    pal_reader_init(&call->reader,
+            has_items ? provider->kind->responses_reader : provider->kind->reader,
+            provider->scratch, sink, user);
     pal_buf_append_str(&url, provider->url);
     pal_model_request with_slot = *request;
     with_slot.slot = call->slot = pal_slots_take(provider, request->conversation);
-    pal_status status = provider->kind->write(provider, &with_slot, &url, &body, err);
+    pal_status status = has_items
+            ? pal_responses_write(provider, &with_slot, &url, &body, err)
+            : provider->kind->write(provider, &with_slot, &url, &body, err);
     if (status != PAL_OK)
         goto out;
     if (url.failure || body.failure) {

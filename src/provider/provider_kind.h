@@ -36,6 +36,8 @@ typedef struct pal_provider_kind {
                                        has_chat or has_messages */
     const pal_reader_kind *responses_counter; /* the same for OpenAI's responses; NULL: no service
                                                  of this kind has them */
+    const pal_reader_kind *responses_reader;  /* reads an answer of the Responses API; NULL unless
+                                                 responses_counter is set */
     /* Returns true if a failure means that the service's conversation is lost. NULL unless
      * info.keeps_conversations. */
     bool (*is_stale)(const pal_model_end *end);
@@ -103,6 +105,12 @@ void pal_provider_call_remove(pal_model_call *call);
 PAL_CHECKED pal_status pal_provider_http_start(pal_provider *provider,
         const pal_model_request *request, const pal_model_sink *sink, void *user,
         pal_model_call **out_call, pal_error *err);
+
+/* ---- provider_responses_write.c ---- */
+
+/* Writes a request of OpenAI's Responses, like pal_provider_kind.write. */
+PAL_CHECKED pal_status pal_responses_write(const pal_provider *provider,
+        const pal_model_request *request, pal_buf *out_path, pal_buf *out_body, pal_error *err);
 
 /* ---- provider_affinity.c ---- */
 

@@ -140,6 +140,7 @@ const pal_provider_kind pal_provider_openai = {
         .reader = &pal_reader_openai,
         .counter = &pal_reader_openai_passing,
         .responses_counter = &pal_reader_responses_passing,
+        .responses_reader = &pal_reader_responses,
 };
 
 const pal_provider_kind pal_provider_mistral = {

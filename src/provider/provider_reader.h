@@ -42,6 +42,7 @@ extern const pal_reader_kind pal_reader_openai_passing;
 extern const pal_reader_kind pal_reader_anthropic;
 extern const pal_reader_kind pal_reader_anthropic_passing; /* the same for Anthropic's messages */
 extern const pal_reader_kind pal_reader_responses_passing; /* the same for OpenAI's responses */
+extern const pal_reader_kind pal_reader_responses;
 extern const pal_reader_kind pal_reader_mistral_conversations;
 
 /* `scratch` can be shared by readers that are fed one after the other. */

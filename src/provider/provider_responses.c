@@ -1,6 +1,6 @@
-/* provider_responses.c - reads forwarded answers of OpenAI's Responses API for their model and
- * usage. The events that end a stream contain the complete response, so they can be long. On the
- * loop. */
+/* provider_responses.c - reads answers of OpenAI's Responses API: forwarded ones only for their
+ * model and usage, those of turns completely. The events that end a stream contain the complete
+ * response, so they can be long. On the loop. */
 #include "base/text.h"
 #include "palaver/limits.h"
 #include "provider/provider_reader.h"
@@ -141,3 +141,172 @@ static void passing_skip(pal_answer *answer, pal_str data)
 
 const pal_reader_kind pal_reader_responses_passing = {
         .event = passing_event, .whole = passing_whole, .skip = passing_skip};
+
+/* ---- Answers of turns ---- */
+
+static int64_t output_index(pal_json event)
+{
+    uint64_t index = 0;
+    (void)pal_json_u64(pal_json_find(event, "output_index"), &index);
+    return (int64_t)(index & INT32_MAX);
+}
+
+static bool is_call(pal_json item)
+{
+    return is_type(item, "function_call") || is_type(item, "custom_tool_call");
+}
+
+static uint32_t call_of(pal_answer *answer, int64_t key, pal_json item)
+{
+    return pal_answer_call_of(answer, key, pal_answer_member(answer, item, "call_id"),
+            pal_answer_member(answer, item, "name"));
+}
+
+/* Here, the arguments of a custom call are {"input":TEXT}. */
+static void report_input(pal_answer *answer, uint32_t call, pal_json item)
+{
+    pal_buf arguments;
+    pal_buf_init(&arguments, PAL_PROVIDER_EVENT_BYTES_MAX);
+    pal_buf_append_text(&arguments, "{\"input\":");
+    pal_json_quote(&arguments, pal_answer_member(answer, item, "input"));
+    pal_buf_append_text(&arguments, "}");
+    if (arguments.failure)
+        pal_answer_fail(answer, arguments.failure, "the input of a tool call is too long");
+    else
+        pal_answer_arguments(answer, call, pal_buf_str(&arguments));
+    pal_buf_done(&arguments);
+}
+
+/* Reports the texts of a list; `report` gets each of them. */
+static void report_texts(pal_answer *answer, pal_json list, const char *name,
+        void (*report)(pal_answer *answer, pal_str delta))
+{
+    pal_json part;
+    if (pal_json_type_of(list) != PAL_JSON_ARRAY)
+        return;
+    for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &part);)
+        report(answer, pal_answer_member(answer, part, name));
+}
+
+/* Reports the texts of an item for which the service sent no deltas. */
+static void report_item(pal_answer *answer, int64_t key, pal_json item)
+{
+    pal_json content = pal_json_find(item, "content");
+    if (is_call(item)) {
+        uint32_t call = call_of(answer, key, item);
+        if (is_type(item, "custom_tool_call"))
+            report_input(answer, call, item);
+        else
+            pal_answer_arguments(answer, call, pal_answer_member(answer, item, "arguments"));
+    } else if (is_type(item, "reasoning")) {
+        report_texts(answer, pal_json_find(item, "summary"), "text", pal_answer_summary);
+        report_texts(answer, content, "text", pal_answer_reasoning);
+    } else if (is_type(item, "message")) {
+        report_texts(answer, content, "text", pal_answer_text);
+        report_texts(answer, content, "refusal", pal_answer_refusal);
+    }
+}
+
+static void end_item(pal_answer *answer, int64_t key, pal_json item)
+{
+    if (pal_json_type_of(item) != PAL_JSON_OBJECT)
+        return;
+    if (answer->said == answer->item_said)
+        report_item(answer, key, item);
+    bool is_message = is_type(item, "message");
+    pal_answer_item(answer, pal_json_raw(item),
+            is_message ? pal_json_count(pal_json_find(item, "content")) : 1);
+}
+
+static void end_response(pal_answer *answer, pal_json response)
+{
+    pal_json item, output = pal_json_find(response, "output");
+    bool is_cut = pal_json_string_is(pal_json_find(response, "status"), "incomplete");
+    size_t at = 0;
+    read_facts(answer, response);
+    read_failure(answer, response);
+    bool has_output = pal_json_type_of(output) == PAL_JSON_ARRAY && answer->items_len == 0;
+    for (pal_json_iter iter = pal_json_each(output);
+            has_output && pal_json_next(&iter, NULL, &item);)
+        end_item(answer, (int64_t)at++, item);
+    pal_answer_finish(answer, pal_str_of(is_cut ? "max_output_tokens" : "stop"));
+    if (is_cut)
+        pal_answer_finish(answer,
+                pal_answer_member(answer, pal_json_find(response, "incomplete_details"), "reason"));
+    answer->is_done = true;
+}
+
+static void read_whole(pal_answer *answer, pal_json value)
+{
+    end_response(answer, value);
+}
+
+typedef struct delta_row {
+    const char *type;
+    void (*report)(pal_answer *answer, pal_str delta);
+} delta_row;
+
+static bool read_delta(pal_answer *answer, pal_json event)
+{
+    static const delta_row rows[] = {
+            {"response.output_text.delta", pal_answer_text},
+            {"response.refusal.delta", pal_answer_refusal},
+            {"response.reasoning_summary_text.delta", pal_answer_summary},
+            {"response.reasoning_text.delta", pal_answer_reasoning},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!is_type(event, rows[i].type))
+            continue;
+        rows[i].report(answer, pal_answer_member(answer, event, "delta"));
+        return true;
+    }
+    return false;
+}
+
+/* The parts of a summary are joined with line breaks. */
+static void begin_summary(pal_answer *answer, pal_json event)
+{
+    uint64_t index = 0;
+    if (pal_json_u64(pal_json_find(event, "summary_index"), &index) && index > 0)
+        pal_answer_summary(answer, pal_str_of("\n"));
+}
+
+static void read_event(pal_answer *answer, pal_str name, pal_json event)
+{
+    pal_json item = pal_json_find(event, "item"), response = pal_json_find(event, "response");
+    (void)name;
+    if (read_delta(answer, event))
+        return;
+    if (is_type(event, "response.function_call_arguments.delta"))
+        pal_answer_arguments(answer,
+                pal_answer_call_of(answer, output_index(event), (pal_str){0}, (pal_str){0}),
+                pal_answer_member(answer, event, "delta"));
+    else if (is_type(event, "response.output_item.added") && is_call(item))
+        (void)call_of(answer, output_index(event), item);
+    else if (is_type(event, "response.output_item.done"))
+        end_item(answer, output_index(event), item);
+    else if (is_type(event, "response.reasoning_summary_part.added"))
+        begin_summary(answer, event);
+    else if (is_type(event, "response.created"))
+        read_facts(answer, response);
+    else if (is_end(event))
+        end_response(answer, response);
+    else if (is_type(event, "error"))
+        pal_answer_error_value(answer, event);
+}
+
+/* The end of a long answer repeats its items. Any other long event cannot be skipped. */
+static void skip_end(pal_answer *answer, pal_str data)
+{
+    if (!names_end(data) || answer->items_len == 0) {
+        pal_answer_fail(answer, PAL_PROVIDER, "an event of %zu bytes exceeds the limit", data.len);
+        return;
+    }
+    passing_skip(answer, data);
+    bool is_cut = memmem(data.data, data.len < HEAD_LEN ? data.len : HEAD_LEN,
+            "response.incomplete", sizeof "response.incomplete" - 1);
+    pal_answer_finish(answer, pal_str_of(is_cut ? "max_output_tokens" : "stop"));
+}
+
+const pal_reader_kind pal_reader_responses = {
+        .event = read_event, .whole = read_whole, .skip = skip_end};

@@ -137,6 +137,9 @@ typedef struct pal_answer_buffer {
     pal_answer_part *parts; /* in the order in which they began */
     size_t len, cap;
     pal_status failure;
+    bool has_items;   /* the answer comes as items of OpenAI's Responses */
+    size_t items_len; /* number of parts of the complete items */
+    pal_buf items;    /* complete items, a JSON array without its end */
 } pal_answer_buffer;
 
 typedef enum pal_tool_state {

@@ -48,6 +48,7 @@ void pal_answer_clear(pal_answer_buffer *answer)
         pal_buf_done(&answer->parts[i].name);
     }
     pal_free(answer->parts);
+    pal_buf_done(&answer->items);
     *answer = (pal_answer_buffer){0};
 }
 
@@ -167,6 +168,27 @@ static void add_arguments(pal_answer_buffer *answer, uint32_t index, pal_str del
         pal_buf_append_str(&call->text, delta);
 }
 
+/* Returns the number of the part that the newest delta belongs to, from 1. Items are stored with
+ * the parts that they have when they are complete. */
+static uint64_t part_number(const pal_answer_buffer *answer)
+{
+    return answer->has_items ? answer->items_len + 1 : answer->len;
+}
+
+/* Adds a complete item. The next delta begins another part. */
+static void add_item(pal_answer_buffer *answer, pal_str json, size_t parts)
+{
+    if (!answer->items.len)
+        pal_buf_init(&answer->items, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_text(&answer->items, answer->items.len ? "," : "[");
+    pal_buf_append_str(&answer->items, json);
+    if (answer->items.failure)
+        answer->failure = answer->items.failure;
+    if (answer->len)
+        answer->parts[answer->len - 1].is_signed = true;
+    answer->items_len += parts;
+}
+
 /* Borrowed until the next change. Empty if there is no such call, or it has no id. */
 static pal_str call_id_of(const pal_answer_buffer *answer, uint32_t index)
 {
@@ -214,6 +236,25 @@ static pal_part make_part(const pal_answer_part *from, pal_arena *arena)
     return part;
 }
 
+/* The items are stored completely, so that the service can read them again. */
+static pal_status items_message(const pal_answer_buffer *answer, pal_arena *arena,
+        pal_message *out_message, pal_error *err)
+{
+    pal_buf array;
+    pal_str copy;
+
+    pal_buf_init(&array, PAL_MESSAGE_BYTES_MAX + 2);
+    pal_buf_append_str(&array, answer->items.len ? pal_buf_str(&answer->items) : pal_str_of("["));
+    pal_buf_append_text(&array, "]");
+    copy = pal_arena_copy(arena, pal_buf_str(&array));
+    if (array.failure || pal_arena_failure(arena) != PAL_OK) {
+        pal_buf_done(&array);
+        return pal_no_memory(err);
+    }
+    pal_buf_done(&array);
+    return pal_openai_items_read_answer(copy, arena, out_message, err);
+}
+
 static pal_status failure_of(const pal_answer_buffer *answer)
 {
     pal_status failure = answer->failure;
@@ -241,6 +282,8 @@ pal_status pal_answer_message(
                 "the answer exceeds the limit of %u bytes (PAL_MESSAGE_BYTES_MAX), or has too many "
                 "parts",
                 PAL_MESSAGE_BYTES_MAX);
+    if (answer->has_items)
+        return items_message(answer, arena, out_message, err);
     message.parts = pal_arena_array(arena, answer->len + 1, sizeof(*message.parts));
     for (size_t i = 0; message.parts && i < answer->len; i++) {
         const pal_answer_part *part = &answer->parts[i];
@@ -263,7 +306,7 @@ static void tell_text(pal_turn *turn, pal_str delta)
     pal_event_publish(turn,
             (pal_event){.kind = PAL_EVENT_TEXT,
                     .text = delta,
-                    .count = answer->len,
+                    .count = part_number(answer),
                     .is_refusal = answer->len && answer->parts[answer->len - 1].is_refusal});
 }
 
@@ -285,15 +328,35 @@ static void on_refusal(void *user, pal_str delta)
     tell_text(turn, delta);
 }
 
-static void on_reasoning(void *user, pal_str delta)
+static void add_reasoning(pal_turn *turn, pal_str delta, const char *form)
 {
-    pal_turn *turn = user;
-
     turn->step.output_seen = true;
     grow(&turn->step.answer, PAL_PART_REASONING, delta);
     pal_event_publish(turn,
-            (pal_event){
-                    .kind = PAL_EVENT_REASONING, .text = delta, .count = turn->step.answer.len});
+            (pal_event){.kind = PAL_EVENT_REASONING,
+                    .text = delta,
+                    .call_id = pal_str_of(form),
+                    .count = part_number(&turn->step.answer)});
+}
+
+static void on_reasoning(void *user, pal_str delta)
+{
+    add_reasoning(user, delta, NULL);
+}
+
+static void on_summary(void *user, pal_str delta)
+{
+    add_reasoning(user, delta, "summary");
+}
+
+static void on_item(void *user, pal_str json, size_t parts)
+{
+    pal_turn *turn = user;
+    uint64_t number = part_number(&turn->step.answer);
+
+    turn->step.output_seen = true;
+    add_item(&turn->step.answer, json, parts);
+    pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ITEM, .text = json, .count = number});
 }
 
 static void on_signature(void *user, pal_str signature, pal_str family)
@@ -315,7 +378,7 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
                     .call_id = call_id_of(&turn->step.answer, index),
                     .name = name,
                     .text = tool ? tool->call_extra : (pal_str){0},
-                    .count = turn->step.answer.len});
+                    .count = part_number(&turn->step.answer)});
 }
 
 static void on_arguments(void *user, uint32_t index, pal_str delta)
@@ -333,8 +396,8 @@ static void on_end(void *user, const pal_model_end *end)
     pal_turn_called(user, end);
 }
 
-const pal_model_sink pal_answer_sink = {
-        on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, on_refusal};
+const pal_model_sink pal_answer_sink = {on_text, on_reasoning, on_signature, on_call, on_arguments,
+        on_end, on_refusal, on_summary, on_item};
 
 /* ---- Recording ---- */
 
@@ -589,7 +652,7 @@ void pal_answer_record_canceled(pal_turn *turn)
 }
 
 /* Stores the extra members for calls of each tool: those that the caller has set, or the server of
- * the tool. */
+ * the tool. An item has its own members. */
 static void mark_calls(const pal_turn *turn, pal_message *message)
 {
     for (size_t i = 0; i < message->parts_len; i++) {
@@ -597,7 +660,7 @@ static void mark_calls(const pal_turn *turn, pal_message *message)
                 ? pal_tools_find(turn, message->parts[i].name)
                 : NULL;
 
-        if (tool)
+        if (tool && !(turn->step.answer.has_items && message->parts[i].extra.len))
             message->parts[i].extra = tool->call_extra;
     }
 }

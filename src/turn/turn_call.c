@@ -233,6 +233,7 @@ static void call_model(pal_turn *turn)
                     ? pal_str_of("\"none\"")
                     : turn->request.tool_choice,
             .parameters = turn->settings.parameters,
+            .items_request = turn->request.items_request,
             .output_max = turn->request.output_max,
             .stream = true,
     };
@@ -252,6 +253,7 @@ static void call_model(pal_turn *turn)
     }
     turn->step.output_seen = false;
     pal_answer_clear(&turn->step.answer);
+    turn->step.answer.has_items = pal_provider_sends_items(turn->step.provider, &request);
     if (pal_provider_keeps(turn->step.provider))
         request.conversation = turn->step.conversation.id;
     else

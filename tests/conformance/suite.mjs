@@ -159,7 +159,7 @@ if (!await install()) {
     const mocks = [new MockModel()], servers = [];
     const upstream = await mocks[0].listen();
     servers.push(await startServer('openai', upstream, scratch));
-    const env = { PALAVER_URL: servers[0].url, MOCK_MODEL_URL: upstream };
+    const env = { PALAVER_URL: servers[0].url, MOCK_MODEL_URL: upstream, CONFORMANCE_STORE: kind };
     if (suite.startsWith('anthropic'))
         Object.assign(env, await startAnthropic(upstream, mocks, servers, scratch));
     process.exitCode = await runTests(copySuite(scratch), env);

@@ -25,10 +25,11 @@ static void require(bool held, const char *text, int line)
 static void try_reader(pal_str bytes, uint8_t service, uint8_t head, uint8_t cut)
 {
     static const pal_reader_kind *const kinds[] = {
-            &pal_reader_openai, &pal_reader_anthropic, &pal_reader_mistral_conversations};
+            &pal_reader_openai, &pal_reader_anthropic, &pal_reader_mistral_conversations,
+            &pal_reader_responses};
     static const long codes[] = {200, 200, 200, 200, 200, 400, 429, 500};
     static const char *const types[] = {"text/event-stream", "application/json", NULL, "text/html"};
-    const answer_case in = {.kind = kinds[service % 3],
+    const answer_case in = {.kind = kinds[service % 4],
             .code = codes[head & 7],
             .content_type = types[head >> 3 & 3]};
     answer_log whole, pieces;

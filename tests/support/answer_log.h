@@ -74,6 +74,18 @@ static void log_refusal(void *user, pal_str delta)
     log_piece(user, "refusal", delta);
 }
 
+static void log_summary(void *user, pal_str delta)
+{
+    log_piece(user, "summary", delta);
+}
+
+static void log_item(void *user, pal_str json, size_t parts)
+{
+    answer_log *log = user;
+    log_close(log);
+    pal_buf_format(&log->text, "item%zu(%.*s) ", parts, PAL_STR_ARG(json));
+}
+
 static void log_end(void *user, const pal_model_end *end)
 {
     static const char *const finishes[] = {"none", "stop", "length", "tool_calls", "filtered"};
@@ -112,8 +124,8 @@ static void log_end(void *user, const pal_model_end *end)
     log->end = *end;
 }
 
-static const pal_model_sink log_sink = {
-        log_text, log_reasoning, log_signature, log_call, log_arguments, log_end, log_refusal};
+static const pal_model_sink log_sink = {log_text, log_reasoning, log_signature, log_call,
+        log_arguments, log_end, log_refusal, log_summary, log_item};
 
 static inline void log_init(answer_log *log)
 {

@@ -27,6 +27,7 @@ static const pal_repair_rules profiles[] = {
                 .signed_reasoning = true,
                 .reasoning_not_last = true,
                 .result_media = true,
+                .items = true,
                 .openai_forms = true},
         [PAL_PROFILE_ANTHROPIC] = {.name = "anthropic",
                 .id_charset = PAL_ID_WORD,

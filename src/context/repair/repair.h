@@ -51,6 +51,7 @@ typedef struct pal_repair_rules {
     bool reasoning_not_last; /* reasoning must not be the last part of a message */
     bool result_media;       /* a tool result can contain images and files */
     bool error_text_only; /* the result of a failed tool must be a text without images and files */
+    bool items;           /* items of OpenAI's Responses that were kept are sent */
     bool openai_forms;    /* values that `extra` keeps under "openai" are sent */
     bool drops;           /* PicoClaw: drop instead of repair */
 } pal_repair_rules;

@@ -6,6 +6,7 @@
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "context/context_draft.h"
+#include "dialect/openai/openai_items.h"
 
 /* What is done with a part. */
 typedef enum action { KEEP, CHANGE, DROP } action;
@@ -228,6 +229,8 @@ static action clean_file(pal_repair_work *work, pal_part *part, unsigned *change
 static action clean_media(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     bool is_image = part->kind == PAL_PART_IMAGE;
+    if (work->rules->items && pal_openai_part_is_item(part))
+        return KEEP;
     if (role != PAL_ROLE_USER && role != PAL_ROLE_TOOL)
         return replace(part, is_image ? PAL_TEXT_IMAGE_REMOVED : PAL_TEXT_FILE_REMOVED,
                 PAL_CHANGE_MEDIA_ROLE, changes);

@@ -138,6 +138,9 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
     case PAL_EVENT_ENDED:
         put_ended(writer, event);
         break;
+    case PAL_EVENT_ITEM:
+        pal_put_raw(writer, "item", event->text);
+        break;
     case PAL_EVENT_TOOLS_MISSING:
         pal_put_str(writer, "server", event->name);
         pal_put_str(writer, "reason", event->text);

@@ -26,6 +26,8 @@ typedef struct items_reader {
     size_t len;
     size_t last_cap; /* number of parts that the last message has room for */
     bool keeps_all;  /* items without a counterpart are kept */
+    bool keeps_ids;  /* with their id and status */
+    bool has_limit;  /* the number of items is limited */
     pal_error *err;
 } items_reader;
 
@@ -369,10 +371,11 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
 
 static pal_status keep_item(items_reader *in, pal_json item)
 {
-    static const char *const own[] = {"id", "type", "status", NULL};
+    static const char *const own[] = {"type", "id", "status", NULL};
+    static const char *const own_type[] = {"type", NULL};
     pal_str type = pal_arena_copy(in->arena, pal_member_string(item, "type", in->arena));
     pal_part part = {.kind = PAL_PART_FILE};
-    return add_item(in, item, own, type.data, PAL_ROLE_ASSISTANT, &part);
+    return add_item(in, item, in->keeps_ids ? own_type : own, type.data, PAL_ROLE_ASSISTANT, &part);
 }
 
 /* ---- Calls of tool servers ---- */
@@ -387,7 +390,9 @@ static pal_status read_mcp_call(items_reader *in, pal_json item)
             .call_id = pal_member_string(item, "id", in->arena),
             .arguments = pal_member_string(item, "arguments", in->arena)};
     pal_buf buf;
-    if (in->keeps_all)
+    pal_id message;
+    bool is_ours = in->find && pal_openai_item_parse(call.call_id, &message);
+    if (in->keeps_all && !is_ours)
         return keep_item(in, item);
     if (call.call_id.len == 0 || server.len == 0 || tool.len == 0)
         return PAL_OK; /* left out, like the calls of other servers */
@@ -470,7 +475,8 @@ static pal_status read_item(items_reader *in, pal_json item)
         if (!pal_json_string_is(type, types[i].type))
             continue;
         pal_status status = types[i].read(in, item);
-        bool is_foreign = in->keeps_all && types[i].is_ours && status == PAL_INVALID;
+        bool is_foreign = in->keeps_all && types[i].is_ours && status == PAL_INVALID &&
+                (!in->find || types[i].read != read_reference);
         return is_foreign ? keep_item(in, item) : status;
     }
     bool is_settings = pal_json_string_is(type, "additional_tools");
@@ -485,7 +491,7 @@ static pal_status read_array(items_reader *in, pal_json array, const char *name)
 {
     size_t count = pal_json_count(array), at = 0;
     pal_json item;
-    if (count > PAL_OPENAI_ITEMS_MAX && !in->keeps_all)
+    if (count > PAL_OPENAI_ITEMS_MAX && in->has_limit)
         return pal_error_set(in->err, PAL_LIMIT, "'%s' has %zu items; at most %d are allowed", name,
                 count, PAL_OPENAI_ITEMS_MAX);
     /* an mcp_call becomes two messages */
@@ -526,7 +532,21 @@ static pal_status read_items(items_reader *in, pal_json value, const char *name,
 pal_status pal_openai_items_read(pal_json value, const char *name, pal_openai_item_find find,
         void *user, pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err)
 {
-    items_reader in = {.arena = arena, .find = find, .user = user, .err = err};
+    items_reader in = {
+            .arena = arena, .find = find, .user = user, .has_limit = true, .err = err};
+    return read_items(&in, value, name, out_messages, out_len);
+}
+
+pal_status pal_openai_items_read_input(pal_json value, const char *name,
+        pal_openai_item_find find, void *user, pal_arena *arena, pal_message **out_messages,
+        size_t *out_len, pal_error *err)
+{
+    items_reader in = {.arena = arena,
+            .find = find,
+            .user = user,
+            .keeps_all = true,
+            .has_limit = true,
+            .err = err};
     return read_items(&in, value, name, out_messages, out_len);
 }
 
@@ -535,4 +555,80 @@ pal_status pal_openai_items_read_all(pal_json value, const char *name, pal_arena
 {
     items_reader in = {.arena = arena, .keeps_all = true, .err = err};
     return read_items(&in, value, name, out_messages, out_len);
+}
+
+/* ---- The items of an answer ---- */
+
+/* Marks the first content of the piece as the beginning of another item, and keeps the members of
+ * that item there. */
+static pal_status begin_item(items_reader *in, pal_message *piece)
+{
+    size_t first = 0;
+    while (first < piece->parts_len && !pal_items_is_content(&piece->parts[first]))
+        first++;
+    if (first == piece->parts_len)
+        return PAL_OK;
+    pal_part *part = &piece->parts[first];
+    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, in->arena);
+    pal_json members = pal_member_kept(piece->extra, PAL_ITEMS_FAMILY, in->arena);
+    bool is_refusal = pal_openai_part_is_refusal(part);
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "item");
+    if (pal_json_type_of(members) == PAL_JSON_OBJECT)
+        pal_json_put_raw(&writer, pal_json_raw(members));
+    else
+        pal_json_put_raw(&writer, pal_str_of("{}"));
+    pal_member_put_others(&writer, kept, (const char *const[]){"item", NULL}, NULL, in->arena);
+    pal_json_end_object(&writer);
+    pal_str own;
+    pal_status status = pal_member_keep(&buf, in->arena, &own, in->err);
+    pal_buf_done(&buf);
+    if (status == PAL_OK)
+        part->extra = pal_items_keep(in->arena,
+                pal_str_of(is_refusal ? PAL_OPENAI_REFUSAL_EXTRA : NULL), own);
+    return status;
+}
+
+/* Joins the pieces of an answer to one message. The order of the parts is kept. */
+static pal_status join_pieces(items_reader *in, pal_message *out)
+{
+    pal_message message = {.role = PAL_ROLE_ASSISTANT};
+    size_t len = 0;
+    bool has_message = false;
+    for (size_t i = 0; i < in->len; i++)
+        len += in->messages[i].parts_len;
+    if (len > PAL_MESSAGE_PARTS_MAX)
+        return pal_error_set(in->err, PAL_LIMIT, "the answer has %zu parts; at most %d are allowed",
+                len, PAL_MESSAGE_PARTS_MAX);
+    message.parts = pal_arena_array(in->arena, len + 1, sizeof *message.parts);
+    for (size_t i = 0; message.parts && i < in->len; i++) {
+        pal_message *piece = &in->messages[i];
+        bool is_message = has_content(piece);
+        pal_status status = is_message && has_message ? begin_item(in, piece) : PAL_OK;
+        if (status != PAL_OK)
+            return status;
+        if (is_message && !has_message)
+            message.extra = piece->extra;
+        has_message = has_message || is_message;
+        if (piece->parts_len)
+            memcpy(message.parts + message.parts_len, piece->parts,
+                    piece->parts_len * sizeof *piece->parts);
+        message.parts_len += piece->parts_len;
+    }
+    *out = message;
+    return pal_arena_checked(in->arena, in->err);
+}
+
+pal_status pal_openai_items_read_answer(
+        pal_str items, pal_arena *arena, pal_message *out_message, pal_error *err)
+{
+    items_reader in = {.arena = arena, .keeps_all = true, .keeps_ids = true, .err = err};
+    pal_json array;
+    pal_status status = pal_json_parse(arena, items, NULL, &array, err);
+    if (status == PAL_OK)
+        status = read_array(&in, array, "output");
+    return status == PAL_OK ? join_pieces(&in, out_message) : status;
 }

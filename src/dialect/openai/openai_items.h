@@ -51,6 +51,17 @@ PAL_CHECKED pal_status pal_openai_items_read(pal_json value, const char *name,
 PAL_CHECKED pal_status pal_openai_items_read_all(pal_json value, const char *name,
         pal_arena *arena, pal_message **out_messages, size_t *out_len, pal_error *err);
 
+/* The same for the input of a request to a service that has the Responses API. References are
+ * found by `find`, and the number of items is limited. */
+PAL_CHECKED pal_status pal_openai_items_read_input(pal_json value, const char *name,
+        pal_openai_item_find find, void *user, pal_arena *arena, pal_message **out_messages,
+        size_t *out_len, pal_error *err);
+
+/* Reads the items of a service's answer, a JSON array, into one message of the assistant. Items
+ * without a counterpart are kept with their id and status. */
+PAL_CHECKED pal_status pal_openai_items_read_answer(
+        pal_str items, pal_arena *arena, pal_message *out_message, pal_error *err);
+
 /* Writes a compaction item. The summary is in base64: opaque to clients, but not secret, because
  * the client has the conversation that it replaces. */
 void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str summary);
@@ -61,6 +72,10 @@ size_t pal_openai_items_count(const pal_message *message);
  * the result of an mcp_call; NULL if it has none yet, and for other items. */
 PAL_CHECKED pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message,
         size_t index, const pal_part *result, const char *status, pal_error *err);
+/* Writes the items of a message as elements of the "input" of a service. They have no ids and no
+ * status, except for items that were kept. A call of a tool server is a function_call. */
+PAL_CHECKED pal_status pal_openai_items_put_input(
+        pal_json_writer *writer, const pal_message *message, pal_error *err);
 /* Returns true for a call of a tool server's tool, and for its result. The call is shown as an
  * mcp_call that includes the result. `extra` is the part's. */
 bool pal_openai_is_mcp(pal_str extra);
@@ -73,6 +88,10 @@ bool pal_openai_item_parse(pal_str id, pal_id *out_message);
 /* Sets *out_index to the index of the item in its message. Returns false if the message has no such
  * item. */
 bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index);
+/* Returns true if the part is an item that was kept, because it has no counterpart here. */
+bool pal_openai_part_is_item(const pal_part *part);
+/* Returns true if the reasoning is shown as a summary. */
+bool pal_openai_part_is_summary(const pal_part *part);
 /* Returns true if the text is a refusal of the model. */
 bool pal_openai_part_is_refusal(const pal_part *part);
 /* Returns the text in the arguments of a custom tool's call. Arguments that are not {"input":TEXT}

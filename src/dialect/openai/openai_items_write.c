@@ -33,6 +33,19 @@ bool pal_items_is_content(const pal_part *part)
             part->kind != PAL_PART_TOOL_RESULT && !is_kept(part);
 }
 
+/* Returns true if the part begins a message item, although content precedes it. An answer with
+ * several message items is one message. The members of such an item are in the part's extra. */
+static bool begins_item(const pal_part *part)
+{
+    static const char mark[] = "\"" PAL_ITEMS_FAMILY "\":{\"item\":";
+    return part->extra.len && memmem(part->extra.data, part->extra.len, mark, sizeof mark - 1);
+}
+
+bool pal_openai_part_is_item(const pal_part *part)
+{
+    return is_kept(part);
+}
+
 /* Returns the index after the last part of the item that begins with part `first`. */
 static size_t end_of(const pal_message *message, size_t first)
 {
@@ -40,7 +53,7 @@ static size_t end_of(const pal_message *message, size_t first)
     if (!pal_items_is_content(&message->parts[first]))
         return end;
     while (end < message->parts_len && pal_items_is_content(&message->parts[end]) &&
-            pal_part_follows(message, end))
+            pal_part_follows(message, end) && !begins_item(&message->parts[end]))
         end++;
     return end;
 }
@@ -150,10 +163,22 @@ bool pal_openai_part_is_refusal(const pal_part *part)
     return is_refusal;
 }
 
+bool pal_openai_part_is_summary(const pal_part *part)
+{
+    pal_arena *arena = part->extra.len ? pal_arena_new(0) : NULL;
+    pal_json kept = {0};
+    if (arena)
+        kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, arena);
+    bool is_summary = pal_json_count(pal_json_find(kept, "summary")) > 0 &&
+            pal_json_count(pal_json_find(kept, "content")) == 0;
+    pal_arena_free(arena);
+    return is_summary;
+}
+
 static void put_text(items_writer *out, const pal_part *part, bool is_assistant)
 {
-    static const char *const text_own[] = {"type", "text", NULL};
-    static const char *const refusal_own[] = {"type", "refusal", NULL};
+    static const char *const text_own[] = {"type", "text", "item", NULL};
+    static const char *const refusal_own[] = {"type", "refusal", "item", NULL};
     pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
     bool is_refusal = is_refusal_in(part, out->scratch);
     bool is_output = is_assistant && !is_refusal;
@@ -273,14 +298,19 @@ static const char *role_of(const pal_message *message, pal_arena *scratch)
     return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
 }
 
-/* The kept members of a message are written with its first item. */
-static bool is_first_content(const pal_message *message, size_t first)
+/* The members of the first message item are kept with the message, those of later ones with their
+ * first part. */
+static pal_json kept_with_item(
+        const pal_message *message, size_t first, size_t len, pal_arena *scratch)
 {
+    if (len && begins_item(&message->parts[first]))
+        return pal_json_find(
+                pal_member_kept(message->parts[first].extra, PAL_ITEMS_FAMILY, scratch), "item");
     for (size_t i = 0; i < first; i++) {
         if (pal_items_is_content(&message->parts[i]))
-            return false;
+            return (pal_json){0};
     }
-    return true;
+    return pal_member_kept(message->extra, PAL_ITEMS_FAMILY, scratch);
 }
 
 static void put_message(items_writer *out, const pal_message *message, size_t first, size_t len)
@@ -294,10 +324,8 @@ static void put_message(items_writer *out, const pal_message *message, size_t fi
     for (size_t i = first; i < first + len; i++)
         put_content(out, &message->parts[i], is_assistant);
     pal_json_end_array(out->json);
-    if (is_first_content(message, first))
-        pal_member_put_others(out->json,
-                pal_member_kept(message->extra, PAL_ITEMS_FAMILY, out->scratch), own, NULL,
-                out->scratch);
+    pal_member_put_others(out->json, kept_with_item(message, first, len, out->scratch), own, NULL,
+            out->scratch);
 }
 
 static void put_list(items_writer *out, const char *name, const char *type, pal_str text)
@@ -408,12 +436,15 @@ static void put_output(items_writer *out, const pal_part *part, pal_json kept)
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
-static void put_kept(items_writer *out, pal_json kept)
+/* The service gets its own id and status of the item again. */
+static void put_kept(items_writer *out, pal_json kept, bool is_for_service)
 {
     static const char *const own[] = {"id", "status", NULL};
-    pal_member_put_others(out->json, kept, own, NULL, out->scratch);
+    pal_member_put_others(out->json, kept, is_for_service ? own + 2 : own, NULL, out->scratch);
 }
 
+/* Without a status, the item is written for a service: without our id, because the service would
+ * look for it. */
 static void put_item(items_writer *out, const pal_message *message, size_t index,
         const pal_part *result, const char *status)
 {
@@ -427,7 +458,10 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
         kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
     put_id_text(message, form, first, len, id);
     pal_json_begin_object(out->json);
-    put_member(out, "id", pal_str_of(id));
+    if (status)
+        put_member(out, "id", pal_str_of(id));
+    if (form == MCP_CALL && !status)
+        form = CALL;
     if (form == MESSAGE)
         put_message(out, message, first, len);
     else if (form == REASONING)
@@ -437,14 +471,24 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     else if (form == MCP_CALL)
         put_mcp_call(out, part, result);
     else if (form == KEPT)
-        put_kept(out, kept);
+        put_kept(out, kept, !status);
     else
         put_output(out, part, kept);
     if (form == MCP_CALL && result && result->is_error)
         status = "failed";
-    if (form != REASONING)
+    if (form != REASONING && status)
         put_member(out, "status", pal_str_of(status));
     pal_json_end_object(out->json);
+}
+
+pal_status pal_openai_items_put_input(
+        pal_json_writer *writer, const pal_message *message, pal_error *err)
+{
+    size_t count = pal_openai_items_count(message);
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < count; i++)
+        status = pal_openai_item_put(writer, message, i, NULL, NULL, err);
+    return status;
 }
 
 pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *message, size_t index,

@@ -75,6 +75,7 @@ pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *requ
     copy.tools = pal_copy_tools(arena, request->tools, request->tools_len);
     copy.tool_choice = pal_arena_copy(arena, request->tool_choice);
     copy.parameters = pal_arena_copy(arena, request->parameters);
+    copy.items_request = pal_arena_copy(arena, request->items_request);
     copy.label = pal_arena_copy(arena, request->label);
     copy.agent = pal_arena_copy(arena, request->agent);
     copy.permissions = copy_rules(arena, request->permissions, request->permissions_len);

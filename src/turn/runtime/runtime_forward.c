@@ -499,6 +499,16 @@ static pal_status find_endpoint(const pal_runtime *runtime, const pal_forward *r
     return PAL_OK;
 }
 
+bool pal_runtime_speaks(
+        const pal_runtime *runtime, pal_str endpoint, pal_str model, pal_forward_api api)
+{
+    const pal_forward request = {.endpoint = endpoint, .model = model, .api = api};
+    pal_str found;
+    size_t at;
+
+    return find_endpoint(runtime, &request, &at, &found, NULL) == PAL_OK;
+}
+
 static size_t headers_size(const pal_forward *request)
 {
     size_t size = request->headers_len * sizeof(pal_header);

@@ -357,6 +357,10 @@ pal_window pal_turn_settings_window(
             .pruned_user = runtime->options.pruned_user,
     };
 
+    if (request->items_request.len && pal_provider_speaks_responses(provider)) {
+        window.profile = PAL_PROFILE_OPENAI_RESPONSES;
+        window.family = pal_str_of("openai");
+    }
     /* A conversation that the service keeps needs a threshold, because it has no other limit. */
     if (pal_provider_keeps(provider) && window.settings.compaction_threshold == 0)
         window.settings.compaction_threshold = PAL_COMPACTION_THRESHOLD;

@@ -4,6 +4,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { MockResponses } from '../../conformance/mock-responses.mjs';
 import { workspace } from '../support.mjs';
 import { open, serveModel } from '../model.mjs';
 
@@ -171,6 +172,26 @@ test('the stream has the events of an mcp_call, and a replay has the same ones',
     const replayed = (await stream.end()).map(({ data }) => data);
     assert.deepEqual(replayed.map((e) => e.type).sort(), [...types].sort());
     assert.deepEqual(replayed.at(-1).response.output, end.response.output);
+});
+
+test('a service with the Responses API calls the tools of a server as functions', bounded, async (t) => {
+    const mock = new MockResponses();
+    const url = await mock.listen();
+    t.after(() => mock.close());
+    const s = await serve(t, 'providers:\n  - kind: openai\n    responses: on\n', { model: { url } });
+    const search = { type: 'web_search' };
+    const told = await streamed(s, { input: `${adds}<<next>><<say The sum is 5.>>`.replace('<<tool', '<<think Hm.>><<tool'), tools: [fx, search] });
+    const { output, id } = told.at(-1).response;
+    assert.deepEqual(output.map((item) => [item.type, item.output]), [['reasoning', undefined], ['mcp_call', '5'], ['message', undefined]]);
+    assert.deepEqual((await s.get(`/v1/responses/${id}`)).json.output, output);
+    const [first, second] = mock.requests.map(({ body }) => body);
+    assert.deepEqual(first.tools.map((tool) => [tool.type, tool.name]), [['web_search', undefined], ['function', 'fx__add'],
+        ['function', 'fx__write'], ['function', 'fx__fail']]);
+    assert.deepEqual(second.input.map((item) => item.type), ['message', 'reasoning', 'function_call', 'function_call_output']);
+    assert.deepEqual([second.input[1].encrypted_content, second.input[3].output], ['secret:Hm.', '5']);
+    const stream = await open(s.port, 'GET', `/v1/responses/${id}?stream=true`);
+    const replayed = (await stream.end()).map(({ data }) => data);
+    assert.deepEqual(replayed.map((e) => e.type), told.map((e) => e.type));
 });
 
 test('a page of items has the results of its mcp_calls, and is never empty', bounded, async (t) => {

@@ -51,6 +51,7 @@ typedef struct pal_response {
                          empty */
     pal_str socket;   /* name of the WebSocket that keeps it; empty: it is stored */
     pal_str additional; /* a JSON array of tools that came as items of the input; may be empty */
+    bool has_items;     /* the service has this API, and its items are stored */
 } pal_response;
 
 /* The form in which an item of the output is shown. */
@@ -61,6 +62,8 @@ typedef enum pal_response_form {
     PAL_RESPONSE_CALL = 3,
     PAL_RESPONSE_CUSTOM_CALL = 4,
     PAL_RESPONSE_MCP_CALL = 5, /* a tool server of this server runs it */
+    PAL_RESPONSE_SUMMARY = 6,  /* of reasoning */
+    PAL_RESPONSE_ITEM = 7,     /* any other item of a service that has this API */
 } pal_response_form;
 
 static inline bool pal_response_is_over(const pal_response *response)
@@ -119,6 +122,7 @@ typedef struct pal_response_request {
     pal_str previous;     /* "resp_..."; may be empty */
     pal_str conversation; /* "conv_..."; may be empty */
     pal_str additional;   /* a JSON array of additional tools; may be empty */
+    bool has_service;     /* the model service has this API, so it gets the request's own members */
     pal_str left_out;     /* tools that no model is offered, for the metadata; may be empty */
     bool is_stream;
     bool is_background;
@@ -145,6 +149,10 @@ PAL_CHECKED pal_status pal_response_read(pal_response_request *request, pal_erro
 /* Fills request->turn with "tools" and "tool_choice" of the body, and with the additional tools of
  * its input and of the previous response. */
 PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pal_error *err);
+/* Writes "tools" for a service that has this API: those of the request and the additional ones,
+ * except for tool servers of this server. */
+PAL_CHECKED pal_status pal_response_put_tools(
+        const pal_response_request *request, pal_json_writer *writer, pal_error *err);
 /* Whether the request names tool servers of this server in "tools". */
 bool pal_response_uses_servers(pal_call *call);
 /* How calls of a tool are shown. The caller initializes and frees the buffers. */
@@ -227,7 +235,8 @@ void pal_response_events_done(pal_response_events *events);
 void pal_response_events_begin(pal_response_events *events);
 /* A new message begins. */
 void pal_response_events_message(pal_response_events *events, pal_id message);
-/* Adds text in the form TEXT, REFUSAL or REASONING. `part` is its number in the message, from 1. */
+/* Adds text in the form TEXT, REFUSAL, REASONING or SUMMARY. `part` is its number in the message,
+ * from 1. */
 void pal_response_events_text(
         pal_response_events *events, pal_response_form form, uint64_t part, pal_str delta);
 /* `extra` is that of the call's part. */
@@ -237,6 +246,9 @@ void pal_response_events_call(pal_response_events *events, uint64_t part, pal_st
 void pal_response_events_result(
         pal_response_events *events, pal_str call_id, pal_str text, bool is_error);
 void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta);
+/* A complete item of the service, as JSON, whose texts were added before. `part` is the number of
+ * its first part. */
+void pal_response_events_item(pal_response_events *events, uint64_t part, pal_str json);
 /* Completes the open items and writes the last event, which depends on response->status. */
 void pal_response_events_end(pal_response_events *events);
 

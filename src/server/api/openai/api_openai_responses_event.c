@@ -34,6 +34,9 @@ static const struct {
                 "response.custom_tool_call_input.done", "input", NULL},
         [PAL_RESPONSE_MCP_CALL] = {PAL_PART_TOOL_CALL, "response.mcp_call_arguments.delta",
                 "response.mcp_call_arguments.done", "arguments", NULL},
+        [PAL_RESPONSE_SUMMARY] = {PAL_PART_REASONING, "response.reasoning_summary_text.delta",
+                "response.reasoning_summary_text.done", "text", "summary_text"},
+        [PAL_RESPONSE_ITEM] = {PAL_PART_FILE, NULL, NULL, NULL, NULL},
 };
 
 struct pal_response_piece {
@@ -51,6 +54,7 @@ struct pal_response_piece {
     bool has_result;    /* MCP_CALL */
     bool is_error;      /* MCP_CALL: the result is an error */
     pal_buf result;     /* MCP_CALL */
+    pal_buf item;       /* the complete item of the service, as a JSON array; empty: none yet */
 };
 
 void pal_response_events_init(pal_response_events *events, const pal_response *response)
@@ -68,6 +72,7 @@ void pal_response_events_done(pal_response_events *events)
         pal_buf_done(&events->pieces[i].name_space);
         pal_buf_done(&events->pieces[i].extra);
         pal_buf_done(&events->pieces[i].result);
+        pal_buf_done(&events->pieces[i].item);
     }
     pal_free(events->pieces);
     pal_buf_done(&events->deltas);
@@ -148,6 +153,27 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
             .id = piece->message, .role = PAL_ROLE_ASSISTANT, .parts = part, .parts_len = 1};
 }
 
+/* Writes the complete item of the service with our id, as it is stored. */
+static pal_status put_service_item(pal_json_writer *writer, const pal_response_piece *piece,
+        const pal_part *result, const char *status, pal_error *err)
+{
+    pal_message message;
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena)
+        return pal_no_memory(err);
+    pal_status read = pal_openai_items_read_answer(pal_buf_str(&piece->item), arena, &message, err);
+    if (read == PAL_OK) {
+        message.id = piece->message;
+        for (size_t i = 0; i < message.parts_len; i++)
+            message.parts[i].number = piece->part + (uint32_t)i;
+        if (piece->extra.len && message.parts_len && !message.parts[0].extra.len)
+            message.parts[0].extra = pal_buf_str(&piece->extra);
+        read = pal_openai_item_put(writer, &message, 0, result, status, err);
+    }
+    pal_arena_free(arena);
+    return read;
+}
+
 static pal_status put_item(pal_json_writer *writer, const pal_response_piece *piece,
         const char *status, pal_error *err)
 {
@@ -156,15 +182,17 @@ static pal_status put_item(pal_json_writer *writer, const pal_response_piece *pi
     const pal_part result = {.kind = PAL_PART_TOOL_RESULT,
             .text = pal_buf_str(&piece->result),
             .is_error = piece->is_error};
-    return pal_openai_item_put(
-            writer, &message, 0, piece->has_result ? &result : NULL, status, err);
+    const pal_part *shown = piece->has_result ? &result : NULL;
+    if (piece->item.len)
+        return put_service_item(writer, piece, shown, status, err);
+    return pal_openai_item_put(writer, &message, 0, shown, status, err);
 }
 
 /* Writes the item without content, as it is before its first delta. */
 static void put_new_item(pal_json_writer *writer, const pal_response_piece *piece)
 {
     static const pal_str no_list = {"[]", 2};
-    if (piece->form == PAL_RESPONSE_MCP_CALL) {
+    if (piece->form == PAL_RESPONSE_MCP_CALL || piece->form == PAL_RESPONSE_ITEM) {
         if (put_item(writer, piece, "in_progress", NULL) != PAL_OK)
             writer->buf->failure = PAL_NO_MEMORY;
         return;
@@ -180,10 +208,11 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
             pal_put_str(writer, "namespace", pal_buf_str(&piece->name_space));
         pal_put_text(writer, forms[piece->form].member, "");
         pal_put_text(writer, "status", "in_progress");
-    } else if (piece->form == PAL_RESPONSE_REASONING) {
+    } else if (piece->form == PAL_RESPONSE_REASONING || piece->form == PAL_RESPONSE_SUMMARY) {
         pal_put_text(writer, "type", "reasoning");
         pal_put_raw(writer, "summary", no_list);
-        pal_put_raw(writer, "content", no_list);
+        if (piece->form == PAL_RESPONSE_REASONING)
+            pal_put_raw(writer, "content", no_list);
     } else {
         pal_put_text(writer, "type", "message");
         pal_put_text(writer, "role", "assistant");
@@ -254,16 +283,20 @@ static pal_json_writer begin_within(const pal_response_events *events,
     pal_put_text(&writer, "item_id", piece->item_id);
     pal_put_count(&writer, "output_index", index_of(events, piece));
     if (!is_call_piece(piece))
-        pal_put_count(&writer, "content_index", 0);
+        pal_put_count(&writer,
+                piece->form == PAL_RESPONSE_SUMMARY ? "summary_index" : "content_index", 0);
     return writer;
 }
 
 static void tell_part(pal_response_events *events, const pal_response_piece *piece, bool is_done)
 {
     if (is_told(events)) {
+        static const char *const types[2][2] = {
+                {"response.content_part.added", "response.content_part.done"},
+                {"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"}};
         pal_buf buf;
-        pal_json_writer writer = begin_within(events, piece,
-                is_done ? "response.content_part.done" : "response.content_part.added", &buf);
+        bool is_summary = piece->form == PAL_RESPONSE_SUMMARY;
+        pal_json_writer writer = begin_within(events, piece, types[is_summary][is_done], &buf);
         put_part(&writer, piece, is_done ? pal_buf_str(&piece->text) : (pal_str){0});
         end_frame(events, &writer);
     }
@@ -369,6 +402,11 @@ static void end_piece(pal_response_events *events, pal_response_piece *piece, co
         say_arguments(events, piece);
         return;
     }
+    if (piece->form == PAL_RESPONSE_ITEM) {
+        piece->is_open = false;
+        tell_item(events, piece, status);
+        return;
+    }
     /* If a model sends no arguments, an empty object is recorded. */
     if (is_call && piece->text.len == 0)
         grow(events, piece, pal_str_of("{}"));
@@ -414,6 +452,7 @@ static pal_response_piece *add_piece(
     pal_buf_init(&piece->name_space, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->extra, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->result, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_init(&piece->item, PAL_MESSAGE_BYTES_MAX);
     note_run(events, events->len - 1);
     return piece;
 }
@@ -500,6 +539,49 @@ void pal_response_events_arguments(pal_response_events *events, pal_str call_id,
         grow(events, piece, delta);
         return;
     }
+}
+
+/* Returns the open piece that the part belongs to, or NULL. */
+static pal_response_piece *find_open(pal_response_events *events, uint64_t part)
+{
+    for (size_t i = events->len; i > 0; i--) {
+        pal_response_piece *piece = &events->pieces[i - 1];
+        if (piece->part == part && piece->is_open && pal_id_equal(piece->message, events->message))
+            return piece;
+    }
+    return NULL;
+}
+
+static bool is_incomplete(pal_str json)
+{
+    pal_json item;
+    pal_arena *arena = pal_arena_new(0);
+    bool is = arena && pal_json_parse(arena, json, NULL, &item, NULL) == PAL_OK &&
+            pal_json_string_is(pal_json_find(item, "status"), "incomplete");
+    pal_arena_free(arena);
+    return is;
+}
+
+void pal_response_events_item(pal_response_events *events, uint64_t part, pal_str json)
+{
+    if (events->failure)
+        return;
+    pal_response_piece *piece = find_open(events, part);
+    bool is_new = !piece;
+    if (is_new)
+        piece = add_piece(events, PAL_RESPONSE_ITEM, part);
+    if (!piece)
+        return;
+    pal_buf_append_text(&piece->item, "[");
+    pal_buf_append_str(&piece->item, json);
+    pal_buf_append_text(&piece->item, "]");
+    if (piece->item.failure) {
+        events->failure = piece->item.failure;
+        return;
+    }
+    if (is_new)
+        tell_item(events, piece, NULL);
+    end_piece(events, piece, is_incomplete(json) ? "incomplete" : "completed");
 }
 
 static const char *item_status(const pal_response_events *events, size_t index)

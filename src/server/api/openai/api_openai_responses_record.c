@@ -228,6 +228,7 @@ static const pal_member members[] = {
         MEMBER("background", BOOL, is_background),
         MEMBER("conversation", BOOL, is_in_conversation),
         MEMBER("filtered", BOOL, is_filtered),
+        MEMBER("items", BOOL, has_items),
         MEMBER("error_code", STRING, error_code),
         MEMBER("error_message", STRING, error_message),
         MEMBER("input", OTHER, input),
@@ -395,7 +396,8 @@ bool pal_response_item_is_shown(const pal_openai_item *item)
     size_t first, len;
     pal_openai_item_parts(item->message, item->index, &first, &len);
     const pal_part *part = len ? &item->message->parts[first] : NULL;
-    return !part || part->kind != PAL_PART_REASONING || part->text.len;
+    return !part || part->kind != PAL_PART_REASONING || part->text.len ||
+            (part->signature.len && pal_str_is(part->family, "openai"));
 }
 
 typedef struct output_list {

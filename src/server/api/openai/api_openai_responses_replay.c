@@ -20,7 +20,9 @@ typedef struct replay { /* in the call's arena */
     pal_json_iter run;
     size_t item; /* item of the current run */
     size_t told; /* items whose results were sent */
+    size_t ended; /* items of the service that were sent completely */
     bool is_begun;
+    bool run_begun; /* `item` is valid */
     pal_buf *out;
 } replay;
 
@@ -45,7 +47,8 @@ static uint32_t number_of(const pal_openai_item *item, const pal_part *part)
 
 static pal_response_form form_of(const pal_part *part)
 {
-    return part->kind == PAL_PART_REASONING    ? PAL_RESPONSE_REASONING
+    return part->kind == PAL_PART_REASONING
+            ? pal_openai_part_is_summary(part) ? PAL_RESPONSE_SUMMARY : PAL_RESPONSE_REASONING
             : pal_openai_part_is_refusal(part) ? PAL_RESPONSE_REFUSAL
                                                : PAL_RESPONSE_TEXT;
 }
@@ -58,6 +61,28 @@ static void begin_item(replay *r, const pal_openai_item *item)
     if (part && part->kind == PAL_PART_TOOL_CALL && r->item >= r->events.len)
         pal_response_events_call(
                 &r->events, number_of(item, part), part->call_id, part->name, part->extra);
+}
+
+/* An item of the service was complete before the next one began. */
+static void end_item(replay *r)
+{
+    const pal_openai_item *item = &r->items[r->item];
+    const pal_part *part = part_of(item);
+    pal_buf json;
+    if (!r->response->has_items || !part || pal_openai_is_mcp(part->extra) || r->item < r->ended)
+        return;
+    bool is_cut =
+            r->response->status == PAL_RESPONSE_INCOMPLETE && r->item == r->len - 1;
+    r->ended = r->item + 1;
+    pal_buf_init(&json, PAL_MESSAGE_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&json);
+    if (pal_openai_item_put(&writer, item->message, item->index, item->result,
+                is_cut ? "incomplete" : "completed", NULL) != PAL_OK ||
+            json.failure)
+        r->events.failure = PAL_NO_MEMORY;
+    else
+        pal_response_events_item(&r->events, number_of(item, part), pal_buf_str(&json));
+    pal_buf_done(&json);
 }
 
 /* Sends the results of the items before `end` that have one. */
@@ -106,12 +131,15 @@ static bool step(replay *r)
             tell_delta(r, number);
         return true;
     }
+    if (r->run_begun)
+        end_item(r);
     if (!pal_json_next(&r->runs, NULL, &value))
         return false;
     r->run = pal_json_each(value);
     if (!pal_json_next(&r->run, NULL, &value) || !pal_json_u64(value, &number) || number >= r->len)
         return false;
     r->item = (size_t)number;
+    r->run_begun = true;
     tell_results_before(r, r->item);
     begin_item(r, &r->items[r->item]);
     return true;

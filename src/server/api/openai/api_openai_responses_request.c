@@ -208,8 +208,10 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     if (pal_json_is_absent(input))
         return pal_call_refuse(call, 400, "missing_required_parameter", PAL_INVALID, err,
                 "'input' is missing; send a string or an array of items");
-    pal_status status = pal_openai_items_read(input, "input", pal_response_reference, request,
-            call->arena, &request->turn.messages, &request->turn.messages_len, err);
+    pal_status status = (request->has_service ? pal_openai_items_read_input
+                                              : pal_openai_items_read)(input, "input",
+            pal_response_reference, request, call->arena, &request->turn.messages,
+            &request->turn.messages_len, err);
     if (status != PAL_OK)
         return status;
     if (request->turn.messages_len == 0 && !has_context && request->generates)
@@ -265,7 +267,10 @@ static pal_status read_members(pal_response_request *request, pal_error *err)
     }
     if (!request->is_stored && pal_openai_socket_of(call))
         request->is_kept = request->is_stored = true;
-    if (!pal_json_is_absent(pal_json_find(call->body, "prompt"))) {
+    request->has_service = request->generates &&
+            pal_runtime_speaks(call->server->runtime, (pal_str){0}, request->turn.model,
+                    PAL_FORWARD_RESPONSES);
+    if (!pal_json_is_absent(pal_json_find(call->body, "prompt")) && !request->has_service) {
         call->fail_param = "prompt";
         return pal_error_set(err, PAL_INVALID,
                 "'prompt' is not supported; send 'instructions' and 'input'");
@@ -286,6 +291,31 @@ static pal_status read_truncation(pal_response_request *request, pal_error *err)
         return wrong(call, "truncation", value, "auto or disabled", err);
     pal_run_send_everything(call->server, &request->turn);
     return PAL_OK;
+}
+
+/* ---- The request for a service that has the API ---- */
+
+/* The service gets the members of the client unchanged, except for those that Palaver handles: the
+ * state, the input and how the answer is sent. */
+static pal_status make_items_request(pal_response_request *request, pal_error *err)
+{
+    static const char *const own[] = {"type", "stream_id", "generate", "stream", "background",
+            "previous_response_id", "conversation", "input", "instructions", "store", "model",
+            "truncation", "max_output_tokens", "tools", NULL};
+    pal_call *call = request->call;
+    pal_buf buf;
+    if (!request->has_service)
+        return PAL_OK;
+    pal_buf_init(&buf, PARAMETERS_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_status status = pal_response_put_tools(request, &writer, err);
+    pal_member_put_others(&writer, call->body, own, NULL, call->arena);
+    pal_json_end_object(&writer);
+    if (status == PAL_OK)
+        status = pal_member_keep(&buf, call->arena, &request->turn.items_request, err);
+    pal_buf_done(&buf);
+    return status;
 }
 
 /* ---- The settings that the response repeats ---- */
@@ -445,6 +475,9 @@ pal_status pal_response_read(pal_response_request *request, pal_error *err)
     if (status != PAL_OK)
         return status;
     status = read_parameters(request, err);
+    if (status != PAL_OK)
+        return status;
+    status = make_items_request(request, err);
     if (status != PAL_OK)
         return status;
     status = read_truncation(request, err);

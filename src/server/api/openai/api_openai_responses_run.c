@@ -280,7 +280,12 @@ static void event(pal_run *run, const pal_event *event)
                 event->text);
         break;
     case PAL_EVENT_REASONING:
-        pal_response_events_text(events, PAL_RESPONSE_REASONING, event->count, event->text);
+        pal_response_events_text(events,
+                event->call_id.len ? PAL_RESPONSE_SUMMARY : PAL_RESPONSE_REASONING, event->count,
+                event->text);
+        break;
+    case PAL_EVENT_ITEM:
+        pal_response_events_item(events, event->count, event->text);
         break;
     case PAL_EVENT_CALL:
         pal_response_events_call(events, event->count, event->call_id, event->name, event->text);
@@ -479,6 +484,7 @@ pal_status pal_response_run(
             .is_in_conversation = request->conversation.len > 0,
             .echo = request->echo,
             .additional = request->additional,
+            .has_items = request->has_service,
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(request->call) : (pal_str){0}};

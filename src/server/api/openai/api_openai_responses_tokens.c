@@ -152,6 +152,8 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
     request->turn.tools_len = 0;
     request->turn.no_server_tools = true;
     request->turn.tool_choice = (pal_str){0};
+    request->turn.items_request = (pal_str){0};
+    request->has_service = false;
     status = add_prompt(request, err);
     return status == PAL_OK ? pal_response_start(request, err) : status;
 }

@@ -497,7 +497,7 @@ static pal_status read_tools(
         const pal_tool_server *server = is_mcp(value) ? server_of(call, value) : NULL;
         if (server)
             add_server(call, value, server, &servers);
-        else if (is_left_out(value))
+        else if (is_left_out(value) && !request->has_service)
             list_tool(call, name_space, value, &left_out);
         if (is_left_out(value))
             continue;
@@ -506,10 +506,10 @@ static pal_status read_tools(
             status = wrong_tool(call, &walk, status, err);
             goto out;
         }
-        if (has_namespace && find_tool(tools, len, tools[len].name))
-            list_tool(call, name_space, value, &left_out);
-        else
+        if (!has_namespace || !find_tool(tools, len, tools[len].name))
             len++;
+        else if (!request->has_service)
+            list_tool(call, name_space, value, &left_out);
     }
     request->turn.tools = tools;
     request->turn.tools_len = len;
@@ -518,6 +518,33 @@ static pal_status read_tools(
 out:
     pal_buf_done(&left_out);
     return status;
+}
+
+/* ---- Tools for a service that has the API ---- */
+
+static void put_list(pal_call *call, pal_json_writer *writer, pal_json list)
+{
+    pal_json tool;
+    for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &tool);) {
+        if (!is_mcp(tool) || !server_of(call, tool))
+            pal_json_put_raw(writer, pal_json_raw(tool));
+    }
+}
+
+pal_status pal_response_put_tools(
+        const pal_response_request *request, pal_json_writer *writer, pal_error *err)
+{
+    pal_call *call = request->call;
+    pal_json additional;
+    pal_status status = parse(call->arena, request->additional, &additional, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_name(writer, "tools");
+    pal_json_begin_array(writer);
+    put_list(call, writer, pal_json_find(call->body, "tools"));
+    put_list(call, writer, additional);
+    pal_json_end_array(writer);
+    return PAL_OK;
 }
 
 /* ---- Tool choice ---- */
@@ -570,6 +597,8 @@ static pal_status allow(pal_response_request *request, pal_json value, pal_error
 static pal_status read_choice(pal_response_request *request, pal_json value, pal_error *err)
 {
     pal_json type = pal_json_find(value, "type");
+    if (request->has_service)
+        return PAL_OK; /* the service reads it */
     if (pal_json_string_is(type, "function") || pal_json_string_is(type, "custom"))
         return choose_one(request, value, err);
     if (pal_json_string_is(type, "allowed_tools"))
