@@ -140,8 +140,8 @@ static void add_value(pal_route *route, pal_str name, pal_str value, pal_arena *
 static void share_key(pal_arena *arena, pal_route *route)
 {
     pal_route shared = *route;
-    if (route->is_explicit)
-        return;
+    if (route->is_explicit || pal_str_is(route->agent, "main"))
+        return; /* the route has the key already */
     shared.agent = PAL_LITERAL("main");
     pal_route_scope_finish(PAL_LITERAL("work_item"), arena, &shared);
     route->key = shared.scope_key;
