@@ -8,15 +8,25 @@ import { assertError, makeKey, palaver } from '../support.mjs';
 
 const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n  drain_delay: 1s\n';
 const SECONDS = Number(process.env.NODES_SECONDS ?? 4);
+// On PostgreSQL (tools/pg-test), each test has a schema.
+const postgres = process.env.PALAVER_TEST_POSTGRES;
+let schemas = 0;
+let store = [];
+const newStore = () => {
+    store = postgres ? ['--store', `${postgres}&schema=n${process.pid}_${++schemas}`] : [];
+};
+const start = (t, options) => serveModel(t, { config, args: store, ...options });
+const keyOf = (dir, ...args) => makeKey(dir, ...store, ...args).key;
 const pause = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
 
-const nodesOf = (dir, ...args) => JSON.parse(palaver(dir, 'node', 'list', '--json', ...args));
+const nodesOf = (dir, ...args) => JSON.parse(palaver(dir, 'node', 'list', '--json', ...store, ...args));
 
 async function nodes(t, count) {
-    const first = await serveModel(t, { config });
+    newStore();
+    const first = await start(t, {});
     const all = [first];
     while (all.length < count)
-        all.push(await serveModel(t, { dir: first.dir, model: first.model, config }));
+        all.push(await start(t, { dir: first.dir, model: first.model }));
     await Promise.all(all.map((s) => untilKnown(s, 'running', count)));
     return all;
 }
@@ -41,7 +51,7 @@ test('the list of nodes shows which servers run, died or stopped', async (t) => 
     assert.deepEqual(nodesOf(a.dir, '--all').map((n) => n.state), ['running', 'stopped', 'dead']);
     await untilKnown(a, 'dead', 1);
     await untilKnown(a, 'running', 1);
-    const d = await serveModel(t, { dir: a.dir, model: a.model, config });
+    const d = await start(t, { dir: a.dir, model: a.model });
     // The slots of the others stay reserved, because ids of turns contain them.
     assert.match((await d.get('/metrics')).text, /^palaver_node_slot 4$/m);
 });
@@ -146,9 +156,9 @@ test('a background response is canceled and read through any node', async (t) =>
 
 test('a passed request is checked again, and outsiders gain nothing by its header', async (t) => {
     const [a, b] = await nodes(t, 2);
-    const admin = makeKey(a.dir, '--role', 'admin').key;
-    const reader = makeKey(a.dir, '--role', 'read').key;
-    const other = makeKey(a.dir, '--role', 'write', '--tenant', 'other').key;
+    const admin = keyOf(a.dir, '--role', 'admin');
+    const reader = keyOf(a.dir, '--role', 'read');
+    const other = keyOf(a.dir, '--role', 'write', '--tenant', 'other');
     for (const s of [a, b]) {
         s.child.kill('SIGHUP'); // otherwise the servers notice the first key after a few seconds
         await s.logged(/reloaded the API keys/);
@@ -179,7 +189,7 @@ test('a node that is gone is not asked, and a turn that nobody runs is refused',
     const stream = await open(b.port, 'GET', `/api/v1/turns/${turn.turn_id}/events`);
     await stream.end();
     assert.equal(stream.events.at(-1).data.state, 'done');
-    const c = await serveModel(t, { dir: a.dir, model: a.model, config });
+    const c = await start(t, { dir: a.dir, model: a.model });
     assert.equal((await c.get(`/api/v1/turns/${turn.turn_id}`)).json.text, 'one');
     assertError(await c.get('/api/v1/turns/01a1ed92-036c-747a-89ed-000200000000/events'), 404, 'not_found');
 });
@@ -254,7 +264,7 @@ test('all nodes are restarted one after another, and no request fails', async (t
         let session;
         while (!isOver) {
             const steps = session
-                ? ['POST', `/api/v1/sessions/${session}/turns`, { message: `<<say ${count}>><<hang ms=50>>` }]
+                ? ['POST', `/api/v1/sessions/${session}/turns`, { message: `<<say ${count}>><<hang ms=50>>`, lane: 'queue' }]
                 : ['POST', '/api/v1/sessions', {}];
             const answer = await send(proxy.port, ...steps).catch((error) => ({ text: error.message }));
             count++;
@@ -268,7 +278,7 @@ test('all nodes are restarted one after another, and no request fails', async (t
         const end = s.stop('SIGTERM');
         await end;
         proxy.remove(s);
-        const next = await serveModel(t, { dir: s.dir, model: s.model, config });
+        const next = await start(t, { dir: s.dir, model: s.model });
         proxy.add(next);
         await untilKnown(next, 'running', 3);
     }
@@ -317,7 +327,7 @@ test('nodes are killed under load, and each acknowledged message is kept once', 
         await victim.stop('SIGKILL');
         proxy.remove(victim);
         kills++;
-        const next = await serveModel(t, { dir: victim.dir, model: victim.model, config });
+        const next = await start(t, { dir: victim.dir, model: victim.model });
         running.push(next);
         proxy.add(next);
     }
