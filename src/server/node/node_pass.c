@@ -329,7 +329,9 @@ static pal_status make_request(pass *p, const char *address, pal_error *err)
     if (query.len)
         pal_buf_append_char(&url, '?');
     pal_buf_append_str(&url, query);
-    p->request = (pal_http_request){.method = pal_arena_copy(call->arena, call->method).data,
+    /* The listener leaves out the body of a response to HEAD. */
+    bool is_head = pal_str_is(call->method, "HEAD");
+    p->request = (pal_http_request){.method = is_head ? "GET" : call->route->method,
             .url = pal_arena_copy(call->arena, pal_buf_str(&url)),
             .headers = headers.items,
             .headers_len = headers.len,
@@ -473,7 +475,8 @@ bool pal_pass_is_from_node(const pal_call *call)
 static bool can_pass(const pal_call *call)
 {
     return call->server->passes && !call->is_passed && !call->is_kept &&
-            !pal_exchange_is_carried(call->exchange);
+            !pal_exchange_is_carried(call->exchange) &&
+            pal_exchange_header(call->exchange, "upgrade").len == 0;
 }
 
 /* Returns false if there is no memory. */
