@@ -68,12 +68,24 @@ static inline int64_t pal_lease_end(int64_t now_ms, int64_t ttl_ms, int64_t prev
     return now_ms + ttl_ms + (now_ms + ttl_ms == previous);
 }
 
+/* What a backend has read together with a session. Only the backend knows the contents. */
+typedef struct pal_ahead pal_ahead;
+
+/* What the caller will probably read next. */
+typedef struct pal_ahead_wants {
+    uint32_t rows_max; /* about so many of the newest rows; 0: nothing is read ahead */
+    bool first_rows;
+    bool marks;
+    bool inbox;
+} pal_ahead_wants;
+
 /* Names a session in calls to the backend that returned it. A backend that numbers its sessions
  * uses only `number`. A backend without numbers uses `tenant` and `id`. */
 typedef struct pal_handle {
     uint64_t number; /* not 0; the handle without a session has 0 */
     pal_id id;
     pal_str tenant; /* borrowed; valid as long as the call's arena, or the caller's own tenant */
+    const pal_ahead *ahead; /* in the arena of session_ahead(); NULL: nothing was read ahead */
 } pal_handle;
 
 static inline bool pal_handle_is_none(pal_handle handle)
@@ -313,6 +325,12 @@ typedef void pal_apply_fn(pal_engine *engine, pal_work *works, size_t works_len)
 typedef pal_status pal_session_find_fn(pal_engine *engine, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err);
 
+/* Finds a session by its id, as session_find() does, and reads ahead. row_scan(), mark_list() and
+ * inbox_list() use the result through the handle. For a backend that needs a network round trip
+ * for each call. */
+typedef pal_status pal_session_ahead_fn(pal_engine *engine, pal_str tenant, pal_id id,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err);
+
 /* Lists sessions, the latest update first. `after_ms` and `after` belong to the last session of the
  * previous page; for the first page they are 0 and none. The front requests one row more than a
  * page has, to see whether more follow. */
@@ -423,6 +441,7 @@ typedef struct pal_store_backend {
     pal_stat_fn *stat;
     /* Optional; NULL if not needed. */
     pal_export_scan_fn *export_scan; /* the store can be copied; a wrapper needs none */
+    pal_session_ahead_fn *session_ahead; /* calls need a network round trip */
     pal_index_build_fn *index_build; /* row_search() uses an index */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;

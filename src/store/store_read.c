@@ -184,8 +184,11 @@ pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
         pal_error *err)
 {
     static const pal_message_query everything = {0};
+    bool is_tail = load && load->from_end && load->limit > 0 && load->before_seq == 0;
+    pal_ahead_wants wants = {.rows_max = is_tail ? load->limit + 1 : 0};
     pal_snapshot snapshot;
-    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
+    pal_status status = pal_snapshot_begin_ahead(
+            store, tenant, session, &wants, arena, &snapshot, err);
 
     if (status == PAL_OK)
         status = pal_snapshot_load(&snapshot, load ? load : &everything, arena, out_messages, err);

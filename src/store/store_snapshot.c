@@ -13,13 +13,20 @@
 pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session, pal_arena *arena,
         pal_snapshot *out_snapshot, pal_error *err)
 {
+    return pal_snapshot_begin_ahead(store, tenant, session, NULL, arena, out_snapshot, err);
+}
+
+pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant, pal_id session,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_snapshot *out_snapshot, pal_error *err)
+{
     pal_status status = pal_tenant_check(&tenant, err);
 
     out_snapshot->store = store;
     out_snapshot->hides_nothing = false;
     if (status != PAL_OK)
         return status;
-    return pal_view_session(store->engine, tenant, session, arena, &out_snapshot->row, err);
+    return pal_view_session_ahead(
+            store->engine, tenant, session, wants, arena, &out_snapshot->row, err);
 }
 
 /* Returns the session's row for reading messages. Marks that hide nothing are left out, so that

@@ -15,6 +15,12 @@ typedef struct pal_snapshot {
 PAL_CHECKED pal_status pal_snapshot_begin(pal_store *store, pal_str tenant, pal_id session,
         pal_arena *arena, pal_snapshot *out_snapshot, pal_error *err);
 
+/* The same for a caller that says what it will read next. A backend on another machine then reads
+ * all of it in one round trip. */
+PAL_CHECKED pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant, pal_id session,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_snapshot *out_snapshot,
+        pal_error *err);
+
 /* The same as the functions of palaver/store.h with similar names. */
 PAL_CHECKED pal_status pal_snapshot_load(const pal_snapshot *snapshot,
         const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,

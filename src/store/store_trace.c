@@ -43,6 +43,12 @@ static void trace_apply(pal_engine *engine, pal_work *works, size_t works_len)
             self->user);
 }
 
+static pal_status trace_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
+    TRACED(session_ahead, tenant, id, wants, arena, out_row, err);
+}
+
 static pal_status trace_session_find(pal_engine *engine, pal_str tenant, pal_session_by by,
         pal_str name, pal_arena *arena, pal_session_row *out_row, pal_error *err)
 {
@@ -158,6 +164,7 @@ static const pal_store_backend trace_table = {
         .close = trace_close,
         .apply = trace_apply,
         .session_find = trace_session_find,
+        .session_ahead = trace_session_ahead,
         .session_list = trace_session_list,
         .row_scan = trace_row_scan,
         .row_find = trace_row_find,
@@ -191,6 +198,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
         self->table.check = NULL;
     if (!inner->backend->ready)
         self->table.ready = NULL;
+    if (!inner->backend->session_ahead)
+        self->table.session_ahead = NULL;
     if (!inner->backend->index_build)
         self->table.index_build = NULL;
     if (!inner->backend->now_ms)

@@ -10,6 +10,8 @@ enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 #define TAIL_BYTES_MAX ((uint64_t)256 << 20)
 #define CONTEXT_TOKENS_OPEN ((uint64_t)1 << 32) /* more than any model has */
 
+const pal_ahead_wants pal_window_ahead = {.rows_max = 64, .first_rows = true, .marks = true};
+
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -285,7 +287,8 @@ pal_status pal_window_load(pal_store *store, const pal_window *window,
     if (known->snapshot)
         snapshot = *known->snapshot;
     else
-        status = pal_snapshot_begin(store, window->tenant, window->session, arena, &snapshot, err);
+        status = pal_snapshot_begin_ahead(store, window->tenant, window->session,
+                &pal_window_ahead, arena, &snapshot, err);
     if (status != PAL_OK)
         return status;
     status = pal_snapshot_active_marks(&snapshot, arena, &view.active, err);

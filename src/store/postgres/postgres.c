@@ -1,9 +1,9 @@
 /* postgres.c - the backend "postgres:": opens a database and has the table of callbacks.
  *
  * The files: postgres_url.c reads the URL, postgres_conn.c has connections, postgres_schema.c the
- * tables, postgres_session.c and postgres_message.c the reads. A batch is written by
- * postgres_apply.c, with postgres_load.c, postgres_copy.c and postgres_write.c. All statements are
- * in postgres_sql.h. */
+ * tables, postgres_session.c, postgres_message.c and postgres_ahead.c the reads. A batch is written
+ * by postgres_apply.c, with postgres_single.c, postgres_load.c, postgres_copy.c and
+ * postgres_write.c. All statements are in postgres_sql.h. */
 #include "store/postgres/postgres.h"
 
 #include "base/memory.h"
@@ -71,6 +71,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .close = postgres_close,                                                                   \
         .apply = pal_postgres_apply,                                                               \
         .session_find = pal_postgres_session_find,                                                 \
+        .session_ahead = pal_postgres_session_ahead,                                               \
         .session_list = pal_postgres_session_list,                                                 \
         .row_scan = pal_postgres_row_scan,                                                         \
         .row_find = pal_postgres_row_find,                                                         \

@@ -121,6 +121,13 @@ PAL_CHECKED pal_status pal_postgres_run(pal_postgres_conn *conn, pal_postgres_sq
  * again until busy_timeout_ms has passed. The caller frees *out_result. */
 PAL_CHECKED pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql,
         pal_postgres_params *params, PGresult **out_result, pal_error *err);
+/* The same for several statements in one flight. */
+typedef struct pal_postgres_read_one {
+    pal_postgres_sql sql;
+    pal_postgres_params *params; /* freed by the call */
+} pal_postgres_read_one;
+PAL_CHECKED pal_status pal_postgres_read_all(pal_postgres *store,
+        const pal_postgres_read_one *reads, size_t len, PGresult **out_results, pal_error *err);
 void pal_postgres_readers_close(pal_postgres *store);
 
 /* Runs a text without parameters: for the schema. *out_code is the SQLSTATE of a failure. */
@@ -176,6 +183,8 @@ PAL_CHECKED pal_status pal_postgres_tenant_add(pal_postgres *store, pal_str name
 void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, pal_arena *arena,
         pal_session_row *out_row);
 void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row);
+/* Returns the rows of INBOX_LIST, in the arena. */
+pal_inbox_item *pal_postgres_items_read(const PGresult *result, pal_arena *arena);
 void pal_postgres_mark_read(const PGresult *result, int row, pal_mark *out_mark);
 /* Reads the columns PAL_POSTGRES_RECORD_COLUMNS of a row. */
 void pal_postgres_record_read(
@@ -218,9 +227,21 @@ pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err
 PAL_CHECKED pal_status pal_postgres_node_check(pal_postgres *store, bool *out_committed,
         pal_postgres_failure *out_failure, pal_error *err);
 
+/* ---- postgres_ahead.c ---- */
+
+/* Passes the rows of the scan that were read ahead to the sink. *scan is left with the rest.
+ * Returns false if the sink has stopped the scan, or if no rows are left. */
+bool pal_postgres_ahead_rows(pal_row_scan *scan, pal_row_sink sink, void *user);
+/* Return false if the marks or the items were not read ahead, or if there is no memory. */
+bool pal_postgres_ahead_marks(const pal_mark_scan *scan, pal_arena *arena, pal_mark **out_marks,
+        size_t *out_len);
+bool pal_postgres_ahead_inbox(pal_handle handle, pal_arena *arena, pal_inbox_item **out_items,
+        size_t *out_len);
+
 /* ---- Reading callbacks ---- */
 
 pal_session_find_fn pal_postgres_session_find;
+pal_session_ahead_fn pal_postgres_session_ahead;
 pal_session_list_fn pal_postgres_session_list;
 pal_row_scan_fn pal_postgres_row_scan;
 pal_row_find_fn pal_postgres_row_find;

@@ -515,8 +515,40 @@ static void copy_params(const pal_postgres_params *from, pal_postgres_params *to
     }
 }
 
+/* Runs the statements once. */
+static pal_status read_once(pal_postgres_conn *conn, const pal_postgres_read_one *reads, size_t len,
+        PGresult **out_results, pal_postgres_failure *out_failure, pal_error *err)
+{
+    pal_postgres_flight flight;
+    pal_status status;
+
+    pal_postgres_flight_begin(&flight, conn);
+    for (size_t i = 0; i < len; i++) {
+        pal_postgres_params copy;
+
+        copy_params(reads[i].params, &copy);
+        pal_postgres_flight_add(&flight, reads[i].sql, &copy);
+    }
+    status = pal_postgres_flight_run(&flight, err);
+    *out_failure = flight.failure;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        out_results[i] = flight.results[i];
+        flight.results[i] = NULL;
+    }
+    pal_postgres_flight_done(&flight);
+    return status;
+}
+
 pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_postgres_params *params,
         PGresult **out_result, pal_error *err)
+{
+    pal_postgres_read_one read = {.sql = sql, .params = params};
+
+    return pal_postgres_read_all(store, &read, 1, out_result, err);
+}
+
+pal_status pal_postgres_read_all(pal_postgres *store, const pal_postgres_read_one *reads,
+        size_t len, PGresult **out_results, pal_error *err)
 {
     pal_postgres_reader *reader = take_reader(store);
     int64_t until_us =
@@ -527,14 +559,10 @@ pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_post
 
     while (again) {
         pal_postgres_failure failure = PAL_POSTGRES_FINE;
-        pal_postgres_params copy;
 
-        copy_params(params, &copy);
         status = pal_postgres_connect(&reader->conn, &failure, err);
         if (status == PAL_OK)
-            status = pal_postgres_run(&reader->conn, sql, &copy, out_result, &failure, err);
-        else
-            pal_postgres_params_done(&copy);
+            status = read_once(&reader->conn, reads, len, out_results, &failure, err);
         again = status != PAL_OK && failure != PAL_POSTGRES_REFUSED &&
                 failure != PAL_POSTGRES_FINE && pal_clock_monotonic_us() < until_us;
         /* The first try may only have found that an idle connection is gone. */
@@ -542,6 +570,7 @@ pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_post
             poll(NULL, 0, RETRY_PAUSE_MS);
     }
     give_reader(store, reader);
-    pal_postgres_params_done(params);
+    for (size_t i = 0; i < len; i++)
+        pal_postgres_params_done(reads[i].params);
     return status;
 }

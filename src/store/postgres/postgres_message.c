@@ -25,9 +25,10 @@ void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row)
 pal_status pal_postgres_row_scan(
         pal_engine *engine, const pal_row_scan *scan, pal_row_sink sink, void *user, pal_error *err)
 {
-    uint64_t first = scan->first_seq, last = scan->last_seq;
-    uint64_t rows = scan->rows_hint ? scan->rows_hint : SCAN_ROWS_FIRST;
-    bool is_wanted = true;
+    pal_row_scan rest = *scan;
+    bool is_wanted = pal_postgres_ahead_rows(&rest, sink, user);
+    uint64_t first = rest.first_seq, last = rest.last_seq;
+    uint64_t rows = rest.rows_hint ? rest.rows_hint : SCAN_ROWS_FIRST;
 
     while (is_wanted && first <= last) {
         pal_postgres_params params = {0};

@@ -202,6 +202,8 @@ pal_status pal_postgres_mark_list(pal_engine *engine, const pal_mark_scan *scan,
     size_t len = 0;
     pal_status status;
 
+    if (pal_postgres_ahead_marks(scan, arena, out_marks, out_len))
+        return PAL_OK;
     put_session(&params, scan->handle);
     pal_postgres_put_int(&params, (int64_t)scan->first);
     pal_postgres_put_int(&params, scan->last > INT64_MAX ? INT64_MAX : (int64_t)scan->last);
@@ -227,6 +229,20 @@ pal_status pal_postgres_mark_list(pal_engine *engine, const pal_mark_scan *scan,
 
 /* ---- Inbox and lease ---- */
 
+pal_inbox_item *pal_postgres_items_read(const PGresult *result, pal_arena *arena)
+{
+    int len = PQntuples(result);
+    pal_inbox_item *items = len > 0 ? pal_arena_array(arena, (size_t)len, sizeof *items) : NULL;
+
+    for (int i = 0; items && i < len; i++)
+        items[i] = (pal_inbox_item){.id = pal_postgres_id(result, i, 0),
+                .client_id = pal_postgres_str_copy(result, i, 1, arena),
+                .delivery = pal_postgres_str_copy(result, i, 2, arena),
+                .body = pal_postgres_str_copy(result, i, 3, arena),
+                .created_at = pal_postgres_int(result, i, 4)};
+    return items;
+}
+
 pal_status pal_postgres_inbox_list(pal_engine *engine, pal_handle handle, pal_arena *arena,
         pal_inbox_item **out_items, size_t *out_len, pal_error *err)
 {
@@ -236,18 +252,14 @@ pal_status pal_postgres_inbox_list(pal_engine *engine, pal_handle handle, pal_ar
     size_t len = 0;
     pal_status status;
 
+    if (pal_postgres_ahead_inbox(handle, arena, out_items, out_len))
+        return PAL_OK;
     put_session(&params, handle);
     status = pal_postgres_read(
             (pal_postgres *)engine, PAL_POSTGRES_INBOX_LIST, &params, &result, err);
     if (status == PAL_OK) {
         len = (size_t)PQntuples(result);
-        items = len > 0 ? pal_arena_array(arena, len, sizeof *items) : NULL;
-        for (size_t i = 0; items && i < len; i++)
-            items[i] = (pal_inbox_item){.id = pal_postgres_id(result, (int)i, 0),
-                    .client_id = pal_postgres_str_copy(result, (int)i, 1, arena),
-                    .delivery = pal_postgres_str_copy(result, (int)i, 2, arena),
-                    .body = pal_postgres_str_copy(result, (int)i, 3, arena),
-                    .created_at = pal_postgres_int(result, (int)i, 4)};
+        items = pal_postgres_items_read(result, arena);
         status = pal_arena_checked(arena, err);
     }
     PQclear(result);

@@ -1,15 +1,15 @@
 /* postgres_single.c - writes a batch in one flight, without reading anything first.
  *
- * Most batches only take leases, append messages and release leases, in sessions that exist. All
- * that these operations check is in the head of the session: its state, the last seq, the fence and
- * the lease. So one UPDATE checks and changes the heads of the whole batch, and the other
- * statements write for those heads that it has changed. The server runs them as one implicit
- * transaction.
+ * Most batches only take leases, append messages, add the inbox item of a turn and release leases,
+ * in sessions that exist. Almost all that these operations check is in the head of the session:
+ * its state, the last seq, the fence and the lease. So one UPDATE checks and changes the heads of
+ * the whole batch, and the other statements write for those heads that it has changed. The server
+ * runs them as one implicit transaction.
  *
  * The rules are those of "memory:", but only for the case that everything is as it should be.
  * Everything else is left to the two flights, which know the reason for an error:
  * - A session whose condition fails is not changed, and its operations remain.
- * - A client id that is known fails the whole flight by its unique index.
+ * - A client id that is known fails the whole flight by its unique index, for messages and items.
  * - Operations that depend on each other in another way than by the order of messages do not fit
  *   into one row, and the batch needs two flights from the beginning.
  *
@@ -43,7 +43,9 @@ typedef struct target {
     uint64_t fence;   /* 0: any */
     const pal_op *take;
     const pal_op *release;
+    uint64_t items;    /* that are added to the inbox */
     uint64_t placed;   /* messages that have their place already */
+    uint64_t items_placed;
     bool is_done;      /* it was written */
     uint64_t last_seq; /* after the batch */
     uint64_t new_fence;
@@ -67,6 +69,7 @@ static bool takes_part(const pal_work *work)
         return false;
     switch (op->kind) {
     case PAL_OP_APPEND:
+    case PAL_OP_INBOX_ADD:
         return true;
     case PAL_OP_LEASE_TAKE:
         return op->u.lease.ttl_ms > 0 && op->u.lease.owner.len > 0;
@@ -118,6 +121,10 @@ static bool add_work(target *to, const pal_work *work)
         return false;
     if (op->kind == PAL_OP_APPEND)
         return add_append(to, work);
+    if (op->kind == PAL_OP_INBOX_ADD) {
+        to->items++;
+        return true;
+    }
     if (to->take || to->release)
         return false;
     if (op->kind == PAL_OP_LEASE_RELEASE) {
@@ -173,6 +180,11 @@ static bool fill_targets(pal_postgres_single *single)
         if (!add_work(found, each->work))
             return false;
     }
+    /* If the answer is lost, messages prove that their session was written. An item does not:
+     * another process may have taken it out already. */
+    for (size_t i = 0; i < single->targets_len; i++)
+        if (single->targets[i].items > 0 && single->targets[i].messages == 0)
+            return false;
     return true;
 }
 
@@ -249,6 +261,32 @@ static void put_heads(const pal_postgres_single *single, pal_postgres_params *pa
     }
 }
 
+/* The last parameters of HEAD_TOUCH. */
+static void put_items(const pal_postgres_single *single, pal_postgres_params *params)
+{
+    pal_postgres_param *items = pal_postgres_put_array(params, PAL_POSTGRES_INT8);
+
+    for (size_t i = 0; i < single->targets_len; i++)
+        pal_postgres_add_int(items, (int64_t)single->targets[i].items);
+    pal_postgres_put_int(params, PAL_INBOX_ITEMS_MAX);
+}
+
+/* `nth` counts the items that the batch adds to this session, from 1. */
+static void put_item(pal_postgres_params *params, const member *of, uint64_t nth)
+{
+    const pal_inbox_item *item = of->work->op->u.inbox_item;
+    pal_postgres_param *next = params->items;
+
+    pal_postgres_add_int(next++, of->tenant);
+    pal_postgres_add_id(next++, of->work->op->session);
+    pal_postgres_add_int(next++, (int64_t)nth);
+    pal_postgres_add_id(next++, of->work->new_id);
+    pal_postgres_add_int(next++, of->work->now_ms);
+    pal_postgres_add_text(next++, item->client_id);
+    pal_postgres_add_text(next++, item->delivery);
+    pal_postgres_add_bytes(next++, item->body);
+}
+
 static void put_message(pal_postgres_params *params, const member *of, target *to,
         const pal_row *row)
 {
@@ -292,17 +330,20 @@ static void put_entry(pal_postgres_params *params, const member *of, const pal_l
 }
 
 static void put_contents(pal_postgres_single *single, pal_postgres_params *messages,
-        pal_postgres_params *inbox, pal_postgres_params *ledger)
+        pal_postgres_params *inbox, pal_postgres_params *items, pal_postgres_params *ledger)
 {
     pal_postgres_put_arrays(messages, "iuiuiiiibtyu");
     pal_postgres_put_arrays(inbox, "iuu");
+    pal_postgres_put_arrays(items, "iuiuitty");
     pal_postgres_put_arrays(ledger, "iuuiiiiiiittttttt");
     for (size_t i = 0; i < single->targets_len; i++)
-        single->targets[i].placed = 0;
+        single->targets[i].placed = single->targets[i].items_placed = 0;
     for (size_t i = 0; i < single->members_len; i++) {
         const member *each = &single->members[i];
         const pal_op *op = each->work->op;
 
+        if (op->kind == PAL_OP_INBOX_ADD)
+            put_item(items, each, ++single->targets[each->target].items_placed);
         if (op->kind != PAL_OP_APPEND)
             continue;
         for (size_t j = 0; j < each->work->rows_len; j++)
@@ -336,7 +377,7 @@ static void add_rows(pal_postgres_flight *flight, pal_postgres_sql sql, pal_post
 static size_t add_statements(pal_postgres_flight *flight, pal_postgres_single *single)
 {
     pal_postgres *store = flight->conn->store;
-    pal_postgres_params heads = {0}, messages = {0}, inbox = {0}, ledger = {0};
+    pal_postgres_params heads = {0}, messages = {0}, inbox = {0}, items = {0}, ledger = {0};
     size_t heads_at;
 
     pal_postgres_add_batch(flight, single->members[0].work->now_ms);
@@ -346,10 +387,12 @@ static size_t add_statements(pal_postgres_flight *flight, pal_postgres_single *s
     pal_postgres_put_int(&heads, store->slot);
     pal_postgres_put_id(&heads, store->node);
     pal_postgres_put_int(&heads, store->batch);
+    put_items(single, &heads);
     heads_at = pal_postgres_flight_add(flight, PAL_POSTGRES_HEAD_TOUCH, &heads);
-    put_contents(single, &messages, &inbox, &ledger);
+    put_contents(single, &messages, &inbox, &items, &ledger);
     add_rows(flight, PAL_POSTGRES_MESSAGE_APPEND, &messages, store->slot);
     add_rows(flight, PAL_POSTGRES_INBOX_TAKE, &inbox, store->slot);
+    add_rows(flight, PAL_POSTGRES_INBOX_PUT, &items, store->slot);
     add_rows(flight, PAL_POSTGRES_LEDGER_APPEND, &ledger, store->slot);
     return heads_at;
 }
@@ -381,6 +424,10 @@ static void fill_results(pal_postgres_single *single)
         op->status = PAL_OK;
         if (op->kind == PAL_OP_LEASE_TAKE)
             op->u.lease.fence = to->new_fence;
+        if (op->kind == PAL_OP_INBOX_ADD) {
+            op->u.inbox_item->id = work->new_id;
+            op->u.inbox_item->created_at = work->now_ms;
+        }
         if (op->kind != PAL_OP_APPEND)
             continue;
         op->u.append.replayed = false;

@@ -186,14 +186,16 @@
             " lease_ttl = CASE WHEN o.ttl > 0 THEN o.ttl ELSE h.lease_ttl END"                     \
             " FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]," \
             " $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::int8[],"          \
-            " $13::int8[], $14::int8[], $15::bool[]) WITH ORDINALITY AS o(tenant, session, n,"     \
-            " tokens, bytes, at, minute, expected, fence, release, owner, ttl, stale_fence,"       \
-            " stale_until, watched, i)"                                                            \
+            " $13::int8[], $14::int8[], $15::bool[], $21::int8[]) WITH ORDINALITY AS o(tenant,"    \
+            " session, n, tokens, bytes, at, minute, expected, fence, release, owner, ttl,"        \
+            " stale_fence, stale_until, watched, items, i)"                                        \
             " WHERE h.tenant = o.tenant AND h.session = o.session AND h.state + 0 = 1"             \
             " AND (h.expires_at IS NULL OR h.expires_at >= $16)"                                   \
             " AND (o.expected < 0 OR o.expected = h.last_seq)"                                     \
             " AND (o.fence = 0 OR o.fence = h.fence) AND (o.release = 0 OR o.release = h.fence)"   \
             " AND (o.ttl = 0 OR NOT (" PAL_POSTGRES_HELD ") OR h.owner = o.owner)"                 \
+            " AND (o.items = 0 OR o.items + (SELECT count(*) FROM @inbox b"                        \
+            " WHERE b.tenant = o.tenant AND b.session = o.session) <= $22)"                        \
             " AND EXISTS (SELECT 1 FROM @node WHERE slot = $18 AND id = $19 AND batch = $20)"      \
             " RETURNING o.i, h.last_seq, h.fence")                                                 \
     X(MESSAGE_APPEND,                                                                              \
@@ -209,6 +211,14 @@
             "DELETE FROM @inbox b USING unnest($1::int8[], $2::uuid[], $3::uuid[]) d(t, s, item)," \
             " @head h WHERE h.tenant = d.t AND h.session = d.s AND h.batch + 0 = $4"               \
             " AND b.tenant = d.t AND b.session = d.s AND b.item = d.item")                         \
+    X(INBOX_PUT,                                                                                   \
+            "INSERT INTO @inbox(tenant, session, number, item, created_at, client_id, delivery,"   \
+            " body) SELECT r.t, r.s, r.nth + coalesce((SELECT max(b.number) FROM @inbox b"         \
+            " WHERE b.tenant = r.t AND b.session = r.s), 0), r.item, r.at, r.client, r.delivery,"  \
+            " r.body FROM unnest($1::int8[], $2::uuid[], $3::int8[], $4::uuid[], $5::int8[],"      \
+            " $6::text[], $7::text[], $8::bytea[])"                                                \
+            " r(t, s, nth, item, at, client, delivery, body)"                                      \
+            " JOIN @head h ON h.tenant = r.t AND h.session = r.s AND h.batch + 0 = $9")            \
     X(LEDGER_APPEND,                                                                               \
             "WITH new AS (INSERT INTO @ledger(tenant, id, session, created_at, input, cache_read," \
             " cache_write, output, reasoning, cost_micros, agent, request_id, turn_id, purpose,"   \
@@ -305,6 +315,9 @@
     X(MARK_WHOLE,                                                                                  \
             "SELECT " PAL_POSTGRES_MARK_COLUMNS ", m.body FROM @mark m WHERE m.tenant = $1"        \
             " AND m.session = $2 AND m.number BETWEEN $3 AND $4 ORDER BY m.number")                \
+    X(MARK_AHEAD,                                                                                  \
+            "SELECT " PAL_POSTGRES_MARK_COLUMNS ", m.body FROM @mark m WHERE m.tenant = $1"        \
+            " AND m.session = $2 ORDER BY m.number DESC LIMIT $3")                                 \
     X(MARK_LOAD,                                                                                   \
             "SELECT " PAL_POSTGRES_MARK_COLUMNS ", m.tenant, m.session"                            \
             " FROM unnest($1::int8[], $2::uuid[]) u(t, s)"                                         \

@@ -18,10 +18,19 @@
 pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id, pal_arena *arena,
         pal_session_row *out_row, pal_error *err)
 {
+    return pal_view_session_ahead(engine, tenant, id, NULL, arena, out_row, err);
+}
+
+pal_status pal_view_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err)
+{
     pal_str name = pal_str_make((const char *)id.bytes, sizeof(id.bytes));
+    bool reads_ahead = wants && wants->rows_max > 0 && engine->backend->session_ahead;
     pal_session_row row;
-    pal_status status = engine->backend->session_find(
-            engine, tenant, PAL_SESSION_BY_ID, name, arena, &row, err);
+    pal_status status = reads_ahead
+            ? engine->backend->session_ahead(engine, tenant, id, wants, arena, &row, err)
+            : engine->backend->session_find(
+                      engine, tenant, PAL_SESSION_BY_ID, name, arena, &row, err);
 
     if (status == PAL_NOT_FOUND || (status == PAL_OK && row.session.state == PAL_SESSION_ERASED)) {
         char text[PAL_ID_TEXT_SIZE];

@@ -10,6 +10,9 @@
  * TRASH. */
 PAL_CHECKED pal_status pal_view_session(pal_engine *engine, pal_str tenant, pal_id id,
         pal_arena *arena, pal_session_row *out_row, pal_error *err);
+/* The same for a caller that will read more of the session; NULL: nothing. */
+PAL_CHECKED pal_status pal_view_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
+        const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err);
 
 /* Decodes a row into a message in the arena. Returns PAL_CORRUPT if the row's body is damaged. */
 PAL_CHECKED pal_status pal_view_decode(

@@ -191,6 +191,60 @@ static void a_repeated_message_is_found(void)
     CHECK_EQ(flights_since(), 16 * 2 + 4); /* two flights for a while, to be safe */
 }
 
+static void the_newest_messages_are_one_flight(void)
+{
+    pal_message_query load = {.limit = 50, .from_end = true};
+    pal_message_page page;
+    pal_message messages[70];
+
+    begin();
+    for (size_t i = 0; i < 70; i++)
+        messages[i] = said("text", "");
+    OK(pal_store_append(test.store, S(""), test.session, messages, 70, PAL_SEQ_ANY, &test.err));
+    flights_since();
+    OK(pal_store_load(test.store, S(""), test.session, &load, test.arena, &page, &test.err));
+    CHECK_EQ(flights_since(), 1);
+    CHECK_EQ(page.len, 50);
+    CHECK_EQ(page.items[0].seq, 22);
+    CHECK_EQ(page.items[49].seq, 71);
+    CHECK(page.has_more);
+}
+
+/* ---- A turn ---- */
+
+static void run_turn(pal_runtime *runtime, const char *text)
+{
+    pal_message message = said(text, "");
+    pal_turn_request request = {
+            .session = test.session, .messages = &message, .messages_len = 1};
+    pal_turn_info info;
+    pal_str answer;
+
+    OK(pal_turn_start(runtime, &request, &info, &test.err));
+    OK(pal_turn_wait(
+            runtime, S(""), info.turn, WAIT_MS, test.arena, &info, &answer, &test.err));
+    CHECK_EQ(info.state, PAL_TURN_DONE);
+}
+
+/* Before the model is called: what the session ends with and what waits in it; the first commit;
+ * the plan. After it: the answer. */
+static void a_turn_is_four_flights(void)
+{
+    pal_endpoint endpoint = {.kind = S("echo"), .model = S("echo")};
+    pal_runtime_options options = {
+            .store = test.store, .endpoints = &endpoint, .endpoints_len = 1};
+    pal_runtime *runtime = NULL;
+
+    begin();
+    OK(pal_runtime_open(&options, &runtime, &test.err));
+    run_turn(runtime, "first");
+    run_turn(runtime, "second");
+    flights_since();
+    run_turn(runtime, "third");
+    CHECK_EQ(flights_since(), 4);
+    pal_runtime_close(runtime, 0);
+}
+
 int main(void)
 {
     if (!open_store())
@@ -200,6 +254,8 @@ int main(void)
     RUN(the_commits_of_a_turn_are_one_flight_each);
     RUN(rejected_operations_say_why);
     RUN(a_lease_has_one_owner_and_growing_fences);
+    RUN(the_newest_messages_are_one_flight);
+    RUN(a_turn_is_four_flights);
     RUN(a_repeated_message_is_found);
     pal_store_close(test.store);
     pal_arena_free(test.arena);
