@@ -88,6 +88,8 @@ pal_status pal_postgres_error(
 /* Connects if there is no connection. *out_failure may be NULL. */
 PAL_CHECKED pal_status pal_postgres_connect(
         pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err);
+/* Returns the settings that the connection asks the server for. */
+const char *pal_postgres_settings(const pal_postgres_conn *conn);
 void pal_postgres_disconnect(pal_postgres_conn *conn);
 
 /* Statements that are sent together and need one round trip. They are one transaction, unless they

@@ -22,14 +22,15 @@
 
 /* ---- Connecting ---- */
 
-/* One index per statement. Nested loops also keep the order in which rows are locked. */
+/* One index per statement. Nested loops also keep the order in which rows are locked. A bitmap scan
+ * loses the order of the index, so that a page of a list would need a sort of the whole list. */
 #define PLANNER                                                                                    \
     "-c jit=off -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"              \
-    " -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=30s"            \
-    " -c default_transaction_isolation=read\\ committed"
+    " -c enable_bitmapscan=off -c plan_cache_mode=force_generic_plan"                              \
+    " -c idle_in_transaction_session_timeout=30s -c default_transaction_isolation=read\\ committed"
 
 /* A pooler does not pass options on. There the role must have them (ALTER ROLE ... SET). */
-static const char *server_options(const pal_postgres_conn *conn)
+const char *pal_postgres_settings(const pal_postgres_conn *conn)
 {
     if (!conn->store->prepares)
         return "";
@@ -190,7 +191,7 @@ pal_status pal_postgres_connect(
             "fallback_application_name", "dbname", "client_encoding", "options", NULL};
     const char *const values[] = {"3", "5000", "5", "2", "3",
             store->options.read_only ? "any" : "read-write", "palaver", store->url, "UTF8",
-            server_options(conn), NULL};
+            pal_postgres_settings(conn), NULL};
 
     if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK &&
             conn->losses == atomic_load(&store->losses))

@@ -28,15 +28,16 @@
 #define PAL_POSTGRES_TENANT_NAME(table)                                                            \
     "(SELECT n.name FROM @tenant n WHERE n.tenant = " table ".tenant)"
 
-/* The page begins after (updated_at, session) = ($4, $5). The minute leads to the place in the
- * index; the exact order within it is sorted. */
+/* The page begins after (updated_at, session) = ($4, $5). The index has the order of minutes, so the
+ * inner statement reads the page and the rest of its last minute. Only these rows are sorted. */
 #define PAL_POSTGRES_LIST(filter)                                                                  \
     "SELECT " PAL_POSTGRES_SESSION_COLUMNS                                                         \
-    " FROM @head h JOIN @session x ON x.tenant = h.tenant AND x.session = h.session"               \
-    " WHERE h.tenant = $1 AND h.state = $2 AND h.minute <= $3"                                     \
+    " FROM (SELECT * FROM @head h WHERE h.tenant = $1 AND h.state = $2 AND h.minute <= $3"         \
     " AND (h.updated_at < $4 OR (h.updated_at = $4 AND h.session < $5))"                           \
     " AND h.updated_at >= $6 AND (h.state + 0 <> 1 OR h.expires_at IS NULL OR h.expires_at >= $7)" \
-    " AND " filter " ORDER BY h.minute DESC, h.updated_at DESC, h.session DESC LIMIT $8"
+    " AND " filter " ORDER BY h.minute DESC FETCH FIRST $8 ROWS WITH TIES) h"                      \
+    " JOIN @session x ON x.tenant = h.tenant AND x.session = h.session"                            \
+    " ORDER BY h.minute DESC, h.updated_at DESC, h.session DESC LIMIT $8"
 
 #define PAL_POSTGRES_CAPPED(sum)                                                                   \
     "greatest(least(" sum ", 9223372036854775807), -9223372036854775808)::int8"

@@ -1,0 +1,221 @@
+/* test_postgres_plans.c - every statement of the backend uses an index. The server is that of
+ * tools/pg-test.
+ *
+ * PLAN_SESSIONS sessions with messages are stored first (2,000). The plans are those of prepared
+ * statements, which PostgreSQL makes once without looking at the parameters. A statement may not
+ * read a large table from its beginning to its end, and may not sort all of it. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "palaver/palaver.h"
+#include "store/postgres/postgres.h"
+#include "support/tap.h"
+
+#define S(text) pal_str_of(text)
+
+enum { SESSIONS = 2000, OPS = 1000, MESSAGES_EACH = 4 };
+
+static struct fixture {
+    pal_store *store;
+    pal_postgres *engine;
+    pal_error err;
+} test;
+
+static const char *const names[] = {
+#define NAME(name, text) #name,
+        PAL_POSTGRES_STATEMENTS(NAME)
+#undef NAME
+};
+
+/* These read whole tables because that is their task. */
+static bool reads_all(pal_postgres_sql sql)
+{
+    return sql == PAL_POSTGRES_STAT || sql == PAL_POSTGRES_INBOX_OWNERS;
+}
+
+/* These sort the rows of one batch, or the parts of one object. */
+static bool may_sort(pal_postgres_sql sql)
+{
+    static const pal_postgres_sql known[] = {PAL_POSTGRES_BLOB_GET, PAL_POSTGRES_INBOX_LOAD,
+            PAL_POSTGRES_LEDGER_APPEND, PAL_POSTGRES_LEDGER_HOUR_ADD, PAL_POSTGRES_MARK_LOAD,
+            PAL_POSTGRES_SESSION_LOCK};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i] == sql)
+            return true;
+    return false;
+}
+
+/* Returns whether the step sorts everything that it gets. An incremental sort follows an index. The
+ * rows that a page is sorted from come from a limit, in the lines after the sort. */
+static bool sorts(const PGresult *plan, int line)
+{
+    const char *step = PQgetvalue(plan, line, 0);
+
+    if (!strstr(step, "Sort  (") || strstr(step, "Incremental Sort"))
+        return false;
+    for (int i = line + 1; i < PQntuples(plan); i++)
+        if (strstr(PQgetvalue(plan, i, 0), "Limit  ("))
+            return false;
+    return true;
+}
+
+/* Tables that have a row for each process, or for each tenant. */
+static bool is_small(const char *line)
+{
+    return strstr(line, " on node") || strstr(line, " on pg_") || strstr(line, "_shared_");
+}
+
+static bool open_store(void)
+{
+    const char *server = getenv("PALAVER_TEST_POSTGRES");
+    char url[500];
+
+    if (!server) {
+        printf("1..0 # SKIP tools/pg-test did not start a server\n");
+        return false;
+    }
+    snprintf(url, sizeof(url), "%s&schema=plans%d", server, (int)getpid());
+    if (!OK(pal_store_open(url, NULL, &test.store, &test.err)))
+        return false;
+    test.engine = (pal_postgres *)*pal_store_engine(test.store);
+    return true;
+}
+
+static void fill_some(size_t from, size_t len)
+{
+    static pal_op ops[OPS];
+    static pal_session sessions[OPS];
+    static pal_message messages[OPS][MESSAGES_EACH];
+    static char keys[OPS][32];
+    pal_arena *arena = pal_arena_new(0);
+
+    for (size_t i = 0; i < len; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "session-%zu", from + i);
+        sessions[i] = (pal_session){.key = S(keys[i]), .project = S("project"), .agent = S("a")};
+        ops[i] = pal_op_create(&sessions[i]);
+    }
+    OK(pal_store_apply(test.store, ops, len, &test.err));
+    for (size_t i = 0; i < len; i++) {
+        pal_id session = ops[i].session;
+
+        for (size_t j = 0; j < MESSAGES_EACH; j++)
+            messages[i][j] = pal_message_text(arena, PAL_ROLE_USER, S("some words to keep"));
+        ops[i] = pal_op_append(S(""), session, messages[i], MESSAGES_EACH, PAL_SEQ_ANY);
+    }
+    OK(pal_store_apply(test.store, ops, len, &test.err));
+    pal_arena_free(arena);
+}
+
+static void a_store_is_filled(void)
+{
+    const char *wanted = getenv("PLAN_SESSIONS");
+    size_t sessions = wanted ? (size_t)atol(wanted) : SESSIONS;
+
+    for (size_t done = 0; done < sessions; done += OPS)
+        fill_some(done, sessions - done < OPS ? sessions - done : OPS);
+}
+
+/* ---- Plans ---- */
+
+static void run(PGconn *pg, const char *text)
+{
+    PGresult *result = PQexec(pg, text);
+
+    if (!CHECK(PQresultStatus(result) == PGRES_COMMAND_OK ||
+                PQresultStatus(result) == PGRES_TUPLES_OK))
+        printf("#   %s: %s\n", text, PQerrorMessage(pg));
+    PQclear(result);
+}
+
+/* Connects with the settings of the store. */
+static PGconn *connect_like(pal_postgres *store)
+{
+    const char *const words[] = {"dbname", "options", NULL};
+    const char *const values[] = {store->url, pal_postgres_settings(&store->writer), NULL};
+    PGconn *pg = PQconnectdbParams(words, values, 1);
+
+    CHECK_EQ(PQstatus(pg), CONNECTION_OK);
+    return pg;
+}
+
+static size_t params_of(const char *text)
+{
+    size_t most = 0;
+
+    for (const char *at = strchr(text, '$'); at; at = strchr(at + 1, '$'))
+        if (isdigit((unsigned char)at[1]) && (size_t)atoi(at + 1) > most)
+            most = (size_t)atoi(at + 1);
+    return most;
+}
+
+static bool has_plan(const char *text)
+{
+    return strncmp(text, "SELECT", 6) == 0 || strncmp(text, "INSERT", 6) == 0 ||
+            strncmp(text, "UPDATE", 6) == 0 || strncmp(text, "DELETE", 6) == 0 ||
+            strncmp(text, "WITH", 4) == 0;
+}
+
+static void check_line(pal_postgres_sql sql, const PGresult *plan, int line)
+{
+    const char *step = PQgetvalue(plan, line, 0);
+    bool held = CHECK(!strstr(step, "Seq Scan") || is_small(step));
+
+    if (!CHECK(!sorts(plan, line) || may_sort(sql)) || !held)
+        printf("#   %s: %s\n", names[sql], step);
+}
+
+static void check_plan(PGconn *pg, pal_postgres_sql sql)
+{
+    const char *text = test.engine->texts[sql];
+    size_t params = params_of(text);
+    char execute[200];
+    PGresult *result;
+    int len;
+
+    PQclear(PQprepare(pg, names[sql], text, 0, NULL));
+    len = snprintf(execute, sizeof(execute), "EXPLAIN EXECUTE \"%s\"", names[sql]);
+    for (size_t i = 0; i < params; i++)
+        len += snprintf(execute + len, sizeof(execute) - (size_t)len, "%s",
+                i == 0 ? "(NULL" : ", NULL");
+    if (params > 0)
+        snprintf(execute + len, sizeof(execute) - (size_t)len, ")");
+    result = PQexec(pg, execute);
+    if (!CHECK_EQ(PQresultStatus(result), PGRES_TUPLES_OK))
+        printf("#   %s: %s\n", names[sql], PQerrorMessage(pg));
+    for (int i = 0; i < PQntuples(result); i++) {
+        if (getenv("PLAN_SHOW"))
+            printf("# %-20s %s\n", names[sql], PQgetvalue(result, i, 0));
+        check_line(sql, result, i);
+    }
+    PQclear(result);
+}
+
+static void every_statement_uses_an_index(void)
+{
+    PGconn *pg = connect_like(test.engine);
+    char analyze[300];
+
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < PAL_POSTGRES_COUNT; i++)
+            if (has_plan(test.engine->texts[i]) && !reads_all((pal_postgres_sql)i))
+                check_plan(pg, (pal_postgres_sql)i);
+        run(pg, "DEALLOCATE ALL");
+        snprintf(analyze, sizeof(analyze), "ANALYZE %s.head, %s.session, %s.message",
+                test.engine->schema, test.engine->schema, test.engine->schema);
+        run(pg, analyze); /* the second time with what the server knows about the tables */
+    }
+    PQfinish(pg);
+}
+
+int main(void)
+{
+    if (!open_store())
+        return 0;
+    RUN(a_store_is_filled);
+    RUN(every_statement_uses_an_index);
+    pal_store_close(test.store);
+    return tap_done();
+}
