@@ -28,8 +28,8 @@
 #define PAL_POSTGRES_TENANT_NAME(table)                                                            \
     "(SELECT n.name FROM @tenant n WHERE n.tenant = " table ".tenant)"
 
-/* The page begins after (updated_at, session) = ($4, $5). The index has the order of minutes, so the
- * inner statement reads the page and the rest of its last minute. Only these rows are sorted. */
+/* The page begins after (updated_at, session) = ($4, $5). The index has the order of minutes, so
+ * the inner statement reads the page and the rest of its last minute. Only those are sorted. */
 #define PAL_POSTGRES_LIST(filter)                                                                  \
     "SELECT " PAL_POSTGRES_SESSION_COLUMNS                                                         \
     " FROM (SELECT * FROM @head h WHERE h.tenant = $1 AND h.state = $2 AND h.minute <= $3"         \

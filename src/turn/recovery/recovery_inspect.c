@@ -360,7 +360,8 @@ static pal_status look_into_inbox(
 
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
-    static const pal_ahead_wants wants = {.rows_max = MESSAGES_FIRST + 1, .marks = true, .inbox = true};
+    static const pal_ahead_wants wants = {
+            .rows_max = MESSAGES_FIRST + 1, .marks = true, .inbox = true};
     pal_ending end = {0};
     pal_snapshot snapshot;
     pal_status status = pal_snapshot_begin_ahead(turn->runtime->store, turn->request.tenant,

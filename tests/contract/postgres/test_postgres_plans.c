@@ -112,7 +112,7 @@ static void fill_some(size_t from, size_t len)
 static void a_store_is_filled(void)
 {
     const char *wanted = getenv("PLAN_SESSIONS");
-    size_t sessions = wanted ? (size_t)atol(wanted) : SESSIONS;
+    size_t sessions = wanted ? strtoul(wanted, NULL, 10) : SESSIONS;
 
     for (size_t done = 0; done < sessions; done += OPS)
         fill_some(done, sessions - done < OPS ? sessions - done : OPS);
@@ -146,8 +146,8 @@ static size_t params_of(const char *text)
     size_t most = 0;
 
     for (const char *at = strchr(text, '$'); at; at = strchr(at + 1, '$'))
-        if (isdigit((unsigned char)at[1]) && (size_t)atoi(at + 1) > most)
-            most = (size_t)atoi(at + 1);
+        if (isdigit((unsigned char)at[1]) && strtoul(at + 1, NULL, 10) > most)
+            most = strtoul(at + 1, NULL, 10);
     return most;
 }
 
