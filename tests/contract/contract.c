@@ -45,13 +45,13 @@ static bool is_postgres(void)
  * same time. */
 static bool begin_postgres(void)
 {
-    const char *url = getenv("PALAVER_TEST_POSTGRES");
+    const char *url = getenv("PALAVER_TEST_POSTGRES"), *more = getenv("PALAVER_TEST_POSTGRES_MORE");
 
     if (!url) {
         printf("1..0 # SKIP tools/pg-test did not start a server\n");
         exit(0);
     }
-    snprintf(test.url, sizeof test.url, "%s&schema=t%d", url, (int)getpid());
+    snprintf(test.url, sizeof test.url, "%s&schema=t%d%s", url, (int)getpid(), more ? more : "");
     return true;
 }
 

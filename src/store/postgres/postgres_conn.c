@@ -118,6 +118,10 @@ static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_fail
                 is_on(conn->pg, "in_hot_standby"))
             snprintf(code, sizeof code, "25006");
     }
+    if (strstr(text, "unsupported startup parameter")) { /* pgbouncer refuses our options */
+        atomic_store(&conn->store->prepares, false);
+        snprintf(code, sizeof code, "26000");
+    }
     status = pal_postgres_error(conn->store, code, text, err);
     if (out_failure)
         *out_failure = pal_postgres_failure_of(code);

@@ -35,8 +35,7 @@ static const known_failure known[] = {
                 "the server's disk is full; nothing was written"},
         {"53200", PAL_POSTGRES_REFUSED, PAL_IO, "the server is out of memory; nothing was written"},
         {"53300", PAL_POSTGRES_WAIT, PAL_OVERLOADED,
-                "the server has too many connections; raise max_connections or lower"
-                " store.readers_max"},
+                "the server has too many connections; raise max_connections"},
         {"57014", PAL_POSTGRES_REFUSED, PAL_TIMEOUT, "the statement took too long"},
         {"57P", PAL_POSTGRES_LOST, PAL_IO, "the server is stopping or starting"},
         {"08", PAL_POSTGRES_LOST, PAL_IO, "the connection was lost"},

@@ -2,6 +2,7 @@
 #ifndef PAL_TESTS_POSTGRES_ASK_H
 #define PAL_TESTS_POSTGRES_ASK_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +21,17 @@ static inline long postgres_ask(const char *statement)
     if (out)
         pclose(out);
     return number;
+}
+
+/* Crashes the server and waits until it accepts connections again: "immediate" ends its processes
+ * without a checkpoint, "kill" sends SIGKILL to the postmaster. */
+static inline bool postgres_restart(const char *how)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "'%s/restart' %s >/dev/null 2>&1",
+            getenv("PALAVER_TEST_POSTGRES_DIR"), how);
+    return system(command) == 0;
 }
 
 #endif

@@ -18,12 +18,18 @@
 static struct sockaddr_un server_at;
 static atomic_uint cut_at, cut_how;
 static atomic_bool fired;
+static void (*_Atomic hook)(void);
 
 void postgres_proxy_arm(unsigned nth, cut_kind kind)
 {
     atomic_store(&fired, false);
     atomic_store(&cut_how, kind);
     atomic_store(&cut_at, nth);
+}
+
+void postgres_proxy_set_hook(void (*on_cut)(void))
+{
+    atomic_store(&hook, on_cut);
 }
 
 bool postgres_proxy_fired(void)
@@ -81,8 +87,12 @@ static bool pass_message(int client, int server, bool *is_first, unsigned char *
     if (!*is_first && is_cut()) {
         if (atomic_load(&cut_how) == CUT_INSIDE)
             write_all(server, data, len / 2);
-        if (atomic_load(&cut_how) == CUT_AFTER && write_all(server, data, len))
-            usleep(ANSWER_WAIT_MS * 1000);
+        if (atomic_load(&cut_how) == CUT_AFTER && write_all(server, data, len)) {
+            if (atomic_load(&hook))
+                atomic_load(&hook)();
+            else
+                usleep(ANSWER_WAIT_MS * 1000);
+        }
         return false;
     }
     *is_first = false;

@@ -19,6 +19,9 @@ bool postgres_proxy_start(const char *directory, const char *server_dir);
 /* Arms the proxy: the `nth` message from now (counted from 1) is cut. 0: none. */
 void postgres_proxy_arm(unsigned nth, cut_kind kind);
 
+/* Sets a function that the next cuts CUT_AFTER call instead of waiting for the server. NULL: none. */
+void postgres_proxy_set_hook(void (*on_cut)(void));
+
 /* Returns whether the cut happened since the last call of postgres_proxy_arm(). */
 bool postgres_proxy_fired(void);
 

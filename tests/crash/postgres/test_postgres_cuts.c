@@ -4,6 +4,7 @@
  * After the cut behind the last message, the commit has happened and its answer is lost: a store
  * that wrote again would double the message, and one that gave up would lose the answer. */
 #include <stdlib.h>
+#include "postgres_ask.h"
 #include "postgres_proxy.h"
 #include "palaver/palaver.h"
 #include "support/scratch.h"
@@ -98,6 +99,31 @@ static void a_cut_after_any_message_is_harmless(void)
     CHECK_THAT(cut_everywhere(CUT_AFTER, false), >=, 8);
 }
 
+static void crash(void)
+{
+    CHECK(postgres_restart("immediate"));
+}
+
+/* The server crashes while it works on the message. POSTGRES_CRASH_STRIDE=1 tries every message. */
+static void a_crash_of_the_server_at_any_message_is_harmless(void)
+{
+    const char *given = getenv("POSTGRES_CRASH_STRIDE");
+    unsigned stride = given ? (unsigned)atoi(given) : 4, nth = 1;
+    bool held = true;
+
+    postgres_proxy_set_hook(crash);
+    for (; held && nth < MESSAGES_MAX; nth += stride) {
+        postgres_proxy_arm(nth, CUT_AFTER);
+        held = append_one((pal_str){0});
+        if (!postgres_proxy_fired())
+            break;
+    }
+    postgres_proxy_set_hook(NULL);
+    postgres_proxy_arm(0, CUT_AFTER);
+    CHECK(held && check_session());
+    CHECK_THAT(nth, >=, 8);
+}
+
 static void a_cut_in_a_group_with_an_erasure_is_harmless(void)
 {
     static const cut_kind kinds[] = {CUT_BEFORE, CUT_INSIDE, CUT_AFTER};
@@ -139,6 +165,7 @@ int main(void)
     RUN(a_cut_before_any_message_is_harmless);
     RUN(a_cut_inside_any_message_is_harmless);
     RUN(a_cut_after_any_message_is_harmless);
+    RUN(a_crash_of_the_server_at_any_message_is_harmless);
     RUN(a_cut_in_a_group_with_an_erasure_is_harmless);
     pal_store_close(store);
     scratch_clear(directory, true);

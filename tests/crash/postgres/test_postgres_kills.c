@@ -3,7 +3,8 @@
  *
  * The check is that of a list: each session has the seqs 1..n without a gap, each acknowledged message is
  * once at its seq with its text, and each caller's messages are in its order. A killed process
- * (SIGKILL) makes the server restart with crash recovery. */
+ * (SIGKILL) makes the server restart with crash recovery. The whole server is also crashed and
+ * started again. POSTGRES_KILLS makes the test longer. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@
 #define SESSIONS 3
 #define APPENDS_MAX 100000
 #define ROUNDS 8
+#define KINDS 4
 
 typedef struct caller {
     pthread_t thread;
@@ -63,7 +65,11 @@ static void *append_all(void *argument)
 
 static void disturb(unsigned round)
 {
-    if (round % 2 == 0) {
+    unsigned kind = round % KINDS;
+
+    if (kind == 2 || kind == 3) {
+        CHECK(postgres_restart(kind == 2 ? "immediate" : "kill"));
+    } else if (kind == 0) {
         postgres_ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
                      " WHERE application_name = 'palaver'");
     } else {
@@ -111,6 +117,8 @@ static bool check_session(size_t index, uint64_t *total)
 
 static void killed_servers_lose_and_double_nothing(void)
 {
+    const char *given = getenv("POSTGRES_KILLS");
+    unsigned rounds = given ? (unsigned)atoi(given) : ROUNDS;
     pal_error err = {0};
     uint64_t total = 0;
 
@@ -126,7 +134,7 @@ static void killed_servers_lose_and_double_nothing(void)
         callers[i].store = stores[i % STORES];
         pthread_create(&callers[i].thread, NULL, append_all, &callers[i]);
     }
-    for (unsigned round = 0; round < ROUNDS; round++)
+    for (unsigned round = 0; round < rounds; round++)
         disturb(round);
     atomic_store(&is_over, true);
     for (size_t i = 0; i < STORES * CALLERS; i++) {
