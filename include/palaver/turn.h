@@ -255,7 +255,8 @@ typedef struct pal_turn_end {
                                answers and results, including those of this last commit */
     size_t messages_len;
     const pal_message *answer; /* the last answer; its seq is not known yet */
-    bool has_calls;            /* calls of the caller's tools are waiting for results */
+    bool has_calls;            /* calls of the caller's tools are waiting for results, or calls
+                                  need approval */
     pal_finish finish;         /* why the model stopped writing the answer */
     pal_usage usage;           /* total of the turn */
     int64_t cost_micros;
@@ -271,6 +272,18 @@ typedef struct pal_turn_end {
  * If the commit itself fails, the turn fails after the callback has been called. */
 typedef pal_status (*pal_turn_on_done)(const pal_turn_end *end, pal_arena *arena,
         pal_record *out_record, void *user, pal_error *err);
+
+/* The answer to a question. */
+typedef struct pal_question_answer {
+    pal_str call_id; /* empty: the answer to all questions that no other answer names */
+    bool allow;      /* true: the call is run; false: it gets an error as its result */
+    bool remember;   /* APPROVAL: use this answer for all later calls of the tool in the session;
+                        see palaver/permission.h */
+    pal_str data;    /* a JSON object, for kinds of questions that need one; may be empty. For a
+                        call that is not allowed: {"reason": TEXT}, which its result contains */
+    pal_str extra;   /* the `extra` of the call's result; if empty, that of its tool */
+    pal_id result;   /* the id of the message with the result; empty: a new one */
+} pal_question_answer;
 
 /* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
  * or 0 fall back to the session's metadata, the agent's settings and the runtime's options, in that
@@ -330,12 +343,20 @@ typedef struct pal_turn_request {
                         or run if unasked_allowed is set; a third identical call is denied */
     bool cannot_input; /* the caller can approve calls, but cannot answer PAL_QUESTION_INPUT; such
                           questions are declined */
+    bool asks_end_turn; /* calls that need approval end the turn as DONE with has_calls, after an
+                           ASKING event. A later turn brings `answers`. With unasked_allowed, only
+                           calls that `permissions` says ASK for end the turn; the others run */
     pal_str items_request; /* members of a request of OpenAI's Responses, a JSON object. If the
                               endpoint has that API, the model is called by it, with these members
                               in place of tool_choice and parameters. The caller runs calls of
                               tools that are not offered here. Kept in memory only; may be
                               empty */
-    PAL_RESERVED(3);
+    const pal_question_answer *answers; /* answers to the questions that ended the session's newest
+                                           turn, or about open calls in `messages`. Allowed calls
+                                           run before the model is called. Requires `on_done`, or
+                                           the lane REJECT */
+    size_t answers_len;
+    PAL_RESERVED(1);
 } pal_turn_request;
 
 typedef enum pal_turn_state {
@@ -368,7 +389,8 @@ typedef struct pal_turn_info {
     pal_status status;                  /* FAILED: the error */
     long code;                          /* FAILED: the HTTP status of the model service; 0: none */
     int64_t retry_after_ms;             /* FAILED: the delay that the service requested; 0: none */
-    bool has_calls; /* DONE: the caller's tools were called; the PAUSED event carried the calls */
+    bool has_calls; /* DONE: the caller's tools were called, and the PAUSED event carried the calls;
+                       or calls need approval, and the ASKING event carried the questions */
     pal_id message; /* the newest answer; empty if there is none yet */
     uint64_t seq;   /* the seq of that answer; 0: none */
     bool is_elsewhere; /* the turn is not in this process: another process runs it, will continue it
@@ -419,7 +441,8 @@ typedef enum pal_event_kind {
     PAL_EVENT_STEERED = 12,   /* a message joined the turn. message, seq */
     PAL_EVENT_PAUSED = 13,    /* text: the calls for the caller, a JSON array. With calls_end_turn
                                  the turn is over and ENDED is next */
-    PAL_EVENT_ASKING = 14,    /* questions; call_id, name and text are those of the first one */
+    PAL_EVENT_ASKING = 14,    /* questions; call_id, name and text are those of the first one. With
+                                 asks_end_turn the turn is over and ENDED is next */
     PAL_EVENT_ENDED = 15,     /* always the last event. state, status; text: the reason; usage:
                                  total of the turn; name: the endpoint, if one was chosen; code;
                                  retry_after_ms */
@@ -583,16 +606,6 @@ typedef struct pal_turn_waits {
  * turn. */
 PAL_API PAL_CHECKED pal_status pal_turn_waiting(pal_runtime *runtime, pal_str tenant, pal_id turn,
         pal_arena *arena, pal_turn_waits *out_waits, pal_error *err);
-
-/* The answer to a question. */
-typedef struct pal_question_answer {
-    pal_str call_id; /* empty: the answer to all questions that no other answer names */
-    bool allow;      /* true: the call is run; false: it gets an error as its result */
-    bool remember;   /* APPROVAL: use this answer for all later calls of the tool in the session;
-                        see palaver/permission.h */
-    pal_str data;    /* a JSON object, for kinds of questions that need one; may be empty */
-    PAL_RESERVED(4);
-} pal_question_answer;
 
 /* Answers all questions of an ASKING turn, which then continues. This also works after a restart
  * and in another process than the turn's. Remembered answers are durable before the turn continues.

@@ -11,6 +11,7 @@
  *   tool calls and pauses                           turn_tools.c
  *   whether a tool may run                          turn_permission.c
  *   questions about calls, and their answers        turn_question.c
+ *   answers that come with a later turn             turn_approval.c
  *   a cancel, the time limit, a failure             turn_end.c, pal_turn_stop(), pal_turn_fail()
  *   events, and readers that resume a stream        turn_event.c, pal_event_watch()
  *   a crash: another process continues the turn     recovery/recovery_resume.c
@@ -169,6 +170,8 @@ typedef struct pal_tool_run {
     pal_work_item item; /* a built-in tool runs on a worker */
     pal_arena *arena;   /* owns the result */
     pal_message result; /* a message with role tool */
+    pal_id result_id;   /* the id that the result's message gets; none: a new one */
+    pal_str extra;      /* the extra of the result; empty: that of the tool */
     bool is_error;
 } pal_tool_run;
 
@@ -255,6 +258,7 @@ typedef struct pal_turn_found {
     /* turns with the same request that failed; this turn records the request once more */
     uint32_t spent_tries;
     struct pal_outcome *outcome; /* outcome of the turn that recorded the request; NULL: unknown */
+    pal_part *answered; /* the calls that request.answers is about, in the same order */
 } pal_turn_found;
 
 typedef enum pal_owed_state {
@@ -583,6 +587,8 @@ PAL_CHECKED pal_status pal_tools_results(
 void pal_tools_end(pal_tool_run *run, const char *text);
 /* Continues with the calls, after the turn was unparked or its questions were decided. */
 void pal_tools_go_on(pal_turn *turn);
+/* Ends the turn with the calls that need approval, because request.asks_end_turn is set. */
+void pal_tools_end_asking(pal_turn *turn);
 /* Publishes the calls that wait for the caller. */
 void pal_tools_tell_paused(pal_turn *turn);
 /* Writes the calls that wait for the caller as JSON. */

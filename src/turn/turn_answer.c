@@ -18,6 +18,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
+#include "base/text.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_items.h"
 #include "palaver/limits.h"
@@ -26,6 +27,7 @@
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
+#include "turn/turn_permission.h"
 #include "turn/turn_sender.h"
 
 enum { PARTS_MAX = PAL_MESSAGE_PARTS_MAX };
@@ -366,10 +368,36 @@ static void on_signature(void *user, pal_str signature, pal_str family)
     add_signature(&turn->step.answer, signature, family);
 }
 
+/* Returns the extra of a call: that of its tool, with "asks" if the call may end the turn because
+ * it needs approval. So readers know it before the call is complete. In the step's arena, or the
+ * tool's. */
+static pal_str extra_of(pal_turn *turn, pal_str name)
+{
+    static const char end[] = "}}", asks[] = ",\"asks\":true}}";
+    const pal_tool *tool = pal_tools_find(turn, name);
+    pal_str extra = tool ? tool->call_extra : (pal_str){0};
+    pal_arena *arena;
+    pal_buf buf;
+
+    if (!turn->request.asks_end_turn || !pal_text_ends(extra, end) || tool->server.len == 0 ||
+            pal_permission_decide(&turn->settings.permissions, tool, PAL_PERMISSION_NONE) !=
+                    PAL_PERMISSION_ASK ||
+            !pal_permission_ends_turn(&turn->settings.permissions, name,
+                    turn->runtime->options.unasked_allowed))
+        return extra;
+    arena = pal_turn_step_arena(turn);
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_str(&buf, pal_str_make(extra.data, extra.len - strlen(end)));
+    pal_buf_append_text(&buf, asks);
+    if (arena)
+        extra = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return extra;
+}
+
 static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
 {
     pal_turn *turn = user;
-    const pal_tool *tool = pal_tools_find(turn, name);
 
     turn->step.output_seen = true;
     begin_call(&turn->step.answer, index, id, name);
@@ -377,7 +405,7 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
             (pal_event){.kind = PAL_EVENT_CALL,
                     .call_id = call_id_of(&turn->step.answer, index),
                     .name = name,
-                    .text = tool ? tool->call_extra : (pal_str){0},
+                    .text = extra_of(turn, name),
                     .count = part_number(&turn->step.answer)});
 }
 
@@ -652,16 +680,17 @@ void pal_answer_record_canceled(pal_turn *turn)
 }
 
 /* Stores the extra members for calls of each tool: those that the caller has set, or the server of
- * the tool. An item has its own members. */
-static void mark_calls(const pal_turn *turn, pal_message *message)
+ * the tool. An item of a tool that the caller runs has its own members. */
+static void mark_calls(pal_turn *turn, pal_message *message)
 {
     for (size_t i = 0; i < message->parts_len; i++) {
-        const pal_tool *tool = message->parts[i].kind == PAL_PART_TOOL_CALL
-                ? pal_tools_find(turn, message->parts[i].name)
-                : NULL;
+        pal_part *part = &message->parts[i];
+        const pal_tool *tool =
+                part->kind == PAL_PART_TOOL_CALL ? pal_tools_find(turn, part->name) : NULL;
+        bool has_own = turn->step.answer.has_items && part->extra.len;
 
-        if (tool && !(turn->step.answer.has_items && message->parts[i].extra.len))
-            message->parts[i].extra = tool->call_extra;
+        if (tool && (tool->server.len || !has_own))
+            part->extra = extra_of(turn, part->name);
     }
 }
 

@@ -27,6 +27,7 @@
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
+#include "turn/turn_approval.h"
 #include "turn/turn_event.h"
 
 enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };
@@ -147,6 +148,8 @@ static void commit_and_plan(pal_turn *turn)
     if (pal_turn_write_status(turn, &err) != PAL_OK || is_replay(turn))
         return;
     note_seq(turn);
+    if (turn->request.answers_len > 0)
+        return; /* the answered calls run first */
     turn->commit.fence = fence_of(turn);
     pal_plan_work(&turn->work);
     turn->commit.stage = PAL_COMMIT_FIRST_PLANNED;
@@ -165,13 +168,22 @@ static void inspect_and_commit(pal_work_item *item)
         commit_and_plan(turn);
 }
 
+/* A new session has only what the request brings. */
+static pal_status prepare_new(pal_turn *turn, pal_error *err)
+{
+    const pal_session session = {.id = turn->request.session, .tenant = turn->request.tenant};
+    pal_status status = pal_recovery_prepare(turn, err);
+
+    return status == PAL_OK ? pal_approval_find(turn, &(pal_ending){0}, &session, err) : status;
+}
+
 /* The same for a new session, which needs no look. Runs on a worker. */
 static void prepare_and_commit(pal_work_item *item)
 {
     pal_turn *turn = pal_turn_of_work(item);
 
     turn->work_error = (pal_error){0};
-    turn->work_status = pal_recovery_prepare(turn, &turn->work_error);
+    turn->work_status = prepare_new(turn, &turn->work_error);
     if (turn->work_status == PAL_OK)
         commit_and_plan(turn);
 }
@@ -414,6 +426,8 @@ static void run(pal_turn *turn)
     if (turn->commit.stage == PAL_COMMIT_FIRST_PLANNED) {
         pal_turn_enter(turn, PAL_TURN_PHASE_PLAN);
         pal_turn_planned(turn);
+    } else if (turn->request.answers_len > 0 && !pal_approval_begin(turn)) {
+        pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
     } else {
         pal_servers_await(turn);
     }
@@ -641,7 +655,7 @@ static void begin_at_once(pal_turn *turn)
 
     if (takes_one_worker(turn))
         work(turn, prepare_and_commit, on_worker_done);
-    else if (pal_recovery_prepare(turn, &err) == PAL_OK)
+    else if (prepare_new(turn, &err) == PAL_OK)
         admit(turn);
     else
         refuse(turn, &err);

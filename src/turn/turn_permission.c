@@ -71,6 +71,12 @@ pal_permission pal_permission_decide(
     return stricter(permission, first_match(&set->request, tool->name));
 }
 
+bool pal_permission_ends_turn(
+        const pal_permission_set *set, pal_str tool, bool is_unasked_allowed)
+{
+    return !is_unasked_allowed || first_match(&set->request, tool) == PAL_PERMISSION_ASK;
+}
+
 pal_permission_rules pal_permission_read_rules(pal_json list, pal_arena *arena)
 {
     pal_permission_rule *rules;

@@ -24,6 +24,11 @@ typedef struct pal_permission_set {
 pal_permission pal_permission_decide(
         const pal_permission_set *set, const pal_tool *tool, pal_permission memory);
 
+/* Returns true if a call whose permission is ASK ends a turn with `asks_end_turn`: the
+ * configuration does not allow it unasked, or the request itself requires approval. */
+bool pal_permission_ends_turn(
+        const pal_permission_set *set, pal_str tool, bool is_unasked_allowed);
+
 /* Reads the rules in a session's metadata: [{"tool": "files__*", "do": "deny"}, ...]. A client
  * wrote them, so a rule that cannot be read denies. A rule without a tool applies to all tools. */
 pal_permission_rules pal_permission_read_rules(pal_json list, pal_arena *arena);

@@ -247,13 +247,24 @@ static void deny_unasked(pal_tool_run *run)
     pal_tools_end(run, text);
 }
 
+/* Returns true if a later turn brings the answer. `unasked_allowed` is about callers that cannot be
+ * asked, but this request requires approval itself. */
+static bool can_wait(const pal_tool_run *run)
+{
+    const pal_turn *turn = run->turn;
+
+    return turn->request.asks_end_turn && run->question.kind == PAL_QUESTION_APPROVAL &&
+            pal_permission_ends_turn(&turn->settings.permissions, run->name,
+                    turn->runtime->options.unasked_allowed);
+}
+
 /* The caller cannot answer, so the configuration does. A repeated call is never run this way. */
 static void decide_unasked(pal_turn *turn)
 {
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         pal_tool_run *run = &turn->step.runs[i];
 
-        if (!is_asked(run))
+        if (!is_asked(run) || can_wait(run))
             continue;
         if (run->question.kind == PAL_QUESTION_APPROVAL && turn->runtime->options.unasked_allowed) {
             run->is_permitted = true;
@@ -270,6 +281,8 @@ static void resolve(pal_turn *turn)
         decide_unasked(turn);
     if (count_asked(turn) == 0)
         pal_tools_go_on(turn);
+    else if (turn->request.asks_end_turn)
+        pal_tools_end_asking(turn);
     else
         store_questions(turn);
 }
@@ -400,10 +413,29 @@ pal_status pal_question_check(const pal_question *questions, size_t len,
     return PAL_OK;
 }
 
-static void take_answer(pal_tool_run *run, const pal_question_answer *answer)
+static void end_denied(pal_tool_run *run, const pal_question_answer *answer)
 {
     bool is_repeat = run->question.kind == PAL_QUESTION_REPEAT;
+    pal_json data = {0};
+    pal_str reason = {0};
+    pal_buf text;
 
+    if (answer->data.len && pal_json_parse(run->arena, answer->data, NULL, &data, NULL) == PAL_OK)
+        reason = pal_json_string(pal_json_find(data, "reason"), run->arena);
+    pal_buf_init(&text, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_text(&text,
+            is_repeat ? "The user denied this call because it repeats the previous ones"
+                      : "The user denied this call");
+    pal_buf_append_text(&text, reason.len ? ": " : ".");
+    pal_buf_append_str(&text, reason);
+    pal_tools_end(run, pal_arena_copy(run->arena, pal_buf_str(&text)).data);
+    pal_buf_done(&text);
+}
+
+void pal_question_take(pal_tool_run *run, const pal_question_answer *answer)
+{
+    run->extra = answer->extra;
+    run->result_id = answer->result;
     if (run->question.kind == PAL_QUESTION_INPUT) {
         pal_input_take(run, answer);
         return;
@@ -414,9 +446,7 @@ static void take_answer(pal_tool_run *run, const pal_question_answer *answer)
         run->is_allowed = true;
         run->question.kind = PAL_QUESTION_NONE;
     } else {
-        pal_tools_end(run,
-                is_repeat ? "The user denied this call because it repeats the previous ones."
-                          : "The user denied this call.");
+        end_denied(run, answer);
     }
 }
 
@@ -437,7 +467,7 @@ pal_status pal_question_answer_all(
         pal_tool_run *run = &turn->step.runs[i];
 
         if (is_asked(run))
-            take_answer(run, pal_question_answer_to(answers, run->id));
+            pal_question_take(run, pal_question_answer_to(answers, run->id));
     }
     pal_lane_unpark(turn, pal_tools_go_on);
     return PAL_OK;

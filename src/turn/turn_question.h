@@ -21,6 +21,9 @@ void pal_question_tell(pal_turn *turn);
  * do not fit the questions, and nothing was changed. */
 PAL_CHECKED pal_status pal_question_answer_all(
         pal_turn *turn, const pal_turn_answers *answers, pal_error *err);
+/* Gives the answer to one call: the call may run, or ends with a denial as its result. Does not
+ * continue the turn. */
+void pal_question_take(pal_tool_run *run, const pal_question_answer *answer);
 /* Copies the questions of the turn into the arena, in the order of the calls. */
 PAL_CHECKED pal_status pal_question_list(const pal_turn *turn, pal_arena *arena,
         const pal_question **out_questions, size_t *out_len, pal_error *err);

@@ -51,7 +51,9 @@ static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, boo
             .call_id = run->id,
             .name = run->name,
             .is_error = is_error};
-    if (tool && !run->is_callers)
+    if (run->extra.len)
+        part->extra = run->extra;
+    else if (tool && !run->is_callers)
         part->extra = tool->call_extra;
     if (len == 1 && parts[0].kind == PAL_PART_TEXT) {
         part->text = pal_arena_copy(run->arena, parts[0].text);
@@ -67,7 +69,8 @@ static void set_result(pal_tool_run *run, const pal_part *parts, size_t len, boo
         }
         part->parts_len = part->parts ? len : 0;
     }
-    run->result = (pal_message){.role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
+    run->result = (pal_message){
+            .id = run->result_id, .role = PAL_ROLE_TOOL, .parts = part, .parts_len = 1};
     run->is_error = is_error;
     if (pal_context_spill(&run->result, run->arena, &spilled, &ignored) != PAL_OK)
         run->result.parts_len = 0;
@@ -330,8 +333,11 @@ static void on_results_recorded(pal_write *write)
     pal_error err = {0};
 
     turn->holds--;
-    if (turn->commit.messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK)
+    if (turn->commit.messages_len > 0 && pal_turn_write_status(turn, &err) == PAL_OK) {
         turn->owed.told_seq = turn->commit.messages[turn->commit.messages_len - 1].seq;
+        if (turn->owed.first_seq == 0) /* a request without messages begins with results */
+            turn->owed.first_seq = turn->commit.messages[0].seq;
+    }
     turn->commit.messages = NULL;
     turn->commit.messages_len = 0;
     if (pal_turn_write_status(turn, &err) != PAL_OK) {
@@ -552,7 +558,54 @@ static void end_with_calls(pal_turn *turn)
         turn->info.has_calls = true;
         pal_tools_tell_paused(turn);
     }
+    if (has_question(turn)) {
+        turn->info.has_calls = true;
+        pal_question_tell(turn);
+    }
     pal_turn_finish(turn, PAL_TURN_DONE);
+}
+
+/* A message that is steered into the turn comes before the approval of its calls. */
+static void skip_asked(pal_turn *turn)
+{
+    for (size_t i = 0; i < turn->step.runs_len; i++)
+        if (is_asked(&turn->step.runs[i]))
+            end_with(&turn->step.runs[i], skipped_text, true);
+}
+
+static void on_end_stored(pal_write *write)
+{
+    pal_turn_of_write(write)->step.asking = PAL_ASK_IDLE;
+    on_results_recorded(write);
+}
+
+/* The results of all other calls are recorded before the last commit, which has none. */
+void pal_tools_end_asking(pal_turn *turn)
+{
+    pal_turn_append append = {0};
+    pal_error err = {0};
+
+    if (turn->stop || turn->lane->steers)
+        skip_asked(turn);
+    if (count_state(turn, PAL_TOOL_ENDED) > 0) {
+        go_on(turn);
+        return;
+    }
+    if (pal_last_commit_prepare(turn, &append, true, &err) != PAL_OK) {
+        pal_turn_fail(turn, err.status, "could not finish the turn: %.180s", err.message);
+        return;
+    }
+    turn->step.asking = PAL_ASK_STORES;
+    turn->commit.messages_len = 0;
+    turn->commit.write.ops_len = 0;
+    if (append.inbox_len > 0)
+        pal_turn_add_op(turn,
+                pal_op_inbox_drop(
+                        turn->request.tenant, turn->request.session, append.inbox_ids[0]));
+    if (append.record)
+        pal_turn_add_op(turn,
+                pal_op_record_put(turn->request.tenant, append.record, PAL_RECORD_VERSION_ANY));
+    pal_turn_write(turn, on_end_stored);
 }
 
 static void pause_turn(pal_turn *turn)

@@ -335,6 +335,7 @@ static const pal_member request_members[] = {
         REQUEST("permissions", OTHER, permissions),
         REQUEST("cannot_ask", FLAG, cannot_ask),
         REQUEST("cannot_input", FLAG, cannot_input),
+        REQUEST("asks_end_turn", FLAG, asks_end_turn),
 };
 static const pal_member_table request_table = {
         request_members, LEN(request_members), read_other, write_other};

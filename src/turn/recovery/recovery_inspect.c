@@ -4,8 +4,9 @@
  *
  * Calls of the newest answer can be open for two reasons: a process died, or the caller delivers
  * the results now, as messages of role tool at the beginning of the request. Delivered results are
- * matched with their calls. All other open calls get "interrupted" as their result, before any new
- * message is recorded. Nothing is written here: turn_first_commit.c commits the result, so a crash
+ * matched with their calls. Calls that the request approves or denies stay open until they have run
+ * (turn_approval.c). All other open calls get "interrupted" as their result, before any new message
+ * is recorded. Nothing is written here: turn_first_commit.c commits the result, so a crash
  * leaves the session unchanged. */
 #include "turn/recovery/recovery_inspect.h"
 
@@ -17,6 +18,7 @@
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
 #include "turn/recovery/recovery_resume.h"
+#include "turn/turn_approval.h"
 #include "turn/turn_question.h"
 #include "turn/turn_sender.h"
 
@@ -165,7 +167,7 @@ static bool is_open(const pal_turn *turn, const pal_ending *end, const pal_part 
 {
     const pal_turn_request *request = &turn->request;
 
-    return call->kind == PAL_PART_TOOL_CALL &&
+    return call->kind == PAL_PART_TOOL_CALL && !pal_approval_has_answer(request, call->call_id) &&
             !pal_recovery_has_result(end->results, end->results_len, call->call_id) &&
             !pal_recovery_has_result(request->messages, request->messages_len, call->call_id);
 }
@@ -385,6 +387,8 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
     if (status != PAL_OK)
         return status;
     status = check_results(turn, &end, err);
+    if (status == PAL_OK)
+        status = pal_approval_find(turn, &end, &snapshot.row.session, err);
     if (status != PAL_OK)
         return status;
     return settle(turn, &end, err);

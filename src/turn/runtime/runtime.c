@@ -208,6 +208,9 @@ static pal_status check_request(pal_runtime *runtime, pal_arena *arena,
     status = check_opening(request, err);
     if (status != PAL_OK)
         return status;
+    if (request->answers_len > 0 && !request->on_done && request->lane != PAL_TURN_LANE_REJECT)
+        return pal_error_set(err, PAL_INVALID,
+                "a request with answers cannot wait in the inbox; use lane=reject");
     return pal_toolset_check(request, arena, err);
 }
 

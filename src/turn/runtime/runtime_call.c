@@ -111,19 +111,6 @@ static void start_on_loop(pal_task *task)
     pal_lane_enter(turn);
 }
 
-static pal_turn_answers copy_answers(pal_arena *arena, const pal_turn_answers *answers)
-{
-    pal_question_answer *items =
-            answers->len ? pal_arena_array(arena, answers->len, sizeof(*items)) : NULL;
-
-    for (size_t i = 0; items && i < answers->len; i++) {
-        items[i] = answers->items[i];
-        items[i].call_id = pal_arena_copy(arena, answers->items[i].call_id);
-        items[i].data = pal_arena_copy(arena, answers->items[i].data);
-    }
-    return (pal_turn_answers){items, items ? answers->len : 0};
-}
-
 static pal_status post_start(pal_runtime *runtime, const pal_turn_request *request,
         pal_turn_on_start on_start, void *user, pal_compact_wait *compact, pal_turn_answers answers,
         pal_error *err)
@@ -133,7 +120,8 @@ static pal_status post_start(pal_runtime *runtime, const pal_turn_request *reque
 
     if (s && arena) {
         s->compact = compact;
-        s->answers = copy_answers(arena, &answers);
+        s->answers = (pal_turn_answers){
+                pal_copy_answers(arena, answers.items, answers.len), answers.len};
         s->runtime = runtime;
         s->arena = arena;
         s->request = pal_copy_request(arena, request);

@@ -63,6 +63,20 @@ static const pal_permission_rule *copy_rules(
     return copy;
 }
 
+const pal_question_answer *pal_copy_answers(
+        pal_arena *arena, const pal_question_answer *answers, size_t len)
+{
+    pal_question_answer *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
+
+    for (size_t i = 0; copy && i < len; i++) {
+        copy[i] = answers[i];
+        copy[i].call_id = pal_arena_copy(arena, answers[i].call_id);
+        copy[i].data = pal_arena_copy(arena, answers[i].data);
+        copy[i].extra = pal_arena_copy(arena, answers[i].extra);
+    }
+    return copy;
+}
+
 pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *request)
 {
     pal_turn_request copy = *request;
@@ -79,6 +93,7 @@ pal_turn_request pal_copy_request(pal_arena *arena, const pal_turn_request *requ
     copy.label = pal_arena_copy(arena, request->label);
     copy.agent = pal_arena_copy(arena, request->agent);
     copy.permissions = copy_rules(arena, request->permissions, request->permissions_len);
+    copy.answers = pal_copy_answers(arena, request->answers, request->answers_len);
     return copy;
 }
 
