@@ -15,7 +15,7 @@
 
 #define TYPES_EXPECTED                                                                             \
     "one of message, function_call, function_call_output, custom_tool_call, "                      \
-    "custom_tool_call_output, reasoning, item_reference, compaction"
+    "custom_tool_call_output, reasoning, item_reference, compaction, mcp_approval_response"
 #define FAMILY "openai"
 
 typedef struct items_reader {
@@ -369,33 +369,44 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
 
 /* ---- Items that have no counterpart ---- */
 
-static pal_status keep_item(items_reader *in, pal_json item)
+static pal_status keep_item_as(items_reader *in, pal_json item, pal_role role)
 {
     static const char *const own[] = {"type", "id", "status", NULL};
     static const char *const own_type[] = {"type", NULL};
     pal_str type = pal_arena_copy(in->arena, pal_member_string(item, "type", in->arena));
     pal_part part = {.kind = PAL_PART_FILE};
-    return add_item(in, item, in->keeps_ids ? own_type : own, type.data, PAL_ROLE_ASSISTANT, &part);
+    return add_item(in, item, in->keeps_ids ? own_type : own, type.data, role, &part);
+}
+
+static pal_status keep_item(items_reader *in, pal_json item)
+{
+    return keep_item_as(in, item, PAL_ROLE_ASSISTANT);
 }
 
 /* ---- Calls of tool servers ---- */
 
-/* An mcp_call is a call with its result. It has no call id, so its own id is used. */
-static pal_status read_mcp_call(items_reader *in, pal_json item)
+/* Returns true if an item about a call of a tool server is kept unchanged. Items of this server are
+ * read. */
+static bool keeps(const items_reader *in, pal_json item, const char *member)
+{
+    pal_id message;
+    return in->keeps_all &&
+            !(in->find &&
+                    pal_openai_item_parse(pal_member_string(item, member, in->arena), &message));
+}
+
+/* Reads a call that a tool server runs. It has no call id, so its own id is used. Returns false if
+ * it is incomplete: it is left out, like the calls of other servers. */
+static bool read_mcp(items_reader *in, pal_json item, bool is_asked, pal_part *out_call)
 {
     pal_str server = pal_member_string(item, "server_label", in->arena);
     pal_str tool = pal_member_string(item, "name", in->arena);
-    pal_json error = pal_json_find(item, "error");
     pal_part call = {.kind = PAL_PART_TOOL_CALL,
             .call_id = pal_member_string(item, "id", in->arena),
             .arguments = pal_member_string(item, "arguments", in->arena)};
     pal_buf buf;
-    pal_id message;
-    bool is_ours = in->find && pal_openai_item_parse(call.call_id, &message);
-    if (in->keeps_all && !is_ours)
-        return keep_item(in, item);
     if (call.call_id.len == 0 || server.len == 0 || tool.len == 0)
-        return PAL_OK; /* left out, like the calls of other servers */
+        return false;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     pal_buf_append_str(&buf, server);
     pal_buf_append_text(&buf, "__");
@@ -406,21 +417,81 @@ static pal_status read_mcp_call(items_reader *in, pal_json item)
     pal_json_quote(&buf, server);
     pal_buf_append_text(&buf, ",\"tool\":");
     pal_json_quote(&buf, tool);
-    pal_buf_append_text(&buf, "}}");
+    pal_buf_append_text(&buf, is_asked ? ",\"asks\":true}}" : "}}");
     call.extra = pal_arena_copy(in->arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
+    *out_call = call;
+    return true;
+}
+
+static const pal_part *find_call(const items_reader *in, pal_str call_id)
+{
+    for (size_t i = in->len; call_id.len && i > 0; i--) {
+        for (size_t k = 0; k < in->messages[i - 1].parts_len; k++) {
+            const pal_part *part = &in->messages[i - 1].parts[k];
+            if (part->kind == PAL_PART_TOOL_CALL && pal_str_equal(part->call_id, call_id))
+                return part;
+        }
+    }
+    return NULL;
+}
+
+/* An mcp_call is a call with its result. If it was approved, the request for the approval is the
+ * call, and the mcp_call only its result. */
+static pal_status read_mcp_call(items_reader *in, pal_json item)
+{
+    pal_json error = pal_json_find(item, "error");
+    pal_str request = pal_member_string(item, "approval_request_id", in->arena);
+    const pal_part *asked = find_call(in, request);
+    pal_part call;
+    pal_status status = PAL_OK;
+    if (keeps(in, item, "id"))
+        return keep_item(in, item);
+    if (!read_mcp(in, item, false, &call))
+        return PAL_OK;
+    if (asked)
+        status = pal_openai_approval_extra(
+                request, asked, true, in->arena, &call.extra, in->err);
+    if (status != PAL_OK)
+        return status;
     pal_part result = {.kind = PAL_PART_TOOL_RESULT,
-            .call_id = call.call_id,
+            .call_id = asked ? asked->call_id : call.call_id,
             .name = call.name,
             .extra = call.extra,
             .is_error = pal_json_type_of(error) > PAL_JSON_NULL};
     result.text = pal_json_type_of(error) == PAL_JSON_STRING
             ? pal_json_string(error, in->arena)
             : pal_member_string(item, "output", in->arena);
-    pal_status status = pal_arena_checked(in->arena, in->err);
-    if (status == PAL_OK)
+    status = pal_arena_checked(in->arena, in->err);
+    if (status == PAL_OK && !asked)
         status = add_part(in, PAL_ROLE_ASSISTANT, &call);
     return status == PAL_OK ? add_part(in, PAL_ROLE_TOOL, &result) : status;
+}
+
+static pal_status read_approval_request(items_reader *in, pal_json item)
+{
+    pal_part call;
+    if (keeps(in, item, "id"))
+        return keep_item(in, item);
+    if (!read_mcp(in, item, true, &call))
+        return PAL_OK;
+    pal_status status = pal_arena_checked(in->arena, in->err);
+    return status == PAL_OK ? add_part(in, PAL_ROLE_ASSISTANT, &call) : status;
+}
+
+static pal_status read_approval(items_reader *in, pal_json item)
+{
+    pal_json approve = pal_json_find(item, "approve");
+    pal_str request;
+    bool is_approved;
+    if (keeps(in, item, "approval_request_id"))
+        return keep_item(in, item);
+    pal_status status = read_string(in, item, "approval_request_id", false, &request);
+    if (status != PAL_OK)
+        return status;
+    if (!pal_json_bool(approve, &is_approved))
+        return pal_member_wrong(in->err, "approve", approve, "true or false");
+    return keep_item_as(in, item, PAL_ROLE_USER);
 }
 
 /* ---- The list of items ---- */
@@ -430,8 +501,8 @@ static pal_status read_mcp_call(items_reader *in, pal_json item)
  * no messages; the caller reads them from the items. */
 static bool is_left_out(pal_json type, pal_arena *arena)
 {
-    static const char *const endings[] = {"_call", "_call_output", "_list_tools",
-            "_approval_request", "_approval_response", "tool_search_output", "additional_tools"};
+    static const char *const endings[] = {
+            "_call", "_call_output", "_list_tools", "tool_search_output", "additional_tools"};
     pal_str name = pal_json_string(type, arena);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         if (pal_text_ends(name, endings[i]))
@@ -452,6 +523,8 @@ static const struct {
         {"custom_tool_call_output", read_output, false},
         {"reasoning", read_reasoning, false},
         {"mcp_call", read_mcp_call, false},
+        {"mcp_approval_request", read_approval_request, false},
+        {"mcp_approval_response", read_approval, false},
         {"item_reference", read_reference, true},
         {"compaction", read_compaction, true},
 };

@@ -12,8 +12,15 @@
  *
  * A call of a custom tool, which takes free text, has the type "custom_tool_call" there. Models and
  * the store treat it as a call of a function with the arguments {"input":TEXT}, because services
- * have no other kind of call. Pure functions that use
- * only the caller's memory: any thread. */
+ * have no other kind of call.
+ *
+ * A call of a tool server's tool that needs approval is an mcp_approval_request. Its extra is
+ * {"mcp":{...,"asks":true}}. The client's mcp_approval_response is a separate message, which is
+ * never sent to a model. The result of the approved call is an mcp_call. Its extra names the
+ * request and repeats the arguments: {"mcp":{"request":"mcpr_...",...}}. The result of a denied
+ * call is not an item: {"mcp":{"denied":"mcpr_...",...}}.
+ *
+ * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_OPENAI_ITEMS_H
 #define PAL_OPENAI_ITEMS_H
 
@@ -79,6 +86,28 @@ PAL_CHECKED pal_status pal_openai_items_put_input(
 /* Returns true for a call of a tool server's tool, and for its result. The call is shown as an
  * mcp_call that includes the result. `extra` is the part's. */
 bool pal_openai_is_mcp(pal_str extra);
+/* Returns true for a call that may need approval. */
+bool pal_openai_is_asked(pal_str extra);
+/* Returns true for the result of an approved call, which is shown as an mcp_call. */
+bool pal_openai_is_approved(pal_str extra);
+/* Returns the extra of the result of an answered call, in the arena. `request` is the id of the
+ * mcp_approval_request. */
+PAL_CHECKED pal_status pal_openai_approval_extra(pal_str request, const pal_part *call,
+        bool is_approved, pal_arena *arena, pal_str *out_extra, pal_error *err);
+/* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
+bool pal_openai_is_kept(const pal_part *part);
+/* The client's answer to an mcp_approval_request; in the arena. */
+typedef struct pal_openai_approval {
+    pal_str request; /* id of the mcp_approval_request */
+    bool approve;
+    pal_str reason; /* may be empty */
+} pal_openai_approval;
+/* Returns false if the part is not an mcp_approval_response. */
+bool pal_openai_approval_of(
+        const pal_part *part, pal_arena *arena, pal_openai_approval *out_approval);
+/* Writes the id of the item that begins with a part of the message. */
+void pal_openai_part_id(
+        const pal_message *message, size_t part, char out_id[PAL_OPENAI_ITEM_ID_SIZE]);
 /* Writes the id of an item: "msg_...", "fc_...", "fco_...", "rs_..." and so on. */
 void pal_openai_item_id(
         const pal_message *message, size_t index, char out_id[PAL_OPENAI_ITEM_ID_SIZE]);

@@ -20,11 +20,13 @@ typedef struct items_writer {
 
 /* ---- Selecting parts ---- */
 
+#define KEPT_BEGINNING "{\"" PAL_ITEMS_FAMILY "\":{\"type\":"
+
 /* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
 static bool is_kept(const pal_part *part)
 {
     return part->kind == PAL_PART_FILE && !part->data.len && !part->blob.len && !part->url.len &&
-            pal_text_begins(part->extra, "{\"" PAL_ITEMS_FAMILY "\":{\"type\":");
+            pal_text_begins(part->extra, KEPT_BEGINNING);
 }
 
 bool pal_items_is_content(const pal_part *part)
@@ -78,18 +80,61 @@ void pal_openai_item_parts(
 
 /* ---- Ids ---- */
 
-typedef enum item_form { MESSAGE, REASONING, CALL, MCP_CALL, OUTPUT, KEPT } item_form;
+typedef enum item_form {
+    MESSAGE,
+    REASONING,
+    CALL,
+    MCP_CALL,
+    ASKED_CALL,    /* an mcp_approval_request, or an mcp_call that needed no approval after all */
+    APPROVED_CALL, /* an mcp_call, made of the result of an ASKED_CALL */
+    OUTPUT,
+    APPROVAL,  /* an mcp_approval_response */
+    TOOL_LIST, /* an mcp_list_tools */
+    KEPT,
+} item_form;
 
 static const char *const prefixes[] = {[MESSAGE] = "msg_",
         [REASONING] = "rs_",
         [CALL] = "fc_",
         [MCP_CALL] = "mcp_",
+        [ASKED_CALL] = "mcpr_",
+        [APPROVED_CALL] = "mcp_",
         [OUTPUT] = "fco_",
+        [APPROVAL] = "mcpa_",
+        [TOOL_LIST] = "mcpl_",
         [KEPT] = "item_"};
 
 bool pal_openai_is_mcp(pal_str extra)
 {
     return pal_text_begins(extra, "{\"mcp\":");
+}
+
+bool pal_openai_is_asked(pal_str extra)
+{
+    return pal_openai_is_mcp(extra) && pal_text_ends(extra, ",\"asks\":true}}");
+}
+
+bool pal_openai_is_approved(pal_str extra)
+{
+    return pal_text_begins(extra, "{\"mcp\":{\"request\":");
+}
+
+static bool is_denied(pal_str extra)
+{
+    return pal_text_begins(extra, "{\"mcp\":{\"denied\":");
+}
+
+bool pal_openai_is_kept(const pal_part *part)
+{
+    return is_kept(part);
+}
+
+static item_form form_of_kept(const pal_part *part)
+{
+    pal_str type = pal_text_after(part->extra, strlen(KEPT_BEGINNING));
+    return pal_text_begins(type, "\"mcp_approval_response\"") ? APPROVAL
+            : pal_text_begins(type, "\"mcp_list_tools\"")     ? TOOL_LIST
+                                                              : KEPT;
 }
 
 /* `part` is the first part of the item; NULL if the message is empty. */
@@ -100,10 +145,12 @@ static item_form form_of(const pal_part *part)
     if (part->kind == PAL_PART_REASONING)
         return REASONING;
     if (part->kind == PAL_PART_TOOL_CALL)
-        return pal_openai_is_mcp(part->extra) ? MCP_CALL : CALL;
+        return pal_openai_is_asked(part->extra)  ? ASKED_CALL
+                : pal_openai_is_mcp(part->extra) ? MCP_CALL
+                                                 : CALL;
     if (part->kind == PAL_PART_TOOL_RESULT)
-        return OUTPUT;
-    return is_kept(part) ? KEPT : MESSAGE;
+        return pal_openai_is_approved(part->extra) ? APPROVED_CALL : OUTPUT;
+    return is_kept(part) ? form_of_kept(part) : MESSAGE;
 }
 
 static void put_id_text(const pal_message *message, item_form form, size_t first, size_t len,
@@ -120,6 +167,12 @@ void pal_openai_item_id(
     pal_openai_item_parts(message, index, &first, &len);
     item_form form = form_of(len ? &message->parts[first] : NULL);
     put_id_text(message, form, first, len, out_id);
+}
+
+void pal_openai_part_id(
+        const pal_message *message, size_t part, char out_id[PAL_OPENAI_ITEM_ID_SIZE])
+{
+    put_id_text(message, form_of(&message->parts[part]), part, 1, out_id);
 }
 
 bool pal_openai_item_parse(pal_str id, pal_id *out_message)
@@ -398,20 +451,37 @@ static void put_text_or_null(items_writer *out, const char *name, const pal_str 
         pal_json_put_null(out->json);
 }
 
+/* Writes the members that a call and the request for its approval have in common. */
+static void put_mcp(
+        items_writer *out, const char *type, const pal_part *part, pal_json mcp)
+{
+    pal_str arguments = part->kind == PAL_PART_TOOL_CALL
+            ? part->arguments
+            : pal_member_string(mcp, "arguments", out->scratch);
+    put_member(out, "type", pal_str_of(type));
+    put_member(out, "server_label", pal_member_string(mcp, "server", out->scratch));
+    put_member(out, "name", pal_member_string(mcp, "tool", out->scratch));
+    put_member(out, "arguments", arguments.len ? arguments : pal_str_of("{}"));
+}
+
 /* Images and files of a result are not part of an mcp_call. */
 static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part *result)
 {
     pal_json mcp = pal_member_kept(part->extra, "mcp", out->scratch);
-    pal_str server = pal_member_string(mcp, "server", out->scratch);
-    pal_str tool = pal_member_string(mcp, "tool", out->scratch);
+    pal_str request = pal_member_string(mcp, "request", out->scratch);
     bool is_error = result && result->is_error;
-    put_member(out, "type", pal_str_of("mcp_call"));
-    put_member(out, "server_label", server);
-    put_member(out, "name", tool);
-    put_member(out, "arguments", part->arguments.len ? part->arguments : pal_str_of("{}"));
-    put_text_or_null(out, "approval_request_id", NULL);
+    put_mcp(out, "mcp_call", part, mcp);
+    put_text_or_null(out, "approval_request_id", request.len ? &request : NULL);
     put_text_or_null(out, "output", result && !is_error ? &result->text : NULL);
     put_text_or_null(out, "error", is_error ? &result->text : NULL);
+}
+
+/* The answer to the request is in the result. A result without one belongs to a call that needed no
+ * approval after all. */
+static bool is_request(item_form form, const pal_part *result)
+{
+    return form == ASKED_CALL &&
+            (!result || pal_openai_is_approved(result->extra) || is_denied(result->extra));
 }
 
 static void put_output(items_writer *out, const pal_part *part, pal_json kept)
@@ -468,15 +538,20 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
         put_reasoning(out, part, kept);
     else if (form == CALL)
         put_call(out, part, kept);
-    else if (form == MCP_CALL)
+    else if (is_request(form, result))
+        put_mcp(out, "mcp_approval_request", part,
+                pal_member_kept(part->extra, "mcp", out->scratch));
+    else if (form == MCP_CALL || form == ASKED_CALL || form == APPROVED_CALL)
         put_mcp_call(out, part, result);
-    else if (form == KEPT)
+    else if (form == KEPT || form == APPROVAL || form == TOOL_LIST)
         put_kept(out, kept, !status);
     else
         put_output(out, part, kept);
-    if (form == MCP_CALL && result && result->is_error)
+    bool has_status = form != REASONING && form != APPROVAL && form != TOOL_LIST &&
+            !is_request(form, result);
+    if (form != OUTPUT && result && result->is_error)
         status = "failed";
-    if (form != REASONING && status)
+    if (has_status && status)
         put_member(out, "status", pal_str_of(status));
     pal_json_end_object(out->json);
 }
@@ -501,4 +576,41 @@ pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *messa
     pal_status written = pal_arena_checked(out.scratch, err);
     pal_arena_free(out.scratch);
     return written;
+}
+
+/* ---- Approvals ---- */
+
+pal_status pal_openai_approval_extra(pal_str request, const pal_part *call, bool is_approved,
+        pal_arena *arena, pal_str *out_extra, pal_error *err)
+{
+    pal_json mcp = pal_member_kept(call->extra, "mcp", arena);
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_json_name(&writer, "mcp");
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, is_approved ? "request" : "denied", request);
+    pal_put_str(&writer, "server", pal_member_string(mcp, "server", arena));
+    pal_put_str(&writer, "tool", pal_member_string(mcp, "tool", arena));
+    if (is_approved)
+        pal_put_str(&writer, "arguments", call->arguments);
+    pal_json_end_object(&writer);
+    pal_json_end_object(&writer);
+    pal_status status = pal_member_keep(&buf, arena, out_extra, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+bool pal_openai_approval_of(
+        const pal_part *part, pal_arena *arena, pal_openai_approval *out_approval)
+{
+    if (form_of(part) != APPROVAL)
+        return false;
+    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, arena);
+    *out_approval = (pal_openai_approval){
+            .request = pal_member_string(kept, "approval_request_id", arena),
+            .reason = pal_member_string(kept, "reason", arena)};
+    (void)pal_json_bool(pal_json_find(kept, "approve"), &out_approval->approve);
+    return true;
 }
