@@ -249,9 +249,9 @@ static action clean_part(pal_repair_work *work, pal_role role, pal_part *part, u
         return clean_reasoning(work, role, part, changes);
     case PAL_PART_IMAGE:
     case PAL_PART_FILE:
-        /* An item that was kept unchanged has no counterpart at a model service. */
-        return pal_openai_is_kept(part) ? leave_out(PAL_CHANGE_MISPLACED, changes)
-                                        : clean_media(work, role, part, changes);
+        /* The answer of a client to a request of ours is not for a model. */
+        return pal_openai_is_approval(part) ? leave_out(PAL_CHANGE_MISPLACED, changes)
+                                            : clean_media(work, role, part, changes);
     case PAL_PART_COMPACTION:
         return replace(part, PAL_TEXT_QUESTION, PAL_CHANGE_COMPACTION, changes);
     case PAL_PART_TOOL_CALL:

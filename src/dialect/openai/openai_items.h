@@ -94,8 +94,8 @@ bool pal_openai_is_approved(pal_str extra);
  * mcp_approval_request. */
 PAL_CHECKED pal_status pal_openai_approval_extra(pal_str request, const pal_part *call,
         bool is_approved, pal_arena *arena, pal_str *out_extra, pal_error *err);
-/* Returns true if the part is an item that has no counterpart here and was kept unchanged. */
-bool pal_openai_is_kept(const pal_part *part);
+/* Returns true if the part is an mcp_approval_response to a request of this server. */
+bool pal_openai_is_approval(const pal_part *part);
 /* The client's answer to an mcp_approval_request; in the arena. */
 typedef struct pal_openai_approval {
     pal_str request; /* id of the mcp_approval_request */

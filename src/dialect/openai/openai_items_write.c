@@ -124,11 +124,6 @@ static bool is_denied(pal_str extra)
     return pal_text_begins(extra, "{\"mcp\":{\"denied\":");
 }
 
-bool pal_openai_is_kept(const pal_part *part)
-{
-    return is_kept(part);
-}
-
 static item_form form_of_kept(const pal_part *part)
 {
     pal_str type = pal_text_after(part->extra, strlen(KEPT_BEGINNING));
@@ -151,6 +146,11 @@ static item_form form_of(const pal_part *part)
     if (part->kind == PAL_PART_TOOL_RESULT)
         return pal_openai_is_approved(part->extra) ? APPROVED_CALL : OUTPUT;
     return is_kept(part) ? form_of_kept(part) : MESSAGE;
+}
+
+bool pal_openai_is_approval(const pal_part *part)
+{
+    return form_of(part) == APPROVAL;
 }
 
 static void put_id_text(const pal_message *message, item_form form, size_t first, size_t len,

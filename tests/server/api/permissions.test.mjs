@@ -2,44 +2,12 @@
 // writes each call into a file.
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { MockResponses } from '../../conformance/mock-responses.mjs';
-import { workspace } from '../support.mjs';
-import { open, serveModel } from '../model.mjs';
+import { open } from '../model.mjs';
+import { serveTools as serve } from '../tools.mjs';
 
 const bounded = { timeout: 60_000 };
 
-const program = (notes) => `
-const fs = require('fs');
-const rl = require('readline').createInterface({ input: process.stdin });
-const schema = { type: 'object' };
-const tools = [{ name: 'add', inputSchema: schema, annotations: { readOnlyHint: true } },
-    { name: 'write', inputSchema: schema }, { name: 'fail', inputSchema: schema }];
-rl.on('line', (line) => {
-    const { id, method, params } = JSON.parse(line);
-    if (id === undefined) return;
-    const send = (m) => console.log(JSON.stringify({ jsonrpc: '2.0', id, ...m }));
-    if (method === 'initialize') send({ result: { protocolVersion: '2025-06-18', capabilities: { tools: {} },
-        serverInfo: { name: 'x', version: '1' } } });
-    else if (method === 'tools/list') send({ result: { tools } });
-    else if (method === 'tools/call') {
-        fs.appendFileSync(${JSON.stringify(notes)}, params.name + ' ' + JSON.stringify(params.arguments) + '\\n');
-        send({ result: { content: [{ type: 'text', text: params.name === 'add' ? '5' : 'done' }],
-            isError: params.name === 'fail' } });
-    } else send({ error: { code: -32601, message: 'no' } });
-});`;
-
-async function serve(t, rules = '', options = {}) {
-    const dir = workspace(t);
-    const notes = path.join(dir, 'notes');
-    const script = path.join(dir, 'server.cjs');
-    writeFileSync(notes, '');
-    writeFileSync(script, program(notes));
-    const s = await serveModel(t, { ...options, config: `mcp_servers:\n  - {name: fx, command: [${process.execPath}, ${script}]}\n${rules}` });
-    s.notes = () => readFileSync(notes, 'utf8').trim().split('\n').filter(Boolean).map((l) => l.split(' ')[0]);
-    return s;
-}
 const allow = 'permissions: [{tool: "fx__*", do: allow}]\n';
 const call = (tool, args = '{"a":2}') => `<<tool fx__${tool} ${args}>>`;
 
@@ -228,13 +196,25 @@ test('the request restricts which tools of a server are used', bounded, async (t
     assert.deepEqual(await offered(fx), ['fx__add', 'fx__write', 'fx__fail']);
     assert.deepEqual(await offered({ ...fx, allowed_tools: ['add'] }), ['fx__add']);
     assert.deepEqual(await offered({ ...fx, allowed_tools: { tool_names: ['write'] } }), ['fx__write']);
-    const { json } = await create(s, { input: `${call('write')}<<next>><<say x>>`, tools: [{ ...fx, require_approval: 'always' }] });
-    assert.match(json.output[0].error, /needs approval/);
-    assert.deepEqual(s.notes(), []);
-    const never = await serve(t);
-    const weak = await create(never, { input: `${call('write')}<<next>><<say x>>`, tools: [{ ...fx, require_approval: 'never' }] });
-    assert.match(weak.json.output[0].error, /needs approval/, 'never weaker than the configuration');
-    assert.deepEqual(never.notes(), []);
+    const asked = async (server, require_approval, tool) => {
+        const { json } = await create(server, { input: `${call(tool)}<<next>><<say x>>`, tools: [{ ...fx, require_approval }] });
+        return json.output.some((item) => item.type === 'mcp_approval_request');
+    };
+    assert.equal(await asked(s, 'always', 'write'), true);
+    assert.equal(await asked(s, 'never', 'write'), false);
+    assert.equal(await asked(s, { always: { tool_names: ['write'] } }, 'write'), true);
+    assert.equal(await asked(s, { always: { tool_names: ['write'] } }, 'add'), false);
+    assert.equal(await asked(s, { never: { tool_names: ['write'] } }, 'write'), false);
+    assert.equal(await asked(s, { never: { tool_names: ['add'] } }, 'write'), true, 'all others');
+    assert.equal(await asked(s, { never: { read_only: true } }, 'add'), false);
+    assert.equal(await asked(s, { never: { read_only: true } }, 'write'), true);
+    assert.equal(await asked(s, { always: { read_only: false } }, 'write'), true);
+    assert.equal(await asked(s, { always: { read_only: false } }, 'add'), false);
+    assert.deepEqual(await offered({ ...fx, allowed_tools: { read_only: true } }), ['fx__add']);
+    const strict = await serve(t);
+    for (const approval of ['never', { never: { tool_names: ['write'] } }])
+        assert.equal(await asked(strict, approval, 'write'), true, 'never weaker than the configuration');
+    assert.deepEqual(strict.notes(), []);
 });
 
 test('servers that are not configured are left out', bounded, async (t) => {

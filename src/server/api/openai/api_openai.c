@@ -195,10 +195,13 @@ pal_openai_item *pal_openai_items_of(
             pal_openai_item_parts(&messages[i], k, &first, &parts_len);
             const pal_part *part = parts_len ? &messages[i].parts[first] : NULL;
             bool is_mcp = part && pal_openai_is_mcp(part->extra);
-            if (is_mcp && part->kind == PAL_PART_TOOL_RESULT)
+            bool is_result = is_mcp && part->kind == PAL_PART_TOOL_RESULT;
+            if (is_result && !pal_openai_is_approved(part->extra))
                 continue;
             items[len++] = (pal_openai_item){&messages[i], k,
-                    is_mcp ? find_result(messages, i + 1, messages_len, part) : NULL};
+                    is_result    ? part
+                            : is_mcp ? find_result(messages, i + 1, messages_len, part)
+                                     : NULL};
         }
     }
     *out_len = len;

@@ -52,6 +52,7 @@ typedef struct pal_response {
     pal_str socket;   /* name of the WebSocket that keeps it; empty: it is stored */
     pal_str additional; /* a JSON array of tools that came as items of the input; may be empty */
     bool has_items;     /* the service has this API, and its items are stored */
+    pal_str approved;   /* a JSON array of the calls that the client has approved; may be empty */
 } pal_response;
 
 /* The form in which an item of the output is shown. */
@@ -123,6 +124,7 @@ typedef struct pal_response_request {
     pal_str conversation; /* "conv_..."; may be empty */
     pal_str additional;   /* a JSON array of additional tools; may be empty */
     bool has_service;     /* the model service has this API, so it gets the request's own members */
+    pal_str approved;     /* a JSON array of the calls that the input approves; may be empty */
     pal_str left_out;     /* tools that no model is offered, for the metadata; may be empty */
     bool is_stream;
     bool is_background;
@@ -183,6 +185,22 @@ PAL_CHECKED pal_status pal_response_check_calls(pal_response_request *request, p
 pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out_message,
         size_t *out_index, void *user, pal_error *err);
 
+/* ---- Approvals (api_openai_responses_approvals.c) ---- */
+
+/* A call without a result. */
+typedef struct pal_response_open_call {
+    const pal_message *message;
+    size_t part;
+    bool is_stored; /* the history has the message; otherwise the input has it */
+} pal_response_open_call;
+
+/* Whether the call is the mcp_approval_request with this id. */
+bool pal_response_is_request(const pal_response_open_call *call, pal_str id);
+/* Fills turn.answers: each of the calls is approved by the input, or counts as denied. Also fills
+ * request->approved. */
+PAL_CHECKED pal_status pal_response_approve(pal_response_request *request,
+        const pal_response_open_call *calls, size_t len, pal_error *err);
+
 /* Chooses the session, runs the turn and answers. Called on a worker. */
 PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
 
@@ -233,6 +251,8 @@ void pal_response_events_done(pal_response_events *events);
 
 /* Writes response.created and response.in_progress. */
 void pal_response_events_begin(pal_response_events *events);
+/* Adds the approved calls of the response, which run before the model is called. */
+void pal_response_events_approved(pal_response_events *events);
 /* A new message begins. */
 void pal_response_events_message(pal_response_events *events, pal_id message);
 /* Adds text in the form TEXT, REFUSAL, REASONING or SUMMARY. `part` is its number in the message,
@@ -242,6 +262,8 @@ void pal_response_events_text(
 /* `extra` is that of the call's part. */
 void pal_response_events_call(pal_response_events *events, uint64_t part, pal_str call_id,
         pal_str name, pal_str extra);
+/* A call runs: it needed no approval, although its extra said that it may. */
+void pal_response_events_runs(pal_response_events *events, pal_str call_id);
 /* The result of a call. Does nothing for calls that the client runs. */
 void pal_response_events_result(
         pal_response_events *events, pal_str call_id, pal_str text, bool is_error);

@@ -1,6 +1,7 @@
 /* api_openai_responses_calls.c - compares the input of a request with the history. Every output
- * must have a call, and every call an output. Items that the history already contains are not
- * stored twice.
+ * must have a call, and every call an output or a request for approval
+ * (api_openai_responses_approvals.c). Items that the history already contains are not stored
+ * twice.
  *
  * Clients that keep the history themselves send it again, although the conversation has it.
  * Repeated outputs and references to items of the history are therefore left out. */
@@ -43,27 +44,34 @@ pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out
 /* ---- Calls without an output ---- */
 
 typedef struct open_calls {
-    pal_str *ids;
+    pal_response_open_call *items;
     size_t len, cap;
     pal_arena *arena;
 } open_calls;
 
+static const pal_part *part_of(const pal_response_open_call *call)
+{
+    return &call->message->parts[call->part];
+}
+
 static bool close_call(open_calls *open, pal_str id)
 {
     for (size_t i = 0; i < open->len; i++) {
-        if (!pal_str_equal(open->ids[i], id))
+        if (!pal_str_equal(part_of(&open->items[i])->call_id, id))
             continue;
-        open->ids[i] = open->ids[--open->len];
+        open->len--; /* the order is kept, because approved calls run in it */
+        memmove(&open->items[i], &open->items[i + 1], (open->len - i) * sizeof *open->items);
         return true;
     }
     return false;
 }
 
-static void open_call(open_calls *open, pal_str id)
+static void open_call(open_calls *open, pal_response_open_call call)
 {
-    if (!pal_arena_reserve(open->arena, &open->ids, &open->cap, open->len + 1, sizeof *open->ids))
+    if (!pal_arena_reserve(
+                open->arena, &open->items, &open->cap, open->len + 1, sizeof *open->items))
         return; /* the arena keeps the failure */
-    open->ids[open->len++] = id;
+    open->items[open->len++] = call;
 }
 
 /* ---- Outputs ---- */
@@ -73,7 +81,8 @@ typedef struct comparison {
     pal_message_page tail;
     open_calls open;
     pal_str orphan; /* call id of an output without a call; empty if there is none */
-    bool *is_known; /* for each message of the input: it is an output that the tail contains */
+    pal_str unasked; /* id in an approval that no request has; empty if there is none */
+    bool *is_known; /* for each message of the input: the tail contains it */
     bool has_known;
 } comparison;
 
@@ -83,7 +92,7 @@ static void follow_tail(comparison *c)
         for (size_t k = 0; k < c->tail.items[i].parts_len; k++) {
             const pal_part *part = &c->tail.items[i].parts[k];
             if (part->kind == PAL_PART_TOOL_CALL)
-                open_call(&c->open, part->call_id);
+                open_call(&c->open, (pal_response_open_call){&c->tail.items[i], k, true});
             else if (part->kind == PAL_PART_TOOL_RESULT)
                 (void)close_call(&c->open, part->call_id);
         }
@@ -125,15 +134,68 @@ static void follow_output(comparison *c, const pal_message *message, size_t at, 
         c->orphan = output->call_id;
 }
 
+/* Whether the tail contains the request for approval with this id. */
+static bool has_request(const pal_message_page *tail, pal_str id)
+{
+    for (size_t i = 0; i < tail->len; i++) {
+        for (size_t k = 0; k < tail->items[i].parts_len; k++) {
+            if (pal_response_is_request(
+                        &(pal_response_open_call){&tail->items[i], k, true}, id))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A request for approval that the tail contains is not opened a second time. */
+static void follow_call(comparison *c, const pal_message *message, size_t at, size_t part)
+{
+    const pal_part *call = &message->parts[part];
+    if (message->parts_len == 1 && pal_openai_is_asked(call->extra) &&
+            has_request(&c->tail, call->call_id))
+        c->has_known = c->is_known[at] = true;
+    else
+        open_call(&c->open, (pal_response_open_call){message, part, false});
+}
+
+/* An approval that was used before is left out. */
+static void follow_approval(comparison *c, size_t at, const pal_openai_approval *approval)
+{
+    for (size_t i = 0; i < c->open.len; i++) {
+        if (pal_response_is_request(&c->open.items[i], approval->request))
+            return;
+    }
+    if (has_request(&c->tail, approval->request))
+        c->has_known = c->is_known[at] = true;
+    else if (c->unasked.len == 0)
+        c->unasked = approval->request;
+}
+
+static bool has_call(const pal_turn_request *turn, size_t before, pal_str call_id)
+{
+    for (size_t i = 0; i < before; i++) {
+        for (size_t k = 0; k < turn->messages[i].parts_len; k++) {
+            const pal_part *part = &turn->messages[i].parts[k];
+            if (part->kind == PAL_PART_TOOL_CALL && pal_str_equal(part->call_id, call_id))
+                return true;
+        }
+    }
+    return false;
+}
+
 static void follow_input(comparison *c, const pal_turn_request *turn)
 {
     for (size_t i = 0; i < turn->messages_len; i++) {
         for (size_t k = 0; k < turn->messages[i].parts_len; k++) {
             const pal_part *part = &turn->messages[i].parts[k];
+            pal_openai_approval approval;
             if (part->kind == PAL_PART_TOOL_CALL)
-                open_call(&c->open, part->call_id);
+                follow_call(c, &turn->messages[i], i, k);
             else if (part->kind == PAL_PART_TOOL_RESULT)
                 follow_output(c, &turn->messages[i], i, k);
+            else if (pal_openai_approval_of(part, c->open.arena, &approval) &&
+                    !has_call(turn, i, approval.request))
+                follow_approval(c, i, &approval);
         }
     }
 }
@@ -195,7 +257,7 @@ pal_status pal_response_check_calls(pal_response_request *request, pal_error *er
     comparison c;
     uint32_t limit = TAIL_MESSAGES;
     pal_status status = compare(request, limit, &c, err);
-    if (status == PAL_OK && c.orphan.len && c.tail.has_more) {
+    if (status == PAL_OK && (c.orphan.len || c.unasked.len) && c.tail.has_more) {
         limit = TAIL_MESSAGES_MAX;
         status = compare(request, limit, &c, err);
     }
@@ -203,15 +265,24 @@ pal_status pal_response_check_calls(pal_response_request *request, pal_error *er
         status = settle_known(request, limit, &c, err);
     if (status != PAL_OK)
         return status;
-    if (c.orphan.len || c.open.len)
-        call->fail_param = "input";
+    call->fail_param = "input";
     if (c.orphan.len)
         return pal_error_set(err, PAL_INVALID,
                 "No tool call found for function call output with call_id '%.*s'.",
                 PAL_EXCERPT(c.orphan, 80));
-    if (c.open.len)
-        return pal_error_set(err, PAL_INVALID, "No tool output found for function call '%.*s'.",
-                PAL_EXCERPT(c.open.ids[0], 80));
-    leave_out_known(&request->turn, &c);
-    return PAL_OK;
+    if (c.unasked.len)
+        return pal_error_set(err, PAL_INVALID, "No approval request found with id '%.*s'.",
+                PAL_EXCERPT(c.unasked, 80));
+    for (size_t i = 0; i < c.open.len; i++) {
+        const pal_part *part = part_of(&c.open.items[i]);
+        if (!pal_openai_is_asked(part->extra))
+            return pal_error_set(err, PAL_INVALID,
+                    "No tool output found for function call '%.*s'.",
+                    PAL_EXCERPT(part->call_id, 80));
+    }
+    call->fail_param = NULL;
+    status = pal_response_approve(request, c.open.items, c.open.len, err);
+    if (status == PAL_OK)
+        leave_out_known(&request->turn, &c);
+    return status;
 }

@@ -24,8 +24,28 @@ static pal_status no_previous(pal_call *call, pal_str id, pal_error *err)
             (int)pal_utf8_cut(id, id.len < 80 ? id.len : 80), id.data);
 }
 
-/* Finds the last message of a response. If it was only prepared, that is the last one of its
- * input. If it has no input either, `input` names the message that it continues from. */
+/* Counts the results that the response's turn recorded after its last answer: the other calls of
+ * that answer are left to the client. */
+static pal_status count_results(
+        pal_call *call, pal_id session, const pal_message *answer, uint64_t *out, pal_error *err)
+{
+    const pal_message_query load = {
+            .after_seq = answer->seq, .limit = (uint32_t)answer->parts_len};
+    pal_message_page page = {0};
+    pal_status status = PAL_OK;
+    *out = 0;
+    if (answer->parts_len)
+        status = pal_store_load(call->server->store, call->caller.tenant, session, &load,
+                call->arena, &page, err);
+    while (status == PAL_OK && *out < page.len && page.items[*out].role == PAL_ROLE_TOOL &&
+            pal_id_equal(page.items[*out].turn_id, answer->turn_id))
+        ++*out;
+    return status;
+}
+
+/* Finds the last message of a response. Its seq is that of its last result, if it has results. If
+ * the response was only prepared, that is the last message of its input. If it has no input either,
+ * `input` names the message that it continues from. */
 static pal_status find_last(
         pal_call *call, const pal_response *response, pal_message *out, pal_error *err)
 {
@@ -34,8 +54,11 @@ static pal_status find_last(
     pal_id id = has_output ? response->output[response->output_len - 1] : response->input;
     pal_status status = pal_store_message(
             call->server->store, call->caller.tenant, id, call->arena, out, &owner, err);
-    if (status == PAL_OK && !has_output)
-        out->seq += response->input_len ? response->input_len - 1 : 0;
+    uint64_t more = response->input_len ? response->input_len - 1 : 0;
+    if (status == PAL_OK && has_output)
+        status = count_results(call, response->session, out, &more, err);
+    if (status == PAL_OK)
+        out->seq += more;
     return status;
 }
 

@@ -50,6 +50,8 @@ struct pal_response_piece {
     pal_buf name;
     pal_buf name_space; /* the namespace of a call's tool; may be empty */
     pal_buf extra;      /* the extra of a call; may be empty */
+    bool is_approved;   /* MCP_CALL: the client has approved it; `message` has its result */
+    bool is_asked;      /* MCP_CALL: nothing was written, because it may need approval */
     bool is_said;       /* MCP_CALL: the complete arguments were written */
     bool has_result;    /* MCP_CALL */
     bool is_error;      /* MCP_CALL: the result is an error */
@@ -149,8 +151,12 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
     *(is_call ? &part->arguments : &part->text) = pal_buf_str(&piece->text);
     part->call_id = pal_buf_str(&piece->call_id);
     part->name = pal_buf_str(&piece->name);
-    return (pal_message){
-            .id = piece->message, .role = PAL_ROLE_ASSISTANT, .parts = part, .parts_len = 1};
+    if (piece->is_approved)
+        part->kind = PAL_PART_TOOL_RESULT;
+    return (pal_message){.id = piece->message,
+            .role = piece->is_approved ? PAL_ROLE_TOOL : PAL_ROLE_ASSISTANT,
+            .parts = part,
+            .parts_len = 1};
 }
 
 /* Writes the complete item of the service with our id, as it is stored. */
@@ -166,7 +172,8 @@ static pal_status put_service_item(pal_json_writer *writer, const pal_response_p
         message.id = piece->message;
         for (size_t i = 0; i < message.parts_len; i++)
             message.parts[i].number = piece->part + (uint32_t)i;
-        if (piece->extra.len && message.parts_len && !message.parts[0].extra.len)
+        bool is_mcp = pal_openai_is_mcp(pal_buf_str(&piece->extra));
+        if (piece->extra.len && message.parts_len && (is_mcp || !message.parts[0].extra.len))
             message.parts[0].extra = pal_buf_str(&piece->extra);
         read = pal_openai_item_put(writer, &message, 0, result, status, err);
     }
@@ -340,7 +347,7 @@ static void grow(pal_response_events *events, pal_response_piece *piece, pal_str
     pal_buf_append_str(&piece->text, delta);
     if (piece->text.failure)
         events->failure = piece->text.failure;
-    if (piece->form != PAL_RESPONSE_CUSTOM_CALL)
+    if (piece->form != PAL_RESPONSE_CUSTOM_CALL && !piece->is_asked)
         tell_text(events, piece, delta, false);
 }
 
@@ -383,6 +390,28 @@ static void say_arguments(pal_response_events *events, pal_response_piece *piece
     tell_text(events, piece, pal_buf_str(&piece->text), true);
 }
 
+/* The events of a call that may need approval begin when it runs, or when its result is known. */
+static void begin_asked(pal_response_events *events, pal_response_piece *piece)
+{
+    if (!piece->is_asked)
+        return;
+    piece->is_asked = false;
+    begin_item(events, piece);
+    tell_mcp(events, piece, "response.mcp_call.in_progress");
+    if (piece->text.len)
+        tell_text(events, piece, pal_buf_str(&piece->text), false);
+}
+
+/* The turn ends with the call, so it needs approval. */
+static void end_asked(pal_response_events *events, pal_response_piece *piece)
+{
+    piece->is_open = false;
+    if (piece->text.len == 0)
+        grow(events, piece, pal_str_of("{}"));
+    begin_item(events, piece);
+    tell_item(events, piece, "completed");
+}
+
 static void end_mcp(pal_response_events *events, pal_response_piece *piece, const char *status)
 {
     say_arguments(events, piece);
@@ -396,7 +425,7 @@ static void end_mcp(pal_response_events *events, pal_response_piece *piece, cons
 static void end_piece(pal_response_events *events, pal_response_piece *piece, const char *status)
 {
     bool is_call = is_call_piece(piece);
-    if (!piece->is_open)
+    if (!piece->is_open || piece->is_asked)
         return;
     if (piece->form == PAL_RESPONSE_MCP_CALL) {
         say_arguments(events, piece);
@@ -432,13 +461,9 @@ static bool is_whole(const pal_response_piece *piece)
     return is_json;
 }
 
-static pal_response_piece *add_piece(
+static pal_response_piece *new_piece(
         pal_response_events *events, pal_response_form form, uint64_t part)
 {
-    for (size_t i = 0; i < events->len; i++) {
-        if (events->pieces[i].is_open && is_whole(&events->pieces[i]))
-            end_piece(events, &events->pieces[i], "completed");
-    }
     if (!pal_reserve(&events->pieces, &events->cap, events->len + 1, sizeof *events->pieces)) {
         events->failure = PAL_NO_MEMORY;
         return NULL;
@@ -453,8 +478,60 @@ static pal_response_piece *add_piece(
     pal_buf_init(&piece->extra, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->result, PAL_MESSAGE_BYTES_MAX);
     pal_buf_init(&piece->item, PAL_MESSAGE_BYTES_MAX);
-    note_run(events, events->len - 1);
     return piece;
+}
+
+static pal_response_piece *add_piece(
+        pal_response_events *events, pal_response_form form, uint64_t part)
+{
+    for (size_t i = 0; i < events->len; i++) {
+        if (events->pieces[i].is_open && is_whole(&events->pieces[i]))
+            end_piece(events, &events->pieces[i], "completed");
+    }
+    pal_response_piece *piece = new_piece(events, form, part);
+    if (piece)
+        note_run(events, events->len - 1);
+    return piece;
+}
+
+/* ---- Approved calls ---- */
+
+/* The record has these calls completely, so their deltas are not stored. */
+static void add_approved(pal_response_events *events, pal_json call, pal_arena *arena)
+{
+    pal_id message = {{0}};
+    bool is_valid = pal_id_from_text(pal_member_string(call, "message", arena), &message);
+    pal_response_piece *piece =
+            is_valid ? new_piece(events, PAL_RESPONSE_MCP_CALL, 1) : NULL;
+    if (!piece)
+        return;
+    piece->is_approved = true;
+    piece->message = message;
+    pal_buf_append_str(&piece->call_id, pal_member_string(call, "call_id", arena));
+    pal_buf_append_str(&piece->name, pal_member_string(call, "name", arena));
+    pal_buf_append_str(&piece->text, pal_member_string(call, "arguments", arena));
+    pal_buf_append_str(&piece->extra, pal_member_string(call, "extra", arena));
+    if (piece->text.failure || piece->extra.failure || pal_arena_failure(arena) != PAL_OK)
+        events->failure = PAL_NO_MEMORY;
+    begin_item(events, piece);
+    tell_mcp(events, piece, "response.mcp_call.in_progress");
+    tell_text(events, piece, pal_buf_str(&piece->text), false);
+    piece->is_said = true;
+    tell_text(events, piece, pal_buf_str(&piece->text), true);
+}
+
+void pal_response_events_approved(pal_response_events *events)
+{
+    pal_json calls, call;
+    pal_arena *arena = events->response->approved.len ? pal_arena_new(0) : NULL;
+    if (!events->response->approved.len)
+        return;
+    if (!arena || pal_json_parse(arena, events->response->approved, NULL, &calls, NULL) != PAL_OK)
+        events->failure = PAL_NO_MEMORY;
+    else
+        for (pal_json_iter iter = pal_json_each(calls); pal_json_next(&iter, NULL, &call);)
+            add_approved(events, call, arena);
+    pal_arena_free(arena);
 }
 
 /* ---- Input from the model ---- */
@@ -507,26 +584,45 @@ void pal_response_events_call(pal_response_events *events, uint64_t part, pal_st
     pal_buf_append_str(&piece->name, name);
     if (piece->call_id.failure || piece->name.failure)
         events->failure = PAL_NO_MEMORY;
+    piece->is_asked = pal_openai_is_asked(extra);
+    if (piece->is_asked)
+        return;
     begin_item(events, piece);
     if (piece->form == PAL_RESPONSE_MCP_CALL)
         tell_mcp(events, piece, "response.mcp_call.in_progress");
 }
 
-void pal_response_events_result(
-        pal_response_events *events, pal_str call_id, pal_str text, bool is_error)
+/* Finds the newest open call that a tool server runs. */
+static pal_response_piece *find_mcp(pal_response_events *events, pal_str call_id)
 {
     for (size_t i = events->len; !events->failure && i > 0; i--) {
         pal_response_piece *piece = &events->pieces[i - 1];
-        if (piece->form != PAL_RESPONSE_MCP_CALL || !piece->is_open ||
-                !pal_str_equal(pal_buf_str(&piece->call_id), call_id))
-            continue;
-        pal_buf_append_str(&piece->result, text);
-        events->failure = piece->result.failure;
-        piece->has_result = true;
-        piece->is_error = is_error;
-        end_mcp(events, piece, "completed");
-        return;
+        if (piece->form == PAL_RESPONSE_MCP_CALL && piece->is_open &&
+                pal_str_equal(pal_buf_str(&piece->call_id), call_id))
+            return piece;
     }
+    return NULL;
+}
+
+void pal_response_events_runs(pal_response_events *events, pal_str call_id)
+{
+    pal_response_piece *piece = find_mcp(events, call_id);
+    if (piece)
+        begin_asked(events, piece);
+}
+
+void pal_response_events_result(
+        pal_response_events *events, pal_str call_id, pal_str text, bool is_error)
+{
+    pal_response_piece *piece = find_mcp(events, call_id);
+    if (!piece)
+        return;
+    begin_asked(events, piece);
+    pal_buf_append_str(&piece->result, text);
+    events->failure = piece->result.failure;
+    piece->has_result = true;
+    piece->is_error = is_error;
+    end_mcp(events, piece, "completed");
 }
 
 void pal_response_events_arguments(pal_response_events *events, pal_str call_id, pal_str delta)
@@ -595,7 +691,9 @@ void pal_response_events_end(pal_response_events *events)
     pal_response_status status = events->response->status;
     bool is_answered = status == PAL_RESPONSE_COMPLETED || status == PAL_RESPONSE_INCOMPLETE;
     for (size_t i = 0; is_answered && i < events->len; i++) {
-        if (events->pieces[i].form == PAL_RESPONSE_MCP_CALL && events->pieces[i].is_open)
+        if (events->pieces[i].is_asked)
+            end_asked(events, &events->pieces[i]);
+        else if (events->pieces[i].form == PAL_RESPONSE_MCP_CALL && events->pieces[i].is_open)
             end_mcp(events, &events->pieces[i], "incomplete");
         else
             end_piece(events, &events->pieces[i], item_status(events, i));

@@ -3,7 +3,7 @@
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
  *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],
  *    "usage":[7,0,0,3,0],
- *    "deltas":[[0,5,6]],"additional_tools":[...],"echo":{...}}
+ *    "deltas":[[0,5,6]],"additional_tools":[...],"approved":[...],"echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
@@ -236,6 +236,7 @@ static const pal_member members[] = {
         MEMBER("usage", OTHER, usage),
         MEMBER("deltas", JSON, deltas),
         MEMBER("additional_tools", JSON, additional),
+        MEMBER("approved", JSON, approved),
         MEMBER("echo", JSON, echo),
 };
 static const pal_member_table table = {members, LEN(members), read_other, write_other};
@@ -415,7 +416,13 @@ static pal_status add_message(
     return PAL_OK;
 }
 
-/* Adds the results of mcp_calls, which are stored after their answer. */
+static bool is_approved(const pal_message *message)
+{
+    return message->parts_len == 1 && pal_openai_is_approved(message->parts[0].extra);
+}
+
+/* Adds the results of mcp_calls, which are stored after their answer. The result of an approved
+ * call belongs to a later response. */
 static pal_status add_results(pal_call *call, const pal_response *response,
         const pal_message *answer, output_list *list, pal_error *err)
 {
@@ -430,7 +437,7 @@ static pal_status add_results(pal_call *call, const pal_response *response,
             &(pal_message_query){.after_seq = answer->seq, .limit = calls}, call->arena, &page,
             err);
     for (size_t i = 0; status == PAL_OK && i < page.len; i++)
-        if (page.items[i].role == PAL_ROLE_TOOL)
+        if (page.items[i].role == PAL_ROLE_TOOL && !is_approved(&page.items[i]))
             status = add_message(call, &page.items[i], list, err);
     return status;
 }

@@ -164,8 +164,10 @@ static pal_pulled more(pal_buf *out, void *user)
     replay *r = user;
     bool is_left = true;
     r->out = out;
-    if (!r->is_begun)
+    if (!r->is_begun) {
         pal_response_events_begin(&r->events);
+        pal_response_events_approved(&r->events);
+    }
     r->is_begun = true;
     while (is_left && out->len < PIECE_BYTES && !r->events.is_cut)
         is_left = step(r);

@@ -456,6 +456,7 @@ static void set_up(pal_response_request *request)
     turn->no_retries = true;
     turn->no_server_tools = true;
     turn->calls_end_turn = true;
+    turn->asks_end_turn = true;
 }
 
 pal_status pal_response_read(pal_response_request *request, pal_error *err)

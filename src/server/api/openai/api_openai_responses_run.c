@@ -290,6 +290,9 @@ static void event(pal_run *run, const pal_event *event)
     case PAL_EVENT_CALL:
         pal_response_events_call(events, event->count, event->call_id, event->name, event->text);
         break;
+    case PAL_EVENT_TOOL_STARTED:
+        pal_response_events_runs(events, event->call_id);
+        break;
     case PAL_EVENT_TOOL_ENDED:
         pal_response_events_result(events, event->call_id, event->text, event->status != PAL_OK);
         break;
@@ -439,6 +442,7 @@ static void started(pal_run *run, const pal_turn_info *info)
     r->is_waiting = r->response.is_background && !is_reader(r);
     if (r->wants_stream)
         begin_stream(r);
+    pal_response_events_approved(&r->events);
     if (r->is_waiting && !keep_background(r)) {
         /* The client does not know of it, so it fails like any other response. */
         pal_error err;
@@ -464,6 +468,7 @@ static response_run *new_run(pal_call *call, const pal_response *response)
     r->response.status = PAL_RESPONSE_IN_PROGRESS;
     r->response.echo = pal_arena_copy(r->run.arena, response->echo);
     r->response.additional = pal_arena_copy(r->run.arena, response->additional);
+    r->response.approved = pal_arena_copy(r->run.arena, response->approved);
     r->response.socket = pal_arena_copy(r->run.arena, response->socket);
     r->next_event = 1;
     pal_response_events_init(&r->events, &r->response);
@@ -485,6 +490,7 @@ pal_status pal_response_run(
             .echo = request->echo,
             .additional = request->additional,
             .has_items = request->has_service,
+            .approved = request->approved,
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(request->call) : (pal_str){0}};

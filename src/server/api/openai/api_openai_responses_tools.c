@@ -329,55 +329,102 @@ static const pal_tool_server *server_of(pal_call *call, pal_json tool)
     return server && (url.len == 0 || pal_str_equal(url, server->url)) ? server : NULL;
 }
 
-static void add_rule(mcp_rules *list, pal_str server, pal_str tool, pal_permission permission)
+static void add_rule(mcp_rules *list, pal_str tool, pal_permission permission)
 {
-    pal_buf pattern;
     if (!pal_arena_reserve(
                 list->arena, &list->rules, &list->cap, list->len + 1, sizeof *list->rules))
         return; /* the arena keeps the failure */
+    list->rules[list->len++] = (pal_permission_rule){.tool = tool, .permission = permission};
+}
+
+/* Adds a rule for a name, or for "*", of a server. */
+static void add_name_rule(
+        mcp_rules *list, pal_str server, pal_str tool, pal_permission permission)
+{
+    pal_buf pattern;
     pal_buf_init(&pattern, PAL_NAME_LEN_MAX);
     pal_buf_append_str(&pattern, server);
-    pal_buf_append_text(&pattern, server.len ? "__" : "");
+    pal_buf_append_text(&pattern, "__");
     pal_buf_append_str(&pattern, tool);
-    list->rules[list->len++] = (pal_permission_rule){
-            .tool = pal_arena_copy(list->arena, pal_buf_str(&pattern)), .permission = permission};
+    add_rule(list, pal_arena_copy(list->arena, pal_buf_str(&pattern)), permission);
     pal_buf_done(&pattern);
 }
 
-/* "require_approval" is "always", "never", or names tools: {"always": {"tool_names": [...]}}. The
- * configuration decides about tools for which the client requires nothing. */
-static pal_permission required(pal_json approval, pal_str tool, pal_arena *arena)
+/* A filter is a list of names, or {"tool_names": [...], "read_only": true}. A tool must meet both
+ * conditions. */
+static bool is_in(pal_json filter, pal_str tool, bool is_read_only, pal_arena *arena)
 {
-    pal_json name, always = pal_json_find(pal_json_find(approval, "always"), "tool_names");
-    if (pal_json_string_is(approval, "always"))
-        return PAL_PERMISSION_ASK;
-    for (pal_json_iter iter = pal_json_each(always); pal_json_next(&iter, NULL, &name);) {
-        if (pal_str_equal(pal_json_string(name, arena), tool))
-            return PAL_PERMISSION_ASK;
+    pal_json names = filter, name;
+    bool read_only;
+    if (pal_json_type_of(filter) == PAL_JSON_OBJECT) {
+        if (pal_json_bool(pal_json_find(filter, "read_only"), &read_only) &&
+                read_only != is_read_only)
+            return false;
+        names = pal_json_find(filter, "tool_names");
     }
-    return PAL_PERMISSION_ALLOW;
+    if (pal_json_type_of(names) != PAL_JSON_ARRAY)
+        return pal_json_type_of(filter) == PAL_JSON_OBJECT;
+    for (pal_json_iter iter = pal_json_each(names); pal_json_next(&iter, NULL, &name);) {
+        if (pal_str_equal(pal_json_string(name, arena), tool))
+            return true;
+    }
+    return false;
 }
 
-/* The rules of a request can only restrict, so ALLOW means: as configured. */
-static void add_server(pal_call *call, pal_json tool, const pal_tool_server *server,
-        mcp_rules *list)
+/* "require_approval" is "always", "never", or has filters: {"always": {...}, "never": {...}}. With
+ * "never", all other tools need approval. ALLOW means: the configuration decides. */
+static pal_permission required(
+        pal_json approval, pal_str tool, bool is_read_only, pal_arena *arena)
+{
+    pal_json always = pal_json_find(approval, "always"), never = pal_json_find(approval, "never");
+    bool is_asked = pal_json_string_is(approval, "always");
+    if (!pal_json_is_absent(always))
+        is_asked = is_asked || is_in(always, tool, is_read_only, arena);
+    if (!pal_json_is_absent(never))
+        is_asked = is_asked || !is_in(never, tool, is_read_only, arena);
+    return is_asked ? PAL_PERMISSION_ASK : PAL_PERMISSION_ALLOW;
+}
+
+/* The tool's name at its server. */
+static pal_str own_name(const pal_tool *tool, pal_arena *arena)
+{
+    return pal_member_string(pal_member_kept(tool->call_extra, "mcp", arena), "tool", arena);
+}
+
+/* The rules of a request can only restrict. A server that has not listed its tools yet gets the
+ * rules for tools that no filter names. */
+static pal_status add_server(pal_call *call, pal_json tool, const pal_tool_server *server,
+        mcp_rules *list, pal_error *err)
 {
     pal_json approval = pal_json_find(tool, "require_approval");
     pal_json allowed = pal_json_find(tool, "allowed_tools"), name;
-    pal_json always = pal_json_find(pal_json_find(approval, "always"), "tool_names");
-    if (pal_json_type_of(allowed) == PAL_JSON_OBJECT)
-        allowed = pal_json_find(allowed, "tool_names");
-    if (pal_json_type_of(allowed) == PAL_JSON_ARRAY) {
-        for (pal_json_iter iter = pal_json_each(allowed); pal_json_next(&iter, NULL, &name);) {
-            pal_str text = pal_json_string(name, call->arena);
-            add_rule(list, server->name, text, required(approval, text, call->arena));
-        }
-        return;
+    pal_tool *tools = NULL;
+    size_t len = 0;
+    bool is_filtered = !pal_json_is_absent(allowed);
+    pal_status status = PAL_OK;
+    if (is_filtered || pal_json_type_of(approval) == PAL_JSON_OBJECT)
+        status = pal_runtime_tools(call->server->runtime, call->arena, &tools, &len, err);
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < len; i++) {
+        pal_str own = own_name(&tools[i], call->arena);
+        if (!pal_str_equal(tools[i].server, server->name))
+            continue;
+        bool is_read_only = tools[i].is_read_only;
+        bool is_denied = is_filtered && !is_in(allowed, own, is_read_only, call->arena);
+        add_rule(list, tools[i].name,
+                is_denied ? PAL_PERMISSION_DENY
+                          : required(approval, own, is_read_only, call->arena));
     }
-    for (pal_json_iter iter = pal_json_each(always); pal_json_next(&iter, NULL, &name);)
-        add_rule(list, server->name, pal_json_string(name, call->arena), PAL_PERMISSION_ASK);
-    add_rule(list, server->name, pal_str_of("*"),
-            pal_json_string_is(approval, "always") ? PAL_PERMISSION_ASK : PAL_PERMISSION_ALLOW);
+    for (pal_json_iter iter = pal_json_each(allowed);
+            pal_json_type_of(allowed) == PAL_JSON_ARRAY && pal_json_next(&iter, NULL, &name);) {
+        pal_str text = pal_json_string(name, call->arena);
+        add_name_rule(list, server->name, text, required(approval, text, false, call->arena));
+    }
+    if (!is_filtered)
+        add_name_rule(list, server->name, pal_str_of("*"),
+                required(approval, pal_str_of(""), false, call->arena));
+    return PAL_OK;
 }
 
 /* Offers the tools that the rules name, and no others. */
@@ -385,7 +432,7 @@ static void offer(pal_response_request *request, mcp_rules *list)
 {
     if (list->len == 0)
         return;
-    add_rule(list, (pal_str){0}, pal_str_of("*"), PAL_PERMISSION_DENY);
+    add_rule(list, pal_str_of("*"), PAL_PERMISSION_DENY);
     request->turn.no_server_tools = false;
     request->turn.permissions = list->rules;
     request->turn.permissions_len = list->len;
@@ -399,7 +446,7 @@ static pal_status offer_all(pal_response_request *request, pal_error *err)
     mcp_rules list = {.arena = call->arena};
     if (!pal_runtime_tool_server(call->server->runtime, (pal_str){0}))
         return PAL_OK;
-    add_rule(&list, pal_str_of("*"), pal_str_of("*"), PAL_PERMISSION_ALLOW);
+    add_rule(&list, pal_str_of("*__*"), PAL_PERMISSION_ALLOW);
     offer(request, &list);
     return pal_arena_checked(call->arena, err);
 }
@@ -496,9 +543,11 @@ static pal_status read_tools(
         has_namespace = has_namespace || is_in_namespace(&walk);
         const pal_tool_server *server = is_mcp(value) ? server_of(call, value) : NULL;
         if (server)
-            add_server(call, value, server, &servers);
+            status = add_server(call, value, server, &servers, err);
         else if (is_left_out(value) && !request->has_service)
             list_tool(call, name_space, value, &left_out);
+        if (status != PAL_OK)
+            goto out;
         if (is_left_out(value))
             continue;
         status = read_tool(call, value, name_space, &tools[len], err);
