@@ -229,8 +229,8 @@ static action clean_file(pal_repair_work *work, pal_part *part, unsigned *change
 static action clean_media(pal_repair_work *work, pal_role role, pal_part *part, unsigned *changes)
 {
     bool is_image = part->kind == PAL_PART_IMAGE;
-    if (work->rules->items && pal_openai_part_is_item(part))
-        return KEEP;
+    if (pal_openai_part_is_item(part)) /* only a service with such items can read it */
+        return work->rules->items ? KEEP : leave_out(PAL_CHANGE_MISPLACED, changes);
     if (role != PAL_ROLE_USER && role != PAL_ROLE_TOOL)
         return replace(part, is_image ? PAL_TEXT_IMAGE_REMOVED : PAL_TEXT_FILE_REMOVED,
                 PAL_CHANGE_MEDIA_ROLE, changes);

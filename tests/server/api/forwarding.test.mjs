@@ -3,6 +3,7 @@
 import test from 'node:test';
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { MockModel } from '../../conformance/mock-model.mjs';
 import { MockResponses } from '../../conformance/mock-responses.mjs';
 import { openSocket } from '../socket.mjs';
 import { makeKey, serve, workspace } from '../support.mjs';
@@ -291,4 +292,27 @@ test('a model of another service continues a forwarded response', async (t) => {
     await c.create({ model: 'm', input: 'three <<say 3>>' });
     assert.equal(mock.requests[1].body.input.length, 5);
     assert.equal((await messages(s, 'codex:c-1')).length, 6);
+});
+
+test('a model of another service continues a stored response, without the items that it cannot read', async (t) => {
+    const mock = new MockResponses();
+    const url = await mock.listen();
+    const chat = new MockModel();
+    const other = await chat.listen();
+    t.after(() => { mock.close(); chat.close(); });
+    const s = await serve(t, { config: `providers:\n  - {name: a, kind: openai, url: "${url}/v1", responses: on, model: m}\n` +
+        `  - {name: b, kind: openai, url: "${other}/v1", model: mock-model}\n`, args: ['--provider', 'a'] });
+    const create = async (body) => {
+        const { code, json, text } = await s.post('/v1/responses', body);
+        assert.equal(code, 200, text);
+        return json;
+    };
+    const item = { id: 'ws_1', type: 'web_search_call', status: 'completed' };
+    const one = await create({ model: 'm', input: `one <<think Hm.>><<item ${JSON.stringify(item)}>><<say 1>>` });
+    const two = await create({ model: 'mock-model', input: 'two <<say 2>>', previous_response_id: one.id });
+    const { requests } = await (await fetch(`${other}/__requests`)).json();
+    assert.deepEqual(requests.at(-1).body.messages.slice(1), [{ role: 'assistant', content: '1' }, { role: 'user', content: 'two <<say 2>>' }]);
+    await create({ model: 'm', input: 'three <<say 3>>', previous_response_id: two.id });
+    assert.deepEqual(mock.requests[1].body.input.map(({ type, role }) => role ?? type),
+        ['user', 'reasoning', 'web_search_call', 'assistant', 'user', 'assistant', 'user']);
 });
