@@ -423,6 +423,34 @@ static void a_record_leaves_out_additional_tools(void)
     CHECK_EQ(messages_len, 1);
 }
 
+/* A service gets back what it sent: the same items in the same order. */
+static void a_service_can_read_its_answer_again(void)
+{
+    static const char json[] =
+            "[{\"type\":\"reasoning\",\"encrypted_content\":\"x\",\"summary\":[{\"text\":\"Hm\"}]},"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\","
+            "\"text\":\"a\",\"annotations\":[{\"n\":1}]}],\"phase\":\"one\"},"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\","
+            "\"refusal\":\"b\"},{\"type\":\"output_text\",\"text\":\"c\",\"annotations\":[]}]},"
+            "{\"type\":\"web_search_call\",\"id\":\"ws\",\"status\":\"failed\"},"
+            "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\","
+            "\"text\":\"d\",\"annotations\":[]}],\"phase\":\"two\"},"
+            "{\"type\":\"custom_tool_call\",\"call_id\":\"c\",\"name\":\"f\",\"input\":\"y\"}]";
+    pal_message message;
+    pal_buf buf;
+    pal_buf_init(&buf, 1 << 16);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    CHECK_STATUS(pal_openai_items_read_answer(pal_str_of(json), arena, &message, &error), PAL_OK,
+            &error);
+    CHECK_EQ(message.parts_len, 7);
+    CHECK_EQ(pal_openai_items_count(&message), 6);
+    pal_json_begin_array(&writer);
+    CHECK_STATUS(pal_openai_items_put_input(&writer, &message, &error), PAL_OK, &error);
+    pal_json_end_array(&writer);
+    CHECK_STR(pal_buf_str(&buf), json);
+    pal_buf_done(&buf);
+}
+
 static void a_stream_is_joined_to_its_response(void)
 {
     pal_str answer;
@@ -466,6 +494,7 @@ int main(void)
     RUN(any_message_can_be_shown);
     RUN(a_record_keeps_items_without_a_counterpart);
     RUN(a_record_leaves_out_additional_tools);
+    RUN(a_service_can_read_its_answer_again);
     RUN(a_stream_is_joined_to_its_response);
     pal_arena_free(arena);
     return tap_done();
