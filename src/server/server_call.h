@@ -30,6 +30,7 @@ struct pal_call {
     bool is_repeat;
     bool is_passed; /* another node has passed the request on to this one */
     bool is_kept;   /* the request could not be passed on, and must be handled here */
+    unsigned pass_tries; /* nodes that could not be reached */
     /* A handler that fails can set these to say more than a status and a message. */
     unsigned fail_code;
     const char *fail_param;

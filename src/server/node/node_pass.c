@@ -32,6 +32,7 @@
 #include "server/server_internal.h"
 
 #define CONNECT_MS 1000
+#define TRIES_MAX 3 /* nodes that a server that stops tries for one request */
 #define RETRY_MS 1000 /* Retry-After if the other node was lost */
 #define CONTENT_TYPE_SIZE 256
 #define TOKEN_SIZE (2 * PAL_SHA256_SIZE + 1)
@@ -110,9 +111,13 @@ static bool copy_header(pal_str name, pal_str value, void *user)
 
 /* ---- The end ---- */
 
-/* Handles the request in this process. */
+/* Handles the request in this process. A server that stops passes it on to another node, if there
+ * is one: the list of nodes can be a few seconds old. */
 static void handle_here(pal_exchange *x)
 {
+    pal_call *call = pal_exchange_call(x);
+    if (!call->is_kept)
+        pal_nodes_refresh(call->server->nodes);
     pal_server_handle(x, NULL);
 }
 
@@ -265,7 +270,7 @@ static void turn_back(pass *p, const pal_http_end *end)
     p->call = NULL;
     pal_exchange_unwatch(call->exchange);
     pal_call_streaming(call);
-    call->is_kept = true;
+    call->is_kept = !atomic_load(&call->server->is_draining) || ++call->pass_tries == TRIES_MAX;
     pal_exchange_to_worker(call->exchange, handle_here);
 }
 
