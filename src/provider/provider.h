@@ -29,8 +29,8 @@ typedef struct pal_model_request {
     pal_str conversation; /* a stable name for caches. If the service keeps the conversation: its id
                              of the conversation, or empty to begin a new one */
     int64_t timeout_ms;   /* timeout of the whole call; 0: none */
-    pal_str secret;       /* of the tenant; the id of the prefix is made with it. Empty: there is no
-                             such id */
+    pal_str secret;       /* the tenant's secret, with which the id of the prefix is made; empty: no
+                             such id is sent */
     uint32_t slot;        /* set by the provider: the number of a slot, from 1; 0: none */
     pal_str items_request; /* members of a request of OpenAI's Responses, as a JSON object; used in
                               place of tool_choice and parameters, if the service has that API.

@@ -95,9 +95,9 @@ static void tell(play_call *call, const pal_play_step *step)
 }
 
 /* Returns the delay before the next step. It ends at the deadline at the latest. */
-static int64_t delay_of(play_call *call, const pal_play_step *told)
+static int64_t delay_of(play_call *call, const pal_play_step *step)
 {
-    int64_t delay = told->kind == PAL_PLAY_DELAY && told->ms > 0 ? told->ms : 0;
+    int64_t delay = step->kind == PAL_PLAY_DELAY && step->ms > 0 ? step->ms : 0;
     int64_t now = pal_clock_monotonic_ms();
     if (call->deadline_ms && now + delay > call->deadline_ms)
         delay = call->deadline_ms > now ? call->deadline_ms - now : 0;

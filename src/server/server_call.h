@@ -15,7 +15,7 @@ struct pal_call {
     pal_exchange *exchange;
     pal_arena *arena; /* the arena of the exchange */
     pal_str method;
-    pal_str path; /* as it was sent, without the query */
+    pal_str path; /* the path that was sent, without the query */
     const pal_api *api;
     const pal_api_route *route;
     pal_caller caller;

@@ -151,7 +151,7 @@ static inline bool is_neighbor(const struct pal_table *table, uint32_t left, boo
     return is_compatible(table, left, is_alone, right);
 }
 
-/* What the text after a token says about it. */
+/* The tokens that can follow a token, by the text after it. */
 struct outlook {
     bool is_blocked; /* no token can follow */
     bool is_free;    /* every token can follow, if the token is alone */

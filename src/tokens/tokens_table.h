@@ -65,8 +65,8 @@ struct pal_slot {
 
 /* A token. Its left spine is the token, its left half, the left half of that, and so on down to its
  * first byte; its right spine goes down to its last byte. The members about the spines answer most
- * of the questions whether two tokens can be neighbors; tokens_merge.c has the rules. What is
- * needed for nearly every token is here, and the rest in its origin, so that the CPU cache holds
+ * of the questions whether two tokens can be neighbors; tokens_merge.c has the rules. Members
+ * that nearly every token needs are here, and the others in its origin, so that the CPU cache holds
  * more tokens. */
 struct pal_token {
     uint32_t low_right; /* the lowest token of the right spine except the byte, or PAL_TOKEN_NONE */

@@ -417,7 +417,7 @@ static void on_ignored_end(void *user, const pal_http_end *end)
  * enough. */
 static void delete_session(pal_tool_mcp *mcp)
 {
-    static const pal_http_events nobody = {NULL, on_ignored_body, on_ignored_end};
+    static const pal_http_events ignored = {NULL, on_ignored_body, on_ignored_end};
     pal_arena *arena = pal_arena_new(0);
     pal_tool_mcp_exchange plain = {.mcp = mcp};
     pal_http_call *call;
@@ -430,7 +430,7 @@ static void delete_session(pal_tool_mcp *mcp)
     if (arena)
         http.headers = make_headers(&plain, true, arena, &http.headers_len);
     if (http.headers)
-        (void)!pal_http_start(mcp->client, &http, &nobody, NULL, &call, NULL);
+        (void)!pal_http_start(mcp->client, &http, &ignored, NULL, &call, NULL);
     pal_arena_free(arena);
 }
 

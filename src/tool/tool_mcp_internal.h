@@ -149,7 +149,7 @@ size_t pal_tool_mcp_toolbox_find(const pal_tool_mcp_toolbox *tools, pal_str name
 
 /* ---- Handles ---- */
 
-/* What a call needs to be continued. The members point into the handle's text or the arena. */
+/* The data that continues a call. The members point into the handle's text or the arena. */
 typedef struct pal_tool_mcp_handle {
     pal_str tool;      /* the server's name of the tool */
     pal_str task;      /* id of the task that runs the tool; empty: none */

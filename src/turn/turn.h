@@ -26,8 +26,8 @@
 
 /* ---- Phases ---- */
 
-/* What a turn is doing now. turn->state is what clients see; turn->phase is what the turn waits
- * for. This table is complete: pal_turn_enter() accepts no other change of the phase.
+/* The phases of a turn. turn->state is what clients see; turn->phase is what the turn waits for.
+ * This table is complete: pal_turn_enter() accepts no other change of the phase.
  *
  *   X(phase, thread, waits for, cancel, crash, phases that may follow)
  *
@@ -124,7 +124,7 @@ typedef struct pal_turn_answers {
     size_t len; /* 0: the client does not answer */
 } pal_turn_answers;
 
-/* What the turn does before it asks. */
+/* The steps before a turn asks. */
 typedef enum pal_ask_stage {
     PAL_ASK_IDLE = 0,
     PAL_ASK_LOOKS,  /* a worker reads the answers that the session remembers */

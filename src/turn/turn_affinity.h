@@ -8,7 +8,7 @@
 
 /* The texts that a request refers to, until it was sent. */
 typedef struct pal_affinity_ids {
-    uint8_t secret[PAL_SHA256_SIZE]; /* of the tenant */
+    uint8_t secret[PAL_SHA256_SIZE]; /* the tenant's secret */
     char conversation[2 * PAL_AFFINITY_ID_BYTES + 1];
 } pal_affinity_ids;
 

@@ -32,7 +32,7 @@ enum { BODY_LEN_MAX = 4096 };
 
 /* ---- The record ---- */
 
-/* What the record says. */
+/* The contents of the record. */
 typedef struct stored {
     pal_str endpoint;
     pal_str model;

@@ -21,7 +21,7 @@ typedef struct pal_window_view {
 
 /* Data that the caller has found out already. Members that are NULL are found out again. */
 typedef struct pal_window_known {
-    const pal_snapshot *snapshot;  /* of the window's session */
+    const pal_snapshot *snapshot; /* a snapshot of the window's session */
     const pal_model *model;      /* the entry of window->model in window->models */
     const uint64_t *tool_tokens; /* tokens of window->tools by the model's count */
 } pal_window_known;

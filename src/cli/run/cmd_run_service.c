@@ -173,8 +173,8 @@ pal_status pal_run_service_find(pal_cli *cli, pal_run_service *out_service)
 
 /* ---- Sessions ---- */
 
-/* A request of a client beside the conversation, for example for a title, has a session of its
- * own. */
+/* A request of a client outside of the conversation, for example for a title, has a separate
+ * session. */
 static bool is_wanted(pal_cli *cli, pal_json session, const char *label, int64_t since_ms)
 {
     int64_t updated_ms = 0;

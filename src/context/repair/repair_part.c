@@ -8,7 +8,7 @@
 #include "context/context_draft.h"
 #include "dialect/openai/openai_items.h"
 
-/* What is done with a part. */
+/* The decision about a part. */
 typedef enum action { KEEP, CHANGE, DROP } action;
 
 /* ---- Texts ---- */

@@ -744,14 +744,19 @@ pal_status pal_message_from_json(
     return pal_native_message_read(value, arena, out_message, err);
 }
 
-void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage)
+void pal_native_put_tokens(pal_json_writer *writer, const pal_usage *usage)
 {
-    pal_json_name(writer, name);
-    pal_json_begin_object(writer);
     pal_put_count(writer, "input_tokens", usage->input);
     pal_put_count(writer, "cache_read_tokens", usage->cache_read);
     pal_put_count(writer, "cache_write_tokens", usage->cache_write);
     pal_put_count(writer, "output_tokens", usage->output);
     pal_put_count(writer, "reasoning_tokens", usage->reasoning);
+}
+
+void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage)
+{
+    pal_json_name(writer, name);
+    pal_json_begin_object(writer);
+    pal_native_put_tokens(writer, usage);
     pal_json_end_object(writer);
 }

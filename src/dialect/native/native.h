@@ -80,6 +80,8 @@ pal_mark_kind pal_native_mark_kind_from_name(pal_str name);
  * memory. */
 const pal_sent *pal_native_sent_copy(pal_arena *arena, const pal_sent *sent);
 
+/* Writes the counts of a usage as members of the current object. */
+void pal_native_put_tokens(pal_json_writer *writer, const pal_usage *usage);
 /* Writes the member `name` with the counts of a usage. */
 void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage);
 

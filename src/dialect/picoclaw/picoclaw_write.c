@@ -183,8 +183,7 @@ static void put_text(line *out, const char *name, pal_str text)
     pal_put_str(&out->writer, name, text);
 }
 
-/* An unknown role is kept in the extra. A message with results has the role tool, whoever sent
- * it. */
+/* An unknown role is kept in the extra. A message with results always has the role tool. */
 static void put_role(line *out)
 {
     const pal_message *message = out->message;

@@ -139,7 +139,7 @@ typedef struct arrived {
     size_t len;
 } arrived;
 
-/* What one look at a connection has found. */
+/* The messages that were read from a connection at once. */
 typedef struct arrivals {
     arrived *first, **last;
     bool has_ended;
@@ -570,7 +570,7 @@ bool pal_websocket_send(pal_websocket *s, pal_str text)
     pthread_mutex_lock(&s->lock);
     bool is_open = s->state == WEBSOCKET_OPEN && !s->is_broken;
     if (is_open) {
-        /* One message may be longer than the limit; more must not wait behind it. */
+        /* One message may be longer than the limit, but no other may wait after it. */
         size_t waiting = wslay_event_get_queued_msg_length(s->frames);
         s->is_broken = waiting > s->pending_bytes_max ||
                 wslay_event_queue_msg(s->frames, &message) != 0;

@@ -512,12 +512,12 @@ static void check_modes(const check_state *check, const char *path)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
     char name[PAL_SQLITE_PATH_SIZE];
-    bool told = false;
+    bool reported = false;
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
         if ((size_t)snprintf(name, sizeof(name), "%s%s", path, ends[i]) < sizeof(name) &&
-                pal_private_check(name, check->repair, told ? NULL : check->sink, check->user))
-            told = true;
+                pal_private_check(name, check->repair, reported ? NULL : check->sink, check->user))
+            reported = true;
 }
 
 pal_status pal_sqlite_check(pal_engine *engine, bool repair, pal_row_check row_check,

@@ -39,7 +39,7 @@ struct pal_forward_call {
     pal_forward_api api;
     bool is_free; /* see pal_forward */
     bool has_late_session; /* see pal_forward */
-    pal_id session;        /* of the ledger row; may be empty */
+    pal_id session;        /* the session of the ledger row; may be empty */
     struct bill *bill;     /* waits for the caller's release; NULL: none */
     pal_budget budget;
     pal_forward_sink sink;
@@ -212,15 +212,15 @@ static bool is_label(pal_str name)
 /* Model names come from outside: a name that the ledger does not accept must not make a call free.
  * Prices are listed by the requested names; services often answer with longer ones. If the request
  * names "auto", only the response shows which model it was. */
-static void charge(pal_forward_call *f, pal_str told, const pal_usage *usage)
+static void charge(pal_forward_call *f, pal_str reported, const pal_usage *usage)
 {
     pal_runtime *runtime = f->runtime;
-    pal_str asked = f->model;
-    pal_str model = is_label(told) ? told : is_label(asked) ? asked : (pal_str){0};
-    int64_t cost_micros = pal_budget_cost(runtime, asked, usage);
+    pal_str requested = f->model;
+    pal_str model = is_label(reported) ? reported : is_label(requested) ? requested : (pal_str){0};
+    int64_t cost_micros = pal_budget_cost(runtime, requested, usage);
 
     if (cost_micros == 0)
-        cost_micros = pal_budget_cost(runtime, told, usage);
+        cost_micros = pal_budget_cost(runtime, reported, usage);
     pal_runtime_add_usage(runtime, usage, cost_micros);
     keep_bill(f, model, usage, cost_micros);
 }

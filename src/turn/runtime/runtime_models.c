@@ -58,7 +58,7 @@ static void answered(pal_models_list *list)
         pal_ask_end(&list->ask);
 }
 
-static void told(void *user, pal_str json, const pal_error *err)
+static void on_models(void *user, pal_str json, const pal_error *err)
 {
     list_entry *entry = user;
 
@@ -82,7 +82,8 @@ static void begin_list(pal_ask *ask)
     list->waiting = runtime->providers_len + 1;
     for (size_t i = 0; i < runtime->providers_len; i++) {
         list->entries[i].list = list;
-        if (pal_provider_models(runtime->providers[i], told, &list->entries[i], NULL) != PAL_OK)
+        if (pal_provider_models(runtime->providers[i], on_models, &list->entries[i], NULL) !=
+                PAL_OK)
             answered(list);
     }
     answered(list);
@@ -233,7 +234,7 @@ static pal_str first_name(pal_str json, pal_arena *arena)
     return pal_arena_copy(arena, pal_json_string(name, arena)); /* the list is only borrowed */
 }
 
-static void first_told(void *user, pal_str json, const pal_error *err)
+static void on_first_models(void *user, pal_str json, const pal_error *err)
 {
     model_question *question = user;
     pal_runtime *runtime = question->runtime;
@@ -269,7 +270,7 @@ void pal_models_ask(pal_turn *turn)
     question = pal_malloc(sizeof(*question));
     if (question) {
         *question = (model_question){runtime, endpoint};
-        if (pal_provider_models(runtime->providers[endpoint], first_told, question, &err) ==
+        if (pal_provider_models(runtime->providers[endpoint], on_first_models, question, &err) ==
                 PAL_OK) {
             runtime->model_questions[endpoint] = question;
             return;

@@ -102,7 +102,7 @@ static void tell_started(pal_mistral_frames *frames)
     end_chunk(frames, &writer, NULL);
 }
 
-static void tell(pal_mistral_frames *frames, const pal_event *event)
+static void on_event(pal_mistral_frames *frames, const pal_event *event)
 {
     bool is_thinking = event->kind == PAL_EVENT_REASONING;
     if ((event->kind != PAL_EVENT_TEXT && !is_thinking) || event->text.len == 0)
@@ -203,7 +203,7 @@ static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
 const pal_mistral_format pal_mistral_chat_format = {
         .begins_late = true,
         .started = tell_started,
-        .event = tell,
+        .event = on_event,
         .done = tell_done,
         .failed = tell_failed,
         .answer = put_answer,

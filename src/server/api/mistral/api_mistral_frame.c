@@ -201,7 +201,7 @@ static void end_execution(pal_mistral_frames *frames, const pal_event *event)
 
 /* ---- All events ---- */
 
-static void tell(pal_mistral_frames *frames, const pal_event *event)
+static void on_event(pal_mistral_frames *frames, const pal_event *event)
 {
     switch (event->kind) {
     case PAL_EVENT_STEP:
@@ -349,7 +349,7 @@ static pal_status put_answer(pal_call *call, const pal_mistral_frames *frames,
 
 const pal_mistral_format pal_mistral_conversation_format = {
         .started = tell_started,
-        .event = tell,
+        .event = on_event,
         .handoff = tell_handoff,
         .done = tell_done,
         .failed = tell_failed,

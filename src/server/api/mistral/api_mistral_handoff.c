@@ -63,7 +63,7 @@ static pal_message *make_results(
     return messages;
 }
 
-static void tell(pal_mistral_runner *run, pal_id message, const pal_mistral_speaker *to)
+static void report(pal_mistral_runner *run, pal_id message, const pal_mistral_speaker *to)
 {
     pal_buf buf;
     if (!run->options.format->handoff)
@@ -85,7 +85,7 @@ bool pal_mistral_run_hand_over(pal_mistral_runner *run, pal_message **out_messag
     *out_messages = make_results(run, calls, to, out_len);
     if (!*out_messages)
         return false;
-    tell(run, (*out_messages)[0].id, to);
+    report(run, (*out_messages)[0].id, to);
     run->speaker = target->speaker;
     run->kept_seq = run->last_seq;
     run->calls = (pal_str){0};

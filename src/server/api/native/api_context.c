@@ -1,6 +1,7 @@
 /* api_context.c - shows the context that a model gets of a session, compacts and searches sessions,
  * and reports tokens and cost. */
 #include "base/json/json_put.h"
+#include "dialect/native/native.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
 #include "server/api/native/api_native.h"
@@ -346,11 +347,7 @@ static pal_status send_usage(pal_call *call, pal_ledger_query *query, pal_error 
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
     pal_put_count(writer, "calls", sum.calls);
-    pal_put_count(writer, "input_tokens", sum.usage.input);
-    pal_put_count(writer, "cache_read_tokens", sum.usage.cache_read);
-    pal_put_count(writer, "cache_write_tokens", sum.usage.cache_write);
-    pal_put_count(writer, "output_tokens", sum.usage.output);
-    pal_put_count(writer, "reasoning_tokens", sum.usage.reasoning);
+    pal_native_put_tokens(writer, &sum.usage);
     pal_put_number(writer, "cost_micros", sum.cost_micros);
     pal_json_end_object(writer);
     pal_call_send(call, 200);

@@ -14,7 +14,7 @@
 #include "server/run/run_forward.h"
 #include "server/server_call.h"
 
-#define FRAME_LEN_MAX 65536 /* of a longer event only the beginning is examined */
+#define FRAME_LEN_MAX 65536 /* only the beginning of a longer event is examined */
 #define HEAD_LEN 256        /* the beginning of an event, which names its type */
 
 /* ---- Requests over a WebSocket ---- */

@@ -19,7 +19,7 @@ typedef struct response_run {
     pal_run run;
     pal_response response;
     pal_response_events events;
-    pal_usage usage; /* of the answers so far */
+    pal_usage usage; /* the sum of all answers so far */
     uint64_t next_event; /* expected number of the turn's next event; another number means that
                             events were lost */
     bool wants_stream;

@@ -33,7 +33,7 @@ struct pal_socket_items {
     uint64_t uses; /* responses that were kept so far */
 };
 
-static atomic_size_t all_bytes; /* of all connections */
+static atomic_size_t all_bytes; /* bytes of the items of all connections */
 
 pal_socket_items *pal_socket_items_new(void)
 {

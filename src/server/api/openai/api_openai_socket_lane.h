@@ -89,13 +89,13 @@ struct pal_openai_socket {
     pal_socket_lane *lanes;
     size_t lanes_len, waiting_len;
     char name[PAL_ID_TEXT_SIZE]; /* identifies it in records of responses */
-    char *tenant;                /* of the caller; in the arena */
+    char *tenant;                /* the caller's tenant; in the arena */
     pal_id kept[PAL_SOCKET_KEPT_MAX]; /* sessions to erase at the end */
     size_t kept_len;
     pal_background_task end; /* erases them and frees the socket */
     char forgotten[PAL_SOCKET_FORGOTTEN_MAX][PAL_OPENAI_RESPONSE_ID_SIZE]; /* a ring */
     size_t forgotten_len;
-    pal_socket_items *items; /* of responses that are kept */
+    pal_socket_items *items; /* items of the responses that are kept */
     pal_socket_steering steering;
 };
 
