@@ -65,12 +65,6 @@ static pal_status set_asked_agent(const pal_route_settings *settings,
     return PAL_OK;
 }
 
-/* A room has the same session whether or not its type is given, so the type in the key is fixed. */
-static void fix_type(pal_route_view *view, pal_arena *arena)
-{
-    view->chat = pal_route_join(arena, PAL_LITERAL("group:"), view->chat_id);
-}
-
 /* `dimensions` NULL: use those of the rule or of the settings. Otherwise the message is from a
  * room. */
 static pal_status decide_chat(const pal_route_settings *settings, const pal_route_context *context,
@@ -83,8 +77,9 @@ static pal_status decide_chat(const pal_route_settings *settings, const pal_rout
         status = pal_route_view_make(settings, context, arena, &view, err);
     if (status != PAL_OK)
         return status;
+    /* A room has the same session with and without its type, so the type in the key is fixed. */
     if (dimensions)
-        fix_type(&view, arena);
+        view.chat = pal_route_join(arena, PAL_LITERAL("group:"), view.chat_id);
     const pal_route_case *rule = pal_route_case_find(settings, &view);
     if (rule) {
         set_agent(rule->agent, rule->agent->agent, arena, route);

@@ -286,7 +286,7 @@ static void sweep(pal_turn *turn)
     }
 }
 
-static void tell_one(pal_turn *turn, pal_event event)
+static void publish_one(pal_turn *turn, pal_event event)
 {
     if (turn->events.is_over)
         return; /* a late callback of a turn that has ended */
@@ -307,9 +307,9 @@ static void tell_one(pal_turn *turn, pal_event event)
 
 void pal_event_publish(pal_turn *turn, pal_event event)
 {
-    tell_one(turn, event);
+    publish_one(turn, event);
     for (pal_turn *each = turn->queue.followers; each; each = each->queue.next_follower)
-        tell_one(each, event);
+        publish_one(each, event);
 }
 
 pal_status pal_event_watch(pal_turn *turn, uint64_t after, pal_turn_on_event on_event,

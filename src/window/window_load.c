@@ -12,11 +12,6 @@ enum { TAIL_FACTOR = 2, ANSWER_SHARE = 4, LAST_MESSAGES = 8 };
 
 const pal_ahead_wants pal_window_ahead = {.rows_max = 64, .first_rows = true, .marks = true};
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A small context is assumed for a model with unknown limits, so that older messages are left out
  * in time. If nothing may be left out, a refusal would be a guess, so the service decides. */
 static uint64_t assumed_context(const pal_window *window)
@@ -133,7 +128,8 @@ static pal_status load_head(
         input->messages_len--;
     } else if (input->older_messages > 0 && input->head->seq > input->checkpoint.seq) {
         input->older_messages--;
-        input->older_tokens -= min_u64(input->older_tokens, input->head->tokens);
+        input->older_tokens -= input->head->tokens < input->older_tokens ? input->head->tokens
+                                                                         : input->older_tokens;
     }
     return PAL_OK;
 }

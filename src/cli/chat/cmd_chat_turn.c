@@ -212,12 +212,6 @@ static void show_missing(show *s, const pal_event *event)
     pal_buf_done(&line);
 }
 
-static void note_question(show *s, const pal_event *event)
-{
-    s->asking = event->turn;
-    s->waiting = NULL;
-}
-
 static void note_end(show *s, const pal_event *event)
 {
     pal_cli *cli = s->chat->cli;
@@ -271,7 +265,8 @@ static bool show_event(const pal_event *event, void *user)
         show_missing(s, event);
         break;
     case PAL_EVENT_ASKING:
-        note_question(s, event);
+        s->asking = event->turn;
+        s->waiting = NULL;
         break;
     case PAL_EVENT_ENDED:
         note_end(s, event);

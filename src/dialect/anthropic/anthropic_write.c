@@ -18,12 +18,6 @@ typedef struct block_writer {
     bool marks_next;    /* the next block gets the cache mark */
 } block_writer;
 
-/* Returns the kept members of a block, or PAL_JSON_NONE if there are none. */
-static pal_json kept_of(block_writer *out, pal_str extra)
-{
-    return pal_member_kept(extra, PAL_ANTHROPIC_FAMILY, out->scratch);
-}
-
 /* Writes the kept members, except those in `own`, which the block writes itself. */
 static void put_others(block_writer *out, pal_json object, const char *const *own)
 {
@@ -221,7 +215,7 @@ static void put_result(block_writer *out, const pal_part *part, pal_json kept)
 
 static void put_part(block_writer *out, const pal_part *part)
 {
-    pal_json kept = kept_of(out, part->extra);
+    pal_json kept = pal_member_kept(part->extra, PAL_ANTHROPIC_FAMILY, out->scratch);
     if (part->kind == PAL_PART_REASONING)
         put_reasoning(out, part, kept);
     else if (part->kind == PAL_PART_TOOL_CALL)

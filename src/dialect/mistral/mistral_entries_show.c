@@ -291,12 +291,6 @@ static void put_execution(pal_json_writer *writer, const pal_mistral_entry *entr
     put_info(writer, entry->result, arena);
 }
 
-static void put_handoff(pal_json_writer *writer, const pal_mistral_entry *entry)
-{
-    pal_entries_begin(writer, "agent.handoff");
-    pal_json_put_members(writer, pal_json_raw(entry->kept));
-}
-
 static pal_entry_kind kind_of(const pal_mistral_entry *entry)
 {
     return entry->is_pending ? PAL_ENTRY_CALL : entry->kind;
@@ -323,7 +317,8 @@ static void put_own(pal_json_writer *writer, const pal_mistral_entry *entry, pal
         put_execution(writer, entry, arena);
         break;
     case PAL_ENTRY_HANDOFF:
-        put_handoff(writer, entry);
+        pal_entries_begin(writer, "agent.handoff");
+        pal_json_put_members(writer, pal_json_raw(entry->kept));
         break;
     default:
         put_said(writer, entry, arena);

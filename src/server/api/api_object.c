@@ -22,11 +22,6 @@ pal_status pal_api_object_read(pal_call *call, pal_json json, const pal_api_obje
 
 /* ---- Query parameters ---- */
 
-static pal_status missing(pal_call *call, const pal_api_member *member, pal_error *err)
-{
-    return pal_call_blame(call, pal_object_missing(member, err), err);
-}
-
 static pal_status read_parameter(
         pal_call *call, const pal_api_member *member, void *field, pal_error *err)
 {
@@ -35,7 +30,9 @@ static pal_status read_parameter(
     pal_status status;
     if (!pal_exchange_query(call->exchange, member->name, &text) ||
             (text.len == 0 && member->is_required))
-        return member->is_required ? missing(call, member, err) : PAL_OK;
+        return member->is_required
+                ? pal_call_blame(call, pal_object_missing(member, err), err)
+                : PAL_OK;
     switch (member->type) {
     case PAL_API_TEXT:
         if (text.len > pal_object_max(member)) {

@@ -4,11 +4,6 @@
 #include "base/memory.h"
 #include "store/memory/memory_store.h"
 
-static pal_status no_memory(pal_work *work)
-{
-    return pal_no_memory(&work->op->error);
-}
-
 /* ---- Kinds ---- */
 
 static memory_kind *kind_get(memory_tenant *tenant, pal_str name)
@@ -245,7 +240,7 @@ pal_status pal_memory_record_put(memory_engine *engine, pal_work *work)
     }
     tenant = pal_memory_tenant_get(engine, work->tenant);
     if (!tenant || pal_memory_record_keep(tenant, owner, &record) != PAL_OK)
-        return no_memory(work);
+        return pal_no_memory(&work->op->error);
     *work->op->u.record.record = record;
     return PAL_OK;
 }

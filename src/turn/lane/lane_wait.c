@@ -146,14 +146,6 @@ static void on_dropped(pal_write *write)
     look_for_first(turn);
 }
 
-/* The client id is known with other content. Either the message was merged with others, or this
- * request is an error. */
-static void drop_item(pal_turn *turn)
-{
-    make_drop(turn, turn->commit.ops[0].u.inbox_item->id);
-    change_inbox(turn, 1, on_dropped);
-}
-
 /* Returns false if the item is not in the inbox. The turn has then been handled. */
 static bool was_added(pal_turn *turn)
 {
@@ -167,10 +159,14 @@ static bool was_added(pal_turn *turn)
     } else if (add->status != PAL_OK) {
         refuse_error(turn, &add->error);
     } else if (turn->commit.write.ops_len > 1 && repeat->u.append.replayed) {
-        if (repeat->status == PAL_OK)
+        if (repeat->status == PAL_OK) {
             look_for_first(turn);
-        else
-            drop_item(turn);
+        } else {
+            /* The client id is known with other content. Either the message was merged with others,
+             * or this request is an error. */
+            make_drop(turn, add->u.inbox_item->id);
+            change_inbox(turn, 1, on_dropped);
+        }
     } else {
         turn->queue.inbox_ids[0] = add->u.inbox_item->id;
         return true;

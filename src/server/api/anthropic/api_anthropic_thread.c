@@ -22,11 +22,6 @@ static pal_str kind(void)
     return pal_str_of(KIND);
 }
 
-static bool is_object(pal_json value)
-{
-    return pal_json_type_of(value) == PAL_JSON_OBJECT;
-}
-
 /* ---- Finding ---- */
 
 static pal_status no_thread(pal_error *err)
@@ -224,7 +219,7 @@ pal_status pal_anthropic_thread_expand(pal_json request, const pal_anthropic_thr
     pal_json_begin_object(&writer);
     pal_member_put_others(&writer, request, own, NULL, arena);
     pal_put_raw(&writer, "thread", pal_str_of("{\"type\":\"create\"}"));
-    if (is_object(settings))
+    if (pal_json_type_of(settings) == PAL_JSON_OBJECT)
         put_settings(&writer, request, settings);
     status = put_messages(&writer, request, messages, arena, err);
     if (status == PAL_OK) {

@@ -16,12 +16,6 @@ typedef struct alias_change {
     bool is_drop;
 } alias_change;
 
-static void put_times(pal_json_writer *writer, int64_t created_at, int64_t updated_at)
-{
-    pal_put_number(writer, "created_at", created_at);
-    pal_put_number(writer, "updated_at", updated_at);
-}
-
 static int64_t time_of(pal_json alias, const char *name)
 {
     int64_t ms = 0;
@@ -65,7 +59,8 @@ static void put_aliases(pal_call *call, pal_json_writer *writer, const pal_mistr
         pal_json_begin_object(writer);
         pal_put_str(writer, "alias", change->name);
         pal_put_count(writer, "version", change->version);
-        put_times(writer, change->created_at, change->now);
+        pal_put_number(writer, "created_at", change->created_at);
+        pal_put_number(writer, "updated_at", change->now);
         pal_json_end_object(writer);
     }
     pal_json_end_array(writer);
