@@ -3,6 +3,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { open } from '../model.mjs';
 import { serveTools } from '../tools.mjs';
+import { isLast, openSocket } from '../websocket_client.mjs';
 
 const bounded = { timeout: 20_000 };
 const stores = { memory: { args: ['--store', 'memory:'] }, sqlite: {} };
@@ -191,6 +192,26 @@ test('a function call and a request for approval are answered together', bounded
         input: [answer(request, true), { type: 'function_call_output', call_id: clock.call_id, output: 'noon' }] });
     assert.deepEqual(types(next.output), ['mcp_call', 'message']);
     assert.deepEqual(await results(s), ['noon', 'done', '5']);
+});
+
+test('a WebSocket carries requests for approval, stored or not', bounded, async (t) => {
+    const s = await serveTools(t);
+    const socket = await openSocket(s.port);
+    const ended = async (body) => {
+        socket.send({ type: 'response.create', model: 'mock-model', tools: [fx], ...body });
+        for (;;) {
+            const event = await socket.next();
+            if (isLast(event)) return event.response;
+        }
+    };
+    for (const store of [true, false]) {
+        const first = await ended({ store, input: `${call('write')}<<next>><<say ok>>` });
+        const next = await ended({ store, previous_response_id: first.id, input: [answer(requests(first)[0], true)] });
+        assert.deepEqual(types(next.output), ['mcp_call', 'message']);
+    }
+    assert.deepEqual(s.notes(), ['write', 'write']);
+    socket.close();
+    await socket.end;
 });
 
 test('what the configuration says about unasked calls', bounded, async (t) => {
