@@ -120,6 +120,10 @@ typedef struct pal_agent_settings {
     PAL_RESERVED(6);
 } pal_agent_settings;
 
+/* Called on the loop with one line about a problem that does not stop the runtime, such as a tool
+ * that is not shown to the model. The text is valid during the call. Must not block. */
+typedef void (*pal_runtime_on_warning)(pal_str text, void *user);
+
 /* Options of a runtime. Everything is copied except `store` and `models`, which must outlive the
  * runtime. A number that is 0 means the default in its comment. */
 typedef struct pal_runtime_options {
@@ -182,7 +186,9 @@ typedef struct pal_runtime_options {
                              that need approval; by default they are denied */
     bool cannot_ask;      /* pal_turn_request.cannot_ask for all turns. Tool servers then know that
                              they cannot ask */
-    PAL_RESERVED(19);
+    pal_runtime_on_warning on_warning; /* may be NULL */
+    void *warning_user;                /* passed to on_warning */
+    PAL_RESERVED(17);
 } pal_runtime_options;
 
 /* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the

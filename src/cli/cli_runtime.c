@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include "base/log.h"
 #include "server/access/access_key.h"
 
 static pal_status set_key(pal_cli *cli, const char *key, const char *option, const char *value)
@@ -36,6 +37,12 @@ static void hint_for_options(pal_cli *cli, pal_status status)
                 "set the variable, or use another provider; '--provider echo' requires no key");
 }
 
+static void log_warning(pal_str text, void *user)
+{
+    (void)user;
+    pal_log(PAL_LOG_WARN, "%.*s", PAL_STR_ARG(text));
+}
+
 static pal_status open_runtime(
         pal_cli *cli, pal_runtime_options *options, bool runs_inbox, pal_cli_runtime *out_runtime)
 {
@@ -47,6 +54,7 @@ static pal_status open_runtime(
     options->store = cli->store;
     options->models = out_runtime->models;
     options->leave_inbox = !runs_inbox;
+    options->on_warning = log_warning;
     /* All servers with this store give a router the same ids. */
     uint8_t secret[PAL_SECRET_SIZE];
     if (runs_inbox) {

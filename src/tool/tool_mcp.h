@@ -26,6 +26,9 @@ typedef struct pal_tool_mcp_config {
     int64_t call_ms;       /* timeout of one tool call; 0: 120000 */
     uint32_t restarts_max; /* restarts in a row, with growing pauses; 0: 5 */
     bool can_ask;          /* persons can answer questions of the server during some of the calls */
+    /* Reports a problem that does not stop the server, in one line. May be NULL. Must not close the
+     * server. `user` is that of pal_tool_mcp_open(). */
+    void (*on_warning)(void *user, pal_str text);
 } pal_tool_mcp_config;
 
 typedef enum pal_tool_mcp_state {

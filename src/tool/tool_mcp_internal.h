@@ -30,6 +30,7 @@
 #define PAL_TOOL_MCP_PAGES_MAX 1000
 #define PAL_TOOL_MCP_CALLS_MAX 10000 /* calls at the same time */
 #define PAL_TOOL_MCP_SESSION_LEN_MAX 1024
+#define PAL_TOOL_MCP_WARNED_MAX 64 /* tools of one server that warnings report */
 
 #define PAL_TOOL_MCP_NEW_VERSION "2026-07-28"
 #define PAL_TOOL_MCP_OLD_VERSION "2025-11-25" /* the newest revision of the old era */
@@ -288,6 +289,8 @@ struct pal_tool_mcp {
     pal_arena *scratch; /* for the message that is being read */
 
     pal_tool_mcp_toolbox tools, draft; /* the shown tools, and the ones that are being listed */
+    pal_str warned[PAL_TOOL_MCP_WARNED_MAX]; /* unusable tools that were reported; in `arena` */
+    size_t warned_len;
     pal_tool_mcp_request list;
     char *cursor;
     uint32_t pages;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "tool/tool_mcp_internal.h"
 
 #define NAME_LEN_MAX 64
@@ -36,12 +37,36 @@ static bool needs_task(const pal_tool_mcp *mcp, pal_json tool)
     return mcp->era == PAL_TOOL_MCP_ERA_OLD && pal_json_string_is(support, "required");
 }
 
-static bool can_be_called(pal_tool_mcp *mcp, pal_json tool)
+/* Reports a tool that is left out, once for each name. */
+static void warn_unusable(pal_tool_mcp *mcp, pal_str name, const char *why)
 {
-    if (mcp->era == PAL_TOOL_MCP_ERA_OLD)
-        return mcp->runs_tasks || !needs_task(mcp, tool);
-    return mcp->transport != &pal_tool_mcp_http ||
-            pal_tool_mcp_headers_are_valid(pal_json_find(tool, "inputSchema"), mcp->scratch);
+    char text[PAL_ERROR_MESSAGE_MAX];
+    for (size_t i = 0; i < mcp->warned_len; i++) {
+        if (pal_str_equal(mcp->warned[i], name))
+            return;
+    }
+    if (mcp->warned_len == PAL_TOOL_MCP_WARNED_MAX || !mcp->config.on_warning)
+        return;
+    mcp->warned[mcp->warned_len] = pal_arena_copy(mcp->arena, name);
+    mcp->warned_len += mcp->warned[mcp->warned_len].len == name.len;
+    snprintf(text, sizeof text, "tool '%.*s' of MCP server '%.*s' is not shown: %s",
+            PAL_EXCERPT(name, 80), PAL_EXCERPT(mcp->config.name, 40), why);
+    mcp->config.on_warning(mcp->user, pal_str_of(text));
+}
+
+static bool can_be_called(pal_tool_mcp *mcp, pal_str name, pal_json tool)
+{
+    if (mcp->era == PAL_TOOL_MCP_ERA_OLD) {
+        if (mcp->runs_tasks || !needs_task(mcp, tool))
+            return true;
+        warn_unusable(mcp, name, "it must run as a task, and the server cannot run tasks");
+        return false;
+    }
+    if (mcp->transport != &pal_tool_mcp_http ||
+            pal_tool_mcp_headers_are_valid(pal_json_find(tool, "inputSchema"), mcp->scratch))
+        return true;
+    warn_unusable(mcp, name, "its schema breaks the rules of 'x-mcp-header'");
+    return false;
 }
 
 static bool grow(pal_tool_mcp_toolbox *tools)
@@ -75,7 +100,7 @@ bool pal_tool_mcp_toolbox_add(pal_tool_mcp *mcp, pal_tool_mcp_toolbox *tools, pa
     pal_str name = pal_json_string(pal_json_find(tool, "name"), mcp->scratch);
     pal_json text = pal_json_find(tool, "description");
     pal_json schema = pal_json_find(tool, "inputSchema");
-    if (name.len == 0 || has_name(tools, name) || !can_be_called(mcp, tool))
+    if (name.len == 0 || has_name(tools, name) || !can_be_called(mcp, name, tool))
         return true;
     if (tools->len >= PAL_TOOL_MCP_TOOLS_MAX || !grow(tools))
         return false;

@@ -87,6 +87,14 @@ static void on_server_change(pal_tool_mcp *mcp, void *user)
         wake_all(runtime);
 }
 
+static void on_server_warning(void *user, pal_str text)
+{
+    const pal_runtime *runtime = user;
+
+    if (runtime->options.on_warning)
+        runtime->options.on_warning(text, runtime->options.warning_user);
+}
+
 /* The timer starts when the runtime opens. After it has fired, no turn waits any more. */
 bool pal_servers_are_awaited(const pal_turn *turn)
 {
@@ -158,6 +166,7 @@ static pal_status open_server(
             .headers_len = server->headers_len,
             .call_ms = server->call_ms,
             .can_ask = !runtime->options.cannot_ask,
+            .on_warning = on_server_warning,
     };
 
     return pal_tool_mcp_open(

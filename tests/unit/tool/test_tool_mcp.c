@@ -500,6 +500,40 @@ static void a_missed_change_is_noticed(void)
     }
 }
 
+typedef struct warnings {
+    int len;
+    char last[PAL_ERROR_MESSAGE_MAX];
+} warnings;
+
+static warnings warned; /* written on the loop, read after the client was closed */
+
+static void on_warning(void *user, pal_str text)
+{
+    (void)user;
+    warned.len++;
+    snprintf(warned.last, sizeof warned.last, "%.*s", PAL_STR_ARG(text));
+}
+
+/* The tool is listed again after the change, and still reported once. */
+static void an_unusable_tool_is_reported_once(void)
+{
+    http_child h;
+    mcp_client client;
+    warned = (warnings){0};
+    if (!CHECK(http_child_start(&h, "--era=new", "--change-early", NULL)))
+        return;
+    h.config.on_warning = on_warning;
+    CHECK(mcp_client_open(&client, &h.config));
+    CHECK(mcp_client_wait(&client, PAL_TOOL_MCP_READY, "s__new"));
+    CHECK(!mcp_client_see(&client, "s__wrong").has_name);
+    mcp_client_close(&client);
+    http_child_stop(&h);
+    CHECK(warned.len == 1);
+    CHECK_CONTAINS(warned.last,
+            "tool 'wrong' of MCP server 's' is not shown: its schema breaks the rules of "
+            "'x-mcp-header'");
+}
+
 static void http_of_the_new_era_works(void)
 {
     http_child h;
@@ -599,6 +633,7 @@ int main(void)
     RUN(http_of_the_old_era_works);
     RUN(http_of_the_new_era_works);
     RUN(a_missed_change_is_noticed);
+    RUN(an_unusable_tool_is_reported_once);
     RUN(the_death_of_an_http_server_is_noticed);
     RUN(an_allocation_failure_is_survived);
     return tap_done();
