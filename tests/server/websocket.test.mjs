@@ -135,6 +135,23 @@ test('the limits of a key hold for each message', async (t) => {
     assert.deepEqual(codes.slice(3), [429, 429]);
 });
 
+test('server.streams_max holds for responses over WebSockets, and an ended response makes room', async (t) => {
+    const s = await serveModel(t, { config: 'server: {streams_max: 2}\n' });
+    const [socket, other] = await openMany(s.port, 2);
+    for (const stream_id of ['a', 'b']) socket.send(create({ stream_id, input: `<<hang>>${stream_id}` }));
+    await s.untilAsked(2);
+    // The limit is that of the server: another connection gets no stream, and both stay open.
+    other.send(create({ input: 'too many' }));
+    const refused = await other.next();
+    assert.deepEqual([refused.type, refused.status], ['error', 503]);
+    assert.match(refused.error.message, /too many open streams.*server\.streams_max/);
+    await s.release();
+    const ends = await readEnds(socket, 2);
+    assert.deepEqual([textOf(ends.get('a')), textOf(ends.get('b'))], ['echo: a', 'echo: b']);
+    other.send(create({ input: 'again' }));
+    assert.equal(textOf((await readEnds(other, 1)).get(undefined)), 'echo: again');
+});
+
 test('an old connection takes no more requests', async (t) => {
     const s = await serve(t, { config: `${OPEN}  websocket_age: 1s\n` });
     const socket = await openSocket(s.port);
