@@ -40,6 +40,7 @@
 #include "palaver/header.h"
 #include "palaver/id.h"
 #include "palaver/limits.h"
+#include "palaver/login.h"
 #include "palaver/loop.h"
 #include "palaver/message.h"
 #include "palaver/permission.h"

@@ -73,6 +73,20 @@ typedef struct pal_endpoint {
     PAL_RESERVED(5);
 } pal_endpoint;
 
+/* How a runtime gets access tokens (OAuth) for an MCP server with a URL. docs/mcp-login.md explains
+ * it. All members may be empty. */
+typedef struct pal_tool_auth {
+    pal_str client_id;     /* a client that is registered with the authorization server */
+    pal_str client_secret; /* its secret */
+    pal_str client_key;    /* or the file with its private key, PEM (private_key_jwt) */
+    pal_str client_metadata_url; /* the https URL of a client id metadata document */
+    pal_str scope;               /* scopes to request, separated by blanks */
+    pal_str issuer;              /* the only authorization server to use */
+    pal_str file;                /* keeps the login of a person; readable by its owner only */
+    bool client_credentials;     /* the client gets tokens for itself, without a person */
+    PAL_RESERVED(8);
+} pal_tool_auth;
+
 /* An MCP server: either a command to start, or a URL. */
 typedef struct pal_tool_server {
     pal_str name; /* its tools are shown to the model as NAME__TOOL */
@@ -84,7 +98,8 @@ typedef struct pal_tool_server {
     const pal_header *headers;
     size_t headers_len;
     int64_t call_ms; /* timeout of one tool call; 0: 120000 */
-    PAL_RESERVED(8);
+    const pal_tool_auth *auth; /* NULL: only `headers` */
+    PAL_RESERVED(7);
 } pal_tool_server;
 
 /* Prices of a model, in millionths of the currency per million tokens. `pattern` selects the models

@@ -482,6 +482,8 @@ extern const pal_cli_command pal_cmd_tokens_compile;
 extern const pal_cli_command pal_cmd_serve;
 extern const pal_cli_command pal_cmd_run;
 extern const pal_cli_command pal_cmd_mcp;
+extern const pal_cli_command pal_cmd_mcp_login;
+extern const pal_cli_command pal_cmd_mcp_logout;
 extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;
 extern const pal_cli_command pal_cmd_key_revoke;

@@ -43,6 +43,8 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_serve,
         &pal_cmd_run,
         &pal_cmd_mcp,
+        &pal_cmd_mcp_login,
+        &pal_cmd_mcp_logout,
         &pal_cmd_key_create,
         &pal_cmd_key_list,
         &pal_cmd_key_revoke,

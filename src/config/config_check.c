@@ -180,6 +180,7 @@ static bool has_server(const pal_config_state *state, size_t len, pal_str name)
 static void check_tool_server(checker *c, size_t i, const pal_config_node *node)
 {
     const pal_tool_server *server = &c->state->tool_servers[i].server;
+    const pal_config_auth *auth = &c->state->tool_servers[i].auth;
     const char *wrong = NULL;
     if (!is_tool_word(server->name))
         wrong = ".name' must consist of letters, digits, '_' and '-'";
@@ -191,6 +192,12 @@ static void check_tool_server(checker *c, size_t i, const pal_config_node *node)
         wrong = ".environment' requires a 'command'; use 'headers' for a 'url'";
     else if (server->command_len > 0 && server->headers_len > 0)
         wrong = ".headers' requires a 'url'; use 'environment' for a 'command'";
+    else if (server->command_len > 0 && (auth->auth.client_id.len > 0 || auth->grant))
+        wrong = ".auth' requires a 'url'";
+    else if (auth->grant == PAL_CONFIG_GRANT_CLIENT && !auth->auth.client_id.len)
+        wrong = ".auth.grant' client_credentials requires 'client_id'";
+    else if (auth->client_secret_env.len > 0 && auth->auth.client_key.len > 0)
+        wrong = ".auth' must not have both 'client_secret_env' and 'client_key'";
     if (wrong)
         c->status = pal_config_fail(c->err, PAL_INVALID, c->name, line_of(node, "name"),
                 "'mcp_servers[%zu]%s", i, wrong);

@@ -332,6 +332,9 @@ const pal_config_row pal_config_rows[] = {
                 .len_offset = TOP(tool_servers_len), .rows = pal_config_tool_server_rows,
                 .size = sizeof(pal_config_tool_server), .max = PAL_CONFIG_LIST_MAX,
                 .help = "MCP servers whose tools the model can call"},
+        {"mcp_logins", PAL_CONFIG_TEXT, TOP(mcp_logins), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "directory for the tokens of 'palaver mcp login'; empty: "
+                        "$XDG_STATE_HOME/palaver/mcp, or that in ~/.local/state"},
         {"permissions", PAL_CONFIG_LIST, TOP(runtime.permissions), "[]",
                 .len_offset = TOP(runtime.permissions_len), .rows = permission_rows,
                 .size = sizeof(pal_permission_rule), .max = PAL_CONFIG_LIST_MAX,

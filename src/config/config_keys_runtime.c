@@ -29,6 +29,8 @@ static const char *provider_kind_at(size_t index)
 /* In the order of pal_endpoint_affinity. */
 static const char *const affinity_words[] = {
         "auto", "off", "headers", "prompt_cache_key", "llama.cpp", NULL};
+/* In the order of pal_config_grant. */
+static const char *const grant_words[] = {"login", "client_credentials", NULL};
 /* In the order of pal_endpoint_responses. */
 static const char *const responses_words[] = {"auto", "on", "off", NULL};
 
@@ -92,6 +94,31 @@ const pal_config_row pal_config_provider_rows[] = {
         {0},
 };
 
+#define AUTH(field) offsetof(pal_config_auth, field)
+
+static const pal_config_row auth_rows[] = {
+        {"grant", PAL_CONFIG_WORD, AUTH(grant), "login", .words = grant_words,
+                .help = "login: a person allows the access with 'palaver mcp login'; "
+                        "client_credentials: the client itself has access"},
+        {"client_id", PAL_CONFIG_TEXT, AUTH(auth.client_id), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "id of a client that is registered with the authorization server"},
+        {"client_secret_env", PAL_CONFIG_VARIABLE, AUTH(client_secret_env), "",
+                .max = PAL_LABEL_LEN_MAX, .secret = "client_secret",
+                .help = "environment variable with the client's secret"},
+        {"client_key", PAL_CONFIG_TEXT, AUTH(auth.client_key), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "file with the client's private key (PEM), instead of a secret"},
+        {"client_metadata_url", PAL_CONFIG_HTTP_URL, AUTH(auth.client_metadata_url), "",
+                .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "URL of a document that describes the client, instead of a client_id"},
+        {"scope", PAL_CONFIG_TEXT, AUTH(auth.scope), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "scopes to request, separated by blanks; empty: those that the server "
+                        "names"},
+        {"issuer", PAL_CONFIG_HTTP_URL, AUTH(auth.issuer), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "the only authorization server to use; empty: the first one that the "
+                        "server names"},
+        {0},
+};
+
 const pal_config_row pal_config_tool_server_rows[] = {
         {"name", PAL_CONFIG_TEXT, SERVER(name), .max = PAL_LABEL_LEN_MAX, .is_required = true,
                 .help = "letters, digits, '_' and '-'; the tools are called NAME__TOOL",
@@ -112,6 +139,8 @@ const pal_config_row pal_config_tool_server_rows[] = {
                 .help = "headers of every request to url"},
         {"call_timeout", PAL_CONFIG_DURATION, SERVER(call_ms), "120s", .min = 1,
                 .max = TIMEOUT_MS_MAX, .help = "timeout of one tool call"},
+        {"auth", PAL_CONFIG_SECTION, offsetof(pal_config_tool_server, auth), .rows = auth_rows,
+                .help = "how access tokens for url are got (OAuth)"},
         {0},
 };
 

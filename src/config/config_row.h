@@ -63,10 +63,23 @@ typedef struct pal_config_provider {
     pal_str api_key_env;
 } pal_config_provider;
 
+/* How an MCP server's access tokens are got. */
+typedef enum pal_config_grant {
+    PAL_CONFIG_GRANT_LOGIN = 0,
+    PAL_CONFIG_GRANT_CLIENT = 1,
+} pal_config_grant;
+
+typedef struct pal_config_auth {
+    pal_tool_auth auth; /* without client_secret, client_credentials and file */
+    pal_str client_secret_env;
+    pal_config_grant grant;
+} pal_config_auth;
+
 typedef struct pal_config_tool_server {
-    pal_tool_server server; /* without `environment` */
+    pal_tool_server server; /* without `environment` and `auth` */
     const pal_header *variables;
     size_t variables_len;
+    pal_config_auth auth;
 } pal_config_tool_server;
 
 typedef struct pal_config_agent {
@@ -85,6 +98,7 @@ typedef struct pal_config_state {
     size_t providers_len;
     const pal_config_tool_server *tool_servers;
     size_t tool_servers_len;
+    pal_str mcp_logins; /* a directory; empty: the user's state directory */
     const pal_config_agent *agents;
     size_t agents_len;
     pal_context_settings *agent_contexts; /* contexts of the agents in runtime.agents that have

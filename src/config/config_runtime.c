@@ -265,6 +265,56 @@ static bool resolve_environment(resolver *r, const pal_config_tool_server *from,
     return true;
 }
 
+/* Returns the file with the login of a server, in the arena. Empty: there is no home directory. */
+static pal_str login_file(resolver *r, pal_str name)
+{
+    const pal_str own = r->state->mcp_logins, state = variable("XDG_STATE_HOME");
+    const pal_str home = variable("HOME");
+    pal_buf path;
+    pal_buf_init(&path, RESOLVED_LEN_MAX);
+    if (own.len) {
+        pal_buf_append_str(&path, own);
+    } else if (state.len && state.data[0] == '/') {
+        pal_buf_append_str(&path, state);
+        pal_buf_append_text(&path, "/palaver/mcp");
+    } else if (home.len) {
+        pal_buf_append_str(&path, home);
+        pal_buf_append_text(&path, "/.local/state/palaver/mcp");
+    } else {
+        return pal_str_make(NULL, 0);
+    }
+    pal_buf_append_text(&path, "/");
+    pal_buf_append_str(&path, name);
+    pal_buf_append_text(&path, ".json");
+    pal_str copy = pal_arena_copy(r->arena, pal_buf_str(&path));
+    if (path.failure)
+        fail_no_memory(r);
+    pal_buf_done(&path);
+    return copy;
+}
+
+/* A server with a URL can always require a login. */
+static bool resolve_auth(resolver *r, const pal_config_tool_server *from, pal_tool_server *server,
+        pal_str *out_missing)
+{
+    pal_tool_auth *auth = from->server.url.len ? pal_arena_alloc(r->arena, sizeof *auth) : NULL;
+    if (!from->server.url.len)
+        return true;
+    if (!auth) {
+        fail_no_memory(r);
+        return true;
+    }
+    *auth = from->auth.auth;
+    auth->client_credentials = from->auth.grant == PAL_CONFIG_GRANT_CLIENT;
+    auth->file = login_file(r, from->server.name);
+    server->auth = auth;
+    if (!from->auth.client_secret_env.len)
+        return true;
+    *out_missing = from->auth.client_secret_env;
+    auth->client_secret = variable(from->auth.client_secret_env.data);
+    return auth->client_secret.len > 0;
+}
+
 static void resolve_servers(resolver *r, pal_runtime_options *options)
 {
     const pal_config_state *state = r->state;
@@ -278,7 +328,8 @@ static void resolve_servers(resolver *r, pal_runtime_options *options)
         servers[i] = from->server;
         if (!resolve_environment(r, from, &servers[i], &missing) ||
                 !resolve_headers(r, from->server.headers, from->server.headers_len,
-                        &servers[i].headers, &missing))
+                        &servers[i].headers, &missing) ||
+                !resolve_auth(r, from, &servers[i], &missing))
             fail_unset(r, "MCP server", from->server.name, missing,
                     pal_config_list_at(r->config->root, "mcp_servers", i));
     }

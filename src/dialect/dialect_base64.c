@@ -31,6 +31,22 @@ void pal_base64_encode(pal_buf *buf, pal_str data)
     pal_buf_commit(buf, len);
 }
 
+void pal_base64_encode_for_url(pal_buf *buf, pal_str data)
+{
+    size_t from = buf->len;
+    pal_base64_encode(buf, data);
+    if (buf->failure)
+        return;
+    while (buf->len > from && buf->data[buf->len - 1] == '=')
+        buf->len--;
+    for (size_t i = from; i < buf->len; i++) {
+        if (buf->data[i] == '+')
+            buf->data[i] = '-';
+        else if (buf->data[i] == '/')
+            buf->data[i] = '_';
+    }
+}
+
 void pal_base64_put(pal_json_writer *writer, pal_str prefix, pal_str data)
 {
     /* The closing quote of the prefix is removed, and the string continues. Base64 needs no

@@ -10,6 +10,9 @@
 
 void pal_base64_encode(pal_buf *buf, pal_str data);
 
+/* Appends base64 without padding, with '-' and '_': it can be a part of a URL (RFC 4648, 5). */
+void pal_base64_encode_for_url(pal_buf *buf, pal_str data);
+
 /* Writes a JSON string: `prefix`, followed by `data` in base64. */
 void pal_base64_put(pal_json_writer *writer, pal_str prefix, pal_str data);
 

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "tool/tool_mcp_internal.h"
 
@@ -114,8 +115,12 @@ static void stop_own_requests(pal_tool_mcp *mcp)
 
 static void give_up(pal_tool_mcp *mcp)
 {
+    char text[sizeof mcp->failure + 32];
     mcp->state = PAL_TOOL_MCP_FAILED;
     pal_tool_mcp_toolbox_done(&mcp->tools);
+    snprintf(text, sizeof text, "MCP server failed: %s", mcp->failure);
+    if (mcp->config.on_warning)
+        mcp->config.on_warning(mcp->user, pal_str_of(text));
     notify_change(mcp);
     if (!mcp->closed)
         pal_tool_mcp_calls_fail_waiting(mcp, pal_str_of(mcp->failure));
@@ -200,7 +205,7 @@ void pal_tool_mcp_on_list_done(pal_tool_mcp *mcp, bool has_changed)
         pal_tool_mcp_calls_send(mcp);
 }
 
-/* ---- Opening and closing ---- */
+/* ---- Configuration ---- */
 
 static pal_str *copy_texts(
         pal_arena *arena, const pal_str *from, size_t len, const char ***out_plain)
@@ -226,6 +231,8 @@ static void copy_config(pal_tool_mcp *mcp, const pal_tool_mcp_config *from)
     to->command = copy_texts(arena, from->command, from->command_len, &mcp->arguments);
     to->environment =
             copy_texts(arena, from->environment, from->environment_len, &mcp->environment);
+    to->redirect_uri = pal_arena_copy(arena, from->redirect_uri);
+    to->auth = NULL; /* pal_oauth has a copy */
     for (size_t i = 0; headers && i < from->headers_len; i++) {
         headers[i].name = pal_arena_copy(arena, from->headers[i].name);
         headers[i].value = pal_arena_copy(arena, from->headers[i].value);
@@ -253,6 +260,73 @@ static pal_status check_config(const pal_tool_mcp_config *config, pal_http *http
     return PAL_OK;
 }
 
+/* ---- Access tokens ---- */
+
+static bool has_authorization(const pal_tool_mcp_config *config)
+{
+    for (size_t i = 0; i < config->headers_len; i++) {
+        if (pal_text_is_nocase(config->headers[i].name, "authorization"))
+            return true;
+    }
+    return false;
+}
+
+static void on_oauth_authorize(void *user, pal_str url)
+{
+    const pal_tool_mcp *mcp = user;
+    mcp->config.on_authorize(mcp->user, url);
+}
+
+static void on_oauth_warning(void *user, pal_str text)
+{
+    const pal_tool_mcp *mcp = user;
+    if (mcp->config.on_warning)
+        mcp->config.on_warning(mcp->user, text);
+}
+
+/* A person has logged in after the server failed for the lack of a login. */
+static void on_oauth_login(void *user)
+{
+    pal_tool_mcp *mcp = user;
+    if (mcp->state != PAL_TOOL_MCP_FAILED)
+        return;
+    mcp->failures = 0;
+    pal_tool_mcp_enter(mcp);
+    start(mcp);
+    if (mcp->state == PAL_TOOL_MCP_STARTING)
+        notify_change(mcp);
+    pal_tool_mcp_leave(mcp);
+}
+
+/* A configured header comes before OAuth. */
+static pal_status open_oauth(pal_tool_mcp *mcp, const pal_tool_mcp_config *config, pal_error *err)
+{
+    const pal_oauth_config oauth = {.name = config->name,
+            .url = config->url,
+            .auth = config->auth,
+            .on_authorize = config->on_authorize ? on_oauth_authorize : NULL,
+            .redirect_uri = config->redirect_uri,
+            .on_login = on_oauth_login,
+            .on_warning = on_oauth_warning,
+            .user = mcp};
+    if (!config->auth || !config->url.len || has_authorization(config))
+        return PAL_OK;
+    /* Without TLS no token could be sent, but many such servers need none. */
+    if (!pal_oauth_is_possible(config->url) && !config->auth->client_id.len)
+        return PAL_OK;
+    return pal_oauth_open(mcp->loop, mcp->client, &oauth, &mcp->oauth, err);
+}
+
+bool pal_tool_mcp_redirected(pal_tool_mcp *mcp, pal_str query)
+{
+    pal_tool_mcp_enter(mcp);
+    bool is_ours = mcp->oauth && pal_oauth_redirected(mcp->oauth, query);
+    pal_tool_mcp_leave(mcp);
+    return is_ours;
+}
+
+/* ---- Opening and closing ---- */
+
 pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http, const pal_tool_mcp_config *config,
         pal_tool_mcp_on_change on_change, void *user, pal_tool_mcp **out_mcp, pal_error *err)
 {
@@ -272,10 +346,15 @@ pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http, const pal_tool_mcp_
     mcp->transport = config->command_len ? &pal_tool_mcp_stdio : &pal_tool_mcp_http;
     if (mcp->arena)
         copy_config(mcp, config);
-    if (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
-            !pal_timer_start(loop, &mcp->timer, 0, on_start)) {
+    status = open_oauth(mcp, config, err);
+    if (status == PAL_OK &&
+            (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
+                    !pal_timer_start(loop, &mcp->timer, 0, on_start)))
+        status = pal_no_memory(err);
+    if (status != PAL_OK) {
+        pal_oauth_close(mcp->oauth);
         free_mcp(mcp);
-        return pal_no_memory(err);
+        return status;
     }
     *out_mcp = mcp;
     return PAL_OK;
@@ -292,6 +371,8 @@ void pal_tool_mcp_close(pal_tool_mcp *mcp)
     stop_own_requests(mcp);
     pal_tool_mcp_calls_drop(mcp);
     mcp->transport->close(mcp);
+    pal_oauth_close(mcp->oauth);
+    mcp->oauth = NULL;
     pal_tool_mcp_leave(mcp);
 }
 

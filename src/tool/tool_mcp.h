@@ -8,6 +8,7 @@
 #include "net/net_process.h"
 #include "palaver/arena.h"
 #include "palaver/context.h"
+#include "palaver/turn.h"
 #include "tool/tool_question.h"
 
 typedef struct pal_tool_mcp pal_tool_mcp;           /* one server */
@@ -22,6 +23,10 @@ typedef struct pal_tool_mcp_config {
     pal_str url; /* HTTP: the address */
     const pal_header *headers;
     size_t headers_len;
+    const pal_tool_auth *auth; /* HTTP: how to get access tokens; NULL: only `headers` */
+    /* A person must open a URL to allow the access (pal_oauth_config). NULL: there is no person. */
+    void (*on_authorize)(void *user, pal_str url);
+    pal_str redirect_uri;
     int64_t start_ms;      /* time until the handshake is complete; 0: 30000 */
     int64_t call_ms;       /* timeout of one tool call; 0: 120000 */
     uint32_t restarts_max; /* restarts in a row, with growing pauses; 0: 5 */
@@ -47,6 +52,9 @@ PAL_CHECKED pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http,
         pal_tool_mcp **out_mcp, pal_error *err);
 /* Cancels running calls without a callback, and stops the process. Accepts NULL. */
 void pal_tool_mcp_close(pal_tool_mcp *mcp);
+
+/* The person was redirected with this query (pal_oauth_redirected()). */
+bool pal_tool_mcp_redirected(pal_tool_mcp *mcp, pal_str query);
 
 pal_str pal_tool_mcp_name(const pal_tool_mcp *mcp);
 pal_tool_mcp_state pal_tool_mcp_state_of(const pal_tool_mcp *mcp);

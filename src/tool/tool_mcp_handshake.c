@@ -36,9 +36,15 @@ static void read_capabilities(pal_tool_mcp *mcp, pal_json result)
             PAL_JSON_OBJECT;
 }
 
+/* Without a token, a restart would fail again. If a person logs in, pal_oauth reports it. */
+static bool lacks_token(const pal_tool_mcp *mcp, const pal_tool_mcp_answer *answer)
+{
+    return mcp->oauth && answer->http_code == 401;
+}
+
 static void fail_handshake(pal_tool_mcp *mcp, const pal_tool_mcp_answer *answer)
 {
-    pal_tool_mcp_on_disconnect(mcp, false, "'%.*s' failed the handshake: %.*s",
+    pal_tool_mcp_on_disconnect(mcp, lacks_token(mcp, answer), "'%.*s' failed the handshake: %.*s",
             PAL_STR_ARG(mcp->config.name), PAL_STR_ARG(answer->error));
 }
 
@@ -163,7 +169,7 @@ static void on_discover(pal_tool_mcp_request *request, const pal_tool_mcp_answer
     } else if (answer->code == PAL_TOOL_MCP_WRONG_VERSION) {
         choose_again(mcp, pal_json_find(answer->data, "supported"));
     } else if (answer->code == PAL_TOOL_MCP_HEADER_MISMATCH ||
-            answer->code == PAL_TOOL_MCP_LACKS_CAPABILITY) {
+            answer->code == PAL_TOOL_MCP_LACKS_CAPABILITY || lacks_token(mcp, answer)) {
         fail_handshake(mcp, answer);
     } else if (answer->status == PAL_OK || answer->status == PAL_PROVIDER) {
         initialize(mcp, PAL_TOOL_MCP_OLD_VERSION);

@@ -3,6 +3,9 @@
  * receives messages that are not answers, and a stream that broke off can be resumed where it
  * ended.
  *
+ * If the server requires a token, the exchange waits until there is one (src/tool/oauth), and the
+ * request is sent again.
+ *
  * An exchange is one of these requests. It ends with its HTTP call, or when its answer is no longer
  * needed. Within one of its own callbacks it is only marked, and freed at the end of the callback.
  * On the loop. */
@@ -20,7 +23,9 @@
 #define PAUSE_MS 1000
 #define PAUSE_MS_MAX 60000
 #define RESUMES_MAX 20 /* how often the stream of a request is resumed */
-#define HEADERS_MAX 8  /* number of headers that the client adds */
+#define HEADERS_MAX 9  /* number of headers that the client adds */
+#define CHALLENGES_MAX 3 /* how often one request is sent again with another token */
+#define CHALLENGE_BYTES_MAX 8192 /* the header WWW-Authenticate */
 
 struct pal_tool_mcp_exchange {
     pal_tool_mcp *mcp;
@@ -34,6 +39,12 @@ struct pal_tool_mcp_exchange {
     char event_id[EVENT_ID_LEN_MAX + 1];
     uint32_t resumes; /* number of resumed short streams in a row */
     int64_t started_ms;
+    pal_buf message;      /* the body, with OAuth: it may be sent again */
+    bool is_get;
+    pal_oauth_wait wait;  /* waits for a token */
+    uint32_t serial;      /* the token that was sent */
+    uint32_t challenges;  /* how often the server has refused the token */
+    pal_buf challenge;    /* the header of the last refusal */
     bool is_listener; /* the exchange receives messages that belong to no request */
     bool is_stream;
     bool is_busy; /* one of its callbacks is running */
@@ -45,6 +56,8 @@ struct pal_tool_mcp_exchange {
 static void free_exchange(pal_tool_mcp_exchange *x)
 {
     pal_buf_done(&x->body);
+    pal_buf_done(&x->message);
+    pal_buf_done(&x->challenge);
     pal_sse_done(&x->sse);
     pal_free(x);
 }
@@ -56,6 +69,7 @@ static void end_exchange(pal_tool_mcp_exchange *x)
     if (x->http)
         pal_http_cancel(x->http);
     x->http = NULL;
+    pal_oauth_leave(&x->wait);
     pal_timer_stop(x->mcp->loop, &x->timer);
     if (x->request)
         x->request->exchange = NULL;
@@ -96,6 +110,8 @@ static pal_tool_mcp_exchange *new_exchange(pal_tool_mcp *mcp, pal_tool_mcp_reque
     if (request)
         request->exchange = x;
     pal_buf_init(&x->body, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_init(&x->message, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
+    pal_buf_init(&x->challenge, CHALLENGE_BYTES_MAX);
     pal_sse_init(&x->sse, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     x->next = mcp->exchanges;
     if (x->next)
@@ -137,6 +153,8 @@ static pal_header *make_headers(
         add_header(headers, &len, "Mcp-Method", pal_str_of(request->method));
         add_header(headers, &len, "Mcp-Name", pal_tool_mcp_header_value(request->name, arena));
     }
+    if (mcp->oauth)
+        add_header(headers, &len, "Authorization", pal_oauth_header(mcp->oauth));
     for (size_t i = 0; i < more && is_new; i++)
         headers[len++] = request->headers[i];
     for (size_t i = 0; i < mcp->config.headers_len; i++)
@@ -147,7 +165,7 @@ static pal_header *make_headers(
 
 static const pal_http_events exchange_events;
 
-static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
+static pal_status send_now(pal_tool_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
 {
     pal_tool_mcp *mcp = x->mcp;
     bool is_plain = !x->is_listener && (!x->request || x->request->is_unanswered);
@@ -167,6 +185,8 @@ static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body
     pal_sse_done(&x->sse);
     pal_sse_init(&x->sse, PAL_TOOL_MCP_MESSAGE_BYTES_MAX);
     pal_buf_clear(&x->body);
+    pal_buf_clear(&x->challenge);
+    x->serial = mcp->oauth ? pal_oauth_serial(mcp->oauth) : 0;
     x->is_stream = false;
     x->code = 0;
     x->started_ms = pal_clock_monotonic_ms();
@@ -176,6 +196,28 @@ static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body
         status = pal_http_start(mcp->client, &http, &exchange_events, x, &x->http, err);
     pal_arena_free(arena);
     return status;
+}
+
+static void on_token(pal_oauth_wait *wait, pal_status status, pal_str error);
+
+/* Sends the request, or waits until there is a token. */
+static pal_status start_http(pal_tool_mcp_exchange *x, bool is_get, pal_str body, pal_error *err)
+{
+    pal_oauth *oauth = x->mcp->oauth;
+    bool can_wait = x->is_listener || (x->request && !x->request->is_unanswered);
+    if (!oauth || !can_wait)
+        return send_now(x, is_get, body, err);
+    x->is_get = is_get;
+    if (body.data != x->message.data) {
+        pal_buf_clear(&x->message);
+        pal_buf_append_str(&x->message, body);
+    }
+    x->wait.on_done = on_token;
+    if (x->message.failure)
+        return pal_error_set(err, x->message.failure, "the message is too long");
+    if (pal_oauth_is_ready(oauth))
+        return send_now(x, is_get, pal_buf_str(&x->message), err);
+    return pal_oauth_prepare(oauth, &x->wait) ? PAL_OK : pal_no_memory(err);
 }
 
 static pal_status send_http(
@@ -271,9 +313,58 @@ static void fail_exchange(pal_tool_mcp_exchange *x, pal_status status, const cha
         pal_tool_mcp_request_fail(request, status, "%s", why);
 }
 
+/* ---- Tokens ---- */
+
+/* Ends an exchange that gets no token. */
+static void refuse_access(pal_tool_mcp_exchange *x, pal_status status, pal_str error)
+{
+    pal_tool_mcp_request *request = x->request;
+    pal_tool_mcp_answer answer = {.status = PAL_IO, .error = error};
+    if (status == PAL_DENIED) {
+        answer.status = PAL_PROVIDER;
+        answer.http_code = x->code ? x->code : 401;
+    }
+    end_exchange(x);
+    if (request)
+        pal_tool_mcp_request_end(request, &answer);
+}
+
+static void on_token(pal_oauth_wait *wait, pal_status status, pal_str error)
+{
+    pal_tool_mcp_exchange *x = (pal_tool_mcp_exchange *)((char *)wait -
+            offsetof(pal_tool_mcp_exchange, wait));
+    pal_error err;
+    begin_callback(x);
+    if (status)
+        refuse_access(x, status, error);
+    else if (send_now(x, x->is_get, pal_buf_str(&x->message), &err))
+        refuse_access(x, err.status, pal_str_of(err.message));
+    end_callback(x);
+}
+
+/* Returns true if the server requires another token. Then the exchange waits for it. */
+static bool wait_for_token(pal_tool_mcp_exchange *x, long code)
+{
+    pal_oauth *oauth = x->mcp->oauth;
+    return oauth && (x->request || x->is_listener) && x->challenges++ < CHALLENGES_MAX &&
+            pal_oauth_is_challenge(code, pal_buf_str(&x->challenge)) &&
+            pal_oauth_challenge(oauth, code, pal_buf_str(&x->challenge), x->serial, &x->wait);
+}
+
+/* ---- Responses ---- */
+
+static void take_challenge(pal_tool_mcp_exchange *x, pal_str value)
+{
+    if (x->challenge.len)
+        pal_buf_append_text(&x->challenge, ", ");
+    pal_buf_append_str(&x->challenge, value);
+}
+
 static void take_header(pal_tool_mcp_exchange *x, pal_str name, pal_str value)
 {
     pal_tool_mcp *mcp = x->mcp;
+    if (mcp->oauth && pal_str_is(name, "www-authenticate"))
+        take_challenge(x, value);
     if (pal_str_is(name, "content-type"))
         x->is_stream = pal_text_begins_nocase(value, "text/event-stream");
     if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||
@@ -388,6 +479,10 @@ static void on_end(void *user, const pal_http_end *end)
     pal_tool_mcp_exchange *x = user;
     x->http = NULL;
     begin_callback(x);
+    if (wait_for_token(x, end->code)) {
+        end_callback(x);
+        return;
+    }
     if (x->is_listener)
         end_listener(x, end);
     else if (x->request)

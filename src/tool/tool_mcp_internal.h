@@ -18,6 +18,7 @@
 
 #include "base/json/json.h"
 #include "base/map.h"
+#include "tool/oauth/oauth.h"
 #include "tool/tool_mcp.h"
 
 #define PAL_TOOL_MCP_MESSAGE_BYTES_MAX (16u << 20) /* one message, in both directions */
@@ -274,6 +275,7 @@ struct pal_tool_mcp {
     char session[PAL_TOOL_MCP_SESSION_LEN_MAX + 1]; /* HTTP only; empty: no session */
     uint32_t sessions;                /* number of sessions so far, including this one */
     pal_tool_mcp_exchange *exchanges; /* HTTP: all open requests */
+    pal_oauth *oauth;                 /* HTTP: gets tokens; NULL: only configured headers */
 
     pal_tool_mcp_era era, last_era; /* the current era, and the one at the end of the last start */
     const char *version;

@@ -12,7 +12,7 @@ const commands = [
     'session erase', 'session export', 'session import', 'chat', 'context', 'route', 'tokens',
     'tokens list',
     'tokens compile', 'config show', 'config check',
-    'config example', 'serve', 'run', 'mcp', 'key create', 'key list', 'key revoke',
+    'config example', 'serve', 'run', 'mcp', 'mcp login', 'mcp logout', 'key create', 'key list', 'key revoke',
     'node list', 'stats', 'fsck', 'bench', 'bench cache',
     'version', 'help',
 ];

@@ -203,7 +203,8 @@ const pal_cli_command pal_cmd_mcp = {
         .about = "Serves the Model Context Protocol on standard input and output, until the input "
                  "ends. Its tools list, read, search, append to, fork and continue conversations. "
                  "An MCP client starts this command; the log goes to stderr. 'palaver serve' "
-                 "offers the same tools at /mcp.",
+                 "offers the same tools at /mcp. The other direction: 'palaver mcp login' logs in "
+                 "to a server of 'mcp_servers'.",
         .examples = "palaver mcp --store sqlite:chats.db\n"
                     "palaver mcp --tenant team --provider openai",
         .options = options,

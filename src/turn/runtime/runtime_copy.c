@@ -185,6 +185,23 @@ static void prefer_model(pal_endpoint *endpoints, size_t len, pal_str model)
     endpoints[0] = first;
 }
 
+static const pal_tool_auth *copy_auth(pal_arena *arena, const pal_tool_auth *auth)
+{
+    pal_tool_auth *copy = auth ? pal_arena_alloc(arena, sizeof(*copy)) : NULL;
+
+    if (!copy)
+        return NULL;
+    *copy = *auth;
+    copy->client_id = pal_arena_copy(arena, auth->client_id);
+    copy->client_secret = pal_arena_copy(arena, auth->client_secret);
+    copy->client_key = pal_arena_copy(arena, auth->client_key);
+    copy->client_metadata_url = pal_arena_copy(arena, auth->client_metadata_url);
+    copy->scope = pal_arena_copy(arena, auth->scope);
+    copy->issuer = pal_arena_copy(arena, auth->issuer);
+    copy->file = pal_arena_copy(arena, auth->file);
+    return copy;
+}
+
 static pal_tool_server *copy_servers(pal_arena *arena, const pal_tool_server *servers, size_t len)
 {
     pal_tool_server *copy = pal_arena_array(arena, len ? len : 1, sizeof(*copy));
@@ -196,6 +213,7 @@ static pal_tool_server *copy_servers(pal_arena *arena, const pal_tool_server *se
         copy[i].environment = copy_texts(arena, servers[i].environment, servers[i].environment_len);
         copy[i].url = pal_arena_copy(arena, servers[i].url);
         copy[i].headers = copy_headers(arena, servers[i].headers, servers[i].headers_len);
+        copy[i].auth = copy_auth(arena, servers[i].auth);
     }
     return copy;
 }

@@ -165,6 +165,7 @@ static pal_status open_server(
             .headers = server->headers,
             .headers_len = server->headers_len,
             .call_ms = server->call_ms,
+            .auth = server->auth,
             .can_ask = !runtime->options.cannot_ask,
             .on_warning = on_server_warning,
     };

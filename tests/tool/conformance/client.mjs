@@ -2,14 +2,34 @@
 // built on the library. It calls every tool that the server lists, with the arguments that the scenario
 // gives, or with simple ones, and accepts every question with its defaults.
 import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import readline from 'node:readline';
 
 const url = process.argv[2];
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO;
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
-const drive = spawn(process.env.MCP_DRIVE, ['--url', url], { stdio: ['pipe', 'pipe', 'inherit'] });
+const files = fs.mkdtempSync(path.join(os.tmpdir(), 'mcp-conformance-'));
+const drive = spawn(process.env.MCP_DRIVE, ['--url', url, ...authOf()], { stdio: ['pipe', 'pipe', 'inherit'] });
 const lines = readline.createInterface({ input: drive.stdout })[Symbol.asyncIterator]();
 const samples = { string: 'x', integer: 1, number: 1.5, boolean: true, array: [], object: {} };
+
+// The configuration that the scenarios of auth/ expect of the client.
+function authOf() {
+    if (!scenario.startsWith('auth/')) return [];
+    const { client_id, client_secret, issuer, private_key_pem } = context;
+    const auth = { client_id, client_secret, issuer, file: path.join(files, 'login.json') };
+
+    if (private_key_pem) {
+        auth.client_key = path.join(files, 'key.pem');
+        fs.writeFileSync(auth.client_key, private_key_pem);
+    }
+    auth.client_credentials = scenario.startsWith('auth/client-credentials-');
+    if (scenario === 'auth/basic-cimd')
+        auth.client_metadata_url = 'https://conformance-test.local/client-metadata.json';
+    return [JSON.stringify(auth)];
+}
 
 async function next() {
     const { value, done } = await lines.next();
@@ -43,4 +63,5 @@ if (context.toolCalls) {
 }
 drive.stdin.end();
 await new Promise((resolve) => drive.on('exit', resolve));
+fs.rmSync(files, { recursive: true });
 process.exit(report.state === 'ready' ? 0 : 1);

@@ -1,0 +1,307 @@
+// Logins at MCP servers: `palaver mcp login` with a browser that is played by fetch(), tokens that
+// expire, a client with its own credentials, and secrets that must not be shown anywhere.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import crypto from 'node:crypto';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import test from 'node:test';
+import { binary, serve, workspace } from '../support.mjs';
+
+const SECRET = 'secret-of-the-client';
+
+// An MCP server that is also its authorization server. Tokens are "access-N" and "refresh-N". Each
+// refresh token is valid once.
+async function fakeServer(t, { expires = 3600, denies = false, elsewhere } = {}) {
+    const seen = { requests: [], secrets: new Set([SECRET]) };
+    const valid = new Set(), refreshable = new Set(), codes = new Map();
+    let count = 0;
+    const server = http.createServer(async (request, response) => {
+        let body = '';
+        for await (const piece of request) body += piece;
+        const url = new URL(request.url, base);
+        const { pathname } = url;
+        const json = (code, value, headers = {}) => {
+            response.writeHead(code, { 'content-type': 'application/json', ...headers });
+            response.end(JSON.stringify(value));
+        };
+        seen.requests.push({ pathname, body, authorization: request.headers.authorization });
+        if (pathname === '/mcp') return mcp(request, body, json, response);
+        if (pathname === '/.well-known/oauth-protected-resource/mcp')
+            return json(200, { resource: `${base}/mcp`, authorization_servers: [base], scopes_supported: ['read'] });
+        if (pathname === '/.well-known/oauth-authorization-server')
+            return json(200, { issuer: base, authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/token`,
+                registration_endpoint: `${base}/register`, code_challenge_methods_supported: ['S256'],
+                token_endpoint_auth_methods_supported: ['none', 'client_secret_basic'] });
+        if (pathname === '/register') return json(201, { client_id: 'registered', ...JSON.parse(body) });
+        if (pathname === '/authorize') {
+            const back = new URL(url.searchParams.get('redirect_uri'));
+            const code = `code-${crypto.randomUUID()}`;
+            seen.secrets.add(code);
+            codes.set(code, url.searchParams.get('code_challenge'));
+            back.searchParams.set('state', url.searchParams.get('state'));
+            back.searchParams.set(denies ? 'error' : 'code', denies ? 'access_denied' : code);
+            response.writeHead(302, { location: back.toString() });
+            return response.end();
+        }
+        if (pathname === '/token') return token(body, request.headers.authorization, json);
+        return json(404, {});
+    });
+    function token(body, authorization, json) {
+        const form = new URLSearchParams(body);
+        const grant = form.get('grant_type');
+        const challenge = crypto.createHash('sha256').update(form.get('code_verifier') ?? '').digest('base64url');
+        const basic = `Basic ${Buffer.from(`palaver:${SECRET}`).toString('base64')}`;
+        if (form.get('code_verifier')) seen.secrets.add(form.get('code_verifier'));
+        const good = { authorization_code: codes.get(form.get('code')) === challenge,
+            refresh_token: refreshable.delete(form.get('refresh_token')),
+            client_credentials: authorization === basic };
+        assert.equal(form.get('resource'), `${base}/mcp`);
+        if (!good[grant]) return json(400, { error: 'invalid_grant', error_description: `no ${body}` });
+        count++;
+        valid.clear();
+        valid.add(`access-${count}`);
+        for (const name of ['access', 'refresh']) seen.secrets.add(`${name}-${count}`);
+        if (grant !== 'client_credentials') refreshable.add(`refresh-${count}`);
+        return json(200, { access_token: `access-${count}`, token_type: 'Bearer', expires_in: expires,
+            ...(grant !== 'client_credentials' && { refresh_token: `refresh-${count}` }) });
+    }
+    function mcp(request, body, json, response) {
+        if (elsewhere) {
+            response.writeHead(307, { location: elsewhere });
+            return response.end();
+        }
+        if (!valid.has(request.headers.authorization?.replace('Bearer ', '')))
+            return json(401, {}, { 'www-authenticate':
+                `Bearer resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"` });
+        if (request.method !== 'POST') return json(405, {});
+        const { id, method } = JSON.parse(body);
+        const results = {
+            initialize: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'f', version: '1' } },
+            'tools/list': { tools: [{ name: 'where', inputSchema: { type: 'object' } }] },
+            'tools/call': { content: [{ type: 'text', text: 'in the library' }] },
+        };
+        if (id === undefined) return json(202, {});
+        return json(200, { jsonrpc: '2.0', id, ...(results[method] ? { result: results[method] }
+            : { error: { code: -32601, message: 'no such method' } }) });
+    }
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const base = `http://127.0.0.1:${server.address().port}`;
+    t.after(() => { server.closeAllConnections(); server.close(); });
+    return { base, seen, revoke: () => valid.clear(),
+        count: (pathname) => seen.requests.filter((one) => one.pathname === pathname).length,
+        called: (method) => seen.requests.filter(({ pathname, body, authorization }) => pathname === '/mcp' &&
+            authorization && body.includes(`"${method}"`)).length };
+}
+
+// A directory whose configuration has the server, and a model that calls its tool once.
+function prepare(t, fake, auth = '') {
+    const dir = workspace(t);
+    const said = [];
+    fs.writeFileSync(path.join(dir, 'palaver.yaml'), `store: sqlite:chats.db
+providers: [{kind: script, path: answers.jsonl}]
+mcp_logins: ${path.join(dir, 'state/logins')}
+mcp_servers:
+  - {name: maps, url: "${fake.base}/mcp"${auth}}
+permissions: [{tool: "maps__*", do: allow}]
+`);
+    fs.writeFileSync(path.join(dir, 'answers.jsonl'),
+        ['{"call":{"name":"maps__where","arguments":{}}}', '{"next":true}', '{"text":"Found."}'].join('\n'));
+    const start = (...args) => {
+        const child = spawn(binary, args, { cwd: dir, stdio: ['ignore', 'pipe', 'pipe'],
+            env: { ...process.env, XDG_CONFIG_HOME: '/nonexistent', MAPS_SECRET: SECRET } });
+        let text = '';
+        const hear = (piece) => { text += piece; };
+        child.stdout.on('data', hear);
+        child.stderr.on('data', hear);
+        const ended = once(child, 'close').then(([code, signal]) => { said.push(text); return { code, signal, text }; });
+        return { child, ended, text: () => text };
+    };
+    const login = async (...args) => {
+        const one = start('mcp', 'login', 'maps', ...args);
+        while (!/http:\S+state=\S+/.test(one.text())) await Promise.race([once(one.child.stdout, 'data'), one.ended]);
+        return { ...one, url: /http:\S+state=\S+/.exec(one.text())[0] };
+    };
+    return { dir, file: path.join(dir, 'state/logins/maps.json'), said, login, start,
+        run: (...args) => start(...args).ended,
+        chat: async () => {
+            const { code, text } = await start('chat', '--new', 'Where is it?').ended;
+            const shown = await start('session', 'show', '@last').ended;
+            return { code, text, shown: shown.text };
+        } };
+}
+
+const mode = (file) => fs.statSync(file).mode & 0o777;
+const read = (file) => JSON.parse(fs.readFileSync(file, 'utf8'));
+
+test('a person logs in, and the tools can be used', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const before = await p.chat();
+    assert.match(before.text, /the server requires a login; run 'palaver mcp login maps'/);
+    assert.equal(fake.count('/register'), 0, 'no client is registered without a person');
+    // The remains of a crash, which others could read, do no harm.
+    fs.mkdirSync(path.dirname(p.file), { recursive: true });
+    fs.writeFileSync(`${p.file}.tmp`, 'half', { mode: 0o644 });
+    const login = await p.login();
+    const page = await fetch(login.url);
+    assert.equal(page.status, 200);
+    assert.match(await page.text(), /Palaver received the login/);
+    const { code, text } = await login.ended;
+    assert.equal(code, 0, text);
+    assert.match(text, /Logged in to 'maps'/);
+    assert.equal(mode(p.file), 0o600);
+    assert.deepEqual(fs.readdirSync(path.dirname(p.file)), ['maps.json']);
+    const after = await p.chat();
+    assert.equal(after.code, 0, after.text);
+    assert.match(after.shown, /in the library/);
+    const logout = await p.run('mcp', 'logout', 'maps');
+    assert.equal(logout.code, 0, logout.text);
+    assert.equal(fs.existsSync(p.file), false);
+    assert.equal((await p.run('mcp', 'logout', 'maps')).code, 1);
+    // Nothing that was printed contains a secret.
+    await p.run('config', 'show');
+    for (const secret of fake.seen.secrets)
+        for (const text of p.said) assert.ok(!text.includes(secret), `${secret} in ${text}`);
+});
+
+test('a new directory for logins is for its owner only', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    assert.equal(mode(path.dirname(p.file)), 0o700);
+});
+
+test('a token is renewed before it expires, and the refresh token is replaced', async (t) => {
+    const fake = await fakeServer(t, { expires: 1 }), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    for (const last of ['refresh-2', 'refresh-3']) {
+        const { shown } = await p.chat();
+        assert.match(shown, /in the library/);
+        assert.ok(Number(read(p.file).refresh_token.slice(8)) >= Number(last.slice(8)));
+        assert.equal(mode(p.file), 0o600);
+    }
+    assert.equal(fake.count('/authorize'), 1);
+});
+
+test('a revoked token is renewed', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    fake.revoke();
+    assert.match((await p.chat()).shown, /in the library/);
+    assert.equal(read(p.file).access_token, 'access-2');
+});
+
+test('a redirect with a wrong state is refused, and the login continues', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const login = await p.login('--json');
+    const url = JSON.parse(login.text()).url;
+    const back = new URL(url).searchParams.get('redirect_uri');
+    for (const query of ['?code=stolen&state=wrong', '?code=stolen', '', '?state=&code='])
+        assert.equal((await fetch(back + query)).status, 400);
+    assert.equal(fake.count('/token'), 0);
+    await fetch(url);
+    const { code, text } = await login.ended;
+    assert.equal(code, 0, text);
+    assert.match(text, /\{"logged_in":true\}/);
+});
+
+test('a login that is refused or killed leaves the old one', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    let login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    const old = fs.readFileSync(p.file, 'utf8');
+    login = await p.login();
+    login.child.kill('SIGKILL');
+    assert.equal((await login.ended).signal, 'SIGKILL');
+    assert.equal(fs.readFileSync(p.file, 'utf8'), old);
+    const denying = await fakeServer(t, { denies: true }), q = prepare(t, denying);
+    login = await q.login();
+    await fetch(login.url);
+    const { code, text } = await login.ended;
+    assert.equal(code, 1);
+    assert.match(text, /the authorization server refused the login: access_denied/);
+    assert.equal(fs.existsSync(q.file), false);
+    // The person does nothing.
+    const late = await (await q.login('--wait', '1')).ended;
+    assert.match(late.text, /the login was not completed in 1 s/);
+});
+
+test('a login of another server is not used', async (t) => {
+    const fake = await fakeServer(t), other = await fakeServer(t), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    const config = path.join(p.dir, 'palaver.yaml');
+    fs.writeFileSync(config, fs.readFileSync(config, 'utf8').replace(fake.base, other.base));
+    assert.match((await p.chat()).text, /requires a login/);
+    assert.ok(other.seen.requests.every(({ authorization }) => !authorization));
+});
+
+test('a redirect of the server does not get the token', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    const thief = await fakeServer(t), sending = await fakeServer(t, { elsewhere: `${thief.base}/mcp` });
+    fs.writeFileSync(p.file, JSON.stringify({ ...read(p.file), url: `${sending.base}/mcp` }));
+    const config = path.join(p.dir, 'palaver.yaml');
+    fs.writeFileSync(config, fs.readFileSync(config, 'utf8').replace(fake.base, sending.base));
+    await p.chat();
+    assert.ok(sending.called('server/discover') > 0, 'the token was sent to the configured URL');
+    assert.equal(thief.seen.requests.length, 0);
+});
+
+test('a running server uses a login within seconds', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const s = await serve(t, { dir: p.dir, env: { MAPS_SECRET: SECRET } });
+    while (fake.count('/mcp') === 0) await new Promise((resolve) => { setTimeout(resolve, 50); });
+    const login = await p.login();
+    await fetch(login.url);
+    assert.equal((await login.ended).code, 0);
+    while (fake.called('tools/list') === 0) await new Promise((resolve) => { setTimeout(resolve, 50); });
+    for (const secret of fake.seen.secrets) assert.ok(!s.log().includes(secret));
+});
+
+test('a client with its own credentials needs no person', async (t) => {
+    const fake = await fakeServer(t);
+    const p = prepare(t, fake, ', auth: {grant: client_credentials, client_id: palaver, client_secret_env: MAPS_SECRET}');
+    assert.match((await p.chat()).shown, /in the library/);
+    assert.equal(fake.count('/authorize') + fake.count('/register'), 0);
+    assert.equal(fs.existsSync(p.file), false, 'nothing is stored');
+    const { code, text } = await p.run('mcp', 'login', 'maps');
+    assert.equal(code, 1);
+    assert.match(text, /needs no login: its grant is client_credentials/);
+    await p.run('config', 'show');
+    for (const secret of fake.seen.secrets)
+        for (const said of p.said) assert.ok(!said.includes(secret), `${secret} in ${said}`);
+});
+
+test('wrong credentials fail with the reason, without the secret', async (t) => {
+    const fake = await fakeServer(t);
+    const p = prepare(t, fake, ', auth: {grant: client_credentials, client_id: stranger, client_secret_env: MAPS_SECRET}');
+    const { text } = await p.chat();
+    assert.match(text, /no access to 'maps': the authorization server refused a token: invalid_grant/);
+    assert.ok(!text.includes(SECRET));
+    assert.ok(fake.count('/token') <= 3, 'no loop');
+});
+
+test('unknown and unsuitable servers are refused', async (t) => {
+    const fake = await fakeServer(t), p = prepare(t, fake);
+    const unknown = await p.run('mcp', 'login', 'nowhere');
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.text, /MCP server 'nowhere' is not in 'mcp_servers'/);
+    fs.writeFileSync(path.join(p.dir, 'palaver.yaml'), 'mcp_servers: [{name: files, command: [cat]}]\n');
+    assert.match((await p.run('mcp', 'login', 'files')).text, /only an MCP server with a url can have a login/);
+    fs.writeFileSync(path.join(p.dir, 'palaver.yaml'),
+        'mcp_servers: [{name: m, url: "http://h/mcp", auth: {grant: client_credentials}}]\n');
+    assert.match((await p.run('config', 'check', 'palaver.yaml')).text, /client_credentials requires 'client_id'/);
+});
