@@ -74,7 +74,7 @@ function copySuite(scratch) {
         `${suite}.test.mjs`, folder];
     for (const name of names.filter(Boolean))
         fs.cpSync(path.join(here, name), path.join(to, name), { recursive: true });
-    for (const name of ['README.md', 'docs/coding-agents.md'])
+    for (const name of ['README.md', 'docs/coding-agents.md', 'tests/server/tool_server.cjs'])
         fs.copyFileSync(path.join(here, '../..', name), path.join(to, path.basename(name)));
     scratch.push(to);
     return path.join(to, `${suite}.test.mjs`);

@@ -436,6 +436,24 @@ static const pal_part *find_call(const items_reader *in, pal_str call_id)
     return NULL;
 }
 
+/* Returns the text of an error. It is an object with content or with a message; older clients have
+ * a string. */
+static pal_str read_mcp_error(items_reader *in, pal_json error)
+{
+    pal_json part;
+    pal_buf text;
+    if (pal_json_type_of(error) == PAL_JSON_STRING)
+        return pal_json_string(error, in->arena);
+    pal_buf_init(&text, PAL_MESSAGE_BYTES_MAX);
+    pal_buf_append_str(&text, pal_member_string(error, "message", in->arena));
+    for (pal_json_iter iter = pal_json_each(pal_json_find(error, "content"));
+            pal_json_next(&iter, NULL, &part);)
+        pal_buf_append_str(&text, pal_member_string(part, "text", in->arena));
+    pal_str copy = pal_arena_copy(in->arena, pal_buf_str(&text));
+    pal_buf_done(&text);
+    return copy;
+}
+
 /* An mcp_call is a call with its result. If it was approved, the request for the approval is the
  * call, and the mcp_call only its result. */
 static pal_status read_mcp_call(items_reader *in, pal_json item)
@@ -459,9 +477,8 @@ static pal_status read_mcp_call(items_reader *in, pal_json item)
             .name = call.name,
             .extra = call.extra,
             .is_error = pal_json_type_of(error) > PAL_JSON_NULL};
-    result.text = pal_json_type_of(error) == PAL_JSON_STRING
-            ? pal_json_string(error, in->arena)
-            : pal_member_string(item, "output", in->arena);
+    result.text = result.is_error ? read_mcp_error(in, error)
+                                  : pal_member_string(item, "output", in->arena);
     status = pal_arena_checked(in->arena, in->err);
     if (status == PAL_OK && !asked)
         status = add_part(in, PAL_ROLE_ASSISTANT, &call);

@@ -464,6 +464,20 @@ static void put_mcp(
     put_member(out, "arguments", arguments.len ? arguments : pal_str_of("{}"));
 }
 
+/* A failure is content for the model, whether the tool or its server failed. */
+static void put_mcp_error(items_writer *out, const pal_part *result)
+{
+    if (!result || !result->is_error) {
+        pal_put_null(out->json, "error");
+        return;
+    }
+    pal_json_name(out->json, "error");
+    pal_json_begin_object(out->json);
+    put_member(out, "type", pal_str_of("mcp_tool_execution_error"));
+    put_list(out, "content", "text", result->text);
+    pal_json_end_object(out->json);
+}
+
 /* Images and files of a result are not part of an mcp_call. */
 static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part *result)
 {
@@ -473,7 +487,7 @@ static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part
     put_mcp(out, "mcp_call", part, mcp);
     put_text_or_null(out, "approval_request_id", request.len ? &request : NULL);
     put_text_or_null(out, "output", result && !is_error ? &result->text : NULL);
-    put_text_or_null(out, "error", is_error ? &result->text : NULL);
+    put_mcp_error(out, result);
 }
 
 /* The answer to the request is in the result. A result without one belongs to a call that needed no

@@ -133,7 +133,8 @@ test('the stream has the events of an mcp_call, and a replay has the same ones',
     assert.equal(end.type, 'response.completed');
     assert.deepEqual(end.response.output.map((i) => [i.type, i.status]),
         [['mcp_call', 'completed'], ['mcp_call', 'failed'], ['message', 'completed']]);
-    assert.deepEqual([end.response.output[1].error, end.response.output[1].output], ['done', null]);
+    assert.deepEqual([end.response.output[1].error, end.response.output[1].output],
+        [{ type: 'mcp_tool_execution_error', content: [{ type: 'text', text: 'done' }] }, null]);
     const done = told.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
     assert.deepEqual(new Set(done.map((i) => JSON.stringify(i))), new Set(end.response.output.map((i) => JSON.stringify(i))));
     const stream = await open(s.port, 'GET', `/v1/responses/${end.response.id}?stream=true`);
