@@ -64,6 +64,11 @@ PAL_API PAL_CHECKED pal_status pal_store_ready(pal_store *store, pal_error *err)
  * clock; otherwise it is the clock of this machine. Does not block. */
 PAL_API int64_t pal_store_clock_ms(pal_store *store);
 
+/* Returns how often acknowledged writes were found to be gone since the store was opened, because a
+ * replica of the database took over that did not have them, or because a backup was restored.
+ * Always 0 for backends other than postgres. Does not block. */
+PAL_API uint64_t pal_store_went_back(pal_store *store);
+
 /* A problem that a check found. `session` is empty if the problem concerns the whole store. */
 typedef struct pal_store_finding {
     pal_id session;

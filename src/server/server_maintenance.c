@@ -1,7 +1,8 @@
 /* server_maintenance.c - one thread for periodic maintenance. It sweeps expired sessions, records
- * which keys were used, adds new messages to the search index, and sends systemd's watchdog
- * message. It wakes once a second. Every step is bounded, so stopping never waits for long. A crash
- * loses nothing: each step begins again with what the store contains. */
+ * which keys were used, adds new messages to the search index, reports a database that has lost
+ * writes, and sends systemd's watchdog message. It wakes once a second. Every step is bounded, so
+ * stopping never waits for long. A crash loses nothing: each step begins again with what the store
+ * contains. */
 #include "server/server_internal.h"
 
 #include <pthread.h>
@@ -36,6 +37,7 @@ struct pal_maintenance {
     int64_t duty_at_ms; /* when the duty of the search index is taken or renewed */
     bool has_duty;      /* this process keeps the search index up to date */
     int64_t watchdog_ms; /* time between watchdog messages; 0: not requested */
+    uint64_t went_back;  /* how often the database went back, as far as it was logged */
 };
 
 static int64_t now_ms(void)
@@ -111,6 +113,17 @@ static void index_messages(pal_maintenance *m)
     }
 }
 
+static void report_went_back(pal_maintenance *m)
+{
+    uint64_t went_back = pal_store_went_back(m->server->store);
+    if (went_back > m->went_back)
+        pal_log(PAL_LOG_ERROR,
+                "the database has lost acknowledged writes: a replica without them took over, or a "
+                "backup was restored; recover them from the old primary, and use synchronous "
+                "replication (docs/postgres.md)");
+    m->went_back = went_back;
+}
+
 static void set_sweep(pal_maintenance *m)
 {
     int64_t interval = m->server->settings->cleanup_interval;
@@ -126,6 +139,7 @@ static void *run(void *user)
         int64_t now = now_ms();
         if (m->watchdog_ms)
             pal_notify("WATCHDOG=1");
+        report_went_back(m);
         if (now >= m->keys_at_ms) {
             pal_auth_note_used(m->server->auth);
             m->keys_at_ms = now + KEYS_EVERY_MS;

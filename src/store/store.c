@@ -159,6 +159,13 @@ int64_t pal_store_clock_ms(pal_store *store)
     return pal_store_now_ms(store->engine);
 }
 
+uint64_t pal_store_went_back(pal_store *store)
+{
+    pal_engine *engine = store->engine;
+
+    return engine->backend->went_back ? engine->backend->went_back(engine) : 0;
+}
+
 pal_engine **pal_store_engine(pal_store *store)
 {
     return &store->engine;

@@ -406,8 +406,12 @@ typedef int64_t pal_now_ms_fn(pal_engine *engine);
 typedef pal_status pal_stat_fn(pal_engine *engine, pal_store_stats *out_stats, pal_error *err);
 
 /* Fails if the engine cannot work for a reason that reads and writes do not notice, for example
- * because its files were removed. It must be cheap and must not write. */
+ * because its files were removed or its server does not answer. It must not write, and must not
+ * wait for longer than about a second. */
 typedef pal_status pal_ready_fn(pal_engine *engine, pal_error *err);
+
+/* Returns how often the engine found that acknowledged writes were gone. Does not block. */
+typedef uint64_t pal_went_back_fn(pal_engine *engine);
 
 /* Reports the version of the stored data. */
 typedef pal_status pal_schema_read_fn(
@@ -445,6 +449,7 @@ typedef struct pal_store_backend {
     pal_index_build_fn *index_build; /* row_search() uses an index */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
+    pal_went_back_fn *went_back; /* the stored data is replicated */
     pal_schema_read_fn *schema_read; /* the stored data has a version; a wrapper needs none */
     pal_check_fn *check;
 } pal_store_backend;

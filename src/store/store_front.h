@@ -19,7 +19,7 @@ struct pal_store {
     } watchers[PAL_STORE_WATCHERS_MAX];
     atomic_size_t watchers_len;
     pthread_rwlock_t watch_lock; /* protects `watchers` */
-    _Atomic int64_t probed_us; /* when pal_store_ready() last tried to write */
+    _Atomic int64_t probed_us; /* when pal_store_ready() last tried to write; see store_ready.c */
 };
 
 /* Notifies the watchers of the operations that changed something. */

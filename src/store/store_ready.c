@@ -13,6 +13,7 @@
 /* About as many bytes as a turn writes. A disk with only a few free bytes counts as full. */
 #define PROBE_BYTES 65536
 #define PROBE_PAUSE_US 1000000
+#define PROBING INT64_MAX /* instead of a time: a caller tries a write now */
 
 /* A tenant of a request never has a control character in its name. */
 #define PROBE_TENANT "\x01ready"
@@ -56,28 +57,31 @@ static pal_status write_something(pal_store *store, pal_error *err)
     return status;
 }
 
-/* One caller per second tries a write. The others get the result of the last commit. */
+/* One caller per second tries a write, and never two at once, because a write can wait for long.
+ * The others get the result of the last commit. */
 static bool may_probe(pal_store *store)
 {
     int64_t now_us = pal_clock_monotonic_us();
     int64_t before_us = atomic_load(&store->probed_us);
 
-    if (before_us != 0 && now_us - before_us < PROBE_PAUSE_US)
+    if (before_us == PROBING || (before_us != 0 && now_us - before_us < PROBE_PAUSE_US))
         return false;
-    return atomic_compare_exchange_strong(&store->probed_us, &before_us, now_us);
+    return atomic_compare_exchange_strong(&store->probed_us, &before_us, PROBING);
 }
 
 pal_status pal_store_ready(pal_store *store, pal_error *err)
 {
     const pal_store_backend *backend = store->engine->backend;
-    pal_status status = read_something(store, err);
+    pal_status status = backend->ready ? backend->ready(store->engine, err) : PAL_OK;
 
-    if (status == PAL_OK && backend->ready)
-        status = backend->ready(store->engine, err);
+    if (status == PAL_OK)
+        status = read_something(store, err);
     if (status == PAL_OK)
         status = pal_writer_failure(store->writer, err);
     if ((status == PAL_IO || status == PAL_FULL) && !store->options.read_only &&
-            pal_writer_failure(store->writer, NULL) != PAL_OK && may_probe(store))
+            pal_writer_failure(store->writer, NULL) != PAL_OK && may_probe(store)) {
         status = write_something(store, err);
+        atomic_store(&store->probed_us, pal_clock_monotonic_us());
+    }
     return status;
 }

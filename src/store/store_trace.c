@@ -144,6 +144,13 @@ static int64_t trace_now_ms(pal_engine *engine)
     return inner->backend->now_ms(inner);
 }
 
+static uint64_t trace_went_back(pal_engine *engine)
+{
+    pal_engine *inner = ((tracer *)engine)->inner;
+
+    return inner->backend->went_back(inner);
+}
+
 static pal_status trace_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)
 {
     TRACED(stat, out_stats, err);
@@ -181,6 +188,7 @@ static const pal_store_backend trace_table = {
         .stat = trace_stat,
         .now_ms = trace_now_ms,
         .ready = trace_ready,
+        .went_back = trace_went_back,
         .check = trace_check,
 };
 
@@ -198,6 +206,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
         self->table.check = NULL;
     if (!inner->backend->ready)
         self->table.ready = NULL;
+    if (!inner->backend->went_back)
+        self->table.went_back = NULL;
     if (!inner->backend->session_ahead)
         self->table.session_ahead = NULL;
     if (!inner->backend->index_build)

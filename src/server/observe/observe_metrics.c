@@ -366,6 +366,9 @@ pal_status pal_metrics_handle(pal_call *call, pal_error *err)
     put_requests(&buf, server->metrics);
     put_turns(&buf, server->runtime);
     put_store(&buf, server->metrics);
+    put(&buf, "palaver_store_went_back_total", "counter",
+            "How often the database was found without writes that were acknowledged.",
+            pal_store_went_back(server->store));
     put_sessions(&buf, server);
     pal_status status = buf.failure;
     if (status == PAL_OK)

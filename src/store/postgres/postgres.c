@@ -87,6 +87,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .stat = pal_postgres_stat,                                                                 \
         .export_scan = pal_postgres_export_scan,                                                   \
         .ready = pal_postgres_ready,                                                               \
+        .went_back = pal_postgres_went_back,                                                       \
         .schema_read = pal_postgres_schema_read,                                                   \
     }
 

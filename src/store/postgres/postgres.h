@@ -28,6 +28,7 @@ typedef struct pal_postgres_conn {
     bool is_writer;
     uint_fast64_t losses; /* those of the store, when this connection was made */
     bool was_warned; /* the server sent a warning since the flight began */
+    bool was_checked; /* writer: the row of this process was read through this connection */
 } pal_postgres_conn;
 
 typedef struct pal_postgres_reader {
@@ -55,6 +56,7 @@ struct pal_postgres {
     int64_t batch;        /* the number of the last batch that was sent */
     unsigned wary;        /* so many batches take two flights, because a single one failed */
     int64_t acknowledged; /* the number of the last batch that was reported as committed */
+    int64_t acknowledged_at; /* when that was */
     atomic_uint_fast64_t went_back; /* how often the database was found to be older than that */
     atomic_bool is_lost;  /* the writer has no connection */
     atomic_uint_fast64_t losses; /* how often the writer lost its connection */
@@ -130,6 +132,8 @@ typedef struct pal_postgres_read_one {
 } pal_postgres_read_one;
 PAL_CHECKED pal_status pal_postgres_read_all(pal_postgres *store,
         const pal_postgres_read_one *reads, size_t len, PGresult **out_results, pal_error *err);
+/* Reads something, without waiting for a server that does not answer. */
+PAL_CHECKED pal_status pal_postgres_probe(pal_postgres *store, pal_error *err);
 void pal_postgres_readers_close(pal_postgres *store);
 
 /* Runs a text without parameters: for the schema. *out_code is the SQLSTATE of a failure. */
@@ -178,6 +182,8 @@ PAL_CHECKED pal_status pal_postgres_tenant_find(
 /* Creates the tenant if it does not exist. Writer only. */
 PAL_CHECKED pal_status pal_postgres_tenant_add(pal_postgres *store, pal_str name,
         pal_postgres_failure *out_failure, pal_error *err);
+/* Forgets which tenants exist, because the database went back. */
+void pal_postgres_tenants_forget(pal_postgres *store);
 
 /* ---- postgres_session.c ---- */
 
@@ -214,7 +220,8 @@ pal_apply_fn pal_postgres_apply;
 
 /* ---- postgres_node.c ---- */
 
-/* Makes sure that this process has a slot. */
+/* Makes sure that this process has a slot. Through a new connection, it also looks whether the
+ * database went back. */
 PAL_CHECKED pal_status pal_postgres_node_enter(
         pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err);
 void pal_postgres_node_leave(pal_postgres *store);
@@ -223,9 +230,12 @@ void pal_postgres_node_leave(pal_postgres *store);
 int64_t pal_postgres_token(const pal_postgres *store);
 /* Adds the statement that notes the number of the batch. */
 void pal_postgres_add_batch(pal_postgres_flight *flight, int64_t now_ms);
+/* Notes that the last batch was committed. */
+void pal_postgres_acknowledge(pal_postgres *store);
 /* Fails: the server warned that a replica may not have the commit. */
 pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err);
-/* Finds out whether the last batch was committed, after the connection was lost. */
+/* Finds out whether the last batch was committed, after the connection was lost, and whether the
+ * database went back. */
 PAL_CHECKED pal_status pal_postgres_node_check(pal_postgres *store, bool *out_committed,
         pal_postgres_failure *out_failure, pal_error *err);
 
@@ -259,6 +269,7 @@ pal_blob_get_fn pal_postgres_blob_get;
 pal_export_scan_fn pal_postgres_export_scan;
 pal_stat_fn pal_postgres_stat;
 pal_ready_fn pal_postgres_ready;
+pal_went_back_fn pal_postgres_went_back;
 pal_schema_read_fn pal_postgres_schema_read;
 
 #endif

@@ -19,6 +19,7 @@
 
 #define RETRY_PAUSE_MS 100
 #define SECOND_TRY_MS_MAX 1000
+#define PROBE_WAIT_MS 1000
 
 /* ---- Connecting ---- */
 
@@ -76,6 +77,7 @@ void pal_postgres_disconnect(pal_postgres_conn *conn)
     if (conn->pg)
         PQfinish(conn->pg);
     conn->pg = NULL;
+    conn->was_checked = false;
     memset(conn->is_prepared, 0, sizeof conn->is_prepared);
     if (conn->is_writer && !atomic_exchange(&conn->store->is_lost, true))
         atomic_fetch_add(&conn->store->losses, 1);
@@ -552,12 +554,12 @@ pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_post
     return pal_postgres_read_all(store, &read, 1, out_result, err);
 }
 
-pal_status pal_postgres_read_all(pal_postgres *store, const pal_postgres_read_one *reads,
-        size_t len, PGresult **out_results, pal_error *err)
+/* Runs the statements until they succeed or the time is up. */
+static pal_status read_within(pal_postgres *store, const pal_postgres_read_one *reads, size_t len,
+        uint32_t wait_ms, PGresult **out_results, pal_error *err)
 {
     pal_postgres_reader *reader = take_reader(store);
-    int64_t until_us =
-            pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+    int64_t until_us = pal_clock_monotonic_us() + (int64_t)wait_ms * 1000;
     bool again = true;
     int tries = 0;
     pal_status status = PAL_OK;
@@ -578,4 +580,26 @@ pal_status pal_postgres_read_all(pal_postgres *store, const pal_postgres_read_on
     for (size_t i = 0; i < len; i++)
         pal_postgres_params_done(reads[i].params);
     return status;
+}
+
+pal_status pal_postgres_read_all(pal_postgres *store, const pal_postgres_read_one *reads,
+        size_t len, PGresult **out_results, pal_error *err)
+{
+    return read_within(store, reads, len, store->options.busy_timeout_ms, out_results, err);
+}
+
+pal_status pal_postgres_probe(pal_postgres *store, pal_error *err)
+{
+    pal_postgres_params params = {0};
+    pal_postgres_read_one read = {.sql = PAL_POSTGRES_TENANT_NAME, .params = &params};
+    PGresult *result = NULL;
+    pal_error why = {0};
+    pal_status status;
+
+    pal_postgres_put_int(&params, 0);
+    status = read_within(store, &read, 1, PROBE_WAIT_MS, &result, &why);
+    PQclear(result);
+    if (status == PAL_OK)
+        return PAL_OK;
+    return pal_error_set(err, PAL_TIMEOUT, "the database does not answer: %s", why.message);
 }

@@ -222,7 +222,7 @@ pal_status pal_postgres_commit(
         work.status = pal_postgres_not_replicated(store, err);
     }
     if (work.status == PAL_OK)
-        store->acknowledged = store->batch;
+        pal_postgres_acknowledge(store);
     *out_failure = work.failure;
     return work.status;
 }

@@ -342,5 +342,5 @@ pal_status pal_postgres_ready(pal_engine *engine, pal_error *err)
 
     if (!store->options.read_only && atomic_load(&store->is_lost))
         return pal_error_set(err, PAL_IO, "%s: the writer has no connection", store->place);
-    return PAL_OK;
+    return pal_postgres_probe(store, err);
 }

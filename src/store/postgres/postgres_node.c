@@ -6,7 +6,9 @@
  * what was read is as durable as any commit.
  *
  * A number that is older than the last one that was acknowledged means that the database went back:
- * a replica took over that did not have the last commits, or a backup was restored. */
+ * a replica took over that did not have the last commits, or a backup was restored. The row is read
+ * through every new connection of the writer, so this is also noticed if it happened while
+ * nothing was written. It is counted once, and the process continues with what the database has. */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -61,7 +63,9 @@ static pal_status try_enter(pal_postgres *store, bool *out_entered,
     if (*out_entered) {
         store->slot = slot;
         store->node = id;
-        store->batch = store->acknowledged = batch;
+        store->batch = batch;
+        pal_postgres_acknowledge(store);
+        conn->was_checked = true;
     }
     return status;
 }
@@ -69,12 +73,14 @@ static pal_status try_enter(pal_postgres *store, bool *out_entered,
 pal_status pal_postgres_node_enter(
         pal_postgres *store, pal_postgres_failure *out_failure, pal_error *err)
 {
-    bool is_entered = false;
+    bool is_entered = false, is_committed;
     pal_status status = PAL_OK;
 
     *out_failure = PAL_POSTGRES_FINE;
-    if (store->slot != 0)
-        return PAL_OK;
+    if (store->slot != 0 && !store->writer.was_checked)
+        status = pal_postgres_node_check(store, &is_committed, out_failure, err);
+    if (status != PAL_OK || store->slot != 0)
+        return status;
     for (int i = 0; status == PAL_OK && !is_entered && i < NODE_TRIES_MAX; i++) {
         status = try_enter(store, &is_entered, out_failure, err);
         if (status != PAL_OK && *out_failure == PAL_POSTGRES_RACE) {
@@ -119,9 +125,37 @@ void pal_postgres_add_batch(pal_postgres_flight *flight, int64_t now_ms)
     pal_postgres_flight_add(flight, PAL_POSTGRES_NODE_BATCH, &params);
 }
 
+void pal_postgres_acknowledge(pal_postgres *store)
+{
+    store->acknowledged = store->batch;
+    store->acknowledged_at = pal_clock_now_ms();
+}
+
 pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err)
 {
     return pal_error_set(err, PAL_IO, "%s: the commit was not replicated", store->place);
+}
+
+/* Also forgets everything that the database may have lost. */
+static void note_went_back(pal_postgres *store, int64_t batch)
+{
+    atomic_fetch_add(&store->went_back, 1);
+    store->acknowledged = batch;
+    pal_postgres_tenants_forget(store);
+}
+
+/* The row is gone or has another owner. A process that wrote nothing for a day has lost its row
+ * to another one. Half a day allows for clocks that differ. */
+static void lose_slot(pal_postgres *store)
+{
+    if (pal_clock_now_ms() - store->acknowledged_at < NODE_FORGOTTEN_MS / 2)
+        note_went_back(store, 0);
+    store->slot = 0;
+}
+
+uint64_t pal_postgres_went_back(pal_engine *engine)
+{
+    return atomic_load(&((pal_postgres *)engine)->went_back);
 }
 
 pal_status pal_postgres_node_check(
@@ -151,15 +185,13 @@ pal_status pal_postgres_node_check(
 
         *out_committed = batch == store->batch;
         if (*out_committed)
-            store->acknowledged = batch;
-        if (batch < store->acknowledged)
-            atomic_fetch_add(&store->went_back, 1);
+            pal_postgres_acknowledge(store);
+        else if (batch < store->acknowledged)
+            note_went_back(store, batch);
     } else if (status == PAL_OK) {
-        /* The row is gone or has another owner: this process was away for a day, or the database
-         * went back to before it came. */
-        atomic_fetch_add(&store->went_back, 1);
-        store->slot = 0;
+        lose_slot(store);
     }
+    store->writer.was_checked = status == PAL_OK;
     pal_postgres_flight_done(&flight);
     return status;
 }

@@ -453,7 +453,7 @@ pal_status pal_postgres_single_run(pal_postgres *store, pal_postgres_single *sin
         status = pal_postgres_not_replicated(store, err);
     }
     if (status == PAL_OK) {
-        store->acknowledged = store->batch;
+        pal_postgres_acknowledge(store);
         take_heads(single, flight.results[heads_at]);
         fill_results(single);
     }

@@ -43,6 +43,14 @@ static void remember(pal_postgres *store, pal_str name)
     pthread_mutex_unlock(&store->lock);
 }
 
+void pal_postgres_tenants_forget(pal_postgres *store)
+{
+    pthread_mutex_lock(&store->lock);
+    pal_map_done(&store->tenants);
+    pal_map_init(&store->tenants);
+    pthread_mutex_unlock(&store->lock);
+}
+
 static pal_status check_name(
         pal_postgres *store, const PGresult *result, pal_str name, bool *out_found, pal_error *err)
 {

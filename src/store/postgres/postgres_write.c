@@ -595,7 +595,7 @@ pal_status pal_postgres_write(pal_postgres_copy *copy, const pal_work *works, si
         status = pal_postgres_not_replicated(store, err);
     }
     if (status == PAL_OK && *out_sent)
-        store->acknowledged = store->batch;
+        pal_postgres_acknowledge(store);
     /* The server reported an error and skipped the COMMIT, so there is no doubt. */
     if (status != PAL_OK && *out_sent &&
             PQresultStatus(flight.results[flight.len - 1]) == PGRES_PIPELINE_ABORTED)
