@@ -106,12 +106,26 @@ static bool is_on(const PGconn *pg, const char *parameter)
     return value && strcmp(value, "on") == 0;
 }
 
+/* libpq refuses a value in the URL when it connects, with this text. */
+static bool is_wrong_value(const PGconn *pg)
+{
+    return pg && strncmp(PQerrorMessage(pg), "invalid ", 8) == 0;
+}
+
 static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
 {
     const char *text = conn->pg ? PQerrorMessage(conn->pg) : "out of memory";
     char code[6] = "08006";
     pal_status status;
 
+    if (is_wrong_value(conn->pg)) {
+        status = pal_error_set(err, PAL_INVALID, "'%s' is not valid: %.*s", conn->store->place,
+                (int)strcspn(text, "\n"), text);
+        if (out_failure)
+            *out_failure = PAL_POSTGRES_REFUSED;
+        pal_postgres_disconnect(conn);
+        return status;
+    }
     if (!find_code(text, code, &text)) {
         /* libpq itself refuses these, without an SQLSTATE. */
         if (PQconnectionNeedsPassword(conn->pg))
@@ -139,7 +153,8 @@ static void open_verbosely(
     int64_t until_us = pal_clock_monotonic_us() + SECOND_TRY_MS_MAX * 1000;
 
     conn->pg = PQconnectdbParams(words, values, 1);
-    if (!conn->pg || PQstatus(conn->pg) == CONNECTION_OK || pal_clock_monotonic_us() > until_us)
+    if (!conn->pg || PQstatus(conn->pg) == CONNECTION_OK || is_wrong_value(conn->pg) ||
+            pal_clock_monotonic_us() > until_us)
         return;
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
     PQreset(conn->pg);

@@ -2,7 +2,9 @@
  *
  *     postgres://user@h1,h2,h3:5432/database?schema=palaver&prepare=no
  *
- * Everything else is libpq's: hosts, sslmode, passfile, and so on. */
+ * Everything else is libpq's: hosts, sslmode, passfile, and so on. libpq quotes wrong parts of the
+ * URL in its messages, and a part can be the password. So most mistakes are found here, and of
+ * libpq's messages only the text before the quote is used. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +43,23 @@ static pal_status set_prepare(pal_postgres *store, pal_str value, pal_error *err
     return PAL_OK;
 }
 
+/* An encoded name is left to libpq. */
+static pal_status check_known(pal_str name, pal_error *err)
+{
+    PQconninfoOption *options = PQconndefaults();
+    bool is_known = !options || memchr(name.data, '%', name.len) ||
+            pal_str_equal(name, pal_str_of("ssl")); /* libpq allows it for users of Java */
+
+    for (const PQconninfoOption *each = options; !is_known && each->keyword; each++)
+        is_known = pal_str_equal(name, pal_str_of(each->keyword));
+    PQconninfoFree(options);
+    if (is_known)
+        return PAL_OK;
+    return pal_error_set(err, PAL_INVALID,
+            "the parameter '%.*s' in the URL of the store is unknown; use 'schema', 'prepare' or"
+            " those of libpq", PAL_EXCERPT(name, 40));
+}
+
 /* Takes one parameter if it is ours. */
 static pal_status take(pal_postgres *store, pal_str name, pal_str value, bool *out_taken,
         pal_error *err)
@@ -51,7 +70,7 @@ static pal_status take(pal_postgres *store, pal_str name, pal_str value, bool *o
     if (pal_str_equal(name, pal_str_of("prepare")))
         return set_prepare(store, value, err);
     *out_taken = false;
-    return PAL_OK;
+    return check_known(name, err);
 }
 
 static pal_status split_query(pal_postgres *store, const char *query, pal_buf *out, pal_error *err)
@@ -79,17 +98,30 @@ static pal_status split_query(pal_postgres *store, const char *query, pal_buf *o
     return PAL_OK;
 }
 
-/* Copies the URL up to the parameters, without the password. */
+/* Copies the URL up to the parameters, without the password. The last '@' counts: a password with
+ * an '@' that is not encoded is a mistake, but must not be shown either. */
 static void hide_password(const char *url, pal_buf *out)
 {
-    size_t len = strcspn(url, "?"), start = (size_t)(strstr(url, "//") + 2 - url);
-    const char *at = memchr(url, '@', len);
-    const char *colon = at ? memchr(url + start, ':', (size_t)(at - url) - start) : NULL;
+    size_t len = strcspn(url, "?"), start = (size_t)(strstr(url, "//") + 2 - url), at = len;
+    const char *colon;
 
+    while (at > start && url[at - 1] != '@')
+        at--;
+    colon = memchr(url + start, ':', at - start);
     pal_buf_append(out, url, colon ? (size_t)(colon - url) : len);
     if (colon)
-        pal_buf_append(out, at, len - (size_t)(at - url));
+        pal_buf_append(out, url + at - 1, len - at + 1);
     pal_buf_append_char(out, 0);
+}
+
+static pal_status check_escapes(const pal_postgres *store, pal_error *err)
+{
+    for (const char *at = strchr(store->url, '%'); at; at = strchr(at + 1, '%'))
+        if (!isxdigit((unsigned char)at[1]) || !isxdigit((unsigned char)at[2]))
+            return pal_error_set(err, PAL_INVALID,
+                    "'%s' is not valid: two hex digits must follow a '%%'; write the character as"
+                    " '%%25'", store->place);
+    return PAL_OK;
 }
 
 pal_status pal_postgres_url_read(pal_postgres *store, const char *location, pal_error *err)
@@ -117,12 +149,14 @@ pal_status pal_postgres_url_read(pal_postgres *store, const char *location, pal_
         status = pal_no_memory(err);
     store->url = url.data;
     store->place = place.data;
+    if (status == PAL_OK)
+        status = check_escapes(store, err);
     if (status != PAL_OK)
         return status;
     parsed = PQconninfoParse(store->url, &message);
     if (!parsed)
         status = pal_error_set(err, PAL_INVALID, "'%s' is not valid: %.*s", store->place,
-                message ? (int)strcspn(message, "\n") : 0, message ? message : "");
+                message ? (int)strcspn(message, "\n\"") : 0, message ? message : "");
     PQconninfoFree(parsed);
     PQfreemem(message);
     return status;

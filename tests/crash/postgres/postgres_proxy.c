@@ -19,6 +19,7 @@ static struct sockaddr_un server_at;
 static atomic_uint cut_at, cut_how;
 static atomic_bool fired;
 static void (*_Atomic hook)(void);
+static const char *_Atomic version;
 
 void postgres_proxy_arm(unsigned nth, cut_kind kind)
 {
@@ -30,6 +31,11 @@ void postgres_proxy_arm(unsigned nth, cut_kind kind)
 void postgres_proxy_set_hook(void (*on_cut)(void))
 {
     atomic_store(&hook, on_cut);
+}
+
+void postgres_proxy_set_version(const char *major)
+{
+    atomic_store(&version, major);
 }
 
 bool postgres_proxy_fired(void)
@@ -99,6 +105,16 @@ static bool pass_message(int client, int server, bool *is_first, unsigned char *
     return write_all(server, data, len);
 }
 
+/* The answer to a new connection has the name and then the value, each with a zero byte. */
+static void change_version(unsigned char *data, size_t len)
+{
+    static const char name[] = "server_version";
+    unsigned char *at = atomic_load(&version) ? memmem(data, len, name, sizeof name) : NULL;
+
+    if (at && at + sizeof name + 2 <= data + len)
+        memcpy(at + sizeof name, atomic_load(&version), 2);
+}
+
 static void *serve(void *argument)
 {
     int client = (int)(intptr_t)argument;
@@ -116,6 +132,8 @@ static void *serve(void *argument)
             is_open = pass_message(client, server, &is_first, data);
         else if (fds[1].revents) {
             len = read(server, data, MESSAGE_MAX);
+            if (len > 0)
+                change_version(data, (size_t)len);
             is_open = len > 0 && write_all(client, data, (size_t)len);
         }
     }

@@ -22,6 +22,9 @@ void postgres_proxy_arm(unsigned nth, cut_kind kind);
 /* Sets a function that the next cuts CUT_AFTER call instead of waiting for the server. NULL: none. */
 void postgres_proxy_set_hook(void (*on_cut)(void));
 
+/* From now on the server has this version, as far as clients see it: two digits. NULL: its own. */
+void postgres_proxy_set_version(const char *major);
+
 /* Returns whether the cut happened since the last call of postgres_proxy_arm(). */
 bool postgres_proxy_fired(void);
 

@@ -3,7 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "postgres_ask.h"
+#include "postgres_proxy.h"
 #include "palaver/palaver.h"
+#include "support/scratch.h"
 #include "support/tap.h"
 
 #define WAIT_TRIES_MAX 100
@@ -340,6 +342,73 @@ static void each_refusal_names_its_remedy(void)
     check_refused("poor", "palaver", PAL_OVERLOADED, "max_connections");
 }
 
+static void check_url(const char *url, const char *text)
+{
+    pal_store *store = NULL;
+    pal_error err = {0};
+
+    CHECK_EQ(pal_store_open(url, NULL, &store, &err), PAL_INVALID);
+    CHECK(strstr(err.message, "s3") == NULL);
+    if (!CHECK(strstr(err.message, text) != NULL))
+        printf("# %s\n", err.message);
+    pal_store_close(store);
+}
+
+static void a_wrong_url_is_refused_without_its_password(void)
+{
+    check_url("postgre://me@h/d", "use sqlite:PATH, postgres://");
+    check_url("postgres:d", "use postgres://USER@HOST/DATABASE");
+    check_url("postgres://me:s3%zz@h/d", "write the character as '%25'");
+    check_url("postgres://me@h/d?password=s3%", "write the character as '%25'");
+    check_url("postgres://me:s3@s3@[::1/d", "'postgres://me@[::1/d' is not valid");
+    check_url("postgres://me:s3@h/d?sslmod=require", "'sslmod' in the URL of the store is unknown");
+    check_url("postgres://me:s3@h/d?sslmode", "missing key/value separator");
+    check_url("postgres://me:s3@h/d?sslmode=always", "invalid sslmode value: \"always\"");
+    check_url("postgres://me:s3@h:port/d", "invalid integer value \"port\"");
+    check_url("postgres://me:s3@h/d?schema=A", "use lower-case letters");
+    check_url("postgres://me:s3@h/d?prepare=2", "must be 'yes' or 'no'");
+}
+
+static void an_old_server_is_refused(void)
+{
+    char directory[SCRATCH_PATH_MAX], url[512];
+
+    scratch_make(false, directory);
+    snprintf(url, sizeof url, "postgres://postgres@/palaver?host=%s", directory);
+    if (CHECK(postgres_proxy_start(directory, getenv("PALAVER_TEST_POSTGRES_DIR")))) {
+        postgres_proxy_set_version("13");
+        check_url(url, "the server is PostgreSQL 13; version 14 or newer is needed");
+    }
+    scratch_clear(directory, true);
+}
+
+/* A trigger fails as the server does if there is no room for a new page. */
+static void nothing_is_written_to_a_full_disk(void)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_session wanted = {0};
+    pal_error err;
+    pal_store *store = open_store("", &err);
+    pal_id session;
+
+    if (!CHECK(store) || !CHECK_EQ(pal_store_create(store, &wanted, &session, &err), PAL_OK))
+        return;
+    postgres_ask("CREATE FUNCTION public.full() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN"
+                 " RAISE EXCEPTION USING ERRCODE = ''53100'', MESSAGE = ''no space''; END'");
+    postgres_ask("CREATE TRIGGER full_disk BEFORE INSERT ON palaver.message"
+                 " EXECUTE FUNCTION public.full()");
+    CHECK_EQ(pal_store_append(store, (pal_str){0}, session, &message, 1, PAL_SEQ_ANY, &err),
+            PAL_FULL);
+    if (!CHECK(strstr(err.message, "the server's disk is full; nothing was written") != NULL))
+        printf("# %s\n", err.message);
+    CHECK_EQ(count_messages(store, session), 0);
+    postgres_ask("DROP TRIGGER full_disk ON palaver.message");
+    append_one(store, session);
+    CHECK_EQ(count_messages(store, session), 1);
+    pal_store_close(store);
+}
+
 static void a_newer_schema_is_refused(void)
 {
     pal_error err;
@@ -370,6 +439,9 @@ int main(void)
     RUN(a_group_with_an_erasure_is_one_transaction);
     RUN(a_user_who_is_not_let_in_is_denied);
     RUN(each_refusal_names_its_remedy);
+    RUN(a_wrong_url_is_refused_without_its_password);
+    RUN(an_old_server_is_refused);
+    RUN(nothing_is_written_to_a_full_disk);
     RUN(a_newer_schema_is_refused);
     return tap_done();
 }
