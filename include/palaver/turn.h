@@ -688,6 +688,10 @@ PAL_API const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtim
 PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
         pal_tool **out_tools, size_t *out_len, pal_error *err);
 
+/* Waits until the tool servers have listed their tools or failed, as a turn does: at most for
+ * `tools_wait_ms` after the runtime was opened. Must not be called on the runtime's loop. */
+PAL_API void pal_runtime_tools_await(pal_runtime *runtime);
+
 /* ---- Forwarding ---- */
 
 /* The API that a forwarded request is written for. */

@@ -77,6 +77,7 @@
 /* Stored lengths of deltas, in bytes. With more, the response cannot be replayed. */
 #define PAL_RESPONSE_TOOLS_BYTES_MAX ((size_t)2 << 20)
 #define PAL_RESPONSE_DELTAS_BYTES_MAX ((size_t)4 << 20)
+#define PAL_RESPONSE_LISTS_BYTES_MAX ((size_t)1 << 20) /* bytes of the lists of tools */
 #define PAL_RESPONSE_EVENT_BYTES_MAX ((size_t)256 << 20) /* bytes of one event */
 /* Bytes of events that wait for a slow client. The end of a stream repeats all of the response
  * several times. */

@@ -1,5 +1,5 @@
-// Tools of an MCP server by the official SDK: the server runs their calls, and the client approves
-// them.
+// Tools of an MCP server by the official SDK: the server lists them and runs their calls, and the
+// client approves the calls.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -44,9 +44,34 @@ const asks = (name) => `<<tool fx__${name} {"a":2}>><<next>><<say Done.>>`;
 const approve = (item, is = true) => ({ type: 'mcp_approval_response', approval_request_id: item.id, approve: is });
 const requestOf = (response) => response.output.find(({ type }) => type === 'mcp_approval_request');
 const callOf = (response) => response.output.find(({ type }) => type === 'mcp_call');
+const listOf = (response) => response.output.find(({ type }) => type === 'mcp_list_tools');
 const ran = () => fs.readFileSync(notes, 'utf8').split('\n').filter(Boolean);
 
+async function finished(body) {
+  const stream = client.responses.stream(body);
+  const events = [];
+  for await (const event of stream) events.push(event);
+  return { events, response: await stream.finalResponse() };
+}
+
 describe(`tools of an MCP server (${kind})`, () => {
+  it('are listed once, at the beginning of a chain', async () => {
+    const { events, response } = await finished(request('<<say Hello.>>'));
+    const list = listOf(response);
+    assert.equal(response.output[0], list);
+    assert.deepEqual([list.server_label, list.error, list.tools.map(({ name }) => name)], ['fx', null, ['add', 'write', 'fail']]);
+    assert.deepEqual(events.filter((e) => (e.item_id ?? e.item?.id) === list.id).map((e) => e.type),
+      ['response.output_item.added', 'response.mcp_list_tools.in_progress', 'response.mcp_list_tools.completed',
+        'response.output_item.done']);
+    assert.deepEqual((await client.responses.retrieve(response.id)).output[0], list);
+    const next = await client.responses.create(request('<<say Again.>>', { previous_response_id: response.id }));
+    assert.equal(listOf(next), undefined);
+    const { id: conversation } = await client.conversations.create({});
+    const lists = [];
+    for (let i = 0; i < 2; i++) lists.push(listOf(await client.responses.create(request('<<say Hi.>>', { conversation }))) !== undefined);
+    assert.deepEqual(lists, [true, false]);
+  });
+
   it('run when the client has approved their calls', async () => {
     const first = await client.responses.create(request(asks('add')));
     const asked = requestOf(first);
@@ -63,12 +88,6 @@ describe(`tools of an MCP server (${kind})`, () => {
   });
 
   it('stream requests for approval and calls', async () => {
-    const finished = async (body) => {
-      const stream = client.responses.stream(body);
-      const events = [];
-      for await (const event of stream) events.push(event);
-      return { events, response: await stream.finalResponse() };
-    };
     const first = await finished(request(asks('write')));
     const asked = requestOf(first.response);
     assert.deepEqual(first.events.filter((e) => e.item?.id === asked.id).map((e) => e.type),

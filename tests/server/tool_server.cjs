@@ -1,8 +1,9 @@
-// A tool server on standard input and output: `node tool_server.cjs FILE`. It adds a line to FILE for each call.
+// A tool server on standard input and output: `node tool_server.cjs FILE [LEN]`. It adds a line to FILE for each call.
+// LEN is the length of a tool's description.
 const fs = require('fs');
 const rl = require('readline').createInterface({ input: process.stdin });
 const schema = { type: 'object' };
-const tools = [{ name: 'add', description: 'Adds numbers.', inputSchema: schema, annotations: { readOnlyHint: true } },
+const tools = [{ name: 'add', description: process.argv[3] ? 'x'.repeat(Number(process.argv[3])) : 'Adds numbers.', inputSchema: schema, annotations: { readOnlyHint: true } },
     { name: 'write', inputSchema: schema }, { name: 'fail', inputSchema: schema }];
 rl.on('line', (line) => {
     const { id, method, params } = JSON.parse(line);

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { serveModel } from './model.mjs';
 import { workspace } from './support.mjs';
 
-const program = fileURLToPath(new URL('tool_server.cjs', import.meta.url));
+export const program = fileURLToPath(new URL('tool_server.cjs', import.meta.url));
 
 // Starts a server with the tool server `fx`. `rules` is YAML. notes() lists the tools that ran.
 export async function serveTools(t, rules = '', { dir = workspace(t), ...options } = {}) {

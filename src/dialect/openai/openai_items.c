@@ -485,6 +485,12 @@ static pal_status read_mcp_call(items_reader *in, pal_json item)
     return status == PAL_OK ? add_part(in, PAL_ROLE_TOOL, &result) : status;
 }
 
+/* The service gets its own lists again. Those of this server are not sent to any model. */
+static pal_status read_tool_list(items_reader *in, pal_json item)
+{
+    return keeps(in, item, "id") ? keep_item(in, item) : PAL_OK;
+}
+
 static pal_status read_approval_request(items_reader *in, pal_json item)
 {
     pal_part call;
@@ -519,7 +525,7 @@ static pal_status read_approval(items_reader *in, pal_json item)
 static bool is_left_out(pal_json type, pal_arena *arena)
 {
     static const char *const endings[] = {
-            "_call", "_call_output", "_list_tools", "tool_search_output", "additional_tools"};
+            "_call", "_call_output", "tool_search_output", "additional_tools"};
     pal_str name = pal_json_string(type, arena);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         if (pal_text_ends(name, endings[i]))
@@ -540,6 +546,7 @@ static const struct {
         {"custom_tool_call_output", read_output, false},
         {"reasoning", read_reasoning, false},
         {"mcp_call", read_mcp_call, false},
+        {"mcp_list_tools", read_tool_list, false},
         {"mcp_approval_request", read_approval_request, false},
         {"mcp_approval_response", read_approval, false},
         {"item_reference", read_reference, true},

@@ -117,6 +117,10 @@ bool pal_openai_item_parse(pal_str id, pal_id *out_message);
 /* Sets *out_index to the index of the item in its message. Returns false if the message has no such
  * item. */
 bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_index);
+/* Returns the extra of a part of kind PAL_PART_FILE that is this item, without its id and status.
+ * `json` begins with the type. */
+PAL_CHECKED pal_status pal_openai_item_keep(
+        pal_str json, pal_arena *arena, pal_str *out_extra, pal_error *err);
 /* Returns true if the part is an item that was kept, because it has no counterpart here. */
 bool pal_openai_part_is_item(const pal_part *part);
 /* Returns true if the reasoning is shown as a summary. */

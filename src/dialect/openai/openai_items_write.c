@@ -592,6 +592,13 @@ pal_status pal_openai_item_put(pal_json_writer *writer, const pal_message *messa
     return written;
 }
 
+pal_status pal_openai_item_keep(
+        pal_str json, pal_arena *arena, pal_str *out_extra, pal_error *err)
+{
+    *out_extra = pal_items_keep(arena, (pal_str){0}, json);
+    return pal_arena_checked(arena, err);
+}
+
 /* ---- Approvals ---- */
 
 pal_status pal_openai_approval_extra(pal_str request, const pal_part *call, bool is_approved,

@@ -189,6 +189,7 @@ struct pal_runtime {
     pal_tool_mcp **servers;
     size_t servers_len;
     pal_turn *server_waiters;
+    struct pal_server_ask *server_asks; /* other threads that wait (runtime_servers.c) */
     pal_timer servers_timer; /* while it runs, turns wait for starting servers */
     pal_write *writes_first, **writes_last; /* writes that are not passed to the store yet */
     size_t writes_passed;     /* writes that the store has, or that wait for room in its queue */

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "turn/runtime/runtime_ask.h"
 #include "turn/turn_event.h"
 #include "turn/turn.h"
 #include "turn/turn_toolset.h"
@@ -62,8 +63,27 @@ static void go_on(pal_turn *turn)
     }
 }
 
+/* A thread that waits for starting servers. It is on the stack of the thread. */
+typedef struct pal_server_ask pal_server_ask;
+struct pal_server_ask {
+    pal_ask ask;
+    pal_runtime *runtime;
+    pal_server_ask *next;
+};
+
+static void end_asks(pal_runtime *runtime)
+{
+    while (runtime->server_asks) {
+        pal_server_ask *ask = runtime->server_asks;
+
+        runtime->server_asks = ask->next;
+        pal_ask_end(&ask->ask);
+    }
+}
+
 static void wake_all(pal_runtime *runtime)
 {
+    end_asks(runtime);
     while (runtime->server_waiters) {
         pal_turn *turn = runtime->server_waiters;
 
@@ -95,13 +115,38 @@ static void on_server_warning(void *user, pal_str text)
         runtime->options.on_warning(text, runtime->options.warning_user);
 }
 
-/* The timer starts when the runtime opens. After it has fired, no turn waits any more. */
+/* The timer starts when the runtime opens. After it has fired, nothing waits any more. */
+static bool are_awaited(const pal_runtime *runtime)
+{
+    return runtime->servers_timer.position != 0 && is_starting(runtime);
+}
+
 bool pal_servers_are_awaited(const pal_turn *turn)
 {
-    const pal_runtime *runtime = turn->runtime;
+    return !turn->request.no_server_tools && !turn->summary.wait && are_awaited(turn->runtime);
+}
 
-    return !turn->request.no_server_tools && !turn->summary.wait &&
-            runtime->servers_timer.position != 0 && is_starting(runtime);
+static void await_on_loop(pal_task *task)
+{
+    pal_server_ask *ask =
+            (pal_server_ask *)((char *)task - offsetof(pal_server_ask, ask.task));
+    pal_runtime *runtime = ask->runtime;
+
+    if (!are_awaited(runtime)) {
+        pal_ask_end(&ask->ask);
+        return;
+    }
+    ask->next = runtime->server_asks;
+    runtime->server_asks = ask;
+}
+
+void pal_runtime_tools_await(pal_runtime *runtime)
+{
+    pal_server_ask ask = {.ask.task.run = await_on_loop, .runtime = runtime};
+
+    pal_ask_begin(&ask.ask);
+    pal_loop_post(runtime->loop, &ask.ask.task);
+    pal_ask_wait(&ask.ask);
 }
 
 void pal_servers_await(pal_turn *turn)
@@ -210,6 +255,7 @@ const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_s
 void pal_servers_close(pal_runtime *runtime)
 {
     pal_timer_stop(runtime->loop, &runtime->servers_timer);
+    end_asks(runtime);
     for (size_t i = 0; i < runtime->servers_len; i++)
         pal_tool_mcp_close(runtime->servers[i]);
 }

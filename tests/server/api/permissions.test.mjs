@@ -101,8 +101,8 @@ test('responses run the tools of a server that the request names', bounded, asyn
     const s = await serve(t);
     const { code, json, text } = await create(s, { input: adds, tools: [fx] });
     assert.equal(code, 200, text);
-    assert.deepEqual(json.output.map((item) => item.type), ['mcp_call', 'message']);
-    const [item] = json.output;
+    assert.deepEqual(json.output.map((item) => item.type), ['mcp_list_tools', 'mcp_call', 'message']);
+    const [, item] = json.output;
     assert.match(item.id, /^mcp_/);
     assert.deepEqual({ ...item, id: '' }, { id: '', type: 'mcp_call', server_label: 'fx', name: 'add',
         arguments: '{"a":2}', approval_request_id: null, output: '5', error: null, status: 'completed' });
@@ -132,8 +132,8 @@ test('the stream has the events of an mcp_call, and a replay has the same ones',
     const end = told.at(-1);
     assert.equal(end.type, 'response.completed');
     assert.deepEqual(end.response.output.map((i) => [i.type, i.status]),
-        [['mcp_call', 'completed'], ['mcp_call', 'failed'], ['message', 'completed']]);
-    assert.deepEqual([end.response.output[1].error, end.response.output[1].output],
+        [['mcp_list_tools', undefined], ['mcp_call', 'completed'], ['mcp_call', 'failed'], ['message', 'completed']]);
+    assert.deepEqual([end.response.output[2].error, end.response.output[2].output],
         [{ type: 'mcp_tool_execution_error', content: [{ type: 'text', text: 'done' }] }, null]);
     const done = told.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
     assert.deepEqual(new Set(done.map((i) => JSON.stringify(i))), new Set(end.response.output.map((i) => JSON.stringify(i))));
@@ -151,7 +151,8 @@ test('a service with the Responses API calls the tools of a server as functions'
     const search = { type: 'web_search' };
     const told = await streamed(s, { input: `${adds}<<next>><<say The sum is 5.>>`.replace('<<tool', '<<think Hm.>><<tool'), tools: [fx, search] });
     const { output, id } = told.at(-1).response;
-    assert.deepEqual(output.map((item) => [item.type, item.output]), [['reasoning', undefined], ['mcp_call', '5'], ['message', undefined]]);
+    assert.deepEqual(output.map((item) => [item.type, item.output]),
+        [['mcp_list_tools', undefined], ['reasoning', undefined], ['mcp_call', '5'], ['message', undefined]]);
     assert.deepEqual((await s.get(`/v1/responses/${id}`)).json.output, output);
     const [first, second] = mock.requests.map(({ body }) => body);
     assert.deepEqual(first.tools.map((tool) => [tool.type, tool.name]), [['web_search', undefined], ['function', 'fx__add'],
@@ -168,7 +169,8 @@ test('a page of items has the results of its mcp_calls, and is never empty', bou
     const { json: { id } } = await s.post('/v1/conversations', {});
     const { json } = await create(s, { conversation: id, tools: [fx],
         input: `${[1, 2, 3, 4].map((a) => call('add', `{"a":${a}}`)).join('')}<<next>><<say The sum is 5.>>` });
-    assert.deepEqual(json.output.map((item) => [item.type, item.output]),
+    const output = json.output.slice(1); // without the list of tools, which is not an item of the conversation
+    assert.deepEqual(output.map((item) => [item.type, item.output]),
         [...Array(4).fill(['mcp_call', '5']), ['message', undefined]]);
     for (const order of ['asc', 'desc']) {
         for (const limit of [1, 2, 3, 100]) {
@@ -181,10 +183,10 @@ test('a page of items has the results of its mcp_calls, and is never empty', bou
                 more = page.has_more;
             }
             if (order === 'desc') items.reverse();
-            assert.deepEqual(items.slice(1), json.output, `${order}, ${limit}`);
+            assert.deepEqual(items.slice(1), output, `${order}, ${limit}`);
         }
     }
-    for (const item of json.output)
+    for (const item of output)
         assert.deepEqual((await s.get(`/v1/conversations/${id}/items/${item.id}`)).json, item);
 });
 

@@ -53,6 +53,9 @@ typedef struct pal_response {
     pal_str additional; /* a JSON array of tools that came as items of the input; may be empty */
     bool has_items;     /* the service has this API, and its items are stored */
     pal_str approved;   /* a JSON array of the calls that the client has approved; may be empty */
+    pal_str lists;      /* a JSON array of the lists of tools that the output begins with; may be
+                           empty */
+    pal_str listed;     /* a JSON array of the servers that were listed up to here; may be empty */
 } pal_response;
 
 /* The form in which an item of the output is shown. */
@@ -65,11 +68,18 @@ typedef enum pal_response_form {
     PAL_RESPONSE_MCP_CALL = 5, /* a tool server of this server runs it */
     PAL_RESPONSE_SUMMARY = 6,  /* of reasoning */
     PAL_RESPONSE_ITEM = 7,     /* any other item of a service that has this API */
+    PAL_RESPONSE_LIST = 8,     /* the tools of a tool server of this server */
 } pal_response_form;
 
 static inline bool pal_response_is_over(const pal_response *response)
 {
     return response->status >= PAL_RESPONSE_COMPLETED;
+}
+
+static inline bool pal_response_is_answered(const pal_response *response)
+{
+    return response->status == PAL_RESPONSE_COMPLETED ||
+            response->status == PAL_RESPONSE_INCOMPLETE;
 }
 
 /* ---- The object (api_openai_responses_record.c) ---- */
@@ -114,6 +124,7 @@ typedef struct pal_response_context {
     bool is_own;    /* the session belongs to responses, so the response may run in it */
     pal_id last;    /* the message with that seq; empty if there is none */
     pal_str additional; /* tools that the previous response keeps; may be empty */
+    pal_str listed;     /* the same member of the previous response */
 } pal_response_context;
 
 typedef struct pal_response_request {
@@ -125,6 +136,8 @@ typedef struct pal_response_request {
     pal_str additional;   /* a JSON array of additional tools; may be empty */
     bool has_service;     /* the model service has this API, so it gets the request's own members */
     pal_str approved;     /* a JSON array of the calls that the input approves; may be empty */
+    pal_str lists;        /* the same member of the response */
+    pal_str listed;       /* the same member of the response */
     pal_str left_out;     /* tools that no model is offered, for the metadata; may be empty */
     bool is_stream;
     bool is_background;
@@ -155,6 +168,12 @@ PAL_CHECKED pal_status pal_response_read_tools(pal_response_request *request, pa
  * except for tool servers of this server. */
 PAL_CHECKED pal_status pal_response_put_tools(
         const pal_response_request *request, pal_json_writer *writer, pal_error *err);
+/* Returns the tool server that an entry of "tools" names; NULL if it names none of this server. */
+const pal_tool_server *pal_response_server_of(pal_call *call, pal_json tool);
+/* Returns the tool's name at its server. */
+pal_str pal_response_tool_name(const pal_tool *tool, pal_arena *arena);
+/* Whether "allowed_tools" of the entry includes the tool. */
+bool pal_response_allows(pal_json entry, const pal_tool *tool, pal_arena *arena);
 /* Whether the request names tool servers of this server in "tools". */
 bool pal_response_uses_servers(pal_call *call);
 /* How calls of a tool are shown. The caller initializes and frees the buffers. */
@@ -200,6 +219,17 @@ bool pal_response_is_request(const pal_response_open_call *call, pal_str id);
  * request->approved. */
 PAL_CHECKED pal_status pal_response_approve(pal_response_request *request,
         const pal_response_open_call *calls, size_t len, pal_error *err);
+
+/* ---- Lists of tools (api_openai_responses_lists.c) ---- */
+
+/* Fills request->lists and request->listed: the servers that the request names and that were not
+ * listed before. Needs the context. Waits for starting tool servers, so it must run on a worker. */
+PAL_CHECKED pal_status pal_response_list_tools(pal_response_request *request, pal_error *err);
+/* Returns the lists of the response as a message in the arena, one part for each list. It is not
+ * stored, and it has the id of the response. The name of a part is the server's, and is_error means
+ * that the server was not listed. */
+PAL_CHECKED pal_status pal_response_lists_message(
+        const pal_response *response, pal_arena *arena, pal_message *out_message, pal_error *err);
 
 /* Chooses the session, runs the turn and answers. Called on a worker. */
 PAL_CHECKED pal_status pal_response_start(pal_response_request *request, pal_error *err);
@@ -251,6 +281,8 @@ void pal_response_events_done(pal_response_events *events);
 
 /* Writes response.created and response.in_progress. */
 void pal_response_events_begin(pal_response_events *events);
+/* Adds the lists of tools that the response begins with. */
+void pal_response_events_lists(pal_response_events *events);
 /* Adds the approved calls of the response, which run before the model is called. */
 void pal_response_events_approved(pal_response_events *events);
 /* A new message begins. */

@@ -34,7 +34,8 @@ pal_status pal_response_reference(pal_str id, pal_arena *arena, pal_message *out
     pal_status status = pal_response_context_find(request, err);
     if (status != PAL_OK)
         return status;
-    if (is_in_context(request, id, err)) {
+    /* The list of tools of an earlier response is not part of the history. */
+    if (is_in_context(request, id, err) || pal_text_begins(id, "mcpl_")) {
         *out_message = (pal_message){0};
         return PAL_OK;
     }

@@ -104,6 +104,7 @@ static pal_status find_previous(
                 PAL_STR_ARG(request->previous));
     }
     out->additional = previous.additional;
+    out->listed = previous.listed;
     /* If there is no message, the response continues from nothing. */
     bool is_empty = is_prepared && previous.output_len == 0 && pal_id_is_none(previous.input);
     if (status == PAL_OK && !is_empty)
@@ -213,6 +214,8 @@ pal_status pal_response_start(pal_response_request *request, pal_error *err)
     if (status != PAL_OK)
         return status;
     status = pal_response_check_calls(request, err);
+    if (status == PAL_OK)
+        status = pal_response_list_tools(request, err);
     return status == PAL_OK ? go(request, err) : status;
 }
 

@@ -37,6 +37,7 @@ static const struct {
         [PAL_RESPONSE_SUMMARY] = {PAL_PART_REASONING, "response.reasoning_summary_text.delta",
                 "response.reasoning_summary_text.done", "text", "summary_text"},
         [PAL_RESPONSE_ITEM] = {PAL_PART_FILE, NULL, NULL, NULL, NULL},
+        [PAL_RESPONSE_LIST] = {PAL_PART_FILE, NULL, NULL, NULL, NULL},
 };
 
 struct pal_response_piece {
@@ -49,7 +50,7 @@ struct pal_response_piece {
     pal_buf call_id;
     pal_buf name;
     pal_buf name_space; /* the namespace of a call's tool; may be empty */
-    pal_buf extra;      /* the extra of a call; may be empty */
+    pal_buf extra;      /* the extra of a call or of a list; may be empty */
     bool is_approved;   /* MCP_CALL: the client has approved it; `message` has its result */
     bool is_asked;      /* MCP_CALL: nothing was written, because it may need approval */
     bool is_said;       /* MCP_CALL: the complete arguments were written */
@@ -144,7 +145,7 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
 {
     bool is_call = is_call_piece(piece);
     *part = (pal_part){.kind = forms[piece->form].kind, .number = piece->part};
-    if (is_call)
+    if (is_call || piece->form == PAL_RESPONSE_LIST)
         part->extra = pal_buf_str(&piece->extra);
     else if (piece->form == PAL_RESPONSE_REFUSAL)
         part->extra = pal_str_of(PAL_OPENAI_REFUSAL_EXTRA);
@@ -206,7 +207,12 @@ static void put_new_item(pal_json_writer *writer, const pal_response_piece *piec
     }
     pal_json_begin_object(writer);
     pal_put_text(writer, "id", piece->item_id);
-    if (is_call_piece(piece)) {
+    if (piece->form == PAL_RESPONSE_LIST) {
+        pal_put_text(writer, "type", "mcp_list_tools");
+        pal_put_str(writer, "server_label", pal_buf_str(&piece->name));
+        pal_put_raw(writer, "tools", no_list);
+        pal_put_null(writer, "error");
+    } else if (is_call_piece(piece)) {
         bool is_custom = piece->form == PAL_RESPONSE_CUSTOM_CALL;
         pal_put_text(writer, "type", is_custom ? "custom_tool_call" : "function_call");
         pal_put_str(writer, "call_id", pal_buf_str(&piece->call_id));
@@ -289,7 +295,7 @@ static pal_json_writer begin_within(const pal_response_events *events,
     pal_json_writer writer = begin_frame(events, type, buf);
     pal_put_text(&writer, "item_id", piece->item_id);
     pal_put_count(&writer, "output_index", index_of(events, piece));
-    if (!is_call_piece(piece))
+    if (forms[piece->form].part)
         pal_put_count(&writer,
                 piece->form == PAL_RESPONSE_SUMMARY ? "summary_index" : "content_index", 0);
     return writer;
@@ -368,7 +374,7 @@ static void tell_input(pal_response_events *events, const pal_response_piece *pi
     pal_arena_free(arena);
 }
 
-/* Writes an event of an mcp_call that has no further members. */
+/* Writes an event of an mcp_call or of an mcp_list_tools that has no further members. */
 static void tell_mcp(pal_response_events *events, const pal_response_piece *piece, const char *type)
 {
     if (is_told(events)) {
@@ -492,6 +498,39 @@ static pal_response_piece *add_piece(
     if (piece)
         note_run(events, events->len - 1);
     return piece;
+}
+
+/* ---- Lists of tools ---- */
+
+/* The record has the lists completely. */
+static void add_list(pal_response_events *events, const pal_part *list)
+{
+    pal_response_piece *piece = new_piece(events, PAL_RESPONSE_LIST, list->number);
+    if (!piece)
+        return;
+    piece->message = events->response->id;
+    piece->is_open = false;
+    pal_buf_append_str(&piece->name, list->name);
+    pal_buf_append_str(&piece->extra, list->extra);
+    if (piece->name.failure || piece->extra.failure)
+        events->failure = PAL_NO_MEMORY;
+    begin_item(events, piece);
+    tell_mcp(events, piece, "response.mcp_list_tools.in_progress");
+    tell_mcp(events, piece,
+            list->is_error ? "response.mcp_list_tools.failed"
+                           : "response.mcp_list_tools.completed");
+    tell_item(events, piece, "completed");
+}
+
+void pal_response_events_lists(pal_response_events *events)
+{
+    pal_message lists = {0};
+    pal_arena *arena = pal_arena_new(0);
+    if (!arena || pal_response_lists_message(events->response, arena, &lists, NULL) != PAL_OK)
+        events->failure = PAL_NO_MEMORY;
+    for (size_t i = 0; !events->failure && i < lists.parts_len; i++)
+        add_list(events, &lists.parts[i]);
+    pal_arena_free(arena);
 }
 
 /* ---- Approved calls ---- */
@@ -689,7 +728,7 @@ static const char *item_status(const pal_response_events *events, size_t index)
 void pal_response_events_end(pal_response_events *events)
 {
     pal_response_status status = events->response->status;
-    bool is_answered = status == PAL_RESPONSE_COMPLETED || status == PAL_RESPONSE_INCOMPLETE;
+    bool is_answered = pal_response_is_answered(events->response);
     for (size_t i = 0; is_answered && i < events->len; i++) {
         if (events->pieces[i].is_asked)
             end_asked(events, &events->pieces[i]);
@@ -745,7 +784,8 @@ pal_id *pal_response_events_messages(
     size_t len = 0;
     pal_id *ids = pal_arena_array(arena, events->len + 1, sizeof *ids);
     for (size_t i = 0; ids && i < events->len; i++) {
-        if (len == 0 || !pal_id_equal(ids[len - 1], events->pieces[i].message))
+        if (events->pieces[i].form != PAL_RESPONSE_LIST &&
+                (len == 0 || !pal_id_equal(ids[len - 1], events->pieces[i].message)))
             ids[len++] = events->pieces[i].message;
     }
     *out_len = len;
@@ -754,7 +794,6 @@ pal_id *pal_response_events_messages(
 
 pal_str pal_response_events_deltas(pal_response_events *events)
 {
-    if (events->run)
-        pal_buf_append_text(&events->deltas, "]]");
+    pal_buf_append_text(&events->deltas, events->run ? "]]" : "[]");
     return events->deltas.failure ? (pal_str){0} : pal_buf_str(&events->deltas);
 }

@@ -138,6 +138,7 @@ pal_status pal_response_prepare(pal_response_request *request, pal_error *err)
             .completed_at = now,
             .echo = request->echo,
             .additional = request->additional,
+            .listed = request->context.listed,
             .input = turn->messages_len ? turn->messages[0].id : request->context.last,
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(call) : (pal_str){0}};

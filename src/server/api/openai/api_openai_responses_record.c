@@ -3,7 +3,8 @@
  *   {"created_at":1700000000,"completed_at":1700000001,"status":"completed","turn":"UUID",
  *    "process":"...","socket":"...","input":{"message":"UUID","count":1},"output":["UUID"],
  *    "usage":[7,0,0,3,0],
- *    "deltas":[[0,5,6]],"additional_tools":[...],"approved":[...],"echo":{...}}
+ *    "deltas":[[0,5,6]],"additional_tools":[...],"approved":[...],"lists":[...],"listed":["files"],
+ *    "echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
 #include "server/api/openai/api_openai_responses.h"
@@ -237,6 +238,8 @@ static const pal_member members[] = {
         MEMBER("deltas", JSON, deltas),
         MEMBER("additional_tools", JSON, additional),
         MEMBER("approved", JSON, approved),
+        MEMBER("lists", JSON, lists),
+        MEMBER("listed", JSON, listed),
         MEMBER("echo", JSON, echo),
 };
 static const pal_member_table table = {members, LEN(members), read_other, write_other};
@@ -450,6 +453,11 @@ pal_status pal_response_output(pal_call *call, const pal_response *response,
     output_list list = {0};
     size_t len, shown = 0;
     pal_status status = PAL_OK;
+    if (pal_response_is_answered(response) && response->lists.len) {
+        status = pal_response_lists_message(response, call->arena, &message, err);
+        if (status == PAL_OK)
+            status = add_message(call, &message, &list, err);
+    }
     for (size_t i = 0; status == PAL_OK && i < response->output_len; i++) {
         status = pal_store_message(call->server->store, call->caller.tenant, response->output[i],
                 call->arena, &message, &owner, err);

@@ -147,8 +147,7 @@ static bool step(replay *r)
 
 static void tell_end(replay *r)
 {
-    bool is_answered = r->response->status == PAL_RESPONSE_COMPLETED ||
-            r->response->status == PAL_RESPONSE_INCOMPLETE;
+    bool is_answered = pal_response_is_answered(r->response);
     /* The output of a failed response is not stored. Its last event gets a number after all events
      * that a reader can have. */
     if (!is_answered && r->events.number < r->events.told_from)
@@ -166,6 +165,7 @@ static pal_pulled more(pal_buf *out, void *user)
     r->out = out;
     if (!r->is_begun) {
         pal_response_events_begin(&r->events);
+        pal_response_events_lists(&r->events);
         pal_response_events_approved(&r->events);
     }
     r->is_begun = true;

@@ -74,8 +74,7 @@ static pal_op *new_delete_op(response_run *r)
  * write fails, the next read of the response repairs the record. */
 static void clean_up(response_run *r)
 {
-    bool is_answered = r->response.status == PAL_RESPONSE_COMPLETED ||
-            r->response.status == PAL_RESPONSE_INCOMPLETE;
+    bool is_answered = pal_response_is_answered(&r->response);
     pal_op *op = NULL;
     if (is_reader(r) || is_answered || r->run.is_temporary)
         return;
@@ -442,6 +441,7 @@ static void started(pal_run *run, const pal_turn_info *info)
     r->is_waiting = r->response.is_background && !is_reader(r);
     if (r->wants_stream)
         begin_stream(r);
+    pal_response_events_lists(&r->events);
     pal_response_events_approved(&r->events);
     if (r->is_waiting && !keep_background(r)) {
         /* The client does not know of it, so it fails like any other response. */
@@ -469,6 +469,8 @@ static response_run *new_run(pal_call *call, const pal_response *response)
     r->response.echo = pal_arena_copy(r->run.arena, response->echo);
     r->response.additional = pal_arena_copy(r->run.arena, response->additional);
     r->response.approved = pal_arena_copy(r->run.arena, response->approved);
+    r->response.lists = pal_arena_copy(r->run.arena, response->lists);
+    r->response.listed = pal_arena_copy(r->run.arena, response->listed);
     r->response.socket = pal_arena_copy(r->run.arena, response->socket);
     r->next_event = 1;
     pal_response_events_init(&r->events, &r->response);
@@ -491,6 +493,8 @@ pal_status pal_response_run(
             .additional = request->additional,
             .has_items = request->has_service,
             .approved = request->approved,
+            .lists = request->lists,
+            .listed = request->listed,
             .input = turn->messages_len ? turn->messages[0].id : (pal_id){{0}},
             .input_len = turn->messages_len,
             .socket = request->is_kept ? pal_openai_socket_name(request->call) : (pal_str){0}};

@@ -320,8 +320,10 @@ static bool is_mcp(pal_json tool)
 }
 
 /* An address is never fetched because a client names it. It must be the configured one. */
-static const pal_tool_server *server_of(pal_call *call, pal_json tool)
+const pal_tool_server *pal_response_server_of(pal_call *call, pal_json tool)
 {
+    if (!is_mcp(tool))
+        return NULL;
     pal_str label = pal_member_string(tool, "server_label", call->arena);
     pal_str url = pal_member_string(tool, "server_url", call->arena);
     const pal_tool_server *server =
@@ -385,10 +387,16 @@ static pal_permission required(
     return is_asked ? PAL_PERMISSION_ASK : PAL_PERMISSION_ALLOW;
 }
 
-/* The tool's name at its server. */
-static pal_str own_name(const pal_tool *tool, pal_arena *arena)
+pal_str pal_response_tool_name(const pal_tool *tool, pal_arena *arena)
 {
     return pal_member_string(pal_member_kept(tool->call_extra, "mcp", arena), "tool", arena);
+}
+
+bool pal_response_allows(pal_json entry, const pal_tool *tool, pal_arena *arena)
+{
+    pal_json allowed = pal_json_find(entry, "allowed_tools");
+    return pal_json_is_absent(allowed) ||
+            is_in(allowed, pal_response_tool_name(tool, arena), tool->is_read_only, arena);
 }
 
 /* The rules of a request can only restrict. A server that has not listed its tools yet gets the
@@ -407,11 +415,11 @@ static pal_status add_server(pal_call *call, pal_json tool, const pal_tool_serve
     if (status != PAL_OK)
         return status;
     for (size_t i = 0; i < len; i++) {
-        pal_str own = own_name(&tools[i], call->arena);
+        pal_str own = pal_response_tool_name(&tools[i], call->arena);
         if (!pal_str_equal(tools[i].server, server->name))
             continue;
         bool is_read_only = tools[i].is_read_only;
-        bool is_denied = is_filtered && !is_in(allowed, own, is_read_only, call->arena);
+        bool is_denied = !pal_response_allows(tool, &tools[i], call->arena);
         add_rule(list, tools[i].name,
                 is_denied ? PAL_PERMISSION_DENY
                           : required(approval, own, is_read_only, call->arena));
@@ -455,7 +463,7 @@ bool pal_response_uses_servers(pal_call *call)
 {
     pal_json tool, tools = pal_json_find(call->body, "tools");
     for (pal_json_iter iter = pal_json_each(tools); pal_json_next(&iter, NULL, &tool);) {
-        if (is_mcp(tool) && server_of(call, tool))
+        if (pal_response_server_of(call, tool))
             return true;
     }
     return false;
@@ -541,7 +549,7 @@ static pal_status read_tools(
     for (tool_walk walk = walk_tools(array, additional); next_tool(&walk, &value);) {
         pal_str name_space = pal_member_string(walk.group, "name", call->arena);
         has_namespace = has_namespace || is_in_namespace(&walk);
-        const pal_tool_server *server = is_mcp(value) ? server_of(call, value) : NULL;
+        const pal_tool_server *server = pal_response_server_of(call, value);
         if (server)
             status = add_server(call, value, server, &servers, err);
         else if (is_left_out(value) && !request->has_service)
@@ -575,7 +583,7 @@ static void put_list(pal_call *call, pal_json_writer *writer, pal_json list)
 {
     pal_json tool;
     for (pal_json_iter iter = pal_json_each(list); pal_json_next(&iter, NULL, &tool);) {
-        if (!is_mcp(tool) || !server_of(call, tool))
+        if (!pal_response_server_of(call, tool))
             pal_json_put_raw(writer, pal_json_raw(tool));
     }
 }
