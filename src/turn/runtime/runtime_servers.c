@@ -1,11 +1,11 @@
-/* runtime_servers.c - the tool servers of a runtime, and turns that wait until the servers have
- * started.
+/* runtime_servers.c - the tool servers of a runtime, and turns and other threads that wait until
+ * the servers have started.
  *
  * A server takes a moment to start and to list its tools, and a turn that begins meanwhile would
  * not have them. So turns wait for starting servers, but only during the first `tools_wait_ms`
  * after the runtime opened. Then they continue with the available tools, and report which servers
  * are missing. If a server dies later, turns do not wait for it and its last list stays in use. On
- * the loop. */
+ * the loop, except for pal_runtime_tools_await() and pal_runtime_tool_server(). */
 #include "turn/runtime/runtime_servers.h"
 
 #include "base/memory.h"
