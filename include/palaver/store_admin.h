@@ -102,10 +102,13 @@ typedef struct pal_store_schema {
     uint32_t oldest_writer; /* programs from this version on can write to it */
     pal_str settings; /* SQL that the owner of a database must run if a pooler is used: settings of
                          the role. Empty for other backends */
-    PAL_RESERVED(8);
+    pal_str settings_missing; /* the lines of `settings` that were not run yet, if a pooler is
+                                 used */
+    PAL_RESERVED(6);
 } pal_store_schema;
 
-/* Reports the version of the stored data. No write may run at the same time. */
+/* Reports the version of the stored data. PAL_CORRUPT: an index of the database is missing or
+ * invalid. No write may run at the same time. */
 PAL_API PAL_CHECKED pal_status pal_store_schema_read(
         pal_store *store, pal_arena *arena, pal_store_schema *out_schema, pal_error *err);
 

@@ -108,6 +108,7 @@ test('store init creates a store, and store check reports its version', (t) => {
     const schema = w.json('store', 'check');
     assert.equal(schema.version, schema.newest);
     assert.equal(schema.settings, '');
+    assert.equal(schema.settings_missing, '');
     assert.equal(w.ok('store', 'migrate'), w.ok('store', 'check'));
 });
 

@@ -6,13 +6,12 @@
 
 /* ---- init, migrate, check ---- */
 
-static void print_settings(pal_cli *cli, const pal_store_schema *schema)
+static void print_settings(pal_cli *cli, const char *title, pal_str settings)
 {
-    if (schema->settings.len == 0)
+    if (settings.len == 0)
         return;
-    pal_buf_append_text(&cli->out,
-            "\nIf a pooler such as pgbouncer is used, run this as the owner of the role:\n\n");
-    pal_buf_append_str(&cli->out, schema->settings);
+    pal_buf_format(&cli->out, "\n%s, run this as the owner of the role:\n\n", title);
+    pal_buf_append_str(&cli->out, settings);
 }
 
 static void print_schema(pal_cli *cli, const pal_store_schema *schema)
@@ -25,6 +24,7 @@ static void print_schema(pal_cli *cli, const pal_store_schema *schema)
         pal_put_count(&writer, "oldest_reader", schema->oldest_reader);
         pal_put_count(&writer, "oldest_writer", schema->oldest_writer);
         pal_put_str(&writer, "settings", schema->settings);
+        pal_put_str(&writer, "settings_missing", schema->settings_missing);
         pal_json_end_object(&writer);
         pal_buf_append_char(&cli->out, '\n');
         return;
@@ -45,7 +45,9 @@ static pal_status show(pal_cli *cli, bool with_settings)
         return status;
     print_schema(cli, &schema);
     if (with_settings && !cli->json)
-        print_settings(cli, &schema);
+        print_settings(cli, "If a pooler such as pgbouncer is used", schema.settings);
+    else if (!cli->json)
+        print_settings(cli, "For the pooler that is used", schema.settings_missing);
     return PAL_OK;
 }
 
@@ -93,8 +95,9 @@ const pal_cli_command pal_cmd_store_check = {
         .name = "store check",
         .summary = "check whether this program can use the store",
         .usage = "",
-        .about = "Opens the store for reading and prints the version of its data. Use "
-                 "'palaver fsck' to check the contents.",
+        .about = "Opens the store for reading and prints the version of its data. For PostgreSQL "
+                 "it also looks for missing indexes, and for missing settings of the role if a "
+                 "pooler is used. Use 'palaver fsck' to check the contents.",
         .examples = "palaver store check --json",
         .access = PAL_CLI_READ,
         .run = check,

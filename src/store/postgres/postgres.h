@@ -153,8 +153,8 @@ void pal_postgres_text_put(const pal_postgres *store, const char *text, pal_buf 
 PAL_CHECKED pal_status pal_postgres_meta_read(
         pal_postgres *store, pal_store_schema *out_schema, pal_error *err);
 /* Writes one line of SQL per setting that connections set themselves, unless a pooler is in
- * between: ALTER ROLE ... SET. */
-void pal_postgres_settings_write(pal_postgres *store, pal_buf *out);
+ * between: ALTER ROLE ... SET. `only_missing`: only settings that have another value now. */
+void pal_postgres_settings_write(pal_postgres *store, bool only_missing, pal_buf *out);
 
 /* ---- postgres_migrate.c ---- */
 

@@ -20,6 +20,7 @@
 #define RETRY_PAUSE_MS 100
 #define SECOND_TRY_MS_MAX 1000
 #define PROBE_WAIT_MS 1000
+#define SETTING_SIZE 64 /* bytes of a name or a value */
 
 /* ---- Connecting ---- */
 
@@ -38,29 +39,49 @@ const char *pal_postgres_settings(const pal_postgres_conn *conn)
     return conn->is_writer ? PLANNER " -c lock_timeout=10s" : PLANNER " -c statement_timeout=60s";
 }
 
-/* Writes "ALTER ROLE r SET name = 'value';" for each "-c name=value" in the options. */
-static void put_settings(const char *options, const char *role, pal_buf *out)
+static bool has_value(PGconn *pg, const char *name, const char *value)
+{
+    const char *const values[] = {name, value};
+    PGresult *result = PQexecParams(pg,
+            "SELECT 1 WHERE current_setting($1::text) = $2::text OR ($1 = 'synchronous_commit' AND"
+            " current_setting($1) = 'remote_apply')", 2, NULL, values, NULL, NULL, 0);
+    bool found = PQntuples(result) == 1;
+
+    PQclear(result);
+    return found;
+}
+
+/* Writes "ALTER ROLE r SET name = 'value';" for each "-c name=value" in the options. With `pg`,
+ * only for those that have another value there. */
+static void put_settings(const char *options, const char *role, PGconn *pg, pal_buf *out)
 {
     for (const char *at = strstr(options, "-c "); at; at = strstr(at, "-c ")) {
-        size_t name_len = strcspn(at += 3, "=");
+        size_t name_len = strcspn(at += 3, "="), len = 0;
+        char name[SETTING_SIZE], value[SETTING_SIZE];
 
-        pal_buf_format(out, "ALTER ROLE %s SET %.*s = '", role, (int)name_len, at);
-        for (at += name_len + 1; *at && *at != ' '; at++) {
+        snprintf(name, sizeof name, "%.*s", (int)name_len, at);
+        for (at += name_len + 1; *at && *at != ' ' && len < sizeof value - 1; at++) {
             if (*at == '\\')
                 at++; /* before a space */
-            pal_buf_append_char(out, *at);
+            value[len++] = *at;
         }
-        pal_buf_append_text(out, "';\n");
+        value[len] = 0;
+        if (!pg || !has_value(pg, name, value))
+            pal_buf_format(out, "ALTER ROLE %s SET %s = '%s';\n", role, name, value);
     }
 }
 
-void pal_postgres_settings_write(pal_postgres *store, pal_buf *out)
+void pal_postgres_settings_write(pal_postgres *store, bool only_missing, pal_buf *out)
 {
-    const char *user = PQuser(store->writer.pg);
-    char *role = PQescapeIdentifier(store->writer.pg, user, strlen(user));
+    PGconn *pg = store->writer.pg;
+    char *role = PQescapeIdentifier(pg, PQuser(pg), strlen(PQuser(pg)));
 
-    put_settings(PLANNER " -c lock_timeout=10s -c synchronous_commit=on", role ? role : "", out);
+    if (!only_missing || (PQexitPipelineMode(pg) && PQsetnonblocking(pg, 0) == 0))
+        put_settings(PLANNER " -c lock_timeout=10s -c synchronous_commit=on", role ? role : "",
+                only_missing ? pg : NULL, out);
     PQfreemem(role);
+    if (only_missing && (PQsetnonblocking(pg, 1) != 0 || !PQenterPipelineMode(pg)))
+        pal_postgres_disconnect(&store->writer);
 }
 
 static void on_notice(void *user, const PGresult *result)

@@ -155,37 +155,109 @@ pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err)
     return PAL_OK;
 }
 
+/* Runs one statement outside the pipeline mode. The caller frees *out_result. */
+static pal_status ask(pal_postgres *store, const char *sql, PGresult **out_result, char out_code[6],
+        pal_error *err)
+{
+    PGconn *pg = store->writer.pg;
+    PGresult *result = NULL;
+    pal_status status = PAL_OK;
+    pal_buf text;
+
+    pal_buf_init(&text, 4096);
+    pal_postgres_text_put(store, sql, &text);
+    pal_buf_append_char(&text, 0);
+    if (text.failure)
+        return pal_no_memory(err);
+    if (PQexitPipelineMode(pg) && PQsetnonblocking(pg, 0) == 0)
+        result = PQexecParams(pg, text.data, 0, NULL, NULL, NULL, NULL, 1);
+    pal_buf_done(&text);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) {
+        const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+        snprintf(out_code, 6, "%.5s", code ? code : "08006");
+        status = pal_postgres_error(store, out_code,
+                result ? PQresultErrorMessage(result) : PQerrorMessage(pg), err);
+        PQclear(result);
+        result = NULL;
+    }
+    if (PQsetnonblocking(pg, 1) != 0 || !PQenterPipelineMode(pg))
+        pal_postgres_disconnect(&store->writer);
+    *out_result = result;
+    return status;
+}
+
 pal_status pal_postgres_meta_read(
         pal_postgres *store, pal_store_schema *out_schema, pal_error *err)
 {
     PGresult *result = NULL;
-    pal_status status = PAL_OK;
-    const char *code;
-    pal_buf text;
+    char code[6] = "";
+    pal_status status = ask(store, "SELECT version, oldest_reader, oldest_writer FROM @meta",
+            &result, code, err);
 
-    pal_buf_init(&text, 4096);
-    pal_postgres_text_put(
-            store, "SELECT version, oldest_reader, oldest_writer FROM @meta", &text);
-    pal_buf_append_char(&text, 0);
-    if (text.failure)
-        return pal_no_memory(err);
-    if (PQexitPipelineMode(store->writer.pg) && PQsetnonblocking(store->writer.pg, 0) == 0)
-        result = PQexecParams(store->writer.pg, text.data, 0, NULL, NULL, NULL, NULL, 1);
-    pal_buf_done(&text);
-    code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
+    if (strcmp(code, "42P01") == 0 || strcmp(code, "3F000") == 0)
+        return PAL_NOT_FOUND;
+    if (status != PAL_OK)
+        return status;
+    if (PQntuples(result) == 1)
         *out_schema = (pal_store_schema){.version = (uint32_t)pal_postgres_int(result, 0, 0),
                 .newest = PAL_POSTGRES_VERSION,
                 .oldest_reader = (uint32_t)pal_postgres_int(result, 0, 1),
                 .oldest_writer = (uint32_t)pal_postgres_int(result, 0, 2)};
-    else if (code && (strcmp(code, "42P01") == 0 || strcmp(code, "3F000") == 0))
-        status = PAL_NOT_FOUND;
     else
-        status = pal_postgres_error(store, code ? code : "08006",
-                result ? PQresultErrorMessage(result) : PQerrorMessage(store->writer.pg), err);
+        status = pal_error_set(err, PAL_CORRUPT, "%s: the table 'meta' of the schema '%s' is empty",
+                store->place, store->schema);
     PQclear(result);
-    if (PQsetnonblocking(store->writer.pg, 1) != 0 || !PQenterPipelineMode(store->writer.pg))
-        pal_postgres_disconnect(&store->writer);
+    return status;
+}
+
+/* ---- Indexes ---- */
+
+/* Reads the name of the index that a text of `tables` creates. */
+static bool index_of(const char *text, char out_name[PAL_POSTGRES_SCHEMA_SIZE])
+{
+    return sscanf(text, "CREATE INDEX %63[a-z_]", out_name) == 1 ||
+            sscanf(text, "CREATE UNIQUE INDEX %63[a-z_]", out_name) == 1;
+}
+
+static pal_status check_index(pal_postgres *store, const PGresult *found, const char *name,
+        const char *text, pal_error *err)
+{
+    pal_buf remedy;
+    int row = 0;
+
+    while (row < PQntuples(found) &&
+            !pal_str_equal(pal_postgres_str(found, row, 0), pal_str_of(name)))
+        row++;
+    if (row == PQntuples(found)) {
+        pal_buf_init(&remedy, 4096);
+        pal_postgres_text_put(store, text, &remedy);
+        pal_error_set(err, PAL_CORRUPT, "the index '%s' is missing; run %.*s", name,
+                PAL_EXCERPT(pal_buf_str(&remedy), 200));
+        pal_buf_done(&remedy);
+        return PAL_CORRUPT;
+    }
+    if (pal_postgres_int(found, row, 1) == 0)
+        return pal_error_set(err, PAL_CORRUPT, "the index '%s' is invalid; run REINDEX INDEX"
+                " CONCURRENTLY %s.%s", name, store->schema, name);
+    return PAL_OK;
+}
+
+/* Fails if one of the indexes of `tables` cannot be used. Without it statements read whole tables,
+ * or two sessions can get the same key. */
+static pal_status check_indexes(pal_postgres *store, pal_error *err)
+{
+    char name[PAL_POSTGRES_SCHEMA_SIZE], code[6];
+    PGresult *found = NULL;
+    pal_status status = ask(store,
+            "SELECT c.relname::text, i.indisvalid::int FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = '%S'", &found, code, err);
+
+    for (size_t i = 0; status == PAL_OK && i < sizeof tables / sizeof tables[0]; i++)
+        if (index_of(tables[i], name))
+            status = check_index(store, found, name, tables[i], err);
+    PQclear(found);
     return status;
 }
 
@@ -261,24 +333,36 @@ pal_status pal_postgres_schema_open(pal_postgres *store, pal_error *err)
             " '?schema='", store->place, store->schema);
 }
 
+static pal_str write_settings(pal_postgres *store, bool only_missing, pal_arena *arena)
+{
+    pal_str copy;
+    pal_buf text;
+
+    pal_buf_init(&text, 1u << 20);
+    pal_postgres_settings_write(store, only_missing, &text);
+    copy = pal_arena_copy(arena, pal_buf_str(&text));
+    pal_buf_done(&text);
+    return copy;
+}
+
 pal_status pal_postgres_schema_read(
         pal_engine *engine, pal_arena *arena, pal_store_schema *out_schema, pal_error *err)
 {
     pal_postgres *store = (pal_postgres *)engine;
     pal_status status = pal_postgres_connect(&store->writer, NULL, err);
     pal_store_schema schema;
-    pal_buf settings;
 
     if (status == PAL_OK)
         status = pal_postgres_meta_read(store, &schema, err);
     if (status == PAL_NOT_FOUND)
         return pal_error_set(err, PAL_CORRUPT, "%s: the table 'meta' is missing", store->place);
+    if (status == PAL_OK)
+        status = check_indexes(store, err);
     if (status != PAL_OK)
         return status;
-    pal_buf_init(&settings, 1u << 20);
-    pal_postgres_settings_write(store, &settings);
-    schema.settings = pal_arena_copy(arena, pal_buf_str(&settings));
-    pal_buf_done(&settings);
+    schema.settings = write_settings(store, false, arena);
+    if (!store->prepares) /* a pooler is in between */
+        schema.settings_missing = write_settings(store, true, arena);
     status = pal_arena_checked(arena, err);
     if (status == PAL_OK)
         *out_schema = schema;

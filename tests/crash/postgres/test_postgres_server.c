@@ -409,6 +409,63 @@ static void nothing_is_written_to_a_full_disk(void)
     pal_store_close(store);
 }
 
+/* ---- Checking the schema ---- */
+
+static void check_schema(const char *parameters, pal_status status, const char *text)
+{
+    pal_arena *arena = pal_arena_new(0);
+    pal_store_schema schema = {0};
+    pal_error err;
+    pal_store *store = open_store(parameters, &err);
+
+    if (CHECK(store) && CHECK_EQ(pal_store_schema_read(store, arena, &schema, &err), status)) {
+        const char *found = status == PAL_OK ? schema.settings_missing.data : err.message;
+
+        if (!CHECK(!text ? schema.settings_missing.len == 0 : found && strstr(found, text)))
+            printf("# %s\n", found ? found : "nothing");
+    }
+    pal_store_close(store);
+    pal_arena_free(arena);
+}
+
+static void a_missing_or_invalid_index_is_found(void)
+{
+    check_schema("", PAL_OK, NULL);
+    postgres_ask("DROP INDEX palaver.session_trash");
+    check_schema("", PAL_CORRUPT, "the index 'session_trash' is missing; run CREATE INDEX"
+                                  " session_trash ON palaver.session(deleted_at)");
+    postgres_ask("CREATE INDEX session_trash ON palaver.session(deleted_at)"
+                 " WHERE deleted_at IS NOT NULL");
+    check_schema("", PAL_OK, NULL);
+    postgres_ask("UPDATE pg_index SET indisvalid = false"
+                 " WHERE indexrelid = 'palaver.message_id'::regclass");
+    check_schema("", PAL_CORRUPT, "the index 'message_id' is invalid; run REINDEX INDEX"
+                                  " CONCURRENTLY palaver.message_id");
+    postgres_ask("REINDEX INDEX palaver.message_id");
+    check_schema("", PAL_OK, NULL);
+}
+
+static void missing_settings_of_the_role_are_found(void)
+{
+    static const char *const settings[] = {"jit = off", "enable_seqscan = off",
+            "enable_hashjoin = off", "enable_mergejoin = off", "enable_bitmapscan = off",
+            "plan_cache_mode = force_generic_plan", "idle_in_transaction_session_timeout = '30s'",
+            "default_transaction_isolation = 'read committed'", "lock_timeout = '10s'",
+            "synchronous_commit = remote_apply"};
+    char statement[200];
+
+    check_schema("&prepare=no", PAL_OK,
+            "ALTER ROLE \"postgres\" SET enable_seqscan = 'off';\n");
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        snprintf(statement, sizeof statement, "ALTER ROLE postgres SET %s", settings[i]);
+        postgres_ask(statement);
+    }
+    check_schema("&prepare=no", PAL_OK, NULL);
+    postgres_ask("ALTER ROLE postgres RESET jit");
+    check_schema("&prepare=no", PAL_OK, "ALTER ROLE \"postgres\" SET jit = 'off';\n");
+    postgres_ask("ALTER ROLE postgres RESET ALL");
+}
+
 static void a_newer_schema_is_refused(void)
 {
     pal_error err;
@@ -442,6 +499,8 @@ int main(void)
     RUN(a_wrong_url_is_refused_without_its_password);
     RUN(an_old_server_is_refused);
     RUN(nothing_is_written_to_a_full_disk);
+    RUN(a_missing_or_invalid_index_is_found);
+    RUN(missing_settings_of_the_role_are_found);
     RUN(a_newer_schema_is_refused);
     return tap_done();
 }
