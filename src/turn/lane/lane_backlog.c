@@ -2,7 +2,8 @@
  * acknowledged as durable, and the process that received them is gone.
  *
  * When a runtime opens, and then every PAL_BACKLOG_MS, all sessions with inbox items are
- * listed in the background, page by page. If no process holds such a session, its lane gets a turn.
+ * listed in the background, page by page. If no process holds such a session while an item stays in
+ * its inbox, its lane gets a turn.
  * The turn continues an unfinished turn (recovery_resume.c), or takes messages from the inbox, one
  * request at a time, the oldest first. A turn that finds an older request in its session yields to
  * it in the same way. Requests that are waiting turns of this process are never taken. A session
@@ -60,6 +61,48 @@ static void free_backlog(pal_backlog *backlog)
     pal_free(backlog);
 }
 
+static bool is_held(pal_backlog *backlog, const pal_inbox_owner *owner)
+{
+    pal_holder holder;
+
+    if (pal_holder_read(backlog->runtime->store, owner->tenant, owner->session, backlog->arena,
+                &holder, NULL) != PAL_OK ||
+            holder.fence == 0 || holder.is_dead || holder.is_over)
+        return false;
+    note_held(backlog, &holder);
+    return true;
+}
+
+static bool read_inbox(pal_backlog *backlog, const pal_inbox_owner *owner,
+        pal_inbox_item **out_items, size_t *out_len)
+{
+    return pal_store_inbox_list(backlog->runtime->store, owner->tenant, owner->session,
+                   backlog->arena, out_items, out_len, NULL) == PAL_OK;
+}
+
+/* Returns true if no process holds the session, and an item was there before and after the lease
+ * was read. The item of a turn that has just ended is gone by then, and the item of a turn that has
+ * just begun was not there before. A turn that looked for them would only make others wait. */
+static bool has_left_over(pal_backlog *backlog, const pal_inbox_owner *owner)
+{
+    pal_inbox_item *before, *after;
+    size_t before_len, after_len;
+
+    if (is_held(backlog, owner))
+        return false;
+    if (!read_inbox(backlog, owner, &before, &before_len))
+        return true; /* the lane's turn reports the problem */
+    if (is_held(backlog, owner))
+        return false;
+    if (!read_inbox(backlog, owner, &after, &after_len))
+        return true;
+    for (size_t i = 0; i < before_len; i++)
+        for (size_t j = 0; j < after_len; j++)
+            if (pal_id_equal(before[i].id, after[j].id))
+                return true;
+    return false;
+}
+
 /* Runs on a worker. A session belongs to the process that holds it, until the lease ends. */
 static void list_owners(pal_work_item *item)
 {
@@ -78,13 +121,8 @@ static void list_owners(pal_work_item *item)
     backlog->is_full = backlog->len == PAL_INBOX_OWNERS_MAX;
     for (size_t i = 0, kept = 0, len = backlog->len; i < len; i++) {
         const pal_inbox_owner *owner = &backlog->owners[i];
-        pal_holder holder;
 
-        if (pal_holder_read(store, owner->tenant, owner->session, backlog->arena, &holder, NULL) ==
-                        PAL_OK &&
-                holder.fence > 0 && !holder.is_dead && !holder.is_over)
-            note_held(backlog, &holder);
-        else
+        if (has_left_over(backlog, owner))
             backlog->owners[kept++] = *owner;
         backlog->len = kept;
     }

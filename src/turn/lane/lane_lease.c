@@ -38,6 +38,9 @@ static void on_renewed(pal_write *write)
     bool is_lost = status == PAL_BUSY || status == PAL_DENIED;
 
     lane->holds--;
+    lane->is_renewing = false;
+    if (turn && !lane->fence)
+        return; /* a write of the turn that came later releases the lease, or reports its loss */
     if (is_lost && !turn)
         lane->fence = 0;
     if (!turn && (is_lost || lane->holds == 0)) {
@@ -69,6 +72,10 @@ static void on_renew_time(pal_timer *timer)
 
     if (!lane->fence)
         return;
+    if (lane->is_renewing) { /* a release failed, and the renewal before it is still in flight */
+        renew_later(lane);
+        return;
+    }
     if ((!lane->running || pal_lane_is_parked(lane->running)) && lane->holds == 0) {
         pal_lease_release(lane);
         return;
@@ -78,6 +85,7 @@ static void on_renew_time(pal_timer *timer)
     lane->op.fence = lane->fence;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = on_renewed};
     lane->holds++;
+    lane->is_renewing = true;
     pal_runtime_write(lane->runtime, &lane->write);
 }
 
@@ -173,9 +181,10 @@ static pal_op release_op(const pal_lane_state *lane)
     return pal_op_lease_release(lane->tenant, lane->session, lane->fence);
 }
 
+/* A renewal in flight does no harm: it is committed before the release. */
 bool pal_lease_can_release(const pal_lane_state *lane)
 {
-    return lane->fence && !lane->first && !lane->has_backlog && lane->holds == 0;
+    return lane->fence && !lane->first && !lane->has_backlog && lane->changes == 0;
 }
 
 void pal_lease_add_release(pal_turn *turn)

@@ -149,6 +149,7 @@ struct pal_lane_state {
     bool is_renewed;       /* the lease had another end before: its owner was alive */
     bool is_stale;         /* the lease belongs to a dead process; recovery_holder.c */
     uint64_t fence;    /* 0: this process does not hold the lease */
+    bool is_renewing;  /* a renewal of the lease is in flight */
     bool has_backlog;  /* the inbox has requests that are not turns in this process */
     bool is_waiting;   /* no turn begins until another process has released its lease, or is dead */
     int64_t wait_ms;   /* the last delay */
