@@ -234,6 +234,7 @@ typedef struct pal_turn_queue {
     pal_turn_origin origin;
     pal_turn_place place;
     int64_t visits; /* how often it has tried to deliver results or approvals to another turn */
+    bool has_checked; /* the store was read for the parked turn of the session: pal_away_check() */
     /* waiting turns that were merged into this one; they get the same events */
     pal_turn *followers;
     pal_turn *next_follower;

@@ -28,6 +28,11 @@ void pal_away_leave(pal_turn *turn);
 /* Publishes the end of the turn, as the store has it. */
 void pal_away_end(pal_turn *turn, const struct pal_outcome *outcome);
 
+/* For a request that the session's parked turn keeps from beginning: another process may have
+ * continued that turn. Looks at the store, and then calls `again`. Returns false if no turn is
+ * parked, if the store was already read for this request, or if there is no memory. */
+bool pal_away_check(pal_turn *turn, void (*again)(pal_turn *turn));
+
 /* Starts the next look at the store after a short delay. */
 void pal_away_look(pal_lane_state *lane);
 

@@ -4,6 +4,7 @@
 #include "turn/lane/lane_visit.h"
 
 #include "turn/lane/lane.h"
+#include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_inspect.h"
 #include "turn/turn_question.h"
 
@@ -29,7 +30,8 @@ static void deliver(pal_turn *turn, pal_turn *to)
                               to, turn->request.messages, turn->request.messages_len, &err)) !=
             PAL_OK) {
         turn->on_start = on_start;
-        pal_lane_refuse(turn, err.status, err.message);
+        if (!pal_away_check(turn, pal_visit))
+            pal_lane_refuse(turn, err.status, err.message);
         return;
     }
     pal_runtime_turn_info(to, &info);

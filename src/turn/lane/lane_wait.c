@@ -12,6 +12,7 @@
 #include "turn/lane/lane.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
+#include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_inspect.h"
 
 /* ---- The inbox ---- */
@@ -83,6 +84,8 @@ static void busy_for_good(pal_turn *turn)
 
 static void refuse_busy(pal_turn *turn)
 {
+    if (pal_away_check(turn, pal_lane_enter))
+        return;
     if (!pal_join_look(turn, busy_for_good))
         pal_lane_refuse(turn, PAL_BUSY, "session is busy");
 }

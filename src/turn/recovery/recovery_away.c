@@ -155,6 +155,8 @@ typedef struct store_look {
     pal_id *ids, *acting;
     pal_outcome *outcomes;
     pal_status *statuses;
+    pal_turn *request; /* waits for this look, or NULL */
+    void (*again)(pal_turn *turn);
 } store_look;
 
 /* Runs on a worker. */
@@ -266,6 +268,10 @@ static void on_looked(pal_work_item *item)
         else if (pal_lane_is_parked(lane->running) && pal_id_equal(lane->running->id, l->ids[i]))
             see_parked(lane->running, l->statuses[i], &l->outcomes[i]);
     }
+    if (l->request) {
+        l->request->holds--;
+        l->again(l->request);
+    }
     pal_arena_free(l->arena);
     pal_free(l);
     lane->guards--;
@@ -298,15 +304,10 @@ static store_look *make_look(pal_lane_state *lane)
     return l;
 }
 
-static void on_look_time(pal_timer *timer)
+static void begin_look(store_look *l)
 {
-    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, look));
-    store_look *l = make_look(lane);
+    pal_lane_state *lane = l->lane;
 
-    if (!l) {
-        pal_away_look(lane);
-        return;
-    }
     for (const pal_turn *turn = lane->away; turn; turn = turn->next) {
         l->ids[l->len] = turn->id;
         l->acting[l->len++] = turn->owed.turn;
@@ -320,6 +321,34 @@ static void on_look_time(pal_timer *timer)
     l->item.work = look;
     l->item.done = on_looked;
     pal_worker_run(lane->runtime->loop, &l->item);
+}
+
+static void on_look_time(pal_timer *timer)
+{
+    pal_lane_state *lane = (pal_lane_state *)((char *)timer - offsetof(pal_lane_state, look));
+    store_look *l = make_look(lane);
+
+    if (l)
+        begin_look(l);
+    else
+        pal_away_look(lane);
+}
+
+bool pal_away_check(pal_turn *turn, void (*again)(pal_turn *turn))
+{
+    store_look *l;
+
+    if (turn->queue.has_checked || !pal_lane_is_parked(turn->lane->running))
+        return false;
+    l = make_look(turn->lane);
+    if (!l)
+        return false;
+    turn->queue.has_checked = true;
+    turn->holds++;
+    l->request = turn;
+    l->again = again;
+    begin_look(l);
+    return true;
 }
 
 void pal_away_look(pal_lane_state *lane)
