@@ -173,7 +173,10 @@ for (const [name, api, kind, headers, key] of CASES.filter(([one]) => one.endsWi
         const usage = async (id) => (await s.get(`/api/v1/sessions/${encodeURIComponent(id)}/usage`)).json;
         const calls = async (id, count) => {
             let now = {};
-            for (let i = 0; i < 100 && now.calls !== count; i++) now = await usage(id);
+            for (let i = 0; i < 500 && now.calls !== count; i++) {
+                if (i > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+                now = await usage(id);
+            }
             assert.equal(now.calls, count, JSON.stringify(now));
             assert.ok(now.input_tokens > 0 && now.output_tokens > 0, JSON.stringify(now));
         };
