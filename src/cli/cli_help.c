@@ -16,6 +16,9 @@ const pal_cli_group pal_cli_groups[] = {
                 "$XDG_CONFIG_HOME or ~/.config.\n"},
         {"store", "create, upgrade, check or copy a whole store",
                 "Manages whole stores. 'palaver fsck' checks the contents of a store.\n"},
+        {"node", "list the servers that share a store",
+                "Shows the servers that share a store. docs/nodes.md explains what they do for\n"
+                "each other.\n"},
         {"key", "create, list or revoke API keys",
                 "Manages the API keys that clients send to 'palaver serve'. A server\n"
                 "without keys answers only requests from this machine.\n"},
