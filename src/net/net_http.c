@@ -532,7 +532,7 @@ static void finish(pal_http_call *call, CURLcode result)
         pal_http_call_describe(call, result, &end);
     if (call->doomed)
         undoom(call);
-    pal_timer_stop(call->http->loop, &call->timer);
+    pal_loop_timer_stop(call->http->loop, &call->timer);
     remove_from_multi(call);
     leave_host(call);
     unlist(call);
@@ -584,7 +584,7 @@ static void on_timer(pal_timer *timer)
     int64_t at = deadline(call);
     if (now >= at)
         call->failure = PAL_TIMEOUT;
-    else if (!pal_timer_start(call->http->loop, timer, at - now, on_timer))
+    else if (!pal_loop_timer_start(call->http->loop, timer, at - now, on_timer))
         call->failure = PAL_NO_MEMORY;
     if (call->failure)
         finish(call, CURLE_OPERATION_TIMEDOUT);
@@ -601,7 +601,7 @@ void pal_http_sent(pal_http_call *call)
         touch_host(call->http, call->host);
     /* From here on the idle timeout counts, which may end sooner. The timer is running, so
      * restarting it cannot fail. */
-    bool moved = pal_timer_start(
+    bool moved = pal_loop_timer_start(
             call->http->loop, &call->timer, deadline(call) - call->heard_ms, on_timer);
     assert(moved);
     (void)moved;
@@ -661,7 +661,8 @@ pal_status pal_http_start(pal_http *http, const pal_http_request *request,
     status = ours.status;
     call->host = host;
     if (host &&
-            !pal_timer_start(http->loop, &call->timer, deadline(call) - call->started_ms, on_timer))
+            !pal_loop_timer_start(
+                    http->loop, &call->timer, deadline(call) - call->started_ms, on_timer))
         status = pal_no_memory(&ours);
 out:
     if (host)

@@ -41,7 +41,7 @@ struct pal_work_item {
     void (*done)(pal_work_item *item); /* runs on the loop */
     pal_work_item *next;
 };
-void pal_worker_run(pal_loop *loop, pal_work_item *item);
+void pal_loop_work(pal_loop *loop, pal_work_item *item);
 
 /* The same for work that another thread does, which does not belong to the loop. pal_loop_hold()
  * must be called on the loop, which stays open until it is released.
@@ -60,8 +60,8 @@ struct pal_timer {
     size_t position; /* position in the heap, from 1; 0: stopped */
 };
 /* Starts a timer, or moves it if it is running. Returns false if there is no memory. */
-PAL_CHECKED bool pal_timer_start(
+PAL_CHECKED bool pal_loop_timer_start(
         pal_loop *loop, pal_timer *timer, int64_t delay_ms, pal_timer_fire fire);
-void pal_timer_stop(pal_loop *loop, pal_timer *timer); /* the timer can be stopped already */
+void pal_loop_timer_stop(pal_loop *loop, pal_timer *timer); /* the timer can be stopped already */
 
 #endif

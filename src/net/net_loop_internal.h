@@ -57,12 +57,6 @@ int pal_net_thread_start(
 /* Releases a hold without an item. Must be called on the loop. */
 void pal_loop_release(pal_loop *loop);
 
-void pal_timers_open(pal_loop *loop);
-void pal_timers_close(pal_loop *loop); /* the loop must run once more afterwards */
-
-PAL_CHECKED pal_status pal_workers_open(pal_loop *loop, uint32_t len, pal_error *err);
-void pal_workers_close(pal_loop *loop); /* runs all waiting items first */
-
 /* ---- Children: net_child.c ---- */
 
 /* A started child. It leads a new process group. */

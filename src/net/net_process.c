@@ -75,7 +75,7 @@ static void maybe_free(pal_process *process)
 {
     if (!process->ended || !process->dead || process->handles)
         return;
-    pal_timer_stop(process->loop, &process->timer);
+    pal_loop_timer_stop(process->loop, &process->timer);
     pal_buf_done(&process->output.line);
     pal_buf_done(&process->error.line);
     pal_free(process->read_buffer);
@@ -137,7 +137,7 @@ static void on_drained(pal_timer *timer)
 {
     pal_process *process = (pal_process *)((char *)timer - offsetof(pal_process, timer));
     if (++process->drains < DRAIN_ROUNDS &&
-            pal_timer_start(process->loop, timer, DRAIN_MS, on_drained))
+            pal_loop_timer_start(process->loop, timer, DRAIN_MS, on_drained))
         return;
     close_stream(&process->output);
     close_stream(&process->error);
@@ -308,7 +308,7 @@ static void on_grace(pal_timer *timer)
 {
     pal_process *process = (pal_process *)((char *)timer - offsetof(pal_process, timer));
     signal_group(process, SIGTERM);
-    if (!pal_timer_start(process->loop, timer, process->grace_ms, on_killed))
+    if (!pal_loop_timer_start(process->loop, timer, process->grace_ms, on_killed))
         signal_group(process, SIGKILL);
 }
 
@@ -319,7 +319,7 @@ void pal_process_stop(pal_process *process, int64_t grace_ms)
     if (process->dead)
         return;
     process->grace_ms = grace_ms;
-    if (!pal_timer_start(process->loop, &process->timer, grace_ms, on_grace))
+    if (!pal_loop_timer_start(process->loop, &process->timer, grace_ms, on_grace))
         signal_group(process, SIGKILL);
 }
 

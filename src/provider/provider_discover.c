@@ -169,7 +169,7 @@ struct pal_discover {
 
 static void free_discover(pal_discover *discover)
 {
-    pal_timer_stop(discover->loop, &discover->timer);
+    pal_loop_timer_stop(discover->loop, &discover->timer);
     for (size_t i = 0; i < discover->probes_len; i++) {
         /* This also cancels its request. */
         pal_provider_close(discover->probes[i].provider);
@@ -294,7 +294,7 @@ static pal_status set_up(pal_discover *discover, pal_discover_variable get_varia
         keep(discover, &discover->list[i].config.api_key);
     }
     if (pal_arena_failure(discover->kept) ||
-            !pal_timer_start(discover->loop, &discover->timer, 0, on_timer))
+            !pal_loop_timer_start(discover->loop, &discover->timer, 0, on_timer))
         return PAL_NO_MEMORY;
     return PAL_OK;
 }

@@ -26,7 +26,7 @@ typedef struct http_call {
 /* From here on the provider can be closed. */
 static void detach(http_call *call)
 {
-    pal_timer_stop(call->base.provider->loop, &call->grace);
+    pal_loop_timer_stop(call->base.provider->loop, &call->grace);
     pal_slots_release(call->base.provider, call->slot);
     pal_provider_call_remove(&call->base);
 }
@@ -116,7 +116,7 @@ static void on_body(void *user, pal_str bytes)
     else if (call->reader.answer.end.status)
         stop(call);
     else if (call->reader.answer.is_done && call->grace.position == 0 &&
-            !pal_timer_start(call->base.provider->loop, &call->grace, GRACE_MS, on_grace))
+            !pal_loop_timer_start(call->base.provider->loop, &call->grace, GRACE_MS, on_grace))
         stop(call);
 }
 

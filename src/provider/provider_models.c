@@ -27,7 +27,7 @@ static void detach(pal_models_query *query)
         query->provider->queries = query->next;
     if (query->next)
         query->next->previous = query->previous;
-    pal_timer_stop(query->provider->loop, &query->timer);
+    pal_loop_timer_stop(query->provider->loop, &query->timer);
 }
 
 static void free_detached(pal_models_query *query)
@@ -203,7 +203,7 @@ pal_status pal_provider_models(
     provider->queries = query;
     if (provider->kind->info.url)
         status = ask(query, err);
-    else if (!pal_timer_start(provider->loop, &query->timer, 0, on_timer))
+    else if (!pal_loop_timer_start(provider->loop, &query->timer, 0, on_timer))
         status = pal_no_memory(err);
     if (status != PAL_OK)
         free_query(query);

@@ -20,7 +20,7 @@ typedef struct play_call {
 
 static void detach(play_call *call)
 {
-    pal_timer_stop(call->base.provider->loop, &call->timer);
+    pal_loop_timer_stop(call->base.provider->loop, &call->timer);
     pal_provider_call_remove(&call->base);
 }
 
@@ -116,7 +116,7 @@ static void on_timer(pal_timer *timer)
     if (step)
         tell(call, step);
     if (step && !call->answer.end.status && !call->answer.is_silent) {
-        if (pal_timer_start(loop, timer, delay_of(call, step), on_timer)) {
+        if (pal_loop_timer_start(loop, timer, delay_of(call, step), on_timer)) {
             call->is_busy = false;
             return;
         }
@@ -139,7 +139,7 @@ pal_status pal_play_start(pal_provider *provider, const pal_play *play, int64_t 
         call->deadline_ms = pal_clock_monotonic_ms() + timeout_ms;
     pal_answer_init(&call->answer, NULL, sink, user);
     pal_provider_call_add(provider, &call->base);
-    if (!pal_timer_start(provider->loop, &call->timer, 0, on_timer)) {
+    if (!pal_loop_timer_start(provider->loop, &call->timer, 0, on_timer)) {
         detach(call);
         free_detached(call);
         return pal_no_memory(err);

@@ -149,7 +149,7 @@ void pal_tool_mcp_on_disconnect(pal_tool_mcp *mcp, bool for_good, const char *fo
         return;
     mcp->transport->close(mcp);
     if (for_good || mcp->failures > mcp->config.restarts_max ||
-            !pal_timer_start(mcp->loop, &mcp->timer, pause_ms(mcp->failures), on_start))
+            !pal_loop_timer_start(mcp->loop, &mcp->timer, pause_ms(mcp->failures), on_start))
         give_up(mcp);
     else
         notify_change(mcp);
@@ -349,7 +349,7 @@ pal_status pal_tool_mcp_open(pal_loop *loop, pal_http *http, const pal_tool_mcp_
     status = open_oauth(mcp, config, err);
     if (status == PAL_OK &&
             (!mcp->arena || !mcp->scratch || pal_arena_failure(mcp->arena) ||
-                    !pal_timer_start(loop, &mcp->timer, 0, on_start)))
+                    !pal_loop_timer_start(loop, &mcp->timer, 0, on_start)))
         status = pal_no_memory(err);
     if (status != PAL_OK) {
         pal_oauth_close(mcp->oauth);
@@ -367,7 +367,7 @@ void pal_tool_mcp_close(pal_tool_mcp *mcp)
     assert(pal_loop_is_on(mcp->loop) && !mcp->closed);
     pal_tool_mcp_enter(mcp);
     mcp->closed = true;
-    pal_timer_stop(mcp->loop, &mcp->timer);
+    pal_loop_timer_stop(mcp->loop, &mcp->timer);
     stop_own_requests(mcp);
     pal_tool_mcp_calls_drop(mcp);
     mcp->transport->close(mcp);

@@ -39,7 +39,7 @@ static void free_pending(pal_tool_mcp_pending *pending)
     while (*at != pending)
         at = &(*at)->next;
     *at = pending->next;
-    pal_timer_stop(pending->call->mcp->loop, &pending->timer);
+    pal_loop_timer_stop(pending->call->mcp->loop, &pending->timer);
     pal_free(pending);
 }
 
@@ -140,13 +140,13 @@ static bool keep_question(
     pending->server_id_len = raw.len;
     memcpy(pending->server_id, raw.data, raw.len);
     snprintf(pending->id, sizeof(pending->id), "%u", ++call->questions);
-    if (!pal_timer_start(mcp->loop, &pending->timer, PAL_QUESTION_MS_MAX, on_unanswered)) {
+    if (!pal_loop_timer_start(mcp->loop, &pending->timer, PAL_QUESTION_MS_MAX, on_unanswered)) {
         pal_free(pending);
         return false;
     }
     if (!call->pending) {
         call->asked_ms = pal_clock_monotonic_ms();
-        pal_timer_stop(mcp->loop, &call->timer);
+        pal_loop_timer_stop(mcp->loop, &call->timer);
     }
     pending->next = call->pending;
     call->pending = pending;

@@ -57,8 +57,8 @@ static void add_call(pal_tool_mcp_calls *list, pal_tool_mcp_call *call)
 
 static void free_call(pal_tool_mcp_call *call)
 {
-    pal_timer_stop(call->mcp->loop, &call->timer);
-    pal_timer_stop(call->mcp->loop, &call->poll_timer);
+    pal_loop_timer_stop(call->mcp->loop, &call->timer);
+    pal_loop_timer_stop(call->mcp->loop, &call->poll_timer);
     pal_tool_mcp_ask_done(call);
     remove_call(call);
     pal_arena_free(call->round_arena);
@@ -118,7 +118,7 @@ void pal_tool_mcp_call_extend(pal_tool_mcp_call *call)
     if (call->pending)
         return;
     /* The timer ran before, so restarting it needs no memory. */
-    (void)!pal_timer_start(
+    (void)!pal_loop_timer_start(
             call->mcp->loop, &call->timer, left < wait ? (left > 0 ? left : 0) : wait, on_timeout);
 }
 
@@ -411,7 +411,7 @@ static void keep_tasks(pal_tool_mcp *mcp)
         if (call->handle.task.len == 0)
             continue;
         pal_tool_mcp_request_drop(&call->request, false);
-        pal_timer_stop(mcp->loop, &call->poll_timer);
+        pal_loop_timer_stop(mcp->loop, &call->poll_timer);
         add_call(&mcp->waiting, call);
     }
 }
@@ -524,7 +524,7 @@ static pal_status new_call(pal_tool_mcp *mcp, const pal_tool_mcp_order *order,
     pal_status status = call->arena && call->round_arena ? copy_order(call, order, err)
                                                          : pal_no_memory(err);
     if (status == PAL_OK &&
-            !pal_timer_start(mcp->loop, &call->timer, mcp->config.call_ms, on_timeout))
+            !pal_loop_timer_start(mcp->loop, &call->timer, mcp->config.call_ms, on_timeout))
         status = pal_no_memory(err);
     if (status != PAL_OK)
         free_call(call);

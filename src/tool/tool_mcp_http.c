@@ -70,7 +70,7 @@ static void end_exchange(pal_tool_mcp_exchange *x)
         pal_http_cancel(x->http);
     x->http = NULL;
     pal_oauth_leave(&x->wait);
-    pal_timer_stop(x->mcp->loop, &x->timer);
+    pal_loop_timer_stop(x->mcp->loop, &x->timer);
     if (x->request)
         x->request->exchange = NULL;
     x->request = NULL;
@@ -265,7 +265,7 @@ static bool resume(pal_tool_mcp_exchange *x)
     if (x->sse.retry_ms >= 0)
         pause = x->sse.retry_ms;
     x->resumes++;
-    return pal_timer_start(
+    return pal_loop_timer_start(
             x->mcp->loop, &x->timer, pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX, on_resume);
 }
 
@@ -301,7 +301,7 @@ static void forget_http(pal_tool_mcp_request *request)
         return;
     request->exchange = NULL;
     x->request = NULL;
-    if (!x->is_busy || !x->http || !pal_timer_start(x->mcp->loop, &x->timer, LINGER_MS, on_linger))
+    if (!x->is_busy || !x->http || !pal_loop_timer_start(x->mcp->loop, &x->timer, LINGER_MS, on_linger))
         end_exchange(x);
 }
 

@@ -121,7 +121,7 @@ static void request_page(pal_tool_mcp *mcp)
 
 void pal_tool_mcp_list_stop(pal_tool_mcp *mcp)
 {
-    pal_timer_stop(mcp->loop, &mcp->list_timer);
+    pal_loop_timer_stop(mcp->loop, &mcp->list_timer);
     pal_tool_mcp_request_drop(&mcp->list, false);
     pal_tool_mcp_toolbox_done(&mcp->draft);
     pal_free(mcp->cursor);
@@ -158,7 +158,7 @@ void pal_tool_mcp_list_soon(pal_tool_mcp *mcp)
     if (mcp->state != PAL_TOOL_MCP_READY || mcp->list_timer.position)
         return;
     mcp->list_again = false;
-    if (!pal_timer_start(mcp->loop, &mcp->list_timer, left > 0 ? left : 0, on_list_timer))
+    if (!pal_loop_timer_start(mcp->loop, &mcp->list_timer, left > 0 ? left : 0, on_list_timer))
         pal_tool_mcp_set_failure(mcp, "out of memory");
 }
 
@@ -186,7 +186,7 @@ static void on_listen_end(pal_tool_mcp_request *request, const pal_tool_mcp_answ
     if (pal_clock_monotonic_ms() - mcp->listen_ms > LISTEN_PAUSE_MS_MAX)
         pause = LISTEN_PAUSE_MS;
     mcp->listen_pause_ms = pause * 2 < LISTEN_PAUSE_MS_MAX ? pause * 2 : LISTEN_PAUSE_MS_MAX;
-    if (!pal_timer_start(mcp->loop, &mcp->listen_timer, pause, on_listen_timer))
+    if (!pal_loop_timer_start(mcp->loop, &mcp->listen_timer, pause, on_listen_timer))
         pal_tool_mcp_set_failure(mcp, "out of memory");
 }
 
@@ -213,6 +213,6 @@ void pal_tool_mcp_listen_start(pal_tool_mcp *mcp)
 
 void pal_tool_mcp_listen_stop(pal_tool_mcp *mcp)
 {
-    pal_timer_stop(mcp->loop, &mcp->listen_timer);
+    pal_loop_timer_stop(mcp->loop, &mcp->listen_timer);
     pal_tool_mcp_request_drop(&mcp->listening, false);
 }

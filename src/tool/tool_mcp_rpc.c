@@ -37,7 +37,7 @@ static void remove_request(pal_tool_mcp_request *request)
         mcp->requests = request->next;
     if (request->next)
         request->next->previous = request->previous;
-    pal_timer_stop(mcp->loop, &request->timer);
+    pal_loop_timer_stop(mcp->loop, &request->timer);
     request->previous = request->next = NULL;
     request->id = 0;
 }
@@ -134,7 +134,7 @@ pal_status pal_tool_mcp_request_send(pal_tool_mcp *mcp, pal_tool_mcp_request *re
         (void)pal_error_set(err, status, "a message to '%.*s' is too long, or there is no memory",
                 PAL_STR_ARG(mcp->config.name));
     if (status == PAL_OK && wait_ms &&
-            !pal_timer_start(mcp->loop, &request->timer, wait_ms, on_timeout))
+            !pal_loop_timer_start(mcp->loop, &request->timer, wait_ms, on_timeout))
         status = pal_no_memory(err);
     if (status == PAL_OK)
         status = mcp->transport->send(mcp, request, pal_buf_str(&message), err);

@@ -178,7 +178,7 @@ static void on_poll(pal_timer *timer)
 
 static void poll_later(pal_tool_mcp_call *call)
 {
-    if (!pal_timer_start(call->mcp->loop, &call->poll_timer, call->handle.poll_ms, on_poll))
+    if (!pal_loop_timer_start(call->mcp->loop, &call->poll_timer, call->handle.poll_ms, on_poll))
         pal_tool_mcp_call_fail(call, "out of memory");
 }
 
@@ -187,7 +187,7 @@ pal_status pal_tool_mcp_task_start(pal_tool_mcp_call *call, pal_error *err)
     if (call->handle.poll_ms < POLL_MS_MIN)
         call->handle.poll_ms = POLL_MS;
     int64_t wait_ms = call->order.replies.len && !call->has_replied ? 0 : call->handle.poll_ms;
-    return pal_timer_start(call->mcp->loop, &call->poll_timer, wait_ms, on_poll)
+    return pal_loop_timer_start(call->mcp->loop, &call->poll_timer, wait_ms, on_poll)
             ? PAL_OK
             : pal_no_memory(err);
 }

@@ -90,7 +90,7 @@ void pal_turn_next_step(pal_turn *turn)
     turn->work.work = pal_plan_work;
     turn->work.done = on_planned;
     turn->holds++;
-    pal_worker_run(turn->runtime->loop, &turn->work);
+    pal_loop_work(turn->runtime->loop, &turn->work);
 }
 
 /* ---- The call ---- */
@@ -140,7 +140,7 @@ bool pal_turn_retry(pal_turn *turn, const pal_model_end *end)
     if (!end->is_retryable || delay < 0 || turn->step.output_seen || turn->request.no_retries ||
             turn->step.attempt > runtime->options.retries_max)
         return false;
-    if (!pal_timer_start(runtime->loop, &turn->timer, delay, on_retry_time))
+    if (!pal_loop_timer_start(runtime->loop, &turn->timer, delay, on_retry_time))
         return false;
     turn->holds++;
     turn->step.attempt++;

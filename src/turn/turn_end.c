@@ -56,7 +56,7 @@ void pal_turn_stop_waiting(pal_turn *turn)
         turn->holds--;
     }
     if (turn->timer.position > 0) {
-        pal_timer_stop(turn->runtime->loop, &turn->timer);
+        pal_loop_timer_stop(turn->runtime->loop, &turn->timer);
         turn->holds--;
     }
     pal_tools_cancel(turn);
@@ -224,7 +224,7 @@ void pal_turn_finish(pal_turn *turn, pal_turn_state state)
     pal_turn_enter(turn, PAL_TURN_PHASE_ENDED);
     pal_turn_set_state(turn, state);
     pal_turn_stop_waiting(turn);
-    pal_timer_stop(turn->runtime->loop, &turn->deadline);
+    pal_loop_timer_stop(turn->runtime->loop, &turn->deadline);
     forget_failed(turn);
     pal_follow_end(turn);
     pal_event_publish(turn,

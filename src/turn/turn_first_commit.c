@@ -319,7 +319,7 @@ static void on_holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view
         turn->queue.lease_tries++;
         pal_turn_begin(turn);
     } else if (!is_stopping && may_look_again(turn, view) &&
-            pal_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, on_look_time)) {
+            pal_loop_timer_start(lane->runtime->loop, &turn->timer, SUSPECT_MS, on_look_time)) {
         turn->holds++;
     } else {
         refuse(turn, &(pal_error){.status = PAL_BUSY});
@@ -400,7 +400,7 @@ static void work(pal_turn *turn, void (*run)(pal_work_item *), void (*done)(pal_
     turn->work.work = run;
     turn->work.done = done;
     turn->holds++;
-    pal_worker_run(turn->runtime->loop, &turn->work);
+    pal_loop_work(turn->runtime->loop, &turn->work);
 }
 
 static void begin_replay(pal_turn *turn)
@@ -675,7 +675,7 @@ void pal_turn_begin(pal_turn *turn)
 {
     int64_t turn_ms = turn->runtime->options.turn_ms;
 
-    if (turn_ms > 0 && !pal_timer_start(turn->runtime->loop, &turn->deadline, turn_ms,
+    if (turn_ms > 0 && !pal_loop_timer_start(turn->runtime->loop, &turn->deadline, turn_ms,
             on_deadline)) {
         turn->info.status = PAL_NO_MEMORY;
         pal_lane_tell_started(turn, &(pal_error){PAL_NO_MEMORY, "out of memory"});

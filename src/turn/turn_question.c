@@ -362,7 +362,7 @@ void pal_question_ask(pal_turn *turn)
     l->item.done = on_looked;
     turn->step.asking = PAL_ASK_LOOKS;
     turn->holds++;
-    pal_worker_run(turn->runtime->loop, &l->item);
+    pal_loop_work(turn->runtime->loop, &l->item);
 }
 
 /* ---- Answers ---- */

@@ -112,7 +112,7 @@ static void end_summary(pal_turn *turn)
     turn->work.work = keep_summary;
     turn->work.done = on_summary_kept;
     turn->holds++;
-    pal_worker_run(turn->runtime->loop, &turn->work);
+    pal_loop_work(turn->runtime->loop, &turn->work);
 }
 
 static void summary_text(void *user, pal_str delta)

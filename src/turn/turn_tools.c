@@ -302,7 +302,7 @@ static void start_run(pal_tool_run *run)
         run->item.work = run_builtin;
         run->item.done = on_builtin_done;
         turn->holds++;
-        pal_worker_run(turn->runtime->loop, &run->item);
+        pal_loop_work(turn->runtime->loop, &run->item);
         return;
     }
     (void)start_mcp(run);

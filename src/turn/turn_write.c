@@ -89,7 +89,7 @@ static void pass_on(pal_runtime *runtime, pal_write *write)
     runtime->writes_passed++;
     if (status == PAL_LIMIT) {
         runtime->blocked_write = write;
-        pal_worker_run(runtime->loop, &write->item);
+        pal_loop_work(runtime->loop, &write->item);
         return;
     }
     pal_loop_hold(runtime->loop);

@@ -31,7 +31,7 @@ static void stop_looking(void *user)
 
     if (!lane || lane->is_looking)
         return;
-    pal_timer_stop(test.runtime->loop, &lane->look);
+    pal_loop_timer_stop(test.runtime->loop, &lane->look);
     lane->is_looking = is_blind = true;
 }
 

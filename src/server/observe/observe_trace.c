@@ -175,7 +175,7 @@ static void tick(pal_timer *timer)
 {
     pal_trace *trace = (pal_trace *)((char *)timer - offsetof(pal_trace, timer));
     send_spans(trace);
-    if (!pal_timer_start(trace->loop, timer, SEND_EVERY_MS, tick))
+    if (!pal_loop_timer_start(trace->loop, timer, SEND_EVERY_MS, tick))
         pal_log(PAL_LOG_WARN, "tracing stopped: out of memory");
 }
 
@@ -301,7 +301,7 @@ static void start_on_loop(pal_trace *trace)
 
 static void end_on_loop(pal_trace *trace)
 {
-    pal_timer_stop(trace->loop, &trace->timer);
+    pal_loop_timer_stop(trace->loop, &trace->timer);
     pal_http_close(trace->http);
 }
 

@@ -216,7 +216,7 @@ void pal_oauth_use_file(pal_oauth *o, pal_oauth_step step, bool is_write)
         o->work.login = pal_oauth_login_copy(&o->login, o->work.arena);
     o->work.item = (pal_work_item){.work = run_work, .done = on_work_done};
     pal_oauth_enter(o); /* until the worker has ended */
-    pal_worker_run(o->loop, &o->work.item);
+    pal_loop_work(o->loop, &o->work.item);
 }
 
 
@@ -290,7 +290,7 @@ static void on_poll(pal_timer *timer)
 static void poll_later(pal_oauth *o)
 {
     if (o->auth.file.len && o->config.on_login)
-        (void)!pal_timer_start(o->loop, &o->timer, POLL_MS, on_poll);
+        (void)!pal_loop_timer_start(o->loop, &o->timer, POLL_MS, on_poll);
 }
 
 static void on_start(pal_timer *timer)
@@ -308,7 +308,7 @@ static void on_start(pal_timer *timer)
 static bool begin(pal_oauth *o, bool has_flow)
 {
     o->flow.arena = has_flow ? pal_arena_new(0) : NULL;
-    return (o->flow.arena || !has_flow) && pal_timer_start(o->loop, &o->timer, 0, on_start);
+    return (o->flow.arena || !has_flow) && pal_loop_timer_start(o->loop, &o->timer, 0, on_start);
 }
 
 bool pal_oauth_prepare(pal_oauth *oauth, pal_oauth_wait *wait)
@@ -403,7 +403,7 @@ void pal_oauth_close(pal_oauth *oauth)
     if (oauth->http)
         pal_http_cancel(oauth->http);
     oauth->http = NULL;
-    pal_timer_stop(oauth->loop, &oauth->timer);
+    pal_loop_timer_stop(oauth->loop, &oauth->timer);
     while (oauth->waits)
         pal_oauth_leave(oauth->waits);
     pal_oauth_release(oauth);

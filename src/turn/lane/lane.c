@@ -69,9 +69,9 @@ pal_lane_state *pal_lane_of(pal_runtime *runtime, pal_str tenant, pal_id session
 static void free_lane(pal_lane_state *lane)
 {
     pal_map_remove(&lane->runtime->lanes, pal_str_make(lane->key, lane->key_len));
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
-    pal_timer_stop(lane->runtime->loop, &lane->wait);
-    pal_timer_stop(lane->runtime->loop, &lane->look);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->wait);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->look);
     pal_free(lane->key);
     pal_free(lane);
 }
@@ -385,9 +385,9 @@ void pal_lane_empty(pal_lane_state *lane)
     while (lane->steers)
         pal_lane_steer_free(pal_lane_steer(lane));
     lane->has_backlog = false;
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
-    pal_timer_stop(lane->runtime->loop, &lane->wait);
-    pal_timer_stop(lane->runtime->loop, &lane->look);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->wait);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->look);
 }
 
 void pal_lanes_done(pal_runtime *runtime)

@@ -148,7 +148,7 @@ static void look_later(pal_runtime *runtime, int64_t delay)
 {
     if (runtime->is_closing || runtime->backlog_timer.position > 0)
         return;
-    if (!pal_timer_start(runtime->loop, &runtime->backlog_timer, delay, on_search_time))
+    if (!pal_loop_timer_start(runtime->loop, &runtime->backlog_timer, delay, on_search_time))
         return; /* if there is no memory, the requests wait for the next start */
 }
 
@@ -182,7 +182,7 @@ static void look(pal_backlog *backlog)
 {
     backlog->item.work = list_owners;
     backlog->item.done = on_owners_listed;
-    pal_worker_run(backlog->runtime->loop, &backlog->item);
+    pal_loop_work(backlog->runtime->loop, &backlog->item);
 }
 
 void pal_backlog_start(pal_runtime *runtime)
@@ -214,7 +214,7 @@ void pal_backlog_again(pal_runtime *runtime)
 
 void pal_backlog_stop(pal_runtime *runtime)
 {
-    pal_timer_stop(runtime->loop, &runtime->backlog_timer);
+    pal_loop_timer_stop(runtime->loop, &runtime->backlog_timer);
 }
 
 /* ---- The requests of one session ---- */

@@ -314,7 +314,7 @@ bool pal_join_look(pal_turn *turn, void (*unknown)(pal_turn *turn))
     turn->holds++;
     turn->work.work = look;
     turn->work.done = on_looked;
-    pal_worker_run(turn->runtime->loop, &turn->work);
+    pal_loop_work(turn->runtime->loop, &turn->work);
     return true;
 }
 

@@ -93,7 +93,7 @@ static void renew_later(pal_lane_state *lane)
 {
     int64_t delay = lane->runtime->options.lease_ms / 3;
 
-    if (!pal_timer_start(lane->runtime->loop, &lane->renew, delay, on_renew_time) &&
+    if (!pal_loop_timer_start(lane->runtime->loop, &lane->renew, delay, on_renew_time) &&
             lane->running) {
         lane->running->info.status = PAL_NO_MEMORY;
         pal_turn_stop(lane->running, "out of memory");
@@ -102,7 +102,7 @@ static void renew_later(pal_lane_state *lane)
 
 void pal_lease_lost(pal_lane_state *lane)
 {
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->renew);
     lane->fence = 0;
 }
 
@@ -161,7 +161,7 @@ bool pal_lease_await(pal_lane_state *lane)
 
     if (delay > PAL_LEASE_POLL_MS_MAX)
         delay = PAL_LEASE_POLL_MS_MAX;
-    lane->is_waiting = pal_timer_start(lane->runtime->loop, &lane->wait, delay, on_wait_over);
+    lane->is_waiting = pal_loop_timer_start(lane->runtime->loop, &lane->wait, delay, on_wait_over);
     lane->wait_ms = delay;
     return lane->is_waiting;
 }
@@ -210,7 +210,7 @@ void pal_lease_release(pal_lane_state *lane)
 {
     if (!lane->fence || lane->holds > 0)
         return; /* the write in flight begins a turn or calls this function again */
-    pal_timer_stop(lane->runtime->loop, &lane->renew);
+    pal_loop_timer_stop(lane->runtime->loop, &lane->renew);
     lane->op = release_op(lane);
     lane->fence = 0;
     lane->write = (pal_write){.ops = &lane->op, .ops_len = 1, .done = on_released};

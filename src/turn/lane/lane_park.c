@@ -142,7 +142,7 @@ static void on_retry_time(pal_timer *timer)
 static void unpark_later(pal_turn *turn)
 {
     turn->owed.item.id = turn->owed.previous_id;
-    if (!pal_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, on_retry_time)) {
+    if (!pal_loop_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, on_retry_time)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
     }

@@ -66,7 +66,7 @@ void pal_visit(pal_turn *turn)
         pal_lane_begin(lane, turn);
     } else if (is_settling && !lane->runtime->is_closing &&
             turn->queue.visits++ <= lane->runtime->options.lease_ms / VISIT_MS + VISITS_MIN &&
-            pal_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, on_visit_time)) {
+            pal_loop_timer_start(lane->runtime->loop, &turn->timer, VISIT_MS, on_visit_time)) {
         turn->holds++;
         lane->guards++;
     } else if (turn->answers.len > 0) {
@@ -83,7 +83,7 @@ void pal_visit_after(pal_turn *turn)
     lane->guards++;
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
-    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    pal_loop_timer_stop(lane->runtime->loop, &turn->deadline);
     pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
     pal_visit(turn);
     lane->guards--;

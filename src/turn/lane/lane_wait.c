@@ -318,7 +318,7 @@ void pal_lane_requeue(pal_turn *turn)
 
     lane->running = NULL;
     pal_lane_count(lane->runtime, -1, 0);
-    pal_timer_stop(lane->runtime->loop, &turn->deadline);
+    pal_loop_timer_stop(lane->runtime->loop, &turn->deadline);
     pal_turn_enter(turn, PAL_TURN_PHASE_NEW);
     if (turn->queue.place == PAL_PLACE_LAST)
         turn->queue.place = PAL_PLACE_FIRST;

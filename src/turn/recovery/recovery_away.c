@@ -50,7 +50,7 @@ void pal_away_begin(pal_turn *turn)
     if (turn->phase == PAL_TURN_PHASE_AWAY || turn->phase == PAL_TURN_PHASE_ENDED)
         return;
     pal_turn_stop_waiting(turn);
-    pal_timer_stop(turn->runtime->loop, &turn->deadline);
+    pal_loop_timer_stop(turn->runtime->loop, &turn->deadline);
     if (lane->running == turn) {
         lane->running = NULL;
         pal_lane_count(turn->runtime, -1, 0);
@@ -320,7 +320,7 @@ static void begin_look(store_look *l)
     lane->guards++;
     l->item.work = look;
     l->item.done = on_looked;
-    pal_worker_run(lane->runtime->loop, &l->item);
+    pal_loop_work(lane->runtime->loop, &l->item);
 }
 
 static void on_look_time(pal_timer *timer)
@@ -362,6 +362,6 @@ void pal_away_look(pal_lane_state *lane)
         return;
     /* If there is no memory for the timer, the store is not read until something else happens in
      * the session. */
-    if (pal_timer_start(lane->runtime->loop, &lane->look, delay, on_look_time))
+    if (pal_loop_timer_start(lane->runtime->loop, &lane->look, delay, on_look_time))
         lane->look_ms = delay;
 }

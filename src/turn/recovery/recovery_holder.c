@@ -126,5 +126,5 @@ void pal_holder_look(pal_lane_state *lane, pal_turn *turn, pal_holder_seen then)
     lane->guards++;
     if (turn)
         turn->holds++;
-    pal_worker_run(lane->runtime->loop, &l->item);
+    pal_loop_work(lane->runtime->loop, &l->item);
 }

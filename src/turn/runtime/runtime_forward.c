@@ -273,7 +273,7 @@ static void settle(pal_forward_call *f)
         f->told_model = end->model;
         f->is_looking = true;
         count_forwards(f->runtime, 1);
-        pal_worker_run(f->runtime->loop, &f->tally);
+        pal_loop_work(f->runtime->loop, &f->tally);
     }
 }
 
@@ -315,7 +315,7 @@ static void count(pal_forward_call *f, const pal_http_end *http)
         f->ended = *http;
     f->is_looking = true;
     count_forwards(f->runtime, 1);
-    pal_worker_run(f->runtime->loop, &f->finish);
+    pal_loop_work(f->runtime->loop, &f->finish);
 }
 
 /* ---- The response ---- */
@@ -431,7 +431,7 @@ static void begin(pal_task *task)
         tell_end(f, PAL_CANCELED, "the server is stopping");
     } else if (!f->is_free && pal_budget_binds_tenant(&f->budget)) {
         f->is_looking = true;
-        pal_worker_run(runtime->loop, &f->lookup);
+        pal_loop_work(runtime->loop, &f->lookup);
     } else {
         call(f);
     }

@@ -235,7 +235,7 @@ pal_status pal_servers_open(pal_runtime *runtime, pal_error *err)
         runtime->servers_len += status == PAL_OK;
     }
     if (status == PAL_OK && runtime->servers_len > 0 &&
-            !pal_timer_start(
+            !pal_loop_timer_start(
                     runtime->loop, &runtime->servers_timer, options->tools_wait_ms,
                             on_servers_timeout))
         status = pal_no_memory(err);
@@ -254,7 +254,7 @@ const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_s
 
 void pal_servers_close(pal_runtime *runtime)
 {
-    pal_timer_stop(runtime->loop, &runtime->servers_timer);
+    pal_loop_timer_stop(runtime->loop, &runtime->servers_timer);
     end_asks(runtime);
     for (size_t i = 0; i < runtime->servers_len; i++)
         pal_tool_mcp_close(runtime->servers[i]);

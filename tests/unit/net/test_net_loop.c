@@ -144,7 +144,7 @@ static void start_works(void *user)
     work *works = user;
     for (int i = 0; i < 100; i++) {
         works[i] = (work){.item = {do_work, end_work, NULL}, .number = i};
-        pal_worker_run(work_loop, &works[i].item);
+        pal_loop_work(work_loop, &works[i].item);
     }
 }
 
@@ -183,7 +183,7 @@ static void start_ordered(void *user)
     work *works = user;
     for (int i = 0; i < 100; i++) {
         works[i] = (work){.item = {note_order, start_more, NULL}, .number = i};
-        pal_worker_run(work_loop, &works[i].item);
+        pal_loop_work(work_loop, &works[i].item);
     }
 }
 
@@ -230,7 +230,7 @@ static void take_timer(pal_timer *timer)
 static void set_timer(probe *p, int64_t delay)
 {
     p->due_ms = pal_clock_monotonic_ms() + delay;
-    timers_right = pal_timer_start(timer_loop, &p->timer, delay, take_timer) && timers_right;
+    timers_right = pal_loop_timer_start(timer_loop, &p->timer, delay, take_timer) && timers_right;
     /* The clock may have moved between the two. */
     p->due_ms = p->timer.at_ms;
 }
@@ -247,8 +247,8 @@ static void set_timers(void *user)
     for (int i = 0; i < TIMERS; i += 3) {
         random = random * 1103515245u + 12345u;
         set_timer(&probes[i], (random >> 16) % 40);
-        pal_timer_stop(timer_loop, &probes[i + 1].timer);
-        pal_timer_stop(timer_loop, &probes[i + 1].timer);
+        pal_loop_timer_stop(timer_loop, &probes[i + 1].timer);
+        pal_loop_timer_stop(timer_loop, &probes[i + 1].timer);
         probes[i + 1].must_not = true;
     }
 }
@@ -269,7 +269,7 @@ static int spins;
 static void spin(pal_timer *timer)
 {
     if (++spins < 100000 && spins > 0)
-        timers_right = pal_timer_start(timer_loop, timer, 0, spin) && timers_right;
+        timers_right = pal_loop_timer_start(timer_loop, timer, 0, spin) && timers_right;
 }
 
 static pal_timer spinning;
@@ -281,14 +281,14 @@ static void stop_spin(pal_task *task)
         pal_loop_post(timer_loop, task);
         return;
     }
-    pal_timer_stop(timer_loop, &spinning);
+    pal_loop_timer_stop(timer_loop, &spinning);
     bell_ring(&spin_stopped);
 }
 
 /* Both wait for their turn from the beginning, whatever the machine does meanwhile. */
 static void start_spin(void *user)
 {
-    timers_right = pal_timer_start(timer_loop, &spinning, 0, spin) && timers_right;
+    timers_right = pal_loop_timer_start(timer_loop, &spinning, 0, spin) && timers_right;
     pal_loop_post(timer_loop, user);
 }
 
@@ -307,7 +307,7 @@ static void a_timer_without_delay_does_not_block_the_loop(void)
 
 static void start_long(void *user)
 {
-    timers_right = pal_timer_start(timer_loop, user, INT64_MAX, spin) && timers_right;
+    timers_right = pal_loop_timer_start(timer_loop, user, INT64_MAX, spin) && timers_right;
 }
 
 static void a_pending_timer_does_not_keep_the_loop_open(void)
@@ -324,7 +324,7 @@ static void start_without_memory(void *user)
 {
     pal_timer *timer = user;
     pal_memory_fail_at(1, 1);
-    timers_right = !pal_timer_start(timer_loop, timer, 0, spin) && timer->position == 0;
+    timers_right = !pal_loop_timer_start(timer_loop, timer, 0, spin) && timer->position == 0;
     pal_memory_fail_at(0, 0);
 }
 
