@@ -315,6 +315,7 @@ typedef struct pal_turn_step {
     pal_model model;       /* entry of settings.model; the name is empty until the first plan */
     uint64_t *tool_tokens; /* tokens of `tools` by the model's count; set with `model` */
     pal_provider *provider; /* NULL: the turn has not chosen its settings yet */
+    bool is_kept;           /* the service keeps the conversation; set with `provider` */
     pal_conversation conversation;
     pal_model_call *call;
     pal_answer_buffer answer;
@@ -507,15 +508,9 @@ void pal_turn_stop_waiting(pal_turn *turn);
 /* Publishes the end of the turn, and lets the next turn begin. */
 void pal_turn_finish(pal_turn *turn, pal_turn_state state);
 
-static inline pal_turn *pal_turn_of_work(pal_work_item *item)
-{
-    return (pal_turn *)((char *)item - offsetof(pal_turn, work));
-}
-
-static inline pal_turn *pal_turn_of_write(pal_write *write)
-{
-    return (pal_turn *)((char *)write - offsetof(pal_turn, commit.write));
-}
+/* The turn whose member a callback has received, for example PAL_TURN_OF(timer, deadline). */
+#define PAL_TURN_OF(pointer, member)                                                               \
+    ((pal_turn *)((char *)(pointer) - offsetof(pal_turn, member)))
 
 /* ---- turn_write.c ---- */
 

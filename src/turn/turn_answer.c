@@ -456,7 +456,7 @@ static void after_answer(pal_turn *turn);
 
 static void on_steered(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_steer *steer = turn->step.steer;
     pal_error err = {0};
 
@@ -501,7 +501,7 @@ bool pal_turn_take_steer(pal_turn *turn)
 
 static void on_recorded(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_message *message = turn->commit.messages;
     pal_error err = {0};
 

@@ -65,7 +65,7 @@ void pal_turn_planned(pal_turn *turn)
 
 static void on_planned(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     turn->holds--;
     pal_turn_planned(turn);
@@ -97,7 +97,7 @@ void pal_turn_next_step(pal_turn *turn)
 
 static void on_retry_time(pal_timer *timer)
 {
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+    pal_turn *turn = PAL_TURN_OF(timer, timer);
 
     turn->holds--;
     pal_turn_set_state(turn, PAL_TURN_RUNNING);
@@ -254,7 +254,7 @@ static void call_model(pal_turn *turn)
     turn->step.output_seen = false;
     pal_answer_clear(&turn->step.answer);
     turn->step.answer.has_items = pal_provider_sends_items(turn->step.provider, &request);
-    if (pal_provider_keeps(turn->step.provider))
+    if (turn->step.is_kept)
         request.conversation = turn->step.conversation.id;
     else
         pal_affinity_ids_add(turn, &ids, &request);
@@ -269,6 +269,6 @@ static void call_model(pal_turn *turn)
     turn->runtime->stats.model_calls++;
     pthread_mutex_unlock(&turn->runtime->lock);
     note_epoch(turn);
-    if (!pal_provider_keeps(turn->step.provider))
+    if (!turn->step.is_kept)
         drop_plan(turn);
 }

@@ -69,7 +69,7 @@ pal_record *pal_conversation_record(
     char session[PAL_ID_TEXT_SIZE];
     stored state;
 
-    if (!pal_provider_keeps(turn->step.provider) || end->conversation.len == 0)
+    if (!turn->step.is_kept || end->conversation.len == 0)
         return NULL;
     if (end->has_usage)
         conversation->tokens =
@@ -103,7 +103,7 @@ bool pal_conversation_drop(pal_turn *turn, pal_op *out_op)
     char session[PAL_ID_TEXT_SIZE];
     pal_record *record;
 
-    if (!turn->step.provider || !pal_provider_keeps(turn->step.provider) || !turn->step.arena ||
+    if (!turn->step.is_kept || !turn->step.arena ||
             (turn->step.conversation.is_imported && !turn->step.conversation.is_lost))
         return false;
     record = pal_arena_alloc(turn->step.arena, sizeof(*record));
@@ -192,7 +192,7 @@ pal_status pal_conversation_full(
     pal_status status;
 
     *out_tokens = 0;
-    if (!pal_provider_keeps(turn->step.provider))
+    if (!turn->step.is_kept)
         return PAL_OK;
     status = find_record(turn, &state, &is_known, err);
     if (status == PAL_OK && is_known && is_newest(turn, input, &state) &&
@@ -290,7 +290,7 @@ pal_status pal_conversation_find(pal_turn *turn, const pal_context_input *input,
     stored state;
     pal_status status;
 
-    if (!pal_provider_keeps(turn->step.provider))
+    if (!turn->step.is_kept)
         return PAL_OK;
     conversation->id = (pal_str){0};
     conversation->checkpoint = input->checkpoint.number;

@@ -42,7 +42,7 @@ void pal_turn_leave(pal_turn *turn)
 
 static void on_settled(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
 
     turn->holds--;
     pal_turn_finish(turn, turn->outcome.state);

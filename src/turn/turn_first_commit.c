@@ -160,7 +160,7 @@ static void commit_and_plan(pal_turn *turn)
  * pal_recovery_inspect() leaves it. */
 static void inspect_and_commit(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     pal_recovery_inspect(item);
     if (turn->work_status == PAL_OK && turn->queue.verdict == PAL_TURN_MAY_BEGIN &&
@@ -180,7 +180,7 @@ static pal_status prepare_new(pal_turn *turn, pal_error *err)
 /* The same for a new session, which needs no look. Runs on a worker. */
 static void prepare_and_commit(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     turn->work_error = (pal_error){0};
     turn->work_status = prepare_new(turn, &turn->work_error);
@@ -215,7 +215,7 @@ static void refuse_unknown(pal_turn *turn)
 
 static void on_refusal_stored(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
 
     turn->holds--;
     refuse(turn, &turn->work_error);
@@ -352,7 +352,7 @@ static void continue_failed(pal_turn *turn)
 
 static void on_replay_settled(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
@@ -372,7 +372,7 @@ static void on_replay_settled(pal_write *write)
  * of another turn. */
 static void find_first(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     pal_error *err = &turn->work_error;
 
     turn->work_error = (pal_error){0};
@@ -383,7 +383,7 @@ static void find_first(pal_work_item *item)
 
 static void on_first_found(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     turn->holds--;
     if (turn->work_status != PAL_OK) {
@@ -484,7 +484,7 @@ static void inspect_again(pal_turn *turn)
 
 static void on_admitted(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
@@ -534,7 +534,7 @@ static void admit(pal_turn *turn)
 
 static void on_leased(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
@@ -600,7 +600,7 @@ static bool finds_failed(const pal_turn *turn)
 
 static void on_inspected(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     turn->holds--;
     if (turn->work_status != PAL_OK) {
@@ -627,7 +627,7 @@ static void on_inspected(pal_work_item *item)
 
 static void on_worker_done(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
 
     turn->runtime->entries_len--;
     if (turn->commit.stage != PAL_COMMIT_OPEN)

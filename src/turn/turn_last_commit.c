@@ -106,7 +106,7 @@ static void undo(pal_turn *turn)
 
 static void on_closed(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
     bool owes = turn->owed.state != PAL_OWED_NONE;

@@ -28,6 +28,7 @@ static pal_status settle(pal_turn *turn, const pal_session *session, pal_error *
     turn->step.tools_len = pal_turn_settings_tools(
             &turn->settings, turn->step.tools, turn->step.tools_len, turn->request.tools_len);
     turn->step.provider = turn->runtime->providers[turn->settings.endpoint];
+    turn->step.is_kept = pal_provider_keeps(turn->step.provider);
     return PAL_OK;
 }
 
@@ -286,7 +287,7 @@ static pal_status plan(pal_turn *turn, const pal_snapshot *snapshot, pal_error *
 
 void pal_plan_work(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     pal_error *err = &turn->work_error;
     /* settings outlive the step */
     pal_arena *arena = turn->step.provider ? turn->step.arena : turn->arena;

@@ -190,7 +190,7 @@ static void begin_asking(pal_turn *turn)
 
 static void on_stored(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 

@@ -30,7 +30,7 @@ typedef struct pal_summary_end {
 /* Runs on a worker. */
 static void keep_summary(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     summary_end *end = turn->summary.end;
 
     turn->work_error = (pal_error){0};
@@ -71,7 +71,7 @@ void pal_summary_tell(pal_turn *turn)
 
 static void on_summary_kept(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     const pal_compaction_result *compacted = &turn->summary.end->compacted;
 
     turn->holds--;

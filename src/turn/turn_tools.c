@@ -329,7 +329,7 @@ static size_t count_state(const pal_turn *turn, pal_tool_state state)
 
 static void on_results_recorded(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
 
     turn->holds--;
@@ -575,7 +575,7 @@ static void skip_asked(pal_turn *turn)
 
 static void on_end_stored(pal_write *write)
 {
-    pal_turn_of_write(write)->step.asking = PAL_ASK_IDLE;
+    PAL_TURN_OF(write, commit.write)->step.asking = PAL_ASK_IDLE;
     on_results_recorded(write);
 }
 
@@ -618,7 +618,7 @@ static void pause_turn(pal_turn *turn)
 
 static void on_handles_stored(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 

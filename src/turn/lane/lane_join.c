@@ -280,7 +280,7 @@ static pal_status look_into_inbox(pal_turn *turn, pal_error *err)
 /* Reads the inbox first: an item that has left it in the meantime is recorded. */
 static void look(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     pal_error *err = &turn->work_error;
 
     turn->found.outcome = NULL;
@@ -293,7 +293,7 @@ static void look(pal_work_item *item)
 
 static void on_looked(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     pal_lane_state *lane = turn->lane;
 
     turn->holds--;

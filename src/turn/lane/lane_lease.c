@@ -59,11 +59,12 @@ static void on_renewed(pal_write *write)
 
 static pal_op take_op(const pal_lane_state *lane)
 {
-    pal_op op = pal_op_lease_take(lane->tenant, lane->session, pal_str_of(lane->runtime->owner),
-            lane->runtime->options.lease_ms);
-
-    op.u.lease.is_watched = true;
-    return op;
+    return (pal_op){.kind = PAL_OP_LEASE_TAKE,
+            .tenant = lane->tenant,
+            .session = lane->session,
+            .u.lease = {.owner = pal_str_of(lane->runtime->owner),
+                    .ttl_ms = lane->runtime->options.lease_ms,
+                    .is_watched = true}};
 }
 
 static void on_renew_time(pal_timer *timer)

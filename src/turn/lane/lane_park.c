@@ -131,7 +131,7 @@ static void holder_seen(pal_lane_state *lane, pal_turn *turn, pal_holder_view vi
 
 static void on_retry_time(pal_timer *timer)
 {
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+    pal_turn *turn = PAL_TURN_OF(timer, timer);
 
     turn->holds--;
     if (turn->phase == PAL_TURN_PHASE_UNPARK)
@@ -151,7 +151,7 @@ static void unpark_later(pal_turn *turn)
 
 static void on_unparked(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
     bool has_lease = turn->commit.write.ops_len > 0 &&

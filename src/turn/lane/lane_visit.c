@@ -43,7 +43,7 @@ static void deliver(pal_turn *turn, pal_turn *to)
 
 static void on_visit_time(pal_timer *timer)
 {
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+    pal_turn *turn = PAL_TURN_OF(timer, timer);
 
     turn->holds--;
     turn->lane->guards--;

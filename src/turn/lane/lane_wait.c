@@ -40,7 +40,7 @@ static void make_drop(pal_turn *turn, pal_id item)
 
 static void on_withdrawn(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
 
     inbox_changed(turn);
     pal_runtime_client_id_remove(turn);
@@ -143,7 +143,7 @@ static void look_for_first(pal_turn *turn)
 
 static void on_dropped(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
 
     inbox_changed(turn);
     look_for_first(turn);
@@ -180,7 +180,7 @@ static bool was_added(pal_turn *turn)
 /* The messages are in the inbox, and the turn waits in the queue. */
 static void on_queued(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_lane_state *lane = turn->lane;
 
     if (!was_added(turn))
@@ -193,7 +193,7 @@ static void on_queued(pal_write *write)
 
 static void on_steer_stored(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_lane_state *lane = turn->lane;
     pal_steer *steer;
 

@@ -396,7 +396,7 @@ static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 
 void pal_recovery_inspect(pal_work_item *item)
 {
-    pal_turn *turn = pal_turn_of_work(item);
+    pal_turn *turn = PAL_TURN_OF(item, work);
     pal_arena *scratch = pal_arena_new(0);
 
     turn->work_error = (pal_error){0};

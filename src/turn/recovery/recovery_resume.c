@@ -301,7 +301,7 @@ static bool has_tasks(const pal_resume *found)
 
 static void run_on(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
@@ -374,7 +374,7 @@ static void go_on(pal_turn *turn)
 
 static void on_close_settled(pal_write *write)
 {
-    pal_turn *turn = pal_turn_of_write(write);
+    pal_turn *turn = PAL_TURN_OF(write, commit.write);
     pal_error err = {0};
     pal_status status = pal_turn_write_status(turn, &err);
 
