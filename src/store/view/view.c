@@ -36,7 +36,7 @@ pal_status pal_view_session_ahead(pal_engine *engine, pal_str tenant, pal_id id,
         char text[PAL_ID_TEXT_SIZE];
 
         pal_id_to_text(id, text);
-        return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+        return pal_error_set(err, PAL_NOT_FOUND, "session '%s' does not exist", text);
     }
     if (status != PAL_OK)
         return status;
@@ -129,7 +129,7 @@ pal_status pal_view_decode(
     else
         status = pal_native_body_read(row->body, arena, out_message, &inner);
     if (status == PAL_OK && pal_arena_failure(arena))
-        return pal_error_set(err, pal_arena_failure(arena), "no room for the messages");
+        return pal_arena_checked(arena, err);
     if (status == PAL_OK)
         return PAL_OK;
     if (status == PAL_NO_MEMORY)
@@ -339,7 +339,8 @@ static pal_status load_from_end(pal_engine *engine, const pal_session_row *sessi
         if (status != PAL_OK)
             return status;
     }
-    return pal_error_set(err, PAL_CORRUPT, "the chain of forks is a cycle");
+    return pal_error_set(
+            err, PAL_CORRUPT, "the session is damaged: its forks form a cycle; run 'palaver fsck'");
 }
 
 static pal_status load_from_start(pal_engine *engine, const pal_session_row *session,

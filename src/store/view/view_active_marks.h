@@ -1,5 +1,5 @@
 /* view_active_marks.h - which checkpoints, prunes, epochs and pins are in effect. The decision is a
- * pure function of the marks of a session and of its ancestors. */
+ * pure function of the marks of a session and of its ancestors; view_marks.c implements it. */
 #ifndef PAL_VIEW_ACTIVE_MARKS_H
 #define PAL_VIEW_ACTIVE_MARKS_H
 

@@ -127,7 +127,8 @@ pal_status pal_chain_collect(pal_engine *engine, const pal_session_row *session,
         if (status != PAL_OK)
             return status;
     }
-    return pal_error_set(err, PAL_CORRUPT, "the chain of forks is a cycle");
+    return pal_error_set(
+            err, PAL_CORRUPT, "the session is damaged: its forks form a cycle; run 'palaver fsck'");
 }
 
 /* ---- Pieces ---- */
