@@ -125,7 +125,9 @@ typedef struct pal_op {
     } u;
     pal_status status;
     pal_error error;
-    PAL_RESERVED(4);
+    uint64_t mark_number; /* append, out: the number of the session's newest mark; 0: it has none;
+                             UINT64_MAX: not known */
+    PAL_RESERVED(3);
 } pal_op;
 
 /* Each of these functions makes the operation that the function pal_store_...() with the same name

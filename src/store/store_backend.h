@@ -68,10 +68,10 @@ static inline int64_t pal_lease_end(int64_t now_ms, int64_t ttl_ms, int64_t prev
     return now_ms + ttl_ms + (now_ms + ttl_ms == previous);
 }
 
-/* What a backend has read together with a session. Only the backend knows the contents. */
+/* Data that a backend has read together with a session. Only the backend knows the contents. */
 typedef struct pal_ahead pal_ahead;
 
-/* What the caller will probably read next. */
+/* Data that the caller will probably read next. */
 typedef struct pal_ahead_wants {
     uint32_t rows_max; /* about so many of the newest rows; 0: nothing is read ahead */
     bool first_rows;
@@ -163,17 +163,13 @@ static inline pal_status pal_sessions_full(pal_work *work)
             PAL_EXCERPT(work->tenant, 80), (unsigned)work->sessions_max);
 }
 
-/* Returns whether the operation may run. It may not if it is joined to the operation before it and
- * that operation failed. */
-static inline bool pal_work_may_run(pal_work *work)
+/* Fails because the operation is joined to the one before it, and that one failed. */
+static inline void pal_work_cancel(pal_work *work)
 {
     pal_op *op = work->op;
 
-    if (!op->with_previous || op[-1].status == PAL_OK)
-        return true;
-    op->status = pal_error_set(&op->error, PAL_CANCELED,
-            "the operation that it goes with failed: %s", op[-1].error.message);
-    return false;
+    op->status = pal_error_set(
+            &op->error, PAL_CANCELED, "the operation before it failed: %s", op[-1].error.message);
 }
 
 /* The sums of the ledger are also kept per hour, so that a sum does not need all rows. */
@@ -331,6 +327,11 @@ typedef pal_status pal_session_find_fn(pal_engine *engine, pal_str tenant, pal_s
 typedef pal_status pal_session_ahead_fn(pal_engine *engine, pal_str tenant, pal_id id,
         const pal_ahead_wants *wants, pal_arena *arena, pal_session_row *out_row, pal_error *err);
 
+/* Returns the same, with rows that were appended afterward: their seqs follow the session's last
+ * seq. In the arena; NULL if there is no memory. The bodies are borrowed from the arena. */
+typedef const pal_ahead *pal_ahead_extend_fn(
+        const pal_ahead *ahead, const pal_row *rows, size_t rows_len, pal_arena *arena);
+
 /* Lists sessions, the latest update first. `after_ms` and `after` belong to the last session of the
  * previous page; for the first page they are 0 and none. The front requests one row more than a
  * page has, to see whether more follow. */
@@ -446,6 +447,7 @@ typedef struct pal_store_backend {
     /* Optional; NULL if not needed. */
     pal_export_scan_fn *export_scan; /* the store can be copied; a wrapper needs none */
     pal_session_ahead_fn *session_ahead; /* calls need a network round trip */
+    pal_ahead_extend_fn *ahead_extend;   /* together with session_ahead */
     pal_index_build_fn *index_build; /* row_search() uses an index */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;

@@ -29,6 +29,64 @@ pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant, pal_id ses
             store->engine, tenant, session, wants, arena, &out_snapshot->row, err);
 }
 
+static bool has_bytes(const pal_part *parts, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (parts[i].data.len > 0 || has_bytes(parts[i].parts, parts[i].parts_len))
+            return true;
+    return false;
+}
+
+/* Encodes the messages as the append did, and adds them to what was read ahead. */
+static bool extend_ahead(pal_snapshot *snapshot, const pal_op *append, pal_arena *arena)
+{
+    const pal_store_backend *backend = snapshot->store->engine->backend;
+    size_t len = append->u.append.messages_len;
+    pal_op op = *append;
+    pal_prepared_batch prepared;
+    pal_row *rows = pal_arena_array(arena, len, sizeof(*rows));
+    const pal_ahead *longer = NULL;
+
+    op.with_previous = false;
+    if (rows &&
+            pal_store_prepare(&snapshot->store->options, 0, &op, 1, &prepared, NULL) == PAL_OK &&
+            op.status == PAL_OK) {
+        for (size_t i = 0; i < len; i++) {
+            rows[i] = prepared.works[0].rows[i];
+            rows[i].seq = op.u.append.messages[i].seq;
+            rows[i].client_id = pal_arena_copy(arena, rows[i].client_id);
+            rows[i].body = pal_arena_copy(arena, rows[i].body);
+        }
+        longer = backend->ahead_extend(snapshot->row.handle.ahead, rows, len, arena);
+    }
+    if (rows)
+        pal_store_prepared_done(&prepared);
+    if (!longer || pal_arena_failure(arena))
+        return false;
+    snapshot->row.handle.ahead = longer;
+    return true;
+}
+
+bool pal_snapshot_advance(pal_snapshot *snapshot, const pal_op *append, pal_arena *arena)
+{
+    const pal_message *messages = append->u.append.messages;
+    size_t len = append->u.append.messages_len;
+    pal_session *session = &snapshot->row.session;
+
+    if (append->mark_number != snapshot->row.mark_number ||
+            messages[0].seq != session->last_seq + 1)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (has_bytes(messages[i].parts, messages[i].parts_len))
+            return false;
+    if (snapshot->row.handle.ahead && !extend_ahead(snapshot, append, arena))
+        return false;
+    session->last_seq += len;
+    for (size_t i = 0; i < len; i++)
+        session->tokens += messages[i].tokens;
+    return true;
+}
+
 /* Returns the session's row for reading messages. Marks that hide nothing are left out, so that
  * they are not listed again. */
 static pal_session_row row_of(const pal_snapshot *snapshot)
@@ -88,7 +146,7 @@ pal_status pal_snapshot_find_client_id(const pal_snapshot *snapshot, pal_str cli
     if (client_id.len > 0)
         status = engine->backend->row_find(engine, &key, arena, &row, NULL, err);
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(err, PAL_NOT_FOUND, "no message with client id '%.*s'",
+        return pal_error_set(err, PAL_NOT_FOUND, "a message with client id '%.*s' does not exist",
                 PAL_EXCERPT(client_id, 80));
     return status == PAL_OK ? pal_view_decode(&row, arena, out_message, err) : status;
 }

@@ -21,6 +21,11 @@ PAL_CHECKED pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant
         const pal_ahead_wants *wants, pal_arena *arena, pal_snapshot *out_snapshot,
         pal_error *err);
 
+/* Adds the messages of an append that was committed after the snapshot was begun. Returns false if
+ * the snapshot does not show all of the session then, because other messages or marks were added in
+ * between, or because bytes of images would be needed. The caller then begins another snapshot. */
+bool pal_snapshot_advance(pal_snapshot *snapshot, const pal_op *append, pal_arena *arena);
+
 /* The same as the functions of palaver/store.h with similar names. */
 PAL_CHECKED pal_status pal_snapshot_load(const pal_snapshot *snapshot,
         const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,

@@ -202,6 +202,7 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
     self->table = trace_table;
     self->table.scheme = inner->backend->scheme;
     self->table.direct = inner->backend->direct;
+    self->table.ahead_extend = inner->backend->ahead_extend; /* reads nothing */
     if (!inner->backend->check)
         self->table.check = NULL;
     if (!inner->backend->ready)

@@ -260,6 +260,8 @@ typedef struct pal_turn_found {
     uint32_t spent_tries;
     struct pal_outcome *outcome; /* outcome of the turn that recorded the request; NULL: unknown */
     pal_part *answered; /* the calls that request.answers is about, in the same order */
+    /* the session as the first plan sees it; NULL: the plan reads the session again */
+    struct pal_snapshot *session;
 } pal_turn_found;
 
 typedef enum pal_owed_state {

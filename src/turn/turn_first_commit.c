@@ -133,6 +133,17 @@ static uint64_t fence_of(const pal_turn *turn)
     return turn->lane->fence;
 }
 
+/* Returns the session as it is after the commit, or NULL if it must be read again. */
+static pal_snapshot *advance(pal_turn *turn, pal_snapshot *session)
+{
+    const pal_op *append = NULL;
+
+    for (size_t i = 0; i < turn->commit.write.ops_len; i++)
+        if (turn->commit.ops[i].kind == PAL_OP_APPEND)
+            append = &turn->commit.ops[i];
+    return session && append && pal_snapshot_advance(session, append, turn->arena) ? session : NULL;
+}
+
 static void commit_and_plan(pal_turn *turn)
 {
     pal_error err = {0};
@@ -151,6 +162,7 @@ static void commit_and_plan(pal_turn *turn)
     if (turn->request.answers_len > 0)
         return; /* the answered calls run first */
     turn->commit.fence = fence_of(turn);
+    turn->found.session = advance(turn, turn->found.session);
     pal_plan_work(&turn->work);
     turn->commit.stage = PAL_COMMIT_FIRST_PLANNED;
 }
@@ -161,11 +173,14 @@ static void commit_and_plan(pal_turn *turn)
 static void inspect_and_commit(pal_work_item *item)
 {
     pal_turn *turn = PAL_TURN_OF(item, work);
+    pal_snapshot session;
 
+    turn->found.session = &session;
     pal_recovery_inspect(item);
     if (turn->work_status == PAL_OK && turn->queue.verdict == PAL_TURN_MAY_BEGIN &&
             !turn->found.resume && !needs_lease(turn))
         commit_and_plan(turn);
+    turn->found.session = NULL;
 }
 
 /* A new session has only what the request brings. */
@@ -294,7 +309,7 @@ static void look_at_holder(pal_turn *turn);
 
 static void on_look_time(pal_timer *timer)
 {
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, timer));
+    pal_turn *turn = PAL_TURN_OF(timer, timer);
 
     turn->holds--;
     look_at_holder(turn);
@@ -663,7 +678,7 @@ static void begin_at_once(pal_turn *turn)
 
 static void on_deadline(pal_timer *timer)
 {
-    pal_turn *turn = (pal_turn *)((char *)timer - offsetof(pal_turn, deadline));
+    pal_turn *turn = PAL_TURN_OF(timer, deadline);
 
     if (turn->commit.stage == PAL_COMMIT_LAST)
         return; /* only the last commit is missing */

@@ -294,8 +294,12 @@ void pal_plan_work(pal_work_item *item)
     pal_snapshot snapshot;
 
     *err = (pal_error){0};
-    turn->work_status = pal_snapshot_begin_ahead(turn->runtime->store, turn->request.tenant,
-            turn->request.session, &pal_window_ahead, arena, &snapshot, err);
+    turn->work_status = PAL_OK;
+    if (turn->found.session)
+        snapshot = *turn->found.session;
+    else
+        turn->work_status = pal_snapshot_begin_ahead(turn->runtime->store, turn->request.tenant,
+                turn->request.session, &pal_window_ahead, arena, &snapshot, err);
     if (turn->work_status != PAL_OK)
         return;
     turn->work_status = settle(turn, &snapshot.row.session, err);

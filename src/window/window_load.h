@@ -5,7 +5,7 @@
 #include "store/store_snapshot.h"
 #include "window/window_record.h"
 
-/* What is read in the same round trip as the session: most tails are not longer. */
+/* Messages that are read in the same round trip as the session: most tails are not longer. */
 extern const pal_ahead_wants pal_window_ahead;
 
 typedef struct pal_window_view {

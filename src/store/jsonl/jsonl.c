@@ -224,7 +224,9 @@ static pal_status apply_batch(
     if (status != PAL_OK)
         pal_error_set(err, status, "out of memory");
     for (size_t i = 0; status == PAL_OK && i < works_len; i++)
-        if (pal_work_may_run(&works[i]))
+        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+            pal_work_cancel(&works[i]);
+        else
             pal_jsonl_apply_one(&batch, &works[i]);
     if (status == PAL_OK)
         status = pal_jsonl_commit(&batch, works, works_len, err);

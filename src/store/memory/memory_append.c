@@ -58,7 +58,8 @@ static pal_status plan_blob(memory_plan *plan, const pal_work_blob *given, memor
         return plan_new_blob(plan, given, out_blob);
     if (!blob) {
         pal_hex(given->hash, sizeof given->hash, hex);
-        return pal_error_set(&plan->work->op->error, PAL_NOT_FOUND, "no blob 'sha256:%s'", hex);
+        return pal_error_set(
+                &plan->work->op->error, PAL_NOT_FOUND, "blob 'sha256:%s' does not exist", hex);
     }
     *out_blob = blob;
     return PAL_OK;
@@ -156,7 +157,8 @@ static pal_status plan_row(memory_plan *plan, const pal_row *given)
 
     if (pal_map_find(&plan->tenant->rows, mem_id_key(&given->id))) {
         pal_id_to_text(given->id, text);
-        return pal_error_set(&plan->work->op->error, PAL_CONFLICT, "message '%s' exists", text);
+        return pal_error_set(
+                &plan->work->op->error, PAL_CONFLICT, "message '%s' already exists", text);
     }
     row = row_new(given, session);
     if (!row || !row_index(row)) {
@@ -295,12 +297,11 @@ static pal_status check_replay(const memory_session *session, pal_work *work)
 
         if (!known)
             return pal_error_set(&work->op->error, PAL_CONFLICT,
-                    "only some of these messages are known already");
+                    "some of these messages were appended before, but not all");
         if (known->row.role != given->role || known->row.is_text != given->is_text ||
                 !pal_str_equal(known->row.body, given->body))
             return pal_error_set(&work->op->error, PAL_CONFLICT,
-                    "client id '%.*s' is known with another content",
-                    PAL_STR_ARG(given->client_id));
+                    "client id '%.*s' was used for another message", PAL_STR_ARG(given->client_id));
     }
     return PAL_OK;
 }
@@ -343,6 +344,7 @@ pal_status pal_memory_append(memory_engine *engine, pal_work *work)
         return status;
     plan.tenant = plan.session->tenant;
     op->u.append.replayed = is_replay(plan.session, work);
+    op->mark_number = plan.session->mark_number;
     status = plan_append(&plan);
     if (status == PAL_OK)
         status = plan_entries(&plan);

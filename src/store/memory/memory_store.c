@@ -140,7 +140,9 @@ static void memory_apply(pal_engine *base, pal_work *works, size_t works_len)
 
     pthread_rwlock_wrlock(&engine->lock);
     for (size_t i = 0; i < works_len; i++)
-        if (pal_work_may_run(&works[i]))
+        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+            pal_work_cancel(&works[i]);
+        else
             works[i].op->status = apply_one(engine, &works[i]);
     pthread_rwlock_unlock(&engine->lock);
 }

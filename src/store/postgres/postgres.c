@@ -72,6 +72,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .apply = pal_postgres_apply,                                                               \
         .session_find = pal_postgres_session_find,                                                 \
         .session_ahead = pal_postgres_session_ahead,                                               \
+        .ahead_extend = pal_postgres_ahead_extend,                                                 \
         .session_list = pal_postgres_session_list,                                                 \
         .row_scan = pal_postgres_row_scan,                                                         \
         .row_find = pal_postgres_row_find,                                                         \

@@ -16,7 +16,7 @@
 #define PAL_POSTGRES_READERS_MAX 64
 #define PAL_POSTGRES_SCHEMA_SIZE 64
 #define PAL_POSTGRES_FLIGHT_MAX 40 /* statements that are sent together */
-#define PAL_POSTGRES_VERSION 1     /* of the schema that this program writes */
+#define PAL_POSTGRES_VERSION 1     /* version of the schema that this program writes */
 #define PAL_POSTGRES_SERVER_MIN 140000
 
 typedef struct pal_postgres pal_postgres;
@@ -60,7 +60,7 @@ struct pal_postgres {
     atomic_uint_fast64_t went_back; /* how often the database was found to be older than that */
     atomic_bool is_lost;  /* the writer has no connection */
     atomic_uint_fast64_t losses; /* how often the writer lost its connection */
-    atomic_uint_fast64_t flights; /* that were sent; for tests */
+    atomic_uint_fast64_t flights; /* number of flights that were sent; for tests */
 };
 
 /* ---- postgres_url.c ---- */
@@ -254,6 +254,7 @@ bool pal_postgres_ahead_inbox(pal_handle handle, pal_arena *arena, pal_inbox_ite
 
 pal_session_find_fn pal_postgres_session_find;
 pal_session_ahead_fn pal_postgres_session_ahead;
+pal_ahead_extend_fn pal_postgres_ahead_extend;
 pal_session_list_fn pal_postgres_session_list;
 pal_row_scan_fn pal_postgres_row_scan;
 pal_row_find_fn pal_postgres_row_find;

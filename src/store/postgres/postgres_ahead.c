@@ -21,7 +21,7 @@ struct pal_ahead {
     uint64_t newest_from; /* all rows from this seq on are in `newest` */
     pal_row *first;
     size_t first_len;
-    uint64_t last_seq; /* of the session's record */
+    uint64_t last_seq; /* last seq in the session's record */
     pal_mark *marks;   /* in the order of their numbers */
     size_t marks_len;
     uint64_t marks_from; /* all marks from this number on are in `marks` */
@@ -147,6 +147,23 @@ pal_status pal_postgres_session_ahead(pal_engine *engine, pal_str tenant, pal_id
     for (size_t i = 0; i < READS; i++)
         PQclear(results[i]);
     return status;
+}
+
+const pal_ahead *pal_postgres_ahead_extend(
+        const pal_ahead *ahead, const pal_row *rows, size_t rows_len, pal_arena *arena)
+{
+    pal_ahead *longer = pal_arena_alloc(arena, sizeof *longer);
+    pal_row *newest = pal_arena_array(arena, ahead->newest_len + rows_len, sizeof *newest);
+
+    if (!longer || !newest)
+        return NULL;
+    memcpy(newest, ahead->newest, ahead->newest_len * sizeof *newest);
+    memcpy(newest + ahead->newest_len, rows, rows_len * sizeof *newest);
+    *longer = *ahead;
+    longer->newest = newest;
+    longer->newest_len += rows_len;
+    longer->last_seq += rows_len;
+    return longer;
 }
 
 /* ---- Using ---- */

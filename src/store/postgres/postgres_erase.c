@@ -237,8 +237,10 @@ pal_status pal_postgres_erase(pal_postgres *store, pal_work *work,
     memory_session *session = NULL;
     pal_postgres_copy copy;
 
-    if (!pal_work_may_run(work))
+    if (work->op->with_previous && work->op[-1].status != PAL_OK) {
+        pal_work_cancel(work);
         return PAL_OK;
+    }
     erasing.status = pal_postgres_copy_open(store, &copy, err);
     if (erasing.status == PAL_OK)
         erasing.status = pal_postgres_load(&copy, work, 1, out_failure, err);

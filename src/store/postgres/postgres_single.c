@@ -43,12 +43,13 @@ typedef struct target {
     uint64_t fence;   /* 0: any */
     const pal_op *take;
     const pal_op *release;
-    uint64_t items;    /* that are added to the inbox */
+    uint64_t items;    /* items that are added to the inbox */
     uint64_t placed;   /* messages that have their place already */
     uint64_t items_placed;
     bool is_done;      /* it was written */
     uint64_t last_seq; /* after the batch */
     uint64_t new_fence;
+    uint64_t mark_number; /* UINT64_MAX: not known */
 } target;
 
 struct pal_postgres_single {
@@ -407,6 +408,7 @@ static void take_heads(pal_postgres_single *single, const PGresult *result)
         each->is_done = true;
         each->last_seq = (uint64_t)pal_postgres_int(result, i, 1);
         each->new_fence = (uint64_t)pal_postgres_int(result, i, 2);
+        each->mark_number = (uint64_t)pal_postgres_int(result, i, 3);
     }
 }
 
@@ -431,6 +433,7 @@ static void fill_results(pal_postgres_single *single)
         if (op->kind != PAL_OP_APPEND)
             continue;
         op->u.append.replayed = false;
+        op->mark_number = to->mark_number;
         for (size_t j = 0; j < work->rows_len; j++)
             work->rows[j].seq = to->last_seq - to->messages + ++to->placed;
     }
@@ -472,6 +475,7 @@ static void recall_seqs(pal_postgres_single *single, const PGresult *result, mem
         uint64_t seq = (uint64_t)pal_postgres_int(result, i, 1);
 
         to->is_done = true;
+        to->mark_number = UINT64_MAX;
         to->last_seq = seq > to->last_seq ? seq : to->last_seq;
     }
 }

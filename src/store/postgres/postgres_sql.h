@@ -198,7 +198,7 @@
             " AND (o.items = 0 OR o.items + (SELECT count(*) FROM @inbox b"                        \
             " WHERE b.tenant = o.tenant AND b.session = o.session) <= $22)"                        \
             " AND EXISTS (SELECT 1 FROM @node WHERE slot = $18 AND id = $19 AND batch = $20)"      \
-            " RETURNING o.i, h.last_seq, h.fence")                                                 \
+            " RETURNING o.i, h.last_seq, h.fence, h.mark_number")                                  \
     X(MESSAGE_APPEND,                                                                              \
             "INSERT INTO @message(tenant, session, seq, pos, id, created_at, tokens, flags, role," \
             " is_text, client_id, body, turn) SELECT r.t, r.s, h.last_seq - r.back,"               \
@@ -228,7 +228,7 @@
             " r.purpose, r.provider, r.model, r.price"                                             \
             " FROM unnest($1::int8[], $2::uuid[], $3::uuid[], $4::int8[], $5::int8[], $6::int8[]," \
             " $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::text[],"          \
-            " $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])"                \
+            " $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])"                    \
             " r(t, id, s, at, input, cache_read, cache_write, output, reasoning, cost, agent,"     \
             " request, turn, purpose, provider, model, price)"                                     \
             " JOIN @head h ON h.tenant = r.t AND h.session = r.s AND h.batch + 0 = $18"            \
@@ -240,7 +240,7 @@
             " n.created_at / 3600000, $19, count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM new n"      \
             " CROSS JOIN LATERAL (SELECT '' UNION SELECT n.agent WHERE n.agent IS NOT NULL)"       \
             " a(agent) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3" PAL_POSTGRES_HOUR_CONFLICT)              \
-    /* What became of a single flight whose answer was lost: message_id, head pk. */               \
+    /* The outcome of a single flight whose answer was lost: message_id, head pk. */               \
     X(MESSAGE_SEQS,                                                                                \
             "SELECT u.i, m.seq FROM unnest($1::int8[], $2::uuid[]) WITH ORDINALITY u(t, id, i)"    \
             " JOIN @message m ON m.tenant = u.t AND m.id = u.id")                                  \

@@ -369,12 +369,6 @@ bool pal_sqlite_reindex(pal_sql_conn *conn);
 /* Replaces the tables of the search index by empty ones, however damaged they are. */
 bool pal_sqlite_search_replace(pal_sql_conn *conn);
 
-/* Binds the new updated_at of the session. A copied session keeps the one that it has. */
-static inline void pal_sqlite_bind_updated_at(pal_sql *sql, const pal_work *work)
-{
-    pal_sql_bind_int_or_null(sql, work->copied ? 0 : work->now_ms);
-}
-
 /* Read columns of the current row, from the column `first` on: PAL_SQL_ROW_COLUMNS, whose texts are
  * borrowed; PAL_SQL_SESSION_COLUMNS; and the columns of PAL_SQL_RECORD_SELECT. */
 void pal_sqlite_row_read(pal_sql *sql, int first, pal_row *out_row);

@@ -83,7 +83,8 @@ static pal_status check_blobs(pal_sql_conn *conn, const pal_work *work, int64_t 
             return status;
         if (blob == 0) {
             pal_hex(work->blobs[i].hash, PAL_SHA256_SIZE, name);
-            return pal_error_set(&work->op->error, PAL_NOT_FOUND, "no blob 'sha256:%s'", name);
+            return pal_error_set(
+                    &work->op->error, PAL_NOT_FOUND, "blob 'sha256:%s' does not exist", name);
         }
     }
     return PAL_OK;
@@ -255,7 +256,7 @@ static pal_status update_head(pal_sql_conn *conn, const pal_work *work, pal_sqli
     pal_sql_bind_int(&sql, (int64_t)head->last_seq);
     pal_sql_bind_int(&sql, (int64_t)tokens);
     pal_sql_bind_int(&sql, (int64_t)bytes);
-    pal_sqlite_bind_updated_at(&sql, work);
+    pal_sql_bind_updated_at(&sql, work);
     status = pal_sql_run(&sql, &work->op->error);
     if (status == PAL_OK) {
         pal_sqlite_heads_keep(conn, work->op->session, head);
@@ -323,6 +324,7 @@ pal_status pal_sqlite_append(pal_sql_conn *conn, pal_work *work)
     work->op->u.append.replayed = false;
     if (status != PAL_OK)
         return status;
+    work->op->mark_number = head.mark_number;
     status = check_replays(conn, work, head.handle, &replayed);
     if (status == PAL_OK && !replayed)
         status = write_new(conn, work, &head);
@@ -402,7 +404,7 @@ static pal_status write_mark(
     sql = pal_sql_start(conn, PAL_SQL_HEAD_MARKED);
     pal_sql_bind_int(&sql, handle);
     pal_sql_bind_int(&sql, (int64_t)(work->copied ? work->copied->mark_number : mark->number));
-    pal_sqlite_bind_updated_at(&sql, work);
+    pal_sql_bind_updated_at(&sql, work);
     return pal_sql_run(&sql, &work->op->error);
 }
 

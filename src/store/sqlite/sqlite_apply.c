@@ -80,7 +80,7 @@ static pal_status run_by_kind(pal_sql_conn *conn, pal_work *work)
             return pal_sqlite_index_write(conn, work);
         break;
     }
-    return pal_error_set(&work->op->error, PAL_INVALID, "the operation is unknown");
+    return pal_error_set(&work->op->error, PAL_INVALID, "unknown kind of operation");
 }
 
 static pal_status run_op(pal_sql_conn *conn, pal_work *work)
@@ -179,7 +179,9 @@ static bool run_batch(pal_sqlite *self, pal_work *works, size_t works_len, bool 
     pal_sqlite_heads_begin(conn);
     memset(&conn->counts, 0, sizeof(conn->counts));
     for (size_t i = 0; i < works_len && !conn->failed; i++)
-        if (pal_work_may_run(&works[i]))
+        if (works[i].op->with_previous && works[i].op[-1].status != PAL_OK)
+            pal_work_cancel(&works[i]);
+        else
             works[i].op->status = is_apart ? run_apart(conn, &works[i]) : run_op(conn, &works[i]);
     if (!conn->failed && pal_sqlite_counts_write(conn, &err) == PAL_OK) {
         sql = pal_sql_start(conn, PAL_SQL_COMMIT);

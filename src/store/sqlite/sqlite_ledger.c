@@ -69,16 +69,6 @@ static pal_status ledger_known(
     return pal_sql_end(&sql, err);
 }
 
-static void bind_numbers(pal_sql *sql, const pal_ledger_row *row)
-{
-    pal_sql_bind_count(sql, row->usage.input);
-    pal_sql_bind_count(sql, row->usage.cache_read);
-    pal_sql_bind_count(sql, row->usage.cache_write);
-    pal_sql_bind_count(sql, row->usage.output);
-    pal_sql_bind_count(sql, row->usage.reasoning);
-    pal_sql_bind_int(sql, row->cost_micros);
-}
-
 static pal_status insert_row(pal_sql_conn *conn, int64_t tenant, int64_t handle, int64_t agent,
         const pal_ledger_row *row, pal_error *err)
 {
@@ -87,7 +77,8 @@ static pal_status insert_row(pal_sql_conn *conn, int64_t tenant, int64_t handle,
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_int_or_null(&sql, handle);
     pal_sql_bind_int(&sql, row->created_at);
-    bind_numbers(&sql, row);
+    pal_sql_bind_usage(&sql, &row->usage);
+    pal_sql_bind_int(&sql, row->cost_micros);
     pal_sql_bind_text(&sql, row->request_id);
     pal_sql_bind_text(&sql, row->turn_id);
     pal_sql_bind_text(&sql, row->purpose);
@@ -106,7 +97,8 @@ static pal_status count_row(pal_sql_conn *conn, int64_t tenant, int64_t agent,
     pal_sql_bind_int(&sql, tenant);
     pal_sql_bind_int(&sql, agent);
     pal_sql_bind_int(&sql, row->created_at / PAL_LEDGER_HOUR_MS);
-    bind_numbers(&sql, row);
+    pal_sql_bind_usage(&sql, &row->usage);
+    pal_sql_bind_int(&sql, row->cost_micros);
     return pal_sql_run(&sql, err);
 }
 

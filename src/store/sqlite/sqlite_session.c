@@ -190,7 +190,7 @@ static pal_status copy_rest(pal_sql_conn *conn, pal_work *work, const pal_sqlite
     sql = pal_sql_start(conn, PAL_SQL_HEAD_MARKED);
     pal_sql_bind_int(&sql, head->handle);
     pal_sql_bind_int(&sql, (int64_t)work->copied->mark_number);
-    pal_sqlite_bind_updated_at(&sql, work);
+    pal_sql_bind_updated_at(&sql, work);
     status = pal_sql_run(&sql, &work->op->error);
     if (status == PAL_OK && session->state != PAL_SESSION_ACTIVE)
         return pal_sqlite_state_set(conn, head->handle, session->state, &work->op->error);
@@ -285,7 +285,7 @@ pal_status pal_sqlite_adopt(pal_sql_conn *conn, pal_work *work)
     pal_sql_bind_int(&sql, (int64_t)work->fork_seq);
     pal_sql_bind_int(&sql, 0);
     pal_sql_bind_int(&sql, 0);
-    pal_sqlite_bind_updated_at(&sql, work);
+    pal_sql_bind_updated_at(&sql, work);
     return pal_sql_run(&sql, &work->op->error);
 }
 

@@ -246,6 +246,20 @@ void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number)
         note(sql, sqlite3_bind_null(sql->stmt, sql->next++));
 }
 
+void pal_sql_bind_updated_at(pal_sql *sql, const pal_work *work)
+{
+    pal_sql_bind_int_or_null(sql, work->copied ? 0 : work->now_ms);
+}
+
+void pal_sql_bind_usage(pal_sql *sql, const pal_usage *usage)
+{
+    pal_sql_bind_count(sql, usage->input);
+    pal_sql_bind_count(sql, usage->cache_read);
+    pal_sql_bind_count(sql, usage->cache_write);
+    pal_sql_bind_count(sql, usage->output);
+    pal_sql_bind_count(sql, usage->reasoning);
+}
+
 void pal_sql_bind_text(pal_sql *sql, pal_str text)
 {
     if (text.len == 0)

@@ -22,6 +22,7 @@
 #include "palaver/id.h"
 #include "palaver/limits.h"
 #include "palaver/str.h"
+#include "store/store_backend.h"
 
 #define PAL_SQL_ROW_COLUMNS                                                                        \
     "m.seq, m.id, m.role, m.flags, m.tokens, m.created_at, m.client_id, m.body, m.turn"
@@ -538,6 +539,9 @@ pal_sql pal_sql_read(pal_sqlite *pool, pal_read_kind kind, pal_sql_id id, pal_er
 void pal_sql_bind_int(pal_sql *sql, int64_t number);
 void pal_sql_bind_count(pal_sql *sql, uint64_t count); /* INT64_MAX if it is larger */
 void pal_sql_bind_int_or_null(pal_sql *sql, int64_t number); /* 0 becomes NULL */
+/* Binds the new updated_at of the session. A copied session keeps the one that it has. */
+void pal_sql_bind_updated_at(pal_sql *sql, const pal_work *work);
+void pal_sql_bind_usage(pal_sql *sql, const pal_usage *usage); /* five numbers */
 void pal_sql_bind_text(pal_sql *sql, pal_str text);          /* an empty text becomes NULL */
 void pal_sql_bind_blob(pal_sql *sql, pal_str data);
 /* Binds a TEXT value, even if it is empty, or a BLOB. The type distinguishes plain text

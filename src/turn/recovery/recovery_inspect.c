@@ -21,6 +21,7 @@
 #include "turn/turn_approval.h"
 #include "turn/turn_question.h"
 #include "turn/turn_sender.h"
+#include "window/window_load.h"
 
 enum { MESSAGES_FIRST = 1, MESSAGES_MAX = 4 * PAL_ANSWER_CALLS_MAX };
 
@@ -360,14 +361,29 @@ static pal_status look_into_inbox(
     return meet_resume(turn, err);
 }
 
+/* If the plan follows at once, reads what it needs in the same round trip, and keeps it. */
+static pal_status read_session(
+        pal_turn *turn, pal_arena *scratch, pal_snapshot *out_snapshot, pal_error *err)
+{
+    pal_snapshot *kept = turn->found.session;
+    pal_ahead_wants wants = {.rows_max = MESSAGES_FIRST + 1, .marks = true};
+    pal_status status;
+
+    if (kept)
+        wants = pal_window_ahead;
+    wants.inbox = true;
+    status = pal_snapshot_begin_ahead(turn->runtime->store, turn->request.tenant,
+            turn->request.session, &wants, kept ? turn->arena : scratch, out_snapshot, err);
+    if (status == PAL_OK && kept)
+        *kept = *out_snapshot;
+    return status;
+}
+
 static pal_status recover(pal_turn *turn, pal_arena *scratch, pal_error *err)
 {
-    static const pal_ahead_wants wants = {
-            .rows_max = MESSAGES_FIRST + 1, .marks = true, .inbox = true};
     pal_ending end = {0};
     pal_snapshot snapshot;
-    pal_status status = pal_snapshot_begin_ahead(turn->runtime->store, turn->request.tenant,
-            turn->request.session, &wants, scratch, &snapshot, err);
+    pal_status status = read_session(turn, scratch, &snapshot, err);
 
     if (status != PAL_OK)
         return status;
