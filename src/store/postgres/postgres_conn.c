@@ -1,6 +1,6 @@
 /* postgres_conn.c - connections and flights.
  *
- * A flight is a list of statements that are sent together with one Sync behind them, in libpq's
+ * A flight is a list of statements that are sent together with one Sync after them, in libpq's
  * pipeline mode. The server answers all of them at once. Without BEGIN they are one implicit
  * transaction, so a read is one statement with nothing to roll back, and a pooler in transaction
  * mode can give the next flight to another server process.
@@ -406,6 +406,18 @@ static bool is_fine(const PGresult *result)
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+/* The Sync ends the transaction of a flight without a COMMIT. If an error comes instead of its
+ * result, it is not known what was committed. */
+static bool take_sync(PGconn *pg, int64_t until_us)
+{
+    PGresult *result = NULL;
+    bool is_synced = next_result(pg, until_us, &result) &&
+            PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+
+    PQclear(result);
+    return is_synced;
+}
+
 static bool collect(pal_postgres_flight *flight, int64_t until_us, pal_error *err)
 {
     pal_postgres_conn *conn = flight->conn;
@@ -428,10 +440,7 @@ static bool collect(pal_postgres_flight *flight, int64_t until_us, pal_error *er
                 PQresultStatus(flight->results[i]) != PGRES_PIPELINE_ABORTED)
             keep_failure(flight, flight->results[i], err);
     }
-    if (!next_result(conn->pg, until_us, &result) || !result)
-        return false;
-    PQclear(result); /* the Sync */
-    return true;
+    return take_sync(conn->pg, until_us);
 }
 
 pal_status pal_postgres_flight_run(pal_postgres_flight *flight, pal_error *err)
