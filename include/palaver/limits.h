@@ -121,8 +121,12 @@
                                                        response */
 #define PAL_PROVIDER_INLINE_BYTES_MAX (256u << 10)  /* bytes of a passed-on response, or of one of
                                                        its events, that the loop thread parses */
+#define PAL_PROVIDER_PROGRESS_BYTES_MAX (64u << 10) /* bytes of one event of progress of a tool that
+                                                       the service runs; a longer one is left out */
+#define PAL_PROVIDER_PROGRESS_BYTES_SUM_MAX (2u << 20) /* bytes of all these events in one answer */
 #define PAL_PROVIDER_TOKENS_MAX 1000000000u         /* tokens of one call; if a service reports
                                                        more, its usage is ignored */
+#define PAL_TURN_LIST_MAX 1000                      /* turns in one list */
 #define PAL_ANSWER_CALLS_MAX 1024                   /* tool calls in one answer */
 
 #endif

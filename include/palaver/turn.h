@@ -206,6 +206,10 @@ typedef struct pal_runtime_options {
     PAL_RESERVED(17);
 } pal_runtime_options;
 
+/* Returns the price of a model: that with the longest pattern that matches. NULL if no pattern
+ * matches. The result points into `prices`. */
+PAL_API const pal_price *pal_price_find(const pal_price *prices, size_t prices_len, pal_str model);
+
 /* Returns the settings for sessions of the agent `name`: the agent's own, otherwise those of the
  * default agent. Case does not matter. NULL if there is neither. The result points into
  * `options`. */
@@ -304,6 +308,7 @@ typedef struct pal_question_answer {
                         call that is not allowed: {"reason": TEXT}, which its result contains */
     pal_str extra;   /* the `extra` of the call's result; if empty, that of its tool */
     pal_id result;   /* the id of the message with the result; empty: a new one */
+    PAL_RESERVED(4);
 } pal_question_answer;
 
 /* A request for a turn. Zero a request, then set `session` and `messages`. Members that are empty
@@ -471,6 +476,8 @@ typedef enum pal_event_kind {
                                      its tools. name: the server; text: the reason */
     PAL_EVENT_ITEM = 17, /* with items_request: text: a complete item of the answer, as JSON; count:
                             its first part, from 1. The texts of the item came before it */
+    PAL_EVENT_PROGRESS = 18, /* with items_request: text: an event of the service about an item that
+                                it has not completed, as JSON; count: the first part of the item */
 } pal_event_kind;
 
 /* Returns the lower-case name, for example "tool_started". "none" for an unknown value. */
@@ -488,7 +495,8 @@ typedef struct pal_event {
     pal_id message;
     uint64_t seq;
     uint64_t count;
-    int64_t at; /* milliseconds since 1970 */
+    int64_t at; /* when it happened, in milliseconds since 1970; RETRYING: when the next attempt
+                   begins; 0: TEXT, REASONING and ARGUMENTS */
     pal_usage usage;
     pal_turn_state state;
     pal_status status;
@@ -563,6 +571,31 @@ PAL_API PAL_CHECKED pal_status pal_turn_find(
  * is idle. */
 PAL_API PAL_CHECKED pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant,
         pal_id session, pal_turn_info *out_info, pal_error *err);
+
+/* A turn in a list, with what it is doing. */
+typedef struct pal_turn_entry {
+    pal_turn_info info;
+    uint32_t step; /* number of the current or last model call; 0: none yet */
+    pal_str tool;  /* the tool that runs; empty: none */
+    pal_str model; /* empty: not chosen yet */
+    pal_str label; /* that of the request */
+    PAL_RESERVED(4);
+} pal_turn_entry;
+
+typedef struct pal_turn_query {
+    pal_str tenant;
+    uint32_t states; /* bits 1 << PAL_TURN_...; 0: all */
+    pal_id after;    /* begin after this turn; empty: at the oldest */
+    uint32_t limit;  /* turns in the result, up to PAL_TURN_LIST_MAX; 0: PAL_TURN_LIST_MAX */
+    PAL_RESERVED(4);
+} pal_turn_query;
+
+/* Lists the turns of a tenant in this runtime's memory, the oldest first. Turns that have ended are
+ * kept in memory for a while. *out_more is set to true if there are more. Turns of other processes
+ * are not listed. Can be called from any thread; waits for the loop. */
+PAL_API PAL_CHECKED pal_status pal_turn_list(pal_runtime *runtime, const pal_turn_query *query,
+        pal_arena *arena, pal_turn_entry **out_turns, size_t *out_len, bool *out_more,
+        pal_error *err);
 
 /* Stops a turn. The answer so far is recorded and marked as interrupted. If the turn is queued, its
  * messages are removed from the inbox. A turn that runs in another process is not stopped. Waits
@@ -687,6 +720,30 @@ PAL_API const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtim
  * the caller's. */
 PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
         pal_tool **out_tools, size_t *out_len, pal_error *err);
+
+typedef enum pal_tool_server_state {
+    PAL_TOOL_SERVER_NONE = 0,
+    PAL_TOOL_SERVER_STARTING = 1,
+    PAL_TOOL_SERVER_READY = 2,
+    PAL_TOOL_SERVER_RESTARTING = 3, /* the server died or cannot be reached; it is tried again */
+    PAL_TOOL_SERVER_FAILED = 4,     /* the server died too often and is not tried again */
+} pal_tool_server_state;
+
+/* Returns the lower-case name, for example "ready". "none" for an unknown value. */
+PAL_API const char *pal_tool_server_state_name(pal_tool_server_state state);
+
+/* The current state of a tool server. */
+typedef struct pal_tool_server_info {
+    pal_str name;
+    pal_tool_server_state state;
+    pal_str reason; /* the last failure; may be empty */
+    PAL_RESERVED(4);
+} pal_tool_server_info;
+
+/* Reports the states of all tool servers, in the order of the options. Can be called from any
+ * thread; waits for the loop. */
+PAL_API PAL_CHECKED pal_status pal_runtime_tool_servers(pal_runtime *runtime, pal_arena *arena,
+        pal_tool_server_info **out_servers, size_t *out_len, pal_error *err);
 
 /* Waits until the tool servers have listed their tools or failed, as a turn does: at most for
  * `tools_wait_ms` after the runtime was opened. Must not be called on the runtime's loop. */

@@ -1,4 +1,5 @@
-/* dialect_part.h - ids of runs of parts, and a line in place of a part that cannot be sent.
+/* dialect_part.h - ids of runs of parts, a search by kind, and a line in place of a part that
+ * cannot be sent.
  *
  * The ids are for APIs that have no parts: each item or entry is a run of a message's parts. Its id
  * is PREFIX, the message's 32 hex digits and, unless it begins the message, "_" and the number of
@@ -25,6 +26,16 @@ static inline size_t pal_part_number(const pal_message *message, size_t part)
 static inline bool pal_part_follows(const pal_message *message, size_t part)
 {
     return pal_part_number(message, part) == pal_part_number(message, part - 1) + 1;
+}
+
+/* Returns whether the message has a part of this kind. */
+static inline bool pal_part_is_in(const pal_message *message, pal_part_kind kind)
+{
+    for (size_t i = 0; message->parts && i < message->parts_len; i++) {
+        if (message->parts[i].kind == kind)
+            return true;
+    }
+    return false;
 }
 
 /* Writes an id. `number` is counted from 0. */

@@ -1,9 +1,9 @@
 /* message.c - names of roles and of kinds of parts, and a simple way to make a message. Plain data:
  * any thread. */
+#include "message/message_check.h"
 #include "palaver/limits.h"
-#include "palaver/message.h"
 
-static const char *const role_names[] = {"none", "system", "user", "assistant", "tool"};
+const char *const pal_role_names[PAL_ROLES] = {"none", "system", "user", "assistant", "tool"};
 
 static const char *const kind_names[] = {
         "none", "text", "reasoning", "tool_call", "tool_result", "image", "file", "compaction"};
@@ -22,12 +22,12 @@ static unsigned find_name(const char *const *names, unsigned names_len, pal_str 
 
 const char *pal_role_name(pal_role role)
 {
-    return role_names[(unsigned)role < COUNT_OF(role_names) ? role : PAL_ROLE_NONE];
+    return pal_role_names[(unsigned)role < PAL_ROLES ? role : PAL_ROLE_NONE];
 }
 
 pal_role pal_role_from_name(pal_str name)
 {
-    return (pal_role)find_name(role_names, COUNT_OF(role_names), name);
+    return (pal_role)find_name(pal_role_names, PAL_ROLES, name);
 }
 
 const char *pal_part_kind_name(pal_part_kind kind)

@@ -10,6 +10,11 @@
 
 #define PAL_TENANT_DEFAULT "default"
 
+#define PAL_ROLES (PAL_ROLE_TOOL + 1)
+
+/* The names of all roles, by their values, for messages whose form was checked. */
+extern const char *const pal_role_names[PAL_ROLES];
+
 /* Checks everything except `extra`, which depends on the format: the form, texts, names and blobs.
  * PAL_INVALID or PAL_LIMIT: `err` names the part and the member. */
 PAL_CHECKED pal_status pal_message_check(const pal_message *message, pal_error *err);

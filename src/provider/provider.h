@@ -74,10 +74,14 @@ typedef struct pal_model_sink {
     void (*arguments)(void *user, uint32_t index, pal_str delta);
     void (*end)(void *user, const pal_model_end *end);
     void (*refusal)(void *user, pal_str delta); /* NULL: reported as text */
-    void (*summary)(void *user, pal_str delta); /* of reasoning; NULL: reported as reasoning */
+    void (*summary)(void *user,
+            pal_str delta); /* part of a summary of reasoning; NULL: reported as reasoning */
     /* A complete item of OpenAI's Responses, as JSON. The deltas since the last item are its texts.
      * `parts` is the number of parts that it has in a message. NULL: not reported */
     void (*item)(void *user, pal_str json, size_t parts);
+    /* An event about the next item, as JSON. The item is of a type that has no deltas, such as
+     * web_search_call. The first event is its response.output_item.added. NULL: not reported */
+    void (*progress)(void *user, pal_str json);
 } pal_model_sink;
 
 typedef struct pal_provider pal_provider;

@@ -28,6 +28,8 @@ void pal_answer_init(
     pal_buf_init(&answer->error_code, FACT_LEN_MAX);
     pal_buf_init(&answer->signature, PAL_PROVIDER_EVENT_BYTES_MAX);
     pal_buf_init(&answer->kept, PAL_PROVIDER_EVENT_BYTES_MAX);
+    pal_buf_init(&answer->open_item, PAL_PROVIDER_EVENT_BYTES_MAX);
+    pal_buf_init(&answer->held, PAL_PROVIDER_INLINE_BYTES_MAX);
 }
 
 void pal_answer_done(pal_answer *answer)
@@ -44,6 +46,8 @@ void pal_answer_done(pal_answer *answer)
     pal_buf_done(&answer->error_code);
     pal_buf_done(&answer->signature);
     pal_buf_done(&answer->kept);
+    pal_buf_done(&answer->open_item);
+    pal_buf_done(&answer->held);
 }
 
 static bool listens(const pal_answer *answer)
@@ -99,6 +103,22 @@ void pal_answer_item(pal_answer *answer, pal_str json, size_t parts)
     answer->items_len++;
     if (answer->sink.item && listens(answer))
         answer->sink.item(answer->user, json, parts);
+}
+
+void pal_answer_progress(pal_answer *answer, pal_str json)
+{
+    pal_buf line;
+    answer->progress_len += json.len;
+    if (!answer->sink.progress || !listens(answer))
+        return;
+    pal_buf_init(&line, PAL_PROVIDER_EVENT_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&line);
+    pal_json_put_compact(&writer, json); /* the event of a stream is one line */
+    if (line.failure)
+        pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
+    else
+        answer->sink.progress(answer->user, pal_buf_str(&line));
+    pal_buf_done(&line);
 }
 
 void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family)

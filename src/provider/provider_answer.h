@@ -39,6 +39,11 @@ typedef struct pal_answer {
     size_t texts_len;   /* bytes of the texts read from the event, with their escapes */
     uint64_t item_said; /* `said` when the last item of the Responses API ended */
     uint64_t items_len; /* number of such items */
+    bool has_open_item; /* the sink knows of an item that has not ended */
+    int64_t open_key;   /* the service's number of that item */
+    pal_buf open_item;  /* that item as it began, as JSON */
+    pal_buf held;       /* events of later items, which wait for its end; separated by commas */
+    uint64_t progress_len; /* bytes of the events that were reported as progress */
     pal_buf signature;  /* signature of the open reasoning block */
     pal_buf kept;       /* forwarding: the text of the answer up to a limit, for counting */
     uint64_t kept_len;  /* length of the whole text */
@@ -56,6 +61,7 @@ void pal_answer_reasoning(pal_answer *answer, pal_str delta);
 void pal_answer_summary(pal_answer *answer, pal_str delta);
 void pal_answer_signature(pal_answer *answer, pal_str signature, pal_str family);
 void pal_answer_item(pal_answer *answer, pal_str json, size_t parts);
+void pal_answer_progress(pal_answer *answer, pal_str json);
 
 /* Returns the call that a service means by its number (-1: none given), its id and its name, each
  * of which may be empty. If none matches, a new call is made. PAL_ANSWER_NO_CALL if it fails. */

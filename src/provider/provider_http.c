@@ -19,9 +19,14 @@ typedef struct http_call {
     pal_timer grace;
     uint32_t slot;         /* the slot that it uses, from 1; 0: none */
     bool has_conversation; /* the request continued a conversation that the service stores */
-    bool is_busy;          /* a function of this call is on the stack */
+    bool is_ending; /* it will be freed */
     bool is_canceled;
 } http_call;
+
+static http_call *call_of(pal_reader *reader)
+{
+    return (http_call *)((char *)reader - offsetof(http_call, reader));
+}
 
 /* From here on the provider can be closed. */
 static void detach(http_call *call)
@@ -61,7 +66,7 @@ static void finish(http_call *call, const pal_http_end *http)
 {
     pal_answer *answer = &call->reader.answer;
     pal_provider *provider = call->base.provider;
-    call->is_busy = true;
+    call->is_ending = true;
     pal_reader_finish(&call->reader, http);
     if (!http || http->sent)
         provider->was_reached = true;
@@ -93,7 +98,7 @@ static void cancel_http(pal_model_call *base)
     if (call->http)
         pal_http_cancel(call->http);
     call->http = NULL;
-    if (!call->is_busy)
+    if (!call->is_ending && !call->reader.is_busy)
         free_call(call);
 }
 
@@ -101,16 +106,13 @@ static void cancel_http(pal_model_call *base)
 
 static void on_head(void *user, const pal_http_head *head)
 {
-    http_call *call = user;
-    pal_reader_head(&call->reader, head);
+    pal_reader_head(user, head);
 }
 
-static void on_body(void *user, pal_str bytes)
+/* The answer is complete, has failed, or was canceled. */
+static void on_over(pal_reader *reader)
 {
-    http_call *call = user;
-    call->is_busy = true;
-    pal_reader_feed(&call->reader, bytes);
-    call->is_busy = false;
+    http_call *call = call_of(reader);
     if (call->is_canceled)
         free_call(call);
     else if (call->reader.answer.end.status)
@@ -122,14 +124,14 @@ static void on_body(void *user, pal_str bytes)
 
 static void on_end(void *user, const pal_http_end *end)
 {
-    http_call *call = user;
+    http_call *call = call_of(user);
     call->http = NULL;
     if (end->code)
         call->reader.code = end->code;
     finish(call, end);
 }
 
-static const pal_http_events http_events = {on_head, on_body, on_end};
+static const pal_http_events http_events = {on_head, pal_reader_take, on_end};
 
 /* ---- Sending ---- */
 
@@ -160,7 +162,7 @@ static pal_status send(http_call *call, const pal_model_request *request, pal_st
             .response_bytes_max = PAL_PROVIDER_ANSWER_BYTES_MAX,
     };
     pal_status status =
-            pal_http_start(provider->http, &http, &http_events, call, &call->http, err);
+            pal_http_start(provider->http, &http, &http_events, &call->reader, &call->http, err);
     pal_arena_free(arena);
     return status;
 }
@@ -181,6 +183,7 @@ pal_status pal_provider_http_start(pal_provider *provider, const pal_model_reque
     pal_reader_init(&call->reader,
             has_items ? provider->kind->responses_reader : provider->kind->reader,
             provider->scratch, sink, user);
+    call->reader.on_over = on_over;
     pal_buf_append_str(&url, provider->url);
     pal_model_request with_slot = *request;
     with_slot.slot = call->slot = pal_slots_take(provider, request->conversation);

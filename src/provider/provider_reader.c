@@ -142,13 +142,6 @@ static void fail_parse(pal_reader *reader, pal_status status, const char *what, 
         fail_garbage(reader, what, bytes);
 }
 
-/* A callback may have exhausted the arena. Then the values that it read were empty. */
-static void check_scratch(pal_reader *reader)
-{
-    if (pal_arena_failure(reader->answer.scratch))
-        pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
-}
-
 static bool is_over(const pal_reader *reader)
 {
     const pal_answer *answer = &reader->answer;
@@ -172,7 +165,9 @@ static void read_event(pal_reader *reader, const pal_sse_event *event)
     pal_status status = parse(reader, event->data, &value);
     if (status == PAL_OK) {
         reader->kind->event(&reader->answer, event->name, value);
-        check_scratch(reader);
+        /* If the arena was exhausted, the values that were read are empty. */
+        if (pal_arena_failure(reader->answer.scratch))
+            pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
     } else if (!reader->is_last) {
         fail_parse(reader, status, "an event of the stream is not a JSON object", event->data);
     }
@@ -243,6 +238,16 @@ void pal_reader_feed(pal_reader *reader, pal_str bytes)
         feed_whole(reader, bytes);
 }
 
+void pal_reader_take(void *user, pal_str bytes)
+{
+    pal_reader *reader = user;
+    reader->is_busy = true;
+    pal_reader_feed(reader, bytes);
+    reader->is_busy = false;
+    if (is_over(reader) && reader->on_over)
+        reader->on_over(reader);
+}
+
 /* ---- The end of the response ---- */
 
 static void finish_whole(pal_reader *reader)
@@ -252,7 +257,8 @@ static void finish_whole(pal_reader *reader)
     pal_status status = parse(reader, body, &value);
     if (status == PAL_OK) {
         reader->kind->whole(&reader->answer, value);
-        check_scratch(reader);
+        if (pal_arena_failure(reader->answer.scratch))
+            pal_answer_fail(&reader->answer, PAL_NO_MEMORY, "out of memory");
     } else {
         fail_parse(reader, status, "the response is not a JSON object", body);
     }

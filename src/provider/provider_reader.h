@@ -30,6 +30,9 @@ struct pal_reader {
     long code;
     bool is_event_stream; /* the service says that it is an event stream */
     bool has_events;
+    bool is_busy; /* bytes are being read; the reader must not be freed */
+    /* Called when nothing more is read, after each piece of the response; NULL: not called. */
+    void (*on_over)(pal_reader *reader);
     bool is_last; /* the text that is being read was left at the end without a terminator */
     pal_sse sse;
     pal_buf body;      /* the body of an answer that is not a stream; otherwise its first bytes */
@@ -54,6 +57,8 @@ void pal_reader_head(pal_reader *reader, const pal_http_head *head);
 /* Parses bytes and reports the result to the sink. Failures are in reader->answer; nothing is read
  * after one. */
 void pal_reader_feed(pal_reader *reader, pal_str bytes);
+/* The same for a reader that receives the body of an HTTP response: `user` is the reader. */
+void pal_reader_take(void *user, pal_str bytes);
 
 /* Ends the answer. `http` says how the call ended; NULL: we ended it. The result is in
  * reader->answer.end, unless the call was canceled. */

@@ -218,6 +218,99 @@ static void end_item(pal_answer *answer, int64_t key, pal_json item)
             is_message ? pal_json_count(pal_json_find(item, "content")) : 1);
 }
 
+/* ---- Progress of the service's own tools ----
+ *
+ * An item of a type that has no deltas here is open from its first event to its last one. Its
+ * events are reported unchanged. The number of an item in the message depends on the items that
+ * ended before it, so events of other items wait until the open one has ended. */
+
+static void read_event(pal_answer *answer, pal_str name, pal_json event);
+
+static bool has_deltas(pal_json item)
+{
+    return is_call(item) || is_type(item, "message") || is_type(item, "reasoning");
+}
+
+static bool is_reported(const pal_answer *answer, pal_json event)
+{
+    size_t len = pal_json_raw(event).len;
+    return answer->sink.progress && len <= PAL_PROVIDER_PROGRESS_BYTES_MAX &&
+            answer->progress_len + len <= PAL_PROVIDER_PROGRESS_BYTES_SUM_MAX;
+}
+
+static void open_item(pal_answer *answer, pal_json event, pal_json item)
+{
+    if (pal_json_type_of(item) != PAL_JSON_OBJECT || !is_reported(answer, event))
+        return;
+    answer->has_open_item = true;
+    answer->open_key = output_index(event);
+    pal_buf_clear(&answer->open_item);
+    pal_buf_append_str(&answer->open_item, pal_json_raw(item));
+    if (answer->open_item.failure)
+        pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
+    pal_answer_progress(answer, pal_json_raw(event));
+}
+
+/* Returns true if the event must wait until the open item has ended. */
+static bool hold_event(pal_answer *answer, pal_json event)
+{
+    if (pal_json_is_absent(pal_json_find(event, "output_index")))
+        return false;
+    if (answer->has_open_item ? output_index(event) == answer->open_key : answer->held.len == 0)
+        return false;
+    if (answer->held.len)
+        pal_buf_append_text(&answer->held, ",");
+    pal_buf_append_str(&answer->held, pal_json_raw(event));
+    if (answer->held.failure)
+        pal_answer_fail(answer,
+                answer->held.failure == PAL_LIMIT ? PAL_PROVIDER : PAL_NO_MEMORY,
+                "the service sent more than %u bytes of other items before the end of an item",
+                PAL_PROVIDER_INLINE_BYTES_MAX);
+    return true;
+}
+
+/* Reads the events that waited, up to the next item that stays open. Each round reads at least the
+ * first of them. */
+static void read_held(pal_answer *answer)
+{
+    while (!answer->has_open_item && answer->held.len && !answer->end.status) {
+        pal_json events = {0}, event;
+        pal_buf array;
+        pal_buf_init(&array, PAL_PROVIDER_EVENT_BYTES_MAX);
+        pal_buf_append_text(&array, "[");
+        pal_buf_append_str(&array, pal_buf_str(&answer->held));
+        pal_buf_append_text(&array, "]");
+        pal_buf_clear(&answer->held);
+        pal_str copy = pal_arena_copy(answer->scratch, pal_buf_str(&array));
+        if (array.failure || pal_json_parse(answer->scratch, copy, NULL, &events, NULL) != PAL_OK)
+            pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
+        pal_buf_done(&array);
+        for (pal_json_iter iter = pal_json_each(events); pal_json_next(&iter, NULL, &event);)
+            read_event(answer, (pal_str){0}, event);
+    }
+}
+
+/* The stream has ended. An item that the service did not end is complete in the response, or
+ * remains as it began. */
+static void end_open_items(pal_answer *answer, pal_json output)
+{
+    while (answer->has_open_item && !answer->end.status) {
+        pal_json item, found = {0};
+        int64_t at = 0;
+        if (pal_json_type_of(output) == PAL_JSON_ARRAY)
+            for (pal_json_iter iter = pal_json_each(output); pal_json_next(&iter, NULL, &item);)
+                if (at++ == answer->open_key)
+                    found = item;
+        pal_str copy = pal_arena_copy(answer->scratch, pal_buf_str(&answer->open_item));
+        if (pal_json_type_of(found) != PAL_JSON_OBJECT &&
+                pal_json_parse(answer->scratch, copy, NULL, &found, NULL) != PAL_OK)
+            pal_answer_fail(answer, PAL_NO_MEMORY, "out of memory");
+        answer->has_open_item = false;
+        end_item(answer, answer->open_key, found);
+        read_held(answer);
+    }
+}
+
 static void end_response(pal_answer *answer, pal_json response)
 {
     pal_json item, output = pal_json_find(response, "output");
@@ -225,7 +318,10 @@ static void end_response(pal_answer *answer, pal_json response)
     size_t at = 0;
     read_facts(answer, response);
     read_failure(answer, response);
+    /* If no item has ended, the response has them all. */
     bool has_output = pal_json_type_of(output) == PAL_JSON_ARRAY && answer->items_len == 0;
+    if (!has_output || pal_json_count(output) == 0)
+        end_open_items(answer, output);
     for (pal_json_iter iter = pal_json_each(output);
             has_output && pal_json_next(&iter, NULL, &item);)
         end_item(answer, (int64_t)at++, item);
@@ -271,11 +367,19 @@ static void begin_summary(pal_answer *answer, pal_json event)
         pal_answer_summary(answer, pal_str_of("\n"));
 }
 
+/* Ends the item. If it was open, the events that waited for its end are next. */
+static void read_done(pal_answer *answer, pal_json event, pal_json item)
+{
+    answer->has_open_item = false;
+    end_item(answer, output_index(event), item);
+    read_held(answer);
+}
+
 static void read_event(pal_answer *answer, pal_str name, pal_json event)
 {
     pal_json item = pal_json_find(event, "item"), response = pal_json_find(event, "response");
     (void)name;
-    if (read_delta(answer, event))
+    if (hold_event(answer, event) || read_delta(answer, event))
         return;
     if (is_type(event, "response.function_call_arguments.delta"))
         pal_answer_arguments(answer,
@@ -283,8 +387,10 @@ static void read_event(pal_answer *answer, pal_str name, pal_json event)
                 pal_answer_member(answer, event, "delta"));
     else if (is_type(event, "response.output_item.added") && is_call(item))
         (void)call_of(answer, output_index(event), item);
+    else if (is_type(event, "response.output_item.added") && !has_deltas(item))
+        open_item(answer, event, item);
     else if (is_type(event, "response.output_item.done"))
-        end_item(answer, output_index(event), item);
+        read_done(answer, event, item);
     else if (is_type(event, "response.reasoning_summary_part.added"))
         begin_summary(answer, event);
     else if (is_type(event, "response.created"))
@@ -293,11 +399,16 @@ static void read_event(pal_answer *answer, pal_str name, pal_json event)
         end_response(answer, response);
     else if (is_type(event, "error"))
         pal_answer_error_value(answer, event);
+    else if (answer->has_open_item && is_reported(answer, event) &&
+            !pal_json_is_absent(pal_json_find(event, "output_index")))
+        pal_answer_progress(answer, pal_json_raw(event));
 }
 
 /* The end of a long answer repeats its items. Any other long event cannot be skipped. */
 static void skip_end(pal_answer *answer, pal_str data)
 {
+    if (names_end(data))
+        end_open_items(answer, (pal_json){0});
     if (!names_end(data) || answer->items_len == 0) {
         pal_answer_fail(answer, PAL_PROVIDER, "an event of %zu bytes exceeds the limit", data.len);
         return;

@@ -235,6 +235,17 @@ pal_id pal_call_derived_id(const pal_call *call, uint32_t n)
     return pal_idempotency_derive_id(call, n, &id) ? id : pal_id_new();
 }
 
+void pal_call_give_client_ids(pal_call *call, pal_message *messages, size_t len, uint32_t first_n)
+{
+    for (size_t i = 0; call->idempotency_key.len && i < len; i++) {
+        char text[PAL_ID_TEXT_SIZE];
+        if (messages[i].client_id.len)
+            continue;
+        pal_id_to_text(pal_call_derived_id(call, first_n + (uint32_t)i), text);
+        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
+    }
+}
+
 /* ---- Writing to the store ---- */
 
 typedef struct apply_job {

@@ -99,6 +99,11 @@ void pal_call_trace_turn(pal_call *call, const pal_turn_info *info, pal_str mode
  * attempt. */
 pal_id pal_call_derived_id(const pal_call *call, uint32_t n);
 
+/* Gives client ids to the messages of a request with an idempotency key, so that a repeat stores no
+ * message twice. Messages that have a client id keep it. The ids are pal_call_derived_id() with
+ * `first_n` and the numbers after it. */
+void pal_call_give_client_ids(pal_call *call, pal_message *messages, size_t len, uint32_t first_n);
+
 /* ---- Reading the request: each error names the invalid field and what it must be ---- */
 
 /* PAL_OK with *out unchanged if the member is absent or null. */

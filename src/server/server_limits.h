@@ -65,6 +65,7 @@
 #define PAL_SERVER_CONVERSATION_MESSAGES_MAX 10000
 #define PAL_SERVER_BEAD_SESSIONS_MAX 10000  /* sessions to search for a bead without a record */
 #define PAL_SERVER_FEED_EVENTS_MAX 4096     /* events of one tenant that can be read again */
+#define PAL_SERVER_FEED_WATCHES_MAX 16      /* turns that one reader of a feed watches */
 #define PAL_SERVER_FEED_TENANTS_MAX 256     /* tenants whose events are kept */
 #define PAL_SERVER_PICO_SESSIONS_MAX 10000  /* sessions to search for those of PicoClaw's page */
 #define PAL_SERVER_TRASH_SESSIONS_MAX 10000 /* sessions to search for a key in the trash */

@@ -361,6 +361,17 @@ static void on_item(void *user, pal_str json, size_t parts)
     pal_event_publish(turn, (pal_event){.kind = PAL_EVENT_ITEM, .text = json, .count = number});
 }
 
+static void on_progress(void *user, pal_str json)
+{
+    pal_turn *turn = user;
+
+    turn->step.output_seen = true;
+    pal_event_publish(turn,
+            (pal_event){.kind = PAL_EVENT_PROGRESS,
+                    .text = json,
+                    .count = part_number(&turn->step.answer)});
+}
+
 static void on_signature(void *user, pal_str signature, pal_str family)
 {
     pal_turn *turn = user;
@@ -425,7 +436,7 @@ static void on_end(void *user, const pal_model_end *end)
 }
 
 const pal_model_sink pal_answer_sink = {on_text, on_reasoning, on_signature, on_call, on_arguments,
-        on_end, on_refusal, on_summary, on_item};
+        on_end, on_refusal, on_summary, on_item, on_progress};
 
 /* ---- Recording ---- */
 

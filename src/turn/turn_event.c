@@ -8,6 +8,7 @@
  * never a wrong order. A crash loses the log; what was recorded is in the store. */
 #include "turn/turn_event.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum { MERGED_BYTES_MAX = 32 * 1024 }; /* maximum text of a merged event */
@@ -293,6 +294,8 @@ static void publish_one(pal_turn *turn, pal_event event)
     turn->events.is_over = event.kind == PAL_EVENT_ENDED;
     event.number = ++turn->events.newest;
     event.turn = turn->id;
+    if (event.at == 0 && !adds_to_text(event.kind))
+        event.at = pal_clock_now_ms();
     keep(turn, &event);
     bool has_left = false;
     for (pal_watcher *watcher = turn->events.watchers; watcher; watcher = watcher->next) {

@@ -239,7 +239,7 @@ static pal_str tool_choice(const pal_turn *turn)
 void pal_summary_ask(pal_turn *turn)
 {
     static const pal_model_sink sink = {summary_text, ignore_text, ignore_signature, note_call,
-            ignore_arguments, summary_ended, NULL, NULL, NULL};
+            ignore_arguments, summary_ended, NULL, NULL, NULL, NULL};
     const pal_summary_request *asked = &turn->summary.job->request;
     pal_model_request request = {
             .model = asked->model,

@@ -14,6 +14,9 @@
 //   <<hang>>                the answer waits until release()
 //   <<incomplete>>          the answer was cut off by its limit
 //   <<size BYTES>>          a message of that many bytes
+//   <<hold>>                the first item of the service's own tools does not end until release()
+//   <<together>>            all items begin before the first one ends
+//   <<open>>                items of the service's own tools have no response.output_item.done
 //   <<bare>>                the last event has no output, as some services send it
 //
 // Without a directive the answer is "echo: TEXT".
@@ -24,6 +27,16 @@ const DIRECTIVE = /<<([a-z]+)(?:\s+([\s\S]*?))?>>/g;
 const OUTPUTS = /_output$/;
 const USAGE = { input_tokens: 100, input_tokens_details: { cached_tokens: 60 }, output_tokens: 20,
     output_tokens_details: { reasoning_tokens: 5 }, total_tokens: 120 };
+
+// The events of progress of the service's own tools.
+const PROGRESS = {
+    web_search_call: [['web_search_call.in_progress'], ['web_search_call.searching'], ['web_search_call.completed']],
+    code_interpreter_call: [['code_interpreter_call.in_progress'], ['code_interpreter_call_code.delta', { delta: 'print(', obfuscation: 'x' }],
+        ['code_interpreter_call_code.delta', { delta: '"é\\n")' }], ['code_interpreter_call_code.done', { code: 'print("é\\n")' }],
+        ['code_interpreter_call.interpreting'], ['code_interpreter_call.completed']],
+    mcp_call: [['mcp_call.in_progress'], ['mcp_call_arguments.delta', { delta: '{}' }], ['mcp_call_arguments.done', { arguments: '{}' }],
+        ['mcp_call.completed']],
+};
 
 const textOf = (content) => (typeof content === 'string' ? content
     : content.map(({ text = '' }) => text).join(''));
@@ -123,11 +136,17 @@ export class MockResponses {
             `event: ${type}\ndata: ${JSON.stringify({ type, ...more, sequence_number: number++ })}\n\n`);
         send('response.created', { response: base });
         send('response.in_progress', { response: base });
+        const begin = (item, index) => send('response.output_item.added', { output_index: index, item: { ...item, status: 'in_progress' } });
+        if (has('together')) output.forEach(begin);
+        let waits = has('hold');
         for (const [index, item] of output.entries()) {
-            send('response.output_item.added', { output_index: index, item: { ...item, status: 'in_progress' } });
+            if (!has('together')) begin(item, index);
             for (const { text: delta = '' } of item.content ?? [])
                 send('response.output_text.delta', { output_index: index, item_id: item.id, content_index: 0, delta });
-            send('response.output_item.done', { output_index: index, item });
+            for (const [type, more] of PROGRESS[item.type] ?? [])
+                send(`response.${type}`, { output_index: index, item_id: item.id, ...more });
+            if (waits && PROGRESS[item.type]) await new Promise((resolve) => { waits = false; this.#waiting.push(resolve); });
+            if (!PROGRESS[item.type] || !has('open')) send('response.output_item.done', { output_index: index, item });
         }
         if (!has('cut')) send(`response.${status}`, { response: has('bare') ? { ...done, output: [] } : done });
         response.end();

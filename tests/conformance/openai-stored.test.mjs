@@ -136,6 +136,89 @@ describe(`a stored response (${kind})`, () => {
     assert.equal(late[0].sequence_number, 5);
   });
 
+  describe('streams the progress of the tools that the service runs', () => {
+    const CODE = { id: 'ci_1', type: 'code_interpreter_call', status: 'completed', code: 'print("é\\n")', container_id: 'c', outputs: null };
+    const REMOTE = { id: 'mcp_1', type: 'mcp_call', name: 'roll', server_label: 'dice', arguments: '{}', output: '4', status: 'completed' };
+    const script = (...items) => items.map((item) => `<<item ${JSON.stringify(item)}>>`).join('');
+    const about = (events, index) => events.filter(({ output_index: at }) => at === index);
+    const names = (events) => events.map(({ type }) => type.replace('response.', ''));
+    const SEARCHED = ['output_item.added', 'web_search_call.in_progress', 'web_search_call.searching', 'web_search_call.completed', 'output_item.done'];
+    const plain = (list) => JSON.parse(JSON.stringify(list));
+
+    // Everything that a client can compare: the numbers, the ids, the stored output, and every replay.
+    async function check(events) {
+      const { response } = events.at(-1);
+      assert.deepEqual(events.map(({ sequence_number: n }) => n), events.map((_, i) => i));
+      const stored = (await client.responses.retrieve(response.id)).output;
+      assert.deepEqual(response.output, stored);
+      for (const { item_id: id, output_index: at } of events) assert.ok(id === undefined || stored[at].id === id, id);
+      for (const { item, output_index: at } of events) assert.ok(item === undefined || stored[at].id === item.id, item?.id);
+      assert.ok(!/"(ws|ci|mcp)_1"/.test(JSON.stringify(events)), 'no id of the service');
+      const again = await all(await client.responses.retrieve(response.id, { stream: true }));
+      assert.deepEqual(plain(again), plain(events));
+      for (let after = 0; after < events.length - 1; after++) {
+        const late = await all(await client.responses.retrieve(response.id, { stream: true, starting_after: after }));
+        assert.deepEqual(plain(late), plain(events.slice(after + 1)));
+      }
+      return stored;
+    }
+
+    it('with our ids and numbers, and replays it', async () => {
+      const events = await all(await create(`go <<think Hm.>>${script(SEARCH, CODE, REMOTE)}<<say Done.>>`, { stream: true }));
+      await check(events);
+      assert.deepEqual(names(about(events, 1)), SEARCHED);
+      assert.equal(about(events, 1)[0].item.status, 'in_progress');
+      const code = about(events, 2).filter(({ type }) => type === 'response.code_interpreter_call_code.delta');
+      assert.equal(code.map(({ delta }) => delta).join(''), CODE.code);
+      assert.equal(code[0].obfuscation, 'x');
+      assert.deepEqual(names(about(events, 3)), ['output_item.added', 'mcp_call.in_progress', 'mcp_call_arguments.delta',
+        'mcp_call_arguments.done', 'mcp_call.completed', 'output_item.done']);
+    });
+
+    it('while the tool runs, to a second reader too', async () => {
+      const begun = await create(`go ${script(SEARCH)}<<hold>><<say Done.>>`, { stream: true, background: true });
+      const events = [];
+      const seen = async (stream, into) => {
+        for await (const event of stream) {
+          into.push(event);
+          if (event.type === 'response.web_search_call.completed') return;
+        }
+      };
+      const iterator = begun[Symbol.asyncIterator]();
+      const rest = { [Symbol.asyncIterator]: () => ({ next: () => iterator.next() }) };
+      await seen(rest, events);
+      const { id } = events[0].response;
+      const other = await client.responses.retrieve(id, { stream: true, starting_after: 2 });
+      const late = [];
+      const second = (async () => { for await (const event of other) late.push(event); })();
+      mock.release();
+      for await (const event of rest) events.push(event);
+      await second;
+      assert.deepEqual(plain(late), plain(events.slice(3)));
+      await check(events);
+    });
+
+    it('of items that the service begins at the same time', async () => {
+      const events = await all(await create(`go <<together>>${script(SEARCH, { ...SEARCH, id: 'ws_2' }, CODE)}<<say Done.>>`, { stream: true }));
+      const stored = await check(events);
+      assert.deepEqual(stored.map(({ type }) => type), ['web_search_call', 'web_search_call', 'code_interpreter_call', 'message']);
+      assert.deepEqual([names(about(events, 0)), names(about(events, 1))], [SEARCHED, SEARCHED]);
+      assert.equal(events.at(-1).response.output_text ?? stored[3].content[0].text, 'Done.');
+    });
+
+    it('of items that the service does not end', async () => {
+      for (const script2 of [`${script(SEARCH)}<<open>>`, `${script(SEARCH)}<<open>><<say Done.>>`, `<<say One.>>${script(SEARCH, CODE)}<<open>>`,
+        `<<say One.>>${script(SEARCH)}<<open>><<bare>>`]) {
+        const events = await all(await create(`go ${script2}`, { stream: true }));
+        const stored = await check(events);
+        const at = stored.findIndex(({ type }) => type === 'web_search_call');
+        assert.deepEqual(names(about(events, at)), SEARCHED, script2);
+        await create('on', { previous_response_id: events.at(-1).response.id });
+        assert.ok(input().some(({ type, id }) => type === 'web_search_call' && id === 'ws_1'), script2);
+      }
+    });
+  });
+
   it('belongs to a conversation, which the other APIs show', async () => {
     const conversation = await client.conversations.create();
     await create(`remember the zebra <<item ${JSON.stringify(SEARCH)}>><<say Noted.>>`, { conversation: conversation.id });

@@ -87,7 +87,8 @@ static void on_end(void *user, const pal_model_end *end)
 }
 
 static const pal_model_sink sink = {
-        on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, NULL, NULL, NULL};
+        on_text, on_reasoning, on_signature, on_call, on_arguments, on_end, NULL, NULL,
+        NULL, NULL};
 
 static void start(void *user)
 {

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
+#include "message/message_check.h"
 #include "palaver/limits.h"
 
 enum { FULL = 1 << 0, BODY = 1 << 1, BOTH = FULL | BODY };
@@ -17,6 +18,11 @@ enum { FULL = 1 << 0, BODY = 1 << 1, BOTH = FULL | BODY };
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define USAGE_EXTRA "usage_extra"
 #define SENT_MEMBER "palaver_sent"
+
+static const char *role_name(pal_role role)
+{
+    return pal_role_names[(unsigned)role < PAL_ROLES ? role : PAL_ROLE_NONE];
+}
 
 /* ---- Usage ---- */
 
@@ -28,7 +34,8 @@ static const pal_member usage_members[] = {
         {"reasoning_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, reasoning)},
 };
 
-static const pal_member_table usage_table = {usage_members, COUNT_OF(usage_members), NULL, NULL};
+const pal_member_table pal_native_usage_table = {
+        usage_members, COUNT_OF(usage_members), NULL, NULL};
 
 /* ---- The request that led to an answer ----
  *
@@ -356,7 +363,7 @@ static const pal_member message_members[] = {
         {SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, SENT},
 };
 
-static const pal_member_table message_table = {
+const pal_member_table pal_native_message_table = {
         message_members, COUNT_OF(message_members), read_message_other, write_message_other};
 
 static const pal_member_table body_table = {
@@ -390,8 +397,8 @@ static pal_status read_usage(
     if (pal_json_type_of(value) != PAL_JSON_OBJECT)
         return pal_member_wrong(err, "usage", value, "an object");
     record->message.has_usage = true;
-    return pal_members_read(
-            &usage_table, BOTH, value, arena, &record->message.usage, &record->usage_extra, err);
+    return pal_members_read(&pal_native_usage_table, BOTH, value, arena, &record->message.usage,
+            &record->usage_extra, err);
 }
 
 static pal_status read_message_other(
@@ -451,7 +458,7 @@ static pal_status read_message(
         return pal_error_set(err, PAL_INVALID, "a message is of type %s; expected an object",
                 pal_json_type_name(pal_json_type_of(value)));
     pal_status status = pal_members_read(
-            &message_table, form, value, arena, record, &record->message.extra, err);
+            &pal_native_message_table, form, value, arena, record, &record->message.extra, err);
     if (status != PAL_OK)
         return status;
     if (record->has_content && record->has_parts)
@@ -474,7 +481,7 @@ static void write_usage(pal_json_writer *writer, const message_record *record)
         return;
     pal_json_name(writer, "usage");
     pal_json_begin_object(writer);
-    pal_members_write(&usage_table, BOTH, writer, &record->message.usage);
+    pal_members_write(&pal_native_usage_table, BOTH, writer, &record->message.usage);
     pal_json_put_members(writer, record->usage_extra);
     pal_json_end_object(writer);
 }
@@ -485,7 +492,7 @@ static void write_message_member(enum message_other which, const pal_member_tabl
     const pal_message *message = &record->message;
     switch (which) {
     case ROLE:
-        pal_put_text(writer, "role", pal_role_name(message->role));
+        pal_put_text(writer, "role", role_name(message->role));
         break;
     case CONTENT:
         if (is_plain_text(message)) {
@@ -543,7 +550,7 @@ static pal_status check_extras(const pal_message *message, pal_error *err)
 {
     pal_status status = PAL_OK;
     if (message->extra.len)
-        status = pal_members_check(&message_table, FULL, "extra", message->extra, err);
+        status = pal_members_check(&pal_native_message_table, FULL, "extra", message->extra, err);
     if (status != PAL_OK)
         return status;
     return check_part_extras(message->parts, message->parts_len, err);
@@ -624,7 +631,7 @@ static void write_message(
     if (split)
         record->usage_extra = pal_json_raw(kept);
     pal_json_begin_object(writer);
-    pal_members_write(&message_table, FULL, writer, record);
+    pal_members_write(&pal_native_message_table, FULL, writer, record);
     if (split)
         write_extra_split(writer, extra, arena);
     else
@@ -652,7 +659,7 @@ static pal_str bare_head(const pal_message *message, char out[BARE_HEAD_MAX])
     p = pal_chars_put(p + PAL_ID_TEXT_LEN, "\",\"seq\":");
     p += pal_u64_to_text(message->seq, p);
     p = pal_chars_put(p, ",\"role\":\"");
-    p = pal_chars_put(p, pal_role_name(message->role));
+    p = pal_chars_put(p, role_name(message->role));
     p = pal_chars_put(p, "\",\"content\":");
     return pal_str_make(out, (size_t)(p - out));
 }
@@ -670,8 +677,8 @@ static pal_str bare_tail(const pal_message *message, char out[BARE_TAIL_MAX])
     return pal_str_make(out, (size_t)(p - out));
 }
 
-/* Writes the same as message_table does for a bare message, but faster. Long lists consist of
- * them. */
+/* Writes the same as pal_native_message_table does for a bare message, but faster. Long lists
+ * consist of them. */
 static void write_bare(pal_json_writer *writer, const pal_message *message)
 {
     char head[BARE_HEAD_MAX], tail[BARE_TAIL_MAX];
@@ -746,11 +753,9 @@ pal_status pal_message_from_json(
 
 void pal_native_put_tokens(pal_json_writer *writer, const pal_usage *usage)
 {
-    pal_put_count(writer, "input_tokens", usage->input);
-    pal_put_count(writer, "cache_read_tokens", usage->cache_read);
-    pal_put_count(writer, "cache_write_tokens", usage->cache_write);
-    pal_put_count(writer, "output_tokens", usage->output);
-    pal_put_count(writer, "reasoning_tokens", usage->reasoning);
+    for (size_t i = 0; i < COUNT_OF(usage_members); i++)
+        pal_put_count(writer, usage_members[i].name,
+                *(const uint64_t *)(const void *)((const char *)usage + usage_members[i].offset));
 }
 
 void pal_native_put_usage(pal_json_writer *writer, const char *name, const pal_usage *usage)

@@ -68,7 +68,10 @@ PAL_CHECKED pal_status pal_native_session_read(
 PAL_CHECKED pal_status pal_native_mark_read(
         pal_json value, pal_arena *arena, pal_mark *out_mark, pal_error *err);
 
-/* The members that pal_native_session_put() and pal_native_mark_put() write, in form 1. */
+/* The members that pal_native_message_put(), pal_native_put_usage(), pal_native_session_put() and
+ * pal_native_mark_put() write, in form 1. */
+extern const pal_member_table pal_native_message_table;
+extern const pal_member_table pal_native_usage_table;
 extern const pal_member_table pal_native_session_table;
 extern const pal_member_table pal_native_mark_table;
 

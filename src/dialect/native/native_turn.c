@@ -49,13 +49,6 @@ static void put_calls(pal_json_writer *writer, pal_str calls)
         pal_json_put_raw(writer, pal_str_of("[]"));
 }
 
-static void put_call(pal_json_writer *writer, const pal_event *event)
-{
-    pal_put_str(writer, "call_id", event->call_id);
-    if (event->name.len)
-        pal_put_str(writer, "name", event->name);
-}
-
 static void put_message(pal_json_writer *writer, const pal_event *event)
 {
     pal_put_id(writer, "message_id", event->message);
@@ -76,7 +69,9 @@ static void put_ended(pal_json_writer *writer, const pal_event *event)
 /* Writes the members of a call that belong to this kind of event. */
 static void put_tool(pal_json_writer *writer, const pal_event *event)
 {
-    put_call(writer, event);
+    pal_put_str(writer, "call_id", event->call_id);
+    if (event->name.len)
+        pal_put_str(writer, "name", event->name);
     switch (event->kind) {
     case PAL_EVENT_ARGUMENTS:
         pal_put_str(writer, "text", event->text);
@@ -141,6 +136,9 @@ static void put_members(pal_json_writer *writer, const pal_event *event, pal_id 
     case PAL_EVENT_ITEM:
         pal_put_raw(writer, "item", event->text);
         break;
+    case PAL_EVENT_PROGRESS:
+        pal_put_raw(writer, "event", event->text);
+        break;
     case PAL_EVENT_TOOLS_MISSING:
         pal_put_str(writer, "server", event->name);
         pal_put_str(writer, "reason", event->text);
@@ -155,6 +153,8 @@ void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_i
 {
     pal_json_begin_object(writer);
     put_members(writer, event, session);
+    if (event->at && event->kind != PAL_EVENT_RETRYING)
+        pal_put_time(writer, "at", event->at);
     pal_json_end_object(writer);
 }
 

@@ -9,6 +9,7 @@
 #include "dialect/dialect_part.h"
 #include "dialect/openai/openai_chat_part.h"
 #include "dialect/openai/openai_items_part.h"
+#include "message/message_check.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -119,11 +120,6 @@ bool pal_openai_is_approved(pal_str extra)
     return pal_text_begins(extra, "{\"mcp\":{\"request\":");
 }
 
-static bool is_denied(pal_str extra)
-{
-    return pal_text_begins(extra, "{\"mcp\":{\"denied\":");
-}
-
 static item_form form_of_kept(const pal_part *part)
 {
     pal_str type = pal_text_after(part->extra, strlen(KEPT_BEGINNING));
@@ -196,15 +192,15 @@ bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_i
 
 /* ---- Writing content ---- */
 
-static void put_member(items_writer *out, const char *name, pal_str text)
+static pal_json kept_in(pal_str extra, const char *family, pal_arena *scratch)
 {
-    pal_put_str(out->json, name, text);
+    return extra.len ? pal_member_kept(extra, family, scratch) : (pal_json){0};
 }
 
 static bool is_refusal_in(const pal_part *part, pal_arena *scratch)
 {
     static const char *const refusals[] = {"refusal", "message_refusal", NULL};
-    pal_json chat = pal_member_kept(part->extra, "openai", scratch);
+    pal_json chat = kept_in(part->extra, "openai", scratch);
     return pal_member_is_one_of(pal_json_find(chat, "type"), refusals);
 }
 
@@ -221,7 +217,7 @@ bool pal_openai_part_is_summary(const pal_part *part)
     pal_arena *arena = part->extra.len ? pal_arena_new(0) : NULL;
     pal_json kept = {0};
     if (arena)
-        kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, arena);
+        kept = kept_in(part->extra, PAL_ITEMS_FAMILY, arena);
     bool is_summary = pal_json_count(pal_json_find(kept, "summary")) > 0 &&
             pal_json_count(pal_json_find(kept, "content")) == 0;
     pal_arena_free(arena);
@@ -232,15 +228,15 @@ static void put_text(items_writer *out, const pal_part *part, bool is_assistant)
 {
     static const char *const text_own[] = {"type", "text", "item", NULL};
     static const char *const refusal_own[] = {"type", "refusal", "item", NULL};
-    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+    pal_json kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
     bool is_refusal = is_refusal_in(part, out->scratch);
     bool is_output = is_assistant && !is_refusal;
     pal_json_begin_object(out->json);
-    put_member(out, "type",
+    pal_put_str(out->json, "type",
             pal_str_of(is_refusal       ? "refusal"
                             : is_output ? "output_text"
                                         : "input_text"));
-    put_member(out, is_refusal ? "refusal" : "text", part->text);
+    pal_put_str(out->json, is_refusal ? "refusal" : "text", part->text);
     if (is_output && pal_json_type_of(pal_json_find(kept, "annotations")) == PAL_JSON_NONE) {
         pal_json_name(out->json, "annotations");
         pal_json_begin_array(out->json);
@@ -283,9 +279,9 @@ static void put_source(items_writer *out, const pal_part *part, pal_json inner)
     if (part->data.len)
         put_data_url(out, is_image ? "image_url" : "file_data", part);
     else if (part->url.len)
-        put_member(out, is_image ? "image_url" : "file_url", part->url);
+        pal_put_str(out->json, is_image ? "image_url" : "file_url", part->url);
     else if (part->blob.len)
-        put_member(out, "file_id", part->blob);
+        pal_put_str(out->json, "file_id", part->blob);
     else if (!is_image)
         put_kept_source(out, inner);
 }
@@ -298,9 +294,9 @@ static void put_media(items_writer *out, const pal_part *part, pal_json kept, pa
     bool is_image = part->kind == PAL_PART_IMAGE;
     pal_json detail = pal_json_find(pal_json_find(chat, "image_url"), "detail");
     pal_json_begin_object(out->json);
-    put_member(out, "type", pal_str_of(is_image ? "input_image" : "input_file"));
+    pal_put_str(out->json, "type", pal_str_of(is_image ? "input_image" : "input_file"));
     if (part->name.len && !is_image)
-        put_member(out, "filename", part->name);
+        pal_put_str(out->json, "filename", part->name);
     put_source(out, part, pal_json_find(chat, "file"));
     if (is_image) {
         /* The types of the SDKs require this member. */
@@ -330,8 +326,8 @@ static void put_content(items_writer *out, const pal_part *part, bool is_assista
         put_text(out, part, is_assistant);
         return;
     }
-    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
-    pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
+    pal_json kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+    pal_json chat = kept_in(part->extra, "openai", out->scratch);
     if (is_assistant || !has_source(part, kept, pal_json_find(chat, "file")))
         put_placeholder(out, part, is_assistant);
     else
@@ -342,13 +338,15 @@ static void put_content(items_writer *out, const pal_part *part, bool is_assista
 
 static const char *role_of(const pal_message *message, pal_arena *scratch)
 {
-    pal_json chat = pal_member_kept(message->extra, "openai", scratch);
+    pal_json chat = kept_in(message->extra, "openai", scratch);
     if (message->role == PAL_ROLE_SYSTEM &&
             pal_json_string_is(pal_json_find(chat, "role"), "developer"))
         return "developer";
     /* A tool message consists of results. Any other content was added by a client, so it is shown
      * as the user's. */
-    return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
+    return message->role == PAL_ROLE_TOOL || (unsigned)message->role >= PAL_ROLES
+            ? "user"
+            : pal_role_names[message->role];
 }
 
 /* The members of the first message item are kept with the message, those of later ones with their
@@ -358,20 +356,20 @@ static pal_json kept_with_item(
 {
     if (len && begins_item(&message->parts[first]))
         return pal_json_find(
-                pal_member_kept(message->parts[first].extra, PAL_ITEMS_FAMILY, scratch), "item");
+                kept_in(message->parts[first].extra, PAL_ITEMS_FAMILY, scratch), "item");
     for (size_t i = 0; i < first; i++) {
         if (pal_items_is_content(&message->parts[i]))
             return (pal_json){0};
     }
-    return pal_member_kept(message->extra, PAL_ITEMS_FAMILY, scratch);
+    return kept_in(message->extra, PAL_ITEMS_FAMILY, scratch);
 }
 
 static void put_message(items_writer *out, const pal_message *message, size_t first, size_t len)
 {
     static const char *const own[] = {"id", "type", "role", "content", "status", NULL};
     bool is_assistant = message->role == PAL_ROLE_ASSISTANT;
-    put_member(out, "type", pal_str_of("message"));
-    put_member(out, "role", pal_str_of(role_of(message, out->scratch)));
+    pal_put_str(out->json, "type", pal_str_of("message"));
+    pal_put_str(out->json, "role", pal_str_of(role_of(message, out->scratch)));
     pal_json_name(out->json, "content");
     pal_json_begin_array(out->json);
     for (size_t i = first; i < first + len; i++)
@@ -387,8 +385,8 @@ static void put_list(items_writer *out, const char *name, const char *type, pal_
     pal_json_begin_array(out->json);
     if (type) {
         pal_json_begin_object(out->json);
-        put_member(out, "type", pal_str_of(type));
-        put_member(out, "text", text);
+        pal_put_str(out->json, "type", pal_str_of(type));
+        pal_put_str(out->json, "text", text);
         pal_json_end_object(out->json);
     }
     pal_json_end_array(out->json);
@@ -399,13 +397,13 @@ static void put_reasoning(items_writer *out, const pal_part *part, pal_json kept
     static const char *const own[] = {"id", "type", "status", "encrypted_content", NULL};
     bool has_summary = pal_json_type_of(pal_json_find(kept, "summary")) == PAL_JSON_ARRAY;
     bool has_content = pal_json_type_of(pal_json_find(kept, "content")) == PAL_JSON_ARRAY;
-    put_member(out, "type", pal_str_of("reasoning"));
+    pal_put_str(out->json, "type", pal_str_of("reasoning"));
     if (!has_summary)
         put_list(out, "summary", NULL, (pal_str){0});
     if (!has_summary && !has_content && part->text.len)
         put_list(out, "content", "reasoning_text", part->text);
     if (part->signature.len && pal_str_is(part->family, "openai"))
-        put_member(out, "encrypted_content", part->signature);
+        pal_put_str(out->json, "encrypted_content", part->signature);
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
@@ -425,7 +423,7 @@ pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena)
 static void put_call(items_writer *out, const pal_part *part, pal_json kept)
 {
     static const char custom[] = "custom_tool_call";
-    pal_json chat = pal_member_kept(part->extra, "openai", out->scratch);
+    pal_json chat = kept_in(part->extra, "openai", out->scratch);
     bool is_chat_custom = pal_json_string_is(pal_json_find(chat, "type"), "custom");
     bool is_custom = is_chat_custom || pal_json_string_is(pal_json_find(kept, "type"), custom);
     const char *name = is_custom ? "input" : "arguments";
@@ -435,10 +433,10 @@ static void put_call(items_writer *out, const pal_part *part, pal_json kept)
         arguments = pal_openai_custom_input(arguments, out->scratch);
     else if (!is_custom && arguments.len == 0)
         arguments = pal_str_of("{}");
-    put_member(out, "type", pal_str_of(is_custom ? custom : "function_call"));
-    put_member(out, "call_id", part->call_id);
-    put_member(out, "name", part->name);
-    put_member(out, name, arguments);
+    pal_put_str(out->json, "type", pal_str_of(is_custom ? custom : "function_call"));
+    pal_put_str(out->json, "call_id", part->call_id);
+    pal_put_str(out->json, "name", part->name);
+    pal_put_str(out->json, name, arguments);
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
@@ -458,10 +456,10 @@ static void put_mcp(
     pal_str arguments = part->kind == PAL_PART_TOOL_CALL
             ? part->arguments
             : pal_member_string(mcp, "arguments", out->scratch);
-    put_member(out, "type", pal_str_of(type));
-    put_member(out, "server_label", pal_member_string(mcp, "server", out->scratch));
-    put_member(out, "name", pal_member_string(mcp, "tool", out->scratch));
-    put_member(out, "arguments", arguments.len ? arguments : pal_str_of("{}"));
+    pal_put_str(out->json, "type", pal_str_of(type));
+    pal_put_str(out->json, "server_label", pal_member_string(mcp, "server", out->scratch));
+    pal_put_str(out->json, "name", pal_member_string(mcp, "tool", out->scratch));
+    pal_put_str(out->json, "arguments", arguments.len ? arguments : pal_str_of("{}"));
 }
 
 /* A failure is content for the model, whether the tool or its server failed. */
@@ -473,7 +471,7 @@ static void put_mcp_error(items_writer *out, const pal_part *result)
     }
     pal_json_name(out->json, "error");
     pal_json_begin_object(out->json);
-    put_member(out, "type", pal_str_of("mcp_tool_execution_error"));
+    pal_put_str(out->json, "type", pal_str_of("mcp_tool_execution_error"));
     put_list(out, "content", "text", result->text);
     pal_json_end_object(out->json);
 }
@@ -481,7 +479,7 @@ static void put_mcp_error(items_writer *out, const pal_part *result)
 /* Images and files of a result are not part of an mcp_call. */
 static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part *result)
 {
-    pal_json mcp = pal_member_kept(part->extra, "mcp", out->scratch);
+    pal_json mcp = kept_in(part->extra, "mcp", out->scratch);
     pal_str request = pal_member_string(mcp, "request", out->scratch);
     bool is_error = result && result->is_error;
     put_mcp(out, "mcp_call", part, mcp);
@@ -495,7 +493,8 @@ static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part
 static bool is_request(item_form form, const pal_part *result)
 {
     return form == ASKED_CALL &&
-            (!result || pal_openai_is_approved(result->extra) || is_denied(result->extra));
+            (!result || pal_openai_is_approved(result->extra) ||
+                    pal_text_begins(result->extra, "{\"mcp\":{\"denied\":"));
 }
 
 static void put_output(items_writer *out, const pal_part *part, pal_json kept)
@@ -503,10 +502,10 @@ static void put_output(items_writer *out, const pal_part *part, pal_json kept)
     static const char *const own[] = {"id", "type", "call_id", "output", "status", NULL};
     static const char custom[] = "custom_tool_call_output";
     bool is_custom = pal_json_string_is(pal_json_find(kept, "type"), custom);
-    put_member(out, "type", pal_str_of(is_custom ? custom : "function_call_output"));
-    put_member(out, "call_id", part->call_id);
+    pal_put_str(out->json, "type", pal_str_of(is_custom ? custom : "function_call_output"));
+    pal_put_str(out->json, "call_id", part->call_id);
     if (part->parts_len == 0) {
-        put_member(out, "output", part->text);
+        pal_put_str(out->json, "output", part->text);
     } else {
         const pal_part text = {.kind = PAL_PART_TEXT, .text = part->text};
         pal_json_name(out->json, "output");
@@ -539,11 +538,11 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     item_form form = form_of(part);
     pal_json kept = {0};
     if (form != MESSAGE)
-        kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+        kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
     put_id_text(message, form, first, len, id);
     pal_json_begin_object(out->json);
     if (status)
-        put_member(out, "id", pal_str_of(id));
+        pal_put_str(out->json, "id", pal_str_of(id));
     if (form == MCP_CALL && !status)
         form = CALL;
     if (form == MESSAGE)
@@ -554,7 +553,7 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
         put_call(out, part, kept);
     else if (is_request(form, result))
         put_mcp(out, "mcp_approval_request", part,
-                pal_member_kept(part->extra, "mcp", out->scratch));
+                kept_in(part->extra, "mcp", out->scratch));
     else if (form == MCP_CALL || form == ASKED_CALL || form == APPROVED_CALL)
         put_mcp_call(out, part, result);
     else if (form == KEPT || form == APPROVAL || form == TOOL_LIST)
@@ -566,7 +565,7 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     if (form != OUTPUT && result && result->is_error)
         status = "failed";
     if (has_status && status)
-        put_member(out, "status", pal_str_of(status));
+        pal_put_str(out->json, "status", pal_str_of(status));
     pal_json_end_object(out->json);
 }
 
@@ -604,7 +603,7 @@ pal_status pal_openai_item_keep(
 pal_status pal_openai_approval_extra(pal_str request, const pal_part *call, bool is_approved,
         pal_arena *arena, pal_str *out_extra, pal_error *err)
 {
-    pal_json mcp = pal_member_kept(call->extra, "mcp", arena);
+    pal_json mcp = kept_in(call->extra, "mcp", arena);
     pal_buf buf;
     pal_buf_init(&buf, PAL_JSON_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
@@ -628,7 +627,7 @@ bool pal_openai_approval_of(
 {
     if (form_of(part) != APPROVAL)
         return false;
-    pal_json kept = pal_member_kept(part->extra, PAL_ITEMS_FAMILY, arena);
+    pal_json kept = kept_in(part->extra, PAL_ITEMS_FAMILY, arena);
     *out_approval = (pal_openai_approval){
             .request = pal_member_string(kept, "approval_request_id", arena),
             .reason = pal_member_string(kept, "reason", arena)};

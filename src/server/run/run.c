@@ -13,6 +13,7 @@
 
 #include <string.h>
 #include "base/memory.h"
+#include "base/sum.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 
@@ -453,4 +454,13 @@ void pal_run_join(pal_run *run, const pal_turn_info *info, uint64_t after)
 {
     run->session = info->session;
     begin(run, info, after);
+}
+
+void pal_run_add_usage(pal_usage *sum, const pal_usage *usage)
+{
+    pal_sum_u64(&sum->input, usage->input);
+    pal_sum_u64(&sum->cache_read, usage->cache_read);
+    pal_sum_u64(&sum->cache_write, usage->cache_write);
+    pal_sum_u64(&sum->output, usage->output);
+    pal_sum_u64(&sum->reasoning, usage->reasoning);
 }

@@ -190,6 +190,9 @@ bool pal_run_next(pal_run *run, const pal_turn_request *request);
 typedef void (*pal_run_written)(pal_run *run, pal_status status, const pal_error *err);
 bool pal_run_apply(pal_run *run, pal_op *ops, size_t ops_len, pal_run_written written);
 
+/* Adds the usage of one model call to a sum, which stops at the largest number. */
+void pal_run_add_usage(pal_usage *sum, const pal_usage *usage);
+
 /* ---- Streams (run_stream.c) ---- */
 
 /* Opens the stream of a call, with the headers that every stream has. See pal_exchange_stream() for

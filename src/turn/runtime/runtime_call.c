@@ -28,7 +28,7 @@ const char *pal_event_kind_name(pal_event_kind kind)
 {
     static const char *const names[] = {"none", "started", "step", "text", "reasoning", "call",
             "arguments", "message", "tool_started", "tool_ended", "retrying", "compacted",
-            "steered", "paused", "asking", "ended", "tools_missing", "item"};
+            "steered", "paused", "asking", "ended", "tools_missing", "item", "progress"};
 
     return (size_t)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "none";
 }

@@ -34,8 +34,13 @@ static const answer_case whole = {.kind = &pal_reader_responses};
     "{\"type\":\"refusal\",\"refusal\":\"No\"}]}"
 #define ITEMS "[" REASONING "," SEARCH "," CALL "," CUSTOM "," MESSAGE "]"
 #define TOLD_END "end(ok tool_calls 5+4+0>3/0 model=m id=r)"
-#define TOLD                                                                                       \
-    "summary(Hm) item1(" REASONING ") item1(" SEARCH ") call0(c,f) args0({}) item1(" CALL          \
+#define BEGUN "progress(response.output_item.added) "
+#define SEARCHING(index)                                                                           \
+    EVENT("response.web_search_call.searching", ",\"output_index\":" index)
+#define TOLD_SEARCHING "progress(response.web_search_call.searching) "
+#define TOLD TOLD_WITH("")
+#define TOLD_WITH(progress)                                                                        \
+    "summary(Hm) item1(" REASONING ") " progress "item1(" SEARCH ") call0(c,f) args0({}) item1(" CALL          \
     ") call1(d,g) args1({\"input\":\"a\\n\"}) item1(" CUSTOM ") text(Hi) refusal(No) item2(" MESSAGE \
     ") " TOLD_END
 
@@ -43,8 +48,7 @@ static void items_and_their_deltas_are_reported(void)
 {
     CHECK(answer_reads_as(&stream,
             START DELTA("response.reasoning_summary_text.delta", "0", "Hm") DONE("0", REASONING)
-                    ADDED("1", SEARCH) EVENT("response.web_search_call.searching", "") DONE(
-                            "1", SEARCH) ADDED("2", CALL)
+                    ADDED("1", SEARCH) SEARCHING("1") DONE("1", SEARCH) ADDED("2", CALL)
                             DELTA("response.function_call_arguments.delta", "2", "{")
                                     DELTA("response.function_call_arguments.delta", "2", "}")
                                             DONE("2", CALL) ADDED("3", CUSTOM)
@@ -53,7 +57,42 @@ static void items_and_their_deltas_are_reported(void)
                     DELTA("response.output_text.delta", "4", "Hi")
                             DELTA("response.refusal.delta", "4", "No") DONE("4", MESSAGE)
                                     END(ITEMS),
-            TOLD));
+            TOLD_WITH(BEGUN TOLD_SEARCHING)));
+}
+
+#define FILES "{\"type\":\"file_search_call\",\"id\":\"fs\"}"
+#define TEXT "{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":\"Hi\"}]}"
+#define HI DELTA("response.output_text.delta", "2", "Hi")
+#define TOLD_STOP "end(ok stop 5+4+0>3/0 model=m id=r)"
+#define TOLD_ALL                                                                                   \
+    BEGUN TOLD_SEARCHING "item1(" SEARCH ") " BEGUN "item1(" FILES ") text(Hi) item1(" TEXT        \
+                         ") " TOLD_STOP
+
+/* The parts of a message are numbered by the ends of its items. */
+static void events_wait_for_the_end_of_an_open_item(void)
+{
+    CHECK(answer_reads_as(&stream,
+            START ADDED("0", SEARCH) ADDED("1", FILES) ADDED("2", TEXT) HI SEARCHING("0")
+                    DONE("2", TEXT) DONE("1", FILES) DONE("0", SEARCH) END("[]"),
+            BEGUN TOLD_SEARCHING "item1(" SEARCH ") " BEGUN "item1(" FILES ") text(Hi) item1(" TEXT
+                                 ") " TOLD_STOP));
+    CHECK(answer_reads_as(&stream,
+            START ADDED("0", SEARCH) ADDED("1", FILES) SEARCHING("0") DONE("0", SEARCH) HI
+                    DONE("1", FILES) DONE("2", TEXT) END("[]"),
+            TOLD_ALL));
+}
+
+static void an_item_that_the_service_does_not_end_is_kept(void)
+{
+    CHECK(answer_reads_as(&stream,
+            START ADDED("0", SEARCH) SEARCHING("0") ADDED("1", FILES) HI DONE("2", TEXT)
+                    END("[]"),
+            TOLD_ALL));
+    CHECK(answer_reads_as(&stream,
+            START ADDED("0", "{\"type\":\"web_search_call\"}") SEARCHING("0")
+                    END("[" SEARCH "," FILES "," TEXT "]"),
+            BEGUN TOLD_SEARCHING "item1(" SEARCH ") item1(" FILES ") text(Hi) item1(" TEXT
+                                 ") " TOLD_STOP));
 }
 
 static void an_item_without_deltas_reports_its_texts(void)
@@ -93,11 +132,16 @@ static void an_allocation_failure_is_reported(void)
     CHECK(answer_starves(&stream,
             START DONE("0", REASONING) DONE("1", SEARCH) DONE("2", CALL) DONE("3", CUSTOM)
                     DONE("4", MESSAGE) END(ITEMS)));
+    CHECK(answer_starves(&stream,
+            START ADDED("0", SEARCH) ADDED("1", FILES) SEARCHING("0") HI DONE("0", SEARCH)
+                    DONE("2", TEXT) END("[]")));
 }
 
 int main(void)
 {
     RUN(items_and_their_deltas_are_reported);
+    RUN(events_wait_for_the_end_of_an_open_item);
+    RUN(an_item_that_the_service_does_not_end_is_kept);
     RUN(an_item_without_deltas_reports_its_texts);
     RUN(an_incomplete_answer_says_why);
     RUN(errors_are_reported);

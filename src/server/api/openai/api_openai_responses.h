@@ -2,9 +2,10 @@
  * session of a conversation, or in a session that belongs to a chain of responses.
  *
  * A response is a record of that session (kind "response", named by the response's id). It refers
- * to the messages of its input and output. It also contains the settings of the request, and the
- * lengths of the deltas, so that a replay sends the same events with the same numbers. The record
- * is written in the commit of the answer. A background response has a record from the start. */
+ * to the messages of its input and output. It also contains the settings of the request, the
+ * lengths of the deltas, and the progress of the service's own tools, so that a replay sends the
+ * same events with the same numbers. The record is written in the commit of the answer. A
+ * background response has a record from the start. */
 #ifndef PAL_API_OPENAI_RESPONSES_H
 #define PAL_API_OPENAI_RESPONSES_H
 
@@ -66,7 +67,7 @@ typedef enum pal_response_form {
     PAL_RESPONSE_CALL = 3,
     PAL_RESPONSE_CUSTOM_CALL = 4,
     PAL_RESPONSE_MCP_CALL = 5, /* a tool server of this server runs it */
-    PAL_RESPONSE_SUMMARY = 6,  /* of reasoning */
+    PAL_RESPONSE_SUMMARY = 6,  /* a summary of reasoning */
     PAL_RESPONSE_ITEM = 7,     /* any other item of a service that has this API */
     PAL_RESPONSE_LIST = 8,     /* the tools of a tool server of this server */
 } pal_response_form;
@@ -263,11 +264,13 @@ typedef struct pal_response_piece pal_response_piece;
  * thread at a time. */
 typedef struct pal_response_events {
     const pal_response *response;
-    bool (*write)(pal_str frame, void *user); /* NULL: events are not written */
+    /* Where events are written; both NULL: nowhere. The stream is NULL when the client has left. */
+    pal_stream *const *stream;
+    bool (*write)(pal_str frame, void *user); /* used if `stream` is NULL */
     void *user;
     uint64_t number;            /* number of the next event */
     uint64_t told_from;         /* events with smaller numbers are not written */
-    bool is_cut;                /* `write` has failed, so no more events are written */
+    bool is_cut;                /* writing has failed, so no more events are written */
     pal_response_piece *pieces; /* the items of the output */
     size_t len, cap;
     pal_id message; /* the message that the next parts belong to */
@@ -303,6 +306,9 @@ void pal_response_events_arguments(pal_response_events *events, pal_str call_id,
 /* A complete item of the service, as JSON, whose texts were added before. `part` is the number of
  * its first part. */
 void pal_response_events_item(pal_response_events *events, uint64_t part, pal_str json);
+/* An event of the service about an item that it has not completed, as JSON. The first one is the
+ * item's response.output_item.added. `part` is the number of the item's first part. */
+void pal_response_events_progress(pal_response_events *events, uint64_t part, pal_str json);
 /* Completes the open items and writes the last event, which depends on response->status. */
 void pal_response_events_end(pal_response_events *events);
 

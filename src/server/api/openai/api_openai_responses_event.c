@@ -7,8 +7,9 @@
  * ends with its result.
  *
  * The lengths of the deltas are stored as runs, [[ITEM, LEN, LEN, ...], ...]: an item's number in
- * the output, and the lengths of its deltas in bytes. Output and runs are enough to create the same
- * events again. */
+ * the output, and the lengths of its deltas in bytes. An item of the service's own tools has
+ * objects instead of lengths: the events of the service about it, without the members that are
+ * ours. Output and runs are enough to create the same events again. */
 #include "server/api/openai/api_openai_responses.h"
 
 #include "base/json/json_put.h"
@@ -85,7 +86,8 @@ void pal_response_events_done(pal_response_events *events)
 
 static bool is_told(const pal_response_events *events)
 {
-    return events->write && !events->is_cut && events->number >= events->told_from;
+    return (events->stream || events->write) && !events->is_cut &&
+            events->number >= events->told_from;
 }
 
 /* Begins {"type":TYPE,"sequence_number":N of a frame. */
@@ -108,7 +110,12 @@ static void end_frame(pal_response_events *events, pal_json_writer *writer)
 {
     pal_json_end_object(writer);
     pal_buf_append_text(writer->buf, "\n\n");
-    if (writer->buf->failure || !events->write(pal_buf_str(writer->buf), events->user))
+    bool is_written = !writer->buf->failure;
+    if (is_written && events->stream)
+        is_written = *events->stream && pal_stream_write(*events->stream, pal_buf_str(writer->buf));
+    else if (is_written)
+        is_written = events->write(pal_buf_str(writer->buf), events->user);
+    if (!is_written)
         events->is_cut = true;
     pal_buf_done(writer->buf);
 }
@@ -160,7 +167,21 @@ static pal_message message_of(const pal_response_piece *piece, pal_part *part)
             .parts_len = 1};
 }
 
-/* Writes the complete item of the service with our id, as it is stored. */
+/* Reads the item of the service as the message that is stored. */
+static pal_status read_service_item(const pal_response_piece *piece, pal_arena *arena,
+        pal_message *out_message, pal_error *err)
+{
+    pal_status status =
+            pal_openai_items_read_answer(pal_buf_str(&piece->item), arena, out_message, err);
+    if (status != PAL_OK)
+        return status;
+    out_message->id = piece->message;
+    for (size_t i = 0; i < out_message->parts_len; i++)
+        out_message->parts[i].number = piece->part + (uint32_t)i;
+    return PAL_OK;
+}
+
+/* Writes the item of the service with our id. */
 static pal_status put_service_item(pal_json_writer *writer, const pal_response_piece *piece,
         const pal_part *result, const char *status, pal_error *err)
 {
@@ -168,11 +189,8 @@ static pal_status put_service_item(pal_json_writer *writer, const pal_response_p
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
         return pal_no_memory(err);
-    pal_status read = pal_openai_items_read_answer(pal_buf_str(&piece->item), arena, &message, err);
+    pal_status read = read_service_item(piece, arena, &message, err);
     if (read == PAL_OK) {
-        message.id = piece->message;
-        for (size_t i = 0; i < message.parts_len; i++)
-            message.parts[i].number = piece->part + (uint32_t)i;
         bool is_mcp = pal_openai_is_mcp(pal_buf_str(&piece->extra));
         if (piece->extra.len && message.parts_len && (is_mcp || !message.parts[0].extra.len))
             message.parts[0].extra = pal_buf_str(&piece->extra);
@@ -687,6 +705,16 @@ static pal_response_piece *find_open(pal_response_events *events, uint64_t part)
     return NULL;
 }
 
+static void keep_item(pal_response_events *events, pal_response_piece *piece, pal_str json)
+{
+    pal_buf_clear(&piece->item);
+    pal_buf_append_text(&piece->item, "[");
+    pal_buf_append_str(&piece->item, json);
+    pal_buf_append_text(&piece->item, "]");
+    if (piece->item.failure)
+        events->failure = piece->item.failure;
+}
+
 static bool is_incomplete(pal_str json)
 {
     pal_json item;
@@ -707,16 +735,83 @@ void pal_response_events_item(pal_response_events *events, uint64_t part, pal_st
         piece = add_piece(events, PAL_RESPONSE_ITEM, part);
     if (!piece)
         return;
-    pal_buf_append_text(&piece->item, "[");
-    pal_buf_append_str(&piece->item, json);
-    pal_buf_append_text(&piece->item, "]");
-    if (piece->item.failure) {
-        events->failure = piece->item.failure;
+    keep_item(events, piece, json);
+    if (events->failure)
         return;
-    }
     if (is_new)
         tell_item(events, piece, NULL);
     end_piece(events, piece, is_incomplete(json) ? "incomplete" : "completed");
+}
+
+/* ---- Progress of the service's own tools ---- */
+
+/* Members of the service's events that are different here. */
+static const char *const own_members[] = {
+        "type", "sequence_number", "output_index", "item_id", "response_id", NULL};
+
+/* Notes the event for a replay. */
+static void note_progress(pal_response_events *events, const pal_response_piece *piece,
+        const char *type, pal_json event, pal_arena *arena)
+{
+    note_run(events, index_of(events, piece));
+    pal_buf_append_char(&events->deltas, ',');
+    pal_json_writer writer = pal_json_writer_make(&events->deltas);
+    pal_json_begin_object(&writer);
+    pal_put_text(&writer, "type", type);
+    pal_member_put_others(&writer, event, own_members, NULL, arena);
+    pal_json_end_object(&writer);
+}
+
+static void tell_progress(pal_response_events *events, const pal_response_piece *piece,
+        const char *type, pal_json event, pal_arena *arena)
+{
+    if (is_told(events)) {
+        pal_buf buf;
+        pal_json_writer writer = begin_within(events, piece, type, &buf);
+        pal_member_put_others(&writer, event, own_members, NULL, arena);
+        end_frame(events, &writer);
+    }
+    events->number++;
+}
+
+/* Begins the item as the service has begun it. */
+static void begin_service_item(pal_response_events *events, uint64_t part, const char *type,
+        pal_json event, pal_arena *arena)
+{
+    pal_message message;
+    pal_response_piece *piece = add_piece(events, PAL_RESPONSE_ITEM, part);
+    if (!piece)
+        return;
+    keep_item(events, piece, pal_json_raw(pal_json_find(event, "item")));
+    if (!events->failure)
+        events->failure = read_service_item(piece, arena, &message, NULL);
+    if (events->failure)
+        return;
+    pal_openai_item_id(&message, 0, piece->item_id);
+    note_progress(events, piece, type, event, arena);
+    tell_item(events, piece, NULL);
+}
+
+void pal_response_events_progress(pal_response_events *events, uint64_t part, pal_str json)
+{
+    pal_json event;
+    pal_arena *arena = events->failure ? NULL : pal_arena_new(0);
+    if (!arena || pal_json_parse(arena, json, NULL, &event, NULL) != PAL_OK) {
+        events->failure = events->failure ? events->failure : PAL_NO_MEMORY;
+        pal_arena_free(arena);
+        return;
+    }
+    pal_response_piece *piece = find_open(events, part);
+    const char *type = pal_arena_copy(arena, pal_member_string(event, "type", arena)).data;
+    if (!type) {
+        events->failure = PAL_NO_MEMORY;
+    } else if (!piece) {
+        begin_service_item(events, part, type, event, arena);
+    } else if (piece->form == PAL_RESPONSE_ITEM) {
+        note_progress(events, piece, type, event, arena);
+        tell_progress(events, piece, type, event, arena);
+    }
+    pal_arena_free(arena);
 }
 
 static const char *item_status(const pal_response_events *events, size_t index)

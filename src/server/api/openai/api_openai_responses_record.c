@@ -314,13 +314,6 @@ static bool may_run_elsewhere(pal_call *call, const pal_response *response)
                     call->arena, &lease, NULL) == PAL_OK;
 }
 
-static void settle_lost(pal_call *call, pal_response *response)
-{
-    if (!may_run_elsewhere(call, response))
-        fail(response, "server_error", "the server was stopped while the response was in progress",
-                call->arena);
-}
-
 pal_str pal_response_error_code(pal_status status, long code)
 {
     if (code == 429 || status == PAL_BUDGET)
@@ -335,7 +328,9 @@ static void settle(pal_call *call, pal_response *response)
     pal_turn_info info;
     if (pal_turn_find(call->server->runtime, call->caller.tenant, response->turn, &info, NULL) !=
             PAL_OK) {
-        settle_lost(call, response);
+        if (!may_run_elsewhere(call, response))
+            fail(response, "server_error",
+                    "the server was stopped while the response was in progress", call->arena);
         return;
     }
     if (info.state == PAL_TURN_FAILED) {

@@ -121,13 +121,23 @@ static void tell_delta(replay *r, uint64_t len)
         pal_response_events_text(&r->events, form_of(part), number_of(item, part), delta);
 }
 
+static void tell_progress(replay *r, pal_str json)
+{
+    const pal_openai_item *item = &r->items[r->item];
+    const pal_part *part = part_of(item);
+    if (part)
+        pal_response_events_progress(&r->events, number_of(item, part), json);
+}
+
 /* Returns false if only the last events remain. */
 static bool step(replay *r)
 {
     pal_json value;
     uint64_t number;
     if (pal_json_next(&r->run, NULL, &value)) {
-        if (pal_json_u64(value, &number))
+        if (pal_json_type_of(value) == PAL_JSON_OBJECT)
+            tell_progress(r, pal_json_raw(value));
+        else if (pal_json_u64(value, &number))
             tell_delta(r, number);
         return true;
     }

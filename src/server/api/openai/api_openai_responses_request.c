@@ -184,19 +184,6 @@ static pal_status read_state(pal_response_request *request, pal_error *err)
             "send either 'previous_response_id' or 'conversation', not both");
 }
 
-/* A repeated request with the same idempotency key gets the same ids. */
-static void give_ids(pal_call *call, pal_message *messages, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        char text[PAL_ID_TEXT_SIZE];
-        messages[i].id = pal_id_new();
-        if (!call->idempotency_key.len)
-            continue;
-        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 2), text);
-        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
-    }
-}
-
 static pal_status read_input(pal_response_request *request, pal_error *err)
 {
     pal_call *call = request->call;
@@ -217,7 +204,9 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     if (request->turn.messages_len == 0 && !has_context && request->generates)
         return pal_error_set(err, PAL_INVALID, "'input' is empty; send at least one item");
     call->fail_param = NULL;
-    give_ids(call, request->turn.messages, request->turn.messages_len);
+    for (size_t i = 0; i < request->turn.messages_len; i++)
+        request->turn.messages[i].id = pal_id_new();
+    pal_call_give_client_ids(call, request->turn.messages, request->turn.messages_len, 2);
     return pal_arena_checked(call->arena, err);
 }
 

@@ -102,15 +102,6 @@ static void set_end(response_run *r, int64_t at, pal_finish finish, const pal_us
     response->completed_at = at / 1000;
 }
 
-static void add_usage(pal_usage *total, const pal_usage *usage)
-{
-    total->input += usage->input;
-    total->cache_read += usage->cache_read;
-    total->cache_write += usage->cache_write;
-    total->output += usage->output;
-    total->reasoning += usage->reasoning;
-}
-
 /* Called on the loop, before the commit of the answer. */
 static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *out_record,
         void *user, pal_error *err)
@@ -286,6 +277,9 @@ static void event(pal_run *run, const pal_event *event)
     case PAL_EVENT_ITEM:
         pal_response_events_item(events, event->count, event->text);
         break;
+    case PAL_EVENT_PROGRESS:
+        pal_response_events_progress(events, event->count, event->text);
+        break;
     case PAL_EVENT_CALL:
         pal_response_events_call(events, event->count, event->call_id, event->name, event->text);
         break;
@@ -299,7 +293,7 @@ static void event(pal_run *run, const pal_event *event)
         pal_response_events_arguments(events, event->call_id, event->text);
         break;
     case PAL_EVENT_MESSAGE:
-        add_usage(&r->usage, &event->usage);
+        pal_run_add_usage(&r->usage, &event->usage);
         set_end(r, event->at, event->finish, &r->usage);
         break;
     default:
@@ -309,11 +303,9 @@ static void event(pal_run *run, const pal_event *event)
 
 /* ---- Streams ---- */
 
-static bool write_frame(pal_str frame, void *user)
+static bool keep_early(pal_str frame, void *user)
 {
     response_run *r = user;
-    if (!r->is_waiting)
-        return r->run.stream && pal_stream_write(r->run.stream, frame);
     pal_buf_append_str(&r->early, frame);
     return !r->early.failure;
 }
@@ -326,13 +318,6 @@ static bool open_stream(response_run *r)
     return true;
 }
 
-static void begin_stream(response_run *r)
-{
-    r->events.write = write_frame;
-    if (r->is_waiting || open_stream(r))
-        pal_response_events_begin(&r->events);
-}
-
 /* ---- Background responses ---- */
 
 /* Sends the frames that waited; later frames are sent directly. If the stream is refused, the
@@ -340,6 +325,7 @@ static void begin_stream(response_run *r)
 static void join_stream(response_run *r)
 {
     r->is_waiting = false;
+    r->events.stream = &r->run.stream;
     if (open_stream(r))
         (void)pal_run_write(&r->run, &r->early);
     if (r->run.is_over)
@@ -439,8 +425,14 @@ static void started(pal_run *run, const pal_turn_info *info)
     }
     r->response.turn = info->turn;
     r->is_waiting = r->response.is_background && !is_reader(r);
-    if (r->wants_stream)
-        begin_stream(r);
+    if (r->wants_stream) {
+        if (r->is_waiting)
+            r->events.write = keep_early;
+        else
+            r->events.stream = &r->run.stream;
+        if (r->is_waiting || open_stream(r))
+            pal_response_events_begin(&r->events);
+    }
     pal_response_events_lists(&r->events);
     pal_response_events_approved(&r->events);
     if (r->is_waiting && !keep_background(r)) {

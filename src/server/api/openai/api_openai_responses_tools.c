@@ -501,13 +501,6 @@ static const pal_tool *find_tool(const pal_tool *tools, size_t len, pal_str name
     return NULL;
 }
 
-static pal_status wrong_tool(
-        pal_call *call, const tool_walk *walk, pal_status status, pal_error *err)
-{
-    call->fail_param = pal_text_begins(pal_str_of(walk->list), "tools") ? "tools" : "input";
-    return pal_member_within(err, status, walk->list, walk->at - 1);
-}
-
 /* Makes room for all tools. */
 static pal_status begin_tools(
         pal_call *call, pal_json array, pal_json additional, pal_tool **out_tools, pal_error *err)
@@ -560,7 +553,8 @@ static pal_status read_tools(
             continue;
         status = read_tool(call, value, name_space, &tools[len], err);
         if (status != PAL_OK) {
-            status = wrong_tool(call, &walk, status, err);
+            call->fail_param = pal_text_begins(pal_str_of(walk.list), "tools") ? "tools" : "input";
+            status = pal_member_within(err, status, walk.list, walk.at - 1);
             goto out;
         }
         if (!has_namespace || !find_tool(tools, len, tools[len].name))
