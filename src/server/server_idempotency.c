@@ -470,12 +470,6 @@ static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_er
     return PAL_OK;
 }
 
-/* A record that was written in the same commit as a found operation exists too. */
-static bool was_written_with(const pal_op *op)
-{
-    return op->kind == PAL_OP_RECORD_PUT && op->with_previous;
-}
-
 pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err)
 {
@@ -489,7 +483,9 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
     if (!batch.ops || !batch.from)
         return pal_no_memory(err);
     for (size_t i = 0; i < ops_len; i++) {
-        bool found = is_repeat && was_found && was_written_with(&ops[i]);
+        /* A record that was written in the same commit as a found operation exists too. */
+        bool found =
+                is_repeat && was_found && ops[i].kind == PAL_OP_RECORD_PUT && ops[i].with_previous;
         if (is_repeat && !found)
             status = find_again(call, &ops[i], &found, err);
         was_found = found;

@@ -1,5 +1,7 @@
 // Runs one suite against the built command, for Meson: `node suite.mjs SUITE STORE [PACKAGES]`.
-// STORE is "memory" or "sqlite". PALAVER_BIN is the command. npm installs the SDKs into
+// STORE is "memory", "sqlite" or "nodes": three servers on one store behind a load balancer that sends
+// each request to the next one. The store of the nodes is PostgreSQL under tools/pg-test, otherwise
+// SQLite. PALAVER_BIN is the command. npm installs the SDKs into
 // CONFORMANCE_DIR when the first suite runs, next to copies of the suites. PACKAGES is a folder of
 // this folder with the package.json and the modules that its suites share; the default is this
 // folder. Without network the suite is skipped.
@@ -13,6 +15,7 @@ import { run } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import util from 'node:util';
+import { openBalancer } from '../support/balance.mjs';
 import { MockAnthropic } from './mock-anthropic.mjs';
 import { MockModel } from './mock-model.mjs';
 
@@ -80,10 +83,8 @@ function copySuite(scratch) {
     return path.join(to, `${suite}.test.mjs`);
 }
 
-async function startServer(provider, upstream, scratch) {
-    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-conformance-'));
-    scratch.push(dir);
-    const store = kind === 'sqlite' ? `sqlite:${path.join(dir, 'palaver.db')}` : 'memory:';
+// Starts one server process. Returns it with its URL and port.
+async function startProcess(provider, upstream, store, dir) {
     const ours = Object.entries(process.env).filter(([name]) => !/^PALAVER_|_API_KEY$/.test(name));
     const server = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--store', store,
         '--model', 'mock-model', '--provider', provider, '--provider-url', `${upstream}/v1`],
@@ -92,18 +93,59 @@ async function startServer(provider, upstream, scratch) {
     let out = '';
     for await (const piece of server.stdout) {
         out += piece;
-        const found = /is listening on (http:\/\/\S+)\n/.exec(out);
-        if (found) return { server, url: found[1] };
+        const found = /is listening on (http:\/\/\S+:(\d+))\n/.exec(out);
+        if (found) return { server, url: found[1], port: Number(found[2]) };
     }
     throw new Error(`the server did not start: ${out}`);
 }
 
-// Returns false if the server did not run until now, or does not end as it should.
-async function stopServer({ server }) {
-    if (server.exitCode !== null) return false;
-    server.kill('SIGTERM');
-    const [status] = await once(server, 'exit');
-    return status === 0;
+const NODES = 3;
+let schemas = 0;
+
+function storeOf(dir) {
+    const postgres = process.env.PALAVER_TEST_POSTGRES;
+    if (kind === 'memory') return 'memory:';
+    if (kind === 'nodes' && postgres) return `${postgres}&schema=s${process.pid}_${++schemas}`;
+    return `sqlite:${path.join(dir, 'palaver.db')}`;
+}
+
+// Waits until a server knows all nodes.
+async function untilKnown({ url }) {
+    const known = new RegExp(`^palaver_nodes\\{state="running"\\} ${NODES}$`, 'm');
+    while (!known.test(await (await fetch(`${url}/metrics`)).text())) await sleep(20);
+}
+
+// Starts the servers on one store: one, or the nodes behind a balancer.
+async function startServer(provider, upstream, scratch) {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'palaver-conformance-'));
+    scratch.push(dir);
+    const store = storeOf(dir);
+    const processes = [await startProcess(provider, upstream, store, dir)];
+    if (kind !== 'nodes') return { processes, url: processes[0].url, close: () => {} };
+    while (processes.length < NODES)
+        processes.push(await startProcess(provider, upstream, store, dir));
+    await Promise.all(processes.map(untilKnown));
+    const balancer = await openBalancer();
+    processes.forEach(balancer.add);
+    return { processes, url: balancer.url, close: balancer.close };
+}
+
+// Returns false if a server did not run until now, or does not end as it should.
+async function stopServer({ processes, close }) {
+    close();
+    const ends = processes.map(async ({ server }) => {
+        if (server.exitCode !== null) return false;
+        server.kill('SIGTERM');
+        const [status] = await once(server, 'exit');
+        return status === 0;
+    });
+    return (await Promise.all(ends)).every(Boolean);
+}
+
+// Waits until each server requires a key.
+async function untilClosed({ processes }) {
+    for (const { url } of processes)
+        while ((await fetch(`${url}/api/v1/keys`)).status !== 401) await sleep(20);
 }
 
 async function makeKey(url, role, key) {
@@ -124,6 +166,7 @@ async function startAnthropic(upstream, mocks, servers, scratch) {
     const closed = await startServer('openai', upstream, scratch);
     servers.push(closed);
     const admin = await makeKey(closed.url, 'admin');
+    await untilClosed(closed);
     return { MOCK_ANTHROPIC_URL: spoken, PALAVER_ANTHROPIC_URL: anthropic.url,
         PALAVER_CLOSED_URL: closed.url,
         PALAVER_CLOSED_WRITE_KEY: await makeKey(closed.url, 'write', admin),

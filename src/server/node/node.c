@@ -78,7 +78,7 @@ static bool look(pal_nodes *nodes)
     pal_arena *arena = pal_arena_new(0);
     if (!arena || pal_node_list(nodes->server->store, arena, &list, &len, &err) != PAL_OK) {
         pal_arena_free(arena);
-        return pal_nodes_has_others(nodes); /* as far as is known */
+        return pal_nodes_has_others(nodes); /* only nodes that are known so far */
     }
     for (size_t i = 0; i < len; i++) {
         if (list[i].slot == atomic_load(&nodes->slot))
@@ -298,6 +298,37 @@ bool pal_nodes_find_any(pal_nodes *nodes, char out_address[static PAL_NODE_ADDRE
     for (size_t i = 0; i < nodes->len && !is_found; i++) {
         const pal_node *node = &nodes->list[nodes->next++ % nodes->len];
         is_found = node->state == PAL_NODE_RUNNING && use(node, out_address);
+    }
+    pthread_mutex_unlock(&nodes->lock);
+    return is_found;
+}
+
+/* Mixes a session and a slot. The node with the largest value is the home of the session, so a node
+ * that comes or goes moves only its own share of the sessions. */
+static uint64_t weigh(pal_id session, uint32_t slot)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ slot;
+    for (size_t i = 0; i < sizeof session.bytes; i++)
+        h = (h ^ session.bytes[i]) * 0x100000001b3u;
+    h = (h ^ (h >> 32)) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
+bool pal_nodes_find_home(
+        pal_nodes *nodes, pal_id session, char out_address[static PAL_NODE_ADDRESS_SIZE])
+{
+    bool is_found = false;
+    if (!nodes)
+        return false;
+    pthread_mutex_lock(&nodes->lock);
+    uint64_t best = nodes->is_leaving ? 0 : weigh(session, atomic_load(&nodes->slot));
+    for (size_t i = 0; i < nodes->len; i++) {
+        const pal_node *node = &nodes->list[i];
+        uint64_t weight = weigh(session, node->slot);
+        if (node->state == PAL_NODE_RUNNING && weight > best && use(node, out_address)) {
+            best = weight;
+            is_found = true;
+        }
     }
     pthread_mutex_unlock(&nodes->lock);
     return is_found;

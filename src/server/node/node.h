@@ -39,7 +39,7 @@ typedef struct pal_node {
     int64_t seen_at;    /* time of the last renewal, by the store's clock */
     uint32_t renew_ms;  /* the next renewal comes after this time */
     pal_node_state state;
-    uint64_t version; /* of the record */
+    uint64_t version; /* version of the record */
 } pal_node;
 
 /* Lists the nodes of the last PAL_NODE_KEPT_MS by slot. The result is in the arena. */
@@ -79,6 +79,10 @@ bool pal_nodes_find(pal_nodes *nodes, uint16_t slot, pal_str owner,
         char out_address[static PAL_NODE_ADDRESS_SIZE]);
 /* Finds the address of any other node that runs, in turn. */
 bool pal_nodes_find_any(pal_nodes *nodes, char out_address[static PAL_NODE_ADDRESS_SIZE]);
+/* Finds the address of the node where a session is at home: each session has one of the running
+ * nodes, and all nodes find the same one while they know the same nodes. False: it is this one. */
+bool pal_nodes_find_home(
+        pal_nodes *nodes, pal_id session, char out_address[static PAL_NODE_ADDRESS_SIZE]);
 /* Reads the records of the nodes now. Reads the store. */
 void pal_nodes_refresh(pal_nodes *nodes);
 /* Whether other nodes are running. */

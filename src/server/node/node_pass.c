@@ -33,6 +33,7 @@
 
 #define CONNECT_MS 1000
 #define TRIES_MAX 3 /* nodes that a server that stops tries for one request */
+#define ID_TRIES_MAX 1000 /* ids that are tried for a session; one in each number of nodes fits */
 #define RETRY_MS 1000 /* Retry-After if the other node was lost */
 #define CONTENT_TYPE_SIZE 256
 #define TOKEN_SIZE (2 * PAL_SHA256_SIZE + 1)
@@ -552,6 +553,24 @@ bool pal_pass_to_holder(pal_call *call, pal_id turn, pal_id session)
                 &lease, NULL) != PAL_OK)
         return false;
     return pal_nodes_find(nodes, 0, lease.owner, address) && pass_to(call, address);
+}
+
+bool pal_pass_to_home(pal_call *call, pal_id session)
+{
+    char address[PAL_NODE_ADDRESS_SIZE];
+    return can_pass(call) && pal_nodes_find_home(call->server->nodes, session, address) &&
+            pass_to(call, address);
+}
+
+pal_id pal_pass_id_here(const pal_call *call, uint32_t n)
+{
+    char address[PAL_NODE_ADDRESS_SIZE];
+    pal_id id = pal_call_derived_id(call, n);
+    for (unsigned i = 0; i < ID_TRIES_MAX && call->idempotency_key.len == 0 &&
+            pal_nodes_find_home(call->server->nodes, id, address);
+            i++)
+        id = pal_id_new();
+    return id;
 }
 
 bool pal_pass_turn(pal_call *call, const pal_turn_info *info)

@@ -35,7 +35,14 @@ bool pal_pass_request(pal_call *call);
  * store if the turn's slot does not lead to a node. The rules of pal_pass_request() apply. Call it
  * on a worker. */
 bool pal_pass_to_holder(pal_call *call, pal_id turn, pal_id session);
-/* The same, if the turn is not in this process and has not ended. */
+/* Passes the request on to the node where the session is at home, unless it is this one. Use it for
+ * requests that are ordered by locks in memory. Does not read the store. The rules of
+ * pal_pass_request() apply. */
+bool pal_pass_to_home(pal_call *call, pal_id session);
+/* Returns an id for a new session. If the call has no idempotency key, the session is at home in
+ * this process. */
+pal_id pal_pass_id_here(const pal_call *call, uint32_t n);
+/* The same as pal_pass_to_holder(), if the turn is not in this process and has not ended. */
 bool pal_pass_turn(pal_call *call, const pal_turn_info *info);
 
 #endif

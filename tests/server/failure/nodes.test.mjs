@@ -3,39 +3,12 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test from 'node:test';
-import { open, serveModel } from '../model.mjs';
-import { assertError, makeKey, palaver } from '../support.mjs';
+import { openBalancer } from '../../support/balance.mjs';
+import { open } from '../model.mjs';
+import { keyOf, metric, nodes, nodesOf, pause, start, untilKnown } from '../nodes.mjs';
+import { assertError } from '../support.mjs';
 
-const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n  drain_delay: 1s\n';
 const SECONDS = Number(process.env.NODES_SECONDS ?? 4);
-// On PostgreSQL (tools/pg-test), each test has a schema.
-const postgres = process.env.PALAVER_TEST_POSTGRES;
-let schemas = 0;
-let store = [];
-const newStore = () => {
-    store = postgres ? ['--store', `${postgres}&schema=n${process.pid}_${++schemas}`] : [];
-};
-const start = (t, options) => serveModel(t, { config, args: store, ...options });
-const keyOf = (dir, ...args) => makeKey(dir, ...store, ...args).key;
-const pause = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
-
-const nodesOf = (dir, ...args) => JSON.parse(palaver(dir, 'node', 'list', '--json', ...store, ...args));
-
-async function nodes(t, count) {
-    newStore();
-    const first = await start(t, {});
-    const all = [first];
-    while (all.length < count)
-        all.push(await start(t, { dir: first.dir, model: first.model }));
-    await Promise.all(all.map((s) => untilKnown(s, 'running', count)));
-    return all;
-}
-
-// Waits until the metrics of a server show so many nodes in a state.
-async function untilKnown(s, state, count) {
-    const known = new RegExp(`^palaver_nodes\\{state="${state}"\\} ${count}$`, 'm');
-    while (!known.test((await s.get('/metrics')).text)) await pause();
-}
 
 test('the list of nodes shows which servers run, died or stopped', async (t) => {
     const [a, b, c] = await nodes(t, 3);
@@ -63,7 +36,7 @@ test('the id of a turn contains the slot of its node', async (t) => {
     assert.equal(json.turn_id.slice(24, 28), '0002');
 });
 
-const passed = async (s) => Number(/^palaver_passed_total (\d+)$/m.exec((await s.get('/metrics')).text)[1]);
+const passed = (s) => metric(s, 'palaver_passed_total');
 const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
 
 test('events of a turn can be read and resumed at any node', async (t) => {
@@ -194,46 +167,16 @@ test('a node that is gone is not asked, and a turn that nobody runs is refused',
     assertError(await c.get('/api/v1/turns/01a1ed92-036c-747a-89ed-000200000000/events'), 404, 'not_found');
 });
 
-// A load balancer: each request goes to the next server that is ready. If a connection is refused,
-// the next one is tried, as balancers do.
+// A load balancer that asks the servers whether they are ready.
 async function balance(t) {
-    let servers = [];
-    let at = 0;
-    const forward = (request, body, response, tries) => {
-        const ready = servers.filter((s) => s.isReady);
-        if (ready.length === 0 || tries > 10) {
-            response.writeHead(502).end();
-            return;
-        }
-        const s = ready[at++ % ready.length];
-        const up = http.request({ host: '127.0.0.1', port: s.port, method: request.method,
-            path: request.url, headers: request.headers, agent: false }, (answer) => {
-            response.writeHead(answer.statusCode, answer.headers);
-            answer.pipe(response);
-            answer.on('error', () => response.destroy());
-        });
-        up.on('error', (error) => {
-            if (response.headersSent) response.destroy();
-            else if (error.code === 'ECONNREFUSED') forward(request, body, response, tries + 1);
-            else response.writeHead(502).end(error.message);
-        });
-        up.end(body);
-    };
-    const proxy = http.createServer((request, response) => {
-        const pieces = [];
-        request.on('data', (piece) => pieces.push(piece));
-        request.on('end', () => forward(request, Buffer.concat(pieces), response, 0));
-    });
-    await new Promise((resolve) => { proxy.listen(0, '127.0.0.1', resolve); });
+    const proxy = await openBalancer();
     const check = async () => {
-        for (const s of servers)
+        for (const s of proxy.servers())
             s.isReady = await s.get('/readyz').then(({ code }) => code === 200, () => false);
     };
     const timer = setInterval(check, 200);
-    t.after(() => { clearInterval(timer); proxy.close(); proxy.closeAllConnections?.(); });
-    return { port: proxy.address().port, check,
-        add: (s) => { s.isReady = true; servers.push(s); },
-        remove: (s) => { servers = servers.filter((each) => each !== s); } };
+    t.after(() => { clearInterval(timer); proxy.close(); });
+    return proxy;
 }
 
 function send(port, method, path, body) {

@@ -59,12 +59,6 @@ static bool is_unknown(const pal_part *part)
     return part->kind == PAL_PART_FILE && !part->data.len && !part->url.len && !part->blob.len;
 }
 
-static void report_unknown(reader *in, const pal_part *part)
-{
-    pal_json kept = pal_member_kept(part->extra, PAL_ANTHROPIC_FAMILY, in->call->arena);
-    leave_out(in, "block", pal_member_string(kept, "type", in->call->arena));
-}
-
 /* Chat completions have no images and files in the results of tools. The model gets a line that
  * names them. */
 static void use_result(reader *in, pal_part *result)
@@ -88,7 +82,8 @@ static bool use_part(reader *in, pal_part *part)
     if (part->kind == PAL_PART_REASONING)
         return false;
     if (is_unknown(part)) {
-        report_unknown(in, part);
+        pal_json kept = pal_member_kept(part->extra, PAL_ANTHROPIC_FAMILY, in->call->arena);
+        leave_out(in, "block", pal_member_string(kept, "type", in->call->arena));
         return false;
     }
     if (is_text_file(part))
@@ -360,13 +355,6 @@ static void report_members(reader *in)
     }
 }
 
-static void read_thinking(reader *in)
-{
-    pal_json type = pal_json_find(pal_json_find(in->call->body, "thinking"), "type");
-    in->request->shows_thinking =
-            pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "disabled");
-}
-
 /* ---- The request ---- */
 
 /* Claude Code asks for 128000 tokens, which other models refuse. The model is the one that answers,
@@ -459,7 +447,9 @@ static pal_status read_all(reader *in, bool is_count, pal_error *err)
     status = read_parameters(in, err);
     if (status != PAL_OK)
         return status;
-    read_thinking(in);
+    pal_json type = pal_json_find(pal_json_find(in->call->body, "thinking"), "type");
+    in->request->shows_thinking =
+            pal_json_type_of(type) == PAL_JSON_STRING && !pal_json_string_is(type, "disabled");
     report_members(in);
     return PAL_OK;
 }

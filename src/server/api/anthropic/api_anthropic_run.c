@@ -241,14 +241,6 @@ static void write_start(message_run *r, block *b)
     write_delta(r, b, pal_buf_str(&b->text));
 }
 
-static void write_stop(message_run *r, const block *b)
-{
-    pal_buf buf;
-    pal_json_writer writer = begin_event(&buf, "content_block_stop");
-    pal_put_count(&writer, "index", b->index);
-    end_event(r, &writer);
-}
-
 /* Opens and closes blocks as far as possible. `is_end`: no block grows any more. */
 static void advance(message_run *r, bool is_end)
 {
@@ -260,7 +252,10 @@ static void advance(message_run *r, bool is_end)
                 (b->next && (b->kind != BLOCK_CALL || is_object(pal_buf_str(&b->text))));
         if (!is_complete)
             return;
-        write_stop(r, b);
+        pal_buf buf;
+        pal_json_writer writer = begin_event(&buf, "content_block_stop");
+        pal_put_count(&writer, "index", b->index);
+        end_event(r, &writer);
         r->current = b->next;
     }
 }

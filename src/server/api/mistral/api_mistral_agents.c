@@ -160,15 +160,6 @@ pal_status pal_mistral_agent_record(
 
 /* ---- Showing ---- */
 
-static void put_versions(pal_json_writer *writer, uint64_t count)
-{
-    pal_json_name(writer, "versions");
-    pal_json_begin_array(writer);
-    for (uint64_t i = 0; i < count; i++)
-        pal_json_put_u64(writer, i);
-    pal_json_end_array(writer);
-}
-
 void pal_mistral_agent_put(pal_json_writer *writer, const pal_mistral_agent *agent)
 {
     static const char *const nullable[] = {"description", "instructions", "handoffs", "metadata",
@@ -178,7 +169,11 @@ void pal_mistral_agent_put(pal_json_writer *writer, const pal_mistral_agent *age
     pal_put_text(writer, "object", "agent");
     pal_put_str(writer, "id", agent->id_text);
     pal_put_count(writer, "version", agent->version);
-    put_versions(writer, agent->count);
+    pal_json_name(writer, "versions");
+    pal_json_begin_array(writer);
+    for (uint64_t i = 0; i < agent->count; i++)
+        pal_json_put_u64(writer, i);
+    pal_json_end_array(writer);
     pal_put_time(writer, "created_at", agent->created_at);
     pal_put_time(writer, "updated_at", agent->updated_at);
     pal_put_flag(writer, "deployment_chat", false);

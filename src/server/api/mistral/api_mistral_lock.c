@@ -1,7 +1,6 @@
 /* api_mistral_lock.c - locks on conversations. The request that holds a lock has a list of the
- * waiting ones. When it releases the lock,
- the first waiting request gets it. The mutex is held only
- * briefly, and no callback runs under it. */
+ * waiting ones. When it releases the lock, the first waiting request gets it. The mutex is held
+ * only briefly, and no callback runs under it. */
 #include "server/api/mistral/api_mistral_lock.h"
 
 #include <pthread.h>

@@ -2,7 +2,9 @@
  * request can run several turns, one for each agent that the conversation is handed to. No other
  * request may run between these turns, or use settings that the running request is about to change.
  * Requests of the other APIs do not use these locks: the runtime orders their turns within the
- * session. All functions can be called from any thread, and none of them blocks. */
+ * session. If several servers share the store, all requests for a conversation are passed on to one
+ * of them (pal_pass_to_home()), and the locks are there. All functions can be called from any
+ * thread, and none of them blocks. */
 #ifndef PAL_API_MISTRAL_LOCK_H
 #define PAL_API_MISTRAL_LOCK_H
 

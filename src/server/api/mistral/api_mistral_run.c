@@ -7,7 +7,6 @@
  * is erased. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/sum.h"
 #include "server/api/mistral/api_mistral_run_internal.h"
 #include "server/server_call.h"
 
@@ -44,15 +43,6 @@ void pal_mistral_run_open(pal_mistral_runner *run)
 
 /* ---- Watching a turn ---- */
 
-static void add_usage(pal_usage *sum, const pal_usage *usage)
-{
-    pal_sum_u64(&sum->input, usage->input);
-    pal_sum_u64(&sum->cache_read, usage->cache_read);
-    pal_sum_u64(&sum->cache_write, usage->cache_write);
-    pal_sum_u64(&sum->output, usage->output);
-    pal_sum_u64(&sum->reasoning, usage->reasoning);
-}
-
 /* The messages of the request come right before its first answer. */
 static void note_answer(pal_mistral_runner *run, const pal_event *event)
 {
@@ -85,7 +75,7 @@ static void note_end(pal_mistral_runner *run, const pal_event *event)
     run->state = event->state;
     run->code = event->code;
     run->retry_after_ms = event->retry_after_ms;
-    add_usage(&run->usage, &event->usage);
+    pal_run_add_usage(&run->usage, &event->usage);
     if (event->state < PAL_TURN_DONE) /* the runtime was closed */
         note_failure(run, PAL_CANCELED, pal_str_of("the server is stopping"));
     else if (event->state != PAL_TURN_DONE)

@@ -12,6 +12,7 @@
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_session.h"
+#include "server/node/node_pass.h"
 #include "server/server_call.h"
 
 #define PASSING_MS (24 * 3600 * 1000) /* a temporary session that was not erased expires after this
@@ -47,16 +48,6 @@ const pal_api_object pal_mistral_start_members = {
                         .offset = offsetof(pal_mistral_start, handoff_execution),
                         .words = "server client"})};
 
-/* A repeated request with the same idempotency key gets the same client ids. */
-static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
-{
-    for (size_t i = 0; call->idempotency_key.len && i < len; i++) {
-        char text[PAL_ID_TEXT_SIZE];
-        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 2), text);
-        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
-    }
-}
-
 static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_error *err)
 {
     pal_call *call = start->call;
@@ -71,7 +62,7 @@ static pal_status read_inputs(pal_mistral_start *start, bool is_required, pal_er
     if (is_required && start->run.messages_len == 0)
         return pal_error_set(err, PAL_INVALID, "'inputs' is empty; send at least one input");
     call->fail_param = NULL;
-    give_client_ids(call, start->run.messages, start->run.messages_len);
+    pal_call_give_client_ids(call, start->run.messages, start->run.messages_len, 2);
     return pal_arena_checked(call->arena, err);
 }
 
@@ -193,7 +184,7 @@ pal_status pal_mistral_start_session(pal_mistral_start *start, size_t more_ops, 
     start->ops = pal_arena_array(call->arena, more_ops + 3, sizeof *start->ops);
     if (!start->ops)
         return pal_arena_checked(call->arena, err);
-    start->session.id = pal_call_derived_id(call, 0);
+    start->session.id = pal_pass_id_here(call, 0);
     start->session.tenant = call->caller.tenant;
     if (!start->is_stored)
         start->session.expires_at = pal_clock_now_ms() + PASSING_MS;
@@ -421,6 +412,8 @@ static pal_status append(pal_call *call, pal_error *err)
     pal_status status = pal_openai_conversation(call, call->params[0], NULL, &session, err);
     if (status != PAL_OK)
         return status;
+    if (pal_pass_to_home(call, session.id)) /* the lock is there */
+        return PAL_OK;
     status = pal_mistral_start_read(start, &append_body, false, err);
     if (status != PAL_OK)
         return status;

@@ -21,6 +21,7 @@ typedef struct sent_call {
 
 typedef struct chat_run {
     pal_run run;
+    char id[PAL_OPENAI_ID_SIZE]; /* of the completion; empty until it is written first */
     pal_str model;
     pal_str *tools; /* names of the caller's tools */
     size_t tools_len;
@@ -39,11 +40,11 @@ typedef struct chat_run {
 
 /* ---- Members of both forms ---- */
 
-static void put_head(const chat_run *r, pal_json_writer *writer, const char *object)
+static void put_head(chat_run *r, pal_json_writer *writer, const char *object)
 {
-    char id[PAL_OPENAI_ID_SIZE];
-    pal_openai_id_text("chatcmpl-", r->run.turn, id);
-    pal_put_text(writer, "id", id);
+    if (!r->id[0])
+        pal_openai_id_text("chatcmpl-", r->run.turn, r->id);
+    pal_put_text(writer, "id", r->id);
     pal_put_text(writer, "object", object);
     pal_put_count(writer, "created", (uint64_t)(r->created_at / 1000));
     pal_put_str(writer, "model", r->model);
@@ -133,7 +134,7 @@ static bool has_gap(const chat_run *r)
 
 static bool put_completion(pal_run *run, pal_json_writer *writer)
 {
-    const chat_run *r = (const chat_run *)run;
+    chat_run *r = (chat_run *)run;
     if (has_gap(r))
         return false;
     pal_json_begin_object(writer);
@@ -150,7 +151,7 @@ static bool put_completion(pal_run *run, pal_json_writer *writer)
 /* ---- Chunks; the lock must be held ---- */
 
 /* Begins {"choices":[{"index":0,"delta":{ of a chunk. */
-static pal_json_writer begin_chunk(const chat_run *r, pal_buf *buf)
+static pal_json_writer begin_chunk(chat_run *r, pal_buf *buf)
 {
     pal_buf_init(buf, PAL_RUN_FRAME_BYTES_MAX);
     pal_buf_append_text(buf, "data: ");
@@ -183,14 +184,6 @@ static void end_chunk(chat_run *r, pal_json_writer *writer, const char *finish)
     pal_buf_append_text(writer->buf, "\n\n");
     (void)pal_run_write(&r->run, writer->buf);
     pal_buf_done(writer->buf);
-}
-
-static void write_delta(chat_run *r, const char *name, pal_str text)
-{
-    pal_buf buf;
-    pal_json_writer writer = begin_chunk(r, &buf);
-    pal_put_str(&writer, name, text);
-    end_chunk(r, &writer, NULL);
 }
 
 /* The first delta of a call has its id and name. Later deltas have more of its arguments. */
@@ -233,15 +226,6 @@ static void write_usage(chat_run *r)
     pal_buf_append_text(&buf, "\n\n");
     (void)pal_run_write(&r->run, &buf);
     pal_buf_done(&buf);
-}
-
-static void write_end(chat_run *r)
-{
-    pal_buf buf;
-    pal_json_writer writer = begin_chunk(r, &buf);
-    end_chunk(r, &writer, finish_of(r));
-    if (r->has_usage_chunk)
-        write_usage(r);
 }
 
 static void write_done(pal_run *run)
@@ -338,11 +322,14 @@ static void note_text(chat_run *r, const pal_event *event)
     if (!r->wants_stream)
         return;
     open_stream(r);
-    write_delta(r,
+    pal_buf buf;
+    pal_json_writer writer = begin_chunk(r, &buf);
+    pal_put_str(&writer,
             is_reasoning                ? "reasoning_content"
                     : event->is_refusal ? "refusal"
                                         : "content",
             event->text);
+    end_chunk(r, &writer, NULL);
 }
 
 static void event(pal_run *run, const pal_event *event)
@@ -393,7 +380,11 @@ static void done(pal_run *run, const pal_event *end)
     r->usage = end->usage;
     if (r->wants_stream) {
         open_stream(r);
-        write_end(r);
+        pal_buf buf;
+        pal_json_writer writer = begin_chunk(r, &buf);
+        end_chunk(r, &writer, finish_of(r));
+        if (r->has_usage_chunk)
+            write_usage(r);
         pal_api_record_end_stream(run, &record_end);
     } else if (!r->record || !pal_run_to_worker(run, record_and_send)) {
         pal_api_record_send(run, &record_end);
