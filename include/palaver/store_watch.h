@@ -23,6 +23,7 @@ typedef enum pal_store_change_kind {
     PAL_STORE_CHANGE_DELETED = 5,  /* the session was moved to the trash */
     PAL_STORE_CHANGE_RESTORED = 6, /* the session was taken out of the trash */
     PAL_STORE_CHANGE_ERASED = 7,
+    PAL_STORE_CHANGE_INBOX = 8, /* items were added to the inbox or removed from it */
 } pal_store_change_kind;
 
 /* Describes a change of a session. Valid during the callback only. */

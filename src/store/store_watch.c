@@ -35,6 +35,10 @@ static bool describe(const pal_op *op, pal_store_change *out_change)
         change.mark = op->u.mark->kind;
         change.number = op->u.mark->number;
         break;
+    case PAL_OP_INBOX_ADD:
+    case PAL_OP_INBOX_DROP:
+        change.kind = PAL_STORE_CHANGE_INBOX;
+        break;
     case PAL_OP_DELETE:
         change.kind = PAL_STORE_CHANGE_DELETED;
         break;

@@ -177,13 +177,17 @@ void pal_turn_add_append(pal_turn *turn, const pal_turn_append *append)
 {
     pal_message *own = append->messages + append->settled_len;
     size_t own_len = append->messages_len - append->settled_len;
-    pal_op op = pal_op_append(turn->request.tenant, turn->request.session, append->messages,
-            append->messages_len, append->expected_seq ? append->expected_seq : PAL_SEQ_ANY);
+    pal_op op = {.kind = PAL_OP_APPEND,
+            .tenant = turn->request.tenant,
+            .session = turn->request.session,
+            .u.append = {.messages = append->messages,
+                    .messages_len = append->messages_len,
+                    .expected_seq = append->expected_seq ? append->expected_seq : PAL_SEQ_ANY,
+                    .inbox_ids = append->inbox_ids,
+                    .inbox_ids_len = append->inbox_len,
+                    .ledger = append->ledger,
+                    .ledger_len = append->ledger != NULL}};
 
-    op.u.append.inbox_ids = append->inbox_ids;
-    op.u.append.inbox_ids_len = append->inbox_len;
-    op.u.append.ledger = append->ledger;
-    op.u.append.ledger_len = append->ledger != NULL;
     for (size_t i = 0; i < own_len; i++)
         own[i].turn_id = turn->owed.turn;
     if (turn->commit.stage != PAL_COMMIT_LAST)

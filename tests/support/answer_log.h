@@ -86,6 +86,17 @@ static void log_item(void *user, pal_str json, size_t parts)
     pal_buf_format(&log->text, "item%zu(%.*s) ", parts, PAL_STR_ARG(json));
 }
 
+/* Logs only the type of the event. */
+static void log_progress(void *user, pal_str json)
+{
+    static const char name[] = "\"type\":\"";
+    answer_log *log = user;
+    const char *type = memmem(json.data, json.len, name, sizeof name - 1);
+    log_close(log);
+    type = type ? type + sizeof name - 1 : "\"";
+    pal_buf_format(&log->text, "progress(%.*s) ", (int)strcspn(type, "\""), type);
+}
+
 static void log_end(void *user, const pal_model_end *end)
 {
     static const char *const finishes[] = {"none", "stop", "length", "tool_calls", "filtered"};
@@ -125,7 +136,7 @@ static void log_end(void *user, const pal_model_end *end)
 }
 
 static const pal_model_sink log_sink = {log_text, log_reasoning, log_signature, log_call,
-        log_arguments, log_end, log_refusal, log_summary, log_item};
+        log_arguments, log_end, log_refusal, log_summary, log_item, log_progress};
 
 static inline void log_init(answer_log *log)
 {

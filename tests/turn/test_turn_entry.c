@@ -13,6 +13,7 @@ static struct {
     pthread_cond_t changed;
     size_t finds, scans, marks, commits, ops_most;
     bool is_shut;
+    void (*on_find)(void); /* called once, after the next session was found */
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void note(const char *call, size_t ops, int64_t us, pal_status status, void *user)
@@ -26,7 +27,12 @@ static void note(const char *call, size_t ops, int64_t us, pal_status status, vo
     pthread_cond_broadcast(&seen.changed);
     while (seen.is_shut && strcmp(call, "apply") == 0)
         pthread_cond_wait(&seen.changed, &seen.lock);
+    void (*on_find)(void) = strcmp(call, "session_find") == 0 ? seen.on_find : NULL;
+    if (on_find)
+        seen.on_find = NULL;
     pthread_mutex_unlock(&seen.lock);
+    if (on_find)
+        on_find();
 }
 
 static void forget_seen(void)
@@ -68,7 +74,7 @@ static void end_seen(void)
     scratch_clear(stored.dir, true);
 }
 
-static void a_turn_looks_at_its_session_twice(void)
+static void a_turn_looks_at_its_session_once(void)
 {
     begin_seen();
     pal_id id = new_session();
@@ -80,12 +86,53 @@ static void a_turn_looks_at_its_session_twice(void)
         OK(pal_turn_start(test.runtime, &request, &info, &test.err));
         CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
         CHECK_EQ(seen.commits, 2); /* the user message, and the answer */
-        CHECK_EQ(seen.finds, 2);   /* before the first of these, and after it */
+        CHECK_EQ(seen.finds, 1);   /* before the first of these; the plan adds the message */
         CHECK_THAT(seen.scans, <=, 2);
         CHECK_THAT(seen.marks, <=, 3);
     }
     CHECK_EQ(all_of(id).len, 6);
     end_seen();
+}
+
+static pal_id changed_session;
+
+static void add_message(void)
+{
+    pal_message message = pal_message_text(test.arena, PAL_ROLE_USER, S("between"));
+    pal_error err;
+
+    OK(pal_store_append(test.store, S(""), changed_session, &message, 1, PAL_SEQ_ANY, &err));
+}
+
+static void add_mark(void)
+{
+    pal_mark mark = {.kind = PAL_MARK_HIDE, .seq = 1};
+    pal_error err;
+
+    OK(pal_store_mark(test.store, S(""), changed_session, &mark, &err));
+}
+
+/* Another writer changes the session between the turn's look at it and the turn's first commit. */
+static void a_changed_session_is_read_again(void)
+{
+    void (*const changes[])(void) = {add_message, add_mark};
+
+    for (size_t i = 0; i < 2; i++) {
+        begin_seen();
+        changed_session = new_session();
+        pal_turn_request request = said(changed_session, "a");
+        pal_turn_info info = {0};
+
+        OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+        CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+        forget_seen();
+        seen.on_find = changes[i];
+        OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+        CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_DONE);
+        CHECK_EQ(seen.finds, 2);
+        CHECK_EQ(all_of(changed_session).len, i == 0 ? 5 : 3);
+        end_seen();
+    }
 }
 
 static void started(const pal_turn_info *info, const pal_error *why, void *user)
@@ -174,7 +221,8 @@ static void a_full_queue_of_the_store_delays_turns_only(void)
 int main(int argc, char **argv)
 {
     stored.backend = argc > 1 ? argv[1] : "memory";
-    RUN(a_turn_looks_at_its_session_twice);
+    RUN(a_turn_looks_at_its_session_once);
+    RUN(a_changed_session_is_read_again);
     if (strcmp(stored.backend, "memory") != 0) { /* it has no writer, so it has no queue */
         RUN(a_crowd_is_admitted_together);
         RUN(a_full_queue_of_the_store_delays_turns_only);

@@ -307,6 +307,13 @@ static pal_status find_by_id(pal_store *store, pal_str id, pal_arena *arena, pal
     return read_key(out_record->body, arena, out_key, err);
 }
 
+pal_status pal_key_get(
+        pal_store *store, pal_str id, pal_arena *arena, pal_key *out_key, pal_error *err)
+{
+    pal_record record;
+    return find_by_id(store, id, arena, &record, out_key, err);
+}
+
 /* ---- Changing keys ---- */
 
 typedef void (*key_change)(pal_key *key, pal_str value);

@@ -56,6 +56,10 @@ typedef struct pal_key_page {
 PAL_CHECKED pal_status pal_key_list(pal_store *store, pal_str after, uint32_t limit,
         pal_arena *arena, pal_key_page *out_page, pal_error *err);
 
+/* Finds a key by its id, also if it was revoked. PAL_NOT_FOUND if it does not exist. */
+PAL_CHECKED pal_status pal_key_get(
+        pal_store *store, pal_str id, pal_arena *arena, pal_key *out_key, pal_error *err);
+
 /* Revokes a key: it is refused from now on. Revoking it again changes nothing. */
 PAL_CHECKED pal_status pal_key_revoke(
         pal_store *store, pal_str id, pal_arena *arena, pal_key *out_key, pal_error *err);

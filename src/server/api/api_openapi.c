@@ -122,6 +122,14 @@ static void put_member_schema(pal_json_writer *writer, const pal_api_member *mem
 {
     if (member->schema) {
         pal_json_put_raw(writer, pal_str_of(member->schema));
+    } else if (member->of && member->type != PAL_API_LIST && member->is_nullable) {
+        pal_json_begin_object(writer);
+        pal_json_name(writer, "anyOf");
+        pal_json_begin_array(writer);
+        put_object_or_ref(writer, member->of);
+        pal_json_put_raw(writer, pal_str_of("{\"type\":\"null\"}"));
+        pal_json_end_array(writer);
+        pal_json_end_object(writer);
     } else if (member->of && member->type != PAL_API_LIST) {
         put_object_or_ref(writer, member->of);
     } else {

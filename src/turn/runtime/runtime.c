@@ -185,13 +185,12 @@ static pal_status check_endpoint(const pal_runtime *runtime, pal_str name, pal_e
 static pal_status check_opening(const pal_turn_request *request, pal_error *err)
 {
     if (request->create_ops_len > PAL_TURN_CREATE_OPS_MAX)
-        return pal_error_set(err, PAL_LIMIT,
-                "the opening of a turn exceeds the limit of %u operations",
+        return pal_error_set(err, PAL_LIMIT, "'create_ops' has more than %u operations",
                 PAL_TURN_CREATE_OPS_MAX);
     if (request->create_ops_len > 0 &&
             (request->create_ops[0].kind != PAL_OP_CREATE || pal_id_is_none(request->session)))
         return pal_error_set(err, PAL_INVALID,
-                "the opening of a turn must begin with a create, and requires a session id");
+                "'create_ops' must begin with a create, and requires a session id");
     return PAL_OK;
 }
 

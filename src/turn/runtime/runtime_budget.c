@@ -279,19 +279,25 @@ static bool price_matches(pal_str pattern, pal_str model)
     return pal_str_equal(pattern, model);
 }
 
-/* Uses the longest pattern that matches; 0 if there is none. */
-int64_t pal_budget_cost(const pal_runtime *runtime, pal_str model, const pal_usage *usage)
+const pal_price *pal_price_find(const pal_price *prices, size_t prices_len, pal_str model)
 {
     const pal_price *best = NULL;
+
+    for (size_t i = 0; i < prices_len; i++) {
+        if (price_matches(prices[i].pattern, model) &&
+                (!best || prices[i].pattern.len > best->pattern.len))
+            best = &prices[i];
+    }
+    return best;
+}
+
+/* 0 if the model has no price. */
+int64_t pal_budget_cost(const pal_runtime *runtime, pal_str model, const pal_usage *usage)
+{
+    const pal_price *best =
+            pal_price_find(runtime->options.prices, runtime->options.prices_len, model);
     double cost;
 
-    for (size_t i = 0; i < runtime->options.prices_len; i++) {
-        const pal_price *price = &runtime->options.prices[i];
-
-        if (price_matches(price->pattern, model) &&
-                (!best || price->pattern.len > best->pattern.len))
-            best = price;
-    }
     if (!best)
         return 0;
     /* Round only the sum: otherwise the parts of many small calls would be free. */

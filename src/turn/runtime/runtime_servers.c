@@ -5,7 +5,7 @@
  * not have them. So turns wait for starting servers, but only during the first `tools_wait_ms`
  * after the runtime opened. Then they continue with the available tools, and report which servers
  * are missing. If a server dies later, turns do not wait for it and its last list stays in use. On
- * the loop, except for pal_runtime_tools_await() and pal_runtime_tool_server(). */
+ * the loop, except for the pal_runtime_...() functions, which other threads call. */
 #include "turn/runtime/runtime_servers.h"
 
 #include "base/memory.h"
@@ -250,6 +250,56 @@ const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_s
         if (name.len == 0 || pal_str_equal(options->tool_servers[i].name, name))
             return &options->tool_servers[i];
     return NULL;
+}
+
+const char *pal_tool_server_state_name(pal_tool_server_state state)
+{
+    static const char *const names[] = {"none", "starting", "ready", "restarting", "failed"};
+
+    return (size_t)state < sizeof(names) / sizeof(names[0]) ? names[state] : "none";
+}
+
+typedef struct servers_look {
+    pal_ask ask;
+    const pal_runtime *runtime;
+    pal_arena *arena;
+    pal_tool_server_info *infos;
+} servers_look;
+
+static void look_on_loop(pal_ask *ask)
+{
+    static const pal_tool_server_state states[] = {
+            [PAL_TOOL_MCP_STARTING] = PAL_TOOL_SERVER_STARTING,
+            [PAL_TOOL_MCP_READY] = PAL_TOOL_SERVER_READY,
+            [PAL_TOOL_MCP_WAITING] = PAL_TOOL_SERVER_RESTARTING,
+            [PAL_TOOL_MCP_FAILED] = PAL_TOOL_SERVER_FAILED,
+    };
+    servers_look *look = (servers_look *)ask;
+
+    for (size_t i = 0; i < look->runtime->servers_len; i++) {
+        const pal_tool_mcp *server = look->runtime->servers[i];
+
+        look->infos[i] = (pal_tool_server_info){
+                .name = pal_arena_copy(look->arena, pal_tool_mcp_name(server)),
+                .state = states[pal_tool_mcp_state_of(server)],
+                .reason = pal_arena_copy(look->arena, pal_tool_mcp_failure(server))};
+    }
+}
+
+pal_status pal_runtime_tool_servers(pal_runtime *runtime, pal_arena *arena,
+        pal_tool_server_info **out_servers, size_t *out_len, pal_error *err)
+{
+    servers_look look = {.ask.run = look_on_loop, .runtime = runtime, .arena = arena};
+
+    look.infos = pal_arena_array(arena, runtime->servers_len + 1, sizeof(*look.infos));
+    if (!look.infos)
+        return pal_no_memory(err);
+    pal_ask_loop(runtime->loop, &look.ask);
+    if (pal_arena_failure(arena) != PAL_OK)
+        return pal_no_memory(err);
+    *out_servers = look.infos;
+    *out_len = runtime->servers_len;
+    return PAL_OK;
 }
 
 void pal_servers_close(pal_runtime *runtime)

@@ -130,7 +130,8 @@ test('events are numbered and contain the answer as it arrives', async (t) => {
     const events = await r.end();
     assert.deepEqual(events.map((e) => e.id), events.map((_, i) => i + 1));
     assert.deepEqual(events[0].data,
-        { turn_id: r.headers['x-palaver-turn'], session_id: id, label: 'mine' });
+        { turn_id: r.headers['x-palaver-turn'], session_id: id, label: 'mine',
+            at: r.events[0].data.at });
     assert.equal(textOf(events), 'one two three');
     const message = events.find(isA('message')).data;
     assert.deepEqual([message.seq, message.finish_reason, message.usage.output_tokens],

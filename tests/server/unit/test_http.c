@@ -243,7 +243,7 @@ static void many_clients_are_answered_at_once(void)
     toy_close(it);
 }
 
-static void a_client_that_left_is_answered_all_the_same(void)
+static void a_client_that_left_is_still_answered(void)
 {
     open_default();
     int fd = client_open(toy_port(it));
@@ -469,7 +469,7 @@ int main(void)
     RUN(request_ids_are_echoed_when_fit);
     RUN(large_answers_arrive_completely);
     RUN(many_clients_are_answered_at_once);
-    RUN(a_client_that_left_is_answered_all_the_same);
+    RUN(a_client_that_left_is_still_answered);
     RUN(short_streams_arrive_completely);
     RUN(a_stream_stays_open_until_its_client_leaves);
     RUN(a_thousand_readers_get_every_event);

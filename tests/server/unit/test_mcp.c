@@ -144,7 +144,7 @@ static void every_message_is_answered_without_memory(void)
 
 /* ---- Sessions ---- */
 
-static void sessions_are_their_tenants(void)
+static void sessions_belong_to_their_tenants(void)
 {
     char id[PAL_MCP_SESSION_ID_SIZE];
     pal_str ours = pal_str_of("ours"), theirs = pal_str_of("theirs");
@@ -180,7 +180,7 @@ static void the_session_that_was_not_used_for_longest_ends(void)
 int main(void)
 {
     RUN(every_message_is_answered_without_memory);
-    RUN(sessions_are_their_tenants);
+    RUN(sessions_belong_to_their_tenants);
     RUN(the_session_that_was_not_used_for_longest_ends);
     return tap_done();
 }

@@ -10,6 +10,9 @@
  * reader gets the event "lost" and must read the sessions again. Before the first reader of a
  * tenant connects, no events are kept for that tenant.
  *
+ * A reader can also watch turns: it then gets their events as the event "turn_event", without an
+ * id. The position in the events of a turn is their number.
+ *
  * Events come from the store, on any thread that commits, and from the runtime's loop. One lock
  * guards everything, and nothing waits while it is held: a stream copies what it is given, and
  * drops a reader that is too slow. */
@@ -25,19 +28,28 @@
 #include "server/run/run.h"
 #include "server/api/api_object.h"
 #include "server/server_call.h"
+#include "server/server_settings.h"
 
 #define BOOT_SIZE 17 /* 16 digits and NUL */
 
 typedef struct feed_event {
     pal_store_change_kind change; /* NONE if it is the event of a turn */
     pal_mark_kind mark;
-    pal_turn_state state;
+    pal_turn_info *turn; /* only of an event of a turn; belongs to the event */
     pal_id session;
-    pal_id turn;
     uint64_t number; /* seq of a message, or number of a mark */
 } feed_event;
 
 typedef struct feed_ring feed_ring;
+
+/* A turn that a reader watches. */
+typedef struct feed_watch {
+    struct feed_reader *reader;
+    pal_id turn;
+    pal_id session;
+    uint64_t after;
+    uint64_t past; /* number of the newest event when the watch began */
+} feed_watch;
 
 typedef struct feed_reader {
     struct feed_reader *next;
@@ -45,6 +57,11 @@ typedef struct feed_reader {
     pal_feed *feed;
     pal_stream *stream;
     bool is_ended; /* it accepts no more events; its end will be reported */
+    int holds;     /* the stream, and the handler while it adds watches */
+    feed_watch watches[PAL_SERVER_FEED_WATCHES_MAX];
+    size_t watches_len;
+    uint64_t past_room; /* bytes of past events of turns that can still be written */
+    bool has_past;      /* such an event was written */
 } feed_reader;
 
 struct feed_ring {
@@ -80,22 +97,29 @@ static void begin_frame(pal_buf *buf, const feed_ring *ring, uint64_t number, co
             name);
 }
 
+static const char *name_of(const feed_event *event)
+{
+    if (!event->change)
+        return "turn";
+    return event->change == PAL_STORE_CHANGE_MARK ? "mark"
+            : event->change == PAL_STORE_CHANGE_INBOX ? "inbox"
+                                                      : "session";
+}
+
 static void put_event(pal_buf *buf, const feed_ring *ring, uint64_t number)
 {
     const feed_event *event = &ring->events[number % PAL_SERVER_FEED_EVENTS_MAX];
-    bool is_mark = event->change == PAL_STORE_CHANGE_MARK;
     pal_json_writer writer = pal_json_writer_make(buf);
-    begin_frame(buf, ring, number, !event->change ? "turn" : is_mark ? "mark" : "session");
+    begin_frame(buf, ring, number, name_of(event));
     pal_json_begin_object(&writer);
-    if (!event->change)
-        pal_put_id(&writer, "turn_id", event->turn);
-    pal_put_id(&writer, "session_id", event->session);
-    if (!event->change) {
-        pal_put_text(&writer, "state", pal_turn_state_name(event->state));
-    } else if (is_mark) {
+    if (event->turn)
+        pal_native_turn_put(&writer, event->turn);
+    else
+        pal_put_id(&writer, "session_id", event->session);
+    if (event->change == PAL_STORE_CHANGE_MARK) {
         pal_put_count(&writer, "number", event->number);
         pal_put_text(&writer, "kind", pal_native_mark_kind_name(event->mark));
-    } else {
+    } else if (event->change && event->change != PAL_STORE_CHANGE_INBOX) {
         pal_put_text(&writer, "what", what_names[event->change]);
     }
     if (event->change == PAL_STORE_CHANGE_MESSAGES)
@@ -134,22 +158,24 @@ static feed_ring *find_ring(pal_feed *feed, pal_str tenant)
     return NULL;
 }
 
+/* Takes the turn of the event. */
 static void add_event(pal_feed *feed, pal_str tenant, const feed_event *event)
 {
     pal_buf buf;
-    if (atomic_load(&feed->rings_len) == 0)
-        return;
     pthread_mutex_lock(&feed->lock);
     feed_ring *ring = find_ring(feed, tenant);
     if (ring) {
-        ring->last++;
-        ring->events[ring->last % PAL_SERVER_FEED_EVENTS_MAX] = *event;
+        feed_event *place = &ring->events[++ring->last % PAL_SERVER_FEED_EVENTS_MAX];
+        pal_free(place->turn);
+        *place = *event;
         pal_buf_init(&buf, PAL_SERVER_EVENT_BYTES_MAX);
         if (ring->readers)
             put_event(&buf, ring, ring->last);
         for (feed_reader *reader = ring->readers; reader; reader = reader->next)
             write_to(reader, &buf);
         pal_buf_done(&buf);
+    } else {
+        pal_free(event->turn);
     }
     pthread_mutex_unlock(&feed->lock);
 }
@@ -160,7 +186,9 @@ static void store_changed(const pal_store_change *change, void *user)
             .mark = change->mark,
             .session = change->session,
             .number = change->kind == PAL_STORE_CHANGE_MARK ? change->number : change->seq};
-    add_event(user, change->tenant, &event);
+    pal_feed *feed = user;
+    if (atomic_load(&feed->rings_len) > 0)
+        add_event(feed, change->tenant, &event);
 }
 
 /* Logs failures and retries here, because a turn in the background has no client that would report
@@ -182,26 +210,170 @@ static void log_turn(const pal_turn_info *info)
 
 static void turn_changed(pal_str tenant, const pal_turn_info *info, void *user)
 {
+    pal_feed *feed = user;
+    feed_event event = {.session = info->session};
     log_turn(info);
-    feed_event event = {.state = info->state, .session = info->session, .turn = info->turn};
-    add_event(user, tenant.len ? tenant : pal_str_of("default"), &event);
+    if (atomic_load(&feed->rings_len) == 0)
+        return;
+    event.turn = pal_malloc(sizeof *event.turn);
+    if (!event.turn)
+        return;
+    *event.turn = *info;
+    add_event(feed, tenant.len ? tenant : pal_str_of("default"), &event);
+}
+
+/* ---- Watched turns ---- */
+
+/* The lock must be held. Past events come all at once and may exceed the buffer of the connection.
+ * In that case the stream ends after some of them, and the reader continues after those. */
+static void write_turn_event(feed_reader *reader, const pal_buf *buf, bool is_past)
+{
+    bool is_enough = is_past && buf->len > reader->past_room;
+    if (is_enough && reader->has_past && !reader->is_ended) {
+        reader->is_ended = true;
+        pal_stream_end(reader->stream);
+    }
+    if (is_past) {
+        reader->past_room -= is_enough ? reader->past_room : buf->len;
+        reader->has_past = true;
+    }
+    write_to(reader, buf);
+}
+
+/* Called on the runtime's loop. */
+static bool turn_happened(const pal_event *event, void *user)
+{
+    feed_watch *watch = user;
+    feed_reader *reader = watch->reader;
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_SERVER_EVENT_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_buf_append_text(&buf, "event: turn_event\ndata: ");
+    pal_json_begin_object(&writer);
+    pal_put_id(&writer, "turn_id", watch->turn);
+    pal_put_count(&writer, "number", event->number);
+    pal_put_text(&writer, "kind", pal_event_kind_name(event->kind));
+    pal_json_name(&writer, "data");
+    pal_native_event_put(&writer, event, watch->session);
+    pal_json_end_object(&writer);
+    pal_buf_append_text(&buf, "\n\n");
+    pthread_mutex_lock(&reader->feed->lock);
+    write_turn_event(reader, &buf, event->number <= watch->past);
+    bool is_ended = reader->is_ended;
+    pthread_mutex_unlock(&reader->feed->lock);
+    pal_buf_done(&buf);
+    return !is_ended;
+}
+
+/* A turn that is not in this process cannot be watched here. The reader is told, and can read its
+ * state. */
+static void write_unwatched(feed_reader *reader, const feed_watch *watch)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_SERVER_EVENT_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_buf_append_text(&buf, "event: unwatched\ndata: ");
+    pal_json_begin_object(&writer);
+    pal_put_id(&writer, "turn_id", watch->turn);
+    pal_json_end_object(&writer);
+    pal_buf_append_text(&buf, "\n\n");
+    pthread_mutex_lock(&reader->feed->lock);
+    write_to(reader, &buf);
+    pthread_mutex_unlock(&reader->feed->lock);
+    pal_buf_done(&buf);
+}
+
+/* The lock must not be held: events come on the loop, which takes it. */
+static void watch_turns(feed_reader *reader, pal_str tenant)
+{
+    pal_runtime *runtime = reader->feed->server->runtime;
+    for (size_t i = 0; i < reader->watches_len; i++) {
+        feed_watch *watch = &reader->watches[i];
+        pal_turn_info info;
+        pal_status status = pal_turn_find(runtime, tenant, watch->turn, &info, NULL);
+        if (status == PAL_OK) {
+            watch->session = info.session;
+            watch->past = info.events;
+            status = pal_turn_watch(runtime, tenant, watch->turn, watch->after, turn_happened, NULL,
+                    watch, NULL);
+        }
+        if (status != PAL_OK)
+            write_unwatched(reader, watch);
+    }
+}
+
+static bool read_watch(pal_str text, feed_watch *out_watch)
+{
+    const char *colon = memchr(text.data, ':', text.len);
+    size_t len = colon ? (size_t)(colon - text.data) : text.len;
+    *out_watch = (feed_watch){.after = 0};
+    return pal_id_from_text(pal_str_make(text.data, len), &out_watch->turn) &&
+            (!colon ||
+                    pal_call_number(pal_str_make(colon + 1, text.len - len - 1),
+                            &out_watch->after));
+}
+
+/* Reads "TURN:N,TURN:N". */
+static pal_status read_watches(
+        pal_call *call, feed_watch *out_watches, size_t *out_len, pal_error *err)
+{
+    pal_str text = {0};
+    *out_len = 0;
+    call->fail_param = "watch";
+    if (!pal_exchange_query(call->exchange, "watch", &text))
+        text = (pal_str){0};
+    for (size_t at = 0; at < text.len;) {
+        const char *comma = memchr(text.data + at, ',', text.len - at);
+        size_t end = comma ? (size_t)(comma - text.data) : text.len;
+        if (*out_len == PAL_SERVER_FEED_WATCHES_MAX)
+            return pal_error_set(err, PAL_INVALID, "'watch' must name at most %d turns",
+                    PAL_SERVER_FEED_WATCHES_MAX);
+        if (!read_watch(pal_str_make(text.data + at, end - at), &out_watches[(*out_len)++]))
+            return pal_error_set(err, PAL_INVALID,
+                    "'watch' must be a list of TURN:NUMBER, separated by commas");
+        at = end + 1;
+    }
+    call->fail_param = NULL;
+    return PAL_OK;
 }
 
 /* ---- Readers ---- */
+
+/* The last hold is released: the stream has ended, and no watch is being added. */
+static void release_reader(feed_reader *reader)
+{
+    pal_feed *feed = reader->feed;
+    pthread_mutex_lock(&feed->lock);
+    bool is_last = --reader->holds == 0;
+    feed_reader **at = &reader->ring->readers;
+    while (is_last && *at && *at != reader)
+        at = &(*at)->next;
+    if (is_last && *at)
+        *at = reader->next;
+    pthread_mutex_unlock(&feed->lock);
+    if (!is_last)
+        return;
+    /* No event of these turns is reported after this. */
+    for (size_t i = 0; i < reader->watches_len; i++)
+        pal_turn_unwatch(feed->server->runtime, reader->watches[i].turn, &reader->watches[i]);
+    pal_free(reader);
+}
 
 /* Called on a listener thread. */
 static void stream_gone(void *user)
 {
     feed_reader *reader = user;
-    pal_feed *feed = reader->feed;
-    pthread_mutex_lock(&feed->lock);
-    feed_reader **at = &reader->ring->readers;
-    while (*at && *at != reader)
-        at = &(*at)->next;
-    if (*at)
-        *at = reader->next;
-    pthread_mutex_unlock(&feed->lock);
-    pal_free(reader);
+    pthread_mutex_lock(&reader->feed->lock);
+    reader->is_ended = true;
+    pthread_mutex_unlock(&reader->feed->lock);
+    release_reader(reader);
+}
+
+static void free_ring(feed_ring *ring)
+{
+    for (size_t i = 0; i < PAL_SERVER_FEED_EVENTS_MAX; i++)
+        pal_free(ring->events[i].turn);
+    pal_free(ring);
 }
 
 /* The lock must be held. Frees the least recently used ring without readers, if there are too
@@ -219,7 +391,7 @@ static bool make_room(pal_feed *feed)
         return false;
     feed_ring *ring = *unused;
     *unused = ring->next;
-    pal_free(ring);
+    free_ring(ring);
     atomic_fetch_sub(&feed->rings_len, 1);
     return true;
 }
@@ -311,6 +483,8 @@ static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_
         return pal_no_memory(err);
     reader->feed = feed;
     reader->ring = ring;
+    reader->holds = 2;
+    reader->past_room = call->server->settings->stream_bytes_max / 2;
     reader->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, reader);
     if (!reader->stream) {
         pal_free(reader);
@@ -326,26 +500,43 @@ static pal_status read_feed(pal_call *call, pal_error *err)
 {
     pal_feed *feed = call->server->feed;
     feed_reader *reader = NULL;
+    feed_watch watches[PAL_SERVER_FEED_WATCHES_MAX];
+    size_t watches_len = 0;
     pal_str boot = {0};
     uint64_t number = 0;
     bool is_given;
-    char copy[BOOT_SIZE + 1];
+    char copy[BOOT_SIZE + 1], tenant[PAL_TENANT_LEN_MAX + 1];
     pal_status status = read_after(call, &boot, &number, &is_given, err);
+    if (status == PAL_OK)
+        status = read_watches(call, watches, &watches_len, err);
     if (status != PAL_OK)
         return status;
     /* The call is freed when the stream begins. */
     snprintf(copy, sizeof copy, "%.*s", PAL_STR_ARG(boot));
+    snprintf(tenant, sizeof tenant, "%.*s", PAL_STR_ARG(call->caller.tenant));
     pthread_mutex_lock(&feed->lock);
     status = open_reader(feed, call, &reader, err);
     if (status == PAL_OK)
         write_past(reader, pal_str_of(copy), number, is_given);
     pthread_mutex_unlock(&feed->lock);
-    return status;
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < watches_len; i++) {
+        reader->watches[i] = watches[i];
+        reader->watches[i].reader = reader;
+    }
+    reader->watches_len = watches_len;
+    watch_turns(reader, pal_str_of(tenant));
+    release_reader(reader);
+    return PAL_OK;
 }
 
 static const pal_api_object feed_query = {
         .members = PAL_API_MEMBERS(
-                {"after", PAL_API_TEXT, .help = "only events after the one with this id"})};
+                {"after", PAL_API_TEXT, .help = "only events after the one with this id"},
+                {"watch", PAL_API_TEXT,
+                        .help = "turns whose events are sent too: TURN:NUMBER,..., with the number "
+                                "of the last known event"})};
 
 const pal_api_route pal_feed_routes[] = {
         {"GET", "/api/v1/events", PAL_KEY_READ, PAL_API_WORKER, read_feed,
@@ -381,7 +572,7 @@ void pal_feed_free(pal_feed *feed)
     while (feed->rings) {
         feed_ring *ring = feed->rings;
         feed->rings = ring->next;
-        pal_free(ring);
+        free_ring(ring);
     }
     pthread_mutex_destroy(&feed->lock);
     pal_free(feed);

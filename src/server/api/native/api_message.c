@@ -14,21 +14,20 @@
 #include "dialect/openai/openai_chat.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_native.h"
+#include "server/api/native/api_turn.h"
 #include "server/server_call.h"
 
 #define MESSAGE_FRAME_BYTES 256 /* approximate size of a message in JSON without its text */
 
+/* Requests can have any member of a response. */
 const pal_api_object pal_api_message_body = {"Message", .is_open = true,
+        .written = &pal_native_message_table,
         .members = PAL_API_MEMBERS(
-                {"id", .type = PAL_API_TEXT},
-                {"seq", .type = PAL_API_COUNT},
                 {"role", PAL_API_WORD, .words = "system user assistant tool", .is_required = true},
                 {"content", PAL_API_VALUE, .schema = "{\"type\":[\"string\",\"array\"]}"},
                 {"parts", PAL_API_LIST, .of = &pal_api_any_object},
-                {"created_at", .type = PAL_API_TIME},
-                {"tokens", .type = PAL_API_COUNT},
-                {"client_id", .type = PAL_API_TEXT},
-                {"palaver_sent", .type = PAL_API_JSON_OBJECT})};
+                {"usage", PAL_API_NESTED, .of = &pal_api_token_usage},
+                {"flags", .type = PAL_API_LIST}, {"palaver_sent", .type = PAL_API_JSON_OBJECT})};
 
 /* ---- Reading messages from requests ---- */
 
@@ -83,15 +82,6 @@ static pal_status check_one(const pal_message *message, pal_error *err)
         return pal_error_set(err, PAL_INVALID,
                 "member 'content' is missing; send a string, or use 'parts'");
     return PAL_OK;
-}
-
-static void give_client_id(pal_call *call, pal_message *message, uint32_t n)
-{
-    char text[PAL_ID_TEXT_SIZE];
-    if (message->client_id.len || !call->idempotency_key.len)
-        return;
-    pal_id_to_text(pal_call_derived_id(call, n), text);
-    message->client_id = pal_arena_copy(call->arena, pal_str_of(text));
 }
 
 static pal_status read_many(
@@ -162,10 +152,9 @@ pal_status pal_api_messages_read(pal_call *call, pal_json object, bool or_itself
     if (status != PAL_OK)
         return status;
     call->fail_param = NULL;
-    for (size_t i = 0; i < *out_len; i++) {
-        give_client_id(call, &(*out_messages)[i], (uint32_t)i);
+    pal_call_give_client_ids(call, *out_messages, *out_len, 0);
+    for (size_t i = 0; i < *out_len; i++)
         (*out_messages)[i].turn_id = (pal_id){{0}}; /* only the runtime may set it */
-    }
     return pal_arena_checked(call->arena, err);
 }
 
@@ -226,12 +215,6 @@ static const pal_api_object append_body = {"AppendRequest", .is_open = true,
 
 static const char append_names[] = "messages message expected_seq";
 
-static bool is_list(pal_json body)
-{
-    return pal_json_type_of(pal_json_find(body, "messages")) != PAL_JSON_NONE ||
-            pal_json_type_of(pal_json_find(body, "message")) != PAL_JSON_NONE;
-}
-
 static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
 {
     pal_message *messages;
@@ -244,7 +227,8 @@ static pal_status append_to(pal_call *call, pal_id session, pal_error *err)
     if (status != PAL_OK)
         return status;
     /* Only a body that is itself a message can have further members. */
-    if (is_list(call->body))
+    if (pal_json_type_of(pal_json_find(call->body, "messages")) != PAL_JSON_NONE ||
+            pal_json_type_of(pal_json_find(call->body, "message")) != PAL_JSON_NONE)
         status = pal_call_known_names(call, call->body, append_names, false, err);
     if (status == PAL_OK)
         status = pal_api_object_read(call, call->body, &append_body, &request, err);

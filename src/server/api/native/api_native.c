@@ -31,6 +31,7 @@ static const pal_api_route health_routes[] = {
 
 static const pal_api_route *const routes[] = {
         health_routes,
+        pal_about_routes,
         pal_key_routes,
         pal_session_routes,
         pal_message_routes,
@@ -38,6 +39,7 @@ static const pal_api_route *const routes[] = {
         pal_context_routes,
         pal_transfer_routes,
         pal_turn_routes,
+        pal_turn_look_routes,
         pal_permission_routes,
         pal_skillian_routes,
         pal_loom_routes,

@@ -8,6 +8,7 @@
 
 extern const pal_api_object pal_api_reset_body; /* ResetRequest, in api_branch.c */
 
+extern const pal_api_route pal_about_routes[];    /* api_about.c */
 extern const pal_api_route pal_branch_routes[];   /* api_branch.c */
 extern const pal_api_route pal_context_routes[];  /* api_context.c */
 extern const pal_api_route pal_inbound_routes[];  /* api_inbound.c */
@@ -18,6 +19,7 @@ extern const pal_api_route pal_permission_routes[]; /* api_permission.c */
 extern const pal_api_route pal_session_routes[];  /* api_session.c */
 extern const pal_api_route pal_skillian_routes[]; /* api_skillian.c */
 extern const pal_api_route pal_transfer_routes[]; /* api_transfer.c */
+extern const pal_api_route pal_turn_look_routes[]; /* api_turn_look.c */
 extern const pal_api_route pal_turn_routes[];     /* api_turn.c */
 
 /* ---- Inbound messages (api_inbound.c) ---- */

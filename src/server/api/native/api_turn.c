@@ -134,7 +134,27 @@ static pal_status look_at_waits(
     return status == PAL_NOT_FOUND ? PAL_OK : status;
 }
 
-static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
+pal_status pal_api_turn_put_waits(
+        pal_call *call, pal_turn_info *info, pal_json_writer *writer, pal_error *err)
+{
+    pal_turn_waits waits = {.calls = {0}};
+    pal_status status = look_at_waits(call, info, &waits, err);
+    if (status == PAL_OK)
+        put_waits(writer, info, &waits);
+    return status;
+}
+
+typedef struct turn_query {
+    bool so_far;
+} turn_query;
+
+static const pal_api_object turn_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"so_far", PAL_API_FLAG, "whether the unfinished answer is included",
+                        .offset = offsetof(turn_query, so_far)})};
+
+static pal_status send_info(
+        pal_call *call, pal_turn_info *info, const turn_query *query, pal_error *err)
 {
     pal_turn_waits waits = {.calls = {0}};
     pal_status status = look_at_waits(call, info, &waits, err);
@@ -147,6 +167,10 @@ static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
     if (info->seq)
         pal_put_str(writer, "text", text);
     put_waits(writer, info, &waits);
+    if (query->so_far)
+        status = pal_api_turn_put_so_far(call, info, writer, err);
+    if (status != PAL_OK)
+        return status;
     pal_json_end_object(writer);
     pal_call_send(call, 200);
     return PAL_OK;
@@ -154,16 +178,30 @@ static pal_status send_info(pal_call *call, pal_turn_info *info, pal_error *err)
 
 static pal_status send_turn(pal_call *call, pal_error *err)
 {
+    static const turn_query nothing;
     pal_turn_info info;
     pal_status status = pal_api_turn_find(call, &info, err);
-    return status == PAL_OK ? send_info(call, &info, err) : status;
+    return status == PAL_OK ? send_info(call, &info, &nothing, err) : status;
+}
+
+static pal_status get_turn(pal_call *call, pal_error *err)
+{
+    pal_turn_info info;
+    turn_query query = {0};
+    pal_status status = pal_api_query_read(call, &turn_query_table, &query, err);
+    if (status == PAL_OK)
+        status = pal_api_turn_find(call, &info, err);
+    return status == PAL_OK ? send_info(call, &info, &query, err) : status;
 }
 
 static pal_status get_session_turn(pal_call *call, pal_error *err)
 {
     pal_session session;
     pal_turn_info info;
-    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    turn_query query = {0};
+    pal_status status = pal_api_query_read(call, &turn_query_table, &query, err);
+    if (status == PAL_OK)
+        status = pal_call_session(call, call->params[0], &session, err);
     if (status != PAL_OK)
         return status;
     status =
@@ -171,7 +209,7 @@ static pal_status get_session_turn(pal_call *call, pal_error *err)
     if (status == PAL_OK && pal_pass_turn(call, &info))
         return PAL_OK;
     if (status == PAL_OK)
-        return send_info(call, &info, err);
+        return send_info(call, &info, &query, err);
     if (status != PAL_NOT_FOUND)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
@@ -247,8 +285,7 @@ static pal_status cancel_turn(pal_call *call, pal_error *err)
     if (pal_pass_turn(call, &info))
         return PAL_OK;
     if (info.is_elsewhere)
-        return info.state >= PAL_TURN_DONE ? send_info(call, &info, err)
-                                           : refuse_elsewhere(call, err);
+        return info.state >= PAL_TURN_DONE ? send_turn(call, err) : refuse_elsewhere(call, err);
     status = pal_turn_cancel(call->server->runtime, call->caller.tenant, info.turn, err);
     return status == PAL_OK ? send_turn(call, err) : status;
 }
@@ -484,7 +521,7 @@ static pal_status session_results(pal_call *call, pal_error *err)
 
 /* ---- Routes ---- */
 
-static const pal_api_object turn_state_body = {"TurnState",
+const pal_api_object pal_api_turn_state = {"TurnState",
         .members = PAL_API_MEMBERS(
                 {"turn_id", PAL_API_TEXT, .is_required = true, .is_nullable = true},
                 {"session_id", PAL_API_TEXT, .is_required = true},
@@ -500,7 +537,8 @@ static const pal_api_object turn_state_body = {"TurnState",
                 {"seq", .type = PAL_API_COUNT},
                 {"waiting", PAL_API_LIST, .of = &pal_api_any_object},
                 {"asking", .type = PAL_API_JSON_OBJECT},
-                {"questions", PAL_API_LIST, .of = &pal_api_any_object})};
+                {"questions", PAL_API_LIST, .of = &pal_api_any_object},
+                {"so_far", PAL_API_VALUE, .of = &pal_api_any_object, .is_nullable = true})};
 
 const pal_api_route pal_turn_routes[] = {
         {"POST", "/api/v1/sessions/{id}/turns", PAL_KEY_WRITE,
@@ -509,17 +547,17 @@ const pal_api_route pal_turn_routes[] = {
                         "send messages and get the answer: complete, as events, or later", NULL,
                         &turn_body, &pal_api_turn_answer, 200}},
         {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_API_WORKER, get_session_turn,
-                {"getSessionTurn", "show what the session is doing", NULL, NULL,
-                        &turn_state_body, 200}},
+                {"getSessionTurn", "show what the session is doing", &turn_query_table, NULL,
+                        &pal_api_turn_state, 200}},
         {"POST", "/api/v1/sessions/{id}/results", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 session_results,
                 {"giveSessionResults",
                         "send the results of the calls that the session waits for", NULL,
                         &results_body, &pal_api_turn_answer, 200}},
-        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER | PAL_API_AT_TURN, send_turn,
+        {"GET", "/api/v1/turns/{turn}", PAL_KEY_READ, PAL_API_WORKER | PAL_API_AT_TURN, get_turn,
                 {"getTurn",
-                        "show the state of a turn, or how it ended", NULL, NULL,
-                        &turn_state_body, 200}},
+                        "show the state of a turn, or how it ended", &turn_query_table, NULL,
+                        &pal_api_turn_state, 200}},
         {"GET", "/api/v1/turns/{turn}/events", PAL_KEY_READ,
                 PAL_API_WORKER | PAL_API_AT_TURN, get_events,
                 {"readEvents",
@@ -529,13 +567,13 @@ const pal_api_route pal_turn_routes[] = {
                 PAL_API_WORKER | PAL_API_AT_TURN, cancel_turn,
                 {"cancelTurn",
                         "cancel a turn and keep its messages so far", NULL, NULL,
-                        &turn_state_body, 200}},
+                        &pal_api_turn_state, 200}},
         {"POST", "/api/v1/turns/{turn}/approve", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_WORKER | PAL_API_AT_TURN,
                 approve_turn,
                 {"approveTurn",
                         "answer the questions of a turn: allow or deny its calls",
-                        NULL, &approve_body, &turn_state_body, 200}},
+                        NULL, &approve_body, &pal_api_turn_state, 200}},
         {"POST", "/api/v1/turns/{turn}/results", PAL_KEY_WRITE,
                 PAL_API_JSON | PAL_API_WORKER | PAL_API_AT_TURN,
                 turn_results,

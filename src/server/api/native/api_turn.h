@@ -14,6 +14,16 @@ extern const pal_api_object pal_api_turn_settings;    /* what pal_api_turn_read(
 extern const pal_api_object pal_api_context_settings; /* the member "context" of a turn */
 extern const pal_api_object pal_api_turn_answer;
 extern const pal_api_object pal_api_token_usage;
+extern const pal_api_object pal_api_turn_state;
+
+/* Writes the members that say what a paused or asking turn waits for. `info` is updated if the turn
+ * has continued meanwhile. */
+PAL_CHECKED pal_status pal_api_turn_put_waits(
+        pal_call *call, pal_turn_info *info, pal_json_writer *writer, pal_error *err);
+/* Writes the member "so_far": the unfinished answer and the number of its last event, or null if
+ * the turn is not in this process (api_turn_look.c). */
+PAL_CHECKED pal_status pal_api_turn_put_so_far(
+        pal_call *call, const pal_turn_info *info, pal_json_writer *writer, pal_error *err);
 
 /* A tool call of the turn, as it was recorded. */
 typedef struct pal_api_tool_call {

@@ -14,13 +14,8 @@
 
 /* ---- Showing the outcome ---- */
 
-const pal_api_object pal_api_token_usage = {"TokenUsage",
-        .members = PAL_API_MEMBERS(
-                {"input_tokens", .type = PAL_API_COUNT},
-                {"cache_read_tokens", .type = PAL_API_COUNT},
-                {"cache_write_tokens", .type = PAL_API_COUNT},
-                {"output_tokens", .type = PAL_API_COUNT},
-                {"reasoning_tokens", .type = PAL_API_COUNT})};
+const pal_api_object pal_api_token_usage = {
+        "TokenUsage", .members = PAL_API_MEMBERS({0}), .written = &pal_native_usage_table};
 
 static const pal_api_object tool_call_body = {"ToolCall",
         .members = PAL_API_MEMBERS(

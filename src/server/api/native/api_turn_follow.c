@@ -66,15 +66,6 @@ static void answer(pal_exchange *x)
 
 /* ---- Events of the turn ---- */
 
-static void note_answer(pal_api_outcome *outcome, const pal_event *event)
-{
-    if (!outcome->from_seq)
-        outcome->from_seq = event->seq;
-    outcome->seq = event->seq;
-    outcome->message = event->message;
-    outcome->finish = event->finish;
-}
-
 /* The turn has stopped. This replaces the facts of an earlier stop. */
 static void note_still(pal_api_turn *turn, const pal_event *event)
 {
@@ -107,8 +98,13 @@ static bool is_still(pal_event_kind kind)
 
 static void note(pal_api_turn *turn, const pal_event *event)
 {
-    if (event->kind == PAL_EVENT_MESSAGE)
-        note_answer(&turn->outcome, event);
+    if (event->kind == PAL_EVENT_MESSAGE) {
+        if (!turn->outcome.from_seq)
+            turn->outcome.from_seq = event->seq;
+        turn->outcome.seq = event->seq;
+        turn->outcome.message = event->message;
+        turn->outcome.finish = event->finish;
+    }
     if (is_still(event->kind))
         note_still(turn, event);
 }
