@@ -55,6 +55,7 @@ static void forms_are_encoded_and_read(void)
     CHECK(pal_str_is(pal_oauth_form_find(pal_buf_str(&form), "a", arena), "x y&=\xc3\xa4"));
     CHECK(pal_oauth_form_find(pal_str_of("state=1&state=2"), "state", arena).len == 0);
     CHECK(pal_oauth_form_find(pal_str_of("xstate=1"), "state", arena).len == 0);
+    CHECK_EQ(pal_oauth_form_find((pal_str){0}, "state", arena).len, 0);
     CHECK(pal_str_is(pal_oauth_form_find(pal_str_of("state=a+b%2"), "state", arena), "a b%2"));
     pal_buf_done(&form);
     pal_arena_free(arena);
@@ -78,6 +79,8 @@ static void challenges_are_read(void)
         pal_oauth_challenge_read(pal_str_of(odd[i]), arena, &v);
         CHECK(v.error.len == 0);
     }
+    pal_oauth_challenge_read((pal_str){0}, arena, &v); /* no header */
+    CHECK(v.error.len == 0);
     CHECK(pal_oauth_is_challenge(401, pal_str_of("")));
     CHECK(!pal_oauth_is_challenge(403, pal_str_of("Bearer error=\"insufficient_scope\"")));
     CHECK(pal_oauth_is_challenge(403, pal_str_of("Bearer error=\"insufficient_scope\", scope=\"w\"")));
