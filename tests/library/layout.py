@@ -103,11 +103,13 @@ def is_reserved(member):
 
 
 def renewal(earlier, today):
-    """What to do about an intended change, as long as the version has not been released."""
+    """What to do about a break that is intended, as long as the version has not been released."""
     if '-%d.%d' % version_of(today) != os.path.basename(earlier)[len('include'):]:
         return ''
-    return ('\nif this version has not been released, renew its copy of the headers: '
-            'cp include/palaver/*.h tests/data/%s/palaver/' % os.path.basename(earlier))
+    return ('\nthis breaks programs that were compiled against tests/data/%s; if that is intended '
+            'and the version is not released, say in CHANGES.md what they must change, and renew '
+            'the copy: cp include/palaver/*.h tests/data/%s/palaver/'
+            % (os.path.basename(earlier), os.path.basename(earlier)))
 
 
 def version_of(include):
@@ -148,6 +150,20 @@ def only_in_reserved_room(earlier, today):
             elif int(new['%s.%s' % (name, member)].split()[0]) < int(old[room].split()[0]):
                 text.append("'%s.%s' lies in padding before the reserved room; use a type of 8 "
                             "bytes for the first new member" % (name, member))
+    tap.check(not text, '\n'.join(text))
+
+
+# Structs that are complete: they have no room and never change.
+COMPLETE = {'pal_str', 'pal_id', 'pal_error', 'pal_header', 'pal_pruned_part', 'pal_route_value',
+            'pal_token_ids', 'pal_calibration'}
+
+
+def all_have_room(earlier, today):
+    """A struct that is newer than the earlier headers has reserved room."""
+    before, now = structs_of(text_of(earlier)), structs_of(text_of(today))
+    text = ["'%s' has no reserved room; end it with PAL_RESERVED(4) or more" % name
+            for name, members in now.items()
+            if name not in before and name not in COMPLETE and 'reserved' not in members]
     tap.check(not text, '\n'.join(text))
 
 

@@ -105,6 +105,7 @@ for earlier in sorted(glob.glob(os.path.join(sys.argv[1], 'tests', 'data', 'incl
     version = os.path.basename(earlier)[len('include-'):]
     for name, check in [('structs and enums are those of', layout.same_layout),
                         ('new members take reserved room of', layout.only_in_reserved_room),
+                        ('new structs have reserved room since', layout.all_have_room),
                         ('functions are those of', layout.same_functions)]:
         tests.append(('%s %s' % (name, version), agrees(check, earlier)))
 tap.main(tests)
