@@ -10,7 +10,7 @@ static inline void pal_sum_u64(uint64_t *sum, uint64_t more)
         *sum = UINT64_MAX;
 }
 
-/* Of counts that are kept as signed numbers: the largest of those. */
+/* Limits a count that is stored as a signed number to the largest of these. */
 static inline uint64_t pal_sum_cap(uint64_t count)
 {
     return count < INT64_MAX ? count : INT64_MAX;

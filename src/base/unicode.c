@@ -116,11 +116,6 @@ static bool is_unspaced(uint32_t c)
     return low < sizeof(unspaced) / sizeof(unspaced[0]) && unspaced[low].first <= c;
 }
 
-static bool is_emoji(uint32_t c)
-{
-    return c >= 0x1f000 && c <= 0x1faff;
-}
-
 pal_unicode_kind pal_unicode_kind_of(uint32_t character)
 {
     uint32_t c = character;
@@ -142,7 +137,7 @@ pal_unicode_kind pal_unicode_kind_of(uint32_t character)
     case UTF8PROC_CATEGORY_NO:
         return is_unspaced(c) ? PAL_UNICODE_UNSPACED : PAL_UNICODE_WORD;
     default:
-        return is_emoji(c) ? PAL_UNICODE_UNSPACED : PAL_UNICODE_GAP;
+        return c >= 0x1f000 && c <= 0x1faff ? PAL_UNICODE_UNSPACED : PAL_UNICODE_GAP;
     }
 }
 

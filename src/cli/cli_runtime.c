@@ -30,13 +30,6 @@ pal_status pal_cli_runtime_choose(pal_cli *cli, const pal_cli_runtime_values *gi
     return status;
 }
 
-static void hint_for_options(pal_cli *cli, pal_status status)
-{
-    if (status == PAL_NOT_FOUND)
-        snprintf(cli->hint, sizeof cli->hint,
-                "set the variable, or use another provider; '--provider echo' requires no key");
-}
-
 static void log_warning(pal_str text, void *user)
 {
     (void)user;
@@ -83,7 +76,9 @@ pal_status pal_cli_runtime_open(
         return status;
     status = pal_config_runtime(cli->config, cli->arena, &options, &cli->err);
     if (status != PAL_OK) {
-        hint_for_options(cli, status);
+        if (status == PAL_NOT_FOUND)
+            snprintf(cli->hint, sizeof cli->hint,
+                    "set the variable, or use another provider; '--provider echo' requires no key");
         return status;
     }
     options.calls_max = given->calls_max;

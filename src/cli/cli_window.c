@@ -113,19 +113,14 @@ static pal_status read_names(pal_cli *cli, const pal_cli_window_values *given, p
     return PAL_OK;
 }
 
-/* If an API key is missing, the options are used without keys: no model is called. */
-static void read_options(pal_cli *cli, pal_runtime_options *out_options)
-{
-    if (pal_config_runtime(cli->config, cli->arena, out_options, NULL) != PAL_OK)
-        *out_options = *pal_config_get(cli->config)->runtime;
-}
-
 static pal_status read_settings(pal_cli *cli, const pal_session *session,
         const pal_cli_window_values *given, pal_cli_window *out_window)
 {
     pal_window *window = &out_window->window;
     pal_runtime_options options;
-    read_options(cli, &options);
+    /* If an API key is missing, the options are used without keys: no model is called. */
+    if (pal_config_runtime(cli->config, cli->arena, &options, NULL) != PAL_OK)
+        options = *pal_config_get(cli->config)->runtime;
     const pal_agent_settings *agent = find_agent(&options, session->agent);
     pal_status status = pal_context_settings_merge(&options.context, agent ? agent->context : NULL,
             session->metadata, &window->settings, &cli->err);

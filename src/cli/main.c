@@ -72,14 +72,6 @@ static int terminal_width(void)
     return width >= 20 && width <= 1000 ? (int)width : 80;
 }
 
-static void set_defaults(pal_cli *cli)
-{
-    cli->is_terminal = isatty(STDOUT_FILENO);
-    cli->width = cli->is_terminal ? terminal_width() : 80;
-    pal_buf_init(&cli->out, PAL_CLI_OUT_MAX);
-    cli->out_fd = STDOUT_FILENO;
-}
-
 static pal_status run_command(pal_cli *cli, void *values)
 {
     const pal_cli_command *command = cli->command;
@@ -137,7 +129,10 @@ int main(int argc, char **argv)
     /* If a file must not grow any more (ulimit -f), the write fails, as on a full disk. */
     signal(SIGXFSZ, SIG_IGN);
     pal_store_claim_sqlite();
-    set_defaults(&cli);
+    cli.is_terminal = isatty(STDOUT_FILENO);
+    cli.width = cli.is_terminal ? terminal_width() : 80;
+    pal_buf_init(&cli.out, PAL_CLI_OUT_MAX);
+    cli.out_fd = STDOUT_FILENO;
     pal_status status = run(&cli, argc, argv);
     if (status == PAL_OK)
         status = pal_cli_flush(&cli);

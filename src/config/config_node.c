@@ -207,7 +207,7 @@ static pal_config_node *read_member(reader *r, yaml_event_t *key_event)
     yaml_event_t event;
     pal_config_node *key = read_node(r, key_event);
     if (key && key->kind != PAL_CONFIG_NODE_SCALAR)
-        fail(r, PAL_INVALID, key->line, "the key is not a text");
+        fail(r, PAL_INVALID, key->line, "a key must be text");
     if (!next_event(r, &event))
         return NULL;
     pal_config_node *node = read_node(r, &event);

@@ -158,19 +158,13 @@ static void check_key(reader *r, const pal_config_row *rows, const pal_config_no
     leave(r, before);
 }
 
-static void check_keys(reader *r, const pal_config_row *rows, const pal_config_node *map)
-{
-    for (const pal_config_node *node = map->first; node && r->status == PAL_OK; node = node->next)
-        check_key(r, rows, node);
-}
-
 /* Allocates structs or texts for all elements of the node. */
 static char *new_elements(
         reader *r, const pal_config_row *row, const pal_config_node *node, size_t size)
 {
     if (node->len > row->max) {
         r->status = pal_config_fail(r->err, PAL_LIMIT, r->name, node->line,
-                "'%s' has %zu elements, which exceeds %llu", r->path, node->len,
+                "'%s' has %zu elements; the limit is %llu", r->path, node->len,
                 (unsigned long long)row->max);
         return NULL;
     }
@@ -327,8 +321,11 @@ static void read_rows(reader *r, const pal_config_row *rows, const pal_config_no
         r->status = pal_config_fail(r->err, PAL_INVALID, r->name, map->line,
                 r->path_len ? "'%s' must have keys" :
                 "the file must consist of keys%s", r->path);
-    if (map && r->status == PAL_OK)
-        check_keys(r, rows, map);
+    if (map && r->status == PAL_OK) {
+        for (const pal_config_node *node = map->first; node && r->status == PAL_OK;
+                node = node->next)
+            check_key(r, rows, node);
+    }
     for (const pal_config_row *row = rows; row->name && r->status == PAL_OK; row++) {
         size_t before = enter(r, pal_str_of(row->name));
         read_row(r, row, map ? pal_config_node_find(map, row->name) : NULL, line, base);

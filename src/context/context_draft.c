@@ -8,6 +8,7 @@
 #include "context/context_draft.h"
 
 #include "context/context_text.h"
+#include "dialect/dialect_part.h"
 #include "palaver/limits.h"
 
 #define MESSAGE_BYTES 48 /* {"role":"assistant","content":[]}, and a comma */
@@ -310,15 +311,6 @@ static pal_status add_stored(
     return status;
 }
 
-static bool has_calls(const pal_message *message)
-{
-    for (size_t i = 0; i < message->parts_len; i++) {
-        if (message->parts[i].kind == PAL_PART_TOOL_CALL)
-            return true;
-    }
-    return false;
-}
-
 static void look_at_tail(pal_draft *draft)
 {
     size_t len = draft->len - draft->tail;
@@ -330,7 +322,8 @@ static void look_at_tail(pal_draft *draft)
     }
     if (len > 0) {
         const pal_message *newest = pal_draft_tail(draft, len - 1)->message;
-        draft->is_open = newest->role != PAL_ROLE_ASSISTANT || has_calls(newest);
+        draft->is_open =
+                newest->role != PAL_ROLE_ASSISTANT || pal_part_is_in(newest, PAL_PART_TOOL_CALL);
     }
 }
 

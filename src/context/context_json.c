@@ -28,13 +28,6 @@ static const char *kind_name(pal_plan_item_kind kind)
     return (unsigned)kind < sizeof(names) / sizeof(names[0]) ? names[kind] : names[0];
 }
 
-static void put_hash(pal_json_writer *writer, uint64_t hash)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    pal_put_text(writer, "hash", text);
-}
-
 static void put_item(pal_json_writer *writer, const pal_plan_item *item)
 {
     pal_json_begin_object(writer);
@@ -54,8 +47,11 @@ static void put_item(pal_json_writer *writer, const pal_plan_item *item)
     if (item->is_pinned) {
         pal_put_flag(writer, "pinned", true);
     }
-    if (item->hash)
-        put_hash(writer, item->hash);
+    if (item->hash) {
+        char text[17];
+        snprintf(text, sizeof text, "%016" PRIx64, item->hash);
+        pal_put_text(writer, "hash", text);
+    }
     pal_put_str(writer, "reason", item->reason);
     pal_json_end_object(writer);
 }

@@ -29,12 +29,11 @@ void pal_refuse_whole(const pal_draft *draft, pal_plan *plan)
             plan->tokens + pal_calibration_apply(&input->calibration, input->older_tokens);
     if (is_bytes(draft, tokens, plan->bytes))
         pal_error_set(&plan->refusal, PAL_LIMIT,
-                "the request's %" PRIu64 " bytes are %" PRIu64 " over the limit of %" PRIu64 "; %s",
+                "the request has %" PRIu64 " bytes, %" PRIu64 " over the limit of %" PRIu64 "; %s",
                 plan->bytes, plan->bytes - input->limits.bytes, input->limits.bytes, advice);
     else if (draft->hard && tokens > draft->hard)
         pal_error_set(&plan->refusal, PAL_LIMIT,
-                "the request's %" PRIu64 " tokens are %" PRIu64 " over the limit of %" PRIu64
-                "; %s",
+                "the request has %" PRIu64 " tokens, %" PRIu64 " over the limit of %" PRIu64 "; %s",
                 tokens, tokens - draft->hard, draft->hard, advice);
     else if (input->older_messages)
         pal_error_set(&plan->refusal, PAL_LIMIT,
@@ -91,8 +90,9 @@ void pal_refuse_least(const pal_draft *draft, pal_plan *plan, pal_size least)
 
 void pal_refuse_again(const pal_draft *draft, pal_plan *plan)
 {
-    set_refusal(plan, PAL_TEXT(
-            "the provider rejected it as too long, and nothing more can be left out"));
+    set_refusal(plan,
+            PAL_TEXT("the provider rejected the request as too long, and nothing more can be left "
+                     "out"));
     pal_error_set(&plan->refusal, PAL_LIMIT,
             "the provider rejected the request as too long: it has %" PRIu64 " of at most %" PRIu64
             " tokens by the known limits, and nothing more can be left out; shorten the "

@@ -36,7 +36,7 @@ bool pal_dialect_from_name(pal_str name, pal_dialect *out_dialect)
 
 static pal_status unknown(pal_error *err)
 {
-    return pal_error_set(err, PAL_INVALID, "the dialect does not exist");
+    return pal_error_set(err, PAL_INVALID, "unknown dialect");
 }
 
 /* ---- Reading ---- */

@@ -79,7 +79,7 @@ static pal_status set_dimensions(
     if (scope.len && !found) {
         scope.len = pal_utf8_cut(scope, 100);
         return pal_error_set(err, PAL_INVALID,
-                "unknown dm_scope '%.*s': there are per-channel-peer, per-channel, per-peer and "
+                "unknown dm_scope '%.*s'; use per-channel-peer, per-channel, per-peer or "
                 "global",
                 PAL_STR_ARG(scope));
     }

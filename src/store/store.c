@@ -149,11 +149,6 @@ void pal_store_close(pal_store *store)
     pal_free(store);
 }
 
-int64_t pal_store_now_ms(pal_engine *engine)
-{
-    return engine->backend->now_ms ? engine->backend->now_ms(engine) : pal_clock_now_ms();
-}
-
 int64_t pal_store_clock_ms(pal_store *store)
 {
     return pal_store_now_ms(store->engine);
@@ -359,7 +354,7 @@ pal_status pal_store_stat(
         return status;
     stats.backend = pal_arena_copy(arena, pal_str_of(store->engine->backend->scheme));
     if (pal_arena_failure(arena))
-        return pal_error_set(err, pal_arena_failure(arena), "no room for the statistics");
+        return pal_arena_checked(arena, err);
     stats.commits = counts.commits;
     stats.ops = counts.ops;
     *out_stats = stats;

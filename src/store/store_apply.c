@@ -6,6 +6,7 @@
  * is set when the batch is reported. */
 #include "store/store_prepare.h"
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -305,7 +306,7 @@ static pal_status prepare_mark(pal_op *op, pal_error *err)
     const pal_mark *mark = op->u.mark;
 
     if (!mark || mark->kind <= PAL_MARK_NONE || mark->kind > PAL_MARK_HIDE)
-        return pal_error_set(err, PAL_INVALID, "the kind of the mark is unknown");
+        return pal_error_set(err, PAL_INVALID, "unknown kind of mark");
     if ((mark->kind == PAL_MARK_PIN || mark->kind == PAL_MARK_UNPIN) && mark->seq == 0)
         return pal_error_set(err, PAL_INVALID, "a pin requires the 'seq' of a message");
     if (mark->kind == PAL_MARK_HIDE && mark->seq == 0)
@@ -410,7 +411,7 @@ static pal_status prepare_op(const pal_store_options *options, pal_prepared_batc
     case PAL_OP_NONE:
         break;
     }
-    return pal_error_set(err, PAL_INVALID, "operation %d is unknown", (int)op->kind);
+    return pal_error_set(err, PAL_INVALID, "unknown kind of operation: %d", (int)op->kind);
 }
 
 /* The bodies no longer move, so every row gets the address of its body. */
@@ -441,13 +442,16 @@ pal_status pal_store_prepare(const pal_store_options *options, int64_t now_ms, p
         return pal_no_memory(err);
     for (size_t i = 0; i < ops_len; i++) {
         pal_work *work = &prepared->works[prepared->works_len];
+        const pal_work *before = prepared->works_len > 0 ? work - 1 : NULL;
+        bool is_checked = before && before->op->tenant.data == ops[i].tenant.data &&
+                before->op->tenant.len == ops[i].tenant.len;
 
         memset(work, 0, sizeof(*work));
         work->op = &ops[i];
-        work->tenant = ops[i].tenant;
+        work->tenant = is_checked ? before->tenant : ops[i].tenant;
         work->now_ms = now_ms;
         work->sessions_max = options->sessions_max;
-        ops[i].status = pal_tenant_check(&work->tenant, &ops[i].error);
+        ops[i].status = is_checked ? PAL_OK : pal_tenant_check(&work->tenant, &ops[i].error);
         if (i == 0 && ops[i].with_previous)
             ops[i].status = pal_error_set(
                     &ops[i].error, PAL_INVALID,
@@ -520,6 +524,11 @@ static void resolve_forks(pal_store *store, pal_prepared_batch *prepared)
         if (resolve_fork(store, &prepared->works[i], prepared->arena))
             prepared->works[kept++] = prepared->works[i];
     prepared->works_len = kept;
+}
+
+int64_t pal_store_now_ms(pal_engine *engine)
+{
+    return engine->backend->now_ms ? engine->backend->now_ms(engine) : pal_clock_now_ms();
 }
 
 static pal_status check_batch(const pal_store *store, size_t ops_len, pal_error *err)

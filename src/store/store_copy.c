@@ -175,10 +175,10 @@ typedef enum copy_step {
 typedef struct copy {
     pal_engine *from, *to;
     copy_step step;
-    char place[PAL_EXPORT_PLACE_MAX]; /* of the last object that was copied in this step */
+    char place[PAL_EXPORT_PLACE_MAX]; /* place of the last object that was copied in this step */
     size_t place_len;
     char source[2 * PAL_SHA256_SIZE + 1]; /* hash of the URL of the source */
-    uint64_t version;                     /* of the record with the state */
+    uint64_t version;                     /* version of the record with the state */
     pal_arena *arena;                     /* for one page */
     pal_op *ops;
     pal_work *works;
@@ -660,7 +660,7 @@ pal_status pal_store_copy(const char *from_url, const char *to_url, pal_store_on
     pal_status status;
 
     if (!from_url || !to_url)
-        return pal_error_set(err, PAL_INVALID, "a copy needs the URLs of two stores");
+        return pal_error_set(err, PAL_INVALID, "a copy requires the URLs of two stores");
     if (strcmp(from_url, to_url) == 0)
         return pal_error_set(err, PAL_INVALID, "the source and the target are the same store");
     self = pal_calloc(1, sizeof *self);

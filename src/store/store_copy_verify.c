@@ -116,7 +116,8 @@ static pal_status add_blob(verify *self, const pal_export_item *item, pal_error 
         return status;
     if (memcmp(hash, item->hash, sizeof hash) != 0) {
         pal_hex(item->hash, sizeof hash, name);
-        return pal_error_set(err, PAL_CORRUPT, "the blob 'sha256:%s' has other content", name);
+        return pal_error_set(err, PAL_CORRUPT,
+                "the blob 'sha256:%s' has different content in the two stores", name);
     }
     begin(self, item->tenant, (pal_id){{0}});
     put_str(self, pal_str_make((const char *)hash, sizeof hash));

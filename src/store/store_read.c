@@ -82,7 +82,7 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, p
     if (status == PAL_NOT_FOUND && (by == PAL_SESSION_BY_ALIAS || by == PAL_SESSION_BY_ANY))
         status = find_by_name(store, tenant, PAL_SESSION_BY_ALIAS, name, arena, out_session, err);
     if (status == PAL_NOT_FOUND)
-        pal_error_set(err, PAL_NOT_FOUND, "no session '%.*s'", PAL_EXCERPT(name, 160));
+        pal_error_set(err, PAL_NOT_FOUND, "session '%.*s' does not exist", PAL_EXCERPT(name, 160));
     return status;
 }
 
@@ -135,8 +135,8 @@ static pal_status check_query(pal_session_query *query, pal_error *err)
     if (query->state == PAL_SESSION_NONE)
         query->state = PAL_SESSION_ACTIVE;
     if (query->state > PAL_SESSION_QUARANTINED)
-        return pal_error_set(err, PAL_INVALID,
-                "'state' is not a state that sessions can be listed by");
+        return pal_error_set(
+                err, PAL_INVALID, "'state' must be a state of sessions that can be listed");
     if (query->limit == 0)
         query->limit = PAL_SESSION_PAGE_DEFAULT;
     if (query->limit > PAL_SESSION_PAGE_MAX)
@@ -226,7 +226,7 @@ pal_status pal_store_message(pal_store *store, pal_str tenant, pal_id id, pal_ar
         char text[PAL_ID_TEXT_SIZE];
 
         pal_id_to_text(id, text);
-        return pal_error_set(err, PAL_NOT_FOUND, "no message '%s'", text);
+        return pal_error_set(err, PAL_NOT_FOUND, "message '%s' does not exist", text);
     }
     if (status == PAL_OK)
         status = pal_view_decode(&row, arena, out_message, err);
@@ -365,7 +365,7 @@ static pal_status blob_get(pal_store *store, pal_str tenant, pal_str name, pal_a
         return status;
     status = store->engine->backend->blob_get(store->engine, tenant, hash, arena, out_blob, err);
     if (status == PAL_NOT_FOUND)
-        return pal_error_set(err, PAL_NOT_FOUND, "no blob '%.*s'", PAL_STR_ARG(name));
+        return pal_error_set(err, PAL_NOT_FOUND, "blob '%.*s' does not exist", PAL_STR_ARG(name));
     return status;
 }
 

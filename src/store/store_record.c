@@ -66,7 +66,7 @@ pal_status pal_record_check_version(pal_work *work, uint64_t version)
 
 static pal_status not_found(pal_str kind, pal_str name, pal_error *err)
 {
-    return pal_error_set(err, PAL_NOT_FOUND, "no record '%.*s' of the kind '%.*s'",
+    return pal_error_set(err, PAL_NOT_FOUND, "record '%.*s' of kind '%.*s' does not exist",
             PAL_STR_ARG(brief(name)), PAL_STR_ARG(kind));
 }
 

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/json/json.h"
 #include "base/memory.h"
+#include "message/message_check.h"
 #include "palaver/limits.h"
 #include "palaver/tokens.h"
 
@@ -45,14 +46,17 @@ static void count(counter *c, pal_str text)
 
     if (c->status != PAL_OK || text.len == 0)
         return;
-    c->status = pal_tokens_count(c->encoding, text, &tokens, c->err);
+    if (c->encoding)
+        c->status = pal_tokens_count(c->encoding, text, &tokens, c->err);
+    else
+        tokens = pal_tokens_estimate(text);
     c->tokens += tokens;
 }
 
 static void count_frame(counter *c, pal_role role)
 {
     c->tokens += MESSAGE;
-    count(c, pal_str_of(pal_role_name(role)));
+    count(c, pal_str_of(pal_role_names[(unsigned)role < PAL_ROLES ? role : PAL_ROLE_NONE]));
 }
 
 static void count_part(counter *c, const pal_part *part)

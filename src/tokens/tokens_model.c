@@ -69,14 +69,9 @@ static bool is_version(pal_str rest)
     return rest.data[0] == '-' && digits_at(rest, 1) >= 4;
 }
 
-static bool has_star(pal_str pattern)
-{
-    return pattern.len > 0 && pattern.data[pattern.len - 1] == '*';
-}
-
 static bool matches(pal_str pattern, pal_str name)
 {
-    if (has_star(pattern))
+    if (pattern.len > 0 && pattern.data[pattern.len - 1] == '*')
         return pal_text_begins_str(name, pal_str_make(pattern.data, pattern.len - 1));
     return pal_text_begins_str(name, pattern) && is_version(rest_of(name, pattern.len));
 }

@@ -301,7 +301,8 @@ static void forget_http(pal_tool_mcp_request *request)
         return;
     request->exchange = NULL;
     x->request = NULL;
-    if (!x->is_busy || !x->http || !pal_loop_timer_start(x->mcp->loop, &x->timer, LINGER_MS, on_linger))
+    if (!x->is_busy || !x->http ||
+            !pal_loop_timer_start(x->mcp->loop, &x->timer, LINGER_MS, on_linger))
         end_exchange(x);
 }
 
@@ -353,18 +354,14 @@ static bool wait_for_token(pal_tool_mcp_exchange *x, long code)
 
 /* ---- Responses ---- */
 
-static void take_challenge(pal_tool_mcp_exchange *x, pal_str value)
-{
-    if (x->challenge.len)
-        pal_buf_append_text(&x->challenge, ", ");
-    pal_buf_append_str(&x->challenge, value);
-}
-
 static void take_header(pal_tool_mcp_exchange *x, pal_str name, pal_str value)
 {
     pal_tool_mcp *mcp = x->mcp;
-    if (mcp->oauth && pal_str_is(name, "www-authenticate"))
-        take_challenge(x, value);
+    if (mcp->oauth && pal_str_is(name, "www-authenticate")) {
+        if (x->challenge.len)
+            pal_buf_append_text(&x->challenge, ", ");
+        pal_buf_append_str(&x->challenge, value);
+    }
     if (pal_str_is(name, "content-type"))
         x->is_stream = pal_text_begins_nocase(value, "text/event-stream");
     if (!pal_str_is(name, "mcp-session-id") || x->request != &mcp->initialize ||

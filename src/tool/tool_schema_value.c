@@ -182,11 +182,8 @@ static bool fits_multiple_of(
 static uint64_t text_len(pal_schema_check *check, pal_json value)
 {
     pal_str text = pal_json_string(value, check->arena);
-    uint64_t len = 0;
     (void)pal_schema_spend(check, text.len / 64);
-    for (size_t i = 0; i < text.len; i++)
-        len += ((unsigned char)text.data[i] & 0xc0) != 0x80;
-    return len;
+    return pal_utf8_count(text);
 }
 
 static bool fits_min_length(

@@ -38,14 +38,6 @@ static pal_status begin_native(
     return pal_transcript_write_session(out, session, err);
 }
 
-static void begin_openai(pal_export *export, pal_buf *out)
-{
-    export->writer = pal_json_writer_make(out);
-    pal_json_begin_object(&export->writer);
-    pal_json_name(&export->writer, "messages");
-    pal_json_begin_array(&export->writer);
-}
-
 pal_status pal_export_begin(
         pal_export *export, const pal_session *session, pal_buf *out, pal_error *err)
 {
@@ -62,7 +54,10 @@ pal_status pal_export_begin(
         export->writer = pal_json_writer_make(out);
         pal_skillian_row_begin(&export->writer, session);
     } else {
-        begin_openai(export, out);
+        export->writer = pal_json_writer_make(out);
+        pal_json_begin_object(&export->writer);
+        pal_json_name(&export->writer, "messages");
+        pal_json_begin_array(&export->writer);
     }
     return PAL_OK;
 }

@@ -148,7 +148,7 @@ test('/rewind hides messages, and /undo makes them visible again', async (t) => 
     assert.match(await terminal.say('/undo'), /Undone/);
     assert.deepEqual(shownTexts(w), ['one', 'echo: one', 'two', 'echo: two']);
     assert.match(await terminal.say('/rewind 2'), /Went back to before "one"/);
-    assert.match(await terminal.say('/rewind 3'), /! you have not sent a message here yet/);
+    assert.match(await terminal.say('/rewind 3'), /! you have not sent a message in this session yet/);
     assert.match(await terminal.say('/rewind x'), /! 'x' is not a number/);
     assert.equal(await terminal.leave(), 0);
 });

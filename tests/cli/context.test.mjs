@@ -50,7 +50,7 @@ test('context --json prints the plan', (t) => {
     assert.equal(slid.items[0].kind, 'notice');
     const full = w.json('context', 'demo', '--strategy', 'none', '--max-tokens', '3000');
     assert.equal(full.action, 'refuse');
-    assert.match(full.refusal, /4800 tokens are 1800 over the limit of 3000/);
+    assert.match(full.refusal, /4800 tokens, 1800 over the limit of 3000/);
     assert.equal(w.json('context', 'demo', '--model', 'gpt-4o').usable, 128000 - 16384);
 });
 

@@ -239,7 +239,7 @@ static void errors_name_the_line_of_an_unknown_key(void)
     CHECK(is_wrong("models:\n  - name: x\n    price:\n      inputs: 1\n",
             "palaver.yaml:4: unknown key 'inputs' in 'models[0].price'; did you mean 'input'?"));
     CHECK(is_wrong("frobnicate: 1\n", "palaver.yaml:1: unknown key 'frobnicate'"));
-    CHECK(is_wrong("? [a]\n: b\n", "palaver.yaml:1: the key is not a text"));
+    CHECK(is_wrong("? [a]\n: b\n", "palaver.yaml:1: a key must be text"));
     CHECK(is_wrong("context:\n  max_tokens: 1\n\n  max_tokens: 2\n",
             "palaver.yaml:4: duplicate key 'max_tokens', first on line 2"));
 }
@@ -325,7 +325,7 @@ static void numbers_have_limits(void)
             "palaver.yaml:1: 'expiry.trash_retention' must be a duration such as 90s, 15m or 24h, "
             "from 0s to 3650d, not '18446744073709551616ms'"));
     CHECK(refuses(pal_str_of("session: {dimensions: [chat, chat, chat, chat, chat]}\n"), PAL_LIMIT,
-            "palaver.yaml:1: 'session.dimensions' has 5 elements, which exceeds 4"));
+            "palaver.yaml:1: 'session.dimensions' has 5 elements; the limit is 4"));
     CHECK(is_wrong("models:\n - name: a*b\n",
             "palaver.yaml:2: 'models[0].name' can contain '*' only at its end"));
     CHECK(is_wrong("models:\n - name: ''\n",

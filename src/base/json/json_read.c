@@ -42,8 +42,8 @@ static const char *fail(reader *r, const char *at, const char *what)
 static pal_status arena_failed(reader *r)
 {
     r->status = pal_arena_failure(r->arena);
-    return pal_error_set(
-            r->err, r->status, "no room for a JSON text of %zu bytes", (size_t)(r->end - r->text));
+    return pal_error_set(r->err, r->status, "out of memory for a JSON text of %zu bytes",
+            (size_t)(r->end - r->text));
 }
 
 static bool resize_tape(reader *r, size_t cap)
@@ -272,8 +272,9 @@ static inline const char *read_name(reader *r, const char *p)
 static const char *open_container(reader *r, const char *p, pal_json_type type, bool *out_opened)
 {
     if (r->depth == r->depth_max) {
-        r->status = pal_error_set(r->err, PAL_LIMIT, "JSON nested deeper than %u at byte %zu",
-                (unsigned)r->depth_max, (size_t)(p - r->text));
+        r->status =
+                pal_error_set(r->err, PAL_LIMIT, "JSON is nested deeper than %u levels at byte %zu",
+                        (unsigned)r->depth_max, (size_t)(p - r->text));
         return NULL;
     }
     if (!add_node(r, type, p, p + 1, 0))

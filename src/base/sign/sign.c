@@ -61,8 +61,8 @@ static pal_status load_key(
         return PAL_OK;
     }
     EVP_PKEY_free(key);
-    return pal_error_set(err, PAL_INVALID,
-            "the private key has another type than EC on P-256, RSA and Ed25519");
+    return pal_error_set(
+            err, PAL_INVALID, "the private key must be of type EC (P-256), RSA or Ed25519");
 }
 
 pal_status pal_sign_algorithm(pal_str key, const char **out_algorithm, pal_error *err)

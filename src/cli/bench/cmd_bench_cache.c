@@ -227,12 +227,6 @@ static void set_checkpoint(run *r, uint64_t seq, const pal_plan *plan)
     r->input.pruned_len = 0;
 }
 
-static void set_pruned(run *r, const pal_pruned_part *pruned, size_t len)
-{
-    memmove(r->pruned, pruned, len * sizeof *pruned);
-    r->input.pruned_len = len;
-}
-
 /* Simulates a request: the beginning that it shares with the last request comes from the cache. */
 static void send(run *r, const pal_plan *plan, size_t answer)
 {
@@ -279,7 +273,8 @@ static pal_status request_planned(run *r, size_t end, pal_arena *arena)
         r->cuts++;
         r->is_cut = true;
         if (p.action == PAL_PLAN_ACTION_PRUNE) {
-            set_pruned(r, p.prune, p.prune_len);
+            memmove(r->pruned, p.prune, p.prune_len * sizeof *p.prune);
+            r->input.pruned_len = p.prune_len;
         } else {
             set_checkpoint(r, p.cut_seq, &p);
             r->input.after_compaction = true;
@@ -295,11 +290,6 @@ static pal_status request_planned(run *r, size_t end, pal_arena *arena)
 }
 
 /* ---- The other methods ---- */
-
-static bool begins_pair(const pal_message *message)
-{
-    return message->role != PAL_ROLE_TOOL;
-}
 
 /* Plans all messages from a position on, without a strategy. */
 static pal_status plan_from(run *r, size_t from, size_t end, pal_arena *arena, pal_plan *out_plan)
@@ -327,7 +317,7 @@ static pal_status request_naive(run *r, size_t end, pal_arena *arena)
     size_t from = r->last.first_seq ? (size_t)r->last.first_seq - 1 : 0;
     uint64_t tokens = tail_tokens(r, from, end);
     pal_plan p;
-    while (from + 1 < end && (tokens > usable || !begins_pair(&r->talk->messages[from])))
+    while (from + 1 < end && (tokens > usable || r->talk->messages[from].role == PAL_ROLE_TOOL))
         tokens -= r->talk->messages[from++].tokens;
     pal_status status = plan_from(r, from, end, arena, &p);
     if (status == PAL_OK)

@@ -127,7 +127,8 @@ static pal_status ask_once(pal_chat *chat)
     if (cli->json)
         put_json(chat, &answer);
     if (answer.state == PAL_TURN_CANCELED)
-        status = pal_error_set(&cli->err, PAL_CANCELED, "the answer was stopped before its end");
+        status = pal_error_set(
+                &cli->err, PAL_CANCELED, "the answer was stopped before it was complete");
 out:
     pal_buf_done(&text);
     return status;

@@ -140,7 +140,8 @@ static pal_status find_said(pal_chat *chat, uint64_t count, pal_message *out_mes
             return PAL_OK;
     }
     return pal_error_set(&cli->err, PAL_NOT_FOUND,
-            found ? "you sent only %llu message%s here" : "you have not sent a message here yet",
+            found ? "you have sent only %llu message%s in this session"
+                  : "you have not sent a message in this session yet",
             (unsigned long long)found, found == 1 ? "" : "s");
 }
 

@@ -69,13 +69,6 @@ static void put_note(show *s, pal_str text)
     pal_cli_style(cli, 0);
 }
 
-static void put_status(show *s, pal_str text)
-{
-    clear_status(s);
-    put_note(s, text);
-    s->has_status = true;
-}
-
 static void put_line(show *s, pal_str text)
 {
     end_text(s);
@@ -107,7 +100,9 @@ static void tick(show *s)
     } else {
         pal_buf_format(&line, "%s, %lld s (Ctrl-C stops)", s->waiting, (long long)(waited / 1000));
     }
-    put_status(s, pal_buf_str(&line));
+    clear_status(s);
+    put_note(s, pal_buf_str(&line));
+    s->has_status = true;
     pal_buf_done(&line);
 }
 
@@ -325,9 +320,9 @@ static pal_status follow(show *s, pal_chat_events *events)
             return status;
         pal_signals_wait(-1, TICK_MS);
     }
-    return s->is_ended ? PAL_OK
-                       : pal_error_set(&cli->err, PAL_CANCELED,
-                                 "the turn was dropped before its end");
+    return s->is_ended
+            ? PAL_OK
+            : pal_error_set(&cli->err, PAL_CANCELED, "the turn was dropped before it ended");
 }
 
 /* ---- The end ---- */
@@ -480,14 +475,6 @@ static void init_show(show *s, pal_chat *chat, bool is_shown, pal_chat_answer *a
     wait_for(s, "waiting");
 }
 
-static void done_show(show *s)
-{
-    pal_markdown_done(&s->markdown);
-    pal_buf_done(&s->why);
-    pal_buf_done(&s->endpoint);
-    pal_buf_done(&s->text);
-}
-
 pal_status pal_chat_say(pal_chat *chat, pal_str text, bool is_shown, pal_chat_answer *out_answer)
 {
     show s;
@@ -512,6 +499,9 @@ out:
         hint_for_key(chat, pal_buf_str(&s.endpoint));
     else
         hint_for(chat, status);
-    done_show(&s);
+    pal_markdown_done(&s.markdown);
+    pal_buf_done(&s.why);
+    pal_buf_done(&s.endpoint);
+    pal_buf_done(&s.text);
     return status;
 }

@@ -145,15 +145,6 @@ static void print_welcome(pal_cli *cli, const service *s)
                 PAL_STR_ARG(address));
 }
 
-static void log_warnings(const pal_config *config)
-{
-    pal_str text;
-    uint32_t line;
-    for (size_t i = 0; pal_config_warning_at(config, i, &text, &line); i++)
-        pal_log(PAL_LOG_WARN, "%s:%u: %.*s", pal_config_path(config), (unsigned)line,
-                PAL_STR_ARG(text));
-}
-
 /* If this fails, the caller must close the server nevertheless. */
 static pal_status open_all(pal_cli *cli, const serve_values *given, service *s)
 {
@@ -166,7 +157,11 @@ static pal_status open_all(pal_cli *cli, const serve_values *given, service *s)
     pal_files_claim(&pal_config_get(cli->config)->server, &files);
     runtime.calls_max = files.calls;
     pal_server_set_log(pal_config_get(cli->config), cli->json);
-    log_warnings(cli->config);
+    pal_str text;
+    uint32_t line;
+    for (size_t i = 0; pal_config_warning_at(cli->config, i, &text, &line); i++)
+        pal_log(PAL_LOG_WARN, "%s:%u: %.*s", pal_config_path(cli->config), (unsigned)line,
+                PAL_STR_ARG(text));
     return pal_cli_server_open(cli, &runtime, NULL, &s->cli_server);
 }
 

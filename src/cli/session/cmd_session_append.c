@@ -94,8 +94,7 @@ static pal_status lines_batch(pal_cli *cli, pal_str text, batch *out_batch)
         lines += text.data[i] == '\n';
     if (lines > LINES_MAX)
         return pal_error_set(
-                &cli->err, PAL_LIMIT,
-                "the input has %zu lines, which exceeds %d", lines, LINES_MAX);
+                &cli->err, PAL_LIMIT, "the input has %zu lines; the limit is %d", lines, LINES_MAX);
     out_batch->messages = pal_arena_array(cli->arena, lines, sizeof *out_batch->messages);
     if (!out_batch->messages)
         return pal_cli_no_memory(cli);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "dialect/dialect_part.h"
 
 #define LINE_SIZE 256
 #define LABEL_BYTES_MAX 48
@@ -314,30 +315,6 @@ static pal_repair_unit *add_unit(pal_repair_work *work, pal_role role)
     return unit;
 }
 
-static void link_piece(pal_repair_unit *unit, pal_repair_piece *piece)
-{
-    if (unit->last)
-        unit->last->next = piece;
-    else
-        unit->first = piece;
-    unit->last = piece;
-}
-
-static pal_role sent_role(const pal_repair_work *work, pal_role role)
-{
-    bool is_late = role == PAL_ROLE_SYSTEM && work->rules->system_leads && work->has_turn;
-    return is_late || role == PAL_ROLE_TOOL ? PAL_ROLE_USER : role;
-}
-
-static void tell_merged(
-        pal_repair_work *work, const pal_repair_unit *unit, const pal_repair_piece *piece)
-{
-    if (unit->first == unit->last)
-        pal_repair_line(work, unit->first->source->seq,
-                "sent together with the assistant message after it");
-    pal_repair_line(work, piece->source->seq, "sent together with the assistant message before it");
-}
-
 /* Takes the content of a message apart from its results. Returns false if there is none. */
 static bool take_content(pal_repair_work *work, const pal_message *message, unsigned *changes)
 {
@@ -345,7 +322,8 @@ static bool take_content(pal_repair_work *work, const pal_message *message, unsi
     if (!piece)
         return false;
     piece->source = message;
-    piece->role = sent_role(work, message->role);
+    bool is_late = message->role == PAL_ROLE_SYSTEM && work->rules->system_leads && work->has_turn;
+    piece->role = is_late || message->role == PAL_ROLE_TOOL ? PAL_ROLE_USER : message->role;
     pal_repair_clean(work, piece, changes);
     if (piece->parts_len == 0)
         return false;
@@ -358,9 +336,18 @@ static bool take_content(pal_repair_work *work, const pal_message *message, unsi
     take_calls(work, unit, piece, changes);
     if (piece->parts_len == 0)
         return false;
-    if (merged)
-        tell_merged(work, unit, piece);
-    link_piece(unit, piece);
+    if (merged) {
+        if (unit->first == unit->last)
+            pal_repair_line(work, unit->first->source->seq,
+                    "sent together with the assistant message after it");
+        pal_repair_line(
+                work, piece->source->seq, "sent together with the assistant message before it");
+    }
+    if (unit->last)
+        unit->last->next = piece;
+    else
+        unit->first = piece;
+    unit->last = piece;
     return true;
 }
 
@@ -428,18 +415,10 @@ static bool take_results(pal_repair_work *work, const pal_message *message, unsi
 
 /* ---- Messages ---- */
 
-static bool has_results(const pal_message *message)
-{
-    for (size_t i = 0; message->parts && i < message->parts_len; i++) {
-        if (message->parts[i].kind == PAL_PART_TOOL_RESULT)
-            return true;
-    }
-    return false;
-}
-
 static bool take_parts(pal_repair_work *work, const pal_message *message, unsigned *changes)
 {
-    bool results = has_results(message), result_sent = false, content_sent = false;
+    bool results = pal_part_is_in(message, PAL_PART_TOOL_RESULT);
+    bool result_sent = false, content_sent = false;
     /* The results in an assistant message belong to the calls in it; those in other messages
      * belong to earlier calls. */
     if (results && message->role != PAL_ROLE_ASSISTANT)
@@ -473,13 +452,6 @@ static void take_message(pal_repair_work *work, const pal_message *message)
 
 /* ---- The complete list ---- */
 
-static void take_pending(pal_repair_work *work)
-{
-    const pal_context_input *input = work->input;
-    for (size_t i = 0; input->pending && i < input->pending_len; i++)
-        pal_repair_map(work, &work->pending, input->pending[i], (void *)&input->pending[i]);
-}
-
 static bool has_failed(const pal_repair_work *work)
 {
     return work->failure != PAL_OK || pal_arena_failure(work->scratch) != PAL_OK ||
@@ -492,7 +464,9 @@ static void run(pal_repair_work *work, const pal_message *messages, size_t messa
         pal_repair_picoclaw(work, messages, messages_len);
         return;
     }
-    take_pending(work);
+    const pal_context_input *input = work->input;
+    for (size_t i = 0; input->pending && i < input->pending_len; i++)
+        pal_repair_map(work, &work->pending, input->pending[i], (void *)&input->pending[i]);
     for (size_t i = 0; i < messages_len && !has_failed(work); i++)
         take_message(work, &messages[i]);
     if (messages_len && !has_failed(work))

@@ -6,6 +6,7 @@
  * directly; otherwise it is dropped together with them. Results without a call, or before it, are
  * dropped. Texts are not changed. */
 #include "context/repair/repair.h"
+#include "dialect/dialect_part.h"
 
 typedef struct history {
     const pal_message **messages; /* the messages that are left after the first pass; in the
@@ -13,18 +14,9 @@ typedef struct history {
     size_t len;
 } history;
 
-static bool has_kind(const pal_message *message, pal_part_kind kind)
-{
-    for (size_t i = 0; message->parts && i < message->parts_len; i++) {
-        if (message->parts[i].kind == kind)
-            return true;
-    }
-    return false;
-}
-
 static bool is_calling(const pal_message *message)
 {
-    return message->role == PAL_ROLE_ASSISTANT && has_kind(message, PAL_PART_TOOL_CALL);
+    return message->role == PAL_ROLE_ASSISTANT && pal_part_is_in(message, PAL_PART_TOOL_CALL);
 }
 
 static void drop(pal_repair_work *work, const pal_message *message, const char *reason)

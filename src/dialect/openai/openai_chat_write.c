@@ -12,6 +12,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_part.h"
 #include "dialect/openai/openai_chat.h"
+#include "message/message_check.h"
 
 typedef struct chat_writer {
     pal_json_writer *json;
@@ -107,11 +108,6 @@ static void put_image(chat_writer *out, const pal_part *part, pal_json kept)
 
 #define AUDIO "audio/"
 
-static bool is_audio(const pal_part *part)
-{
-    return part->name.len == 0 && part->data.len && pal_text_begins(part->media_type, AUDIO);
-}
-
 static void put_audio(chat_writer *out, const pal_part *part, pal_json kept)
 {
     static const char *const own[] = {"type", "input_audio", NULL};
@@ -185,7 +181,7 @@ static media_form media_form_of(const pal_part *part, pal_json kept)
         return part->url.len || part->data.len ? IMAGE : NOTHING;
     if (pal_json_type_of(type) == PAL_JSON_STRING && !pal_member_is_one_of(type, known))
         return UNKNOWN;
-    if (is_audio(part))
+    if (part->name.len == 0 && part->data.len && pal_text_begins(part->media_type, AUDIO))
         return AUDIO_DATA;
     return part->data.len || has_others(pal_json_find(kept, "file"), file_names) ? FILE_DATA
                                                                                  : NOTHING;
@@ -443,7 +439,9 @@ static const char *role_of(const pal_message *message, pal_json kept)
     if (message->role == PAL_ROLE_SYSTEM &&
             pal_json_string_is(pal_json_find(kept, "role"), "developer"))
         return "developer";
-    return message->role == PAL_ROLE_TOOL ? "user" : pal_role_name(message->role);
+    return message->role == PAL_ROLE_TOOL || (unsigned)message->role >= PAL_ROLES
+            ? "user"
+            : pal_role_names[message->role];
 }
 
 static void put_main(chat_writer *out, const sorted *in, pal_json kept)

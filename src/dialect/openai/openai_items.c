@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "dialect/dialect_base64.h"
+#include "dialect/dialect_part.h"
 #include "dialect/native/native.h"
 #include "dialect/openai/openai_chat_part.h"
 #include "dialect/openai/openai_items_part.h"
@@ -33,15 +34,6 @@ typedef struct items_reader {
 
 /* ---- Building messages ---- */
 
-static bool has_kind(const pal_message *message, pal_part_kind kind)
-{
-    for (size_t i = 0; i < message->parts_len; i++) {
-        if (message->parts[i].kind == kind)
-            return true;
-    }
-    return false;
-}
-
 static bool has_content(const pal_message *message)
 {
     for (size_t i = 0; i < message->parts_len; i++) {
@@ -59,9 +51,9 @@ static bool joins(const items_reader *in, const pal_message *piece)
             last->parts_len + piece->parts_len > PAL_MESSAGE_PARTS_MAX)
         return false;
     if (has_content(piece))
-        return !has_content(last) && !has_kind(last, PAL_PART_TOOL_CALL);
-    if (has_kind(piece, PAL_PART_REASONING))
-        return !has_content(last) || has_kind(last, PAL_PART_TOOL_CALL);
+        return !has_content(last) && !pal_part_is_in(last, PAL_PART_TOOL_CALL);
+    if (pal_part_is_in(piece, PAL_PART_REASONING))
+        return !has_content(last) || pal_part_is_in(last, PAL_PART_TOOL_CALL);
     return true;
 }
 

@@ -475,16 +475,11 @@ static void flatten(pal_buf *buf, size_t start)
         *p = ' ';
 }
 
-static bool is_simple(const pal_message *message)
-{
-    return message->parts_len == 1 && message->parts[0].kind == PAL_PART_TEXT &&
-            !message->parts[0].extra.len && !message->extra.len;
-}
-
 void pal_picoclaw_line_write(pal_buf *buf, const pal_message *message)
 {
     line out = {.writer = pal_json_writer_make(buf), .message = message, .start = buf->len};
-    bool simple = is_simple(message);
+    bool simple = message->parts_len == 1 && message->parts[0].kind == PAL_PART_TEXT &&
+            !message->parts[0].extra.len && !message->extra.len;
     if (!simple && !(out.arena = pal_arena_new(0))) {
         buf->failure = PAL_NO_MEMORY;
         return;

@@ -56,13 +56,6 @@ static const pal_member record_members[] = {
 };
 static const pal_member_table record_table = {record_members, COUNT_OF(record_members), NULL, NULL};
 
-static uint32_t flags_of(const claude_record *record, bool synthetic_model)
-{
-    return (record->is_summary ? PAL_MESSAGE_FLAG_SUMMARY : 0) |
-            (record->is_error ? PAL_MESSAGE_FLAG_ERROR : 0) |
-            (record->is_meta || synthetic_model ? PAL_MESSAGE_FLAG_SYNTHETIC : 0);
-}
-
 static void read_usage(pal_json usage, pal_message *message)
 {
     if (pal_json_type_of(usage) != PAL_JSON_OBJECT)
@@ -93,7 +86,9 @@ static pal_message make_message(pal_transcript *in, const claude_record *record,
     pal_str model = pal_member_string(record->message, "model", in->line_arena);
     bool synthetic = pal_str_is(model, "<synthetic>");
     message.model = synthetic ? pal_str_make(NULL, 0) : model;
-    message.flags = flags_of(record, synthetic);
+    message.flags = (record->is_summary ? PAL_MESSAGE_FLAG_SUMMARY : 0) |
+            (record->is_error ? PAL_MESSAGE_FLAG_ERROR : 0) |
+            (record->is_meta || synthetic ? PAL_MESSAGE_FLAG_SYNTHETIC : 0);
     message.extra = pal_member_wrap(in->line_arena, "claude_code", record->extra);
     pal_time_from_text(record->timestamp, &message.created_at);
     read_usage(pal_json_find(record->message, "usage"), &message);

@@ -24,12 +24,6 @@ static pal_json find_either(pal_json object, const char *name, const char *other
     return pal_json_type_of(value) != PAL_JSON_NONE ? value : pal_json_find(object, other);
 }
 
-static bool is_true(pal_json object, const char *name)
-{
-    bool value = false;
-    return pal_json_bool(pal_json_find(object, name), &value) && value;
-}
-
 /* ---- Detecting the format ---- */
 
 static bool has_object(pal_json object, const char *name)
@@ -90,14 +84,6 @@ static pal_part *add(go_message *r, pal_part_kind kind)
     return part;
 }
 
-static bool is_one_of(pal_json name, const char *const *names)
-{
-    for (size_t i = 0; names[i]; i++)
-        if (pal_json_string_is(name, names[i]))
-            return true;
-    return false;
-}
-
 /* Returns the members that were not read, as one object. A null member is treated as absent. */
 static pal_str unread(go_message *r, pal_json object, const char *const *read, pal_str more)
 {
@@ -108,7 +94,7 @@ static pal_str unread(go_message *r, pal_json object, const char *const *read, p
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
     for (pal_json_iter iter = pal_json_each(object); pal_json_next(&iter, &name, &value);) {
-        if (pal_json_type_of(value) == PAL_JSON_NULL || is_one_of(name, read))
+        if (pal_json_type_of(value) == PAL_JSON_NULL || pal_member_is_one_of(name, read))
             continue;
         pal_json_name_str(&writer, pal_json_string(name, r->in->line_arena));
         pal_json_put_raw(&writer, pal_json_raw(value));
@@ -443,7 +429,7 @@ static void read_message(pal_transcript *in, pal_json value, size_t index)
         pal_transcript_warn(in, "skipped: the message has neither 'content' nor 'parts'");
         return;
     }
-    if (is_true(value, "summary"))
+    if (pal_json_type_of(pal_json_find(value, "summary")) == PAL_JSON_TRUE)
         r.message.flags |= PAL_MESSAGE_FLAG_SUMMARY;
     read_usage(pal_json_find(value, "tokens"), &r.message);
     r.message.model = in->model;

@@ -374,14 +374,6 @@ static void end_streams(pal_listener *listener)
     pthread_mutex_unlock(&listener->lock);
 }
 
-static void await_handlers(pal_listener *listener)
-{
-    pthread_mutex_lock(&listener->lock);
-    while (atomic_load(&listener->handled_len))
-        pthread_cond_wait(&listener->changed, &listener->lock);
-    pthread_mutex_unlock(&listener->lock);
-}
-
 void pal_listener_close(pal_listener *listener)
 {
     if (!listener)
@@ -389,7 +381,10 @@ void pal_listener_close(pal_listener *listener)
     if (listener->has_watch) {
         pal_listener_quiesce(listener);
         atomic_store(&listener->is_closing, true);
-        await_handlers(listener);
+        pthread_mutex_lock(&listener->lock);
+        while (atomic_load(&listener->handled_len))
+            pthread_cond_wait(&listener->changed, &listener->lock);
+        pthread_mutex_unlock(&listener->lock);
         end_streams(listener);
     }
     /* In this order: the watch adds connections to the daemon, and the end of the daemon removes

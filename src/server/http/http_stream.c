@@ -186,14 +186,6 @@ void pal_stream_drop(pal_stream *stream)
 
 /* ---- Open and close ---- */
 
-static void link_stream(pal_listener *listener, pal_stream *stream)
-{
-    stream->next = listener->streams;
-    if (stream->next)
-        stream->next->prev = stream;
-    listener->streams = stream;
-}
-
 static void unlink_stream(pal_listener *listener, pal_stream *stream)
 {
     if (stream->prev)
@@ -218,8 +210,12 @@ static pal_stream *new_stream(pal_exchange *x)
     atomic_init(&stream->written_us, pal_clock_monotonic_us());
     pthread_mutex_lock(&listener->lock);
     bool is_watched = pal_watch_add_stream(listener, stream);
-    if (is_watched)
-        link_stream(listener, stream);
+    if (is_watched) {
+        stream->next = listener->streams;
+        if (stream->next)
+            stream->next->prev = stream;
+        listener->streams = stream;
+    }
     pthread_mutex_unlock(&listener->lock);
     if (is_watched)
         return stream;

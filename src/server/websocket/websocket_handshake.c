@@ -4,18 +4,13 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include "base/digest.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "dialect/dialect_base64.h"
 
 #define KEY_LEN 24 /* 16 bytes in base64 */
 #define SUFFIX "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-
-static bool is_word(pal_str text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.data, word, text.len) == 0;
-}
 
 static bool is_blank(char c)
 {
@@ -33,7 +28,7 @@ static bool has_word(pal_str list, const char *word)
             item = pal_str_make(item.data + 1, item.len - 1);
         while (item.len && is_blank(item.data[item.len - 1]))
             item.len--;
-        if (is_word(item, word))
+        if (pal_text_is_nocase(item, word))
             return true;
         len += comma != NULL;
         list = pal_str_make(list.data + len, list.len - len);

@@ -93,12 +93,12 @@ pal_status pal_memory_names_check(memory_tenant *tenant, pal_work *work, const p
         const memory_session *self)
 {
     if (is_held(pal_memory_name_find(&tenant->keys, record->key), self, work->now_ms))
-        return pal_error_set(
-                &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
+        return pal_error_set(&work->op->error, PAL_CONFLICT,
+                "key '%.*s' belongs to another session", PAL_STR_ARG(record->key));
     for (size_t i = 0; !record->is_routed && i < record->aliases_len; i++)
         if (is_held(pal_memory_name_find(&tenant->aliases, record->aliases[i]), self, work->now_ms))
-            return pal_error_set(&work->op->error, PAL_CONFLICT, "alias '%.*s' is taken",
-                    PAL_STR_ARG(record->aliases[i]));
+            return pal_error_set(&work->op->error, PAL_CONFLICT,
+                    "alias '%.*s' belongs to another session", PAL_STR_ARG(record->aliases[i]));
     return PAL_OK;
 }
 

@@ -62,7 +62,7 @@ pal_status pal_memory_session_check(memory_engine *engine, pal_work *work, pal_i
     }
     pal_id_to_text(id, text);
     if (!session || session->info->record.state == PAL_SESSION_ERASED)
-        return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+        return pal_error_set(err, PAL_NOT_FOUND, "session '%s' does not exist", text);
     if (session->info->record.state == PAL_SESSION_TRASH && !(allow & MEMORY_ALLOW_TRASH))
         return pal_error_set(
                 err, PAL_CONFLICT, "session '%s' is in the trash; restore it first", text);
@@ -254,7 +254,7 @@ static pal_status session_create(
         return no_memory(work);
     if (pal_map_find(&tenant->ids, mem_id_key(&record->id))) {
         pal_id_to_text(record->id, text);
-        return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' exists", text);
+        return pal_error_set(&work->op->error, PAL_CONFLICT, "session '%s' already exists", text);
     }
     status = work->copied ? PAL_OK : pal_memory_names_check(tenant, work, record, NULL);
     if (status == PAL_OK)
@@ -434,8 +434,8 @@ pal_status pal_memory_restore(memory_engine *engine, pal_work *work)
     }
     holder = pal_memory_name_find(&session->tenant->keys, record->key);
     if (holder && holder != session && !pal_memory_session_expired(holder, work->now_ms))
-        return pal_error_set(
-                &work->op->error, PAL_CONFLICT, "key '%.*s' is taken", PAL_STR_ARG(record->key));
+        return pal_error_set(&work->op->error, PAL_CONFLICT,
+                "key '%.*s' belongs to another session", PAL_STR_ARG(record->key));
     status = check_room(session->tenant, work);
     if (status != PAL_OK)
         return status;

@@ -120,7 +120,7 @@ pal_status pal_memory_inbox_add(memory_engine *engine, pal_work *work)
             (!pal_str_equal(item->item.body, given->body) ||
                     !pal_str_equal(item->item.delivery, given->delivery)))
         return pal_error_set(&work->op->error, PAL_CONFLICT,
-                "client id '%.*s' is known with another content", PAL_STR_ARG(given->client_id));
+                "client id '%.*s' was used for another item", PAL_STR_ARG(given->client_id));
     if (!item) {
         for (end = &session->inbox; *end; end = &(*end)->next)
             waiting++;
@@ -160,7 +160,8 @@ pal_status pal_memory_inbox_drop(memory_engine *engine, pal_work *work)
     if (status != PAL_OK || pal_memory_inbox_remove(session, work->op->u.inbox_id))
         return status;
     pal_id_to_text(work->op->u.inbox_id, text);
-    return pal_error_set(&work->op->error, PAL_NOT_FOUND, "no item '%s' in the inbox", text);
+    return pal_error_set(
+            &work->op->error, PAL_NOT_FOUND, "item '%s' does not exist in the inbox", text);
 }
 
 /* ---- Lease ---- */

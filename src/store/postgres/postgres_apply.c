@@ -53,7 +53,7 @@ static pal_status get_ready(pal_postgres *store, const pal_work *works, size_t w
     return status;
 }
 
-/* What an operation had before it was run, because a run changes it. */
+/* The state of an operation before it was run, because a run changes it. */
 typedef struct kept_input {
     pal_id session;
     pal_mark mark;

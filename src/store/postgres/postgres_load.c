@@ -602,11 +602,13 @@ pal_status pal_postgres_load(pal_postgres_copy *copy, const pal_work *works, siz
     status = pal_postgres_flight_run(&flight, err);
     *out_failure = flight.failure;
     if (status == PAL_OK && PQntuples(flight.results[node_at]) == 0) {
-        /* Another process has taken the slot, because this one was away for a day. */
+        /* Another process has taken the slot, because this one was stopped for a day. */
         store->slot = 0;
         *out_failure = PAL_POSTGRES_RACE;
-        status = pal_error_set(
-                err, PAL_BUSY, "%s: the process was away for too long", store->place);
+        status = pal_error_set(err, PAL_BUSY,
+                "%s: this process was stopped for so long that another one has taken its slot; "
+                "retry",
+                store->place);
     }
     if (status == PAL_OK)
         status = copy_results(copy, &flight, functions, works, works_len, err);

@@ -27,7 +27,7 @@ static const char *const tables[] = {
         "CREATE TABLE @node (slot int4 PRIMARY KEY, id uuid NOT NULL, started_at int8 NOT NULL,"
         " seen_at int8 NOT NULL, batch int8 NOT NULL, checks int8 NOT NULL)"
         " WITH (fillfactor = 10);",
-        /* What changes with every append, and the lock of the session. */
+        /* The values that change with every append, and the lock of the session. */
         "CREATE TABLE @head (tenant int8 NOT NULL, session uuid NOT NULL, last_seq int8 NOT NULL,"
         " mark_number int8 NOT NULL, tokens int8 NOT NULL, bytes int8 NOT NULL,"
         " updated_at int8 NOT NULL, expires_at int8, batch int8 NOT NULL, fence int8 NOT NULL,"

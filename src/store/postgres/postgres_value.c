@@ -80,7 +80,7 @@ pal_postgres_param *pal_postgres_put_array(pal_postgres_params *params, pal_post
     param->is_array = true;
     append_number(&param->bytes, 1, 4);    /* dimensions */
     append_number(&param->bytes, 0, 4);    /* whether there are NULLs */
-    append_number(&param->bytes, type, 4); /* of the elements */
+    append_number(&param->bytes, type, 4); /* the type of the elements */
     append_number(&param->bytes, 0, 4);    /* number of elements */
     append_number(&param->bytes, 1, 4);    /* index of the first element */
     return param;

@@ -3,7 +3,7 @@
  *
  * A crash or a lost connection at any point is harmless. Before the server has executed the COMMIT,
  * the transaction is rolled back and nothing was written. After it, everything was. The number of
- * the batch is written in the same transaction, so that the row of the node tells which of the two
+ * the batch is written in the same transaction, so that the row of the node shows which of the two
  * happened (postgres_node.c). */
 #include <string.h>
 
@@ -42,7 +42,7 @@ enum {
 
 typedef struct table {
     pal_postgres_sql sql;
-    const char *types; /* of the arrays, as for pal_postgres_put_arrays() */
+    const char *types; /* types of the arrays, as for pal_postgres_put_arrays() */
 } table;
 
 static const table tables[TABLES] = {

@@ -86,7 +86,8 @@ static bool row_matches(search_state *state, const pal_row *row, pal_str *out_sn
     if (status == PAL_OK)
         pal_words_normal(pal_buf_str(&state->text), &state->normal);
     if (status == PAL_OK && state->normal.failure)
-        status = pal_error_set(state->err, state->normal.failure, "no room to search a message");
+        status = pal_error_set(state->err, state->normal.failure,
+                "out of memory, or a message is too long to search");
     if (status != PAL_OK) {
         state->status = status == PAL_CORRUPT ? PAL_OK : status;
         return false;

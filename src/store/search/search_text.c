@@ -102,6 +102,6 @@ pal_status pal_row_text(const pal_row *row, pal_arena *arena, pal_buf *out, pal_
     }
     failure = pal_arena_failure(arena) ? pal_arena_failure(arena) : out->failure;
     if (failure)
-        return pal_error_set(err, failure, "no room for the text of a message");
+        return pal_error_set(err, failure, "out of memory, or the text of a message is too long");
     return PAL_OK;
 }

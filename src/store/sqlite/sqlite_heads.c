@@ -280,7 +280,7 @@ pal_status pal_sqlite_head_existing(
     if (out_head->handle != 0 && (out_head->state != PAL_SESSION_ERASED || work->copied))
         return PAL_OK;
     pal_id_to_text(id, text);
-    return pal_error_set(err, PAL_NOT_FOUND, "no session '%s'", text);
+    return pal_error_set(err, PAL_NOT_FOUND, "session '%s' does not exist", text);
 }
 
 pal_status pal_sqlite_head_get(

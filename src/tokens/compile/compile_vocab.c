@@ -166,7 +166,8 @@ pal_status pal_vocab_read(struct pal_vocab *vocab, pal_str text, pal_arena *aren
         if (line.len == 0)
             continue;
         if (!token_read(line, bytes, token))
-            return pal_error_set(err, PAL_INVALID, "line %u: must be a token and its rank", number);
+            return pal_error_set(
+                    err, PAL_INVALID, "line %u: a token and its rank are needed", number);
         token->line = number;
         bytes += token->len;
         if (++vocab->len >= PAL_TOKENS_MAX)

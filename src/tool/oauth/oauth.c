@@ -128,11 +128,6 @@ static void warn(pal_oauth *o, const char *message)
 
 /* ---- Logins ---- */
 
-static bool has_token(const pal_oauth *o)
-{
-    return o->login.access_token.len > 0;
-}
-
 /* Uses a login from now on. Returns false if there is no memory. */
 bool pal_oauth_adopt(pal_oauth *o, const pal_oauth_login *login)
 {
@@ -174,7 +169,7 @@ bool pal_oauth_is_ready(const pal_oauth *oauth)
     bool can_renew = !oauth->config.is_login &&
             (oauth->login.refresh_token.len || oauth->auth.client_credentials);
     return oauth->is_loaded && oauth->flow.step == PAL_OAUTH_STEP_NONE &&
-            !(has_token(oauth) && can_renew && pal_oauth_is_expired(oauth));
+            !(oauth->login.access_token.len && can_renew && pal_oauth_is_expired(oauth));
 }
 
 /* ---- The file ---- */
@@ -218,7 +213,6 @@ void pal_oauth_use_file(pal_oauth *o, pal_oauth_step step, bool is_write)
     pal_oauth_enter(o); /* until the worker has ended */
     pal_loop_work(o->loop, &o->work.item);
 }
-
 
 static bool is_ours(const pal_oauth *o, const pal_oauth_login *login)
 {

@@ -54,9 +54,11 @@ static void take(pal_oauth_challenge_values *values, pal_str name, pal_str value
 void pal_oauth_challenge_read(
         pal_str header, pal_arena *arena, pal_oauth_challenge_values *out_values)
 {
-    reader r = {header.data, header.data + header.len, arena};
+    reader r = {header.data, header.data, arena};
     bool is_bearer = false;
     *out_values = (pal_oauth_challenge_values){0};
+    if (header.len > 0)
+        r.end += header.len;
     while (r.at < r.end) {
         skip(&r, " \t,");
         const char *from = r.at;
@@ -113,18 +115,14 @@ bool pal_oauth_scope_contains(pal_str all, pal_str some)
     return true;
 }
 
-static void append_word(pal_buf *out, pal_str word)
-{
-    if (out->len)
-        pal_buf_append_char(out, ' ');
-    pal_buf_append_str(out, word);
-}
-
 static void append_new(pal_buf *out, pal_str scope)
 {
     for (pal_str word = next_word(&scope); word.len; word = next_word(&scope)) {
-        if (!pal_oauth_scope_contains(pal_buf_str(out), word))
-            append_word(out, word);
+        if (!pal_oauth_scope_contains(pal_buf_str(out), word)) {
+            if (out->len)
+                pal_buf_append_char(out, ' ');
+            pal_buf_append_str(out, word);
+        }
     }
 }
 

@@ -171,7 +171,7 @@ static bool replace_file(const char *path, pal_str text)
         return false;
     }
     make_directories(path);
-    (void)unlink(other); /* of a crash; it could have other permissions */
+    (void)unlink(other); /* a leftover of a crash could have other permissions */
     int fd = open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;

@@ -197,7 +197,7 @@ static void choose_scope(pal_oauth *o)
     if (o->auth.scope.len)
         scope = f->is_step_up ? pal_oauth_scope_join(o->auth.scope, scope, f->arena)
                               : o->auth.scope;
-    /* What was allowed before must stay allowed. */
+    /* Scopes that were allowed before must stay allowed. */
     if (pal_str_equal(o->login.issuer, f->issuer.issuer))
         scope = pal_oauth_scope_join(o->login.scope, scope, f->arena);
     /* Some servers return a refresh token only for this scope. */
@@ -218,12 +218,6 @@ static void register_client(pal_oauth *o)
     pal_buf_done(&body);
 }
 
-static bool is_registered_here(const pal_oauth *o)
-{
-    return o->login.is_registered && pal_str_equal(o->login.issuer, o->flow.issuer.issuer) &&
-            pal_str_equal(o->login.redirect_uri, o->config.redirect_uri);
-}
-
 static void choose_client(pal_oauth *o)
 {
     pal_oauth_flow *f = &o->flow;
@@ -236,7 +230,8 @@ static void choose_client(pal_oauth *o)
     } else if (o->auth.client_metadata_url.len && f->issuer.takes_documents) {
         f->client = (pal_oauth_client){.id = o->auth.client_metadata_url};
         get_token(o);
-    } else if (is_registered_here(o)) {
+    } else if (o->login.is_registered && pal_str_equal(o->login.issuer, o->flow.issuer.issuer) &&
+            pal_str_equal(o->login.redirect_uri, o->config.redirect_uri)) {
         f->client = (pal_oauth_client){.id = o->login.client_id,
                 .secret = o->login.client_secret,
                 .method = o->login.method};
@@ -529,7 +524,7 @@ void pal_oauth_flow_start(pal_oauth *o)
     const pal_oauth_flow *f = &o->flow;
     if (f->is_step_up && pal_oauth_scope_contains(o->login.scope, f->challenge.scope))
         pal_oauth_fail(o, PAL_DENIED,
-                "the token does not suffice, though the scope '%.*s' was requested",
+                "the server refuses the token, although scope '%.*s' was requested",
                 PAL_EXCERPT(f->challenge.scope, 80));
     else if (o->login.refresh_token.len && !f->is_step_up && !was_refused &&
             !o->config.is_login)

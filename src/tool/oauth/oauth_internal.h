@@ -105,7 +105,7 @@ typedef struct pal_oauth_login {
     pal_str client_id;
     pal_str client_secret;
     pal_oauth_method method;
-    pal_str redirect_uri; /* of the registration */
+    pal_str redirect_uri; /* redirect URI of the registration */
     bool is_registered;   /* the client registered itself, so it belongs to the issuer */
     pal_str scope;        /* everything that was requested so far */
     pal_str access_token;

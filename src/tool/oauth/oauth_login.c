@@ -39,7 +39,7 @@ typedef struct login {
     int ended;    /* an eventfd: readable when the login has ended */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    pal_status status; /* of the login; set before `ended` */
+    pal_status status; /* status of the login; set before `ended` */
     pal_error err;
 } login;
 

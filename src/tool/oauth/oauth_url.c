@@ -141,6 +141,8 @@ pal_str pal_oauth_form_find(pal_str form, const char *name, pal_arena *arena)
 {
     pal_str found = {0};
     size_t count = 0, name_len = strlen(name);
+    if (form.len == 0)
+        return found;
     for (const char *at = form.data, *end = form.data + form.len; at < end;) {
         const char *next = memchr(at, '&', (size_t)(end - at));
         pal_str pair = part(at, next ? next : end);

@@ -346,7 +346,7 @@ static void images_count_the_bytes_of_their_blobs(void)
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_SEND);
 }
 
-static void no_more_images_than_the_provider_takes(void)
+static void images_over_the_limit_of_the_provider_are_removed(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -558,7 +558,7 @@ void window_plans(void)
     RUN(settings_and_limits_are_obeyed);
     RUN(a_model_is_counted_with_its_vocabulary);
     RUN(images_count_the_bytes_of_their_blobs);
-    RUN(no_more_images_than_the_provider_takes);
+    RUN(images_over_the_limit_of_the_provider_are_removed);
     RUN(rewound_messages_are_not_among_the_omitted_ones);
     RUN(the_head_counts_in_its_place);
     RUN(reported_usage_calibrates);

@@ -521,7 +521,7 @@ static void nothing_is_left_out_if_auto_is_off(void)
     input.settings.auto_off = true;
     pal_plan plan = history_plan(&h, &input);
     CHECK_EQ(plan.action, PAL_PLAN_ACTION_REFUSE);
-    CHECK_CONTAINS(plan.refusal.message, "50000 tokens are 10000 over the limit of 40000");
+    CHECK_CONTAINS(plan.refusal.message, "50000 tokens, 10000 over the limit of 40000");
     input.settings.auto_off = false;
     input.settings.strategy = PAL_STRATEGY_NONE;
     plan = history_plan(&h, &input);

@@ -53,18 +53,14 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
 
 /* ---- Conversations ---- */
 
-static bool is_shown(const pal_session *session)
-{
-    return session->state == PAL_SESSION_ACTIVE || session->state == PAL_SESSION_QUARANTINED;
-}
-
 static pal_status find_session(pal_call *call, pal_id id, pal_session *out_session, pal_error *err)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_id_to_text(id, text);
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             pal_str_of(text), call->arena, out_session, err);
-    if (status == PAL_OK && !is_shown(out_session))
+    if (status == PAL_OK && out_session->state != PAL_SESSION_ACTIVE &&
+            out_session->state != PAL_SESSION_QUARANTINED)
         return pal_error_set(err, PAL_NOT_FOUND, "the conversation is in the trash");
     return status;
 }

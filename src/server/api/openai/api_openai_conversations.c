@@ -54,16 +54,6 @@ static pal_status get_conversation(pal_call *call, pal_error *err)
 
 /* ---- Reading items ---- */
 
-/* A repeated request with the same idempotency key gets the same ids. */
-static void give_client_ids(pal_call *call, pal_message *messages, size_t len)
-{
-    for (size_t i = 0; call->idempotency_key.len && i < len; i++) {
-        char text[PAL_ID_TEXT_SIZE];
-        pal_id_to_text(pal_call_derived_id(call, (uint32_t)i + 1), text);
-        messages[i].client_id = pal_arena_copy(call->arena, pal_str_of(text));
-    }
-}
-
 /* Reads "items". If it is absent or null and may be, there are none. */
 static pal_status read_items(pal_call *call, bool may_be_absent, pal_message **out_messages,
         size_t *out_len, pal_error *err)
@@ -82,7 +72,7 @@ static pal_status read_items(pal_call *call, bool may_be_absent, pal_message **o
     if (status != PAL_OK)
         return status;
     call->fail_param = NULL;
-    give_client_ids(call, *out_messages, *out_len);
+    pal_call_give_client_ids(call, *out_messages, *out_len, 1);
     return pal_arena_checked(call->arena, err);
 }
 

@@ -52,8 +52,7 @@ static void erase_kept(const pal_openai_socket *s)
         pal_status status =
                 pal_store_erase(s->server->store, pal_str_of(s->tenant), s->kept[i], NULL, &err);
         if (status != PAL_OK && status != PAL_NOT_FOUND)
-            pal_log(PAL_LOG_WARN, "could not erase responses that were not to be stored: %s",
-                    err.message);
+            pal_log(PAL_LOG_WARN, "could not erase responses with 'store': false: %s", err.message);
     }
 }
 
@@ -133,7 +132,8 @@ pal_status pal_openai_socket_history(
 {
     const pal_socket_request *r = pal_socket_request_of(call);
     if (!r || !r->entry)
-        return pal_error_set(err, PAL_NOT_FOUND, "the request has no items that are kept");
+        return pal_error_set(
+                err, PAL_NOT_FOUND, "the request is not one of a WebSocket that keeps its items");
     return pal_socket_items_history(r->lane->socket->items, r->entry, is_replayed, out, err);
 }
 

@@ -246,7 +246,8 @@ static pal_status put_history(const pal_socket_items *items, const pal_socket_en
 {
     const pal_socket_entry *last = find(items, entry->continued);
     if (entry->continued[0] && !last)
-        return pal_error_set(err, PAL_NOT_FOUND, "response '%s' is not kept", entry->continued);
+        return pal_error_set(
+                err, PAL_NOT_FOUND, "response '%s' is no longer in memory", entry->continued);
     size_t len;
     const pal_socket_entry **list = list_chain(last, &len);
     pal_status status = list ? PAL_OK : pal_no_memory(err);

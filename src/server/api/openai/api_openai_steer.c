@@ -161,15 +161,10 @@ static void put_others(
     }
 }
 
-static bool is_true(pal_json value)
-{
-    return pal_json_type_of(value) == PAL_JSON_TRUE;
-}
-
 void pal_openai_steer_settings(pal_json request, pal_arena *arena, pal_buf *out)
 {
     if (!pal_json_is_absent(pal_json_find(request, "conversation")) ||
-            is_true(pal_json_find(request, "background")) ||
+            pal_json_type_of(pal_json_find(request, "background")) == PAL_JSON_TRUE ||
             pal_json_type_of(pal_json_find(request, "generate")) == PAL_JSON_FALSE ||
             pal_json_count(pal_json_find(request, "context_management")) > 0)
         return;

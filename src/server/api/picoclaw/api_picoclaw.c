@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
+#include "dialect/dialect_part.h"
 #include "dialect/dialect_text.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_turn.h"
@@ -84,19 +85,10 @@ static bool is_media(const pal_part *part)
     return part->kind == PAL_PART_IMAGE || part->kind == PAL_PART_FILE;
 }
 
-static bool has_part(const pal_message *message, pal_part_kind kind)
-{
-    for (size_t i = 0; i < message->parts_len; i++) {
-        if (message->parts[i].kind == kind)
-            return true;
-    }
-    return false;
-}
-
 static bool is_said(const pal_message *message, pal_arena *arena)
 {
     return trimmed(pal_dialect_text(message, arena)).len > 0 ||
-            has_part(message, PAL_PART_IMAGE) || has_part(message, PAL_PART_FILE);
+            pal_part_is_in(message, PAL_PART_IMAGE) || pal_part_is_in(message, PAL_PART_FILE);
 }
 
 /* Returns how many entries of the list the message counts as. Tool calls are one entry, reasoning
@@ -107,7 +99,7 @@ static size_t count_entries(const pal_message *message, pal_arena *arena)
         return is_said(message, arena);
     if (message->role != PAL_ROLE_ASSISTANT)
         return 0;
-    return (size_t)has_part(message, PAL_PART_TOOL_CALL) + is_said(message, arena);
+    return (size_t)pal_part_is_in(message, PAL_PART_TOOL_CALL) + is_said(message, arena);
 }
 
 static void put_seconds(pal_json_writer *writer, const char *name, int64_t ms)
@@ -193,7 +185,7 @@ static void put_entries(pal_json_writer *writer, const pal_message *message, pal
         return;
     if (is_assistant)
         put_thoughts(writer, message);
-    if (is_assistant && has_part(message, PAL_PART_TOOL_CALL))
+    if (is_assistant && pal_part_is_in(message, PAL_PART_TOOL_CALL))
         put_calls(writer, message);
     if (!is_said(message, arena))
         return;
@@ -237,9 +229,9 @@ static pal_str preview_of(const pal_message_page *list, pal_arena *arena)
         }
         if (text.len)
             return text;
-        if (has_part(message, PAL_PART_IMAGE))
+        if (pal_part_is_in(message, PAL_PART_IMAGE))
             return pal_str_of("[image]");
-        if (has_part(message, PAL_PART_FILE))
+        if (pal_part_is_in(message, PAL_PART_FILE))
             return pal_str_of("[attachment]");
     }
     return pal_str_of("(empty)");

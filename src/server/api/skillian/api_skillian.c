@@ -6,6 +6,7 @@
  * was created for it is moved to the trash. */
 #include "base/json/json_put.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
 #include "server/api/native/api_message.h"
@@ -150,14 +151,6 @@ static void fail_chat(pal_api_turn *turn, pal_status status, const pal_error *er
 
 /* ---- Reading ---- */
 
-static size_t count_chars(pal_str text)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < text.len; i++)
-        count += ((unsigned char)text.data[i] & 0xc0) != 0x80;
-    return count;
-}
-
 static pal_status read_message(pal_call *call, pal_error *err)
 {
     pal_json value = pal_json_find(call->body, "message");
@@ -166,7 +159,7 @@ static pal_status read_message(pal_call *call, pal_error *err)
     if (pal_json_type_of(value) != PAL_JSON_STRING)
         return pal_error_set(err, PAL_INVALID, "'message' must be a string of 1 to %d characters",
                 PAL_SERVER_CHAT_CHARS_MAX);
-    size_t chars = count_chars(pal_json_string(value, call->arena));
+    size_t chars = pal_utf8_count(pal_json_string(value, call->arena));
     if (chars == 0 || chars > PAL_SERVER_CHAT_CHARS_MAX)
         return pal_error_set(err, PAL_INVALID,
                 "'message' must have 1 to %d characters, not %zu; send longer messages to POST "
