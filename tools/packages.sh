@@ -73,6 +73,23 @@ postgres_need()
     packages_need postgresql
 }
 
+# Unpacks pgbouncer into a directory: its package would start a service. Without it, its tests are
+# skipped.
+pooler_want()
+{
+    local -a libraries
+    if PATH=$PATH:/usr/sbin command -v pgbouncer >/dev/null || [ -x "$1/usr/sbin/pgbouncer" ]; then
+        return
+    fi
+    mapfile -t libraries < <(apt-cache depends pgbouncer |
+            sed -n 's/^ *Depends: \(lib[^<> ]*\)$/\1/p')
+    packages_need "${libraries[@]}"
+    echo "unpacking pgbouncer into $1"
+    mkdir -p "$1"
+    (cd "$1" && apt-get download -qq pgbouncer >/dev/null 2>&1 && dpkg -x pgbouncer_*.deb . &&
+            rm -f pgbouncer_*.deb) || echo "pgbouncer could not be downloaded; its tests are skipped"
+}
+
 node_is_there()
 {
     command -v node >/dev/null && command -v npm >/dev/null &&
