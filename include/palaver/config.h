@@ -54,7 +54,7 @@ typedef struct pal_config_expiry {
 
 /* Limits for one tenant. 0: no limit. */
 typedef struct pal_config_limits {
-    uint32_t sessions_per_tenant; /* for pal_store_options.sessions_max */
+    uint32_t sessions_per_tenant; /* becomes pal_store_options.sessions_max */
     PAL_RESERVED(6);
 } pal_config_limits;
 
@@ -106,7 +106,7 @@ typedef struct pal_config_server {
 typedef enum pal_config_recorder {
     PAL_CONFIG_RECORDER_OFF = 0,
     PAL_CONFIG_RECORDER_HEADERS = 1, /* requests that name their conversation */
-    PAL_CONFIG_RECORDER_ON = 2,      /* also requests that are recognized by their first messages */
+    PAL_CONFIG_RECORDER_ON = 2,      /* and requests that are recognized by their first messages */
 } pal_config_recorder;
 
 struct pal_context_settings; /* declared in context.h */

@@ -142,7 +142,7 @@ typedef struct pal_session_query {
 typedef struct pal_session_page {
     pal_session *sessions; /* the session that was updated last comes first */
     size_t sessions_len;
-    pal_str cursor; /* for the next page; empty on the last page */
+    pal_str cursor; /* where the next page begins; empty on the last page */
     PAL_RESERVED(4);
 } pal_session_page;
 

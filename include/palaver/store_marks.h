@@ -94,7 +94,7 @@ PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant,
 typedef struct pal_active_marks {
     pal_mark checkpoint; /* the newest one; number 0: none */
     pal_mark epoch;      /* the newest one after the checkpoint; number 0: none */
-    pal_mark *prunes;    /* those after the checkpoint, the oldest first */
+    pal_mark *prunes;    /* the prunes after the checkpoint, the oldest first */
     size_t prunes_len;
     uint64_t *pins; /* the seqs of pinned, visible messages, ascending */
     size_t pins_len;

@@ -49,7 +49,7 @@ typedef struct pal_search_hit {
 typedef struct pal_search_page {
     pal_search_hit *items; /* the newest first */
     size_t len;
-    pal_str cursor; /* for the next page; empty on the last page */
+    pal_str cursor; /* where the next page begins; empty on the last page */
     bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
                        continues there. */
     PAL_RESERVED(4);

@@ -77,7 +77,7 @@ typedef struct pal_endpoint {
  * it. All members may be empty. */
 typedef struct pal_tool_auth {
     pal_str client_id;     /* a client that is registered with the authorization server */
-    pal_str client_secret; /* its secret */
+    pal_str client_secret; /* the secret of client_id */
     pal_str client_key;    /* or the file with its private key, PEM (private_key_jwt) */
     pal_str client_metadata_url; /* the https URL of a client id metadata document */
     pal_str scope;               /* scopes to request, separated by blanks */
@@ -578,7 +578,7 @@ typedef struct pal_turn_entry {
     uint32_t step; /* number of the current or last model call; 0: none yet */
     pal_str tool;  /* the tool that runs; empty: none */
     pal_str model; /* empty: not chosen yet */
-    pal_str label; /* that of the request */
+    pal_str label; /* the label of the request */
     PAL_RESERVED(4);
 } pal_turn_entry;
 

@@ -87,7 +87,7 @@ typedef struct pal_summary_answer {
     int64_t cost_micros; /* in millionths of the currency of the price list */
     pal_str provider;
     pal_str price_version;
-    pal_str turn_id; /* for the ledger; empty if the summary was not made in a turn */
+    pal_str turn_id; /* written to the ledger; empty: the summary was not made in a turn */
     pal_str agent;
     PAL_RESERVED(8);
 } pal_summary_answer;

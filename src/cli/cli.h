@@ -254,7 +254,7 @@ static inline pal_status pal_cli_input_piece(pal_cli *cli, pal_cli_input *input,
 typedef struct pal_cli_target {
     const char *path;
     char *temporary; /* NULL: the file is written directly */
-    int fd;          /* for cli->out_fd */
+    int fd;          /* becomes cli->out_fd while the file is written */
 } pal_cli_target;
 
 PAL_CHECKED pal_status pal_cli_target_open(

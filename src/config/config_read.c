@@ -280,7 +280,7 @@ static void read_default(reader *r, const pal_config_row *row, uint32_t line, ch
         pal_config_value_clear(row, base + row->offset);
     else if (!pal_config_value_read(
                      row, pal_str_of(row->value), true, r->arena, base + row->offset))
-        fail_no_memory(r); /* only possible without memory, because defaults are valid */
+        fail_no_memory(r); /* only possible if out of memory, because defaults are valid */
 }
 
 static void read_section(reader *r, const pal_config_row *row, const pal_config_node *node,

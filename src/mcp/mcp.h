@@ -62,7 +62,7 @@ typedef struct pal_mcp_host_options {
     void *user;
 } pal_mcp_host_options;
 
-/* Returns NULL without memory. Store and runtime must outlive the host. */
+/* Returns NULL if out of memory. Store and runtime must outlive the host. */
 pal_mcp_host *pal_mcp_host_new(const pal_mcp_host_options *options);
 /* Cancels running jobs and waits for their end. Must not be called on the loop. Accepts NULL. */
 void pal_mcp_host_free(pal_mcp_host *host);

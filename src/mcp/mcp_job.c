@@ -27,7 +27,7 @@ struct pal_mcp_job {
     const pal_mcp_events *events;
     void *events_user;
     pal_runtime *runtime;
-    pal_arena *arena; /* for the next members */
+    pal_arena *arena; /* owns the texts of the next members */
     pal_str tenant;
     pal_str scope;
     pal_str id;    /* JSON text of the request id */

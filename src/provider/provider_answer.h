@@ -41,7 +41,7 @@ typedef struct pal_answer {
     uint64_t items_len; /* number of such items */
     bool has_open_item; /* the sink knows of an item that has not ended */
     int64_t open_key;   /* the service's number of that item */
-    pal_buf open_item;  /* that item as it began, as JSON */
+    pal_buf open_item;  /* the item as JSON, when it began */
     pal_buf held;       /* events of later items, which wait for its end; separated by commas */
     uint64_t progress_len; /* bytes of the events that were reported as progress */
     pal_buf signature;  /* signature of the open reasoning block */

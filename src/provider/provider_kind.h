@@ -69,7 +69,7 @@ struct pal_provider {
     pal_http *http;
     pal_loop *loop;
     pal_arena *kept;    /* holds everything that is copied */
-    pal_arena *scratch; /* for the event that is being read */
+    pal_arena *scratch; /* reset after each event */
     pal_str name;
     pal_str url;              /* without a slash at its end */
     pal_header *headers; /* all headers that are sent */
@@ -83,7 +83,7 @@ struct pal_provider {
     pal_models_query *queries;
     pal_script *script; /* in the arena `kept` */
     bool has_responses; /* the service has OpenAI's Responses API */
-    pal_endpoint_affinity affinity; /* not AUTO */
+    pal_endpoint_affinity affinity; /* AUTO has been resolved */
     pal_str affinity_names[PAL_AFFINITY_HEADERS_MAX]; /* headers with the session's id */
     size_t affinity_len;
     pal_slots *slots;   /* NULL unless LLAMA_CPP */

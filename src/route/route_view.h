@@ -10,7 +10,7 @@ typedef struct pal_route_view {
     pal_str channel; /* may be empty */
     pal_str account; /* an id; never empty */
     pal_str chat_type;
-    pal_str chat_id; /* for a Matrix room: with its case */
+    pal_str chat_id; /* lower case, except for the id of a Matrix room */
     pal_str room;    /* a Matrix room's id in lower case, for rules; otherwise empty */
     pal_str topic_id;
     pal_str sender_id;

@@ -14,7 +14,7 @@ typedef struct pal_background_task {
     void (*run)(struct pal_background_task *task); /* may block; frees its struct */
 } pal_background_task;
 
-/* Returns NULL without memory. The thread is started with the first task. */
+/* Returns NULL if out of memory. The thread is started with the first task. */
 pal_background *pal_background_new(void);
 /* Runs all tasks that were added, and frees the background. Accepts NULL. */
 void pal_background_free(pal_background *background);

@@ -23,7 +23,7 @@ struct pal_call {
     pal_str params[PAL_API_PARAMS_MAX];
     pal_json body;
     pal_str idempotency_key; /* empty: not sent */
-    void *user;              /* for the handler */
+    void *user;              /* the handler may use it */
     /* The session's id was taken from the path and not looked up (api_message.c). */
     bool is_id_unchecked;
     /* The work was done before, but its response is not stored (server_idempotency.c). */

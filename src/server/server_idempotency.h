@@ -6,7 +6,7 @@
 #include "server/server.h"
 #include "server/server_limits.h"
 
-struct pal_idempotency *pal_idempotency_new(void);              /* returns NULL without memory */
+struct pal_idempotency *pal_idempotency_new(void);              /* returns NULL if out of memory */
 void pal_idempotency_free(struct pal_idempotency *idempotency); /* accepts NULL */
 
 /* Call it before the handler. PAL_OK with *out_answered: the call was answered with the response of

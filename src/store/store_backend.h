@@ -272,11 +272,11 @@ typedef struct pal_blob_row {
 
 typedef enum pal_export_kind {
     PAL_EXPORT_BLOB,    /* without its data */
-    PAL_EXPORT_SESSION, /* in any state */
+    PAL_EXPORT_SESSION, /* sessions in any state */
     PAL_EXPORT_ROW,     /* the rows of a session come in the order of their seqs. A backend that
                            stores the order of arrival uses that order for all rows of a tenant */
     PAL_EXPORT_LEDGER,
-    PAL_EXPORT_RECORD, /* also expired ones */
+    PAL_EXPORT_RECORD, /* records, including expired ones */
 } pal_export_kind;
 
 #define PAL_EXPORT_PLACE_MAX                                                                       \

@@ -64,7 +64,7 @@ static const weight_range ranges[] = {
         {0xa000, 93}, /* Chinese characters */
         {0xac00, 250},
         {0xd7b0, 73},  /* Hangul */
-        {0xf900, 200}, /* for private use */
+        {0xf900, 200}, /* private use area */
         {0xff00, 150},
         {0xff61, 50}, /* full width */
         {0x10000, 190},

@@ -27,7 +27,7 @@ enum {
     TOOL_OLD = 10,
     ARGUMENTS = 3,
     ARGUMENT = 3,
-    ENUM_VALUE = 3, /* for each value; an enum costs 3 less in total */
+    ENUM_VALUE = 3, /* cost of each value; an enum costs 3 less in total */
 };
 
 /* ---- Messages ---- */

@@ -16,7 +16,7 @@ typedef struct pal_tool_mcp_call pal_tool_mcp_call; /* one tool call */
 
 typedef struct pal_tool_mcp_config {
     pal_str name;           /* its tools are shown as NAME__TOOL */
-    const pal_str *command; /* stdio: the program and its arguments; none: HTTP */
+    const pal_str *command; /* stdio: the program and its arguments; HTTP: empty */
     size_t command_len;
     const pal_str *environment; /* "NAME=value" */
     size_t environment_len;

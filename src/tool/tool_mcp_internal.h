@@ -288,7 +288,7 @@ struct pal_tool_mcp {
     uint64_t last_id;
     pal_tool_mcp_request *requests;
     pal_map by_id;
-    pal_arena *scratch; /* for the message that is being read */
+    pal_arena *scratch; /* reset after each message */
 
     pal_tool_mcp_toolbox tools, draft; /* the shown tools, and the ones that are being listed */
     pal_str warned[PAL_TOOL_MCP_WARNED_MAX]; /* unusable tools that were reported; in `arena` */

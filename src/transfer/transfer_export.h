@@ -37,8 +37,8 @@ typedef struct pal_export {
     uint64_t messages;
     uint64_t blobs_left; /* images and files that were left out */
     /* Private members. */
-    pal_arena *arena;      /* for the session */
-    pal_arena *page_arena; /* for one page */
+    pal_arena *arena;      /* freed after each session */
+    pal_arena *page_arena; /* freed after each page */
     pal_id session;
     uint64_t fork_seq;
     uint64_t after_seq; /* seq of the last message that was written */

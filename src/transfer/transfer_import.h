@@ -24,7 +24,7 @@ typedef struct pal_import_counts {
 /* Reports something that was left out or changed. `line` is its line; 0 means the whole session. */
 typedef void (*pal_import_problem)(uint64_t line, const char *text, void *user);
 
-/* Returns NULL without memory. `tenant` and `err` must outlive the import. All functions below
+/* Returns NULL if out of memory. `tenant` and `err` must outlive the import. All functions below
  * report the cause of a failure in *err. */
 pal_import *pal_import_new(
         pal_store *store, pal_str tenant, pal_import_problem problem, void *user, pal_error *err);

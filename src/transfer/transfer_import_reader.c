@@ -163,7 +163,7 @@ static pal_status take_message(pal_import_reader *reader, const pal_message *mes
 static pal_status take_items(pal_import_reader *reader, const pal_transcript_items *items)
 {
     pal_status status = PAL_OK;
-    reader->facts = NULL; /* those of the last line are gone */
+    reader->facts = NULL; /* the facts of the last line are gone */
     for (size_t i = 0; status == PAL_OK && i < items->len; i++) {
         const pal_transcript_item *item = &items->items[i];
         switch (item->kind) {

@@ -14,7 +14,7 @@
 #define PAL_TRANSFER_INPUT_MAX ((size_t)256 << 20) /* limit for input that is read completely */
 
 typedef struct pal_transfer_input {
-    const char *name; /* for error messages */
+    const char *name; /* names the input in error messages */
     int fd;
     pal_buf buf;
     size_t at;      /* offset of the next line in buf */

@@ -410,7 +410,7 @@ struct pal_turn {
     pal_turn_request request;
     /* the request's messages before they were changed for recording; NULL: they are unchanged */
     pal_message *as_sent;
-    pal_turn_answers answers; /* for a turn that may be in another process; recovery_resume.c */
+    pal_turn_answers answers; /* the turn may be in another process: recovery_resume.c */
     pal_turn_on_start on_start;
     void *on_start_user;
     pal_turn_settings settings; /* valid once step.provider is set, at the first plan */

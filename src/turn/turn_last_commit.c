@@ -35,7 +35,7 @@ void pal_last_commit_note(pal_turn *turn, pal_message *messages, size_t len)
     if (!turn->request.on_done ||
             !pal_arena_reserve(turn->arena, &turn->commit.said, &turn->commit.said_cap,
                     turn->commit.said_len + len, sizeof(*turn->commit.said)))
-        return; /* without memory the arena has failed, and so pal_last_commit_prepare() fails */
+        return; /* out of memory: the arena has failed, and so pal_last_commit_prepare() fails */
     for (size_t i = 0; i < len; i++)
         turn->commit.said[turn->commit.said_len++] = messages[i].id;
 }

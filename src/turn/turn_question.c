@@ -352,7 +352,7 @@ void pal_question_ask(pal_turn *turn)
             l = pal_calloc(1, sizeof(*l));
     if (l)
         l->arena = pal_arena_new(0);
-    if (!l || !l->arena) { /* nothing to look for; without memory the turn asks */
+    if (!l || !l->arena) { /* nothing to look for; out of memory: the turn asks */
         pal_free(l);
         resolve(turn);
         return;

@@ -53,7 +53,7 @@ test('a directory with the name of a meta file is reported', (t) => {
     assertOthersWork(w);
 });
 
-test('a directory with the name of the log, or a file with that of a directory, is reported', (t) => {
+test('a directory in place of the log, or a file in place of a directory, is reported', (t) => {
     const w = filled(t);
     fs.renameSync(w.file('dir/.palaver/log'), w.file('aside'));
     fs.mkdirSync(w.file('dir/.palaver/log'));

@@ -136,7 +136,7 @@ test('run: only the client can use the server', async (t) => {
     assert.deepEqual(JSON.parse(c.start('claude', 'say', 'Hi').out), [200, 'echo: Hi']);
 });
 
-test('run: input, exit status and signals are those of the client', async (t) => {
+test('run: the client gets input and signals, and its exit status is returned', async (t) => {
     const c = await clients(t);
     assert.equal(c.start('claude', 'exit', '42').code, 42);
     assert.equal(c.start('claude', 'die').code, 128 + 9);

@@ -78,7 +78,7 @@ test('messages: whatever goes wrong', () => withServer('anthropic', (request, re
     assert.equal(await say('stall', { cancel_after: 1 }), 'text(Hel) canceled');
 }));
 
-test('conversations: begun, gone on with, lost', () => withServer('mistral_conversations', (request, response, body) => {
+test('conversations: begun, continued, lost', () => withServer('mistral_conversations', (request, response, body) => {
     const last = body.inputs.at(-1);
     const done = { type: 'conversation.response.done', usage: { prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 } };
     if (request.url.endsWith('/conv_gone')) {

@@ -36,7 +36,7 @@ async function compare(t, name, share) {
 }
 
 for (const [name, share] of Object.entries(SHARES)) {
-    test(`${name} is that of tiktoken, on ${(megabytes * share).toFixed(1)} MB with seed ${seed}`,
+    test(`${name} equals tiktoken, on ${(megabytes * share).toFixed(1)} MB with seed ${seed}`,
         { skip: missing(name) }, (t) => compare(t, name, share));
 }
 

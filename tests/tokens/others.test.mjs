@@ -30,7 +30,7 @@ const COMPARISONS = [
 
 for (const { encoding, by, load, kinds, prepare = (text) => text, share = 1 } of COMPARISONS) {
     const total = share * Math.min(megabytes / 3, 3);
-    test(`${encoding} is that of ${by}, on ${total.toFixed(1)} MB with seed ${seed}`,
+    test(`${encoding} equals ${by}, on ${total.toFixed(1)} MB with seed ${seed}`,
         { skip: missing(encoding) }, async (t) => {
             const dump = new Dump(encoding);
             t.after(() => dump.close());

@@ -68,7 +68,7 @@ static size_t waiting_in(pal_id session)
 }
 
 /* It has waited since before the client id was used, so nothing is stuck after it. */
-static void a_waiting_request_that_is_refused_for_good_leaves_the_inbox(void)
+static void a_rejected_waiting_request_leaves_the_inbox(void)
 {
     pal_inbox_item item = {.client_id = S("c1"), .delivery = S("queue"), .body = S(SENT)};
     pal_message known;
@@ -168,7 +168,7 @@ static void each_of_a_merged_turn_is_found_again(void)
 int main(void)
 {
     RUN(a_request_that_comes_to_two_at_once_is_one_turn);
-    RUN(a_waiting_request_that_is_refused_for_good_leaves_the_inbox);
+    RUN(a_rejected_waiting_request_leaves_the_inbox);
     RUN(a_refused_request_leaves_no_trace);
     RUN(each_of_a_merged_turn_is_found_again);
     pal_arena_free(test.arena);

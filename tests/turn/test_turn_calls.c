@@ -210,7 +210,7 @@ static void wrong_results_change_nothing(void)
     end_service(s);
 }
 
-static void results_that_are_sent_again_are_known(void)
+static void repeated_results_are_recognized(void)
 {
     static const service_reply replies[] = {{.body = CALLS(ROME)}, {.body = ANSWER("a")}};
     service *s = begin_service(replies, 2);
@@ -408,7 +408,7 @@ static void a_failed_turn_has_no_record(void)
     end_service(s);
 }
 
-static void a_record_that_is_refused_fails_the_turn(void)
+static void a_rejected_record_fails_the_turn(void)
 {
     static const service_reply replies[] = {{.body = ANSWER("a")}, {.body = ANSWER("b")}};
     service *s = begin_service(replies, 2);
@@ -499,13 +499,13 @@ int main(void)
     RUN(calls_without_a_result_are_settled);
     RUN(one_that_waits_settles_them_too);
     RUN(wrong_results_change_nothing);
-    RUN(results_that_are_sent_again_are_known);
+    RUN(repeated_results_are_recognized);
     RUN(tools_of_the_server_run_before_the_turn_ends);
     RUN(a_long_result_is_stored_next_to_its_message);
     RUN(a_record_is_written_with_the_last_answer);
     RUN(a_turn_that_ends_with_calls_has_its_record);
     RUN(a_failed_turn_has_no_record);
-    RUN(a_record_that_is_refused_fails_the_turn);
+    RUN(a_rejected_record_fails_the_turn);
     RUN(a_message_that_joins_in_time_skips_the_calls);
     RUN(a_request_with_a_callback_waits_in_memory);
     pal_arena_free(test.arena);

@@ -175,7 +175,7 @@ static void a_body_is_counted_once(void)
     end_all(s);
 }
 
-static void nobodys_is_the_default_tenants(void)
+static void a_forward_without_a_tenant_is_the_default_tenants(void)
 {
     static const service_reply reply = {.body = COUNTED("m")};
     service *s = begin_one(&reply);
@@ -231,7 +231,7 @@ static void the_row_describes_the_request(void)
     scratch_clear(dir, true);
 }
 
-static void a_stream_is_counted_by_its_last_word(void)
+static void a_stream_is_counted_by_its_last_usage(void)
 {
     static const service_reply reply = {.header = STREAM,
             .body = EVENT("{\"model\":\"m\",\"usage\":null}") EVENT("{\"choices\":[],\"usage\":"
@@ -359,7 +359,7 @@ static void a_cut_stream_counts_the_received_text(void)
     end_all(s);
 }
 
-static void so_does_one_that_is_left(void)
+static void an_abandoned_forward_is_counted_too(void)
 {
     static const service_reply reply = {
             .header = STREAM, .body = EVENT("{" USAGE "}"), .missing = 100, .is_stuck = true};
@@ -627,14 +627,14 @@ static void memory_may_run_out(void)
 int main(void)
 {
     RUN(a_body_is_counted_once);
-    RUN(nobodys_is_the_default_tenants);
+    RUN(a_forward_without_a_tenant_is_the_default_tenants);
     RUN(the_row_describes_the_request);
-    RUN(a_stream_is_counted_by_its_last_word);
+    RUN(a_stream_is_counted_by_its_last_usage);
     RUN(a_stream_without_usage_is_counted_by_its_text);
     RUN(usage_is_requested_if_the_caller_requests_it);
     RUN(anthropic_messages_are_forwarded_with_the_headers_of_the_client);
     RUN(a_cut_stream_counts_the_received_text);
-    RUN(so_does_one_that_is_left);
+    RUN(an_abandoned_forward_is_counted_too);
     RUN(errors_count_nothing);
     RUN(a_call_has_the_price_of_the_requested_or_the_used_model);
     RUN(a_name_that_the_ledger_refuses_makes_no_call_free);

@@ -87,7 +87,7 @@ static pal_message_page all(void)
 }
 
 /* `more` is recorded before the next message. */
-static void the_session_goes_on(size_t before, size_t more)
+static void the_session_continues(size_t before, size_t more)
 {
     pal_turn_info info = {.turn = {{0}}};
     pal_message_page list;
@@ -109,7 +109,7 @@ static void a_message_that_cannot_be_kept_is_refused(void)
     pal_status status;
 
     begin();
-    the_session_goes_on(0, 0);
+    the_session_continues(0, 0);
     memset(text, 'x', TEXT_LEN);
     fill_disk(true);
     status = start(pal_str_make(text, TEXT_LEN), &info);
@@ -117,7 +117,7 @@ static void a_message_that_cannot_be_kept_is_refused(void)
     CHECK_THAT(test.err.message[0], !=, '\0');
     fill_disk(false);
     CHECK_EQ(all().len, 2);
-    the_session_goes_on(2, 0);
+    the_session_continues(2, 0);
     end();
     free(text);
 }
@@ -147,7 +147,7 @@ static void an_answer_that_cannot_be_kept_ends_its_turn(void)
     list = all();
     if (CHECK_EQ(list.len, 1))
         CHECK_EQ(list.items[0].role, PAL_ROLE_USER);
-    the_session_goes_on(1, 1); /* the failure of the turn can be recorded by now */
+    the_session_continues(1, 1); /* the failure of the turn can be recorded by now */
     end();
 }
 

@@ -461,7 +461,7 @@ static void a_waiting_request_runs_as_requested(void)
     service_close(s);
 }
 
-static void an_inbox_that_another_has_is_taken_up_when_its_lease_is_over(void)
+static void an_inbox_is_taken_up_when_the_lease_of_another_process_ends(void)
 {
     pal_inbox_item item = {.delivery = S("queue"),
             .body = S("{\"messages\":[{\"role\":\"user\",\"content\":\"late\"}]}")};
@@ -903,7 +903,7 @@ int main(void)
     RUN(a_message_between_tools_precedes_the_next_call);
     RUN(requests_that_wait_at_close_run_in_the_next_runtime);
     RUN(a_waiting_request_runs_as_requested);
-    RUN(an_inbox_that_another_has_is_taken_up_when_its_lease_is_over);
+    RUN(an_inbox_is_taken_up_when_the_lease_of_another_process_ends);
     RUN(an_inbox_can_be_left_to_others);
     RUN(older_requests_run_first);
     RUN(a_request_that_does_not_wait_learns_of_older_ones);

@@ -110,7 +110,7 @@ static void a_turn_makes_its_session_and_two_commits(void)
     end_stored(s);
 }
 
-static void a_session_that_is_there_is_not_opened_again(void)
+static void an_existing_session_is_not_opened_again(void)
 {
     service *s = begin_stored(two_answers, 2);
     pal_id id = new_session();
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 {
     stored.backend = argc > 1 ? argv[1] : "memory";
     RUN(a_turn_makes_its_session_and_two_commits);
-    RUN(a_session_that_is_there_is_not_opened_again);
+    RUN(an_existing_session_is_not_opened_again);
     RUN(a_session_that_cannot_be_created_stores_nothing);
     RUN(an_opening_is_checked);
     RUN(opening_waits_for_no_other_process);

@@ -53,7 +53,7 @@ static void end_gated(service *s)
     service_close(s);
 }
 
-static void a_turn_waits_for_tools_that_are_coming(void)
+static void a_turn_waits_for_starting_servers(void)
 {
     heard h = {.in_order = true};
     service *s = begin_gated(60000);
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
     tool_program = argv[1];
-    RUN(a_turn_waits_for_tools_that_are_coming);
+    RUN(a_turn_waits_for_starting_servers);
     RUN(a_turn_continues_without_tools_and_reports_it);
     RUN(a_turn_that_waits_for_tools_can_be_stopped);
     RUN(a_runtime_is_closed_while_turns_wait_for_tools);

@@ -441,7 +441,7 @@ static void a_lost_conversation_is_restarted_with_its_complete_history(void)
     service_close(s);
 }
 
-static void a_conversation_is_not_gone_on_with_after_a_failure(void)
+static void a_conversation_is_not_continued_after_a_failure(void)
 {
     static const service_reply replies[] = {{.body = CONVERSATION("conv_1", "one")},
             {.code = 401, .body = "{\"message\":\"who are you?\"}"},
@@ -875,7 +875,7 @@ int main(void)
     RUN(blocks_of_reasoning_keep_their_place);
     RUN(a_kept_conversation_receives_only_new_messages);
     RUN(a_lost_conversation_is_restarted_with_its_complete_history);
-    RUN(a_conversation_is_not_gone_on_with_after_a_failure);
+    RUN(a_conversation_is_not_continued_after_a_failure);
     RUN(a_conversation_that_is_full_makes_room);
     RUN(a_full_conversation_leaves_out_the_oldest);
     RUN(a_conversation_is_reset_as_the_vectors_say);

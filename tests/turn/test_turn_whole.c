@@ -182,7 +182,7 @@ static void a_restart_continues_unfinished_work(void)
     end_service(s);
 }
 
-static void the_next_turn_continues_it_if_the_inbox_is_left_alone(void)
+static void the_next_turn_continues_it_if_the_inbox_is_unchanged(void)
 {
     service *s = begin_service(dying, 2);
     pal_id session = new_session();
@@ -313,7 +313,7 @@ int main(void)
     RUN(a_turn_that_is_done_leaves_nothing_in_the_inbox);
     RUN(a_failure_leaves_open_calls_open);
     RUN(a_restart_continues_unfinished_work);
-    RUN(the_next_turn_continues_it_if_the_inbox_is_left_alone);
+    RUN(the_next_turn_continues_it_if_the_inbox_is_unchanged);
     RUN(a_turn_that_another_process_runs_is_left_alone);
     RUN(a_turn_that_ended_meanwhile_is_read_again);
     RUN(a_repetition_is_known_though_calls_are_open);

@@ -349,8 +349,8 @@ const pal_cli_command pal_cmd_run = {
                  "says at the end where the session is kept. Everything after the client's name "
                  "is passed to the client. It uses the server at the configured address if one is "
                  "running there, with the key in PALAVER_API_KEY; otherwise it serves by itself "
-                 "until the client ends. The client's own configuration is not changed. The exit "
-                 "code is that of the client.",
+                 "until the client ends. The client's own configuration is not changed. The "
+                 "command exits with the client's exit code.",
         .examples = "palaver run claude\n"
                     "palaver run --model qwen3-coder codex exec \"Explain this directory\"",
         .options = options,

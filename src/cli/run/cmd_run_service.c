@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 
-#define TIMEOUT_MS 5000 /* for each step of a request */
+#define TIMEOUT_MS 5000 /* limit for each step: connecting, a send, a receive */
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 #define KEY_VARIABLE "PALAVER_API_KEY"
 

@@ -59,8 +59,8 @@ const pal_cli_command pal_cmd_session_fork = {
                 "Creates a new session that begins with the messages of SESSION up to --at, and "
                 "prints its id. No message is copied, so a fork of a long conversation costs no "
                 "more than a fork of a short one. Later messages of one session do not appear in "
-                "the other. Title, project and agent are those of SESSION, unless options set "
-                "them.",
+                "the other. The new session gets SESSION's title, project and agent, unless "
+                "options set them.",
         .examples = "palaver session fork demo --at 4 --key demo-2\n"
                     "palaver session fork @last --title \"What if?\"",
         .options = fork_options,

@@ -136,7 +136,7 @@ struct pal_repair_unit {
 typedef struct pal_repair_work {
     const pal_context_input *input;
     const pal_repair_rules *rules;
-    pal_arena *arena;   /* for results */
+    pal_arena *arena;   /* owns the results */
     pal_arena *scratch; /* for everything else; the failures of both arenas are checked at the
                            end */
     pal_status failure; /* failure of a map */

@@ -27,7 +27,7 @@ typedef struct items_reader {
     size_t len;
     size_t last_cap; /* number of parts that the last message has room for */
     bool keeps_all;  /* items without a counterpart are kept */
-    bool keeps_ids;  /* with their id and status */
+    bool keeps_ids;  /* items are written with their id and status */
     bool has_limit;  /* the number of items is limited */
     pal_error *err;
 } items_reader;

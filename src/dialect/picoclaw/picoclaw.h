@@ -9,8 +9,8 @@
  *   "palaver":{"message":{...},"parts":true,"extra":true,"content":0,"reasoning":1,"calls":true}
  *
  * "message" is the native format. It contains the parts and the extra only if "parts" and "extra"
- * say so. Then "content" and "reasoning" name the parts whose text is that of the line, and "calls"
- * says that the arguments of its tool calls are those of the line. So no text is written twice.
+ * say so. Then "content" and "reasoning" name the parts whose text is in the line, and "calls" says
+ * that the arguments of its tool calls are in the line. So no text is written twice.
  *
  * Pure functions that use only the caller's memory: any thread. */
 #ifndef PAL_PICOCLAW_H
@@ -53,7 +53,7 @@ typedef struct pal_picoclaw_meta {
     pal_str summary;
     uint64_t skip;      /* lines at the beginning that are hidden */
     uint64_t count;     /* number of lines when PicoClaw wrote this */
-    pal_str created_at; /* as it was written, with nanoseconds; empty: use the milliseconds */
+    pal_str created_at; /* the original text, with nanoseconds; empty: use the milliseconds */
     pal_str updated_at;
     int64_t created_at_ms; /* 0: none */
     int64_t updated_at_ms;

@@ -39,8 +39,8 @@ struct pal_api_record {
     pal_str tenant;
     pal_str key;
     pal_str body;
-    void *user;        /* for the format; in the arena */
-    bool is_temporary; /* for the format */
+    void *user;        /* the format's data, in the arena */
+    bool is_temporary; /* the session has no lasting key; set by the format */
     pal_buf answer;    /* the frames of a stream that is observed */
     bool is_stream;    /* `answer` contains frames */
     pal_forward_resume resume; /* sends the last frame of a forwarded stream */
@@ -57,7 +57,7 @@ pal_str pal_api_conversation_name(pal_call *call, pal_str body);
  * records such calls too, the key is "history:", and is completed when the messages are read. */
 pal_str pal_api_record_key(pal_call *call, pal_str body);
 
-/* Makes a record of a request. NULL without memory. */
+/* Makes a record of a request. NULL: out of memory. */
 pal_api_record *pal_api_record_new(
         pal_call *call, const pal_api_record_format *format, pal_str key, pal_str body);
 void pal_api_record_free(pal_api_record *record); /* accepts NULL */

@@ -8,7 +8,7 @@
 typedef struct pal_metrics pal_metrics;
 
 /* Must be created before the store is opened, because the store's trace uses it from the first call
- * on. Returns NULL without memory. */
+ * on. Returns NULL if out of memory. */
 pal_metrics *pal_metrics_new(void);
 void pal_metrics_free(pal_metrics *metrics); /* accepts NULL */
 

@@ -119,7 +119,7 @@ struct pal_run {
     bool is_watching;       /* the runtime reports events */
     bool has_callback;      /* the listener reports that the client leaves */
     pal_turn_request *next; /* the turn that starts when the current one has ended */
-    pal_str model;          /* for the trace */
+    pal_str model;          /* shown in the trace */
     void (*work)(pal_run *run);
     struct run_write *write;     /* a write that begins when the lock is released */
     pthread_mutex_t client_lock; /* guards the next three members */
@@ -130,7 +130,7 @@ struct pal_run {
 
 /* ---- The life of a run ---- */
 
-/* Allocates the API's struct of `size` bytes, zeroed, for a call. NULL without memory. If
+/* Allocates the API's struct of `size` bytes, zeroed, for a call. NULL: out of memory. If
  * the run is not started, free it with pal_run_release(). */
 void *pal_run_new(pal_call *call, const pal_run_handlers *handlers, size_t size);
 

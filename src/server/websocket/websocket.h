@@ -62,7 +62,7 @@ typedef struct pal_websocket_handlers {
 
 typedef struct pal_websocket_options {
     int fd;           /* a connected socket; the loop makes it nonblocking */
-    void *connection; /* for `release` */
+    void *connection; /* passed to `release` */
     pal_str early;    /* bytes that arrived together with the handshake */
     uint64_t message_bytes_max;
     uint64_t pending_bytes_max;
@@ -82,7 +82,7 @@ void pal_websocket_loop_free(pal_websocket_loop *loop);
 
 /* Adds a connection whose handshake was answered. *out_socket is a reference for the caller. It is
  * set before the first handler is called, which can be before this function returns. Returns false
- * without memory, and if the loop was closed: then nothing was called, and the caller still owns
+ * if out of memory, and if the loop was closed: then nothing was called, and the caller still owns
  * the descriptor. */
 bool pal_websocket_new(pal_websocket_loop *loop, const pal_websocket_options *options,
         pal_websocket **out_socket);

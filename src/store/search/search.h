@@ -10,7 +10,7 @@
 typedef struct pal_visibility {
     pal_engine *engine;
     pal_str tenant;
-    pal_arena *arena; /* for remembered sessions */
+    pal_arena *arena; /* owns the remembered sessions */
     pal_map known;    /* the pieces that each session shows, by id */
 } pal_visibility;
 

@@ -137,7 +137,7 @@ pal_status pal_oauth_issuer_read(pal_json json, pal_str issuer, bool allow_local
     /* Not normalized: another spelling can belong to another server (RFC 8414, section 3.3). */
     if (!pal_str_equal(read.issuer, issuer))
         return pal_error_set(err, PAL_DENIED,
-                "the metadata of authorization server '%.*s' name another issuer, '%.*s'",
+                "the metadata of authorization server '%.*s' names another issuer, '%.*s'",
                 PAL_EXCERPT(issuer, 80), PAL_EXCERPT(read.issuer, 80));
     pal_status status = read_endpoint(json, "authorization_endpoint", allow_local, arena,
             &read.authorization_endpoint, err);

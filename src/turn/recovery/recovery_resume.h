@@ -7,7 +7,7 @@
 #include "turn/turn.h"
 
 typedef enum pal_resume_kind {
-    PAL_RESUME_DEAD = 0, /* its process died while it ran */
+    PAL_RESUME_DEAD = 0, /* the turn's process died while the turn ran */
     PAL_RESUME_PAUSED,   /* it waits for results of the caller's tools */
     PAL_RESUME_ASKING,   /* it waits for answers to its questions */
 } pal_resume_kind;

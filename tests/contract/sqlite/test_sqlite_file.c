@@ -356,7 +356,7 @@ static void an_older_inbox_is_taken_over(void)
 }
 
 /* The table of another program prevents a migration step. No part of the step may be left. */
-static void a_step_is_taken_wholly_or_not(void)
+static void a_step_is_all_or_nothing(void)
 {
     make_version_2();
     CHECK(run("CREATE TABLE ledger_hour(x)"));
@@ -519,7 +519,7 @@ int main(void)
     RUN(ids_become_a_tenants_own);
     RUN(ids_are_found_by_an_index);
     RUN(an_older_inbox_is_taken_over);
-    RUN(a_step_is_taken_wholly_or_not);
+    RUN(a_step_is_all_or_nothing);
     RUN(wrong_sums_are_recomputed);
     RUN(records_without_a_session_are_found);
     RUN(sums_do_not_walk_over_the_ledger);

@@ -89,7 +89,7 @@ static void a_missing_directory_is_named(void)
 }
 
 /* A removed or replaced file accepts no more writes, and the error says so. */
-static void nothing_is_written_after_a_file_is_gone(void)
+static void nothing_is_written_after_the_file_was_removed(void)
 {
     for (size_t i = 0; i < 3; i++)
         for (int replaced = 0; replaced < 2; replaced++) {
@@ -177,7 +177,7 @@ int main(void)
     RUN(an_existing_file_keeps_its_mode);
     RUN(a_link_to_nothing_is_refused);
     RUN(a_missing_directory_is_named);
-    RUN(nothing_is_written_after_a_file_is_gone);
+    RUN(nothing_is_written_after_the_file_was_removed);
     RUN(a_full_disk_is_reported_until_it_has_room);
     RUN(a_probe_notices_that_there_is_room_again);
     RUN(an_unreadable_page_is_not_reported_as_damage);

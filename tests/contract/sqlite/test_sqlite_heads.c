@@ -254,7 +254,7 @@ static void a_commit_that_fails_is_forgotten(void)
 
 /* The batch is rolled back because one operation fails, and its operations are run again one by
  * one. */
-static void a_batch_that_is_run_again_counts_once(void)
+static void a_repeated_batch_counts_once(void)
 {
     pal_id id = begin(), other = new_session();
     pal_part part;
@@ -278,7 +278,7 @@ static void a_batch_that_is_run_again_counts_once(void)
 }
 
 /* One of several operations in a commit is rolled back alone, after its head was written. */
-static void a_head_that_is_rolled_back_alone_is_forgotten(void)
+static void a_head_of_a_rolled_back_operation_is_forgotten(void)
 {
     pal_id id = begin();
     pal_part part;
@@ -313,7 +313,7 @@ int main(void)
     RUN(other_operations_are_seen);
     RUN(they_are_seen_within_a_batch);
     RUN(a_commit_that_fails_is_forgotten);
-    RUN(a_batch_that_is_run_again_counts_once);
-    RUN(a_head_that_is_rolled_back_alone_is_forgotten);
+    RUN(a_repeated_batch_counts_once);
+    RUN(a_head_of_a_rolled_back_operation_is_forgotten);
     return file_done();
 }

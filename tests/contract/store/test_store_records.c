@@ -137,7 +137,7 @@ static void the_expected_version_decides(void)
     CHECK_STR(found.body, "2");
 }
 
-static void a_dropped_record_is_gone(void)
+static void a_dropped_record_is_not_found(void)
 {
     pal_record record = named("a"), other = {.kind = S("agent"), .name = S("a"), .body = S("1")};
 
@@ -496,7 +496,7 @@ void contract_records(void)
     RUN(a_record_is_kept);
     RUN(writing_again_replaces_it);
     RUN(the_expected_version_decides);
-    RUN(a_dropped_record_is_gone);
+    RUN(a_dropped_record_is_not_found);
     RUN(wrong_records_are_refused);
     RUN(a_large_body_is_kept);
     RUN(records_are_listed_by_name);

@@ -86,7 +86,7 @@ static void owner_has_everything(void)
     CHECK_STR(data, blob_data);
 }
 
-static void a_guest_reads_nothing(void)
+static void another_tenant_reads_nothing(void)
 {
     char text[PAL_ID_TEXT_SIZE];
     pal_session_query query = {.tenant = guest()};
@@ -141,7 +141,7 @@ static void a_guest_reads_nothing(void)
                     test.store, guest(), S(blob_name), test.arena, &media_type, &data, &test.err));
 }
 
-static void a_guest_writes_nothing(void)
+static void another_tenant_writes_nothing(void)
 {
     pal_message message = text_of(PAL_ROLE_USER, "intruder");
     pal_session change = {.tenant = guest(), .title = S("intruder")};
@@ -175,7 +175,7 @@ static void a_guest_writes_nothing(void)
     owner_has_everything();
 }
 
-static void a_guest_restores_nothing(void)
+static void another_tenant_restores_nothing(void)
 {
     pal_session found;
 
@@ -189,7 +189,7 @@ static void a_guest_restores_nothing(void)
     owner_has_everything();
 }
 
-static void a_guest_may_use_the_same_names(void)
+static void another_tenant_may_use_the_same_names(void)
 {
     pal_str alias = S("alias");
     pal_session session = {.tenant = guest(), .key = S("key"), .aliases = &alias, .aliases_len = 1};
@@ -219,7 +219,7 @@ static void a_guest_may_use_the_same_names(void)
 }
 
 /* A guest who knows the hash of a blob cannot get its bytes by naming them in a message. */
-static void a_guest_names_no_blob_of_others(void)
+static void another_tenants_blob_is_not_found(void)
 {
     pal_part part = {.kind = PAL_PART_FILE};
     pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
@@ -260,10 +260,10 @@ static void bad_tenants_are_refused(void)
 
 void contract_tenants(void)
 {
-    RUN(a_guest_reads_nothing);
-    RUN(a_guest_writes_nothing);
-    RUN(a_guest_restores_nothing);
-    RUN(a_guest_may_use_the_same_names);
-    RUN(a_guest_names_no_blob_of_others);
+    RUN(another_tenant_reads_nothing);
+    RUN(another_tenant_writes_nothing);
+    RUN(another_tenant_restores_nothing);
+    RUN(another_tenant_may_use_the_same_names);
+    RUN(another_tenants_blob_is_not_found);
     RUN(bad_tenants_are_refused);
 }

@@ -301,7 +301,7 @@ static void a_lease_from_before_the_clock_went_back_does_not_hold(void)
 
 /* A process can take the lease if it has seen the same number and the same end for its complete
  * ttl. */
-static void a_lease_that_is_known_to_be_stale_does_not_hold(void)
+static void a_stale_lease_can_be_taken(void)
 {
     pal_id session = new_session();
     uint64_t fence = 0, other = 0;
@@ -357,7 +357,7 @@ static void a_watched_lease_holds_whatever_the_clock_says(void)
 }
 
 /* The owner of the session's lease ends the turns that it began there. */
-static void a_fence_writes_into_a_session_that_is_gone(void)
+static void a_running_turn_can_write_to_a_deleted_session(void)
 {
     pal_session expiring = {.expires_at = NOW + 10};
     pal_id ids[2] = {new_session()};
@@ -494,9 +494,9 @@ void contract_turns(void)
     RUN(a_stale_fence_writes_nothing);
     RUN(a_lease_that_ran_out_is_renewed_by_its_number);
     RUN(a_lease_from_before_the_clock_went_back_does_not_hold);
-    RUN(a_lease_that_is_known_to_be_stale_does_not_hold);
+    RUN(a_stale_lease_can_be_taken);
     RUN(a_watched_lease_holds_whatever_the_clock_says);
-    RUN(a_fence_writes_into_a_session_that_is_gone);
+    RUN(a_running_turn_can_write_to_a_deleted_session);
     RUN(a_message_names_its_turn);
     RUN(a_fence_without_a_lease_is_denied);
     RUN(sessions_with_something_in_their_inbox_are_found);

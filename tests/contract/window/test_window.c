@@ -237,7 +237,7 @@ static void the_newest_message_alone_can_be_too_long(void)
     CHECK_CONTAINS(plan.refusal.message, "50000 tokens, 42000 over the limit of 8000");
 }
 
-static void settings_and_limits_are_obeyed(void)
+static void settings_and_limits_take_effect(void)
 {
     pal_id session = new_session();
     pal_window window = window_of(session);
@@ -555,7 +555,7 @@ void window_plans(void)
     RUN(only_the_window_is_loaded);
     RUN(the_question_is_found_before_the_tail);
     RUN(the_newest_message_alone_can_be_too_long);
-    RUN(settings_and_limits_are_obeyed);
+    RUN(settings_and_limits_take_effect);
     RUN(a_model_is_counted_with_its_vocabulary);
     RUN(images_count_the_bytes_of_their_blobs);
     RUN(images_over_the_limit_of_the_provider_are_removed);

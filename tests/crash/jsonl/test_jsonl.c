@@ -13,7 +13,7 @@ static const char line_3[] = "{\"role\":\"user\",\"content\":\"three\"}\n";
 
 /* ---- Tests ---- */
 
-static void picoclaws_files_are_opened_as_they_are(void)
+static void picoclaws_files_are_opened_unchanged(void)
 {
     pal_session session = {0};
     pal_id id;
@@ -771,7 +771,7 @@ static void a_write_that_fails_leaves_nothing(void)
 int main(void)
 {
     dir_make();
-    RUN(picoclaws_files_are_opened_as_they_are);
+    RUN(picoclaws_files_are_opened_unchanged);
     RUN(picoclaw_may_go_on_meanwhile);
     RUN(skips_and_summaries_of_picoclaw_are_known);
     RUN(picoclaw_may_cut_and_compact);

@@ -318,7 +318,7 @@ static bool says_gone(pal_id id, const char *word)
 }
 
 /* Otherwise the next start would not look for acknowledged messages in the right place. */
-static void nothing_is_written_after_the_directory_is_gone(void)
+static void nothing_is_written_after_the_directory_was_removed(void)
 {
     char away[SCRATCH_PATH_MAX + 8];
     pal_id id = two_sessions();
@@ -351,7 +351,7 @@ int main(void)
     RUN(our_own_files_may_be_directories);
     RUN(the_directory_may_be_a_file);
     RUN(files_may_be_denied);
-    RUN(nothing_is_written_after_the_directory_is_gone);
+    RUN(nothing_is_written_after_the_directory_was_removed);
     dir_done();
     return tap_done();
 }

@@ -42,7 +42,7 @@ test('what the model service cannot do is left out and reported', async (t) => {
     assert.equal((await create(s, message('x'))).metadata, undefined, 'nothing to report');
 });
 
-test('a message of nothing but unknown blocks is answered', async (t) => {
+test('a message with only unknown blocks is answered', async (t) => {
     const s = await serveModel(t);
     const made = await create(s, message('', { messages: [user([{ type: 'hologram', data: 'z' }])] }));
     assert.equal(textOf(made), 'echo: [content left out]');
@@ -57,7 +57,7 @@ test('the default model answers for models that only Anthropic has', async (t) =
     assert.equal((await s.asked())[0].model, 'mock-model');
 });
 
-test('reasoning is shown as thinking if the client wants it', async (t) => {
+test('reasoning is shown as thinking if the client enables it', async (t) => {
     const s = await serveModel(t);
     const text = '<<think Hm.>><<say Yes.>>';
     const plain = await create(s, message(text));
@@ -226,7 +226,7 @@ test('the example of docs/anthropic.md works as written', async (t) => {
     assert.equal((await lines(s, 'ann')).length, 2);
 });
 
-test('a long history is sent as it is to a model with unknown limits', async (t) => {
+test('a long history is sent unchanged to a model with unknown limits', async (t) => {
     const s = await serveModel(t);
     const messages = Array.from({ length: 41 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user',
         content: `${i} ${'lorem ipsum '.repeat(1000)}` }));

@@ -214,7 +214,7 @@ test('a WebSocket carries requests for approval, stored or not', bounded, async 
     await socket.end;
 });
 
-test('what the configuration says about unasked calls', bounded, async (t) => {
+test('allow_unasked runs tools without approval, and a denied tool stays denied', bounded, async (t) => {
     const unasked = await serveTools(t, 'turn: {allow_unasked: true}\n');
     const input = `${call('write')}<<next>><<say ok>>`;
     assert.deepEqual(types(without((await create(unasked, { input })).output, 'mcp_list_tools')), ['mcp_call', 'message']);

@@ -278,7 +278,7 @@ async function begin(s, options = {}) {
     return answer.headers['mcp-session-id'];
 }
 
-test('a session of the old era begins, is checked, and ends', async (t) => {
+test('a session of the old protocol begins, is checked, and ends', async (t) => {
     const s = await serveModel(t);
     const session = await begin(s);
     assert.match(session, /^[0-9a-f]{32}$/);
@@ -349,7 +349,7 @@ const modern = (method, params = {}, { version = NEW, headers = {} } = {}) => [
     { headers: { ...both, 'mcp-protocol-version': version, 'mcp-method': method,
         ...(params.name && { 'mcp-name': params.name }), ...headers } }];
 
-test('a request of the new era needs no session', async (t) => {
+test('a request of the new protocol needs no session', async (t) => {
     const s = await serveModel(t);
     const found = (await s.post(...modern('server/discover'))).json.result;
     assert.equal(found.resultType, 'complete');
@@ -408,7 +408,7 @@ test('a turn gets a JSON response if the client accepts no stream', async (t) =>
     assert.equal(plain.json.result.structuredContent.seq, 4);
 });
 
-test('a client of the old era that disconnects finds the answer later', async (t) => {
+test('a client of the old protocol that disconnects finds the answer later', async (t) => {
     const s = await serveModel(t);
     const id = await s.session({ key: 'talk' });
     const session = await begin(s);

@@ -53,7 +53,7 @@ test('a session can only restrict', bounded, async (t) => {
     assert.deepEqual(s.notes(), ['write']);
 });
 
-test('a Mistral conversation confirms several calls, and is not asked without a store', bounded, async (t) => {
+test('a Mistral conversation confirms several calls; without a store, no approval is requested', bounded, async (t) => {
     const s = await serve(t);
     const inputs = `${call('write', '{"n":1}')}${call('write', '{"n":2}')}<<next>><<say over>>`;
     const begun = (await s.post('/mistral/v1/conversations', { model: 'mock-model', inputs })).json;

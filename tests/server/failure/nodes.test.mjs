@@ -127,7 +127,7 @@ test('a background response is canceled and read through any node', async (t) =>
     assert.equal(stream.events.at(-1).data.type, 'response.completed');
 });
 
-test('a passed request is checked again, and outsiders gain nothing by its header', async (t) => {
+test('a forwarded request is checked again, and a forged header gives no access', async (t) => {
     const [a, b] = await nodes(t, 2);
     const admin = keyOf(a.dir, '--role', 'admin');
     const reader = keyOf(a.dir, '--role', 'read');
@@ -151,7 +151,7 @@ test('a passed request is checked again, and outsiders gain nothing by its heade
     assert.deepEqual([done.code, done.json.state], [200, 'canceled'], done.text);
 });
 
-test('a node that is gone is not asked, and a turn that nobody runs is refused', async (t) => {
+test('another node continues the turn of a killed node, and an unknown turn is not found', async (t) => {
     const [a, b] = await nodes(t, 2);
     const id = await a.session();
     const { json: turn } = await a.turn(id, { message: '<<say one>><<hang times=1>>', background: true });

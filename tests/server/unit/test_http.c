@@ -310,7 +310,7 @@ static void quiet_streams_get_heartbeats(void)
     toy_close(it);
 }
 
-static void a_reader_that_is_too_slow_is_let_go(void)
+static void a_reader_that_is_too_slow_is_disconnected(void)
 {
     pal_listener_counts counts;
     open_default();
@@ -474,7 +474,7 @@ int main(void)
     RUN(a_stream_stays_open_until_its_client_leaves);
     RUN(a_thousand_readers_get_every_event);
     RUN(quiet_streams_get_heartbeats);
-    RUN(a_reader_that_is_too_slow_is_let_go);
+    RUN(a_reader_that_is_too_slow_is_disconnected);
     RUN(quiescing_closes_idle_connections);
     RUN(closing_waits_for_handlers_and_ends_streams);
     RUN(closing_under_load_leaves_nothing);

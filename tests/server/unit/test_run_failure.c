@@ -16,7 +16,7 @@ static unsigned code_of(
     return pal_run_failure_of(rows, &end).code;
 }
 
-static void each_failure_has_the_code_that_is_written_down(void)
+static void each_failure_has_its_documented_code(void)
 {
     static const expectation rows[] = {
             {PAL_INVALID, 400, 400, 400, 400, 400, 400},
@@ -95,7 +95,7 @@ static void responses_name_their_errors(void)
 
 int main(void)
 {
-    RUN(each_failure_has_the_code_that_is_written_down);
+    RUN(each_failure_has_its_documented_code);
     RUN(a_turn_that_was_stopped_is_503);
     RUN(responses_name_their_errors);
     return tap_done();

@@ -69,7 +69,7 @@ static void the_oldest_images_over_the_limit_are_removed(void)
     CHECK_EQ(nested[1].kind, PAL_PART_IMAGE);
 }
 
-static void limits_that_are_not_set_are_the_providers(void)
+static void unset_limits_come_from_the_provider(void)
 {
     pal_context_limits limits = {.context = 1000, .images = 3};
     pal_profile_limits(PAL_PROFILE_ANTHROPIC, &limits);
@@ -436,7 +436,7 @@ int main(void)
 {
     arena = pal_arena_new(0);
     RUN(the_oldest_images_over_the_limit_are_removed);
-    RUN(limits_that_are_not_set_are_the_providers);
+    RUN(unset_limits_come_from_the_provider);
     RUN(large_old_outputs_are_removed_over_the_byte_limit);
     RUN(bytes_are_counted_as_json);
     RUN(blobs_count_with_their_bytes);

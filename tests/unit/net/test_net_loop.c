@@ -148,7 +148,7 @@ static void start_works(void *user)
     }
 }
 
-static void works_run_on_all_threads_and_end_before_the_loop(void)
+static void work_runs_on_all_threads_and_ends_before_the_loop(void)
 {
     static work works[100];
     work_loop = open_loop(3);
@@ -187,7 +187,7 @@ static void start_ordered(void *user)
     }
 }
 
-static void works_wait_in_order(void)
+static void work_waits_in_order(void)
 {
     static work works[100];
     work_loop = open_loop(1);
@@ -351,8 +351,8 @@ int main(void)
     RUN(tasks_of_each_thread_run_in_order);
     RUN(a_task_can_post_itself);
     RUN(tasks_posted_during_close_are_run);
-    RUN(works_run_on_all_threads_and_end_before_the_loop);
-    RUN(works_wait_in_order);
+    RUN(work_runs_on_all_threads_and_ends_before_the_loop);
+    RUN(work_waits_in_order);
     RUN(timers_fire_once_in_order_and_never_early);
     RUN(a_timer_without_delay_does_not_block_the_loop);
     RUN(a_pending_timer_does_not_keep_the_loop_open);

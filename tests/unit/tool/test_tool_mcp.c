@@ -77,7 +77,7 @@ static void check_change(mcp_client *client)
 
 /* ---- A child ---- */
 
-static void a_child_of_the_old_era_works(void)
+static void a_stdio_server_of_the_old_protocol_works(void)
 {
     child_config c;
     mcp_client client;
@@ -96,7 +96,7 @@ static void a_child_of_the_old_era_works(void)
     mcp_client_close(&client);
 }
 
-static void a_child_of_the_new_era_works(void)
+static void a_stdio_server_of_the_new_protocol_works(void)
 {
     child_config c;
     mcp_client client;
@@ -454,7 +454,7 @@ static void check_lost_session(mcp_client *client)
     }
 }
 
-static void http_of_the_old_era_works(void)
+static void an_http_server_of_the_old_protocol_works(void)
 {
     http_child h;
     mcp_client client;
@@ -534,7 +534,7 @@ static void an_unusable_tool_is_reported_once(void)
             "'x-mcp-header'");
 }
 
-static void http_of_the_new_era_works(void)
+static void an_http_server_of_the_new_protocol_works(void)
 {
     http_child h;
     mcp_client client;
@@ -614,8 +614,8 @@ static void an_allocation_failure_is_survived(void)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    RUN(a_child_of_the_old_era_works);
-    RUN(a_child_of_the_new_era_works);
+    RUN(a_stdio_server_of_the_old_protocol_works);
+    RUN(a_stdio_server_of_the_new_protocol_works);
     RUN(versions_are_negotiated);
     RUN(unusable_servers_fail);
     RUN(configurations_are_checked);
@@ -630,8 +630,8 @@ int main(void)
     RUN(a_callback_can_close_the_client);
     RUN(the_client_can_be_closed_at_any_time);
     RUN(many_calls_can_run_at_once);
-    RUN(http_of_the_old_era_works);
-    RUN(http_of_the_new_era_works);
+    RUN(an_http_server_of_the_old_protocol_works);
+    RUN(an_http_server_of_the_new_protocol_works);
     RUN(a_missed_change_is_noticed);
     RUN(an_unusable_tool_is_reported_once);
     RUN(the_death_of_an_http_server_is_noticed);

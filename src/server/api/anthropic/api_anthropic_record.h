@@ -7,7 +7,7 @@
 /* ---- Records (api_anthropic_record.c) ---- */
 
 /* Makes a record of a request. If the key is empty or that of a thread, the session exists only for
- * its thread and expires. NULL without memory. */
+ * its thread and expires. NULL: out of memory. */
 pal_api_record *pal_anthropic_record_new(pal_call *call, pal_str key, pal_str body);
 
 /* ---- Threads (api_anthropic_thread.c) ---- */

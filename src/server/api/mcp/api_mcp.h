@@ -6,7 +6,7 @@
 
 typedef struct pal_mcp_service pal_mcp_service;
 
-/* Creates the service. Returns NULL without memory. The service uses the server's store and
+/* Creates the service. Returns NULL if out of memory. The service uses the server's store and
  * runtime. */
 pal_mcp_service *pal_mcp_service_new(pal_server *server);
 /* Call it after the listener is closed. Accepts NULL. */
@@ -18,12 +18,12 @@ void pal_mcp_service_free(pal_mcp_service *service);
 
 typedef struct pal_mcp_sessions pal_mcp_sessions;
 
-/* Returns NULL without memory. */
+/* Returns NULL if out of memory. */
 pal_mcp_sessions *pal_mcp_sessions_new(void);
 void pal_mcp_sessions_free(pal_mcp_sessions *sessions); /* accepts NULL */
 
 /* Creates a session for the tenant. If there are PAL_SERVER_MCP_SESSIONS_MAX sessions, the least
- * recently used one ends. Returns false without memory. */
+ * recently used one ends. Returns false if out of memory. */
 bool pal_mcp_sessions_add(
         pal_mcp_sessions *sessions, pal_str tenant, char out_id[PAL_MCP_SESSION_ID_SIZE]);
 /* Whether the tenant has this session. Also marks it as used. */

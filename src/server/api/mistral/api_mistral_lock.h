@@ -15,7 +15,7 @@
 typedef struct pal_mistral_locks pal_mistral_locks; /* the locks of all conversations */
 typedef struct pal_mistral_hold pal_mistral_hold;   /* a request's lock, held or waited for */
 
-pal_mistral_locks *pal_mistral_locks_new(void); /* returns NULL without memory */
+pal_mistral_locks *pal_mistral_locks_new(void); /* returns NULL if there is no memory */
 /* No lock may be held. Accepts NULL. */
 void pal_mistral_locks_free(pal_mistral_locks *locks);
 

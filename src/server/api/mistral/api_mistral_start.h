@@ -22,7 +22,7 @@ typedef struct pal_mistral_start {
     size_t ops_len;
 } pal_mistral_start;
 
-/* Returns NULL without memory, with the reason in *err. */
+/* Returns NULL if out of memory, with the reason in *err. */
 pal_mistral_start *pal_mistral_start_new(pal_call *call, pal_error *err);
 
 /* The members of all requests that run turns in a conversation. */

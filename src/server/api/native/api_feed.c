@@ -265,8 +265,8 @@ static bool turn_happened(const pal_event *event, void *user)
     return !is_ended;
 }
 
-/* A turn that is not in this process cannot be watched here. The reader is told, and can read its
- * state. */
+/* A turn that is not in this process cannot be watched here. The reader gets an event that says so,
+ * and can read the turn's state. */
 static void write_unwatched(feed_reader *reader, const feed_watch *watch)
 {
     pal_buf buf;

@@ -6,7 +6,7 @@
 
 typedef struct pal_feed pal_feed;
 
-/* Starts to watch the server's store and runtime. Returns NULL without memory. */
+/* Starts to watch the server's store and runtime. Returns NULL if out of memory. */
 pal_feed *pal_feed_new(pal_server *server);
 /* Call it after the listener is closed, and before the runtime and the store are. Accepts NULL. */
 void pal_feed_free(pal_feed *feed);

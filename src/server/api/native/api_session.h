@@ -21,8 +21,8 @@ void pal_api_session_changed(
 typedef struct pal_api_session_request {
     pal_session session; /* the members that a client can set, and the tenant */
     uint64_t expires_in; /* in seconds */
-    bool or_find;        /* to create */
-    uint64_t at_seq;     /* to fork */
+    bool or_find;        /* create: an existing session with this key is returned */
+    uint64_t at_seq;     /* fork: the last seq that both sessions share */
 } pal_api_session_request;
 
 /* Reads the body of the call by the table `body`, which includes pal_api_session_settings. */

@@ -79,7 +79,7 @@ struct pal_api_turn {
     pal_api_outcome outcome;
 };
 
-/* Creates a turn for the session, with the caller's budget. Returns NULL without memory. */
+/* Creates a turn for the session, with the caller's budget. Returns NULL if out of memory. */
 pal_api_turn *pal_api_turn_new(pal_call *call, const pal_session *session);
 
 /* Reads the context settings of a session. The session's settings override its agent's, which

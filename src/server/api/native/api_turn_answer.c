@@ -138,7 +138,7 @@ void pal_api_turn_send_state(pal_api_turn *turn)
 
 /* ---- Failures ---- */
 
-/* Writes additional members of the error, in the arena. Empty without memory. */
+/* Writes additional members of the error, in the arena. Empty if out of memory. */
 static pal_str make_members(pal_call *call, const pal_turn_info *info)
 {
     pal_buf buf;

@@ -298,7 +298,8 @@ static pal_status list_turns(pal_call *call, pal_error *err)
         return status;
     if (asked.cursor.len && !pal_id_from_text(asked.cursor, &query.after)) {
         call->fail_param = "cursor";
-        return pal_error_set(err, PAL_INVALID, "'cursor' must be that of the previous page");
+        return pal_error_set(
+                err, PAL_INVALID, "'cursor' must be the cursor that the previous page returned");
     }
     query.limit = asked.limit;
     status = pal_turn_list(

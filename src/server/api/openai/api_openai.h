@@ -56,7 +56,7 @@ typedef struct pal_openai_item {
 } pal_openai_item;
 
 /* Converts messages to items, in their order, in the call's arena. The result of an mcp_call is
- * taken from the messages, and is not an item. Returns NULL without memory. */
+ * taken from the messages, and is not an item. Returns NULL if out of memory. */
 pal_openai_item *pal_openai_items_of(
         pal_call *call, pal_message *messages, size_t messages_len, size_t *out_len);
 

@@ -21,7 +21,7 @@ typedef struct sent_call {
 
 typedef struct chat_run {
     pal_run run;
-    char id[PAL_OPENAI_ID_SIZE]; /* of the completion; empty until it is written first */
+    char id[PAL_OPENAI_ID_SIZE]; /* id of the completion; empty until it is first written */
     pal_str model;
     pal_str *tools; /* names of the caller's tools */
     size_t tools_len;

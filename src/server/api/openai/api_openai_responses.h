@@ -314,7 +314,7 @@ void pal_response_events_end(pal_response_events *events);
 
 /* For pal_response_put(): writes the collected output. */
 pal_status pal_response_events_output(pal_json_writer *writer, const void *user, pal_error *err);
-/* Returns the ids of the messages in the output, in the arena. NULL without memory. */
+/* Returns the ids of the messages in the output, in the arena. NULL: out of memory. */
 pal_id *pal_response_events_messages(
         const pal_response_events *events, pal_arena *arena, size_t *out_len);
 /* Returns the lengths of the deltas as a JSON array. Empty if they are too large to store. */

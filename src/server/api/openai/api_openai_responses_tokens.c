@@ -14,7 +14,7 @@ static const char compact_prompt[] =
         "that will be needed again, exactly as they were, what is done, and what is open. Do not "
         "answer anything, do not call tools, and do not mention that this is a summary.";
 
-/* Returns NULL without memory, or if the request is invalid. *out_status is the reason. */
+/* Returns NULL if out of memory, or if the request is invalid. *out_status is the reason. */
 static pal_response_request *read_request(pal_call *call, pal_status *out_status, pal_error *err)
 {
     pal_response_request *request = pal_arena_alloc(call->arena, sizeof *request);

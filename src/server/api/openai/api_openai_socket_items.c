@@ -228,7 +228,7 @@ static pal_status append_replayed(pal_buf *out, const pal_buf *output, pal_error
     return status;
 }
 
-/* Returns the kept entries up to `last` in order. NULL without memory. */
+/* Returns the kept entries up to `last` in order. NULL: out of memory. */
 static const pal_socket_entry **list_chain(const pal_socket_entry *last, size_t *out_len)
 {
     size_t len = 0;

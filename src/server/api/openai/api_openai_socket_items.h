@@ -19,11 +19,11 @@
 typedef struct pal_socket_items pal_socket_items;
 typedef struct pal_socket_entry pal_socket_entry; /* a request, and the items of its response */
 
-pal_socket_items *pal_socket_items_new(void); /* NULL without memory */
+pal_socket_items *pal_socket_items_new(void); /* NULL: out of memory */
 void pal_socket_items_free(pal_socket_items *items); /* accepts NULL */
 
 /* Makes the entry of a request that continues `previous`, which may be empty. `input` is the
- * request's member. NULL without memory. */
+ * request's member. NULL: out of memory. */
 pal_socket_entry *pal_socket_entry_new(pal_str previous, pal_json input);
 void pal_socket_entry_free(pal_socket_entry *entry); /* accepts NULL */
 

@@ -112,7 +112,7 @@ void pal_openai_socket_release(pal_openai_socket *s);
 
 /* ---- Lanes and requests (api_openai_socket_lane.c) ---- */
 
-/* Makes a request whose body has at most `bytes_max` bytes. NULL without memory. */
+/* Makes a request whose body has at most `bytes_max` bytes. NULL: out of memory. */
 pal_socket_request *pal_socket_request_new(pal_socket_lane *l, size_t bytes_max);
 void pal_socket_request_free(pal_socket_request *r); /* accepts NULL */
 /* Returns the request that a call came as, or NULL if it came by HTTP. */

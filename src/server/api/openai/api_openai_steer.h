@@ -34,7 +34,7 @@ typedef struct pal_openai_steers {
 
 /* Checks the message {"type":"response.steer",...}. PAL_INVALID: it is wrong. */
 PAL_CHECKED pal_status pal_openai_steer_check(pal_json message, pal_arena *arena, pal_error *err);
-/* Adds a steer with a new id to the list. NULL without memory. */
+/* Adds a steer with a new id to the list. NULL: out of memory. */
 pal_openai_steer *pal_openai_steer_add(pal_openai_steers *steers, pal_str previous, pal_str input);
 /* Returns the input, as JSON. */
 pal_str pal_openai_steer_input(const pal_openai_steer *steer);
