@@ -23,7 +23,7 @@ static const char json_type[] = "application/json";
 
 pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
 {
-    pal_arena *arena = pal_exchange_arena(x);
+    pal_arena *arena = x->arena;
     pal_call *call = pal_arena_alloc(arena, sizeof *call);
     if (!call) {
         pal_exchange_answer(x, 503, json_type, pal_str_of(no_memory_answer));
@@ -32,8 +32,8 @@ pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
     call->server = server;
     call->exchange = x;
     call->arena = arena;
-    call->method = pal_exchange_method(x);
-    call->path = pal_exchange_path(x);
+    call->method = x->method;
+    call->path = x->path;
     call->api = &pal_api_root;
     call->fail_retry_ms = -1;
     pal_buf_init(&call->buf, PAL_SERVER_ANSWER_BYTES_MAX);
@@ -44,7 +44,7 @@ pal_call *pal_call_begin(pal_server *server, pal_exchange *x)
                 pal_trace_span_id_from_header(pal_exchange_header(x, "traceparent"), &parent);
         call->span = pal_trace_span_id_new(has_parent ? &parent : NULL);
     }
-    pal_exchange_set_call(x, call);
+    x->call = call;
     return call;
 }
 
@@ -101,7 +101,7 @@ void pal_call_put_native_failure(
         pal_json_put_str(writer, failure->param);
     else
         pal_json_put_null(writer);
-    pal_put_str(writer, "request_id", pal_exchange_id(call->exchange));
+    pal_put_str(writer, "request_id", call->exchange->id);
     pal_json_put_members(writer, call->fail_members);
     pal_json_end_object(writer);
 }
@@ -162,7 +162,7 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
     };
     if (failure.code >= 500)
         pal_log(failure.code == 503 ? PAL_LOG_WARN : PAL_LOG_ERROR, "request %.*s: %.*s",
-                PAL_STR_ARG(pal_exchange_id(call->exchange)), PAL_STR_ARG(failure.message));
+                PAL_STR_ARG(call->exchange->id), PAL_STR_ARG(failure.message));
     if (failure.retry_after_ms >= 0)
         add_retry_after(call, failure.retry_after_ms);
     call->status = status;
@@ -180,7 +180,7 @@ void pal_call_fail(pal_call *call, pal_status status, const pal_error *err)
  * same response to a repeat. */
 static void remember_and_answer(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_idempotency_save(call, call->code, pal_buf_str(&call->buf));
     answer(call, call->code);
 }

@@ -46,7 +46,7 @@ static void choose_api(pal_call *call)
     call->api = api_of(call);
     if (call->api->id_header)
         pal_exchange_add_header(
-                call->exchange, call->api->id_header, pal_exchange_id(call->exchange));
+                call->exchange, call->api->id_header, call->exchange->id);
 }
 
 static pal_status decode_params(pal_call *call, const pal_match *match, pal_error *err)
@@ -154,7 +154,7 @@ static pal_status admit(pal_call *call, pal_error *err)
     bool has_key = call->caller.key_id.len > 0;
     pal_exchange_set_owner(
             call->exchange, call->caller.key_id, call->server->settings->streams_per_key);
-    pal_str who = has_key ? call->caller.key_id : pal_exchange_peer(call->exchange);
+    pal_str who = has_key ? call->caller.key_id : call->exchange->peer;
     /* The node that passed the request on has counted it. */
     if (call->is_passed)
         return admit_turn(call, err);
@@ -175,7 +175,7 @@ static pal_status admit(pal_call *call, pal_error *err)
 static pal_status parse_body(pal_call *call, pal_error *err)
 {
     pal_error inner = {0};
-    pal_str body = pal_exchange_body(call->exchange);
+    pal_str body = pal_buf_str(&call->exchange->body);
     pal_str type = pal_exchange_header(call->exchange, "content-type");
     bool is_any = call->route->flags & PAL_API_ANY_JSON;
     if (!(call->route->flags & (PAL_API_JSON | PAL_API_ANY_JSON)))
@@ -267,7 +267,7 @@ static pal_status read_request(pal_call *call, bool *out_answered, pal_error *er
 /* Runs on a worker if the body is long. */
 static void on_worker(pal_exchange *x)
 {
-    run_handler(pal_exchange_call(x));
+    run_handler(x->call);
 }
 
 static void take(pal_call *call)
@@ -287,7 +287,7 @@ static void take(pal_call *call)
 
 static void take_on_worker(pal_exchange *x)
 {
-    take(pal_exchange_call(x));
+    take(x->call);
 }
 
 /* A route without a body does not need a long one. */
@@ -313,7 +313,7 @@ bool pal_server_admit(pal_exchange *x, void *user)
 
 void pal_server_handle(pal_exchange *x, void *user)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     (void)user;
     pal_error err;
     if (pal_pass_request(call))
@@ -323,7 +323,7 @@ void pal_server_handle(pal_exchange *x, void *user)
         pal_call_fail(call, status, &err);
         return;
     }
-    call->is_on_worker = pal_exchange_body_len(x) > PAL_SERVER_INLINE_BODY_BYTES_MAX;
+    call->is_on_worker = x->body_len > PAL_SERVER_INLINE_BODY_BYTES_MAX;
     if (call->is_on_worker)
         pal_exchange_to_worker(x, take_on_worker);
     else
@@ -350,7 +350,7 @@ void pal_server_refuse(pal_exchange *x, unsigned code, const char *why, void *us
 {
     pal_error err;
     /* A request that was to run on a worker already has its call. */
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     if (!call) {
         call = pal_call_begin(user, x);
         if (!call)
@@ -379,25 +379,25 @@ static void log_request(
     pal_str path = call->path;
     path.len = path.len < PAL_SERVER_LOG_PATH_MAX ? path.len : PAL_SERVER_LOG_PATH_MAX;
     pal_log_field fields[] = {
-            {.name = "id", .text = pal_exchange_id(x)},
+            {.name = "id", .text = x->id},
             {.name = "method", .text = call->method},
             {.name = "route", .text = pal_str_of(route ? route->path : "none")},
             {.name = "code", .number = code, .is_number = true},
             {.name = "duration_us", .number = duration_us, .is_number = true},
             {.name = "bytes_in",
-                    .number = (int64_t)pal_exchange_body_len(x),
+                    .number = (int64_t)x->body_len,
                     .is_number = true},
             {.name = "bytes_out", .number = (int64_t)bytes_sent, .is_number = true},
-            {.name = "peer", .text = pal_exchange_peer(x)},
+            {.name = "peer", .text = x->peer},
             {.name = "tenant", .text = call->caller.tenant},
             {.name = "key", .text = call->caller.key_id},
             {.name = "path", .text = is_wrong ? path : (pal_str){0}},
             {.name = "reason", .text = is_wrong ? pal_str_of(call->reason) : (pal_str){0}},
     };
     pal_log_event(PAL_LOG_INFO, "request", fields, sizeof fields / sizeof *fields);
-    pal_str body = pal_exchange_body(x);
+    pal_str body = pal_buf_str(&x->body);
     if (body.len && call->server->settings->log_text)
-        pal_log(PAL_LOG_INFO, "body of request %.*s: %.*s", PAL_STR_ARG(pal_exchange_id(x)),
+        pal_log(PAL_LOG_INFO, "body of request %.*s: %.*s", PAL_STR_ARG(x->id),
                 PAL_EXCERPT(body, PAL_SERVER_LOG_BODY_MAX));
 }
 
@@ -414,7 +414,7 @@ static void trace_request(const pal_call *call, unsigned code, int64_t duration_
     pal_trace_span_put(&span, "http.request.method", call->method);
     pal_trace_span_put(&span, "http.route", span.what);
     pal_trace_span_put_number(&span, "http.response.status_code", code);
-    pal_trace_span_put(&span, "palaver.request.id", pal_exchange_id(call->exchange));
+    pal_trace_span_put(&span, "palaver.request.id", call->exchange->id);
     pal_trace_span_put(&span, "palaver.tenant", call->caller.tenant);
     if (span.is_error)
         pal_trace_span_put(&span, "error.type", pal_str_of(pal_status_name(call->status)));
@@ -425,7 +425,7 @@ void pal_server_ended(
         pal_exchange *x, unsigned code, uint64_t bytes_sent, int64_t duration_us, void *user)
 {
     pal_server *server = user;
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_metrics_request(
             server->metrics, call ? call->route : NULL, code, bytes_sent, duration_us);
     if (!call)

@@ -140,8 +140,8 @@ static pal_status digest_text(const pal_str *texts, size_t texts_len, char out[D
  * neither a query nor one of these headers is the same as in earlier versions. */
 static pal_status digest_request(const pal_exchange *x, char out[DIGEST_TEXT_SIZE])
 {
-    const pal_str texts[] = {pal_exchange_method(x), pal_exchange_path(x), pal_exchange_body(x),
-            pal_exchange_query_text(x), pal_exchange_header(x, "x-palaver-session"),
+    const pal_str texts[] = {x->method, x->path, pal_buf_str(&x->body),
+            x->query, pal_exchange_header(x, "x-palaver-session"),
             pal_exchange_header(x, "mcp-session-id")};
     bool is_plain = texts[3].len == 0 && texts[4].len == 0 && texts[5].len == 0;
     return digest_text(texts, is_plain ? 3 : sizeof texts / sizeof *texts, out);
@@ -323,7 +323,7 @@ void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
     if (status != PAL_OK)
         pal_log(PAL_LOG_WARN,
                 "request %.*s: could not store the response for its idempotency key: %s",
-                PAL_STR_ARG(pal_exchange_id(call->exchange)),
+                PAL_STR_ARG(call->exchange->id),
                 err.message[0] ? err.message : pal_status_name(status));
 }
 
@@ -389,7 +389,7 @@ pal_status pal_idempotency_begin(pal_call *call, bool *out_answered, pal_error *
     pal_record record;
     pal_str key = pal_exchange_header(call->exchange, "idempotency-key");
     *out_answered = false;
-    if (key.len == 0 || !is_write(pal_exchange_method(call->exchange)))
+    if (key.len == 0 || !is_write(call->exchange->method))
         return PAL_OK;
     if (key.len > PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX) {
         call->fail_param = "Idempotency-Key";

@@ -17,7 +17,7 @@
 
 static void find_and_fail(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_error missing = {0};
     if (call->api->find_subject(call, &missing) != PAL_NOT_FOUND) {
         pal_call_fail(call, call->failure.status, &call->failure);

@@ -292,7 +292,7 @@ static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
     char who[sizeof "failed " + PAL_PEER_SIZE] = "failed ";
     int64_t retry_ms = 0;
     uint32_t per_minute = call->server->settings->key_failures_per_minute;
-    pal_peer_block(pal_exchange_peer(call->exchange), who + strlen(who));
+    pal_peer_block(call->exchange->peer, who + strlen(who));
     if (pal_rate_take(call->server->rate, pal_str_of(who), per_minute, pal_clock_monotonic_us(),
                 &retry_ms))
         return refuse_unknown(call, err, why);

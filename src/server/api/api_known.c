@@ -136,7 +136,7 @@ static pal_status check_value(
 /* A route without a body accepts {} too, because some clients always send it. */
 static pal_status check_no_body(pal_call *call, pal_error *err)
 {
-    pal_str text = pal_exchange_body(call->exchange);
+    pal_str text = pal_buf_str(&call->exchange->body);
     pal_json body = {0};
     if (call->route->doc.request || !text.len)
         return PAL_OK;

@@ -6,6 +6,7 @@
 #ifndef PAL_HTTP_H
 #define PAL_HTTP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,31 +17,89 @@
 #include "palaver/str.h"
 
 typedef struct pal_listener pal_listener;
-typedef struct pal_exchange pal_exchange; /* one request and its response */
-struct pal_call;                          /* belongs to the layer above (server_call.h) */
+typedef struct pal_exchange pal_exchange;
+struct pal_call; /* belongs to the layer above (server_call.h) */
 
 /* ---- The request ---- */
 
-pal_str pal_exchange_method(const pal_exchange *x); /* "POST" */
-pal_str pal_exchange_path(const pal_exchange *x);   /* unchanged, without the query */
-/* Empty: there is none, or it is no longer needed. */
-pal_str pal_exchange_body(const pal_exchange *x);
-uint64_t pal_exchange_body_len(const pal_exchange *x); /* bytes of the body that have arrived */
-/* The client's address, or the one that a trusted proxy reports. */
-pal_str pal_exchange_peer(const pal_exchange *x);
-/* The request's id: the client's if it is valid, otherwise a new one. */
-pal_str pal_exchange_id(const pal_exchange *x);
+typedef void (*pal_exchange_work)(pal_exchange *x);
+
+/* Private, like the last members of pal_exchange: how far the request is. Used on the connection's
+ * thread only. */
+typedef enum pal_exchange_phase {
+    PAL_EXCHANGE_PHASE_HEAD = 0, /* the request line has arrived */
+    PAL_EXCHANGE_PHASE_BODY = 1,
+    PAL_EXCHANGE_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
+} pal_exchange_phase;
+
+typedef enum pal_exchange_state {
+    PAL_EXCHANGE_OPEN = 0,
+    PAL_EXCHANGE_SUSPENDED = 1, /* the connection is suspended; the response resumes it */
+    PAL_EXCHANGE_ANSWERED = 2,
+} pal_exchange_state;
+
+typedef struct pal_exchange_line {
+    struct pal_exchange_line *next;
+    const char *name;
+    const char *value;
+} pal_exchange_line;
+
+/* One request and its response. Handlers read the first members. It is in its own arena. */
+struct pal_exchange {
+    pal_str method;
+    pal_str path;      /* unchanged, without the query */
+    pal_str query;     /* not decoded */
+    pal_buf body;      /* empty: there is none, or it is no longer needed */
+    uint64_t body_len; /* bytes of the body that have arrived */
+    pal_str peer;      /* the client's address, or the one that a trusted proxy reports */
+    pal_str id;        /* the request's id: the client's if it is valid, otherwise a new one */
+    pal_arena *arena;  /* lives until the response was sent */
+    /* The call that the layer above has begun (server_call.h); NULL: not yet. */
+    struct pal_call *call;
+    bool is_owner_full; /* a stream was refused because its owner has reached the limit */
+
+    /* Private: used by http_*.c only. */
+    pal_listener *listener;
+    struct pal_connection *connection;
+    pal_str target;     /* unchanged, with the query */
+    uint64_t body_max;  /* the largest body that is accepted, in bytes */
+    uint64_t body_held; /* bytes of this body that are counted in bodies_len */
+    bool has_body;      /* the head announces a body */
+    bool is_chunked;    /* the body has chunks: the head does not announce its length */
+    bool is_admitted;
+    pal_str owner; /* streams are counted by owner; empty: not counted */
+    uint32_t owner_streams_max;
+    bool is_large;      /* uses the workers for large bodies */
+    pal_exchange_phase phase;
+    bool is_counted;    /* counted in handled_len */
+    bool is_watched;    /* pal_exchange_watch() has a callback for this exchange */
+    bool is_raw; /* the response is written past libmicrohttpd, which accepts none at this point */
+    bool has_more; /* the client may still be sending when the response is sent */
+    struct pal_unfinished *unfinished; /* the list that contains it; NULL: not in a list */
+    pal_exchange *earlier, *later;     /* neighbors in that list */
+    /* The address of the target in libmicrohttpd's memory; only for comparing. */
+    const char *target_at;
+    atomic_int state; /* pal_exchange_state */
+    pal_exchange_work work;
+    pal_exchange_line *lines; /* header lines of the response */
+    struct MHD_Response *response;
+    struct pal_stream *stream;
+    struct pal_pull *pull;
+    struct pal_carried *carried; /* another protocol carries the request; no `connection` */
+    unsigned code; /* status code of the response; 0: no response yet */
+    uint64_t bytes;
+    int64_t started_us;
+};
+
 /* The part of an address that identifies one client: all of IPv4, the first 64 bits of IPv6. */
 #define PAL_PEER_SIZE 46
 void pal_peer_block(pal_str peer, char out[PAL_PEER_SIZE]);
-pal_arena *pal_exchange_arena(pal_exchange *x); /* lives until the response was sent */
 /* The value of a header; empty if the header is missing or empty. The case of the name does not
  * matter. */
 pal_str pal_exchange_header(const pal_exchange *x, const char *name);
 /* Calls `each` for every header, until it returns false. Not for carried requests. */
 void pal_exchange_each_header(
         pal_exchange *x, bool (*each)(pal_str name, pal_str value, void *user), void *user);
-pal_str pal_exchange_query_text(const pal_exchange *x); /* the query, not decoded */
 /* The value of a query parameter, decoded. False: there is no such parameter. */
 bool pal_exchange_query(pal_exchange *x, const char *name, pal_str *out_value);
 /* The name of the next query parameter, decoded. `*at` is 0 at first. False: there are no more. */
@@ -51,11 +110,6 @@ void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max);
 /* Sets the owner of a stream that the exchange may become, and the most streams of that owner at
  * the same time (0: no limit). `owner` must live in the arena. */
 void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max);
-/* True if a stream was refused because its owner has reached the limit. */
-bool pal_exchange_is_owner_full(const pal_exchange *x);
-/* The call that the layer above has begun for the exchange (server_call.h). NULL: not yet. */
-void pal_exchange_set_call(pal_exchange *x, struct pal_call *call);
-struct pal_call *pal_exchange_call(const pal_exchange *x);
 
 /* ---- The response: exactly one response or stream; a handler may return before it ---- */
 
@@ -72,7 +126,6 @@ void pal_exchange_answer_with(
 /* Runs `work` on a worker. `work` responds, or passes the exchange on. The caller must not use the
  * exchange afterwards. The request is refused with 503 if PAL_SERVER_WORK_QUEUE_MAX requests are
  * waiting or no worker can be started. */
-typedef void (*pal_exchange_work)(pal_exchange *x);
 void pal_exchange_to_worker(pal_exchange *x, pal_exchange_work work);
 /* The same, but returns false instead of refusing. The exchange then still belongs to the
  * caller. */

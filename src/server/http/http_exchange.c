@@ -27,31 +27,6 @@
 
 /* ---- The request ---- */
 
-pal_str pal_exchange_method(const pal_exchange *x)
-{
-    return x->method;
-}
-
-pal_str pal_exchange_path(const pal_exchange *x)
-{
-    return x->path;
-}
-
-pal_str pal_exchange_query_text(const pal_exchange *x)
-{
-    return x->query;
-}
-
-pal_str pal_exchange_body(const pal_exchange *x)
-{
-    return pal_buf_str(&x->body);
-}
-
-uint64_t pal_exchange_body_len(const pal_exchange *x)
-{
-    return x->body_len;
-}
-
 void pal_exchange_limit_body(pal_exchange *x, uint64_t bytes_max)
 {
     if (bytes_max < x->body_max)
@@ -65,26 +40,11 @@ void pal_exchange_free_body(pal_exchange *x)
     pal_buf_done(&x->body);
 }
 
-pal_str pal_exchange_peer(const pal_exchange *x)
-{
-    return x->peer;
-}
-
-pal_str pal_exchange_id(const pal_exchange *x)
-{
-    return x->id;
-}
-
 void pal_exchange_set_id(pal_exchange *x)
 {
     char id[PAL_ID_TEXT_SIZE];
     pal_id_to_text(pal_id_new(), id);
     x->id = pal_arena_copy(x->arena, pal_str_make(id, PAL_ID_TEXT_LEN));
-}
-
-pal_arena *pal_exchange_arena(pal_exchange *x)
-{
-    return x->arena;
 }
 
 void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max)
@@ -93,24 +53,9 @@ void pal_exchange_set_owner(pal_exchange *x, pal_str owner, uint32_t streams_max
     x->owner_streams_max = streams_max;
 }
 
-bool pal_exchange_is_owner_full(const pal_exchange *x)
-{
-    return x->is_owner_full;
-}
-
 void pal_exchange_set_large(pal_exchange *x, bool is_large)
 {
     x->is_large = is_large;
-}
-
-void pal_exchange_set_call(pal_exchange *x, struct pal_call *call)
-{
-    x->call = call;
-}
-
-struct pal_call *pal_exchange_call(const pal_exchange *x)
-{
-    return x->call;
 }
 
 pal_str pal_exchange_header(const pal_exchange *x, const char *name)

@@ -62,71 +62,7 @@ typedef struct pal_connection {
     char peer[INET6_ADDRSTRLEN];
 } pal_connection;
 
-/* ---- Exchanges ---- */
-
-/* Used on the connection's thread only. */
-typedef enum pal_exchange_phase {
-    PAL_EXCHANGE_PHASE_HEAD = 0, /* the request line has arrived */
-    PAL_EXCHANGE_PHASE_BODY = 1,
-    PAL_EXCHANGE_PHASE_HANDLED = 2, /* the handler was called, or the request was refused */
-} pal_exchange_phase;
-
-typedef enum pal_exchange_state {
-    PAL_EXCHANGE_OPEN = 0,
-    PAL_EXCHANGE_SUSPENDED = 1, /* the connection is suspended; the response resumes it */
-    PAL_EXCHANGE_ANSWERED = 2,
-} pal_exchange_state;
-
-typedef struct pal_exchange_line {
-    struct pal_exchange_line *next;
-    const char *name;
-    const char *value;
-} pal_exchange_line;
-
-struct pal_exchange { /* allocated in its own arena */
-    pal_listener *listener;
-    pal_connection *connection;
-    pal_arena *arena;
-    struct pal_call *call;
-    pal_str target; /* unchanged, with the query */
-    pal_str path;
-    pal_str query;
-    pal_str method;
-    pal_str peer;
-    pal_str id;
-    pal_buf body;
-    uint64_t body_max;  /* the largest body that is accepted, in bytes */
-    uint64_t body_len;  /* bytes that have arrived */
-    uint64_t body_held; /* bytes of this body that are counted in bodies_len */
-    bool has_body;      /* the head announces a body */
-    bool is_chunked;    /* the body has chunks: the head does not announce its length */
-    bool is_admitted;
-    pal_str owner; /* streams are counted by owner; empty: not counted */
-    uint32_t owner_streams_max;
-    bool is_owner_full; /* a stream was refused because the owner has owner_streams_max */
-    bool is_large;      /* uses the workers for large bodies */
-    pal_exchange_phase phase;
-    bool is_counted; /* counted in handled_len */
-    bool is_watched; /* pal_exchange_watch() has a callback for this exchange */
-    bool is_raw; /* the response is written past libmicrohttpd, which accepts none at this point */
-    bool has_more;   /* the client may still be sending when the response is sent */
-    struct pal_unfinished *unfinished; /* the list that contains it; NULL: not in a list */
-    pal_exchange *earlier, *later;     /* neighbors in that list */
-    /* The address of the target in libmicrohttpd's memory; only for comparing. */
-    const char *target_at;
-    atomic_int state; /* pal_exchange_state */
-    pal_exchange_work work;
-    pal_exchange_line *lines; /* header lines of the response */
-    struct MHD_Response *response;
-    pal_stream *stream;
-    struct pal_pull *pull;
-    pal_carried *carried; /* the request came over another protocol; then `connection` is NULL */
-    unsigned code; /* status code of the response; 0: no response yet */
-    uint64_t bytes;
-    int64_t started_us;
-};
-
-/* http_exchange.c */
+/* ---- Exchanges (http_exchange.c) ---- */
 
 /* Queues the response, or suspends the connection until there is a response. Runs on the
  * connection's thread. */

@@ -116,7 +116,7 @@ static bool copy_header(pal_str name, pal_str value, void *user)
  * is one: the list of nodes can be a few seconds old. */
 static void handle_here(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     if (!call->is_kept)
         pal_nodes_refresh(call->server->nodes);
     pal_server_handle(x, NULL);
@@ -267,7 +267,7 @@ static void turn_back(pass *p, const pal_http_end *end)
 {
     pal_call *call = p->call;
     pal_log(PAL_LOG_WARN, "request %.*s: could not pass it on to another node: %s",
-            PAL_STR_ARG(pal_exchange_id(call->exchange)), end->error);
+            PAL_STR_ARG(call->exchange->id), end->error);
     p->call = NULL;
     pal_exchange_unwatch(call->exchange);
     pal_call_streaming(call);
@@ -322,16 +322,16 @@ static pal_status make_request(pass *p, const char *address, pal_error *err)
 {
     pal_call *call = p->call;
     pal_exchange *x = call->exchange;
-    pal_str query = pal_exchange_query_text(x);
+    pal_str query = x->query;
     pal_buf url;
     header_list headers = {.max = PAL_SERVER_HEADERS_MAX + 2, .arena = call->arena};
     headers.items = pal_arena_array(call->arena, headers.max, sizeof *headers.items);
     add_header(&headers, pal_str_of(PAL_PASS_HEADER), pal_str_of(p->passes->token));
-    add_header(&headers, pal_str_of("x-request-id"), pal_exchange_id(x));
+    add_header(&headers, pal_str_of("x-request-id"), x->id);
     pal_exchange_each_header(x, copy_header, &headers);
     pal_buf_init(&url, SIZE_MAX);
     pal_buf_append_text(&url, address);
-    pal_buf_append_str(&url, pal_exchange_path(x));
+    pal_buf_append_str(&url, x->path);
     if (query.len)
         pal_buf_append_char(&url, '?');
     pal_buf_append_str(&url, query);
@@ -341,7 +341,7 @@ static pal_status make_request(pass *p, const char *address, pal_error *err)
             .url = pal_arena_copy(call->arena, pal_buf_str(&url)),
             .headers = headers.items,
             .headers_len = headers.len,
-            .body = pal_exchange_body(x),
+            .body = pal_buf_str(&x->body),
             .connect_ms = CONNECT_MS,
             .idle_ms = -1};
     pal_status status = url.failure;

@@ -201,7 +201,7 @@ void pal_run_end(pal_run *run)
 
 static void on_worker(pal_exchange *x)
 {
-    const pal_call *call = pal_exchange_call(x);
+    const pal_call *call = x->call;
     pal_run *run = call->user;
     run->work(run);
     pal_run_release(run);

@@ -40,9 +40,9 @@ typedef struct relay {
     void *observer_user;
     bool has_end;    /* the stream had its last frame */
     pal_buf last;    /* the last frame, until the observer has seen the stream */
-    bool is_waiting; /* for the observer */
+    bool is_waiting; /* the stream stays open until the observer has finished */
     bool is_owed;    /* finish_observed() must release the forwarding */
-    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* for the log, after the call is freed */
+    char request_id[PAL_SERVER_REQUEST_ID_LEN_MAX + 1]; /* needed after the call is freed */
 } relay;
 
 static void release(relay *r)
@@ -360,7 +360,7 @@ static bool is_observed(const relay *r)
  * lock, because the loop may wait for it. */
 static void answer_on_worker(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     relay *r = call->user;
     if (is_observed(r))
         finish_observed(r, r->observer->body(r->observer_user, pal_buf_str(&r->pending)));
@@ -476,7 +476,7 @@ pal_status pal_run_forward(pal_call *call, const pal_forward *request,
     r->observer = observer;
     r->observer_user = user;
     snprintf(r->request_id, sizeof r->request_id, "%.*s",
-            PAL_STR_ARG(pal_exchange_id(call->exchange)));
+            PAL_STR_ARG(call->exchange->id));
     pthread_mutex_lock(&r->lock);
     pal_forward asked = *request;
     asked.has_late_session = observer ? 1 : 0;

@@ -20,7 +20,7 @@ pal_stream *pal_run_stream(pal_call *call, unsigned code, const char *content_ty
 pal_status pal_run_refuse_stream(pal_call *call, pal_error *err)
 {
     call->fail_retry_ms = RETRY_MS;
-    if (pal_exchange_is_owner_full(call->exchange))
+    if (call->exchange->is_owner_full)
         return pal_call_refuse(call, 429, "rate_limited", PAL_LIMIT, err,
                 "too many open streams of this key; retry later, or raise server.streams_per_key");
     return pal_call_refuse(call, 503, "busy", PAL_BUSY, err,

@@ -136,7 +136,7 @@ static void pull_done(void *user)
 
 static void handle_pull(toy *it, pal_exchange *x, unsigned pieces, bool fails)
 {
-    toy_pull *mine = pal_arena_alloc(pal_exchange_arena(x), sizeof *mine);
+    toy_pull *mine = pal_arena_alloc(x->arena, sizeof *mine);
     if (mine)
         *mine = (toy_pull){it, pieces, fails};
     if (!mine || !pal_exchange_pull(x, 200, "text/plain", make_piece, pull_done, mine))
@@ -155,7 +155,7 @@ unsigned toy_pieces(toy *it)
 
 static void work_echo(pal_exchange *x)
 {
-    answer_text(x, 200, pal_exchange_body(x));
+    answer_text(x, 200, pal_buf_str(&x->body));
 }
 
 static void *run_later(void *user)
@@ -181,7 +181,7 @@ static void hold(toy *it, pal_exchange *x)
 
 static void answer_bytes(pal_exchange *x, size_t len)
 {
-    char *bytes = pal_arena_alloc(pal_exchange_arena(x), len);
+    char *bytes = pal_arena_alloc(x->arena, len);
     for (size_t i = 0; i < len; i++)
         bytes[i] = (char)('a' + i % 26);
     answer_text(x, 200, pal_str_make(bytes, len));
@@ -209,12 +209,12 @@ static void handle_stream(toy *it, pal_exchange *x, pal_str path)
 static void handle(pal_exchange *x, void *user)
 {
     toy *it = user;
-    pal_str path = pal_exchange_path(x), value = {NULL, 0};
+    pal_str path = x->path, value = {NULL, 0};
     if (pal_str_is(path, "/hello")) {
         pal_exchange_add_header(x, "x-toy", pal_str_of("yes"));
         answer_text(x, 200, pal_str_of("hello"));
     } else if (pal_str_is(path, "/echo")) {
-        answer_text(x, 200, pal_exchange_body(x));
+        answer_text(x, 200, pal_buf_str(&x->body));
     } else if (pal_str_is(path, "/worker/echo")) {
         pal_exchange_to_worker(x, work_echo);
     } else if (pal_str_is(path, "/later")) {
@@ -222,9 +222,9 @@ static void handle(pal_exchange *x, void *user)
     } else if (pal_str_is(path, "/hold")) {
         hold(it, x);
     } else if (pal_str_is(path, "/peer")) {
-        answer_text(x, 200, pal_exchange_peer(x));
+        answer_text(x, 200, x->peer);
     } else if (pal_str_is(path, "/id")) {
-        answer_text(x, 200, pal_exchange_id(x));
+        answer_text(x, 200, x->id);
     } else if (pal_str_is(path, "/header")) {
         answer_text(x, 200, pal_exchange_header(x, "X-Test"));
     } else if (pal_str_is(path, "/query")) {
@@ -258,7 +258,7 @@ static void ended(pal_exchange *x, unsigned code, uint64_t bytes, int64_t us, vo
     (void)us;
     pthread_mutex_lock(&it->lock);
     it->ended++;
-    it->last_code = pal_exchange_id(x).len ? code : 0;
+    it->last_code = x->id.len ? code : 0;
     it->last_bytes = bytes;
     pthread_cond_broadcast(&it->changed);
     pthread_mutex_unlock(&it->lock);

@@ -156,7 +156,7 @@ static void handle(pal_exchange *x, void *user)
         return;
     if (status == PAL_OK) {
         atomic_fetch_add(&runs, 1);
-        status = handler_of(pal_exchange_path(x))(call, &err);
+        status = handler_of(x->path)(call, &err);
     }
     if (status != PAL_OK)
         pal_call_fail(call, status, &err);
@@ -347,7 +347,7 @@ static void *ask_hold(void *user)
     return NULL;
 }
 
-static void one_that_is_worked_on_is_in_the_way(void)
+static void a_running_request_blocks_its_repetition(void)
 {
     char text[512], first[512];
     pthread_t thread;
@@ -391,7 +391,7 @@ int main(void)
     RUN(a_failure_is_tried_again);
     RUN(creates_and_appends_are_found_after_a_crash);
     RUN(work_that_cannot_be_found_again_is_not_repeated);
-    RUN(one_that_is_worked_on_is_in_the_way);
+    RUN(a_running_request_blocks_its_repetition);
     RUN(keys_have_a_bound);
     return tap_done();
 }

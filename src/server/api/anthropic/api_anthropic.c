@@ -52,7 +52,7 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
         pal_json_end_object(writer);
     }
     pal_json_end_object(writer);
-    pal_put_str(writer, "request_id", pal_exchange_id(call->exchange));
+    pal_put_str(writer, "request_id", call->exchange->id);
     pal_json_end_object(writer);
 }
 

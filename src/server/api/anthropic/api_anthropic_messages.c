@@ -62,10 +62,10 @@ static pal_status forward(pal_call *call, const char *path, bool is_free,
     pal_header headers[sizeof names / sizeof *names];
     pal_forward request = {.model = pal_member_string(call->body, "model", call->arena),
             .path = pal_str_of(path),
-            .body = pal_exchange_body(call->exchange),
+            .body = pal_buf_str(&call->exchange->body),
             .tenant = call->caller.tenant,
             .conversation =
-                    pal_api_conversation_name(call, pal_exchange_body(call->exchange)),
+                    pal_api_conversation_name(call, pal_buf_str(&call->exchange->body)),
             .budget = call->caller.budget,
             .headers = headers,
             .api = PAL_FORWARD_MESSAGES,
@@ -140,7 +140,7 @@ static pal_status resume_thread(pal_call *call, pal_error *err)
 {
     pal_anthropic_thread thread;
     pal_message_page messages;
-    pal_str body, key = pal_api_record_key(call, pal_exchange_body(call->exchange));
+    pal_str body, key = pal_api_record_key(call, pal_buf_str(&call->exchange->body));
     pal_store *store = call->server->store;
     pal_status status = pal_anthropic_thread_find(
             store, call->caller.tenant, call->body, call->arena, &thread, err);
@@ -163,7 +163,7 @@ static pal_status resume_thread(pal_call *call, pal_error *err)
 
 static void resume_on_worker(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_error err = {0};
     pal_status status = resume_thread(call, &err);
     if (status != PAL_OK)
@@ -173,7 +173,7 @@ static void resume_on_worker(pal_exchange *x)
 static pal_status create_message(pal_call *call, pal_error *err)
 {
     pal_api_record *record = NULL;
-    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
+    pal_str body = pal_buf_str(&call->exchange->body), key = pal_api_record_key(call, body);
     if (key.len) {
         record = pal_anthropic_record_new(call, key, body);
         if (!record)

@@ -192,7 +192,7 @@ static void put_failure(pal_call *call, const pal_failure *failure, pal_json_wri
         pal_put_str(writer, "code", failure->name);
     else
         pal_put_text(writer, "code", pal_status_name(failure->status));
-    pal_put_str(writer, "request_id", pal_exchange_id(call->exchange));
+    pal_put_str(writer, "request_id", call->exchange->id);
     pal_json_end_object(writer);
     pal_json_end_object(writer);
     pal_json_end_object(writer);
@@ -334,7 +334,7 @@ static pal_status post_message(pal_call *call, pal_error *err)
     if (status != PAL_OK)
         return status;
     pal_call_is_mixed(call); /* the response can show any session */
-    int code = pal_mcp_rpc_read(call->arena, pal_exchange_body(call->exchange), &message, &wrong);
+    int code = pal_mcp_rpc_read(call->arena, pal_buf_str(&call->exchange->body), &message, &wrong);
     if (code)
         return send_error(
                 call, code == PAL_RPC_INTERNAL_ERROR ? 503 : 400, message.id, code, wrong.message);

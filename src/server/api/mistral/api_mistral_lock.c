@@ -71,7 +71,7 @@ static pal_str key_of(const pal_mistral_hold *hold)
 /* Called on a worker, after all earlier requests have left. */
 static void acquired(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_mistral_hold *hold = call->user;
     pal_error err = {0};
     call->user = hold->user;

@@ -256,7 +256,7 @@ static pal_status append_found(pal_call *call, pal_error *err)
 static void append_by_name(pal_exchange *x)
 {
     pal_error err = {0};
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     call->is_id_unchecked = false;
     pal_status status = append_found(call, &err);
     if (status != PAL_OK)

@@ -22,7 +22,7 @@ typedef struct pal_session_answer {
 
 static void send_session(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     const pal_session_answer *answer = call->user;
     pal_session session;
     pal_error err = {0};

@@ -77,7 +77,7 @@ static pal_status export_session(pal_call *call, pal_error *err)
     status = pal_call_session(call, call->params[0], &it->session, err);
     if (status != PAL_OK)
         return status;
-    it->request_id = pal_exchange_id(call->exchange);
+    it->request_id = call->exchange->id;
     it->lines.store = call->server->store;
     it->lines.tenant = call->caller.tenant;
     it->lines.form = query.form;
@@ -182,7 +182,7 @@ static pal_status read_transcript(import_job *it, pal_transcript_kind kind, pal_
     pal_status status = pal_import_reader_open(&it->reader, kind);
     if (status != PAL_OK)
         goto out;
-    status = pal_import_reader_text(&it->reader, pal_exchange_body(it->call->exchange));
+    status = pal_import_reader_text(&it->reader, pal_buf_str(&it->call->exchange->body));
     if (status != PAL_OK)
         goto out;
     status = pal_import_reader_finish(&it->reader);

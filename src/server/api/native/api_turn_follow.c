@@ -16,7 +16,7 @@
 
 static pal_api_turn *turn_of(pal_exchange *x)
 {
-    const pal_call *call = pal_exchange_call(x);
+    const pal_call *call = x->call;
     return call->user;
 }
 
@@ -294,7 +294,7 @@ static pal_status start_here(pal_api_turn *turn, pal_error *err)
 /* If another node runs a turn of the session, that node must be given the message. */
 static void start_or_pass(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     pal_api_turn *turn = call->user;
     pal_turn_info info;
     pal_error err = {0};

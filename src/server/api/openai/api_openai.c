@@ -141,7 +141,7 @@ void pal_openai_metadata_put(pal_call *call, pal_json_writer *writer, pal_str me
 
 pal_status pal_openai_body_to_forward(pal_call *call, pal_str *out_body, pal_error *err)
 {
-    pal_str endpoint, model = {0}, body = pal_exchange_body(call->exchange);
+    pal_str endpoint, model = {0}, body = pal_buf_str(&call->exchange->body);
     pal_buf buf;
     *out_body = body;
     if (pal_json_type_of(pal_json_find(call->body, "model")) != PAL_JSON_NONE)

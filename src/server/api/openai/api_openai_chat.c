@@ -84,7 +84,7 @@ static pal_status pass_on(pal_call *call, pal_api_record *record, pal_error *err
             .path = pal_str_of("/chat/completions"),
             .tenant = call->caller.tenant,
             .conversation =
-                    pal_api_conversation_name(call, pal_exchange_body(call->exchange)),
+                    pal_api_conversation_name(call, pal_buf_str(&call->exchange->body)),
             .budget = call->caller.budget};
     /* A budget needs the usage, so it is requested from the service. The client gets it only if it
      * requested it. */
@@ -140,7 +140,7 @@ static const pal_api_record_format record_format = {.read_request = read_request
 /* Sets *out_record to NULL if the request is not recorded. */
 static pal_status new_record(pal_call *call, pal_api_record **out_record, pal_error *err)
 {
-    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
+    pal_str body = pal_buf_str(&call->exchange->body), key = pal_api_record_key(call, body);
     *out_record = key.len ? pal_api_record_new(call, &record_format, key, body) : NULL;
     return key.len && !*out_record ? pal_no_memory(err) : PAL_OK;
 }

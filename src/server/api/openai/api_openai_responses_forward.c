@@ -89,7 +89,7 @@ pal_status pal_response_record_new(pal_call *call, pal_api_record **out_record, 
     static const pal_api_record_format format = {.read_request = read_request,
             .read_answer = read_answer,
             .join = pal_openai_items_answer_join};
-    pal_str body = pal_exchange_body(call->exchange), key = pal_api_record_key(call, body);
+    pal_str body = pal_buf_str(&call->exchange->body), key = pal_api_record_key(call, body);
     pal_status status = PAL_OK;
     *out_record = NULL;
     if (key.len == 0)
@@ -248,5 +248,5 @@ pal_status pal_response_forward_compact(pal_call *call, pal_error *err)
             !pal_json_is_absent(pal_json_find(body, "conversation")) ||
             pal_json_is_absent(pal_json_find(body, "model")))
         return PAL_CONFLICT;
-    return forward(call, "/responses/compact", pal_exchange_body(call->exchange), NULL, err);
+    return forward(call, "/responses/compact", pal_buf_str(&call->exchange->body), NULL, err);
 }

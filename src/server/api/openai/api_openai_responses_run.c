@@ -50,7 +50,7 @@ static void free_response(pal_run *run)
 
 /* ---- Writes to the store ---- */
 
-/* NULL without memory. */
+/* NULL: out of memory. */
 static pal_op *new_record_op(response_run *r, uint64_t expected_version)
 {
     pal_arena *arena = r->run.arena;
@@ -377,7 +377,7 @@ static bool keep_background(response_run *r)
  * is no longer in memory. */
 static void recall(pal_exchange *x)
 {
-    pal_call *call = pal_exchange_call(x);
+    pal_call *call = x->call;
     char id[PAL_OPENAI_ID_SIZE];
     pal_response response;
     pal_error err = {0};

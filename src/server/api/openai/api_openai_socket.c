@@ -242,7 +242,7 @@ static pal_openai_socket *new_socket(pal_call *call)
         s->headers = pal_arena_array(s->arena, PAL_SERVER_HEADERS_MAX, sizeof *s->headers);
     if (s->headers) {
         pal_exchange_each_header(call->exchange, copy_header, s);
-        s->peer = pal_arena_copy(s->arena, pal_exchange_peer(call->exchange));
+        s->peer = pal_arena_copy(s->arena, call->exchange->peer);
         s->tenant = (char *)(uintptr_t)pal_arena_copy(s->arena, call->caller.tenant).data;
         pal_id_to_text(pal_id_new(), s->name);
     }
