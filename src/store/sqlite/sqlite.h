@@ -157,6 +157,7 @@ typedef struct pal_sqlite_head {
     int64_t expires_at;
     int64_t parent;
     uint64_t fork_seq;
+    uint64_t fence; /* the fence of the session's lease, even a released one; 0: no lease yet */
 } pal_sqlite_head;
 
 typedef enum pal_head_need {

@@ -14,8 +14,9 @@
 #define VACUUM_PAGES_MAX "2000"
 #define TIDY_WAIT_MS_MAX 50
 
-/* An append reports its changes of a head. Other operations do not, so the cached heads are
- * dropped. Naming a session may also move an expired session to the trash. */
+/* An append and the operations on leases report their changes of a head. Other operations do not,
+ * so the cached heads are dropped. Naming a session may also move an expired session to the
+ * trash. */
 static bool may_change_heads(const pal_op *op)
 {
     switch (op->kind) {

@@ -8,8 +8,8 @@
  * The cache is valid as long as no other connection has written to the file. SQLite counts the
  * states of the file that a connection has seen, to validate its own page cache. If a transaction
  * begins with the number that the last commit ended with, nothing was written in between. An append
- * updates the cache. The cache is emptied before any other operation that may change a head, and
- * after every rollback; during such an operation nothing is cached.
+ * and a change of the lease update the cache. The cache is emptied before any other operation that
+ * may change a head, and after every rollback; during such an operation nothing is cached.
  *
  * Only the thread that holds the writer's connection calls these functions. */
 #include <string.h>
@@ -178,25 +178,14 @@ pal_status pal_sqlite_name_number(
 
 /* ---- The session of an operation ---- */
 
-static pal_status check_fence(pal_sql_conn *conn, const pal_work *work, int64_t handle)
+static pal_status check_fence(const pal_work *work, const pal_sqlite_head *head)
 {
-    uint64_t fence = 0;
-    pal_sql sql;
-    pal_status status;
-
-    if (work->op->fence == 0)
+    if (work->op->fence == 0 || work->op->fence == head->fence)
         return PAL_OK;
-    sql = pal_sql_start(conn, PAL_SQL_LEASE_GET);
-    pal_sql_bind_int(&sql, handle);
-    if (pal_sql_row(&sql))
-        fence = (uint64_t)pal_sql_int(&sql, 1);
-    status = pal_sql_end(&sql, &work->op->error);
-    if (status == PAL_OK && fence != work->op->fence)
-        status = pal_error_set(&work->op->error, PAL_DENIED,
-                "the lease was taken over by another process: fence %llu is stale, the current "
-                "fence is %llu",
-                (unsigned long long)work->op->fence, (unsigned long long)fence);
-    return status;
+    return pal_error_set(&work->op->error, PAL_DENIED,
+            "the lease was taken over by another process: fence %llu is stale, the current fence "
+            "is %llu",
+            (unsigned long long)work->op->fence, (unsigned long long)head->fence);
 }
 
 pal_status pal_sqlite_head_check(const pal_work *work, const pal_sqlite_head *head)
@@ -229,6 +218,7 @@ static void head_read(pal_sql *sql, pal_sqlite_head *out_head)
     out_head->expires_at = pal_sql_int(sql, 5);
     out_head->parent = pal_sql_int(sql, 6);
     out_head->fork_seq = (uint64_t)pal_sql_int(sql, 7);
+    out_head->fence = (uint64_t)pal_sql_int(sql, 8);
 }
 
 pal_status pal_sqlite_head_by_handle(
@@ -296,7 +286,7 @@ pal_status pal_sqlite_head_get(
         if (status != PAL_OK)
             return status;
     }
-    status = check_fence(conn, work, head.handle);
+    status = check_fence(work, &head);
     if (status == PAL_OK)
         *out_head = head;
     return status;

@@ -40,7 +40,8 @@
 #define PAL_SQL_SESSION_JOINS " JOIN tenant t ON t.id = s.tenant" PAL_SQL_HEAD_JOINS
 
 #define PAL_SQL_HEAD_COLUMNS                                                                       \
-    "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq"
+    "s.id, s.tenant, h.state, h.last_seq, h.mark_number, s.expires_at, s.parent, s.fork_seq,"      \
+    " coalesce((SELECT fence FROM lease WHERE session = s.id), 0)"
 
 #define PAL_SQL_MARK_COLUMNS "number, kind, seq, through_seq, target, created_at"
 

@@ -146,32 +146,23 @@ static pal_status lease_get(
     return pal_sql_end(&sql, &work->op->error);
 }
 
-/* An empty owner and a ttl of 0 keep the fence of a released lease. */
-static pal_status lease_set(pal_sql_conn *conn, const pal_work *work, int64_t handle, pal_str owner,
-        const lease_state *previous, int64_t ttl_ms)
+static pal_status lease_set(
+        pal_sql_conn *conn, const pal_work *work, pal_sqlite_head *head, const pal_lease *lease)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_LEASE_SET);
+    pal_status status;
 
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_text(&sql, owner);
-    pal_sql_bind_int(&sql, (int64_t)previous->fence);
-    pal_sql_bind_int(&sql,
-            ttl_ms ? pal_lease_end(pal_clock_now_ms(), ttl_ms, previous->expires_at) : 0);
-    pal_sql_bind_int(&sql, ttl_ms);
-    return pal_sql_run(&sql, &work->op->error);
-}
-
-static pal_status lease_copy(pal_sql_conn *conn, const pal_work *work, int64_t handle)
-{
-    const pal_lease *lease = work->copied->lease;
-    pal_sql sql = pal_sql_start(conn, PAL_SQL_LEASE_SET);
-
-    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, head->handle);
     pal_sql_bind_text(&sql, lease->owner);
     pal_sql_bind_int(&sql, (int64_t)lease->fence);
     pal_sql_bind_int(&sql, lease->expires_at);
     pal_sql_bind_int(&sql, lease->ttl_ms);
-    return pal_sql_run(&sql, &work->op->error);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status != PAL_OK)
+        return status;
+    head->fence = lease->fence;
+    pal_sqlite_heads_keep(conn, work->op->session, head);
+    return PAL_OK;
 }
 
 pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
@@ -179,11 +170,12 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
     pal_op *op = work->op;
     lease_state lease;
     pal_sqlite_head head = {0};
+    pal_lease taken = {.owner = op->u.lease.owner, .ttl_ms = op->u.lease.ttl_ms};
     bool held;
     pal_status status = pal_sqlite_head_get(conn, work, PAL_NEED_WRITABLE, &head);
 
     if (status == PAL_OK && work->copied)
-        return lease_copy(conn, work, head.handle);
+        return lease_set(conn, work, &head, work->copied->lease);
     if (status == PAL_OK)
         status = lease_get(conn, work, head.handle, &lease);
     if (status != PAL_OK)
@@ -192,11 +184,12 @@ pal_status pal_sqlite_lease_take(pal_sql_conn *conn, pal_work *work)
     if (held && !lease.same_owner)
         return pal_error_set(&op->error, PAL_BUSY, "'%s' holds the session for another %lld ms",
                 lease.owner, (long long)(lease.expires_at - work->now_ms));
-    if (!held && op->fence == 0)
-        lease.fence++; /* a caller that presents the fence was the last owner */
-    status = lease_set(conn, work, head.handle, op->u.lease.owner, &lease, op->u.lease.ttl_ms);
+    /* A caller that presents the fence was the last owner. */
+    taken.fence = lease.fence + (!held && op->fence == 0);
+    taken.expires_at = pal_lease_end(pal_clock_now_ms(), taken.ttl_ms, lease.expires_at);
+    status = lease_set(conn, work, &head, &taken);
     if (status == PAL_OK)
-        op->u.lease.fence = lease.fence;
+        op->u.lease.fence = taken.fence;
     return status;
 }
 
@@ -209,6 +202,7 @@ pal_status pal_sqlite_lease_release(pal_sql_conn *conn, pal_work *work)
     if (status == PAL_OK)
         status = lease_get(conn, work, head.handle, &lease);
     if (status == PAL_OK && lease.fence == work->op->u.lease.fence && lease.fence != 0)
-        status = lease_set(conn, work, head.handle, pal_str_make(NULL, 0), &lease, 0);
+        /* A released lease keeps its fence. */
+        status = lease_set(conn, work, &head, &(pal_lease){.fence = lease.fence});
     return status;
 }
