@@ -176,11 +176,11 @@ static pal_status read_state(
 static pal_status list(pal_binding_call *call, const char *json)
 {
     static const pal_member members[] = {
-            {"state", PAL_MEMBER_OTHER, 1, 0},
-            {"project", PAL_MEMBER_STRING, 1, offsetof(pal_session_query, project)},
-            {"agent", PAL_MEMBER_STRING, 1, offsetof(pal_session_query, agent)},
-            {"limit", PAL_MEMBER_U32, 1, offsetof(pal_session_query, limit)},
-            {"cursor", PAL_MEMBER_STRING, 1, offsetof(pal_session_query, cursor)},
+            {"state", PAL_MEMBER_OTHER, 1, .offset = offsetof(pal_session_query, state)},
+            {"project", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_session_query, project)},
+            {"agent", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_session_query, agent)},
+            {"limit", PAL_MEMBER_U32, 1, .offset = offsetof(pal_session_query, limit)},
+            {"cursor", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_session_query, cursor)},
     };
     static const pal_member_table table = {
             members, sizeof members / sizeof *members, read_state, NULL};
@@ -252,11 +252,11 @@ int pal_binding_append(
 static pal_status load(pal_binding_call *call, const char *name, const char *json)
 {
     static const pal_member members[] = {
-            {"after", PAL_MEMBER_U64, 1, offsetof(pal_message_query, after_seq)},
-            {"before", PAL_MEMBER_U64, 1, offsetof(pal_message_query, before_seq)},
-            {"limit", PAL_MEMBER_U32, 1, offsetof(pal_message_query, limit)},
-            {"from_end", PAL_MEMBER_BOOL, 1, offsetof(pal_message_query, from_end)},
-            {"hidden", PAL_MEMBER_BOOL, 1, offsetof(pal_message_query, hidden)},
+            {"after", PAL_MEMBER_U64, 1, .offset = offsetof(pal_message_query, after_seq)},
+            {"before", PAL_MEMBER_U64, 1, .offset = offsetof(pal_message_query, before_seq)},
+            {"limit", PAL_MEMBER_U32, 1, .offset = offsetof(pal_message_query, limit)},
+            {"from_end", PAL_MEMBER_BOOL, 1, .offset = offsetof(pal_message_query, from_end)},
+            {"hidden", PAL_MEMBER_BOOL, 1, .offset = offsetof(pal_message_query, hidden)},
     };
     static const pal_member_table table = {members, sizeof members / sizeof *members, NULL, NULL};
     pal_message_query query = {.limit = PAL_BINDING_MESSAGES_DEFAULT};

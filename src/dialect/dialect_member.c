@@ -1,4 +1,5 @@
 /* dialect_member.c - reads and writes JSON objects with tables of members. */
+#include <assert.h>
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/memory.h"
@@ -53,9 +54,9 @@ pal_status pal_member_within(pal_error *err, pal_status status, const char *wher
 
 /* ---- Reading ---- */
 
-static const char *type_expected(pal_member_type type)
+static const char *expected(const pal_member *member)
 {
-    switch (type) {
+    switch (member->type) {
     case PAL_MEMBER_VERBATIM:
         return "a string, an object or an array";
     case PAL_MEMBER_BASE64:
@@ -76,6 +77,8 @@ static const char *type_expected(pal_member_type type)
         return "an RFC 3339 time or an integer of milliseconds";
     case PAL_MEMBER_ID:
         return "a UUID";
+    case PAL_MEMBER_NAME:
+        return ((const pal_member_names *)member->of)->expected;
     default:
         return "a string";
     }
@@ -124,9 +127,20 @@ static bool read_flag(pal_json value, bool *out)
     return true;
 }
 
-static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, void *field)
+static bool read_name(const pal_member_names *of, pal_json value, unsigned *out)
 {
-    switch (type) {
+    for (unsigned i = 1; i < of->names_len; i++) {
+        if (pal_json_string_is(value, of->names[i])) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_field(const pal_member *member, pal_json value, pal_arena *arena, void *field)
+{
+    switch (member->type) {
     case PAL_MEMBER_U64:
         return pal_json_u64(value, field);
     case PAL_MEMBER_U32:
@@ -145,9 +159,25 @@ static bool read_field(pal_member_type type, pal_json value, pal_arena *arena, v
     case PAL_MEMBER_VALUE:
         *(pal_json *)field = value;
         return true;
+    case PAL_MEMBER_NAME:
+        return read_name(member->of, value, field);
     default:
-        return read_view(type, value, arena, field);
+        return read_view(member->type, value, arena, field);
     }
+}
+
+static pal_status read_record(const pal_member *member, pal_json value, pal_arena *arena,
+        void *record, pal_error *err)
+{
+    const pal_member_record *of = member->of;
+    char *bytes = record;
+    pal_str ignored;
+    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
+        return pal_member_wrong(err, member->name, value, "an object");
+    if (of->has)
+        *(bool *)(bytes + of->has) = true;
+    return pal_members_read(of->table, of->form, value, arena, bytes + member->offset,
+            of->extra ? (pal_str *)(void *)(bytes + of->extra) : &ignored, err);
 }
 
 static pal_status read_member(const pal_member_table *table, const pal_member *member,
@@ -155,13 +185,16 @@ static pal_status read_member(const pal_member_table *table, const pal_member *m
 {
     if (member->type == PAL_MEMBER_OTHER)
         return table->read(member, value, arena, record, err);
-    if (read_field(member->type, value, arena, (char *)record + member->offset))
+    if (member->type == PAL_MEMBER_RECORD)
+        return read_record(member, value, arena, record, err);
+    assert(member->type != PAL_MEMBER_LIST);
+    if (read_field(member, value, arena, (char *)record + member->offset))
         return PAL_OK;
     /* Decoding may have failed because there is no memory, not because the value is wrong. */
     pal_status status = pal_arena_checked(arena, err);
     if (status != PAL_OK)
         return status;
-    return pal_member_wrong(err, member->name, value, type_expected(member->type));
+    return pal_member_wrong(err, member->name, value, expected(member));
 }
 
 /* Collects the members that the form does not have. `len` is the room for them. */
@@ -233,10 +266,43 @@ static void clear_field(pal_member_type type, void *field)
     case PAL_MEMBER_VALUE:
         *(pal_json *)field = (pal_json){0};
         break;
+    case PAL_MEMBER_NAME:
+        *(unsigned *)field = 0;
+        break;
     default:
         *(pal_str *)field = (pal_str){0};
         break;
     }
+}
+
+static pal_status read_stored_record(const pal_member *member, pal_json value, pal_arena *arena,
+        void *record, pal_error *err)
+{
+    const pal_member_record *of = member->of;
+    if (of->has)
+        *(bool *)((char *)record + of->has) = pal_json_type_of(value) == PAL_JSON_OBJECT;
+    return pal_members_read_stored(
+            of->table, of->form, value, arena, (char *)record + member->offset, err);
+}
+
+static pal_status read_stored_list(const pal_member *member, pal_json value, pal_arena *arena,
+        void *record, pal_error *err)
+{
+    const pal_member_list *of = member->of;
+    size_t len = 0;
+    char *items = pal_arena_array(arena, pal_json_count(value) + 1, of->size);
+    pal_json item;
+    if (!items)
+        return pal_no_memory(err);
+    for (pal_json_iter iter = pal_json_each(value); pal_json_next(&iter, NULL, &item);) {
+        pal_status status = pal_members_read_stored(
+                of->table, 1, item, arena, items + of->size * len++, err);
+        if (status != PAL_OK)
+            return status;
+    }
+    memcpy((char *)record + member->offset, &items, sizeof(items));
+    *(size_t *)(void *)((char *)record + of->len) = len;
+    return PAL_OK;
 }
 
 pal_status pal_members_read_stored(const pal_member_table *table, uint32_t form, pal_json object,
@@ -251,7 +317,11 @@ pal_status pal_members_read_stored(const pal_member_table *table, uint32_t form,
             continue;
         if (member->type == PAL_MEMBER_OTHER)
             status = table->read(member, value, arena, record, err);
-        else if (!read_field(member->type, value, arena, field))
+        else if (member->type == PAL_MEMBER_RECORD)
+            status = read_stored_record(member, value, arena, record, err);
+        else if (member->type == PAL_MEMBER_LIST)
+            status = read_stored_list(member, value, arena, record, err);
+        else if (!read_field(member, value, arena, field))
             clear_field(member->type, field);
         if (status != PAL_OK)
             return status;
@@ -292,8 +362,9 @@ static void put_id(pal_json_writer *writer, pal_id id)
     pal_json_put_plain(writer, pal_str_make(text, PAL_ID_TEXT_LEN));
 }
 
-static bool is_absent(const pal_member *member, const void *field)
+static bool is_absent(const pal_member *member, const void *record)
 {
+    const void *field = (const char *)record + member->offset;
     switch (member->type) {
     case PAL_MEMBER_TEXT:
         return false;
@@ -312,14 +383,56 @@ static bool is_absent(const pal_member *member, const void *field)
         return pal_id_is_none(*(const pal_id *)field);
     case PAL_MEMBER_VALUE:
         return pal_json_is_absent(*(const pal_json *)field);
+    case PAL_MEMBER_NAME:
+        return *(const unsigned *)field == 0;
+    case PAL_MEMBER_RECORD: {
+        size_t has = ((const pal_member_record *)member->of)->has;
+        return has && !*(const bool *)((const char *)record + has);
+    }
+    case PAL_MEMBER_LIST: {
+        const pal_member_list *of = member->of;
+        return *(const size_t *)(const void *)((const char *)record + of->len) == 0;
+    }
     default:
         return ((const pal_str *)field)->len == 0;
     }
 }
 
-static void put_field(pal_json_writer *writer, pal_member_type type, const void *field)
+static void put_record(pal_json_writer *writer, const pal_member *member, const void *record)
 {
-    switch (type) {
+    const pal_member_record *of = member->of;
+    const char *bytes = record;
+    pal_json_begin_object(writer);
+    pal_members_write(of->table, of->form, writer, bytes + member->offset);
+    if (of->extra)
+        pal_json_put_members(writer, *(const pal_str *)(const void *)(bytes + of->extra));
+    pal_json_end_object(writer);
+}
+
+static void put_list(pal_json_writer *writer, const pal_member *member, const void *record)
+{
+    const pal_member_list *of = member->of;
+    size_t len = *(const size_t *)(const void *)((const char *)record + of->len);
+    const char *items;
+    memcpy(&items, (const char *)record + member->offset, sizeof(items));
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < len; i++) {
+        pal_json_begin_object(writer);
+        pal_members_write(of->table, 1, writer, items + of->size * i);
+        pal_json_end_object(writer);
+    }
+    pal_json_end_array(writer);
+}
+
+static void put_name(pal_json_writer *writer, const pal_member_names *of, unsigned value)
+{
+    pal_json_put_text(writer, of->names[value < of->names_len ? value : 0]);
+}
+
+static void put_field(pal_json_writer *writer, const pal_member *member, const void *record)
+{
+    const void *field = (const char *)record + member->offset;
+    switch (member->type) {
     case PAL_MEMBER_U64:
         pal_json_put_u64(writer, *(const uint64_t *)field);
         break;
@@ -347,6 +460,15 @@ static void put_field(pal_json_writer *writer, pal_member_type type, const void 
     case PAL_MEMBER_VALUE:
         pal_json_put_raw(writer, pal_json_raw(*(const pal_json *)field));
         break;
+    case PAL_MEMBER_NAME:
+        put_name(writer, member->of, *(const unsigned *)field);
+        break;
+    case PAL_MEMBER_RECORD:
+        put_record(writer, member, record);
+        break;
+    case PAL_MEMBER_LIST:
+        put_list(writer, member, record);
+        break;
     case PAL_MEMBER_OBJECT:
     case PAL_MEMBER_JSON:
         pal_json_put_raw(writer, *(const pal_str *)field);
@@ -362,14 +484,13 @@ void pal_members_write(
 {
     for (size_t i = 0; i < table->members_len; i++) {
         const pal_member *member = &table->members[i];
-        const void *field = (const char *)record + member->offset;
         if (!(member->forms & form))
             continue;
         if (member->type == PAL_MEMBER_OTHER) {
             table->write(member, writer, record);
-        } else if (!is_absent(member, field)) {
+        } else if (!is_absent(member, record)) {
             pal_json_name(writer, member->name);
-            put_field(writer, member->type, field);
+            put_field(writer, member, record);
         }
     }
 }

@@ -31,6 +31,10 @@ typedef enum pal_member_type {
     PAL_MEMBER_TIME,     /* int64_t in milliseconds: RFC 3339; integers are accepted too */
     PAL_MEMBER_ID,       /* pal_id */
     PAL_MEMBER_VALUE,    /* pal_json, unchanged */
+    PAL_MEMBER_NAME,     /* an enum: its name; `of` is a pal_member_names */
+    PAL_MEMBER_RECORD,   /* a struct in the record: an object; `of` is a pal_member_record */
+    PAL_MEMBER_LIST,     /* a pointer to structs: an array of objects; `of` is a pal_member_list.
+                            Only for records that Palaver has written */
 } pal_member_type;
 
 typedef struct pal_member {
@@ -38,7 +42,31 @@ typedef struct pal_member {
     pal_member_type type;
     uint32_t forms; /* the formats that have this member, one bit each */
     size_t offset;  /* offset of the field in the record */
+    const void *of; /* describes the field of some types; otherwise NULL */
 } pal_member;
+
+/* The names of an enum. Its value is the index of its name. The first one is the name of 0, which
+ * is never read or written. */
+typedef struct pal_member_names {
+    const char *const *names;
+    size_t names_len;
+    const char *expected; /* for errors, such as "one of read, write" */
+} pal_member_names;
+
+struct pal_member_table;
+
+typedef struct pal_member_record {
+    const struct pal_member_table *table;
+    uint32_t form;
+    size_t has;   /* offset of a bool: there is such an object; 0: it is always written */
+    size_t extra; /* offset of a pal_str for its unknown members; 0: they are ignored */
+} pal_member_record;
+
+typedef struct pal_member_list {
+    const struct pal_member_table *table;
+    size_t size; /* size of one struct */
+    size_t len;  /* offset of their number, a size_t */
+} pal_member_list;
 
 typedef struct pal_member_table {
     const pal_member *members;

@@ -5,10 +5,8 @@
 
 const char *const pal_role_names[PAL_ROLES] = {"none", "system", "user", "assistant", "tool"};
 
-static const char *const kind_names[] = {
+const char *const pal_part_kind_names[PAL_PART_KINDS] = {
         "none", "text", "reasoning", "tool_call", "tool_result", "image", "file", "compaction"};
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A name's position is the value of the enum. Position 0 has no name and is never found. */
 static unsigned find_name(const char *const *names, unsigned names_len, pal_str name)
@@ -32,12 +30,12 @@ pal_role pal_role_from_name(pal_str name)
 
 const char *pal_part_kind_name(pal_part_kind kind)
 {
-    return kind_names[(unsigned)kind < COUNT_OF(kind_names) ? kind : PAL_PART_NONE];
+    return pal_part_kind_names[(unsigned)kind < PAL_PART_KINDS ? kind : PAL_PART_NONE];
 }
 
 pal_part_kind pal_part_kind_from_name(pal_str name)
 {
-    return (pal_part_kind)find_name(kind_names, COUNT_OF(kind_names), name);
+    return (pal_part_kind)find_name(pal_part_kind_names, PAL_PART_KINDS, name);
 }
 
 size_t pal_sent_places(uint64_t items, uint64_t *out_places)

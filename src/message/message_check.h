@@ -3,6 +3,7 @@
 #define PAL_MESSAGE_CHECK_H
 
 #include "palaver/message.h"
+#include "palaver/session.h"
 
 #define PAL_BLOB_NAME_LEN 71 /* "sha256:" and 64 hex digits */
 
@@ -11,9 +12,13 @@
 #define PAL_TENANT_DEFAULT "default"
 
 #define PAL_ROLES (PAL_ROLE_TOOL + 1)
+#define PAL_PART_KINDS (PAL_PART_COMPACTION + 1)
+#define PAL_SESSION_STATES (PAL_SESSION_ERASED + 1)
 
-/* The names of all roles, by their values, for messages whose form was checked. */
+/* The names of all roles, kinds and states, by their values, which must have been checked. */
 extern const char *const pal_role_names[PAL_ROLES];
+extern const char *const pal_part_kind_names[PAL_PART_KINDS];
+extern const char *const pal_session_state_names[PAL_SESSION_STATES];
 
 /* Checks everything except `extra`, which depends on the format: the form, texts, names and blobs.
  * PAL_INVALID or PAL_LIMIT: `err` names the part and the member. */

@@ -44,7 +44,7 @@ typedef struct stored {
     bool is_imported;
 } stored;
 
-#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(stored, field)}
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, .offset = offsetof(stored, field)}
 static const pal_member members[] = {
         MEMBER("endpoint", STRING, endpoint),
         MEMBER("model", STRING, model),

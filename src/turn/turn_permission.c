@@ -20,17 +20,17 @@
 #define RECORD_KIND "permission"
 #define TOOL_LEN_MAX (PAL_RECORD_NAME_LEN_MAX - PAL_ID_TEXT_LEN - 1)
 
-static const char *const names[] = {"none", "allow", "ask", "deny"};
+const char *const pal_permission_names[PAL_PERMISSIONS] = {"none", "allow", "ask", "deny"};
 
 const char *pal_permission_name(pal_permission permission)
 {
-    return (size_t)permission < sizeof(names) / sizeof(names[0]) ? names[permission] : "none";
+    return pal_permission_names[(unsigned)permission < PAL_PERMISSIONS ? permission : 0];
 }
 
 pal_permission pal_permission_from_name(pal_str name)
 {
-    for (size_t i = 1; i < sizeof(names) / sizeof(names[0]); i++)
-        if (pal_str_is(name, names[i]))
+    for (size_t i = 1; i < PAL_PERMISSIONS; i++)
+        if (pal_str_is(name, pal_permission_names[i]))
             return (pal_permission)i;
     return PAL_PERMISSION_NONE;
 }

@@ -6,6 +6,10 @@
 #include "palaver/context.h"
 #include "palaver/permission.h"
 
+#define PAL_PERMISSIONS (PAL_PERMISSION_DENY + 1)
+
+extern const char *const pal_permission_names[PAL_PERMISSIONS]; /* by their values */
+
 typedef struct pal_permission_rules {
     const pal_permission_rule *items;
     size_t len;

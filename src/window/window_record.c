@@ -59,10 +59,12 @@ static pal_status body_parse(const pal_mark *mark, const char *what, pal_arena *
 
 /* ---- Checkpoints ---- */
 
-#define USAGE(name) {#name, PAL_MEMBER_U64, 1, offsetof(pal_usage, name)}
+#define USAGE(name) {#name, PAL_MEMBER_U64, 1, .offset = offsetof(pal_usage, name)}
 static const pal_member usage_members[] = {
         USAGE(input), USAGE(cache_read), USAGE(cache_write), USAGE(output), USAGE(reasoning)};
 static const pal_member_table usage_table = {usage_members, LEN(usage_members), NULL, NULL};
+static const pal_member_record usage_record = {
+        &usage_table, 1, offsetof(pal_checkpoint_record, has_usage), 0};
 
 static pal_status read_keeps(
         pal_json list, pal_arena *arena, pal_checkpoint_record *record, pal_error *err)
@@ -90,9 +92,6 @@ static pal_status read_other(
     case offsetof(pal_checkpoint_record, checkpoint.strategy):
         pal_strategy_from_name(pal_json_string(value, arena), &record->checkpoint.strategy);
         return PAL_OK;
-    case offsetof(pal_checkpoint_record, usage):
-        record->has_usage = pal_json_type_of(value) == PAL_JSON_OBJECT;
-        return pal_members_read_stored(&usage_table, 1, value, arena, &record->usage, err);
     default:
         return read_keeps(value, arena, record, err);
     }
@@ -107,14 +106,6 @@ static void write_other(const pal_member *member, pal_json_writer *writer, const
         pal_put_str_if(
                 writer, member->name, pal_str_of(pal_strategy_name(record->checkpoint.strategy)));
         break;
-    case offsetof(pal_checkpoint_record, usage):
-        if (!record->has_usage)
-            break;
-        pal_json_name(writer, member->name);
-        pal_json_begin_object(writer);
-        pal_members_write(&usage_table, 1, writer, &record->usage);
-        pal_json_end_object(writer);
-        break;
     default:
         pal_json_name(writer, member->name);
         pal_json_begin_array(writer);
@@ -126,7 +117,7 @@ static void write_other(const pal_member *member, pal_json_writer *writer, const
 }
 
 #define CHECKPOINT(name, type, field)                                                              \
-    {name, PAL_MEMBER_##type, 1, offsetof(pal_checkpoint_record, field)}
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_checkpoint_record, field)}
 static const pal_member checkpoint_members[] = {
         CHECKPOINT("strategy", OTHER, checkpoint.strategy),
         CHECKPOINT("summary", STRING, checkpoint.summary),
@@ -140,7 +131,8 @@ static const pal_member checkpoint_members[] = {
         CHECKPOINT("tokens_after", U64, tokens_after),
         CHECKPOINT("fallback", BOOL, is_fallback),
         CHECKPOINT("model", STRING, model),
-        CHECKPOINT("usage", OTHER, usage),
+        {"usage", PAL_MEMBER_RECORD, 1, .offset = offsetof(pal_checkpoint_record, usage),
+                .of = &usage_record},
         CHECKPOINT("cost_micros", I64, cost_micros),
         CHECKPOINT("reason", STRING, reason),
         CHECKPOINT("request_id", STRING, request_id),
@@ -290,55 +282,23 @@ pal_status pal_window_prunes_write(const pal_pruned_part *pruned, size_t len, ui
 
 /* ---- Epochs ---- */
 
-#define TOOL(name, type) {#name, PAL_MEMBER_##type, 1, offsetof(pal_tool, name)}
+#define TOOL(name, type) {#name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_tool, name)}
 static const pal_member tool_members[] = {
         TOOL(name, STRING), TOOL(description, STRING), TOOL(schema, JSON), TOOL(tokens, U64)};
 static const pal_member_table tool_table = {tool_members, LEN(tool_members), NULL, NULL};
 
-static pal_status read_tools(
-        const pal_member *member, pal_json list, pal_arena *arena, void *body, pal_error *err)
-{
-    pal_epoch_record *record = body;
-    pal_json_iter each = pal_json_each(list);
-    pal_json tool;
+static const pal_member_list tool_list = {
+        &tool_table, sizeof(pal_tool), offsetof(pal_epoch_record, tools_len)};
 
-    (void)member;
-    record->tools = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*record->tools));
-    record->tools_len = 0;
-    if (!record->tools)
-        return pal_no_memory(err);
-    while (pal_json_next(&each, NULL, &tool)) {
-        pal_status status = pal_members_read_stored(
-                &tool_table, 1, tool, arena, &record->tools[record->tools_len++], err);
-
-        if (status != PAL_OK)
-            return status;
-    }
-    return PAL_OK;
-}
-
-static void write_tools(const pal_member *member, pal_json_writer *writer, const void *body)
-{
-    const pal_epoch_record *record = body;
-
-    pal_json_name(writer, member->name);
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < record->tools_len; i++) {
-        pal_json_begin_object(writer);
-        pal_members_write(&tool_table, 1, writer, &record->tools[i]);
-        pal_json_end_object(writer);
-    }
-    pal_json_end_array(writer);
-}
-
-#define EPOCH(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_epoch_record, field)}
+#define EPOCH(name, type, field)                                                                   \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_epoch_record, field)}
 static const pal_member epoch_members[] = {
         EPOCH("system", STRING, system),
         EPOCH("own", BOOL, is_own),
-        EPOCH("tools", OTHER, tools),
+        {"tools", PAL_MEMBER_LIST, 1, .offset = offsetof(pal_epoch_record, tools),
+                .of = &tool_list},
 };
-static const pal_member_table epoch_table = {
-        epoch_members, LEN(epoch_members), read_tools, write_tools};
+static const pal_member_table epoch_table = {epoch_members, LEN(epoch_members), NULL, NULL};
 
 pal_status pal_window_epoch_read(
         const pal_mark *mark, pal_arena *arena, pal_epoch_record *out_record, pal_error *err)

@@ -28,20 +28,24 @@ typedef struct block_record {
 } block_record;
 
 static const pal_member block_members[] = {
-        {"type", PAL_MEMBER_VALUE, OF_EVERY & ~OF_REDACTED, offsetof(block_record, type)},
-        {"cache_control", PAL_MEMBER_VALUE, OF_EVERY, offsetof(block_record, dropped)},
-        {"text", PAL_MEMBER_STRING, OF_TEXT, offsetof(block_record, part.text)},
-        {"thinking", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.text)},
-        {"signature", PAL_MEMBER_STRING, OF_THINKING, offsetof(block_record, part.signature)},
-        {"data", PAL_MEMBER_STRING, OF_REDACTED, offsetof(block_record, part.signature)},
-        {"id", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.call_id)},
-        {"name", PAL_MEMBER_STRING, OF_TOOL_USE, offsetof(block_record, part.name)},
-        {"input", PAL_MEMBER_VERBATIM, OF_TOOL_USE, offsetof(block_record, part.arguments)},
-        {"tool_use_id", PAL_MEMBER_STRING, OF_TOOL_RESULT, offsetof(block_record, part.call_id)},
-        {"content", PAL_MEMBER_VALUE, OF_TOOL_RESULT, offsetof(block_record, content)},
-        {"is_error", PAL_MEMBER_BOOL, OF_TOOL_RESULT, offsetof(block_record, part.is_error)},
-        {"source", PAL_MEMBER_VALUE, OF_MEDIA, offsetof(block_record, source)},
-        {"title", PAL_MEMBER_STRING, OF_DOCUMENT, offsetof(block_record, part.name)},
+        {"type", PAL_MEMBER_VALUE, OF_EVERY & ~OF_REDACTED, .offset = offsetof(block_record, type)},
+        {"cache_control", PAL_MEMBER_VALUE, OF_EVERY, .offset = offsetof(block_record, dropped)},
+        {"text", PAL_MEMBER_STRING, OF_TEXT, .offset = offsetof(block_record, part.text)},
+        {"thinking", PAL_MEMBER_STRING, OF_THINKING, .offset = offsetof(block_record, part.text)},
+        {"signature", PAL_MEMBER_STRING, OF_THINKING,
+                .offset = offsetof(block_record, part.signature)},
+        {"data", PAL_MEMBER_STRING, OF_REDACTED, .offset = offsetof(block_record, part.signature)},
+        {"id", PAL_MEMBER_STRING, OF_TOOL_USE, .offset = offsetof(block_record, part.call_id)},
+        {"name", PAL_MEMBER_STRING, OF_TOOL_USE, .offset = offsetof(block_record, part.name)},
+        {"input", PAL_MEMBER_VERBATIM, OF_TOOL_USE,
+                .offset = offsetof(block_record, part.arguments)},
+        {"tool_use_id", PAL_MEMBER_STRING, OF_TOOL_RESULT,
+                .offset = offsetof(block_record, part.call_id)},
+        {"content", PAL_MEMBER_VALUE, OF_TOOL_RESULT, .offset = offsetof(block_record, content)},
+        {"is_error", PAL_MEMBER_BOOL, OF_TOOL_RESULT,
+                .offset = offsetof(block_record, part.is_error)},
+        {"source", PAL_MEMBER_VALUE, OF_MEDIA, .offset = offsetof(block_record, source)},
+        {"title", PAL_MEMBER_STRING, OF_DOCUMENT, .offset = offsetof(block_record, part.name)},
 };
 
 static const pal_member_table block_table = {block_members, COUNT_OF(block_members), NULL, NULL};

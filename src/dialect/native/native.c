@@ -19,19 +19,14 @@ enum { FULL = 1 << 0, BODY = 1 << 1, BOTH = FULL | BODY };
 #define USAGE_EXTRA "usage_extra"
 #define SENT_MEMBER "palaver_sent"
 
-static const char *role_name(pal_role role)
-{
-    return pal_role_names[(unsigned)role < PAL_ROLES ? role : PAL_ROLE_NONE];
-}
-
 /* ---- Usage ---- */
 
 static const pal_member usage_members[] = {
-        {"input_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, input)},
-        {"cache_read_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, cache_read)},
-        {"cache_write_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, cache_write)},
-        {"output_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, output)},
-        {"reasoning_tokens", PAL_MEMBER_U64, BOTH, offsetof(pal_usage, reasoning)},
+        {"input_tokens", PAL_MEMBER_U64, BOTH, .offset = offsetof(pal_usage, input)},
+        {"cache_read_tokens", PAL_MEMBER_U64, BOTH, .offset = offsetof(pal_usage, cache_read)},
+        {"cache_write_tokens", PAL_MEMBER_U64, BOTH, .offset = offsetof(pal_usage, cache_write)},
+        {"output_tokens", PAL_MEMBER_U64, BOTH, .offset = offsetof(pal_usage, output)},
+        {"reasoning_tokens", PAL_MEMBER_U64, BOTH, .offset = offsetof(pal_usage, reasoning)},
 };
 
 const pal_member_table pal_native_usage_table = {
@@ -51,10 +46,10 @@ typedef struct sent_record {
 } sent_record;
 
 static const pal_member sent_members[] = {
-        {"tokens", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.tokens)},
-        {"items", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.items)},
-        {"first_seq", PAL_MEMBER_U64, 1, offsetof(sent_record, sent.first_seq)},
-        {"hashes", PAL_MEMBER_STRING, 1, offsetof(sent_record, hashes)},
+        {"tokens", PAL_MEMBER_U64, 1, .offset = offsetof(sent_record, sent.tokens)},
+        {"items", PAL_MEMBER_U64, 1, .offset = offsetof(sent_record, sent.items)},
+        {"first_seq", PAL_MEMBER_U64, 1, .offset = offsetof(sent_record, sent.first_seq)},
+        {"hashes", PAL_MEMBER_STRING, 1, .offset = offsetof(sent_record, hashes)},
 };
 
 static const pal_member_table sent_table = {sent_members, COUNT_OF(sent_members), NULL, NULL};
@@ -162,21 +157,27 @@ static void write_part_other(const pal_member *member, pal_json_writer *writer, 
 static void write_body_part_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
 
+static const pal_member_names kind_names = {pal_part_kind_names, PAL_PART_KINDS,
+        "one of text, reasoning, tool_call, tool_result, image, file, compaction"};
+
 static const pal_member part_members[] = {
-        {"type", PAL_MEMBER_OTHER, ~0u, offsetof(pal_part, kind)},
-        {"text", PAL_MEMBER_TEXT, TEXTS, offsetof(pal_part, text)},
-        {"signature", PAL_MEMBER_STRING, KIND(REASONING), offsetof(pal_part, signature)},
-        {"family", PAL_MEMBER_STRING, KIND(REASONING), offsetof(pal_part, family)},
-        {"call_id", PAL_MEMBER_STRING, CALLS, offsetof(pal_part, call_id)},
-        {"name", PAL_MEMBER_STRING, CALLS | MEDIA, offsetof(pal_part, name)},
-        {"arguments", PAL_MEMBER_VERBATIM, KIND(TOOL_CALL), offsetof(pal_part, arguments)},
-        {"output", PAL_MEMBER_STRING, KIND(TOOL_RESULT), offsetof(pal_part, text)},
-        {"parts", PAL_MEMBER_OTHER, KIND(TOOL_RESULT), offsetof(pal_part, parts)},
-        {"error", PAL_MEMBER_BOOL, KIND(TOOL_RESULT), offsetof(pal_part, is_error)},
-        {"media_type", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, media_type)},
-        {"url", PAL_MEMBER_STRING, MEDIA, offsetof(pal_part, url)},
-        {"blob", PAL_MEMBER_STRING, MEDIA | KIND(TOOL_RESULT), offsetof(pal_part, blob)},
-        {"data", PAL_MEMBER_BASE64, MEDIA, offsetof(pal_part, data)}, /* must be last: see below */
+        /* Read first, by read_part(), because the other members depend on it. */
+        {"type", PAL_MEMBER_NAME, ~0u, .offset = offsetof(pal_part, kind), .of = &kind_names},
+        {"text", PAL_MEMBER_TEXT, TEXTS, .offset = offsetof(pal_part, text)},
+        {"signature", PAL_MEMBER_STRING, KIND(REASONING), .offset = offsetof(pal_part, signature)},
+        {"family", PAL_MEMBER_STRING, KIND(REASONING), .offset = offsetof(pal_part, family)},
+        {"call_id", PAL_MEMBER_STRING, CALLS, .offset = offsetof(pal_part, call_id)},
+        {"name", PAL_MEMBER_STRING, CALLS | MEDIA, .offset = offsetof(pal_part, name)},
+        {"arguments", PAL_MEMBER_VERBATIM, KIND(TOOL_CALL),
+                .offset = offsetof(pal_part, arguments)},
+        {"output", PAL_MEMBER_STRING, KIND(TOOL_RESULT), .offset = offsetof(pal_part, text)},
+        {"parts", PAL_MEMBER_OTHER, KIND(TOOL_RESULT), .offset = offsetof(pal_part, parts)},
+        {"error", PAL_MEMBER_BOOL, KIND(TOOL_RESULT), .offset = offsetof(pal_part, is_error)},
+        {"media_type", PAL_MEMBER_STRING, MEDIA, .offset = offsetof(pal_part, media_type)},
+        {"url", PAL_MEMBER_STRING, MEDIA, .offset = offsetof(pal_part, url)},
+        {"blob", PAL_MEMBER_STRING, MEDIA | KIND(TOOL_RESULT), .offset = offsetof(pal_part, blob)},
+        /* Must be last: see below. */
+        {"data", PAL_MEMBER_BASE64, MEDIA, .offset = offsetof(pal_part, data)},
 };
 
 static const pal_member_table part_table = {
@@ -193,8 +194,6 @@ static pal_status read_part_other(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_part *part = record;
-    if (member->offset == offsetof(pal_part, kind))
-        return PAL_OK; /* the kind was read first, because the other members depend on it */
     return read_parts(value, arena, true, &part->parts, &part->parts_len, err);
 }
 
@@ -207,8 +206,7 @@ static pal_status read_part(
     pal_json type = pal_json_find(value, "type");
     part->kind = pal_part_kind_from_name(pal_json_string(type, arena));
     if (part->kind == PAL_PART_NONE)
-        return pal_member_wrong(err, "type", type,
-                "one of text, reasoning, tool_call, tool_result, image, file, compaction");
+        return pal_member_wrong(err, "type", type, kind_names.expected);
     if (nested && part->kind == PAL_PART_TOOL_RESULT)
         return pal_member_wrong(err, "type", type, "no tool_result inside a tool_result");
     return pal_members_read(&part_table, 1u << part->kind, value, arena, part, &part->extra, err);
@@ -251,26 +249,24 @@ static void write_parts(pal_json_writer *writer, const pal_member_table *table,
     pal_json_end_array(writer);
 }
 
-static void write_part_member(const pal_member *member, const pal_member_table *table,
+static void write_inner_parts(const pal_member *member, const pal_member_table *table,
         pal_json_writer *writer, const pal_part *part)
 {
-    if (member->offset == offsetof(pal_part, kind)) {
-        pal_put_text(writer, "type", pal_part_kind_name(part->kind));
-    } else if (part->parts_len) {
-        pal_json_name(writer, "parts");
-        write_parts(writer, table, part->parts, part->parts_len);
-    }
+    if (part->parts_len == 0)
+        return;
+    pal_json_name(writer, member->name);
+    write_parts(writer, table, part->parts, part->parts_len);
 }
 
 static void write_part_other(const pal_member *member, pal_json_writer *writer, const void *record)
 {
-    write_part_member(member, &part_table, writer, record);
+    write_inner_parts(member, &part_table, writer, record);
 }
 
 static void write_body_part_other(
         const pal_member *member, pal_json_writer *writer, const void *record)
 {
-    write_part_member(member, &body_part_table, writer, record);
+    write_inner_parts(member, &body_part_table, writer, record);
 }
 
 /* ---- Flags ---- */
@@ -343,24 +339,30 @@ static void write_message_other(
         const pal_member *member, pal_json_writer *writer, const void *record);
 static void write_body_other(const pal_member *member, pal_json_writer *writer, const void *record);
 
-enum message_other { ROLE, CONTENT, PARTS, USAGE, FLAGS, SENT };
+static const pal_member_names role_names = {
+        pal_role_names, PAL_ROLES, "one of system, user, assistant, tool"};
+static const pal_member_record usage_record = {&pal_native_usage_table, BOTH,
+        offsetof(message_record, message.has_usage), offsetof(message_record, usage_extra)};
+
+enum message_other { CONTENT, PARTS, FLAGS, SENT };
 
 /* For members of type OTHER the offset identifies the member. */
 static const pal_member message_members[] = {
-        {"id", PAL_MEMBER_ID, FULL, offsetof(pal_message, id)},
-        {"seq", PAL_MEMBER_U64, FULL, offsetof(pal_message, seq)},
-        {"role", PAL_MEMBER_OTHER, FULL, ROLE},
-        {"content", PAL_MEMBER_OTHER, BOTH, CONTENT},
-        {"parts", PAL_MEMBER_OTHER, BOTH, PARTS},
-        {"parent_id", PAL_MEMBER_ID, BOTH, offsetof(pal_message, parent_id)},
-        {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_message, created_at)},
-        {"model", PAL_MEMBER_STRING, BOTH, offsetof(pal_message, model)},
-        {"usage", PAL_MEMBER_OTHER, BOTH, USAGE},
-        {"flags", PAL_MEMBER_OTHER, FULL, FLAGS},
-        {"tokens", PAL_MEMBER_U32, FULL, offsetof(pal_message, tokens)},
-        {"client_id", PAL_MEMBER_STRING, FULL, offsetof(pal_message, client_id)},
-        {"turn_id", PAL_MEMBER_ID, FULL, offsetof(pal_message, turn_id)},
-        {SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, SENT},
+        {"id", PAL_MEMBER_ID, FULL, .offset = offsetof(pal_message, id)},
+        {"seq", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_message, seq)},
+        {"role", PAL_MEMBER_NAME, FULL, .offset = offsetof(pal_message, role), .of = &role_names},
+        {"content", PAL_MEMBER_OTHER, BOTH, .offset = CONTENT},
+        {"parts", PAL_MEMBER_OTHER, BOTH, .offset = PARTS},
+        {"parent_id", PAL_MEMBER_ID, BOTH, .offset = offsetof(pal_message, parent_id)},
+        {"created_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_message, created_at)},
+        {"model", PAL_MEMBER_STRING, BOTH, .offset = offsetof(pal_message, model)},
+        {"usage", PAL_MEMBER_RECORD, BOTH, .offset = offsetof(pal_message, usage),
+                .of = &usage_record},
+        {"flags", PAL_MEMBER_OTHER, FULL, .offset = FLAGS},
+        {"tokens", PAL_MEMBER_U32, FULL, .offset = offsetof(pal_message, tokens)},
+        {"client_id", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_message, client_id)},
+        {"turn_id", PAL_MEMBER_ID, FULL, .offset = offsetof(pal_message, turn_id)},
+        {SENT_MEMBER, PAL_MEMBER_OTHER, BOTH, .offset = SENT},
 };
 
 const pal_member_table pal_native_message_table = {
@@ -368,15 +370,6 @@ const pal_member_table pal_native_message_table = {
 
 static const pal_member_table body_table = {
         message_members, COUNT_OF(message_members), read_message_other, write_body_other};
-
-static pal_status read_role(pal_json value, pal_arena *arena, pal_role *out_role, pal_error *err)
-{
-    pal_role role = pal_role_from_name(pal_json_string(value, arena));
-    if (role == PAL_ROLE_NONE)
-        return pal_member_wrong(err, "role", value, "one of system, user, assistant, tool");
-    *out_role = role;
-    return PAL_OK;
-}
 
 static pal_status read_content(
         pal_json value, pal_arena *arena, message_record *record, pal_error *err)
@@ -391,31 +384,17 @@ static pal_status read_content(
     return pal_arena_checked(arena, err);
 }
 
-static pal_status read_usage(
-        pal_json value, pal_arena *arena, message_record *record, pal_error *err)
-{
-    if (pal_json_type_of(value) != PAL_JSON_OBJECT)
-        return pal_member_wrong(err, "usage", value, "an object");
-    record->message.has_usage = true;
-    return pal_members_read(&pal_native_usage_table, BOTH, value, arena, &record->message.usage,
-            &record->usage_extra, err);
-}
-
 static pal_status read_message_other(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     message_record *reading = record;
     pal_message *message = &reading->message;
     switch ((enum message_other)member->offset) {
-    case ROLE:
-        return read_role(value, arena, &message->role, err);
     case CONTENT:
         return read_content(value, arena, reading, err);
     case PARTS:
         reading->has_parts = true;
         return read_parts(value, arena, false, &message->parts, &message->parts_len, err);
-    case USAGE:
-        return read_usage(value, arena, reading, err);
     case FLAGS:
         return read_flags(value, &message->flags, err);
     case SENT:
@@ -475,38 +454,20 @@ static bool is_plain_text(const pal_message *message)
             message->parts[0].extra.len == 0;
 }
 
-static void write_usage(pal_json_writer *writer, const message_record *record)
-{
-    if (!record->message.has_usage)
-        return;
-    pal_json_name(writer, "usage");
-    pal_json_begin_object(writer);
-    pal_members_write(&pal_native_usage_table, BOTH, writer, &record->message.usage);
-    pal_json_put_members(writer, record->usage_extra);
-    pal_json_end_object(writer);
-}
-
 static void write_message_member(enum message_other which, const pal_member_table *table,
         pal_json_writer *writer, const message_record *record)
 {
     const pal_message *message = &record->message;
     switch (which) {
-    case ROLE:
-        pal_put_text(writer, "role", role_name(message->role));
-        break;
     case CONTENT:
-        if (is_plain_text(message)) {
+        if (is_plain_text(message))
             pal_put_str(writer, "content", message->parts[0].text);
-        }
         break;
     case PARTS:
         if (message->parts_len && !is_plain_text(message)) {
             pal_json_name(writer, "parts");
             write_parts(writer, table, message->parts, message->parts_len);
         }
-        break;
-    case USAGE:
-        write_usage(writer, record);
         break;
     case FLAGS:
         write_flags(writer, message->flags);
@@ -659,7 +620,7 @@ static pal_str bare_head(const pal_message *message, char out[BARE_HEAD_MAX])
     p = pal_chars_put(p + PAL_ID_TEXT_LEN, "\",\"seq\":");
     p += pal_u64_to_text(message->seq, p);
     p = pal_chars_put(p, ",\"role\":\"");
-    p = pal_chars_put(p, role_name(message->role));
+    p = pal_chars_put(p, pal_role_names[message->role]);
     p = pal_chars_put(p, "\",\"content\":");
     return pal_str_make(out, (size_t)(p - out));
 }
@@ -722,7 +683,7 @@ pal_status pal_native_message_read(
     if (status != PAL_OK)
         return status;
     if (record.message.role == PAL_ROLE_NONE)
-        return pal_member_wrong(err, "role", (pal_json){0}, "one of system, user, assistant, tool");
+        return pal_member_wrong(err, "role", (pal_json){0}, role_names.expected);
     *out_message = record.message;
     return PAL_OK;
 }

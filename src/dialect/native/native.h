@@ -77,7 +77,6 @@ extern const pal_member_table pal_native_mark_table;
 
 /* Returns the name of a kind, for example "rewind"; "none" if the kind is unknown. */
 const char *pal_native_mark_kind_name(pal_mark_kind kind);
-pal_mark_kind pal_native_mark_kind_from_name(pal_str name);
 
 /* Copies the record of a request into the arena. Returns NULL if `sent` is NULL or there is no
  * memory. */

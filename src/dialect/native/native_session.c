@@ -4,53 +4,55 @@
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
+#include "message/message_check.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define FULL 1u
 
 /* ---- Sessions ---- */
 
-#define STATES_EXPECTED "one of active, trash, quarantined, erased"
+static const pal_member_names states = {pal_session_state_names, PAL_SESSION_STATES,
+        "one of active, trash, quarantined, erased"};
 
-static pal_status read_session_other(
+static pal_status read_aliases(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
-static void write_session_other(
-        const pal_member *member, pal_json_writer *writer, const void *record);
+static void write_aliases(const pal_member *member, pal_json_writer *writer, const void *record);
 
 static const pal_member session_members[] = {
-        {"id", PAL_MEMBER_ID, FULL, offsetof(pal_session, id)},
-        {"state", PAL_MEMBER_OTHER, FULL, offsetof(pal_session, state)},
-        {"tenant", PAL_MEMBER_STRING, FULL, offsetof(pal_session, tenant)},
-        {"key", PAL_MEMBER_STRING, FULL, offsetof(pal_session, key)},
-        {"aliases", PAL_MEMBER_OTHER, FULL, offsetof(pal_session, aliases)},
-        {"routed", PAL_MEMBER_BOOL, FULL, offsetof(pal_session, is_routed)},
-        {"alias_apart", PAL_MEMBER_STRING, FULL, offsetof(pal_session, alias_apart)},
-        {"title", PAL_MEMBER_STRING, FULL, offsetof(pal_session, title)},
-        {"project", PAL_MEMBER_STRING, FULL, offsetof(pal_session, project)},
-        {"agent", PAL_MEMBER_STRING, FULL, offsetof(pal_session, agent)},
-        {"scope", PAL_MEMBER_OBJECT, FULL, offsetof(pal_session, scope)},
-        {"metadata", PAL_MEMBER_OBJECT, FULL, offsetof(pal_session, metadata)},
-        {"parent_id", PAL_MEMBER_ID, FULL, offsetof(pal_session, parent_id)},
-        {"fork_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, fork_seq)},
-        {"fork_mark", PAL_MEMBER_U64, FULL, offsetof(pal_session, fork_mark)},
-        {"last_seq", PAL_MEMBER_U64, FULL, offsetof(pal_session, last_seq)},
-        {"tokens", PAL_MEMBER_U64, FULL, offsetof(pal_session, tokens)},
-        {"bytes", PAL_MEMBER_U64, FULL, offsetof(pal_session, bytes)},
-        {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, created_at)},
-        {"updated_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, updated_at)},
-        {"expires_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, expires_at)},
-        {"deleted_at", PAL_MEMBER_TIME, FULL, offsetof(pal_session, deleted_at)},
+        {"id", PAL_MEMBER_ID, FULL, .offset = offsetof(pal_session, id)},
+        {"state", PAL_MEMBER_NAME, FULL, .offset = offsetof(pal_session, state), .of = &states},
+        {"tenant", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, tenant)},
+        {"key", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, key)},
+        {"aliases", PAL_MEMBER_OTHER, FULL, .offset = offsetof(pal_session, aliases)},
+        {"routed", PAL_MEMBER_BOOL, FULL, .offset = offsetof(pal_session, is_routed)},
+        {"alias_apart", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, alias_apart)},
+        {"title", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, title)},
+        {"project", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, project)},
+        {"agent", PAL_MEMBER_STRING, FULL, .offset = offsetof(pal_session, agent)},
+        {"scope", PAL_MEMBER_OBJECT, FULL, .offset = offsetof(pal_session, scope)},
+        {"metadata", PAL_MEMBER_OBJECT, FULL, .offset = offsetof(pal_session, metadata)},
+        {"parent_id", PAL_MEMBER_ID, FULL, .offset = offsetof(pal_session, parent_id)},
+        {"fork_seq", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_session, fork_seq)},
+        {"fork_mark", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_session, fork_mark)},
+        {"last_seq", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_session, last_seq)},
+        {"tokens", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_session, tokens)},
+        {"bytes", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_session, bytes)},
+        {"created_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_session, created_at)},
+        {"updated_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_session, updated_at)},
+        {"expires_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_session, expires_at)},
+        {"deleted_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_session, deleted_at)},
 };
 
 const pal_member_table pal_native_session_table = {
-        session_members, COUNT_OF(session_members), read_session_other, write_session_other};
+        session_members, COUNT_OF(session_members), read_aliases, write_aliases};
 
 static pal_status read_aliases(
-        pal_json value, pal_arena *arena, pal_session *session, pal_error *err)
+        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
+    pal_session *session = record;
     size_t len = pal_json_count(value);
     if (pal_json_type_of(value) != PAL_JSON_ARRAY)
-        return pal_member_wrong(err, "aliases", value, "an array of strings");
+        return pal_member_wrong(err, member->name, value, "an array of strings");
     pal_str *aliases = len ? pal_arena_array(arena, len, sizeof(*aliases)) : NULL;
     if (len && !aliases)
         return pal_arena_checked(arena, err);
@@ -58,7 +60,7 @@ static pal_status read_aliases(
     pal_json item;
     for (size_t i = 0; i < len && pal_json_next(&iter, NULL, &item); i++) {
         if (pal_json_type_of(item) != PAL_JSON_STRING)
-            return pal_member_wrong(err, "aliases", item, "an array of strings");
+            return pal_member_wrong(err, member->name, item, "an array of strings");
         aliases[i] = pal_json_string(item, arena);
     }
     session->aliases = aliases;
@@ -66,33 +68,16 @@ static pal_status read_aliases(
     return PAL_OK;
 }
 
-static pal_status read_session_other(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
-{
-    pal_session *session = record;
-    if (member->offset == offsetof(pal_session, aliases))
-        return read_aliases(value, arena, session, err);
-    session->state = pal_session_state_from_name(pal_json_string(value, arena));
-    if (session->state == PAL_SESSION_NONE)
-        return pal_member_wrong(err, "state", value, STATES_EXPECTED);
-    return PAL_OK;
-}
-
-static void write_session_other(
-        const pal_member *member, pal_json_writer *writer, const void *record)
+static void write_aliases(const pal_member *member, pal_json_writer *writer, const void *record)
 {
     const pal_session *session = record;
-    if (member->offset == offsetof(pal_session, state)) {
-        if (session->state == PAL_SESSION_NONE)
-            return;
-        pal_put_text(writer, "state", pal_session_state_name(session->state));
-    } else if (session->aliases_len) {
-        pal_json_name(writer, "aliases");
-        pal_json_begin_array(writer);
-        for (size_t i = 0; i < session->aliases_len; i++)
-            pal_json_put_str(writer, session->aliases[i]);
-        pal_json_end_array(writer);
-    }
+    if (session->aliases_len == 0)
+        return;
+    pal_json_name(writer, member->name);
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < session->aliases_len; i++)
+        pal_json_put_str(writer, session->aliases[i]);
+    pal_json_end_array(writer);
 }
 
 static const pal_member_table any_object = {NULL, 0, NULL, NULL};
@@ -182,54 +167,27 @@ pal_status pal_session_from_json(
 static const char *const mark_names[] = {
         "none", "rewind", "reset", "checkpoint", "prune", "pin", "unpin", "undo", "epoch", "hide"};
 
-#define MARKS_EXPECTED "one of rewind, reset, checkpoint, prune, pin, unpin, undo, epoch, hide"
-
-static pal_status read_mark_kind(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err);
-static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record);
+static const pal_member_names mark_kinds = {mark_names, COUNT_OF(mark_names),
+        "one of rewind, reset, checkpoint, prune, pin, unpin, undo, epoch, hide"};
 
 static const pal_member mark_members[] = {
-        {"number", PAL_MEMBER_U64, FULL, offsetof(pal_mark, number)},
-        {"kind", PAL_MEMBER_OTHER, FULL, offsetof(pal_mark, kind)},
-        {"seq", PAL_MEMBER_U64, FULL, offsetof(pal_mark, seq)},
-        {"through_seq", PAL_MEMBER_U64, FULL, offsetof(pal_mark, through_seq)},
-        {"target", PAL_MEMBER_U64, FULL, offsetof(pal_mark, target)},
-        {"undone", PAL_MEMBER_BOOL, FULL, offsetof(pal_mark, undone)},
-        {"inherited", PAL_MEMBER_BOOL, FULL, offsetof(pal_mark, inherited)},
-        {"body", PAL_MEMBER_JSON, FULL, offsetof(pal_mark, body)},
-        {"created_at", PAL_MEMBER_TIME, FULL, offsetof(pal_mark, created_at)},
+        {"number", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_mark, number)},
+        {"kind", PAL_MEMBER_NAME, FULL, .offset = offsetof(pal_mark, kind), .of = &mark_kinds},
+        {"seq", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_mark, seq)},
+        {"through_seq", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_mark, through_seq)},
+        {"target", PAL_MEMBER_U64, FULL, .offset = offsetof(pal_mark, target)},
+        {"undone", PAL_MEMBER_BOOL, FULL, .offset = offsetof(pal_mark, undone)},
+        {"inherited", PAL_MEMBER_BOOL, FULL, .offset = offsetof(pal_mark, inherited)},
+        {"body", PAL_MEMBER_JSON, FULL, .offset = offsetof(pal_mark, body)},
+        {"created_at", PAL_MEMBER_TIME, FULL, .offset = offsetof(pal_mark, created_at)},
 };
 
 const pal_member_table pal_native_mark_table = {
-        mark_members, COUNT_OF(mark_members), read_mark_kind, write_mark_kind};
+        mark_members, COUNT_OF(mark_members), NULL, NULL};
 
 const char *pal_native_mark_kind_name(pal_mark_kind kind)
 {
     return mark_names[(unsigned)kind < COUNT_OF(mark_names) ? kind : PAL_MARK_NONE];
-}
-
-pal_mark_kind pal_native_mark_kind_from_name(pal_str name)
-{
-    for (unsigned i = 1; i < COUNT_OF(mark_names); i++) {
-        if (pal_str_is(name, mark_names[i]))
-            return (pal_mark_kind)i;
-    }
-    return PAL_MARK_NONE;
-}
-
-static pal_status read_mark_kind(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
-{
-    pal_mark_kind kind = pal_native_mark_kind_from_name(pal_json_string(value, arena));
-    if (kind == PAL_MARK_NONE)
-        return pal_member_wrong(err, member->name, value, MARKS_EXPECTED);
-    ((pal_mark *)record)->kind = kind;
-    return PAL_OK;
-}
-
-static void write_mark_kind(const pal_member *member, pal_json_writer *writer, const void *record)
-{
-    pal_put_text(writer, member->name, pal_native_mark_kind_name(((const pal_mark *)record)->kind));
 }
 
 pal_status pal_native_mark_put(pal_json_writer *writer, const pal_mark *mark, pal_error *err)
@@ -259,7 +217,7 @@ pal_status pal_native_mark_read(
     if (status != PAL_OK)
         return status;
     if (mark.kind == PAL_MARK_NONE)
-        return pal_member_wrong(err, "kind", pal_json_find(value, "kind"), MARKS_EXPECTED);
+        return pal_member_wrong(err, "kind", pal_json_find(value, "kind"), mark_kinds.expected);
     *out_mark = mark;
     return PAL_OK;
 }

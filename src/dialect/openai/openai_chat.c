@@ -29,14 +29,16 @@ typedef struct chat_record {
 } chat_record;
 
 static const pal_member chat_members[] = {
-        {"role", PAL_MEMBER_OTHER, OF_ALL, offsetof(chat_record, role)},
-        {"content", PAL_MEMBER_OTHER, OF_ALL, offsetof(chat_record, content)},
-        {"tool_calls", PAL_MEMBER_OTHER, OF_ASSISTANT, offsetof(chat_record, tool_calls)},
-        {"function_call", PAL_MEMBER_OTHER, OF_ASSISTANT, offsetof(chat_record, function_call)},
-        {"reasoning_content", PAL_MEMBER_STRING, OF_ASSISTANT, offsetof(chat_record, reasoning)},
-        {"refusal", PAL_MEMBER_STRING, OF_ASSISTANT, offsetof(chat_record, refusal)},
-        {"tool_call_id", PAL_MEMBER_STRING, OF_TOOL, offsetof(chat_record, tool_call_id)},
-        {"name", PAL_MEMBER_STRING, OF_TOOL, offsetof(chat_record, name)},
+        {"role", PAL_MEMBER_OTHER, OF_ALL, .offset = offsetof(chat_record, role)},
+        {"content", PAL_MEMBER_OTHER, OF_ALL, .offset = offsetof(chat_record, content)},
+        {"tool_calls", PAL_MEMBER_OTHER, OF_ASSISTANT, .offset = offsetof(chat_record, tool_calls)},
+        {"function_call", PAL_MEMBER_OTHER, OF_ASSISTANT,
+                .offset = offsetof(chat_record, function_call)},
+        {"reasoning_content", PAL_MEMBER_STRING, OF_ASSISTANT,
+                .offset = offsetof(chat_record, reasoning)},
+        {"refusal", PAL_MEMBER_STRING, OF_ASSISTANT, .offset = offsetof(chat_record, refusal)},
+        {"tool_call_id", PAL_MEMBER_STRING, OF_TOOL, .offset = offsetof(chat_record, tool_call_id)},
+        {"name", PAL_MEMBER_STRING, OF_TOOL, .offset = offsetof(chat_record, name)},
 };
 static const pal_member_table chat_table = {
         chat_members, COUNT_OF(chat_members), pal_chat_read_value, NULL};

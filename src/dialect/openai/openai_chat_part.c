@@ -100,8 +100,8 @@ typedef struct content_reader {
 static pal_status read_text_part(content_reader *in, const char *member, const char *mark)
 {
     const pal_member members[] = {
-            {"type", PAL_MEMBER_OTHER, 1, offsetof(content_record, inner)},
-            {member, PAL_MEMBER_STRING, 1, offsetof(content_record, text)},
+            {"type", PAL_MEMBER_OTHER, 1, .offset = offsetof(content_record, inner)},
+            {member, PAL_MEMBER_STRING, 1, .offset = offsetof(content_record, text)},
     };
     const pal_member_table table = TABLE(members);
     content_record record = {0};
@@ -126,8 +126,8 @@ static pal_status read_wrapped_part(content_reader *in, const char *member,
         const pal_member_table *table, content_record *record)
 {
     const pal_member members[] = {
-            {"type", PAL_MEMBER_OTHER, 1, offsetof(content_record, inner)},
-            {member, PAL_MEMBER_OTHER, 1, offsetof(content_record, inner)},
+            {"type", PAL_MEMBER_OTHER, 1, .offset = offsetof(content_record, inner)},
+            {member, PAL_MEMBER_OTHER, 1, .offset = offsetof(content_record, inner)},
     };
     const pal_member_table outer = TABLE(members);
     pal_str unknown, inner_unknown;
@@ -153,8 +153,8 @@ static void take_url(content_reader *in, pal_str url)
 static pal_status read_plain_image_part(content_reader *in, pal_json url)
 {
     static const pal_member members[] = {
-            {"type", PAL_MEMBER_OTHER, 1, offsetof(content_record, inner)},
-            {"image_url", PAL_MEMBER_OTHER, 1, offsetof(content_record, inner)},
+            {"type", PAL_MEMBER_OTHER, 1, .offset = offsetof(content_record, inner)},
+            {"image_url", PAL_MEMBER_OTHER, 1, .offset = offsetof(content_record, inner)},
     };
     static const pal_member_table table = TABLE(members);
     content_record record = {0};
@@ -171,7 +171,7 @@ static pal_status read_plain_image_part(content_reader *in, pal_json url)
 static pal_status read_image_part(content_reader *in)
 {
     static const pal_member members[] = {
-            {"url", PAL_MEMBER_STRING, 1, offsetof(content_record, url)},
+            {"url", PAL_MEMBER_STRING, 1, .offset = offsetof(content_record, url)},
     };
     static const pal_member_table table = TABLE(members);
     content_record record = {0};
@@ -191,8 +191,8 @@ static pal_status read_image_part(content_reader *in)
 static pal_status read_audio_part(content_reader *in)
 {
     static const pal_member members[] = {
-            {"data", PAL_MEMBER_BASE64, 1, offsetof(content_record, data)},
-            {"format", PAL_MEMBER_STRING, 1, offsetof(content_record, format)},
+            {"data", PAL_MEMBER_BASE64, 1, .offset = offsetof(content_record, data)},
+            {"format", PAL_MEMBER_STRING, 1, .offset = offsetof(content_record, format)},
     };
     static const pal_member_table table = TABLE(members);
     content_record record = {0};
@@ -209,8 +209,8 @@ static pal_status read_audio_part(content_reader *in)
 static pal_status read_file_part(content_reader *in)
 {
     static const pal_member members[] = {
-            {"filename", PAL_MEMBER_STRING, 1 | 2, offsetof(content_record, filename)},
-            {"file_data", PAL_MEMBER_STRING, 1, offsetof(content_record, url)},
+            {"filename", PAL_MEMBER_STRING, 1 | 2, .offset = offsetof(content_record, filename)},
+            {"file_data", PAL_MEMBER_STRING, 1, .offset = offsetof(content_record, url)},
     };
     static const pal_member_table table = TABLE(members);
     /* If the data is not a data: URL that can be written again, it stays in the extra unchanged. */
@@ -258,12 +258,12 @@ typedef struct call_record {
 } call_record;
 
 static const pal_member function_members[] = {
-        {"name", PAL_MEMBER_STRING, 1, offsetof(call_record, name)},
-        {"arguments", PAL_MEMBER_VERBATIM, 1, offsetof(call_record, arguments)},
+        {"name", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, name)},
+        {"arguments", PAL_MEMBER_VERBATIM, 1, .offset = offsetof(call_record, arguments)},
 };
 static const pal_member custom_members[] = {
-        {"name", PAL_MEMBER_STRING, 1, offsetof(call_record, name)},
-        {"input", PAL_MEMBER_STRING, 1, offsetof(call_record, arguments)},
+        {"name", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, name)},
+        {"input", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, arguments)},
 };
 static const pal_member_table function_table = TABLE(function_members);
 static const pal_member_table custom_table = TABLE(custom_members);
@@ -272,9 +272,10 @@ pal_status pal_chat_read_tool_call(pal_json value, pal_arena *arena, pal_part *p
 {
     bool custom = pal_json_string_is(pal_json_find(value, "type"), "custom");
     const pal_member members[] = {
-            {"id", PAL_MEMBER_STRING, 1, offsetof(call_record, id)},
-            {"type", PAL_MEMBER_OTHER, 1, offsetof(call_record, type)},
-            {custom ? "custom" : "function", PAL_MEMBER_OTHER, 1, offsetof(call_record, inner)},
+            {"id", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, id)},
+            {"type", PAL_MEMBER_OTHER, 1, .offset = offsetof(call_record, type)},
+            {custom ? "custom" : "function", PAL_MEMBER_OTHER, 1,
+                    .offset = offsetof(call_record, inner)},
     };
     const pal_member_table table = TABLE(members);
     call_record record = {0};

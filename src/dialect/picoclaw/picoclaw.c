@@ -92,14 +92,14 @@ static pal_status read_aliases(
 }
 
 static const pal_member meta_members[] = {
-        {"key", PAL_MEMBER_STRING, 1, offsetof(pal_picoclaw_meta, key)},
-        {"summary", PAL_MEMBER_STRING, 1, offsetof(pal_picoclaw_meta, summary)},
-        {"skip", PAL_MEMBER_U64, 1, offsetof(pal_picoclaw_meta, skip)},
-        {"count", PAL_MEMBER_U64, 1, offsetof(pal_picoclaw_meta, count)},
-        {"created_at", PAL_MEMBER_STRING, 1, offsetof(pal_picoclaw_meta, created_at)},
-        {"updated_at", PAL_MEMBER_STRING, 1, offsetof(pal_picoclaw_meta, updated_at)},
-        {"scope", PAL_MEMBER_JSON, 1, offsetof(pal_picoclaw_meta, scope)},
-        {"aliases", PAL_MEMBER_OTHER, 1, offsetof(pal_picoclaw_meta, aliases)},
+        {"key", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_picoclaw_meta, key)},
+        {"summary", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_picoclaw_meta, summary)},
+        {"skip", PAL_MEMBER_U64, 1, .offset = offsetof(pal_picoclaw_meta, skip)},
+        {"count", PAL_MEMBER_U64, 1, .offset = offsetof(pal_picoclaw_meta, count)},
+        {"created_at", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_picoclaw_meta, created_at)},
+        {"updated_at", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_picoclaw_meta, updated_at)},
+        {"scope", PAL_MEMBER_JSON, 1, .offset = offsetof(pal_picoclaw_meta, scope)},
+        {"aliases", PAL_MEMBER_OTHER, 1, .offset = offsetof(pal_picoclaw_meta, aliases)},
 };
 static const pal_member_table meta_table = {
         meta_members, COUNT_OF(meta_members), read_aliases, NULL};
@@ -260,11 +260,11 @@ static pal_status read_messages(
 }
 
 static const pal_member legacy_members[] = {
-        {"key", PAL_MEMBER_STRING, 1, offsetof(legacy_record, key)},
-        {"messages", PAL_MEMBER_OTHER, 1, offsetof(legacy_record, messages)},
-        {"summary", PAL_MEMBER_STRING, 1, offsetof(legacy_record, summary)},
-        {"created", PAL_MEMBER_STRING, 1, offsetof(legacy_record, created)},
-        {"updated", PAL_MEMBER_STRING, 1, offsetof(legacy_record, updated)},
+        {"key", PAL_MEMBER_STRING, 1, .offset = offsetof(legacy_record, key)},
+        {"messages", PAL_MEMBER_OTHER, 1, .offset = offsetof(legacy_record, messages)},
+        {"summary", PAL_MEMBER_STRING, 1, .offset = offsetof(legacy_record, summary)},
+        {"created", PAL_MEMBER_STRING, 1, .offset = offsetof(legacy_record, created)},
+        {"updated", PAL_MEMBER_STRING, 1, .offset = offsetof(legacy_record, updated)},
 };
 static const pal_member_table legacy_table = {
         legacy_members, COUNT_OF(legacy_members), read_messages, NULL};

@@ -48,37 +48,37 @@ typedef struct attachment_record {
 } attachment_record;
 
 static const pal_member line_members[] = {
-        {"role", PAL_MEMBER_STRING, 1, offsetof(line_record, role)},
-        {"content", PAL_MEMBER_STRING, 1, offsetof(line_record, content)},
-        {"model_name", PAL_MEMBER_STRING, 1, offsetof(line_record, model_name)},
-        {"created_at", PAL_MEMBER_TIME, 1, offsetof(line_record, created_at)},
-        {"media", PAL_MEMBER_VALUE, 1, offsetof(line_record, media)},
-        {"attachments", PAL_MEMBER_VALUE, 1, offsetof(line_record, attachments)},
-        {"reasoning_content", PAL_MEMBER_STRING, 1, offsetof(line_record, reasoning)},
-        {"tool_calls", PAL_MEMBER_VALUE, 1, offsetof(line_record, tool_calls)},
-        {"tool_call_id", PAL_MEMBER_STRING, 1, offsetof(line_record, tool_call_id)},
-        {PAL_PICOCLAW_OURS, PAL_MEMBER_VALUE, 1, offsetof(line_record, palaver)},
+        {"role", PAL_MEMBER_STRING, 1, .offset = offsetof(line_record, role)},
+        {"content", PAL_MEMBER_STRING, 1, .offset = offsetof(line_record, content)},
+        {"model_name", PAL_MEMBER_STRING, 1, .offset = offsetof(line_record, model_name)},
+        {"created_at", PAL_MEMBER_TIME, 1, .offset = offsetof(line_record, created_at)},
+        {"media", PAL_MEMBER_VALUE, 1, .offset = offsetof(line_record, media)},
+        {"attachments", PAL_MEMBER_VALUE, 1, .offset = offsetof(line_record, attachments)},
+        {"reasoning_content", PAL_MEMBER_STRING, 1, .offset = offsetof(line_record, reasoning)},
+        {"tool_calls", PAL_MEMBER_VALUE, 1, .offset = offsetof(line_record, tool_calls)},
+        {"tool_call_id", PAL_MEMBER_STRING, 1, .offset = offsetof(line_record, tool_call_id)},
+        {PAL_PICOCLAW_OURS, PAL_MEMBER_VALUE, 1, .offset = offsetof(line_record, palaver)},
 };
 static const pal_member_table line_table = {line_members, COUNT_OF(line_members), NULL, NULL};
 
 static const pal_member call_members[] = {
-        {"id", PAL_MEMBER_STRING, 1, offsetof(call_record, id)},
-        {"type", PAL_MEMBER_STRING, 1, offsetof(call_record, type)},
-        {"function", PAL_MEMBER_VALUE, 1, offsetof(call_record, function)},
+        {"id", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, id)},
+        {"type", PAL_MEMBER_STRING, 1, .offset = offsetof(call_record, type)},
+        {"function", PAL_MEMBER_VALUE, 1, .offset = offsetof(call_record, function)},
 };
 static const pal_member_table call_table = {call_members, COUNT_OF(call_members), NULL, NULL};
 
 static const pal_member function_members[] = {
-        {"name", PAL_MEMBER_STRING, 1, offsetof(function_record, name)},
-        {"arguments", PAL_MEMBER_STRING, 1, offsetof(function_record, arguments)},
+        {"name", PAL_MEMBER_STRING, 1, .offset = offsetof(function_record, name)},
+        {"arguments", PAL_MEMBER_STRING, 1, .offset = offsetof(function_record, arguments)},
 };
 static const pal_member_table function_table = {
         function_members, COUNT_OF(function_members), NULL, NULL};
 
 static const pal_member attachment_members[] = {
-        {"url", PAL_MEMBER_STRING, 1, offsetof(attachment_record, url)},
-        {"filename", PAL_MEMBER_STRING, 1, offsetof(attachment_record, filename)},
-        {"content_type", PAL_MEMBER_STRING, 1, offsetof(attachment_record, content_type)},
+        {"url", PAL_MEMBER_STRING, 1, .offset = offsetof(attachment_record, url)},
+        {"filename", PAL_MEMBER_STRING, 1, .offset = offsetof(attachment_record, filename)},
+        {"content_type", PAL_MEMBER_STRING, 1, .offset = offsetof(attachment_record, content_type)},
 };
 static const pal_member_table attachment_table = {
         attachment_members, COUNT_OF(attachment_members), NULL, NULL};

@@ -43,19 +43,22 @@ typedef struct item_record {
 
 static const pal_member item_members[] = {
         {"type", PAL_MEMBER_VALUE, OF_MESSAGE | OF_REASONING | OF_FUNCTION | OF_OUTPUT,
-                offsetof(item_record, type)},
-        {"role", PAL_MEMBER_VALUE, OF_MESSAGE, offsetof(item_record, role)},
-        {"content", PAL_MEMBER_VALUE, OF_MESSAGE | OF_REASONING, offsetof(item_record, content)},
-        {"summary", PAL_MEMBER_VALUE, OF_REASONING, offsetof(item_record, summary)},
+                .offset = offsetof(item_record, type)},
+        {"role", PAL_MEMBER_VALUE, OF_MESSAGE, .offset = offsetof(item_record, role)},
+        {"content", PAL_MEMBER_VALUE, OF_MESSAGE | OF_REASONING,
+                .offset = offsetof(item_record, content)},
+        {"summary", PAL_MEMBER_VALUE, OF_REASONING, .offset = offsetof(item_record, summary)},
         {"encrypted_content", PAL_MEMBER_STRING, OF_REASONING,
-                offsetof(item_record, part.signature)},
-        {"name", PAL_MEMBER_STRING, OF_FUNCTION | OF_CUSTOM, offsetof(item_record, part.name)},
-        {"arguments", PAL_MEMBER_VERBATIM, OF_FUNCTION, offsetof(item_record, part.arguments)},
-        {"input", PAL_MEMBER_VERBATIM, OF_CUSTOM, offsetof(item_record, part.arguments)},
-        {"action", PAL_MEMBER_VERBATIM, OF_ACTION, offsetof(item_record, part.arguments)},
+                .offset = offsetof(item_record, part.signature)},
+        {"name", PAL_MEMBER_STRING, OF_FUNCTION | OF_CUSTOM,
+                .offset = offsetof(item_record, part.name)},
+        {"arguments", PAL_MEMBER_VERBATIM, OF_FUNCTION,
+                .offset = offsetof(item_record, part.arguments)},
+        {"input", PAL_MEMBER_VERBATIM, OF_CUSTOM, .offset = offsetof(item_record, part.arguments)},
+        {"action", PAL_MEMBER_VERBATIM, OF_ACTION, .offset = offsetof(item_record, part.arguments)},
         {"call_id", PAL_MEMBER_STRING, OF_FUNCTION | OF_CUSTOM | OF_ACTION | OF_OUTPUT,
-                offsetof(item_record, part.call_id)},
-        {"output", PAL_MEMBER_VALUE, OF_OUTPUT, offsetof(item_record, output)},
+                .offset = offsetof(item_record, part.call_id)},
+        {"output", PAL_MEMBER_VALUE, OF_OUTPUT, .offset = offsetof(item_record, output)},
 };
 static const pal_member_table item_table = {item_members, COUNT_OF(item_members), NULL, NULL};
 

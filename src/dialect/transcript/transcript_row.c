@@ -119,12 +119,12 @@ typedef struct row_message {
 } row_message;
 
 static const pal_member message_members[] = {
-        {"role", PAL_MEMBER_VALUE, 1, offsetof(row_message, role)},
-        {"content", PAL_MEMBER_VALUE, 1, offsetof(row_message, content)},
-        {"timestamp", PAL_MEMBER_VALUE, 1, offsetof(row_message, timestamp)},
-        {"token_count", PAL_MEMBER_VALUE, 1, offsetof(row_message, token_count)},
-        {"tool_call_id", PAL_MEMBER_VALUE, 1, offsetof(row_message, tool_call_id)},
-        {"tool_calls", PAL_MEMBER_VALUE, 1, offsetof(row_message, tool_calls)},
+        {"role", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, role)},
+        {"content", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, content)},
+        {"timestamp", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, timestamp)},
+        {"token_count", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, token_count)},
+        {"tool_call_id", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, tool_call_id)},
+        {"tool_calls", PAL_MEMBER_VALUE, 1, .offset = offsetof(row_message, tool_calls)},
 };
 static const pal_member_table message_table = {
         message_members, sizeof(message_members) / sizeof(message_members[0]), NULL, NULL};

@@ -105,29 +105,28 @@ void pal_key_put(const pal_key *key, const char *secret, pal_json_writer *writer
 
 /* The members of pal_key_put(), for reading. They are not written by this table, because clients
  * are shown the same object with all members, also those that are zero. */
-#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_key, field)}
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_key, field)}
 static const pal_member budget_members[] = {
         MEMBER("tokens", U64, budget_tokens),
         MEMBER("cost_micros", I64, budget_cost_micros),
 };
 static const pal_member_table budget_table = {budget_members, 2, NULL, NULL};
 
-static pal_status read_other(
+static pal_status read_budget(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_key *key = record;
-    if (member->offset == offsetof(pal_key, role)) {
-        key->role = pal_key_role_from_name(pal_json_string(value, arena));
-        return PAL_OK;
-    }
+    (void)member;
     key->is_monthly = pal_json_string_is(pal_json_find(value, "period"), "month");
     return pal_members_read_stored(&budget_table, 1, value, arena, key, err);
 }
 
+static const pal_member_names roles = {role_names, PAL_KEY_ADMIN + 1, "read, write or admin"};
+
 static const pal_member key_members[] = {
         MEMBER("id", STRING, id),
         MEMBER("tenant", STRING, tenant),
-        MEMBER("role", OTHER, role),
+        {"role", PAL_MEMBER_NAME, 1, .offset = offsetof(pal_key, role), .of = &roles},
         MEMBER("label", STRING, label),
         MEMBER("budget", OTHER, budget_tokens),
         MEMBER("requests_per_minute", U32, requests_per_minute),
@@ -136,7 +135,7 @@ static const pal_member key_members[] = {
         MEMBER("revoked_at", TIME, revoked_at),
 };
 static const pal_member_table key_table = {
-        key_members, sizeof key_members / sizeof *key_members, read_other, NULL};
+        key_members, sizeof key_members / sizeof *key_members, read_budget, NULL};
 
 static pal_status read_key(pal_str json, pal_arena *arena, pal_key *out_key, pal_error *err)
 {

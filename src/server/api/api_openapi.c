@@ -152,7 +152,9 @@ static void put_written(pal_json_writer *writer, const pal_api_object *object)
             [PAL_MEMBER_I64] = PAL_API_NUMBER,
             [PAL_MEMBER_TIME] = PAL_API_TIME,
             [PAL_MEMBER_ID] = PAL_API_TEXT,
-            [PAL_MEMBER_VALUE] = PAL_API_END, /* any type, as all others */
+            [PAL_MEMBER_NAME] = PAL_API_TEXT,
+            [PAL_MEMBER_RECORD] = PAL_API_JSON_OBJECT,
+            [PAL_MEMBER_LIST] = PAL_API_END, /* any type, as all others */
     };
     for (size_t i = 0; i < object->written->members_len; i++) {
         const pal_member *member = &object->written->members[i];

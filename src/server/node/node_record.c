@@ -37,7 +37,7 @@ static pal_node_state state_from_name(pal_str name)
 
 /* ---- Reading ---- */
 
-#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_node, field)}
+#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_node, field)}
 static const pal_member node_members[] = {
         MEMBER("address", STRING, address),
         MEMBER("owner", STRING, owner),

@@ -12,12 +12,14 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
+#include "turn/turn_permission.h"
 
 #define LEN(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- The head ---- */
 
-#define HEAD(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_inbox_head, field)}
+#define HEAD(name, type, field)                                                                    \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_inbox_head, field)}
 static const pal_member head_members[] = {
         HEAD("turn", ID, turn),
         HEAD("first", ID, first),
@@ -52,7 +54,8 @@ static void write_owner(const pal_member *member, pal_json_writer *writer, const
     pal_put_str_if(writer, member->name, pal_str_of(((const pal_budget *)record)->owner));
 }
 
-#define BUDGET(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_budget, field)}
+#define BUDGET(name, type, field)                                                                  \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_budget, field)}
 static const pal_member budget_members[] = {
         BUDGET("session_tokens", U64, session_tokens),
         BUDGET("session_cost_micros", I64, session_cost_micros),
@@ -84,7 +87,7 @@ static void write_strategy(const pal_member *member, pal_json_writer *writer, co
 }
 
 #define CONTEXT(name, type)                                                                        \
-    {#name, PAL_MEMBER_##type, 1, offsetof(pal_context_settings, name)}
+    {#name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_context_settings, name)}
 static const pal_member context_members[] = {
         CONTEXT(strategy, OTHER),
         CONTEXT(auto_off, FLAG),
@@ -105,7 +108,7 @@ static const pal_member_table context_table = {
 
 /* ---- Tools, permissions and messages ---- */
 
-#define TOOL(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_tool, field)}
+#define TOOL(name, type, field) {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_tool, field)}
 static const pal_member tool_members[] = {
         TOOL("name", STRING, name),
         TOOL("description", STRING, description),
@@ -116,98 +119,32 @@ static const pal_member tool_members[] = {
 };
 static const pal_member_table tool_table = {tool_members, LEN(tool_members), NULL, NULL};
 
-static pal_status read_tools(
-        pal_json list, pal_arena *arena, pal_turn_request *request, pal_error *err)
-{
-    pal_json_iter each = pal_json_each(list);
-    pal_tool *tools = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*tools));
-    pal_json tool;
+static const pal_member_list tool_list = {
+        &tool_table, sizeof(pal_tool), offsetof(pal_turn_request, tools_len)};
 
-    if (!tools)
-        return pal_no_memory(err);
-    request->tools = tools;
-    request->tools_len = 0;
-    while (pal_json_next(&each, NULL, &tool)) {
-        pal_status status = pal_members_read_stored(
-                &tool_table, 1, tool, arena, &tools[request->tools_len++], err);
-
-        if (status != PAL_OK)
-            return status;
-    }
-    return PAL_OK;
-}
-
-static void write_tools(pal_json_writer *writer, const pal_turn_request *request)
-{
-    pal_json_begin_array(writer);
-    for (size_t i = 0; i < request->tools_len; i++) {
-        pal_json_begin_object(writer);
-        pal_members_write(&tool_table, 1, writer, &request->tools[i]);
-        pal_json_end_object(writer);
-    }
-    pal_json_end_array(writer);
-}
-
-#define RULE(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_permission_rule, field)}
+#define RULE(name, type, field)                                                                    \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_permission_rule, field)}
+static const pal_member_names permissions = {
+        pal_permission_names, PAL_PERMISSIONS, "one of allow, ask, deny"};
 static const pal_member rule_members[] = {
         RULE("tool", STRING, tool),
-        RULE("do", OTHER, permission),
+        {"do", PAL_MEMBER_NAME, 1, .offset = offsetof(pal_permission_rule, permission),
+                .of = &permissions},
 };
 
+static const pal_member_table rule_table = {rule_members, LEN(rule_members), NULL, NULL};
+static const pal_member_list rule_list = {
+        &rule_table, sizeof(pal_permission_rule), offsetof(pal_turn_request, permissions_len)};
+
 /* A rule that cannot be read denies. */
-static pal_status read_permission(
-        const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
+static void deny_unknown(const pal_turn_request *request)
 {
-    pal_permission_rule *rule = record;
-
-    (void)member;
-    (void)err;
-    rule->permission = pal_permission_from_name(pal_json_string(value, arena));
-    if (rule->permission == PAL_PERMISSION_NONE)
-        rule->permission = PAL_PERMISSION_DENY;
-    return PAL_OK;
-}
-
-static void write_permission(const pal_member *member, pal_json_writer *writer, const void *record)
-{
-    const pal_permission_rule *rule = record;
-
-    pal_put_text(writer, member->name, pal_permission_name(rule->permission));
-}
-
-static const pal_member_table rule_table = {
-        rule_members, LEN(rule_members), read_permission, write_permission};
-
-static pal_status read_rules(
-        pal_json list, pal_arena *arena, pal_turn_request *request, pal_error *err)
-{
-    pal_json_iter each = pal_json_each(list);
-    pal_permission_rule *rules = pal_arena_array(arena, pal_json_count(list) + 1, sizeof(*rules));
-    pal_json rule;
-
-    if (!rules)
-        return pal_no_memory(err);
-    request->permissions = rules;
-    request->permissions_len = 0;
-    while (pal_json_next(&each, NULL, &rule)) {
-        pal_status status = pal_members_read_stored(
-                &rule_table, 1, rule, arena, &rules[request->permissions_len++], err);
-
-        if (status != PAL_OK)
-            return status;
-    }
-    return PAL_OK;
-}
-
-static void write_rules(pal_json_writer *writer, const pal_turn_request *request)
-{
-    pal_json_begin_array(writer);
     for (size_t i = 0; i < request->permissions_len; i++) {
-        pal_json_begin_object(writer);
-        pal_members_write(&rule_table, 1, writer, &request->permissions[i]);
-        pal_json_end_object(writer);
+        pal_permission_rule *rule = (pal_permission_rule *)&request->permissions[i];
+
+        if (rule->permission == PAL_PERMISSION_NONE)
+            rule->permission = PAL_PERMISSION_DENY;
     }
-    pal_json_end_array(writer);
 }
 
 static pal_status read_messages(
@@ -251,69 +188,34 @@ static pal_status put_messages(
 
 /* ---- The request ---- */
 
-static pal_status read_other(
+static pal_status read_system(
         const pal_member *member, pal_json value, pal_arena *arena, void *record, pal_error *err)
 {
     pal_turn_request *request = record;
 
-    switch (member->offset) {
-    case offsetof(pal_turn_request, system):
-        request->has_system = pal_json_type_of(value) == PAL_JSON_STRING;
-        request->system = pal_json_string(value, arena);
-        return PAL_OK;
-    case offsetof(pal_turn_request, budget):
-        return pal_members_read_stored(&budget_table, 1, value, arena, &request->budget, err);
-    case offsetof(pal_turn_request, context):
-        request->has_context = pal_json_type_of(value) == PAL_JSON_OBJECT;
-        return pal_members_read_stored(&context_table, 1, value, arena, &request->context, err);
-    case offsetof(pal_turn_request, permissions):
-        return read_rules(value, arena, request, err);
-    default:
-        return read_tools(value, arena, request, err);
-    }
+    (void)member;
+    (void)err;
+    request->has_system = pal_json_type_of(value) == PAL_JSON_STRING;
+    request->system = pal_json_string(value, arena);
+    return PAL_OK;
 }
 
-static void put_object(pal_json_writer *writer, const char *name, const pal_member_table *table,
-        const void *record)
-{
-    pal_json_name(writer, name);
-    pal_json_begin_object(writer);
-    pal_members_write(table, 1, writer, record);
-    pal_json_end_object(writer);
-}
-
-static void write_other(const pal_member *member, pal_json_writer *writer, const void *record)
+static void write_system(const pal_member *member, pal_json_writer *writer, const void *record)
 {
     const pal_turn_request *request = record;
 
-    switch (member->offset) {
-    case offsetof(pal_turn_request, system):
-        if (request->has_system)
-            pal_put_str(writer, member->name, request->system);
-        break;
-    case offsetof(pal_turn_request, budget):
-        put_object(writer, member->name, &budget_table, &request->budget);
-        break;
-    case offsetof(pal_turn_request, context):
-        if (request->has_context)
-            put_object(writer, member->name, &context_table, &request->context);
-        break;
-    case offsetof(pal_turn_request, permissions):
-        if (request->permissions_len == 0)
-            break;
-        pal_json_name(writer, member->name);
-        write_rules(writer, request);
-        break;
-    default:
-        if (request->tools_len == 0)
-            break;
-        pal_json_name(writer, member->name);
-        write_tools(writer, request);
-        break;
-    }
+    if (request->has_system)
+        pal_put_str(writer, member->name, request->system);
 }
 
-#define REQUEST(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_turn_request, field)}
+static const pal_member_record budget_record = {&budget_table, 1, 0, 0};
+static const pal_member_record context_record = {
+        &context_table, 1, offsetof(pal_turn_request, has_context), 0};
+
+#define REQUEST(name, type, field)                                                                 \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_turn_request, field)}
+#define REQUEST_OF(name, type, field, described_by)                                                \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_turn_request, field), .of = &(described_by)}
 static const pal_member request_members[] = {
         REQUEST("endpoint", STRING, endpoint),
         REQUEST("model", STRING, model),
@@ -329,16 +231,16 @@ static const pal_member request_members[] = {
         REQUEST("no_retries", FLAG, no_retries),
         REQUEST("calls_end_turn", FLAG, calls_end_turn),
         REQUEST("expected_seq", U64, expected_seq),
-        REQUEST("budget", OTHER, budget),
-        REQUEST("context", OTHER, context),
-        REQUEST("tools", OTHER, tools),
-        REQUEST("permissions", OTHER, permissions),
+        REQUEST_OF("budget", RECORD, budget, budget_record),
+        REQUEST_OF("context", RECORD, context, context_record),
+        REQUEST_OF("tools", LIST, tools, tool_list),
+        REQUEST_OF("permissions", LIST, permissions, rule_list),
         REQUEST("cannot_ask", FLAG, cannot_ask),
         REQUEST("cannot_input", FLAG, cannot_input),
         REQUEST("asks_end_turn", FLAG, asks_end_turn),
 };
 static const pal_member_table request_table = {
-        request_members, LEN(request_members), read_other, write_other};
+        request_members, LEN(request_members), read_system, write_system};
 
 pal_status pal_inbox_write(const pal_turn_request *request, const pal_inbox_head *head,
         const char *delivery, pal_arena *arena, pal_inbox_item *out_item, pal_error *err)
@@ -397,5 +299,6 @@ pal_status pal_inbox_read(const pal_inbox_item *item, pal_arena *arena, pal_turn
     status = pal_members_read_stored(&request_table, 1, body, arena, request, err);
     if (status != PAL_OK)
         return status;
+    deny_unknown(request);
     return read_messages(pal_json_find(body, "messages"), arena, request, err);
 }

@@ -57,8 +57,6 @@ static void names_survive_a_round_trip(void)
     for (int i = 1; i <= 7; i++) {
         pal_str name = pal_str_of(pal_part_kind_name((pal_part_kind)i));
         CHECK_EQ((int)pal_part_kind_from_name(name), i);
-        name = pal_str_of(pal_native_mark_kind_name((pal_mark_kind)i));
-        CHECK_EQ((int)pal_native_mark_kind_from_name(name), i);
     }
     for (int i = 1; i <= 4; i++) {
         pal_str name = pal_str_of(pal_session_state_name((pal_session_state)i));

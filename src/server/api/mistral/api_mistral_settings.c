@@ -99,7 +99,7 @@ pal_status pal_mistral_settings_read(pal_call *call, pal_mistral_settings *setti
 
 /* One table for each object, which is used in both directions. */
 #define MEMBER(name, type, field)                                                                  \
-    {name, PAL_MEMBER_##type, 1, offsetof(pal_mistral_settings, field)}
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_mistral_settings, field)}
 static const pal_member turn_members[] = {
         MEMBER("model", STRING, model),
         MEMBER("system", STRING, instructions),

@@ -115,7 +115,8 @@ pal_status pal_response_put(pal_json_writer *writer, const pal_response *respons
 
 /* The record is one table, which is used in both directions. Records can be older than this
  * version: an absent member reads as zero, and a member must never get another meaning. */
-#define MEMBER(name, type, field) {name, PAL_MEMBER_##type, 1, offsetof(pal_response, field)}
+#define MEMBER(name, type, field)                                                                  \
+    {name, PAL_MEMBER_##type, 1, .offset = offsetof(pal_response, field)}
 #define LEN(list) (sizeof(list) / sizeof *(list))
 
 static const pal_member input_members[] = {
