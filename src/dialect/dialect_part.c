@@ -7,6 +7,25 @@
 
 #define HEX_LEN 32
 
+size_t pal_part_number(const pal_message *message, size_t part)
+{
+    return message->parts[part].number ? message->parts[part].number - 1 : part;
+}
+
+bool pal_part_follows(const pal_message *message, size_t part)
+{
+    return pal_part_number(message, part) == pal_part_number(message, part - 1) + 1;
+}
+
+bool pal_part_is_in(const pal_message *message, pal_part_kind kind)
+{
+    for (size_t i = 0; message->parts && i < message->parts_len; i++) {
+        if (message->parts[i].kind == kind)
+            return true;
+    }
+    return false;
+}
+
 void pal_part_id_text(
         const char *prefix, pal_id message, size_t number, char *out_id, size_t out_size)
 {

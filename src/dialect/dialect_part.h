@@ -16,27 +16,14 @@
 #include "palaver/str.h"
 
 /* Returns the part's number, from 0, even if other parts of its message are hidden. */
-static inline size_t pal_part_number(const pal_message *message, size_t part)
-{
-    return message->parts[part].number ? message->parts[part].number - 1 : part;
-}
+size_t pal_part_number(const pal_message *message, size_t part);
 
 /* Returns whether nothing is hidden between the part and its predecessor. Only then may they be in
  * one run: a run must not grow when something between it and the next one is hidden. */
-static inline bool pal_part_follows(const pal_message *message, size_t part)
-{
-    return pal_part_number(message, part) == pal_part_number(message, part - 1) + 1;
-}
+bool pal_part_follows(const pal_message *message, size_t part);
 
 /* Returns whether the message has a part of this kind. */
-static inline bool pal_part_is_in(const pal_message *message, pal_part_kind kind)
-{
-    for (size_t i = 0; message->parts && i < message->parts_len; i++) {
-        if (message->parts[i].kind == kind)
-            return true;
-    }
-    return false;
-}
+bool pal_part_is_in(const pal_message *message, pal_part_kind kind);
 
 /* Writes an id. `number` is counted from 0. */
 void pal_part_id_text(

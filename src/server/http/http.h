@@ -57,6 +57,7 @@ struct pal_exchange {
     /* The call that the layer above has begun (server_call.h); NULL: not yet. */
     struct pal_call *call;
     bool is_owner_full; /* a stream was refused because its owner has reached the limit */
+    struct pal_carried *carried; /* another protocol carries the request; NULL: it came by HTTP */
 
     /* Private: used by http_*.c only. */
     pal_listener *listener;
@@ -85,7 +86,6 @@ struct pal_exchange {
     struct MHD_Response *response;
     struct pal_stream *stream;
     struct pal_pull *pull;
-    struct pal_carried *carried; /* another protocol carries the request; no `connection` */
     unsigned code; /* status code of the response; 0: no response yet */
     uint64_t bytes;
     int64_t started_us;
@@ -235,8 +235,6 @@ pal_carried *pal_carried_begin(pal_listener *listener, const pal_carried_request
 /* The client has left. Can be called from any thread, more than once. */
 void pal_carried_leave(pal_carried *carried);
 void pal_carried_release(pal_carried *carried); /* accepts NULL */
-/* True if the exchange did not arrive by HTTP. */
-bool pal_exchange_is_carried(const pal_exchange *x);
 /* Returns the `user` of the request, or NULL if the exchange arrived by HTTP or over another
  * carrier. */
 void *pal_carried_user(const pal_exchange *x, const pal_carrier *carrier);

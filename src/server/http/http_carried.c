@@ -37,11 +37,6 @@ void pal_carried_release(pal_carried *carried)
     pal_free(carried);
 }
 
-bool pal_exchange_is_carried(const pal_exchange *x)
-{
-    return x->carried != NULL;
-}
-
 void *pal_carried_user(const pal_exchange *x, const pal_carrier *carrier)
 {
     return x->carried && x->carried->carrier == carrier ? x->carried->user : NULL;

@@ -481,8 +481,7 @@ bool pal_pass_is_from_node(const pal_call *call)
 static bool can_pass(const pal_call *call)
 {
     return call->server->passes && !call->is_passed && !call->is_kept &&
-            !pal_exchange_is_carried(call->exchange) &&
-            pal_exchange_header(call->exchange, "upgrade").len == 0;
+            !call->exchange->carried && pal_exchange_header(call->exchange, "upgrade").len == 0;
 }
 
 /* Returns false if there is no memory. */

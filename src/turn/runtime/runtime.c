@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/sum.h"
 #include "base/text.h"
-#include "store/store_tenant.h"
 #include "turn/runtime/runtime_copy.h"
 #include "turn/turn_event.h"
 #include "turn/lane/lane.h"
@@ -52,7 +51,7 @@ static void free_turn(pal_turn *turn)
 static pal_str known_key(const pal_turn_request *request, pal_arena *arena)
 {
     pal_str client_id = request->messages_len ? request->messages[0].client_id : (pal_str){0};
-    pal_str tenant = pal_tenant_or_default(request->tenant);
+    pal_str tenant = request->tenant;
     size_t len = sizeof(pal_id) + 1 + tenant.len + client_id.len;
     char *key = client_id.len ? pal_arena_alloc(arena, len) : NULL;
 

@@ -209,7 +209,7 @@ static const pal_carrier carrier = {
 
 pal_socket_request *pal_socket_request_of(const pal_call *call)
 {
-    return pal_carried_user(call->exchange, &carrier);
+    return call->exchange->carried ? pal_carried_user(call->exchange, &carrier) : NULL;
 }
 
 /* ---- Running requests; on the loop ---- */
