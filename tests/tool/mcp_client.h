@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "base/json/json.h"
 #include "support/on_loop.h"
-#include "tool/tool_mcp.h"
+#include "tool/mcp/tool_mcp.h"
 
 typedef struct mcp_client {
     pal_loop *loop;

@@ -22,7 +22,7 @@
 #include "palaver/turn.h"
 #include "provider/provider.h"
 #include "palaver/loop.h"
-#include "tool/tool_mcp.h"
+#include "tool/mcp/tool_mcp.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_budget.h"
 #include "turn/turn_permission.h"

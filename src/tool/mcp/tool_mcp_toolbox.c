@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define NAME_LEN_MAX 64
 #define HASH_LEN 9 /* an underscore and eight digits */

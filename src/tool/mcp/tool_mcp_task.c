@@ -9,7 +9,7 @@
  * an answer of the server ends the call, or its time limit. On the loop. */
 #include "base/json/json_put.h"
 #include "base/memory.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define POLL_MS 1000
 #define POLL_MS_MIN 20

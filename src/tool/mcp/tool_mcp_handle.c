@@ -7,7 +7,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 pal_status pal_tool_mcp_handle_read(
         pal_str text, pal_arena *arena, pal_tool_mcp_handle *out_handle, pal_error *err)

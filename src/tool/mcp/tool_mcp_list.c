@@ -6,7 +6,7 @@
  * more list afterwards (`list_again`), however many changes there were. On the loop. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define GAP_MS 250 /* delay between two lists, for servers that report a change with every list */
 #define LISTEN_PAUSE_MS 1000

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define GRACE_MS 2000
 #define WORD_LEN_MAX 120

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "dialect/dialect_base64.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define NOTE_SIZE 96
 #define TOO_LONG "bytes of text were left out because the result is too long"

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "dialect/dialect_base64.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define KEYWORD "x-mcp-header"
 #define PREFIX "Mcp-Param-"

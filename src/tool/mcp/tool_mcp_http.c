@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "net/net_sse.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define EVENT_ID_LEN_MAX 255
 #define LINGER_MS 1000 /* time for a stream to end by itself after its response */

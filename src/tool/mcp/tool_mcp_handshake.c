@@ -5,7 +5,7 @@
  * error of the new era means the old era, and so does silence: then `initialize` is sent. A server
  * of the new era that was only slow to start rejects that, and gets `server/discover` once more.
  * The result is remembered over restarts. On the loop. */
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define PROBE_MS 5000
 

@@ -13,7 +13,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define PROGRESS_FACTOR 30 /* while a call reports progress, its time limit is at most this many
                               times as long */

@@ -12,7 +12,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define UNREAD_LOOK_LEN ((size_t)256) /* bytes that are examined at either end of a message that
                                          could not be read */

@@ -19,7 +19,7 @@
 #include "base/json/json.h"
 #include "base/map.h"
 #include "tool/oauth/oauth.h"
-#include "tool/tool_mcp.h"
+#include "tool/mcp/tool_mcp.h"
 
 #define PAL_TOOL_MCP_MESSAGE_BYTES_MAX (16u << 20) /* one message, in both directions */
 #define PAL_TOOL_MCP_VALUES_MAX 500000u            /* JSON values in a message of the server */

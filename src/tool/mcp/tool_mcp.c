@@ -10,7 +10,7 @@
  * Everything runs on the loop. A callback can close the server: pal_tool_mcp_enter() and
  * pal_tool_mcp_leave() keep its memory until it is off the stack. Code that continues after a
  * callback checks `closed` first. */
-#include "tool/tool_mcp.h"
+#include "tool/mcp/tool_mcp.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "tool/tool_mcp_internal.h"
+#include "tool/mcp/tool_mcp_internal.h"
 
 #define START_MS 30000
 #define CALL_MS 120000
