@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "server/access/access_auth.h"
 #include "server/node/node.h"
-#include "server/node/node_duty.h"
 #include "server/observe/observe_metrics.h"
 #include "server/observe/observe_notify.h"
 #include "server/server_settings.h"

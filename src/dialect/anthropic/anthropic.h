@@ -14,6 +14,7 @@
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
+#include "palaver/str.h"
 
 #define PAL_ANTHROPIC_FAMILY "anthropic" /* the family of the reasoning that its signatures belong
                                             to */
@@ -48,5 +49,17 @@ PAL_CHECKED pal_status pal_anthropic_put_messages(pal_json_writer *writer,
 /* Writes {"system":[...],"messages":[...]} into the arena, without marks. */
 PAL_CHECKED pal_status pal_anthropic_write(const pal_message *messages, size_t messages_len,
         pal_arena *arena, pal_str *out_json, pal_error *err);
+
+/* ---- Answers, as a message or as the events of a stream (anthropic_answer.c) ---- */
+
+/* Reads a message object, {"content":[...],"model":...,"usage":{...}}, into the arena. Blocks of
+ * unknown types are kept. PAL_INVALID: it is not such an object. */
+PAL_CHECKED pal_status pal_anthropic_answer_read(
+        pal_str json, pal_arena *arena, pal_message *out_message, pal_error *err);
+
+/* Joins the events of a complete stream to the message object that the same request would have
+ * returned without a stream. PAL_INVALID: the stream has no end, or an event is not JSON. */
+PAL_CHECKED pal_status pal_anthropic_answer_join(
+        pal_str stream, pal_arena *arena, pal_str *out_json, pal_error *err);
 
 #endif

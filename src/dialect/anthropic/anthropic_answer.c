@@ -1,7 +1,7 @@
 /* anthropic_answer.c - reads an answer of Anthropic's Messages API, and joins the events of a
  * stream to one. A stream consists of a message that starts, blocks that start, grow and stop, and
  * a change of the message. Blocks do not overlap. */
-#include "dialect/anthropic/anthropic_answer.h"
+#include "dialect/anthropic/anthropic.h"
 
 #include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic_block.h"

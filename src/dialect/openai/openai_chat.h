@@ -13,6 +13,7 @@
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
+#include "palaver/str.h"
 
 #define PAL_OPENAI_CHAT_MESSAGES_MAX 1000000 /* messages in one text */
 
@@ -32,5 +33,18 @@ PAL_CHECKED pal_status pal_openai_chat_write(const pal_message *messages, size_t
 /* Writes the objects of one message, none to many, into the array that is being written. */
 PAL_CHECKED pal_status pal_openai_chat_put(
         pal_json_writer *writer, const pal_message *message, pal_error *err);
+
+/* ---- Answers, as an object or as the chunks of a stream (openai_chat_answer.c) ---- */
+
+/* Reads the first choice of a completion, {"choices":[{"message":{...}}],"model":...}, into the
+ * arena. PAL_INVALID: it is not such an object. */
+PAL_CHECKED pal_status pal_openai_chat_answer_read(
+        pal_str json, pal_arena *arena, pal_message *out_message, pal_error *err);
+
+/* Joins the chunks of a complete stream to the completion that the same request would have returned
+ * without a stream, with its first choice only. PAL_INVALID: the stream has no end, or a chunk is
+ * not JSON. */
+PAL_CHECKED pal_status pal_openai_chat_answer_join(
+        pal_str stream, pal_arena *arena, pal_str *out_json, pal_error *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* openai_chat_answer.c - reads a chat completion, and joins the chunks of a stream to one. Each
  * chunk has a delta, whose texts are appended to those of the chunks before. Calls of tools are
  * told apart by their index. */
-#include "dialect/openai/openai_chat_answer.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"

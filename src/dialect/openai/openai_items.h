@@ -30,6 +30,7 @@
 #include "palaver/arena.h"
 #include "palaver/error.h"
 #include "palaver/message.h"
+#include "palaver/str.h"
 
 #define PAL_OPENAI_ITEMS_MAX 10000 /* items in one text */
 #define PAL_OPENAI_ITEM_ID_SIZE 64
@@ -133,5 +134,18 @@ pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena);
 /* Returns the range of the message's parts that belong to this item. */
 void pal_openai_item_parts(
         const pal_message *message, size_t index, size_t *out_first, size_t *out_len);
+
+/* ---- Answers, as an object or as the events of a stream (openai_items_answer.c) ---- */
+
+/* Reads the output of a response, {"output":[...],"model":...,"usage":...}, into the arena. Items
+ * without a counterpart are kept. The last message has the usage. PAL_INVALID: it is not such an
+ * object. */
+PAL_CHECKED pal_status pal_openai_items_answer_read(pal_str json, pal_arena *arena,
+        pal_message **out_messages, size_t *out_len, pal_error *err);
+
+/* Returns the response that a complete stream ends with. PAL_INVALID: the stream has no end, the
+ * response has failed, or an event is not JSON. */
+PAL_CHECKED pal_status pal_openai_items_answer_join(
+        pal_str stream, pal_arena *arena, pal_str *out_json, pal_error *err);
 
 #endif

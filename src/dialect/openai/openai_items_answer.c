@@ -1,7 +1,6 @@
 /* openai_items_answer.c - reads a response, and finds it in the events of a stream. The last event
  * contains the complete response. Some services leave its output empty; then the items are
  * collected from the events that complete them. */
-#include "dialect/openai/openai_items_answer.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"

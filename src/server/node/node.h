@@ -88,4 +88,10 @@ void pal_nodes_refresh(pal_nodes *nodes);
 /* Whether other nodes are running. */
 bool pal_nodes_has_others(pal_nodes *nodes);
 
+/* ---- Periodic work that one node does for all (node_duty.c) ---- */
+
+/* Takes the duty for `ttl_ms`, or renews it. Returns true if this process must do the work: it has
+ * the duty now, or no other node is there. Reads and writes the store. */
+bool pal_duty_take(pal_server *server, const char *name, int64_t ttl_ms);
+
 #endif

@@ -7,7 +7,6 @@
  * If two nodes do the same work nevertheless, for example because one of them was frozen, nothing
  * is lost: each step of the work is a transaction that begins with what the store contains. A crash
  * leaves the record until it expires. A server that is alone needs no record. */
-#include "server/node/node_duty.h"
 
 #include "base/clock.h"
 #include "base/json/json_put.h"

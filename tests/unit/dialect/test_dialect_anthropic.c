@@ -2,7 +2,6 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "dialect/anthropic/anthropic.h"
-#include "dialect/anthropic/anthropic_answer.h"
 #include "support/dialect_read.h"
 #include "support/json_check.h"
 #include "support/message_random.h"

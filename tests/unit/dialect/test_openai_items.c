@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "dialect/openai/openai_chat.h"
 #include "dialect/openai/openai_items.h"
-#include "dialect/openai/openai_items_answer.h"
 #include "support/json_check.h"
 #include "support/message_random.h"
 #include "support/tap.h"

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "dialect/anthropic/anthropic.h"
-#include "dialect/anthropic/anthropic_answer.h"
 #include "dialect/dialect_member.h"
 #include "server/server_call.h"
 

@@ -10,7 +10,6 @@
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
 #include "dialect/openai/openai_chat.h"
-#include "dialect/openai/openai_chat_answer.h"
 #include "server/api/api_object.h"
 #include "server/api/api_record.h"
 #include "server/api/native/api_session.h"

@@ -9,7 +9,7 @@
 #include "base/json/json_put.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
-#include "dialect/openai/openai_items_answer.h"
+#include "dialect/openai/openai_items.h"
 #include "server/api/api_record.h"
 #include "server/run/run_forward.h"
 #include "server/server_call.h"
