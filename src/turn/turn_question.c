@@ -196,10 +196,7 @@ static void on_stored(pal_write *write)
 
     turn->holds--;
     turn->step.asking = PAL_ASK_IDLE;
-    if (status == PAL_OK)
-        pal_owed_added(turn);
-    else
-        turn->owed.item.id = turn->owed.previous_id;
+    pal_owed_renewed(turn, status);
     if (turn->phase != PAL_TURN_PHASE_TOOLS)
         return;
     if (status != PAL_OK)
@@ -222,10 +219,9 @@ static void store_questions(pal_turn *turn)
     put_questions(turn, PAL_NATIVE_STORED, &buf);
     turn->owed.questions = pal_arena_copy(turn->arena, pal_buf_str(&buf));
     pal_buf_done(&buf);
-    turn->owed.previous_id = turn->owed.item.id;
     turn->step.asking = PAL_ASK_STORES;
     turn->commit.write.ops_len = 0;
-    pal_owed_replace(turn, turn->owed.previous_id);
+    pal_owed_renew(turn);
     pal_turn_write(turn, on_stored);
 }
 

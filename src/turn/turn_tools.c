@@ -15,9 +15,9 @@
 
 #include "base/buf.h"
 #include "base/json/json.h"
-#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "dialect/native/native.h"
 #include "tool/tool_schema.h"
 #include "turn/lane/lane_park.h"
 #include "turn/recovery/recovery_owed.h"
@@ -440,13 +440,8 @@ void pal_tools_put_waiting(const pal_turn *turn, pal_buf *buf)
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         const pal_tool_run *run = &turn->step.runs[i];
 
-        if (!run->is_callers || run->state != PAL_TOOL_WAITING)
-            continue;
-        pal_json_begin_object(&writer);
-        pal_put_str(&writer, "call_id", run->id);
-        pal_put_str(&writer, "name", run->name);
-        pal_put_str(&writer, "arguments", run->arguments);
-        pal_json_end_object(&writer);
+        if (run->is_callers && run->state == PAL_TOOL_WAITING)
+            pal_native_call_put(&writer, run->id, run->name, run->arguments);
     }
     pal_json_end_array(&writer);
 }
@@ -624,10 +619,7 @@ static void on_handles_stored(pal_write *write)
 
     turn->holds--;
     turn->step.asking = PAL_ASK_IDLE;
-    if (status == PAL_OK)
-        pal_owed_added(turn);
-    else
-        turn->owed.item.id = turn->owed.previous_id;
+    pal_owed_renewed(turn, status);
     if (turn->phase != PAL_TURN_PHASE_TOOLS)
         return;
     if (status == PAL_OK)
@@ -642,10 +634,9 @@ static bool store_handles(pal_turn *turn)
     if (!turn->step.has_new_handle || turn->owed.state != PAL_OWED_STORED)
         return false;
     turn->step.has_new_handle = false;
-    turn->owed.previous_id = turn->owed.item.id;
     turn->step.asking = PAL_ASK_STORES;
     turn->commit.write.ops_len = 0;
-    pal_owed_replace(turn, turn->owed.previous_id);
+    pal_owed_renew(turn);
     pal_turn_write(turn, on_handles_stored);
     return true;
 }

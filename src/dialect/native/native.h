@@ -93,6 +93,10 @@ void pal_native_turn_put(pal_json_writer *writer, const pal_turn_info *info);
 /* Writes the object with the data of an event. */
 void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_id session);
 
+/* Writes a call whose result the caller sends: {"call_id":...,"name":...,"arguments":...}. */
+void pal_native_call_put(
+        pal_json_writer *writer, pal_str call_id, pal_str name, pal_str arguments);
+
 /* Writes the object of a question. Reads one in the form STORED. */
 typedef enum pal_native_form { PAL_NATIVE_SHOWN = 1, PAL_NATIVE_STORED = 2 } pal_native_form;
 void pal_native_question_put(

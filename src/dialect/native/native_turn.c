@@ -158,6 +158,16 @@ void pal_native_event_put(pal_json_writer *writer, const pal_event *event, pal_i
     pal_json_end_object(writer);
 }
 
+void pal_native_call_put(
+        pal_json_writer *writer, pal_str call_id, pal_str name, pal_str arguments)
+{
+    pal_json_begin_object(writer);
+    pal_put_str(writer, "call_id", call_id);
+    pal_put_str(writer, "name", name);
+    pal_put_str(writer, "arguments", arguments);
+    pal_json_end_object(writer);
+}
+
 /* ---- Tools ---- */
 
 static const pal_api_object tool_function = {
@@ -257,27 +267,32 @@ static const pal_api_object binding_members = {
                 {"message", PAL_API_VALUE, .help = "a text of the user"},
                 {"messages", PAL_API_LIST, .help = "messages in the native format"})};
 
+/* Makes room for the items of an array of `what`. Their number is 0 if there is no array. */
+static pal_status begin_list(pal_json array, const char *what, size_t item_size, pal_arena *arena,
+        void **out_items, size_t *out_len, pal_error *err)
+{
+    size_t count = pal_json_count(array);
+    if (!pal_json_is_absent(array) && pal_json_type_of(array) != PAL_JSON_ARRAY)
+        return pal_error_set(err, PAL_INVALID, "'%s' must be an array of %s", what, what);
+    *out_items = pal_arena_array(arena, count + 1, item_size);
+    *out_len = *out_items ? count : 0;
+    return pal_arena_checked(arena, err);
+}
+
 static pal_status read_tools(
         pal_json array, pal_arena *arena, pal_turn_request *request, pal_error *err)
 {
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
-    size_t count = pal_json_count(array), at = 0;
-    if (pal_json_is_absent(array))
-        return PAL_OK;
-    if (pal_json_type_of(array) != PAL_JSON_ARRAY)
-        return pal_error_set(err, PAL_INVALID, "'tools' must be an array of tools");
-    pal_tool *tools = pal_arena_array(arena, count ? count : 1, sizeof *tools);
-    if (!tools)
-        return pal_arena_checked(arena, err);
-    for (; pal_json_next(&iter, NULL, &value); at++) {
-        pal_status status = pal_native_tool_read(value, arena, &tools[at], err);
-        if (status != PAL_OK)
-            return pal_member_within(err, status, "tools", at);
+    void *tools = NULL;
+    pal_status status = begin_list(
+            array, "tools", sizeof(pal_tool), arena, &tools, &request->tools_len, err);
+    for (size_t at = 0; status == PAL_OK && pal_json_next(&iter, NULL, &value); at++) {
+        status = pal_native_tool_read(value, arena, (pal_tool *)tools + at, err);
+        status = pal_member_within(err, status, "tools", at);
     }
     request->tools = tools;
-    request->tools_len = count;
-    return PAL_OK;
+    return status;
 }
 
 static pal_status read_messages(
@@ -285,21 +300,15 @@ static pal_status read_messages(
 {
     pal_json_iter iter = pal_json_each(array);
     pal_json value;
-    size_t count = pal_json_count(array), at = 0;
-    if (pal_json_is_absent(array))
-        return PAL_OK;
-    if (pal_json_type_of(array) != PAL_JSON_ARRAY)
-        return pal_error_set(err, PAL_INVALID, "'messages' must be an array of messages");
-    request->messages = pal_arena_array(arena, count ? count : 1, sizeof *request->messages);
-    if (!request->messages)
-        return pal_arena_checked(arena, err);
-    for (; pal_json_next(&iter, NULL, &value); at++) {
-        pal_status status = pal_native_message_read(value, arena, &request->messages[at], err);
-        if (status != PAL_OK)
-            return pal_member_within(err, status, "messages", at);
+    void *messages = NULL;
+    pal_status status = begin_list(array, "messages", sizeof(pal_message), arena, &messages,
+            &request->messages_len, err);
+    for (size_t at = 0; status == PAL_OK && pal_json_next(&iter, NULL, &value); at++) {
+        status = pal_native_message_read(value, arena, (pal_message *)messages + at, err);
+        status = pal_member_within(err, status, "messages", at);
     }
-    request->messages_len = count;
-    return PAL_OK;
+    request->messages = messages;
+    return status;
 }
 
 static pal_status read_message(

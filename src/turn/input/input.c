@@ -21,6 +21,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "dialect/dialect_member.h"
 #include "turn/turn_question.h"
 
 /* ---- Questions ---- */
@@ -138,7 +139,9 @@ static pal_status make_replies(const pal_question *question, const pal_question_
     pal_buf replies;
     pal_status status = pal_json_parse(arena, question->data, NULL, &root, err);
 
-    if (status == PAL_OK && answer->data.len)
+    if (status != PAL_OK)
+        return status;
+    if (answer->data.len)
         status = pal_json_parse(arena, answer->data, NULL, &data, err);
     if (status != PAL_OK)
         return status;
@@ -146,7 +149,7 @@ static pal_status make_replies(const pal_question *question, const pal_question_
     pal_json_writer json = pal_json_writer_make(&replies);
     pal_json_iter each = pal_json_each(pal_json_find(root, "inputs"));
     pal_json_begin_object(&json);
-    while (status == PAL_OK && pal_json_next(&each, NULL, &input)) {
+    while (pal_json_next(&each, NULL, &input)) {
         pal_tool_question asked = {.id = text_of(input, "id", arena),
                 .schema = pal_json_raw(pal_json_find(input, "schema")),
                 .url = text_of(input, "url", arena)};
@@ -154,17 +157,14 @@ static pal_status make_replies(const pal_question *question, const pal_question_
 
         status = asked.id.data ? check_one(&asked, answer, data, arena, &reply, err)
                                : pal_no_memory(err);
-        if (status == PAL_OK) {
-            pal_json_name_str(&json, asked.id);
-            pal_json_put_raw(&json, reply);
-        }
+        if (status != PAL_OK)
+            goto out;
+        pal_json_name_str(&json, asked.id);
+        pal_json_put_raw(&json, reply);
     }
-    if (status == PAL_OK)
-        pal_json_end_object(&json);
-    if (status == PAL_OK && replies.failure == PAL_OK)
-        *out_replies = pal_arena_copy(arena, pal_buf_str(&replies));
-    if (status == PAL_OK && (replies.failure || pal_arena_failure(arena)))
-        status = pal_no_memory(err);
+    pal_json_end_object(&json);
+    status = pal_member_keep(&replies, arena, out_replies, err);
+out:
     pal_buf_done(&replies);
     return status;
 }
@@ -214,6 +214,19 @@ void pal_input_take(pal_tool_run *run, const pal_question_answer *answer)
 
 /* ---- Handles ---- */
 
+typedef struct handle_record {
+    pal_str call_id;
+    pal_str server;
+    pal_str handle;
+} handle_record;
+
+static const pal_member handle_members[] = {
+        {"call_id", PAL_MEMBER_STRING, 1, .offset = offsetof(handle_record, call_id)},
+        {"server", PAL_MEMBER_STRING, 1, .offset = offsetof(handle_record, server)},
+        {"handle", PAL_MEMBER_STRING, 1, .offset = offsetof(handle_record, handle)},
+};
+static const pal_member_table handle_table = {handle_members, 3, NULL, NULL};
+
 pal_str pal_input_handles(const pal_turn *turn)
 {
     pal_buf buf;
@@ -225,13 +238,12 @@ pal_str pal_input_handles(const pal_turn *turn)
     pal_json_begin_array(&json);
     for (size_t i = 0; i < turn->step.runs_len; i++) {
         const pal_tool_run *run = &turn->step.runs[i];
+        const handle_record record = {run->id, run->server, run->kept};
 
         if (run->kept.len == 0 || run->state >= PAL_TOOL_ENDED)
             continue;
         pal_json_begin_object(&json);
-        pal_put_str(&json, "call_id", run->id);
-        pal_put_str(&json, "server", run->server);
-        pal_put_str(&json, "handle", run->kept);
+        pal_members_write(&handle_table, 1, &json, &record);
         pal_json_end_object(&json);
         len++;
     }
@@ -251,10 +263,13 @@ bool pal_input_restore(pal_tool_run *run, pal_str handles)
         return false;
     each = pal_json_each(list);
     while (pal_json_next(&each, NULL, &one)) {
-        if (!pal_str_equal(text_of(one, "call_id", run->arena), run->id))
+        handle_record record;
+
+        if (pal_members_read_stored(&handle_table, 1, one, run->arena, &record, NULL) != PAL_OK ||
+                !pal_str_equal(record.call_id, run->id))
             continue;
-        run->server = text_of(one, "server", run->arena);
-        run->handle = run->kept = text_of(one, "handle", run->arena);
+        run->server = pal_arena_copy(run->arena, record.server);
+        run->handle = run->kept = pal_arena_copy(run->arena, record.handle);
         return run->handle.len > 0;
     }
     return false;

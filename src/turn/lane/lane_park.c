@@ -141,7 +141,6 @@ static void on_retry_time(pal_timer *timer)
 /* Another process is looking at the turn, or continues it. The next try shows which. */
 static void unpark_later(pal_turn *turn)
 {
-    turn->owed.item.id = turn->owed.previous_id;
     if (!pal_loop_timer_start(turn->runtime->loop, &turn->timer, AGAIN_MS, on_retry_time)) {
         pal_turn_fail(turn, PAL_NO_MEMORY, "out of memory");
         return;
@@ -163,26 +162,23 @@ static void on_unparked(pal_write *write)
         pal_lease_taken(turn->lane, turn->commit.ops[0].u.lease.fence);
     if (turn->phase != PAL_TURN_PHASE_UNPARK)
         return;
-    if (status == PAL_OK) {
-        pal_owed_added(turn);
+    pal_owed_renewed(turn, status);
+    if (status == PAL_OK)
         turn->then(turn);
-    } else if (status == PAL_BUSY && !turn->runtime->is_closing) {
+    else if (status == PAL_BUSY && !turn->runtime->is_closing)
         unpark_later(turn);
-    } else {
-        turn->owed.item.id = turn->owed.previous_id;
+    else
         pal_away_begin(turn); /* the store knows what happened to it */
-    }
 }
 
 static void try_unpark(pal_turn *turn)
 {
-    turn->owed.previous_id = turn->owed.item.id;
     turn->owed.on_seq = turn->commit.answered ? turn->commit.answered->seq : 0;
     turn->owed.questions = (pal_str){0}; /* the turn is answered, or it is canceled */
     turn->commit.write.ops_len = 0;
     pal_lease_note_stale(turn);
     pal_lease_add_take(turn);
-    pal_owed_replace(turn, turn->owed.previous_id);
+    pal_owed_renew(turn);
     pal_turn_write(turn, on_unparked);
 }
 

@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 #include "base/json/json.h"
-#include "base/json/json_put.h"
 #include "base/memory.h"
+#include "dialect/native/native.h"
 #include "store/store_snapshot.h"
 #include "store/store_tenant.h"
 #include "turn/lane/lane_inbox.h"
@@ -399,14 +399,9 @@ void pal_outcome_put_open(const pal_outcome *outcome, pal_buf *buf)
     for (size_t i = 0; answer && i < answer->parts_len; i++) {
         const pal_part *part = &answer->parts[i];
 
-        if (part->kind != PAL_PART_TOOL_CALL || has_result(outcome, part->call_id) ||
-                !pal_resume_is_callers(&callers, part->name))
-            continue;
-        pal_json_begin_object(&writer);
-        pal_put_str(&writer, "call_id", part->call_id);
-        pal_put_str(&writer, "name", part->name);
-        pal_put_str(&writer, "arguments", part->arguments);
-        pal_json_end_object(&writer);
+        if (part->kind == PAL_PART_TOOL_CALL && !has_result(outcome, part->call_id) &&
+                pal_resume_is_callers(&callers, part->name))
+            pal_native_call_put(&writer, part->call_id, part->name, part->arguments);
     }
     pal_json_end_array(&writer);
 }

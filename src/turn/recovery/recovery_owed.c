@@ -87,6 +87,20 @@ void pal_owed_added(pal_turn *turn)
     turn->owed.state = pal_id_is_none(turn->owed.item.id) ? PAL_OWED_NONE : PAL_OWED_STORED;
 }
 
+void pal_owed_renew(pal_turn *turn)
+{
+    turn->owed.previous_id = turn->owed.item.id;
+    pal_owed_replace(turn, turn->owed.previous_id);
+}
+
+void pal_owed_renewed(pal_turn *turn, pal_status status)
+{
+    if (status == PAL_OK)
+        pal_owed_added(turn);
+    else
+        turn->owed.item.id = turn->owed.previous_id;
+}
+
 void pal_owed_end(pal_turn *turn, pal_turn_append *append)
 {
     if (turn->owed.state == PAL_OWED_NONE)

@@ -18,6 +18,10 @@ void pal_owed_add(pal_turn *turn);
 void pal_owed_replace(pal_turn *turn, pal_id old);
 /* Called when the write with the item was committed. */
 void pal_owed_added(pal_turn *turn);
+/* Replaces the stored item by the turn's own item as it is now. Call pal_owed_renewed() with the
+ * status of the write: if it failed, the old item is still the stored one. */
+void pal_owed_renew(pal_turn *turn);
+void pal_owed_renewed(pal_turn *turn, pal_status status);
 
 /* Removes the item from the inbox with this append, which ends the turn. */
 void pal_owed_end(pal_turn *turn, pal_turn_append *append);
