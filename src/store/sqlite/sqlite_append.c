@@ -385,12 +385,12 @@ static pal_status undo_target(
 }
 
 static pal_status write_mark(
-        pal_sql_conn *conn, pal_work *work, int64_t handle, const pal_mark *mark)
+        pal_sql_conn *conn, pal_work *work, pal_sqlite_head *head, const pal_mark *mark)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_MARK_ADD);
     pal_status status;
 
-    pal_sql_bind_int(&sql, handle);
+    pal_sql_bind_int(&sql, head->handle);
     pal_sql_bind_int(&sql, (int64_t)mark->number);
     pal_sql_bind_int(&sql, mark->kind);
     pal_sql_bind_int(&sql, (int64_t)mark->seq);
@@ -401,11 +401,15 @@ static pal_status write_mark(
     status = pal_sql_run(&sql, &work->op->error);
     if (status != PAL_OK)
         return status;
+    head->mark_number = work->copied ? work->copied->mark_number : mark->number;
     sql = pal_sql_start(conn, PAL_SQL_HEAD_MARKED);
-    pal_sql_bind_int(&sql, handle);
-    pal_sql_bind_int(&sql, (int64_t)(work->copied ? work->copied->mark_number : mark->number));
+    pal_sql_bind_int(&sql, head->handle);
+    pal_sql_bind_int(&sql, (int64_t)head->mark_number);
     pal_sql_bind_updated_at(&sql, work);
-    return pal_sql_run(&sql, &work->op->error);
+    status = pal_sql_run(&sql, &work->op->error);
+    if (status == PAL_OK)
+        pal_sqlite_heads_keep(conn, work->op->session, head);
+    return status;
 }
 
 pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
@@ -417,7 +421,7 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
     if (status != PAL_OK)
         return status;
     if (work->copied)
-        return write_mark(conn, work, head.handle, &mark);
+        return write_mark(conn, work, &head, &mark);
     if (mark.seq > head.last_seq)
         return pal_error_set(&work->op->error, PAL_INVALID,
                 "the session has %llu message%s; there is no seq %llu",
@@ -431,7 +435,7 @@ pal_status pal_sqlite_mark(pal_sql_conn *conn, pal_work *work)
     mark.number = head.mark_number + 1;
     mark.through_seq = pal_mark_through(&mark, head.last_seq);
     mark.created_at = work->now_ms;
-    status = write_mark(conn, work, head.handle, &mark);
+    status = write_mark(conn, work, &head, &mark);
     if (status == PAL_OK)
         *work->op->u.mark = mark;
     return status;

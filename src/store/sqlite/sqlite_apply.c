@@ -14,8 +14,8 @@
 #define VACUUM_PAGES_MAX "2000"
 #define TIDY_WAIT_MS_MAX 50
 
-/* An append and the operations on leases report their changes of a head. Other operations do not,
- * so the cached heads are dropped. Naming a session may also move an expired session to the
+/* Appends, marks and the operations on leases report their changes of a head. Other operations do
+ * not, so the cached heads are dropped. Naming a session may also move an expired session to the
  * trash. */
 static bool may_change_heads(const pal_op *op)
 {
@@ -23,6 +23,7 @@ static bool may_change_heads(const pal_op *op)
     case PAL_OP_CREATE:
         return op->u.create.session->key.len > 0 || op->u.create.session->aliases_len > 0;
     case PAL_OP_APPEND:
+    case PAL_OP_MARK:
     case PAL_OP_INBOX_ADD:
     case PAL_OP_INBOX_DROP:
     case PAL_OP_LEASE_TAKE:

@@ -7,9 +7,9 @@
  *
  * The cache is valid as long as no other connection has written to the file. SQLite counts the
  * states of the file that a connection has seen, to validate its own page cache. If a transaction
- * begins with the number that the last commit ended with, nothing was written in between. An append
- * and a change of the lease update the cache. The cache is emptied before any other operation that
- * may change a head, and after every rollback; during such an operation nothing is cached.
+ * begins with the number that the last commit ended with, nothing was written in between. Appends,
+ * marks and changes of the lease update the cache. The cache is emptied before any other operation
+ * that may change a head, and after every rollback; during such an operation nothing is cached.
  *
  * Only the thread that holds the writer's connection calls these functions. */
 #include <string.h>

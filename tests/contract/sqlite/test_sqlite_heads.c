@@ -129,6 +129,74 @@ static void a_commit_looks_up_a_session_once(void)
     end();
 }
 
+static pal_op op_lease(pal_id session, const char *owner, pal_op_kind kind, uint64_t fence)
+{
+    return (pal_op){.kind = kind,
+            .session = session,
+            .u.lease = {.owner = pal_str_of(owner), .ttl_ms = 1000, .fence = fence}};
+}
+
+static uint64_t take_lease(pal_store *store, pal_id session, const char *owner)
+{
+    pal_op op = op_lease(session, owner, PAL_OP_LEASE_TAKE, 0);
+
+    OK(pal_store_apply(store, &op, 1, &test.err));
+    CHECK_STATUS(op.status, PAL_OK);
+    return op.u.lease.fence;
+}
+
+/* As in the later commits of a turn. */
+static void marks_and_fences_need_no_lookup(void)
+{
+    pal_id id = begin();
+    uint64_t fence = take_lease(test.store, id, "me");
+    pal_part parts[2];
+    pal_message first = words(&parts[0]), second = words(&parts[1]);
+    pal_mark marks[] = {{.kind = PAL_MARK_PIN, .seq = 1}, {.kind = PAL_MARK_PIN, .seq = 2}};
+    pal_op ops[] = {
+            op_append(id, &first),
+            {.kind = PAL_OP_MARK, .session = id, .u.mark = &marks[0]},
+            op_append(id, &second),
+            {.kind = PAL_OP_MARK, .session = id, .u.mark = &marks[1]},
+    };
+
+    (void)lookups();
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        ops[i].fence = fence;
+    OK(pal_store_apply(test.store, ops, sizeof ops / sizeof ops[0], &test.err));
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        CHECK_STATUS(ops[i].status, PAL_OK);
+    CHECK_EQ(second.seq, 2);
+    CHECK_EQ(marks[0].number, 1);
+    CHECK_EQ(marks[1].number, 2);
+    CHECK_EQ(lookups(), 0);
+    CHECK_EQ(ask("SELECT mark_number FROM head"), 2);
+    end();
+}
+
+static void a_lease_of_another_process_is_seen(void)
+{
+    pal_id id = begin();
+    pal_store *other = open_other();
+    uint64_t fence = take_lease(test.store, id, "me");
+    pal_op release = op_lease(id, "me", PAL_OP_LEASE_RELEASE, fence);
+    pal_part part;
+    pal_message message = words(&part);
+    pal_op op = op_append(id, &message);
+
+    op.fence = fence;
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
+    CHECK_STATUS(op.status, PAL_OK);
+    OK(pal_store_apply(other, &release, 1, &test.err));
+    CHECK_STATUS(release.status, PAL_OK);
+    CHECK_THAT(take_lease(other, id, "you"), >, fence);
+    OK(pal_store_apply(test.store, &op, 1, &test.err));
+    CHECK_STATUS(op.status, PAL_DENIED);
+    CHECK_EQ(append(id), 2);
+    pal_store_close(other);
+    end();
+}
+
 static void another_tenant_does_not_see_it(void)
 {
     pal_id id = begin(), own = {{0}};
@@ -306,6 +374,8 @@ int main(void)
     file_begin();
     RUN(the_second_append_looks_nothing_up);
     RUN(a_commit_looks_up_a_session_once);
+    RUN(marks_and_fences_need_no_lookup);
+    RUN(a_lease_of_another_process_is_seen);
     RUN(another_tenant_does_not_see_it);
     RUN(messages_of_another_process_are_seen);
     RUN(a_read_between_does_not_hide_it);
