@@ -382,10 +382,9 @@ static void on_signature(void *user, pal_str signature, pal_str family)
 /* Returns the extra of a call: that of its tool, with "asks" if the call may end the turn because
  * it needs approval. So readers know it before the call is complete. In the step's arena, or the
  * tool's. */
-static pal_str extra_of(pal_turn *turn, pal_str name)
+static pal_str extra_of(pal_turn *turn, const pal_tool *tool)
 {
     static const char end[] = "}}", asks[] = ",\"asks\":true}}";
-    const pal_tool *tool = pal_tools_find(turn, name);
     pal_str extra = tool ? tool->call_extra : (pal_str){0};
     pal_arena *arena;
     pal_buf buf;
@@ -393,7 +392,7 @@ static pal_str extra_of(pal_turn *turn, pal_str name)
     if (!turn->request.asks_end_turn || !pal_text_ends(extra, end) || tool->server.len == 0 ||
             pal_permission_decide(&turn->settings.permissions, tool, PAL_PERMISSION_NONE) !=
                     PAL_PERMISSION_ASK ||
-            !pal_permission_ends_turn(&turn->settings.permissions, name,
+            !pal_permission_ends_turn(&turn->settings.permissions, tool->name,
                     turn->runtime->options.unasked_allowed))
         return extra;
     arena = pal_turn_step_arena(turn);
@@ -416,7 +415,7 @@ static void on_call(void *user, uint32_t index, pal_str id, pal_str name)
             (pal_event){.kind = PAL_EVENT_CALL,
                     .call_id = call_id_of(&turn->step.answer, index),
                     .name = name,
-                    .text = extra_of(turn, name),
+                    .text = extra_of(turn, pal_tools_find(turn, name)),
                     .count = part_number(&turn->step.answer)});
 }
 
@@ -701,7 +700,7 @@ static void mark_calls(pal_turn *turn, pal_message *message)
         bool has_own = turn->step.answer.has_items && part->extra.len;
 
         if (tool && (tool->server.len || !has_own))
-            part->extra = extra_of(turn, part->name);
+            part->extra = extra_of(turn, tool);
     }
 }
 

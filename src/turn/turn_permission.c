@@ -71,6 +71,16 @@ pal_permission pal_permission_decide(
     return stricter(permission, first_match(&set->request, tool->name));
 }
 
+size_t pal_permission_drop_denied(const pal_permission_set *set, pal_tool *tools, size_t len)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (pal_permission_decide(set, &tools[i], PAL_PERMISSION_NONE) != PAL_PERMISSION_DENY)
+            tools[kept++] = tools[i];
+    return kept;
+}
+
 bool pal_permission_ends_turn(
         const pal_permission_set *set, pal_str tool, bool is_unasked_allowed)
 {

@@ -28,6 +28,9 @@ typedef struct pal_permission_set {
 pal_permission pal_permission_decide(
         const pal_permission_set *set, const pal_tool *tool, pal_permission memory);
 
+/* Removes the tools that are denied. Returns the number of those that are left. */
+size_t pal_permission_drop_denied(const pal_permission_set *set, pal_tool *tools, size_t len);
+
 /* Returns true if a call whose permission is ASK ends a turn with `asks_end_turn`: the
  * configuration does not allow it unasked, or the request itself requires approval. */
 bool pal_permission_ends_turn(

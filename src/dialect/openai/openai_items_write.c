@@ -192,22 +192,36 @@ bool pal_openai_item_index(const pal_message *message, pal_str id, size_t *out_i
 
 /* ---- Writing content ---- */
 
-static pal_json kept_in(pal_str extra, const char *family, pal_arena *scratch)
+static pal_json parse_extra(pal_str extra, pal_arena *scratch)
 {
-    return extra.len ? pal_member_kept(extra, family, scratch) : (pal_json){0};
+    pal_json value = {0};
+    if (extra.len == 0 || pal_json_parse(scratch, extra, NULL, &value, NULL) != PAL_OK)
+        return (pal_json){0};
+    return value;
 }
 
-static bool is_refusal_in(const pal_part *part, pal_arena *scratch)
+/* Returns the object that a parsed extra keeps for a format. */
+static pal_json kept_of(pal_json extra, const char *family)
+{
+    pal_json kept = pal_json_find(extra, family);
+    return pal_json_type_of(kept) == PAL_JSON_OBJECT ? kept : (pal_json){0};
+}
+
+static pal_json kept_in(pal_str extra, const char *family, pal_arena *scratch)
+{
+    return kept_of(parse_extra(extra, scratch), family);
+}
+
+static bool is_refusal_of(pal_json chat)
 {
     static const char *const refusals[] = {"refusal", "message_refusal", NULL};
-    pal_json chat = kept_in(part->extra, "openai", scratch);
     return pal_member_is_one_of(pal_json_find(chat, "type"), refusals);
 }
 
 bool pal_openai_part_is_refusal(const pal_part *part)
 {
     pal_arena *arena = part->extra.len ? pal_arena_new(0) : NULL;
-    bool is_refusal = arena && is_refusal_in(part, arena);
+    bool is_refusal = arena && is_refusal_of(kept_in(part->extra, "openai", arena));
     pal_arena_free(arena);
     return is_refusal;
 }
@@ -228,8 +242,9 @@ static void put_text(items_writer *out, const pal_part *part, bool is_assistant)
 {
     static const char *const text_own[] = {"type", "text", "item", NULL};
     static const char *const refusal_own[] = {"type", "refusal", "item", NULL};
-    pal_json kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
-    bool is_refusal = is_refusal_in(part, out->scratch);
+    pal_json extra = parse_extra(part->extra, out->scratch);
+    pal_json kept = kept_of(extra, PAL_ITEMS_FAMILY);
+    bool is_refusal = is_refusal_of(kept_of(extra, "openai"));
     bool is_output = is_assistant && !is_refusal;
     pal_json_begin_object(out->json);
     pal_put_str(out->json, "type",
@@ -326,8 +341,8 @@ static void put_content(items_writer *out, const pal_part *part, bool is_assista
         put_text(out, part, is_assistant);
         return;
     }
-    pal_json kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
-    pal_json chat = kept_in(part->extra, "openai", out->scratch);
+    pal_json extra = parse_extra(part->extra, out->scratch);
+    pal_json kept = kept_of(extra, PAL_ITEMS_FAMILY), chat = kept_of(extra, "openai");
     if (is_assistant || !has_source(part, kept, pal_json_find(chat, "file")))
         put_placeholder(out, part, is_assistant);
     else
@@ -420,10 +435,9 @@ pal_str pal_openai_custom_input(pal_str arguments, pal_arena *arena)
 
 /* Chat completions also have custom tools, whose input is plain text. If the model wrote no
  * arguments, an empty object is written, because SDKs parse the arguments. */
-static void put_call(items_writer *out, const pal_part *part, pal_json kept)
+static void put_call(items_writer *out, const pal_part *part, pal_json kept, pal_json chat)
 {
     static const char custom[] = "custom_tool_call";
-    pal_json chat = kept_in(part->extra, "openai", out->scratch);
     bool is_chat_custom = pal_json_string_is(pal_json_find(chat, "type"), "custom");
     bool is_custom = is_chat_custom || pal_json_string_is(pal_json_find(kept, "type"), custom);
     const char *name = is_custom ? "input" : "arguments";
@@ -477,9 +491,9 @@ static void put_mcp_error(items_writer *out, const pal_part *result)
 }
 
 /* Images and files of a result are not part of an mcp_call. */
-static void put_mcp_call(items_writer *out, const pal_part *part, const pal_part *result)
+static void put_mcp_call(
+        items_writer *out, const pal_part *part, pal_json mcp, const pal_part *result)
 {
-    pal_json mcp = kept_in(part->extra, "mcp", out->scratch);
     pal_str request = pal_member_string(mcp, "request", out->scratch);
     bool is_error = result && result->is_error;
     put_mcp(out, "mcp_call", part, mcp);
@@ -536,9 +550,10 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     pal_openai_item_parts(message, index, &first, &len);
     const pal_part *part = len ? &message->parts[first] : NULL;
     item_form form = form_of(part);
-    pal_json kept = {0};
+    pal_json extra = {0};
     if (form != MESSAGE)
-        kept = kept_in(part->extra, PAL_ITEMS_FAMILY, out->scratch);
+        extra = parse_extra(part->extra, out->scratch);
+    pal_json kept = kept_of(extra, PAL_ITEMS_FAMILY), mcp = kept_of(extra, "mcp");
     put_id_text(message, form, first, len, id);
     pal_json_begin_object(out->json);
     if (status)
@@ -550,12 +565,11 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     else if (form == REASONING)
         put_reasoning(out, part, kept);
     else if (form == CALL)
-        put_call(out, part, kept);
+        put_call(out, part, kept, kept_of(extra, "openai"));
     else if (is_request(form, result))
-        put_mcp(out, "mcp_approval_request", part,
-                kept_in(part->extra, "mcp", out->scratch));
+        put_mcp(out, "mcp_approval_request", part, mcp);
     else if (form == MCP_CALL || form == ASKED_CALL || form == APPROVED_CALL)
-        put_mcp_call(out, part, result);
+        put_mcp_call(out, part, mcp, result);
     else if (form == KEPT || form == APPROVAL || form == TOOL_LIST)
         put_kept(out, kept, !status);
     else

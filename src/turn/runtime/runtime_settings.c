@@ -331,11 +331,10 @@ size_t pal_turn_settings_tools(
     size_t kept = callers;
 
     for (size_t i = callers; i < len; i++)
-        if (is_offered(settings->own, tools[i].name) &&
-                pal_permission_decide(&settings->permissions, &tools[i], PAL_PERMISSION_NONE) !=
-                        PAL_PERMISSION_DENY)
+        if (is_offered(settings->own, tools[i].name))
             tools[kept++] = tools[i];
-    return kept;
+    return callers +
+            pal_permission_drop_denied(&settings->permissions, tools + callers, kept - callers);
 }
 
 pal_window pal_turn_settings_window(
