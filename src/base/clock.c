@@ -18,14 +18,18 @@
 
 static atomic_int_least64_t stopped_at_ms; /* 0 while the real clock is in use */
 
-int64_t pal_clock_now_ms(void)
+int64_t pal_clock_machine_ms(void)
 {
-    int64_t stopped = atomic_load_explicit(&stopped_at_ms, memory_order_relaxed);
-    if (stopped)
-        return stopped;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t pal_clock_now_ms(void)
+{
+    int64_t stopped = atomic_load_explicit(&stopped_at_ms, memory_order_relaxed);
+
+    return stopped ? stopped : pal_clock_machine_ms();
 }
 
 int64_t pal_clock_monotonic_us(void)

@@ -8,6 +8,8 @@
 
 /* Returns the time in milliseconds since 1970, or the time that a test has set. */
 int64_t pal_clock_now_ms(void);
+/* Returns the time of the machine's clock, also if a test has set another time. */
+int64_t pal_clock_machine_ms(void);
 
 /* Returns microseconds that never decrease, for measuring durations. Tests cannot set them. */
 int64_t pal_clock_monotonic_us(void);

@@ -190,6 +190,7 @@ struct memory_tenant {
 
 typedef struct memory_engine {
     pal_engine base;
+    pal_engine *clock; /* has the time that leases go by; NULL: this process */
     pthread_rwlock_t lock;
     size_t cap; /* number of messages kept in each session; 0: all */
     uint64_t handle_last;

@@ -200,7 +200,7 @@ pal_status pal_memory_lease_take(memory_engine *engine, pal_work *work)
 {
     pal_op *op = work->op;
     pal_str wanted = op->u.lease.owner;
-    int64_t now_ms = pal_clock_now_ms();
+    int64_t now_ms = engine->clock ? pal_store_now_ms(engine->clock) : pal_clock_now_ms();
     bool is_held, is_mine;
     memory_session *session = NULL;
     pal_status status = pal_memory_session_for(engine, work, 0, &session);

@@ -21,6 +21,7 @@ static void postgres_close(pal_engine *engine)
     pal_arena_free(store->names);
     pal_free(store->url);
     pal_free(store->place);
+    pthread_mutex_destroy(&store->clock.lock);
     pthread_cond_destroy(&store->given);
     pthread_mutex_destroy(&store->lock);
     pal_free(store);
@@ -45,6 +46,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         store->readers[i].conn.store = store;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->given, NULL);
+    pthread_mutex_init(&store->clock.lock, NULL);
     store->names = pal_arena_new(0);
     status = store->names ? pal_postgres_url_read(store, location, err) : pal_no_memory(err);
     if (status == PAL_OK)
@@ -87,6 +89,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .blob_get = pal_postgres_blob_get,                                                         \
         .stat = pal_postgres_stat,                                                                 \
         .export_scan = pal_postgres_export_scan,                                                   \
+        .now_ms = pal_postgres_now_ms,                                                             \
         .ready = pal_postgres_ready,                                                               \
         .went_back = pal_postgres_went_back,                                                       \
         .schema_read = pal_postgres_schema_read,                                                   \

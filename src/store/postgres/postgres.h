@@ -31,6 +31,14 @@ typedef struct pal_postgres_conn {
     bool was_checked; /* writer: the row of this process was read through this connection */
 } pal_postgres_conn;
 
+/* The clock of the database (postgres_clock.c). */
+typedef struct pal_postgres_clock {
+    pthread_mutex_t lock;
+    bool is_known;
+    int64_t least_us; /* the database's time is at least this much more than the monotonic time */
+    int64_t most_us;  /* and at most this much */
+} pal_postgres_clock;
+
 typedef struct pal_postgres_reader {
     pal_postgres_conn conn;
     bool is_used;
@@ -61,6 +69,7 @@ struct pal_postgres {
     atomic_bool is_lost;  /* the writer has no connection */
     atomic_uint_fast64_t losses; /* how often the writer lost its connection */
     atomic_uint_fast64_t flights; /* number of flights that were sent; for tests */
+    pal_postgres_clock clock;
 };
 
 /* ---- postgres_url.c ---- */
@@ -102,6 +111,7 @@ typedef struct pal_postgres_flight {
     bool prepares[PAL_POSTGRES_FLIGHT_MAX];
     PGresult *results[PAL_POSTGRES_FLIGHT_MAX];
     size_t len;
+    int64_t begun_us; /* monotonic time */
     bool is_broken; /* libpq refused a statement */
     bool is_short;  /* there was no memory for a parameter */
     pal_postgres_failure failure;
@@ -139,6 +149,14 @@ void pal_postgres_readers_close(pal_postgres *store);
 /* Runs a text without parameters: for the schema. *out_code is the SQLSTATE of a failure. */
 PAL_CHECKED pal_status pal_postgres_exec(
         pal_postgres_conn *conn, const char *text, char out_code[6], pal_error *err);
+
+/* ---- postgres_clock.c ---- */
+
+/* Notes that the database's clock showed this time between two monotonic times. `is_first`: the
+ * connection is new, and may lead to another machine. */
+void pal_postgres_clock_note(pal_postgres *store, int64_t time_us, int64_t from_us, int64_t to_us,
+        bool is_first);
+pal_now_ms_fn pal_postgres_now_ms;
 
 /* ---- postgres_schema.c ---- */
 

@@ -234,6 +234,7 @@ pal_status pal_postgres_connect(
     const char *const values[] = {"3", "5000", "5", "2", "3",
             store->options.read_only ? "any" : "read-write", "palaver", store->url, "UTF8",
             pal_postgres_settings(conn), NULL};
+    pal_status status;
 
     if (conn->pg && PQstatus(conn->pg) == CONNECTION_OK &&
             conn->losses == atomic_load(&store->losses))
@@ -259,7 +260,11 @@ pal_status pal_postgres_connect(
     if (!conn->is_writer)
         return PAL_OK;
     atomic_store(&store->is_lost, false);
-    return store->options.read_only ? PAL_OK : make_durable(conn, out_failure, err);
+    status = pal_postgres_run(conn, PAL_POSTGRES_CLOCK_READ, NULL, NULL, out_failure, err);
+    if (status != PAL_OK)
+        pal_postgres_disconnect(conn);
+    return status != PAL_OK || store->options.read_only ? status
+                                                        : make_durable(conn, out_failure, err);
 }
 
 /* ---- Flights ---- */
@@ -268,6 +273,7 @@ void pal_postgres_flight_begin(pal_postgres_flight *flight, pal_postgres_conn *c
 {
     flight->conn = conn;
     flight->len = 0;
+    flight->begun_us = pal_clock_monotonic_us();
     flight->is_broken = conn->pg == NULL;
     flight->is_short = false;
     flight->failure = PAL_POSTGRES_FINE;
@@ -418,6 +424,18 @@ static bool take_sync(PGconn *pg, int64_t until_us)
     return is_synced;
 }
 
+/* These statements return the database's time. */
+static void note_time(const pal_postgres_flight *flight, size_t index)
+{
+    pal_postgres_sql sql = flight->sent[index];
+    const PGresult *result = flight->results[index];
+
+    if ((sql == PAL_POSTGRES_CLOCK_READ || sql == PAL_POSTGRES_NODE_BATCH) &&
+            PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
+        pal_postgres_clock_note(flight->conn->store, pal_postgres_int(result, 0, 0),
+                flight->begun_us, pal_clock_monotonic_us(), sql == PAL_POSTGRES_CLOCK_READ);
+}
+
 static bool collect(pal_postgres_flight *flight, int64_t until_us, pal_error *err)
 {
     pal_postgres_conn *conn = flight->conn;
@@ -439,6 +457,7 @@ static bool collect(pal_postgres_flight *flight, int64_t until_us, pal_error *er
         if (!is_fine(flight->results[i]) &&
                 PQresultStatus(flight->results[i]) != PGRES_PIPELINE_ABORTED)
             keep_failure(flight, flight->results[i], err);
+        note_time(flight, i);
     }
     return take_sync(conn->pg, until_us);
 }

@@ -12,6 +12,8 @@ pal_status pal_postgres_copy_open(pal_postgres *store, pal_postgres_copy *out_co
         return pal_no_memory(err);
     status = pal_store_memory.open("", &store->options, &out_copy->engine, err);
     out_copy->memory = (memory_engine *)out_copy->engine;
+    if (status == PAL_OK)
+        out_copy->memory->clock = &store->base;
     return status;
 }
 

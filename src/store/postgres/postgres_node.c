@@ -11,7 +11,6 @@
  * nothing was written. It is counted once, and the process continues with what the database has. */
 #include <poll.h>
 
-#include "base/clock.h"
 #include "store/postgres/postgres.h"
 
 #define NODE_FORGOTTEN_MS ((int64_t)24 * 3600 * 1000)
@@ -23,7 +22,7 @@ static pal_status try_enter(pal_postgres *store, bool *out_entered,
         pal_postgres_failure *out_failure, pal_error *err)
 {
     pal_postgres_conn *conn = &store->writer;
-    int64_t now_ms = pal_clock_now_ms(), slot, batch;
+    int64_t now_ms = pal_store_now_ms(&store->base), slot, batch;
     pal_id id = pal_id_new();
     pal_postgres_params params = {0};
     pal_postgres_flight flight;
@@ -128,7 +127,7 @@ void pal_postgres_add_batch(pal_postgres_flight *flight, int64_t now_ms)
 void pal_postgres_acknowledge(pal_postgres *store)
 {
     store->acknowledged = store->batch;
-    store->acknowledged_at = pal_clock_now_ms();
+    store->acknowledged_at = pal_store_now_ms(&store->base);
 }
 
 pal_status pal_postgres_not_replicated(const pal_postgres *store, pal_error *err)
@@ -148,7 +147,7 @@ static void note_went_back(pal_postgres *store, int64_t batch)
  * to another one. Half a day allows for clocks that differ. */
 static void lose_slot(pal_postgres *store)
 {
-    if (pal_clock_now_ms() - store->acknowledged_at < NODE_FORGOTTEN_MS / 2)
+    if (pal_store_now_ms(&store->base) - store->acknowledged_at < NODE_FORGOTTEN_MS / 2)
         note_went_back(store, 0);
     store->slot = 0;
 }

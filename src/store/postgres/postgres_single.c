@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/sum.h"
 
@@ -383,7 +382,7 @@ static size_t add_statements(pal_postgres_flight *flight, pal_postgres_single *s
 
     pal_postgres_add_batch(flight, single->members[0].work->now_ms);
     put_heads(single, &heads);
-    pal_postgres_put_int(&heads, pal_clock_now_ms());
+    pal_postgres_put_int(&heads, pal_store_now_ms(&store->base));
     pal_postgres_put_int(&heads, pal_postgres_token(store));
     pal_postgres_put_int(&heads, store->slot);
     pal_postgres_put_id(&heads, store->node);

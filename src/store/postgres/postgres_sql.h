@@ -24,6 +24,9 @@
 #define PAL_POSTGRES_RECORD_COLUMNS                                                                \
     "r.kind, r.name, r.session, r.body, r.version, r.created_at, r.updated_at, r.expires_at"
 
+/* The present time in microseconds, and not that of the transaction's beginning. */
+#define PAL_POSTGRES_TIME "(extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+
 /* The name of the tenant of a row. */
 #define PAL_POSTGRES_TENANT_NAME(table)                                                            \
     "(SELECT n.name FROM @tenant n WHERE n.tenant = " table ".tenant)"
@@ -68,6 +71,7 @@
     /* reset_val is the default for new sessions, also if a pooler gave us an older session. */    \
     X(DURABILITY_FIND, "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'")      \
     X(DURABILITY_SET, "SELECT set_config('synchronous_commit', $1, false)")                        \
+    X(CLOCK_READ, "SELECT " PAL_POSTGRES_TIME)                                                     \
     X(BEGIN, "BEGIN")                                                                              \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
@@ -86,7 +90,9 @@
             " started_at = excluded.started_at, seen_at = excluded.seen_at"                        \
             " WHERE node.seen_at < $5")                                                            \
     X(NODE_LOCK, "SELECT batch FROM @node WHERE slot = $1 AND id = $2 FOR UPDATE")                 \
-    X(NODE_BATCH, "UPDATE @node SET batch = $3, seen_at = $4 WHERE slot = $1 AND id = $2")         \
+    X(NODE_BATCH,                                                                                  \
+            "UPDATE @node SET batch = $3, seen_at = $4 WHERE slot = $1 AND id = $2"                \
+            " RETURNING " PAL_POSTGRES_TIME)                                                       \
     X(NODE_CHECK,                                                                                  \
             "UPDATE @node SET checks = checks + 1 WHERE slot = $1 AND id = $2 RETURNING batch")    \
     X(NODE_LEAVE, "UPDATE @node SET seen_at = 0 WHERE slot = $1 AND id = $2")                      \
