@@ -56,7 +56,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
-#include "base/clock.h"
 #include "base/digest.h"
 #include "base/json/json_put.h"
 #include "base/log.h"
@@ -247,7 +246,8 @@ void pal_idempotency_end(pal_call *call)
 static pal_status write_body(const pal_call *call, pal_buf *buf, pal_record *out_record)
 {
     out_record->body = pal_arena_copy(call->arena, pal_buf_str(buf));
-    out_record->expires_at = pal_clock_now_ms() + call->server->settings->idempotency_ms;
+    out_record->expires_at =
+            pal_store_clock_ms(call->server->store) + call->server->settings->idempotency_ms;
     pal_status status = buf->failure ? buf->failure : pal_arena_failure(call->arena);
     pal_buf_done(buf);
     return status;

@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/sum.h"
@@ -726,7 +725,7 @@ static pal_message *make_answer(pal_turn *turn, const pal_model_end *end)
     mark_calls(turn, message);
     message->id = turn->step.answer_id;
     /* the events before and after the commit report the same time */
-    message->created_at = pal_clock_now_ms();
+    message->created_at = pal_store_clock_ms(turn->runtime->store);
     message->model = pal_arena_copy(arena, end->model.len ? end->model : turn->settings.model);
     message->has_usage = end->has_usage;
     message->usage = end->usage;

@@ -10,7 +10,6 @@
 #include "window/window_compact_internal.h"
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "context/context_text.h"
 #include "dialect/dialect_member.h"
 #include "window/window_prompt.h"
@@ -256,8 +255,7 @@ static pal_ledger_row ledger_row(
             .model = job->record.model,
             .price_version = answer->price_version,
             .usage = answer->usage,
-            .cost_micros = answer->cost_micros,
-            .created_at = pal_clock_now_ms()};
+            .cost_micros = answer->cost_micros};
 }
 
 /* Makes one commit with the mark and the cost of the model call. The cost is stored even if no mark

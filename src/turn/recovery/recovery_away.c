@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "context/context_text.h"
 #include "turn/lane/lane.h"
@@ -215,7 +214,8 @@ static void see_parked(pal_turn *turn, pal_status status, const pal_outcome *out
     } else if (outcome->is_hidden || !outcome->has_open_calls) {
         cancel(turn, "the conversation was rewound");
     } else if (turn->lane->first && newest &&
-            pal_clock_now_ms() - newest->created_at > PAL_TURN_PAUSE_MS_MAX) {
+            pal_store_clock_ms(turn->runtime->store) - newest->created_at >
+                    PAL_TURN_PAUSE_MS_MAX) {
         pal_lane_unpark(turn, stop_calls);
     }
 }

@@ -15,7 +15,6 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "context/context_text.h"
 #include "turn/lane/lane.h"
@@ -88,10 +87,12 @@ static pal_status count_all_calls(
     return status;
 }
 
-static bool waits_for_results(const pal_resume *found)
+static bool waits_for_results(const pal_snapshot *snapshot, const pal_resume *found)
 {
+    int64_t now_ms = pal_store_clock_ms(snapshot->store);
+
     if (found->request.calls_end_turn ||
-            pal_clock_now_ms() - found->answer->created_at > PAL_TURN_PAUSE_MS_MAX)
+            now_ms - found->answer->created_at > PAL_TURN_PAUSE_MS_MAX)
         return false;
     for (size_t i = 0; i < found->answer->parts_len; i++)
         if (is_open(found, &found->answer->parts[i]) &&
@@ -127,9 +128,9 @@ pal_status pal_resume_judge(
     if (status == PAL_OK)
         status = find_questions(arena, found, err);
     if (status == PAL_OK)
-        found->kind = found->questions_len > 0 ? PAL_RESUME_ASKING
-                : waits_for_results(found)     ? PAL_RESUME_PAUSED
-                                               : PAL_RESUME_DEAD;
+        found->kind = found->questions_len > 0       ? PAL_RESUME_ASKING
+                : waits_for_results(snapshot, found) ? PAL_RESUME_PAUSED
+                                                     : PAL_RESUME_DEAD;
     return status;
 }
 

@@ -3,7 +3,6 @@
  * named. For every other endpoint the request becomes a turn. */
 #include "server/api/anthropic/api_anthropic.h"
 
-#include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
@@ -121,7 +120,7 @@ static pal_status run_turn(pal_call *call, pal_str key, pal_str body, pal_error 
         return status;
     session->id = pal_call_derived_id(call, 0);
     session->tenant = call->caller.tenant;
-    session->expires_at = pal_clock_now_ms() + TEMPORARY_MS;
+    session->expires_at = pal_store_clock_ms(call->server->store) + TEMPORARY_MS;
     *op = pal_op_create(session);
     call->user = request;
     if (key.len || is_thread(call, "create")) {

@@ -2,7 +2,6 @@
  * keeps message threads. api_record.h describes records. */
 #include "server/api/anthropic/api_anthropic_record.h"
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "dialect/anthropic/anthropic.h"
 #include "dialect/dialect_member.h"
@@ -58,7 +57,7 @@ static pal_status keep_thread(const pal_api_record *record, const pal_recorder_p
             .settings = settings};
     pal_session session = {.id = place->session,
             .tenant = record->tenant,
-            .expires_at = pal_clock_now_ms() + PAL_ANTHROPIC_THREAD_MS};
+            .expires_at = pal_store_clock_ms(record->server->store) + PAL_ANTHROPIC_THREAD_MS};
     pal_status status = PAL_OK;
     if (record->is_temporary)
         status = pal_store_update(

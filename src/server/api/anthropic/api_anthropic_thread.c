@@ -8,7 +8,6 @@
  * client then sends its whole history. */
 #include "server/api/anthropic/api_anthropic_record.h"
 
-#include "base/clock.h"
 #include "base/digest.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
@@ -131,7 +130,7 @@ static pal_status put_record(pal_store *store, pal_str tenant, pal_str name, pal
             .name = name,
             .session = session,
             .body = body,
-            .expires_at = pal_clock_now_ms() + PAL_ANTHROPIC_THREAD_MS};
+            .expires_at = pal_store_clock_ms(store) + PAL_ANTHROPIC_THREAD_MS};
     return pal_store_record_put(store, tenant, &record, PAL_RECORD_VERSION_ANY, err);
 }
 

@@ -7,7 +7,6 @@
  * holds the lock of the conversation. */
 #include "server/api/mistral/api_mistral_start.h"
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
@@ -187,7 +186,7 @@ pal_status pal_mistral_start_session(pal_mistral_start *start, size_t more_ops, 
     start->session.id = pal_pass_id_here(call, 0);
     start->session.tenant = call->caller.tenant;
     if (!start->is_stored)
-        start->session.expires_at = pal_clock_now_ms() + PASSING_MS;
+        start->session.expires_at = pal_store_clock_ms(call->server->store) + PASSING_MS;
     start->run.session = start->session.id;
     start->run.is_made = true;
     start->run.is_passing = !start->is_stored;

@@ -3,7 +3,6 @@
 #include "server/api/native/api_session.h"
 
 #include <stdio.h>
-#include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
@@ -136,7 +135,8 @@ pal_status pal_api_session_read(pal_call *call, const pal_api_object *body,
                 err, PAL_INVALID, "send either 'expires_at' or 'expires_in', not both");
     }
     if (request->expires_in)
-        request->session.expires_at = pal_clock_now_ms() + (int64_t)request->expires_in * 1000;
+        request->session.expires_at =
+                pal_store_clock_ms(call->server->store) + (int64_t)request->expires_in * 1000;
     request->session.tenant = call->caller.tenant;
     return read_aliases(call, pal_json_find(call->body, "aliases"), &request->session, err);
 }

@@ -3,7 +3,6 @@
  * server keeps the history: the request contains only the new messages, and a turn of that session
  * answers. If the model service has another API, the request also becomes a turn, in a temporary
  * session that is erased with it. */
-#include "base/clock.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -303,7 +302,7 @@ static pal_status create_session(pal_openai_chat *chat, pal_str key, pal_error *
     session->tenant = call->caller.tenant;
     session->key = key;
     if (chat->is_passing)
-        session->expires_at = pal_clock_now_ms() + PASSING_MS;
+        session->expires_at = pal_store_clock_ms(call->server->store) + PASSING_MS;
     *op = key.len ? pal_op_find_or_create(session) : pal_op_create(session);
     call->user = chat;
     if (key.len)

@@ -8,7 +8,6 @@
 #include "server/api/openai/api_openai_responses.h"
 #include "server/api/openai/api_openai_socket.h"
 
-#include "base/clock.h"
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_session.h"
@@ -167,7 +166,7 @@ static pal_status make_session(pal_response_request *request, pal_error *err)
     session->id = pal_call_derived_id(call, 1);
     session->tenant = call->caller.tenant;
     if (request->is_passing || request->is_kept)
-        session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
+        session->expires_at = pal_store_clock_ms(call->server->store) + PAL_RESPONSE_PASSING_MS;
     call->user = request;
     if (!pal_id_is_none(request->parent)) {
         *op = pal_op_fork(session, request->parent, request->fork_seq);

@@ -98,7 +98,7 @@ static pal_status store(prepared *p, pal_error *err)
     session->id = p->response.session;
     session->tenant = call->caller.tenant;
     if (!request->is_stored || request->is_kept)
-        session->expires_at = pal_clock_now_ms() + PAL_RESPONSE_PASSING_MS;
+        session->expires_at = pal_store_clock_ms(call->server->store) + PAL_RESPONSE_PASSING_MS;
     size_t len = 0;
     if (request->context.seq)
         ops[len++] = pal_op_fork(session, request->context.session.id, request->context.seq);
