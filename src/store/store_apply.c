@@ -552,6 +552,17 @@ static pal_status prepare(pal_store *store, pal_op *ops, size_t ops_len,
     return status;
 }
 
+/* The other callers need not wait for large blobs of this one. */
+static void store_blobs(pal_store *store, pal_prepared_batch *prepared)
+{
+    pal_blob_ahead_fn *blob_ahead = store->engine->backend->blob_ahead;
+
+    for (size_t i = 0; blob_ahead && i < prepared->works_len; i++)
+        for (size_t j = 0; j < prepared->works[i].blobs_len; j++)
+            (void)!blob_ahead(
+                    store->engine, prepared->works[i].tenant, &prepared->works[i].blobs[j], NULL);
+}
+
 pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_error *err)
 {
     pal_prepared_batch prepared;
@@ -561,6 +572,7 @@ pal_status pal_store_apply(pal_store *store, pal_op *ops, size_t ops_len, pal_er
         return status;
     status = prepare(store, ops, ops_len, &prepared, err);
     if (status == PAL_OK) {
+        store_blobs(store, &prepared);
         pal_writer_run(store->writer, prepared.works, prepared.works_len);
         publish(&prepared);
         pal_store_changed(store, ops, ops_len);

@@ -113,6 +113,7 @@ typedef struct pal_work_blob {
                            (PAL_NOT_FOUND) */
     pal_str media_type; /* set if is_new */
     pal_str data;       /* set if is_new */
+    bool is_ahead;      /* blob_ahead() was called for it */
 } pal_work_blob;
 
 /* A part of the search index. Only its backend knows the contents. */
@@ -316,6 +317,12 @@ typedef void pal_close_fn(pal_engine *engine);
  * every work that it reports as PAL_OK is durable. */
 typedef void pal_apply_fn(pal_engine *engine, pal_work *works, size_t works_len);
 
+/* Stores a new blob before the batch that refers to it, so that the batch is short. Can be called
+ * by any thread that may block, before apply(). Does nothing if the blob is small, or exists. If it
+ * fails, the batch stores the blob. The sweep removes a blob that no batch refers to. */
+typedef pal_status pal_blob_ahead_fn(
+        pal_engine *engine, pal_str tenant, pal_work_blob *blob, pal_error *err);
+
 /* Finds a session by PAL_SESSION_BY_ID (16 bytes in `name`) in any state, or by key or alias among
  * active sessions. */
 typedef pal_status pal_session_find_fn(pal_engine *engine, pal_str tenant, pal_session_by by,
@@ -449,6 +456,7 @@ typedef struct pal_store_backend {
     pal_session_ahead_fn *session_ahead; /* calls need a network round trip */
     pal_ahead_extend_fn *ahead_extend;   /* together with session_ahead */
     pal_index_build_fn *index_build; /* row_search() uses an index */
+    pal_blob_ahead_fn *blob_ahead;   /* writing takes a connection that others wait for */
     pal_now_ms_fn *now_ms;           /* the store's users may run on several machines */
     pal_ready_fn *ready;
     pal_went_back_fn *went_back; /* the stored data is replicated */

@@ -136,6 +136,12 @@ static pal_status trace_blob_get(pal_engine *engine, pal_str tenant, const uint8
     TRACED(blob_get, tenant, hash, arena, out_blob, err);
 }
 
+static pal_status trace_blob_ahead(
+        pal_engine *engine, pal_str tenant, pal_work_blob *blob, pal_error *err)
+{
+    TRACED(blob_ahead, tenant, blob, err);
+}
+
 /* Not reported: it costs nothing, and the front calls it for every operation. */
 static int64_t trace_now_ms(pal_engine *engine)
 {
@@ -186,6 +192,7 @@ static const pal_store_backend trace_table = {
         .record_list = trace_record_list,
         .blob_get = trace_blob_get,
         .stat = trace_stat,
+        .blob_ahead = trace_blob_ahead,
         .now_ms = trace_now_ms,
         .ready = trace_ready,
         .went_back = trace_went_back,
@@ -213,6 +220,8 @@ pal_status pal_store_trace_open(pal_engine *inner, const pal_store_options *opti
         self->table.session_ahead = NULL;
     if (!inner->backend->index_build)
         self->table.index_build = NULL;
+    if (!inner->backend->blob_ahead)
+        self->table.blob_ahead = NULL;
     if (!inner->backend->now_ms)
         self->table.now_ms = NULL;
     self->engine.backend = &self->table;

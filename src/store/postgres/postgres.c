@@ -90,6 +90,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .stat = pal_postgres_stat,                                                                 \
         .export_scan = pal_postgres_export_scan,                                                   \
         .now_ms = pal_postgres_now_ms,                                                             \
+        .blob_ahead = pal_postgres_blob_ahead,                                                     \
         .ready = pal_postgres_ready,                                                               \
         .went_back = pal_postgres_went_back,                                                       \
         .schema_read = pal_postgres_schema_read,                                                   \

@@ -18,6 +18,7 @@
 #define PAL_POSTGRES_FLIGHT_MAX 40 /* statements that are sent together */
 #define PAL_POSTGRES_VERSION 1     /* version of the schema that this program writes */
 #define PAL_POSTGRES_SERVER_MIN 140000
+#define PAL_POSTGRES_PART_BYTES (1u << 20) /* a blob is stored in parts of this size */
 
 typedef struct pal_postgres pal_postgres;
 
@@ -142,6 +143,9 @@ typedef struct pal_postgres_read_one {
 } pal_postgres_read_one;
 PAL_CHECKED pal_status pal_postgres_read_all(pal_postgres *store,
         const pal_postgres_read_one *reads, size_t len, PGresult **out_results, pal_error *err);
+/* Waits for a connection of the pool, which may not be connected. The caller gives it back. */
+pal_postgres_reader *pal_postgres_reader_take(pal_postgres *store);
+void pal_postgres_reader_give(pal_postgres *store, pal_postgres_reader *reader);
 /* Reads something, without waiting for a server that does not answer. */
 PAL_CHECKED pal_status pal_postgres_probe(pal_postgres *store, pal_error *err);
 void pal_postgres_readers_close(pal_postgres *store);
@@ -235,6 +239,10 @@ PAL_CHECKED pal_status pal_postgres_apply_some(pal_postgres *store, pal_work *wo
         size_t works_len, pal_postgres_failure *out_failure, pal_error *err);
 
 pal_apply_fn pal_postgres_apply;
+
+/* ---- postgres_blob.c ---- */
+
+pal_blob_ahead_fn pal_postgres_blob_ahead;
 
 /* ---- postgres_node.c ---- */
 

@@ -14,7 +14,8 @@
  * - refused: nothing was written. The groups are run one by one, so that only those fail that
  *   cannot be done.
  *
- * A group with an erasure is a transaction between two batches, and a sweep is several. */
+ * A group with an erasure is a transaction between two batches, and a sweep is several. A batch
+ * with many bytes is several transactions, so that no caller waits long for the others. */
 #include <poll.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@
 #define RACE_TRIES_TOGETHER 3
 #define RETRY_PAUSE_MS 50
 #define WARY_BATCHES 16
+#define BATCH_BYTES_MAX (8u << 20) /* bodies in one transaction, unless a group has more */
 
 /* ---- Trying once ---- */
 
@@ -399,19 +401,62 @@ static void run_group(pal_postgres *store, pal_work *works, size_t works_len)
     }
 }
 
+/* The large blobs of callers that could not store them themselves, because they may not block. */
+static void store_blobs(pal_postgres *store, pal_work *works, size_t works_len)
+{
+    for (size_t i = 0; i < works_len; i++)
+        for (size_t j = 0; j < works[i].blobs_len; j++)
+            (void)!pal_postgres_blob_ahead(
+                    &store->base, works[i].tenant, &works[i].blobs[j], NULL);
+}
+
+static size_t body_bytes(const pal_work *works, size_t works_len)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < works_len; i++) {
+        const pal_op *op = works[i].op;
+
+        for (size_t j = 0; j < works[i].rows_len; j++)
+            bytes += works[i].rows[j].body.len;
+        for (size_t j = 0; j < works[i].blobs_len; j++)
+            bytes += works[i].blobs[j].is_ahead ? 0 : works[i].blobs[j].data.len;
+        if (op->kind == PAL_OP_MARK)
+            bytes += op->u.mark->body.len;
+        if (op->kind == PAL_OP_INBOX_ADD)
+            bytes += op->u.inbox_item->body.len;
+        if (op->kind == PAL_OP_RECORD_PUT)
+            bytes += op->u.record.record->body.len;
+    }
+    return bytes;
+}
+
+/* A batch ends before a group that makes it too large. A large group is a batch alone. */
 void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
 {
     pal_postgres *store = (pal_postgres *)engine;
-    size_t first = 0, len;
+    size_t first = 0, bytes = 0, len;
 
+    store_blobs(store, works, works_len);
     for (size_t i = 0; i < works_len; i += len) {
+        bool is_apart;
+        size_t more;
+
         len = group_len(works + i, works_len - i);
-        if (!has_kind(works + i, len, PAL_OP_ERASE) && !has_kind(works + i, len, PAL_OP_SWEEP))
-            continue;
-        if (i > first)
+        more = body_bytes(works + i, len);
+        is_apart = has_kind(works + i, len, PAL_OP_ERASE) ||
+                has_kind(works + i, len, PAL_OP_SWEEP);
+        if (i > first && (is_apart || bytes + more > BATCH_BYTES_MAX)) {
             run_batch(store, works + first, i - first);
-        run_group(store, works + i, len);
-        first = i + len;
+            first = i;
+            bytes = 0;
+        }
+        bytes += more;
+        if (is_apart) {
+            run_group(store, works + i, len);
+            first = i + len;
+            bytes = 0;
+        }
     }
     if (works_len > first)
         run_batch(store, works + first, works_len - first);

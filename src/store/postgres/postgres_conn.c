@@ -539,7 +539,7 @@ pal_status pal_postgres_exec(
 
 /* ---- The readers ---- */
 
-static pal_postgres_reader *take_reader(pal_postgres *store)
+pal_postgres_reader *pal_postgres_reader_take(pal_postgres *store)
 {
     pal_postgres_reader *reader = NULL;
 
@@ -560,7 +560,7 @@ static pal_postgres_reader *take_reader(pal_postgres *store)
     return reader;
 }
 
-static void give_reader(pal_postgres *store, pal_postgres_reader *reader)
+void pal_postgres_reader_give(pal_postgres *store, pal_postgres_reader *reader)
 {
     pthread_mutex_lock(&store->lock);
     reader->is_used = false;
@@ -622,7 +622,7 @@ pal_status pal_postgres_read(pal_postgres *store, pal_postgres_sql sql, pal_post
 static pal_status read_within(pal_postgres *store, const pal_postgres_read_one *reads, size_t len,
         uint32_t wait_ms, PGresult **out_results, pal_error *err)
 {
-    pal_postgres_reader *reader = take_reader(store);
+    pal_postgres_reader *reader = pal_postgres_reader_take(store);
     int64_t until_us = pal_clock_monotonic_us() + (int64_t)wait_ms * 1000;
     bool again = true;
     int tries = 0;
@@ -640,7 +640,7 @@ static pal_status read_within(pal_postgres *store, const pal_postgres_read_one *
         if (again && tries++ > 0)
             poll(NULL, 0, RETRY_PAUSE_MS);
     }
-    give_reader(store, reader);
+    pal_postgres_reader_give(store, reader);
     for (size_t i = 0; i < len; i++)
         pal_postgres_params_done(reads[i].params);
     return status;

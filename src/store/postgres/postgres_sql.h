@@ -348,6 +348,10 @@
     X(BLOB_ADD,                                                                                    \
             "INSERT INTO @blob(tenant, hash, size, created_at, media_type)"                        \
             " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::text[])")  \
+    /* BLOB_ADD for one blob that may exist. */                                                    \
+    X(BLOB_AHEAD,                                                                                  \
+            "INSERT INTO @blob(tenant, hash, size, created_at, media_type)"                        \
+            " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING")                                 \
     X(BLOB_PART_ADD,                                                                               \
             "INSERT INTO @blob_part(tenant, hash, part, data)"                                     \
             " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::bytea[])")             \

@@ -12,7 +12,6 @@
 #include "store/postgres/postgres_copy.h"
 #include "store/view/view_marks.h"
 
-#define BLOB_PART_BYTES (1u << 20)
 
 /* Parameters of all statements, in the order in which they are sent. Names are given up before they
  * are taken. */
@@ -396,13 +395,13 @@ static void write_blob(changes *change, const memory_blob *blob)
     add_int(&row, (int64_t)blob->data.len);
     add_int(&row, blob->put_at);
     add_text(&row, blob->media_type);
-    for (size_t at = 0; at < blob->data.len; at += BLOB_PART_BYTES) {
+    for (size_t at = 0; at < blob->data.len; at += PAL_POSTGRES_PART_BYTES) {
         size_t left = blob->data.len - at;
 
         row = begin_row(change, BLOB_PART_ADD);
         add_bytes(&row, hash);
         add_int(&row, part++);
-        left = left < BLOB_PART_BYTES ? left : BLOB_PART_BYTES;
+        left = left < PAL_POSTGRES_PART_BYTES ? left : PAL_POSTGRES_PART_BYTES;
         add_bytes(&row, pal_str_make(blob->data.data + at, left));
     }
 }

@@ -1,6 +1,7 @@
 /* test_postgres_flights.c - how many round trips to the server an operation needs, and what happens
  * to operations that do not fit into a single flight. The server is that of tools/pg-test. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "palaver/palaver.h"
@@ -191,6 +192,91 @@ static void a_repeated_message_is_found(void)
     CHECK_EQ(flights_since(), 16 * 2 + 4); /* two flights for a while, to be safe */
 }
 
+/* Bytes that no other call has returned. */
+static pal_str bytes_of(size_t len)
+{
+    char *bytes = pal_arena_alloc(test.arena, len);
+    static char next = 'a';
+
+    memset(bytes, next++, len);
+    return pal_str_make(bytes, len);
+}
+
+static void many_bytes_are_several_batches(void)
+{
+    pal_message messages[6];
+    pal_op ops[6];
+
+    begin();
+    for (size_t i = 0; i < 6; i++) {
+        messages[i] = pal_message_text(test.arena, PAL_ROLE_USER, bytes_of(3 << 20));
+        ops[i] = pal_op_append(S(""), test.session, &messages[i], 1, i + 1);
+    }
+    OK(pal_store_apply(test.store, ops, 6, &test.err));
+    CHECK_EQ(flights_since(), 3); /* two messages each */
+    for (size_t i = 0; i < 6; i++) {
+        CHECK_STATUS(ops[i].status, PAL_OK, &ops[i].error);
+        CHECK_EQ(messages[i].seq, i + 2);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        messages[i] = pal_message_text(test.arena, PAL_ROLE_USER, bytes_of(3 << 20));
+        ops[i] = pal_op_append(S(""), test.session, &messages[i], 1, i + 7);
+        ops[i].with_previous = i > 0;
+    }
+    OK(pal_store_apply(test.store, ops, 6, &test.err));
+    CHECK_EQ(flights_since(), 1); /* a group is not divided */
+    CHECK_STATUS(ops[5].status, PAL_OK, &ops[5].error);
+}
+
+static void append_file(pal_str data)
+{
+    pal_part part = {.kind = PAL_PART_FILE, .media_type = S("application/pdf"), .data = data};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+
+    flights_since();
+    OK(pal_store_append(test.store, S(""), test.session, &message, 1, PAL_SEQ_ANY, &test.err));
+}
+
+/* A large blob is stored before: its row, then up to four parts in each flight, then COMMIT. */
+static void a_large_blob_is_not_in_the_batch(void)
+{
+    pal_str large;
+
+    begin();
+    append_file(bytes_of(256 << 10));
+    CHECK_EQ(flights_since(), 2);
+    large = bytes_of((256 << 10) + 1);
+    append_file(large);
+    CHECK_EQ(flights_since(), 2 + 3);
+    append_file(large);
+    CHECK_EQ(flights_since(), 2 + 2); /* it exists */
+    append_file(bytes_of((4 << 20) + 1));
+    CHECK_EQ(flights_since(), 2 + 4);
+}
+
+static atomic_bool is_applied;
+
+static void on_applied(
+        pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
+{
+    (void)err;
+    (void)user;
+    CHECK(status == PAL_OK && ops_len == 1 && ops[0].status == PAL_OK);
+    atomic_store(&is_applied, true);
+}
+
+/* A caller that may not block cannot store the blob itself. */
+static void a_large_blob_of_an_event_loop_is_not_in_the_batch(void)
+{
+    pal_op op = pal_op_blob_put(S(""), S("text/plain"), bytes_of(1 << 20));
+
+    begin();
+    OK(pal_store_apply_async(test.store, &op, 1, on_applied, NULL, &test.err));
+    while (!atomic_load(&is_applied))
+        usleep(1000);
+    CHECK_EQ(flights_since(), 2 + 3);
+}
+
 static void the_newest_messages_are_one_flight(void)
 {
     pal_message_query load = {.limit = 50, .from_end = true};
@@ -255,6 +341,9 @@ int main(void)
     RUN(rejected_operations_say_why);
     RUN(a_lease_has_one_owner_and_growing_fences);
     RUN(the_newest_messages_are_one_flight);
+    RUN(many_bytes_are_several_batches);
+    RUN(a_large_blob_is_not_in_the_batch);
+    RUN(a_large_blob_of_an_event_loop_is_not_in_the_batch);
     RUN(a_turn_is_three_flights);
     RUN(a_repeated_message_is_found);
     pal_store_close(test.store);

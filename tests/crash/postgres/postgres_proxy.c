@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX (1u << 20)
+#define MESSAGE_MAX (8u << 20)
 #define ANSWER_WAIT_MS 60 /* the server works on what it got before the cut */
 
 static struct sockaddr_un server_at;
