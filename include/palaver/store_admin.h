@@ -45,11 +45,13 @@ typedef struct pal_store_stats {
     uint64_t tenants;
     uint64_t commits; /* commits through this pal_store */
     uint64_t ops;     /* operations in those commits */
-    PAL_RESERVED(8);
+    uint64_t is_estimated; /* 1: sessions, messages, blobs, their bytes and tenants are not exact */
+    PAL_RESERVED(7);
 } pal_store_stats;
 
-/* Counts what is stored, over all tenants. The counts are kept, so this is cheap for a store of any
- * size. An expired session counts as active until the sweep moves it to the trash. */
+/* Counts what is stored, over all tenants. This is cheap for a store of any size: the counts are
+ * kept, or estimated from a sample if a table of PostgreSQL has more than 8 MiB. An expired session
+ * counts as active until the sweep moves it to the trash. */
 PAL_API PAL_CHECKED pal_status pal_store_stat(
         pal_store *store, pal_arena *arena, pal_store_stats *out_stats, pal_error *err);
 

@@ -10,10 +10,11 @@ typedef struct stat_row {
     bool is_size;
 } stat_row;
 
-static void print_text(pal_cli *cli, pal_str backend, const stat_row *rows, size_t rows_len)
+static void print_text(
+        pal_cli *cli, const pal_store_stats *stats, const stat_row *rows, size_t rows_len)
 {
     pal_buf_format(&cli->out, "%-22s%.*s\n", "store", PAL_STR_ARG(pal_str_of(cli->store_url)));
-    pal_buf_format(&cli->out, "%-22s%.*s\n", "backend", PAL_STR_ARG(backend));
+    pal_buf_format(&cli->out, "%-22s%.*s\n", "backend", PAL_STR_ARG(stats->backend));
     for (size_t i = 0; i < rows_len; i++) {
         pal_buf_format(&cli->out, "%-22s", rows[i].text);
         if (rows[i].is_size) {
@@ -25,16 +26,21 @@ static void print_text(pal_cli *cli, pal_str backend, const stat_row *rows, size
         }
         pal_buf_append_char(&cli->out, '\n');
     }
+    if (stats->is_estimated)
+        pal_buf_append_text(&cli->out, "The numbers are estimates, because the store is large.\n");
 }
 
-static void print_json(pal_cli *cli, pal_str backend, const stat_row *rows, size_t rows_len)
+static void print_json(
+        pal_cli *cli, const pal_store_stats *stats, const stat_row *rows, size_t rows_len)
 {
     pal_json_writer writer = pal_json_writer_make(&cli->out);
     pal_json_begin_object(&writer);
-    pal_put_str(&writer, "backend", backend);
+    pal_put_str(&writer, "backend", stats->backend);
     for (size_t i = 0; i < rows_len; i++) {
         pal_put_count(&writer, rows[i].name, rows[i].value);
     }
+    if (stats->is_estimated)
+        pal_put_flag(&writer, "is_estimated", true);
     pal_json_end_object(&writer);
     pal_buf_append_char(&cli->out, '\n');
 }
@@ -57,9 +63,9 @@ static pal_status stats(pal_cli *cli, void *values)
             {"disk_bytes", "size on disk", s.disk_bytes, true},
     };
     if (cli->json)
-        print_json(cli, s.backend, rows, sizeof rows / sizeof *rows);
+        print_json(cli, &s, rows, sizeof rows / sizeof *rows);
     else
-        print_text(cli, s.backend, rows, sizeof rows / sizeof *rows);
+        print_text(cli, &s, rows, sizeof rows / sizeof *rows);
     return PAL_OK;
 }
 
@@ -68,7 +74,7 @@ const pal_cli_command pal_cmd_stats = {
         .summary = "count what is stored",
         .usage = "",
         .about = "Counts the sessions, messages and bytes of the whole store, for all tenants "
-                 "together.",
+                 "together. For a large store in PostgreSQL the numbers are estimates.",
         .examples = "palaver stats\n"
                     "palaver stats --json --store sqlite:/var/lib/palaver/palaver.db",
         .access = PAL_CLI_READ,

@@ -272,7 +272,8 @@ static void put_sessions(pal_buf *buf, const pal_server *server)
     pal_metrics *metrics = server->metrics;
     pthread_mutex_lock(&metrics->sessions_lock);
     count_sessions(server);
-    head(buf, name, "gauge", "Sessions of all tenants, by state.");
+    head(buf, name, "gauge", "Sessions of all tenants, by state; estimated if a "
+            "table of PostgreSQL is large.");
     pal_buf_format(buf, "%s{state=\"active\"} %" PRIu64 "\n", name, metrics->sessions_active);
     pal_buf_format(buf, "%s{state=\"trash\"} %" PRIu64 "\n", name, metrics->sessions_trash);
     pal_buf_format(

@@ -331,7 +331,8 @@ pal_status pal_postgres_stat(pal_engine *engine, pal_store_stats *out_stats, pal
                 .blobs = (uint64_t)pal_postgres_int(result, 0, 5),
                 .blob_bytes = (uint64_t)pal_postgres_int(result, 0, 6),
                 .tenants = (uint64_t)pal_postgres_int(result, 0, 7),
-                .disk_bytes = (uint64_t)pal_postgres_int(result, 0, 8)};
+                .disk_bytes = (uint64_t)pal_postgres_int(result, 0, 8),
+                .is_estimated = (uint64_t)pal_postgres_int(result, 0, 9)};
     PQclear(result);
     return status;
 }

@@ -67,6 +67,13 @@
     PAL_POSTGRES_ADD("output") ", " PAL_POSTGRES_ADD("reasoning") ", "                             \
     PAL_POSTGRES_ADD("cost_micros")
 
+/* A table of up to 8 MiB is counted. For a larger one, a sample of its pages is counted that has
+ * about 8 MiB. It has the same pages each time, so that the numbers do not jump. */
+#define PAL_POSTGRES_SCALE(table) "greatest(1, pg_relation_size('@" table "') / 8388608.0)"
+#define PAL_POSTGRES_SCALED(sum, table) "(" sum " * " PAL_POSTGRES_SCALE(table) ")::int8"
+#define PAL_POSTGRES_SAMPLE(table)                                                                 \
+    "@" table " TABLESAMPLE SYSTEM (100 / " PAL_POSTGRES_SCALE(table) ") REPEATABLE (1)"
+
 #define PAL_POSTGRES_STATEMENTS(X)                                                                 \
     /* reset_val is the default for new sessions, also if a pooler gave us an older session. */    \
     X(DURABILITY_FIND, "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'")      \
@@ -512,17 +519,27 @@
             "SELECT " PAL_POSTGRES_RECORD_COLUMNS ", " PAL_POSTGRES_TENANT_NAME("r") ", r.tenant"  \
             " FROM @record r WHERE (r.tenant, r.kind, r.name) > ($1, $2, $3)"                      \
             " ORDER BY r.tenant, r.kind, r.name LIMIT $4")                                         \
-    /* Counts: reads all rows. A tenant whose name begins with a control character is internal. */ \
+    /* Counts, from samples of large tables. A tenant is internal if its name begins with a        \
+     * control character. */                                                                       \
     X(STAT,                                                                                        \
-            "SELECT (SELECT count(*) FROM @head WHERE state = 1),"                                 \
-            " (SELECT count(*) FROM @head WHERE state = 2),"                                       \
-            " (SELECT count(*) FROM @head WHERE state = 3),"                                       \
-            " (SELECT count(*) FROM @message), (SELECT coalesce(sum(bytes), 0)::int8 FROM @head)," \
-            " (SELECT count(*) FROM @blob), (SELECT coalesce(sum(size), 0)::int8 FROM @blob),"     \
-            " (SELECT count(*) FROM @tenant WHERE name >= ' '),"                                   \
-            " (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c"       \
-            " WHERE c.relkind = 'r' AND c.relnamespace ="                                          \
-            " (SELECT relnamespace FROM pg_class WHERE oid = '@message'::regclass))")
+            "SELECT h.active, h.trash, h.quarantined, m.messages, h.bytes, b.blobs, b.bytes,"      \
+            " t.tenants, (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8"            \
+            " FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace ="                          \
+            " (SELECT relnamespace FROM pg_class WHERE oid = '@message'::regclass)),"              \
+            " (" PAL_POSTGRES_SCALE("head") " > 1 OR " PAL_POSTGRES_SCALE("message") " > 1"        \
+            " OR " PAL_POSTGRES_SCALE("blob") " > 1 OR " PAL_POSTGRES_SCALE("tenant") " > 1)::int" \
+            " FROM (SELECT " PAL_POSTGRES_SCALED("count(*) FILTER (WHERE state = 1)", "head")      \
+            " AS active, " PAL_POSTGRES_SCALED("count(*) FILTER (WHERE state = 2)", "head")        \
+            " AS trash, " PAL_POSTGRES_SCALED("count(*) FILTER (WHERE state = 3)", "head")         \
+            " AS quarantined, " PAL_POSTGRES_SCALED("coalesce(sum(bytes), 0)", "head")             \
+            " AS bytes FROM " PAL_POSTGRES_SAMPLE("head") ") h,"                                   \
+            " (SELECT " PAL_POSTGRES_SCALED("count(*)", "message")                                 \
+            " AS messages FROM " PAL_POSTGRES_SAMPLE("message") ") m,"                             \
+            " (SELECT " PAL_POSTGRES_SCALED("count(*)", "blob") " AS blobs, "                      \
+            PAL_POSTGRES_SCALED("coalesce(sum(size), 0)", "blob")                                  \
+            " AS bytes FROM " PAL_POSTGRES_SAMPLE("blob") ") b,"                                   \
+            " (SELECT " PAL_POSTGRES_SCALED("count(*)", "tenant")                                  \
+            " AS tenants FROM " PAL_POSTGRES_SAMPLE("tenant") " WHERE name >= ' ') t")
 
 typedef enum pal_postgres_sql {
 #define PAL_POSTGRES_ENUM(name, text) PAL_POSTGRES_##name,

@@ -271,6 +271,8 @@ static void put_store(pal_json_writer *writer, const pal_store_stats *stats)
     pal_put_count(writer, "tenants", stats->tenants);
     pal_put_count(writer, "commits", stats->commits);
     pal_put_count(writer, "operations", stats->ops);
+    if (stats->is_estimated)
+        pal_put_flag(writer, "is_estimated", true);
     pal_json_end_object(writer);
 }
 
@@ -412,7 +414,9 @@ static const pal_api_object store_stats_object = {
                 {"disk_bytes", PAL_API_COUNT, .is_required = true},
                 {"tenants", PAL_API_COUNT, .is_required = true},
                 {"commits", PAL_API_COUNT, .is_required = true},
-                {"operations", PAL_API_COUNT, .is_required = true})};
+                {"operations", PAL_API_COUNT, .is_required = true},
+                {"is_estimated", PAL_API_FLAG, .help = "true if the store is in PostgreSQL and so "
+                        "large that it is not counted exactly"})};
 
 static const pal_api_object usage_object = {
         .members = PAL_API_MEMBERS({.type = PAL_API_INCLUDE, .of = &pal_api_token_usage})};
