@@ -2,7 +2,10 @@
  *
  * An answer is lost, and another process takes the lease of the session before the writer asks what
  * happened: the writes count, and the fence that the caller gets is not valid anymore. Or the
- * statements succeed and the commit fails: nothing is acknowledged that was not written. */
+ * statements succeed and the commit fails: nothing is acknowledged that was not written. Or the commit
+ * succeeds with the warning that no replica has it: it is not acknowledged before one does. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -162,6 +165,108 @@ static void a_commit_that_fails_is_not_acknowledged(void)
     check_failing_commit("RAISE EXCEPTION ''not now''");
 }
 
+/* ---- A commit with a warning ---- */
+
+#define WAIT_US (30 * 1000 * 1000)
+
+typedef enum write_kind { WRITE_SINGLE, WRITE_DOUBLE, WRITE_ERASURE, WRITE_KINDS } write_kind;
+
+static struct waiting_write {
+    write_kind kind;
+    pal_id session, erased;
+    pal_status status;
+    uint64_t seq;
+    atomic_bool is_done;
+} waiting;
+
+static const char waits[] = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/* Appends alone, in one flight; with a mark, in two; or after an erasure, in more. */
+static void *write_one(void *argument)
+{
+    pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+    pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+    pal_mark mark = {.kind = PAL_MARK_EPOCH, .body = pal_str_of("{}")};
+    pal_erase_result erasure = {0};
+    pal_op ops[2] = {pal_op_append((pal_str){0}, waiting.session, &message, 1, PAL_SEQ_ANY)};
+    pal_error err = {0};
+
+    (void)argument;
+    if (waiting.kind == WRITE_DOUBLE)
+        ops[1] = pal_op_mark((pal_str){0}, waiting.session, &mark);
+    if (waiting.kind == WRITE_ERASURE) {
+        ops[1] = ops[0];
+        ops[0] = pal_op_erase((pal_str){0}, waiting.erased, &erasure);
+    }
+    ops[1].with_previous = true;
+    waiting.status = pal_store_apply(direct, ops, waiting.kind == WRITE_SINGLE ? 1 : 2, &err);
+    for (int i = 0; i < 2; i++)
+        if (waiting.status == PAL_OK)
+            waiting.status = ops[i].status;
+    waiting.seq = message.seq;
+    atomic_store(&waiting.is_done, true);
+    return NULL;
+}
+
+/* Waits until a server process waits for its replica, or the write has returned. */
+static bool waits_for_replica(void)
+{
+    int64_t until_us = pal_clock_monotonic_us() + WAIT_US;
+
+    while (postgres_ask(waits) == 0 && !atomic_load(&waiting.is_done) &&
+            pal_clock_monotonic_us() < until_us)
+        usleep(10000);
+    return !atomic_load(&waiting.is_done) && postgres_ask(waits) > 0;
+}
+
+static void set_replica(const char *name)
+{
+    char statement[100];
+
+    snprintf(statement, sizeof statement, "ALTER SYSTEM SET synchronous_standby_names = '%s'",
+            name);
+    postgres_ask(statement);
+    postgres_ask("SELECT pg_reload_conf()::int");
+    while (postgres_ask("SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names'"
+                        " AND setting <> ''") != (*name != '\0'))
+        usleep(10000);
+}
+
+/* The wait for the replica is canceled twice: that of the write, and that of the check which
+ * follows. Both commits succeed with a warning. */
+static void check_warning(write_kind kind)
+{
+    pal_session wanted = {0};
+    pal_error err = {0};
+    pthread_t thread;
+    uint64_t seq;
+
+    waiting = (struct waiting_write){.kind = kind};
+    CHECK_STATUS(pal_store_create(direct, &wanted, &waiting.session, &err), PAL_OK, &err);
+    CHECK_STATUS(pal_store_create(direct, &wanted, &waiting.erased, &err), PAL_OK, &err);
+    CHECK_STATUS(append_one(direct, waiting.session, 0, &seq), PAL_OK);
+    set_replica("nobody");
+    CHECK_EQ(pthread_create(&thread, NULL, write_one, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(waits_for_replica());
+        postgres_ask("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
+                     " WHERE wait_event = 'SyncRep'");
+    }
+    CHECK(waits_for_replica()); /* still not acknowledged */
+    CHECK_EQ(count_messages(through, waiting.session), 2); /* but committed */
+    set_replica("");
+    pthread_join(thread, NULL);
+    CHECK_STATUS(waiting.status, PAL_OK);
+    CHECK_EQ(waiting.seq, 2);
+    CHECK_EQ(count_messages(direct, waiting.session), 2);
+}
+
+static void a_commit_with_a_warning_is_in_doubt(void)
+{
+    for (int kind = 0; kind < WRITE_KINDS; kind++)
+        check_warning((write_kind)kind);
+}
+
 int main(void)
 {
     char directory[SCRATCH_PATH_MAX], url[SCRATCH_PATH_MAX + 64];
@@ -179,6 +284,7 @@ int main(void)
         return 1;
     RUN(a_lost_answer_does_not_give_a_lease_back);
     RUN(a_commit_that_fails_is_not_acknowledged);
+    RUN(a_commit_with_a_warning_is_in_doubt);
     pal_store_close(through);
     pal_store_close(direct);
     scratch_clear(directory, true);
