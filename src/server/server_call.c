@@ -281,11 +281,18 @@ static void applied(
         pal_op *ops, size_t ops_len, pal_status status, const pal_error *err, void *user)
 {
     const apply_job *job = user;
+    pal_error why;
     for (size_t i = 0; i < job->batch.len; i++) {
         if (job->batch.from[i] != SIZE_MAX)
             job->ops[job->batch.from[i]] = ops[i];
     }
     (void)ops_len;
+    if (status == PAL_OK && job->batch.begins && ops[0].status != PAL_OK) {
+        why = ops[0].error;
+        err = &why;
+        status = ops[0].status == PAL_CONFLICT ? pal_idempotency_running(job->call, &why)
+                                               : ops[0].status;
+    }
     if (status == PAL_OK)
         note_owner(job->call, job->ops, job->ops_len);
     job->on_applied(job->call, job->ops, job->ops_len, status, err);

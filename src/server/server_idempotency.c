@@ -18,8 +18,9 @@
  * take client ids from pal_call_derived_id(), by which the runtime finds the first turn.
  *
  * A failed request has changed nothing, and its response is not stored. If two processes get the
- * same new key at the same time, both run the request. Derived ids merge their creates, appends and
- * turns into one.
+ * same new key at the same time, the operations of the second one are refused: the commit begins
+ * with a "begun" record that must not exist. It stays alone if the operations after it are refused.
+ * Turns are merged by their derived ids instead.
  *
  * Threads: all functions can be called from any thread. The table of running requests has one lock,
  * which is held only for a look-up. */
@@ -30,10 +31,11 @@
  *   no record                     First attempt. The handler runs. Its operations and an "applied"
  *                                 record (a record without a code) are committed together. Then
  *                                 the response is stored, and only then is it sent.
+ *   a "begun" record              An earlier attempt was refused. The same as no record.
  *   a record and its response     The response is sent again, with `idempotent-replayed: true`.
  *   a record, response erased     409: the session was erased, and the response with it.
  *   an "applied" record           The process crashed before the response was stored; see below.
- *   the first attempt is running  409, if it runs in this process.
+ *   the first attempt is running  409. In another process, it is found by the commit.
  *   a different request           422: the key was used for a request with another digest.
  *
  * The time of a crash, and what the repeated request finds and does:
@@ -45,7 +47,8 @@
  *                                   - appends whose messages all have client ids are applied, and
  *                                     the store finds the first ones;
  *                                   - anything else cannot be found again: 409 reports that the
- *                                     work was done and that its response is lost.
+ *                                     work was done and that its response is lost. If there are
+ *                                     other nodes, it first says for 10 s that the request runs.
  *   after the response was        The stored response is sent.
  *   stored
  */
@@ -54,6 +57,7 @@
 #include "server/server_idempotency.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include "base/digest.h"
@@ -62,6 +66,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "server/access/access_key.h"
+#include "server/node/node.h"
 #include "server/observe/observe_metrics.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
@@ -70,6 +75,7 @@
 #define ANSWER_KIND "idempotency_answer"
 #define DIGEST_TEXT_SIZE (2 * PAL_SHA256_SIZE + 1)
 #define RUNNING_RETRY_MS 1000
+#define ANSWER_WAIT_MS 10000 /* after the commit; another node may still store the response */
 
 struct pal_idempotency {
     pthread_mutex_t lock;
@@ -83,6 +89,8 @@ typedef struct pal_idempotent {
     char id[DIGEST_TEXT_SIZE];      /* digest of tenant and key */
     char name[DIGEST_TEXT_SIZE];    /* digest of the key: the name of the record */
     char request[DIGEST_TEXT_SIZE]; /* digest of everything that determines what the request does */
+    uint64_t version;               /* of the "begun" record; 0: there is no record */
+    int64_t applied_at;             /* time of the "applied" record */
 } pal_idempotent;
 
 struct pal_idempotency *pal_idempotency_new(void)
@@ -206,6 +214,13 @@ static pal_status refuse_other(pal_call *call, pal_error *err)
             "the idempotency key was used for a different request; use a new key");
 }
 
+pal_status pal_idempotency_running(pal_call *call, pal_error *err)
+{
+    call->fail_retry_ms = RUNNING_RETRY_MS;
+    return pal_call_refuse(call, 409, "request_in_progress", PAL_CONFLICT, err,
+            "a request with this idempotency key is still running; retry later");
+}
+
 static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
 {
     struct pal_idempotency *table = call->server->idempotency;
@@ -221,11 +236,8 @@ static pal_status enter(pal_call *call, pal_idempotent *entry, pal_error *err)
         return pal_no_memory(err);
     if (status == PAL_CONFLICT && !is_same)
         return refuse_other(call, err);
-    if (status == PAL_CONFLICT) {
-        call->fail_retry_ms = RUNNING_RETRY_MS;
-        return pal_call_refuse(call, 409, "request_in_progress", PAL_CONFLICT, err,
-                "a request with this idempotency key is still running; retry later");
-    }
+    if (status == PAL_CONFLICT)
+        return pal_idempotency_running(call, err);
     call->idempotent = entry;
     return PAL_OK;
 }
@@ -253,6 +265,8 @@ static pal_status write_body(const pal_call *call, pal_buf *buf, pal_record *out
     return status;
 }
 
+#define BEGUN UINT_MAX /* in place of the code */
+
 /* Builds the record of the request. Code 0 means that there is no response yet. */
 static pal_status make_record(
         const pal_call *call, const pal_idempotent *entry, unsigned code, pal_record *out_record)
@@ -262,9 +276,10 @@ static pal_status make_record(
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
     pal_put_text(&writer, "request", entry->request);
-    if (code) {
+    if (code == BEGUN)
+        pal_put_flag(&writer, "begun", true);
+    else if (code)
         pal_put_count(&writer, "code", code);
-    }
     pal_json_end_object(&writer);
     *out_record = (pal_record){.kind = pal_str_of(KIND), .name = pal_str_of(entry->name)};
     return write_body(call, &buf, out_record);
@@ -355,14 +370,19 @@ static pal_status answer_again(
     pal_json body;
     uint64_t code;
     pal_str text;
-    const pal_idempotent *entry = call->idempotent;
+    pal_idempotent *entry = call->idempotent;
     pal_status status = pal_json_parse(call->arena, record->body, NULL, &body, err);
     if (status != PAL_OK)
         return status;
     if (!pal_json_string_is(pal_json_find(body, "request"), entry->request))
         return refuse_other(call, err);
+    if (pal_json_type_of(pal_json_find(body, "begun")) != PAL_JSON_NONE) {
+        entry->version = record->version;
+        return PAL_OK;
+    }
     if (!pal_json_u64(pal_json_find(body, "code"), &code)) {
         call->is_repeat = true;
+        entry->applied_at = record->updated_at;
         return PAL_OK;
     }
     status = find_answer(call, body, &text, err);
@@ -432,6 +452,14 @@ pal_status pal_idempotency_lost(pal_call *call, pal_error *err)
             "the current state before you send it again");
 }
 
+/* Another node may be about to store the response. */
+static bool may_be_running(const pal_call *call)
+{
+    return pal_nodes_has_others(call->server->nodes) &&
+            pal_store_clock_ms(call->server->store) - call->idempotent->applied_at <
+                    ANSWER_WAIT_MS;
+}
+
 /* Whether an operation of a repeated request was applied before. If not, it must be an append,
  * because the store recognizes repeated appends by their client ids. */
 static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_error *err)
@@ -448,6 +476,8 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
         status = pal_store_find(call->server->store, op->tenant, PAL_SESSION_BY_ID,
                 pal_str_of(text), call->arena, &session, err);
     }
+    if (status == PAL_NOT_FOUND && may_be_running(call))
+        return pal_idempotency_running(call, err);
     if (status == PAL_NOT_FOUND)
         return pal_idempotency_lost(call, err);
     if (status == PAL_OK) {
@@ -457,31 +487,47 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
     return status;
 }
 
-static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, pal_error *err)
+static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, unsigned code,
+        uint64_t expected_version, pal_error *err)
 {
     pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
     const pal_idempotent *entry = call->idempotent;
-    if (!record || make_record(call, entry, 0, record) != PAL_OK)
+    if (!record || make_record(call, entry, code, record) != PAL_OK)
         return pal_no_memory(err);
     batch->from[batch->len] = SIZE_MAX;
     pal_op *op = &batch->ops[batch->len++];
-    *op = pal_op_record_put(call->caller.tenant, record, PAL_RECORD_VERSION_ANY);
-    op->with_previous = true;
+    *op = pal_op_record_put(call->caller.tenant, record, expected_version);
+    op->with_previous = code != BEGUN;
     return PAL_OK;
+}
+
+/* Whether each operation depends on the one before, so that all of them depend on the first. */
+static bool is_chain(const pal_op *ops, size_t ops_len)
+{
+    for (size_t i = 1; i < ops_len; i++) {
+        if (!ops[i].with_previous)
+            return false;
+    }
+    return true;
 }
 
 pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err)
 {
     pal_idempotent_batch batch = {
-            .ops = pal_arena_array(call->arena, ops_len + 1, sizeof(pal_op)),
-            .from = pal_arena_array(call->arena, ops_len + 1, sizeof(size_t)),
+            .ops = pal_arena_array(call->arena, ops_len + 2, sizeof(pal_op)),
+            .from = pal_arena_array(call->arena, ops_len + 2, sizeof(size_t)),
+            .begins = !call->is_repeat && is_chain(ops, ops_len),
     };
     pal_status status = PAL_OK;
     bool is_repeat = call->is_repeat;
     bool was_found = false;
     if (!batch.ops || !batch.from)
         return pal_no_memory(err);
+    if (batch.begins)
+        status = add_record(call, &batch, BEGUN, call->idempotent->version, err);
+    if (status != PAL_OK)
+        return status;
     for (size_t i = 0; i < ops_len; i++) {
         /* A record that was written in the same commit as a found operation exists too. */
         bool found =
@@ -497,10 +543,12 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         batch.ops[batch.len] = ops[i];
         if (is_repeat)
             batch.ops[batch.len].with_previous = false;
+        if (batch.begins)
+            batch.ops[batch.len].with_previous = true;
         batch.len++;
     }
     if (!is_repeat)
-        status = add_record(call, &batch, err);
+        status = add_record(call, &batch, 0, PAL_RECORD_VERSION_ANY, err);
     if (status == PAL_OK)
         *out_batch = batch;
     return status;

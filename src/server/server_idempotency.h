@@ -22,14 +22,17 @@ typedef struct pal_idempotent_batch {
     pal_op *ops;
     size_t *from; /* the index of the handler's operation; SIZE_MAX for an additional one */
     size_t len;
+    bool begins; /* the first operation fails with PAL_CONFLICT if another process has the key */
 } pal_idempotent_batch;
 
-/* Builds the batch in the arena: the handler's operations, and another one that records in the same
+/* Builds the batch in the arena: the handler's operations, and others that record in the same
  * commit that they were applied. Operations of a repeated request that were applied before are left
  * out, and their status is set. */
 PAL_CHECKED pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         pal_idempotent_batch *out_batch, pal_error *err);
 
+/* Fails a request because another one with its key is running. Returns the status. */
+pal_status pal_idempotency_running(pal_call *call, pal_error *err);
 /* Fails a repeated request whose work was done before but cannot be found. Returns the status. */
 pal_status pal_idempotency_lost(pal_call *call, pal_error *err);
 

@@ -10,6 +10,7 @@ let store = [];
 
 // Starts another server on the store of the current test.
 export const start = (t, options) => serveModel(t, { config, args: store, ...options });
+export const storeArgs = () => store;
 export const keyOf = (dir, ...args) => makeKey(dir, ...store, ...args).key;
 export const pause = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
 export const command = (dir, ...args) => palaver(dir, ...args, ...store);

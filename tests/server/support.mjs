@@ -14,7 +14,7 @@ export const binary = process.env.PALAVER_BIN;
 assert.ok(binary, 'PALAVER_BIN names the command to test');
 const LOG_WAIT_MS = 60_000;
 
-function environment(extra) {
+export function environment(extra) {
     // The configuration of the user who runs the tests must not matter.
     const ours = Object.entries(process.env)
         .filter(([name]) => !/^PALAVER_|_API_KEY$|^NOTIFY_SOCKET$/.test(name));
