@@ -25,10 +25,12 @@
 /* ---- Connecting ---- */
 
 /* One index per statement. Nested loops also keep the order in which rows are locked. A bitmap scan
- * loses the order of the index, so that a page of a list would need a sort of the whole list. */
+ * loses the order of the index, so that a page of a list would need a sort of the whole list. To
+ * start parallel workers takes longer than to read a page. */
 #define PLANNER                                                                                    \
     "-c jit=off -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"              \
-    " -c enable_bitmapscan=off -c plan_cache_mode=force_generic_plan"                              \
+    " -c enable_bitmapscan=off -c max_parallel_workers_per_gather=0"                               \
+    " -c plan_cache_mode=force_generic_plan"                                                       \
     " -c idle_in_transaction_session_timeout=30s -c default_transaction_isolation=read\\ committed"
 
 /* A pooler does not pass options on. There the role must have them (ALTER ROLE ... SET). */

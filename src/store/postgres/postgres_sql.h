@@ -33,14 +33,21 @@
 
 /* The page begins after (updated_at, session) = ($4, $5). The index has the order of minutes, so
  * the inner statement reads the page and the rest of its last minute. Only those are sorted. */
-#define PAL_POSTGRES_LIST(filter)                                                                  \
+#define PAL_POSTGRES_LIST(range, order, filter)                                                    \
     "SELECT " PAL_POSTGRES_SESSION_COLUMNS                                                         \
-    " FROM (SELECT * FROM @head h WHERE h.tenant = $1 AND h.state = $2 AND h.minute <= $3"         \
+    " FROM (SELECT * FROM @head h WHERE h.tenant = $1 AND h.state = $2 AND " range                 \
     " AND (h.updated_at < $4 OR (h.updated_at = $4 AND h.session < $5))"                           \
     " AND h.updated_at >= $6 AND (h.state + 0 <> 1 OR h.expires_at IS NULL OR h.expires_at >= $7)" \
-    " AND " filter " ORDER BY h.minute DESC FETCH FIRST $8 ROWS WITH TIES) h"                      \
+    " AND " filter " ORDER BY " order " FETCH FIRST $8 ROWS WITH TIES) h"                          \
     " JOIN @session x ON x.tenant = h.tenant AND x.session = h.session"                            \
     " ORDER BY h.minute DESC, h.updated_at DESC, h.session DESC LIMIT $8"
+
+/* Only rows with this value in a column. With "column = $9" the planner would know that the order
+ * of head_recent fits too, and would choose it if most sessions had the same value when the plan
+ * was made. A list of another value would then read all sessions. */
+#define PAL_POSTGRES_LIST_OF(column, filter)                                                       \
+    PAL_POSTGRES_LIST("h." column " >= $9 AND (h." column ", h.minute) <= ($9, $3)",               \
+            "h." column " DESC, h.minute DESC", filter)
 
 #define PAL_POSTGRES_CAPPED(sum)                                                                   \
     "greatest(least(" sum ", 9223372036854775807), -9223372036854775808)::int8"
@@ -118,10 +125,10 @@
             " JOIN @head h ON h.tenant = x.tenant AND h.session = x.session"                       \
             " WHERE a.tenant = $1 AND a.alias = $2 AND h.state + 0 = 1")                           \
     /* head_recent, head_project, head_agent. */                                                   \
-    X(SESSION_LIST, PAL_POSTGRES_LIST("true"))                                                     \
+    X(SESSION_LIST, PAL_POSTGRES_LIST("h.minute <= $3", "h.minute DESC", "true"))                  \
     X(SESSION_LIST_PROJECT,                                                                        \
-            PAL_POSTGRES_LIST("h.project = $9 AND ($10::text IS NULL OR h.agent || '' = $10)"))    \
-    X(SESSION_LIST_AGENT, PAL_POSTGRES_LIST("h.agent = $9"))                                       \
+            PAL_POSTGRES_LIST_OF("project", "($10::text IS NULL OR h.agent || '' = $10)"))         \
+    X(SESSION_LIST_AGENT, PAL_POSTGRES_LIST_OF("agent", "true"))                                   \
     /* session_parent. */                                                                          \
     X(SESSION_FORKS,                                                                               \
             "SELECT session FROM @session WHERE tenant = $1 AND parent = $2 AND fork_seq >= $3")   \

@@ -449,7 +449,8 @@ static void missing_settings_of_the_role_are_found(void)
 {
     static const char *const settings[] = {"jit = off", "enable_seqscan = off",
             "enable_hashjoin = off", "enable_mergejoin = off", "enable_bitmapscan = off",
-            "plan_cache_mode = force_generic_plan", "idle_in_transaction_session_timeout = '30s'",
+            "max_parallel_workers_per_gather = 0", "plan_cache_mode = force_generic_plan",
+            "idle_in_transaction_session_timeout = '30s'",
             "default_transaction_isolation = 'read committed'", "lock_timeout = '10s'",
             "synchronous_commit = remote_apply"};
     char statement[200];
