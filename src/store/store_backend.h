@@ -366,8 +366,9 @@ typedef pal_status pal_fork_list_fn(pal_engine *engine, pal_handle handle, uint6
 
 /* Builds one missing part of the index without writing it; apply() writes it. A backend whose index
  * is in memory adds the part itself and leaves *out_part NULL. *out_more says whether other parts
- * may be missing. */
-typedef pal_status pal_index_build_fn(pal_engine *engine, pal_arena *arena,
+ * may be missing. A backend with an index per tenant builds a part for `tenant`; empty: for any
+ * tenant. */
+typedef pal_status pal_index_build_fn(pal_engine *engine, pal_str tenant, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err);
 
 /* Returns marks that one session owns, oldest first, with `undone` unset. The cost must be

@@ -87,10 +87,10 @@ static pal_status trace_fork_list(pal_engine *engine, pal_handle handle, uint64_
 }
 
 static pal_status trace_index_build(
-        pal_engine *engine, pal_arena *arena, const pal_index_part **out_part,
+        pal_engine *engine, pal_str tenant, pal_arena *arena, const pal_index_part **out_part,
         bool *out_more, pal_error *err)
 {
-    TRACED(index_build, arena, out_part, out_more, err);
+    TRACED(index_build, tenant, arena, out_part, out_more, err);
 }
 
 static pal_status trace_mark_list(pal_engine *engine, const pal_mark_scan *scan, pal_arena *arena,

@@ -401,10 +401,10 @@ static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *searc
     READ(row_search, search, sink, user, err);
 }
 
-static pal_status jsonl_index_build(pal_engine *base, pal_arena *arena,
+static pal_status jsonl_index_build(pal_engine *base, pal_str tenant, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
-    READ(index_build, arena, out_part, out_more, err);
+    READ(index_build, tenant, arena, out_part, out_more, err);
 }
 
 static pal_status jsonl_fork_list(pal_engine *base, pal_handle handle, uint64_t min_seq,

@@ -44,12 +44,13 @@ void pal_memory_arrival_unlink(memory_engine *engine, memory_row *row)
     row->session->tenant->counts.content_bytes -= row->row.body.len;
 }
 
-pal_status pal_memory_index_build(pal_engine *base, pal_arena *arena,
+pal_status pal_memory_index_build(pal_engine *base, pal_str tenant, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
     memory_engine *engine = (memory_engine *)base;
     pal_status status = PAL_OK;
 
+    (void)tenant;
     (void)arena;
     *out_part = NULL;
     pthread_rwlock_wrlock(&engine->lock);

@@ -150,10 +150,10 @@ static bool take_found(const pal_found_row *found, void *user)
 
 /* ---- The index ---- */
 
-/* Adds up to `parts_max` missing parts to the index, until `until_us` (0: without a time limit).
- * Sets *out_more if more parts may be missing. */
-static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t until_us,
-        bool *out_more, pal_error *err)
+/* Adds up to `parts_max` missing parts to the index of the tenant (empty: of any tenant), until
+ * `until_us` (0: without a time limit). Sets *out_more if more parts may be missing. */
+static pal_status complete_index(pal_store *store, pal_str tenant, uint32_t parts_max,
+        int64_t until_us, bool *out_more, pal_error *err)
 {
     pal_arena *arena = pal_arena_new(0);
     pal_op op = {.status = PAL_OK};
@@ -167,7 +167,7 @@ static pal_status complete_index(pal_store *store, uint32_t parts_max, int64_t u
 
         pal_arena_reset(arena);
         status = store->engine->backend->index_build(
-                store->engine, arena, &work.index, out_more, err);
+                store->engine, tenant, arena, &work.index, out_more, err);
         if (status == PAL_OK && work.index)
             pal_writer_run(store->writer, &work, 1);
         else if (status != PAL_OK)
@@ -194,7 +194,7 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
     pal_status status = PAL_OK;
 
     if (has_index(store))
-        status = complete_index(store, parts_max, 0, &more, err);
+        status = complete_index(store, pal_str_of(NULL), parts_max, 0, &more, err);
     if (out_more)
         *out_more = more;
     return status;
@@ -210,7 +210,8 @@ static pal_status ready_index(pal_store *store, search_state *state, pal_error *
     bool more;
 
     if (has_index(store))
-        status = complete_index(store, UINT32_MAX, until_us, &more, err);
+        status = complete_index(
+                store, state->search->tenant, UINT32_MAX, until_us, &more, err);
     if (wait_us)
         state->until_us = pal_clock_monotonic_us() + wait_us;
     return status == PAL_NO_MEMORY ? status : PAL_OK;

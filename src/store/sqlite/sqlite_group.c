@@ -16,11 +16,6 @@
 
 #define KEYS_OF_LEVEL (INT64_C(1) << 40)
 
-typedef struct group_state {
-    pal_block_builder *builder;
-    size_t child;
-} group_state;
-
 pal_status pal_sqlite_reach_read(pal_sql_conn *conn, pal_index_reach *out_reach, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_REACH);
@@ -45,11 +40,6 @@ pal_status pal_sqlite_reach_write(
 int64_t pal_sqlite_group_key(int level, int64_t number)
 {
     return -1 - number - KEYS_OF_LEVEL * level;
-}
-
-pal_str pal_sqlite_group_wide(void)
-{
-    return pal_str_make("\1w", 2);
 }
 
 void pal_sqlite_group_of_key(int64_t key, int *out_level, int64_t *out_number)
@@ -117,18 +107,8 @@ pal_status pal_sqlite_group_add(pal_sql_conn *conn, int level, int64_t number, p
 
 /* ---- Building ---- */
 
-static bool add_term(pal_term term, void *user)
-{
-    group_state *state = user;
-    bool is_left_out = term.text.len > 1 && term.text.data[0] == 1 &&
-            (term.text.data[1] == 's' || term.text.data[1] == 'r');
-
-    if (!is_left_out)
-        pal_block_add(state->builder, state->child, term.text);
-    return true;
-}
-
-static pal_status add_child(pal_sql_conn *conn, group_state *state, int64_t key, pal_error *err)
+static pal_status add_child(
+        pal_sql_conn *conn, pal_search_group *group, int64_t key, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_CHUNKS);
     bool sound = true;
@@ -136,7 +116,7 @@ static pal_status add_child(pal_sql_conn *conn, group_state *state, int64_t key,
 
     pal_sql_bind_int(&sql, key);
     while (sound && pal_sql_row(&sql))
-        sound = pal_block_chunk_each(pal_sql_text(&sql, 1), add_term, state);
+        sound = pal_search_group_add(group, pal_sql_text(&sql, 1));
     status = pal_sql_end(&sql, err);
     if (status == PAL_OK && !sound)
         status = pal_error_set(err, PAL_CORRUPT, "a part of the search index is damaged");
@@ -159,26 +139,26 @@ static pal_status find_wide(
 pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int64_t number, pal_arena *arena,
         pal_block_chunk **out_chunks, size_t *out_len, pal_error *err)
 {
-    group_state state = {.builder = pal_block_new()};
+    pal_search_group group = {.builder = pal_block_new()};
     bool wide[PAL_GROUP_CHILDREN] = {false};
     int64_t first = number << PAL_GROUP_SHIFT;
     pal_status status = PAL_OK;
 
-    if (!state.builder)
+    if (!group.builder)
         return pal_no_memory(err);
     if (level == 1)
         status = find_wide(conn, first, wide, err);
-    for (; status == PAL_OK && state.child < PAL_GROUP_CHILDREN; state.child++) {
-        int64_t child = first + (int64_t)state.child;
+    for (; status == PAL_OK && group.child < PAL_GROUP_CHILDREN; group.child++) {
+        int64_t child = first + (int64_t)group.child;
 
-        if (wide[state.child])
-            pal_block_add(state.builder, state.child, pal_sqlite_group_wide());
+        if (wide[group.child])
+            pal_block_add(group.builder, group.child, pal_search_wide_term());
         status = add_child(
-                conn, &state, level == 1 ? child : pal_sqlite_group_key(level - 1, child), err);
+                conn, &group, level == 1 ? child : pal_sqlite_group_key(level - 1, child), err);
     }
     if (status == PAL_OK)
-        status = pal_block_finish(state.builder, arena, out_chunks, out_len, err);
-    pal_block_free(state.builder);
+        status = pal_block_finish(group.builder, arena, out_chunks, out_len, err);
+    pal_block_free(group.builder);
     return status;
 }
 

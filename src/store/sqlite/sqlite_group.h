@@ -3,9 +3,8 @@
 #ifndef PAL_SQLITE_GROUP_H
 #define PAL_SQLITE_GROUP_H
 
+#include "store/search/search_build.h"
 #include "store/sqlite/sqlite.h"
-
-enum { PAL_GROUP_LEVELS = 2, PAL_GROUP_SHIFT = 4, PAL_GROUP_CHILDREN = 1 << PAL_GROUP_SHIFT };
 
 /* How far the index reaches: at least this many blocks and groups exist without a gap, counted from
  * 0. */
@@ -38,8 +37,5 @@ PAL_CHECKED pal_status pal_sqlite_group_build(pal_sql_conn *conn, int level, int
 PAL_CHECKED pal_status pal_sqlite_group_drop(pal_sql_conn *conn, int64_t key, pal_error *err);
 /* Drops the groups that contain the block, and lowers the reach to what comes before it. */
 PAL_CHECKED pal_status pal_sqlite_group_forget(pal_sql_conn *conn, int64_t block, pal_error *err);
-
-/* Returns the term of children that every search must look into. */
-pal_str pal_sqlite_group_wide(void);
 
 #endif

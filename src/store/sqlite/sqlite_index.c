@@ -17,12 +17,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/search/search_text.h"
+#include "store/search/search_build.h"
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/sqlite_group.h"
-
-/* A longer text is not indexed. Its row is examined in every search. */
-#define WIDE_TEXT_LEN ((size_t)256 << 10)
 
 struct pal_index_part {
     int64_t block; /* number of a block, or key of a group */
@@ -48,59 +45,18 @@ pal_str pal_sqlite_term(char out[PAL_SQLITE_TERM_SIZE], char kind, int64_t numbe
 
 /* ---- Building ---- */
 
-typedef struct build_state {
-    pal_block_builder *builder;
-    pal_block_bitmap wide;
-    size_t row;
-    pal_arena *scratch;
-    pal_buf text;
-    pal_buf normal;
-} build_state;
-
-static bool add_term(pal_term term, void *user)
-{
-    build_state *state = user;
-
-    pal_block_add(state->builder, state->row, term.text);
-    return true;
-}
-
-static void add_numbers(build_state *state, pal_role role, int64_t session, int64_t tenant)
+static void add_numbers(
+        pal_search_build *build, size_t at, pal_role role, int64_t session, int64_t tenant)
 {
     char text[PAL_SQLITE_TERM_SIZE];
 
-    pal_block_add(state->builder, state->row, pal_sqlite_term(text, 'r', role));
-    pal_block_add(state->builder, state->row, pal_sqlite_term(text, 's', session));
-    pal_block_add(state->builder, state->row, pal_sqlite_term(text, 't', tenant));
+    pal_block_add(build->builder, at, pal_sqlite_term(text, 'r', role));
+    pal_block_add(build->builder, at, pal_sqlite_term(text, 's', session));
+    pal_block_add(build->builder, at, pal_sqlite_term(text, 't', tenant));
 }
 
-/* A damaged row has no words, so that the other rows of its block can be found. */
-static pal_status add_row(
-        build_state *state, const pal_row *row, int64_t session, int64_t tenant, pal_error *err)
-{
-    pal_status status;
-
-    pal_arena_reset(state->scratch);
-    pal_buf_clear(&state->text);
-    pal_buf_clear(&state->normal);
-    add_numbers(state, row->role, session, tenant);
-    if (row->body.len > WIDE_TEXT_LEN || pal_block_pairs(state->builder) > PAL_BLOCK_PAIRS_MAX) {
-        pal_block_bitmap_set(&state->wide, state->row);
-        return PAL_OK;
-    }
-    status = pal_row_text(row, state->scratch, &state->text, err);
-    if (status == PAL_CORRUPT)
-        return PAL_OK;
-    if (status != PAL_OK)
-        return status;
-    pal_words_normal(pal_buf_str(&state->text), &state->normal);
-    if (state->normal.failure)
-        return pal_error_set(err, state->normal.failure, "out of memory");
-    pal_words_terms(pal_buf_str(&state->normal), add_term, state);
-    return PAL_OK;
-}
-
-static pal_status add_rows(pal_sql_conn *conn, build_state *state, int64_t block, pal_error *err)
+static pal_status add_rows(
+        pal_sql_conn *conn, pal_search_build *build, int64_t block, pal_error *err)
 {
     pal_sql sql = pal_sql_start(conn, PAL_SQL_INDEX_ROWS);
     pal_status status = PAL_OK, ended;
@@ -109,12 +65,15 @@ static pal_status add_rows(pal_sql_conn *conn, build_state *state, int64_t block
     pal_sql_bind_int(&sql, first);
     pal_sql_bind_int(&sql, first + PAL_BLOCK_ROWS - 1);
     while (status == PAL_OK && pal_sql_row(&sql)) {
+        size_t at = (size_t)(pal_sql_int(&sql, 9) - first);
         pal_row row;
 
         pal_sqlite_row_read(&sql, 0, &row);
-        state->row = (size_t)(pal_sql_int(&sql, 9) - first);
-        if (sql.code == SQLITE_OK)
-            status = add_row(state, &row, pal_sql_int(&sql, 10), pal_sql_int(&sql, 11), err);
+        if (sql.code != SQLITE_OK)
+            break;
+        add_numbers(build, at, row.role, pal_sql_int(&sql, 10), pal_sql_int(&sql, 11));
+        status = pal_search_build_add(
+                build, at, &row, row.body.len > PAL_SEARCH_INDEXED_BYTES_MAX, err);
     }
     ended = pal_sql_end(&sql, status == PAL_OK ? err : NULL);
     return status != PAL_OK ? status : ended;
@@ -124,28 +83,22 @@ static pal_status add_rows(pal_sql_conn *conn, build_state *state, int64_t block
 static pal_status build_block(pal_sql_conn *conn, int64_t block, pal_arena *arena,
         pal_index_part **out_part, pal_error *err)
 {
-    build_state state = {.builder = pal_block_new(), .scratch = pal_arena_new(0)};
+    pal_search_build build;
     pal_index_part *part = pal_arena_alloc(arena, sizeof(*part));
-    pal_status status;
+    pal_status status = pal_search_build_begin(&build, err);
 
-    pal_buf_init(&state.text, SIZE_MAX / 4);
-    pal_buf_init(&state.normal, SIZE_MAX / 4);
-    if (state.builder && state.scratch && part)
-        status = add_rows(conn, &state, block, err);
-    else
+    if (status == PAL_OK && !part)
         status = pal_no_memory(err);
     if (status == PAL_OK)
-        status = pal_block_finish(state.builder, arena, &part->chunks, &part->chunks_len, err);
+        status = add_rows(conn, &build, block, err);
+    if (status == PAL_OK)
+        status = pal_search_build_finish(
+                &build, arena, &part->chunks, &part->chunks_len, &part->wide, err);
     if (status == PAL_OK) {
         part->block = block;
-        if (!pal_block_bitmap_is_empty(&state.wide))
-            part->wide = pal_block_bitmap_write(&state.wide, arena);
         *out_part = part;
     }
-    pal_buf_done(&state.text);
-    pal_buf_done(&state.normal);
-    pal_arena_free(state.scratch);
-    pal_block_free(state.builder);
+    pal_search_build_done(&build);
     return status;
 }
 
@@ -224,7 +177,7 @@ static pal_status build_missing(
     return status;
 }
 
-pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
+pal_status pal_sqlite_index_build(pal_engine *engine, pal_str tenant, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
     pal_sqlite *self = (pal_sqlite *)engine;
@@ -232,6 +185,7 @@ pal_status pal_sqlite_index_build(pal_engine *engine, pal_arena *arena,
     pal_sql_conn *conn;
     pal_status status;
 
+    (void)tenant; /* one index for all tenants */
     *out_part = NULL;
     *out_more = false;
     if (!self->has_counts)

@@ -268,7 +268,7 @@ static pal_status join_group(
         search_state *state, int64_t key, pal_block_bitmap *out_children, pal_error *err)
 {
     char text[PAL_SQLITE_TERM_SIZE];
-    pal_term wide = {.text = pal_sqlite_group_wide()};
+    pal_term wide = {.text = pal_search_wide_term()};
     pal_term tenant = {.text = pal_sqlite_term(text, 't', state->tenant)};
     pal_block_bitmap any = {{0}}, own = {{0}};
     bool sound = false;

@@ -150,7 +150,7 @@ static void an_overtaken_part_is_not_written(void)
     gone = new_session();
     say_many(gone, 1, 100, "zzgoneword");
     say_many(kept, 1, 1500, "zzkeptword");
-    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
+    if (OK(engine->backend->index_build(engine, default_tenant, test.arena, &part, &more, &test.err)))
         CHECK(part);
     OK(pal_store_erase(test.store, default_tenant, gone, NULL, &test.err));
     work.index = part;
@@ -158,14 +158,14 @@ static void an_overtaken_part_is_not_written(void)
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 0);
     CHECK(!is_on_disk("zzgoneword"));
-    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
+    if (OK(engine->backend->index_build(engine, default_tenant, test.arena, &part, &more, &test.err)))
         CHECK(part);
     work.index = part;
     engine->backend->apply(engine, &work, 1);
     engine->backend->apply(engine, &work, 1); /* as another process could */
     CHECK_STATUS(op.status, PAL_OK);
     CHECK_EQ(ask("SELECT count(*) FROM search_block"), 1);
-    if (OK(engine->backend->index_build(engine, test.arena, &part, &more, &test.err)))
+    if (OK(engine->backend->index_build(engine, default_tenant, test.arena, &part, &more, &test.err)))
         CHECK(!part);
     close_store();
 }
