@@ -16,7 +16,7 @@
 #define PAL_POSTGRES_READERS_MAX 64
 #define PAL_POSTGRES_SCHEMA_SIZE 64
 #define PAL_POSTGRES_FLIGHT_MAX 40 /* statements that are sent together */
-#define PAL_POSTGRES_VERSION 1     /* version of the schema that this program writes */
+#define PAL_POSTGRES_VERSION 2     /* version of the schema that this program writes */
 #define PAL_POSTGRES_SERVER_MIN 140000
 #define PAL_POSTGRES_PART_BYTES (1u << 20) /* a blob is stored in parts of this size */
 
@@ -163,6 +163,22 @@ void pal_postgres_clock_note(pal_postgres *store, int64_t time_us, int64_t from_
 pal_now_ms_fn pal_postgres_now_ms;
 
 /* ---- postgres_schema.c ---- */
+
+/* The tables and indexes that version 2 of the schema adds. */
+#define PAL_POSTGRES_TABLES_2(X)                                                                   \
+    X("CREATE TABLE @search_tenant (tenant int8 PRIMARY KEY, indexed_pos int8 NOT NULL,"           \
+      " blocks int8 NOT NULL, erasures int8 NOT NULL, marks int8 NOT NULL,"                        \
+      " is_wanted bool NOT NULL) WITH (fillfactor = 50);")                                         \
+    X("CREATE INDEX search_wanted ON @search_tenant(tenant) WHERE is_wanted;")                     \
+    X("CREATE TABLE @search_block (tenant int8 NOT NULL, level int2 NOT NULL,"                     \
+      " block int8 NOT NULL, is_built bool NOT NULL, first_pos int8 NOT NULL,"                     \
+      " last_pos int8 NOT NULL, positions bytea NOT NULL, wide bytea NOT NULL,"                    \
+      " PRIMARY KEY (tenant, level, block));")                                                     \
+    X("CREATE INDEX search_block_pos ON @search_block(tenant, last_pos) WHERE level = 0;")         \
+    X("CREATE INDEX search_block_missing ON @search_block(tenant, level, block)"                   \
+      " WHERE NOT is_built;")                                                                      \
+    X("CREATE TABLE @search (tenant int8 NOT NULL, level int2 NOT NULL, block int8 NOT NULL,"      \
+      " term bytea NOT NULL, chunk bytea NOT NULL, PRIMARY KEY (tenant, level, block, term));")
 
 /* Fills store->texts. Must be called before the first connection is made. */
 PAL_CHECKED pal_status pal_postgres_texts_write(pal_postgres *store, pal_error *err);

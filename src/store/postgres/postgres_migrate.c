@@ -23,6 +23,9 @@
 
 /* The step at [n] leads from version n + 1 to n + 2. Steps are appended and never edited. */
 static const pal_postgres_step steps[] = {
+#define TABLE(text) text
+        {.text = PAL_POSTGRES_TABLES_2(TABLE), .oldest_reader = 1, .oldest_writer = 1},
+#undef TABLE
         {0}, /* the end */
 };
 static_assert(sizeof steps / sizeof steps[0] == PAL_POSTGRES_VERSION,

@@ -111,9 +111,12 @@ static const char *const tables[] = {
         "CREATE INDEX record_session ON @record(tenant, session, kind, name)"
         " WHERE session IS NOT NULL;",
         "CREATE INDEX record_expiry ON @record(expires_at) WHERE expires_at IS NOT NULL;",
+#define TABLE(text) text,
+        PAL_POSTGRES_TABLES_2(TABLE)
+#undef TABLE
         "CREATE TABLE @meta (one bool PRIMARY KEY DEFAULT true CHECK (one), version int4 NOT NULL,"
         " oldest_reader int4 NOT NULL, oldest_writer int4 NOT NULL, store uuid NOT NULL);",
-        "INSERT INTO @meta VALUES (true, 1, 1, 1, gen_random_uuid());",
+        "INSERT INTO @meta VALUES (true, 2, 1, 1, gen_random_uuid());",
         "COMMIT",
 };
 

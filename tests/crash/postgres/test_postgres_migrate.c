@@ -6,14 +6,16 @@
 #include "store/postgres/postgres.h"
 #include "support/tap.h"
 
+enum { MADE = PAL_POSTGRES_VERSION - 1 }; /* steps that a new schema does not need */
+
 static const pal_postgres_step steps[] = {
-        {.text = "ALTER TABLE @session ADD COLUMN color text", .oldest_reader = 1,
+        [MADE] = {.text = "ALTER TABLE @session ADD COLUMN color text", .oldest_reader = 1,
                 .oldest_writer = 1},
         {.text = "CREATE INDEX CONCURRENTLY session_color ON @session(tenant, color)",
                 .index = "session_color", .oldest_reader = 1, .oldest_writer = 1},
         {.text = "ALTER TABLE @session ADD COLUMN taste text;"
                  " ALTER TABLE @session DROP COLUMN color",
-                .oldest_reader = 1, .oldest_writer = 4},
+                .oldest_reader = 1, .oldest_writer = MADE + 4},
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
@@ -52,15 +54,15 @@ static void steps_are_made_once_and_in_order(void)
 
     set_back();
     store = open_engine();
-    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
-    CHECK_EQ(version(), 3);
+    CHECK_EQ(pal_postgres_migrate(store, steps, MADE + 2, &err), PAL_OK);
+    CHECK_EQ(version(), MADE + 3);
     CHECK_EQ(postgres_ask("SELECT count(*) FROM pg_indexes WHERE indexname = 'session_color'"), 1);
-    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
-    CHECK_EQ(version(), 3);
+    CHECK_EQ(pal_postgres_migrate(store, steps, MADE + 2, &err), PAL_OK);
+    CHECK_EQ(version(), MADE + 3);
     /* An expanded schema can still be used by a program of the version before. */
     close_engine(open_engine());
     CHECK_EQ(pal_postgres_migrate(store, steps, STEPS, &err), PAL_OK);
-    CHECK_EQ(version(), 4);
+    CHECK_EQ(version(), MADE + 4);
     close_engine(store);
 }
 
@@ -81,20 +83,20 @@ static void a_contracted_schema_keeps_older_writers_out(void)
 static void a_failed_step_leaves_nothing(void)
 {
     static const pal_postgres_step wrong[] = {
-            {.text = "ALTER TABLE @session ADD COLUMN half text; SELECT 1 FROM @absent",
+            [MADE] = {.text = "ALTER TABLE @session ADD COLUMN half text; SELECT 1 FROM @absent",
                     .oldest_reader = 1, .oldest_writer = 1}};
     pal_postgres *store;
     pal_error err = {0};
 
     set_back();
     store = open_engine();
-    CHECK(pal_postgres_migrate(store, wrong, 1, &err) != PAL_OK);
-    CHECK_EQ(version(), 1);
+    CHECK(pal_postgres_migrate(store, wrong, MADE + 1, &err) != PAL_OK);
+    CHECK_EQ(version(), MADE + 1);
     CHECK_EQ(postgres_ask("SELECT count(*) FROM information_schema.columns"
                           " WHERE column_name = 'half'"), 0);
     /* The connection can be used again. */
-    CHECK_EQ(pal_postgres_migrate(store, steps, 1, &err), PAL_OK);
-    CHECK_EQ(version(), 2);
+    CHECK_EQ(pal_postgres_migrate(store, steps, MADE + 1, &err), PAL_OK);
+    CHECK_EQ(version(), MADE + 2);
     close_engine(store);
 }
 
@@ -105,12 +107,12 @@ static void an_interrupted_index_is_built_again(void)
 
     set_back();
     store = open_engine();
-    CHECK_EQ(pal_postgres_migrate(store, steps, 1, &err), PAL_OK);
+    CHECK_EQ(pal_postgres_migrate(store, steps, MADE + 1, &err), PAL_OK);
     postgres_ask("CREATE INDEX session_color ON palaver.session(tenant)");
     postgres_ask("UPDATE pg_index SET indisvalid = false"
                  " WHERE indexrelid = 'palaver.session_color'::regclass");
-    CHECK_EQ(pal_postgres_migrate(store, steps, 2, &err), PAL_OK);
-    CHECK_EQ(version(), 3);
+    CHECK_EQ(pal_postgres_migrate(store, steps, MADE + 2, &err), PAL_OK);
+    CHECK_EQ(version(), MADE + 3);
     CHECK_EQ(postgres_ask("SELECT indisvalid::int FROM pg_index"
                           " WHERE indexrelid = 'palaver.session_color'::regclass"), 1);
     close_engine(store);
@@ -122,7 +124,7 @@ static void *migrate_all(void *argument)
     pal_postgres *store = open_engine();
     pal_error err = {0};
 
-    *status = pal_postgres_migrate(store, steps, 2, &err);
+    *status = pal_postgres_migrate(store, steps, MADE + 2, &err);
     if (*status != PAL_OK)
         printf("# %s\n", err.message);
     close_engine(store);
@@ -141,7 +143,7 @@ static void two_processes_share_the_steps(void)
         pthread_join(threads[i], NULL);
         CHECK_EQ(statuses[i], PAL_OK);
     }
-    CHECK_EQ(version(), 3);
+    CHECK_EQ(version(), MADE + 3);
     CHECK_EQ(postgres_ask("SELECT indisvalid::int FROM pg_index"
                           " WHERE indexrelid = 'palaver.session_color'::regclass"), 1);
 }
@@ -159,6 +161,39 @@ static void an_older_schema_is_refused_with_the_remedy(void)
     CHECK_CONTAINS(err.message, "palaver store migrate");
 }
 
+/* The search index is added to a schema of version 1, which an older program can still use. */
+static void version_1_gets_the_search_index(void)
+{
+    pal_store_options options = {0}, upgrading = {.upgrade = 1};
+    pal_store_schema schema = {0};
+    pal_engine *engine = NULL;
+    pal_arena *arena = pal_arena_new(0);
+    pal_error err = {0};
+
+    set_back();
+    postgres_ask("DROP TABLE palaver.search, palaver.search_block, palaver.search_tenant");
+    postgres_ask("UPDATE palaver.meta SET version = 1");
+    CHECK_EQ(pal_store_engine_open(getenv("PALAVER_TEST_POSTGRES"), &options, &engine, &err),
+            PAL_INVALID);
+    CHECK_CONTAINS(err.message, "palaver store migrate");
+    if (CHECK_EQ(pal_store_engine_open(
+                         getenv("PALAVER_TEST_POSTGRES"), &upgrading, &engine, &err), PAL_OK)) {
+        CHECK_STATUS(engine->backend->schema_read(engine, arena, &schema, &err), PAL_OK, &err);
+        CHECK_EQ(schema.version, 2);
+        CHECK_EQ(schema.oldest_writer, 1);
+        engine->backend->close(engine);
+    }
+    postgres_ask("DROP INDEX palaver.search_block_pos");
+    engine = NULL;
+    if (CHECK_EQ(pal_store_engine_open(
+                         getenv("PALAVER_TEST_POSTGRES"), &options, &engine, &err), PAL_OK)) {
+        CHECK_EQ(engine->backend->schema_read(engine, arena, &schema, &err), PAL_CORRUPT);
+        CHECK_CONTAINS(err.message, "the index 'search_block_pos' is missing; run CREATE INDEX");
+        engine->backend->close(engine);
+    }
+    pal_arena_free(arena);
+}
+
 int main(void)
 {
     if (!getenv("PALAVER_TEST_POSTGRES"))
@@ -169,5 +204,6 @@ int main(void)
     RUN(an_interrupted_index_is_built_again);
     RUN(two_processes_share_the_steps);
     RUN(an_older_schema_is_refused_with_the_remedy);
+    RUN(version_1_gets_the_search_index);
     return tap_done();
 }
