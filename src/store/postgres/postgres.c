@@ -3,7 +3,8 @@
  * The files: postgres_url.c reads the URL, postgres_conn.c has connections, postgres_schema.c the
  * tables, postgres_session.c, postgres_message.c and postgres_ahead.c the reads. A batch is written
  * by postgres_apply.c, with postgres_single.c, postgres_load.c, postgres_copy.c and
- * postgres_write.c. All statements are in postgres_sql.h. */
+ * postgres_write.c. postgres_index.c builds the search index, and postgres_search.c searches in it.
+ * All statements are in postgres_sql.h. */
 #include "store/postgres/postgres.h"
 
 #include "base/memory.h"
@@ -19,6 +20,8 @@ static void postgres_close(pal_engine *engine)
         pal_free(store->texts[i]);
     pal_map_done(&store->tenants);
     pal_arena_free(store->names);
+    pal_map_done(&store->noted);
+    pal_arena_free(store->notes);
     pal_free(store->url);
     pal_free(store->place);
     pthread_mutex_destroy(&store->clock.lock);
@@ -48,7 +51,9 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
     pthread_cond_init(&store->given, NULL);
     pthread_mutex_init(&store->clock.lock, NULL);
     store->names = pal_arena_new(0);
-    status = store->names ? pal_postgres_url_read(store, location, err) : pal_no_memory(err);
+    store->notes = pal_arena_new(0);
+    status = store->names && store->notes ? pal_postgres_url_read(store, location, err)
+                                          : pal_no_memory(err);
     if (status == PAL_OK)
         status = pal_postgres_texts_write(store, err);
     if (status == PAL_OK)
@@ -79,6 +84,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .row_scan = pal_postgres_row_scan,                                                         \
         .row_find = pal_postgres_row_find,                                                         \
         .row_search = pal_postgres_row_search,                                                     \
+        .index_build = pal_postgres_index_build,                                                   \
         .fork_list = pal_postgres_fork_list,                                                       \
         .mark_list = pal_postgres_mark_list,                                                       \
         .inbox_list = pal_postgres_inbox_list,                                                     \

@@ -40,6 +40,13 @@ typedef struct pal_postgres_clock {
     int64_t most_us;  /* and at most this much */
 } pal_postgres_clock;
 
+/* Up to which position all messages are committed or will never be (postgres_index.c). */
+typedef struct pal_postgres_horizon {
+    int64_t decided;     /* all up to this position are decided */
+    int64_t pending;     /* all up to this position will be decided; 0: not known */
+    int64_t pending_xid; /* when no transaction with a lower id runs */
+} pal_postgres_horizon;
+
 typedef struct pal_postgres_reader {
     pal_postgres_conn conn;
     bool is_used;
@@ -54,12 +61,15 @@ struct pal_postgres {
     char *texts[PAL_POSTGRES_COUNT];       /* statements with the schema in them */
     atomic_bool prepares;                  /* statements are prepared; not behind a pooler */
     pal_postgres_conn writer;
-    pthread_mutex_t lock; /* protects readers and tenants */
+    pthread_mutex_t lock; /* protects readers, tenants and the horizon */
     pthread_cond_t given; /* a reader was given back */
     pal_postgres_reader readers[PAL_POSTGRES_READERS_MAX];
     size_t readers_len;
     pal_map tenants;      /* names of tenants that exist, by name */
     pal_arena *names;     /* the texts of these names */
+    pal_postgres_horizon horizon;
+    pal_map noted;        /* writer: how many messages each tenant got, by the tenant's number */
+    pal_arena *notes;     /* these counts */
     int64_t slot;         /* this process in the table node; 0: none yet */
     pal_id node;          /* the id that it entered there */
     int64_t batch;        /* the number of the last batch that was sent */
@@ -301,6 +311,7 @@ pal_session_list_fn pal_postgres_session_list;
 pal_row_scan_fn pal_postgres_row_scan;
 pal_row_find_fn pal_postgres_row_find;
 pal_row_search_fn pal_postgres_row_search;
+pal_index_build_fn pal_postgres_index_build;
 pal_fork_list_fn pal_postgres_fork_list;
 pal_mark_list_fn pal_postgres_mark_list;
 pal_inbox_list_fn pal_postgres_inbox_list;

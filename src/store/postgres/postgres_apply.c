@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/postgres/postgres_copy.h"
+#include "store/postgres/postgres_index.h"
 #include "store/postgres/postgres_single.h"
 
 #define RACE_TRIES_MAX 8
@@ -385,12 +386,15 @@ static void run_sweep(pal_postgres *store, pal_work *work)
             races < RACE_TRIES_MAX && pal_clock_monotonic_us() < until_us);
 }
 
-/* Runs a group that is not part of a batch, because it has an erasure or a sweep. */
+/* Runs a group that is not part of a batch: a part of the search index, or a group with an erasure
+ * or a sweep. */
 static void run_group(pal_postgres *store, pal_work *works, size_t works_len)
 {
     pal_error err = {0};
 
-    if (!has_kind(works, works_len, PAL_OP_SWEEP)) {
+    if (works[0].index) {
+        works[0].op->status = pal_postgres_index_write(store, works);
+    } else if (!has_kind(works, works_len, PAL_OP_SWEEP)) {
         run_range(store, works, works_len, false);
     } else if (works_len == 1 && !works[0].op->with_previous) {
         run_sweep(store, works);
@@ -431,6 +435,13 @@ static size_t body_bytes(const pal_work *works, size_t works_len)
     return bytes;
 }
 
+/* Returns whether the group is not part of a batch. */
+static bool is_alone(const pal_work *works, size_t works_len)
+{
+    return works[0].index || has_kind(works, works_len, PAL_OP_ERASE) ||
+            has_kind(works, works_len, PAL_OP_SWEEP);
+}
+
 /* A batch ends before a group that makes it too large. A large group is a batch alone. */
 void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
 {
@@ -444,8 +455,7 @@ void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
 
         len = group_len(works + i, works_len - i);
         more = body_bytes(works + i, len);
-        is_apart = has_kind(works + i, len, PAL_OP_ERASE) ||
-                has_kind(works + i, len, PAL_OP_SWEEP);
+        is_apart = is_alone(works + i, len);
         if (i > first && (is_apart || bytes + more > BATCH_BYTES_MAX)) {
             run_batch(store, works + first, i - first);
             first = i;
@@ -460,4 +470,5 @@ void pal_postgres_apply(pal_engine *engine, pal_work *works, size_t works_len)
     }
     if (works_len > first)
         run_batch(store, works + first, works_len - first);
+    pal_postgres_index_note(store, works, works_len);
 }

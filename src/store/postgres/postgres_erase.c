@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "store/postgres/postgres_copy.h"
+#include "store/postgres/postgres_index.h"
 
 /* A transaction on the writer's connection. After a failure, further statements do nothing. */
 typedef struct transaction {
@@ -136,11 +137,34 @@ static void clear_aliases(
     PQclear(result);
 }
 
+/* Removes the blocks of the messages from the search index. The first statement locks the index of
+ * the tenant: a block that is being built is written before it, and found here, or not at all. */
+static void drop_index(transaction *work, int64_t tenant, pal_id session, int64_t kept_seq)
+{
+    pal_postgres_params params = {0};
+    PGresult *blocks;
+
+    pal_postgres_put_int(&params, tenant);
+    PQclear(run(work, PAL_POSTGRES_INDEX_ERASED, &params));
+    pal_postgres_put_int(&params, tenant);
+    pal_postgres_put_id(&params, session);
+    pal_postgres_put_int(&params, kept_seq);
+    blocks = run(work, PAL_POSTGRES_INDEX_BLOCKS_OF, &params);
+    for (int level = 0; blocks && PQntuples(blocks) > 0 && level <= PAL_GROUP_LEVELS; level++) {
+        pal_postgres_index_put_blocks(&params, tenant, level, blocks);
+        PQclear(run(work, PAL_POSTGRES_INDEX_RESET, &params));
+        pal_postgres_index_put_blocks(&params, tenant, level, blocks);
+        PQclear(run(work, PAL_POSTGRES_INDEX_CHUNK_DROP, &params));
+    }
+    PQclear(blocks);
+}
+
 static void erase_one(transaction *work, int64_t tenant, pal_id session, uint64_t fork_seq,
         pal_erase_result *erasure)
 {
     int64_t kept_seq = shared_seq(work, tenant, session);
 
+    drop_index(work, tenant, session, kept_seq);
     erasure->blobs += drop_session_blobs(work, tenant, session, kept_seq);
     erasure->messages += change(work, PAL_POSTGRES_MESSAGE_DROP, tenant, session, kept_seq);
     erasure->marks += change(work, PAL_POSTGRES_MARK_DROP, tenant, session, kept_seq);

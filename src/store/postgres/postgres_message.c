@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "store/postgres/postgres.h"
 
-enum { SCAN_ROWS_FIRST = 64, SCAN_ROWS_MAX = 1024, SEARCH_ROWS = 256 };
+enum { SCAN_ROWS_FIRST = 64, SCAN_ROWS_MAX = 1024 };
 
 void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row)
 {
@@ -100,47 +100,6 @@ pal_status pal_postgres_row_find(pal_engine *engine, const pal_row_key *key, pal
             *out_session = pal_postgres_id(result, 0, 10);
     }
     PQclear(result);
-    return status;
-}
-
-/* Returns all rows of the tenant, newest first: there is no index of words yet. */
-pal_status pal_postgres_row_search(pal_engine *engine, const pal_row_search *search,
-        pal_found_sink sink, void *user, pal_error *err)
-{
-    int64_t below = search->below_pos ? (int64_t)search->below_pos : INT64_MAX;
-    bool is_wanted = true;
-    pal_status status =
-            pal_postgres_tenant_find((pal_postgres *)engine, search->tenant, &is_wanted, err);
-
-    while (status == PAL_OK && is_wanted) {
-        pal_postgres_params params = {0};
-        PGresult *result = NULL;
-        int len;
-
-        pal_postgres_put_int(&params, pal_postgres_tenant(search->tenant));
-        pal_postgres_put_int(&params, below);
-        pal_postgres_put_int(&params, SEARCH_ROWS);
-        status = pal_postgres_read(
-                (pal_postgres *)engine, PAL_POSTGRES_MESSAGE_ARRIVALS, &params, &result, err);
-        if (status != PAL_OK)
-            return status;
-        len = PQntuples(result);
-        for (int i = 0; is_wanted && i < len; i++) {
-            pal_row row;
-            pal_found_row found = {.row = &row,
-                    .pos = (uint64_t)pal_postgres_int(result, i, 10),
-                    .handle = {.number = 1,
-                            .id = pal_postgres_id(result, i, 11),
-                            .tenant = search->tenant}};
-
-            pal_postgres_row_read(result, i, &row);
-            below = (int64_t)found.pos;
-            if (search->role == PAL_ROLE_NONE || search->role == row.role)
-                is_wanted = sink(&found, user);
-        }
-        is_wanted = is_wanted && len == SEARCH_ROWS;
-        PQclear(result);
-    }
     return status;
 }
 

@@ -10,6 +10,8 @@
 #ifndef PAL_POSTGRES_SQL_H
 #define PAL_POSTGRES_SQL_H
 
+#include "store/postgres/postgres_sql_index.h"
+
 #define PAL_POSTGRES_SESSION_COLUMNS                                                               \
     "x.session, h.state, coalesce(x.key, x.kept_key), x.aliases, x.title, h.project, h.agent,"     \
     " x.scope, x.metadata, x.extra, x.parent, x.fork_seq, x.fork_mark, h.last_seq, h.mark_number," \
@@ -310,7 +312,7 @@
             " WHERE m.tenant = $1 AND m.session = $2 AND m.client_id = $3")                        \
     X(MESSAGE_ARRIVALS,                                                                            \
             "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.pos, m.session FROM @message m"                \
-            " WHERE m.tenant = $1 AND m.pos < $2 ORDER BY m.pos DESC LIMIT $3")                    \
+            " WHERE m.tenant = $1 AND m.pos < $2 AND m.pos > $3 ORDER BY m.pos DESC LIMIT $4")     \
     X(MESSAGE_CLIENTS,                                                                             \
             "SELECT " PAL_POSTGRES_ROW_COLUMNS ", m.tenant, m.session"                             \
             " FROM unnest($1::int8[], $2::uuid[], $3::text[]) u(t, s, client) JOIN @message m"     \
@@ -504,6 +506,7 @@
             " ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED) DELETE FROM @record r"          \
             " USING due WHERE r.tenant = due.tenant AND r.kind = due.kind AND r.name = due.name")  \
     X(RECORD_DUE, "SELECT 1 FROM @record WHERE expires_at <= $1 LIMIT 1")                          \
+    PAL_POSTGRES_INDEX_STATEMENTS(X)                                                               \
     /* Everything, for a copy: blob pk, session pk, message_arrival, ledger pk, record pk. */      \
     X(EXPORT_BLOBS,                                                                                \
             "SELECT b.hash, b.created_at, " PAL_POSTGRES_TENANT_NAME("b") ", b.tenant"             \
