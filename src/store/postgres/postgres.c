@@ -4,7 +4,7 @@
  * tables, postgres_session.c, postgres_message.c and postgres_ahead.c the reads. A batch is written
  * by postgres_apply.c, with postgres_single.c, postgres_load.c, postgres_copy.c and
  * postgres_write.c. postgres_index.c builds the search index, and postgres_search.c searches in it.
- * All statements are in postgres_sql.h. */
+ * check/ is fsck. All statements are in postgres_sql.h. */
 #include "store/postgres/postgres.h"
 
 #include "base/memory.h"
@@ -100,6 +100,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .ready = pal_postgres_ready,                                                               \
         .went_back = pal_postgres_went_back,                                                       \
         .schema_read = pal_postgres_schema_read,                                                   \
+        .check = pal_postgres_check,                                                               \
     }
 
 const pal_store_backend pal_store_postgres = BACKEND("postgres");

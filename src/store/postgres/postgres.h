@@ -325,5 +325,6 @@ pal_stat_fn pal_postgres_stat;
 pal_ready_fn pal_postgres_ready;
 pal_went_back_fn pal_postgres_went_back;
 pal_schema_read_fn pal_postgres_schema_read;
+pal_check_fn pal_postgres_check;
 
 #endif

@@ -10,6 +10,7 @@
 #ifndef PAL_POSTGRES_SQL_H
 #define PAL_POSTGRES_SQL_H
 
+#include "store/postgres/check/check_sql.h"
 #include "store/postgres/postgres_sql_index.h"
 
 #define PAL_POSTGRES_SESSION_COLUMNS                                                               \
@@ -507,6 +508,7 @@
             " USING due WHERE r.tenant = due.tenant AND r.kind = due.kind AND r.name = due.name")  \
     X(RECORD_DUE, "SELECT 1 FROM @record WHERE expires_at <= $1 LIMIT 1")                          \
     PAL_POSTGRES_INDEX_STATEMENTS(X)                                                               \
+    PAL_POSTGRES_CHECK_STATEMENTS(X)                                                               \
     /* Everything, for a copy: blob pk, session pk, message_arrival, ledger pk, record pk. */      \
     X(EXPORT_BLOBS,                                                                                \
             "SELECT b.hash, b.created_at, " PAL_POSTGRES_TENANT_NAME("b") ", b.tenant"             \

@@ -37,11 +37,11 @@ static bool reads_all(pal_postgres_sql sql)
     return sql == PAL_POSTGRES_INBOX_OWNERS;
 }
 
-/* These sort the rows of one batch, or the parts of one object. */
+/* These sort the rows of one batch, the parts of one object, or the sums of one month. */
 static bool may_sort(pal_postgres_sql sql)
 {
     static const pal_postgres_sql known[] = {PAL_POSTGRES_BLOB_GET, PAL_POSTGRES_INBOX_LOAD,
-            PAL_POSTGRES_LEDGER_APPEND,
+            PAL_POSTGRES_CHECK_LEDGER, PAL_POSTGRES_CHECK_LEDGER_FIX, PAL_POSTGRES_LEDGER_APPEND,
             PAL_POSTGRES_LEDGER_HOUR_ADD, PAL_POSTGRES_MARK_LOAD,
             PAL_POSTGRES_SEARCH_ROWS, PAL_POSTGRES_SESSION_LOCK};
 
