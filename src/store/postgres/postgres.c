@@ -7,7 +7,12 @@
  * check/ is fsck. All statements are in postgres_sql.h. */
 #include "store/postgres/postgres.h"
 
+#include <poll.h>
+
+#include "base/clock.h"
 #include "base/memory.h"
+
+#define CONNECT_PAUSE_MS 100
 
 static void postgres_close(pal_engine *engine)
 {
@@ -30,11 +35,29 @@ static void postgres_close(pal_engine *engine)
     pal_free(store);
 }
 
+/* Waits for a server that recovers from a crash. Any other failure is reported at once, because the
+ * URL may be wrong. */
+static pal_status connect_first(pal_postgres *store, pal_error *err)
+{
+    int64_t until_us = pal_clock_monotonic_us() + (int64_t)store->options.busy_timeout_ms * 1000;
+
+    for (;;) {
+        pal_postgres_failure failure = PAL_POSTGRES_FINE;
+        pal_status status = pal_postgres_connect(&store->writer, &failure, err);
+        bool is_starting = failure == PAL_POSTGRES_WAIT && status == PAL_IO;
+
+        if (status == PAL_OK || pal_clock_monotonic_us() >= until_us ||
+                (failure != PAL_POSTGRES_POOLER && !is_starting))
+            return status;
+        if (is_starting)
+            poll(NULL, 0, CONNECT_PAUSE_MS);
+    }
+}
+
 static pal_status postgres_open(const char *location, const pal_store_options *options,
         pal_engine **out_engine, pal_error *err)
 {
     pal_postgres *store = pal_calloc(1, sizeof *store);
-    pal_postgres_failure failure = PAL_POSTGRES_FINE;
     pal_status status;
 
     if (!store)
@@ -57,9 +80,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
     if (status == PAL_OK)
         status = pal_postgres_texts_write(store, err);
     if (status == PAL_OK)
-        status = pal_postgres_connect(&store->writer, &failure, err);
-    if (failure == PAL_POSTGRES_POOLER)
-        status = pal_postgres_connect(&store->writer, NULL, err);
+        status = connect_first(store, err);
     if (status == PAL_OK)
         status = pal_postgres_schema_open(store, err);
     if (status != PAL_OK) {

@@ -37,6 +37,7 @@ static const known_failure known[] = {
         {"53300", PAL_POSTGRES_WAIT, PAL_OVERLOADED,
                 "the server has too many connections; raise max_connections"},
         {"57014", PAL_POSTGRES_REFUSED, PAL_TIMEOUT, "the statement took too long"},
+        {"57P03", PAL_POSTGRES_WAIT, PAL_IO, "the server is stopping or starting"},
         {"57P", PAL_POSTGRES_LOST, PAL_IO, "the server is stopping or starting"},
         {"08", PAL_POSTGRES_LOST, PAL_IO, "the connection was lost"},
         {"22021", PAL_POSTGRES_REFUSED, PAL_INVALID, "a name is not valid UTF-8"},

@@ -16,7 +16,7 @@
 #define ANSWER_WAIT_MS 60 /* the server works on what it got before the cut */
 
 static struct sockaddr_un server_at;
-static atomic_uint cut_at, cut_how;
+static atomic_uint cut_at, cut_how, refusals;
 static atomic_bool fired;
 static void (*_Atomic hook)(void);
 static const char *_Atomic version;
@@ -36,6 +36,11 @@ void postgres_proxy_set_hook(void (*on_cut)(void))
 void postgres_proxy_set_version(const char *major)
 {
     atomic_store(&version, major);
+}
+
+void postgres_proxy_refuse(unsigned connections)
+{
+    atomic_store(&refusals, connections);
 }
 
 bool postgres_proxy_fired(void)
@@ -115,6 +120,21 @@ static void change_version(unsigned char *data, size_t len)
         memcpy(at + sizeof name, atomic_load(&version), 2);
 }
 
+/* Answers the first message of a connection with an error, whose last byte ends the list of its
+ * fields. */
+static bool refuse(int client)
+{
+    static const unsigned char error[] = "E\0\0\0\x2d" "SFATAL\0" "VFATAL\0" "C57P03\0"
+                                         "Mnot yet accepting\0";
+    unsigned left = atomic_load(&refusals);
+
+    if (left == 0)
+        return false;
+    atomic_store(&refusals, left - 1);
+    write_all(client, error, sizeof error);
+    return true;
+}
+
 static void *serve(void *argument)
 {
     int client = (int)(intptr_t)argument;
@@ -128,7 +148,9 @@ static void *serve(void *argument)
         ssize_t len;
 
         poll(fds, 2, -1);
-        if (fds[0].revents)
+        if (fds[0].revents && is_first && refuse(client))
+            is_open = false;
+        else if (fds[0].revents)
             is_open = pass_message(client, server, &is_first, data);
         else if (fds[1].revents) {
             len = read(server, data, MESSAGE_MAX);

@@ -25,6 +25,9 @@ void postgres_proxy_set_hook(void (*on_cut)(void));
 /* From now on the server has this version, as far as clients see it: two digits. NULL: its own. */
 void postgres_proxy_set_version(const char *major);
 
+/* The next connections are refused, as by a server that recovers from a crash. */
+void postgres_proxy_refuse(unsigned connections);
+
 /* Returns whether the cut happened since the last call of postgres_proxy_arm(). */
 bool postgres_proxy_fired(void);
 

@@ -369,13 +369,31 @@ static void a_wrong_url_is_refused_without_its_password(void)
     check_url("postgres://me:s3@h/d?prepare=2", "must be 'yes' or 'no'");
 }
 
-static void an_old_server_is_refused(void)
+/* Each connection that fails at once is tried twice, to learn why. */
+static void a_starting_server_is_waited_for(const char *url)
+{
+    pal_store_options options = {.busy_timeout_ms = 100};
+    pal_store *store = NULL;
+    pal_error err = {0};
+
+    postgres_proxy_refuse(6);
+    CHECK_STATUS(pal_store_open(url, NULL, &store, &err), PAL_OK, &err);
+    pal_store_close(store);
+    store = NULL;
+    postgres_proxy_refuse(1000);
+    CHECK_STATUS(pal_store_open(url, &options, &store, &err), PAL_IO, &err);
+    CHECK(strstr(err.message, "the server is stopping or starting (not yet accepting)") != NULL);
+    postgres_proxy_refuse(0);
+}
+
+static void servers_that_start_or_are_too_old(void)
 {
     char directory[SCRATCH_PATH_MAX], url[512];
 
     scratch_make(false, directory);
     snprintf(url, sizeof url, "postgres://postgres@/palaver?host=%s", directory);
     if (CHECK(postgres_proxy_start(directory, getenv("PALAVER_TEST_POSTGRES_DIR")))) {
+        a_starting_server_is_waited_for(url);
         postgres_proxy_set_version("13");
         check_url(url, "the server is PostgreSQL 13; version 14 or newer is needed");
     }
@@ -498,7 +516,7 @@ int main(void)
     RUN(a_user_who_is_not_let_in_is_denied);
     RUN(each_refusal_names_its_remedy);
     RUN(a_wrong_url_is_refused_without_its_password);
-    RUN(an_old_server_is_refused);
+    RUN(servers_that_start_or_are_too_old);
     RUN(nothing_is_written_to_a_full_disk);
     RUN(a_missing_or_invalid_index_is_found);
     RUN(missing_settings_of_the_role_are_found);
