@@ -1,11 +1,13 @@
 // Starts several servers ("nodes") on one store: PostgreSQL under tools/pg-test, otherwise SQLite.
+import { readPostgres, readServer } from '../support/history.mjs';
 import { serveModel } from './model.mjs';
 import { makeKey, palaver } from './support.mjs';
 
 const config = 'turn:\n  lease: 2s\nserver:\n  drain: 5s\n  drain_delay: 1s\n';
 // On PostgreSQL, each test has a schema.
-const postgres = process.env.PALAVER_TEST_POSTGRES;
+export const postgres = process.env.PALAVER_TEST_POSTGRES;
 let schemas = 0;
+let schema = '';
 let store = [];
 
 // Starts another server on the store of the current test.
@@ -19,13 +21,19 @@ export const nodesOf = (dir, ...args) => JSON.parse(command(dir, 'node', 'list',
 // Starts `count` servers on a new store, and waits until each knows the others. `more` is added to
 // their configuration.
 export async function nodes(t, count, more = '') {
-    store = postgres ? ['--store', `${postgres}&schema=n${process.pid}_${++schemas}`] : [];
+    schema = `n${process.pid}_${++schemas}`;
+    store = postgres ? ['--store', `${postgres}&schema=${schema}`] : [];
     const first = await start(t, { config: config + more });
     const all = [first];
     while (all.length < count)
         all.push(await start(t, { dir: first.dir, model: first.model, config: undefined }));
     await Promise.all(all.map((s) => untilKnown(s, 'running', count)));
     return all;
+}
+
+// Reads what the store of the current test contains, through a server if it is not PostgreSQL.
+export async function stateOf(s, sessions) {
+    return postgres ? readPostgres(postgres, schema, sessions) : readServer(s.get, sessions);
 }
 
 // Returns a value from the metrics of a server.

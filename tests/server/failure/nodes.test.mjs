@@ -1,11 +1,13 @@
 // Several servers ("nodes") on one store: each knows the others, and any of them answers for any
 // turn.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import http from 'node:http';
 import test from 'node:test';
 import { openBalancer } from '../../support/balance.mjs';
+import { History, judge, monotonicMs, psql, questionOf } from '../../support/history.mjs';
 import { open } from '../model.mjs';
-import { keyOf, metric, nodes, nodesOf, pause, start, untilKnown } from '../nodes.mjs';
+import { keyOf, metric, nodes, nodesOf, pause, postgres, start, stateOf, untilKnown } from '../nodes.mjs';
 import { assertError } from '../support.mjs';
 
 const SECONDS = Number(process.env.NODES_SECONDS ?? 4);
@@ -248,41 +250,61 @@ test('all nodes are restarted one after another, and no request fails', async (t
     assert.ok(count > 50, `only ${count} requests`);
 });
 
-// Each client sends numbered messages to its session until each is answered, through any node, and
-// repeats them with the same client id if a node dies. Afterwards each message is there once, in
-// order, with one answer.
+// Kills a process of the database, which then recovers, or its postmaster.
+async function killDatabase(count) {
+    if (count % 2) {
+        const { status } = spawnSync(`${process.env.PALAVER_TEST_POSTGRES_DIR}/restart`, ['kill'], { stdio: 'ignore' });
+        assert.equal(status, 0);
+        return;
+    }
+    for (let pid; !pid; await pause()) {
+        try {
+            [[pid] = []] = psql(postgres, `SELECT pid FROM pg_stat_activity
+                WHERE application_name = 'palaver' ORDER BY random() LIMIT 1`);
+            if (pid) process.kill(Number(pid), 'SIGKILL');
+        } catch {
+            pid = undefined; // it recovers, or the process has ended
+        }
+    }
+}
+
+// Each client sends numbered messages until each is answered, through any node, and repeats them with
+// the same client id if a node dies. Two clients share each of the first three sessions, and all clients the
+// others. On PostgreSQL, processes of the database are killed too.
 test('nodes are killed under load, and each acknowledged message is kept once', async (t) => {
     const all = await nodes(t, 3);
     const proxy = await balance(t);
     for (const s of all) proxy.add(s);
     const until = Date.now() + SECONDS * 1000;
+    const history = new History();
     const sessions = [];
-    const client = async (name) => {
-        let made;
-        while (!(made?.code === 201))
-            made = await send(proxy.port, 'POST', '/api/v1/sessions', {}).catch(() => undefined);
-        const session = { id: made.json.session_id, sent: [] };
-        sessions.push(session);
-        for (let n = 1; Date.now() < until; n++) {
-            const text = `<<say ${name}-${n}>><<hang ms=30>>`;
+    while (sessions.length < 6) sessions.push(await all[0].session());
+    const client = async (caller, own) => {
+        for (let number = 1; Date.now() < until; number++) {
+            const id = `${caller}.${number}`;
+            const session = number % 3 ? own : sessions[3 + (number / 3) % 3];
+            const from = monotonicMs();
             for (let tries = 0; ; tries++) {
-                assert.ok(tries < 400, `message ${name}-${n} was never answered`);
-                const answer = await send(proxy.port, 'POST', `/api/v1/sessions/${session.id}/turns`,
-                    { message: text, client_id: `${name}-${n}`, lane: 'queue' }).catch(() => ({}));
+                const began = monotonicMs();
+                assert.ok(tries < 400, `message ${id} was never answered`);
+                const answer = await send(proxy.port, 'POST', `/api/v1/sessions/${session}/turns`,
+                    { message: questionOf(id), client_id: id, lane: 'queue' }).catch((error) => ({ text: error.message }));
+                const words = (since) => `${session} ${caller} ${number} ${since} ${monotonicMs()} any`;
                 if (answer.code === 200 && answer.json.state === 'done') {
-                    assert.equal(answer.json.text, `${name}-${n}`);
+                    history.add(`answer ${words(from)} ${answer.json.text}\n`);
                     break;
                 }
+                history.add(`doubt ${words(began)} ${answer.code} ${answer.text?.trim()}\n`);
                 await pause(50);
             }
-            session.sent.push(`${name}-${n}`);
         }
     };
-    const clients = [1, 2, 3, 4, 5, 6].map((n) => client(`c${n}`));
+    const clients = [1, 2, 3, 4, 5, 6].map((n) => client(`c-${n}`, sessions[n % 3]));
     const running = [...all];
     let kills = 0;
     while (Date.now() < until) {
         await pause(700);
+        if (postgres && kills % 2) await killDatabase(kills >> 1);
         const victim = running.shift();
         await victim.stop('SIGKILL');
         proxy.remove(victim);
@@ -292,19 +314,7 @@ test('nodes are killed under load, and each acknowledged message is kept once', 
         proxy.add(next);
     }
     await Promise.all(clients);
-    for (const { id, sent } of sessions) {
-        const messages = [];
-        for (let after = 0; ;) {
-            const page = (await running[0].get(
-                `/api/v1/sessions/${id}/messages?limit=1000&after=${after}`)).json.messages;
-            messages.push(...page);
-            if (page.length < 1000) break;
-            after = page.at(-1).seq;
-        }
-        assert.deepEqual(messages.map((m) => m.seq), messages.map((_, i) => i + 1), 'no gap');
-        assert.deepEqual(messages.filter((m) => m.role === 'user').map((m) => m.client_id), sent);
-        assert.deepEqual(messages.filter((m) => m.role === 'assistant' && m.content)
-            .map((m) => m.content), sent);
-    }
-    t.diagnostic(`${kills} kills, ${sessions.reduce((sum, s) => sum + s.sent.length, 0)} turns`);
+    const verdict = judge(history, await stateOf(running[0], sessions));
+    t.diagnostic(`${kills} kills; ${verdict.summary()}`);
+    assert.deepEqual(verdict.wrong(), []);
 });
