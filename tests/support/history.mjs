@@ -13,7 +13,7 @@
 //   back NODE COUNT                                      how often the node noticed lost writes
 //
 // The state of a store is a map from session ids to { lastSeq, inbox, messages: [{ seq, id, clientId,
-// role, text }] }.
+// role, text, isFailure }] }. `isFailure` marks the visible failure of a turn.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -32,6 +32,8 @@ export const answerOf = (clientId) => `re ${clientId}`;
 export const questionOf = (clientId) => `<<say ${answerOf(clientId)}>><<hang ms=30>>`;
 
 const nameOf = (message) => message.clientId || (message.role === 'user' ? message.text : '');
+// If a turn failed visibly and is sent again, its question is recorded again, as NAME#2.
+const firstName = (name) => name.replace(/#\d+$/, '');
 
 function parseWrite([session, caller, number, from, to, node, ...rest]) {
     return { session, caller, number: Number(number), name: `${caller}.${number}`,
@@ -238,18 +240,24 @@ function judgeFences(judgment, history, kept) {
     }
 }
 
-// Every question in the store has one answer, which is after it.
+// Every question in the store has one answer, which is after it. It is there again only if a turn failed.
 function judgeAnswers(judgment, state) {
     for (const [session, { messages }] of state) {
-        const answers = groupBy(messages.filter((m) => m.role === 'assistant'), (m) => m.text);
-        for (const { clientId, text, seq } of messages) {
-            if (text !== questionOf(clientId)) continue;
-            const [answer, ...more] = answers.get(answerOf(clientId)) ?? [];
-            if (!answer) judgment.fault(`${clientId} in ${session} has no answer`);
-            else if (answer.seq < seq) judgment.fault(`${clientId} in ${session} was answered before`);
-            if (more.length) judgment.fault(`${clientId} in ${session} has ${more.length + 1} answers`);
-            answers.delete(answerOf(clientId));
+        const ofAssistant = messages.filter((m) => m.role === 'assistant');
+        const answers = groupBy(ofAssistant.filter((m) => !m.isFailure), (m) => m.text);
+        const questions = groupBy(messages.filter((m) => m.clientId && m.text === questionOf(firstName(m.clientId))),
+            (m) => firstName(m.clientId));
+        let again = 0;
+        for (const [name, tries] of questions) {
+            const [answer, ...more] = answers.get(answerOf(name)) ?? [];
+            if (!answer) judgment.fault(`${name} in ${session} has no answer`);
+            else if (answer.seq < tries.at(-1).seq) judgment.fault(`${name} in ${session} was answered before`);
+            if (more.length) judgment.fault(`${name} in ${session} has ${more.length + 1} answers`);
+            answers.delete(answerOf(name));
+            again += tries.length - 1;
         }
+        const failures = ofAssistant.length - ofAssistant.filter((m) => !m.isFailure).length;
+        if (again > failures) judgment.fault(`${again} questions in ${session} are there again, after ${failures} failures`);
         for (const text of answers.keys()) judgment.fault(`nobody asked for the answer '${text}' in ${session}`);
     }
 }
@@ -258,7 +266,7 @@ export function judge(history, state) {
     const judgment = new Judgment();
     const rows = new Map();
     for (const [session, { messages }] of state)
-        for (const m of messages) if (nameOf(m)) rows.set(`${session} ${nameOf(m)}`, m);
+        for (const m of messages) if (nameOf(m)) rows.set(`${session} ${firstName(nameOf(m))}`, m);
     judgeRows(judgment, state);
     const kept = judgeWrites(judgment, history, rows);
     judgeOrder(judgment, kept);
@@ -294,8 +302,9 @@ export function readPostgres(url, schema, sessions) {
             SELECT session, seq, id, client_id, role, is_text, convert_from(body, 'UTF8')
             FROM ${schema}.message ${only} ORDER BY session, seq`)) {
         if (!state.has(id)) state.set(id, { lastSeq: 0, inbox: 0, messages: [] });
+        const json = isText === 't' ? { content: body } : JSON.parse(body);
         state.get(id).messages.push({ seq: Number(seq), id: message, clientId, role: ROLES[Number(role)],
-            text: isText === 't' ? body : textOf(JSON.parse(body)) });
+            text: textOf(json), isFailure: json.error !== undefined });
     }
     return state;
 }
@@ -309,7 +318,7 @@ export async function readServer(get, sessions) {
         for (let hasMore = true; hasMore;) {
             const { json } = await get(`/api/v1/sessions/${id}/messages?limit=1000&hidden=true&after=${messages.length}`);
             messages.push(...json.messages.map((m) => ({ seq: m.seq, id: m.id, clientId: m.client_id, role: m.role,
-                text: m.content })));
+                text: textOf(m), isFailure: m.error !== undefined })));
             hasMore = json.has_more;
         }
         const session = (await get(`/api/v1/sessions/${id}`)).json;

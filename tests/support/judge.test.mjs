@@ -76,6 +76,19 @@ test('messages without client ids are named by their text', () => {
     assert.match(twice.wrong()[0], /^b-0\.3 is twice/);
 });
 
+// The first turn of a question failed, and it was asked again.
+const askAgain = (isFailure) => (session) => {
+    const [question, answer] = session.messages.splice(5);
+    session.messages.push(question, { seq: 7, id: 'i7', clientId: '', role: 'assistant', text: '', isFailure },
+        { ...question, seq: 8, id: 'i8', clientId: 'a-0.4#2' }, { ...answer, seq: 9, id: 'i9' });
+    session.lastSeq = 9;
+};
+
+test('a question may be there again if its first turn failed visibly', () => {
+    assert.deepEqual(judged({ state: askAgain(true) }).wrong(), []);
+    assert.match(judged({ state: askAgain(false) }).wrong()[0], /^1 questions in .* are there again, after 0 failures/);
+});
+
 const faults = {
     'an acknowledged message is lost': [{ state: (s) => { s.messages.length = 3; s.lastSeq = 3; } }, /^lost: a-0\.3/],
     'an answered message is lost': [{ state: (s) => { s.messages.length = 5; s.lastSeq = 5; } }, /^lost: a-0\.4/],
