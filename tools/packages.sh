@@ -73,21 +73,31 @@ postgres_need()
     packages_need postgresql
 }
 
-# Unpacks pgbouncer into a directory: its package would start a service. Without it, its tests are
-# skipped.
-pooler_want()
+# Unpacks the packages "$2"... into the directory $1, with the packages that they need and that are
+# not installed. Installing them would start their services; only libraries are installed. If they
+# cannot be had, the directory does not exist afterwards.
+packages_unpack()
 {
-    local -a libraries
-    if PATH=$PATH:/usr/sbin command -v pgbouncer >/dev/null || [ -x "$1/usr/sbin/pgbouncer" ]; then
-        return
+    local dir=$1 name downloads
+    local -a names
+    [ ! -d "$dir" ] || return 0
+    shift
+    echo "unpacking $* into $dir"
+    mapfile -t names < <(apt-get install -s --no-install-recommends "$@" 2>/dev/null |
+            sed -n 's/^Inst \([^ ]*\) .*/\1/p')
+    for name in "${names[@]}"; do
+        case $name in lib*) packages_need "$name" ;; esac
+    done
+    downloads=$(mktemp -d)
+    chmod 755 "$downloads"
+    if (cd "$downloads" && apt-get download -qq "${names[@]}") 2>/dev/null; then
+        mkdir -p "$dir.new"
+        for name in "$downloads"/*.deb; do dpkg -x "$name" "$dir.new"; done
+        mv "$dir.new" "$dir"
+    else
+        echo "apt-get could not download $*; their tests are skipped"
     fi
-    mapfile -t libraries < <(apt-cache depends pgbouncer |
-            sed -n 's/^ *Depends: \(lib[^<> ]*\)$/\1/p')
-    packages_need "${libraries[@]}"
-    echo "unpacking pgbouncer into $1"
-    mkdir -p "$1"
-    (cd "$1" && apt-get download -qq pgbouncer >/dev/null 2>&1 && dpkg -x pgbouncer_*.deb . &&
-            rm -f pgbouncer_*.deb) || echo "pgbouncer could not be downloaded; its tests are skipped"
+    rm -rf "$downloads"
 }
 
 node_is_there()
