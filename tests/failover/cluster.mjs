@@ -92,15 +92,15 @@ export async function cutOff(...machines) {
     cluster('heal');
 }
 
-// Lets an event happen under load, and waits until all callers write again and the cluster is
-// complete. Returns when it began and ended.
+// Lets an event happen to a complete cluster under load, and waits until all callers write again. Returns
+// when it began and ended.
 export async function happen(name, event, machine, logs) {
+    cluster('wait');
     await untilAllWrote(logs);
     await pause(LOAD_MS); // some load before each event
     const from = monotonicMs();
     await event(machine, logs);
     await untilAllWrote(logs);
-    cluster('wait');
     return { name, from, to: monotonicMs() };
 }
 

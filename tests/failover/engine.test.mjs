@@ -60,7 +60,6 @@ test('lost writes are noticed with asynchronous replication', async (t) => {
     const writers = startWriters(t, `${database}?schema=engine_async`, 'engine_async');
     const spans = [await happen('the primary is cut off with a node, asynchronous', () => cutOff(5), 5, writers)];
     const { history, verdict } = await finish(writers, 'engine_async');
-    cluster('replicate', 'sync');
     report(t, history, spans, MACHINES);
     t.diagnostic(`${verdict.summary()}; noticed: ${[...history.backs].map(([node, count]) => `${node}: ${count}`)}`);
     assert.ok(verdict.lost.length > 0, 'the event takes back writes, otherwise this tests nothing');

@@ -159,7 +159,6 @@ test('servers report lost writes with asynchronous replication', async (t) => {
     const spans = [await happen('the primary is cut off with a node, asynchronous', () => cutOff(WRONG), WRONG,
         servers.clients)];
     const { history, verdict } = await servers.finish();
-    cluster('replicate', 'sync');
     report(t, history, spans, ['all', 'wrong']);
     t.diagnostic(`${verdict.summary()}; noticed: ${[...history.backs].map((words) => words.join(': '))}`);
     assert.ok(verdict.lost.some(({ caller }) => caller.startsWith('wrong-')),
