@@ -18,6 +18,8 @@
     "one of message, function_call, function_call_output, custom_tool_call, "                      \
     "custom_tool_call_output, reasoning, item_reference, compaction, mcp_approval_response"
 #define FAMILY "openai"
+#define COMPACTION_MARK "palaver:\n" /* begins a summary of ours; a multiple of three bytes */
+#define COMPACTION_MARK_BASE64 "cGFsYXZlcjoK"
 
 typedef struct items_reader {
     pal_arena *arena;
@@ -333,15 +335,19 @@ static pal_status read_reference(items_reader *in, pal_json item)
 
 /* ---- Compactions ---- */
 
-/* The summary that pal_openai_compaction_put() wrote takes the place of the history before it. */
+/* The summary that pal_openai_compaction_put() wrote takes the place of the history before it.
+ * Earlier versions wrote no mark. A service can write a summary that looks like one without. */
 static pal_status read_compaction(items_reader *in, pal_json item)
 {
     pal_str text, summary;
     pal_status status = read_string(in, item, "encrypted_content", false, &text);
     if (status != PAL_OK)
         return status;
-    if (!pal_base64_decode(text, in->arena, &summary) || !summary.len ||
-            !pal_utf8_is_valid(summary))
+    bool is_text = pal_base64_decode(text, in->arena, &summary) && pal_utf8_is_valid(summary);
+    bool is_marked = is_text && pal_text_begins(summary, COMPACTION_MARK);
+    if (is_marked)
+        summary = pal_text_after(summary, sizeof COMPACTION_MARK - 1);
+    if (!is_text || !summary.len || (in->keeps_all && !is_marked))
         return pal_error_set(in->err, PAL_INVALID,
                 "'encrypted_content' is not a compaction that this server made; send the items "
                 "that it replaces");
@@ -355,7 +361,7 @@ void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str 
     pal_put_text(writer, "id", id);
     pal_put_text(writer, "type", "compaction");
     pal_json_name(writer, "encrypted_content");
-    pal_base64_put(writer, pal_str_of(""), summary);
+    pal_base64_put(writer, pal_str_of(COMPACTION_MARK_BASE64), summary);
     pal_json_end_object(writer);
 }
 

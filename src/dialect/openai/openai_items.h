@@ -70,8 +70,8 @@ PAL_CHECKED pal_status pal_openai_items_read_input(pal_json value, const char *n
 PAL_CHECKED pal_status pal_openai_items_read_answer(
         pal_str items, pal_arena *arena, pal_message *out_message, pal_error *err);
 
-/* Writes a compaction item. The summary is in base64: opaque to clients, but not secret, because
- * the client has the conversation that it replaces. */
+/* Writes a compaction item. The summary is in base64, after a mark: opaque to clients, but not
+ * secret, because the client has the conversation that it replaces. */
 void pal_openai_compaction_put(pal_json_writer *writer, const char *id, pal_str summary);
 
 /* Returns the number of items of the message. */

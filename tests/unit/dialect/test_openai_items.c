@@ -410,6 +410,28 @@ static void a_record_keeps_items_without_a_counterpart(void)
     CHECK(refused("[{\"type\":\"compaction\",\"encrypted_content\":\"?!\"}]", "compaction"));
 }
 
+/* The summary of a service can be base64 of a text too. Only ours has the mark. */
+static void a_record_keeps_summaries_of_a_service(void)
+{
+    static const char theirs[] =
+            "[{\"type\":\"compaction\",\"encrypted_content\":\"b3BlbiBzdW1tYXJ5\"}]";
+    static const char ours[] =
+            "[{\"type\":\"compaction\",\"encrypted_content\":\"cGFsYXZlcjoKb3BlbiBzdW1tYXJ5\"}]";
+    const char *texts[] = {theirs, ours};
+    for (size_t i = 0; i < 2; i++) {
+        pal_json value;
+        CHECK_STATUS(
+                pal_json_parse(arena, pal_str_of(texts[i]), NULL, &value, &error), PAL_OK, &error);
+        CHECK_STATUS(pal_openai_items_read_all(
+                             value, "input", arena, &messages, &messages_len, &error),
+                PAL_OK, &error);
+        CHECK_EQ(messages[0].parts[0].kind, i == 0 ? PAL_PART_FILE : PAL_PART_COMPACTION);
+        CHECK(reads(texts[i]));
+        CHECK_EQ(messages[0].parts[0].kind, PAL_PART_COMPACTION);
+        CHECK_STR(messages[0].parts[0].text, "open summary");
+    }
+}
+
 static void a_record_leaves_out_additional_tools(void)
 {
     pal_json value;
@@ -492,6 +514,7 @@ int main(void)
     RUN(ids_of_items_are_stable);
     RUN(any_message_can_be_shown);
     RUN(a_record_keeps_items_without_a_counterpart);
+    RUN(a_record_keeps_summaries_of_a_service);
     RUN(a_record_leaves_out_additional_tools);
     RUN(a_service_can_read_its_answer_again);
     RUN(a_stream_is_joined_to_its_response);
