@@ -53,6 +53,7 @@ function scriptOf(input) {
 
 export class MockResponses {
     requests = []; // { raw, headers, body }
+    left = 0; // answers that hung, and whose connection was closed
     #waiting = [];
     #count = 0;
 
@@ -121,7 +122,10 @@ export class MockResponses {
         const failed = /<<fail (\d+)>>/.exec(reply);
         const { output, say } = this.#items(body, reply);
         if (output.length === 0) say(`echo: ${text.replace(DIRECTIVE, '')}`);
-        if (has('hang')) await new Promise((resolve) => { this.#waiting.push(resolve); });
+        if (has('hang')) {
+            response.on('close', () => { this.left++; });
+            await new Promise((resolve) => { this.#waiting.push(resolve); });
+        }
         if (failed)
             return json(Number(failed[1]), { error: { message: 'as scripted', type: 'scripted', param: null, code: 'scripted' } });
         const base = { id: `resp_${String(++this.#count).padStart(52, 'e')}`, object: 'response', created_at: 1700000000,

@@ -256,11 +256,13 @@ describe(`a stored response (${kind})`, () => {
     await assert.rejects(ask('no <<fail 500>>'), InternalServerError);
     await assert.rejects(ask('no <<say a>><<cut>>'), InternalServerError);
     const left = new AbortController();
+    mock.left = 0;
     const asked = ask('no <<hang>>', { signal: left.signal });
     const count = mock.requests.length;
     for (let i = 0; i < 500 && mock.requests.length === count; i++) await sleep(10);
     left.abort();
     await assert.rejects(asked);
+    for (let i = 0; i < 500 && mock.left === 0; i++) await sleep(10);
     mock.release();
     assert.equal((await ask('yes <<say ok>>')).output_text, 'ok');
     assert.deepEqual(input(), [text('yes <<say ok>>')]);
@@ -280,6 +282,31 @@ describe(`a stored response (${kind})`, () => {
     const second = await send({ input: 'two <<say 2>>', previous_response_id: first.id });
     assert.deepEqual(input(), [text('one <<think Hm.>><<say 1>>'), ...first.output.map(sentItem), text('two <<say 2>>')]);
     assert.deepEqual((await client.responses.retrieve(second.id)).output, second.output);
+  });
+
+  it('is compacted by the service, which gets the whole history', async () => {
+    const image = { type: 'input_image', image_url: `data:image/png;base64,${Buffer.from('not a png').toString('base64')}`, detail: 'auto' };
+    const look = [{ role: 'user', content: [{ type: 'input_text', text: 'one' }, image] }, { role: 'user', content: `<<think Hm.>><<item ${JSON.stringify(SEARCH)}>><<say 1>>` }];
+    const first = await create(look);
+    const later = await create('two <<say 2>>', { previous_response_id: first.id });
+    await create('not on this branch <<say 3>>', { previous_response_id: later.id });
+    const compacted = await client.responses.compact({ model: 'mock-model', previous_response_id: later.id, instructions: 'Be brief.',
+      input: [text('three')] });
+    assert.deepEqual([compacted.id, compacted.output], ['resp_c', [{ id: 'cmp_1', type: 'compaction', encrypted_content: 'opaque!' }]]);
+    const { body } = mock.requests.at(-1);
+    assert.deepEqual([body.model, body.instructions, body.previous_response_id], ['mock-model', 'Be brief.', undefined]);
+    assert.deepEqual([body.input[0].content[1].image_url, body.input.slice(1)], [image.image_url, [text(look[1].content), sentItem(first.output[0]),
+      SEARCH, sentItem(first.output[2]), text('two <<say 2>>'), sentItem(later.output[0]), text('three')]]);
+    const next = await create([...compacted.output, text('four <<say 4>>')]);
+    assert.equal(next.output_text, '4');
+    assert.deepEqual(input(), [sentItem(compacted.output[0]), text('four <<say 4>>')]);
+    await create('five <<say 5>>', { previous_response_id: next.id });
+    assert.deepEqual(input()[0], sentItem(compacted.output[0]));
+    const readable = { type: 'compaction', encrypted_content: Buffer.from('a summary of the service').toString('base64') };
+    await create([readable, text('six <<say 6>>')]);
+    assert.deepEqual(input()[0], readable);
+    await assert.rejects(client.responses.compact({ model: 'mock-model', previous_response_id: `resp_${'0'.repeat(32)}` }),
+      { status: 400, code: 'previous_response_not_found' });
   });
 
   it('survives a crash after its end was sent', { skip: kind === 'memory' }, async () => {

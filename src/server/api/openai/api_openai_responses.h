@@ -250,6 +250,9 @@ PAL_CHECKED pal_status pal_response_forward(pal_call *call, pal_error *err);
 /* The same for a request to compact its input: requests with the result are forwarded too, and only
  * the service can read its own summaries. */
 PAL_CHECKED pal_status pal_response_forward_compact(pal_call *call, pal_error *err);
+/* The same for a request that continues a stored response. The service gets the history as items.
+ * The request must have been read. */
+PAL_CHECKED pal_status pal_response_forward_history(pal_response_request *request, pal_error *err);
 
 /* Makes the record of a call that contains its whole history, or whose WebSocket keeps it.
  * *out_record is NULL if the call is not recorded. */

@@ -11,6 +11,7 @@
 #include "dialect/dialect_member.h"
 #include "dialect/openai/openai_items.h"
 #include "server/api/api_record.h"
+#include "server/api/native/api_message.h"
 #include "server/run/run_forward.h"
 #include "server/server_call.h"
 
@@ -249,4 +250,101 @@ pal_status pal_response_forward_compact(pal_call *call, pal_error *err)
             pal_json_is_absent(pal_json_find(body, "model")))
         return PAL_CONFLICT;
     return forward(call, "/responses/compact", pal_buf_str(&call->exchange->body), NULL, err);
+}
+
+/* ---- Compacting a stored history ---- */
+
+/* Reasoning of another service and answers to our requests for approval mean nothing to the
+ * service. */
+static bool is_for_service(const pal_part *part)
+{
+    bool is_plain = part->kind == PAL_PART_REASONING && part->signature.len == 0;
+    return !is_plain && !pal_openai_is_approval(part);
+}
+
+static pal_status put_message(pal_json_writer *writer, const pal_message *message, pal_error *err)
+{
+    size_t count = pal_openai_items_count(message), first, len;
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < count; i++) {
+        pal_openai_item_parts(message, i, &first, &len);
+        if (len && is_for_service(&message->parts[first]))
+            status = pal_openai_item_put(writer, message, i, NULL, NULL, err);
+    }
+    return status;
+}
+
+static pal_status put_messages(pal_call *call, pal_message *messages, size_t len,
+        pal_json_writer *writer, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < len; i++) {
+        status = pal_api_parts_fetch(call, messages[i].parts, messages[i].parts_len, err);
+        if (status == PAL_OK)
+            status = put_message(writer, &messages[i], err);
+    }
+    return status;
+}
+
+/* A call that waits for approval counts as denied. The service needs an output for it. */
+static pal_status put_denials(
+        const pal_turn_request *turn, pal_json_writer *writer, pal_error *err)
+{
+    pal_status status = PAL_OK;
+    for (size_t i = 0; status == PAL_OK && i < turn->answers_len; i++) {
+        pal_part denial = {.kind = PAL_PART_TOOL_RESULT,
+                .call_id = turn->answers[i].call_id,
+                .text = pal_str_of("the call was not approved")};
+        const pal_message message = {.role = PAL_ROLE_TOOL, .parts = &denial, .parts_len = 1};
+        status = pal_openai_items_put_input(writer, &message, err);
+    }
+    return status;
+}
+
+static pal_status put_history(
+        pal_response_request *request, pal_json_writer *writer, pal_error *err)
+{
+    pal_call *call = request->call;
+    const pal_response_context *context = &request->context;
+    const pal_message_query load = {.before_seq = context->seq ? context->seq + 1 : 0};
+    pal_message_page page = {0};
+    pal_status status = PAL_OK;
+    if (!pal_id_is_none(context->session.id))
+        status = pal_store_load(call->server->store, call->caller.tenant, context->session.id,
+                &load, call->arena, &page, err);
+    if (status == PAL_OK)
+        status = put_messages(call, page.items, page.len, writer, err);
+    if (status == PAL_OK)
+        status = put_denials(&request->turn, writer, err);
+    if (status == PAL_OK)
+        status = put_messages(
+                call, request->turn.messages, request->turn.messages_len, writer, err);
+    return status;
+}
+
+pal_status pal_response_forward_history(pal_response_request *request, pal_error *err)
+{
+    static const char *const own[] = {"model", "input", "previous_response_id", NULL};
+    pal_call *call = request->call;
+    pal_str body = {0};
+    pal_buf buf;
+    pal_status status = pal_response_context_find(request, err);
+    if (status == PAL_OK)
+        status = pal_response_check_calls(request, err);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&buf, PAL_PROVIDER_REQUEST_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_put_str(&writer, "model", request->turn.model);
+    pal_member_put_others(&writer, call->body, own, NULL, call->arena);
+    pal_json_name(&writer, "input");
+    pal_json_begin_array(&writer);
+    status = put_history(request, &writer, err);
+    pal_json_end_array(&writer);
+    pal_json_end_object(&writer);
+    if (status == PAL_OK)
+        status = pal_member_keep(&buf, call->arena, &body, err);
+    pal_buf_done(&buf);
+    return status == PAL_OK ? forward(call, "/responses/compact", body, NULL, err) : status;
 }

@@ -145,6 +145,8 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
                 "'conversation' is not allowed: a conversation is compacted automatically; send "
                 "'input' or 'previous_response_id'");
     }
+    if (request->has_service)
+        return pal_response_forward_history(request, err);
     request->is_compaction = true;
     request->is_stored = false;
     request->is_stream = false;
@@ -152,8 +154,6 @@ pal_status pal_openai_compact_input(pal_call *call, pal_error *err)
     request->turn.tools_len = 0;
     request->turn.no_server_tools = true;
     request->turn.tool_choice = (pal_str){0};
-    request->turn.items_request = (pal_str){0};
-    request->has_service = false;
     status = add_prompt(request, err);
     return status == PAL_OK ? pal_response_start(request, err) : status;
 }
