@@ -1,5 +1,5 @@
 // A tool server on standard input and output: `node tool_server.cjs FILE [LEN]`. It adds a line to FILE for each call.
-// LEN is the length of a tool's description.
+// LEN is the length of a tool's description. Calls hang while the file FILE.hang exists.
 const fs = require('fs');
 const rl = require('readline').createInterface({ input: process.stdin });
 const schema = { type: 'object' };
@@ -14,6 +14,7 @@ rl.on('line', (line) => {
     else if (method === 'tools/list') send({ result: { tools } });
     else if (method === 'tools/call') {
         fs.appendFileSync(process.argv[2], params.name + ' ' + JSON.stringify(params.arguments) + '\n');
+        if (fs.existsSync(`${process.argv[2]}.hang`)) return;
         send({ result: { content: [{ type: 'text', text: params.name === 'add' ? '5' : 'done' }],
             isError: params.name === 'fail' } });
     } else send({ error: { code: -32601, message: 'no' } });

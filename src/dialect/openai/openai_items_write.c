@@ -533,6 +533,14 @@ static void put_output(items_writer *out, const pal_part *part, pal_json kept)
     pal_member_put_others(out->json, kept, own, NULL, out->scratch);
 }
 
+/* For a service, calls of tool servers are calls of functions, however they were approved. */
+static item_form form_for_service(item_form form)
+{
+    if (form == MCP_CALL || form == ASKED_CALL)
+        return CALL;
+    return form == APPROVED_CALL ? OUTPUT : form;
+}
+
 /* The service gets its own id and status of the item again. */
 static void put_kept(items_writer *out, pal_json kept, bool is_for_service)
 {
@@ -558,8 +566,8 @@ static void put_item(items_writer *out, const pal_message *message, size_t index
     pal_json_begin_object(out->json);
     if (status)
         pal_put_str(out->json, "id", pal_str_of(id));
-    if (form == MCP_CALL && !status)
-        form = CALL;
+    if (!status)
+        form = form_for_service(form);
     if (form == MESSAGE)
         put_message(out, message, first, len);
     else if (form == REASONING)

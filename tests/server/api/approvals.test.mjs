@@ -1,6 +1,8 @@
 // Responses that end with requests for approval, and the requests that answer them.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MockResponses } from '../../conformance/mock-responses.mjs';
 import { open } from '../model.mjs';
 import { serveTools } from '../tools.mjs';
 import { isLast, openSocket } from '../websocket_client.mjs';
@@ -150,6 +152,88 @@ test('approvals survive a crash of the server', bounded, async (t) => {
     assert.deepEqual(types(after.output), ['mcp_call', 'message']);
     assert.deepEqual(again.notes(), ['write', 'write']);
 });
+
+// The call of the dead server may have had its effect. Its response was never sent, so the client decides whether the
+// call runs again.
+test('a kill during an approved call leaves the approval open, and frees the session', bounded, async (t) => {
+    const s = await serveTools(t);
+    const first = await create(s, { input: `${call('write')}<<next>><<say ok>>` });
+    const { id: conversation } = (await s.post('/v1/conversations', {})).json;
+    const other = await create(s, { conversation, input: `${call('write')}<<next>><<say ok>>` });
+    const late = await create(s, { input: `${call('write')}<<next>><<say ok>>` });
+    s.hang(true);
+    const approved = (of) => [answer(requests(of)[0], true)];
+    const post = (body) => s.post('/v1/responses', { model: 'mock-model', tools: [fx], ...body }).catch((error) => error);
+    const lost = [post({ previous_response_id: first.id, input: approved(first) }), post({ conversation, input: approved(other) })];
+    const begun = await create(s, { background: true, previous_response_id: late.id, input: approved(late) });
+    while (s.notes().length < 3) await sleep(5);
+    await s.stop('SIGKILL');
+    for (const answered of await Promise.all(lost)) assert.ok(answered instanceof Error);
+    s.hang(false);
+    const again = await serveTools(t, '', { dir: s.dir, model: s.model });
+    const dead = async () => (await again.get(`/v1/responses/${begun.id}`)).json;
+    for (let i = 0; i < 500 && (await dead()).status === 'in_progress'; i++) await sleep(10);
+    assert.deepEqual([(await dead()).status, (await dead()).error.code], ['failed', 'server_error']);
+    const items = (await again.get(`/v1/conversations/${conversation}/items?order=asc`)).json.data;
+    assert.deepEqual(types(items), ['message', 'mcp_approval_request']);
+    const next = await create(again, { previous_response_id: first.id, input: approved(first) });
+    assert.deepEqual(types(next.output), ['mcp_call', 'message']);
+    const denied = await create(again, { conversation, input: [answer(requests(other)[0], false), { role: 'user', content: '<<say fine>>' }] });
+    assert.deepEqual(types(denied.output), ['message']);
+    const repeated = await create(again, { previous_response_id: late.id, input: approved(late) });
+    assert.deepEqual(types(repeated.output), ['mcp_call', 'message']);
+    assert.equal(again.notes().length, 5);
+});
+
+for (const [store, options] of Object.entries(stores)) {
+    test(`${store}: a service with the Responses API calls a tool that needs approval`, bounded, async (t) => {
+        const mock = new MockResponses();
+        const model = { url: await mock.listen() };
+        t.after(() => mock.close());
+        const upstream = 'providers:\n  - kind: openai\n    responses: on\n';
+        let s = await serveTools(t, upstream, { ...options, model });
+        const search = { type: 'web_search' };
+        const tools = [fx, search];
+        const told = await streamed(s, { tools, input: `<<think Hm.>>${call('write', '{"n":1}')}${call('add')}${call('write', '{"n":2}')}<<next>><<say ok>>` });
+        const first = told.at(-1).response;
+        assert.deepEqual(types(first.output), ['mcp_list_tools', 'reasoning', 'mcp_approval_request', 'mcp_call', 'mcp_approval_request']);
+        assert.deepEqual(s.notes(), ['add']);
+        if (store === 'sqlite') {
+            await s.stop('SIGKILL');
+            s = await serveTools(t, upstream, { dir: s.dir, model });
+        }
+        assert.deepEqual((await s.get(`/v1/responses/${first.id}`)).json.output, first.output);
+        const [one, two] = requests(first);
+        const input = [answer(one, true), answer(two, false, { reason: 'too late' })];
+        const next = await create(s, { tools, previous_response_id: first.id, input });
+        assert.deepEqual(types(next.output), ['mcp_call', 'message']);
+        assert.deepEqual([next.output[0].output, next.output[0].approval_request_id], ['done', one.id]);
+        assert.deepEqual(s.notes(), ['add', 'write']);
+        const sent = mock.requests.at(-1).body;
+        assert.deepEqual(sent.tools[0], search);
+        assert.deepEqual(types(sent.input), ['message', 'reasoning', 'function_call', 'function_call', 'function_call',
+            'function_call_output', 'function_call_output', 'function_call_output']);
+        assert.equal(sent.input[1].encrypted_content, 'secret:Hm.');
+        const outputs = Object.fromEntries(sent.input.slice(5).map((item) => [item.call_id, item.output]));
+        assert.deepEqual(sent.input.slice(2, 5).map((item) => outputs[item.call_id]), ['done', '5', 'The user denied this call: too late']);
+        assert.ok(!JSON.stringify(sent.input).includes('mcpr_'), 'the service does not see our requests');
+        const compacted = await s.post('/v1/responses/compact', { model: 'mock-model', previous_response_id: first.id });
+        assert.equal(compacted.code, 200, compacted.text);
+        const replaced = mock.requests.at(-1).body.input;
+        assert.deepEqual(types(replaced), types(sent.input), 'a call that waits for approval counts as denied');
+        const denied = 'the call was not approved';
+        assert.deepEqual(replaced.slice(5).map((item) => item.output), ['5', denied, denied]);
+        await create(s, { tools, previous_response_id: next.id, input: '<<say bye>>' });
+        assert.deepEqual(types(mock.requests.at(-1).body.input.slice(-2)), ['message', 'message']);
+        // The same without a store: the request names a tool server of ours, so it is not forwarded.
+        const history = [{ role: 'user', content: `<<think Hm.>>${call('write')}<<next>><<say ok>>` }];
+        const loose = await create(s, { tools, store: false, input: history });
+        const ran = await create(s, { tools, store: false, input: [...history, ...loose.output, answer(requests(loose)[0], true)] });
+        assert.deepEqual(types(without(ran.output, 'mcp_list_tools')), ['mcp_call', 'message']);
+        assert.deepEqual(types(mock.requests.at(-1).body.input), ['message', 'reasoning', 'function_call', 'function_call_output']);
+        assert.deepEqual(s.notes(), ['add', 'write', 'write']);
+    });
+}
 
 test('a request that fails leaves the approval open', bounded, async (t) => {
     const s = await serveTools(t);
