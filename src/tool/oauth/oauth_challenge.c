@@ -93,13 +93,16 @@ bool pal_oauth_is_challenge(long code, pal_str header)
 
 /* ---- Scopes ---- */
 
-/* Returns the next word, and removes it. */
+/* Returns the next word, and removes it. Any white space ends it, because pal_text_trim() removes
+ * any. */
 static pal_str next_word(pal_str *text)
 {
     *text = pal_text_trim(*text);
-    const char *blank = text->len ? memchr(text->data, ' ', text->len) : NULL;
-    pal_str word = pal_str_make(text->data, blank ? (size_t)(blank - text->data) : text->len);
-    *text = pal_text_after(*text, word.len);
+    size_t len = 0;
+    while (len < text->len && !pal_text_is_space(text->data[len]))
+        len++;
+    pal_str word = pal_str_make(text->data, len);
+    *text = pal_text_after(*text, len);
     return word;
 }
 

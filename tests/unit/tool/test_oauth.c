@@ -93,6 +93,7 @@ static void scopes_are_joined_once(void)
     pal_arena *arena = pal_arena_new(0);
     CHECK(pal_str_is(pal_oauth_scope_join(pal_str_of("a b"), pal_str_of(" b  c a"), arena), "a b c"));
     CHECK(pal_oauth_scope_contains(pal_str_of("a b"), pal_str_of("b a")));
+    CHECK(pal_str_is(pal_oauth_scope_join(pal_str_of("a\n b"), pal_str_of("a\n\tc"), arena), "a b c"));
     CHECK(pal_oauth_scope_contains(pal_str_of("a"), pal_str_of("")));
     CHECK(!pal_oauth_scope_contains(pal_str_of("ab"), pal_str_of("a")));
     pal_arena_free(arena);
