@@ -138,7 +138,9 @@ typedef struct pal_tool {
                            may be empty */
     pal_str server;     /* the tool server that runs it; empty: any other tool */
     bool is_read_only;  /* its server declares that it changes nothing (readOnlyHint) */
-    PAL_RESERVED(3);
+    uint64_t permission; /* pal_permission that the configuration decides for the default agent; set
+                            by pal_runtime_tools() */
+    PAL_RESERVED(2);
 } pal_tool;
 
 /* The result of a compaction. It replaces all messages up to and including `seq`. */

@@ -716,8 +716,8 @@ PAL_API PAL_CHECKED pal_status pal_runtime_models(pal_runtime *runtime, int64_t 
  * server. Valid until the runtime is closed; can be called from any thread. */
 PAL_API const pal_tool_server *pal_runtime_tool_server(const pal_runtime *runtime, pal_str name);
 
-/* Lists the server tools and built-in tools that a turn would offer to the model, in addition to
- * the caller's. */
+/* Lists the server tools and built-in tools, also those that the configuration denies. A turn of
+ * the default agent offers the model all that are not denied, in addition to the caller's. */
 PAL_API PAL_CHECKED pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena,
         pal_tool **out_tools, size_t *out_len, pal_error *err);
 

@@ -189,6 +189,9 @@ static void gather_on_loop(pal_ask *ask)
     toolset_job *job = (toolset_job *)ask;
 
     job->tools = pal_toolset_gather(job->runtime, &nothing, job->arena, &job->len);
+    for (size_t i = 0; job->tools && i < job->len; i++)
+        job->tools[i].permission =
+                pal_turn_settings_permission(&job->runtime->options, &job->tools[i]);
 }
 
 pal_status pal_runtime_tools(pal_runtime *runtime, pal_arena *arena, pal_tool **out_tools,

@@ -319,7 +319,8 @@ static pal_status run_context(pal_chat *chat, pal_str argument)
 static pal_status run_tools(pal_chat *chat, pal_str argument)
 {
     pal_cli *cli = chat->cli;
-    pal_cli_table table = {.columns = 2, .heads = {"TOOL", "DESCRIPTION"}, .shrink = 1};
+    pal_cli_table table = {
+            .columns = 3, .heads = {"TOOL", "PERMISSION", "DESCRIPTION"}, .shrink = 2};
     pal_tool *tools;
     size_t len;
     (void)argument;
@@ -328,7 +329,9 @@ static pal_status run_tools(pal_chat *chat, pal_str argument)
     if (status != PAL_OK)
         return status;
     for (size_t i = 0; i < len; i++) {
+        const char *permission = pal_permission_name((pal_permission)tools[i].permission);
         pal_cli_table_cell(cli, &table, tools[i].name);
+        pal_cli_table_cell(cli, &table, pal_str_of(permission));
         pal_cli_table_cell(cli, &table, pal_chat_first_line(chat, tools[i].description, 0));
     }
     if (len)
@@ -492,7 +495,7 @@ static const command commands[] = {
         {"/retry", "", "request a new answer, or retry after a failure", run_retry, true},
         {"/compact", "", "replace older messages by a summary", run_compact, true},
         {"/context", "", "show what the model receives", run_context, true},
-        {"/tools", "", "list the tools that the model can call", run_tools, false},
+        {"/tools", "", "list the tools, and whether they may run", run_tools, false},
         {"/permissions", "[TOOL]", "list remembered answers about tools, or forget one",
                 run_permissions, true},
         {"/model", "[NAME]", "show or select the model", run_model, false},

@@ -78,6 +78,11 @@ size_t pal_turn_settings_endpoint_of_model(
 size_t pal_turn_settings_tools(
         const pal_turn_settings *settings, pal_tool *tools, size_t len, size_t callers);
 
+/* Returns what the configuration decides about a tool for the default agent. Tools that the agent
+ * does not have are denied. On the runtime's loop. */
+pal_permission pal_turn_settings_permission(
+        const pal_runtime_options *options, const pal_tool *tool);
+
 /* Returns the window without the fence, and without what the turn has learned since. */
 pal_window pal_turn_settings_window(
         pal_runtime *runtime, const pal_turn_settings *settings, const pal_turn_request *request);

@@ -325,6 +325,17 @@ static bool is_offered(const pal_agent_settings *agent, pal_str tool)
     return false;
 }
 
+pal_permission pal_turn_settings_permission(
+        const pal_runtime_options *options, const pal_tool *tool)
+{
+    const pal_agent_settings *agent = pal_agent_find(options, (pal_str){0});
+    const pal_permission_set set = {.agent = level_of_agent(agent).permissions,
+            .runtime = {options->permissions, options->permissions_len}};
+
+    return is_offered(agent, tool->name) ? pal_permission_decide(&set, tool, PAL_PERMISSION_NONE)
+                                         : PAL_PERMISSION_DENY;
+}
+
 size_t pal_turn_settings_tools(
         const pal_turn_settings *settings, pal_tool *tools, size_t len, size_t callers)
 {

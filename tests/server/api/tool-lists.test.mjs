@@ -144,3 +144,14 @@ test('a list waits for a server that starts, and is not longer than its limit', 
     assert.deepEqual(output.slice(0, 3).map((i) => [i.server_label, i.tools.length, i.error]),
         [['slow', 3, null], ['long', 0, 'the list of tools is too long'], ['fx', 3, null]]);
 });
+
+test('a list does not contain tools that the configuration denies', bounded, async (t) => {
+    const s = await serveTools(t, 'permissions:\n  - {tool: fx__write, do: deny}\n  - {tool: fx__fail, do: ask}\n');
+    const names = async (tool) => (await create(s, { tools: [tool] })).output[0].tools.map(({ name }) => name);
+    assert.deepEqual(await names(fx), ['add', 'fail']);
+    assert.deepEqual(await names({ ...fx, allowed_tools: ['add', 'write'] }), ['add']);
+    assert.deepEqual((await s.asked())[0].tools.map((tool) => tool.function.name), ['fx__add', 'fx__fail'], 'as the model sees it');
+    const { tools } = (await s.get('/api/v1/tools')).json;
+    assert.deepEqual(tools.filter(({ server }) => server).map(({ name, permission }) => [name, permission]),
+        [['fx__add', 'allow'], ['fx__write', 'deny'], ['fx__fail', 'ask']]);
+});

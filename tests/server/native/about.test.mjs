@@ -77,10 +77,15 @@ agents:
   - id: helper
     model: m1
     system: a secret instruction
+    tools: [search_output, recall]
+permissions:
+  - {tool: rec*, do: ask}
 ` });
     const { tools, servers } = (await s.get('/api/v1/tools')).json;
     const recall = tools.find((tool) => tool.name === 'recall');
     assert.ok(recall.tokens > 0 && recall.description && recall.server === null);
+    assert.deepEqual(tools.map(({ name, permission }) => [name, permission]),
+        [['read_output', 'deny'], ['search_output', 'allow'], ['recall', 'ask']]);
     assert.equal(servers.length, 1);
     assert.equal(servers[0].server, 'gone');
     let state = servers[0];

@@ -187,6 +187,7 @@ static pal_status put_tool(pal_call *call, const pal_tool *tool, pal_error *err)
     pal_put_str_or_null(writer, "server", tool->server);
     pal_put_count(writer, "tokens", tokens);
     pal_put_flag(writer, "is_read_only", tool->is_read_only);
+    pal_put_text(writer, "permission", pal_permission_name((pal_permission)tool->permission));
     pal_json_end_object(writer);
     return PAL_OK;
 }
@@ -376,7 +377,9 @@ static const pal_api_object tool_object = {"ServerTool",
                 {"server", PAL_API_TEXT, "null: a built-in tool", .is_required = true,
                         .is_nullable = true},
                 {"tokens", PAL_API_COUNT, .is_required = true},
-                {"is_read_only", PAL_API_FLAG, .is_required = true})};
+                {"is_read_only", PAL_API_FLAG, .is_required = true},
+                {"permission", PAL_API_TEXT, "allow, ask or deny, for the default agent",
+                        .is_required = true})};
 
 static const pal_api_object tool_server_object = {"ToolServer",
         .members = PAL_API_MEMBERS(

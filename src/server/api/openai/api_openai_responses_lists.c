@@ -135,8 +135,8 @@ static void put_tool(pal_json_writer *writer, const pal_tool *tool, pal_arena *a
     pal_json_end_object(writer);
 }
 
-/* Writes the tools that the request allows as an array. Returns why the list is empty; NULL if it
- * is complete. */
+/* Writes the tools that the request and the configuration allow as an array. Returns why the list
+ * is empty; NULL if it is complete. */
 static const char *put_tools(pal_buf *buf, const server_tools *all, pal_str server,
         pal_json request, pal_arena *arena)
 {
@@ -147,7 +147,8 @@ static const char *put_tools(pal_buf *buf, const server_tools *all, pal_str serv
         if (!pal_str_equal(all->tools[i].server, server))
             continue;
         has_tools = true;
-        if (pal_response_allows(request, &all->tools[i], arena))
+        if (all->tools[i].permission != PAL_PERMISSION_DENY &&
+                pal_response_allows(request, &all->tools[i], arena))
             put_tool(&writer, &all->tools[i], arena);
     }
     pal_json_end_array(&writer);
