@@ -127,6 +127,12 @@ static void take_resource(pal_oauth *o, pal_json json)
                 PAL_EXCERPT(f->resource, 100));
         return;
     }
+    if (pal_json_type_of(pal_json_find(json, "dpop_bound_access_tokens_required")) ==
+            PAL_JSON_TRUE) {
+        pal_oauth_fail(o, PAL_DENIED,
+                "it accepts only tokens that are bound to a key (DPoP), which is not supported");
+        return;
+    }
     f->issuer_url = pal_arena_copy(f->arena, choose_issuer(o, servers));
     if (!f->issuer_url.len)
         pal_oauth_fail(o, PAL_DENIED, "its metadata name no authorization server that can be used");

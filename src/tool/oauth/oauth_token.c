@@ -182,9 +182,12 @@ pal_status pal_oauth_token_read(long code, pal_str body, int64_t now_ms, pal_are
         return status;
     pal_str token = pal_json_string(pal_json_find(json, "access_token"), arena);
     pal_str refresh = pal_json_string(pal_json_find(json, "refresh_token"), arena);
-    if (!is_header_safe(token) ||
-            !pal_text_is_nocase(
-                    pal_json_string(pal_json_find(json, "token_type"), arena), "bearer"))
+    pal_str type = pal_json_string(pal_json_find(json, "token_type"), arena);
+    if (pal_text_is_nocase(type, "dpop"))
+        return pal_error_set(err, PAL_PROVIDER,
+                "the authorization server binds its tokens to a key (DPoP), which is not "
+                "supported");
+    if (!is_header_safe(token) || !pal_text_is_nocase(type, "bearer"))
         return pal_error_set(
                 err, PAL_PROVIDER, "the authorization server returned no bearer token");
     login->access_token = pal_arena_copy(arena, token);

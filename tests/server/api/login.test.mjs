@@ -14,7 +14,7 @@ const SECRET = 'secret-of-the-client';
 
 // An MCP server that is also its authorization server. Tokens are "access-N" and "refresh-N". Each
 // refresh token is valid once.
-async function fakeServer(t, { expires = 3600, denies = false, elsewhere } = {}) {
+async function fakeServer(t, { expires = 3600, denies = false, elsewhere, metadata = {} } = {}) {
     const seen = { requests: [], secrets: new Set([SECRET]) };
     const valid = new Set(), refreshable = new Set(), codes = new Map();
     let count = 0;
@@ -30,7 +30,7 @@ async function fakeServer(t, { expires = 3600, denies = false, elsewhere } = {})
         seen.requests.push({ pathname, body, authorization: request.headers.authorization });
         if (pathname === '/mcp') return mcp(request, body, json, response);
         if (pathname === '/.well-known/oauth-protected-resource/mcp')
-            return json(200, { resource: `${base}/mcp`, authorization_servers: [base], scopes_supported: ['read'] });
+            return json(200, { resource: `${base}/mcp`, authorization_servers: [base], scopes_supported: ['read'], ...metadata });
         if (pathname === '/.well-known/oauth-authorization-server')
             return json(200, { issuer: base, authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/token`,
                 registration_endpoint: `${base}/register`, code_challenge_methods_supported: ['S256'],
@@ -292,6 +292,15 @@ test('wrong credentials fail with the reason, without the secret', async (t) => 
     assert.match(text, /no access to 'maps': the authorization server refused a token: invalid_grant/);
     assert.ok(!text.includes(SECRET));
     assert.ok(fake.count('/token') <= 3, 'no loop');
+});
+
+test('a server that requires tokens bound to a key is refused before anything is registered', async (t) => {
+    const fake = await fakeServer(t, { metadata: { dpop_bound_access_tokens_required: true } });
+    const p = prepare(t, fake);
+    const { code, text } = await p.run('mcp', 'login', 'maps');
+    assert.equal(code, 1);
+    assert.match(text, /no access to 'maps': it accepts only tokens that are bound to a key \(DPoP\), which is not supported/);
+    assert.equal(fake.count('/register'), 0);
 });
 
 test('unknown and unsuitable servers are refused', async (t) => {

@@ -150,6 +150,7 @@ static void responses_with_tokens_are_read(void)
             PAL_PROVIDER);
     CHECK(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"DPoP\"}", &login, &err) ==
             PAL_PROVIDER);
+    CHECK(strstr(err.message, "DPoP"));
     CHECK(read_token(200, "<html>", &login, &err) == PAL_PROVIDER);
     /* Texts of the server are not repeated: they could contain what was sent. */
     CHECK(read_token(400, "{\"error\":\"invalid_grant\",\"error_description\":\"code s3cret\"}", &login,
