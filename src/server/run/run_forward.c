@@ -16,11 +16,13 @@
 #include <stdio.h>
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
 #define CONTENT_TYPE_SIZE 128
 #define FRAME_BYTES_MAX PAL_SERVER_FRAME_BYTES_MAX
+#define NOT_JSON "the model service sent an event that is not JSON"
 #define END_FRAME_BYTES_MAX 32 /* bytes at the end of a stream that can contain the last frame */
 
 typedef struct relay {
@@ -213,7 +215,7 @@ static void write_frames(relay *r, pal_str bytes)
     /* If a frame cannot be kept, the stream ends, so that the client notices the gap. */
     if (status != PAL_OK) {
         if (status == PAL_PROVIDER)
-            write_error(r, "the model service sent an event that is not JSON");
+            write_error(r, NOT_JSON);
         close_stream(r);
         leave(r);
         return;
@@ -252,21 +254,48 @@ static void open_stream(relay *r)
     leave(r);
 }
 
+/* Whether the end of the stream is a part of an event. */
+static bool is_cut(const relay *r, pal_str end)
+{
+    pal_json value;
+    pal_str data = pal_text_trim(pal_run_forward_data(end));
+    bool is_last = r->format->last && pal_str_is(data, r->format->last);
+    pal_arena *arena = data.len && !is_last ? pal_arena_new(0) : NULL;
+    bool is_json = arena && pal_json_parse(arena, data, NULL, &value, NULL) == PAL_OK;
+    pal_arena_free(arena);
+    return !is_last && !is_json;
+}
+
+/* Sends the last event, even if the model service did not write the empty line after it. Returns
+ * why the stream is broken; NULL if it is not. */
+static const char *write_rest(relay *r)
+{
+    pal_str rest = pal_buf_str(&r->pending);
+    if (pal_text_is_blank(rest))
+        return NULL;
+    if (is_cut(r, rest))
+        return r->has_end ? NULL : "the model service ended the stream in the middle of an event";
+    pal_buf_append_text(&r->pending, pal_text_ends(rest, "\n") ? "\n" : "\n\n");
+    return write_shown(r, pal_buf_str(&r->pending)) == PAL_PROVIDER ? NOT_JSON : NULL;
+}
+
 static void end_stream(relay *r, pal_status status, const pal_error *err)
 {
     static const char missing[] = "the model service ended the stream before its last event";
+    const char *why = NULL;
     if (!r->stream)
         return;
-    if (status == PAL_OK && write_shown(r, pal_buf_str(&r->pending)) == PAL_PROVIDER)
-        write_error(r, "the model service sent an event that is not JSON");
-    else if (status != PAL_OK && !r->has_end)
-        write_error(r, err->message);
-    else if (!r->has_end && r->format->requires_last)
-        write_error(r, missing);
+    if (status == PAL_OK)
+        why = write_rest(r);
+    else if (!r->has_end)
+        why = err->message;
+    if (!why && !r->has_end && r->format->requires_last)
+        why = missing;
+    if (why)
+        write_error(r, why);
     else if (!r->has_end)
         pal_log(PAL_LOG_WARN, "request %s: %s", r->request_id, missing);
-    bool is_complete = status == PAL_OK && !r->has_end && !r->format->requires_last;
-    if (r->last.len || (r->observer && is_complete)) {
+    if (r->last.len || (r->observer && !why && !r->has_end)) {
         r->holders++;
         r->is_waiting = true;
         await_observer(r);

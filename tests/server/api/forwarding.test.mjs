@@ -2,6 +2,8 @@
 // client gets back, and what is counted and recorded.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MockModel } from '../../conformance/mock-model.mjs';
 import { MockResponses } from '../../conformance/mock-responses.mjs';
@@ -316,3 +318,49 @@ test('a model of another service continues a stored response, without the items 
     assert.deepEqual(mock.requests[1].body.input.map(({ type, role }) => role ?? type),
         ['user', 'reasoning', 'web_search_call', 'assistant', 'user', 'assistant', 'user']);
 });
+
+// ---- Streams that end in the middle of an event ----
+
+const bounded = { timeout: 60_000 };
+const frame = (data) => `data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
+const chunk = (delta, finish_reason = null) => frame({ id: 'c', object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason }] });
+const typed = (event) => `event: ${event.type}\n${frame(event)}`;
+const STREAMS = {
+    '/v1/chat/completions': { kind: 'openai', text: chunk({ content: 'hé' }) + chunk({}, 'stop') + frame('[DONE]'),
+        body: { messages: [{ role: 'user', content: 'x' }] } },
+    '/v1/responses': { kind: 'openai', rows: '    responses: on\n', body: { store: false, input: 'x' },
+        text: ['created', 'completed'].map((name, i) => typed({ type: `response.${name}`, sequence_number: i,
+            response: { id: 'r', object: 'response', output: [] } })).join('') },
+    '/v1/messages': { kind: 'anthropic', body: { max_tokens: 9, messages: [{ role: 'user', content: 'x' }] },
+        text: typed({ type: 'message_start', message: { id: 'm', content: [], usage: { input_tokens: 1, output_tokens: 1 } } }) +
+            typed({ type: 'message_stop' }) },
+};
+for (const [path, { kind, rows = '', body, text }] of Object.entries(STREAMS)) {
+    test(`${path}: a stream that ends in the middle of an event ends with an error, and is not recorded`, bounded, async (t) => {
+        const bytes = Buffer.from(text);
+        let cut;
+        const upstream = http.createServer((request, response) => request.resume().on('end', () => {
+            response.writeHead(200, { 'content-type': 'text/event-stream' });
+            response.end(bytes.subarray(0, cut));
+        })).listen(0, '127.0.0.1');
+        await once(upstream, 'listening');
+        t.after(() => upstream.close());
+        const s = await serve(t, { config: `recorder: on\nproviders:\n  - kind: ${kind}\n${rows}`, args: ['--store', 'memory:',
+            '--provider', kind, '--provider-url', `http://127.0.0.1:${upstream.address().port}/v1`, '--model', 'm'] });
+        const ends = [...text.matchAll(/\n\n/g)].map(({ index }) => Buffer.byteLength(text.slice(0, index)));
+        for (cut = 0; cut < bytes.length; cut++) {
+            const answer = await s.post(path, { model: 'm', stream: true, ...body });
+            assert.ok(answer.text === '' || answer.text.endsWith('\n\n'), `${cut}: a complete frame`);
+            const frames = answer.text.split('\n\n').slice(0, -1).map((part) => /^data: (.*)$/m.exec(part)[1]);
+            const complete = ends.filter((end) => end <= cut).length;
+            const sent = frames.filter((data) => !/"error":/.test(data));
+            assert.equal(sent.length, complete, `${cut}: complete frames are sent, and no others`);
+            for (const data of frames) assert.ok(data === '[DONE]' || JSON.parse(data));
+            // Between two chunks, the end of a completion is the service's decision.
+            const isWhole = complete === ends.length || (path.endsWith('completions') && (cut === 0 || ends.some((end) => end <= cut && cut <= end + 2)));
+            assert.equal(frames.length - sent.length, isWhole ? 0 : 1, `${cut}: ${answer.text}`);
+            const { sessions } = (await s.get('/api/v1/sessions')).json;
+            if (!isWhole && !path.endsWith('completions')) assert.equal(sessions.length, 0, `${cut}`);
+        }
+    });
+}
