@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { get } from 'node:http';
 import { describe, it } from 'node:test';
 import { ResponsesWS } from 'openai/resources/responses/ws';
 import WebSocket from 'ws';
@@ -143,6 +144,14 @@ describe('a WebSocket', () => {
     assert.deepEqual(await upstream.transcript(mark), [`system: ${mark}`, 'user: hello']);
   });
 
+  it('can be prepared without any input', async (t) => {
+    const { create } = await open(t);
+    const prepared = answer(await create({ input: undefined, instructions: 'Be brief.', tools: [], generate: false }));
+    assert.deepEqual([prepared.status, prepared.output], ['completed', []]);
+    const mark = marker();
+    assert.equal(text(await create({ input: mark, previous_response_id: prepared.id })), `echo: ${mark}`);
+  });
+
   // As Codex sends them: an empty preparation, tools as an item of the first request, then outputs alone.
   it('keeps additional tools for the requests that follow', async (t) => {
     const { create } = await open(t);
@@ -207,6 +216,14 @@ describe('errors on a WebSocket', () => {
     assert.equal(status, 426);
     assert.equal(headers.get('upgrade'), 'websocket');
     assert.match(json.error.message, /WebSocket/);
+  });
+
+  it('name the supported version if the client has another one', async () => {
+    const request = get(`${PALAVER_URL}/v1/responses`, { headers: { authorization: `Bearer ${API_KEY}`, connection: 'Upgrade',
+      upgrade: 'websocket', 'sec-websocket-version': '8', 'sec-websocket-key': Buffer.alloc(16).toString('base64') } });
+    const [response] = await once(request, 'response');
+    response.resume();
+    assert.deepEqual([response.statusCode, response.headers['sec-websocket-version']], [400, '13']);
   });
 });
 

@@ -189,7 +189,7 @@ static pal_status read_input(pal_response_request *request, pal_error *err)
     pal_call *call = request->call;
     pal_json input = pal_json_find(call->body, "input");
     bool has_context = request->previous.len || request->conversation.len;
-    if (pal_json_is_absent(input) && has_context)
+    if (pal_json_is_absent(input) && (has_context || !request->generates))
         return PAL_OK;
     call->fail_param = "input";
     if (pal_json_is_absent(input))

@@ -293,6 +293,8 @@ pal_status pal_openai_socket_open(pal_call *call, pal_error *err)
                         : "WebSockets are switched off (server.websocket); use POST");
     }
     pal_status status = pal_websocket_accept(&offer, accept, err);
+    if (status == PAL_INVALID) /* RFC 6455: the client can try again with this version */
+        pal_exchange_add_header(x, "sec-websocket-version", pal_str_of("13"));
     if (status != PAL_OK)
         return status;
     pal_openai_socket *s = new_socket(call);
