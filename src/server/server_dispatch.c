@@ -59,16 +59,30 @@ static pal_status decode_params(pal_call *call, const pal_match *match, pal_erro
     return PAL_OK;
 }
 
-/* True for "/responses": the client's base URL lacks "/v1". */
-static bool is_openai_without_prefix(pal_str method, pal_str path)
+static bool is_known_path(pal_str method, pal_str path)
 {
-    char text[128] = "/v1";
-    pal_match match;
-    if (path.len > sizeof text - 4)
-        return false;
-    memcpy(text + 3, path.data, path.len);
-    pal_match_route(&pal_api_openai, method, pal_str_make(text, path.len + 3), &match);
+    static const pal_api *const apis[] = {&pal_api_openai, &pal_api_anthropic};
+    pal_match match = {0};
+    for (size_t i = 0; i < sizeof apis / sizeof *apis && !match.route && !match.allowed[0]; i++)
+        pal_match_route(apis[i], method, path, &match);
     return match.route || match.allowed[0];
+}
+
+/* Some clients append "/v1" to the base URL and others do not, so it can be missing or doubled. */
+static const char *remedy_for(pal_str method, pal_str path)
+{
+    static const char prefix[] = "/v1";
+    size_t len = sizeof prefix - 1;
+    char text[128];
+    if (pal_text_begins(path, "/v1/v1/") && is_known_path(method, pal_text_after(path, len)))
+        return "use a base URL without /v1";
+    if (path.len + len <= sizeof text) {
+        memcpy(text, prefix, len);
+        memcpy(text + len, path.data, path.len);
+        if (is_known_path(method, pal_str_make(text, path.len + len)))
+            return "use a base URL that ends with /v1";
+    }
+    return "GET /openapi.json lists all routes";
 }
 
 static pal_status no_route(pal_call *call, const pal_match *match, pal_error *err)
@@ -81,10 +95,7 @@ static pal_status no_route(pal_call *call, const pal_match *match, pal_error *er
                 call, 405, "method_not_allowed", PAL_INVALID, err, "Method not allowed");
     }
     return pal_error_set(err, PAL_NOT_FOUND, "no route for %.*s %.*s; %s",
-            PAL_EXCERPT(method, 16), PAL_EXCERPT(path, 120),
-            is_openai_without_prefix(method, path)
-                    ? "use a base URL that ends with /v1"
-                    : "GET /openapi.json lists all routes");
+            PAL_EXCERPT(method, 16), PAL_EXCERPT(path, 120), remedy_for(method, path));
 }
 
 static pal_status find_route(pal_call *call, pal_match *out_match, pal_error *err)
@@ -185,6 +196,11 @@ static pal_status parse_body(pal_call *call, pal_error *err)
     if (!is_any && pal_text_begins_nocase(type, "multipart/"))
         return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
                 "the body must be JSON; send content-type application/json");
+    pal_str encoding = pal_exchange_header(call->exchange, "content-encoding");
+    if (encoding.len && !pal_text_is_nocase(encoding, "identity"))
+        return pal_call_refuse(call, 415, "unsupported_media_type", PAL_INVALID, err,
+                "the body has the content-encoding '%.*s'; send it uncompressed",
+                PAL_EXCERPT(encoding, 40));
     if (body.len == 0)
         body = pal_str_of("{}");
     pal_status status = pal_json_parse(call->arena, body, NULL, &call->body, &inner);

@@ -27,6 +27,12 @@ test('an unknown path and an unsupported method are refused', async (t) => {
     const s = await serve(t);
     assertError(await s.get('/nowhere'), 404, 'not_found', /no route for GET \/nowhere;/);
     assertError(await s.get('/api/v1/nowhere'), 404, 'not_found');
+    for (const path of ['/chat/completions', '/responses', '/messages', '/messages/count_tokens']) {
+        assert.match((await s.post(path, {})).text, /use a base URL that ends with \/v1"/, path);
+        assert.match((await s.post(`/v1/v1${path}`, {})).text, /use a base URL without \/v1"/, path);
+    }
+    assert.match((await s.post('/v1/v1/nowhere', {})).text, /lists all routes/);
+    assert.match((await s.post(`/${'x'.repeat(300)}`, {})).text, /lists all routes/);
     assertError(await s.get('/api/v1/keys/'), 404, 'not_found');
     const put = await s.ask('PUT', '/api/v1/keys', { body: {} });
     assertError(put, 405, 'method_not_allowed', /^Method not allowed$/);
@@ -46,6 +52,9 @@ test('unreadable bodies are refused', async (t) => {
     assertError(await post('{"label":"\xff"}'.replace('\xff', '\\ud800x\x01')), 400, 'invalid');
     assertError(await post('--x', { 'content-type': 'multipart/form-data; boundary=x' }), 415,
         'unsupported_media_type');
+    assertError(await post('\x1f\x8b', { 'content-encoding': 'gzip' }), 415, 'unsupported_media_type',
+        /content-encoding 'gzip'; send it uncompressed/);
+    assertError(await post('{"role":7}', { 'content-encoding': 'identity' }), 400, 'invalid', /'role'/);
     const wrong = await post('{"role":7}');
     assertError(wrong, 400, 'invalid', /'role' must be a string, not a number/);
     assert.equal(wrong.json.param, 'role');
