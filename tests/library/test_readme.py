@@ -6,7 +6,8 @@ Every ```console block of README.md and docs/ is run, command by command, in an 
 per document where build/ is the build and the examples lie; its output must be the one shown,
 but for ids, times, durations and counts of tokens. README.md shows examples/embed.c as it is,
 docs/write-a-tool-server.md examples/tool_server.py, docs/limits.md every limit with its value, and
-links lead to files.
+links lead to files. Every ```yaml block is a valid configuration, except for those of other
+programs.
 """
 import glob
 import os
@@ -20,6 +21,7 @@ import tap
 
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.M | re.S)
+FOREIGN = 'bootstrap:'  # Patroni
 # Values that differ from run to run are removed from both sides.
 VARYING = [
     (re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b'), 'ID'),
@@ -79,6 +81,22 @@ def play(blocks):
 def console_test(path):
     return lambda: play([text for kind, text in BLOCK.findall(tap.read(path))
                          if kind == 'console'])
+
+
+def configurations_are_valid(path):
+    def test():
+        for kind, text in BLOCK.findall(tap.read(path)):
+            if kind != 'yaml' or text.startswith(FOREIGN):
+                continue
+            with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+                file.write(text)
+                file.flush()
+                done = subprocess.run([os.path.join(BUILD, 'palaver'), 'config', 'check', file.name],
+                                      env=dict(environment(), MAPS_SECRET='x'), timeout=60,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      universal_newlines=True)
+            tap.check(done.returncode == 0, '%s\n%s' % (text, done.stdout))
+    return test
 
 
 def shows(document, example):
@@ -175,6 +193,8 @@ tests = [('README.md shows examples/embed.c', shows('README.md', 'embed.c')),
 for document in documents:
     name = os.path.relpath(document, SOURCE)
     tests.append(('the links of %s' % name, links_lead_somewhere(document)))
+    if '```yaml' in tap.read(document):
+        tests.append(('the configurations of %s' % name, configurations_are_valid(document)))
     if '```console' in tap.read(document):
         tests.append(('the commands of %s' % name, console_test(document)))
 tap.main(tests)

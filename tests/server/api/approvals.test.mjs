@@ -1,6 +1,7 @@
 // Responses that end with requests for approval, and the requests that answer them.
 import test from 'node:test';
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MockResponses } from '../../conformance/mock-responses.mjs';
 import { open } from '../model.mjs';
@@ -234,6 +235,18 @@ for (const [store, options] of Object.entries(stores)) {
         assert.deepEqual(s.notes(), ['add', 'write', 'write']);
     });
 }
+
+test('the example of docs/openai.md works as written', bounded, async (t) => {
+    const page = fs.readFileSync(new URL('../../../docs/openai.md', import.meta.url), 'utf8');
+    const [, example] = /^### Approvals[^]*?^```json\n([^]*?)^```/m.exec(page);
+    const s = await serveTools(t);
+    const first = await create(s, { input: `${call('write', '{"n":1}')}${call('write', '{"n":2}')}<<next>><<say ok>>` });
+    const ids = requests(first).map(({ id }) => id);
+    const body = JSON.parse(example.replace('"files"', '"fx"').replace('resp_...', first.id).replace(/mcpr_\.\.\./g, () => ids.shift()));
+    const next = await create(s, body);
+    assert.deepEqual(types(next.output), ['mcp_call', 'message']);
+    assert.deepEqual((await results(s)).sort(), ['The user denied this call: not now', 'done']);
+});
 
 test('a request that fails leaves the approval open', bounded, async (t) => {
     const s = await serveTools(t);
