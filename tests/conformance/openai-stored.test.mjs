@@ -136,6 +136,21 @@ describe(`a stored response (${kind})`, () => {
     assert.equal(late[0].sequence_number, 5);
   });
 
+  it('replays an answer that the service did not complete, and messages of several parts', async () => {
+    const said = { type: 'message', role: 'assistant', status: 'completed', content: ['one', 'two é'].map((t) => ({ type: 'output_text', text: t, annotations: [] })) };
+    const items = [[said], [{ ...said, id: 'm1' }, { ...SEARCH, id: 'ws_9' }], [{ ...said, status: 'incomplete' }]];
+    for (const list of items) {
+      const script = `hi ${list.map((item, i) => `<<item ${JSON.stringify({ id: `x_${i}`, ...item })}>>`).join('')}<<incomplete>>`;
+      const events = await all(await create(script, { stream: true }));
+      const { response } = events.at(-1);
+      assert.deepEqual([response.status, response.output.map(({ status }) => status)], ['incomplete', list.map(({ status }) => status)]);
+      assert.deepEqual(events.filter(({ type }) => type === 'response.output_item.done').map(({ item }) => item), response.output);
+      assert.deepEqual(JSON.parse(JSON.stringify(await all(await client.responses.retrieve(response.id, { stream: true })))),
+        JSON.parse(JSON.stringify(events)));
+      assert.deepEqual((await client.responses.retrieve(response.id)).output, response.output);
+    }
+  });
+
   describe('streams the progress of the tools that the service runs', () => {
     const CODE = { id: 'ci_1', type: 'code_interpreter_call', status: 'completed', code: 'print("é\\n")', container_id: 'c', outputs: null };
     const REMOTE = { id: 'mcp_1', type: 'mcp_call', name: 'roll', server_label: 'dice', arguments: '{}', output: '4', status: 'completed' };

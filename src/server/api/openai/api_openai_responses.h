@@ -37,6 +37,7 @@ typedef struct pal_response {
     bool is_in_conversation; /* the request named the conversation, which outlives the response */
     bool is_filtered;        /* INCOMPLETE because of a content filter; otherwise because of
                                 max_output_tokens */
+    bool is_last_whole;      /* INCOMPLETE, but the service completed the last item */
     pal_str error_code;      /* if FAILED */
     pal_str error_message;
     pal_str echo;       /* a JSON object with the settings of the request */
@@ -75,6 +76,12 @@ typedef enum pal_response_form {
 static inline bool pal_response_is_over(const pal_response *response)
 {
     return response->status >= PAL_RESPONSE_COMPLETED;
+}
+
+/* Whether the last item of the output is incomplete. */
+static inline bool pal_response_is_cut(const pal_response *response)
+{
+    return response->status == PAL_RESPONSE_INCOMPLETE && !response->is_last_whole;
 }
 
 static inline bool pal_response_is_answered(const pal_response *response)
@@ -320,6 +327,8 @@ pal_status pal_response_events_output(pal_json_writer *writer, const void *user,
 /* Returns the ids of the messages in the output, in the arena. NULL: out of memory. */
 pal_id *pal_response_events_messages(
         const pal_response_events *events, pal_arena *arena, size_t *out_len);
+/* Whether the service has completed the last item of the output. */
+bool pal_response_events_end_whole(const pal_response_events *events);
 /* Returns the lengths of the deltas as a JSON array. Empty if they are too large to store. */
 pal_str pal_response_events_deltas(pal_response_events *events);
 

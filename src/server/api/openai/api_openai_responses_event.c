@@ -47,6 +47,7 @@ struct pal_response_piece {
     uint32_t part; /* number of the part in its message, from 1 */
     char item_id[PAL_OPENAI_ITEM_ID_SIZE];
     bool is_open;
+    bool is_whole; /* the service has completed it */
     pal_buf text; /* the text or the arguments so far */
     pal_buf call_id;
     pal_buf name;
@@ -740,7 +741,8 @@ void pal_response_events_item(pal_response_events *events, uint64_t part, pal_st
         return;
     if (is_new)
         tell_item(events, piece, NULL);
-    end_piece(events, piece, is_incomplete(json) ? "incomplete" : "completed");
+    piece->is_whole = !is_incomplete(json);
+    end_piece(events, piece, piece->is_whole ? "completed" : "incomplete");
 }
 
 /* ---- Progress of the service's own tools ---- */
@@ -817,7 +819,12 @@ void pal_response_events_progress(pal_response_events *events, uint64_t part, pa
 static const char *item_status(const pal_response_events *events, size_t index)
 {
     bool is_cut = events->response->status == PAL_RESPONSE_INCOMPLETE && index == events->len - 1;
-    return is_cut ? "incomplete" : "completed";
+    return is_cut && !events->pieces[index].is_whole ? "incomplete" : "completed";
+}
+
+bool pal_response_events_end_whole(const pal_response_events *events)
+{
+    return events->len && events->pieces[events->len - 1].is_whole;
 }
 
 void pal_response_events_end(pal_response_events *events)

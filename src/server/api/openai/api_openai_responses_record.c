@@ -230,6 +230,7 @@ static const pal_member members[] = {
         MEMBER("background", BOOL, is_background),
         MEMBER("conversation", BOOL, is_in_conversation),
         MEMBER("filtered", BOOL, is_filtered),
+        MEMBER("last_whole", BOOL, is_last_whole),
         MEMBER("items", BOOL, has_items),
         MEMBER("error_code", STRING, error_code),
         MEMBER("error_message", STRING, error_message),
@@ -487,7 +488,7 @@ static pal_status put_stored(pal_json_writer *writer, const void *user, pal_erro
     const stored_output *output = user;
     pal_status status = PAL_OK;
     for (size_t i = 0; status == PAL_OK && i < output->len; i++) {
-        bool is_cut = output->response->status == PAL_RESPONSE_INCOMPLETE && i == output->len - 1;
+        bool is_cut = pal_response_is_cut(output->response) && i == output->len - 1;
         status = pal_openai_item_put(writer, output->items[i].message, output->items[i].index,
                 output->items[i].result, is_cut ? "incomplete" : "completed", err);
     }

@@ -14,7 +14,8 @@ typedef struct replay { /* in the call's arena */
     pal_response begun; /* the response as it was when the stream began */
     pal_response_events events;
     pal_openai_item *items;
-    size_t *taken; /* for each item: bytes that were sent */
+    pal_str *texts; /* for each item: what its deltas contain, all parts of a message together */
+    size_t *taken;  /* for each item: bytes that were sent */
     size_t len;
     pal_json_iter runs;
     pal_json_iter run;
@@ -38,6 +39,25 @@ static const pal_part *part_of(const pal_openai_item *item)
     size_t first, len;
     pal_openai_item_parts(item->message, item->index, &first, &len);
     return len ? &item->message->parts[first] : NULL;
+}
+
+/* In the arena, or a text of the item. */
+static pal_str text_of(const pal_openai_item *item, pal_arena *arena)
+{
+    size_t first, len;
+    pal_buf buf;
+    pal_openai_item_parts(item->message, item->index, &first, &len);
+    const pal_part *parts = &item->message->parts[first];
+    if (len <= 1)
+        return len == 0                              ? (pal_str){0}
+                : parts->kind == PAL_PART_TOOL_CALL ? parts->arguments
+                                                    : parts->text;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    for (size_t i = 0; i < len; i++)
+        pal_buf_append_str(&buf, parts[i].text);
+    pal_str text = pal_arena_copy(arena, pal_buf_str(&buf));
+    pal_buf_done(&buf);
+    return text;
 }
 
 static uint32_t number_of(const pal_openai_item *item, const pal_part *part)
@@ -71,8 +91,7 @@ static void end_item(replay *r)
     pal_buf json;
     if (!r->response->has_items || !part || pal_openai_is_mcp(part->extra) || r->item < r->ended)
         return;
-    bool is_cut =
-            r->response->status == PAL_RESPONSE_INCOMPLETE && r->item == r->len - 1;
+    bool is_cut = pal_response_is_cut(r->response) && r->item == r->len - 1;
     r->ended = r->item + 1;
     pal_buf_init(&json, PAL_MESSAGE_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&json);
@@ -110,12 +129,11 @@ static void tell_delta(replay *r, uint64_t len)
     const pal_part *part = part_of(item);
     if (!part)
         return;
-    bool is_call = part->kind == PAL_PART_TOOL_CALL;
-    pal_str text = is_call ? part->arguments : part->text;
+    pal_str text = r->texts[r->item];
     size_t at = r->taken[r->item], left = text.len - at;
     pal_str delta = pal_str_make(text.data + at, len < left ? (size_t)len : left);
     r->taken[r->item] += delta.len;
-    if (is_call)
+    if (part->kind == PAL_PART_TOOL_CALL)
         pal_response_events_arguments(&r->events, part->call_id, delta);
     else
         pal_response_events_text(&r->events, form_of(part), number_of(item, part), delta);
@@ -207,6 +225,9 @@ static pal_status prepare(pal_call *call, replay *r, int64_t after, pal_error *e
                 "the response has too many events to replay; request it without 'stream'");
     r->runs = pal_json_each(deltas);
     r->taken = pal_arena_array(call->arena, r->len + 1, sizeof *r->taken);
+    r->texts = pal_arena_array(call->arena, r->len + 1, sizeof *r->texts);
+    for (size_t i = 0; r->texts && i < r->len; i++)
+        r->texts[i] = text_of(&r->items[i], call->arena);
     r->begun = *r->response;
     r->begun.status = PAL_RESPONSE_IN_PROGRESS;
     r->begun.completed_at = 0;

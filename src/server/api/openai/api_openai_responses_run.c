@@ -110,6 +110,7 @@ static pal_status finish(const pal_turn_end *end, pal_arena *arena, pal_record *
     pal_response *response = &r->response;
     pal_run_lock(&r->run);
     set_end(r, end->answer->created_at, end->finish, &end->usage);
+    response->is_last_whole = pal_response_events_end_whole(&r->events);
     response->output =
             pal_response_events_messages(&r->events, r->run.arena, &response->output_len);
     response->deltas = pal_response_events_deltas(&r->events);
