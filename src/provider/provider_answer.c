@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/json/json_part.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/utf8.h"
@@ -318,7 +319,7 @@ pal_str pal_answer_string(pal_answer *answer, pal_json value)
     if (pal_json_type_of(value) == PAL_JSON_STRING)
         answer->texts_len += pal_json_raw(value).len;
     if (answer->is_on_worker || answer->texts_len <= PAL_PROVIDER_TEXT_BYTES_MAX)
-        return pal_json_string(value, answer->scratch);
+        return pal_json_string_part(value, &answer->half, answer->scratch);
     pal_answer_fail(answer, PAL_PROVIDER,
             "the texts of one event or response exceed %u bytes", PAL_PROVIDER_TEXT_BYTES_MAX);
     return pal_str_make(NULL, 0);

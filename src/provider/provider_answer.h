@@ -36,6 +36,7 @@ typedef struct pal_answer {
 
     pal_arena *scratch; /* not owned */
     bool is_on_worker;  /* the limits of the loop do not apply */
+    uint32_t half; /* of a character that the service divided; see pal_json_string_part() */
     size_t texts_len;   /* bytes of the texts read from the event, with their escapes */
     uint64_t item_said; /* `said` when the last item of the Responses API ended */
     uint64_t items_len; /* number of such items */

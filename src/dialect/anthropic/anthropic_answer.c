@@ -3,6 +3,7 @@
  * a change of the message. Blocks do not overlap. */
 #include "dialect/anthropic/anthropic.h"
 
+#include "base/json/json_part.h"
 #include "base/json/json_put.h"
 #include "dialect/anthropic/anthropic_block.h"
 #include "dialect/dialect_member.h"
@@ -50,6 +51,7 @@ typedef struct joiner {
     pal_json delta;
     pal_json block; /* the block that is open */
     pal_buf text;   /* its text, thinking or input so far */
+    uint32_t half; /* of a character that was divided between two deltas */
     pal_buf signature;
     pal_buf content;
     pal_json_writer writer; /* writes `content` */
@@ -65,7 +67,8 @@ static void grow_block(joiner *j, pal_json delta)
 {
     static const char *const names[] = {"text", "thinking", "partial_json"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        pal_buf_append_str(&j->text, pal_member_string(delta, names[i], j->arena));
+        pal_buf_append_str(&j->text,
+                pal_json_string_part(pal_json_find(delta, names[i]), &j->half, j->arena));
     pal_buf_append_str(&j->signature, pal_member_string(delta, "signature", j->arena));
 }
 

@@ -2,6 +2,7 @@
  * chunk has a delta, whose texts are appended to those of the chunks before. Calls of tools are
  * told apart by their index. */
 
+#include "base/json/json_part.h"
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/dialect_text.h"
@@ -65,6 +66,7 @@ typedef struct joined_call {
 
 typedef struct joiner {
     pal_arena *arena; /* holds the parsed chunks */
+    uint32_t half;    /* of a character that was divided between two chunks */
     pal_str model;
     pal_json usage;
     pal_buf content;
@@ -111,15 +113,20 @@ static void join_call(joiner *j, pal_json value)
     pal_buf_append_str(&call->arguments, pal_member_string(function, "arguments", j->arena));
 }
 
+static void join_text(joiner *j, pal_json delta, const char *name, pal_buf *text)
+{
+    pal_buf_append_str(text, pal_json_string_part(pal_json_find(delta, name), &j->half, j->arena));
+}
+
 static void join_delta(joiner *j, pal_json delta)
 {
     pal_json call;
-    pal_str reasoning = pal_member_string(delta, "reasoning_content", j->arena);
-    if (reasoning.len == 0)
-        reasoning = pal_member_string(delta, "reasoning", j->arena);
-    pal_buf_append_str(&j->reasoning, reasoning);
-    pal_buf_append_str(&j->content, pal_member_string(delta, "content", j->arena));
-    pal_buf_append_str(&j->refusal, pal_member_string(delta, "refusal", j->arena));
+    size_t before = j->reasoning.len;
+    join_text(j, delta, "reasoning_content", &j->reasoning);
+    if (j->reasoning.len == before)
+        join_text(j, delta, "reasoning", &j->reasoning);
+    join_text(j, delta, "content", &j->content);
+    join_text(j, delta, "refusal", &j->refusal);
     for (pal_json_iter iter = pal_json_each(pal_json_find(delta, "tool_calls"));
             pal_json_next(&iter, NULL, &call);)
         join_call(j, call);

@@ -521,3 +521,29 @@ test('the store grows by what is new', async (t) => {
         assert.ok(json.bytes / unique < 1.2, `${json.bytes} of ${unique}`);
     }
 });
+
+test('a character that the service divides between two chunks is one character', async (t) => {
+    const chunk = (delta, finish_reason = null) => `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm',
+        choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+    const upstream = http.createServer((request, response) => request.resume().on('end', () => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        const units = [...'h\u{1f389}!\u{1f600}'].join('').split(''); // UTF-16 units
+        response.end(`${units.map((content) => chunk({ content })).join('')}${chunk({}, 'stop')}data: [DONE]\n\n`);
+    })).listen(0, '127.0.0.1');
+    await new Promise((resolve) => { upstream.on('listening', resolve); });
+    t.after(() => upstream.close());
+    const s = await serve(t, { args: ['--provider', 'openai', '--provider-url', `http://127.0.0.1:${upstream.address().port}/v1`, '--model', 'm'] });
+    const said = 'h\u{1f389}!\u{1f600}';
+    const history = [{ role: 'user', content: 'x' }];
+    for (let i = 1; i <= 2; i++) {
+        assert.equal((await s.post('/v1/chat/completions', { stream: true, prompt_cache_key: 'k', messages: history })).code, 200);
+        history.push({ role: 'assistant', content: said }, { role: 'user', content: `y${i}` });
+    }
+    const { json: { sessions } } = await s.get('/api/v1/sessions');
+    assert.equal(sessions.length, 1, 'no branch');
+    const { json: { messages } } = await s.get('/api/v1/sessions/cache:k/messages');
+    assert.deepEqual(messages.map(({ content }) => content), ['x', said, 'y1', said]);
+    // A turn, which reads the answer for another API.
+    const { json } = await s.post('/v1/messages', { model: 'm', max_tokens: 9, messages: history });
+    assert.equal(json.content[0].text, said);
+});

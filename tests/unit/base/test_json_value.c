@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include "base/json/json.h"
+#include "base/json/json_part.h"
 #include "support/tap.h"
 
 static pal_arena *arena;
@@ -114,6 +115,23 @@ static void lone_surrogates_become_replacements(void)
             4));
     CHECK(string_is_bytes("\"\\ud83d\\n\"", "\xef\xbf\xbd\n", 4));
     CHECK(string_is_bytes("\"\\ud83d\\\\ude42\"", "\xef\xbf\xbd\\ude42", 9));
+}
+
+static void divided_surrogates_are_joined(void)
+{
+    static const struct {
+        const char *json, *text;
+    } parts[] = {{"\"a\\ud83c\"", "a"}, {"\"id\"", "id"}, {"\"\\udf89 b\\ud83d\"", "\xf0\x9f\x8e\x89 b"},
+            {"\"\\ude00\\ud83c\"", "\xf0\x9f\x98\x80"}, {"\"\"", ""},
+            {"\"\\udf89\"", "\xf0\x9f\x8e\x89"}, /* nothing is kept any more */
+            {"\"\\udf89\"", "\xef\xbf\xbd"}, {"\"\\\\ud83c\"", "\\ud83c"},
+            {"\"\\udf89\"", "\xef\xbf\xbd"}, {"\"\\\\\\ud83c\"", "\\"},
+            {"\"\\udf89!\"", "\xf0\x9f\x8e\x89!"}, {"\"\\ud83c\\udf89\"", "\xf0\x9f\x8e\x89"},
+            {"7", ""}};
+    uint32_t half = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        CHECK_STR(pal_json_string_part(parse(parts[i].json), &half, arena), parts[i].text);
+    CHECK_EQ(half, 0);
 }
 
 static void plain_strings_are_borrowed(void)
@@ -403,6 +421,7 @@ int main(void)
     RUN(raw_bytes_are_kept);
     RUN(strings_are_unescaped);
     RUN(lone_surrogates_become_replacements);
+    RUN(divided_surrogates_are_joined);
     RUN(plain_strings_are_borrowed);
     RUN(strings_are_compared_without_an_arena);
     RUN(members_are_found);
