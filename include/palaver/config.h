@@ -99,7 +99,9 @@ typedef struct pal_config_server {
                                  of tool servers */
     pal_str advertise; /* URL at which other nodes reach this server; empty: derived from listen */
     int64_t drain_delay_ms; /* how long a node that stops still accepts connections */
-    PAL_RESERVED(10);
+    pal_str page_dir;       /* directory with the files of the page; empty: the built-in ones */
+    bool page_off;          /* GET / does not show the page */
+    PAL_RESERVED(7);
 } pal_config_server;
 
 /* Which requests of clients that keep their history themselves are recorded into sessions. */

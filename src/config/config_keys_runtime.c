@@ -262,6 +262,11 @@ const pal_config_row pal_config_server_rows[] = {
                 .help = "responses can be requested over a WebSocket, at GET /v1/responses"},
         {"websocket_age", PAL_CONFIG_DURATION, AT(websocket_age_ms), "1h", .min = SECOND_MS,
                 .max = DAY_MS, .help = "an older WebSocket takes no more requests"},
+        {"page", PAL_CONFIG_BOOL_OFF, AT(page_off), "true",
+                .help = "show the page at GET /"},
+        {"page_dir", PAL_CONFIG_TEXT, AT(page_dir), "", .max = PAL_ROUTE_ID_LEN_MAX,
+                .help = "directory whose files replace those of the page, for work on the page; "
+                        "empty: none"},
         {"otlp_url", PAL_CONFIG_HTTP_URL, AT(otlp_url), "", .max = PAL_ROUTE_ID_LEN_MAX,
                 .help = "URL that traces are sent to; empty: no traces"},
         {0},

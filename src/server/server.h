@@ -49,6 +49,8 @@ typedef enum pal_api_flag {
     /* The first parameter of the path is the id of a turn. Another node's turn is its business: the
      * request is passed on (node/node_pass.h). */
     PAL_API_AT_TURN = 1 << 4,
+    /* A link of any page can lead here. The response never shows anything that is stored. */
+    PAL_API_PAGE = 1 << 5,
 } pal_api_flag;
 
 /* Describes a JSON object or the query parameters of a route (api/api_object.h). */

@@ -68,6 +68,8 @@ CASES = [
     ('long lines are refused', 'src/base/x.c', '/* %s */\n' % ('x' * 100), 'columns'),
     ('a long line of a test is an outlier', 'tests/unit/test_x.c', '/* %s */\n' % ('x' * 100),
      'look again: tests/unit/test_x.c: 1 lines over 100 columns'),
+    ('the page makes no HTML of texts', 'src/page/x.js', 'element.innerHTML = text;\n',
+     'makes HTML or code of a text'),
     ('tabs are refused', 'src/base/x.c', '\tint x;\n', 'a tab'),
     ('blanks at the end are refused', 'src/base/x.c', 'int x; \n', 'blanks at the end'),
     ('a last line without end is refused', 'src/base/x.c', 'int x;', 'the last line has no end'),

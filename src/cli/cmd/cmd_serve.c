@@ -137,6 +137,8 @@ static void print_welcome(pal_cli *cli, const service *s)
         has_keys = true; /* then no example is printed */
     pal_buf_format(&cli->out, "Store: %s\nModel: %.*s at %.*s\n", cli->store_url,
             PAL_STR_ARG(runtime->model), PAL_STR_ARG(runtime->endpoint));
+    if (!pal_config_get(cli->config)->server.page_off)
+        pal_buf_format(&cli->out, "Page: %.*s/\n", PAL_STR_ARG(address));
     if (has_keys)
         pal_buf_append_text(&cli->out, "Requests require an API key.\n");
     else

@@ -438,6 +438,16 @@ static bool is_own_page(const pal_call *call, pal_str origin)
     return origin.len == 0 || pal_auth_origin_is_own(call, origin, false);
 }
 
+/* True if a person follows a link to the page. Browsers set these headers, and pages cannot. The
+ * page cannot be shown inside of another one. */
+static bool is_navigation(const pal_call *call)
+{
+    const pal_exchange *x = call->exchange;
+    return (call->route->flags & PAL_API_PAGE) &&
+            pal_str_is(pal_exchange_header(x, "sec-fetch-mode"), "navigate") &&
+            pal_str_is(pal_exchange_header(x, "sec-fetch-dest"), "document");
+}
+
 pal_status pal_auth_local(pal_call *call, pal_error *err)
 {
     bool any = false;
@@ -455,7 +465,7 @@ pal_status pal_auth_local(pal_call *call, pal_error *err)
         return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
                 "host '%.*s' is not allowed while the server has no keys; use localhost, or create "
                 "a key with 'palaver key create'", PAL_EXCERPT(host, 80));
-    if (is_own_page(call, origin) ||
+    if (is_own_page(call, origin) || is_navigation(call) ||
             (origin.len && pal_server_settings_allows(call->server->settings, origin)))
         return PAL_OK;
     if (!origin.len)

@@ -1,7 +1,9 @@
-/* api_root.c - routes that belong to no API: health, metrics, and the description of all routes. */
+/* api_root.c - routes that belong to no API: the page, health, metrics, and the description of all
+ * routes. */
 #include "server/api/api_object.h"
 #include "server/observe/observe_health.h"
 #include "server/observe/observe_metrics.h"
+#include "server/page/page.h"
 #include "server/server_call.h"
 
 static const pal_api_object status_body = {"Status",
@@ -9,6 +11,8 @@ static const pal_api_object status_body = {"Status",
                 {"status", PAL_API_TEXT, .is_required = true}, {"version", .type = PAL_API_TEXT},
                 {"store", .type = PAL_API_TEXT})};
 static const pal_api_object plain_text = {.name = "text/plain"};
+static const pal_api_object page_html = {.name = "text/html"};
+static const pal_api_object page_bytes = {.name = "application/octet-stream"};
 
 static const pal_api_route root_routes[] = {
         {"GET", "/healthz", PAL_KEY_NONE, 0, pal_health_live,
@@ -23,6 +27,10 @@ static const pal_api_route root_routes[] = {
                         "read the metrics in Prometheus format", NULL, NULL, &plain_text, 200}},
         {"GET", "/openapi.json", PAL_KEY_NONE, 0, pal_openapi_handle,
                 {"openapi", "read this description", NULL, NULL, &pal_api_any_object, 200}},
+        {"GET", "/", PAL_KEY_NONE, PAL_API_PAGE, pal_page_index,
+                {"page", "show the page", NULL, NULL, &page_html, 200}},
+        {"GET", "/page/{hash}/{file}", PAL_KEY_NONE, PAL_API_PAGE, pal_page_file,
+                {"pageFile", "read a file of the page", NULL, NULL, &page_bytes, 200}},
         {0},
 };
 

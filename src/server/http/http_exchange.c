@@ -187,6 +187,9 @@ void pal_exchange_decorate(
 {
     if (content_type)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    /* The page has the same origin. A browser must not take data for a script or a style of it. */
+    MHD_add_response_header(response, "x-content-type-options", "nosniff");
+    MHD_add_response_header(response, "cross-origin-resource-policy", "same-origin");
     if (x->id.len)
         MHD_add_response_header(response, "x-request-id", x->id.data);
     if (x->connection->crowd || atomic_load(&x->listener->is_quiet))

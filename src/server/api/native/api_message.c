@@ -470,7 +470,6 @@ static pal_status get_blob(pal_call *call, pal_error *err)
         text = pal_arena_copy(call->arena, type).data;
     if (!text)
         return pal_arena_checked(call->arena, err);
-    pal_exchange_add_header(call->exchange, "x-content-type-options", pal_str_of("nosniff"));
     pal_exchange_add_header(
             call->exchange, "cache-control", pal_str_of("private, max-age=31536000, immutable"));
     pal_exchange_answer(call->exchange, 200, text, data);

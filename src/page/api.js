@@ -1,0 +1,58 @@
+// api.js - requests to the native API. URLs are relative, so that the page works below any path.
+
+const BASE = 'api/v1/';
+
+// A request that failed. `code` is the HTTP code, or 0 if no response arrived.
+export class Failure extends Error {
+    constructor(code, body) {
+        super(body?.error ?? `The server responded with ${code}.`);
+        this.code = code;
+        this.word = body?.code ?? '';
+        this.requestId = body?.request_id ?? '';
+        this.body = body ?? {};
+    }
+}
+
+// A path of names, such as a session's key.
+export const path = (...names) => names.map(encodeURIComponent).join('/');
+
+// Random, like crypto.randomUUID(), which exists only on https and on this machine.
+export function newId() {
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+    return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+// Sends a request and returns the response, whatever its code.
+export async function send(method, target, { body, headers = {}, signal } = {}) {
+    const all = { ...headers };
+
+    if (body !== undefined)
+        all['content-type'] = 'application/json';
+    try {
+        return await fetch(BASE + target, { method, signal, headers: all,
+            credentials: 'same-origin',
+            body: body === undefined ? undefined : JSON.stringify(body) });
+    } catch (error) {
+        if (error.name === 'AbortError')
+            throw error;
+        throw new Failure(0, { error: 'The server does not respond.', code: 'offline' });
+    }
+}
+
+// Sends a request and returns the JSON of the response. Throws a Failure.
+async function ask(method, target, options) {
+    const response = await send(method, target, options);
+    const isJson = response.headers.get('content-type')?.startsWith('application/json');
+    const json = isJson ? await response.json() : null;
+
+    if (!response.ok)
+        throw new Failure(response.status, json);
+    return json;
+}
+
+export const get = (target, signal) => ask('GET', target, { signal });
+export const post = (target, body = {}, options = {}) => ask('POST', target, { body, ...options });
+export const patch = (target, body) => ask('PATCH', target, { body });
+export const remove = (target) => ask('DELETE', target);
