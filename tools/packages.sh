@@ -114,6 +114,13 @@ node_want()
     node_is_there
 }
 
+# Installs Chromium if it is missing and can be had. Fails if it is still missing.
+chromium_want()
+{
+    [ -x /usr/bin/chromium ] || (packages_need chromium fonts-liberation)
+    [ -x /usr/bin/chromium ]
+}
+
 is_debian()
 {
     command -v dpkg-query >/dev/null && command -v apt-get >/dev/null

@@ -6,6 +6,7 @@ const BASE = 'api/v1/';
 export class Failure extends Error {
     constructor(code, body) {
         super(body?.error ?? `The server responded with ${code}.`);
+        this.name = 'Failure';
         this.code = code;
         this.word = body?.code ?? '';
         this.requestId = body?.request_id ?? '';

@@ -1,21 +1,149 @@
-// app.js - shows which model answers, and where conversations are today.
-import { h } from './core.js';
-import { get } from './api.js';
+// app.js - the frame of the page: which view is shown, keys, and what is said at the top.
+import { effect, h, scope, signal } from './core.js';
+import { conversation, newChat } from './chat.js';
+import { isLive, start as startLive } from './live.js';
+import { dialog, toasts } from './parts.js';
+import { logo, sidebar, waitingTurns } from './sidebar.js';
+import { go, heading, me, place, start as startStore } from './store.js';
 
-function view(me) {
-    const model = me.model ? `${me.model.model} at ${me.model.endpoint}` : 'none';
+const KEYS = [
+    ['n', 'new chat'], ['r', 'to the composer'], ['Enter', 'send'], ['Shift Enter', 'new line'],
+    ['Ctrl Enter', 'send while a turn runs: the model gets it before its next step'],
+    ['↑', 'in an empty composer: edit the last question'], ['j k', 'next and previous message'],
+    ['g G', 'first and last message'], ['p f b', 'on a message: pin, fork, rewind to it'],
+    ['e', 'on a question: edit it'], ['y', 'on a message: why the model has it or not'],
+    ['u', 'undo the newest mark'], ['Esc', 'close, then stop the turn'],
+    ['?', 'this list'],
+];
+const panels = {};
+const links = [];
 
-    return [
-        h('h1', null, 'Palaver is running'),
-        h('p', null, 'Model: ', h('strong', null, model)),
-        me.model?.is_stopgap
-            ? h('p', null, 'No model was found, so your message is repeated.') : null,
-        h('p', null, 'Talk with ', h('code', null, 'palaver chat'), ', or use the API: ',
-            h('a', { href: 'openapi.json' }, 'openapi.json'), '.'),
-    ].filter(Boolean);
+function showKeys() {
+    dialog('Keys', () => h('dl', { class: 'keys' },
+        KEYS.map(([key, does]) => [h('dt', null, h('kbd', null, key)), h('dd', null, does)])));
 }
 
-const failed = (error) => [h('h1', null, 'Palaver'), h('p', { role: 'alert' }, error.message)];
+function noPlace() {
+    return h('main', { class: 'chat', id: 'main' }, h('div', { class: 'hello' },
+        h('h1', null, 'There is no such place'),
+        h('p', null, h('a', { href: '#/' }, 'New chat'))));
+}
 
-get('me').then(view, failed)
-    .then((nodes) => document.getElementById('main').replaceChildren(...nodes));
+// ---- Places: #/, #/s/NAME, #/s/NAME/m/SEQ, with ?p=PANEL ----
+
+const panel = signal('');
+
+function parse(hash) {
+    const [route, query = ''] = hash.split('?');
+    const [, view, name, part, number] = route.split('/');
+
+    return { view, name: name && decodeURIComponent(name), part, number,
+        query: new URLSearchParams(query) };
+}
+
+function viewOf({ view, name, part, number }) {
+    if (!view)
+        return newChat;
+    if (view === 's' && name)
+        return () => conversation({ name, seq: part === 'm' ? Number(number) : 0, panel, panels });
+    return noPlace;
+}
+
+// A view stays while only its panel changes.
+const keyOf = ({ view, name, part, number, query }) =>
+    [view, name, part, number, view === 's' ? '' : query].join('/');
+
+function showViews(box) {
+    let end = () => {};
+    let key = null;
+
+    effect(() => {
+        const target = parse(place.value);
+
+        panel.value = target.query.get('p') ?? '';
+        if (keyOf(target) === key)
+            return;
+        key = keyOf(target);
+        end();
+        const [view, ended] = scope(viewOf(target));
+        end = ended;
+        box.replaceChildren(view);
+        box.key = view.key;
+    });
+}
+
+// ---- Keys ----
+
+function key(event, box) {
+    const keys = {
+        n: () => go('#/'),
+        r: () => document.getElementById('say')?.focus(),
+        '/': () => document.getElementById('find')?.focus(),
+        '?': showKeys,
+    };
+
+    if (event.target.closest('input, textarea, select, dialog') || event.ctrlKey || event.metaKey ||
+        event.altKey || event.defaultPrevented)
+        return;
+    for (const [name] of Object.entries(panels)) {
+        if (event.key === name[0] && parse(place.peek()).view === 's') {
+            box.firstChild.chat.showPanel(panel.peek() === name ? '' : name);
+            return;
+        }
+    }
+    if (keys[event.key])
+        keys[event.key]();
+    else if (!box.key?.(event))
+        return;
+    event.preventDefault();
+}
+
+// ---- The frame ----
+
+function banner() {
+    return isLive.value === false && h('p', { class: 'banner', role: 'alert' },
+        'The server does not respond. What you write is kept.');
+}
+
+function login(problem) {
+    return h('main', { class: 'hello', id: 'main' }, logo(), h('h1', null, 'Palaver'),
+        h('p', { role: 'alert' }, problem.code === 401
+            ? 'This server requires an API key, and the page cannot send one yet.'
+            : problem.message),
+        h('p', { class: 'dim' }, h('code', null, 'palaver chat'), ' is a conversation in the '
+            + 'terminal.'));
+}
+
+async function run() {
+    const app = document.getElementById('app');
+    const box = h('div', { class: 'view' });
+
+    document.documentElement.dataset.theme = localStorage.getItem('theme') ??
+        (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+    startLive();
+    try {
+        await startStore();
+    } catch (error) {
+        if (error.name !== 'Failure')
+            throw error;
+        app.replaceChildren(login(error), toasts());
+        return;
+    }
+    app.replaceChildren(...[h('a', { class: 'skip', href: '#main', onclick: (event) => {
+        event.preventDefault();
+        document.getElementById('main')?.focus();
+    } }, 'Skip to the conversation'), sidebar(links, false),
+    h('div', { class: 'column' }, banner, box), toasts()].flat());
+    showViews(box);
+    addEventListener('keydown', (event) => key(event, box));
+    effect(() => {
+        const waiting = waitingTurns().length;
+
+        document.title = `${waiting ? `(${waiting}) ` : ''}`
+            + `${heading.value ? `${heading.value} – ` : ''}Palaver`;
+    });
+    performance.mark('ready');
+    document.documentElement.dataset.ready = me.peek().version;
+}
+
+run();

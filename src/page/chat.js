@@ -1,0 +1,575 @@
+// chat.js - one conversation: its messages, the answer that is being written, what the turn asks,
+// and the composer.
+import { count, effect, h, onEnd, plural, signal } from './core.js';
+import { get, patch, path, post, remove } from './api.js';
+import { attempt, iconButton, say, visible } from './parts.js';
+import { SeqList } from './list.js';
+import { on, watch } from './live.js';
+import { actionBar, copyMessage, LiveRow, markRow, messageRow, partsOf } from './message.js';
+import { composer } from './composer.js';
+import { docks } from './docks.js';
+import { openMenu } from './sidebar.js';
+import { explain } from './why.js';
+import { go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom, titleOf,
+    turnsOf } from './store.js';
+
+const PLAN_MS = 1000; // between two requests for the plan
+const LOOK_BACK = 50; // messages in which the question of an answer is looked for
+const OLD_TURN_MS = 60000;
+
+// ---- Sending ----
+
+function turnBody({ text, files, clientId, lane, model }) {
+    const body = { background: true, client_id: clientId, lane };
+
+    if (files.length)
+        body.messages = [{ role: 'user',
+            parts: [...(text.trim() ? [{ type: 'text', text }] : []), ...files] }];
+    else
+        body.message = text;
+    if (model)
+        Object.assign(body, { model: model.model, provider: model.endpoint });
+    return body;
+}
+
+async function sendTurn(id, message) {
+    const turn = await post(`${path('sessions', id)}/turns`, turnBody(message));
+
+    setTurn(turn);
+    return turn;
+}
+
+// ---- A new conversation ----
+
+export function newChat() {
+    const send = async (message) => {
+        // A second try finds the session of the first one.
+        const session = await post('sessions', { title: titleFrom(message.text) || 'Attachment' },
+            { headers: { 'idempotency-key': message.clientId } });
+
+        await sendTurn(session.id, message);
+        go(sessionHash(session.id));
+    };
+    const hint = () => (me.value?.model?.is_stopgap
+        ? 'No model was found, so your message is repeated. Set OPENAI_API_KEY, ANTHROPIC_API_KEY '
+            + 'or MISTRAL_API_KEY, or start Ollama, then start the server again.'
+        : 'Nothing is stored until you say something.');
+    const form = composer({ draft: '', isBusy: signal(false), send, stop: () => {} });
+
+    requestAnimationFrame(() => form.querySelector('textarea').focus());
+    return h('main', { class: 'chat start', id: 'main' },
+        h('header', { class: 'top' }, openMenu(), h('span', { class: 'grow' })),
+        h('div', { class: 'hello' }, h('h1', null, 'What shall we talk about?'),
+            h('p', { class: 'dim' }, hint)), form);
+}
+
+// ---- The plan, for the margin, the gauge and the window ----
+
+export function itemsBySeq(plan) {
+    const items = new Map();
+    const ranges = [];
+
+    for (const item of plan?.items ?? []) {
+        if (item.kind === 'range')
+            ranges.push(item);
+        else if (item.seq)
+            items.set(item.seq, item);
+    }
+    return (seq) => items.get(seq) ??
+        ranges.find((range) => seq >= range.first_seq && seq <= range.seq) ?? null;
+}
+
+// Reads the plan at most once in a while, and again if it was wanted meanwhile.
+function planReader(name, plan, problem) {
+    let timer = 0;
+    let isWanted = false;
+
+    async function read() {
+        isWanted = false;
+        timer = setTimeout(() => {
+            timer = 0;
+            if (isWanted)
+                read();
+        }, PLAN_MS);
+        try {
+            plan.value = await get(`${path('sessions', name)}/context`);
+            problem.value = '';
+        } catch (error) {
+            problem.value = error.message;
+        }
+    }
+    onEnd(() => clearTimeout(timer));
+    return () => {
+        isWanted = true;
+        if (!timer)
+            read();
+    };
+}
+
+// ---- A conversation ----
+
+class Conversation {
+    constructor(name, panel) {
+        this.name = name;
+        this.base = path('sessions', name);
+        this.panel = panel;
+        this.ends = []; // what to end with the view
+        this.session = signal(null);
+        this.problem = signal('');
+        this.plan = signal(null);
+        this.planProblem = signal('');
+        this.marks = signal(0); // grows with every change of the marks
+        this.turn = signal(null); // the turn that the live row shows
+        this.status = signal('');
+        this.readPlan = planReader(name, this.plan, this.planProblem);
+        this.feed = h('div', { class: 'feed', role: 'feed', 'aria-label': 'Conversation',
+            tabIndex: 0 });
+        this.tail = h('div', { class: 'tail' });
+        this.itemOf = () => null;
+        this.act = (action, message, event) => this.doAction(action, message, event);
+        this.list = new SeqList(this.feed, {
+            load: (first, last, abort) => this.load(first, last, abort),
+            row: (message) => this.row(message),
+        });
+        this.feed.append(this.tail);
+        actionBar(this.feed, this.act, (seq) => this.itemOf(seq)?.pinned);
+        onEnd(() => this.list.stop());
+        effect(() => {
+            this.itemOf = itemsBySeq(this.plan.value);
+            this.list.each((row, seq) => markRow(row, this.itemOf(seq), this.act));
+        });
+    }
+
+    async load(first, last, abort) {
+        const query = `after=${first - 1}&limit=${last - first + 1}&hidden=true`;
+
+        return (await get(`${this.base}/messages?${query}`, abort)).messages;
+    }
+
+    row(message) {
+        const row = messageRow(message, { act: this.act,
+            total: () => this.session.peek()?.last_seq ?? 0 });
+
+        markRow(row, this.itemOf(message.seq), this.act);
+        return row;
+    }
+
+    get id() {
+        return this.session.peek()?.id;
+    }
+
+    // ---- What the server reports ----
+
+    // Returns false if there is no such session.
+    async open(seq) {
+        this.listen();
+        const session = await loadSession(this.name);
+
+        if (!session)
+            return false;
+        this.session.value = session;
+        const isShown = this.list.setLast(session.last_seq ?? 0);
+        this.readPlan();
+        this.ends.push(effect(() => this.followTurn()));
+        await isShown;
+        if (this.isStale)
+            await this.readMore();
+        if (seq)
+            await this.list.toSeq(seq);
+        else
+            this.list.toEnd();
+        return true;
+    }
+
+    listen() {
+        const mine = (fn) => (data) => {
+            if (data.session_id === this.id)
+                fn(data);
+            else if (!this.id)
+                this.isStale = true; // the event may be newer than the session that is read now
+        };
+
+        this.ends.push(
+            on('session', mine((data) => this.changed(data))),
+            on('mark', mine(() => this.marked())),
+            on('ready', () => this.readMore()),
+            on('lost', () => this.readAgain()),
+            () => this.stopWatching?.());
+    }
+
+    changed({ what, last_seq: last }) {
+        if (what === 'messages') {
+            this.list.setLast(Math.max(last, this.list.last));
+            this.readPlan();
+        } else if (what === 'deleted' || what === 'erased') {
+            this.problem.value = 'This session was deleted.';
+        } else {
+            this.readSession();
+        }
+    }
+
+    async readSession() {
+        const session = await loadSession(this.id).catch(() => null);
+
+        if (session)
+            this.session.value = session;
+        return session;
+    }
+
+    // Reads what was added since the session was read.
+    async readMore() {
+        const session = this.id ? await this.readSession() : null;
+
+        if (session)
+            await this.list.setLast(session.last_seq ?? 0);
+    }
+
+    marked() {
+        this.list.refresh();
+        this.marks.value++;
+        this.readPlan();
+    }
+
+    async readAgain() {
+        const session = await this.readSession();
+
+        if (!session)
+            return;
+        this.list.setLast(session.last_seq ?? 0);
+        this.list.refresh();
+        this.readPlan();
+        this.stopWatching?.();
+        this.turn.value = null;
+        this.clearLive();
+        await loadTurns();
+    }
+
+    // ---- The turn ----
+
+    followTurn() {
+        const turn = turnsOf(this.id).find((one) => one.state !== 'queued');
+
+        if (turn && turn.turn_id !== this.turn.peek()?.turn_id)
+            queueMicrotask(() => this.watchTurn(turn));
+        else if (turn)
+            this.turn.value = turn;
+    }
+
+    async watchTurn(turn) {
+        this.stopWatching?.();
+        this.turn.value = turn;
+        this.live = new LiveRow(() => this.list.follow());
+        this.tail.replaceChildren(this.live.element);
+        this.list.follow();
+        this.status.value = 'The model is answering.';
+        const { so_far: soFar } = await get(`turns/${turn.turn_id}?so_far=true`)
+            .catch(() => ({ so_far: null }));
+        if (this.turn.peek()?.turn_id !== turn.turn_id)
+            return;
+        if (soFar)
+            this.live.begin(soFar);
+        if (turn.state === 'retrying')
+            this.live.take('retrying', { ...turn, at: turn.retry_at });
+        this.stopWatching = watch(turn.turn_id, soFar?.number ?? 0,
+            (kind, data) => this.takeEvent(kind, data));
+        // It may have ended before it was watched.
+        const state = await get(`turns/${turn.turn_id}`).catch(() => null);
+        if (state && ['done', 'failed', 'canceled'].includes(state.state))
+            this.turnEnded(state);
+    }
+
+    takeEvent(kind, data) {
+        if (kind === 'message')
+            this.recorded(data.seq);
+        else if (kind === 'ended')
+            this.turnEnded(data);
+        else
+            this.live?.take(kind, data);
+    }
+
+    // The answer is stored: its row takes the place of the live one.
+    async recorded(seq) {
+        const row = this.live;
+
+        this.live = new LiveRow(() => this.list.follow());
+        await this.list.setLast(Math.max(seq, this.list.last));
+        row?.element.remove();
+        if (this.live && this.turn.peek())
+            this.tail.replaceChildren(this.live.element);
+        this.list.follow();
+    }
+
+    clearLive() {
+        this.live = null;
+        this.tail.replaceChildren();
+    }
+
+    async turnEnded({ turn_id: id, state, reason }) {
+        if (id !== this.turn.peek()?.turn_id || !['done', 'failed', 'canceled'].includes(state))
+            return;
+        this.stopWatching?.();
+        this.stopWatching = null;
+        this.turn.value = null;
+        setTurn({ turn_id: id, state });
+        this.status.value = state === 'done' ? 'The answer is complete.'
+            : `The turn ${state === 'failed' ? 'failed' : 'was stopped'}. ${reason ?? ''}`;
+        const session = await this.readSession();
+        await this.list.setLast(session?.last_seq ?? this.list.last);
+        if (!this.turn.peek())
+            this.clearLive();
+        this.readPlan();
+    }
+
+    stop() {
+        const turn = this.turn.peek();
+
+        if (turn)
+            attempt(() => post(`turns/${turn.turn_id}/cancel`));
+    }
+
+    stopOld() {
+        const turn = this.turn.peek();
+
+        if (!turn)
+            return;
+        if (Date.now() - Date.parse(turn.since) > OLD_TURN_MS &&
+            !window.confirm('This turn has run for more than a minute. Stop it?'))
+            return;
+        this.stop();
+    }
+
+    // ---- Sending and actions ----
+
+    async send(message) {
+        if (message.editing && message.isFork) {
+            await this.sayInFork(message);
+            return;
+        }
+        if (message.editing)
+            await this.rewind(message.editing - 1, 'The message was said anew.');
+        await sendTurn(this.id, message);
+        this.list.toEnd();
+        this.readMore().then(() => this.list.toEnd());
+    }
+
+    async fork(seq) {
+        return post(`${this.base}/fork`, { at_seq: seq });
+    }
+
+    async sayInFork(message) {
+        const fork = await this.fork(message.editing - 1);
+
+        await sendTurn(fork.id, message);
+        go(sessionHash(fork.id));
+    }
+
+    async undo(number, text) {
+        await post(`${this.base}/undo`, number ? { number } : {});
+        say(text);
+        this.marked();
+    }
+
+    async rewind(seq, text) {
+        const mark = await post(`${this.base}/rewind`, { to_seq: seq });
+
+        say(text, () => this.undo(mark.number, 'The messages are back.'));
+        this.marked();
+    }
+
+    async askAgain({ seq }) {
+        const { messages } = await get(`${this.base}/messages?before=${seq}&order=desc`
+            + `&limit=${LOOK_BACK}`);
+        const question = messages.find((one) => one.role === 'user');
+
+        if (!question) {
+            say('The question of this answer was not found.');
+            return;
+        }
+        await this.rewind(question.seq, 'The model is asked again.');
+        const model = this.form.choice.peek();
+        setTurn(await post(`${this.base}/turns`, { background: true, lane: 'queue',
+            ...(model && { model: model.model, provider: model.endpoint }) }));
+        this.list.toEnd();
+    }
+
+    async compact(body) {
+        const done = await post(`${this.base}/compact`, body);
+        const { number, tokens_before: before, tokens_after: after } = done;
+
+        if (number)
+            say(`${count(before)} tokens became ${count(after)}.`, () => this.uncompact(number));
+        else
+            say(done.note || 'There is nothing to compact.');
+        this.marked();
+    }
+
+    async uncompact(number) {
+        await remove(`${this.base}/compact${number ? `?number=${number}` : ''}`);
+        say('The compaction was undone.');
+        this.marked();
+    }
+
+    async pin(seq) {
+        if (this.itemOf(seq)?.pinned) {
+            await remove(`${this.base}/pins/${seq}`);
+            say(`Message ${seq} is not pinned anymore.`);
+        } else {
+            const mark = await post(`${this.base}/pins`, { seq });
+
+            say(`Message ${seq} is pinned: the model always gets it.`,
+                () => this.undo(mark.number, 'The pin was removed.'));
+        }
+        this.marked();
+    }
+
+    doAction(action, message, event) {
+        const { seq } = message;
+        const actions = {
+            copy: () => copyMessage(message),
+            edit: () => this.form.edit(seq, textOf(message)),
+            again: () => this.askAgain(message),
+            pin: () => this.pin(seq),
+            fork: async () => go(sessionHash((await this.fork(seq)).id)),
+            back: () => this.rewind(seq, `The messages after ${seq} were taken back.`),
+            uncompact: () => this.uncompact(),
+            why: () => explain(this, message),
+        };
+
+        event?.stopPropagation();
+        attempt(actions[action]);
+    }
+
+    editLast() {
+        const rows = [...this.feed.querySelectorAll('.msg.user:not(.gone)')];
+        const row = rows.at(-1);
+
+        if (row && partsOf(row.message).every((part) => part.type === 'text'))
+            this.act('edit', row.message);
+    }
+
+    // ---- Keys ----
+
+    step(by) {
+        const rows = [...this.feed.querySelectorAll('.msg:not(.gone)')];
+        const at = rows.indexOf(document.activeElement?.closest('.msg'));
+        const next = rows[at < 0 ? rows.length - 1 : at + by];
+
+        next?.focus({ preventScroll: true });
+        next?.scrollIntoView({ block: 'nearest' });
+    }
+
+    key(event) {
+        const row = document.activeElement?.closest?.('.msg');
+        const actions = { p: 'pin', f: 'fork', b: 'back', y: 'why', e: 'edit' };
+        const keys = {
+            j: () => this.step(1),
+            k: () => this.step(-1),
+            g: () => this.list.toSeq(1),
+            G: () => this.list.toEnd(),
+            u: () => attempt(() => this.undo(0, 'The newest mark was undone.')),
+            Escape: () => (this.panel.peek() ? this.showPanel('') : this.stopOld()),
+        };
+
+        if (row?.message && actions[event.key] &&
+            (event.key !== 'e' || row.message.role === 'user'))
+            this.act(actions[event.key], row.message);
+        else if (keys[event.key])
+            keys[event.key]();
+        else
+            return false;
+        return true;
+    }
+
+    showPanel(name) {
+        go(sessionHash(this.name) + (name ? `?p=${name}` : ''));
+    }
+}
+
+// ---- The view ----
+
+function rename(chat) {
+    const { title } = chat.session.peek();
+    const answer = window.prompt('Title of the session', title ?? '');
+
+    if (answer === null)
+        return;
+    attempt(async () => {
+        await patch(chat.base, { title: answer || null });
+        chat.readSession();
+    });
+}
+
+async function trash(chat) {
+    const { id } = chat.session.peek();
+
+    await remove(chat.base);
+    go('#/');
+    say('The session is in the trash.', async () => {
+        await post(`${path('sessions', id)}/restore`);
+        await loadSession(id);
+        go(sessionHash(id));
+    });
+}
+
+function gauge(chat) {
+    return h('button', { type: 'button', class: 'gauge', title: 'The window: what the model gets',
+        hidden: () => !chat.plan.value, onclick: () => chat.showPanel('window'),
+        'aria-label': () => {
+            const plan = chat.plan.value;
+
+            return plan ? `Window: ${count(plan.tokens)} of ${count(plan.usable)} tokens`
+                : 'Window';
+        } }, () => {
+        const plan = chat.plan.value;
+        const share = plan?.usable ? Math.min(1, plan.tokens / plan.usable) : 0;
+
+        return [h('span', { class: 'ring', style: { '--share': `${share * 360}deg` } }),
+            `${Math.round(share * 100)} %`];
+    });
+}
+
+// `panels` has the parts of the inspector by name: {label, view(chat)}.
+export function conversation({ name, seq, panel, panels }) {
+    const chat = new Conversation(name, panel);
+    const isBusy = { get value() { return Boolean(chat.turn.value); },
+        peek: () => Boolean(chat.turn.peek()) };
+    const title = () => (chat.session.value ? titleOf(chat.session.value) : '');
+
+    chat.form = composer({ draft: name, isBusy, gauge: panels.window ? gauge(chat) : null,
+        send: (message) => chat.send(message), stop: () => chat.stop(),
+        onEmptyUp: () => chat.editLast() });
+    chat.open(seq).then((found) => {
+        if (!found)
+            chat.problem.value = 'There is no such session.';
+        chat.isOpen = true;
+    }, (error) => { chat.problem.value = error.message; });
+    effect(() => { heading.value = title(); });
+    onEnd(() => { heading.value = ''; });
+    onEnd(() => {
+        for (const end of chat.ends.splice(0))
+            end();
+    });
+    const tabs = h('div', { class: 'tabs', role: 'group', 'aria-label': 'Inspector' },
+        Object.entries(panels).map(([key, { label }]) => h('button', { type: 'button',
+            'aria-pressed': () => String(panel.value === key), title: `${label} (${key[0]})`,
+            onclick: () => chat.showPanel(panel.peek() === key ? '' : key) }, label)));
+    const top = h('header', { class: 'top' }, openMenu(), h('h1', { title }, title),
+        h('span', { class: 'dim count' }, () => chat.session.value &&
+            plural(chat.session.value.last_seq ?? 0, 'message')),
+        h('span', { class: 'grow' }), iconButton('edit', 'Rename', () => rename(chat)),
+        iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat))), tabs);
+    const main = h('main', { class: 'chat', id: 'main', tabIndex: -1 }, top,
+        () => chat.problem.value && h('p', { class: 'problem', role: 'alert' },
+            visible(chat.problem.value)),
+        chat.feed, docks(chat), chat.form,
+        h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
+    const inspector = () => panels[panel.value] && h('aside', { class: 'inspector',
+        'aria-label': panels[panel.value].label },
+    h('header', null, h('h2', null, panels[panel.value].label),
+        iconButton('close', 'Close', () => chat.showPanel(''))), panels[panel.value].view(chat));
+    const view = h('div', { class: 'split' }, main, inspector);
+
+    view.key = (event) => chat.key(event);
+    view.chat = chat;
+    return view;
+}

@@ -1,0 +1,212 @@
+// composer.js - where a person writes: text, images and files, the model, and what to do with the
+// message while a turn runs.
+//
+// A draft is kept in the browser by session, and removed only after the server has taken the
+// message. A second try has the same client id, so the message is stored once.
+import { brief, effect, h, onEnd, signal } from './core.js';
+import { newId } from './api.js';
+import { icon, iconButton, say } from './parts.js';
+import { models } from './store.js';
+
+const HEIGHT_MAX = 240;
+const FILE_BYTES_MAX = 16 << 20;
+const LANES = {
+    queue: ['Queue', 'The message waits until the turn has ended.'],
+    steer: ['Steer', 'The model gets the message before its next step.'],
+    interrupt: ['Interrupt', 'The turn stops, and this message starts a new one.'],
+};
+const files = new Map(); // draft: its attachments, which do not survive a reload
+
+const storage = {
+    read: (name) => {
+        try {
+            return JSON.parse(localStorage.getItem(name));
+        } catch {
+            return null;
+        }
+    },
+    write: (name, value) => {
+        try {
+            if (value === null)
+                localStorage.removeItem(name);
+            else
+                localStorage.setItem(name, JSON.stringify(value));
+        } catch {
+            // Without storage, the draft lives as long as the page.
+        }
+    },
+};
+
+function readFile(file) {
+    return new Promise((resolve, reject) => {
+        const reader = new FileReader();
+
+        reader.addEventListener('load', () => {
+            const isImage = /^image\/(png|jpeg|gif|webp|avif)$/.test(file.type);
+
+            resolve({ type: isImage ? 'image' : 'file', name: file.name,
+                media_type: file.type || 'application/octet-stream',
+                data: reader.result.slice(reader.result.indexOf(',') + 1) });
+        });
+        reader.addEventListener('error', () => reject(reader.error));
+        reader.readAsDataURL(file);
+    });
+}
+
+function modelPicker(name, chosen) {
+    const endpoints = () => new Set(models.value.map((one) => one.endpoint)).size;
+    const label = ({ endpoint, model }) => (endpoints() > 1 ? `${model} (${endpoint})` : model);
+
+    return h('select', { 'aria-label': 'Model', class: 'model',
+        hidden: () => models.value.length < 2,
+        onchange: (event) => {
+            chosen.value = models.peek()[event.target.value] ?? null;
+            storage.write(`model:${name}`, chosen.peek());
+        } }, () => models.value.map((one, i) => h('option', { value: i,
+        selected: one.model === chosen.peek()?.model && one.endpoint === chosen.peek()?.endpoint },
+    label(one))));
+}
+
+// Options: `draft` is the name of the draft; `isBusy` is a signal; `send(message)` and `stop()` are
+// promises; `gauge` is an element or null; `onEmptyUp()` is called for the arrow in an empty field.
+export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = () => {} }) {
+    const kept = storage.read(`draft:${draft}`);
+    const lane = signal('queue');
+    const chosen = signal(storage.read(`model:${draft}`));
+    const problem = signal('');
+    const editing = signal(kept?.editing ?? null); // the number of a message that is said anew
+    const attached = signal(files.get(draft) ?? []);
+    let clientId = kept?.clientId ?? newId();
+    let isSending = false;
+
+    const keep = () => {
+        storage.write(`draft:${draft}`, text.value || editing.peek()
+            ? { text: text.value, clientId, editing: editing.peek() } : null);
+    };
+    const grow = () => {
+        text.style.height = 'auto';
+        text.style.height = `${Math.min(HEIGHT_MAX, text.scrollHeight)}px`;
+    };
+    const changed = () => {
+        clientId = newId(); // another text is another message
+        keep();
+        grow();
+    };
+    const setFiles = (list) => {
+        attached.value = list;
+        files.set(draft, list);
+        clientId = newId();
+    };
+    const attach = async (list) => {
+        for (const file of list) {
+            if (file.size > FILE_BYTES_MAX)
+                say(`${file.name} is larger than ${FILE_BYTES_MAX >> 20} MB.`);
+            else
+                setFiles([...attached.peek(), await readFile(file)]);
+        }
+    };
+    const clear = () => {
+        text.value = '';
+        editing.value = null;
+        setFiles([]);
+        changed();
+    };
+
+    async function submit(wantedLane, isFork = false) {
+        if (isSending || !(text.value.trim() || attached.peek().length))
+            return;
+        isSending = true;
+        form.setAttribute('aria-busy', 'true');
+        try {
+            await send({ text: text.value, files: attached.peek(), clientId, lane: wantedLane,
+                model: chosen.peek(), editing: editing.peek(), isFork });
+            problem.value = '';
+            clear();
+        } catch (error) {
+            if (error.name !== 'Failure')
+                throw error;
+            problem.value = `Not sent: ${error.message} Your text is kept.`;
+        } finally {
+            isSending = false;
+            form.removeAttribute('aria-busy');
+        }
+    }
+
+    const onKey = (event) => {
+        if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+            event.preventDefault();
+            submit(event.ctrlKey || event.metaKey ? 'steer' : lane.peek(), event.altKey);
+        } else if (event.key === 'ArrowUp' && !text.value && !editing.peek()) {
+            onEmptyUp();
+        } else if (event.key === 'Escape') {
+            text.blur();
+        }
+    };
+    const text = h('textarea', { id: 'say', rows: 1, placeholder: 'Say something', dir: 'auto',
+        'aria-label': 'Say something', value: kept?.text ?? '', oninput: changed, onkeydown: onKey,
+        onpaste: (event) => {
+            if (event.clipboardData.files.length) {
+                event.preventDefault();
+                attach(event.clipboardData.files);
+            }
+        } });
+    const picker = h('input', { type: 'file', multiple: true, hidden: true, onchange: () => {
+        attach([...picker.files]);
+        picker.value = '';
+    } });
+    const chips = () => attached.value.map((part) => h('span', { class: 'chip file' },
+        part.type === 'image'
+            ? h('img', { src: `data:${part.media_type};base64,${part.data}`, alt: '' })
+            : icon('file'), part.name, h('span', { class: 'dim' },
+            ` ${brief(Math.round(part.data.length * 3 / 4))}B`),
+        iconButton('close', `Remove ${part.name}`, () =>
+            setFiles(attached.peek().filter((one) => one !== part)))));
+    const lanes = () => isBusy.value && h('select', { 'aria-label': 'While the turn runs',
+        class: 'lane', title: LANES[lane.value][1],
+        onchange: (event) => { lane.value = event.target.value; } },
+    Object.entries(LANES).map(([name, [word]]) =>
+        h('option', { value: name, selected: name === lane.value }, word)));
+    const hint = () => {
+        if (editing.value)
+            return 'Alt Enter says it in a fork instead.';
+        return isBusy.value ? LANES[lane.value][1] : 'Enter sends, Shift Enter starts a line.';
+    };
+    const form = h('form', { class: 'composer', 'aria-label': 'Message',
+        onsubmit: (event) => {
+            event.preventDefault();
+            submit(lane.peek());
+        },
+        ondragover: (event) => event.preventDefault(),
+        ondrop: (event) => {
+            event.preventDefault();
+            attach(event.dataTransfer.files);
+        } },
+    () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value),
+    () => editing.value && h('p', { class: 'note' }, `You say message ${editing.value} anew. The `
+        + 'messages after it are taken back.', h('button', { type: 'button', class: 'linklike',
+        onclick: clear }, 'Cancel')),
+    h('div', { class: 'chips' }, chips), text, picker,
+    h('div', { class: 'tools' },
+        iconButton('attach', 'Attach images or files', () => picker.click()),
+        modelPicker(draft, chosen), lanes, h('span', { class: 'dim hint' }, hint), gauge,
+        () => isBusy.value && h('button', { type: 'button', class: 'round stop',
+            title: 'Stop (Esc)', 'aria-label': 'Stop', onclick: stop }, icon('stop')),
+        h('button', { type: 'submit', class: 'round', 'aria-label': 'Send', title: 'Send (Enter)' },
+            icon('send'))));
+
+    effect(() => {
+        // The height is known when the field is in the document.
+        requestAnimationFrame(grow);
+    });
+    const keepNow = () => keep();
+    addEventListener('pagehide', keepNow);
+    onEnd(() => removeEventListener('pagehide', keepNow));
+    form.edit = (seq, old) => {
+        text.value = old;
+        editing.value = seq;
+        changed();
+        text.focus();
+    };
+    form.choice = chosen;
+    return form;
+}

@@ -1,0 +1,112 @@
+// Drives a browser on the page of a real server with the scripted model. In every test, the page
+// must not write to the console, fail, or send a request to another origin.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { test } from 'node:test';
+import { installPackages } from '../support/packages.mjs';
+import { serveModel } from '../server/model.mjs';
+
+const directory = process.env.PAGE_TESTS_DIR;
+assert.ok(directory, 'PAGE_TESTS_DIR says where to install');
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const WAIT_MS = Number(process.env.PAGE_WAIT_MS ?? 20_000);
+const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+    '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+export const skip = fs.existsSync(CHROMIUM)
+    ? installPackages(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), directory)
+    : `there is no ${CHROMIUM}`;
+const need = createRequire(path.join(path.resolve(directory), 'package.json'));
+export const axeFile = skip ? '' : need.resolve('axe-core/axe.min.js');
+let browser = null;
+
+async function launch() {
+    const { chromium } = need('playwright-core');
+
+    browser ??= await chromium.launch({ executablePath: CHROMIUM, headless: true, args: ARGUMENTS });
+    return browser;
+}
+
+export async function closeBrowser() {
+    await browser?.close();
+}
+
+// A tab of a context, with what went wrong in it.
+async function openTab(context, base, problems) {
+    const tab = await context.newPage();
+
+    tab.setDefaultTimeout(WAIT_MS);
+    tab.on('console', (message) => {
+        // A refused connection is reported by the browser itself.
+        if (!/net::ERR_|the server responded with a status of/.test(message.text()))
+            problems.push(`console: ${message.text()}`);
+    });
+    tab.on('pageerror', (error) => problems.push(`error: ${error.stack}`));
+    tab.on('request', (request) => {
+        const { protocol, origin } = new URL(request.url());
+
+        if (origin !== base && protocol !== 'blob:' && protocol !== 'data:')
+            problems.push(`request: ${request.url()}`);
+    });
+    return tab;
+}
+
+// A test with a server, and a browser that has no memory. `open(hash)` opens the page in a new tab.
+export function pageTest(name, options, fn) {
+    if (!fn) return pageTest(name, {}, options);
+    return test(name, { skip: options.skip ?? skip }, async (t) => {
+        const s = await serveModel(t, options.server);
+        const base = `http://127.0.0.1:${s.port}`;
+        const context = await (await launch()).newContext({
+            viewport: options.viewport ?? { width: 1280, height: 800 },
+            colorScheme: options.theme ?? 'light', permissions: ['clipboard-read', 'clipboard-write'] });
+        const problems = [];
+        const newTab = () => openTab(context, base, problems);
+        const open = async (hash = '#/') => {
+            const tab = await newTab();
+            await tab.goto(`${base}/${hash}`);
+            await tab.waitForSelector('html[data-ready]');
+            return tab;
+        };
+        const api = async (method, target, body) => {
+            const answer = await s.ask(method, `/api/v1/${target}`, { body });
+            assert.ok(answer.code < 300, `${method} ${target}: ${answer.text}`);
+            return answer.json;
+        };
+        try {
+            await fn({ s, t, open, newTab, base, context, api, problems });
+            assert.deepEqual(problems, []);
+        } catch (error) {
+            t.diagnostic(problems.join('\n'));
+            for (const page of context.pages())
+                t.diagnostic(`${page.url()}: ${await page.innerText('body').catch(() => '')}`);
+            throw error;
+        } finally {
+            await context.close();
+        }
+    });
+}
+
+// Writes a message and sends it.
+export async function say(tab, text) {
+    await tab.fill('#say', text);
+    await tab.press('#say', 'Enter');
+}
+
+// The texts of the messages that are shown, without those that were taken back.
+export const shown = (tab) => tab.$$eval('.feed .msg:not(.gone):not(.live) .body',
+    (all) => all.map((one) => one.textContent));
+
+// Waits until the last message has the text.
+export const lastIs = (tab, text) => tab.waitForFunction((wanted) => {
+    const all = document.querySelectorAll('.feed .msg:not(.gone):not(.live) .body');
+    return all.length > 0 && all[all.length - 1].textContent === wanted;
+}, text);
+
+// Waits until the answer so far is this text.
+export const liveIs = (tab, text) => tab.waitForFunction((wanted) =>
+    document.querySelector('.live .body')?.textContent === wanted, text);
+
+export const idOf = (tab) => decodeURIComponent(/#\/s\/([^/?]+)/.exec(tab.url())[1]);

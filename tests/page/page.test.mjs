@@ -1,0 +1,7 @@
+// All tests of the page in one process, because they share one browser.
+import { after } from 'node:test';
+import { closeBrowser } from './browser.mjs';
+import './hostile.mjs';
+import './talk.mjs';
+
+after(closeBrowser);
