@@ -2,9 +2,11 @@
 import { effect, h, scope, signal } from './core.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, start as startLive } from './live.js';
+import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
 import { logo, sidebar, waitingTurns } from './sidebar.js';
 import { go, heading, me, place, start as startStore } from './store.js';
+import { windowView } from './window.js';
 
 const KEYS = [
     ['n', 'new chat'], ['r', 'to the composer'], ['Enter', 'send'], ['Shift Enter', 'new line'],
@@ -12,10 +14,14 @@ const KEYS = [
     ['↑', 'in an empty composer: edit the last question'], ['j k', 'next and previous message'],
     ['g G', 'first and last message'], ['p f b', 'on a message: pin, fork, rewind to it'],
     ['e', 'on a question: edit it'], ['y', 'on a message: why the model has it or not'],
+    ['w m', 'the window, the marks'],
     ['u', 'undo the newest mark'], ['Esc', 'close, then stop the turn'],
     ['?', 'this list'],
 ];
-const panels = {};
+const panels = {
+    window: { label: 'Window', view: windowView },
+    marks: { label: 'Marks', view: marksView },
+};
 const links = [];
 
 function showKeys() {

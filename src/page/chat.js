@@ -535,7 +535,7 @@ export function conversation({ name, seq, panel, panels }) {
         peek: () => Boolean(chat.turn.peek()) };
     const title = () => (chat.session.value ? titleOf(chat.session.value) : '');
 
-    chat.form = composer({ draft: name, isBusy, gauge: panels.window ? gauge(chat) : null,
+    chat.form = composer({ draft: name, isBusy, gauge: gauge(chat),
         send: (message) => chat.send(message), stop: () => chat.stop(),
         onEmptyUp: () => chat.editLast() });
     chat.open(seq).then((found) => {

@@ -42,7 +42,7 @@ async function summaryNote(chat, message) {
 
 function hiddenCard(chat, message) {
     return [h('p', null, h('strong', null, 'The model does not have this message.')),
-        h('p', null, 'It was taken back. Undo that, or continue from it in a fork.'),
+        h('p', null, 'It was taken back. Undo that under Marks, or fork from it.'),
         (close) => h('div', { class: 'buttons' }, button('Fork from here', () => {
             close();
             chat.act('fork', message);

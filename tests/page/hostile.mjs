@@ -141,6 +141,12 @@ for (const [name, options] of Object.entries({ light: {}, dark: { theme: 'dark' 
             .then((body) => body.textContent()));
         await tab.focus('.msg.assistant');
         await axe(tab, 'conversation');
+        for (const panel of ['window', 'marks']) {
+            await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}?p=${panel}`);
+            await tab.waitForSelector('.items .item, .mark-list');
+            await axe(tab, panel);
+        }
+        await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}`);
         await say(tab, 'go <<say a b c>><<chunk 2>><<stall after=1>>');
         await tab.waitForSelector('.live .md');
         await axe(tab, 'streaming');

@@ -3,5 +3,6 @@ import { after } from 'node:test';
 import { closeBrowser } from './browser.mjs';
 import './hostile.mjs';
 import './talk.mjs';
+import './window.mjs';
 
 after(closeBrowser);
