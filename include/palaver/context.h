@@ -271,8 +271,28 @@ typedef struct pal_plan_item {
     const pal_message *message; /* the message that is sent, in the arena or in the input;
                                    NULL: nothing is sent */
     pal_str reason; /* for example "newest that fit" or "orphan result: no call 'c1' before it" */
-    PAL_RESERVED(2);
+    const pal_message *given; /* the message before the repair, even if it is not sent; NULL: a
+                                 message that the repair created, tools or a range */
+    PAL_RESERVED(1);
 } pal_plan_item;
+
+/* The limits that a plan was made for, in tokens. 0: no such limit is known. */
+typedef struct pal_plan_limits {
+    uint64_t context;   /* input and output of the model together */
+    uint64_t output;    /* maximum of an answer */
+    uint64_t usable;    /* what may be sent */
+    uint64_t threshold; /* from here on, the strategy makes room */
+    uint64_t low_water; /* how far a cut reduces the context */
+    PAL_RESERVED(3);
+} pal_plan_limits;
+
+/* One change that a repair made. */
+typedef struct pal_repair {
+    uint64_t seq; /* the message; 0: a message that the repair created */
+    bool dropped; /* the message is not sent at all */
+    pal_str text;
+    PAL_RESERVED(4);
+} pal_repair;
 
 /* Says what the caller has to do with a plan. */
 typedef enum pal_plan_action {
@@ -314,7 +334,11 @@ typedef struct pal_plan {
     const uint64_t *keep_seqs; /* COMPACT: messages up to cut_seq that are still sent */
     size_t keep_len;
     uint64_t first_seq; /* seq of the oldest message of the tail that is sent */
-    PAL_RESERVED(4);
+
+    const pal_plan_limits *limits;
+    const pal_repair *repairs_made; /* the `repairs` changes, in order */
+    const pal_tool *tools;          /* of the item of kind TOOLS, which has their number */
+    PAL_RESERVED(1);
 } pal_plan;
 
 /* Makes a plan. The items that are sent are valid for the profile and within all limits, whatever
@@ -341,15 +365,24 @@ PAL_API PAL_CHECKED pal_status pal_plan_sent(
 PAL_API PAL_CHECKED pal_status pal_plan_to_json(
         const pal_plan *plan, pal_arena *arena, pal_str *out_json, pal_error *err);
 
-/* ---- Single steps ---- */
-
-/* One change that a repair made. */
-typedef struct pal_repair {
-    uint64_t seq; /* the message; 0: a message that the repair created */
-    bool dropped; /* the message is not sent at all */
-    pal_str text;
+/* Additions to the JSON of a plan. */
+typedef struct pal_plan_extras {
+    pal_str endpoint;  /* empty: the member is left out */
+    pal_str model;     /* empty: the member is left out */
+    uint32_t text_max; /* characters of each item's text; 0: no texts */
     PAL_RESERVED(4);
-} pal_repair;
+} pal_plan_extras;
+
+/* As pal_plan_to_json(), with additions. */
+PAL_API PAL_CHECKED pal_status pal_plan_show(const pal_plan *plan, const pal_plan_extras *extras,
+        pal_arena *arena, pal_str *out_json, pal_error *err);
+
+/* Returns one item of a plan as JSON, as pal_plan_to_json() writes it. PAL_NOT_FOUND: the plan has
+ * no item with this index. */
+PAL_API PAL_CHECKED pal_status pal_plan_item_to_json(const pal_plan *plan, size_t index,
+        pal_arena *arena, pal_str *out_json, pal_error *err);
+
+/* ---- Single steps ---- */
 
 typedef struct pal_repair_result {
     pal_message *messages; /* unchanged parts point into the input */

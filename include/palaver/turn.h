@@ -700,6 +700,32 @@ PAL_API PAL_CHECKED pal_status pal_turn_compact(pal_runtime *runtime, pal_str te
 PAL_API PAL_CHECKED pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request,
         pal_arena *arena, pal_plan *out_plan, pal_error *err);
 
+/* The state of the session that a plan is made for. Zero it, then set the members that are
+ * needed. */
+typedef struct pal_plan_state {
+    uint64_t at_seq; /* as it was when the message `at_seq` was appended: with the messages before
+                        it and the marks of that time, but with the present settings and tools.
+                        0: now. If that message is an answer, the prefix of the plan compares it
+                        with the request for this answer */
+    const uint64_t *without; /* numbers of the session's own marks that do not count */
+    size_t without_len;
+    PAL_RESERVED(4);
+} pal_plan_state;
+
+/* A plan and the model that it was made for. */
+typedef struct pal_turn_preview {
+    pal_plan plan;
+    pal_str endpoint;
+    pal_str model;
+    PAL_RESERVED(4);
+} pal_turn_preview;
+
+/* As pal_turn_plan(), for another state of the session. `state` may be NULL: now. PAL_INVALID: the
+ * session has not had as many messages, or has no such mark. */
+PAL_API PAL_CHECKED pal_status pal_turn_plan_state(pal_runtime *runtime,
+        const pal_turn_request *request, const pal_plan_state *state, pal_arena *arena,
+        pal_turn_preview *out_preview, pal_error *err);
+
 /* A model that an endpoint offers. */
 typedef struct pal_served_model {
     pal_str endpoint;

@@ -43,12 +43,20 @@ typedef struct pal_window {
     void *pruned_user;
     bool assume_last; /* plan with the system text and the tools that the epoch began with, instead
                          of those above. For showing a context */
-    PAL_RESERVED(8);
+    uint64_t at_seq;  /* not 0: plan for the session as it was when the message `at_seq` was
+                         appended: with the messages before it, and the marks of that time. If this
+                         message is an answer, the prefix of the plan compares it with the request
+                         for this answer. For showing a context */
+    const uint64_t *without; /* plan as if the session's own marks with these numbers did not exist.
+                                For showing a context */
+    size_t without_len;
+    PAL_RESERVED(5);
 } pal_window;
 
 /* Loads the newest messages, the current checkpoint, pins and prunes, and makes a plan
  * (pal_context_plan()). The cost depends on the size of the context, not on that of the history.
- * Changes nothing. */
+ * Changes nothing. PAL_INVALID: the session has not had as many messages as `at_seq` says, or has
+ * no mark of `without`. */
 PAL_API PAL_CHECKED pal_status pal_window_plan(pal_store *store, const pal_window *window,
         pal_arena *arena, pal_plan *out_plan, pal_error *err);
 

@@ -230,6 +230,7 @@ static pal_plan_item item_of(const pal_line *line)
             .bytes = line->size.bytes,
             .images = line->size.images,
             .is_pinned = line->message && line->message->flags & PAL_MESSAGE_FLAG_PINNED,
+            .given = line->message,
             .reason = line->reason};
 }
 
@@ -395,6 +396,7 @@ pal_status pal_compose_plan(
         return status;
     note_repairs(&c);
     plan->repairs = (uint32_t)c.repaired.repairs_len;
+    plan->repairs_made = c.repaired.repairs;
     status = add_items(&c, err);
     if (status != PAL_OK)
         return status;

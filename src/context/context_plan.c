@@ -8,6 +8,25 @@
 
 #include "context/context_text.h"
 
+/* The limits in the form that a plan reports. */
+static pal_status report_limits(const pal_draft *draft, pal_plan *plan, pal_error *err)
+{
+    const pal_context_limits *known = &draft->input->limits;
+    const pal_context_settings *settings = &draft->settings;
+    bool acts = settings->strategy != PAL_STRATEGY_NONE && !settings->auto_off;
+    pal_plan_limits *limits = pal_arena_alloc(draft->arena, sizeof(*limits));
+    if (!limits)
+        return pal_draft_failure(draft, err);
+    *limits = (pal_plan_limits){
+            .context = known->context, .output = known->output, .usable = draft->hard};
+    if (acts) {
+        limits->threshold = draft->soft < draft->hard ? draft->soft + 1 : draft->hard;
+        limits->low_water = pal_context_percent(draft->soft, settings->low_water_percent);
+    }
+    plan->limits = limits;
+    return PAL_OK;
+}
+
 pal_status pal_context_plan(
         const pal_context_input *input, pal_arena *arena, pal_plan *out_plan, pal_error *err)
 {
@@ -19,6 +38,10 @@ pal_status pal_context_plan(
     draft.settings = pal_context_settings_filled(&input->settings);
     pal_context_set_limits(&draft);
     plan.usable = draft.hard;
+    plan.tools = input->tools;
+    status = report_limits(&draft, &plan, err);
+    if (status != PAL_OK)
+        return status;
     status = pal_draft_make(&draft, err);
     if (status != PAL_OK)
         return status;

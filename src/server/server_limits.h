@@ -55,6 +55,8 @@
 #define PAL_SERVER_IMPORT_PROBLEMS_MAX 20 /* problems that a response lists; all are counted */
 
 #define PAL_SERVER_TOOLS_MAX 1024      /* tools of the caller in one request */
+#define PAL_SERVER_PLAN_TEXT_MAX 2000  /* characters of the text of an item of a plan */
+#define PAL_SERVER_PLAN_MARKS_MAX 64   /* marks that a plan is made without */
 /* Length of a single frame over stream_bytes_max. */
 #define PAL_SERVER_FRAME_BYTES_MAX ((size_t)16 << 20)
 #define PAL_SERVER_EVENT_BYTES_MAX ((size_t)64 << 20) /* bytes of one event of a turn */

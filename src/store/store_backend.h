@@ -99,11 +99,21 @@ static inline bool pal_handle_equal(pal_handle a, pal_handle b)
     return a.number == b.number && pal_id_equal(a.id, b.id);
 }
 
+/* Limits the marks that are read of a session and its parents, to show an earlier state or one
+ * without some marks. */
+typedef struct pal_view_past {
+    uint64_t before_seq; /* only marks that were made before this message was appended; 0: all */
+    pal_id session;
+    const uint64_t *without; /* numbers of marks of that session that do not count */
+    size_t without_len;
+} pal_view_past;
+
 /* A session, with the values that only the store uses. */
 typedef struct pal_session_row {
     pal_session session;
     pal_handle handle;
     uint64_t mark_number; /* number of the newest mark; 0: no marks */
+    const pal_view_past *past; /* set by the front; NULL: all marks count */
 } pal_session_row;
 
 /* A blob that an operation refers to. */

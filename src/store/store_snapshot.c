@@ -29,6 +29,35 @@ pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant, pal_id ses
             store->engine, tenant, session, wants, arena, &out_snapshot->row, err);
 }
 
+pal_status pal_snapshot_go_back(pal_snapshot *snapshot, uint64_t at_seq, const uint64_t *without,
+        size_t without_len, pal_arena *arena, pal_error *err)
+{
+    pal_session *session = &snapshot->row.session;
+    pal_view_past *past = pal_arena_alloc(arena, sizeof(*past));
+
+    if (!past)
+        return pal_no_memory(err);
+    if (at_seq > session->last_seq + 1)
+        return pal_error_set(err, PAL_INVALID,
+                "'at_seq' must be from 1 to %llu: the session has %llu messages",
+                (unsigned long long)session->last_seq + 1, (unsigned long long)session->last_seq);
+    for (size_t i = 0; i < without_len; i++)
+        if (without[i] == 0 || without[i] > snapshot->row.mark_number)
+            return pal_error_set(err, PAL_INVALID,
+                    "'without' has %llu, but the newest mark of the session has the number %llu",
+                    (unsigned long long)without[i],
+                    (unsigned long long)snapshot->row.mark_number);
+    *past = (pal_view_past){
+            .session = session->id, .without = without, .without_len = without_len};
+    if (at_seq > 0) {
+        past->before_seq = at_seq;
+        session->last_seq = at_seq - 1;
+        session->tokens = 0; /* known only for all messages */
+    }
+    snapshot->row.past = past;
+    return PAL_OK;
+}
+
 static bool has_bytes(const pal_part *parts, size_t len)
 {
     for (size_t i = 0; i < len; i++)

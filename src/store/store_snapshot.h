@@ -21,6 +21,13 @@ PAL_CHECKED pal_status pal_snapshot_begin_ahead(pal_store *store, pal_str tenant
         const pal_ahead_wants *wants, pal_arena *arena, pal_snapshot *out_snapshot,
         pal_error *err);
 
+/* Limits the snapshot to an earlier state: to the messages before `at_seq` and the marks that had
+ * been made when the message `at_seq` was appended. 0: the present state. The marks of the
+ * session with the numbers `without` do not count; the list is borrowed. Call it before the other
+ * functions. PAL_INVALID if the session has never had as many messages, or no such mark. */
+PAL_CHECKED pal_status pal_snapshot_go_back(pal_snapshot *snapshot, uint64_t at_seq,
+        const uint64_t *without, size_t without_len, pal_arena *arena, pal_error *err);
+
 /* Adds the messages of an append that was committed after the snapshot was begun. Returns false if
  * the snapshot does not show all of the session then, because other messages or marks were added in
  * between, or because bytes of images would be needed. The caller then begins another snapshot. */

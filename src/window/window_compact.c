@@ -140,6 +140,7 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
     pal_context_input input = job->view.input;
     uint64_t cut_seq = job->record.checkpoint.seq, tokens, tail_seq;
     size_t skip = pal_compact_count(&input, cut_seq, &tokens);
+    pal_snapshot snapshot;
     pal_message *kept;
     pal_status status;
 
@@ -153,7 +154,11 @@ static pal_status plan_after(pal_store *store, const pal_compact_job *job, pal_a
     input.after_overflow = false;
     input.after_compaction = true;
     tail_seq = input.messages_len ? input.messages[0].seq : UINT64_MAX;
-    status = pal_window_kept(store, &job->window, &job->view.active, job->record.keep_seqs,
+    status = pal_snapshot_begin(
+            store, job->window.tenant, job->window.session, arena, &snapshot, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_window_kept(&snapshot, &job->view.active, job->record.keep_seqs,
             job->record.keep_len, tail_seq < cut_seq + 1 ? tail_seq : cut_seq + 1, arena, &kept,
             &input.kept_len, err);
     if (status != PAL_OK)

@@ -47,25 +47,29 @@ static pal_status load_again(
             .bytes_max = AGAIN_BYTES_MAX,
             .from_end = true};
     pal_message_page messages;
+    pal_snapshot snapshot;
     pal_message *kept;
     pal_status status;
 
     input->checkpoint = view->record.checkpoint;
     if (input->head && input->head->seq > load.after_seq)
         load.after_seq = input->head->seq;
-    status = pal_store_load(
-            store, job->window.tenant, job->window.session, &load, arena, &messages, err);
+    status = pal_snapshot_begin(
+            store, job->window.tenant, job->window.session, arena, &snapshot, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_snapshot_load(&snapshot, &load, arena, &messages, err);
     if (status != PAL_OK)
         return status;
     input->messages = messages.items;
     input->messages_len = messages.len;
     input->older_messages = 0;
     if (messages.has_more && messages.len)
-        status = pal_store_count(store, job->window.tenant, job->window.session, load.after_seq,
-                messages.items[0].seq, &input->older_messages, err);
+        status = pal_snapshot_count(
+                &snapshot, load.after_seq, messages.items[0].seq, &input->older_messages, err);
     if (status != PAL_OK)
         return status;
-    status = pal_window_kept(store, &job->window, &view->active, view->record.keep_seqs,
+    status = pal_window_kept(&snapshot, &view->active, view->record.keep_seqs,
             view->record.keep_len, messages.len ? messages.items[0].seq : UINT64_MAX, arena, &kept,
             &input->kept_len, err);
     if (status != PAL_OK)

@@ -7,8 +7,8 @@
 
 /* Loads the kept messages before the tail, which must be loaded: pins, the messages that the
  * checkpoint keeps, and the question of a turn that is longer than the tail. */
-PAL_CHECKED pal_status pal_window_load_kept(pal_store *store, const pal_window *window,
-        pal_arena *arena, pal_window_view *view, pal_error *err);
+PAL_CHECKED pal_status pal_window_load_kept(const pal_snapshot *snapshot, pal_arena *arena,
+        pal_window_view *view, pal_error *err);
 
 /* Learns how the provider counts. Every answer in the tail has the tokens of its request by our
  * count, and the number that the provider reported. */

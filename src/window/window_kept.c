@@ -11,13 +11,13 @@ enum {
     PAIR_DISTANCE = 64, /* maximum number of messages between a call and its results */
 };
 
-pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
-        pal_arena *arena, pal_message *out_message, pal_error *err)
+/* Loads the visible message `seq`; PAL_NOT_FOUND if it is hidden. */
+static pal_status load_one(const pal_snapshot *snapshot, uint64_t seq, pal_arena *arena,
+        pal_message *out_message, pal_error *err)
 {
     pal_message_query load = {.after_seq = seq - 1, .before_seq = seq + 1, .limit = 1};
     pal_message_page found;
-    pal_status status =
-            pal_store_load(store, window->tenant, window->session, &load, arena, &found, err);
+    pal_status status = pal_snapshot_load(snapshot, &load, arena, &found, err);
 
     if (status != PAL_OK)
         return status;
@@ -57,7 +57,7 @@ static uint64_t *kept_seqs(const pal_active_marks *active, const uint64_t *keep_
     return seqs;
 }
 
-static pal_status load_kept_seqs(pal_store *store, const pal_window *window, const uint64_t *seqs,
+static pal_status load_kept_seqs(const pal_snapshot *snapshot, const uint64_t *seqs,
         size_t seqs_len, pal_arena *arena, pal_message **out_kept, size_t *out_len, pal_error *err)
 {
     pal_message *kept = pal_arena_array(arena, seqs_len + 1, sizeof(*kept));
@@ -66,7 +66,7 @@ static pal_status load_kept_seqs(pal_store *store, const pal_window *window, con
     if (!kept)
         return pal_arena_checked(arena, err);
     for (size_t i = 0; i < seqs_len; i++) {
-        pal_status status = pal_window_message(store, window, seqs[i], arena, &kept[len], err);
+        pal_status status = load_one(snapshot, seqs[i], arena, &kept[len], err);
 
         if (status != PAL_OK && status != PAL_NOT_FOUND)
             return status;
@@ -105,15 +105,14 @@ static bool has_tool_part(const pal_message *message)
 
 /* Adds the results of a kept call, and the call of a kept result: one without the other cannot be
  * sent. */
-static pal_status add_halves(pal_store *store, const pal_window *window, const pal_message *message,
+static pal_status add_halves(const pal_snapshot *snapshot, const pal_message *message,
         pal_arena *arena, uint64_t *seqs, size_t *len, pal_error *err)
 {
     pal_message_query load = {
             .after_seq = message->seq > PAIR_DISTANCE ? message->seq - PAIR_DISTANCE : 0,
             .before_seq = message->seq + PAIR_DISTANCE};
     pal_message_page near;
-    pal_status status =
-            pal_store_load(store, window->tenant, window->session, &load, arena, &near, err);
+    pal_status status = pal_snapshot_load(snapshot, &load, arena, &near, err);
 
     for (size_t i = 0; status == PAL_OK && i < near.len; i++)
         if (is_other_half(message, &near.items[i]))
@@ -121,7 +120,7 @@ static pal_status add_halves(pal_store *store, const pal_window *window, const p
     return status;
 }
 
-pal_status pal_window_kept(pal_store *store, const pal_window *window,
+pal_status pal_window_kept(const pal_snapshot *snapshot,
         const pal_active_marks *active, const uint64_t *keep_seqs, size_t keep_len,
         uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
         pal_error *err)
@@ -133,18 +132,18 @@ pal_status pal_window_kept(pal_store *store, const pal_window *window,
 
     if (!seqs)
         return pal_arena_checked(arena, err);
-    status = load_kept_seqs(store, window, seqs, seqs_len, arena, &kept, &len, err);
+    status = load_kept_seqs(snapshot, seqs, seqs_len, arena, &kept, &len, err);
     halves = pal_arena_array(arena, keep_len + len * 2 * PAIR_DISTANCE + 1, sizeof(*halves));
     if (status == PAL_OK && !halves)
         return pal_arena_checked(arena, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         if (has_tool_part(&kept[i]))
-            status = add_halves(store, window, &kept[i], arena, halves, &halves_len, err);
+            status = add_halves(snapshot, &kept[i], arena, halves, &halves_len, err);
     if (status == PAL_OK && halves_len > 0) {
         for (size_t i = 0; i < keep_len; i++)
             halves[halves_len++] = keep_seqs[i];
         seqs = kept_seqs(active, halves, halves_len, tail_seq, arena, &seqs_len);
-        status = seqs ? load_kept_seqs(store, window, seqs, seqs_len, arena, &kept, &len, err)
+        status = seqs ? load_kept_seqs(snapshot, seqs, seqs_len, arena, &kept, &len, err)
                       : pal_arena_checked(arena, err);
     }
     if (status != PAL_OK)
@@ -168,7 +167,7 @@ static bool has_user(const pal_message *messages, size_t len)
 }
 
 /* A turn can be longer than the tail. Then its question is searched for before the tail. */
-static pal_status find_question(pal_store *store, const pal_window *window, pal_arena *arena,
+static pal_status find_question(const pal_snapshot *snapshot, pal_arena *arena,
         const pal_context_input *input, uint64_t *out_seq, pal_error *err)
 {
     pal_message_query load = {
@@ -180,8 +179,7 @@ static pal_status find_question(pal_store *store, const pal_window *window, pal_
 
     for (int page = 0; page < SEARCH_PAGES_MAX; page++) {
         pal_message_page found;
-        pal_status status =
-                pal_store_load(store, window->tenant, window->session, &load, arena, &found, err);
+        pal_status status = pal_snapshot_load(snapshot, &load, arena, &found, err);
 
         if (status != PAL_OK)
             return status;
@@ -198,7 +196,7 @@ static pal_status find_question(pal_store *store, const pal_window *window, pal_
     return PAL_OK;
 }
 
-pal_status pal_window_load_kept(pal_store *store, const pal_window *window, pal_arena *arena,
+pal_status pal_window_load_kept(const pal_snapshot *snapshot, pal_arena *arena,
         pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
@@ -216,11 +214,11 @@ pal_status pal_window_load_kept(pal_store *store, const pal_window *window, pal_
         len++;
     }
     if (input->older_messages > 0 && !has_user(input->messages, input->messages_len))
-        status = find_question(store, window, arena, input, &seqs[len], err);
+        status = find_question(snapshot, arena, input, &seqs[len], err);
     if (status != PAL_OK)
         return status;
     len += seqs[len] != 0;
-    status = pal_window_kept(store, window, &view->active, seqs, len, tail_seq, arena, &kept,
+    status = pal_window_kept(snapshot, &view->active, seqs, len, tail_seq, arena, &kept,
             &input->kept_len, err);
     if (status != PAL_OK)
         return status;

@@ -206,13 +206,15 @@ static pal_status find_last(const pal_snapshot *snapshot, const pal_window *wind
         pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_context_input *input = &view->input;
-    const pal_sent *sent = newest_sent(input->messages, input->messages_len);
+    const pal_sent *sent = view->sent;
     pal_context_last *last;
     pal_status status = PAL_OK;
 
     input->last = window->last;
     if (window->last)
         return PAL_OK;
+    if (!sent)
+        sent = newest_sent(input->messages, input->messages_len);
     if (!sent && input->checkpoint.number) {
         pal_message_query load = {.before_seq = input->checkpoint.seq + 1,
                 .limit = LAST_MESSAGES,
@@ -231,6 +233,27 @@ static pal_status find_last(const pal_snapshot *snapshot, const pal_window *wind
     last->sent = sent;
     input->last = last;
     return PAL_OK;
+}
+
+/* Shows an earlier state of the session, or one without some marks. The message `at_seq` itself is
+ * not part of it, so its request is read before. */
+static pal_status go_back(pal_snapshot *snapshot, const pal_window *window, pal_arena *arena,
+        pal_window_view *view, pal_error *err)
+{
+    pal_message_query load = {
+            .after_seq = window->at_seq - 1, .before_seq = window->at_seq + 1, .hidden = true};
+    pal_message_page found = {0};
+    pal_status status = PAL_OK;
+
+    if (window->at_seq == 0 && window->without_len == 0)
+        return PAL_OK;
+    if (window->at_seq > 0 && window->at_seq <= snapshot->row.session.last_seq)
+        status = pal_snapshot_load(snapshot, &load, arena, &found, err);
+    if (status != PAL_OK)
+        return status;
+    view->sent = newest_sent(found.items, found.len);
+    return pal_snapshot_go_back(snapshot, window->at_seq, window->without, window->without_len,
+            arena, err);
 }
 
 /* Copies the conditions of the plan, and fills in the model's limits. */
@@ -256,7 +279,7 @@ static void set_input(const pal_window *window, pal_window_view *view)
     set_threshold(window, &view->model, input);
 }
 
-static pal_status load_messages(pal_store *store, const pal_window *window,
+static pal_status load_messages(
         const pal_snapshot *snapshot, pal_arena *arena, pal_window_view *view, pal_error *err)
 {
     pal_status status = load_tail(snapshot, arena, view, err);
@@ -266,7 +289,7 @@ static pal_status load_messages(pal_store *store, const pal_window *window,
     status = load_head(snapshot, arena, view, err);
     if (status != PAL_OK)
         return status;
-    return pal_window_load_kept(store, window, arena, view, err);
+    return pal_window_load_kept(snapshot, arena, view, err);
 }
 
 pal_status pal_window_load(pal_store *store, const pal_window *window,
@@ -285,6 +308,8 @@ pal_status pal_window_load(pal_store *store, const pal_window *window,
     else
         status = pal_snapshot_begin_ahead(store, window->tenant, window->session,
                 &pal_window_ahead, arena, &snapshot, err);
+    if (status == PAL_OK)
+        status = go_back(&snapshot, window, arena, &view, err);
     if (status != PAL_OK)
         return status;
     status = pal_snapshot_active_marks(&snapshot, arena, &view.active, err);
@@ -297,7 +322,7 @@ pal_status pal_window_load(pal_store *store, const pal_window *window,
     status = set_tool_tokens(window, known->tool_tokens, arena, &view, err);
     if (status != PAL_OK)
         return status;
-    status = load_messages(store, window, &snapshot, arena, &view, err);
+    status = load_messages(&snapshot, arena, &view, err);
     if (status != PAL_OK)
         return status;
     status = pal_window_finish(store, window, &view, err);

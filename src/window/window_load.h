@@ -13,6 +13,7 @@ typedef struct pal_window_view {
     pal_active_marks active;
     pal_checkpoint_record record; /* record of the current checkpoint; number 0: none */
     pal_model model;
+    const pal_sent *sent;   /* the request for the message window->at_seq; NULL: none is known */
     bool keeps_epoch;       /* the current epoch has the window's tools */
     uint64_t pruned_tokens; /* tokens removed by the current prunes */
     bool is_tail_all;  /* there are no messages before the tail */
@@ -41,13 +42,9 @@ PAL_CHECKED pal_status pal_window_finish(
 PAL_CHECKED pal_status pal_window_epoch_mark(const pal_window *window, bool keeps_epoch,
         pal_arena *arena, pal_mark *out_mark, pal_error *err);
 
-/* Loads the visible message `seq`; PAL_NOT_FOUND if it is hidden. */
-PAL_CHECKED pal_status pal_window_message(pal_store *store, const pal_window *window, uint64_t seq,
-        pal_arena *arena, pal_message *out_message, pal_error *err);
-
 /* Loads the kept messages before `tail_seq`, in ascending order: pins and `keep_seqs`, with both
  * halves of their tool calls. */
-PAL_CHECKED pal_status pal_window_kept(pal_store *store, const pal_window *window,
+PAL_CHECKED pal_status pal_window_kept(const pal_snapshot *snapshot,
         const pal_active_marks *active, const uint64_t *keep_seqs, size_t keep_len,
         uint64_t tail_seq, pal_arena *arena, pal_message **out_kept, size_t *out_len,
         pal_error *err);

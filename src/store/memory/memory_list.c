@@ -11,6 +11,7 @@ void pal_memory_session_copy(
     const pal_session *from = &session->info->record;
     pal_session *to = &out_row->session;
 
+    out_row->past = NULL;
     *to = *from;
     to->tenant = pal_arena_copy(arena, from->tenant);
     to->key = pal_arena_copy(arena, from->key);

@@ -44,22 +44,55 @@ pal_status pal_chain_up(pal_engine *engine, pal_chain_level *at, pal_arena *aren
         return status;
     if (at->last_seq < up.last_seq)
         up.last_seq = at->last_seq;
+    up.row.past = at->row.past;
     *at = up;
     return PAL_OK;
 }
 
 /* ---- Marks ---- */
 
+/* Returns whether the mark counts in the earlier state. A rewind with a target is committed with
+ * the messages that replace the hidden ones, after them. */
+static bool is_in_past(const pal_view_past *past, pal_id session, const pal_mark *mark)
+{
+    uint64_t made_at = mark->through_seq;
+
+    if (mark->kind == PAL_MARK_REWIND && mark->target > 0)
+        made_at = mark->target + 1;
+    if (past->before_seq > 0 && made_at >= past->before_seq)
+        return false;
+    if (!pal_id_equal(past->session, session))
+        return true;
+    for (size_t i = 0; i < past->without_len; i++)
+        if (past->without[i] == mark->number)
+            return false;
+    return true;
+}
+
 pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level *at, pal_marks_wanted wanted,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err)
 {
     pal_mark_scan scan = {.handle = at->row.handle, .last = at->number_max, .wanted = wanted};
+    const pal_view_past *past = at->row.past;
+    pal_mark *marks;
+    size_t len, kept = 0;
+    pal_status status;
 
     *out_marks = NULL;
     *out_len = 0;
     if (at->row.mark_number == 0 || at->number_max == 0)
         return PAL_OK;
-    return engine->backend->mark_list(engine, &scan, arena, out_marks, out_len, err);
+    status = engine->backend->mark_list(engine, &scan, arena, &marks, &len, err);
+    if (status != PAL_OK)
+        return status;
+    if (!past)
+        kept = len;
+    for (size_t i = 0; past && i < len; i++)
+        if (is_in_past(past, at->row.session.id, &marks[i]))
+            marks[kept++] = marks[i];
+    *out_marks = marks;
+    *out_len = kept;
+    return PAL_OK;
 }
 
 static pal_status add_parts(const pal_mark *marks, size_t len, uint64_t below_seq, pal_arena *arena,

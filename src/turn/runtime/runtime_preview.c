@@ -89,10 +89,12 @@ static pal_status plan_again(const preview *p, pal_window window, const pal_snap
     return status;
 }
 
-pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena,
-        pal_plan *out_plan, pal_error *err)
+pal_status pal_turn_plan_state(pal_runtime *runtime, const pal_turn_request *request,
+        const pal_plan_state *state, pal_arena *arena, pal_turn_preview *out_preview,
+        pal_error *err)
 {
     pal_turn_request asked = *request;
+    pal_turn_preview shown = {0};
     preview p = {.ask.run = look_on_loop, .runtime = runtime, .request = &asked, .arena = arena};
     pal_window window;
     pal_snapshot snapshot;
@@ -115,8 +117,30 @@ pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, 
     window = pal_turn_settings_window(runtime, &p.settings, &asked);
     window.tools = p.tools;
     window.tools_len = pal_turn_settings_tools(&p.settings, p.tools, p.tools_len, asked.tools_len);
-    status = plan_window(&p, &window, &snapshot, out_plan, err);
+    if (state) {
+        window.at_seq = state->at_seq;
+        window.without = state->without;
+        window.without_len = state->without_len;
+    }
+    status = plan_window(&p, &window, &snapshot, &shown.plan, err);
     if (status == PAL_OK)
-        status = plan_again(&p, window, &snapshot, out_plan, err);
+        status = plan_again(&p, window, &snapshot, &shown.plan, err);
+    if (status != PAL_OK)
+        return status;
+    shown.endpoint = pal_arena_copy(
+            arena, pal_provider_name(runtime->providers[p.settings.endpoint]));
+    shown.model = p.settings.model;
+    *out_preview = shown;
+    return pal_arena_checked(arena, err);
+}
+
+pal_status pal_turn_plan(pal_runtime *runtime, const pal_turn_request *request, pal_arena *arena,
+        pal_plan *out_plan, pal_error *err)
+{
+    pal_turn_preview shown;
+    pal_status status = pal_turn_plan_state(runtime, request, NULL, arena, &shown, err);
+
+    if (status == PAL_OK)
+        *out_plan = shown.plan;
     return status;
 }

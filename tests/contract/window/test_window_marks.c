@@ -286,6 +286,119 @@ static void a_fork_has_its_parents_checkpoint(void)
     CHECK(sends(&plan, "1-4"));
 }
 
+/* ---- The past, and other marks ---- */
+
+/* At every moment, the JSON of the plan is remembered with the seq of the next message. Later each
+ * of them must come out the same. */
+enum { MOMENTS_MAX = 16 };
+
+typedef struct moments {
+    uint64_t at[MOMENTS_MAX];
+    const char *json[MOMENTS_MAX];
+    size_t len;
+} moments;
+
+static void remember(moments *past, const pal_window *window, uint64_t next_seq)
+{
+    past->at[past->len] = next_seq;
+    past->json[past->len++] = plan_json(window);
+}
+
+static void check_past(const moments *past, pal_window window)
+{
+    for (size_t i = 0; i < past->len; i++) {
+        window.at_seq = past->at[i];
+        CHECK_STR(plan_json(&window), past->json[i]);
+    }
+}
+
+static void an_earlier_state_can_be_planned(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "All was said."};
+    moments past = {0};
+
+    remember(&past, &window, 1);
+    say_turns(session, 10, 300);
+    remember(&past, &window, 21);
+    say_turns(session, 1, 300);
+    pin(session, 3);
+    compact(&window, &s);
+    remember(&past, &window, 23);
+    say_as(session, PAL_ROLE_USER, "Once more.", 50);
+    pin(session, 5);
+    say_turns(session, 1, 50);
+    rewind_to(session, 24);
+    remember(&past, &window, 26);
+    say_turns(session, 1, 50);
+    OK(undo(session, 0));
+    say_turns(session, 1, 50);
+    check_past(&past, window);
+}
+
+static void a_fork_remembers_its_parents_past(void)
+{
+    pal_id parent = new_session(), fork;
+    pal_window window = window_of(parent);
+    script s = {.answer = "All was said."};
+    pal_session child = {0};
+    moments past = {0};
+
+    say_turns(parent, 3, 300);
+    remember(&past, &window, 7);
+    say_turns(parent, 7, 300);
+    compact(&window, &s);
+    remember(&past, &window, 21);
+    say_turns(parent, 1, 300);
+    OK(pal_store_fork(test.store, &child, parent, 22, &fork, &test.err));
+    window.session = fork;
+    say_turns(fork, 1, 300);
+    rewind_to(fork, 2);
+    check_past(&past, window);
+}
+
+static void a_plan_without_marks_ignores_them(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    script s = {.answer = "All was said."};
+    uint64_t number;
+    const char *before, *after;
+
+    say_turns(session, 10, 300);
+    before = plan_json(&window);
+    number = compact(&window, &s).number;
+    after = plan_json(&window);
+    window.without = &number;
+    window.without_len = 1;
+    CHECK_STR(plan_json(&window), before);
+    window.without_len = 0;
+    CHECK_STR(plan_json(&window), after); /* nothing was recorded */
+    number = rewind_to(session, 4);
+    window.without_len = 1;
+    CHECK_STR(plan_json(&window), after);
+}
+
+static void a_wrong_past_is_refused(void)
+{
+    pal_id session = new_session();
+    pal_window window = window_of(session);
+    uint64_t number = 1;
+    pal_plan plan;
+
+    say_turns(session, 1, 10);
+    window.at_seq = 4;
+    CHECK_EQ(pal_window_plan(test.store, &window, test.arena, &plan, &test.err), PAL_INVALID);
+    CHECK_BEGINS(test.err.message, "'at_seq' must be from 1 to 3");
+    window.at_seq = 3;
+    OK(pal_window_plan(test.store, &window, test.arena, &plan, &test.err));
+    window.without = &number;
+    window.without_len = 1;
+    CHECK_EQ(pal_window_plan(test.store, &window, test.arena, &plan, &test.err), PAL_INVALID);
+    CHECK_BEGINS(test.err.message, "'without' has 1");
+}
+
 void window_marks(void)
 {
     RUN(pins_are_kept_before_a_checkpoint);
@@ -297,4 +410,8 @@ void window_marks(void)
     RUN(a_rewind_after_the_cut_leaves_the_checkpoint);
     RUN(a_reset_starts_an_empty_history);
     RUN(a_fork_has_its_parents_checkpoint);
+    RUN(an_earlier_state_can_be_planned);
+    RUN(a_fork_remembers_its_parents_past);
+    RUN(a_plan_without_marks_ignores_them);
+    RUN(a_wrong_past_is_refused);
 }

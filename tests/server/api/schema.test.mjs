@@ -87,7 +87,9 @@ test('responses match /openapi.json', async (t) => {
         await call('truncateSession', { id }, { keep: 2 });
         await call('unpinMessage', { id, seq: 4 });
         await call('listMarks', { id });
-        await call('getContext', { id });
+        await call('getContext', { id }, undefined, '?text=20');
+        await call('getContextItem', { id, n: 0 });
+        await call('planContext', { id }, { message: 'draft' });
         await call('setSummary', { id }, { summary: 'so far' });
         await call('getSummary', { id });
         await call('resetSession', { id }, {});

@@ -1,5 +1,4 @@
-/* api_context.c - shows the context that a model gets of a session, compacts and searches sessions,
- * and reports tokens and cost. */
+/* api_context.c - compacts and searches sessions, and reports tokens and cost. */
 #include "base/json/json_put.h"
 #include "dialect/native/native.h"
 #include "server/api/api_object.h"
@@ -7,54 +6,6 @@
 #include "server/api/native/api_native.h"
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
-
-/* ---- The plan ---- */
-
-typedef struct context_query {
-    pal_str model;
-    int strategy;
-} context_query;
-
-static const pal_api_object context_query_table = {
-        .members = PAL_API_MEMBERS(
-                {"model", PAL_API_TEXT, "the model whose context is shown",
-                        .offset = offsetof(context_query, model)},
-                {"strategy", PAL_API_WORD, "the strategy, instead of the session's",
-                        .offset = offsetof(context_query, strategy),
-                        .words = "compact summarization sliding_window reset none"})};
-
-static pal_status get_context(pal_call *call, pal_error *err)
-{
-    pal_session session;
-    pal_plan plan;
-    pal_str json;
-    context_query query = {.strategy = -1};
-    pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_api_query_read(call, &context_query_table, &query, err);
-    if (status != PAL_OK)
-        return status;
-    pal_turn_request request = {.tenant = call->caller.tenant,
-            .session = session.id,
-            .model = query.model,
-            .has_context = query.strategy >= 0};
-    if (request.has_context) {
-        status = pal_api_session_context(call, &session, session.agent, &request.context, err);
-        if (status != PAL_OK)
-            return status;
-        request.context.strategy = (pal_strategy)query.strategy;
-    }
-    status = pal_turn_plan(call->server->runtime, &request, call->arena, &plan, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_plan_to_json(&plan, call->arena, &json, err);
-    if (status != PAL_OK)
-        return status;
-    pal_json_put_raw(pal_call_writer(call), json);
-    pal_call_send(call, 200);
-    return PAL_OK;
-}
 
 /* ---- Compactions ---- */
 
@@ -412,9 +363,6 @@ static const pal_api_object usage_body = {"Usage",
                 {"cost_micros", PAL_API_NUMBER, .is_required = true})};
 
 const pal_api_route pal_context_routes[] = {
-        {"GET", "/api/v1/sessions/{id}/context", PAL_KEY_READ, PAL_API_WORKER, get_context,
-                {"getContext", "show the plan: every item that a model would get now, and why",
-                        &context_query_table, NULL, &pal_api_any_object, 200}},
         {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 compact_session,
                 {"compactSession",

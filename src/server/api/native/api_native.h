@@ -16,6 +16,7 @@ extern const pal_api_route pal_key_routes[];      /* api_key.c */
 extern const pal_api_route pal_loom_routes[];     /* api_loom.c */
 extern const pal_api_route pal_message_routes[];  /* api_message.c */
 extern const pal_api_route pal_permission_routes[]; /* api_permission.c */
+extern const pal_api_route pal_plan_routes[];       /* api_plan.c */
 extern const pal_api_route pal_session_routes[];  /* api_session.c */
 extern const pal_api_route pal_skillian_routes[]; /* api_skillian.c */
 extern const pal_api_route pal_transfer_routes[]; /* api_transfer.c */

@@ -18,7 +18,7 @@
 
 /* ---- Starting ---- */
 
-static const pal_api_object turn_body = {"TurnRequest",
+const pal_api_object pal_api_turn_body = {"TurnRequest",
         .members = PAL_API_MEMBERS(
                 {.type = PAL_API_INCLUDE, .of = &pal_api_messages_members},
                 {.type = PAL_API_INCLUDE, .of = &pal_api_turn_settings},
@@ -46,6 +46,20 @@ static pal_status give_client_id(pal_call *call, pal_turn_request *request, pal_
     return pal_arena_checked(call->arena, err);
 }
 
+pal_status pal_api_turn_body_read(pal_api_turn *turn, const pal_session *session, pal_error *err)
+{
+    pal_call *call = turn->call;
+    pal_status status = pal_api_messages_read(
+            call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
+    if (status != PAL_OK)
+        return status;
+    status = give_client_id(call, &turn->request, err);
+    if (status != PAL_OK)
+        return status;
+    status = pal_api_agent_read(turn, err);
+    return status == PAL_OK ? pal_api_turn_read(turn, session, true, err) : status;
+}
+
 static pal_status start_turn(pal_call *call, pal_error *err)
 {
     pal_session session;
@@ -55,17 +69,7 @@ static pal_status start_turn(pal_call *call, pal_error *err)
     pal_api_turn *turn = pal_api_turn_new(call, &session);
     if (!turn)
         return pal_arena_checked(call->arena, err);
-    status = pal_api_messages_read(
-            call, call->body, false, &turn->request.messages, &turn->request.messages_len, err);
-    if (status != PAL_OK)
-        return status;
-    status = give_client_id(call, &turn->request, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_api_agent_read(turn, err);
-    if (status != PAL_OK)
-        return status;
-    status = pal_api_turn_read(turn, &session, true, err);
+    status = pal_api_turn_body_read(turn, &session, err);
     return status == PAL_OK ? pal_api_turn_start(turn, err) : status;
 }
 
@@ -545,7 +549,7 @@ const pal_api_route pal_turn_routes[] = {
                 PAL_API_JSON | PAL_API_TURN, start_turn,
                 {"startTurn",
                         "send messages and get the answer: complete, as events, or later", NULL,
-                        &turn_body, &pal_api_turn_answer, 200}},
+                        &pal_api_turn_body, &pal_api_turn_answer, 200}},
         {"GET", "/api/v1/sessions/{id}/turn", PAL_KEY_READ, PAL_API_WORKER, get_session_turn,
                 {"getSessionTurn", "show what the session is doing", &turn_query_table, NULL,
                         &pal_api_turn_state, 200}},

@@ -92,6 +92,11 @@ PAL_CHECKED pal_status pal_api_session_context(pal_call *call, const pal_session
 PAL_CHECKED pal_status pal_api_turn_read(
         pal_api_turn *turn, const pal_session *session, bool has_context, pal_error *err);
 
+/* Reads the body of a turn: its messages, its agent and all settings. */
+PAL_CHECKED pal_status pal_api_turn_body_read(
+        pal_api_turn *turn, const pal_session *session, pal_error *err);
+extern const pal_api_object pal_api_turn_body;
+
 /* Reads the agent before the other settings. If agents are configured, it must be one of them. */
 PAL_CHECKED pal_status pal_api_agent_read(pal_api_turn *turn, pal_error *err);
 
