@@ -52,7 +52,11 @@
 #define PAL_BATCH_BYTES_MAX (1u << 30) /* bytes of all messages in one pal_store_apply() */
 #define PAL_SESSION_PAGE_MAX 1000      /* sessions on one page of a list */
 #define PAL_SESSION_PAGE_DEFAULT 50    /* used if the caller gives no limit */
+#define PAL_SESSION_LOOKS_MAX 1000     /* sessions that one page of a filtered list looks at */
+#define PAL_FAMILY_MAX 1000            /* sessions in a family of forks */
+#define PAL_TITLE_CHARACTERS 60        /* of a title that is made from a message */
 #define PAL_SEARCH_HITS_MAX 1000       /* hits on one page of a search */
+#define PAL_SEARCH_MATCHES_MAX 16      /* matches that are marked in the snippet of a hit */
 #define PAL_SEARCH_HITS_DEFAULT 20     /* used if the caller gives no limit */
 #define PAL_SEARCH_TEXT_LEN_MAX 4096   /* bytes of the text to search for */
 #define PAL_SEARCH_WORDS_MAX 64        /* words in the text to search for; a phrase counts as one */

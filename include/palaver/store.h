@@ -136,7 +136,12 @@ typedef struct pal_session_query {
     int64_t updated_to;      /* sessions updated at this time or later are left out; 0: none */
     uint32_t limit;          /* sessions on a page, up to PAL_SESSION_PAGE_MAX; 0: 50 */
     pal_str cursor;          /* the `cursor` of the previous page; empty: the first page */
-    PAL_RESERVED(8);
+    pal_str text;   /* only sessions whose title or key contains these words; case does not matter;
+                       empty: any */
+    pal_id parent;  /* only forks of this session; empty: any */
+    bool root_only; /* no forks */
+    bool titled;    /* sessions without a title get the beginning of their first user message */
+    PAL_RESERVED(3);
 } pal_session_query;
 
 typedef struct pal_session_page {
@@ -146,10 +151,24 @@ typedef struct pal_session_page {
     PAL_RESERVED(4);
 } pal_session_page;
 
-/* Lists a tenant's sessions, one page per call. PAL_INVALID: the cursor is not valid. PAL_LIMIT:
- * `limit` is too large. */
+/* Lists a tenant's sessions, one page per call. With `text` or `root_only`, one call looks at
+ * PAL_SESSION_LOOKS_MAX sessions at most. So a page can be shorter than `limit`, or empty, although
+ * it has a cursor. PAL_INVALID: the cursor is not valid, or `text` has no word. PAL_LIMIT: `limit`
+ * is too large, or `parent` has too many forks. */
 PAL_API PAL_CHECKED pal_status pal_store_list(pal_store *store, const pal_session_query *query,
         pal_arena *arena, pal_session_page *out_page, pal_error *err);
+
+/* Returns the title of a session. If it has none: the beginning of its first visible user message,
+ * in one line of at most PAL_TITLE_CHARACTERS characters; empty if there is no such message. */
+PAL_API PAL_CHECKED pal_status pal_store_title(pal_store *store, const pal_session *session,
+        pal_arena *arena, pal_str *out_title, pal_error *err);
+
+/* Lists the session, its oldest ancestor, and all sessions that were forked from them, directly or
+ * not: each parent before its forks, in any state but erased. At most PAL_FAMILY_MAX sessions;
+ * *out_more is set if there are more. */
+PAL_API PAL_CHECKED pal_status pal_store_family(pal_store *store, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_session **out_sessions, size_t *out_len, bool *out_more,
+        pal_error *err);
 
 /* Members that pal_store_update() can set, one bit each. */
 typedef enum pal_session_field {

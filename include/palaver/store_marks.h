@@ -85,6 +85,29 @@ PAL_API PAL_CHECKED pal_status pal_store_replace(pal_store *store, pal_str tenan
 PAL_API PAL_CHECKED pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session,
         pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
 
+typedef struct pal_mark_query {
+    uint64_t after;  /* leaves out this many of the oldest marks */
+    uint32_t limit;  /* maximum number of marks; 0: all */
+    bool bodies;     /* reads the bodies, which can be long */
+    uint64_t number; /* not 0: only the session's own mark with this number, with its body */
+    PAL_RESERVED(4);
+} pal_mark_query;
+
+typedef struct pal_mark_page {
+    pal_mark *items; /* in the order of pal_store_marks() */
+    bool *standing;  /* for each mark, whether it is in effect now */
+    size_t len;
+    bool has_more;
+    PAL_RESERVED(4);
+} pal_mark_page;
+
+/* Lists marks as pal_store_marks() does, one page per call, and says which of them are in effect:
+ * checkpoints, prunes, epochs and pins as pal_store_active_marks() reports them, and others until
+ * they are undone. PAL_NOT_FOUND: the session has no mark `number`. */
+PAL_API PAL_CHECKED pal_status pal_store_mark_page(pal_store *store, pal_str tenant,
+        pal_id session, const pal_mark_query *query, pal_arena *arena, pal_mark_page *out_page,
+        pal_error *err);
+
 /* The marks that are in effect now, for building a context.
  *
  * A checkpoint, a prune or an epoch is in effect until it is undone. A rewind or a reset that hides

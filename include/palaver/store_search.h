@@ -32,8 +32,16 @@ typedef struct pal_search_query {
     pal_str cursor;      /* the `cursor` of the previous page; empty: the first page */
     uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
                             through messages that are not in it; 0: as long as it takes */
-    PAL_RESERVED(8);
+    uint64_t hidden;     /* not 0: find hidden messages too */
+    PAL_RESERVED(7);
 } pal_search_query;
+
+/* A matching word or phrase in a snippet, in characters. */
+typedef struct pal_search_match {
+    uint32_t start;
+    uint32_t len;
+    PAL_RESERVED(4);
+} pal_search_match;
 
 typedef struct pal_search_hit {
     pal_id session; /* the searched session, even if the message was appended to one of its
@@ -43,7 +51,9 @@ typedef struct pal_search_hit {
     pal_role role;
     int64_t created_at;
     pal_str snippet; /* some words around the first match */
-    PAL_RESERVED(4);
+    const pal_search_match *matches; /* in the snippet, ascending; PAL_SEARCH_MATCHES_MAX at most */
+    size_t matches_len;
+    PAL_RESERVED(2);
 } pal_search_hit;
 
 typedef struct pal_search_page {
@@ -57,8 +67,9 @@ typedef struct pal_search_page {
 
 /* Finds messages by their texts, tool outputs and tool arguments, in any script. Only messages that
  * the session shows are found: its own and those that it shares with its parents, but no hidden
- * messages, and no message with a hidden part. The search covers everything that was acknowledged
- * before the call, although the index is built after the appends. Only `wait_ms` ends it early.
+ * messages, and no message with a hidden part, unless the query says so. The search covers
+ * everything that was acknowledged before the call, although the index is built after the appends.
+ * Only `wait_ms` ends it early.
  *
  *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
  *                session

@@ -597,6 +597,27 @@ PAL_API PAL_CHECKED pal_status pal_turn_list(pal_runtime *runtime, const pal_tur
         pal_arena *arena, pal_turn_entry **out_turns, size_t *out_len, bool *out_more,
         pal_error *err);
 
+/* A request that waits in a session's inbox. */
+typedef struct pal_waiting_request {
+    pal_id item;      /* its id in the inbox */
+    pal_id turn;      /* the turn that will answer it; a steer is answered by the running turn */
+    pal_str delivery; /* "queue" or "steer" */
+    const pal_message *messages;
+    size_t messages_len;
+    int64_t created_at;
+    PAL_RESERVED(4);
+} pal_waiting_request;
+
+/* Lists the requests that wait in a session, the oldest first. Blocks. */
+PAL_API PAL_CHECKED pal_status pal_turn_inbox(pal_runtime *runtime, pal_str tenant, pal_id session,
+        pal_arena *arena, pal_waiting_request **out_requests, size_t *out_len, pal_error *err);
+/* Takes a waiting request back: its messages are not recorded, and its turn is canceled. Blocks.
+ *
+ *   PAL_NOT_FOUND  the request does not wait any more
+ *   PAL_CONFLICT   it is a steer, which the running turn already has, or its turn has begun */
+PAL_API PAL_CHECKED pal_status pal_turn_inbox_drop(
+        pal_runtime *runtime, pal_str tenant, pal_id session, pal_id item, pal_error *err);
+
 /* Stops a turn. The answer so far is recorded and marked as interrupted. If the turn is queued, its
  * messages are removed from the inbox. A turn that runs in another process is not stopped. Waits
  * until the end is durable, up to 10 seconds; then it returns PAL_TIMEOUT. PAL_NOT_FOUND: the turn

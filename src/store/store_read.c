@@ -86,97 +86,6 @@ pal_status pal_store_find(pal_store *store, pal_str tenant, pal_session_by by, p
     return status;
 }
 
-/* ---- Pages of sessions ---- */
-
-enum { CURSOR_SIZE = 44 + PAL_ID_TEXT_SIZE };
-
-/* A cursor is "<updated_at>-<number>-<id>" of the last session on the previous page. */
-static pal_status read_cursor(
-        pal_str cursor, int64_t *out_ms, pal_handle *out_after, pal_error *err)
-{
-    char text[CURSOR_SIZE];
-    long long ms;
-    unsigned long long number;
-    int end = 0;
-    pal_id id;
-
-    *out_ms = 0;
-    *out_after = (pal_handle){0};
-    if (cursor.len == 0)
-        return PAL_OK;
-    if (cursor.len < sizeof(text)) {
-        memcpy(text, cursor.data, cursor.len);
-        text[cursor.len] = 0;
-        if (sscanf(text, "%lld-%llu-%n", &ms, &number, &end) == 2 && end > 0 && number > 0 &&
-                pal_id_from_text(pal_str_make(text + end, cursor.len - (size_t)end), &id)) {
-            *out_ms = ms;
-            *out_after = (pal_handle){.number = number, .id = id};
-            return PAL_OK;
-        }
-    }
-    return pal_error_set(err, PAL_INVALID,
-            "'cursor' is not valid; pass the cursor of the previous page");
-}
-
-static pal_str write_cursor(const pal_session_row *last, pal_arena *arena)
-{
-    char text[CURSOR_SIZE], id[PAL_ID_TEXT_SIZE];
-    int len;
-
-    pal_id_to_text(last->handle.id, id);
-    len = snprintf(text, sizeof(text), "%lld-%llu-%s", (long long)last->session.updated_at,
-            (unsigned long long)last->handle.number, id);
-
-    return pal_arena_copy(arena, pal_str_make(text, (size_t)len));
-}
-
-static pal_status check_query(pal_session_query *query, pal_error *err)
-{
-    if (query->state == PAL_SESSION_NONE)
-        query->state = PAL_SESSION_ACTIVE;
-    if (query->state > PAL_SESSION_QUARANTINED)
-        return pal_error_set(
-                err, PAL_INVALID, "'state' must be a state of sessions that can be listed");
-    if (query->limit == 0)
-        query->limit = PAL_SESSION_PAGE_DEFAULT;
-    if (query->limit > PAL_SESSION_PAGE_MAX)
-        return pal_error_set(err, PAL_LIMIT, "a page of %u sessions exceeds the limit of %d",
-                query->limit, PAL_SESSION_PAGE_MAX);
-    return pal_tenant_check(&query->tenant, err);
-}
-
-pal_status pal_store_list(pal_store *store, const pal_session_query *query, pal_arena *arena,
-        pal_session_page *out_page, pal_error *err)
-{
-    pal_session_query checked = *query;
-    pal_session_page page = {0};
-    pal_session_row *rows;
-    pal_handle after;
-    int64_t after_ms;
-    size_t len;
-    pal_status status = check_query(&checked, err);
-
-    if (status == PAL_OK)
-        status = read_cursor(query->cursor, &after_ms, &after, err);
-    if (status != PAL_OK)
-        return status;
-    rows = pal_arena_array(arena, checked.limit + 1, sizeof(*rows));
-    page.sessions = pal_arena_array(arena, checked.limit, sizeof(*page.sessions));
-    if (!rows || !page.sessions)
-        return pal_no_memory(err);
-    status = store->engine->backend->session_list(store->engine, &checked, after_ms, after, arena,
-            rows, checked.limit + 1, &len, err);
-    if (status != PAL_OK)
-        return status;
-    page.sessions_len = len < checked.limit ? len : checked.limit;
-    for (size_t i = 0; i < page.sessions_len; i++)
-        page.sessions[i] = rows[i].session;
-    if (len > checked.limit)
-        page.cursor = write_cursor(&rows[checked.limit - 1], arena);
-    *out_page = page;
-    return PAL_OK;
-}
-
 /* ---- Messages and their marks, inbox and lease ---- */
 
 pal_status pal_store_load(pal_store *store, pal_str tenant, pal_id session,
@@ -253,7 +162,8 @@ pal_status pal_store_marks(pal_store *store, pal_str tenant, pal_id session, pal
     pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
 
     if (status == PAL_OK)
-        status = pal_view_marks(store->engine, &snapshot.row, arena, out_marks, out_len, err);
+        status = pal_view_marks(store->engine, &snapshot.row, PAL_MARKS_WHOLE, arena, out_marks,
+                out_len, err);
     return status;
 }
 
@@ -265,6 +175,123 @@ pal_status pal_store_active_marks(pal_store *store, pal_str tenant, pal_id sessi
 
     if (status == PAL_OK)
         status = pal_snapshot_active_marks(&snapshot, arena, out_active, err);
+    return status;
+}
+
+/* Finds a mark among those in effect. Numbers of different parents can be equal. */
+static bool is_same(const pal_mark *mark, const pal_mark *active)
+{
+    return mark->number == active->number && mark->kind == active->kind &&
+            mark->inherited == active->inherited && mark->seq == active->seq &&
+            mark->created_at == active->created_at;
+}
+
+/* Returns whether the pin is the newest one of a pinned message. The marks after it are `later`. */
+static bool pin_stands(const pal_active_marks *active, const pal_mark *pin, const pal_mark *later,
+        size_t later_len)
+{
+    for (size_t i = 0; i < later_len; i++)
+        if (later[i].kind == PAL_MARK_PIN && !later[i].undone && later[i].seq == pin->seq)
+            return false;
+    for (size_t i = 0; i < active->pins_len; i++)
+        if (active->pins[i] == pin->seq)
+            return true;
+    return false;
+}
+
+static bool mark_stands(const pal_active_marks *active, const pal_mark *mark,
+        const pal_mark *later, size_t later_len)
+{
+    if (mark->undone)
+        return false;
+    switch (mark->kind) {
+    case PAL_MARK_CHECKPOINT:
+        return is_same(mark, &active->checkpoint);
+    case PAL_MARK_EPOCH:
+        return is_same(mark, &active->epoch);
+    case PAL_MARK_PRUNE:
+        for (size_t i = 0; i < active->prunes_len; i++)
+            if (is_same(mark, &active->prunes[i]))
+                return true;
+        return false;
+    case PAL_MARK_PIN:
+        return pin_stands(active, mark, later, later_len);
+    default:
+        return true;
+    }
+}
+
+/* Reads the body of one mark of the session. */
+static pal_status read_body(const pal_snapshot *snapshot, pal_arena *arena, pal_mark *mark,
+        pal_error *err)
+{
+    pal_engine *engine = snapshot->store->engine;
+    pal_mark_scan scan = {.handle = snapshot->row.handle,
+            .first = mark->number,
+            .last = mark->number,
+            .wanted = PAL_MARKS_WHOLE};
+    pal_mark *found;
+    size_t len;
+    pal_status status = engine->backend->mark_list(engine, &scan, arena, &found, &len, err);
+
+    if (status == PAL_OK && len > 0)
+        mark->body = found[0].body;
+    return status;
+}
+
+/* Selects the page in a list of all marks. Returns its first mark. */
+static size_t select_marks(const pal_mark_query *query, const pal_mark *marks, size_t len,
+        pal_mark_page *page)
+{
+    size_t first = query->after < len ? (size_t)query->after : len;
+
+    if (query->number > 0) {
+        for (first = 0; first < len; first++)
+            if (marks[first].number == query->number && !marks[first].inherited)
+                break;
+        page->len = first < len;
+        return first;
+    }
+    page->len = len - first;
+    if (query->limit > 0 && page->len > query->limit)
+        page->len = query->limit;
+    page->has_more = first + page->len < len;
+    return first;
+}
+
+pal_status pal_store_mark_page(pal_store *store, pal_str tenant, pal_id session,
+        const pal_mark_query *query, pal_arena *arena, pal_mark_page *out_page, pal_error *err)
+{
+    bool whole = query->bodies && query->number == 0;
+    pal_mark_page page = {0};
+    pal_active_marks active;
+    pal_snapshot snapshot;
+    pal_mark *marks;
+    size_t len, first;
+    pal_status status = pal_snapshot_begin(store, tenant, session, arena, &snapshot, err);
+
+    if (status == PAL_OK)
+        status = pal_view_marks(store->engine, &snapshot.row,
+                whole ? PAL_MARKS_WHOLE : PAL_MARKS_BRIEF, arena, &marks, &len, err);
+    if (status == PAL_OK)
+        status = pal_snapshot_active_marks(&snapshot, arena, &active, err);
+    if (status != PAL_OK)
+        return status;
+    first = select_marks(query, marks, len, &page);
+    if (query->number > 0 && page.len == 0)
+        return pal_error_set(err, PAL_NOT_FOUND, "the session has no mark %llu",
+                (unsigned long long)query->number);
+    page.items = marks + first;
+    page.standing = pal_arena_array(arena, page.len + 1, sizeof(*page.standing));
+    if (!page.standing)
+        return pal_no_memory(err);
+    for (size_t i = 0; i < page.len; i++)
+        page.standing[i] = mark_stands(
+                &active, &page.items[i], &page.items[i] + 1, len - first - i - 1);
+    if (query->number > 0)
+        status = read_body(&snapshot, arena, &page.items[0], err);
+    if (status == PAL_OK)
+        *out_page = page;
     return status;
 }
 

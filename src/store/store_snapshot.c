@@ -147,8 +147,8 @@ pal_status pal_snapshot_count(const pal_snapshot *snapshot, uint64_t after_seq, 
 
     if (!scratch)
         return pal_no_memory(err);
-    status = pal_chain_pieces(snapshot->store->engine, &row, after_seq, before_seq, false, scratch,
-            &pieces, &len, err);
+    status = pal_chain_pieces(snapshot->store->engine, &row, after_seq, before_seq,
+            PAL_PIECES_SHOWN, scratch, &pieces, &len, err);
     for (size_t i = 0; status == PAL_OK && i < len; i++)
         count += pieces[i].last - pieces[i].first + 1;
     if (status == PAL_OK)

@@ -277,7 +277,8 @@ static pal_status search_session(pal_store *store, search_state *state, uint64_t
     if (below_seq != 0 && (before_seq == 0 || below_seq < before_seq))
         before_seq = below_seq;
     if (status == PAL_OK)
-        status = pal_chain_pieces(store->engine, &row, search->after_seq, before_seq, true, scratch,
+        status = pal_chain_pieces(store->engine, &row, search->after_seq, before_seq,
+                search->hidden ? PAL_PIECES_ALL : PAL_PIECES_WHOLE, scratch,
                 &pieces, &state->pieces_len, err);
     if (status != PAL_OK || state->pieces_len == 0)
         return status;
@@ -320,7 +321,8 @@ static pal_status search_tenant(pal_store *store, search_state *state, uint64_t 
     bool is_full = true;
     pal_visibility visibility;
 
-    pal_visibility_init(&visibility, store->engine, state->search->tenant, scratch);
+    pal_visibility_init(&visibility, store->engine, state->search->tenant,
+            state->search->hidden ? PAL_PIECES_ALL : PAL_PIECES_WHOLE, scratch);
     while (status == PAL_OK && is_full && state->len < state->wanted) {
         size_t kept = state->len;
 
@@ -387,6 +389,19 @@ static pal_status check_search(pal_search_query *search, pal_error *err)
     return pal_tenant_check(&search->tenant, err);
 }
 
+static void mark_matches(const search_state *state, pal_search_hit *hit)
+{
+    pal_search_match found[PAL_SEARCH_MATCHES_MAX], *matches;
+    size_t len = pal_words_matches(&state->query, hit->snippet, found, PAL_SEARCH_MATCHES_MAX);
+
+    matches = pal_arena_array(state->arena, len + 1, sizeof(*matches));
+    if (!matches)
+        return;
+    memcpy(matches, found, len * sizeof(*matches));
+    hit->matches = matches;
+    hit->matches_len = len;
+}
+
 static pal_status give_hits(const search_state *state, pal_search_page *out_hits, pal_error *err)
 {
     size_t limit = state->search->limit;
@@ -404,10 +419,12 @@ static pal_status give_hits(const search_state *state, pal_search_page *out_hits
     }
     if (!hits.items || pal_arena_failure(state->arena))
         return pal_no_memory(err);
-    for (size_t i = 0; i < hits.len; i++)
+    for (size_t i = 0; i < hits.len; i++) {
         hits.items[i] = state->found[i].hit;
+        mark_matches(state, &hits.items[i]);
+    }
     *out_hits = hits;
-    return PAL_OK;
+    return pal_arena_checked(state->arena, err);
 }
 
 static pal_status run_search(

@@ -4,18 +4,20 @@
 
 #include "base/map.h"
 #include "store/store_backend.h"
+#include "store/view/view_chain.h"
 
 /* ---- search_visibility.c: which active session shows a message ---- */
 
 typedef struct pal_visibility {
     pal_engine *engine;
     pal_str tenant;
+    pal_pieces_wanted wanted; /* which messages count as shown */
     pal_arena *arena; /* owns the remembered sessions */
     pal_map known;    /* the pieces that each session shows, by id */
 } pal_visibility;
 
 void pal_visibility_init(pal_visibility *visibility, pal_engine *engine, pal_str tenant,
-        pal_arena *arena);
+        pal_pieces_wanted wanted, pal_arena *arena);
 void pal_visibility_done(pal_visibility *visibility);
 
 /* Finds a session that shows the row: `owner`, if it is active and shows the row; otherwise an

@@ -21,9 +21,10 @@ typedef struct seen_session {
 } seen_session;
 
 void pal_visibility_init(pal_visibility *visibility, pal_engine *engine, pal_str tenant,
-        pal_arena *arena)
+        pal_pieces_wanted wanted, pal_arena *arena)
 {
-    *visibility = (pal_visibility){.engine = engine, .tenant = tenant, .arena = arena};
+    *visibility = (pal_visibility){
+            .engine = engine, .tenant = tenant, .wanted = wanted, .arena = arena};
     pal_map_init(&visibility->known);
 }
 
@@ -60,8 +61,8 @@ static pal_status look_up(pal_visibility *visibility, pal_id id, seen_session **
     if (status == PAL_OK)
         seen->handle = row.handle;
     if (status == PAL_OK && is_active(visibility, &row.session))
-        status = pal_chain_pieces(visibility->engine, &row, 0, 0, true, visibility->arena,
-                &seen->pieces, &seen->pieces_len, err);
+        status = pal_chain_pieces(visibility->engine, &row, 0, 0, visibility->wanted,
+                visibility->arena, &seen->pieces, &seen->pieces_len, err);
     if (status != PAL_OK && status != PAL_NOT_FOUND)
         return status;
     key = pal_str_make((const char *)seen->id.bytes, sizeof(seen->id.bytes));

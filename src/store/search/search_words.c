@@ -1,6 +1,8 @@
 /* search_words.c - words: how a search compares texts and queries. See search_words.h. */
 #include "store/search/search_words.h"
 
+#include <stdlib.h>
+
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/unicode.h"
@@ -284,12 +286,12 @@ static pal_str last_run(pal_str normal)
     return pal_str_make(normal.data + at, normal.len - at);
 }
 
-static bool phrase_find(const pal_phrase *phrase, pal_str normal, size_t *out_at)
+/* Finds the phrase at or after `at`. */
+static bool phrase_find(const pal_phrase *phrase, pal_str normal, size_t at, size_t *out_at)
 {
     pal_str wanted = phrase->normal;
     bool begins_word = kind_of_run(wanted) == PAL_UNICODE_WORD;
     bool ends_word = !phrase->is_prefix && kind_of_run(last_run(wanted)) == PAL_UNICODE_WORD;
-    size_t at = 0;
 
     while (at + wanted.len <= normal.len) {
         const char *found = memmem(normal.data + at, normal.len - at, wanted.data, wanted.len);
@@ -315,13 +317,68 @@ bool pal_words_query_match(const pal_query *query, pal_str normal, size_t *out_f
     for (size_t i = 0; i < query->len; i++) {
         size_t at;
 
-        if (!phrase_find(&query->phrases[i], normal, &at))
+        if (!phrase_find(&query->phrases[i], normal, 0, &at))
             return false;
         if (at < first)
             first = at;
     }
     *out_first = first;
     return true;
+}
+
+static int compare_matches(const void *left, const void *right)
+{
+    const pal_search_match *a = left, *b = right;
+
+    return (a->start > b->start) - (a->start < b->start);
+}
+
+/* Joins matches that overlap. They must be sorted. */
+static size_t merge_matches(pal_search_match *matches, size_t len)
+{
+    size_t kept = 0;
+
+    for (size_t i = 1; i < len; i++) {
+        pal_search_match *last = &matches[kept];
+
+        if (matches[i].start >= last->start + last->len)
+            matches[++kept] = matches[i];
+        else if (matches[i].start + matches[i].len > last->start + last->len)
+            last->len = matches[i].start + matches[i].len - last->start;
+    }
+    return len > 0 ? kept + 1 : 0;
+}
+
+/* Returns the place in the text of the bytes from `at` to `end` of its normal form. */
+static pal_search_match match_at(pal_str text, size_t at, size_t end)
+{
+    size_t first = pal_words_origin(text, at), last = pal_words_origin(text, end - 1);
+    uint32_t ignored;
+
+    last += pal_utf8_decode(pal_str_make(text.data + last, text.len - last), &ignored);
+    return (pal_search_match){
+            .start = (uint32_t)pal_utf8_count(pal_str_make(text.data, first)),
+            .len = (uint32_t)pal_utf8_count(pal_str_make(text.data + first, last - first))};
+}
+
+size_t pal_words_matches(
+        const pal_query *query, pal_str text, pal_search_match *out_matches, size_t max)
+{
+    size_t len = 0;
+    pal_buf normal;
+
+    pal_buf_init(&normal, SIZE_MAX / 4);
+    pal_words_normal(text, &normal);
+    for (size_t i = 0; normal.failure == PAL_OK && i < query->len; i++) {
+        size_t at = 0, width = query->phrases[i].normal.len;
+
+        for (; len < max && phrase_find(&query->phrases[i], pal_buf_str(&normal), at, &at);
+                at += width)
+            out_matches[len++] = match_at(text, at, at + width);
+    }
+    pal_buf_done(&normal);
+    qsort(out_matches, len, sizeof(*out_matches), compare_matches);
+    return merge_matches(out_matches, len);
 }
 
 /* ---- Snippets ---- */

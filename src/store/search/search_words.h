@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "palaver/arena.h"
 #include "palaver/error.h"
+#include "palaver/store_search.h"
 #include "palaver/str.h"
 
 /* Longer terms are cut. This is safe, because terms only narrow the search. */
@@ -61,6 +62,12 @@ void pal_words_query_terms(const pal_query *query, pal_term_sink sink, void *use
 /* Returns whether all phrases occur in a text of this normal form, and where the first of them
  * begins. */
 bool pal_words_query_match(const pal_query *query, pal_str normal, size_t *out_first);
+
+/* Finds all phrases in a text and writes where they are, in characters, ascending and not
+ * overlapping. Returns their number, `max` at most. A phrase that only partly lies in the text is
+ * not found. */
+size_t pal_words_matches(
+        const pal_query *query, pal_str text, pal_search_match *out_matches, size_t max);
 
 /* Returns about 120 characters of the text around the byte `at`, in the arena. White space becomes
  * single spaces, and an ellipsis marks each cut. */

@@ -398,12 +398,12 @@ static bool mark_is_seen(const pal_mark *mark, const pal_chain_level *at)
     return mark->kind != PAL_MARK_UNDO && mark->seq <= at->below_seq;
 }
 
-static pal_status marks_of_level(pal_engine *engine, const pal_chain_level *at, pal_arena *arena,
-        pal_mark **out_marks, size_t *out_len, pal_error *err)
+static pal_status marks_of_level(pal_engine *engine, const pal_chain_level *at,
+        pal_marks_wanted wanted, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
+        pal_error *err)
 {
     size_t kept = 0;
-    pal_status status =
-            pal_chain_marks(engine, at, PAL_MARKS_WHOLE, arena, out_marks, out_len, err);
+    pal_status status = pal_chain_marks(engine, at, wanted, arena, out_marks, out_len, err);
 
     if (status != PAL_OK)
         return status;
@@ -418,8 +418,9 @@ static pal_status marks_of_level(pal_engine *engine, const pal_chain_level *at, 
     return PAL_OK;
 }
 
-pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pal_arena *arena,
-        pal_mark **out_marks, size_t *out_len, pal_error *err)
+pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session,
+        pal_marks_wanted wanted, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
+        pal_error *err)
 {
     pal_chain owners = {0};
     pal_mark *all = NULL;
@@ -430,7 +431,7 @@ pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session, pa
         pal_mark *marks, *joined;
         size_t len;
 
-        status = marks_of_level(engine, &owners.levels[i], arena, &marks, &len, err);
+        status = marks_of_level(engine, &owners.levels[i], wanted, arena, &marks, &len, err);
         if (status != PAL_OK || len == 0)
             continue;
         joined = pal_arena_array(arena, all_len + len, sizeof(*joined));

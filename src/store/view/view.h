@@ -22,9 +22,11 @@ PAL_CHECKED pal_status pal_view_load(pal_engine *engine, const pal_session_row *
         const pal_message_query *load, pal_arena *arena, pal_message_page *out_messages,
         pal_error *err);
 
-/* Returns all marks that affect the session, resolved, inherited marks first. */
+/* Returns all marks that affect the session, resolved, inherited marks first. `wanted` is BRIEF or
+ * WHOLE. */
 PAL_CHECKED pal_status pal_view_marks(pal_engine *engine, const pal_session_row *session,
-        pal_arena *arena, pal_mark **out_marks, size_t *out_len, pal_error *err);
+        pal_marks_wanted wanted, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
+        pal_error *err);
 
 /* Sets the work's fork_parent, fork_seq and fork_mark. fork_parent is the session that owns the row
  * `at_seq` of `parent`, which can be an ancestor of `parent`. Marks of `parent` with a number over

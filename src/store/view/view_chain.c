@@ -195,13 +195,14 @@ static void cut_level(cut_state *state, pal_handle handle, uint64_t first, uint6
 }
 
 pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session, uint64_t after_seq,
-        uint64_t before_seq, bool whole, pal_arena *arena, pal_piece **out_pieces, size_t *out_len,
-        pal_error *err)
+        uint64_t before_seq, pal_pieces_wanted wanted, pal_arena *arena, pal_piece **out_pieces,
+        size_t *out_len, pal_error *err)
 {
     pal_chain owners = {0};
-    pal_view_spans hidden = {.partly = whole};
+    pal_view_spans hidden = {.partly = wanted == PAL_PIECES_WHOLE};
     cut_state state = {.hidden = &hidden};
-    pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners, &hidden, err);
+    pal_status status = pal_chain_collect(engine, session, after_seq, arena, &owners,
+            wanted == PAL_PIECES_ALL ? NULL : &hidden, err);
 
     if (status != PAL_OK)
         return status;

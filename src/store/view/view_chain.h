@@ -50,11 +50,16 @@ PAL_CHECKED pal_status pal_chain_marks(pal_engine *engine, const pal_chain_level
         pal_marks_wanted wanted, pal_arena *arena, pal_mark **out_marks, size_t *out_len,
         pal_error *err);
 
-/* Returns the pieces of rows that the session shows between the two seqs, newest first, in the
- * arena. Both bounds are exclusive; before_seq 0 means no upper bound. `whole`: only messages
- * without a hidden part. */
+typedef enum pal_pieces_wanted {
+    PAL_PIECES_SHOWN, /* visible messages */
+    PAL_PIECES_WHOLE, /* visible messages without a hidden part */
+    PAL_PIECES_ALL,   /* also hidden messages */
+} pal_pieces_wanted;
+
+/* Returns the pieces of rows that the session has between the two seqs, newest first, in the arena.
+ * Both bounds are exclusive; before_seq 0 means no upper bound. */
 PAL_CHECKED pal_status pal_chain_pieces(pal_engine *engine, const pal_session_row *session,
-        uint64_t after_seq, uint64_t before_seq, bool whole, pal_arena *arena,
+        uint64_t after_seq, uint64_t before_seq, pal_pieces_wanted wanted, pal_arena *arena,
         pal_piece **out_pieces, size_t *out_len, pal_error *err);
 /* Returns whether one of the pieces, which are sorted newest first, contains the row. */
 bool pal_chain_pieces_have(const pal_piece *pieces, size_t len, pal_handle handle, uint64_t seq);

@@ -87,6 +87,8 @@ test('responses match /openapi.json', async (t) => {
         await call('truncateSession', { id }, { keep: 2 });
         await call('unpinMessage', { id, seq: 4 });
         await call('listMarks', { id });
+        await call('getMark', { id, n: 1 });
+        await call('getTree', { id });
         await call('getContext', { id }, undefined, '?text=20');
         await call('getContextItem', { id, n: 0 });
         await call('planContext', { id }, { message: 'draft' });
@@ -96,6 +98,11 @@ test('responses match /openapi.json', async (t) => {
         const long = await s.session();
         for (let i = 0; i < 6; i++) await call('startTurn', { id: long }, { message: `turn ${i}` });
         await call('compactSession', { id: long }, {});
+        await call('compactSession', { id: long }, { summary: 'one' });
+        const { marks } = await call('listMarks', { id: long }, undefined, '?bodies=false');
+        const made = marks.filter(({ kind }) => kind === 'checkpoint').map(({ number }) => number);
+        await call('diffSummaries', { id: long }, undefined,
+            `?old=${made[0]}&new=${made.at(-1)}`);
         await call('undoCompaction', { id: long });
     });
     await t.test('turns', async () => {
@@ -111,6 +118,9 @@ test('responses match /openapi.json', async (t) => {
         await call('giveSessionResults', { id },
             { results: [{ call_id: second.waiting[0].call_id, output: 'ok' }] });
         const third = await call('startTurn', { id }, { message: '<<tool f {"a":3}>>', tools });
+        await s.turn(id, { message: 'later', lane: 'queue', background: true });
+        const { items } = await call('listInbox', { id });
+        await call('dropInboxItem', { id, item: items[0].id });
         await call('cancelTurn', { turn: third.turn_id });
         const careful = await s.session(
             { metadata: { turn: { permissions: [{ tool: 'recall', do: 'ask' }] } } });

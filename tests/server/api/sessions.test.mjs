@@ -279,7 +279,8 @@ test('search finds visible messages', async (t) => {
     const all = await ok(s.get('/api/v1/search?q=lamp'));
     assert.deepEqual(new Set(all.hits.map((h) => h.session_id)), new Set([one, two]));
     assert.deepEqual(Object.keys(all.hits[0]),
-        ['session_id', 'message_id', 'seq', 'role', 'created_at', 'snippet']);
+        ['session_id', 'message_id', 'seq', 'role', 'created_at', 'snippet', 'matches', 'title',
+            'key']);
     const here = await ok(s.get(`${base}/k/search?q=lamp`));
     assert.deepEqual(here.hits.map((h) => h.seq), [2, 1]);
     assert.deepEqual((await ok(s.get(`${base}/k/search?q=gr%C3%BCn`))).hits.map((h) => h.seq), [3]);

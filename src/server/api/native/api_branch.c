@@ -1,5 +1,6 @@
 /* api_branch.c - operations on a session's history: forks, rewinds, resets, pins and undo, and the
- * list of the marks that they leave. No operation in this file removes a message. */
+ * lists of the marks and the forks that they leave. No operation in this file removes a message. */
+#include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "server/api/api_object.h"
@@ -240,24 +241,166 @@ static pal_status undo_compaction(pal_call *call, pal_error *err)
     return status == PAL_OK ? add_mark(call, mark, err) : status;
 }
 
-static pal_status list_marks(pal_call *call, pal_error *err)
+/* ---- Lists of marks ---- */
+
+/* Writes a mark, and whether it is in effect now. */
+static pal_status put_mark(
+        pal_call *call, const pal_mark *mark, bool is_standing, pal_error *err)
+{
+    pal_buf buf;
+    pal_buf_init(&buf, PAL_SERVER_ANSWER_BYTES_MAX);
+    pal_json_writer native = pal_json_writer_make(&buf), *writer = pal_call_writer(call);
+    pal_status status = pal_native_mark_put(&native, mark, err);
+    if (status == PAL_OK && buf.failure)
+        status = pal_error_set(err, buf.failure, "out of memory");
+    if (status == PAL_OK) {
+        pal_json_begin_object(writer);
+        pal_json_put_members(writer, pal_buf_str(&buf));
+        if (is_standing)
+            pal_put_flag(writer, "standing", true);
+        pal_json_end_object(writer);
+    }
+    pal_buf_done(&buf);
+    return status;
+}
+
+static const pal_api_object marks_query = {
+        .members = PAL_API_MEMBERS(
+                {"after", PAL_API_COUNT, "how many of the oldest marks are left out",
+                        .offset = offsetof(pal_mark_query, after)},
+                {"limit", PAL_API_COUNT32, "maximum number of marks",
+                        .offset = offsetof(pal_mark_query, limit), .min = 1,
+                        .max = PAL_SERVER_MARK_PAGE_MAX},
+                {"bodies", PAL_API_FLAG, "whether the marks have their bodies (true)",
+                        .offset = offsetof(pal_mark_query, bodies)})};
+
+static pal_status read_marks(
+        pal_call *call, const pal_mark_query *query, pal_mark_page *out_page, pal_error *err)
 {
     pal_session session;
-    pal_mark *marks = NULL;
-    size_t len = 0;
     pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_store_mark_page(call->server->store, call->caller.tenant, session.id, query,
+            call->arena, out_page, err);
+}
+
+static pal_status list_marks(pal_call *call, pal_error *err)
+{
+    pal_mark_page page;
+    pal_mark_query query = {.bodies = true};
+    pal_status status = pal_api_query_read(call, &marks_query, &query, err);
     if (status == PAL_OK)
-        status = pal_store_marks(call->server->store, call->caller.tenant, session.id, call->arena,
-                &marks, &len, err);
+        status = read_marks(call, &query, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
     pal_json_begin_object(writer);
     pal_json_name(writer, "marks");
     pal_json_begin_array(writer);
-    for (size_t i = 0; status == PAL_OK && i < len; i++)
-        status = pal_native_mark_put(writer, &marks[i], err);
+    for (size_t i = 0; status == PAL_OK && i < page.len; i++)
+        status = put_mark(call, &page.items[i], page.standing[i], err);
     pal_json_end_array(writer);
+    pal_put_flag(writer, "has_more", page.has_more);
+    pal_json_end_object(writer);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+static pal_status get_mark(pal_call *call, pal_error *err)
+{
+    pal_mark_page page;
+    pal_mark_query query = {.bodies = true};
+    if (!pal_call_number(call->params[1], &query.number) || query.number == 0)
+        return pal_error_set(err, PAL_INVALID, "the path must end in the number of a mark");
+    pal_status status = read_marks(call, &query, &page, err);
+    if (status == PAL_OK)
+        status = put_mark(call, &page.items[0], page.standing[0], err);
+    if (status == PAL_OK)
+        pal_call_send(call, 200);
+    return status;
+}
+
+/* ---- The family of forks ---- */
+
+/* The turns of this server that have not ended. */
+typedef struct current_turns {
+    pal_turn_entry *items;
+    size_t len;
+} current_turns;
+
+static pal_status find_turns(pal_call *call, current_turns *out_turns, pal_error *err)
+{
+    pal_turn_query query = {.tenant = call->caller.tenant};
+    bool has_more;
+    for (int state = PAL_TURN_QUEUED; state < PAL_TURN_DONE; state++)
+        query.states |= 1u << state;
+    return pal_turn_list(call->server->runtime, &query, call->arena, &out_turns->items,
+            &out_turns->len, &has_more, err);
+}
+
+/* Writes the state of the session's oldest turn, or null. */
+static void put_turn(pal_json_writer *writer, const current_turns *turns, pal_id session)
+{
+    for (size_t i = 0; i < turns->len; i++) {
+        if (pal_id_equal(turns->items[i].info.session, session)) {
+            pal_put_text(writer, "turn", pal_turn_state_name(turns->items[i].info.state));
+            return;
+        }
+    }
+    pal_put_null(writer, "turn");
+}
+
+static pal_status put_node(pal_call *call, const pal_session *session, const current_turns *turns,
+        pal_error *err)
+{
+    pal_str title;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_status status = pal_store_title(call->server->store, session, call->arena, &title, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "id", session->id);
+    pal_put_str_or_null(writer, "key", session->key);
+    pal_put_str(writer, "title", title);
+    if (pal_id_is_none(session->parent_id))
+        pal_put_null(writer, "parent_id");
+    else
+        pal_put_id(writer, "parent_id", session->parent_id);
+    pal_put_count(writer, "fork_seq", session->fork_seq);
+    pal_put_count(writer, "last_seq", session->last_seq);
+    pal_put_text(writer, "state", pal_session_state_name(session->state));
+    pal_put_time(writer, "updated_at", session->updated_at);
+    put_turn(writer, turns, session->id);
+    pal_json_end_object(writer);
+    return PAL_OK;
+}
+
+static pal_status get_tree(pal_call *call, pal_error *err)
+{
+    pal_session session, *family;
+    current_turns turns = {0};
+    size_t len;
+    bool has_more;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_family(call->server->store, call->caller.tenant, session.id,
+                call->arena, &family, &len, &has_more, err);
+    if (status == PAL_OK)
+        status = find_turns(call, &turns, err);
+    if (status != PAL_OK)
+        return status;
+    pal_call_is_mixed(call);
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_id(writer, "root", len ? family[0].id : session.id);
+    pal_json_name(writer, "nodes");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; status == PAL_OK && i < len; i++)
+        status = put_node(call, &family[i], &turns, err);
+    pal_json_end_array(writer);
+    pal_put_flag(writer, "has_more", has_more);
     pal_json_end_object(writer);
     if (status == PAL_OK)
         pal_call_send(call, 200);
@@ -269,11 +412,31 @@ static pal_status list_marks(pal_call *call, pal_error *err)
 static const pal_api_object mark_body = {"Mark", .written = &pal_native_mark_table,
         .members = PAL_API_MEMBERS(
                 {"number", PAL_API_COUNT, .is_required = true},
-                {"kind", PAL_API_TEXT, .is_required = true})};
+                {"kind", PAL_API_TEXT, .is_required = true},
+                {"standing", .type = PAL_API_FLAG})};
 
 static const pal_api_object mark_list_body = {"MarkList",
         .members = PAL_API_MEMBERS(
-                {"marks", PAL_API_LIST, .of = &mark_body, .is_required = true})};
+                {"marks", PAL_API_LIST, .of = &mark_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true})};
+
+static const pal_api_object node_body = {"TreeNode",
+        .members = PAL_API_MEMBERS(
+                {"id", PAL_API_TEXT, .is_required = true},
+                {"key", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"title", PAL_API_TEXT, .is_required = true},
+                {"parent_id", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"fork_seq", PAL_API_COUNT, .is_required = true},
+                {"last_seq", PAL_API_COUNT, .is_required = true},
+                {"state", PAL_API_TEXT, .is_required = true},
+                {"updated_at", PAL_API_TIME, .is_required = true},
+                {"turn", PAL_API_TEXT, .is_required = true, .is_nullable = true})};
+
+static const pal_api_object tree_body = {"Tree",
+        .members = PAL_API_MEMBERS(
+                {"root", PAL_API_TEXT, .is_required = true},
+                {"nodes", PAL_API_LIST, .of = &node_body, .is_required = true},
+                {"has_more", PAL_API_FLAG, .is_required = true})};
 
 const pal_api_route pal_branch_routes[] = {
         {"POST", "/api/v1/sessions/{id}/fork", PAL_KEY_WRITE, PAL_API_JSON, fork_session,
@@ -303,7 +466,12 @@ const pal_api_route pal_branch_routes[] = {
         {"DELETE", "/api/v1/sessions/{id}/pins/{seq}", PAL_KEY_WRITE, 0, unpin_message,
                 {"unpinMessage", "remove the pin of a message", NULL, NULL, &mark_body, 200}},
         {"GET", "/api/v1/sessions/{id}/marks", PAL_KEY_READ, PAL_API_WORKER, list_marks,
-                {"listMarks", "list the marks of a session, oldest first", NULL, NULL,
+                {"listMarks", "list the marks of a session, oldest first", &marks_query, NULL,
                         &mark_list_body, 200}},
+        {"GET", "/api/v1/sessions/{id}/marks/{n}", PAL_KEY_READ, PAL_API_WORKER, get_mark,
+                {"getMark", "read one mark of the session itself", NULL, NULL, &mark_body, 200}},
+        {"GET", "/api/v1/sessions/{id}/tree", PAL_KEY_READ, PAL_API_WORKER, get_tree,
+                {"getTree", "list the session, its parents and all their forks", NULL, NULL,
+                        &tree_body, 200}},
         {0},
 };

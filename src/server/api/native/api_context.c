@@ -132,7 +132,48 @@ static pal_status compact_session(pal_call *call, pal_error *err)
     return PAL_OK;
 }
 
+typedef struct diff_query {
+    uint64_t old_number;
+    uint64_t new_number;
+} diff_query;
+
+static const pal_api_object diff_query_table = {
+        .members = PAL_API_MEMBERS(
+                {"old", PAL_API_COUNT, "the number of a compaction",
+                        .offset = offsetof(diff_query, old_number), .min = 1, .is_required = true},
+                {"new", PAL_API_COUNT, "the number of another compaction",
+                        .offset = offsetof(diff_query, new_number), .min = 1,
+                        .is_required = true})};
+
+static pal_status diff_summaries(pal_call *call, pal_error *err)
+{
+    pal_session session;
+    pal_str diff;
+    diff_query query = {0};
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_api_query_read(call, &diff_query_table, &query, err);
+    if (status == PAL_OK)
+        status = pal_window_diff(call->server->store, call->caller.tenant, session.id,
+                query.old_number, query.new_number, call->arena, &diff, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_writer *writer = pal_call_writer(call);
+    pal_json_begin_object(writer);
+    pal_put_count(writer, "old", query.old_number);
+    pal_put_count(writer, "new", query.new_number);
+    pal_put_str(writer, "diff", diff);
+    pal_json_end_object(writer);
+    pal_call_send(call, 200);
+    return PAL_OK;
+}
+
 /* ---- Search ---- */
+
+typedef struct search_request {
+    pal_search_query query; /* the offsets in the table are those of its members */
+    bool hidden;
+} search_request;
 
 static const pal_api_object search_query = {
         .members = PAL_API_MEMBERS(
@@ -150,7 +191,9 @@ static const pal_api_object search_query = {
                         .offset = offsetof(pal_search_query, limit), .min = 1,
                         .max = PAL_SEARCH_HITS_MAX},
                 {"cursor", PAL_API_TEXT, "cursor of the previous page",
-                        .offset = offsetof(pal_search_query, cursor)})};
+                        .offset = offsetof(pal_search_query, cursor)},
+                {"hidden", PAL_API_FLAG, "find messages that a rewind or a reset hides, too",
+                        .offset = offsetof(search_request, hidden)})};
 
 static const pal_api_object session_search_query = {
         .members = PAL_API_MEMBERS(
@@ -160,14 +203,51 @@ static const pal_api_object session_search_query = {
                 {"before", PAL_API_COUNT, "only messages with a smaller seq",
                         .offset = offsetof(pal_search_query, before_seq)})};
 
-static pal_search_query search_of(const pal_call *call)
+/* Reads the query parameters. */
+static pal_status read_search(pal_call *call, const pal_api_object *table,
+        pal_search_query *out_search, pal_error *err)
 {
-    return (pal_search_query){.tenant = call->caller.tenant,
-            .limit = PAL_SEARCH_HITS_DEFAULT,
-            .wait_ms = PAL_SEARCH_WAIT_MS};
+    search_request request = {.query.tenant = call->caller.tenant,
+            .query.limit = PAL_SEARCH_HITS_DEFAULT,
+            .query.wait_ms = PAL_SEARCH_WAIT_MS};
+    pal_status status = pal_api_query_read(call, table, &request, err);
+    *out_search = request.query;
+    out_search->hidden = request.hidden;
+    return status;
 }
 
-static void put_hit(pal_json_writer *writer, const pal_search_hit *hit)
+/* Finds the session of a hit. Hits of one session follow one another, so the last session is
+ * remembered. */
+static pal_status find_hit_session(
+        pal_call *call, pal_id id, pal_session *session, pal_error *err)
+{
+    char text[PAL_ID_TEXT_SIZE];
+    if (pal_id_equal(session->id, id))
+        return PAL_OK;
+    pal_id_to_text(id, text);
+    pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
+            pal_str_of(text), call->arena, session, err);
+    if (status == PAL_OK)
+        return pal_store_title(call->server->store, session, call->arena, &session->title, err);
+    if (status != PAL_NOT_FOUND)
+        return status;
+    *session = (pal_session){.id = id}; /* it was erased meanwhile */
+    return PAL_OK;
+}
+
+static pal_status is_hit_hidden(
+        pal_call *call, const pal_search_hit *hit, bool *out_is_hidden, pal_error *err)
+{
+    pal_message_query load = {.after_seq = hit->seq - 1, .before_seq = hit->seq + 1};
+    pal_message_page found = {0};
+    pal_status status = pal_store_load(call->server->store, call->caller.tenant, hit->session,
+            &load, call->arena, &found, err);
+    *out_is_hidden = status == PAL_OK && found.len == 0;
+    return status == PAL_NOT_FOUND ? PAL_OK : status;
+}
+
+static void put_hit(pal_json_writer *writer, const pal_search_hit *hit, const pal_session *session,
+        bool is_hidden)
 {
     pal_json_begin_object(writer);
     pal_put_id(writer, "session_id", hit->session);
@@ -176,12 +256,26 @@ static void put_hit(pal_json_writer *writer, const pal_search_hit *hit)
     pal_put_text(writer, "role", pal_role_name(hit->role));
     pal_put_time(writer, "created_at", hit->created_at);
     pal_put_str(writer, "snippet", hit->snippet);
+    pal_json_name(writer, "matches");
+    pal_json_begin_array(writer);
+    for (size_t i = 0; i < hit->matches_len; i++) {
+        pal_json_begin_array(writer);
+        pal_json_put_u64(writer, hit->matches[i].start);
+        pal_json_put_u64(writer, hit->matches[i].len);
+        pal_json_end_array(writer);
+    }
+    pal_json_end_array(writer);
+    pal_put_str(writer, "title", session->title);
+    pal_put_str_or_null(writer, "key", session->key);
+    if (is_hidden)
+        pal_put_flag(writer, "hidden", true);
     pal_json_end_object(writer);
 }
 
 static pal_status send_hits(pal_call *call, const pal_search_query *search, pal_error *err)
 {
     pal_search_page hits;
+    pal_session session = {0};
     pal_status status = pal_store_search(call->server->store, search, call->arena, &hits, err);
     if (status != PAL_OK)
         return status;
@@ -189,8 +283,15 @@ static pal_status send_hits(pal_call *call, const pal_search_query *search, pal_
     pal_json_begin_object(writer);
     pal_json_name(writer, "hits");
     pal_json_begin_array(writer);
-    for (size_t i = 0; i < hits.len; i++)
-        put_hit(writer, &hits.items[i]);
+    for (size_t i = 0; status == PAL_OK && i < hits.len; i++) {
+        bool is_hidden = false;
+        status = find_hit_session(call, hits.items[i].session, &session, err);
+        if (status == PAL_OK && search->hidden)
+            status = is_hit_hidden(call, &hits.items[i], &is_hidden, err);
+        put_hit(writer, &hits.items[i], &session, is_hidden);
+    }
+    if (status != PAL_OK)
+        return status;
     pal_json_end_array(writer);
     pal_put_flag(writer, "has_more", hits.cursor.len > 0);
     pal_put_str_or_null(writer, "cursor", hits.cursor);
@@ -203,16 +304,16 @@ static pal_status send_hits(pal_call *call, const pal_search_query *search, pal_
 
 static pal_status search_all(pal_call *call, pal_error *err)
 {
-    pal_search_query search = search_of(call);
-    pal_status status = pal_api_query_read(call, &search_query, &search, err);
+    pal_search_query search;
+    pal_status status = read_search(call, &search_query, &search, err);
     return status == PAL_OK ? send_hits(call, &search, err) : status;
 }
 
 static pal_status search_session(pal_call *call, pal_error *err)
 {
     pal_session session;
-    pal_search_query search = search_of(call);
-    pal_status status = pal_api_query_read(call, &session_search_query, &search, err);
+    pal_search_query search;
+    pal_status status = read_search(call, &session_search_query, &search, err);
     if (status != PAL_OK)
         return status;
     status = pal_call_session(call, call->params[0], &session, err);
@@ -340,6 +441,12 @@ static const pal_api_object compacted_body = {"Compacted",
                 {"summary", .type = PAL_API_TEXT},
                 {"note", .type = PAL_API_TEXT})};
 
+static const pal_api_object diff_body = {"SummaryDiff",
+        .members = PAL_API_MEMBERS(
+                {"old", PAL_API_COUNT, .is_required = true},
+                {"new", PAL_API_COUNT, .is_required = true},
+                {"diff", PAL_API_TEXT, .is_required = true})};
+
 static const pal_api_object hit_body = {"Hit",
         .members = PAL_API_MEMBERS(
                 {"session_id", PAL_API_TEXT, .is_required = true},
@@ -347,7 +454,13 @@ static const pal_api_object hit_body = {"Hit",
                 {"seq", PAL_API_COUNT, .is_required = true},
                 {"role", .type = PAL_API_TEXT},
                 {"created_at", .type = PAL_API_TIME},
-                {"snippet", .type = PAL_API_TEXT})};
+                {"snippet", PAL_API_TEXT, .is_required = true},
+                {"matches", PAL_API_VALUE, .is_required = true,
+                        .schema = "{\"type\":\"array\",\"items\":{\"type\":\"array\","
+                                  "\"items\":{\"type\":\"integer\"}}}"},
+                {"title", PAL_API_TEXT, .is_required = true},
+                {"key", PAL_API_TEXT, .is_required = true, .is_nullable = true},
+                {"hidden", .type = PAL_API_FLAG})};
 
 static const pal_api_object hit_page_body = {"HitPage",
         .members = PAL_API_MEMBERS(
@@ -368,6 +481,10 @@ const pal_api_route pal_context_routes[] = {
                 {"compactSession",
                         "replace the older messages by a summary; undo with 'undo'", NULL,
                         &compact_body, &compacted_body, 200}},
+        {"GET", "/api/v1/sessions/{id}/compact/diff", PAL_KEY_READ, PAL_API_WORKER,
+                diff_summaries,
+                {"diffSummaries", "compare the summaries of two compactions line by line",
+                        &diff_query_table, NULL, &diff_body, 200}},
         {"GET", "/api/v1/sessions/{id}/summary", PAL_KEY_READ, PAL_API_WORKER, get_summary,
                 {"getSummary",
                         "read the summary that the model gets; empty if there is none", NULL, NULL,

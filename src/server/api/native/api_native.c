@@ -45,6 +45,7 @@ static const pal_api_route *const routes[] = {
         pal_skillian_routes,
         pal_loom_routes,
         pal_inbound_routes,
+        pal_inbox_routes,
         pal_feed_routes,
         NULL,
 };

@@ -12,6 +12,16 @@
 #include "server/api/native/api_turn.h"
 #include "server/server_call.h"
 
+/* A session without a title is shown with the beginning of its first user message. */
+static pal_status show_session(pal_call *call, pal_session *session, pal_error *err)
+{
+    pal_status status = pal_store_title(
+            call->server->store, session, call->arena, &session->title, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_native_session_show(pal_call_writer(call), session, err);
+}
+
 /* ---- Answering after a write ---- */
 
 typedef struct pal_session_answer {
@@ -30,7 +40,7 @@ static void send_session(pal_exchange *x)
     pal_status status = pal_store_find(call->server->store, call->caller.tenant, PAL_SESSION_BY_ID,
             pal_str_of(id), call->arena, &session, &err);
     if (status == PAL_OK)
-        status = pal_native_session_show(pal_call_writer(call), &session, &err);
+        status = show_session(call, &session, &err);
     if (status == PAL_OK)
         pal_call_send(call, answer->code);
     else
@@ -176,7 +186,7 @@ static pal_status get_session(pal_call *call, pal_error *err)
     pal_status status = pal_call_session(call, call->params[0], &session, err);
     if (status != PAL_OK)
         return status;
-    status = pal_native_session_show(pal_call_writer(call), &session, err);
+    status = show_session(call, &session, err);
     if (status != PAL_OK)
         return status;
     pal_call_send(call, 200);
@@ -201,15 +211,27 @@ static const pal_api_object list_query = {
                         "changed at or after this time: RFC 3339, or milliseconds since 1970",
                         .offset = offsetof(pal_session_query, updated_from)},
                 {"updated_to", PAL_API_TIME, "changed before this time",
-                        .offset = offsetof(pal_session_query, updated_to)})};
+                        .offset = offsetof(pal_session_query, updated_to)},
+                {"q", PAL_API_TEXT, "words that must all be in the title or the key",
+                        .offset = offsetof(pal_session_query, text)},
+                {"parent", PAL_API_VALUE, "only forks of this session",
+                        .schema = "{\"type\":\"string\"}"},
+                {"root", PAL_API_FLAG, "only sessions that are not forks",
+                        .offset = offsetof(pal_session_query, root_only)})};
 
 static pal_status list_sessions(pal_call *call, pal_error *err)
 {
-    pal_session_query query = {.tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_DEFAULT};
+    pal_session_query query = {
+            .tenant = call->caller.tenant, .limit = PAL_SESSION_PAGE_DEFAULT, .titled = true};
+    pal_session parent = {0};
     pal_session_page page;
+    pal_str name;
     pal_status status = pal_api_query_read(call, &list_query, &query, err);
+    if (status == PAL_OK && pal_exchange_query(call->exchange, "parent", &name))
+        status = pal_call_session(call, name, &parent, err);
     if (status != PAL_OK)
         return status;
+    query.parent = parent.id;
     status = pal_store_list(call->server->store, &query, call->arena, &page, err);
     if (status != PAL_OK)
         return status;

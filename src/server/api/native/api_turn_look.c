@@ -260,6 +260,7 @@ static pal_status read_states(pal_call *call, pal_str text, uint32_t *out_states
 static pal_status put_entry(pal_call *call, pal_turn_entry *entry, pal_error *err)
 {
     pal_session session;
+    pal_str title;
     char id[PAL_ID_TEXT_SIZE];
     pal_json_writer *writer = pal_call_writer(call);
     pal_id_to_text(entry->info.session, id);
@@ -269,11 +270,13 @@ static pal_status put_entry(pal_call *call, pal_turn_entry *entry, pal_error *er
         session = (pal_session){0};
         status = PAL_OK;
     }
+    if (status == PAL_OK)
+        status = pal_store_title(call->server->store, &session, call->arena, &title, err);
     if (status != PAL_OK)
         return status;
     pal_json_begin_object(writer);
     pal_native_turn_put(writer, &entry->info);
-    pal_put_str(writer, "title", session.title);
+    pal_put_str(writer, "title", title);
     pal_put_count(writer, "step", entry->step);
     pal_put_str_or_null(writer, "tool", entry->tool);
     pal_put_str_or_null(writer, "model", entry->model);
