@@ -172,6 +172,107 @@ static void bad_queries_are_refused(void)
     GIVES(PAL_INVALID, pal_store_list(test.store, &bad_state, test.arena, &page, &test.err));
 }
 
+/* ---- Conditions that the front checks ---- */
+
+static pal_id make_titled(const char *title, const char *key)
+{
+    pal_session session = {.title = S(title), .key = S(key)};
+    pal_id id = {{0}};
+
+    OK(pal_store_create(test.store, &session, &id, &test.err));
+    return id;
+}
+
+static void words_find_titles_and_keys(void)
+{
+    pal_id lamp, bread, said;
+    pal_session_page page;
+
+    pal_clock_set_ms(NOW);
+    lamp = make_titled("The Lamp", "hall-1");
+    pal_clock_set_ms(NOW + 1);
+    bread = make_titled("Bread", "");
+    pal_clock_set_ms(NOW + 2);
+    said = new_session();
+    say(said, "a  lamp\nand bread");
+    CHECK(lists((pal_session_query){.text = S("LAMP")}, (pal_id[]){said, lamp}, 2));
+    CHECK(lists((pal_session_query){.text = S("hall")}, &lamp, 1));
+    CHECK(lists((pal_session_query){.text = S("bre*")}, (pal_id[]){said, bread}, 2));
+    CHECK(lists((pal_session_query){.text = S("nothing")}, NULL, 0));
+    pal_session_query query = {.text = S("lamp"), .limit = 1, .titled = true};
+    OK(pal_store_list(test.store, &query, test.arena, &page, &test.err));
+    CHECK_STR(page.sessions[0].title, "a lamp and bread");
+    query.cursor = page.cursor;
+    CHECK(lists(query, &lamp, 1));
+}
+
+static void forks_are_listed_by_parent(void)
+{
+    pal_id root = new_session(), child, other, grandchild;
+    pal_session *family;
+    size_t len;
+    bool more;
+
+    say_words(root, "a b c");
+    pal_clock_set_ms(NOW + 1);
+    child = fork_at(root, 2);
+    pal_clock_set_ms(NOW + 2);
+    other = fork_at(root, 1);
+    say(child, "d");
+    pal_clock_set_ms(NOW + 3);
+    grandchild = fork_at(child, 3);
+    CHECK(lists((pal_session_query){.parent = root, .agent = S("x")}, NULL, 0));
+    CHECK(lists((pal_session_query){.parent = child}, &grandchild, 1));
+    CHECK(lists((pal_session_query){.root_only = true}, &root, 1));
+    OK(pal_store_delete(test.store, no_tenant(), child, &test.err));
+    CHECK(lists((pal_session_query){.parent = root}, &other, 1));
+    OK(pal_store_family(
+            test.store, no_tenant(), grandchild, test.arena, &family, &len, &more, &test.err));
+    CHECK(!more);
+    if (CHECK_EQ(len, 4)) {
+        CHECK(pal_id_equal(family[0].id, root));
+        CHECK(pal_id_equal(family[3].id, grandchild));
+    }
+    OK(pal_store_erase(test.store, no_tenant(), child, NULL, &test.err));
+    OK(pal_store_family(
+            test.store, no_tenant(), root, test.arena, &family, &len, &more, &test.err));
+    CHECK_EQ(len, 3); /* an erased session is not shown, but its forks are */
+}
+
+static void marks_come_in_pages(void)
+{
+    pal_id parent = new_session(), fork;
+    pal_mark_page page = {0};
+    pal_mark pin = {.kind = PAL_MARK_PIN, .seq = 1};
+
+    say_words(parent, "a b c");
+    OK(pal_store_mark(test.store, no_tenant(), parent, &pin, &test.err));
+    fork = fork_at(parent, 3);
+    rewind_to(fork, 2);
+    OK(undo(fork, 1));
+    pin = (pal_mark){.kind = PAL_MARK_PIN, .seq = 1};
+    OK(pal_store_mark(test.store, no_tenant(), fork, &pin, &test.err));
+    pal_mark_query query = {.limit = 3};
+    OK(pal_store_mark_page(
+            test.store, no_tenant(), fork, &query, test.arena, &page, &test.err));
+    CHECK(page.has_more);
+    if (CHECK_EQ(page.len, 3)) {
+        CHECK(page.items[0].inherited && !page.standing[0]); /* pinned again */
+        CHECK(page.items[1].kind == PAL_MARK_REWIND && !page.standing[1]);
+        CHECK(page.items[2].kind == PAL_MARK_UNDO && page.standing[2]);
+    }
+    query.after = 3;
+    OK(pal_store_mark_page(
+            test.store, no_tenant(), fork, &query, test.arena, &page, &test.err));
+    if (CHECK_EQ(page.len, 1))
+        CHECK(page.items[0].kind == PAL_MARK_PIN && page.standing[0]);
+    CHECK(!page.has_more);
+    query = (pal_mark_query){.number = 4};
+    CHECK_EQ(pal_store_mark_page(
+                     test.store, no_tenant(), fork, &query, test.arena, &page, &test.err),
+            PAL_NOT_FOUND);
+}
+
 void contract_lists(void)
 {
     RUN(the_newest_update_comes_first);
@@ -182,4 +283,7 @@ void contract_lists(void)
     RUN(a_page_continues_while_sessions_move);
     RUN(fifty_are_a_page);
     RUN(bad_queries_are_refused);
+    RUN(words_find_titles_and_keys);
+    RUN(forks_are_listed_by_parent);
+    RUN(marks_come_in_pages);
 }
