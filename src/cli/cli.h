@@ -488,6 +488,7 @@ extern const pal_cli_command pal_cmd_key_create;
 extern const pal_cli_command pal_cmd_key_list;
 extern const pal_cli_command pal_cmd_key_revoke;
 extern const pal_cli_command pal_cmd_node_list;
+extern const pal_cli_command pal_cmd_page;
 extern const pal_cli_command pal_cmd_store_init;
 extern const pal_cli_command pal_cmd_store_migrate;
 extern const pal_cli_command pal_cmd_store_check;

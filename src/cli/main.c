@@ -41,6 +41,7 @@ const pal_cli_command *const pal_cli_commands[] = {
         &pal_cmd_config_check,
         &pal_cmd_config_example,
         &pal_cmd_serve,
+        &pal_cmd_page,
         &pal_cmd_run,
         &pal_cmd_mcp,
         &pal_cmd_mcp_login,

@@ -31,6 +31,7 @@ typedef struct pal_caller {
     pal_str tenant;
     pal_key_role role;
     pal_str key_id; /* empty: no keys exist, and the client is on this machine */
+    bool is_login;  /* a browser that has logged in with the key (access_login.h) */
     pal_budget budget;
 } pal_caller;
 

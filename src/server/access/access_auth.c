@@ -9,6 +9,9 @@
  * could send a request, so the request must come from the server's own page or from an origin in
  * server.cors_origins. A page from another port of this machine also counts as another site.
  *
+ * A browser that has logged in sends no key, but the two parts of its login (access_login.h). They
+ * count only from the server's own page. They are looked up and cached in the same way.
+ *
  * If an address has sent key_failures_per_minute wrong keys, further wrong keys get 429. A valid
  * key is still accepted, because other clients may use the same address.
  *
@@ -25,6 +28,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "server/access/access_key.h"
+#include "server/access/access_login.h"
 #include "server/access/access_rate.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
@@ -38,6 +42,7 @@ typedef struct cached_key {
     pal_key key;
     int64_t read_us;
     bool is_used; /* it was used today, and the record does not say so yet */
+    char cookie[PAL_LOGIN_SECRET_SIZE]; /* a login that has to be renewed; empty: none */
 } cached_key;
 
 struct pal_auth {
@@ -163,7 +168,9 @@ static bool find_cached(pal_auth *auth, pal_str digest, pal_arena *arena, pal_ke
     return copy_key(arena, &entry->key, out_key);
 }
 
-static void keep(pal_auth *auth, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key)
+/* `cookie` is that of a login; empty: the digest is that of a key. */
+static void keep(pal_auth *auth, const uint8_t digest[PAL_SHA256_SIZE], const pal_key *key,
+        pal_str cookie)
 {
     char day[PAL_TIME_TEXT_SIZE];
     cached_key *entry = pal_calloc(1, sizeof *entry);
@@ -174,6 +181,8 @@ static void keep(pal_auth *auth, const uint8_t digest[PAL_SHA256_SIZE], const pa
     memcpy(entry->digest, digest, sizeof entry->digest);
     entry->read_us = pal_clock_monotonic_us();
     entry->is_used = !pal_str_is(key->used_on, day);
+    if (cookie.len < sizeof entry->cookie)
+        memcpy(entry->cookie, cookie.data ? cookie.data : "", cookie.len);
     pal_str name = pal_str_make((const char *)entry->digest, sizeof entry->digest);
     pthread_mutex_lock(&auth->lock);
     if (auth->cache.len >= PAL_SERVER_KEYS_CACHED_MAX)
@@ -218,8 +227,70 @@ static pal_status find_key(
         return PAL_OK;
     pal_status status = pal_key_find(auth->store, secret, arena, out_key, err);
     if (status == PAL_OK)
-        keep(auth, digest, out_key);
+        keep(auth, digest, out_key, (pal_str){0});
     return status;
+}
+
+/* The digest of both parts together names the login in the cache. */
+static pal_status login_digest(pal_str cookie, pal_str half, pal_arena *arena,
+        uint8_t out_digest[PAL_SHA256_SIZE], pal_error *err)
+{
+    char *both = pal_arena_alloc(arena, cookie.len + half.len + 2);
+    if (!both)
+        return pal_no_memory(err);
+    int len = snprintf(both, cookie.len + half.len + 2, "%.*s.%.*s", PAL_STR_ARG(cookie),
+            PAL_STR_ARG(half));
+    if (pal_sha256(pal_str_make(both, (size_t)len), out_digest) != PAL_OK)
+        return pal_no_memory(err);
+    return PAL_OK;
+}
+
+/* Finds the key that a browser has logged in with. */
+static pal_status find_login(pal_auth *auth, pal_str cookie, pal_str half, pal_arena *arena,
+        pal_key *out_key, pal_error *err)
+{
+    uint8_t digest[PAL_SHA256_SIZE];
+    pal_str key_id;
+    pal_status status = login_digest(cookie, half, arena, digest, err);
+    if (status != PAL_OK)
+        return status;
+    pthread_mutex_lock(&auth->lock);
+    bool found =
+            find_cached(auth, pal_str_make((const char *)digest, sizeof digest), arena, out_key);
+    pthread_mutex_unlock(&auth->lock);
+    if (found)
+        return PAL_OK;
+    status = pal_login_find(auth->store, cookie, half, arena, &key_id, err);
+    if (status == PAL_OK)
+        status = pal_key_get(auth->store, key_id, arena, out_key, err);
+    if (status == PAL_OK)
+        keep(auth, digest, out_key, cookie);
+    return status;
+}
+
+/* Extends the logins that were used. */
+static void renew_logins(pal_auth *auth)
+{
+    char cookie[PAL_LOGIN_SECRET_SIZE];
+    do {
+        pal_error err;
+        size_t position = 0;
+        pal_str name;
+        void *value;
+        cookie[0] = 0;
+        pthread_mutex_lock(&auth->lock);
+        while (!cookie[0] && pal_map_next(&auth->cache, &position, &name, &value)) {
+            cached_key *entry = value;
+            memcpy(cookie, entry->cookie, sizeof cookie);
+            entry->cookie[0] = 0;
+        }
+        pthread_mutex_unlock(&auth->lock);
+        if (!cookie[0])
+            return;
+        pal_status status = pal_login_renew(auth->store, pal_str_of(cookie), &err);
+        if (status != PAL_OK && status != PAL_NOT_FOUND)
+            pal_log(PAL_LOG_WARN, "could not renew a login: %s", err.message);
+    } while (cookie[0]);
 }
 
 void pal_auth_note_used(pal_auth *auth)
@@ -248,6 +319,7 @@ void pal_auth_note_used(pal_auth *auth)
                     PAL_STR_ARG(id), err.message);
     }
     pal_arena_free(arena);
+    renew_logins(auth);
 }
 
 /* ---- The caller ---- */
@@ -286,8 +358,7 @@ static pal_status refuse_unknown(pal_call *call, pal_error *err, const char *why
             why);
 }
 
-/* Counts wrong keys by address. */
-static pal_status refuse_wrong(pal_call *call, pal_error *err, const char *why)
+pal_status pal_auth_refuse_wrong(pal_call *call, const char *why, pal_error *err)
 {
     char who[sizeof "failed " + PAL_PEER_SIZE] = "failed ";
     int64_t retry_ms = 0;
@@ -339,9 +410,26 @@ static pal_status accept_key(pal_call *call, const pal_key *key, pal_error *err)
     return choose_tenant(call, key, err);
 }
 
+/* Finds the key of the request: the one that it has, or the one that its browser has logged in
+ * with. PAL_NOT_FOUND: neither is valid. *out_is_given: the request has a key or a login. */
+static pal_status find_caller_key(
+        pal_call *call, pal_key *out_key, bool *out_is_given, pal_error *err)
+{
+    pal_auth *auth = call->server->auth;
+    pal_str secret = secret_of(call->exchange);
+    pal_str half = pal_exchange_header(call->exchange, PAL_LOGIN_HALF);
+    pal_str cookie = pal_login_cookie_of(pal_exchange_header(call->exchange, "cookie"));
+    call->caller.is_login = !secret.len && half.len && cookie.len;
+    *out_is_given = secret.len || call->caller.is_login;
+    if (!*out_is_given)
+        return PAL_NOT_FOUND;
+    return call->caller.is_login ? find_login(auth, cookie, half, call->arena, out_key, err)
+                                 : find_key(auth, secret, call->arena, out_key, err);
+}
+
 pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
 {
-    bool any;
+    bool any, is_given;
     pal_key key;
     pal_auth *auth = call->server->auth;
     *out_rate = call->server->settings->requests_per_minute;
@@ -352,16 +440,21 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
         call->caller.role = PAL_KEY_ADMIN;
         return choose_tenant(call, NULL, err);
     }
-    pal_str secret = secret_of(call->exchange);
-    if (secret.len == 0)
+    status = find_caller_key(call, &key, &is_given, err);
+    if (!is_given)
         return refuse_unknown(call, err, "this server requires an API key");
-    status = find_key(auth, secret, call->arena, &key, err);
     if (status == PAL_NOT_FOUND)
-        return refuse_wrong(call, err, "the API key is not known");
+        return pal_auth_refuse_wrong(call, call->caller.is_login
+                        ? "the login has ended or is not valid" : "the API key is not known", err);
     if (status != PAL_OK)
         return status;
     if (key.revoked_at)
-        return refuse_wrong(call, err, "the API key was revoked");
+        return pal_auth_refuse_wrong(call, "the API key was revoked", err);
+    /* The node that passed the request on has checked where it comes from. */
+    if (call->caller.is_login && !call->is_passed)
+        status = pal_auth_own_page(call, err);
+    if (status != PAL_OK)
+        return status;
     if (key.requests_per_minute)
         *out_rate = key.requests_per_minute;
     return accept_key(call, &key, err);
@@ -370,12 +463,11 @@ pal_status pal_auth_caller(pal_call *call, uint32_t *out_rate, pal_error *err)
 bool pal_auth_is_known(pal_call *call)
 {
     pal_key key;
+    bool is_given;
     pal_auth *auth = call->server->auth;
     if (!pal_auth_had_keys(auth) && auth->is_local)
         return true;
-    pal_str secret = secret_of(call->exchange);
-    return secret.len && find_key(auth, secret, call->arena, &key, NULL) == PAL_OK &&
-            !key.revoked_at;
+    return find_caller_key(call, &key, &is_given, NULL) == PAL_OK && !key.revoked_at;
 }
 
 /* ---- Names of this machine ---- */
@@ -446,6 +538,15 @@ static bool is_navigation(const pal_call *call)
     return (call->route->flags & PAL_API_PAGE) &&
             pal_str_is(pal_exchange_header(x, "sec-fetch-mode"), "navigate") &&
             pal_str_is(pal_exchange_header(x, "sec-fetch-dest"), "document");
+}
+
+pal_status pal_auth_own_page(pal_call *call, pal_error *err)
+{
+    if (is_own_page(call, pal_exchange_header(call->exchange, "origin")))
+        return PAL_OK;
+    return pal_call_refuse(call, 403, "forbidden", PAL_DENIED, err,
+            "a login counts only for requests of the server's own page; send a key in the header "
+            "'Authorization: Bearer KEY'");
 }
 
 pal_status pal_auth_local(pal_call *call, pal_error *err)

@@ -35,6 +35,12 @@ bool pal_auth_is_known(pal_call *call);
  * `any_scheme`: http and https both match, because a proxy may handle TLS. */
 bool pal_auth_origin_is_own(const pal_call *call, pal_str origin, bool any_scheme);
 
+/* Refuses the request unless it comes from the server's own page, or from a program that is not a
+ * browser. */
+PAL_CHECKED pal_status pal_auth_own_page(pal_call *call, pal_error *err);
+/* Refuses a wrong key or code, and counts it for the address. */
+pal_status pal_auth_refuse_wrong(pal_call *call, const char *why, pal_error *err);
+
 /* Protects an open server from pages of other sites in a browser. The request must name this
  * machine, and come from the server's own page or from an origin in server.cors_origins. */
 PAL_CHECKED pal_status pal_auth_local(pal_call *call, pal_error *err);

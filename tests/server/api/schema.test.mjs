@@ -52,8 +52,10 @@ async function makeClient(t) {
     const call = async (name, params = {}, body, query = '') => {
         const { method, path, code, schema } = routes.get(name) ?? assert.fail(name);
         const target = path.replace(/\{(\w+)\}/g, (_, param) => encodeURIComponent(params[param]));
-        const answer = await s.ask(method, target + query, { body, key: state.key });
+        const answer = await s.ask(method, target + query,
+            { body, key: state.key, headers: state.headers });
         assert.equal(answer.code, code, `${name}: ${answer.text}`);
+        state.answer = answer;
         if (schema) conforms(doc, schema, answer.json, name, unknown);
         called.add(name);
         return answer.json;
@@ -160,6 +162,11 @@ test('responses match /openapi.json', async (t) => {
         for (const name of ['health', 'live', 'ready', 'getMe', 'listServedModels', 'listTools',
             'listAgents', 'getStats']) await call(name);
         const { id: first, key } = await call('createKey', {}, { role: 'admin', label: 'l' });
+        const { half } = await call('logIn', {}, { key });
+        state.headers = { cookie: state.answer.headers['set-cookie'][0].split(';')[0],
+            'x-palaver-page': half };
+        await call('logOut');
+        state.headers = {};
         state.key = key; // with the first key, the server requires one
         await call('listKeys');
         await call('revokeKey', { id: first });

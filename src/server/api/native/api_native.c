@@ -33,6 +33,7 @@ static const pal_api_route *const routes[] = {
         health_routes,
         pal_about_routes,
         pal_key_routes,
+        pal_login_routes,
         pal_session_routes,
         pal_message_routes,
         pal_branch_routes,

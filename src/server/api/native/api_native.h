@@ -14,6 +14,7 @@ extern const pal_api_route pal_context_routes[];  /* api_context.c */
 extern const pal_api_route pal_inbound_routes[];  /* api_inbound.c */
 extern const pal_api_route pal_inbox_routes[];    /* api_inbox.c */
 extern const pal_api_route pal_key_routes[];      /* api_key.c */
+extern const pal_api_route pal_login_routes[];    /* api_login.c */
 extern const pal_api_route pal_loom_routes[];     /* api_loom.c */
 extern const pal_api_route pal_message_routes[];  /* api_message.c */
 extern const pal_api_route pal_permission_routes[]; /* api_permission.c */
