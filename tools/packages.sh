@@ -5,11 +5,11 @@
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libsqlite3-dev libssl-dev
         libutf8proc-dev libyaml-dev libuv1-dev libcurl4-openssl-dev libedit-dev
-        libmicrohttpd-dev libgnutls28-dev libwslay-dev libpq-dev)
+        libmicrohttpd-dev libgnutls28-dev zlib1g-dev libwslay-dev libpq-dev)
 build_commands=(cc meson ninja pkg-config)
 build_libraries=('sqlite3 >= 3.40' 'libcrypto >= 3.0' 'libutf8proc >= 2.5' 'yaml-0.1 >= 0.2'
         'libuv >= 1.40' 'libcurl >= 7.87' 'libedit >= 3.1' 'libmicrohttpd >= 0.9.75'
-        'gnutls >= 3.6')
+        'gnutls >= 3.6' 'zlib >= 1.2.11')
 
 # Bring the vocabularies. Without them the build goes on, and tokens are only estimated.
 vocab_packages=(nodejs npm)

@@ -11,6 +11,7 @@
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/http/http_gzip.h"
 #include "server/server_idempotency.h"
 
 #define RETRY_MS 1000 /* Retry-After if the store's queue is full or too many turns run */
@@ -119,6 +120,23 @@ pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_
     return pal_error_set(err, status, "%s", message);
 }
 
+/* Compresses the body if the client accepts it. A node that passes on the request passes the
+ * compressed body on, too. */
+static void answer_long(pal_exchange *x, unsigned code, pal_buf *body)
+{
+    pal_buf zipped;
+    pal_buf_init(&zipped, body->len);
+    pal_exchange_add_header(x, "vary", pal_str_of("accept-encoding"));
+    if (pal_gzip_is_accepted(pal_exchange_header(x, "accept-encoding")) &&
+            pal_gzip_compress(pal_buf_str(body), &zipped)) {
+        pal_exchange_add_header(x, "content-encoding", pal_str_of("gzip"));
+        pal_exchange_answer_with(x, code, json_type, &zipped);
+    } else {
+        pal_exchange_answer_with(x, code, json_type, body);
+    }
+    pal_buf_done(&zipped);
+}
+
 /* Takes the body out of the call first: the call is in the arena, which can end with the
  * response. */
 static void answer(pal_call *call, unsigned code)
@@ -130,6 +148,8 @@ static void answer(pal_call *call, unsigned code)
     pal_idempotency_end(call);
     if (body.failure)
         pal_exchange_answer(call->exchange, 503, json_type, pal_str_of(no_memory_answer));
+    else if (body.len > PAL_SERVER_GZIP_BYTES_MIN)
+        answer_long(call->exchange, code, &body);
     else
         pal_exchange_answer_with(call->exchange, code, json_type, &body);
     pal_buf_done(&body);

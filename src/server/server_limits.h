@@ -33,6 +33,7 @@
 #define PAL_SERVER_TLS_FILE_BYTES_MAX (1u << 20)
 
 #define PAL_SERVER_ANSWER_BYTES_MAX ((size_t)512 << 20) /* bytes of a JSON response */
+#define PAL_SERVER_GZIP_BYTES_MIN ((size_t)4 << 10) /* a longer JSON response is compressed */
 #define PAL_SERVER_IDEMPOTENCY_KEY_LEN_MAX 255          /* length of the Idempotency-Key header */
 /* Bytes of a response that is stored for repeats. */
 #define PAL_SERVER_REMEMBERED_BYTES_MAX ((size_t)4 << 20)
