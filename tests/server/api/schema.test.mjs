@@ -132,7 +132,7 @@ test('responses match /openapi.json', async (t) => {
             answers: [{ call_id: asking.asking.call_id, allow: true, remember: 'session' }] });
         await call('listPermissions', { id: asking.session_id });
         await call('forgetPermission', { id: asking.session_id, tool: 'recall' });
-        await call('getUsage');
+        await call('getUsage', {}, undefined, `?by=hour&from=${Date.now() - 3600e3}`);
         await call('getSessionUsage', { id });
     });
     await t.test('clients', async () => {
