@@ -74,7 +74,7 @@ test('responses match /openapi.json', async (t) => {
         await call('getSession', { id });
         await call('updateSession', { id }, { title: 'U' });
         await call('listSessions', {}, undefined, '?limit=1');
-        await call('listMessages', { id });
+        await call('listMessages', { id }, undefined, '?marks=true&hidden=true');
         await call('getMessage', { id, message: messages[1].id, seq: messages[1].seq });
         await call('searchAll', {}, undefined, '?q=one');
         await call('searchSession', { id }, undefined, '?q=one');

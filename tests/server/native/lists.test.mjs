@@ -129,6 +129,38 @@ test('marks come in pages, without bodies, and say which of them are in effect',
     assertError(await s.get(`/api/v1/sessions/${id}/marks?limit=1001`), 400, 'invalid', /'limit'/);
 });
 
+test('messages show what is pinned and pruned', async (t) => {
+    const s = await serveModel(t, { config: `models: [{name: mock-model, context: 8000, output: 500}]
+context:
+  compaction: {prune_protect: 100, prune_minimum: 100, prune_protect_turns: 1}
+` });
+    const id = await s.session();
+    for (let i = 0; i < 6; i++) {
+        const call = { id: `c${i}`, type: 'function', function: { name: 'look', arguments: '{}' } };
+        await append(s, id, { role: 'user', content: `question ${i}` },
+            { role: 'assistant', content: '', tool_calls: [call] },
+            { role: 'tool', tool_call_id: `c${i}`, content: 'many words '.repeat(700) },
+            { role: 'assistant', content: 'done' });
+    }
+    await s.post(`/api/v1/sessions/${id}/pins`, { seq: 5 });
+    const turn = await s.turn(id, { message: 'and now?' });
+    assert.equal(turn.code, 200, turn.text);
+    const { marks } = await get(s, `sessions/${id}/marks`);
+    const prune = marks.find(({ kind }) => kind === 'prune');
+    assert.ok(prune.standing);
+    const { messages } = await get(s, `sessions/${id}/messages?marks=true`);
+    assert.deepEqual(messages.flatMap(({ seq, pruned }) => (pruned ?? []).map((n) => [seq, n])),
+        prune.body.pruned);
+    assert.deepEqual(messages.filter(({ pinned }) => pinned).map(({ seq }) => seq), [5]);
+    const newest = await get(s, `sessions/${id}/messages?marks=true&order=desc&limit=1`);
+    assert.ok(!('pruned' in newest.messages[0]));
+    await s.post(`/api/v1/sessions/${id}/undo`, { number: prune.number });
+    const after = await get(s, `sessions/${id}/messages?marks=true`);
+    assert.ok(after.messages.every((message) => !('pruned' in message)));
+    const plain = await get(s, `sessions/${id}/messages`);
+    assert.ok(plain.messages.every((message) => !('pinned' in message)));
+});
+
 test('waiting messages are listed and taken back', async (t) => {
     const s = await serveModel(t);
     const id = await s.session();

@@ -16,7 +16,8 @@
 /* ---- The caller ---- */
 
 /* Parts of the API that clients can test for before they use them. */
-static const char *const features[] = {"events", "watch", "so_far", "turns"};
+static const char *const features[] = {"events", "watch", "so_far", "turns",
+        "plan", "past", "lists", "login", "usage_by"};
 
 /* The beginning of the next day or month, in UTC. */
 static int64_t next_period(int64_t since, bool is_monthly)

@@ -280,6 +280,7 @@ static pal_status append_messages(pal_call *call, pal_error *err)
 typedef struct page_query {
     pal_message_query load;
     int is_descending;
+    bool with_marks;
 } page_query;
 
 static const pal_api_object page_query_table = {
@@ -294,7 +295,9 @@ static const pal_api_object page_query_table = {
                 {"order", PAL_API_WORD, "ascending or descending by seq",
                         .offset = offsetof(page_query, is_descending), .words = "asc desc"},
                 {"hidden", PAL_API_FLAG, "include messages that a rewind or a reset hides",
-                        .offset = offsetof(page_query, load.hidden)})};
+                        .offset = offsetof(page_query, load.hidden)},
+                {"marks", PAL_API_FLAG, "show what is pinned, and which parts are pruned",
+                        .offset = offsetof(page_query, with_marks)})};
 
 /* If the path has an id, the load finds the session, so that it is read only once. */
 static pal_status load_page(
@@ -330,14 +333,14 @@ static void make_room(pal_json_writer *writer, const pal_message_page *page)
         (void)pal_buf_reserve(writer->buf, wanted);
 }
 
-/* Marks a message as hidden if a rewind or a reset hides it. */
-static void flag_hidden(pal_call *call, pal_message *message)
+/* Adds a member to the message as it is shown. `json` is its value. */
+static void add_member(pal_call *call, pal_message *message, const char *name, pal_str json)
 {
     pal_buf buf;
     pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_put_flag(&writer, "hidden", true);
+    pal_put_raw(&writer, name, json);
     pal_json_put_members(&writer, message->extra);
     pal_json_end_object(&writer);
     if (buf.failure == PAL_OK)
@@ -358,8 +361,95 @@ static pal_status flag_all_hidden(pal_call *call, pal_message_page *page, pal_er
         while (at < shown.len && shown.items[at].seq < page->items[i].seq)
             at++;
         if (at == shown.len || shown.items[at].seq != page->items[i].seq)
-            flag_hidden(call, &page->items[i]);
+            add_member(call, &page->items[i], "hidden", pal_str_of("true"));
     }
+    return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
+}
+
+/* ---- What marks do to the messages of a page ---- */
+
+static void show_pins(pal_call *call, const pal_active_marks *active, pal_message_page *page)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < page->len; i++) {
+        while (at < active->pins_len && active->pins[at] < page->items[i].seq)
+            at++;
+        if (at < active->pins_len && active->pins[at] == page->items[i].seq)
+            add_member(call, &page->items[i], "pinned", pal_str_of("true"));
+    }
+}
+
+/* A part that is shown to the model without its content. */
+typedef struct pruned_list {
+    pal_pruned_part *items;
+    size_t len;
+    size_t cap;
+} pruned_list;
+
+/* Collects the parts that a mark prunes in the messages of the page. */
+static pal_status collect_pruned(pal_call *call, const pal_mark *mark, uint64_t first,
+        uint64_t last, pruned_list *list, pal_error *err)
+{
+    pal_json body, pair;
+    pal_status status = pal_json_parse(call->arena, mark->body, NULL, &body, err);
+    if (status != PAL_OK)
+        return status;
+    pal_json_iter iter = pal_json_each(pal_json_find(body, "pruned"));
+    while (pal_json_next(&iter, NULL, &pair)) {
+        uint64_t numbers[2] = {0, 0};
+        size_t len = 0;
+        pal_json number;
+        pal_json_iter pair_iter = pal_json_each(pair);
+        while (len < 2 && pal_json_next(&pair_iter, NULL, &number))
+            (void)pal_json_u64(number, &numbers[len++]);
+        if (numbers[0] < first || numbers[0] > last)
+            continue;
+        if (!pal_arena_reserve(
+                    call->arena, &list->items, &list->cap, list->len + 1, sizeof *list->items))
+            return pal_no_memory(err);
+        list->items[list->len++] = (pal_pruned_part){numbers[0], (uint32_t)numbers[1]};
+    }
+    return PAL_OK;
+}
+
+static void show_pruned(pal_call *call, const pruned_list *list, pal_message *message)
+{
+    pal_buf buf;
+    size_t shown = 0;
+    pal_buf_init(&buf, PAL_MESSAGE_BYTES_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_array(&writer);
+    for (size_t i = 0; i < list->len; i++) {
+        if (list->items[i].seq != message->seq)
+            continue;
+        pal_json_put_u64(&writer, list->items[i].part);
+        shown++;
+    }
+    pal_json_end_array(&writer);
+    if (shown && buf.failure == PAL_OK)
+        add_member(call, message, "pruned", pal_buf_str(&buf));
+    pal_buf_done(&buf);
+}
+
+static pal_status show_marks(pal_call *call, pal_message_page *page, pal_error *err)
+{
+    pal_session session;
+    pal_active_marks active;
+    pruned_list pruned = {0};
+    if (page->len == 0)
+        return PAL_OK;
+    pal_status status = pal_call_session(call, call->params[0], &session, err);
+    if (status == PAL_OK)
+        status = pal_store_active_marks(call->server->store, call->caller.tenant, session.id,
+                call->arena, &active, err);
+    if (status != PAL_OK)
+        return status;
+    show_pins(call, &active, page);
+    for (size_t i = 0; status == PAL_OK && i < active.prunes_len; i++)
+        status = collect_pruned(call, &active.prunes[i], page->items[0].seq,
+                page->items[page->len - 1].seq, &pruned, err);
+    for (size_t i = 0; pruned.len && i < page->len; i++)
+        show_pruned(call, &pruned, &page->items[i]);
     return status == PAL_OK ? pal_arena_checked(call->arena, err) : status;
 }
 
@@ -374,6 +464,8 @@ static pal_status list_messages(pal_call *call, pal_error *err)
     status = load_page(call, &query.load, &page, err);
     if (status == PAL_OK && query.load.hidden)
         status = flag_all_hidden(call, &page, err);
+    if (status == PAL_OK && query.with_marks)
+        status = show_marks(call, &page, err);
     if (status != PAL_OK)
         return status;
     pal_json_writer *writer = pal_call_writer(call);
