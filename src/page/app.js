@@ -4,12 +4,14 @@ import { conversation, newChat } from './chat.js';
 import { isLive, start as startLive } from './live.js';
 import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
+import { aboutView, liveView, searchView, trashView } from './places.js';
 import { logo, sidebar, waitingTurns } from './sidebar.js';
 import { go, heading, me, place, start as startStore } from './store.js';
 import { windowView } from './window.js';
 
 const KEYS = [
-    ['n', 'new chat'], ['r', 'to the composer'], ['Enter', 'send'], ['Shift Enter', 'new line'],
+    ['n', 'new chat'], ['/', 'search'], ['r', 'to the composer'], ['Enter', 'send'],
+    ['Shift Enter', 'new line'],
     ['Ctrl Enter', 'send while a turn runs: the model gets it before its next step'],
     ['↑', 'in an empty composer: edit the last question'], ['j k', 'next and previous message'],
     ['g G', 'first and last message'], ['p f b', 'on a message: pin, fork, rewind to it'],
@@ -22,7 +24,9 @@ const panels = {
     window: { label: 'Window', view: windowView },
     marks: { label: 'Marks', view: marksView },
 };
-const links = [];
+const links = [['#/live', 'live', 'Live'], ['#/trash', 'trash', 'Trash'],
+    ['#/about', 'info', 'About']];
+const places = { live: liveView, search: searchView, trash: trashView, about: aboutView };
 
 function showKeys() {
     dialog('Keys', () => h('dl', { class: 'keys' },
@@ -47,9 +51,11 @@ function parse(hash) {
         query: new URLSearchParams(query) };
 }
 
-function viewOf({ view, name, part, number }) {
+function viewOf({ view, name, part, number, query }) {
     if (!view)
         return newChat;
+    if (Object.hasOwn(places, view))
+        return () => places[view](query);
     if (view === 's' && name)
         return () => conversation({ name, seq: part === 'm' ? Number(number) : 0, panel, panels });
     return noPlace;
@@ -138,7 +144,7 @@ async function run() {
     app.replaceChildren(...[h('a', { class: 'skip', href: '#main', onclick: (event) => {
         event.preventDefault();
         document.getElementById('main')?.focus();
-    } }, 'Skip to the conversation'), sidebar(links, false),
+    } }, 'Skip to the conversation'), sidebar(links),
     h('div', { class: 'column' }, banner, box), toasts()].flat());
     showViews(box);
     addEventListener('keydown', (event) => key(event, box));

@@ -511,20 +511,24 @@ async function trash(chat) {
     });
 }
 
+// How full the window is, in percent.
+function shareOf(plan) {
+    return plan?.usable ? Math.min(100, Math.round(100 * plan.tokens / plan.usable)) : 0;
+}
+
 function gauge(chat) {
     return h('button', { type: 'button', class: 'gauge', title: 'The window: what the model gets',
         hidden: () => !chat.plan.value, onclick: () => chat.showPanel('window'),
         'aria-label': () => {
             const plan = chat.plan.value;
 
-            return plan ? `Window: ${count(plan.tokens)} of ${count(plan.usable)} tokens`
-                : 'Window';
+            return plan ? `Window: ${shareOf(plan)} %, ${count(plan.tokens)} of `
+                + `${count(plan.usable)} tokens` : 'Window';
         } }, () => {
-        const plan = chat.plan.value;
-        const share = plan?.usable ? Math.min(1, plan.tokens / plan.usable) : 0;
+        const share = shareOf(chat.plan.value);
 
-        return [h('span', { class: 'ring', style: { '--share': `${share * 360}deg` } }),
-            `${Math.round(share * 100)} %`];
+        return [h('span', { class: 'ring', style: { '--share': `${share * 3.6}deg` } }),
+            `${share} %`];
     });
 }
 

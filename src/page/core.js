@@ -128,10 +128,11 @@ function addPlace(parent, fn) {
     parent.append(end);
     effect(() => {
         const fresh = document.createDocumentFragment();
+        const content = fn();
 
-        addChild(fresh, fn());
         for (const node of nodes)
-            node.remove();
+            node.remove(); // first, because the content can contain some of them again
+        addChild(fresh, content);
         nodes = [...fresh.childNodes];
         end.before(fresh);
     });

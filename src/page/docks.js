@@ -81,11 +81,11 @@ export function results(turn) {
 
 // ---- The inbox ----
 
-// Servers with the feature "inbox" list the texts. Others only know which turns wait.
+// Servers with the feature "lists" return the texts. Others only know which turns wait.
 function inbox(chat) {
     const items = signal([]);
     const read = async () => {
-        if (!me.peek()?.features.includes('inbox') || !chat.id)
+        if (!me.peek()?.features.includes('lists') || !chat.id)
             return;
         const list = await get(`${path('sessions', chat.id)}/inbox`).catch(() => null);
 

@@ -101,8 +101,8 @@ export function waitingTurns() {
 function attention() {
     const waiting = waitingTurns();
 
-    return waiting.length > 0 && h('a', { href: sessionHash(waiting[0].session_id),
-        class: 'attention-line' }, h('span', { class: 'attention' }),
+    return waiting.length > 0 && h('a', { href: '#/live', class: 'attention-line' },
+        h('span', { class: 'attention' }),
     `${waiting.length} ${waiting.length === 1 ? 'waits' : 'wait'} for you`);
 }
 
@@ -122,9 +122,9 @@ export function logo() {
         h('path', { class: 'lines', d: 'M12 10h9M12 14.5h6' }));
 }
 
-// `links` are [hash, icon, label] at the bottom; `search` is true if there is a search view.
-export function sidebar(links, search) {
-    const find = search && h('label', { class: 'find' }, icon('search'), h('input', {
+// `links` are [hash, icon, label] at the bottom.
+export function sidebar(links) {
+    const find = h('label', { class: 'find' }, icon('search'), h('input', {
         type: 'search', id: 'find', placeholder: 'Search', 'aria-label': 'Search all sessions',
         onkeydown: (event) => {
             if (event.key === 'Enter' && event.target.value)

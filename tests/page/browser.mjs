@@ -19,7 +19,7 @@ export const skip = fs.existsSync(CHROMIUM)
     ? installPackages(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), directory)
     : `there is no ${CHROMIUM}`;
 const need = createRequire(path.join(path.resolve(directory), 'package.json'));
-export const axeFile = skip ? '' : need.resolve('axe-core/axe.min.js');
+const axeFile = skip ? '' : need.resolve('axe-core/axe.min.js');
 let browser = null;
 
 async function launch() {
@@ -110,3 +110,12 @@ export const liveIs = (tab, text) => tab.waitForFunction((wanted) =>
     document.querySelector('.live .body')?.textContent === wanted, text);
 
 export const idOf = (tab) => decodeURIComponent(/#\/s\/([^/?]+)/.exec(tab.url())[1]);
+
+// Fails if axe finds a violation of WCAG 2.2 AA or of its best practice.
+export async function axe(tab, what) {
+    // Through the debugger, because the page itself allows no foreign script.
+    await tab.evaluate(fs.readFileSync(axeFile, 'utf8'));
+    const { violations } = await tab.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a',
+        'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+    assert.deepEqual(violations.map((v) => `${what}: ${v.id} at ${v.nodes[0].target}: ${v.nodes[0].failureSummary}`), []);
+}

@@ -1,7 +1,9 @@
 // What models and strangers write can neither run nor load anything, and never hangs the page.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import { axeFile, lastIs, pageTest, say } from './browser.mjs';
+import { test } from 'node:test';
+import { lexer } from '../../src/page/fences.js';
+import { axe, lastIs, pageTest, say } from './browser.mjs';
 
 const OUT = 'https://evil.example';
 const corpus = [
@@ -81,6 +83,18 @@ const nasty = {
     definitions: '[a]: '.repeat(5000), headings: '# '.repeat(5000), spaces: `a${' '.repeat(30000)}b`,
     fences: '```\n~~~\n'.repeat(4000),
 };
+test('without the Markdown parser there are paragraphs and fenced code', () => {
+    const kinds = (text) => lexer(text).map((token) =>
+        [token.type, token.text ?? token.raw, ...(token.lang ? [token.lang] : [])]);
+    assert.deepEqual(kinds('one\ntwo\n\n# three\n```js\nlet a;\n\n```\nend'), [
+        ['paragraph', 'one\ntwo'], ['paragraph', '# three'], ['code', 'let a;\n', 'js'],
+        ['paragraph', 'end']]);
+    assert.deepEqual(kinds('~~~~\n~~~\n~~~~'), [['code', '~~~']]);
+    assert.deepEqual(kinds('```\nnot closed'), [['code', 'not closed']]);
+    assert.deepEqual(kinds('a ```b```'), [['paragraph', 'a ```b```']]);
+    assert.deepEqual(kinds(''), []);
+});
+
 const NASTY_MS = 2000; // hundreds of times the usual time, for a busy machine
 
 pageTest('nasty patterns are written in time', async ({ open }) => {
@@ -118,14 +132,6 @@ pageTest('a text in pieces becomes the same elements as the whole text', async (
 });
 
 // ---- Accessibility ----
-
-async function axe(tab, what) {
-    // Through the debugger, because the page itself allows no foreign script.
-    await tab.evaluate(fs.readFileSync(axeFile, 'utf8'));
-    const { violations } = await tab.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a',
-        'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
-    assert.deepEqual(violations.map((v) => `${what}: ${v.id} at ${v.nodes[0].target}: ${v.nodes[0].failureSummary}`), []);
-}
 
 for (const [name, options] of Object.entries({ light: {}, dark: { theme: 'dark' },
     phone: { viewport: { width: 320, height: 640 } } })) {

@@ -1,0 +1,95 @@
+// The views besides conversations: live, search, trash and about.
+import assert from 'node:assert/strict';
+import { axe, idOf, lastIs, pageTest, say, shown } from './browser.mjs';
+
+pageTest('live: approvals of all sessions, each for its own call', async ({ open, api, s }) => {
+    const ids = [];
+    for (const word of ['one', 'two']) {
+        const id = await s.session({ title: `asks ${word}` });
+        const call = `<<tool search_output {"handle":"x","text":"${word}"}>>`;
+        await api('POST', `sessions/${id}/turns`, { background: true,
+            message: [call, call, call, `<<say done ${word}>>`].join('<<next>>') });
+        ids.push(id);
+    }
+    const tab = await open('#/live');
+    await tab.waitForFunction(() => document.querySelectorAll('.waits .card').length === 2);
+    await tab.waitForFunction(() => document.title.startsWith('(2) '));
+    await axe(tab, 'live');
+    await tab.click('.waits:has-text("asks two") .primary');
+    await tab.waitForFunction(() => document.querySelectorAll('.waits .card').length === 1);
+    await tab.click('.waits:has-text("asks one") button:text-is("Deny")');
+    await tab.waitForSelector('text=Nothing waits for you.');
+    await tab.click('.session:has-text("asks two")');
+    await lastIs(tab, 'done two');
+    assert.ok(!(await shown(tab)).some((text) => /denied/.test(text)));
+    const denied = (await s.get(`/api/v1/sessions/${ids[0]}/messages`)).text;
+    assert.match(denied, /"error":true/);
+});
+
+pageTest('live: a running turn can be stopped', async ({ open, api, s }) => {
+    const id = await s.session({ title: 'runs' });
+    await api('POST', `sessions/${id}/turns`, { background: true, message: '<<hang>>' });
+    const tab = await open('#/live');
+    await tab.click('tr:has-text("runs") button');
+    await tab.waitForSelector('text=Nothing runs.');
+});
+
+pageTest('search finds words anywhere and opens the message', async ({ open, api, s }) => {
+    const id = await s.session({ title: 'A lamp' });
+    await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'user', content: 'hello' },
+        { role: 'tool', parts: [{ type: 'tool_result', call_id: 'c', name: 'read',
+            output: 'the flickering bulb (x+y)' }] }, { role: 'user', content: '日本語の電球' }] });
+    const tab = await open();
+    await tab.keyboard.press('Escape');
+    await tab.keyboard.press('/');
+    await tab.waitForSelector('#find:focus');
+    await tab.fill('#find', 'flickering');
+    await tab.press('#find', 'Enter');
+    assert.equal(await tab.textContent('.hits mark'), 'flickering');
+    assert.match(await tab.textContent('.hits li'), /A lamp/);
+    await axe(tab, 'search');
+    await tab.click('.hits a');
+    await tab.waitForSelector('.msg[data-seq="2"]:focus');
+    for (const [query, seq] of [['flick*', 2], ['"the flickering"', 2], ['電球', 3]]) {
+        await tab.goto(`${new URL(tab.url()).origin}/#/search?q=${encodeURIComponent(query)}`);
+        await tab.waitForSelector(`.hits a[href$="/m/${seq}"]`);
+    }
+    await tab.goto(`${new URL(tab.url()).origin}/#/search?q=nothing-like-it`);
+    await tab.waitForSelector('text=No message has all of these words.');
+});
+
+pageTest('a session goes to the trash, comes back, and is erased', async ({ open, api }) => {
+    const tab = await open();
+    await say(tab, 'Hello');
+    await lastIs(tab, 'echo: Hello');
+    const id = idOf(tab);
+    await tab.click('[aria-label="Move to the trash"]');
+    await tab.click('.toast button:text-is("Undo")');
+    await lastIs(tab, 'echo: Hello');
+    await tab.click('[aria-label="Move to the trash"]');
+    await tab.waitForSelector('.sessions .empty');
+    await tab.goto(`${new URL(tab.url()).origin}/#/trash`);
+    await tab.click('.plain-list button:text-is("Restore")');
+    await tab.waitForSelector('.session:has-text("Hello")');
+    await api('DELETE', `sessions/${id}`);
+    await tab.goto(`${new URL(tab.url()).origin}/#/about`);
+    await tab.goto(`${new URL(tab.url()).origin}/#/trash`);
+    tab.once('dialog', (dialog) => dialog.accept('wrong'));
+    await tab.click('.plain-list button:text-is("Erase…")');
+    tab.once('dialog', (dialog) => dialog.accept('Hello'));
+    await tab.click('.plain-list button:text-is("Erase…")');
+    await tab.waitForSelector('text=The trash is empty.');
+    assert.deepEqual((await api('GET', 'sessions?state=trash')).sessions, []);
+});
+
+pageTest('about says what runs, and unknown places say so', async ({ open, api }) => {
+    const { version } = await api('GET', 'me');
+    const tab = await open('#/about');
+    assert.match(await tab.textContent('.facts-list'), new RegExp(version.replaceAll('.', '\\.')));
+    await tab.waitForSelector('.plain-list:has-text("recall")');
+    await axe(tab, 'about');
+    await tab.goto(`${new URL(tab.url()).origin}/#/nowhere`);
+    assert.equal(await tab.textContent('h1'), 'There is no such place');
+    await tab.goto(`${new URL(tab.url()).origin}/#/s/none`);
+    await tab.waitForSelector('.problem:has-text("There is no such session.")');
+});
