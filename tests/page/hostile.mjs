@@ -140,6 +140,7 @@ for (const [name, options] of Object.entries({ light: {}, dark: { theme: 'dark' 
         await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'system', content: 'x' },
             { role: 'user', content: 'one' },
             { role: 'assistant', content: '# a\n\n```js\nlet a;\n```\n\n- [ ] b\n\n|a|b|\n|-|-|\n|c|d|\n\n[e](https://a.example)' }] });
+        await api('POST', `sessions/${id}/pins`, { seq: 2 });
         const tab = await open();
         await axe(tab, 'start');
         await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}`);
