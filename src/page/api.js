@@ -1,4 +1,5 @@
 // api.js - requests to the native API. URLs are relative, so that the page works below any path.
+import { signal } from './core.js';
 
 const BASE = 'api/v1/';
 
@@ -25,16 +26,49 @@ export function newId() {
     return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
+// ---- The login ----
+
+// A login has two parts: a cookie that no script can read, and this half, which no other server of
+// this machine gets. The key itself is never stored.
+const HALF = 'half';
+
+// True if the server no longer accepts the login of this page.
+export const isLoggedOut = signal(false);
+
+// `secret` is {key} or {code}.
+export async function logIn(secret) {
+    const { half } = await post('login', secret);
+
+    localStorage.setItem(HALF, half);
+}
+
+// Drafts are texts of the tenant, so they go too.
+export async function logOut() {
+    await remove('login');
+    localStorage.clear();
+}
+
+function note(response) {
+    if (response.status === 401 && localStorage.getItem(HALF))
+        isLoggedOut.value = true;
+    return response;
+}
+
+// ---- Requests ----
+
 // Sends a request and returns the response, whatever its code.
 export async function send(method, target, { body, headers = {}, signal } = {}) {
     const all = { ...headers };
+    const half = localStorage.getItem(HALF);
 
+    if (half)
+        all['x-palaver-page'] = half;
     if (body !== undefined)
         all['content-type'] = 'application/json';
     try {
-        return await fetch(BASE + target, { method, signal, headers: all,
+        return note(await fetch(BASE + target, { method, signal, headers: all,
             credentials: 'same-origin',
-            body: body === undefined ? undefined : JSON.stringify(body) });
+            body: body === undefined ? undefined : JSON.stringify(body) }));
     } catch (error) {
         if (error.name === 'AbortError')
             throw error;

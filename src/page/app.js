@@ -1,11 +1,13 @@
 // app.js - the frame of the page: which view is shown, keys, and what is said at the top.
 import { effect, h, scope, signal } from './core.js';
+import { isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
 import { isLive, start as startLive } from './live.js';
+import { loginView, useCode } from './login.js';
 import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
 import { aboutView, liveView, searchView, trashView } from './places.js';
-import { logo, sidebar, waitingTurns } from './sidebar.js';
+import { sidebar, waitingTurns } from './sidebar.js';
 import { go, heading, me, place, start as startStore } from './store.js';
 import { windowView } from './window.js';
 
@@ -113,17 +115,12 @@ function key(event, box) {
 // ---- The frame ----
 
 function banner() {
+    if (isLoggedOut.value)
+        return h('p', { class: 'banner', role: 'alert' }, 'This login has ended. ',
+            h('button', { type: 'button', class: 'linklike', onclick: () => location.reload() },
+                'Log in again'));
     return isLive.value === false && h('p', { class: 'banner', role: 'alert' },
         'The server does not respond. What you write is kept.');
-}
-
-function login(problem) {
-    return h('main', { class: 'hello', id: 'main' }, logo(), h('h1', null, 'Palaver'),
-        h('p', { role: 'alert' }, problem.code === 401
-            ? 'This server requires an API key, and the page cannot send one yet.'
-            : problem.message),
-        h('p', { class: 'dim' }, h('code', null, 'palaver chat'), ' is a conversation in the '
-            + 'terminal.'));
 }
 
 async function run() {
@@ -132,13 +129,14 @@ async function run() {
 
     document.documentElement.dataset.theme = localStorage.getItem('theme') ??
         (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-    startLive();
     try {
+        await useCode();
+        startLive();
         await startStore();
     } catch (error) {
         if (error.name !== 'Failure')
             throw error;
-        app.replaceChildren(login(error), toasts());
+        app.replaceChildren(loginView(error), toasts());
         return;
     }
     app.replaceChildren(...[h('a', { class: 'skip', href: '#main', onclick: (event) => {

@@ -1,6 +1,6 @@
 // places.js - the views besides conversations: live, search, trash and about.
 import { count, h, onEnd, plural, scope, signal, time } from './core.js';
-import { get, path, post } from './api.js';
+import { get, logOut, path, post } from './api.js';
 import { attempt, button, say, visible } from './parts.js';
 import { approvals, results } from './docks.js';
 import { openMenu } from './sidebar.js';
@@ -199,6 +199,10 @@ export function aboutView() {
         [h('dt', null, name), h('dd', null, value)])),
     h('p', null, h('a', { href: 'openapi.json' }, 'openapi.json'), ' describes the API. Press ',
         h('kbd', null, '?'), ' for the keys.'),
+    () => !me.value.open && h('p', null, button('Log out', async () => {
+        await attempt(logOut);
+        location.reload();
+    })),
     h('h2', null, 'Models'),
     h('ul', { class: 'plain-list' }, () => models.value.map((one) => h('li', null,
         h('span', { class: 'name' }, one.model), h('span', { class: 'dim' }, one.endpoint,

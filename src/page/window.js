@@ -2,7 +2,7 @@
 import { count, effect, h, money, onEnd, plural, signal } from './core.js';
 import { get, path } from './api.js';
 import { attempt, button, dialog, visible } from './parts.js';
-import { models } from './store.js';
+import { me, models } from './store.js';
 
 const ROW = 36; // pixels
 const ROWS_SPARE = 8; // made above and below the visible ones
@@ -398,7 +398,9 @@ export function windowView(chat) {
             button('Compact…', () => compactDialog(chat, plan.peek())),
             isCompacted() && button('Undo the compaction', () =>
                 attempt(() => chat.uncompact())),
-            h('a', { class: 'plain json', target: '_blank', title: 'The same as JSON',
+            // A new tab sends the cookie of a login only, which is not enough.
+            me.value?.open && h('a', { class: 'plain json', target: '_blank',
+                title: 'The same as JSON',
                 href: `api/v1/${path('sessions', chat.name)}/context` }, '{ } JSON')),
         whatIf(chat, plan, hot, shared), items);
 }

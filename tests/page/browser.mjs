@@ -7,6 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { installPackages } from '../support/packages.mjs';
 import { serveModel } from '../server/model.mjs';
+import { makeKey, workspace } from '../server/support.mjs';
 
 const directory = process.env.PAGE_TESTS_DIR;
 assert.ok(directory, 'PAGE_TESTS_DIR says where to install');
@@ -54,10 +55,17 @@ async function openTab(context, base, problems) {
 }
 
 // A test with a server, and a browser that has no memory. `open(hash)` opens the page in a new tab.
+// `options.role` gives the server a key with this role, which is `key`.
 export function pageTest(name, options, fn) {
     if (!fn) return pageTest(name, {}, options);
     return test(name, { skip: options.skip ?? skip }, async (t) => {
-        const s = await serveModel(t, options.server);
+        const dir = workspace(t);
+        const key = options.role && makeKey(dir, '--role', options.role).key;
+        const s = await serveModel(t, { dir, ...options.server });
+        if (key && !(await s.get('/api/v1/me', { key })).json.features.includes('login')) {
+            t.skip('the server has no logins');
+            return;
+        }
         const base = `http://127.0.0.1:${s.port}`;
         const context = await (await launch()).newContext({
             viewport: options.viewport ?? { width: 1280, height: 800 },
@@ -71,12 +79,12 @@ export function pageTest(name, options, fn) {
             return tab;
         };
         const api = async (method, target, body) => {
-            const answer = await s.ask(method, `/api/v1/${target}`, { body });
+            const answer = await s.ask(method, `/api/v1/${target}`, { body, key });
             assert.ok(answer.code < 300, `${method} ${target}: ${answer.text}`);
             return answer.json;
         };
         try {
-            await fn({ s, t, open, newTab, base, context, api, problems });
+            await fn({ s, t, key, open, newTab, base, context, api, problems });
             assert.deepEqual(problems, []);
         } catch (error) {
             t.diagnostic(problems.join('\n'));

@@ -2,6 +2,7 @@
 import { after } from 'node:test';
 import { closeBrowser } from './browser.mjs';
 import './hostile.mjs';
+import './login.mjs';
 import './places.mjs';
 import './talk.mjs';
 import './window.mjs';
