@@ -55,11 +55,13 @@ async function openTab(context, base, problems) {
 }
 
 // A test with a server, and a browser that has no memory. `open(hash)` opens the page in a new tab.
-// `options.role` gives the server a key with this role, which is `key`.
+// `options.role` gives the server a key with this role, which is `key`; `options.prepare(dir)` can
+// write files to the server's directory.
 export function pageTest(name, options, fn) {
     if (!fn) return pageTest(name, {}, options);
     return test(name, { skip: options.skip ?? skip }, async (t) => {
         const dir = workspace(t);
+        options.prepare?.(dir);
         const key = options.role && makeKey(dir, '--role', options.role).key;
         const s = await serveModel(t, { dir, ...options.server });
         if (key && !(await s.get('/api/v1/me', { key })).json.features.includes('login')) {

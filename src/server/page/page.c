@@ -148,9 +148,11 @@ pal_status pal_page_index(pal_call *call, pal_error *err)
 pal_status pal_page_file(pal_call *call, pal_error *err)
 {
     const pal_config_server *config = &call->server->config->server;
-    const char *hash = config->page_dir.len ? PAL_PAGE_DIR_HASH : pal_page_hash;
     const pal_page_entry *entry = pal_page_find(call->params[1]);
-    if (config->page_off || !entry || !pal_str_is(call->params[0], hash))
+    /* The directory may lack the HTML; the built-in HTML has the other hash. */
+    bool is_version = pal_str_is(call->params[0], pal_page_hash) ||
+            (config->page_dir.len && pal_str_is(call->params[0], PAL_PAGE_DIR_HASH));
+    if (config->page_off || !entry || !is_version)
         return pal_error_set(err, PAL_NOT_FOUND,
                 "this version of the page has no such file; reload the page");
     return answer(call, entry, "public, max-age=31536000, immutable", err);

@@ -100,6 +100,8 @@ test('files from a directory replace the built-in ones at once', async (t) => {
     const built = (await load(s, '/')).bytes.toString();
     const name = path.basename(filesOf(built).find((file) => file.endsWith('.js')));
     fs.mkdirSync(path.join(dir, 'work'));
+    for (const file of filesOf(built))
+        assert.equal((await load(s, file)).code, 200, 'the built-in HTML names built-in files');
     fs.writeFileSync(path.join(dir, 'work', 'index.html'), `<script src="page/{hash}/${name}">`);
     const page = await load(s, '/');
     assert.equal(page.bytes.toString(), `<script src="page/dir/${name}">`);
