@@ -1,6 +1,7 @@
 // What models and strangers write can neither run nor load anything, and never hangs the page.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import path from 'node:path';
 import { test } from 'node:test';
 import { lexer } from '../../src/page/fences.js';
 import { axe, lastIs, pageTest, say } from './browser.mjs';
@@ -84,8 +85,12 @@ const nasty = {
     fences: '```\n~~~\n'.repeat(4000),
 };
 test('without the Markdown parser there are paragraphs and fenced code', () => {
-    const kinds = (text) => lexer(text).map((token) =>
-        [token.type, token.text ?? token.raw, ...(token.lang ? [token.lang] : [])]);
+    const kinds = (text) => {
+        const tokens = lexer(text);
+        assert.equal(tokens.map((token) => token.raw).join(''), text);
+        return tokens.filter((token) => token.type !== 'space').map((token) =>
+            [token.type, token.text, ...(token.lang ? [token.lang] : [])]);
+    };
     assert.deepEqual(kinds('one\ntwo\n\n# three\n```js\nlet a;\n\n```\nend'), [
         ['paragraph', 'one\ntwo'], ['paragraph', '# three'], ['code', 'let a;\n', 'js'],
         ['paragraph', 'end']]);
@@ -93,6 +98,25 @@ test('without the Markdown parser there are paragraphs and fenced code', () => {
     assert.deepEqual(kinds('```\nnot closed'), [['code', 'not closed']]);
     assert.deepEqual(kinds('a ```b```'), [['paragraph', 'a ```b```']]);
     assert.deepEqual(kinds(''), []);
+    assert.deepEqual(kinds('\n\n\na\n\n\n```\n```\n\n'), [['paragraph', 'a'], ['code', '']]);
+});
+
+pageTest('a build without the parser shows text and code', { prepare: (dir) => {
+    fs.mkdirSync(path.join(dir, 'work'));
+    fs.copyFileSync(new URL('../../src/page/fences.js', import.meta.url),
+        path.join(dir, 'work', 'marked.js'));
+}, server: { config: 'server:\n  page_dir: work\n' } }, async ({ open, api, s }) => {
+    const id = await s.session({});
+    await api('POST', `sessions/${id}/messages`, { role: 'assistant',
+        content: '**one**\n\n```js\nlet a;\n```\n\n<b>two</b>' });
+    const tab = await open(`#/s/${id}`);
+    await tab.waitForSelector('.md .code .c-key:text-is("let")');
+    assert.deepEqual(await tab.$$eval('.md > p', (all) => all.map((one) => one.innerHTML)),
+        ['**one**', '&lt;b&gt;two&lt;/b&gt;']);
+    await say(tab, 'go <<say a\n\nb\n\n```\nc\n```\n\nd>><<chunk 1>>');
+    await tab.waitForFunction(() => document.querySelectorAll('.msg:not(.live) .code').length === 2);
+    assert.deepEqual(await tab.$$eval('.msg:last-child .md > *', (all) => all.map((one) =>
+        one.querySelector('code')?.textContent ?? one.textContent)), ['a', 'b', 'c', 'd']);
 });
 
 const NASTY_MS = 2000; // hundreds of times the usual time, for a busy machine
