@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { monotonicMs, untilAllWrote } from '../support/history.mjs';
+import { monotonicMs, untilAllWrote } from '../support/history/history.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const tool = path.join(here, '../../tools/pg-cluster');

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import test from 'node:test';
-import { judge, readHistory, readPostgres } from '../support/history.mjs';
+import { judge, readHistory, readPostgres } from '../support/history/history.mjs';
 import { cluster, cutOff, database, dir, events, happen, report, ROUNDS, startOn,
     tooEarly } from './cluster.mjs';
 

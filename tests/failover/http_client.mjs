@@ -9,7 +9,7 @@
 import fs from 'node:fs';
 import http from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import { monotonicMs, questionOf } from '../support/history.mjs';
+import { monotonicMs, questionOf } from '../support/history/history.mjs';
 
 const AGAIN_MS = 100;
 const CONNECT_MS = 2000;

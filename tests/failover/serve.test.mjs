@@ -11,7 +11,7 @@ import path from 'node:path';
 import test from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { judge, readHistory, readPostgres } from '../support/history.mjs';
+import { judge, readHistory, readPostgres } from '../support/history/history.mjs';
 import { cluster, cutOff, database, dir, events, happen, primaryDies, report, ROUNDS,
     startOn, tooEarly } from './cluster.mjs';
 

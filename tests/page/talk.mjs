@@ -157,7 +157,7 @@ pageTest('a failed turn says why, and can be asked again', async ({ open }) => {
 
 pageTest('a temporary failure is retried, and the page says when', async ({ open }) => {
     const tab = await open();
-    await say(tab, 'x <<fail status=429 times=1 retry_after=1>>');
+    await say(tab, 'x <<fail status=429 times=1 retry_after=4>>');
     await tab.waitForSelector('.live .meta:has-text("attempt")');
     await lastIs(tab, 'echo: x');
 });

@@ -1,5 +1,5 @@
 // Starts several servers ("nodes") on one store: PostgreSQL under tools/pg-test, otherwise SQLite.
-import { readPostgres, readServer } from '../support/history.mjs';
+import { readPostgres, readServer } from '../support/history/history.mjs';
 import { serveModel } from './model.mjs';
 import { makeKey, palaver } from './support.mjs';
 

@@ -3,7 +3,7 @@
  * The files: postgres_url.c reads the URL, postgres_conn.c has connections, postgres_schema.c the
  * tables, postgres_session.c, postgres_message.c and postgres_ahead.c the reads. A batch is written
  * by postgres_apply.c, with postgres_single.c, postgres_load.c, postgres_copy.c and
- * postgres_write.c. postgres_index.c builds the search index, and postgres_search.c searches in it.
+ * postgres_write.c. index_postgres.c builds the search index, and postgres_search.c searches in it.
  * check/ is fsck. All statements are in postgres_sql.h. */
 #include "store/postgres/postgres.h"
 

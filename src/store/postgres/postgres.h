@@ -40,7 +40,7 @@ typedef struct pal_postgres_clock {
     int64_t most_us;  /* and at most this much */
 } pal_postgres_clock;
 
-/* Up to which position all messages are committed or will never be (postgres_index.c). */
+/* Up to which position all messages are committed or will never be (index_postgres.c). */
 typedef struct pal_postgres_horizon {
     int64_t decided;     /* all up to this position are decided */
     int64_t pending;     /* all up to this position will be decided; 0: not known */

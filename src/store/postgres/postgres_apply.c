@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/postgres/postgres_copy.h"
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 #include "store/postgres/postgres_single.h"
 
 #define RACE_TRIES_MAX 8

@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "store/postgres/postgres_copy.h"
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 
 /* A transaction on the writer's connection. After a failure, further statements do nothing. */
 typedef struct transaction {

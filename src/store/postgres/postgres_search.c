@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 
 enum {
     SCAN_ROWS = 256,      /* rows of one statement of a scan */

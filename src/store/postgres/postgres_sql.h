@@ -11,7 +11,7 @@
 #define PAL_POSTGRES_SQL_H
 
 #include "store/postgres/check/check_sql.h"
-#include "store/postgres/postgres_sql_index.h"
+#include "store/postgres/index/index_sql.h"
 
 #define PAL_POSTGRES_SESSION_COLUMNS                                                               \
     "x.session, h.state, coalesce(x.key, x.kept_key), x.aliases, x.title, h.project, h.agent,"     \

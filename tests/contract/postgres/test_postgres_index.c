@@ -3,7 +3,7 @@
  * tools/pg-test. */
 #include "postgres_store.h"
 
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 
 enum { ROWS = PAL_BLOCK_ROWS, WIDE_LEN = 300 << 10 };
 

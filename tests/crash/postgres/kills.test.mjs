@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import test from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { judge, psql, readHistory, readPostgres, untilAllWrote } from '../../support/history.mjs';
+import { judge, psql, readHistory, readPostgres, untilAllWrote } from '../../support/history/history.mjs';
 
 const KILLS = Number(process.env.POSTGRES_KILLS ?? 8);
 const CALLERS = 4;

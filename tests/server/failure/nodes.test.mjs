@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import http from 'node:http';
 import test from 'node:test';
 import { openBalancer } from '../../support/balance.mjs';
-import { History, judge, monotonicMs, psql, questionOf } from '../../support/history.mjs';
+import { History, judge, monotonicMs, psql, questionOf } from '../../support/history/history.mjs';
 import { open } from '../model.mjs';
 import { keyOf, metric, nodes, nodesOf, pause, postgres, start, stateOf, untilKnown } from '../nodes.mjs';
 import { assertError } from '../support.mjs';

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "store/postgres/check/check_postgres.h"
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 
 enum { BLOCKS_PAGE = 16, CHUNKS_PAGE = 256, TRIES_MAX = 5 };
 

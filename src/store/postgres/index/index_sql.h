@@ -1,6 +1,6 @@
-/* postgres_sql_index.h - the statements of the search index, a part of postgres_sql.h. */
-#ifndef PAL_POSTGRES_SQL_INDEX_H
-#define PAL_POSTGRES_SQL_INDEX_H
+/* index_sql.h - the statements of the search index, a part of postgres_sql.h. */
+#ifndef PAL_INDEX_SQL_H
+#define PAL_INDEX_SQL_H
 
 #define PAL_POSTGRES_SEARCH_COLUMNS                                                                \
     "t.tenant, t.indexed_pos, t.blocks, t.erasures, t.marks, t.is_wanted"

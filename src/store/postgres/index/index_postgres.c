@@ -1,4 +1,4 @@
-/* postgres_index.c - the search index: blocks of terms (search_block.h), per tenant.
+/* index_postgres.c - the search index: blocks of terms (search_block.h), per tenant.
  *
  * Messages have positions in the order of their arrival, from a sequence that all tenants share.
  * The next PAL_BLOCK_ROWS messages of a tenant form a block, which lists their positions. A block
@@ -20,7 +20,7 @@
  *
  * A process marks a tenant as wanted in search_tenant with its first append, and again after each
  * PAL_BLOCK_ROWS messages. So the node with the duty does not have to look at all tenants. */
-#include "store/postgres/postgres_index.h"
+#include "store/postgres/index/index_postgres.h"
 
 #include <stdio.h>
 #include <string.h>

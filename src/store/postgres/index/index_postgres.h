@@ -1,6 +1,6 @@
-/* postgres_index.h - the search index, for postgres*.c only. postgres_index.c describes it. */
-#ifndef PAL_POSTGRES_INDEX_H
-#define PAL_POSTGRES_INDEX_H
+/* index_postgres.h - the search index, for postgres*.c only. index_postgres.c describes it. */
+#ifndef PAL_INDEX_POSTGRES_H
+#define PAL_INDEX_POSTGRES_H
 
 #include "store/postgres/postgres.h"
 #include "store/search/search_build.h"
