@@ -262,15 +262,15 @@ class Conversation {
         this.tail.replaceChildren(this.live.element);
         this.list.follow();
         this.status.value = 'The model is answering.';
-        const { so_far: soFar } = await get(`turns/${turn.turn_id}?so_far=true`)
-            .catch(() => ({ so_far: null }));
+        // The answer so far includes events that are newer than `turn`, so its state counts.
+        const now = await get(`turns/${turn.turn_id}?so_far=true`).catch(() => turn);
         if (this.turn.peek()?.turn_id !== turn.turn_id)
             return;
-        if (soFar)
-            this.live.begin(soFar);
-        if (turn.state === 'retrying')
-            this.live.take('retrying', { ...turn, at: turn.retry_at });
-        this.stopWatching = watch(turn.turn_id, soFar?.number ?? 0,
+        if (now.so_far)
+            this.live.begin(now.so_far);
+        if (now.state === 'retrying')
+            this.live.take('retrying', { ...now, at: now.retry_at });
+        this.stopWatching = watch(turn.turn_id, now.so_far?.number ?? 0,
             (kind, data) => this.takeEvent(kind, data));
         // It may have ended before it was watched.
         const state = await get(`turns/${turn.turn_id}`).catch(() => null);
