@@ -27,9 +27,14 @@ export async function serveModel(t, { model, args = [], ...options } = {}) {
         // The requests that the model received, in order.
         asked: async () => (await control('GET', '/__requests')).requests.map((r) => r.body),
         release: () => control('POST', '/__release'),
-        // Waits until the model has received `count` requests.
+        // Waits until the model has received `count` requests, or one with a text.
         untilAsked: async (count) => {
             while ((await control('GET', '/__requests')).requests.length < count)
+                await new Promise((resolve) => setTimeout(resolve, 5));
+        },
+        untilAskedFor: async (text) => {
+            while ((await control('GET', `/__requests?contains=${encodeURIComponent(text)}`))
+                .requests.length === 0)
                 await new Promise((resolve) => setTimeout(resolve, 5));
         },
         // Waits until `count` turns wait in the inbox, where they are durable.

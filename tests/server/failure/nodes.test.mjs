@@ -85,13 +85,13 @@ test('a message steers or interrupts a turn of another node', async (t) => {
     const { json: paused } = await first;
     assert.equal(paused.state, 'paused');
     const stops = a.turn(id, { message: '<<say two>><<hang>>', lane: 'interrupt' });
-    await a.untilAsked(2);
+    await a.untilAskedFor('say two');
     const answer = await b.turn(id, { message: '<<say three>>', lane: 'interrupt' });
     assert.deepEqual([answer.code, answer.json.state, answer.json.text], [200, 'done', 'three'], answer.text);
     assert.equal(answer.json.turn_id.slice(24, 28), '0001', 'the node that had the session ran it');
     assert.equal((await stops).json.state, 'canceled');
     const long = a.turn(id, { message: '<<say four>><<hang times=1>>' });
-    await a.untilAsked(4);
+    await a.untilAskedFor('say four');
     const steer = await b.turn(id, { message: '<<say five>>', lane: 'steer', background: true });
     assert.equal(steer.code, 202, steer.text);
     await a.release();
