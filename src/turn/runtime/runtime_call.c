@@ -388,19 +388,31 @@ static void session_on_loop(pal_ask *asked)
     question *q = (question *)asked;
     pal_turn *turn = turn_of_lane(q);
 
-    if (turn)
-        pal_runtime_turn_info(turn, q->out_info);
+    if (!turn)
+        return;
+    pal_runtime_turn_info(turn, q->out_info);
+    q->turn = turn->owed.turn;
+    q->is_elsewhere = pal_lane_is_parked(turn);
 }
 
 pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
         pal_turn_info *out_info, pal_error *err)
 {
     question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
+    pal_turn_info info;
     pal_status status = ask(runtime, &q, session_on_loop);
 
-    if (status != PAL_NOT_FOUND || pal_loop_is_on(runtime->loop))
+    if (pal_loop_is_on(runtime->loop) || (status != PAL_NOT_FOUND && !q.is_elsewhere))
         return status;
-    status = find_stored(runtime, &q, session, out_info);
+    /* After a turn that is parked here, another process may have begun the next one. */
+    if (q.is_elsewhere) {
+        q.err = NULL;
+        if (find_stored(runtime, &q, session, &info) != PAL_OK || pal_id_equal(info.turn, q.turn))
+            return status;
+        *out_info = info;
+    } else {
+        status = find_stored(runtime, &q, session, out_info);
+    }
     out_info->is_elsewhere = status == PAL_OK;
     return status;
 }
@@ -484,11 +496,13 @@ static void results_on_loop(pal_ask *asked)
         return;
     }
     q->status = pal_tools_results(turn, q->messages, q->messages_len, q->err);
+    if (q->status == PAL_INVALID && pal_lane_is_parked(turn))
+        q->status = PAL_NOT_FOUND; /* another process may have continued the turn */
     pal_runtime_turn_info(turn, q->out_info);
 }
 
-/* After a restart no turn in memory waits for the results. They are sent as ordinary messages, and
- * a turn continues with them. */
+/* After a restart no turn in memory waits for the results, and a parked turn may be outdated. The
+ * results are sent as ordinary messages, and a turn continues with them. */
 static pal_status results_after_restart(pal_runtime *runtime, const question *q, pal_error *err)
 {
     pal_turn_request request = {
