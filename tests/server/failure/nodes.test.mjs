@@ -38,6 +38,12 @@ test('the id of a turn contains the slot of its node', async (t) => {
     assert.equal(json.turn_id.slice(24, 28), '0002');
 });
 
+// A turn that waits for a client is held by no node. Soon each of them has a copy, which is outdated
+// when another node continues the turn. A node compares its copy with the store less and less often.
+const untilCopied = async (s) => {
+    while (await metric(s, 'palaver_turns_waiting') !== 1) await pause();
+    await pause(600);
+};
 const passed = (s) => metric(s, 'palaver_passed_total');
 const tool = (name) => ({ type: 'function', function: { name, parameters: { type: 'object' } } });
 
@@ -84,6 +90,7 @@ test('a message steers or interrupts a turn of another node', async (t) => {
     const first = a.turn(id, { message: '<<tool f {}>>', tools: [tool('f')] });
     const { json: paused } = await first;
     assert.equal(paused.state, 'paused');
+    await untilCopied(b);
     const stops = a.turn(id, { message: '<<say two>><<hang>>', lane: 'interrupt' });
     await a.untilAskedFor('say two');
     const answer = await b.turn(id, { message: '<<say three>>', lane: 'interrupt' });
@@ -106,8 +113,7 @@ test('results reach a turn of another node', async (t) => {
     const message = { message: '<<tool f {}>>', tools: [tool('f')] };
     const give = (path, turn, output) => b.post(path, { results: [{ call_id: turn.waiting[0].call_id, output }] });
     const { json: first } = await a.turn(id, message);
-    // The other node has a copy of the turn soon, because the turn waits and no node holds it.
-    while (await metric(b, 'palaver_turns_waiting') !== 1) await pause();
+    await untilCopied(b);
     const on = await give(`/api/v1/turns/${first.turn_id}/results`, first, 'ok');
     assert.deepEqual([on.code, on.json.turn_id, on.json.text], [200, first.turn_id, 'tool said: ok'], on.text);
     const { json: next } = await a.turn(id, message);
