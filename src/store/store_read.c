@@ -281,7 +281,7 @@ pal_status pal_store_mark_page(pal_store *store, pal_str tenant, pal_id session,
     if (query->number > 0 && page.len == 0)
         return pal_error_set(err, PAL_NOT_FOUND, "the session has no mark %llu",
                 (unsigned long long)query->number);
-    page.items = marks + first;
+    page.items = page.len > 0 ? marks + first : NULL;
     page.standing = pal_arena_array(arena, page.len + 1, sizeof(*page.standing));
     if (!page.standing)
         return pal_no_memory(err);
