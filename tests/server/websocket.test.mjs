@@ -99,7 +99,8 @@ test('a client that does not read is disconnected, and others are not delayed', 
     assert.equal(textOf((await readEnds(other, 1)).get(undefined)), 'echo: again');
 });
 
-for (const [what, bytes, code] of [
+// Each of these connections takes seconds to close, so they wait together.
+test('a wrong frame closes the connection, and stops its responses', { concurrency: true }, (t) => Promise.all([
     ['no mask', Buffer.from([0x81, 2, 0x7b, 0x7d]), 1002], ['a reserved bit', frame(0xf1, '{}'), 1002],
     ['an unknown opcode', frame(0x83, '{}'), 1002], ['a continuation of nothing', frame(0x80, '{}'), 1002],
     // libwslay ends the connection without a close frame, which the standard allows.
@@ -107,17 +108,15 @@ for (const [what, bytes, code] of [
     ['invalid UTF-8', frame(0x81, Buffer.from([0x22, 0xff, 0x22])), 1007],
     ['a wrong close code', frame(0x88, Buffer.from([3, 237])), 1002], ['binary data', frame(0x82, '{}'), 1003],
     ['a message that is too long', Buffer.concat([frame(0x81, 'x'.repeat(70000))]), 1009],
-]) {
-    test(`a frame with ${what} closes the connection with ${code}, and stops its responses`, async (t) => {
-        const s = await serveModel(t, { config: `${OPEN}  body_bytes_max: 65536\n` });
-        const socket = await openSocket(s.port);
-        socket.send(create({ input: '<<hang>>held' }));
-        await s.untilAsked(1);
-        socket.raw(bytes);
-        assert.equal(await socket.end, code);
-        await eventually('its turn ends', async () => (await gauge(s, 'palaver_turns_running')) === 0);
-    });
-}
+].map(([what, bytes, code]) => t.test(`${what}: ${code}`, async (t) => {
+    const s = await serveModel(t, { config: `${OPEN}  body_bytes_max: 65536\n` });
+    const socket = await openSocket(s.port);
+    socket.send(create({ input: '<<hang>>held' }));
+    await s.untilAsked(1);
+    socket.raw(bytes);
+    assert.equal(await socket.end, code);
+    await eventually('its turn ends', async () => (await gauge(s, 'palaver_turns_running')) === 0);
+}))));
 
 test('the limits of a key hold for each message', async (t) => {
     const dir = workspace(t), store = ['--store', 'sqlite:palaver.db'];
