@@ -234,7 +234,7 @@ static void bitmaps_are_written_and_read(void)
         CHECK_EQ(bytes.data[0], 1);
     }
     if (CHECK(pal_block_bitmap_read(bytes, &again)))
-        CHECK(memcmp(&bitmap, &again, sizeof again) == 0);
+        CHECK_BYTES(&bitmap, &again, sizeof again);
     CHECK(!pal_block_bitmap_read(pal_str_make(bytes.data, 127), &again));
 }
 

@@ -261,7 +261,9 @@ static void on_applied(
 {
     (void)err;
     (void)user;
-    CHECK(status == PAL_OK && ops_len == 1 && ops[0].status == PAL_OK);
+    CHECK_STATUS(status, PAL_OK);
+    CHECK_EQ(ops_len, 1);
+    CHECK_STATUS(ops[0].status, PAL_OK);
     atomic_store(&is_applied, true);
 }
 

@@ -281,7 +281,7 @@ static void grow(void)
 
 static void check_estimate(const char *what, uint64_t estimate, uint64_t exact)
 {
-    if (!CHECK(estimate > exact / 10 * 8 && estimate < exact / 10 * 12))
+    if (!CHECK_THAT(estimate, >, exact / 10 * 8) || !CHECK_THAT(estimate, <, exact / 10 * 12))
         printf("#   %s: %llu instead of %llu\n", what, (unsigned long long)estimate,
                 (unsigned long long)exact);
 }

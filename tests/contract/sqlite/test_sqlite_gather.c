@@ -168,8 +168,8 @@ static void two_stores_have_separate_vfs(void)
 
     (void)begin();
     snprintf(names[0], sizeof names[0], "%s", engine()->gather.name);
-    CHECK(sqlite3_vfs_find(names[0]) == &engine()->gather.vfs);
-    CHECK(sqlite3_vfs_find(NULL) == &counting_vfs);
+    CHECK_PTR(sqlite3_vfs_find(names[0]), &engine()->gather.vfs);
+    CHECK_PTR(sqlite3_vfs_find(NULL), &counting_vfs);
     {
         pal_store *first = test.store;
 
@@ -179,9 +179,9 @@ static void two_stores_have_separate_vfs(void)
         close_store();
         test.store = first;
     }
-    CHECK(sqlite3_vfs_find(names[1]) == NULL);
+    CHECK_PTR(sqlite3_vfs_find(names[1]), NULL);
     end();
-    CHECK(sqlite3_vfs_find(names[0]) == NULL);
+    CHECK_PTR(sqlite3_vfs_find(names[0]), NULL);
 }
 
 int main(void)

@@ -257,15 +257,20 @@ static void marks_come_in_pages(void)
             test.store, no_tenant(), fork, &query, test.arena, &page, &test.err));
     CHECK(page.has_more);
     if (CHECK_EQ(page.len, 3)) {
-        CHECK(page.items[0].inherited && !page.standing[0]); /* pinned again */
-        CHECK(page.items[1].kind == PAL_MARK_REWIND && !page.standing[1]);
-        CHECK(page.items[2].kind == PAL_MARK_UNDO && page.standing[2]);
+        CHECK(page.items[0].inherited);
+        CHECK(!page.standing[0]); /* pinned again */
+        CHECK_EQ(page.items[1].kind, PAL_MARK_REWIND);
+        CHECK(!page.standing[1]);
+        CHECK_EQ(page.items[2].kind, PAL_MARK_UNDO);
+        CHECK(page.standing[2]);
     }
     query.after = 3;
     OK(pal_store_mark_page(
             test.store, no_tenant(), fork, &query, test.arena, &page, &test.err));
-    if (CHECK_EQ(page.len, 1))
-        CHECK(page.items[0].kind == PAL_MARK_PIN && page.standing[0]);
+    if (CHECK_EQ(page.len, 1)) {
+        CHECK_EQ(page.items[0].kind, PAL_MARK_PIN);
+        CHECK(page.standing[0]);
+    }
     CHECK(!page.has_more);
     query = (pal_mark_query){.number = 4};
     CHECK_EQ(pal_store_mark_page(

@@ -25,7 +25,7 @@ static void the_statistics_count(void)
     CHECK_EQ(stats.ops, 8);
     CHECK_THAT(stats.commits, >, 0);
     CHECK_THAT(stats.backend.len, >, 0);
-    CHECK(strncmp(test.url, stats.backend.data, stats.backend.len) == 0);
+    CHECK_BEGINS(test.url, stats.backend);
 }
 
 static void a_sound_store_has_no_findings(void)

@@ -223,7 +223,8 @@ static void an_erasure_in_between_is_harmless(void)
     postgres_ask("DELETE FROM palaver.blob");
     PQfinish(lock);
     CHECK_EQ(waitpid(child, &how, 0), child);
-    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    CHECK(WIFEXITED(how));
+    CHECK_EQ(WEXITSTATUS(how), 0);
     store = open_at(getenv("PALAVER_TEST_POSTGRES"));
     CHECK(has_file(store, second, data));
     CHECK_STATUS(pal_store_erase(store, (pal_str){0}, second, &erasure, &err), PAL_OK, &err);

@@ -43,7 +43,7 @@ static void a_text_and_messages_of_the_user_are_accepted(void)
     };
     for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
         pal_error err = {0};
-        if (!CHECK(check(messages[i], &err) == PAL_OK))
+        if (!CHECK_STATUS(check(messages[i], &err), PAL_OK, &err))
             printf("# %s\n", err.message);
     }
 }
@@ -78,7 +78,7 @@ static void other_messages_are_refused_with_the_reason(void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pal_error err = {0};
-        CHECK(check(rows[i].message, &err) == PAL_INVALID);
+        CHECK_STATUS(check(rows[i].message, &err), PAL_INVALID, &err);
         CHECK_CONTAINS(err.message, rows[i].why);
     }
 }
@@ -92,16 +92,21 @@ static void steers_keep_their_order_when_lists_are_joined(void)
     CHECK(pal_openai_steer_add(&second, pal_str_of("r"), pal_str_of("\"b\"")) != NULL);
     CHECK(pal_openai_steer_add(&second, pal_str_of("r"), pal_str_of("\"cc\"")) != NULL);
     pal_openai_steers_move(&second, &first);
-    CHECK(first.len == 3 && first.bytes == 10 && second.len == 0 && !second.first);
-    CHECK(pal_str_is(pal_openai_steer_input(first.first), "\"a\""));
-    CHECK(pal_str_is(pal_openai_steer_input(first.first->next), "\"b\""));
-    CHECK(pal_str_is(pal_openai_steer_input(first.last), "\"cc\""));
-    CHECK(strncmp(first.first->id, "steer_", 6) == 0);
-    CHECK(strcmp(first.first->id, first.last->id) != 0);
+    CHECK_EQ(first.len, 3);
+    CHECK_EQ(first.bytes, 10);
+    CHECK_EQ(second.len, 0);
+    CHECK_PTR(second.first, NULL);
+    CHECK_STR(pal_openai_steer_input(first.first), "\"a\"");
+    CHECK_STR(pal_openai_steer_input(first.first->next), "\"b\"");
+    CHECK_STR(pal_openai_steer_input(first.last), "\"cc\"");
+    CHECK_BEGINS(first.first->id, "steer_");
+    CHECK_DIFFER(first.first->id, first.last->id);
     pal_openai_steers_move(&second, &first); /* an empty list changes nothing */
-    CHECK(first.len == 3);
+    CHECK_EQ(first.len, 3);
     pal_openai_steers_free(&first);
-    CHECK(first.len == 0 && !first.first && !first.last);
+    CHECK_EQ(first.len, 0);
+    CHECK_PTR(first.first, NULL);
+    CHECK_PTR(first.last, NULL);
 }
 
 /* ---- Requests ---- */
@@ -186,7 +191,7 @@ static void check_required(const char *response, size_t len, const char *expecte
     pal_arena *arena = pal_arena_new(0);
     pal_buf out;
     pal_buf_init(&out, 4096);
-    CHECK(pal_openai_steer_required(parsed(arena, response), arena, &out) == len);
+    CHECK_EQ(pal_openai_steer_required(parsed(arena, response), arena, &out), len);
     CHECK(is_text(&out, expected));
     pal_buf_done(&out);
     pal_arena_free(arena);

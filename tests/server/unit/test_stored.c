@@ -70,7 +70,9 @@ static void a_response_is_read(void)
     CHECK_EQ(response.created_at, 1700000000);
     CHECK_EQ(response.completed_at, 1700000001);
     CHECK_EQ(response.status, PAL_RESPONSE_INCOMPLETE);
-    CHECK(response.is_background && response.is_in_conversation && response.is_filtered);
+    CHECK(response.is_background);
+    CHECK(response.is_in_conversation);
+    CHECK(response.is_filtered);
     CHECK_STR(response.error_code, "server_error");
     CHECK_STR(response.error_message, "it broke");
     pal_id_to_text(response.input, text);

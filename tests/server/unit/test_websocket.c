@@ -37,7 +37,7 @@ static fixture f;
 static void on_message(pal_websocket *socket, pal_str text, void *user)
 {
     (void)user;
-    CHECK(f.socket == socket);
+    CHECK_PTR(f.socket, socket);
     pthread_mutex_lock(&f.lock);
     size_t len = strlen(f.heard);
     if (len + text.len + 2 < sizeof f.heard)
@@ -340,7 +340,7 @@ static void a_stop_closes_all_connections(void)
     /* A handshake and a request can end later. */
     pal_websocket *late = f.socket;
     CHECK(!pal_websocket_new(f.loop, &(pal_websocket_options){.fd = f.client}, &late));
-    CHECK(late == NULL);
+    CHECK_PTR(late, NULL);
     pal_websocket_poke(f.socket);
     pal_websocket_loop_free(f.loop);
     pal_websocket_release(f.socket);

@@ -249,7 +249,7 @@ static void a_system_message_keeps_its_place(void)
     CHECK(reads("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"b\"}]"));
     if (CHECK_EQ(messages_len, 2)) {
         CHECK_EQ(messages[1].role, PAL_ROLE_SYSTEM);
-        CHECK(pal_str_is(messages[1].parts[0].text, "b"));
+        CHECK_STR(messages[1].parts[0].text, "b");
     }
     CHECK(refused("[{\"role\":\"robot\",\"content\":\"a\"}]", "one of user, assistant, system"));
 }
@@ -297,7 +297,7 @@ static void the_events_of_a_stream_are_joined(void)
     CHECK_EQ(answer.parts_len, 3);
     CHECK_EQ(answer.usage.input, 7);
     CHECK_EQ(answer.usage.output, 9);
-    CHECK(pal_str_is(answer.parts[2].arguments, "{\"a\":1}"));
+    CHECK_STR(answer.parts[2].arguments, "{\"a\":1}");
 }
 
 static void a_stream_that_is_not_complete_is_refused(void)

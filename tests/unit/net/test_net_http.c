@@ -187,7 +187,7 @@ static void every_method_is_sent(void)
     for (size_t i = 0; i < 5; i++) {
         TALK(t, methods[i], "/head", i < 2 ? "" : "body");
         CHECK_STATUS(t.end.status, PAL_OK);
-        CHECK(body_is(&t, "") == false);
+        CHECK(!body_is(&t, ""));
         CHECK_BEGINS(pal_buf_str(&t.body), methods[i]);
         done_talk(&t);
     }

@@ -124,7 +124,7 @@ static void data_can_contain_any_bytes(void)
     pal_str bytes = pal_str_make("data: a\0b\n\n", 11);
     pal_sse_init(&sse, 100);
     if (CHECK(pal_sse_next(&sse, &bytes, &event)) && CHECK_EQ(event.data.len, 3))
-        CHECK(memcmp(event.data.data, "a\0b", 3) == 0);
+        CHECK_BYTES(event.data.data, "a\0b", 3);
     pal_sse_done(&sse);
 }
 

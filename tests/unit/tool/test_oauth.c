@@ -51,12 +51,12 @@ static void forms_are_encoded_and_read(void)
     pal_buf_init(&form, 1000);
     pal_oauth_form_add(&form, "a", pal_str_of("x y&=\xc3\xa4"));
     pal_oauth_form_add(&form, "b", pal_str_of("-._~"));
-    CHECK(pal_str_is(pal_buf_str(&form), "a=x%20y%26%3D%C3%A4&b=-._~"));
-    CHECK(pal_str_is(pal_oauth_form_find(pal_buf_str(&form), "a", arena), "x y&=\xc3\xa4"));
-    CHECK(pal_oauth_form_find(pal_str_of("state=1&state=2"), "state", arena).len == 0);
-    CHECK(pal_oauth_form_find(pal_str_of("xstate=1"), "state", arena).len == 0);
+    CHECK_STR(pal_buf_str(&form), "a=x%20y%26%3D%C3%A4&b=-._~");
+    CHECK_STR(pal_oauth_form_find(pal_buf_str(&form), "a", arena), "x y&=\xc3\xa4");
+    CHECK_EQ(pal_oauth_form_find(pal_str_of("state=1&state=2"), "state", arena).len, 0);
+    CHECK_EQ(pal_oauth_form_find(pal_str_of("xstate=1"), "state", arena).len, 0);
     CHECK_EQ(pal_oauth_form_find((pal_str){0}, "state", arena).len, 0);
-    CHECK(pal_str_is(pal_oauth_form_find(pal_str_of("state=a+b%2"), "state", arena), "a b%2"));
+    CHECK_STR(pal_oauth_form_find(pal_str_of("state=a+b%2"), "state", arena), "a b%2");
     pal_buf_done(&form);
     pal_arena_free(arena);
 }
@@ -70,17 +70,17 @@ static void challenges_are_read(void)
     pal_oauth_challenge_read(pal_str_of("Basic realm=\"x\", scope=\"no\", bearer error=invalid_token , "
                                         "scope=\"a b\", resource_metadata=\"https://h/\\\"q\""),
             arena, &v);
-    CHECK(pal_str_is(v.error, "invalid_token"));
-    CHECK(pal_str_is(v.scope, "a b"));
-    CHECK(pal_str_is(v.resource_metadata, "https://h/\"q"));
+    CHECK_STR(v.error, "invalid_token");
+    CHECK_STR(v.scope, "a b");
+    CHECK_STR(v.resource_metadata, "https://h/\"q");
     static const char *const odd[] = {"", "Bearer", "Bearer scope", "Bearer scope=", "=", "\"", ",,,",
             "Bearer scope=\"open", "Bearer \"x\"=y"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         pal_oauth_challenge_read(pal_str_of(odd[i]), arena, &v);
-        CHECK(v.error.len == 0);
+        CHECK_EQ(v.error.len, 0);
     }
     pal_oauth_challenge_read((pal_str){0}, arena, &v); /* no header */
-    CHECK(v.error.len == 0);
+    CHECK_EQ(v.error.len, 0);
     CHECK(pal_oauth_is_challenge(401, pal_str_of("")));
     CHECK(!pal_oauth_is_challenge(403, pal_str_of("Bearer error=\"insufficient_scope\"")));
     CHECK(pal_oauth_is_challenge(403, pal_str_of("Bearer error=\"insufficient_scope\", scope=\"w\"")));
@@ -91,9 +91,9 @@ static void challenges_are_read(void)
 static void scopes_are_joined_once(void)
 {
     pal_arena *arena = pal_arena_new(0);
-    CHECK(pal_str_is(pal_oauth_scope_join(pal_str_of("a b"), pal_str_of(" b  c a"), arena), "a b c"));
+    CHECK_STR(pal_oauth_scope_join(pal_str_of("a b"), pal_str_of(" b  c a"), arena), "a b c");
     CHECK(pal_oauth_scope_contains(pal_str_of("a b"), pal_str_of("b a")));
-    CHECK(pal_str_is(pal_oauth_scope_join(pal_str_of("a\n b"), pal_str_of("a\n\tc"), arena), "a b c"));
+    CHECK_STR(pal_oauth_scope_join(pal_str_of("a\n b"), pal_str_of("a\n\tc"), arena), "a b c");
     CHECK(pal_oauth_scope_contains(pal_str_of("a"), pal_str_of("")));
     CHECK(!pal_oauth_scope_contains(pal_str_of("ab"), pal_str_of("a")));
     pal_arena_free(arena);
@@ -118,14 +118,15 @@ static void metadata_of_another_issuer_are_refused(void)
 {
     static const char good[] = "{\"issuer\":\"https://a\",\"token_endpoint\":\"https://a/t\"}";
     static const char local[] = "{\"issuer\":\"https://a\",\"token_endpoint\":\"http://127.0.0.1/t\"}";
-    CHECK(read_issuer(good, "https://a", false) == PAL_OK);
-    CHECK(read_issuer(good, "https://a/", false) == PAL_DENIED);
-    CHECK(read_issuer(good, "https://A", false) == PAL_DENIED);
-    CHECK(read_issuer(local, "https://a", false) == PAL_DENIED);
-    CHECK(read_issuer(local, "https://a", true) == PAL_OK);
-    CHECK(read_issuer("{\"issuer\":\"https://a\",\"token_endpoint\":\"http://a/t\"}", "https://a",
-                  true) == PAL_DENIED);
-    CHECK(read_issuer("{\"issuer\":\"https://a\"}", "https://a", false) == PAL_INVALID);
+    CHECK_STATUS(read_issuer(good, "https://a", false), PAL_OK);
+    CHECK_STATUS(read_issuer(good, "https://a/", false), PAL_DENIED);
+    CHECK_STATUS(read_issuer(good, "https://A", false), PAL_DENIED);
+    CHECK_STATUS(read_issuer(local, "https://a", false), PAL_DENIED);
+    CHECK_STATUS(read_issuer(local, "https://a", true), PAL_OK);
+    CHECK_STATUS(read_issuer("{\"issuer\":\"https://a\",\"token_endpoint\":\"http://a/t\"}", "https://a",
+                         true),
+            PAL_DENIED);
+    CHECK_STATUS(read_issuer("{\"issuer\":\"https://a\"}", "https://a", false), PAL_INVALID);
 }
 
 /* ---- Tokens ---- */
@@ -142,22 +143,25 @@ static void responses_with_tokens_are_read(void)
 {
     pal_oauth_login login = {.refresh_token = pal_str_of("old")};
     pal_error err;
-    CHECK(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"bearer\",\"expires_in\":60}", &login,
-                  &err) == PAL_OK);
-    CHECK(pal_str_is(login.access_token, "t") && pal_str_is(login.refresh_token, "old"));
-    CHECK(login.expires_ms == 61000);
-    CHECK(read_token(200, "{\"access_token\":\"a\\r\\nb\",\"token_type\":\"Bearer\"}", &login, &err) ==
-            PAL_PROVIDER);
-    CHECK(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"DPoP\"}", &login, &err) ==
-            PAL_PROVIDER);
+    CHECK_STATUS(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"bearer\",\"expires_in\":60}", &login,
+                         &err),
+            PAL_OK, &err);
+    CHECK_STR(login.access_token, "t");
+    CHECK_STR(login.refresh_token, "old");
+    CHECK_EQ(login.expires_ms, 61000);
+    CHECK_STATUS(read_token(200, "{\"access_token\":\"a\\r\\nb\",\"token_type\":\"Bearer\"}", &login, &err),
+            PAL_PROVIDER, &err);
+    CHECK_STATUS(read_token(200, "{\"access_token\":\"t\",\"token_type\":\"DPoP\"}", &login, &err),
+            PAL_PROVIDER, &err);
     CHECK(strstr(err.message, "DPoP"));
-    CHECK(read_token(200, "<html>", &login, &err) == PAL_PROVIDER);
+    CHECK_STATUS(read_token(200, "<html>", &login, &err), PAL_PROVIDER, &err);
     /* Texts of the server are not repeated: they could contain what was sent. */
-    CHECK(read_token(400, "{\"error\":\"invalid_grant\",\"error_description\":\"code s3cret\"}", &login,
-                  &err) == PAL_DENIED);
+    CHECK_STATUS(read_token(400, "{\"error\":\"invalid_grant\",\"error_description\":\"code s3cret\"}", &login,
+                         &err),
+            PAL_DENIED, &err);
     CHECK_CONTAINS(err.message, "refused a token: invalid_grant");
     CHECK(!strstr(err.message, "s3cret"));
-    CHECK(read_token(500, "{\"error\":\"s3cret with blanks\"}", &login, &err) == PAL_DENIED);
+    CHECK_STATUS(read_token(500, "{\"error\":\"s3cret with blanks\"}", &login, &err), PAL_DENIED, &err);
     CHECK_CONTAINS(err.message, "HTTP code 500");
 }
 
@@ -179,20 +183,25 @@ static void a_login_is_written_for_its_owner_and_read_again(void)
         return;
     snprintf(path, sizeof path, "%s/a/b/login.json", dir);
     snprintf(other, sizeof other, "%s.tmp", path);
-    CHECK(pal_oauth_file_read(path, arena, &read, &err) == PAL_NOT_FOUND);
-    CHECK(pal_oauth_file_write(path, &login, &err) == PAL_OK);
-    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK_STATUS(pal_oauth_file_read(path, arena, &read, &err), PAL_NOT_FOUND, &err);
+    CHECK_STATUS(pal_oauth_file_write(path, &login, &err), PAL_OK, &err);
+    CHECK_EQ(stat(path, &st), 0);
+    CHECK_EQ(st.st_mode & 0777, 0600);
     CHECK(access(other, F_OK) != 0);
-    CHECK(pal_oauth_file_read(path, arena, &read, &err) == PAL_OK);
-    CHECK(pal_str_is(read.access_token, "t\"\\") && read.method == PAL_OAUTH_METHOD_POST);
-    CHECK(read.is_registered && read.expires_ms == 5 && pal_str_is(read.url, "https://h/mcp"));
+    CHECK_STATUS(pal_oauth_file_read(path, arena, &read, &err), PAL_OK, &err);
+    CHECK_STR(read.access_token, "t\"\\");
+    CHECK_EQ(read.method, PAL_OAUTH_METHOD_POST);
+    CHECK(read.is_registered);
+    CHECK_EQ(read.expires_ms, 5);
+    CHECK_STR(read.url, "https://h/mcp");
     int fd = open(path, O_WRONLY | O_TRUNC);
-    CHECK(write(fd, "{", 1) == 1 && close(fd) == 0);
-    CHECK(pal_oauth_file_read(path, arena, &read, &err) == PAL_CORRUPT);
-    CHECK(unlink(path) == 0);
+    CHECK_EQ(write(fd, "{", 1), 1);
+    CHECK_EQ(close(fd), 0);
+    CHECK_STATUS(pal_oauth_file_read(path, arena, &read, &err), PAL_CORRUPT, &err);
+    CHECK_EQ(unlink(path), 0);
     pal_arena_free(arena);
     snprintf(path, sizeof path, "rm -r %s", dir);
-    CHECK(system(path) == 0);
+    CHECK_EQ(system(path), 0);
 }
 
 /* ---- Signatures ---- */
@@ -205,10 +214,10 @@ static void a_wrong_key_is_not_repeated(void)
     size_t len;
     pal_error err;
     pal_str key = pal_str_of("-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----\n");
-    CHECK(pal_sign_algorithm(key, &algorithm, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_sign_algorithm(key, &algorithm, &err), PAL_INVALID, &err);
     CHECK(!strstr(err.message, "s3cret"));
-    CHECK(pal_sign(key, pal_str_of("data"), signature, &len, &err) == PAL_INVALID);
-    CHECK(pal_sign((pal_str){0}, pal_str_of("data"), signature, &len, &err) == PAL_INVALID);
+    CHECK_STATUS(pal_sign(key, pal_str_of("data"), signature, &len, &err), PAL_INVALID, &err);
+    CHECK_STATUS(pal_sign((pal_str){0}, pal_str_of("data"), signature, &len, &err), PAL_INVALID, &err);
 }
 
 int main(void)

@@ -528,7 +528,7 @@ static void an_unusable_tool_is_reported_once(void)
     CHECK(!mcp_client_see(&client, "s__wrong").has_name);
     mcp_client_close(&client);
     http_child_stop(&h);
-    CHECK(warned.len == 1);
+    CHECK_EQ(warned.len, 1);
     CHECK_CONTAINS(warned.last,
             "tool 'wrong' of MCP server 's' is not shown: its schema breaks the rules of "
             "'x-mcp-header'");

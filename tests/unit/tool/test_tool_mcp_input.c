@@ -96,7 +96,7 @@ static void a_handle_continues_the_call_of_another_client(void)
     (void)mcp_client_start_call(&call, &f.client);
     char *text = mcp_client_finish(&call);
     mcp_client_close(&f.client);
-    CHECK(pal_json_parse(arena, pal_str_of(text), NULL, &outcome, NULL) == PAL_OK);
+    CHECK_STATUS(pal_json_parse(arena, pal_str_of(text), NULL, &outcome, NULL), PAL_OK);
     pal_str handle =
             pal_arena_copy(arena, pal_json_string(pal_json_find(outcome, "handle"), arena));
     CHECK(mcp_client_open(&f.client, &f.http.config));
@@ -250,7 +250,9 @@ static void a_task_survives_the_death_of_its_server(void)
     child_config c;
     fixture f = {0};
     int fd = mkstemp(path);
-    CHECK(fd >= 0 && close(fd) == 0 && unlink(path) == 0);
+    CHECK(fd >= 0);
+    CHECK_EQ(close(fd), 0);
+    CHECK_EQ(unlink(path), 0);
     CHECK(mcp_client_open(&f.client, child(&c, "--era", "new", "--tasks", path, NULL)));
     CHECK(mcp_client_wait(&f.client, PAL_TOOL_MCP_READY, NULL));
     mcp_client_call call = accepting("s__task", "{\"polls\":30}");

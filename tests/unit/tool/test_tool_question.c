@@ -23,12 +23,12 @@ static void questions_are_read(void)
     pal_tool_question question = {0};
     pal_error err = {0};
     CHECK_EQ(read_question(FORM, &question, &err), PAL_OK);
-    CHECK(pal_str_is(question.message, "Who?"));
+    CHECK_STR(question.message, "Who?");
     CHECK_EQ(question.url.len, 0);
     CHECK_EQ(read_question("{\"mode\":\"url\",\"message\":\"m\",\"url\":\"https://a.b\"}",
                      &question, &err),
             PAL_OK);
-    CHECK(pal_str_is(question.url, "https://a.b"));
+    CHECK_STR(question.url, "https://a.b");
     CHECK_EQ(read_question("{\"mode\":\"url\",\"message\":\"m\"}", &question, &err), PAL_INVALID);
     CHECK_STR(err.message, "the question has no URL");
     CHECK_EQ(read_question("{\"mode\":\"dream\"}", &question, &err), PAL_INVALID);
