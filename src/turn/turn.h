@@ -9,9 +9,9 @@
  *   the model call, and the retry after a 429       turn_call.c, pal_turn_retry()
  *   the answer is stored                            turn_answer.c
  *   tool calls and pauses                           turn_tools.c
- *   whether a tool may run                          turn_permission.c
- *   questions about calls, and their answers        turn_question.c
- *   answers that come with a later turn             turn_approval.c
+ *   whether a tool may run                          permission/permission.c
+ *   questions about calls, and their answers        permission/permission_question.c
+ *   answers that come with a later turn             permission/permission_approval.c
  *   a cancel, the time limit, a failure             turn_end.c, pal_turn_stop(), pal_turn_fail()
  *   events, and readers that resume a stream        turn_event.c, pal_event_watch()
  *   a crash: another process continues the turn     recovery/recovery_resume.c
@@ -82,7 +82,7 @@
     X(PAUSED, "loop", "results from the client (lane_park.c)",                                     \
             "unparks, then as in TOOLS", "no effect: any process can take the results",            \
             PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
-    X(ASKING, "loop", "answers from the client (turn_question.c)",                                 \
+    X(ASKING, "loop", "answers from the client (permission_question.c)",                           \
             "unparks, then as in TOOLS", "no effect: any process can take the answers",            \
             PAL_PHASE(TOOLS) | PAL_PHASE(UNPARK) | PAL_PHASES_OF_ENDS)                             \
     X(STEER, "loop", "the commit of a message steered into the turn (turn_answer.c)",              \
@@ -118,7 +118,7 @@ extern const pal_turn_phase_row pal_turn_phase_rows[PAL_TURN_PHASES_LEN];
 
 /* ---- The types of a turn ---- */
 
-/* The answers of a client to the questions of a turn (turn_question.c). */
+/* The answers of a client to the questions of a turn (permission_question.c). */
 typedef struct pal_turn_answers {
     const pal_question_answer *items;
     size_t len; /* 0: the client does not answer */

@@ -23,10 +23,10 @@
 #include "palaver/limits.h"
 #include "tokens/tokens_estimate.h"
 #include "turn/lane/lane.h"
+#include "turn/permission/permission.h"
 #include "turn/turn_conversation.h"
 #include "turn/turn_event.h"
 #include "turn/turn_last_commit.h"
-#include "turn/turn_permission.h"
 #include "turn/turn_sender.h"
 
 enum { PARTS_MAX = PAL_MESSAGE_PARTS_MAX };

@@ -22,12 +22,12 @@
 #include "turn/lane/lane_join.h"
 #include "turn/lane/lane_park.h"
 #include "turn/lane/lane_visit.h"
+#include "turn/permission/permission_approval.h"
 #include "turn/recovery/recovery_holder.h"
 #include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
-#include "turn/turn_approval.h"
 #include "turn/turn_event.h"
 
 enum { ENTRIES_MAX = PAL_RUNTIME_WORKERS / 2 };

@@ -1,7 +1,7 @@
 /* turn_tools.c - runs the calls of an answer, up to PARALLEL_MAX at the same time. Built-in tools
  * run on a worker, and MCP calls on the loop. A call of the caller's tools pauses the turn. Calls
  * that need an answer of a person wait until the others have ended; then the turn asks about all of
- * them (turn_question.c).
+ * them (permission_question.c).
  *
  * States: each call goes from WAITING to RUNNING, ENDED and RECORDED. Results are recorded in the
  * order of the calls, as soon as all calls before them have ended. A failed tool is recorded as the
@@ -19,14 +19,14 @@
 #include "base/text.h"
 #include "dialect/native/native.h"
 #include "tool/tool_schema.h"
+#include "turn/input/input.h"
 #include "turn/lane/lane_park.h"
+#include "turn/permission/permission.h"
+#include "turn/permission/permission_question.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
-#include "turn/input/input.h"
 #include "turn/turn_last_commit.h"
-#include "turn/turn_permission.h"
-#include "turn/turn_question.h"
 
 enum { PARALLEL_MAX = 16 };
 

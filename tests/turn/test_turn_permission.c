@@ -1,6 +1,6 @@
 /* test_turn_permission.c - which tools a turn runs, about which it asks, and what a session
  * remembers. A real MCP server writes a line into a file for every call that it gets. */
-#include "turn/turn_permission.h"
+#include "turn/permission/permission.h"
 
 #include "turn_fixture.h"
 

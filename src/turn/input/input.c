@@ -22,7 +22,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "dialect/dialect_member.h"
-#include "turn/turn_question.h"
+#include "turn/permission/permission_question.h"
 
 /* ---- Questions ---- */
 

@@ -1,5 +1,5 @@
 /* input.h - input that tool servers require from a person, and the handles that continue their
- * calls (tool_mcp.h). Questions use the way of all questions of a turn: turn_question.h. */
+ * calls (tool_mcp.h). Questions use the way of all questions of a turn: permission_question.h. */
 #ifndef PAL_INPUT_H
 #define PAL_INPUT_H
 

@@ -12,7 +12,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "turn/turn_permission.h"
+#include "turn/permission/permission.h"
 
 #define LEN(list) (sizeof(list) / sizeof((list)[0]))
 

@@ -13,7 +13,7 @@ typedef struct pal_inbox_head {
     uint64_t on_seq; /* owed: seq of the answer whose calls a client has answered; 0: none */
     /* owed: its last process shut down normally, so that try is not counted */
     bool is_handed;
-    pal_str questions; /* owed: what the turn asks, as JSON (turn_question.c); empty: nothing */
+    pal_str questions; /* owed: the questions as JSON (permission_question.c); empty: none */
     pal_str handles; /* owed: handles of calls, as JSON (input.c); empty: none */
     uint32_t spent; /* failed turns with the same request; see lane_join.c */
 } pal_inbox_head;

@@ -15,12 +15,12 @@
 
 #include "base/memory.h"
 #include "context/context_text.h"
-#include "turn/lane/lane.h"
-#include "turn/recovery/recovery_holder.h"
-#include "turn/recovery/recovery_owed.h"
-#include "turn/recovery/recovery_inspect.h"
 #include "turn/input/input.h"
-#include "turn/turn_question.h"
+#include "turn/lane/lane.h"
+#include "turn/permission/permission_question.h"
+#include "turn/recovery/recovery_holder.h"
+#include "turn/recovery/recovery_inspect.h"
+#include "turn/recovery/recovery_owed.h"
 
 enum { AGAIN_MS = 50 };
 

@@ -5,8 +5,8 @@
 
 #include "turn/lane/lane.h"
 #include "turn/lane/lane_park.h"
+#include "turn/permission/permission_question.h"
 #include "turn/recovery/recovery_inspect.h"
-#include "turn/turn_question.h"
 
 enum { VISIT_MS = 20, VISITS_MIN = 100 };
 

@@ -5,8 +5,8 @@
  * Calls of the newest answer can be open for two reasons: a process died, or the caller delivers
  * the results now, as messages of role tool at the beginning of the request. Delivered results are
  * matched with their calls. Calls that the request approves or denies stay open until they have run
- * (turn_approval.c). All other open calls get "interrupted" as their result, before any new message
- * is recorded. Nothing is written here: turn_first_commit.c commits the result, so a crash
+ * (permission_approval.c). All other open calls get "interrupted" as their result, before any new
+ * message is recorded. Nothing is written here: turn_first_commit.c commits the result, so a crash
  * leaves the session unchanged. */
 #include "turn/recovery/recovery_inspect.h"
 
@@ -17,9 +17,9 @@
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_inbox.h"
 #include "turn/lane/lane_join.h"
+#include "turn/permission/permission_approval.h"
+#include "turn/permission/permission_question.h"
 #include "turn/recovery/recovery_resume.h"
-#include "turn/turn_approval.h"
-#include "turn/turn_question.h"
 #include "turn/turn_sender.h"
 #include "window/window_load.h"
 

@@ -21,13 +21,13 @@
 #include "turn/lane/lane_backlog.h"
 #include "turn/lane/lane_park.h"
 #include "turn/lane/lane_visit.h"
+#include "turn/permission/permission_question.h"
 #include "turn/recovery/recovery_inspect.h"
 #include "turn/recovery/recovery_owed.h"
 #include "turn/recovery/recovery_retell.h"
 #include "turn/runtime/runtime_owner.h"
 #include "turn/runtime/runtime_servers.h"
 #include "turn/turn_event.h"
-#include "turn/turn_question.h"
 
 /* ---- Finding the turn: on a worker ---- */
 

@@ -25,7 +25,7 @@
 #include "tool/mcp/tool_mcp.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_budget.h"
-#include "turn/turn_permission.h"
+#include "turn/permission/permission.h"
 #include "window/window_compact.h"
 
 enum { PAL_RUNTIME_WORKERS = 8 };

@@ -1,15 +1,15 @@
 /* runtime_call.c - the public functions for other threads. Each call is carried out on the loop.
  * The calling thread waits for the result, except in pal_turn_start_async(). If a turn is not in
  * this process, the store is read on the calling thread. */
+#include "turn/lane/lane.h"
 #include "turn/lane/lane_join.h"
 #include "turn/lane/lane_park.h"
+#include "turn/permission/permission_question.h"
 #include "turn/recovery/recovery_outcome.h"
 #include "turn/runtime/runtime_ask.h"
 #include "turn/runtime/runtime_copy.h"
-#include "turn/turn_event.h"
-#include "turn/turn_question.h"
-#include "turn/lane/lane.h"
 #include "turn/turn.h"
+#include "turn/turn_event.h"
 
 #include "base/memory.h"
 #include "store/store_tenant.h"

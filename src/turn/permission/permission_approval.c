@@ -1,4 +1,5 @@
-/* turn_approval.c - calls that ended an earlier turn because they need approval, and their answers.
+/* permission_approval.c - calls that ended an earlier turn because they need approval, and their
+ * answers.
  *
  * With asks_end_turn, a turn whose only remaining calls need approval ends as DONE (turn_tools.c).
  * Its last commit stores the caller's record, and the calls stay open in the session. The turn of a
@@ -9,11 +10,11 @@
  * Nothing runs between the two turns, so a crash there has no effect: any process can take the
  * answers. A crash while the calls run leaves an unfinished turn. It is continued or rewound like
  * any other (recovery_resume.c), and does not run its calls a second time. */
-#include "turn/turn_approval.h"
+#include "turn/permission/permission_approval.h"
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "turn/turn_question.h"
+#include "turn/permission/permission_question.h"
 
 static const pal_part *find_in(const pal_message *message, pal_str call_id)
 {

@@ -1,11 +1,11 @@
-/* turn_question.h - the questions of a turn about its tool calls, and their answers.
+/* permission_question.h - the questions of a turn about its tool calls, and their answers.
  *
  * A call asks if its run has a question (pal_tool_run.question.kind is not NONE). Every kind of
  * question uses the same way: when the turn's other calls have ended, pal_question_ask() stores all
  * questions and publishes ASKING. The answers arrive in any process at pal_question_answer(), which
  * continues the turn. */
-#ifndef PAL_TURN_QUESTION_H
-#define PAL_TURN_QUESTION_H
+#ifndef PAL_PERMISSION_QUESTION_H
+#define PAL_PERMISSION_QUESTION_H
 
 #include "turn/turn.h"
 

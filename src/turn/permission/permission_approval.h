@@ -1,7 +1,8 @@
-/* turn_approval.h - calls that ended an earlier turn because they need approval, and their answers.
+/* permission_approval.h - calls that ended an earlier turn because they need approval, and their
+ * answers.
  * The request brings the answers (pal_turn_request.answers). */
-#ifndef PAL_TURN_APPROVAL_H
-#define PAL_TURN_APPROVAL_H
+#ifndef PAL_PERMISSION_APPROVAL_H
+#define PAL_PERMISSION_APPROVAL_H
 
 #include "turn/recovery/recovery_inspect.h"
 #include "turn/turn.h"

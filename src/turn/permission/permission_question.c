@@ -1,5 +1,5 @@
-/* turn_question.c - asks about tool calls: whether they may run, and whether a repeated call makes
- * sense.
+/* permission_question.c - asks about tool calls: whether they may run, and whether a repeated
+ * call makes sense.
  *
  * The questions are stored in the turn's owed item (recovery_owed.c) before they are published, and
  * the turn then releases its session. So any process can take the answers, also after a crash. The
@@ -7,8 +7,9 @@
  * the calls have begun to run as far as the store knows, and they get "interrupted" as their
  * results. Answers to be remembered are stored before (runtime_call.c).
  *
- * On the loop, except for look() and the functions that turn_question.h lists for any thread. */
-#include "turn/turn_question.h"
+ * On the loop, except for look() and the functions that permission_question.h lists for any
+ * thread. */
+#include "turn/permission/permission_question.h"
 
 #include <stdio.h>
 

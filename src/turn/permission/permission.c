@@ -1,4 +1,4 @@
-/* turn_permission.c - decides whether a turn may run a tool, and keeps the answers that a session
+/* permission.c - decides whether a turn may run a tool, and keeps the answers that a session
  * remembers.
  *
  * Two parties are not trusted. A client writes the session's metadata and the request, so rules
@@ -8,7 +8,7 @@
  *
  * A remembered answer is a record of the session. One put or drop is one commit, so a crash leaves
  * either the old or the new answer. On any thread; the functions for the store block. */
-#include "turn/turn_permission.h"
+#include "turn/permission/permission.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* turn_permission.h - decides whether a turn may run a tool. */
-#ifndef PAL_TURN_PERMISSION_H
-#define PAL_TURN_PERMISSION_H
+/* permission.h - decides whether a turn may run a tool. */
+#ifndef PAL_PERMISSION_H
+#define PAL_PERMISSION_H
 
 #include "base/json/json.h"
 #include "palaver/context.h"
