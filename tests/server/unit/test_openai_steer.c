@@ -1,6 +1,6 @@
 /* test_openai_steer.c - steers: which messages are accepted, the requests that continue a response,
  * and the events about them. openai-websocket.test.mjs tests them over a WebSocket. */
-#include "server/api/openai/api_openai_steer.h"
+#include "server/api/openai/socket/api_openai_steer.h"
 
 #include <string.h>
 #include "support/tap.h"

@@ -3,7 +3,7 @@
 #include "base/digest.h"
 #include "server/access/access_key.h"
 #include "server/api/mistral/api_mistral.h"
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 #include "server/server_call.h"
 #include "server/server_internal.h"
 #include "support/tap.h"

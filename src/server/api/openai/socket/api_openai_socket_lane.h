@@ -12,9 +12,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include "server/api/openai/api_openai_socket.h"
-#include "server/api/openai/api_openai_socket_items.h"
-#include "server/api/openai/api_openai_steer.h"
+#include "server/api/openai/socket/api_openai_socket.h"
+#include "server/api/openai/socket/api_openai_socket_items.h"
+#include "server/api/openai/socket/api_openai_steer.h"
 #include "server/server_background.h"
 #include "server/websocket/websocket.h"
 

@@ -1,7 +1,7 @@
 /* api_openai_socket_items.c - keeps the items of responses in memory. Each entry has a text with
  * the items of its input and one with those of its output, and refers to the entry before it.
  * Entries with the same root are one conversation with its branches, which is dropped at once. */
-#include "server/api/openai/api_openai_socket_items.h"
+#include "server/api/openai/socket/api_openai_socket_items.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 #ifndef PAL_API_OPENAI_SOCKET_H
 #define PAL_API_OPENAI_SOCKET_H
 
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 #include "server/server_call.h"
 
 typedef struct pal_openai_socket pal_openai_socket;

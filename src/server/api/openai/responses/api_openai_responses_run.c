@@ -4,8 +4,8 @@
  *
  * finish() writes the record in the commit of the answer. So when the end of a response is
  * reported, its record is stored. */
-#include "server/api/openai/api_openai_responses.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/responses/api_openai_responses.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

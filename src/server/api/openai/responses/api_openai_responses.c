@@ -1,7 +1,7 @@
 /* api_openai_responses.c - the routes of responses: create, read, replay, cancel, delete, and list
  * the input. */
-#include "server/api/openai/api_openai_responses.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/responses/api_openai_responses.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"

@@ -6,7 +6,7 @@
  * the id of its newest response that has lists. That record is written before the turn runs. If the
  * turn fails or the process dies, there is no such response, and the next one lists the tools
  * again. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"

@@ -5,7 +5,7 @@
  *
  * Clients that keep the history themselves send it again, although the conversation has it.
  * Repeated outputs and references to items of the history are therefore left out. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/memory.h"
 #include "base/text.h"

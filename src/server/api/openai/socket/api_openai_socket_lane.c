@@ -1,6 +1,6 @@
 /* api_openai_socket_lane.c - the requests of a WebSocket: they wait in lanes, run as if they had
  * come by HTTP (http_carried.c), and their events are sent as messages. */
-#include "server/api/openai/api_openai_socket_lane.h"
+#include "server/api/openai/socket/api_openai_socket_lane.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * its session. If another request was faster, the turn is rejected (expected_seq) and then runs in
  * a fork. So a chain of responses is one session, each branch of it is another session, and nothing
  * is copied. */
-#include "server/api/openai/api_openai_responses.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/responses/api_openai_responses.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"

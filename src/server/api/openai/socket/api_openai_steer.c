@@ -1,5 +1,5 @@
 /* api_openai_steer.c - reads steers, and writes the requests and events that follow from them. */
-#include "server/api/openai/api_openai_steer.h"
+#include "server/api/openai/socket/api_openai_steer.h"
 
 #include <stdio.h>
 #include <string.h>

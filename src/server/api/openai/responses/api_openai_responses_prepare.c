@@ -1,12 +1,12 @@
 /* api_openai_responses_prepare.c - a request with "generate": false. It stores its input and asks
  * no model. Its response has no output; later requests continue from it. Codex prepares each
  * conversation in this way before its first question. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/clock.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_session.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 

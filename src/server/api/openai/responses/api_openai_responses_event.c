@@ -10,7 +10,7 @@
  * the output, and the lengths of its deltas in bytes. An item of the service's own tools has
  * objects instead of lengths: the events of the service about it, without the members that are
  * ours. Output and runs are enough to create the same events again. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/json/json_put.h"
 #include "base/memory.h"

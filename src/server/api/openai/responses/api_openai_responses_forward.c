@@ -3,8 +3,8 @@
  * events of the service, so both can use everything that Palaver does not know. A request over a
  * WebSocket is completed with the items that the connection keeps. Also records such responses,
  * whether they are forwarded or run as a turn. */
-#include "server/api/openai/api_openai_responses.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/responses/api_openai_responses.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "base/text.h"

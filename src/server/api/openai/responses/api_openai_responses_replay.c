@@ -1,7 +1,7 @@
 /* api_openai_responses_replay.c - sends the events of an ended response again. The stored output is
  * cut into the deltas of the first stream. Events are created on a worker, no faster than the
  * client reads them. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "dialect/dialect_member.h"
 #include "server/run/run.h"

@@ -7,8 +7,8 @@
  *    "echo":{...}}
  *
  * Members that are false, 0 or empty are left out. */
-#include "server/api/openai/api_openai_responses.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/responses/api_openai_responses.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 
 #include "base/json/json_put.h"
 #include "base/process.h"

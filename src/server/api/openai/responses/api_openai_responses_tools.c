@@ -16,7 +16,7 @@
 #include "base/utf8.h"
 #include "dialect/dialect_member.h"
 #include "server/api/native/api_turn.h"
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 #include "server/server_call.h"
 
 #define LEFT_OUT_LEN_MAX 512 /* bytes of a value in metadata */

@@ -5,7 +5,7 @@
  * request of a successor with the queued input, and it is the next one in the lane. If the response
  * waits for outputs of the client's tools, its steers are parked until the client sends the
  * outputs. */
-#include "server/api/openai/api_openai_socket_lane.h"
+#include "server/api/openai/socket/api_openai_socket_lane.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * A request that the input does not answer counts as denied. A client that keeps its history itself
  * may send an old approval without the mcp_call that it led to. So an approval counts only if no
  * answer of the model follows it: a call must not run a second time. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"

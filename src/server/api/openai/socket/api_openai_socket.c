@@ -14,7 +14,7 @@
  *
  * Threads: messages arrive on the WebSocket loop. A request ends on any thread. The connection and
  * each running request hold a reference; the last one frees the socket. */
-#include "server/api/openai/api_openai_socket_lane.h"
+#include "server/api/openai/socket/api_openai_socket_lane.h"
 
 #include <stddef.h>
 #include <string.h>

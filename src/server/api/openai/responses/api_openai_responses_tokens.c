@@ -3,7 +3,7 @@
 #include "base/json/json_put.h"
 #include "base/memory.h"
 #include "dialect/dialect_member.h"
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 #include "server/server_call.h"
 
 #define PAGE_MESSAGES 500 /* messages that are counted at a time */

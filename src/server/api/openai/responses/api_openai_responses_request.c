@@ -1,11 +1,11 @@
 /* api_openai_responses_request.c - reads a request: the turn to run, and the settings that the
  * response repeats. Only reads and checks. */
-#include "server/api/openai/api_openai_responses.h"
+#include "server/api/openai/responses/api_openai_responses.h"
 
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
 #include "server/api/api_object.h"
-#include "server/api/openai/api_openai_socket.h"
+#include "server/api/openai/socket/api_openai_socket.h"
 #include "server/run/run.h"
 #include "server/server_call.h"
 
