@@ -20,8 +20,9 @@
  *     Results are allocated in the arena that the caller passes. Free or reset the arena, never a
  *     result.
  *   - Zero a struct of options or a query before you use it: `pal_message_query load = {0};`. A
- * member that is zero has the default in its comment. A struct keeps its size: new members take the
- * place of `reserved`. So a program works with a newer library without being compiled again.
+ *     member that is zero has the default in its comment. A struct keeps its size: new members take
+ *     the place of `reserved`. So a program works with a newer library without being compiled
+ *     again.
  *   - A handle belongs to the caller that created it. Release it with the function that its header
  *     names; that function accepts NULL. A handle or an arena must be used by one thread at a time,
  *     unless its header says otherwise. */

@@ -5,8 +5,7 @@
  * checks is: does the route exist, may the caller connect at all, does the server still accept
  * requests, is the key valid, is the rate within its limit. All these checks use the head only,
  * before a body is read. Then: can the body be parsed, are its members known, was the request
- * answered before.
- An invalid request can still become a 404 (server_subject.c). */
+ * answered before. An invalid request can still become a 404 (server_subject.c). */
 #include "server/server_internal.h"
 
 #include <stdio.h>

@@ -233,7 +233,8 @@ static pal_status state_read(copy *self, const pal_record *record, pal_error *er
     if (!pal_json_u64(pal_json_find(body, "step"), &step) || step > STEP_VERIFY ||
             place.len / 2 > sizeof self->place ||
             !pal_unhex(place, (uint8_t *)self->place, place.len / 2))
-        return pal_error_set(err, PAL_CORRUPT, "the state of the copy is damaged");
+        return pal_error_set(err, PAL_CORRUPT,
+                "the state of the copy is damaged; begin again with an empty target");
     self->step = (copy_step)step;
     self->place_len = place.len / 2;
     self->version = record->version;

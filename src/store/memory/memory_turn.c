@@ -126,7 +126,7 @@ pal_status pal_memory_inbox_add(memory_engine *engine, pal_work *work)
             waiting++;
         if (waiting >= PAL_INBOX_ITEMS_MAX)
             return pal_error_set(&work->op->error, PAL_LIMIT,
-                    "the inbox is full: %zu items are waiting", waiting);
+                    "the inbox is full: %zu items are waiting; retry later", waiting);
         item = item_new(given, work->new_id, work->now_ms);
         if (!item)
             return pal_no_memory(&work->op->error);

@@ -45,7 +45,7 @@ static pal_status check_room(pal_sql_conn *conn, const pal_work *work, int64_t h
     status = pal_sql_end(&sql, &work->op->error);
     if (status == PAL_OK && count >= PAL_INBOX_ITEMS_MAX)
         status = pal_error_set(&work->op->error, PAL_LIMIT,
-                "the inbox is full: %d items are waiting", PAL_INBOX_ITEMS_MAX);
+                "the inbox is full: %d items are waiting; retry later", PAL_INBOX_ITEMS_MAX);
     return status;
 }
 

@@ -98,8 +98,8 @@ static pal_status check_result(const pal_turn *turn, const pal_ending *end, size
     const pal_message *messages = turn->request.messages;
 
     if (part->kind != PAL_PART_TOOL_RESULT)
-        return pal_error_set(
-                err, PAL_INVALID, "message %zu has role tool, but not only results", at);
+        return pal_error_set(err, PAL_INVALID,
+                "message %zu has role tool, so it may contain only results of tools", at);
     if (!find_call(end, part->call_id))
         return refuse(at, part->call_id, "is not waiting for a result", err);
     if (pal_recovery_has_result(end->results, end->results_len, part->call_id) ||

@@ -1,8 +1,7 @@
 /* api_mistral_speakers.c - reads the settings of all speakers of a request: those of the
  * conversation or its agent, and those of all agents that it can be handed to. All of them are read
- * before the first turn starts, because later turns start on the runtime's loop,
- which must not read from the
- * store. */
+ * before the first turn starts, because later turns start on the runtime's loop. The loop must not
+ * read from the store. */
 #include <stdio.h>
 #include "base/json/json_put.h"
 #include "dialect/dialect_member.h"
