@@ -57,7 +57,6 @@
 #include "server/server_idempotency.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include "base/digest.h"
@@ -65,6 +64,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "dialect/dialect_member.h"
 #include "server/access/access_key.h"
 #include "server/node/node.h"
 #include "server/observe/observe_metrics.h"
@@ -265,21 +265,34 @@ static pal_status write_body(const pal_call *call, pal_buf *buf, pal_record *out
     return status;
 }
 
-#define BEGUN UINT_MAX /* in place of the code */
+/* The record of a request. */
+typedef struct request_body {
+    pal_str request; /* digest of the request */
+    bool is_begun;
+    uint32_t code; /* code of the response; 0: there is none yet */
+    pal_json body; /* the response; only in records of earlier versions */
+} request_body;
 
-/* Builds the record of the request. Code 0 means that there is no response yet. */
-static pal_status make_record(
-        const pal_call *call, const pal_idempotent *entry, unsigned code, pal_record *out_record)
+static const pal_member request_members[] = {
+        {"request", PAL_MEMBER_TEXT, 1, .offset = offsetof(request_body, request)},
+        {"begun", PAL_MEMBER_BOOL, 1, .offset = offsetof(request_body, is_begun)},
+        {"code", PAL_MEMBER_U32, 1, .offset = offsetof(request_body, code)},
+        {"body", PAL_MEMBER_VALUE, 1, .offset = offsetof(request_body, body)},
+};
+
+static const pal_member_table request_table = {
+        request_members, sizeof request_members / sizeof *request_members, NULL, NULL};
+
+static pal_status make_record(const pal_call *call, const pal_idempotent *entry, bool is_begun,
+        unsigned code, pal_record *out_record)
 {
+    const request_body body = {
+            .request = pal_str_of(entry->request), .is_begun = is_begun, .code = code};
     pal_buf buf;
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
     pal_json_begin_object(&writer);
-    pal_put_text(&writer, "request", entry->request);
-    if (code == BEGUN)
-        pal_put_flag(&writer, "begun", true);
-    else if (code)
-        pal_put_count(&writer, "code", code);
+    pal_members_write(&request_table, 1, &writer, &body);
     pal_json_end_object(&writer);
     *out_record = (pal_record){.kind = pal_str_of(KIND), .name = pal_str_of(entry->name)};
     return write_body(call, &buf, out_record);
@@ -308,7 +321,7 @@ static pal_status save(pal_call *call, unsigned code, pal_str body, pal_error *e
     pal_op ops[2];
     size_t len = 0;
     const pal_idempotent *entry = call->idempotent;
-    pal_status status = make_record(call, entry, code, &records[0]);
+    pal_status status = make_record(call, entry, false, code, &records[0]);
     if (status == PAL_OK)
         status = make_answer(call, entry, body, &records[1]);
     if (status != PAL_OK)
@@ -344,21 +357,22 @@ void pal_idempotency_save(pal_call *call, unsigned code, pal_str body)
 
 /* Returns the text of the response. PAL_NOT_FOUND if it was erased. Earlier versions stored it in
  * the record of the request. */
-static pal_status find_answer(pal_call *call, pal_json record, pal_str *out_text, pal_error *err)
+static pal_status find_answer(
+        pal_call *call, const request_body *stored, pal_str *out_text, pal_error *err)
 {
     pal_record answer;
-    pal_json body = record;
-    pal_status status = PAL_OK;
-    if (pal_json_type_of(pal_json_find(record, "body")) != PAL_JSON_STRING) {
-        status = pal_store_record_find(call->server->store, call->caller.tenant,
+    pal_json text = stored->body, value;
+    if (pal_json_type_of(text) != PAL_JSON_STRING) {
+        pal_status status = pal_store_record_find(call->server->store, call->caller.tenant,
                 pal_str_of(ANSWER_KIND), pal_str_of(call->idempotent->name), call->arena, &answer,
                 err);
         if (status == PAL_OK)
-            status = pal_json_parse(call->arena, answer.body, NULL, &body, err);
+            status = pal_json_parse(call->arena, answer.body, NULL, &value, err);
+        if (status != PAL_OK)
+            return status;
+        text = pal_json_find(value, "body");
     }
-    if (status != PAL_OK)
-        return status;
-    *out_text = pal_json_string(pal_json_find(body, "body"), call->arena);
+    *out_text = pal_json_string(text, call->arena);
     if (pal_arena_failure(call->arena) != PAL_OK)
         return pal_no_memory(err);
     return PAL_OK;
@@ -368,24 +382,26 @@ static pal_status answer_again(
         pal_call *call, const pal_record *record, bool *out_answered, pal_error *err)
 {
     pal_json body;
-    uint64_t code;
+    request_body stored;
     pal_str text;
     pal_idempotent *entry = call->idempotent;
     pal_status status = pal_json_parse(call->arena, record->body, NULL, &body, err);
+    if (status == PAL_OK)
+        status = pal_members_read_stored(&request_table, 1, body, call->arena, &stored, err);
     if (status != PAL_OK)
         return status;
-    if (!pal_json_string_is(pal_json_find(body, "request"), entry->request))
+    if (!pal_str_is(stored.request, entry->request))
         return refuse_other(call, err);
-    if (pal_json_type_of(pal_json_find(body, "begun")) != PAL_JSON_NONE) {
+    if (stored.is_begun) {
         entry->version = record->version;
         return PAL_OK;
     }
-    if (!pal_json_u64(pal_json_find(body, "code"), &code)) {
+    if (!stored.code) {
         call->is_repeat = true;
         entry->applied_at = record->updated_at;
         return PAL_OK;
     }
-    status = find_answer(call, body, &text, err);
+    status = find_answer(call, &stored, &text, err);
     if (status == PAL_NOT_FOUND)
         return pal_idempotency_lost(call, err);
     if (status != PAL_OK)
@@ -394,7 +410,7 @@ static pal_status answer_again(
     pal_metrics_replayed(call->server->metrics);
     pal_idempotency_end(call);
     pal_exchange_add_header(call->exchange, "idempotent-replayed", pal_str_of("true"));
-    pal_exchange_answer(call->exchange, (unsigned)code, "application/json", text);
+    pal_exchange_answer(call->exchange, stored.code, "application/json", text);
     return PAL_OK;
 }
 
@@ -487,17 +503,17 @@ static pal_status find_again(pal_call *call, pal_op *op, bool *out_found, pal_er
     return status;
 }
 
-static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, unsigned code,
+static pal_status add_record(pal_call *call, pal_idempotent_batch *batch, bool is_begun,
         uint64_t expected_version, pal_error *err)
 {
     pal_record *record = pal_arena_alloc(call->arena, sizeof *record);
     const pal_idempotent *entry = call->idempotent;
-    if (!record || make_record(call, entry, code, record) != PAL_OK)
+    if (!record || make_record(call, entry, is_begun, 0, record) != PAL_OK)
         return pal_no_memory(err);
     batch->from[batch->len] = SIZE_MAX;
     pal_op *op = &batch->ops[batch->len++];
     *op = pal_op_record_put(call->caller.tenant, record, expected_version);
-    op->with_previous = code != BEGUN;
+    op->with_previous = !is_begun;
     return PAL_OK;
 }
 
@@ -525,7 +541,7 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
     if (!batch.ops || !batch.from)
         return pal_no_memory(err);
     if (batch.begins)
-        status = add_record(call, &batch, BEGUN, call->idempotent->version, err);
+        status = add_record(call, &batch, true, call->idempotent->version, err);
     if (status != PAL_OK)
         return status;
     for (size_t i = 0; i < ops_len; i++) {
@@ -548,7 +564,7 @@ pal_status pal_idempotency_batch(pal_call *call, pal_op *ops, size_t ops_len,
         batch.len++;
     }
     if (!is_repeat)
-        status = add_record(call, &batch, 0, PAL_RECORD_VERSION_ANY, err);
+        status = add_record(call, &batch, false, PAL_RECORD_VERSION_ANY, err);
     if (status == PAL_OK)
         *out_batch = batch;
     return status;

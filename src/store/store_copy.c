@@ -20,6 +20,7 @@
 #include "base/json/json.h"
 #include "base/json/json_put.h"
 #include "base/memory.h"
+#include "dialect/dialect_member.h"
 #include "dialect/native/native.h"
 #include "palaver/limits.h"
 #include "palaver/store_admin.h"
@@ -188,6 +189,22 @@ typedef struct copy {
     pal_copy_progress progress;
 } copy;
 
+/* The state of the copy, as a record. */
+typedef struct copy_state {
+    pal_str source; /* hex digits that identify the source */
+    uint32_t step;  /* copy_step */
+    pal_str place;  /* the place in that step, in hex */
+} copy_state;
+
+static const pal_member state_members[] = {
+        {"source", PAL_MEMBER_TEXT, 1, .offset = offsetof(copy_state, source)},
+        {"step", PAL_MEMBER_U32, 1, .offset = offsetof(copy_state, step)},
+        {"place", PAL_MEMBER_TEXT, 1, .offset = offsetof(copy_state, place)},
+};
+
+static const pal_member_table state_table = {
+        state_members, sizeof state_members / sizeof *state_members, NULL, NULL};
+
 static pal_status state_find(
         pal_engine *engine, pal_arena *arena, pal_record *out_record, pal_error *err)
 {
@@ -217,26 +234,24 @@ pal_status pal_copy_check_complete(pal_engine *engine, pal_error *err)
 
 static pal_status state_read(copy *self, const pal_record *record, pal_error *err)
 {
-    uint64_t step = 0;
+    copy_state state;
     pal_json body;
-    pal_str place, source;
     pal_status status = pal_json_parse(self->arena, record->body, NULL, &body, err);
 
+    if (status == PAL_OK)
+        status = pal_members_read_stored(&state_table, 1, body, self->arena, &state, err);
     if (status != PAL_OK)
         return status;
-    place = pal_json_string(pal_json_find(body, "place"), self->arena);
-    source = pal_json_string(pal_json_find(body, "source"), self->arena);
-    if (!pal_str_equal(source, pal_str_of(self->source)))
+    if (!pal_str_equal(state.source, pal_str_of(self->source)))
         return pal_error_set(err, PAL_CONFLICT,
                 "the target is an incomplete copy of another store; name the same source as "
                 "before, or begin with an empty target");
-    if (!pal_json_u64(pal_json_find(body, "step"), &step) || step > STEP_VERIFY ||
-            place.len / 2 > sizeof self->place ||
-            !pal_unhex(place, (uint8_t *)self->place, place.len / 2))
+    if (state.step > STEP_VERIFY || state.place.len / 2 > sizeof self->place ||
+            !pal_unhex(state.place, (uint8_t *)self->place, state.place.len / 2))
         return pal_error_set(err, PAL_CORRUPT,
                 "the state of the copy is damaged; begin again with an empty target");
-    self->step = (copy_step)step;
-    self->place_len = place.len / 2;
+    self->step = (copy_step)state.step;
+    self->place_len = state.place.len / 2;
     self->version = record->version;
     return PAL_OK;
 }
@@ -282,15 +297,23 @@ static pal_status apply(copy *self, pal_error *err)
 /* Adds the operation that writes the state, then applies the batch. */
 static pal_status commit(copy *self, pal_error *err)
 {
-    char place[2 * PAL_EXPORT_PLACE_MAX + 1], body[STATE_BODY_MAX];
+    char place[2 * PAL_EXPORT_PLACE_MAX + 1];
+    copy_state state = {.source = pal_str_of(self->source), .step = (uint32_t)self->step};
     pal_record record = {.kind = state_kind, .name = state_name};
     pal_status status;
-    int len;
+    pal_buf buf;
 
     pal_hex((const uint8_t *)self->place, self->place_len, place);
-    len = snprintf(body, sizeof body, "{\"source\":\"%s\",\"step\":%d,\"place\":\"%s\"}",
-            self->source, (int)self->step, place);
-    record.body = pal_str_make(body, (size_t)len);
+    state.place = pal_str_of(place);
+    pal_buf_init(&buf, STATE_BODY_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_members_write(&state_table, 1, &writer, &state);
+    pal_json_end_object(&writer);
+    status = pal_member_keep(&buf, self->arena, &record.body, err);
+    pal_buf_done(&buf);
+    if (status != PAL_OK)
+        return status;
     add_work(self, pal_op_record_put(pal_copy_tenant, &record, self->version), pal_copy_tenant);
     status = apply(self, err);
     if (status == PAL_OK)

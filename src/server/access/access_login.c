@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/json/json.h"
-#include "base/json/json_put.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "dialect/dialect_member.h"
 
 #define LOGIN_KIND "login"
 #define CODE_KIND "login_code"
@@ -42,6 +42,22 @@ static pal_status make_secret(char out_secret[PAL_LOGIN_SECRET_SIZE], pal_error 
 
 /* ---- Records ---- */
 
+/* The record of a code has only the key. */
+typedef struct login_body {
+    pal_str key;     /* id of the API key */
+    pal_str half;    /* digest of the part that the page keeps */
+    int64_t ends_at; /* the last time until which the login can be renewed */
+} login_body;
+
+static const pal_member login_members[] = {
+        {"key", PAL_MEMBER_TEXT, 1, .offset = offsetof(login_body, key)},
+        {"half", PAL_MEMBER_STRING, 1, .offset = offsetof(login_body, half)},
+        {"ends_at", PAL_MEMBER_I64, 1, .offset = offsetof(login_body, ends_at)},
+};
+
+static const pal_member_table login_table = {
+        login_members, sizeof login_members / sizeof *login_members, NULL, NULL};
+
 static pal_status put(pal_store *store, const char *kind, pal_str name, pal_str body,
         int64_t expires_at, uint64_t expected_version, pal_error *err)
 {
@@ -53,17 +69,41 @@ static pal_status put(pal_store *store, const char *kind, pal_str name, pal_str 
             store, pal_str_of(PAL_ACCESS_TENANT), &record, expected_version, err);
 }
 
-/* Finds the record of a cookie or a code, and parses its body. */
-static pal_status find(pal_store *store, const char *kind, pal_str secret, pal_arena *arena,
-        pal_record *out_record, pal_json *out_body, pal_error *err)
+static pal_status create(pal_store *store, const char *kind, pal_str secret,
+        const login_body *body, int64_t expires_at, pal_error *err)
 {
     char name[DIGEST_SIZE];
+    pal_buf buf;
+    pal_status status = digest_of(secret, name, err);
+    if (status != PAL_OK)
+        return status;
+    pal_buf_init(&buf, BODY_MAX);
+    pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_json_begin_object(&writer);
+    pal_members_write(&login_table, 1, &writer, body);
+    pal_json_end_object(&writer);
+    status = buf.failure
+            ? pal_no_memory(err)
+            : put(store, kind, pal_str_of(name), pal_buf_str(&buf), expires_at, 0, err);
+    pal_buf_done(&buf);
+    return status;
+}
+
+/* Finds the record of a cookie or a code, and reads its body. */
+static pal_status find(pal_store *store, const char *kind, pal_str secret, pal_arena *arena,
+        pal_record *out_record, login_body *out_body, pal_error *err)
+{
+    char name[DIGEST_SIZE];
+    pal_json body;
     pal_status status = digest_of(secret, name, err);
     if (status == PAL_OK)
         status = pal_store_record_find(store, pal_str_of(PAL_ACCESS_TENANT), pal_str_of(kind),
                 pal_str_of(name), arena, out_record, err);
-    return status == PAL_OK ? pal_json_parse(arena, out_record->body, NULL, out_body, err)
-                            : status;
+    if (status == PAL_OK)
+        status = pal_json_parse(arena, out_record->body, NULL, &body, err);
+    if (status != PAL_OK)
+        return status;
+    return pal_members_read_stored(&login_table, 1, body, arena, out_body, err);
 }
 
 static pal_status drop(pal_store *store, const char *kind, pal_str secret, pal_error *err)
@@ -86,30 +126,18 @@ static int64_t earlier(int64_t a, int64_t b)
 pal_status pal_login_create(
         pal_store *store, pal_str key_id, pal_login *out_login, pal_error *err)
 {
-    char name[DIGEST_SIZE], half[DIGEST_SIZE];
+    char half[DIGEST_SIZE];
     int64_t now_ms = pal_clock_now_ms();
     pal_login login = {.expires_at = now_ms + IDLE_MS};
-    pal_buf buf;
     pal_status status = make_secret(login.cookie, err);
     if (status == PAL_OK)
         status = make_secret(login.half, err);
     if (status == PAL_OK)
-        status = digest_of(pal_str_of(login.cookie), name, err);
-    if (status == PAL_OK)
         status = digest_of(pal_str_of(login.half), half, err);
     if (status != PAL_OK)
         return status;
-    pal_buf_init(&buf, BODY_MAX);
-    pal_json_writer writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str(&writer, "key", key_id);
-    pal_put_text(&writer, "half", half);
-    pal_put_number(&writer, "ends_at", now_ms + AGE_MS);
-    pal_json_end_object(&writer);
-    status = buf.failure
-            ? pal_error_set(err, buf.failure, "out of memory")
-            : put(store, LOGIN_KIND, pal_str_of(name), pal_buf_str(&buf), login.expires_at, 0, err);
-    pal_buf_done(&buf);
+    login_body body = {.key = key_id, .half = pal_str_of(half), .ends_at = now_ms + AGE_MS};
+    status = create(store, LOGIN_KIND, pal_str_of(login.cookie), &body, login.expires_at, err);
     if (status == PAL_OK)
         *out_login = login;
     return status;
@@ -120,32 +148,31 @@ pal_status pal_login_find(pal_store *store, pal_str cookie, pal_str half, pal_ar
 {
     char digest[DIGEST_SIZE];
     pal_record record;
-    pal_json body;
+    login_body body;
     pal_status status = find(store, LOGIN_KIND, cookie, arena, &record, &body, err);
     if (status == PAL_OK)
         status = digest_of(half, digest, err);
     if (status != PAL_OK)
         return status;
     /* Digests are compared, so the time of the comparison reveals nothing of the half. */
-    if (!pal_json_string_is(pal_json_find(body, "half"), digest))
+    if (!pal_str_is(body.half, digest))
         return pal_error_set(err, PAL_NOT_FOUND, "the two parts of the login do not fit");
-    *out_key_id = pal_json_string(pal_json_find(body, "key"), arena);
+    *out_key_id = body.key;
     return PAL_OK;
 }
 
 pal_status pal_login_renew(pal_store *store, pal_str cookie, pal_error *err)
 {
     pal_record record;
-    pal_json body;
-    int64_t ends_at = 0, now_ms = pal_clock_now_ms();
+    login_body body;
+    int64_t now_ms = pal_clock_now_ms();
     pal_arena *arena = pal_arena_new(0);
     if (!arena)
         return pal_no_memory(err);
     pal_status status = find(store, LOGIN_KIND, cookie, arena, &record, &body, err);
-    if (status == PAL_OK && now_ms - record.updated_at >= RENEW_MS &&
-            pal_json_i64(pal_json_find(body, "ends_at"), &ends_at))
+    if (status == PAL_OK && now_ms - record.updated_at >= RENEW_MS && body.ends_at)
         status = put(store, LOGIN_KIND, record.name, record.body,
-                earlier(now_ms + IDLE_MS, ends_at), record.version, err);
+                earlier(now_ms + IDLE_MS, body.ends_at), record.version, err);
     pal_arena_free(arena);
     /* Another server has renewed it. */
     return status == PAL_CONFLICT ? PAL_OK : status;
@@ -161,35 +188,23 @@ pal_status pal_login_end(pal_store *store, pal_str cookie, pal_error *err)
 pal_status pal_login_code_create(pal_store *store, pal_str key_id,
         char out_code[PAL_LOGIN_SECRET_SIZE], pal_error *err)
 {
-    char name[DIGEST_SIZE];
-    pal_buf buf;
+    const login_body body = {.key = key_id};
     pal_status status = make_secret(out_code, err);
-    if (status == PAL_OK)
-        status = digest_of(pal_str_of(out_code), name, err);
     if (status != PAL_OK)
         return status;
-    pal_buf_init(&buf, BODY_MAX);
-    pal_json_writer writer = pal_json_writer_make(&buf);
-    pal_json_begin_object(&writer);
-    pal_put_str(&writer, "key", key_id);
-    pal_json_end_object(&writer);
-    status = buf.failure ? pal_error_set(err, buf.failure, "out of memory")
-                         : put(store, CODE_KIND, pal_str_of(name), pal_buf_str(&buf),
-                                   pal_clock_now_ms() + CODE_MS, 0, err);
-    pal_buf_done(&buf);
-    return status;
+    return create(store, CODE_KIND, pal_str_of(out_code), &body, pal_clock_now_ms() + CODE_MS, err);
 }
 
 pal_status pal_login_code_take(pal_store *store, pal_str code, pal_arena *arena,
         pal_str *out_key_id, pal_error *err)
 {
     pal_record record;
-    pal_json body;
+    login_body body;
     pal_status status = find(store, CODE_KIND, code, arena, &record, &body, err);
     if (status == PAL_OK)
         status = drop(store, CODE_KIND, code, err); /* one of several requests succeeds */
     if (status == PAL_OK)
-        *out_key_id = pal_json_string(pal_json_find(body, "key"), arena);
+        *out_key_id = body.key;
     return status;
 }
 

@@ -29,26 +29,34 @@ static pal_status no_thread(pal_error *err)
             "thread: no such thread; send the whole history of the conversation");
 }
 
-static pal_status read_thread(pal_str json, pal_arena *arena, pal_anthropic_thread *out,
-        pal_str *out_hash, pal_error *err)
+/* The record of an answer: its `settings` are the hash that names the record of the settings. */
+static const pal_member thread_members[] = {
+        {"key", PAL_MEMBER_TEXT, 1, .offset = offsetof(pal_anthropic_thread, key)},
+        {"session", PAL_MEMBER_ID, 1, .offset = offsetof(pal_anthropic_thread, session)},
+        {"seq", PAL_MEMBER_U64, 1, .offset = offsetof(pal_anthropic_thread, seq)},
+        {"settings", PAL_MEMBER_STRING, 1, .offset = offsetof(pal_anthropic_thread, settings)},
+};
+
+static const pal_member_table thread_table = {
+        thread_members, sizeof thread_members / sizeof *thread_members, NULL, NULL};
+
+static pal_status read_thread(
+        pal_str json, pal_arena *arena, pal_anthropic_thread *out, pal_error *err)
 {
     pal_json value;
+    *out = (pal_anthropic_thread){0};
     pal_status status = pal_json_parse(arena, json, NULL, &value, err);
+    if (status == PAL_OK)
+        status = pal_members_read_stored(&thread_table, 1, value, arena, out, err);
     if (status != PAL_OK)
         return status;
-    *out = (pal_anthropic_thread){.key = pal_member_string(value, "key", arena)};
-    *out_hash = pal_member_string(value, "settings", arena);
-    if (!pal_id_from_text(pal_member_string(value, "session", arena), &out->session) ||
-            !pal_json_u64(pal_json_find(value, "seq"), &out->seq))
-        return no_thread(err);
-    return PAL_OK;
+    return pal_id_is_none(out->session) || out->seq == 0 ? no_thread(err) : PAL_OK;
 }
 
 pal_status pal_anthropic_thread_find(pal_store *store, pal_str tenant, pal_json request,
         pal_arena *arena, pal_anthropic_thread *out_thread, pal_error *err)
 {
     pal_record record;
-    pal_str hash;
     pal_str id =
             pal_member_string(pal_json_find(request, "thread"), "previous_message_id", arena);
     if (id.len == 0 || id.len > PAL_CLIENT_ID_LEN_MAX)
@@ -56,10 +64,11 @@ pal_status pal_anthropic_thread_find(pal_store *store, pal_str tenant, pal_json 
     pal_status status = pal_store_record_find(store, tenant, kind(), id, arena, &record, err);
     if (status != PAL_OK)
         return status == PAL_NOT_FOUND ? no_thread(err) : status;
-    status = read_thread(record.body, arena, out_thread, &hash, err);
-    if (status != PAL_OK || hash.len == 0)
+    status = read_thread(record.body, arena, out_thread, err);
+    if (status != PAL_OK || out_thread->settings.len == 0)
         return status;
-    status = pal_store_record_find(store, tenant, kind(), hash, arena, &record, err);
+    status = pal_store_record_find(
+            store, tenant, kind(), out_thread->settings, arena, &record, err);
     if (status != PAL_OK)
         return status == PAL_NOT_FOUND ? no_thread(err) : status;
     out_thread->settings = record.body;
@@ -150,11 +159,10 @@ pal_status pal_anthropic_thread_keep(pal_store *store, pal_str tenant, pal_str a
         return status;
     pal_buf_init(&buf, PAL_RECORD_BODY_LEN_MAX);
     pal_json_writer writer = pal_json_writer_make(&buf);
+    pal_anthropic_thread record = *thread;
+    record.settings = pal_str_of(hash);
     pal_json_begin_object(&writer);
-    pal_put_str(&writer, "key", thread->key);
-    pal_put_id(&writer, "session", thread->session);
-    pal_put_count(&writer, "seq", thread->seq);
-    pal_put_text(&writer, "settings", hash);
+    pal_members_write(&thread_table, 1, &writer, &record);
     pal_json_end_object(&writer);
     status = pal_member_keep(&buf, arena, &body, err);
     pal_buf_done(&buf);
