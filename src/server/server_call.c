@@ -11,7 +11,6 @@
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "server/http/http_gzip.h"
 #include "server/server_idempotency.h"
 
 #define RETRY_MS 1000 /* Retry-After if the store's queue is full or too many turns run */

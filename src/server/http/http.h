@@ -189,6 +189,14 @@ typedef enum pal_pulled {
 bool pal_exchange_pull(pal_exchange *x, unsigned code, const char *content_type,
         pal_pulled (*more)(pal_buf *out, void *user), void (*done)(void *user), void *user);
 
+/* ---- Compressed responses (http_gzip.c) ---- */
+
+/* Returns whether an Accept-Encoding header allows gzip. Any thread. */
+bool pal_gzip_is_accepted(pal_str accept_encoding);
+/* Appends the compressed text to a buffer. Returns false if this failed or saves nothing. Any
+ * thread. */
+bool pal_gzip_compress(pal_str text, pal_buf *out);
+
 /* ---- Switching to another protocol (http_upgrade.c) ---- */
 
 typedef struct pal_upgrade pal_upgrade; /* a connection that no longer speaks HTTP */

@@ -1,6 +1,6 @@
 /* http_gzip.c - compresses response bodies with zlib. At the fastest level, the JSON of a plan
  * becomes a seventh as long. */
-#include "server/http/http_gzip.h"
+#include "server/http/http.h"
 
 #include <limits.h>
 #include <string.h>
