@@ -67,7 +67,8 @@ pal_json_writer *pal_call_writer(pal_call *call);
 /* Sends what was written, with a line end. Can be called from any thread. The call must not be used
  * afterwards. */
 void pal_call_send(pal_call *call, unsigned code);
-/* Sends an error. Can be called from any thread. The call must not be used afterwards. */
+/* Sends an error. `err` NULL: the message is the name of the status. Can be called from any thread.
+ * The call must not be used afterwards. */
 void pal_call_fail(pal_call *call, pal_status status, const pal_error *err);
 /* Sets a specific HTTP code and error name, for a handler that fails. Returns `status`. */
 pal_status pal_call_refuse(pal_call *call, unsigned code, const char *name, pal_status status,
