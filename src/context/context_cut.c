@@ -66,12 +66,6 @@ static pal_status pairs_init(pal_draft *draft, pair_list *pairs, pal_error *err)
     return PAL_OK;
 }
 
-static void pairs_done(pair_list *pairs)
-{
-    pal_map_done(&pairs->calls);
-    pal_map_done(&pairs->pending);
-}
-
 static pal_status pairs_add(pal_draft *draft, pair_list *pairs, size_t place, pal_error *err)
 {
     pal_line *line = pal_draft_tail(draft, place);
@@ -198,7 +192,8 @@ pal_status pal_cut_find_places(pal_draft *draft, pal_error *err)
     keep_pairs(draft, &pairs);
     pal_cut_add_up(draft);
 out:
-    pairs_done(&pairs);
+    pal_map_done(&pairs.calls);
+    pal_map_done(&pairs.pending);
     return status;
 }
 

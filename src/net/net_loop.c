@@ -84,38 +84,29 @@ void pal_loop_release(pal_loop *loop)
     settle(loop);
 }
 
-static void run_tasks(pal_task *task)
-{
-    for (pal_task *next; task; task = next) {
-        next = task->next;
-        task->run(task);
-    }
-}
-
-static void run_done(pal_loop *loop, pal_work_item *item)
-{
-    for (pal_work_item *next; item; item = next) {
-        next = item->next;
-        item->done(item);
-        pal_loop_release(loop);
-    }
-}
-
 /* Returns false if there was nothing to run. */
 static bool run_posted(pal_loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
-    pal_task *tasks = loop->posted;
-    pal_work_item *done = loop->done;
+    pal_task *task = loop->posted;
+    pal_work_item *item = loop->done;
+    bool is_any = task || item;
     loop->posted = loop->posted_last = NULL;
     loop->done = loop->done_last = NULL;
     loop->wanted = false;
     loop->ending = loop->closing;
     pthread_mutex_unlock(&loop->lock);
-    run_tasks(tasks);
-    run_done(loop, done);
+    for (pal_task *next; task; task = next) {
+        next = task->next;
+        task->run(task);
+    }
+    for (pal_work_item *next; item; item = next) {
+        next = item->next;
+        item->done(item);
+        pal_loop_release(loop);
+    }
     settle(loop);
-    return tasks || done;
+    return is_any;
 }
 
 static void on_wake(uv_poll_t *wake, int status, int events)

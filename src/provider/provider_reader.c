@@ -292,28 +292,23 @@ static void fail_http(pal_reader *reader, const pal_http_end *http)
         pal_answer_fail(answer, http->status, "%s", http->error);
 }
 
-static void fail_code(pal_reader *reader)
-{
-    pal_arena_reset(reader->answer.scratch);
-    pal_str body = mended(reader, pal_buf_str(&reader->body));
-    pal_answer_error_body(&reader->answer, reader->code, body);
-}
-
 static void judge(pal_reader *reader, const pal_http_end *http)
 {
     pal_answer *answer = &reader->answer;
-    if (reader->code / 100 == 3 && http && http->error[0])
+    if (reader->code / 100 == 3 && http && http->error[0]) {
         pal_answer_fail(answer, PAL_PROVIDER, "HTTP %ld: %s", reader->code, http->error);
-    else if (reader->code && !is_good(reader->code))
-        fail_code(reader);
-    else if (http && http->status != PAL_OK)
+    } else if (reader->code && !is_good(reader->code)) {
+        pal_arena_reset(answer->scratch);
+        pal_answer_error_body(answer, reader->code, mended(reader, pal_buf_str(&reader->body)));
+    } else if (http && http->status != PAL_OK) {
         fail_http(reader, http);
-    else if (reader->form == PAL_READER_WHOLE)
+    } else if (reader->form == PAL_READER_WHOLE) {
         finish_whole(reader);
-    else if (reader->form == PAL_READER_STREAM)
+    } else if (reader->form == PAL_READER_STREAM) {
         finish_stream(reader);
-    else
+    } else {
         pal_answer_fail(answer, PAL_IO, "the service sent nothing");
+    }
 }
 
 void pal_reader_finish(pal_reader *reader, const pal_http_end *http)

@@ -461,8 +461,6 @@ static bool has_calls(const pal_message *message)
     return false;
 }
 
-static void after_answer(pal_turn *turn);
-
 static void on_steered(pal_write *write)
 {
     pal_turn *turn = PAL_TURN_OF(write, commit.write);
@@ -544,13 +542,7 @@ static void on_recorded(pal_write *write)
         pal_turn_finish(turn, PAL_TURN_DONE);
     else if (turn->stop)
         pal_turn_finish(turn, PAL_TURN_CANCELED);
-    else
-        after_answer(turn);
-}
-
-static void after_answer(pal_turn *turn)
-{
-    if (!pal_turn_take_steer(turn))
+    else if (!pal_turn_take_steer(turn))
         pal_turn_finish(turn, PAL_TURN_DONE);
 }
 

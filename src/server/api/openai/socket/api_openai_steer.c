@@ -87,11 +87,6 @@ pal_status pal_openai_steer_check(pal_json message, pal_arena *arena, pal_error 
 
 /* ---- Lists ---- */
 
-static void copy_id(char out[static PAL_OPENAI_RESPONSE_ID_SIZE], pal_str id)
-{
-    snprintf(out, PAL_OPENAI_RESPONSE_ID_SIZE, "%.*s", PAL_STR_ARG(id));
-}
-
 pal_openai_steer *pal_openai_steer_add(pal_openai_steers *steers, pal_str previous, pal_str input)
 {
     pal_openai_steer *steer = pal_malloc(sizeof *steer + input.len);
@@ -101,7 +96,7 @@ pal_openai_steer *pal_openai_steer_add(pal_openai_steers *steers, pal_str previo
     *steer = (pal_openai_steer){.len = input.len};
     pal_id_to_text(pal_id_new(), id);
     snprintf(steer->id, sizeof steer->id, "steer_%s", id);
-    copy_id(steer->previous, previous);
+    snprintf(steer->previous, sizeof steer->previous, "%.*s", PAL_STR_ARG(previous));
     memcpy(steer + 1, input.data, input.len);
     if (steers->last)
         steers->last->next = steer;
