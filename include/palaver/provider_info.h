@@ -15,7 +15,8 @@ extern "C" {
 /* One kind of model service. */
 typedef struct pal_provider_info {
     const char *kind;         /* the value of pal_endpoint.kind, for example "openai" */
-    const char *url;          /* the usual URL; NULL: the kind uses no network */
+    const char *url;          /* the usual URL; its path is added to a configured URL without one.
+                                 NULL: the kind uses no network */
     const char *key_variable; /* environment variable that usually contains the API key; NULL: the
                                  kind has no key */
     const char *url_variable; /* environment variable that can contain another URL; NULL: none */

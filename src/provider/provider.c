@@ -57,31 +57,38 @@ const pal_provider_info *pal_provider_info_find(pal_str kind)
 
 /* ---- Configuration ---- */
 
-/* A URL without a path gets the usual path. */
-static pal_str join_url(pal_arena *arena, pal_str url)
+/* The path of a URL, such as "/v1". */
+static pal_str path_of(pal_str url)
 {
-    static const char version[] = "/v1";
+    size_t host = pal_text_begins(url, "https://") ? 8 : 7;
+    const char *slash = url.len > host ? memchr(url.data + host, '/', url.len - host) : NULL;
+    return slash ? pal_text_after(url, (size_t)(slash - url.data)) : (pal_str){0};
+}
+
+/* A URL without a path gets the path of the kind's usual URL. */
+static pal_str join_url(pal_arena *arena, pal_str url, pal_str usual)
+{
     while (url.len && url.data[url.len - 1] == '/')
         url.len--;
-    size_t host = pal_text_begins(url, "https://") ? 8 : 7;
-    if (url.len > host && memchr(url.data + host, '/', url.len - host))
-        return pal_arena_copy(arena, url);
-    char *data = pal_arena_alloc(arena, url.len + sizeof version);
+    pal_str path = path_of(url).len ? (pal_str){0} : path_of(usual);
+    char *data = pal_arena_alloc(arena, url.len + path.len + 1);
     if (!data)
         return pal_str_make(NULL, 0);
     memcpy(data, url.data, url.len);
-    memcpy(data + url.len, version, sizeof version - 1);
-    return pal_str_make(data, url.len + sizeof version - 1);
+    if (path.len)
+        memcpy(data + url.len, path.data, path.len);
+    return pal_str_make(data, url.len + path.len);
 }
 
 static pal_status take_url(pal_provider *provider, pal_str url, pal_error *err)
 {
-    url = url.len ? pal_text_trim(url) : pal_str_of(provider->kind->info.url);
+    pal_str usual = pal_str_of(provider->kind->info.url);
+    url = url.len ? pal_text_trim(url) : usual;
     if (!pal_text_is_http_url(url) || pal_text_has_control(url))
         return pal_error_set(err, PAL_INVALID,
                 "'url' of provider '%.*s' must begin with http:// or https://",
                 PAL_STR_ARG(provider->name));
-    provider->url = join_url(provider->kept, url);
+    provider->url = join_url(provider->kept, url, usual);
     return PAL_OK;
 }
 
