@@ -86,25 +86,12 @@ static void fail_wants(reader *r, const pal_config_row *row, const pal_config_no
                 node->text.len > SHOWN_MAX ? "..." : "");
 }
 
-/* Compares with every key that is not in a list, and writes the path of the most similar one. */
-static void nearest_path(pal_nearest *nearest, const pal_config_row *rows, const char *before,
-        char out_path[PATH_SIZE])
-{
-    for (const pal_config_row *row = rows; row->name; row++) {
-        char path[PATH_SIZE];
-        snprintf(path, sizeof path, "%s%s%s", before, *before ? "." : "", row->name);
-        if (pal_nearest_try(nearest, pal_str_of(row->name)))
-            snprintf(out_path, PATH_SIZE, "%s", path);
-        if (row->kind == PAL_CONFIG_SECTION)
-            nearest_path(nearest, row->rows, path, out_path);
-    }
-}
-
 /* Finds the row of a key such as api_key, for which only the name of a variable is allowed. */
 static const pal_config_row *find_secret(const pal_config_row *rows, const pal_config_node *node)
 {
     for (const pal_config_row *row = rows; row->name; row++) {
-        if (row->secret && pal_str_is(node->key, row->secret))
+        if (row->secret && (pal_str_is(node->key, row->secret) ||
+                                   pal_nearest_is_slip(node->key, pal_str_of(row->secret))))
             return row;
     }
     return NULL;
@@ -120,20 +107,12 @@ static void fail_secret(reader *r, uint32_t line, const char *what_to_do, const 
 
 static void fail_unknown(reader *r, const pal_config_row *rows, const pal_config_node *node)
 {
-    char meant[PATH_SIZE] = "";
-    pal_nearest nearest = pal_nearest_make(node->key);
-    for (const pal_config_row *row = rows; row->name; row++) {
-        if (pal_nearest_try(&nearest, pal_str_of(row->name)))
-            snprintf(meant, sizeof meant, "%s", row->name);
-    }
-    if (!nearest.found)
-        nearest_path(&nearest, pal_config_rows, "", meant);
+    char hint[PAL_ERROR_MESSAGE_MAX];
     bool is_top = r->path_len == 0;
-    const char *end = pal_str_is(node->key, meant) ? "' at the top?" : "'?";
+    pal_config_unknown_hint(rows, node->key, hint, sizeof hint);
     r->status = pal_config_fail(r->err, PAL_INVALID, r->name, node->line,
-            "unknown key '%.*s'%s%s%s%s%s%s", (int)pal_utf8_cut(node->key, SHOWN_MAX),
-            node->key.data, is_top ? "" : " in '", r->path, is_top ? "" : "'",
-            *meant ? "; did you mean '" : "", meant, *meant ? end : "");
+            "unknown key '%.*s'%s%s%s; %s", (int)pal_utf8_cut(node->key, SHOWN_MAX),
+            node->key.data, is_top ? "" : " in '", r->path, is_top ? "" : "'", hint);
 }
 
 /* ---- Reading ---- */

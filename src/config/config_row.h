@@ -158,6 +158,10 @@ bool pal_config_word_is(const pal_config_row *row, pal_str text);
 bool pal_config_object_read(const pal_config_row *row, const pal_config_node *node,
         pal_arena *arena, pal_str *out_object);
 
+/* Writes a hint about a key that is not in `rows`: "did you mean 'url'?" (config_unknown.c). */
+void pal_config_unknown_hint(
+        const pal_config_row *rows, pal_str name, char *out_hint, size_t size);
+
 /* ---- Secrets (config_secret.c) ---- */
 
 /* Returns true for upper-case letters, digits and '_', which cannot be mistaken for a secret. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/memory.h"
+#include "config/config_row.h"
 #include "palaver/config.h"
 #include "palaver/turn.h"
 #include "palaver/limits.h"
@@ -238,10 +239,84 @@ static void errors_name_the_line_of_an_unknown_key(void)
             "'context.token_strategy'?"));
     CHECK(is_wrong("models:\n  - name: x\n    price:\n      inputs: 1\n",
             "palaver.yaml:4: unknown key 'inputs' in 'models[0].price'; did you mean 'input'?"));
-    CHECK(is_wrong("frobnicate: 1\n", "palaver.yaml:1: unknown key 'frobnicate'"));
     CHECK(is_wrong("? [a]\n: b\n", "palaver.yaml:1: a key must be text"));
     CHECK(is_wrong("context:\n  max_tokens: 1\n\n  max_tokens: 2\n",
             "palaver.yaml:4: duplicate key 'max_tokens', first on line 2"));
+}
+
+static void keys_that_are_similar_to_none_have_other_hints(void)
+{
+    CHECK(is_wrong("frobnicate: 1\n",
+            "palaver.yaml:1: unknown key 'frobnicate'; 'palaver config example' shows all keys"));
+    CHECK(is_wrong("permissions:\n  - tool: a\n    frobnicate: 1\n",
+            "palaver.yaml:3: unknown key 'frobnicate' in 'permissions[0]'; the keys here are tool "
+            "and do"));
+    CHECK(is_wrong("models:\n  - price:\n      frobnicate: 1\n    name: a\n",
+            "palaver.yaml:3: unknown key 'frobnicate' in 'models[0].price'; the keys here are "
+            "input, cache_read, cache_write and output"));
+    CHECK(is_wrong("providers: [{kind: openai, base_url: x}]\n",
+            "palaver.yaml:1: unknown key 'base_url' in 'providers[0]'; did you mean 'url'?"));
+    CHECK(is_wrong("api_key_env: X\n",
+            "palaver.yaml:1: unknown key 'api_key_env'; did you mean 'providers[].api_key_env'?"));
+    CHECK(is_wrong("server: {model: x}\n",
+            "palaver.yaml:1: unknown key 'model' in 'server'; did you mean 'model' at the top?"));
+}
+
+/* Writes "a: sample, " for each key that an element must have. */
+static void required_write(const pal_config_row *rows, pal_buf *buf)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        if (row->is_required)
+            pal_buf_format(buf, "%s: %s, ", row->name, row->sample);
+    }
+}
+
+/* Misspells each key of the table and of the tables in it. `before` and `after` are the parts of the
+ * file around the table; both end with a zero byte. */
+static void check_misspelled(const pal_config_row *rows, const char *before, const char *after)
+{
+    for (const pal_config_row *row = rows; row->name; row++) {
+        pal_buf file, around, end, name;
+        char wanted[160];
+        pal_config *config = NULL;
+        pal_error err = {PAL_OK, ""};
+        pal_buf_init(&file, 4096);
+        pal_buf_init(&around, 4096);
+        pal_buf_init(&end, 4096);
+        pal_buf_init(&name, 4096);
+        pal_buf_format(&around, "%s{", before);
+        required_write(rows, &around);
+        pal_buf_format(&name, "%.*sQ", (int)strlen(row->name) - 1, row->name);
+        pal_buf_format(&file, "\n\n%.*s%.*s: 1}%s\n", PAL_STR_ARG(pal_buf_str(&around)),
+                PAL_STR_ARG(pal_buf_str(&name)), after);
+        CHECK_STATUS(pal_config_parse(pal_buf_str(&file), "a.yaml", &config, &err), PAL_INVALID);
+        snprintf(wanted, sizeof wanted, "a.yaml:3: unknown key '%.*s'",
+                PAL_STR_ARG(pal_buf_str(&name)));
+        bool is_named = strncmp(err.message, wanted, strlen(wanted)) == 0;
+        /* Without the last letter, because 'providerQ' could be both 'provider' and 'providers'. */
+        snprintf(wanted, sizeof wanted, "did you mean '%.*s", (int)strlen(row->name) - 1,
+                row->name);
+        CHECK(is_named && strstr(err.message, wanted));
+        if (!is_named || !strstr(err.message, wanted))
+            printf("# %s\n", err.message);
+        bool is_list = row->kind == PAL_CONFIG_LIST;
+        if (is_list || row->kind == PAL_CONFIG_SECTION) {
+            pal_buf_format(&around, "%s: %s", row->name, is_list ? "[" : "");
+            pal_buf_append_char(&around, '\0');
+            pal_buf_format(&end, "%s}%s", is_list ? "]" : "", after);
+            pal_buf_append_char(&end, '\0');
+            check_misspelled(row->rows, around.data, end.data);
+        }
+        pal_buf_done(&file);
+        pal_buf_done(&around);
+        pal_buf_done(&end);
+        pal_buf_done(&name);
+    }
+}
+
+static void every_misspelled_key_is_recognized(void)
+{
+    check_misspelled(pal_config_rows, "", "");
 }
 
 static void errors_name_the_required_type(void)
@@ -409,7 +484,7 @@ static void long_paths_leave_room_for_the_error(void)
     memset(name, 'd', sizeof name);
     snprintf(name + 200, sizeof name - 200, "/palaver.yaml");
     CHECK_STATUS(pal_config_parse(pal_str_of("x: 1"), name, &config, &err), PAL_INVALID, &err);
-    CHECK_STR(err.message, "palaver.yaml:1: unknown key 'x'");
+    CHECK_STR(err.message, "palaver.yaml:1: unknown key 'x'; 'palaver config example' shows all keys");
 }
 
 /* ---- Overriding ---- */
@@ -685,6 +760,8 @@ int main(void)
     RUN(every_kind_of_value_is_read);
     RUN(session_settings_work_in_routing);
     RUN(errors_name_the_line_of_an_unknown_key);
+    RUN(keys_that_are_similar_to_none_have_other_hints);
+    RUN(every_misspelled_key_is_recognized);
     RUN(errors_name_the_required_type);
     RUN(numbers_have_limits);
     RUN(surprising_yaml_is_rejected);
