@@ -4,7 +4,8 @@
  * its first tools can be between them, so the answer is held back until another message begins.
  * Records name their parents. If the parent of a prompt is not the newest message, the user went
  * back, which gives a rewind mark. Records of sub-agents in a main file are left out; a file that
- * contains only such records is a separate session.
+ * contains only such records is a separate session. Its records have the id of the main session, so
+ * its own id is that one, ':' and the id of the sub-agent.
  *
  * Values of a record that have no counterpart are kept in extra under "claude_code", and those of a
  * block under "anthropic". Values that are repeated on every line (directory, version), or a second
@@ -23,6 +24,7 @@ typedef struct claude_record {
     pal_str uuid;
     pal_str parent;
     pal_str session_id;
+    pal_str agent_id; /* the sub-agent's; empty: not of a sub-agent */
     pal_str timestamp;
     pal_str cwd;
     pal_str branch;
@@ -39,6 +41,7 @@ static const pal_member record_members[] = {
         {"uuid", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, uuid)},
         {"parentUuid", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, parent)},
         {"sessionId", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, session_id)},
+        {"agentId", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, agent_id)},
         {"timestamp", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, timestamp)},
         {"cwd", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, cwd)},
         {"gitBranch", PAL_MEMBER_STRING, 1, .offset = offsetof(claude_record, branch)},
@@ -207,7 +210,13 @@ static bool belongs(pal_transcript *in, const claude_record *record)
 static void learn_facts(pal_transcript *in, const claude_record *record)
 {
     int64_t created_at;
-    pal_transcript_learn(in, &in->facts.original_id, record->session_id);
+    pal_str id = record->session_id;
+    if (in->is_sidechain && id.len && record->agent_id.len) {
+        const char *agent = pal_arena_copy(in->line_arena, record->agent_id).data;
+        id = pal_transcript_suffix(in->line_arena, id, ":");
+        id = pal_transcript_suffix(in->line_arena, id, agent ? agent : "");
+    }
+    pal_transcript_learn(in, &in->facts.original_id, id);
     pal_transcript_learn(in, &in->facts.cwd, record->cwd);
     pal_transcript_learn(in, &in->facts.branch, record->branch);
     if (in->facts.session.created_at == 0 && pal_time_from_text(record->timestamp, &created_at))

@@ -214,6 +214,13 @@ static void a_sub_agents_file_is_a_session(void)
     finish();
     CHECK_EQ(count(PAL_ENTRY_MESSAGE), 1);
     CHECK_EQ(count(PAL_ENTRY_WARNING), 0);
+    CHECK_STR(pal_transcript_session(transcript)->session.key, "claude-code:s");
+    /* Newer files name the sub-agent. Its session is not the one that started it. */
+    begin(PAL_TRANSCRIPT_AUTO);
+    feed(pal_str_of("{\"type\":\"user\",\"uuid\":\"a\",\"isSidechain\":true,\"sessionId\":\"s\","
+                    "\"agentId\":\"a0b1\",\"message\":{\"role\":\"user\",\"content\":\"x\"}}"));
+    finish();
+    CHECK_STR(pal_transcript_session(transcript)->session.key, "claude-code:s:a0b1");
 }
 
 /* Parallel calls have adjacent results; a prompt follows one of them. */
