@@ -50,5 +50,23 @@ for (const upstream of Object.keys(UPSTREAMS)) {
     });
 }
 
+// The request of a sub-agent has the conversation's id, and a header with the id of the sub-agent.
+test('the session of a sub-agent equals its transcript', { skip }, async (t) => {
+    const w = await workplace(t, { client: 'claude', program, upstream: 'openai', env, model: null });
+    const input = { description: 'Count', prompt: 'Say seven.', subagent_type: 'general-purpose' };
+    const { key } = await w.start(['-p', `<<tool Agent ${JSON.stringify(input)}>><<next>><<say Done.>>`]);
+    const keys = (await w.sessions()).map((session) => session.key).sort();
+    assert.equal(keys.length, 2, `no branches: ${keys}`);
+    assert.equal(keys[0], key);
+    assert.ok(keys[1].startsWith(`${key}:`), keys[1]);
+    // Claude Code wraps the message that the sub-agent has ended, but not in its transcript.
+    const isSaid = (role, text) => isOwn(role, text) && !text.startsWith('<task-notification>');
+    for (const one of keys) {
+        const imported = await w.imported(path.join(w.home, '.claude/projects'), one);
+        assert.deepEqual(rows(await w.recorded(one), isSaid), rows(imported, isSaid));
+    }
+    assert.ok(rows(await w.recorded(keys[1])).some(([, text]) => text === 'Say seven.'));
+});
+
 test('the examples in docs/coding-agents.md run', { skip }, (t) =>
     runExamples(t, { client: 'claude', program, upstream: 'openai', env }));

@@ -149,5 +149,25 @@ for (const upstream of Object.keys(UPSTREAMS)) {
     });
 }
 
+// A sub-agent has the conversation's session-id, and another thread-id.
+test('the session of a sub-agent of Codex equals its transcript', async (t) => {
+    const w = await workplace(t, { client: 'codex', program: codex, upstream: 'openai' });
+    const spawned = JSON.stringify({ message: 'Say seven.', task_name: 'count' });
+    // Codex would end before its sub-agent.
+    const wait = JSON.stringify({ cmd: `until grep -q '"type":"task_complete"' "$HOME"/.codex/sessions/*/*/*/*; do sleep 0.1; done` });
+    await w.start(['exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox',
+        `<<tool spawn_agent ${spawned}>><<next>><<tool exec_command ${wait}>><<next>><<say Done.>>`]);
+    const keys = (await w.sessions()).map(({ key }) => key).sort();
+    assert.equal(keys.length, 2, `no branches: ${keys}`);
+    const said = [];
+    for (const key of keys) {
+        const imported = await w.imported(path.join(w.home, '.codex/sessions'), key);
+        const [, ...recorded] = rows(await w.recorded(key));
+        assert.deepEqual(recorded, rows(imported));
+        said.push(...recorded.map(([, text]) => text));
+    }
+    for (const text of ['Say seven.', 'echo: Say seven.']) assert.ok(said.includes(text), text);
+});
+
 test('the examples in docs/coding-agents.md run', (t) =>
     runExamples(t, { client: 'codex', program: codex, upstream: 'openai' }));

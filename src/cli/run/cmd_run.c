@@ -22,7 +22,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/text.h"
 #include "server/server.h"
 
 #define SECRET_BYTES 32
@@ -67,7 +66,7 @@ static void note_session(void *user, pal_str tenant, pal_str key, pal_id session
     recorded *r = user;
     size_t i = 0;
     (void)tenant;
-    if (pal_text_ends(key, ":side"))
+    if (pal_run_session_is_part(key))
         return;
     pthread_mutex_lock(&r->lock);
     while (i < r->len && !pal_str_equal(key, r->list[i].key))

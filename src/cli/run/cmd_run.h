@@ -48,6 +48,10 @@ typedef struct pal_run_session {
     uint64_t messages;
 } pal_run_session;
 
+/* True for the key of a part of a conversation, "codex:ID:side" or "claude-code:ID:AGENT". Parts
+ * (titles and sub-agents) are not reported. */
+bool pal_run_session_is_part(pal_str key);
+
 /* Looks for a Palaver server at the configured address. PAL_NOT_FOUND: there is none, or something
  * else is there. PAL_DENIED: it refuses the key of the environment. */
 PAL_CHECKED pal_status pal_run_service_find(pal_cli *cli, pal_run_service *out_service);

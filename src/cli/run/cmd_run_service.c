@@ -173,13 +173,18 @@ pal_status pal_run_service_find(pal_cli *cli, pal_run_service *out_service)
 
 /* ---- Sessions ---- */
 
-/* A request of a client outside of the conversation, for example for a title, has a separate
- * session. */
+bool pal_run_session_is_part(pal_str key)
+{
+    const char *label_end = key.len ? memchr(key.data, ':', key.len) : NULL;
+    size_t used = label_end ? (size_t)(label_end - key.data) + 1 : key.len;
+    return used < key.len && memchr(key.data + used, ':', key.len - used);
+}
+
 static bool is_wanted(pal_cli *cli, pal_json session, const char *label, int64_t since_ms)
 {
     int64_t updated_ms = 0;
     pal_str key = pal_member_string(session, "key", cli->arena);
-    return pal_text_begins(key, label) && !pal_text_ends(key, ":side") &&
+    return pal_text_begins(key, label) && !pal_run_session_is_part(key) &&
             pal_time_from_text(
                     pal_member_string(session, "updated_at", cli->arena), &updated_ms) &&
             updated_ms >= since_ms;

@@ -33,13 +33,18 @@ typedef struct name_row {
      * NULL: there are no side requests. */
     const char *side_agent;
     bool side_has_schema; /* a side request also asks for an answer with a JSON schema */
+    /* Names a sub-agent of the conversation, which has a history of its own; NULL: none. */
+    const char *agent_header;
 } name_row;
 
+/* Sub-agents of Codex have the session-id of the conversation, and a thread-id of their own. */
 static const name_row name_rows[] = {
-        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/", false},
-        {"session-id", "codex:", "", "codex", "codex", true},
-        {"x-session-id", "opencode:", "ses_", "", "", false},
-        {"x-session-affinity", "opencode:", "ses_", "", "", false},
+        {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/", false,
+                "x-claude-code-agent-id"},
+        {"thread-id", "codex:", "", "codex", "codex", true, NULL},
+        {"session-id", "codex:", "", "codex", "codex", true, NULL},
+        {"x-session-id", "opencode:", "ses_", "", "", false, NULL},
+        {"x-session-affinity", "opencode:", "ses_", "", "", false, NULL},
 };
 
 static pal_str join(pal_arena *arena, pal_str a, pal_str b, pal_str c)
@@ -80,6 +85,20 @@ static bool is_side_request(pal_call *call, pal_str body, const name_row *row)
             (has_schema || !row->side_has_schema) && !has_tools(call, body);
 }
 
+/* Returns the key of the conversation that `name` names, or of a part of it: of a sub-agent or of side
+ * requests. */
+static pal_str key_of(pal_call *call, pal_str body, const name_row *row, pal_str name)
+{
+    pal_str key = join(call->arena, pal_str_of(row->label), name, (pal_str){0});
+    pal_str agent = row->agent_header ? pal_exchange_header(call->exchange, row->agent_header)
+                                      : (pal_str){0};
+    if (agent.len)
+        return join(call->arena, key, pal_str_of(":"), agent);
+    if (is_side_request(call, body, row))
+        return join(call->arena, key, pal_str_of(SIDE), (pal_str){0});
+    return key;
+}
+
 pal_str pal_api_conversation_name(pal_call *call, pal_str body)
 {
     pal_str name = pal_exchange_header(call->exchange, "x-palaver-session");
@@ -89,8 +108,7 @@ pal_str pal_api_conversation_name(pal_call *call, pal_str body)
         const name_row *row = &name_rows[i];
         name = pal_exchange_header(call->exchange, row->header);
         if (name.len && pal_text_begins(name, row->begins) && is_client(call, row->agent))
-            return join(call->arena, pal_str_of(row->label), name,
-                    pal_str_of(is_side_request(call, body, row) ? SIDE : ""));
+            return key_of(call, body, row, name);
     }
     name = pal_member_string(call->body, "prompt_cache_key", call->arena);
     return name.len ? join(call->arena, pal_str_of(CACHE), name, (pal_str){0}) : name;

@@ -327,6 +327,30 @@ test("Claude Code's moving cache marks and its system message change nothing", a
     assert.equal((await sessions(s)).length, 1);
 });
 
+// Sub-agents have histories of their own, under the name of the conversation.
+test('the conversations of sub-agents are sessions, and no branches', async (t) => {
+    const s = await start(t);
+    const main = agent(s, messages, CLAUDE);
+    const sub = agent(s, messages, { ...CLAUDE, 'x-claude-code-agent-id': 'a0b1' });
+    await main.step(messages.user('one <<say 1>>'));
+    await sub.step(messages.user('part one <<say p1>>'));
+    await main.step(messages.user('two <<say 2>>'));
+    await sub.step(messages.user('part two <<say p2>>'));
+    await sub.request([messages.user('no tools <<say p3>>')], { tools: undefined });
+    const thread = (id) => agent(s, responses, { ...CODEX, 'thread-id': id });
+    await thread('c-1').step(responses.user('one <<say 1>>'));
+    await thread('c-2').step(responses.user('part one <<say p1>>'));
+    assert.deepEqual(await lines(s, 'claude-code:u-1'),
+        ['user: one <<say 1>>', 'assistant: 1', 'user: two <<say 2>>', 'assistant: 2']);
+    assert.deepEqual(await lines(s, 'claude-code:u-1:a0b1'), ['user: part one <<say p1>>', 'assistant: p1',
+        'user: part two <<say p2>>', 'assistant: p2']);
+    assert.deepEqual(await lines(s, 'codex:c-1'), ['user: one <<say 1>>', 'assistant: 1']);
+    assert.deepEqual(await lines(s, 'codex:c-2'), ['user: part one <<say p1>>', 'assistant: p1']);
+    const roots = (await sessions(s)).filter(({ parent_id: parent }) => !parent);
+    assert.deepEqual(roots.map(({ key }) => key).sort(),
+        ['claude-code:u-1', 'claude-code:u-1:a0b1', 'codex:c-1', 'codex:c-2']);
+});
+
 test('prompt_cache_key names a conversation', async (t) => {
     const s = await start(t);
     for (const api of [chat, responses]) {
