@@ -3,7 +3,8 @@
  *
  * PLAN_SESSIONS sessions with messages are stored and indexed first (2,000). The plans are those of
  * prepared statements, which PostgreSQL makes once without looking at the parameters. A statement
- * may not read a large table from its beginning to its end, and may not sort all of it. All sessions
+ * may not read a large table from its beginning to its end, and may not sort all of it. Every index
+ * is entered by the tenant, except to find what is due in all of them. All sessions
  * have the same project and agent: a plan that is made for them must also be right for another
  * project. */
 #include <ctype.h>
@@ -35,6 +36,18 @@ static const char *const names[] = {
 static bool reads_all(pal_postgres_sql sql)
 {
     return sql == PAL_POSTGRES_INBOX_OWNERS;
+}
+
+/* These find what is due in all tenants: sessions, records and blobs to sweep. */
+static bool crosses_tenants(pal_postgres_sql sql)
+{
+    static const pal_postgres_sql known[] = {PAL_POSTGRES_BLOB_UNUSED, PAL_POSTGRES_RECORD_DUE,
+            PAL_POSTGRES_RECORD_SWEEP, PAL_POSTGRES_SESSION_EXPIRED, PAL_POSTGRES_SESSION_STALE};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i] == sql)
+            return true;
+    return false;
 }
 
 /* These sort the rows of one batch, the parts of one object, or the sums of one month. */
@@ -186,6 +199,21 @@ static bool reads_whole_index(const PGresult *plan, int line)
     return line + 1 == PQntuples(plan) || !strstr(PQgetvalue(plan, line + 1, 0), "Index Cond");
 }
 
+/* Returns whether a condition of an index does not begin with the tenant. A database of one of many
+ * cells, or a shard, could not answer such a statement alone. */
+static bool lacks_tenant(const char *step)
+{
+    const char *condition = strstr(step, "Index Cond: ");
+
+    if (!condition)
+        return false;
+    condition += strlen("Index Cond: ");
+    condition += strspn(condition, "(");
+    if (strncmp(condition, "ROW(", 4) == 0)
+        condition += 4;
+    return strncmp(condition, "tenant ", 7) != 0 && strncmp(condition, "tenant,", 7) != 0;
+}
+
 static void check_line(pal_postgres_sql sql, const PGresult *plan, int line)
 {
     const char *step = PQgetvalue(plan, line, 0);
@@ -193,7 +221,9 @@ static void check_line(pal_postgres_sql sql, const PGresult *plan, int line)
     bool held = CHECK(!strstr(step, "Seq Scan") || is_small(step)) &&
             CHECK(!strstr(step, "Gather")) && CHECK(!strstr(step, "Materialize")) &&
             CHECK(!reads_whole_index(plan, line) || is_small(step)) &&
-            CHECK(!reads_other_sessions(sql, step));
+            CHECK(!reads_other_sessions(sql, step)) &&
+            CHECK(!lacks_tenant(step) || crosses_tenants(sql) ||
+                    is_small(PQgetvalue(plan, line > 0 ? line - 1 : 0, 0)));
 
     if (!CHECK(!sorts(plan, line) || may_sort(sql)) || !held)
         printf("#   %s: %s\n", names[sql], step);
