@@ -333,6 +333,47 @@ static void a_turn_is_three_flights(void)
     pal_runtime_close(runtime, 0);
 }
 
+/* The scripted model calls a tool that does not exist, so that the tool itself reads nothing. The
+ * calls differ: a repeated call would wait for an approval. */
+static void write_rounds(const char *path, int turns, int rounds)
+{
+    FILE *script = fopen(path, "w");
+
+    if (!CHECK(script))
+        return;
+    for (int i = 0; i < turns; i++) {
+        for (int j = 0; j < rounds; j++)
+            fprintf(script,
+                    "{\"call\":{\"id\":\"c%d-%d\",\"name\":\"absent\",\"arguments\":{\"n\":%d}}}\n"
+                    "{\"next\":true}\n",
+                    i, j, i * rounds + j);
+        fputs("{\"text\":\"Done.\"}\n{\"next\":true}\n", script);
+    }
+    fclose(script);
+}
+
+/* Each round of tools commits the answer with its calls, then the results, and plans again. */
+static void a_round_of_tools_is_three_flights(void)
+{
+    char path[100];
+    pal_endpoint endpoint = {.kind = S("script"), .model = S("scripted")};
+    pal_runtime_options options = {
+            .store = test.store, .endpoints = &endpoint, .endpoints_len = 1};
+    pal_runtime *runtime = NULL;
+
+    snprintf(path, sizeof(path), "/tmp/palaver-flights-%d.jsonl", (int)getpid());
+    write_rounds(path, 2, 2);
+    endpoint.path = S(path);
+    begin();
+    OK(pal_runtime_open(&options, &runtime, &test.err));
+    run_turn(runtime, "first");
+    flights_since();
+    run_turn(runtime, "second");
+    CHECK_EQ(flights_since(), 3 + 2 * 3);
+    pal_runtime_close(runtime, 0);
+    unlink(path);
+}
+
 int main(void)
 {
     if (!open_store())
@@ -347,6 +388,7 @@ int main(void)
     RUN(a_large_blob_is_not_in_the_batch);
     RUN(a_large_blob_of_an_event_loop_is_not_in_the_batch);
     RUN(a_turn_is_three_flights);
+    RUN(a_round_of_tools_is_three_flights);
     RUN(a_repeated_message_is_found);
     pal_store_close(test.store);
     pal_arena_free(test.arena);
