@@ -156,6 +156,57 @@ test('expired sessions are swept once, by one node in each interval', async (t) 
     assert.equal(await swept(), ids.length, 'none was swept twice');
 });
 
+// More messages than a block of the search index has, so that a search reads the block and the rest.
+test('a search at any node finds what was appended and lacks what was erased at others', async (t) => {
+    const all = await nodes(t, 2);
+    const [a, b] = all;
+    const ids = [await a.session(), await b.session()];
+    for (let i = 0; i < 12; i++) {
+        const messages = Array.from({ length: 100 }, (_, j) => ({ role: 'user', content: `lamp n${i}x${j} of ${i % 2}` }));
+        assert.equal((await all[i % 2].post(`/api/v1/sessions/${ids[i % 2]}/messages`, { messages })).code, 201);
+    }
+    const found = async (s, words) =>
+        (await s.get(`/api/v1/search?q=${words}&limit=5`)).json.hits.map((h) => [h.session_id, h.seq]);
+    for (const s of all) {
+        assert.deepEqual(await found(s, 'n0x1'), [[ids[0], 2]]);
+        assert.deepEqual(await found(s, 'n11x99'), [[ids[1], 600]]);
+        assert.equal((await found(s, 'lamp')).length, 5);
+    }
+    assert.ok((await a.post(`/api/v1/sessions/${ids[1]}/erase`)).code < 300);
+    for (const s of all) {
+        assert.deepEqual(await found(s, 'n11x99'), []);
+        assert.deepEqual(await found(s, 'n10x99'), [[ids[0], 600]]);
+    }
+});
+
+test('messages that wait at a node that dies are answered by another', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const id = await a.session();
+    const first = (await a.turn(id, { message: '<<say one>><<hang times=1>>', background: true })).json;
+    await a.untilAsked(1);
+    const wait = { lane: 'queue', background: true };
+    const waiting = [];
+    for (const text of ['two', 'three'])
+        waiting.push((await a.turn(id, { message: `<<say ${text}>>`, ...wait })).json.turn_id);
+    await a.untilQueued(2);
+    await a.stop('SIGKILL');
+    const since = Date.now();
+    const texts = [];
+    for (const turn of [first.turn_id, ...waiting]) {
+        let json;
+        while (json?.state !== 'done') {
+            ({ json } = await b.get(`/api/v1/turns/${turn}`));
+            await pause();
+        }
+        texts.push(json.text);
+    }
+    t.diagnostic(`all were answered ${Date.now() - since} ms after the kill`);
+    assert.deepEqual(texts, ['one', 'two', 'three']);
+    const kept = (await b.get(`/api/v1/sessions/${id}/messages`)).json.messages;
+    assert.equal(kept.filter((m) => m.role === 'user').length, 3);
+    assert.deepEqual(kept.filter((m) => m.role === 'assistant').map((m) => m.content), ['one', 'two', 'three']);
+});
+
 // `palaver chat` is a program on the store like a server, but no node: nothing can be passed on.
 test('a turn of a program that is not a server can be read, but not changed', async (t) => {
     const [a, b] = await nodes(t, 2);
