@@ -143,11 +143,12 @@ static pal_status run_step(pal_postgres *store, const pal_postgres_step *step, i
                        : run_in_transaction(store, step, version, out_code, err);
 }
 
-/* Another process made the step, or holds a lock for a while. */
-static bool may_retry(const char *code)
+/* Another process made the step, or holds a lock for a while. Tables are made under the lock, so
+ * one that exists already is not the work of another process. */
+static bool may_retry(const pal_postgres_step *step, const char *code)
 {
-    return strcmp(code, "22012") == 0 || strcmp(code, "42P07") == 0 ||
-            strcmp(code, "23505") == 0 || pal_postgres_failure_of(code) == PAL_POSTGRES_RACE;
+    return strcmp(code, "22012") == 0 || (step->index && strcmp(code, "42P07") == 0) ||
+            pal_postgres_failure_of(code) == PAL_POSTGRES_RACE;
 }
 
 pal_status pal_postgres_migrate(
@@ -165,7 +166,7 @@ pal_status pal_postgres_migrate(
                     store->place, store->schema);
         status = run_step(
                 store, &list[schema.version - 1], (int)schema.version, code, err);
-        if (status != PAL_OK && may_retry(code) && tries++ < TRIES_MAX) {
+        if (status != PAL_OK && may_retry(&list[schema.version - 1], code) && tries++ < TRIES_MAX) {
             poll(NULL, 0, PAUSE_MS);
             status = PAL_OK;
         }

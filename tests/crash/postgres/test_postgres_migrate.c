@@ -1,7 +1,9 @@
 /* test_postgres_migrate.c - upgrades of the schema, with steps that only exist here: while a store
  * is in use, by two processes at once, and after a failure. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 #include "postgres_ask.h"
 #include "store/postgres/postgres.h"
 #include "support/tap.h"
@@ -85,11 +87,17 @@ static void a_failed_step_leaves_nothing(void)
     static const pal_postgres_step wrong[] = {
             [MADE] = {.text = "ALTER TABLE @session ADD COLUMN half text; SELECT 1 FROM @absent",
                     .oldest_reader = 1, .oldest_writer = 1}};
+    static const pal_postgres_step taken[] = {
+            [MADE] = {.text = "CREATE TABLE @taken (a int)", .oldest_reader = 1,
+                    .oldest_writer = 1}};
     pal_postgres *store;
     pal_error err = {0};
 
     set_back();
     store = open_engine();
+    postgres_ask("CREATE TABLE palaver.taken (b int)"); /* somebody else's: reported at once */
+    CHECK_EQ(pal_postgres_migrate(store, taken, MADE + 1, &err), PAL_CORRUPT);
+    CHECK_CONTAINS(err.message, "relation \"taken\" already exists");
     CHECK(pal_postgres_migrate(store, wrong, MADE + 1, &err) != PAL_OK);
     CHECK_EQ(version(), MADE + 1);
     CHECK_EQ(postgres_ask("SELECT count(*) FROM information_schema.columns"
@@ -161,6 +169,74 @@ static void an_older_schema_is_refused_with_the_remedy(void)
     CHECK_CONTAINS(err.message, "palaver store migrate");
 }
 
+/* ---- A store in use ---- */
+
+typedef struct user {
+    pal_store *store;
+    pal_id session;
+    atomic_size_t appended;
+    atomic_bool is_over;
+    pal_status status;
+} user;
+
+static void *append_always(void *argument)
+{
+    user *self = argument;
+    pal_error err = {0};
+
+    while (!atomic_load(&self->is_over) && self->status == PAL_OK) {
+        pal_part part = {.kind = PAL_PART_TEXT, .text = pal_str_of("hello")};
+        pal_message message = {.role = PAL_ROLE_USER, .parts = &part, .parts_len = 1};
+        pal_session wanted = {0};
+        pal_id other;
+
+        self->status = pal_store_append(
+                self->store, (pal_str){0}, self->session, &message, 1, PAL_SEQ_ANY, &err);
+        if (self->status == PAL_OK) /* new rows in the table that the steps change */
+            self->status = pal_store_create(self->store, &wanted, &other, &err);
+        atomic_fetch_add(&self->appended, 1);
+    }
+    if (self->status != PAL_OK)
+        printf("# %s\n", err.message);
+    return NULL;
+}
+
+static void wait_for_appends(user *self, size_t more)
+{
+    size_t until = atomic_load(&self->appended) + more;
+
+    while (atomic_load(&self->appended) < until && self->status == PAL_OK)
+        usleep(1000);
+}
+
+/* The program of the version before has its connections and prepared statements from before. */
+static void a_program_that_is_running_writes_on(void)
+{
+    user before = {.status = PAL_OK};
+    pal_postgres *store;
+    pal_error err = {0};
+    pthread_t thread;
+    pal_session wanted = {0};
+
+    set_back();
+    CHECK_EQ(pal_store_open(getenv("PALAVER_TEST_POSTGRES"), NULL, &before.store, &err), PAL_OK);
+    CHECK_EQ(pal_store_create(before.store, &wanted, &before.session, &err), PAL_OK);
+    pthread_create(&thread, NULL, append_always, &before);
+    store = open_engine();
+    wait_for_appends(&before, 20);
+    for (size_t i = MADE + 1; i <= MADE + 2; i++) {
+        CHECK_STATUS(pal_postgres_migrate(store, steps, i, &err), PAL_OK, &err);
+        wait_for_appends(&before, 20);
+    }
+    atomic_store(&before.is_over, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(before.status, PAL_OK);
+    CHECK_EQ(version(), MADE + 3);
+    CHECK_EQ((size_t)postgres_ask("SELECT count(*) FROM palaver.message"), before.appended);
+    close_engine(store);
+    pal_store_close(before.store);
+}
+
 /* The search index is added to a schema of version 1, which an older program can still use. */
 static void version_1_gets_the_search_index(void)
 {
@@ -204,6 +280,7 @@ int main(void)
     RUN(an_interrupted_index_is_built_again);
     RUN(two_processes_share_the_steps);
     RUN(an_older_schema_is_refused_with_the_remedy);
+    RUN(a_program_that_is_running_writes_on);
     RUN(version_1_gets_the_search_index);
     return tap_done();
 }
