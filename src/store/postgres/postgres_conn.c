@@ -21,6 +21,7 @@
 #define SECOND_TRY_MS_MAX 1000
 #define PROBE_WAIT_MS 1000
 #define SETTING_SIZE 64 /* bytes of a name or a value */
+#define REASON_MAX 130  /* bytes of libpq's reason in an error */
 
 /* ---- Connecting ---- */
 
@@ -135,10 +136,30 @@ static bool is_wrong_value(const PGconn *pg)
     return pg && strncmp(PQerrorMessage(pg), "invalid ", 8) == 0;
 }
 
+/* libpq could not connect, and no server said why. With several hosts, its first line is about the
+ * first one. */
+static pal_status not_reached(const pal_postgres_conn *conn, const char *text, pal_error *err)
+{
+    size_t len = strcspn(text, "\n");
+
+    return pal_error_set(err, PAL_IO,
+            "%s: could not connect (%.*s); check the host, the port, and that the server runs",
+            conn->store->place, (int)(len < REASON_MAX ? len : REASON_MAX), text);
+}
+
+/* Skips "connection to server at HOST failed: ". */
+static const char *skip_place(const char *text)
+{
+    static const char end[] = " failed: ";
+    const char *found = strstr(text, end);
+
+    return found ? found + strlen(end) : text;
+}
+
 static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_failure, pal_error *err)
 {
     const char *text = conn->pg ? PQerrorMessage(conn->pg) : "out of memory";
-    char code[6] = "08006";
+    char code[6] = "";
     pal_status status;
 
     if (is_wrong_value(conn->pg)) {
@@ -156,14 +177,17 @@ static pal_status refuse(pal_postgres_conn *conn, pal_postgres_failure *out_fail
         else if (is_on(conn->pg, "default_transaction_read_only") ||
                 is_on(conn->pg, "in_hot_standby"))
             snprintf(code, sizeof code, "25006");
+        if (code[0])
+            text = skip_place(text);
     }
     if (strstr(text, "unsupported startup parameter")) { /* pgbouncer refuses our options */
         atomic_store(&conn->store->prepares, false);
         snprintf(code, sizeof code, "26000");
     }
-    status = pal_postgres_error(conn->store, code, text, err);
+    status = code[0] ? pal_postgres_error(conn->store, code, text, err)
+                     : not_reached(conn, text, err);
     if (out_failure)
-        *out_failure = pal_postgres_failure_of(code);
+        *out_failure = code[0] ? pal_postgres_failure_of(code) : PAL_POSTGRES_LOST;
     pal_postgres_disconnect(conn);
     return status;
 }

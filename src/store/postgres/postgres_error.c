@@ -4,6 +4,9 @@
 
 #include "store/postgres/postgres.h"
 
+#define EXCERPT_MAX 100 /* bytes of the server's message after a remedy */
+#define MESSAGE_MAX 160 /* bytes of the server's message alone */
+
 typedef struct known_failure {
     const char *code; /* an SQLSTATE, or its first characters */
     pal_postgres_failure failure;
@@ -30,7 +33,8 @@ static const known_failure known[] = {
         {"3D000", PAL_POSTGRES_REFUSED, PAL_NOT_FOUND,
                 "the database does not exist; create it with createdb"},
         {"42501", PAL_POSTGRES_REFUSED, PAL_DENIED,
-                "the user lacks rights; run GRANT CREATE ON DATABASE as its owner"},
+                "the user lacks rights; use the role that owns the schema, or run GRANT CREATE ON"
+                " DATABASE if there is none"},
         {"53100", PAL_POSTGRES_REFUSED, PAL_FULL,
                 "the server's disk is full; nothing was written"},
         {"53200", PAL_POSTGRES_REFUSED, PAL_IO, "the server is out of memory; nothing was written"},
@@ -70,7 +74,7 @@ pal_status pal_postgres_error(
 
     if (found && found->text)
         return pal_error_set(err, found->status, "%s: %s (%.*s)", store->place, found->text,
-                (int)(len < 60 ? len : 60), text);
+                (int)(len < EXCERPT_MAX ? len : EXCERPT_MAX), text);
     return pal_error_set(err, found ? found->status : PAL_IO, "%s: %.*s (%s)", store->place,
-            (int)(len < 160 ? len : 160), text, code);
+            (int)(len < MESSAGE_MAX ? len : MESSAGE_MAX), text, code);
 }

@@ -177,10 +177,11 @@ static pal_status ask(pal_postgres *store, const char *sql, PGresult **out_resul
     pal_buf_done(&text);
     if (PQresultStatus(result) != PGRES_TUPLES_OK) {
         const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        const char *why = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
         snprintf(out_code, 6, "%.5s", code ? code : "08006");
-        status = pal_postgres_error(store, out_code,
-                result ? PQresultErrorMessage(result) : PQerrorMessage(pg), err);
+        status = pal_postgres_error(
+                store, out_code, why ? why : PQerrorMessage(pg), err);
         PQclear(result);
         result = NULL;
     }

@@ -327,6 +327,7 @@ static void a_user_who_is_not_let_in_is_denied(void)
     demand_passwords();
     check_refused("locked:wrong", "palaver", PAL_DENIED, "password is wrong");
     check_refused("locked", "palaver", PAL_DENIED, "password is wrong");
+    check_refused("locked", "palaver", PAL_DENIED, "no password supplied");
     check_refused("banned", "palaver", PAL_DENIED, "pg_hba.conf");
     check_refused("absent", "palaver", PAL_DENIED, "pg_hba.conf");
 }
@@ -336,10 +337,34 @@ static void each_refusal_names_its_remedy(void)
     check_refused("postgres", "absent", PAL_NOT_FOUND, "createdb");
     postgres_ask("CREATE ROLE poor LOGIN");
     check_refused("poor", "palaver", PAL_DENIED, "GRANT CREATE");
+    check_refused("poor", "palaver", PAL_DENIED, "permission denied for database");
+    postgres_ask("CREATE SCHEMA refused");
+    check_refused("poor", "palaver", PAL_DENIED, "use the role that owns the schema");
+    check_refused("poor", "palaver", PAL_DENIED, "(permission denied for schema refused)");
+    postgres_ask("DROP SCHEMA refused");
     postgres_ask("ALTER ROLE poor SET default_transaction_read_only = on");
-    check_refused("poor", "palaver", PAL_IO, "read-only");
+    check_refused("poor", "palaver", PAL_IO, "the server is read-only");
+    check_refused("poor", "palaver", PAL_IO, "(session is read-only)");
     postgres_ask("ALTER ROLE poor CONNECTION LIMIT 0");
     check_refused("poor", "palaver", PAL_OVERLOADED, "max_connections");
+}
+
+static void an_unreachable_server_is_named(void)
+{
+    static const char *const urls[] = {"postgres://me:s3@127.0.0.1:1/d",
+            "postgres://me:s3@/d?host=/nowhere"};
+    static const char *const reasons[] = {"could not connect (connection to server at \"127.0.0.1\"",
+            "\"/nowhere/.s.PGSQL.5432\" failed: No such file or directory); check the host"};
+
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        pal_store *store = NULL;
+        pal_error err = {0};
+
+        CHECK_EQ(pal_store_open(urls[i], NULL, &store, &err), PAL_IO);
+        CHECK(strstr(err.message, "s3") == NULL);
+        if (!CHECK(strstr(err.message, reasons[i]) != NULL))
+            printf("# %s\n", err.message);
+    }
 }
 
 static void check_url(const char *url, const char *text)
@@ -515,6 +540,7 @@ int main(void)
     RUN(a_group_with_an_erasure_is_one_transaction);
     RUN(a_user_who_is_not_let_in_is_denied);
     RUN(each_refusal_names_its_remedy);
+    RUN(an_unreachable_server_is_named);
     RUN(a_wrong_url_is_refused_without_its_password);
     RUN(servers_that_start_or_are_too_old);
     RUN(nothing_is_written_to_a_full_disk);
