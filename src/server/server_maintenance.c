@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "server/access/access_auth.h"
+#include "server/api/native/api_feed.h"
 #include "server/node/node.h"
 #include "server/observe/observe_metrics.h"
 #include "server/observe/observe_notify.h"
@@ -139,6 +140,7 @@ static void *run(void *user)
         if (m->watchdog_ms)
             pal_notify("WATCHDOG=1");
         report_went_back(m);
+        pal_feed_end_revoked(m->server->feed);
         if (now >= m->keys_at_ms) {
             pal_auth_note_used(m->server->auth);
             m->keys_at_ms = now + KEYS_EVERY_MS;

@@ -167,3 +167,20 @@ test('the feed reports states of turns and inboxes', async (t) => {
     await s.release();
     feed.leave();
 });
+
+test('the feed of a revoked key ends, and those of other keys do not', async (t) => {
+    const dir = workspace(t);
+    const admin = makeKey(dir, '--role', 'admin').key;
+    const s = await serveModel(t, { dir });
+    const made = (await s.post('/api/v1/keys', { role: 'read' }, { key: admin })).json;
+    const feedOf = (key) => open(s.port, 'GET', '/api/v1/events',
+        { headers: { authorization: `Bearer ${key}` } });
+    const [other, feed] = [await feedOf(admin), await feedOf(made.key)];
+    await feed.next((e) => e.event === 'ready');
+    await s.ask('DELETE', `/api/v1/keys/${made.id}`, { key: admin });
+    await feed.end();
+    assert.equal((await feedOf(made.key)).code, 401);
+    await s.post('/api/v1/sessions', {}, { key: admin });
+    await other.next((e) => e.event === 'session');
+    other.leave();
+});

@@ -20,17 +20,20 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include "base/json/json_put.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "dialect/native/native.h"
+#include "server/access/access_key.h"
 #include "server/run/run.h"
 #include "server/api/api_object.h"
 #include "server/server_call.h"
 #include "server/server_settings.h"
 
-#define BOOT_SIZE 17 /* 16 digits and NUL */
+#define BOOT_SIZE 17   /* 16 digits and NUL */
+#define KEY_ID_SIZE 64 /* longer than the id of any key in the store */
 
 typedef struct feed_event {
     pal_store_change_kind change; /* NONE if it is the event of a turn */
@@ -56,6 +59,7 @@ typedef struct feed_reader {
     feed_ring *ring;
     pal_feed *feed;
     pal_stream *stream;
+    char key_id[KEY_ID_SIZE]; /* empty: the server has no keys */
     bool is_ended; /* it accepts no more events; its end will be reported */
     int holds;     /* the stream, and the handler while it adds watches */
     feed_watch watches[PAL_SERVER_FEED_WATCHES_MAX];
@@ -484,6 +488,7 @@ static pal_status open_reader(pal_feed *feed, pal_call *call, feed_reader **out_
     reader->feed = feed;
     reader->ring = ring;
     reader->holds = 2;
+    snprintf(reader->key_id, sizeof reader->key_id, "%.*s", PAL_STR_ARG(call->caller.key_id));
     reader->past_room = call->server->settings->stream_bytes_max / 2;
     reader->stream = pal_run_stream(call, 200, PAL_RUN_EVENT_STREAM, stream_gone, reader);
     if (!reader->stream) {
@@ -544,6 +549,71 @@ const pal_api_route pal_feed_routes[] = {
                         &pal_api_events_body, 200}},
         {0},
 };
+
+/* ---- Revoked keys ---- */
+
+/* The key of each reader that has one, or NULL if there is none. */
+static char (*list_keys(pal_feed *feed, pal_arena *arena, size_t *out_len))[KEY_ID_SIZE]
+{
+    size_t len = 0, count = 0;
+    char(*ids)[KEY_ID_SIZE] = NULL;
+    pthread_mutex_lock(&feed->lock);
+    for (const feed_ring *ring = feed->rings; ring; ring = ring->next) {
+        for (const feed_reader *reader = ring->readers; reader; reader = reader->next)
+            count += reader->key_id[0] != '\0';
+    }
+    if (count)
+        ids = pal_arena_alloc(arena, count * sizeof *ids);
+    for (const feed_ring *ring = feed->rings; ids && ring; ring = ring->next) {
+        for (const feed_reader *reader = ring->readers; reader; reader = reader->next) {
+            if (reader->key_id[0])
+                memcpy(ids[len++], reader->key_id, KEY_ID_SIZE);
+        }
+    }
+    pthread_mutex_unlock(&feed->lock);
+    *out_len = len;
+    return ids;
+}
+
+static void end_readers(pal_feed *feed, const char *key_id)
+{
+    pthread_mutex_lock(&feed->lock);
+    for (feed_ring *ring = feed->rings; ring; ring = ring->next) {
+        for (feed_reader *reader = ring->readers; reader; reader = reader->next) {
+            if (reader->is_ended || strcmp(reader->key_id, key_id) != 0)
+                continue;
+            reader->is_ended = true;
+            pal_stream_end(reader->stream);
+        }
+    }
+    pthread_mutex_unlock(&feed->lock);
+}
+
+static bool is_revoked(pal_store *store, const char *key_id)
+{
+    pal_key key;
+    pal_error err;
+    pal_arena *arena = pal_arena_new(0);
+    bool is_gone = arena &&
+            pal_key_get(store, pal_str_of(key_id), arena, &key, &err) == PAL_OK && key.revoked_at;
+    pal_arena_free(arena);
+    return is_gone;
+}
+
+void pal_feed_end_revoked(pal_feed *feed)
+{
+    size_t len = 0;
+    pal_arena *arena = atomic_load(&feed->rings_len) > 0 ? pal_arena_new(0) : NULL;
+    char(*ids)[KEY_ID_SIZE] = arena ? list_keys(feed, arena, &len) : NULL;
+    for (size_t i = 0; i < len; i++) {
+        bool is_new = true;
+        for (size_t k = 0; k < i && is_new; k++)
+            is_new = strcmp(ids[k], ids[i]) != 0;
+        if (is_new && is_revoked(feed->server->store, ids[i]))
+            end_readers(feed, ids[i]);
+    }
+    pal_arena_free(arena);
+}
 
 /* ---- Creating and freeing the feed ---- */
 
