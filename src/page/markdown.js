@@ -6,6 +6,7 @@
 import { h } from './core.js';
 import { button, copy, dialog, visible } from './parts.js';
 import { paint } from './code.js';
+import { canRun, runButton } from './frame.js';
 import { lexer } from './marked.js';
 
 const TEXT_MAX = 200000; // longer texts are not parsed
@@ -84,7 +85,8 @@ export function codeBox(text, language, isComplete = true) {
     const code = h('code', null, isComplete ? paint(visible(text), language) : visible(text));
 
     return h('figure', { class: 'code' }, h('figcaption', null,
-        h('span', null, language || 'text'),
+        h('span', { class: 'grow' }, language || 'text'),
+        isComplete && canRun(language ?? '') && runButton(text),
         h('button', { type: 'button', class: 'copy', onclick: () => copy(text) }, 'Copy')),
     h('pre', { tabIndex: 0 }, code));
 }

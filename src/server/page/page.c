@@ -3,6 +3,7 @@
 #include "server/page/page.h"
 
 #include <stdio.h>
+#include <string.h>
 #include "base/text.h"
 #include "server/server_call.h"
 
@@ -13,8 +14,15 @@
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " \
     "require-trusted-types-for 'script'; trusted-types 'none'"
 
+/* The frame runs what a model wrote, without an origin and without a network. The header has the
+ * sandbox too, because the URL of the frame can be opened by itself. */
+#define FRAME "frame.html"
+#define FRAME_POLICY \
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; " \
+    "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; media-src data: blob:; " \
+    "connect-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+
 static const char *const headers[][2] = {
-        {"content-security-policy", POLICY},
         {"referrer-policy", "no-referrer"},
         {"x-dns-prefetch-control", "off"},
         {"cross-origin-opener-policy", "same-origin"},
@@ -68,8 +76,11 @@ static bool has_tag(pal_str header, const char *tag)
     return false;
 }
 
-static void add_headers(pal_exchange *x, const char *caching)
+static void add_headers(pal_exchange *x, const pal_page_entry *entry, const char *caching)
 {
+    bool is_frame = strcmp(entry->name, FRAME) == 0;
+    pal_exchange_add_header(
+            x, "content-security-policy", pal_str_of(is_frame ? FRAME_POLICY : POLICY));
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         pal_exchange_add_header(x, headers[i][0], pal_str_of(headers[i][1]));
     pal_exchange_add_header(x, "cache-control", pal_str_of(caching));
@@ -80,7 +91,7 @@ static void answer_entry(pal_exchange *x, const pal_page_entry *entry, const cha
 {
     char tag[80];
     snprintf(tag, sizeof tag, "W/\"%s\"", pal_page_hash);
-    add_headers(x, caching);
+    add_headers(x, entry, caching);
     pal_exchange_add_header(x, "etag", pal_str_of(tag));
     if (has_tag(pal_exchange_header(x, "if-none-match"), tag)) {
         pal_exchange_answer(x, 304, NULL, (pal_str){0});
@@ -109,7 +120,7 @@ static void answer_from_dir(pal_exchange *x)
         pal_call_fail(call, status, &err);
         return;
     }
-    add_headers(x, "no-store");
+    add_headers(x, entry, "no-store");
     pal_exchange_answer(x, 200, entry->type, text);
 }
 

@@ -69,6 +69,21 @@ test('the page and all files that it names', async (t) => {
     assert.equal((await s.post('/', {})).code, 405);
 });
 
+test('the frame has neither an origin nor a network, and nobody else can show it', async (t) => {
+    const s = await serve(t);
+    const [file] = filesOf((await load(s, '/')).bytes.toString());
+    const frame = file.replace(/[^/]+$/, 'frame.html');
+    const { code, headers } = await load(s, frame);
+    assert.equal(code, 200);
+    assert.equal(headers['content-security-policy'], "sandbox allow-scripts; default-src 'none'; "
+        + "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+        + "font-src data:; media-src data: blob:; connect-src 'none'; form-action 'none'; "
+        + "base-uri 'none'; frame-ancestors 'self'");
+    const strange = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate',
+        'sec-fetch-dest': 'iframe' };
+    assert.equal((await load(s, frame, strange)).code, 403);
+});
+
 test('names that are not files of the page', async (t) => {
     const s = await serve(t);
     const [file] = filesOf((await load(s, '/')).bytes.toString());
