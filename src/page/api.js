@@ -46,7 +46,26 @@ export async function logIn(secret) {
 export async function logOut() {
     await remove('login');
     localStorage.clear();
+    sessionStorage.clear();
 }
+
+// An admin can look at another tenant, in one tab. Empty: the tenant of the key.
+const TENANT = 'tenant';
+export const tenant = () => sessionStorage.getItem(TENANT) ?? '';
+
+// Loads the page again, so that nothing of the tenant before stays in memory.
+export async function setTenant(name) {
+    await ask('GET', 'me', { headers: { 'x-palaver-tenant': name } });
+    sessionStorage.setItem(TENANT, name);
+    location.hash = '#/';
+    location.reload();
+}
+
+// A login or a logout in another tab: nothing of the other tenant may stay in memory here.
+addEventListener('storage', ({ key }) => {
+    if (key === HALF || key === null)
+        location.reload();
+});
 
 function note(response) {
     if (response.status === 401 && localStorage.getItem(HALF))
@@ -58,11 +77,10 @@ function note(response) {
 
 // Sends a request and returns the response, whatever its code.
 export async function send(method, target, { body, headers = {}, signal } = {}) {
-    const all = { ...headers };
     const half = localStorage.getItem(HALF);
+    const all = { ...(half && { 'x-palaver-page': half }),
+        ...(tenant() && { 'x-palaver-tenant': tenant() }), ...headers };
 
-    if (half)
-        all['x-palaver-page'] = half;
     if (body !== undefined)
         all['content-type'] = 'application/json';
     try {

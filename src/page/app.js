@@ -2,7 +2,7 @@
 import { effect, h, scope, signal } from './core.js';
 import { isLoggedOut } from './api.js';
 import { conversation, newChat } from './chat.js';
-import { isLive, start as startLive } from './live.js';
+import { isLive, on, start as startLive } from './live.js';
 import { loginView, useCode } from './login.js';
 import { marksView } from './marks.js';
 import { dialog, toasts } from './parts.js';
@@ -114,11 +114,27 @@ function key(event, box) {
 
 // ---- The frame ----
 
+const hash = new URL('.', import.meta.url).pathname.split('/').at(-2);
+const isOld = signal(false); // the server has another version of the page
+
+// The server may have been replaced while it did not respond.
+async function checkVersion() {
+    try {
+        isOld.value = !(await (await fetch('./')).text()).includes(hash);
+    } catch {
+        // The next time that the server responds, this is tried again.
+    }
+}
+
 function banner() {
     if (isLoggedOut.value)
         return h('p', { class: 'banner', role: 'alert' }, 'This login has ended. ',
             h('button', { type: 'button', class: 'linklike', onclick: () => location.reload() },
                 'Log in again'));
+    if (isLive.value !== false && isOld.value)
+        return h('p', { class: 'banner', role: 'alert' }, 'The server has a newer version of this '
+            + 'page. What you write is kept. ', h('button', { type: 'button', class: 'linklike',
+            onclick: () => location.reload() }, 'Reload'));
     return isLive.value === false && h('p', { class: 'banner', role: 'alert' },
         'The server does not respond. What you write is kept.');
 }
@@ -139,6 +155,7 @@ async function run() {
         app.replaceChildren(loginView(error), toasts());
         return;
     }
+    document.documentElement.dataset.role = me.peek().role;
     app.replaceChildren(...[h('a', { class: 'skip', href: '#main', onclick: (event) => {
         event.preventDefault();
         document.getElementById('main')?.focus();
@@ -152,6 +169,7 @@ async function run() {
         document.title = `${waiting ? `(${waiting}) ` : ''}`
             + `${heading.value ? `${heading.value} – ` : ''}Palaver`;
     });
+    on('lost', checkVersion);
     performance.mark('ready');
     document.documentElement.dataset.ready = me.peek().version;
 }

@@ -33,7 +33,8 @@ function row(chat, mark, isUndone) {
         h('span', { class: 'does' },
             where > 0 && button('Show', () => chat.list.toSeq(where)),
             canUndo && button('Undo', () => attempt(() =>
-                chat.undo(mark.number, `Mark ${mark.number} was undone.`)))));
+                chat.undo(mark.number, `Mark ${mark.number} was undone.`)),
+            { class: 'plain writes' })));
 }
 
 export function marksView(chat) {

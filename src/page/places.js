@@ -1,6 +1,6 @@
 // places.js - the views besides conversations: live, search, trash and about.
 import { count, h, onEnd, plural, scope, signal, time } from './core.js';
-import { get, logOut, path, post } from './api.js';
+import { get, logOut, path, post, setTenant } from './api.js';
 import { attempt, button, say, visible } from './parts.js';
 import { approvals, results } from './docks.js';
 import { openMenu } from './sidebar.js';
@@ -51,7 +51,7 @@ function runningRow(turn, now) {
     return h('tr', null, h('td', null, link(turn)), h('td', null, turn.state),
         h('td', null, turn.tool ?? ''), h('td', null, turn.model ?? ''),
         h('td', { class: 'number to-right' }, () => `${seconds()} s`),
-        h('td', null, button('Stop', cancel)));
+        h('td', null, button('Stop', cancel, { class: 'plain writes' })));
 }
 
 export function liveView() {
@@ -182,11 +182,21 @@ export function trashView() {
         h('span', { class: 'name' }, visible(session.title ?? session.id)),
         h('span', { class: 'dim' }, plural(session.message_count, 'message'), ' · ',
             time(session.updated_at)),
-        button('Restore', () => restore(session)),
+        button('Restore', () => restore(session), { class: 'plain writes' }),
         me.value?.role === 'admin' && button('Erase…', () => erase(session))))));
 }
 
 // ---- About ----
+
+// An admin can look at any tenant.
+function tenantForm() {
+    const field = h('input', { value: me.value.tenant, 'aria-label': 'Tenant', required: true });
+
+    return h('form', { class: 'search', onsubmit: (event) => {
+        event.preventDefault();
+        attempt(() => setTenant(field.value.trim()));
+    } }, field, h('button', { class: 'plain' }, 'Switch the tenant'));
+}
 
 export function aboutView() {
     const tools = signal(null);
@@ -203,6 +213,7 @@ export function aboutView() {
         await attempt(logOut);
         location.reload();
     })),
+    () => !me.value.open && me.value.role === 'admin' && tenantForm(),
     h('h2', null, 'Models'),
     h('ul', { class: 'plain-list' }, () => models.value.map((one) => h('li', null,
         h('span', { class: 'name' }, one.model), h('span', { class: 'dim' }, one.endpoint,

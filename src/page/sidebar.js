@@ -1,5 +1,6 @@
 // sidebar.js - the list of sessions, by day, with forks under their root.
 import { ago, DAY_MS, h, plural, signal } from './core.js';
+import { tenant } from './api.js';
 import { icon, iconButton } from './parts.js';
 import { go, loadSessions, me, moreSessions, place, sessionHash, sessions, sessionsProblem, titleOf,
     turns, turnsOf } from './store.js';
@@ -130,13 +131,14 @@ export function sidebar(links) {
             if (event.key === 'Enter' && event.target.value)
                 go(`#/search?q=${encodeURIComponent(event.target.value)}`);
         } }), h('kbd', null, '/'));
-    const tenant = () => me.value && !me.value.open && h('span', { class: 'dim' }, me.value.tenant);
+    const whose = () => me.value && !me.value.open && h('span',
+        { class: tenant() ? 'chip warn' : 'dim' }, me.value.tenant);
 
     return [
         h('div', { class: 'shade', hidden: () => !isOpen.value,
             onclick: () => { isOpen.value = false; } }),
         h('nav', { class: () => `side${isOpen.value ? ' open' : ''}`, 'aria-label': 'Sessions' },
-            h('div', { class: 'brand' }, logo(), h('b', null, 'Palaver'), tenant,
+            h('div', { class: 'brand' }, logo(), h('b', null, 'Palaver'), whose,
                 iconButton('close', 'Close the list', () => { isOpen.value = false; },
                     { class: 'ghost menu' })),
             h('a', { class: 'new', href: '#/', onclick: () => { isOpen.value = false; } },

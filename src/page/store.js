@@ -12,6 +12,7 @@ const TITLES_AT_ONCE = 2;
 export const heading = signal(''); // of the view, for the title of the tab
 export const place = signal(location.hash || '#/');
 export const me = signal(null);
+export const canWrite = () => me.peek()?.role !== 'read';
 export const models = signal([]);
 export const sessions = signal(null); // newest update first; null: not loaded
 export const moreSessions = signal(null); // cursor of the next page

@@ -43,7 +43,7 @@ async function summaryNote(chat, message) {
 function hiddenCard(chat, message) {
     return [h('p', null, h('strong', null, 'The model does not have this message.')),
         h('p', null, 'It was taken back. Undo that under Marks, or fork from it.'),
-        (close) => h('div', { class: 'buttons' }, button('Fork from here', () => {
+        (close) => h('div', { class: 'buttons writes' }, button('Fork from here', () => {
             close();
             chat.act('fork', message);
         }))];
@@ -57,7 +57,7 @@ function actions(chat, message, item) {
         };
         const isIn = ['sent', 'repaired'].includes(item.disposition);
 
-        return h('div', { class: 'buttons' },
+        return h('div', { class: 'buttons writes' },
             item.pinned ? button('Unpin', act('pin'))
                 : button(isIn ? 'Pin it' : `Pin it (+${count(message.tokens ?? 0)} tokens)`,
                     act('pin')),

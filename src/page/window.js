@@ -395,9 +395,9 @@ export function windowView(chat) {
         barView(plan, 'The window', hot, shared, (index) => items.show(index)),
         () => plan.value && [cacheLine(plan.value), legend(plan.value)],
         () => plan.value && h('div', { class: 'buttons' },
-            button('Compact…', () => compactDialog(chat, plan.peek())),
+            button('Compact…', () => compactDialog(chat, plan.peek()), { class: 'plain writes' }),
             isCompacted() && button('Undo the compaction', () =>
-                attempt(() => chat.uncompact())),
+                attempt(() => chat.uncompact()), { class: 'plain writes' }),
             // A new tab sends the cookie of a login only, which is not enough.
             me.value?.open && h('a', { class: 'plain json', target: '_blank',
                 title: 'The same as JSON',
