@@ -10,12 +10,15 @@ import { composer } from './composer.js';
 import { docks } from './docks.js';
 import { openMenu } from './sidebar.js';
 import { explain } from './why.js';
-import { go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom, titleOf,
+import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom, titleOf,
     turnsOf } from './store.js';
 
 const PLAN_MS = 1000; // between two requests for the plan
 const LOOK_BACK = 50; // messages in which the question of an answer is looked for
 const OLD_TURN_MS = 60000;
+const READING = new Set(['copy', 'why']); // the actions that need no key that writes
+
+const readNote = () => h('p', { class: 'reads dim' }, 'This key can only read.');
 
 // ---- Sending ----
 
@@ -41,6 +44,14 @@ async function sendTurn(id, message) {
 
 // ---- A new conversation ----
 
+let isWriting = false; // the composer of the next conversation gets the focus
+
+// Opens a session in which a person has just said something.
+function continueIn(id) {
+    isWriting = document.activeElement?.id === 'say';
+    go(sessionHash(id));
+}
+
 export function newChat() {
     const send = async (message) => {
         // A second try finds the session of the first one.
@@ -48,7 +59,7 @@ export function newChat() {
             { headers: { 'idempotency-key': message.clientId } });
 
         await sendTurn(session.id, message);
-        go(sessionHash(session.id));
+        continueIn(session.id);
     };
     const hint = () => (me.value?.model?.is_stopgap
         ? 'No model was found, so your message is repeated. Set OPENAI_API_KEY, ANTHROPIC_API_KEY '
@@ -60,7 +71,7 @@ export function newChat() {
     return h('main', { class: 'chat start', id: 'main' },
         h('header', { class: 'top' }, openMenu(), h('span', { class: 'grow' })),
         h('div', { class: 'hello' }, h('h1', null, 'What shall we talk about?'),
-            h('p', { class: 'dim' }, hint)), form);
+            h('p', { class: 'dim writes' }, hint), readNote()), form);
 }
 
 // ---- The plan, for the margin, the gauge and the window ----
@@ -122,8 +133,10 @@ class Conversation {
         this.turn = signal(null); // the turn that the live row shows
         this.status = signal('');
         this.readPlan = planReader(name, this.plan, this.planProblem);
-        this.feed = h('div', { class: 'feed', role: 'feed', 'aria-label': 'Conversation',
-            tabIndex: 0 });
+        // A feed must have articles.
+        const isEmpty = () => !this.session.value?.last_seq && !this.turn.value;
+        this.feed = h('div', { class: 'feed', 'aria-label': 'Conversation', tabIndex: 0,
+            role: () => (isEmpty() ? 'region' : 'feed') });
         this.tail = h('div', { class: 'tail' });
         this.itemOf = () => null;
         this.act = (action, message, event) => this.doAction(action, message, event);
@@ -199,6 +212,7 @@ class Conversation {
 
     changed({ what, last_seq: last }) {
         if (what === 'messages') {
+            this.session.value = { ...this.session.peek(), last_seq: last };
             this.list.setLast(Math.max(last, this.list.last));
             this.readPlan();
         } else if (what === 'deleted' || what === 'erased') {
@@ -253,6 +267,8 @@ class Conversation {
             queueMicrotask(() => this.watchTurn(turn));
         else if (turn)
             this.turn.value = turn;
+        if (turn)
+            queueMicrotask(() => this.live?.wait(turn.state));
     }
 
     async watchTurn(turn) {
@@ -360,7 +376,7 @@ class Conversation {
         const fork = await this.fork(message.editing - 1);
 
         await sendTurn(fork.id, message);
-        go(sessionHash(fork.id));
+        continueIn(fork.id);
     }
 
     async undo(number, text) {
@@ -436,7 +452,8 @@ class Conversation {
         };
 
         event?.stopPropagation();
-        attempt(actions[action]);
+        if (canWrite() || READING.has(action))
+            attempt(actions[action]);
     }
 
     editLast() {
@@ -450,7 +467,7 @@ class Conversation {
     // ---- Keys ----
 
     step(by) {
-        const rows = [...this.feed.querySelectorAll('.msg:not(.gone)')];
+        const rows = [...this.feed.querySelectorAll('.msg:not(.gone, .live)')];
         const at = rows.indexOf(document.activeElement?.closest('.msg'));
         const next = rows[at < 0 ? rows.length - 1 : at + by];
 
@@ -466,7 +483,7 @@ class Conversation {
             k: () => this.step(-1),
             g: () => this.list.toSeq(1),
             G: () => this.list.toEnd(),
-            u: () => attempt(() => this.undo(0, 'The newest mark was undone.')),
+            u: () => canWrite() && attempt(() => this.undo(0, 'The newest mark was undone.')),
             Escape: () => (this.panel.peek() ? this.showPanel('') : this.stopOld()),
         };
 
@@ -537,7 +554,8 @@ export function conversation({ name, seq, panel, panels }) {
     const chat = new Conversation(name, panel);
     const isBusy = { get value() { return Boolean(chat.turn.value); },
         peek: () => Boolean(chat.turn.peek()) };
-    const title = () => (chat.session.value ? titleOf(chat.session.value) : '');
+    const title = () => (chat.session.value ? titleOf(chat.session.value)
+        : chat.problem.value && 'No conversation');
 
     chat.form = composer({ draft: name, isBusy, gauge: gauge(chat),
         send: (message) => chat.send(message), stop: () => chat.stop(),
@@ -547,6 +565,9 @@ export function conversation({ name, seq, panel, panels }) {
             chat.problem.value = 'There is no such session.';
         chat.isOpen = true;
     }, (error) => { chat.problem.value = error.message; });
+    if (isWriting)
+        requestAnimationFrame(() => chat.form.querySelector('textarea').focus());
+    isWriting = false;
     effect(() => { heading.value = title(); });
     onEnd(() => { heading.value = ''; });
     onEnd(() => {
@@ -560,12 +581,13 @@ export function conversation({ name, seq, panel, panels }) {
     const top = h('header', { class: 'top' }, openMenu(), h('h1', { title }, title),
         h('span', { class: 'dim count' }, () => chat.session.value &&
             plural(chat.session.value.last_seq ?? 0, 'message')),
-        h('span', { class: 'grow' }), iconButton('edit', 'Rename', () => rename(chat)),
-        iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat))), tabs);
+        h('span', { class: 'grow' }), iconButton('edit', 'Rename', () => rename(chat), { class: 'ghost writes' }),
+        iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat)),
+            { class: 'ghost writes' }), tabs);
     const main = h('main', { class: 'chat', id: 'main', tabIndex: -1 }, top,
         () => chat.problem.value && h('p', { class: 'problem', role: 'alert' },
             visible(chat.problem.value)),
-        chat.feed, docks(chat), chat.form,
+        chat.feed, docks(chat), chat.form, readNote(),
         h('div', { class: 'sr', role: 'status' }, () => chat.status.value));
     const inspector = () => panels[panel.value] && h('aside', { class: 'inspector',
         'aria-label': panels[panel.value].label },

@@ -4,7 +4,7 @@
 // A draft is kept in the browser by session, and removed only after the server has taken the
 // message. A second try has the same client id, so the message is stored once.
 import { brief, effect, h, onEnd, signal } from './core.js';
-import { newId } from './api.js';
+import { newId, tenant } from './api.js';
 import { icon, iconButton, say } from './parts.js';
 import { models } from './store.js';
 
@@ -69,7 +69,8 @@ function modelPicker(name, chosen) {
 
 // Options: `draft` is the name of the draft; `isBusy` is a signal; `send(message)` and `stop()` are
 // promises; `gauge` is an element or null; `onEmptyUp()` is called for the arrow in an empty field.
-export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = () => {} }) {
+export function composer({ draft: place, isBusy, send, stop, gauge = null, onEmptyUp = () => {} }) {
+    const draft = tenant() ? `${tenant()} ${place}` : place;
     const kept = storage.read(`draft:${draft}`);
     const lane = signal('queue');
     const chosen = signal(storage.read(`model:${draft}`));
@@ -97,12 +98,13 @@ export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = 
         files.set(draft, list);
         clientId = newId();
     };
+    const add = (file) => setFiles([...attached.peek(), file]);
     const attach = async (list) => {
         for (const file of list) {
             if (file.size > FILE_BYTES_MAX)
                 say(`${file.name} is larger than ${FILE_BYTES_MAX >> 20} MB.`);
             else
-                setFiles([...attached.peek(), await readFile(file)]);
+                add(await readFile(file));
         }
     };
     const clear = () => {
@@ -147,7 +149,7 @@ export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = 
         onpaste: (event) => {
             if (event.clipboardData.files.length) {
                 event.preventDefault();
-                attach(event.clipboardData.files);
+                attach([...event.clipboardData.files]);
             }
         } });
     const picker = h('input', { type: 'file', multiple: true, hidden: true, onchange: () => {
@@ -171,15 +173,10 @@ export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = 
             return 'Alt Enter says it in a fork instead.';
         return isBusy.value ? LANES[lane.value][1] : 'Enter sends, Shift Enter starts a line.';
     };
-    const form = h('form', { class: 'composer', 'aria-label': 'Message',
+    const form = h('form', { class: 'composer writes', 'aria-label': 'Message',
         onsubmit: (event) => {
             event.preventDefault();
             submit(lane.peek());
-        },
-        ondragover: (event) => event.preventDefault(),
-        ondrop: (event) => {
-            event.preventDefault();
-            attach(event.dataTransfer.files);
         } },
     () => problem.value && h('p', { class: 'problem', role: 'alert' }, problem.value),
     () => editing.value && h('p', { class: 'note' }, `You say message ${editing.value} anew. The `
@@ -198,9 +195,19 @@ export function composer({ draft, isBusy, send, stop, gauge = null, onEmptyUp = 
         // The height is known when the field is in the document.
         requestAnimationFrame(grow);
     });
-    const keepNow = () => keep();
-    addEventListener('pagehide', keepNow);
-    onEnd(() => removeEventListener('pagehide', keepNow));
+    // Files can be dropped anywhere. Otherwise the browser would open them in place of the page.
+    const onDrag = (event) => {
+        if (!event.dataTransfer.types.includes('Files'))
+            return;
+        event.preventDefault();
+        if (event.type === 'drop')
+            attach([...event.dataTransfer.files]);
+    };
+    const listeners = { pagehide: () => keep(), dragover: onDrag, drop: onDrag };
+    for (const [name, fn] of Object.entries(listeners)) {
+        addEventListener(name, fn);
+        onEnd(() => removeEventListener(name, fn));
+    }
     form.edit = (seq, old) => {
         text.value = old;
         editing.value = seq;

@@ -1,6 +1,6 @@
 // docks.js - what stands above the composer: calls that need approval, calls whose results a person
 // gives, and messages that wait.
-import { h, onEnd, signal } from './core.js';
+import { h, onEnd, scope, signal } from './core.js';
 import { get, path, post, remove } from './api.js';
 import { attempt, button, visible } from './parts.js';
 import { codeBox } from './markdown.js';
@@ -19,6 +19,8 @@ function pretty(text) {
         return text;
     }
 }
+
+const WRITES = { class: 'plain writes' };
 
 // ---- Approvals ----
 
@@ -43,7 +45,7 @@ function approvalCard(turn, question, answers) {
     h('p', null, h('b', null, visible(name ?? '')), ' ',
         KINDS[kind] ?? visible(question.text ?? '')),
     question.arguments && codeBox(pretty(question.arguments), 'json'),
-    h('div', { class: 'buttons' },
+    h('div', { class: 'buttons writes' },
         button('Allow', () => choose(true, false), { class: 'primary' }),
         button('Deny', () => choose(false, false)),
         kind === 'approval' && button('Always allow here', () => choose(true, true))));
@@ -75,7 +77,7 @@ export function results(turn) {
         + 'its caller runs.'),
     waiting.map((call, i) => [h('p', null, h('b', null, visible(call.name))),
         codeBox(pretty(call.arguments ?? ''), 'json'), fields[i]]),
-    h('div', { class: 'buttons' },
+    h('div', { class: 'buttons writes' },
         h('button', { type: 'button', class: 'primary', onclick: send }, 'Send results')));
 }
 
@@ -109,27 +111,38 @@ function inbox(chat) {
             return h('div', { class: 'card' }, h('p', { class: 'dim' }, 'These messages wait:'),
                 items.value.map((item) => h('p', { class: 'waiting' },
                     h('span', null, visible(item.text ?? '')),
-                    button('Take back', () => drop(item.id)))));
+                    button('Take back', () => drop(item.id), WRITES))));
         return queued.length > 0 && h('div', { class: 'card' }, queued.map((turn, i) =>
             h('p', { class: 'waiting' },
                 `Message ${i + 1} of ${queued.length} waits for the turn. `,
-                button('Take back', () => takeBack(turn.turn_id)))));
+                button('Take back', () => takeBack(turn.turn_id), WRITES))));
     };
 }
 
 export function docks(chat) {
     const full = signal(null); // the turn with its questions
+    // A card is not made again while its turn waits, so that a half-written result stays.
+    let card = { key: '', node: null, end: () => {} };
+    const keyOf = (turn) => `${turn.turn_id} ${turn.since} ${turn.state}`;
+    const cardOf = (turn) => {
+        if (card.key !== keyOf(turn)) {
+            card.end();
+            const [node, end] = scope(() => (turn.state === 'asking' ? approvals : results)(turn));
+            card = { key: keyOf(turn), node, end };
+        }
+        return card.node;
+    };
 
+    onEnd(() => card.end());
     return h('div', { class: 'docks' }, () => {
         const turn = chat.turn.value;
 
         if (turn?.state !== 'asking' && turn?.state !== 'paused')
             return null;
-        if (full.value?.turn_id !== turn.turn_id || full.value.state !== turn.state ||
-            full.peek().since !== turn.since) {
+        if (!full.value || keyOf(full.value) !== keyOf(turn)) {
             get(`turns/${turn.turn_id}`).then((state) => { full.value = state; }, () => {});
             return null;
         }
-        return turn.state === 'asking' ? approvals(full.value) : results(full.value);
+        return cardOf(full.value);
     }, inbox(chat));
 }

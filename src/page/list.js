@@ -82,6 +82,7 @@ export class SeqList {
         if (this.isFollowing && end >= 0 && !this.shown.has(end))
             done.push(this.show(end));
         this.setSpaces();
+        this.follow();
         this.lookSoon();
         return Promise.all(done);
     }
@@ -160,7 +161,9 @@ export class SeqList {
         if (this.isStopped || !clientHeight || this.last === 0)
             return;
         const moved = Math.abs(scrollTop - (this.at ?? scrollTop));
-        this.isFollowing = scrollHeight - scrollTop - clientHeight < NEAR_END;
+        // A list that only grew has not been scrolled away from its end.
+        if (moved > 0 || !this.isFollowing)
+            this.isFollowing = scrollHeight - scrollTop - clientHeight < NEAR_END;
         this.at = scrollTop;
         clearTimeout(this.settle);
         if (moved > FAST * clientHeight) {

@@ -6,7 +6,7 @@
 //
 // A tab watches turns: their events carry numbers, and each watcher skips the numbers that it has.
 import { signal } from './core.js';
-import { Failure, newId, send } from './api.js';
+import { Failure, newId, send, tenant } from './api.js';
 
 const WAIT_FIRST_MS = 250;
 const WAIT_MAX_MS = 8000;
@@ -14,7 +14,7 @@ const JOIN_MS = 30; // wishes that come together make one connection
 const TURNS_MAX = 16; // that one stream can watch
 
 const tab = newId();
-const channel = new BroadcastChannel('palaver');
+const channel = new BroadcastChannel(`palaver ${tenant()}`);
 const listeners = new Map(); // kind: functions
 const watched = new Map(); // turn: {number, fn}
 const wishes = new Map(); // tab: {turn: number}; the leader uses it
@@ -137,10 +137,12 @@ function announce(value) {
     setLive(value);
 }
 
+// Reads until the stream ends, and returns how many events came.
 async function readStream() {
     const turns = allWishes().map(([turn, number]) => `${turn}:${number}`).join(',');
     const query = new URLSearchParams();
     let rest = '';
+    let count = 0;
 
     if (lastId)
         query.set('after', lastId);
@@ -158,8 +160,10 @@ async function readStream() {
         for (const event of frames.map(parseFrame)) {
             if (event)
                 share(event);
+            count++;
         }
     }
+    return count;
 }
 
 async function pause(ms) {
@@ -178,8 +182,9 @@ async function lead() {
     channel.postMessage({ from: tab, isAsking: true });
     for (;;) {
         try {
-            await readStream();
-            wait = WAIT_FIRST_MS;
+            // A server that has much to say ends the stream in between.
+            while (await readStream() > 0)
+                wait = WAIT_FIRST_MS;
         } catch (error) {
             if (error.name === 'AbortError')
                 continue; // other turns are watched now
@@ -217,7 +222,7 @@ export function start() {
     document.addEventListener('visibilitychange', () => wake());
     // Without https, browsers have locks only on this machine. Then each tab has its own stream.
     if (navigator.locks)
-        navigator.locks.request('palaver-feed', lead);
+        navigator.locks.request(`palaver-feed ${tenant()}`, lead);
     else
         lead();
     channel.postMessage({ from: tab, isJoining: true });

@@ -132,7 +132,7 @@ function partNode(part, role) {
 function problem(message, act) {
     if (!message.flags?.includes('error'))
         return null;
-    const again = button('Ask again', () => act('again', message));
+    const again = button('Ask again', () => act('again', message), { class: 'plain writes' });
 
     if (!message.error)
         return h('p', { class: 'dim stopped' }, 'This answer was stopped. ', again);
@@ -191,7 +191,7 @@ function boundary(message, item, act) {
             + `${count(item.tokens)} tokens`),
         isSummary && h('button', { type: 'button', class: 'linklike',
             onclick: () => act('why', message) }, 'Summary'),
-        isSummary && h('button', { type: 'button', class: 'linklike',
+        isSummary && h('button', { type: 'button', class: 'linklike writes',
             onclick: () => act('uncompact', message) }, 'Undo'));
 }
 
@@ -199,7 +199,8 @@ function boundary(message, item, act) {
 export function actionBar(feed, act, isPinned) {
     let row = null;
     const named = (name, label, only = null) => {
-        const item = iconButton(name, label, (event) => act(name, row.message, event));
+        const item = iconButton(name, label, (event) => act(name, row.message, event),
+            { class: name === 'copy' || name === 'why' ? 'ghost' : 'ghost writes' });
 
         item.only = only;
         return item;
@@ -332,6 +333,15 @@ export class LiveRow {
 
     say(text) {
         this.status.textContent = text;
+    }
+
+    // The turn does nothing until a person answers.
+    wait(state) {
+        const isWaiting = state === 'asking' || state === 'paused';
+
+        this.element.classList.toggle('idle', isWaiting);
+        if (isWaiting)
+            this.say('waits for you');
     }
 
     addText(text) {
