@@ -8,11 +8,14 @@ import { test } from 'node:test';
 import { installPackages } from '../support/packages.mjs';
 import { serveModel } from '../server/model.mjs';
 import { makeKey, workspace } from '../server/support.mjs';
+import { openProxy } from './proxy.mjs';
 
 const directory = process.env.PAGE_TESTS_DIR;
 assert.ok(directory, 'PAGE_TESTS_DIR says where to install');
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const WAIT_MS = Number(process.env.PAGE_WAIT_MS ?? 20_000);
+const TEST_MS = 9 * WAIT_MS * (process.env.PAGE_LONG === '1' ? 10 : 1);
+export const isLong = process.env.PAGE_LONG === '1';
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
@@ -34,46 +37,53 @@ export async function closeBrowser() {
     await browser?.close();
 }
 
-// A tab of a context, with what went wrong in it.
-async function openTab(context, base, problems) {
+// A tab of a context, with what went wrong in it. Problems that match `expected` do not count.
+async function openTab(context, base, problems, expected) {
     const tab = await context.newPage();
+    const add = (problem) => {
+        if (!expected?.test(problem)) problems.push(problem);
+    };
 
     tab.setDefaultTimeout(WAIT_MS);
     tab.on('console', (message) => {
         // A refused connection is reported by the browser itself.
         if (!/net::ERR_|the server responded with a status of/.test(message.text()))
-            problems.push(`console: ${message.text()}`);
+            add(`console: ${message.text()}`);
     });
-    tab.on('pageerror', (error) => problems.push(`error: ${error.stack}`));
+    tab.on('pageerror', (error) => add(`error: ${error.stack}`));
     tab.on('request', (request) => {
-        const { protocol, origin } = new URL(request.url());
+        const { protocol, href } = new URL(request.url());
 
-        if (origin !== base && protocol !== 'blob:' && protocol !== 'data:')
-            problems.push(`request: ${request.url()}`);
+        if (!href.startsWith(`${base}/`) && protocol !== 'blob:' && protocol !== 'data:')
+            add(`request: ${request.url()}`);
     });
     return tab;
 }
 
 // A test with a server, and a browser that has no memory. `open(hash)` opens the page in a new tab.
 // `options.role` gives the server a key with this role, which is `key`; `options.prepare(dir)` can
-// write files to the server's directory.
+// write files to the server's directory. With `options.prefix`, the browser reaches the server only
+// through a proxy, below that path; `net` can cut the connections. `options.model(t)` starts another
+// model than the scripted one.
 export function pageTest(name, options, fn) {
     if (!fn) return pageTest(name, {}, options);
-    return test(name, { skip: options.skip ?? skip }, async (t) => {
+    return test(name, { skip, timeout: TEST_MS }, async (t) => {
         const dir = workspace(t);
         options.prepare?.(dir);
         const key = options.role && makeKey(dir, '--role', options.role).key;
-        const s = await serveModel(t, { dir, ...options.server });
+        const model = await options.model?.(t);
+        const s = await serveModel(t, { dir, ...options.server, ...(model && { model }) });
         if (key && !(await s.get('/api/v1/me', { key })).json.features.includes('login')) {
             t.skip('the server has no logins');
             return;
         }
-        const base = `http://127.0.0.1:${s.port}`;
+        const net = options.prefix === undefined ? null : await openProxy(t, s.port, options.prefix);
+        const base = net?.base ?? `http://127.0.0.1:${s.port}`;
         const context = await (await launch()).newContext({
             viewport: options.viewport ?? { width: 1280, height: 800 },
-            colorScheme: options.theme ?? 'light', permissions: ['clipboard-read', 'clipboard-write'] });
+            deviceScaleFactor: options.scale, colorScheme: options.theme ?? 'light', permissions: ['clipboard-read', 'clipboard-write'] });
         const problems = [];
-        const newTab = () => openTab(context, base, problems);
+        const newTab = () => openTab(context, base, problems, options.expected);
         const open = async (hash = '#/') => {
             const tab = await newTab();
             await tab.goto(`${base}/${hash}`);
@@ -86,7 +96,7 @@ export function pageTest(name, options, fn) {
             return answer.json;
         };
         try {
-            await fn({ s, t, key, open, newTab, base, context, api, problems });
+            await fn({ s, t, key, net, open, newTab, base, context, api, problems });
             assert.deepEqual(problems, []);
         } catch (error) {
             t.diagnostic(problems.join('\n'));
@@ -119,13 +129,30 @@ export const lastIs = (tab, text) => tab.waitForFunction((wanted) => {
 export const liveIs = (tab, text) => tab.waitForFunction((wanted) =>
     document.querySelector('.live .body')?.textContent === wanted, text);
 
+// Records every state of the answer that is being written. `fine(text)` fails unless each one is a
+// beginning of the text.
+export async function recordLive(tab) {
+    await tab.evaluate(() => {
+        window.lives = [];
+        new MutationObserver(() => {
+            const text = document.querySelector('.live .md')?.textContent;
+            if (text !== undefined && text !== window.lives.at(-1)) window.lives.push(text);
+        }).observe(document.body, { childList: true, subtree: true, characterData: true });
+    });
+    return { fine: async (text) => {
+        for (const one of await tab.evaluate(() => window.lives))
+            assert.ok(text.startsWith(one.trimEnd()), `${one} is not a beginning of ${text}`);
+    } };
+}
+
 export const idOf = (tab) => decodeURIComponent(/#\/s\/([^/?]+)/.exec(tab.url())[1]);
 
-// Fails if axe finds a violation of WCAG 2.2 AA or of its best practice.
-export async function axe(tab, what) {
+// Fails if axe finds a violation of WCAG 2.2 AA or of its best practice. `rules` names single rules.
+export async function axe(tab, what, rules = null) {
     // Through the debugger, because the page itself allows no foreign script.
-    await tab.evaluate(fs.readFileSync(axeFile, 'utf8'));
-    const { violations } = await tab.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a',
-        'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+    if (!await tab.evaluate(() => Boolean(window.axe)))
+        await tab.evaluate(fs.readFileSync(axeFile, 'utf8'));
+    const { violations } = await tab.evaluate((only) => window.axe.run(document, { runOnly: only ??
+        ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }), rules);
     assert.deepEqual(violations.map((v) => `${what}: ${v.id} at ${v.nodes[0].target}: ${v.nodes[0].failureSummary}`), []);
 }

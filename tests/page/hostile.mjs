@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { lexer } from '../../src/page/fences.js';
-import { axe, lastIs, pageTest, say } from './browser.mjs';
+import { pageTest, say } from './browser.mjs';
 
 const OUT = 'https://evil.example';
 const corpus = [
@@ -23,6 +23,22 @@ const corpus = [
     '| <img src=x onerror=window.hit=1> | b |\n|---|---|\n| <script>window.hit=1</script> | `</td>` |',
     '- [x] <b onclick="window.hit=1">x</b>\n  > <i style="position:fixed">y</i>',
     'a\u202egnp.exe\u2066 b\u200b', '`\u202e right to left`', '&lt;script&gt;window.hit=1&lt;/script&gt;',
+    `<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=window.hit=1&gt;">`,
+    `<noscript><p title="</noscript><img src=x onerror=window.hit=1>">`, '<x onpointerenter=window.hit=1 style=all:initial>',
+    `<details open ontoggle=window.hit=1>x</details><video><source onerror=window.hit=1></video>`,
+    `<input autofocus onfocus=window.hit=1><marquee onstart=window.hit=1>x</marquee>`,
+    `<svg><use href="${OUT}/u.svg#x"/><animate onbegin=window.hit=1 attributeName=x dur=1s /></svg>`,
+    `<template shadowrootmode="open"><script>window.hit=1</script></template><slot>x</slot>`,
+    '[x](  javascript:window.hit=1 ) [y](<javascript:window.hit=1>) [z](javascript\\:window.hit=1)',
+    '[x](JAVASCRIPT&colon;window.hit=1) [y](javas\tcript:window.hit=1) [z](//evil.example/p)',
+    `[x]: javascript:window.hit=1 "t"\n\n[x] [![x]][x]`, `<https://evil.example/<script>window.hit=1</script>>`,
+    'www.evil.example/" onmouseover="window.hit=1 and https://evil.example/\'><img/src=x>',
+    `![](javascript:window.hit=1) ![x](//evil.example/y.png "t\" onload=\"window.hit=1")`,
+    '```"><script>window.hit=1</script>\ncode\n```', '~~~html onload=window.hit=1\n<b>x</b>\n~~~',
+    '| a |\n|:-:" onclick="window.hit=1|\n| b |', '# <h1 onclick=window.hit=1>{#app onclick=1}</h1>',
+    '1e999. x\n99999999999999999999. y', '[^1]: <script>window.hit=1</script>\n\n[^1]',
+    '$$\\href{javascript:window.hit=1}{x}$$ \\(\\htmlData{x=1}{y}\\)', '\u0000 \ufffe \uffff',
+    `<a href="#/s/x" id="app">x</a>`, 'a\u2028b\u2029c\u0085d', '\u202e\u2066'.repeat(200),
     '<a href="#/s/x" id="app">x</a><div id="main">y</div>', '__proto__ [constructor](constructor)',
 ];
 const TAGS = new Set(['P', 'SPAN', 'A', 'CODE', 'PRE', 'FIGURE', 'FIGCAPTION', 'BUTTON', 'TABLE',
@@ -154,39 +170,3 @@ pageTest('a text in pieces becomes the same elements as the whole text', async (
         assert.equal(pieces, whole);
     }
 });
-
-// ---- Accessibility ----
-
-for (const [name, options] of Object.entries({ light: {}, dark: { theme: 'dark' },
-    phone: { viewport: { width: 320, height: 640 } } })) {
-    pageTest(`axe finds nothing: ${name}`, options, async ({ open, api, s }) => {
-        const id = await s.session({ title: 'A conversation' });
-        await api('POST', `sessions/${id}/messages`, { messages: [{ role: 'system', content: 'x' },
-            { role: 'user', content: 'one' },
-            { role: 'assistant', content: '# a\n\n```js\nlet a;\n```\n\n- [ ] b\n\n|a|b|\n|-|-|\n|c|d|\n\n[e](https://a.example)' }] });
-        await api('POST', `sessions/${id}/pins`, { seq: 2 });
-        const tab = await open();
-        await axe(tab, 'start');
-        await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}`);
-        await lastIs(tab, await tab.waitForSelector('.msg.assistant .body')
-            .then((body) => body.textContent()));
-        await tab.focus('.msg.assistant');
-        await axe(tab, 'conversation');
-        for (const panel of ['window', 'marks']) {
-            await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}?p=${panel}`);
-            await tab.waitForSelector('.items .item, .mark-list');
-            await axe(tab, panel);
-        }
-        await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}`);
-        await say(tab, 'go <<say a b c>><<chunk 2>><<stall after=1>>');
-        await tab.waitForSelector('.live .md');
-        await axe(tab, 'streaming');
-        const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        assert.ok(wide <= 0, `${wide} pixels too wide`);
-        await s.release();
-        await lastIs(tab, 'a b c');
-        await tab.keyboard.press('Escape');
-        await tab.keyboard.press('?');
-        await axe(tab, 'dialog');
-    });
-}

@@ -1,10 +1,11 @@
 // All tests of the page in one process, because they share one browser.
-import { after } from 'node:test';
-import { closeBrowser } from './browser.mjs';
-import './hostile.mjs';
-import './login.mjs';
-import './places.mjs';
-import './talk.mjs';
-import './window.mjs';
+import { after, test } from 'node:test';
+import { closeBrowser, skip } from './browser.mjs';
+
+const files = ['access', 'frame', 'hostile', 'login', 'places', 'prefix', 'speed', 'stream', 'talk',
+    'window'];
+
+if (skip) test('the page in a browser', { skip });
+for (const name of skip ? [] : files) await import(`./${name}.mjs`);
 
 after(closeBrowser);

@@ -62,26 +62,6 @@ pageTest('a tab that comes late shows a long answer from its beginning', async (
         stored.replace(/\s+/g, ' ').trim());
 });
 
-pageTest('all tabs share one stream, and another tab continues it', async ({ open, s }) => {
-    const streams = async () => Number(/^palaver_streams (\d+)$/m
-        .exec((await s.get('/metrics')).text)[1]);
-    const ids = [];
-    for (let i = 0; i < 8; i++) ids.push(await s.session({ title: `number ${i}` }));
-    const tabs = [];
-    for (const id of ids) tabs.push(await open(`#/s/${id}`));
-    for (const tab of tabs) await tab.waitForSelector('.top h1:has-text("number")');
-    assert.equal(await streams(), 1);
-    await say(tabs[7], 'go <<say one two three four five six>><<chunk 4>><<stall after=3>>');
-    await liveIs(tabs[7], 'one two thre');
-    assert.equal(await streams(), 1);
-    await tabs[0].close();
-    await s.release();
-    await lastIs(tabs[7], 'one two three four five six');
-    await say(tabs[6], 'Hello');
-    await lastIs(tabs[6], 'echo: Hello');
-    assert.equal(await streams(), 1);
-});
-
 pageTest('a message that was not sent is kept and sent once', async ({ open, s, context }) => {
     const tab = await open();
     await say(tab, 'Hello');
@@ -96,6 +76,47 @@ pageTest('a message that was not sent is kept and sent once', async ({ open, s, 
     assert.equal(await tab.inputValue('#say'), '');
     const { messages } = (await s.get(`/api/v1/sessions/${idOf(tab)}/messages`)).json;
     assert.equal(messages.filter((m) => m.content === 'are you there?').length, 1);
+});
+
+pageTest('a message whose response was lost is stored once', async ({ open, s }) => {
+    const tab = await open();
+    await say(tab, 'Hello');
+    await lastIs(tab, 'echo: Hello');
+    let lost = 0;
+    await tab.route('**/turns', async (route) => {
+        if (route.request().method() === 'POST' && lost++ === 0) {
+            await route.fetch(); // the server takes it, and the page never hears of that
+            await route.abort('connectionreset');
+        } else {
+            await route.continue();
+        }
+    });
+    await say(tab, 'are you there?');
+    await tab.waitForSelector('.composer .problem:has-text("Not sent")');
+    await tab.press('#say', 'Enter');
+    await lastIs(tab, 'echo: are you there?');
+    const { messages } = (await s.get(`/api/v1/sessions/${idOf(tab)}/messages`)).json;
+    assert.deepEqual(messages.map((m) => m.content), ['Hello', 'echo: Hello', 'are you there?',
+        'echo: are you there?']);
+    assert.equal(await tab.inputValue('#say'), '');
+});
+
+pageTest('the first message is also sent once if its response was lost', async ({ open, s }) => {
+    const tab = await open();
+    let lost = 0;
+    await tab.route('**/api/v1/sessions', async (route) => {
+        if (route.request().method() === 'POST' && lost++ === 0) {
+            await route.fetch();
+            await route.abort('connectionreset');
+        } else {
+            await route.continue();
+        }
+    });
+    await say(tab, 'Hello');
+    await tab.waitForSelector('.composer .problem:has-text("Not sent")');
+    await tab.press('#say', 'Enter');
+    await lastIs(tab, 'echo: Hello');
+    assert.equal((await s.get('/api/v1/sessions')).json.sessions.length, 1);
 });
 
 pageTest('drafts are kept by session', async ({ open, s }) => {
@@ -133,6 +154,16 @@ pageTest('while a turn runs, messages wait, steer or interrupt', async ({ open, 
     await tab.selectOption('.lane', 'interrupt');
     await say(tab, 'now this');
     await lastIs(tab, 'echo: now this');
+    await say(tab, 'third <<say a b c d e f g h>><<chunk 2>><<stall after=2>>');
+    await tab.waitForSelector('.live .md');
+    await tab.fill('#say', 'by the way');
+    await tab.press('#say', 'Control+Enter');
+    await tab.waitForFunction(() => document.querySelector('#say').value === '');
+    await s.release();
+    await lastIs(tab, 'echo: by the way');
+    const { messages } = (await s.get(`/api/v1/sessions/${idOf(tab)}/messages`)).json;
+    assert.equal(messages.at(-2).content, 'by the way');
+    assert.equal(messages.at(-4).content, 'third <<say a b c d e f g h>><<chunk 2>><<stall after=2>>');
 });
 
 pageTest('a turn can be stopped', async ({ open }) => {
@@ -195,6 +226,44 @@ pageTest('rewind, undo, edit and fork', async ({ open, api }) => {
 });
 
 
+pageTest('messages that were taken back can be shown, and forked from', async ({ open, api }) => {
+    const tab = await open();
+    for (const word of ['one', 'two']) {
+        await say(tab, word);
+        await lastIs(tab, `echo: ${word}`);
+    }
+    await tab.focus('.msg[data-seq="2"]');
+    await tab.keyboard.press('b');
+    await lastIs(tab, 'echo: one');
+    await say(tab, 'three');
+    await lastIs(tab, 'echo: three');
+    await tab.click('.gone-line:visible button');
+    assert.equal(await tab.locator('.msg.gone:visible .body').first().innerText(), 'two');
+    await tab.focus('.msg[data-seq="4"]');
+    await tab.keyboard.press('f');
+    await tab.waitForSelector('.session.fork.on');
+    await lastIs(tab, 'echo: two');
+    assert.deepEqual(await shown(tab), ['one', 'echo: one', 'two', 'echo: two']);
+    const { parent_id: parent, fork_seq: seq } = await api('GET', `sessions/${idOf(tab)}`);
+    assert.ok(parent);
+    assert.equal(seq, 4);
+});
+
+pageTest('a denied call gives the model an error', async ({ open, api, s }) => {
+    const id = await s.session({ title: 'asks' });
+    const call = '<<tool search_output {"handle":"x","text":"a"}>>';
+    await api('POST', `sessions/${id}/turns`, { background: true,
+        message: [call, call, call].join('<<next>>') });
+    const tab = await open(`#/s/${id}`);
+    await tab.focus('.card.ask');
+    await tab.keyboard.press('d');
+    await tab.waitForSelector('.msg.assistant:not(.live) .md:has-text("tool said")');
+    assert.ok(!(await tab.title()).startsWith('('));
+    const last = (await s.asked()).at(-1).messages.at(-1);
+    assert.equal(last.role, 'tool');
+    assert.match(last.content, /denied|not allowed|refused/i);
+});
+
 pageTest('a call that needs approval waits for the person', async ({ open, api, s }) => {
     const id = await s.session({ title: 'asks' });
     const call = '<<tool search_output {"handle":"x","text":"a"}>>';
@@ -206,20 +275,28 @@ pageTest('a call that needs approval waits for the person', async ({ open, api, 
     assert.match(await tab.textContent('.card.ask pre'), /"text": "a"/);
     await tab.waitForFunction(() => document.title.startsWith('(1) '));
     assert.match(await tab.textContent('.attention-line'), /1 waits for you/);
+    await tab.waitForSelector('.live.idle .meta:text-is("waits for you")');
     await tab.click('.card.ask .primary');
     await lastIs(tab, 'done');
 });
 
-pageTest('a turn takes results of tools that its caller runs', async ({ open, api, s }) => {
-    const id = await s.session({ title: 'pauses' });
-    await api('POST', `sessions/${id}/turns`, { background: true,
-        message: '<<tool weather {"city":"Bonn"}>>',
-        tools: [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }] });
-    const tab = await open(`#/s/${id}`);
-    await tab.fill('.card textarea', 'rain');
-    await tab.click('.card .primary');
-    await lastIs(tab, 'tool said: rain');
-});
+pageTest('a turn takes results of tools that its caller runs', { prefix: '' },
+    async ({ open, api, s, net }) => {
+        const id = await s.session({ title: 'pauses' });
+        await api('POST', `sessions/${id}/turns`, { background: true,
+            message: '<<tool weather {"city":"Bonn"}>>', tools: [{ type: 'function',
+                function: { name: 'weather', parameters: { type: 'object' } } }] });
+        const tab = await open(`#/s/${id}`);
+        await tab.fill('.card textarea', 'rain');
+        net.cut();
+        await tab.waitForSelector('.banner');
+        net.mend();
+        await tab.waitForSelector('.banner', { state: 'detached' });
+        await tab.waitForSelector('.live.idle');
+        assert.equal(await tab.inputValue('.card textarea'), 'rain', 'what was written stays');
+        await tab.click('.card .primary');
+        await lastIs(tab, 'tool said: rain');
+    });
 
 pageTest('images and files go with a message', async ({ open, s }) => {
     const tab = await open();
@@ -228,13 +305,29 @@ pageTest('images and files go with a message', async ({ open, s }) => {
         { name: 'dot.png', mimeType: 'image/png', buffer: Buffer.from(png, 'base64') },
         { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('a note') }]);
     await tab.waitForFunction(() => document.querySelectorAll('.composer .chip').length === 2);
+    await tab.evaluate(() => {
+        const withFile = (name) => {
+            const data = new DataTransfer();
+            data.items.add(new File([name], name, { type: 'text/plain' }));
+            return data;
+        };
+        document.querySelector('#say').dispatchEvent(new ClipboardEvent('paste',
+            { clipboardData: withFile('pasted.txt'), bubbles: true, cancelable: true }));
+        const drop = new DragEvent('drop',
+            { dataTransfer: withFile('dropped.txt'), bubbles: true, cancelable: true });
+        document.querySelector('.feed, .hello').dispatchEvent(drop);
+        if (!drop.defaultPrevented) throw new Error('the browser would open the file');
+    });
+    await tab.waitForFunction(() => document.querySelectorAll('.composer .chip').length === 4);
     await say(tab, 'look');
     await tab.waitForSelector('.msg.user img.picture');
     assert.equal(await tab.$eval('.msg.user img.picture', (img) => img.decode().then(() =>
         img.naturalWidth)), 1);
-    assert.match(await tab.textContent('.msg.user .chip.file'), /notes\.txt/);
+    assert.deepEqual((await tab.locator('.msg.user .chip.file').allTextContents()).sort(),
+        ['dropped.txt', 'notes.txt', 'pasted.txt']);
     const { messages } = (await s.get(`/api/v1/sessions/${idOf(tab)}/messages`)).json;
-    assert.deepEqual(messages[0].parts.map((p) => p.type), ['text', 'image', 'file']);
+    assert.deepEqual(messages[0].parts.map((p) => p.type), ['text', 'image', 'file', 'file', 'file']);
+    assert.equal(await tab.inputValue('#say'), '');
 });
 
 pageTest('after a restart of the server the page continues by itself', async ({ open, s, t }) => {

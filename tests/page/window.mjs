@@ -116,42 +116,94 @@ pageTest('why: a message that is sent, and one that was taken back', async (all)
     assert.match(await tab.textContent('dialog'), /It was taken back\./);
 });
 
-pageTest('a session of 20,000 messages scrolls without holes', async ({ open, api, s }) => {
-    const id = await s.session({ title: 'big' });
-    for (let i = 0; i < 20; i++)
-        await api('POST', `sessions/${id}/messages`, { messages: Array.from({ length: 1000 }, (_, k) =>
-            ({ role: k % 2 ? 'assistant' : 'user',
-                content: `number ${i * 1000 + k + 1} ${'word '.repeat((k * 7) % 60)}` })) });
-    const tab = await open(`#/s/${id}/m/10000`);
-    await tab.waitForSelector('.msg[data-seq="10000"]:focus');
-    const look = () => tab.evaluate(() => {
-        const box = document.querySelector('.feed').getBoundingClientRect();
-        const row = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)
-            ?.closest('.msg');
-        return { seq: Number(row?.dataset.seq), top: row?.getBoundingClientRect().top };
-    });
-    const start = await look();
-    const step = async (pixels) => {
-        await tab.evaluate((by) => { document.querySelector('.feed').scrollTop += by; }, pixels);
-        await tab.waitForFunction(() => {
-            const box = document.querySelector('.feed').getBoundingClientRect();
-            return [0.2, 0.5, 0.8].every((part) => document.elementFromPoint(box.x + box.width / 2,
-                box.y + box.height * part)?.closest('.msg, .page:not(:empty)'));
-        });
-    };
-    let seq = start.seq;
-    for (let i = 0; i < 25; i++) {
-        await step(-300);
-        const now = await look();
-        assert.ok(!(now.seq > seq), `${now.seq} after ${seq}`);
-        seq = now.seq || seq;
+pageTest('a window of 4,000 tokens compacts by itself, and the page shows it', async (all) => {
+    const { open, api, s } = all;
+    const id = await s.session({ title: 'small', metadata: { context: { max_tokens: 4000 } } });
+    const tab = await open(`#/s/${id}?p=window`);
+    const words = (i) => `question ${i} ${'of some length '.repeat(60)}`;
+    let mark;
+    for (let i = 0; i < 16 && !mark; i++) {
+        await say(tab, words(i));
+        await lastIs(tab, `echo: ${words(i)}`.trim());
+        mark = (await api('GET', `sessions/${id}/marks`)).marks
+            .find((one) => one.kind === 'checkpoint');
     }
-    for (let i = 0; i < 25; i++) await step(300);
-    const end = await look();
-    assert.ok(Math.abs(end.seq - start.seq) <= 2, `${end.seq} is not ${start.seq}`);
-    assert.ok(await tab.evaluate(() => document.querySelectorAll('*').length) < 4000);
-    await tab.keyboard.press('g');
-    await tab.waitForSelector('.msg[data-seq="1"]:focus');
-    await tab.keyboard.press('Shift+G');
-    await tab.waitForSelector('.msg[data-seq="20000"]');
+    assert.ok(mark, 'it was compacted');
+    const plan = await api('GET', `sessions/${id}/context`);
+    const range = plan.items.find((item) => item.kind === 'range');
+    await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}/m/${range.seq}`);
+    await tab.waitForSelector(`.msg[data-seq="${range.seq}"] .boundary`);
+    assert.match(await tab.textContent('.boundary'), new RegExp(`${range.count} messages`));
+    const margin = (seq) => tab.$eval(`.msg[data-seq="${seq}"] .margin`, (one) =>
+        getComputedStyle(one).borderLeftStyle);
+    assert.equal(await margin(range.seq), 'dashed');
+    assert.equal(await margin(range.seq + 1), 'none');
+    await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}?p=marks`);
+    await tab.click('.mark:has-text("Compaction") summary');
+    assert.ok((await tab.textContent('.mark:has-text("Compaction") blockquote')).length > 0);
+    await tab.click('.mark:has-text("Compaction") button:text-is("Undo")');
+    await tab.waitForSelector('.mark.undone:has-text("Compaction")');
+    const after = await api('GET', `sessions/${id}/context`);
+    assert.ok(!after.items.some((item) => item.kind === 'summary'));
+});
+
+// What the plan says of each message is what the margin and Why say, for every disposition.
+pageTest('why: every disposition, with the reason of the plan', async (all) => {
+    const { open, api, s } = all;
+    const long = (word) => `${word} `.repeat(400);
+    const messages = [{ role: 'user', content: 'first' }];
+    for (let i = 0; i < 12; i++)
+        messages.push({ role: 'assistant', parts: [{ type: 'tool_call', call_id: `c${i}`,
+            name: 'read', arguments: '{}' }] }, { role: 'tool', parts: [{ type: 'tool_result',
+            call_id: `c${i}`, name: 'read', output: long(`output${i}`) }] },
+        { role: 'assistant', content: `answer ${i}` }, { role: 'user', content: `question ${i}` });
+    messages.push({ role: 'assistant', parts: [{ type: 'text', text: '' },
+        { type: 'text', text: 'x' }] }, { role: 'user', content: 'and now?' });
+    const made = {
+        pruned: { metadata: { context: { max_tokens: 6000,
+            compaction: { prune_minimum: 100, prune_protect: 200 } } } },
+        dropped: { metadata: { context: { token_strategy: 'sliding_window', max_tokens: 3000 } } },
+        repaired: {},
+    };
+    const found = new Set();
+    const tab = await open();
+    for (const [name, settings] of Object.entries(made)) {
+        const id = await s.session({ title: name, ...settings });
+        await api('POST', `sessions/${id}/messages`, { messages });
+        await api('POST', `sessions/${id}/pins`, { seq: 1 });
+        if (name === 'pruned') await api('POST', `sessions/${id}/turns`, { message: 'go' });
+        if (name === 'repaired') await api('POST', `sessions/${id}/compact`,
+            { summary: 'short', cut_seq: 20 });
+        const plan = await api('GET', `sessions/${id}/context`);
+        const items = plan.items.filter((item) => item.seq);
+        for (const word of [...new Set(items.map((item) => item.disposition)), 'pinned']) {
+            const item = items.find((one) => (word === 'pinned' ? one.pinned
+                : one.disposition === word));
+            if (!item || found.has(word)) continue;
+            found.add(word);
+            await tab.goto(`${new URL(tab.url()).origin}/#/s/${id}/m/${item.seq}`);
+            await tab.waitForSelector(`.msg[data-seq="${item.seq}"]:focus`);
+            await tab.waitForSelector(`.msg[data-seq="${item.seq}"][data-sent="${item.disposition}"]`);
+            await tab.keyboard.press('y');
+            await tab.waitForSelector('dialog strong');
+            const text = await tab.textContent('dialog');
+            assert.ok(text.includes(item.reason), `${word}: ${item.reason}: ${text}`);
+            if (word === 'pinned') assert.match(text, /Unpin/);
+            await tab.keyboard.press('Escape');
+        }
+    }
+    for (const word of ['sent', 'summarized', 'dropped', 'pruned', 'repaired', 'pinned'])
+        assert.ok(found.has(word), `${word} is not among ${[...found]}`);
+});
+
+pageTest('the key p pins and unpins, and a pinned message survives a compaction', async (all) => {
+    const { open, api } = all;
+    const id = await talk(all, 10);
+    const tab = await open(`#/s/${id}/m/3`);
+    await tab.waitForSelector('.msg[data-seq="3"]:focus');
+    await tab.keyboard.press('p');
+    await tab.waitForSelector('.msg[data-seq="3"] .chip.pin');
+    await tab.keyboard.press('p');
+    await tab.waitForSelector('.msg[data-seq="3"] .chip.pin', { state: 'detached' });
+    assert.ok(!(await api('GET', `sessions/${id}/context`)).items.some((item) => item.pinned));
 });

@@ -1,0 +1,146 @@
+// Makes the pictures of README.md and docs/page.md, from the real page with a made-up story:
+//
+//     ninja -C build-test/gcc page-pictures
+//
+// PAGE_PICTURES names their directory. With PAGE_PICTURES_PNG=1 they are PNG files.
+import fs from 'node:fs';
+import path from 'node:path';
+import { after } from 'node:test';
+import { closeBrowser, lastIs, pageTest, say } from './browser.mjs';
+
+const directory = process.env.PAGE_PICTURES;
+const format = process.env.PAGE_PICTURES_PNG === '1' ? 'png' : 'webp';
+const QUALITY = 72;
+const DESKTOP = { viewport: { width: 1280, height: 800 }, scale: 1.5 };
+const PHONE = { viewport: { width: 390, height: 780 }, scale: 2 };
+
+async function picture(tab, context, name) {
+    const debug = await context.newCDPSession(tab);
+
+    // Toasts and hover are of the moment.
+    await tab.mouse.move(1, 1);
+    await tab.evaluate(() => document.fonts.ready);
+    const { data } = await debug.send('Page.captureScreenshot',
+        { format, ...(format === 'webp' && { quality: QUALITY }) });
+    fs.mkdirSync(directory, { recursive: true });
+    fs.writeFileSync(path.join(directory, `${name}.${format}`), Buffer.from(data, 'base64'));
+}
+
+const rows = (name, count) => Array.from({ length: count }, (_, i) => `${name} | ${4000 + 37 * i} | `
+    + `2026-03-${String(i % 28 + 1).padStart(2, '0')} 0${i % 9}:1${i % 6} | ${(i * 7919) % 900} ms`)
+    .join('\n');
+const call = (id, name, body) => ({ role: 'assistant', model: 'house-small', parts: [{ type: 'tool_call',
+    call_id: id, name, arguments: JSON.stringify(body) }] });
+const result = (id, name, output) => ({ role: 'tool', parts: [{ type: 'tool_result', call_id: id, name,
+    output }] });
+const user = (content) => ({ role: 'user', content });
+const model = (content) => ({ role: 'assistant', content, model: 'house-small' });
+
+const story = [
+    { role: 'system', content: 'You look after the ticket office of a small theater. Be brief.' },
+    user('On Friday evenings the seat map takes ten seconds. Monday at noon it is instant. Why?'),
+    model('The load differs, so I look at the slow queries of both evenings first.'),
+    call('a1', 'db__slow_queries', { from: '2026-03-06T18:00', to: '2026-03-06T22:00' }),
+    result('a1', 'db__slow_queries', rows('select seat', 50)),
+    model('Nearly all of them read the table `seat` row by row. I check the indexes.'),
+    call('a2', 'db__indexes', { table: 'seat' }),
+    result('a2', 'db__indexes', rows('seat_pkey (id)', 30)),
+    model('There is no index on `(show_id, row)`. On Fridays three shows are sold at once, so each seat '
+        + 'map reads all three.'),
+    user('Can we add it while the office is open?'),
+    model('Yes: `create index concurrently` does not lock the table. It takes about two minutes.'),
+    call('a3', 'db__explain', { sql: 'select * from seat where show_id = 3301 order by row' }),
+    result('a3', 'db__explain', rows('Seq Scan on seat', 40)),
+    model('The plan confirms it: 214,000 rows are read, and 380 are kept.'),
+    user('Keep in mind: never touch the table `payment`.'),
+    model('I will not read or change `payment`.'),
+    user('Good. Then write the change, and say how we undo it.'),
+];
+const end = `Here is the migration. **Nothing is deployed yet.**
+
+\`\`\`diff
+--- a/migrations/041_seat_index.sql
++++ b/migrations/041_seat_index.sql
+@@ -0,0 +1,3 @@
++-- The seat map of one show reads only its own rows.
++create index concurrently seat_show_row
++    on seat (show_id, row);
+\`\`\`
+
+| | before | after |
+|---|---:|---:|
+| rows read | 214,000 | 380 |
+| Friday, 19:00 | 9.8 s | 0.02 s |
+
+To undo it: \`drop index concurrently seat_show_row;\``;
+
+async function tell({ api, s }) {
+    for (const [title, question] of [['A name for the cat', 'A name for a black cat?'],
+        ['Sourdough with less salt', 'Less salt, same rise?'], ['Trip to Lisbon', 'Three days?']]) {
+        const other = await s.session({ title });
+        await api('POST', `sessions/${other}/messages`, { messages: [user(question), model('Gladly.')] });
+    }
+    const id = await s.session({ title: 'The seat map is slow', metadata: { context: { max_tokens: 9000 } } });
+    await api('POST', `sessions/${id}/messages`, { messages: story.slice(0, 14) });
+    await api('POST', `sessions/${id}/pins`, { seq: 2 });
+    await api('POST', `sessions/${id}/compact`, { cut_seq: 6, summary: 'The seat map is slow on Friday '
+        + 'evenings, because nearly all slow queries read the table seat row by row.' });
+    await api('POST', `sessions/${id}/messages`, { messages: [...story.slice(14), model(end)] });
+    const fork = await api('POST', `sessions/${id}/fork`, { at_seq: 11, title: 'Try it with a cache' });
+    await api('POST', `sessions/${fork.id}/messages`, { messages: [user('And with a cache?'),
+        model('It would hide the problem until the cache is empty.')] });
+    await api('PATCH', `sessions/${id}`, { title: 'The seat map is slow on Fridays' });
+    return id;
+}
+
+async function openStory({ open, base }, id, panel) {
+    const tab = await open(`#/s/${id}${panel ? `?p=${panel}` : ''}`);
+
+    await tab.waitForSelector('.msg .code');
+    await tab.waitForSelector(`.msg[data-seq="${story.length + 1}"][data-sent="sent"]`);
+    if (panel === 'window') await tab.waitForSelector('.items .item');
+    await tab.evaluate(() => { document.activeElement.blur(); });
+    await tab.waitForTimeout(200);
+    return tab;
+}
+
+for (const theme of ['light', 'dark']) {
+    pageTest(`the window, ${theme}`, { ...DESKTOP, theme }, async (all) => {
+        const id = await tell(all);
+        const tab = await openStory(all, id, 'window');
+        await picture(tab, all.context, `page-${theme}`);
+    });
+}
+
+pageTest('why, live and a phone', DESKTOP, async (all) => {
+    const { api, s, context, base } = all;
+    const id = await tell(all);
+    const tab = await openStory(all, id, '');
+    await tab.goto(`${base}/#/s/${id}/m/3`);
+    await tab.waitForSelector('.msg[data-seq="3"]:focus');
+    await tab.keyboard.press('y');
+    await tab.waitForSelector('dialog blockquote');
+    await picture(tab, context, 'page-why');
+    await tab.keyboard.press('Escape');
+    const asking = await s.session({ title: 'Refund for row 7' });
+    const once = '<<tool search_output {"handle":"refunds","text":"row 7"}>>';
+    await api('POST', `sessions/${asking}/turns`, { background: true,
+        message: [once, once, once].join('<<next>>') });
+    const running = await s.session({ title: 'Import of May' });
+    await api('POST', `sessions/${running}/turns`, { background: true, message: '<<hang>>' });
+    await tab.goto(`${base}/#/live`);
+    await tab.waitForSelector('.waits .card.ask');
+    await tab.waitForSelector('td:has-text("Import of May")');
+    await picture(tab, context, 'page-live');
+});
+
+pageTest('a phone', PHONE, async (all) => {
+    const id = await tell(all);
+    const tab = await openStory(all, id, '');
+    await say(tab, 'Thank you! <<say Gladly. Shall I also look at Saturdays?>>');
+    await lastIs(tab, 'Gladly. Shall I also look at Saturdays?');
+    await tab.evaluate(() => { document.activeElement.blur(); });
+    await picture(tab, all.context, 'page-phone');
+});
+
+after(closeBrowser);
