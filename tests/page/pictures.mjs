@@ -6,12 +6,12 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { after } from 'node:test';
-import { closeBrowser, lastIs, pageTest, say } from './browser.mjs';
+import { closeBrowser, pageTest } from './browser.mjs';
 
 const directory = process.env.PAGE_PICTURES;
 const format = process.env.PAGE_PICTURES_PNG === '1' ? 'png' : 'webp';
 const QUALITY = 72;
-const DESKTOP = { viewport: { width: 1280, height: 800 }, scale: 1.5 };
+const DESKTOP = { viewport: { width: 1440, height: 900 }, scale: 1.25 };
 const PHONE = { viewport: { width: 390, height: 780 }, scale: 2 };
 
 async function picture(tab, context, name) {
@@ -80,7 +80,7 @@ async function tell({ api, s }) {
         const other = await s.session({ title });
         await api('POST', `sessions/${other}/messages`, { messages: [user(question), model('Gladly.')] });
     }
-    const id = await s.session({ title: 'The seat map is slow', metadata: { context: { max_tokens: 9000 } } });
+    const id = await s.session({ title: 'The seat map is slow', metadata: { context: { max_tokens: 3000 } } });
     await api('POST', `sessions/${id}/messages`, { messages: story.slice(0, 14) });
     await api('POST', `sessions/${id}/pins`, { seq: 2 });
     await api('POST', `sessions/${id}/compact`, { cut_seq: 6, summary: 'The seat map is slow on Friday '
@@ -93,11 +93,13 @@ async function tell({ api, s }) {
     return id;
 }
 
-async function openStory({ open, base }, id, panel) {
-    const tab = await open(`#/s/${id}${panel ? `?p=${panel}` : ''}`);
+// Opens the story at a message.
+async function openStory({ open }, id, seq, panel = '') {
+    const tab = await open(`#/s/${id}/m/${seq}${panel && `?p=${panel}`}`);
 
-    await tab.waitForSelector('.msg .code');
-    await tab.waitForSelector(`.msg[data-seq="${story.length + 1}"][data-sent="sent"]`);
+    await tab.waitForSelector(`.msg[data-seq="${seq}"][data-sent]`);
+    await tab.waitForFunction((at) => document.querySelector(`.msg[data-seq="${at}"]`).dataset.sent,
+        seq);
     if (panel === 'window') await tab.waitForSelector('.items .item');
     await tab.evaluate(() => { document.activeElement.blur(); });
     await tab.waitForTimeout(200);
@@ -107,17 +109,16 @@ async function openStory({ open, base }, id, panel) {
 for (const theme of ['light', 'dark']) {
     pageTest(`the window, ${theme}`, { ...DESKTOP, theme }, async (all) => {
         const id = await tell(all);
-        const tab = await openStory(all, id, 'window');
+        const tab = await openStory(all, id, 10, 'window');
         await picture(tab, all.context, `page-${theme}`);
     });
 }
 
-pageTest('why, live and a phone', DESKTOP, async (all) => {
+pageTest('why, and live', DESKTOP, async (all) => {
     const { api, s, context, base } = all;
     const id = await tell(all);
-    const tab = await openStory(all, id, '');
-    await tab.goto(`${base}/#/s/${id}/m/3`);
-    await tab.waitForSelector('.msg[data-seq="3"]:focus');
+    const tab = await openStory(all, id, 3);
+    await tab.focus('.msg[data-seq="3"]');
     await tab.keyboard.press('y');
     await tab.waitForSelector('dialog blockquote');
     await picture(tab, context, 'page-why');
@@ -136,10 +137,7 @@ pageTest('why, live and a phone', DESKTOP, async (all) => {
 
 pageTest('a phone', PHONE, async (all) => {
     const id = await tell(all);
-    const tab = await openStory(all, id, '');
-    await say(tab, 'Thank you! <<say Gladly. Shall I also look at Saturdays?>>');
-    await lastIs(tab, 'Gladly. Shall I also look at Saturdays?');
-    await tab.evaluate(() => { document.activeElement.blur(); });
+    const tab = await openStory(all, id, story.length + 1);
     await picture(tab, all.context, 'page-phone');
 });
 
