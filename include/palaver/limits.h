@@ -68,6 +68,8 @@
 #define PAL_OWNER_SIZE 32                         /* size of pal_budget.owner, including the NUL */
 #define PAL_RECORD_BODY_LEN_MAX (16u << 20)       /* bytes of a record's body */
 #define PAL_RECORD_PAGE_MAX 1000                  /* records on one page of a list */
+#define PAL_LEDGER_PAGE_MAX 1000                  /* ledger rows on one page of a list */
+#define PAL_LEDGER_PAGE_DEFAULT 50                /* used if the caller gives no limit */
 #define PAL_PERMISSION_MEMORIES_MAX 1000          /* remembered answers that a session uses */
 #define PAL_RECORD_PAGE_DEFAULT 50                /* used if the caller gives no limit */
 #define PAL_INBOX_OWNERS_MAX 1000 /* sessions on one page of pal_store_inbox_owners() */

@@ -133,6 +133,30 @@ typedef struct pal_ledger_query {
 PAL_API PAL_CHECKED pal_status pal_store_ledger_sum(
         pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err);
 
+/* A ledger row as it is stored. */
+typedef struct pal_ledger_entry {
+    pal_id id;          /* identifies the row in its tenant */
+    pal_id session;     /* empty: the row belongs to the tenant alone, or its session was erased */
+    pal_ledger_row row; /* an erasure of the session empties its request_id and its turn_id */
+    PAL_RESERVED(4);
+} pal_ledger_entry;
+
+typedef struct pal_ledger_page {
+    pal_ledger_entry *items; /* the newest first; in the arena */
+    size_t len;
+    pal_str cursor; /* where the next page begins; empty on the last page */
+    PAL_RESERVED(4);
+} pal_ledger_page;
+
+/* Lists ledger rows. `limit` is at most PAL_LEDGER_PAGE_MAX; 0: PAL_LEDGER_PAGE_DEFAULT. `cursor`
+ * is empty for the first page.
+ *
+ *   PAL_INVALID  the cursor is not valid, or the store has an older format and is opened read-only
+ *   PAL_LIMIT    `limit` is too large */
+PAL_API PAL_CHECKED pal_status pal_store_ledger_list(pal_store *store,
+        const pal_ledger_query *query, pal_str cursor, uint32_t limit, pal_arena *arena,
+        pal_ledger_page *out_page, pal_error *err);
+
 #ifdef __cplusplus
 }
 #endif

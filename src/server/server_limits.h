@@ -55,7 +55,9 @@
 #define PAL_SERVER_IMPORT_IDS_MAX 1000                   /* sessions that a response names */
 #define PAL_SERVER_IMPORT_PROBLEMS_MAX 20 /* problems that a response lists; all are counted */
 
-#define PAL_SERVER_USAGE_GROUPS_MAX 400 /* hours or days whose usage one response reports */
+#define PAL_SERVER_USAGE_GROUPS_MAX 400 /* hours, days or names whose usage one response reports */
+#define PAL_SERVER_USAGE_CALLS_MAX 100000 /* model calls that one sum by name reads */
+#define PAL_SERVER_LEDGER_CURSOR_SIZE 128 /* bytes of a cursor in the ledger */
 #define PAL_SERVER_MARK_PAGE_MAX 1000  /* marks in one response, if a limit is sent */
 #define PAL_SERVER_TOOLS_MAX 1024      /* tools of the caller in one request */
 #define PAL_SERVER_PLAN_TEXT_MAX 2000  /* characters of the text of an item of a plan */

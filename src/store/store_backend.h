@@ -406,6 +406,19 @@ typedef pal_status pal_lease_find_fn(pal_engine *engine, pal_handle handle, pal_
 typedef pal_status pal_ledger_sum_fn(pal_engine *engine, const pal_ledger_query *query,
         pal_handle handle, pal_ledger_sum *out_sum, pal_error *err);
 
+/* A place in the ledger: rows are sorted by their time, and rows of the same time by their id. */
+typedef struct pal_ledger_place {
+    int64_t created_at;
+    pal_id id;
+} pal_ledger_place;
+
+/* Lists the rows before `before`, the newest first, at most `entries_max`. `before` takes the place
+ * of the query's `to`. A page may cost the rows of the session or the turn, but not all rows of the
+ * tenant. */
+typedef pal_status pal_ledger_list_fn(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err);
+
 /* Lists records by name. */
 typedef pal_status pal_record_list_fn(pal_engine *engine, const pal_record_scan *scan,
         pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err);
@@ -459,6 +472,7 @@ typedef struct pal_store_backend {
     pal_inbox_owners_fn *inbox_owners;
     pal_lease_find_fn *lease_find;
     pal_ledger_sum_fn *ledger_sum;
+    pal_ledger_list_fn *ledger_list;
     pal_record_list_fn *record_list;
     pal_blob_get_fn *blob_get;
     pal_stat_fn *stat;

@@ -350,26 +350,6 @@ pal_status pal_store_inbox_owners(pal_store *store, const pal_inbox_owner *after
     return status;
 }
 
-pal_status pal_store_ledger_sum(
-        pal_store *store, const pal_ledger_query *query, pal_ledger_sum *out_sum, pal_error *err)
-{
-    pal_ledger_query checked = *query;
-    pal_handle handle = {0};
-    pal_status status = pal_tenant_check(&checked.tenant, err);
-
-    if (status == PAL_OK)
-        status = pal_store_handle(store, checked.tenant, query->session, &handle, err);
-    if (status != PAL_OK)
-        return status;
-    if (checked.from < 0)
-        checked.from = 0;
-    if (checked.to == 0)
-        checked.to = INT64_MAX;
-    if (checked.to < checked.from)
-        checked.to = checked.from;
-    return store->engine->backend->ledger_sum(store->engine, &checked, handle, out_sum, err);
-}
-
 static pal_status blob_hash(pal_str name, uint8_t out_hash[PAL_SHA256_SIZE], pal_error *err)
 {
     if (name.len != PAL_BLOB_NAME_LEN || memcmp(name.data, "sha256:", 7) != 0 ||

@@ -124,6 +124,13 @@ static pal_status trace_ledger_sum(pal_engine *engine, const pal_ledger_query *q
     TRACED(ledger_sum, query, handle, out_sum, err);
 }
 
+static pal_status trace_ledger_list(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    TRACED(ledger_list, query, handle, before, arena, out_entries, entries_max, out_len, err);
+}
+
 static pal_status trace_record_list(pal_engine *engine, const pal_record_scan *scan,
         pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err)
 {
@@ -189,6 +196,7 @@ static const pal_store_backend trace_table = {
         .lease_find = trace_lease_find,
         .inbox_owners = trace_inbox_owners,
         .ledger_sum = trace_ledger_sum,
+        .ledger_list = trace_ledger_list,
         .record_list = trace_record_list,
         .blob_get = trace_blob_get,
         .stat = trace_stat,

@@ -94,6 +94,7 @@ pal_status tour_read_records(void)
     pal_record_page records;
     pal_inbox_owner *owners;
     pal_ledger_sum sum;
+    pal_ledger_page calls;
     size_t len;
     pal_status status = pal_store_record_list(test.store, &query, test.arena, &records, NULL);
 
@@ -110,7 +111,11 @@ pal_status tour_read_records(void)
             test.store, &(pal_ledger_query){.turn_id = S("t"), .agent = S("a")}, &sum, NULL);
     if (status != PAL_OK)
         return status;
-    return pal_store_ledger_sum(test.store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
+    status = pal_store_ledger_sum(test.store, &(pal_ledger_query){.agent = S("a")}, &sum, NULL);
+    if (status != PAL_OK)
+        return status;
+    return pal_store_ledger_list(
+            test.store, &(pal_ledger_query){0}, (pal_str){0}, 1, test.arena, &calls, NULL);
 }
 
 pal_status tour_drop_record(void)

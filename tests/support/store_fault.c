@@ -146,6 +146,14 @@ static pal_status fault_ledger_sum(pal_engine *engine, const pal_ledger_query *q
     PASS(ledger_sum(self->inner, query, handle, out_sum, err));
 }
 
+static pal_status fault_ledger_list(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before_one, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    PASS(ledger_list(self->inner, query, handle, before_one, arena, out_entries, entries_max,
+            out_len, err));
+}
+
 static pal_status fault_record_list(pal_engine *engine, const pal_record_scan *scan,
         pal_arena *arena, pal_record *out_records, size_t *out_len, pal_error *err)
 {
@@ -195,6 +203,7 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .lease_find = fault_lease_find,
             .inbox_owners = fault_inbox_owners,
             .ledger_sum = fault_ledger_sum,
+            .ledger_list = fault_ledger_list,
             .record_list = fault_record_list,
             .blob_get = fault_blob_get,
             .stat = fault_stat,

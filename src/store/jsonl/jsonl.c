@@ -444,6 +444,13 @@ static pal_status jsonl_ledger_sum(pal_engine *base, const pal_ledger_query *que
     READ(ledger_sum, query, handle, out_sum, err);
 }
 
+static pal_status jsonl_ledger_list(pal_engine *base, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    READ(ledger_list, query, handle, before, arena, out_entries, entries_max, out_len, err);
+}
+
 static pal_status jsonl_record_list(pal_engine *base, const pal_record_scan *scan, pal_arena *arena,
         pal_record *out_records, size_t *out_len, pal_error *err)
 {
@@ -565,6 +572,7 @@ const pal_store_backend pal_store_jsonl = {
         .lease_find = jsonl_lease_find,
         .inbox_owners = jsonl_inbox_owners,
         .ledger_sum = jsonl_ledger_sum,
+        .ledger_list = jsonl_ledger_list,
         .record_list = jsonl_record_list,
         .blob_get = jsonl_blob_get,
         .stat = jsonl_stat,

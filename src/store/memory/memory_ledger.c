@@ -2,7 +2,10 @@
  *
  * An entry is linked to its session, to its turn, and to two books: that of the tenant and that of
  * its agent. A book groups the entries by hour and keeps the sum of each hour. So the sum of any
- * period costs the number of hours and the entries of at most two hours. */
+ * period costs the number of hours and the entries of at most two hours. A page of a list looks at
+ * all entries of the tenant or of the turn. */
+#include <stdlib.h>
+
 #include "base/memory.h"
 #include "base/sum.h"
 #include "store/memory/memory_store.h"
@@ -173,6 +176,7 @@ static void sum_add_row(pal_ledger_sum *sum, const pal_ledger_row *row)
 
 void pal_memory_entry_link(memory_tenant *tenant, memory_entry *entry)
 {
+    entry->number = ++tenant->entry_last;
     entry->next = tenant->ledger;
     tenant->ledger = entry;
     if (entry->session) {
@@ -337,4 +341,121 @@ pal_status pal_memory_ledger_sum(pal_engine *base, const pal_ledger_query *query
     pthread_rwlock_unlock(&engine->lock);
     *out_sum = sum;
     return PAL_OK;
+}
+
+/* ---- Lists ---- */
+
+/* The rows that a list can show, in any order. */
+typedef struct memory_found {
+    const memory_entry **entries;
+    size_t len, cap;
+} memory_found;
+
+static bool is_before(const memory_entry *entry, const pal_ledger_place *before, uint64_t number)
+{
+    int64_t at = entry->row.created_at;
+
+    return at < before->created_at || (at == before->created_at && entry->number < number);
+}
+
+static bool found_add(memory_found *found, const memory_entry *entry)
+{
+    if (found->len == found->cap) {
+        size_t cap = found->cap ? 2 * found->cap : 64;
+        const memory_entry **entries = pal_realloc(found->entries, cap * sizeof *entries);
+
+        if (!entries)
+            return false;
+        found->entries = entries;
+        found->cap = cap;
+    }
+    found->entries[found->len++] = entry;
+    return true;
+}
+
+static uint64_t number_of_id(pal_id id)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 8; i < sizeof id.bytes; i++)
+        number = number << 8 | id.bytes[i];
+    return number;
+}
+
+static pal_id id_of_number(uint64_t number)
+{
+    pal_id id = {{0}};
+
+    for (size_t i = sizeof id.bytes; i > 8; i--, number >>= 8)
+        id.bytes[i - 1] = (uint8_t)number;
+    return id;
+}
+
+static bool find_entries(const memory_tenant *tenant, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, memory_found *found)
+{
+    const memory_turn *turn = NULL;
+    const memory_entry *entry = tenant->ledger;
+    pal_ledger_query open_end = *query;
+    uint64_t number = number_of_id(before->id);
+
+    open_end.to = INT64_MAX;
+    if (query->turn_id.len > 0) {
+        turn = pal_map_find(&tenant->turns, query->turn_id);
+        entry = turn ? turn->entries : NULL;
+    }
+    for (; entry; entry = turn ? entry->next_turn : entry->next)
+        if (is_wanted(entry, &open_end, handle.number) && is_before(entry, before, number) &&
+                !found_add(found, entry))
+            return false;
+    return true;
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+    const memory_entry *one = *(const memory_entry *const *)a;
+    const memory_entry *two = *(const memory_entry *const *)b;
+
+    if (one->row.created_at != two->row.created_at)
+        return one->row.created_at < two->row.created_at ? 1 : -1;
+    return one->number < two->number ? 1 : -1;
+}
+
+static void entry_show(const memory_entry *entry, pal_arena *arena, pal_ledger_entry *out)
+{
+    pal_str *texts[] = {&out->row.request_id, &out->row.turn_id, &out->row.agent,
+            &out->row.purpose, &out->row.provider, &out->row.model, &out->row.price_version};
+
+    *out = (pal_ledger_entry){.id = id_of_number(entry->number), .row = entry->row};
+    if (entry->session)
+        out->session = entry->session->id;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        *texts[i] = pal_arena_copy(arena, *texts[i]);
+}
+
+pal_status pal_memory_ledger_list(pal_engine *base, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    memory_engine *engine = (memory_engine *)base;
+    const memory_tenant *tenant;
+    memory_found found = {0};
+    bool is_done = true;
+
+    pthread_rwlock_rdlock(&engine->lock);
+    tenant = pal_memory_tenant_find(engine, query->tenant);
+    if (tenant)
+        is_done = find_entries(tenant, query, handle, before, &found);
+    if (is_done && found.len > 0)
+        qsort(found.entries, found.len, sizeof *found.entries, compare_newest_first);
+    if (found.len > entries_max)
+        found.len = entries_max;
+    for (size_t i = 0; is_done && i < found.len; i++)
+        entry_show(found.entries[i], arena, &out_entries[i]);
+    pthread_rwlock_unlock(&engine->lock);
+    pal_free(found.entries);
+    if (!is_done)
+        return pal_no_memory(err);
+    *out_len = found.len;
+    return pal_arena_checked(arena, err);
 }

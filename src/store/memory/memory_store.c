@@ -398,6 +398,7 @@ const pal_store_backend pal_store_memory = {
         .lease_find = memory_lease_find,
         .inbox_owners = pal_memory_inbox_owners,
         .ledger_sum = pal_memory_ledger_sum,
+        .ledger_list = pal_memory_ledger_list,
         .record_list = pal_memory_record_list,
         .blob_get = memory_blob_get,
         .stat = memory_stat,

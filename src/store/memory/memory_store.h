@@ -86,6 +86,7 @@ struct memory_entry {
     pal_ledger_row row;
     memory_session *session; /* NULL: the entry has no session, or its session was erased */
     memory_turn *turn;       /* NULL: the entry has no turn, or its session was erased */
+    uint64_t number;         /* grows with every entry of the tenant */
     memory_hour *hours[MEMORY_BOOKS]; /* the hour in each book; NULL in the agent's book if there is
                                    no agent */
     memory_entry *next;            /* the next entry of the tenant */
@@ -177,6 +178,7 @@ struct memory_tenant {
     memory_blob *blob_list;
     pal_map requests; /* memory_entry by request_id */
     memory_entry *ledger;
+    uint64_t entry_last; /* the number of the newest entry */
     memory_book book;  /* all entries of the tenant */
     pal_map agents; /* memory_book by agent */
     pal_map turns;  /* memory_turn by id */
@@ -304,6 +306,7 @@ void pal_memory_entry_forget(memory_tenant *tenant, memory_entry *entry);
 void pal_memory_ledger_clear(memory_tenant *tenant);
 /* A callback of the backend's table. */
 pal_ledger_sum_fn pal_memory_ledger_sum;
+pal_ledger_list_fn pal_memory_ledger_list;
 
 /* ---- memory_record.c ---- */
 

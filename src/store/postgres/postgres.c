@@ -112,6 +112,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .inbox_owners = pal_postgres_inbox_owners,                                                 \
         .lease_find = pal_postgres_lease_find,                                                     \
         .ledger_sum = pal_postgres_ledger_sum,                                                     \
+        .ledger_list = pal_postgres_ledger_list,                                                   \
         .record_list = pal_postgres_record_list,                                                   \
         .blob_get = pal_postgres_blob_get,                                                         \
         .stat = pal_postgres_stat,                                                                 \

@@ -239,6 +239,7 @@ void pal_postgres_tenants_forget(pal_postgres *store);
 void pal_postgres_session_read(const PGresult *result, int row, pal_str tenant, pal_arena *arena,
         pal_session_row *out_row);
 void pal_postgres_row_read(const PGresult *result, int row, pal_row *out_row);
+void pal_postgres_ledger_read(const PGresult *result, int line, pal_ledger_row *out_row);
 /* Returns the rows of INBOX_LIST, in the arena. */
 pal_inbox_item *pal_postgres_items_read(const PGresult *result, pal_arena *arena);
 void pal_postgres_mark_read(const PGresult *result, int row, pal_mark *out_mark);
@@ -318,6 +319,7 @@ pal_inbox_list_fn pal_postgres_inbox_list;
 pal_inbox_owners_fn pal_postgres_inbox_owners;
 pal_lease_find_fn pal_postgres_lease_find;
 pal_ledger_sum_fn pal_postgres_ledger_sum;
+pal_ledger_list_fn pal_postgres_ledger_list;
 pal_record_list_fn pal_postgres_record_list;
 pal_blob_get_fn pal_postgres_blob_get;
 pal_export_scan_fn pal_postgres_export_scan;

@@ -69,27 +69,11 @@ static void read_message(export *self)
 
 static void read_ledger(export *self)
 {
-    const PGresult *result = self->result;
-    int line = self->line;
-
-    self->item.owner = pal_postgres_id(result, line, 1);
-    self->ledger = (pal_ledger_row){.created_at = pal_postgres_int(result, line, 2),
-            .cost_micros = pal_postgres_int(result, line, 8),
-            .agent = pal_postgres_str(result, line, 9),
-            .request_id = pal_postgres_str(result, line, 10),
-            .turn_id = pal_postgres_str(result, line, 11),
-            .purpose = pal_postgres_str(result, line, 12),
-            .provider = pal_postgres_str(result, line, 13),
-            .model = pal_postgres_str(result, line, 14),
-            .price_version = pal_postgres_str(result, line, 15)};
-    self->ledger.usage.input = (uint64_t)pal_postgres_int(result, line, 3);
-    self->ledger.usage.cache_read = (uint64_t)pal_postgres_int(result, line, 4);
-    self->ledger.usage.cache_write = (uint64_t)pal_postgres_int(result, line, 5);
-    self->ledger.usage.output = (uint64_t)pal_postgres_int(result, line, 6);
-    self->ledger.usage.reasoning = (uint64_t)pal_postgres_int(result, line, 7);
+    self->item.owner = pal_postgres_id(self->result, self->line, 1);
+    pal_postgres_ledger_read(self->result, self->line, &self->ledger);
     self->item.ledger = &self->ledger;
     read_tenant(self, 16);
-    add_place(self, pal_postgres_str(result, line, 0));
+    add_place(self, pal_postgres_str(self->result, self->line, 0));
 }
 
 static void read_record(export *self)

@@ -271,6 +271,77 @@ pal_status pal_postgres_ledger_sum(pal_engine *engine, const pal_ledger_query *q
     return status;
 }
 
+/* The texts are borrowed from the result. */
+void pal_postgres_ledger_read(const PGresult *result, int line, pal_ledger_row *out_row)
+{
+    *out_row = (pal_ledger_row){.created_at = pal_postgres_int(result, line, 2),
+            .cost_micros = pal_postgres_int(result, line, 8),
+            .agent = pal_postgres_str(result, line, 9),
+            .request_id = pal_postgres_str(result, line, 10),
+            .turn_id = pal_postgres_str(result, line, 11),
+            .purpose = pal_postgres_str(result, line, 12),
+            .provider = pal_postgres_str(result, line, 13),
+            .model = pal_postgres_str(result, line, 14),
+            .price_version = pal_postgres_str(result, line, 15)};
+    out_row->usage.input = (uint64_t)pal_postgres_int(result, line, 3);
+    out_row->usage.cache_read = (uint64_t)pal_postgres_int(result, line, 4);
+    out_row->usage.cache_write = (uint64_t)pal_postgres_int(result, line, 5);
+    out_row->usage.output = (uint64_t)pal_postgres_int(result, line, 6);
+    out_row->usage.reasoning = (uint64_t)pal_postgres_int(result, line, 7);
+}
+
+static void read_entry(
+        const PGresult *result, int line, pal_arena *arena, pal_ledger_entry *out)
+{
+    pal_str *texts[] = {&out->row.request_id, &out->row.turn_id, &out->row.agent,
+            &out->row.purpose, &out->row.provider, &out->row.model, &out->row.price_version};
+
+    *out = (pal_ledger_entry){.id = pal_postgres_id(result, line, 0),
+            .session = pal_postgres_id(result, line, 1)};
+    pal_postgres_ledger_read(result, line, &out->row);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        *texts[i] = pal_arena_copy(arena, *texts[i]);
+}
+
+pal_status pal_postgres_ledger_list(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    pal_postgres_sql sql = query->turn_id.len > 0 ? PAL_POSTGRES_LEDGER_LIST_TURN
+            : !pal_handle_is_none(handle)         ? PAL_POSTGRES_LEDGER_LIST_SESSION
+                                                  : PAL_POSTGRES_LEDGER_LIST;
+    pal_postgres_params params = {0};
+    PGresult *result = NULL;
+    bool found;
+    pal_status status =
+            pal_postgres_tenant_find((pal_postgres *)engine, query->tenant, &found, err);
+
+    if (status == PAL_OK && !found)
+        *out_len = 0;
+    if (status != PAL_OK || !found)
+        return status;
+    pal_postgres_put_int(&params, pal_postgres_tenant(query->tenant));
+    pal_postgres_put_bytes(&params, query->agent);
+    pal_postgres_put_int(&params, query->from);
+    pal_postgres_put_int(&params, before->created_at);
+    pal_postgres_put_bytes(
+            &params, pal_str_make((const char *)before->id.bytes, sizeof(before->id.bytes)));
+    pal_postgres_put_int(&params, (int64_t)entries_max);
+    if (sql != PAL_POSTGRES_LEDGER_LIST) {
+        pal_postgres_put_id(&params, handle.id);
+        pal_postgres_put_text(&params, query->turn_id);
+    }
+    status = pal_postgres_read((pal_postgres *)engine, sql, &params, &result, err);
+    for (int i = 0; status == PAL_OK && i < PQntuples(result); i++)
+        read_entry(result, i, arena, &out_entries[i]);
+    if (status == PAL_OK)
+        status = pal_arena_checked(arena, err);
+    if (status == PAL_OK)
+        *out_len = (size_t)PQntuples(result);
+    PQclear(result);
+    return status;
+}
+
 /* ---- Statistics ---- */
 
 pal_status pal_postgres_stat(pal_engine *engine, pal_store_stats *out_stats, pal_error *err)

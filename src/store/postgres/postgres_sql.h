@@ -59,6 +59,12 @@
     PAL_POSTGRES_SUM("input") ", " PAL_POSTGRES_SUM("cache_read") ", "                             \
     PAL_POSTGRES_SUM("cache_write") ", " PAL_POSTGRES_SUM("output") ", "                           \
     PAL_POSTGRES_SUM("reasoning") ", " PAL_POSTGRES_SUM("cost_micros")
+/* Read by pal_postgres_ledger_read(). */
+#define PAL_POSTGRES_LEDGER_COLUMNS                                                                \
+    "l.id, l.session, l.created_at, l.input, l.cache_read, l.cache_write, l.output, l.reasoning,"  \
+    " l.cost_micros, l.agent, l.request_id, l.turn_id, l.purpose, l.provider, l.model,"            \
+    " l.price_version"
+#define PAL_POSTGRES_LEDGER_ORDER " ORDER BY l.created_at DESC, l.id DESC LIMIT $6"
 #define PAL_POSTGRES_ADD(column)                                                                   \
     column " = " PAL_POSTGRES_CAPPED("ledger_hour." column "::numeric + excluded." column)
 
@@ -460,6 +466,20 @@
             "SELECT count(*), " PAL_POSTGRES_LEDGER_SUMS " FROM @ledger WHERE tenant = $1"         \
             " AND turn_id = $5 AND ($2 = '' OR agent = $2) AND created_at + 0 >= $3"               \
             " AND created_at + 0 < $4 AND ($6::uuid IS NULL OR session = $6)")                     \
+    X(LEDGER_LIST,                                                                                 \
+            "SELECT " PAL_POSTGRES_LEDGER_COLUMNS " FROM @ledger l WHERE l.tenant = $1"            \
+            " AND ($2 = '' OR l.agent = $2) AND l.created_at >= $3"                                \
+            " AND (l.created_at, l.id) < ($4, $5)" PAL_POSTGRES_LEDGER_ORDER)                      \
+    X(LEDGER_LIST_SESSION,                                                                         \
+            "SELECT " PAL_POSTGRES_LEDGER_COLUMNS " FROM @ledger l WHERE l.tenant = $1"            \
+            " AND l.session = $7 AND ($2 = '' OR l.agent = $2) AND l.created_at + 0 >= $3"         \
+            " AND (l.created_at + 0, l.id) < ($4, $5)"                                             \
+            " AND ($8::text IS NULL OR l.turn_id || '' = $8)" PAL_POSTGRES_LEDGER_ORDER)           \
+    X(LEDGER_LIST_TURN,                                                                            \
+            "SELECT " PAL_POSTGRES_LEDGER_COLUMNS " FROM @ledger l WHERE l.tenant = $1"            \
+            " AND l.turn_id = $8 AND ($2 = '' OR l.agent = $2) AND l.created_at + 0 >= $3"         \
+            " AND (l.created_at + 0, l.id) < ($4, $5)"                                             \
+            " AND ($7::uuid IS NULL OR l.session = $7)" PAL_POSTGRES_LEDGER_ORDER)                 \
     X(LEDGER_FORGET,                                                                               \
             "UPDATE @ledger SET session = NULL, turn_id = NULL, request_id = NULL"                 \
             " WHERE tenant = $1 AND session = $2")                                                 \
@@ -523,9 +543,7 @@
             ", m.tenant, m.pos FROM @message m WHERE (m.tenant, m.pos) > ($1, $2)"                 \
             " ORDER BY m.tenant, m.pos LIMIT $3")                                                  \
     X(EXPORT_LEDGER,                                                                               \
-            "SELECT l.id, l.session, l.created_at, l.input, l.cache_read, l.cache_write,"          \
-            " l.output, l.reasoning, l.cost_micros, l.agent, l.request_id, l.turn_id, l.purpose,"  \
-            " l.provider, l.model, l.price_version, " PAL_POSTGRES_TENANT_NAME("l") ", l.tenant"   \
+            "SELECT " PAL_POSTGRES_LEDGER_COLUMNS ", " PAL_POSTGRES_TENANT_NAME("l") ", l.tenant"  \
             " FROM @ledger l WHERE (l.tenant, l.id) > ($1, $2) ORDER BY l.tenant, l.id LIMIT $3")  \
     X(EXPORT_RECORDS,                                                                              \
             "SELECT " PAL_POSTGRES_RECORD_COLUMNS ", " PAL_POSTGRES_TENANT_NAME("r") ", r.tenant"  \

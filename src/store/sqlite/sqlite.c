@@ -285,6 +285,7 @@ const pal_store_backend pal_store_sqlite = {
         .lease_find = pal_sqlite_lease_find,
         .inbox_owners = pal_sqlite_inbox_owners,
         .ledger_sum = pal_sqlite_ledger_sum,
+        .ledger_list = pal_sqlite_ledger_list,
         .record_list = pal_sqlite_record_list,
         .blob_get = pal_sqlite_blob_get,
         .stat = pal_sqlite_stat,

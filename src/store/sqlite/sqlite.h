@@ -15,7 +15,7 @@
  * sqlite_append.c  operations on the contents of a session: messages, marks, blobs
  * sqlite_counts.c  counts of sessions, messages and blobs
  * sqlite_turn.c    operations for turns: inbox, lease
- * sqlite_ledger.c  the ledger and its sums
+ * sqlite_ledger.c  the ledger, its sums and its lists
  * sqlite_record.c  records
  * sqlite_read.c    reads
  * sqlite_search.c  finds rows by their words
@@ -334,6 +334,7 @@ pal_inbox_list_fn pal_sqlite_inbox_list;
 pal_lease_find_fn pal_sqlite_lease_find;
 pal_inbox_owners_fn pal_sqlite_inbox_owners;
 pal_ledger_sum_fn pal_sqlite_ledger_sum;
+pal_ledger_list_fn pal_sqlite_ledger_list;
 pal_record_list_fn pal_sqlite_record_list;
 pal_blob_get_fn pal_sqlite_blob_get;
 pal_export_scan_fn pal_sqlite_export_scan;
@@ -370,9 +371,11 @@ bool pal_sqlite_reindex(pal_sql_conn *conn);
 /* Replaces the tables of the search index by empty ones, however damaged they are. */
 bool pal_sqlite_search_replace(pal_sql_conn *conn);
 
-/* Read columns of the current row, from the column `first` on: PAL_SQL_ROW_COLUMNS, whose texts are
- * borrowed; PAL_SQL_SESSION_COLUMNS; and the columns of PAL_SQL_RECORD_SELECT. */
+/* Read columns of the current row, from the column `first` on: PAL_SQL_ROW_COLUMNS and
+ * PAL_SQL_LEDGER_COLUMNS, whose texts are borrowed; PAL_SQL_SESSION_COLUMNS; and the columns of
+ * PAL_SQL_RECORD_SELECT. */
 void pal_sqlite_row_read(pal_sql *sql, int first, pal_row *out_row);
+void pal_sqlite_ledger_read(pal_sql *sql, int first, pal_ledger_row *out_row);
 void pal_sqlite_session_read(
         pal_sql *sql, int first, pal_arena *arena, pal_session_row *out_row);
 void pal_sqlite_record_read(pal_sql *sql, int first, pal_arena *arena, pal_record *out_record);

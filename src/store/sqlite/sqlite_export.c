@@ -39,23 +39,8 @@ static void read_message(export *self)
 
 static void read_ledger(export *self)
 {
-    pal_sql *sql = &self->sql;
-
-    self->item.owner = pal_sql_uuid(sql, 2);
-    self->ledger = (pal_ledger_row){.created_at = pal_sql_int(sql, 3),
-            .cost_micros = pal_sql_int(sql, 9),
-            .request_id = pal_sql_text(sql, 10),
-            .turn_id = pal_sql_text(sql, 11),
-            .purpose = pal_sql_text(sql, 12),
-            .provider = pal_sql_text(sql, 13),
-            .model = pal_sql_text(sql, 14),
-            .price_version = pal_sql_text(sql, 15),
-            .agent = pal_sql_text(sql, 16)};
-    self->ledger.usage.input = (uint64_t)pal_sql_int(sql, 4);
-    self->ledger.usage.cache_read = (uint64_t)pal_sql_int(sql, 5);
-    self->ledger.usage.cache_write = (uint64_t)pal_sql_int(sql, 6);
-    self->ledger.usage.output = (uint64_t)pal_sql_int(sql, 7);
-    self->ledger.usage.reasoning = (uint64_t)pal_sql_int(sql, 8);
+    self->item.owner = pal_sql_uuid(&self->sql, 2);
+    pal_sqlite_ledger_read(&self->sql, 3, &self->ledger);
     self->item.ledger = &self->ledger;
 }
 

@@ -233,3 +233,109 @@ pal_status pal_sqlite_ledger_sum(pal_engine *engine, const pal_ledger_query *que
         *out_sum = sum;
     return status;
 }
+
+/* ---- Lists ---- */
+
+void pal_sqlite_ledger_read(pal_sql *sql, int first, pal_ledger_row *out_row)
+{
+    *out_row = (pal_ledger_row){.created_at = pal_sql_int(sql, first),
+            .cost_micros = pal_sql_int(sql, first + 6),
+            .request_id = pal_sql_text(sql, first + 7),
+            .turn_id = pal_sql_text(sql, first + 8),
+            .purpose = pal_sql_text(sql, first + 9),
+            .provider = pal_sql_text(sql, first + 10),
+            .model = pal_sql_text(sql, first + 11),
+            .price_version = pal_sql_text(sql, first + 12),
+            .agent = pal_sql_text(sql, first + 13)};
+    out_row->usage.input = (uint64_t)pal_sql_int(sql, first + 1);
+    out_row->usage.cache_read = (uint64_t)pal_sql_int(sql, first + 2);
+    out_row->usage.cache_write = (uint64_t)pal_sql_int(sql, first + 3);
+    out_row->usage.output = (uint64_t)pal_sql_int(sql, first + 4);
+    out_row->usage.reasoning = (uint64_t)pal_sql_int(sql, first + 5);
+}
+
+/* The number of a row is the second half of its id. */
+static int64_t row_of(pal_id id)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 8; i < sizeof id.bytes; i++)
+        number = number << 8 | id.bytes[i];
+    return (int64_t)number;
+}
+
+static pal_id id_of(int64_t row)
+{
+    pal_id id = {{0}};
+    uint64_t number = (uint64_t)row;
+
+    for (size_t i = sizeof id.bytes; i > 8; i--, number >>= 8)
+        id.bytes[i - 1] = (uint8_t)number;
+    return id;
+}
+
+static void read_entry(pal_sql *sql, pal_arena *arena, pal_ledger_entry *out)
+{
+    pal_str *texts[] = {&out->row.request_id, &out->row.turn_id, &out->row.purpose,
+            &out->row.provider, &out->row.model, &out->row.price_version, &out->row.agent};
+
+    *out = (pal_ledger_entry){.id = id_of(pal_sql_int(sql, 0)), .session = pal_sql_uuid(sql, 1)};
+    pal_sqlite_ledger_read(sql, 2, &out->row);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        *texts[i] = pal_arena_copy(arena, *texts[i]);
+}
+
+static pal_status list_rows(pal_sql_conn *conn, const pal_ledger_query *query, pal_handle handle,
+        const pal_ledger_place *before, pal_arena *arena, pal_ledger_entry *out_entries,
+        size_t entries_max, size_t *out_len, pal_error *err)
+{
+    int64_t tenant = 0, agent = 0;
+    pal_sql_id id = query->turn_id.len > 0 ? PAL_SQL_LEDGER_LIST_TURN
+            : !pal_handle_is_none(handle)  ? PAL_SQL_LEDGER_LIST_SESSION
+                                           : PAL_SQL_LEDGER_LIST;
+    size_t len = 0;
+    pal_sql sql;
+    pal_status status = number_of(conn, PAL_SQL_TENANT_FIND, query->tenant, &tenant, err);
+
+    if (status == PAL_OK && query->agent.len > 0)
+        status = number_of(conn, PAL_SQL_NAME_FIND, query->agent, &agent, err);
+    if (status != PAL_OK)
+        return status;
+    sql = pal_sql_start(conn, id);
+    pal_sql_bind_int(&sql, tenant);
+    pal_sql_bind_int(&sql, agent);
+    pal_sql_bind_int(&sql, query->from);
+    pal_sql_bind_int(&sql, before->created_at);
+    pal_sql_bind_int(&sql, row_of(before->id));
+    pal_sql_bind_count(&sql, entries_max);
+    if (id != PAL_SQL_LEDGER_LIST) {
+        pal_sql_bind_int(&sql, (int64_t)handle.number);
+        pal_sql_bind_text(&sql, query->turn_id);
+    }
+    while (len < entries_max && pal_sql_row(&sql))
+        read_entry(&sql, arena, &out_entries[len++]);
+    status = pal_sql_end_copied(&sql, arena, err);
+    if (status == PAL_OK)
+        *out_len = len;
+    return status;
+}
+
+pal_status pal_sqlite_ledger_list(pal_engine *engine, const pal_ledger_query *query,
+        pal_handle handle, const pal_ledger_place *before, pal_arena *arena,
+        pal_ledger_entry *out_entries, size_t entries_max, size_t *out_len, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_sql_conn *conn;
+    pal_status status;
+
+    if (!self->has_records)
+        return pal_error_set(err, PAL_INVALID,
+                "%s has an older format; run 'palaver store migrate' first", self->path);
+    status = pal_sqlite_reader_take(self, PAL_READ_LONG, &conn, err);
+    if (status != PAL_OK)
+        return status;
+    status = list_rows(
+            conn, query, handle, before, arena, out_entries, entries_max, out_len, err);
+    pal_sqlite_reader_give(self, conn);
+    return status;
+}

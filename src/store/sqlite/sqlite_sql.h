@@ -51,6 +51,15 @@
     "palaver_sum(input), palaver_sum(cache_read), palaver_sum(cache_write), palaver_sum(output),"  \
     " palaver_sum(reasoning), palaver_sum(cost_micros)"
 
+/* The columns from `created_at` on are read by pal_sqlite_ledger_read(). */
+#define PAL_SQL_LEDGER_COLUMNS                                                                     \
+    "l.created_at, " PAL_SQL_LEDGER_NUMBERS ", l.request_id, l.turn_id, l.purpose, l.provider,"    \
+    " l.model, l.price_version, n.text"
+#define PAL_SQL_LEDGER_SELECT                                                                      \
+    "SELECT l.id, s.uuid, " PAL_SQL_LEDGER_COLUMNS " FROM ledger l"                                \
+    " LEFT JOIN session s ON s.id = l.session LEFT JOIN name n ON n.id = l.agent"
+#define PAL_SQL_LEDGER_ORDER " ORDER BY l.created_at DESC, l.id DESC LIMIT ?6"
+
 /* The correct contents of the table ledger_hour. */
 #define PAL_SQL_LEDGER_HOURS                                                                       \
     "SELECT tenant, 0, created_at / 3600000 AS hour, count(*), " PAL_SQL_LEDGER_SUMS               \
@@ -331,6 +340,19 @@
             "SELECT count(*), " PAL_SQL_LEDGER_SUMS " FROM ledger"                                 \
             " WHERE tenant = ?1 AND ?2 = 0 AND created_at >= ?3 AND created_at < ?4"               \
             " AND (?5 IS NULL OR turn_id = ?5) AND (?6 = 0 OR session = ?6)")                      \
+    X(LEDGER_LIST,                                                                                 \
+            PAL_SQL_LEDGER_SELECT " WHERE l.tenant = ?1 AND (?2 = 0 OR l.agent = ?2)"              \
+            " AND l.created_at >= ?3 AND (l.created_at, l.id) < (?4, ?5)" PAL_SQL_LEDGER_ORDER)    \
+    X(LEDGER_LIST_SESSION,                                                                         \
+            PAL_SQL_LEDGER_SELECT " WHERE l.session = ?7 AND +l.tenant = ?1"                       \
+            " AND (?2 = 0 OR l.agent = ?2) AND +l.created_at >= ?3"                                \
+            " AND (+l.created_at, l.id) < (?4, ?5) AND (?8 IS NULL OR +l.turn_id = ?8)"            \
+            PAL_SQL_LEDGER_ORDER)                                                                  \
+    X(LEDGER_LIST_TURN,                                                                            \
+            PAL_SQL_LEDGER_SELECT " WHERE l.tenant = ?1 AND l.turn_id = ?8"                        \
+            " AND (?2 = 0 OR l.agent = ?2) AND +l.created_at >= ?3"                                \
+            " AND (+l.created_at, l.id) < (?4, ?5) AND (?7 = 0 OR +l.session = ?7)"                \
+            PAL_SQL_LEDGER_ORDER)                                                                  \
     X(LEDGER_ERASE,                                                                                \
             "UPDATE ledger SET session = NULL, turn_id = NULL, request_id = NULL"                  \
             " WHERE session = ?1")                                                                 \
@@ -346,8 +368,7 @@
             " CROSS JOIN session s ON s.id = m.session JOIN tenant t ON t.id = s.tenant"           \
             " WHERE m.pos > ?1 ORDER BY m.pos")                                                    \
     X(EXPORT_LEDGER,                                                                               \
-            "SELECT l.id, t.name, s.uuid, l.created_at, " PAL_SQL_LEDGER_NUMBERS ", l.request_id," \
-            " l.turn_id, l.purpose, l.provider, l.model, l.price_version, n.text FROM ledger l"    \
+            "SELECT l.id, t.name, s.uuid, " PAL_SQL_LEDGER_COLUMNS " FROM ledger l"                \
             " CROSS JOIN tenant t ON t.id = l.tenant LEFT JOIN session s ON s.id = l.session"      \
             " LEFT JOIN name n ON n.id = l.agent WHERE l.id > ?1 ORDER BY l.id")                   \
     X(EXPORT_RECORDS,                                                                              \

@@ -50,12 +50,14 @@ static bool crosses_tenants(pal_postgres_sql sql)
     return false;
 }
 
-/* These sort the rows of one batch, the parts of one object, or the sums of one month. */
+/* These sort the rows of one batch, the parts of one object, the calls of one session or turn, or
+ * the sums of one month. */
 static bool may_sort(pal_postgres_sql sql)
 {
     static const pal_postgres_sql known[] = {PAL_POSTGRES_BLOB_GET, PAL_POSTGRES_INBOX_LOAD,
             PAL_POSTGRES_CHECK_LEDGER, PAL_POSTGRES_CHECK_LEDGER_FIX, PAL_POSTGRES_LEDGER_APPEND,
-            PAL_POSTGRES_LEDGER_HOUR_ADD, PAL_POSTGRES_MARK_LOAD,
+            PAL_POSTGRES_LEDGER_HOUR_ADD, PAL_POSTGRES_LEDGER_LIST_SESSION,
+            PAL_POSTGRES_LEDGER_LIST_TURN, PAL_POSTGRES_MARK_LOAD,
             PAL_POSTGRES_SEARCH_ROWS, PAL_POSTGRES_SESSION_LOCK};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)

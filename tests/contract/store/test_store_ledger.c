@@ -258,6 +258,112 @@ static void sums_stay_at_the_largest_number(void)
     }
 }
 
+/* ---- Lists ---- */
+
+static pal_ledger_page page_of(pal_ledger_query query, pal_str cursor, uint32_t limit)
+{
+    pal_ledger_page page = {0};
+
+    OK(pal_store_ledger_list(
+            test.store, &query, cursor, limit, test.arena, &page, &test.err));
+    return page;
+}
+
+/* Returns the inputs of all rows of the query, in the order of the list, as digits. */
+static const char *inputs_of(pal_ledger_query query, uint32_t limit)
+{
+    static char text[64];
+    size_t len = 0;
+    pal_str cursor = {0};
+
+    do {
+        pal_ledger_page page = page_of(query, cursor, limit);
+
+        CHECK(page.len <= limit);
+        for (size_t i = 0; i < page.len && len + 4 < sizeof text; i++)
+            len += (size_t)snprintf(text + len, sizeof text - len, "%s%llu", len ? " " : "",
+                    (unsigned long long)page.items[i].row.usage.input);
+        cursor = page.cursor;
+    } while (cursor.len > 0 && len + 4 < sizeof text);
+    text[len] = 0;
+    return text;
+}
+
+static void rows_are_listed_newest_first(void)
+{
+    pal_id a = new_session(), b = new_session(), none = {{0}};
+
+    add_call(no_tenant(), a, "t1", "main", 1, NOW);
+    add_call(no_tenant(), a, "t1", "", 2, NOW + 2);
+    add_call(no_tenant(), b, "t2", "main", 3, NOW + 1);
+    add_call(no_tenant(), none, "", "", 4, NOW + 2);
+    add_call(no_tenant(), a, "t2", "", 5, NOW + 2);
+    add_call(S("stranger"), none, "t1", "main", 6, NOW);
+    for (uint32_t limit = 1; limit <= 6; limit++) {
+        CHECK_STR(inputs_of((pal_ledger_query){0}, limit), "5 4 2 3 1");
+        CHECK_STR(inputs_of((pal_ledger_query){.session = a}, limit), "5 2 1");
+        CHECK_STR(inputs_of((pal_ledger_query){.turn_id = S("t2")}, limit), "5 3");
+        CHECK_STR(inputs_of((pal_ledger_query){.turn_id = S("t2"), .session = b}, limit), "3");
+        CHECK_STR(inputs_of((pal_ledger_query){.session = a, .turn_id = S("t1")}, limit), "2 1");
+        CHECK_STR(inputs_of((pal_ledger_query){.agent = S("main")}, limit), "3 1");
+        CHECK_STR(inputs_of((pal_ledger_query){.from = NOW + 1, .to = NOW + 2}, limit), "3");
+        CHECK_STR(inputs_of((pal_ledger_query){.session = a, .from = NOW + 1}, limit), "5 2");
+        CHECK_STR(inputs_of((pal_ledger_query){.session = a, .to = NOW + 2}, limit), "1");
+        CHECK_STR(inputs_of((pal_ledger_query){.agent = S("nobody")}, limit), "");
+        CHECK_STR(inputs_of((pal_ledger_query){.tenant = S("nobody")}, limit), "");
+    }
+}
+
+static void a_listed_row_is_complete(void)
+{
+    pal_id session = new_session();
+    pal_ledger_row row = ledger_row("r1", 7, NOW);
+    pal_ledger_page page;
+    pal_ledger_entry *found;
+    pal_erase_result erasure = {0};
+
+    row.agent = S("main");
+    OK(pal_store_ledger_add(test.store, no_tenant(), session, &row, &test.err));
+    page = page_of((pal_ledger_query){0}, (pal_str){0}, 0);
+    if (!CHECK_EQ(page.len, 1))
+        return;
+    found = page.items;
+    CHECK(!pal_id_is_none(found->id));
+    CHECK(pal_id_equal(found->session, session));
+    CHECK(pal_str_equal(found->row.request_id, S("r1")));
+    CHECK(pal_str_equal(found->row.turn_id, S("turn")));
+    CHECK(pal_str_equal(found->row.agent, S("main")));
+    CHECK(pal_str_equal(found->row.purpose, S("turn")));
+    CHECK(pal_str_equal(found->row.provider, S("p")));
+    CHECK(pal_str_equal(found->row.model, S("m")));
+    CHECK(pal_str_equal(found->row.price_version, S("1")));
+    CHECK_EQ(found->row.usage.input, 7);
+    CHECK_EQ(found->row.usage.cache_read, 2);
+    CHECK_EQ(found->row.usage.cache_write, 3);
+    CHECK_EQ(found->row.usage.output, 4);
+    CHECK_EQ(found->row.usage.reasoning, 1);
+    CHECK_EQ(found->row.cost_micros, 10);
+    CHECK_EQ(found->row.created_at, NOW);
+    CHECK_EQ(page.cursor.len, 0);
+    OK(pal_store_erase(test.store, no_tenant(), session, &erasure, &test.err));
+    page = page_of((pal_ledger_query){0}, (pal_str){0}, 0);
+    if (!CHECK_EQ(page.len, 1))
+        return;
+    CHECK(pal_id_is_none(page.items[0].session));
+    CHECK_EQ(page.items[0].row.request_id.len, 0);
+    CHECK_EQ(page.items[0].row.turn_id.len, 0);
+    CHECK_EQ(page.items[0].row.usage.input, 7);
+    GIVES(PAL_INVALID,
+            pal_store_ledger_list(test.store, &(pal_ledger_query){0}, S("12-x"), 1, test.arena,
+                    &page, &test.err));
+    GIVES(PAL_LIMIT,
+            pal_store_ledger_list(test.store, &(pal_ledger_query){0}, (pal_str){0},
+                    PAL_LEDGER_PAGE_MAX + 1, test.arena, &page, &test.err));
+    GIVES(PAL_NOT_FOUND,
+            pal_store_ledger_list(test.store, &(pal_ledger_query){.session = pal_id_new()},
+                    (pal_str){0}, 1, test.arena, &page, &test.err));
+}
+
 void contract_ledger(void)
 {
     RUN(the_ledger_adds_up);
@@ -267,4 +373,6 @@ void contract_ledger(void)
     RUN(any_time_adds_up);
     RUN(an_erased_session_leaves_its_sums);
     RUN(sums_stay_at_the_largest_number);
+    RUN(rows_are_listed_newest_first);
+    RUN(a_listed_row_is_complete);
 }

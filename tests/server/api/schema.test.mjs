@@ -133,7 +133,9 @@ test('responses match /openapi.json', async (t) => {
         await call('listPermissions', { id: asking.session_id });
         await call('forgetPermission', { id: asking.session_id, tool: 'recall' });
         await call('getUsage', {}, undefined, `?by=hour&from=${Date.now() - 3600e3}`);
+        await call('getUsage', {}, undefined, '?by=session');
         await call('getSessionUsage', { id });
+        await call('listLedger');
     });
     await t.test('clients', async () => {
         await call('chat', {}, { message: 'x' });

@@ -17,7 +17,7 @@
 
 /* Parts of the API that clients can test for before they use them. */
 static const char *const features[] = {"events", "watch", "so_far", "turns",
-        "plan", "past", "lists", "login", "usage_by"};
+        "plan", "past", "lists", "login", "usage_by", "ledger"};
 
 /* The beginning of the next day or month, in UTC. */
 static int64_t next_period(int64_t since, bool is_monthly)

@@ -1,5 +1,4 @@
-/* api_context.c - compacts and searches sessions, and reports tokens and cost. */
-#include "base/clock.h"
+/* api_context.c - compacts and searches sessions. */
 #include "base/json/json_put.h"
 #include "dialect/native/native.h"
 #include "server/api/api_object.h"
@@ -375,119 +374,6 @@ static pal_status set_summary(pal_call *call, pal_error *err)
     return status == PAL_OK ? send_summary(call, &session, err) : status;
 }
 
-/* ---- Usage ---- */
-
-#define HOUR_MS ((int64_t)3600 * 1000)
-#define DAY_MS (24 * HOUR_MS)
-
-typedef enum usage_by {
-    USAGE_BY_NOTHING = 0,
-    USAGE_BY_HOUR = 1,
-    USAGE_BY_DAY = 2,
-} usage_by;
-
-typedef struct usage_request {
-    pal_ledger_query query;
-    int by; /* a usage_by */
-} usage_request;
-
-static const pal_api_object usage_query = {
-        .members = PAL_API_MEMBERS(
-                {"from", PAL_API_TIME,
-                        "at or after this time: RFC 3339, or milliseconds since 1970",
-                        .offset = offsetof(usage_request, query.from)},
-                {"to", PAL_API_TIME, "before this time",
-                        .offset = offsetof(usage_request, query.to)},
-                {"agent", PAL_API_TEXT, "only this agent",
-                        .offset = offsetof(usage_request, query.agent)},
-                {"turn", PAL_API_TEXT, "only this turn",
-                        .offset = offsetof(usage_request, query.turn_id)},
-                {"by", PAL_API_WORD, "parts of the period that are summed separately",
-                        .offset = offsetof(usage_request, by), .min = USAGE_BY_HOUR,
-                        .words = "hour day"})};
-
-static void put_sum(pal_json_writer *writer, const pal_ledger_sum *sum)
-{
-    pal_put_count(writer, "calls", sum->calls);
-    pal_native_put_tokens(writer, &sum->usage);
-    pal_put_number(writer, "cost_micros", sum->cost_micros);
-}
-
-/* Writes the sum of each hour or day of the period that has any model calls. */
-static pal_status put_groups(pal_call *call, const usage_request *request, pal_error *err)
-{
-    pal_json_writer *writer = pal_call_writer(call);
-    int64_t step = request->by == USAGE_BY_DAY ? DAY_MS : HOUR_MS;
-    pal_ledger_query part = request->query;
-    int64_t from = part.from - part.from % step, to = part.to;
-    if (part.from <= 0 || to <= part.from) {
-        call->fail_param = "from";
-        return pal_error_set(err, PAL_INVALID, "'by' requires 'from' and a later 'to'");
-    }
-    if ((to - from + step - 1) / step > PAL_SERVER_USAGE_GROUPS_MAX) {
-        call->fail_param = "from";
-        return pal_error_set(err, PAL_LIMIT, "the period has more than %d %s",
-                PAL_SERVER_USAGE_GROUPS_MAX, request->by == USAGE_BY_DAY ? "days" : "hours");
-    }
-    pal_json_name(writer, "groups");
-    pal_json_begin_array(writer);
-    for (int64_t at = from; at < to; at += step) {
-        pal_ledger_sum sum = {0};
-        part.from = at > request->query.from ? at : request->query.from;
-        part.to = at + step < to ? at + step : to;
-        pal_status status = pal_store_ledger_sum(call->server->store, &part, &sum, err);
-        if (status != PAL_OK)
-            return status;
-        if (!sum.calls)
-            continue;
-        pal_json_begin_object(writer);
-        pal_put_time(writer, "from", at);
-        put_sum(writer, &sum);
-        pal_json_end_object(writer);
-    }
-    pal_json_end_array(writer);
-    return PAL_OK;
-}
-
-static pal_status send_usage(pal_call *call, usage_request *request, pal_error *err)
-{
-    pal_ledger_sum sum = {0};
-    pal_status status = pal_api_query_read(call, &usage_query, request, err);
-    if (status == PAL_OK && request->by && !request->query.to)
-        request->query.to = pal_clock_now_ms() + 1;
-    if (status == PAL_OK)
-        status = pal_store_ledger_sum(call->server->store, &request->query, &sum, err);
-    if (status != PAL_OK)
-        return status;
-    pal_json_writer *writer = pal_call_writer(call);
-    pal_json_begin_object(writer);
-    put_sum(writer, &sum);
-    if (request->by)
-        status = put_groups(call, request, err);
-    if (status != PAL_OK)
-        return status;
-    pal_json_end_object(writer);
-    pal_call_send(call, 200);
-    return PAL_OK;
-}
-
-static pal_status usage_all(pal_call *call, pal_error *err)
-{
-    usage_request request = {.query.tenant = call->caller.tenant};
-    return send_usage(call, &request, err);
-}
-
-static pal_status usage_session(pal_call *call, pal_error *err)
-{
-    pal_session session;
-    usage_request request = {.query.tenant = call->caller.tenant};
-    pal_status status = pal_call_session(call, call->params[0], &session, err);
-    if (status != PAL_OK)
-        return status;
-    request.query.session = session.id;
-    return send_usage(call, &request, err);
-}
-
 /* ---- Routes ---- */
 
 static const pal_api_object summary_body = {"Summary",
@@ -534,20 +420,6 @@ static const pal_api_object hit_page_body = {"HitPage",
                 {"cursor", PAL_API_TEXT, .is_required = true, .is_nullable = true},
                 {"partial", .type = PAL_API_FLAG})};
 
-static const pal_api_object usage_group_body = {
-        .members = PAL_API_MEMBERS(
-                {"from", PAL_API_TIME, .is_required = true},
-                {"calls", PAL_API_COUNT, .is_required = true},
-                {.type = PAL_API_INCLUDE, .of = &pal_api_token_usage},
-                {"cost_micros", PAL_API_NUMBER, .is_required = true})};
-
-static const pal_api_object usage_body = {"Usage",
-        .members = PAL_API_MEMBERS(
-                {"calls", PAL_API_COUNT, .is_required = true},
-                {.type = PAL_API_INCLUDE, .of = &pal_api_token_usage},
-                {"cost_micros", PAL_API_NUMBER, .is_required = true},
-                {"groups", .type = PAL_API_LIST, .of = &usage_group_body})};
-
 const pal_api_route pal_context_routes[] = {
         {"POST", "/api/v1/sessions/{id}/compact", PAL_KEY_WRITE, PAL_API_JSON | PAL_API_WORKER,
                 compact_session,
@@ -573,12 +445,5 @@ const pal_api_route pal_context_routes[] = {
         {"GET", "/api/v1/sessions/{id}/search", PAL_KEY_READ, PAL_API_WORKER, search_session,
                 {"searchSession", "search the messages of one session",
                         &session_search_query, NULL, &hit_page_body, 200}},
-        {"GET", "/api/v1/usage", PAL_KEY_READ, PAL_API_WORKER, usage_all,
-                {"getUsage", "report tokens and cost of the tenant, an agent or a turn",
-                        &usage_query, NULL, &usage_body, 200}},
-        {"GET", "/api/v1/sessions/{id}/usage", PAL_KEY_READ, PAL_API_WORKER, usage_session,
-                {"getSessionUsage",
-                        "report tokens and cost of one session", &usage_query, NULL,
-                        &usage_body, 200}},
         {0},
 };

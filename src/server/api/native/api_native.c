@@ -38,6 +38,7 @@ static const pal_api_route *const routes[] = {
         pal_message_routes,
         pal_branch_routes,
         pal_context_routes,
+        pal_ledger_routes,
         pal_plan_routes,
         pal_transfer_routes,
         pal_turn_routes,
