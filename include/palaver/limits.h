@@ -60,6 +60,7 @@
 #define PAL_SEARCH_HITS_DEFAULT 20     /* used if the caller gives no limit */
 #define PAL_SEARCH_TEXT_LEN_MAX 4096   /* bytes of the text to search for */
 #define PAL_SEARCH_WORDS_MAX 64        /* words in the text to search for; a phrase counts as one */
+#define PAL_SEARCH_NEIGHBORS_MAX 5     /* messages before and after a hit of a ranked search */
 #define PAL_SEARCH_WAIT_MS 1000        /* the server's pal_search_query.wait_ms */
 #define PAL_FORK_DEPTH_MAX 1000000     /* parents of a fork; a longer chain is treated as damage */
 #define PAL_BLOB_UNUSED_MS_MAX (24 * 3600 * 1000) /* how long an unused blob is kept */

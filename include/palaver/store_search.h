@@ -20,8 +20,8 @@ extern "C" {
 typedef struct pal_search_query {
     pal_str tenant;
     pal_id session;      /* the session to search; empty: all active sessions of the tenant */
-    pal_str text;        /* words that must all occur; "a phrase" in quotes; word* matches longer
-                            words too */
+    pal_str text;        /* words that must all occur, unless `rank` is set; "a phrase" in quotes;
+                            word* matches longer words too */
     pal_role role;       /* PAL_ROLE_NONE: any */
     uint64_t after_seq;  /* only messages with a larger seq; requires a session */
     uint64_t before_seq; /* only messages with a smaller seq; requires a session; 0: up to the
@@ -33,7 +33,12 @@ typedef struct pal_search_query {
     uint32_t wait_ms;    /* how long the search adds to an incomplete index, and then again walks
                             through messages that are not in it; 0: as long as it takes */
     uint64_t hidden;     /* not 0: find hidden messages too */
-    PAL_RESERVED(7);
+    uint64_t rank;       /* not 0: a ranked search. Any of the words may occur, in any of their
+                            English forms; "a phrase" must. The best hits come first */
+    uint64_t neighbors;  /* ranked: show this many messages before and after each hit, up to
+                            PAL_SEARCH_NEIGHBORS_MAX */
+    pal_str sender;      /* only messages whose member "sender" is this; empty: any */
+    PAL_RESERVED(3);
 } pal_search_query;
 
 /* A matching word or phrase in a snippet, in characters. */
@@ -42,6 +47,25 @@ typedef struct pal_search_match {
     uint32_t len;
     PAL_RESERVED(4);
 } pal_search_match;
+
+/* A message before or after a hit. */
+typedef struct pal_search_neighbor {
+    uint64_t seq;
+    pal_id message;
+    pal_role role;
+    int64_t created_at;
+    pal_str text; /* the beginning of its text; white space becomes single spaces */
+    PAL_RESERVED(4);
+} pal_search_neighbor;
+
+/* What only hits of a ranked search have. */
+typedef struct pal_search_rank {
+    double score; /* comparable only within one search */
+    const pal_search_neighbor *neighbors; /* messages that the session shows, ascending by seq,
+                                             without the hit itself */
+    size_t neighbors_len;
+    PAL_RESERVED(4);
+} pal_search_rank;
 
 typedef struct pal_search_hit {
     pal_id session; /* the searched session, even if the message was appended to one of its
@@ -53,15 +77,16 @@ typedef struct pal_search_hit {
     pal_str snippet; /* some words around the first match */
     const pal_search_match *matches; /* in the snippet, ascending; PAL_SEARCH_MATCHES_MAX at most */
     size_t matches_len;
-    PAL_RESERVED(2);
+    const pal_search_rank *rank; /* NULL if the search is not ranked */
+    PAL_RESERVED(1);
 } pal_search_hit;
 
 typedef struct pal_search_page {
-    pal_search_hit *items; /* the newest first */
+    pal_search_hit *items; /* the newest first; ranked: the best first */
     size_t len;
     pal_str cursor; /* where the next page begins; empty on the last page */
     bool partial;   /* `wait_ms` ended the page: older messages were not searched. The next page
-                       continues there. */
+                       continues there; a ranked search must be repeated. */
     PAL_RESERVED(4);
 } pal_search_page;
 
@@ -70,6 +95,11 @@ typedef struct pal_search_page {
  * messages, and no message with a hidden part, unless the query says so. The search covers
  * everything that was acknowledged before the call, although the index is built after the appends.
  * Only `wait_ms` ends it early.
+ *
+ * A ranked search sorts by BM25: rare words weigh more than frequent ones, and a message scores a
+ * little more if its neighbors score too. In a long history, the messages that may be the best are
+ * chosen by their rarest words, so frequent words alone find recent messages. The pages are cut
+ * from one ranking; if messages are appended in between, a hit can appear twice or not at all.
  *
  *   PAL_INVALID  the text contains no word, the cursor is not valid, or a seq is given without a
  *                session

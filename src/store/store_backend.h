@@ -16,7 +16,7 @@
 #include "palaver/store_marks.h"
 #include "palaver/store_records.h"
 #include "palaver/store_turns.h"
-#include "store/search/search_words.h"
+#include "store/search/search_rank.h"
 
 /* One stored message. */
 typedef struct pal_row {
@@ -235,7 +235,26 @@ typedef struct pal_found_row {
     const pal_row *row;
     uint64_t pos; /* the position in the order of arrival, over all sessions, from 1 */
     pal_handle handle; /* with the tenant of the search */
+    bool is_counted;   /* row_rank: the counts of the index include the row */
 } pal_found_row;
+
+/* A ranked search. */
+typedef struct pal_row_rank {
+    pal_str tenant;
+    const pal_rank_query *query;
+    pal_role role;           /* NONE: any role */
+    const pal_piece *pieces; /* NULL: any session of the tenant; otherwise newest first */
+    size_t pieces_len;
+    size_t rows_max; /* at most this many rows of the index */
+} pal_row_rank;
+
+/* What the index says about the searched rows. The numbers can be estimates, and never depend on
+ * the rows of other tenants. */
+typedef struct pal_rank_counts {
+    double rows;                      /* rows in the index */
+    double terms[PAL_RANK_TERMS_MAX]; /* how many of them have each term of the query */
+    bool more;                        /* rows_max left rows out */
+} pal_rank_counts;
 
 /* The same rules as for pal_row_sink. */
 typedef bool (*pal_found_sink)(const pal_found_row *found, void *user);
@@ -369,6 +388,12 @@ typedef pal_status pal_row_find_fn(pal_engine *engine, const pal_row_key *key, p
 typedef pal_status pal_row_search_fn(pal_engine *engine, const pal_row_search *search,
         pal_found_sink sink, void *user, pal_error *err);
 
+/* Returns rows of the tenant that a ranked search should look at, in any order: all rows that are
+ * not in the index, and up to rows_max rows in the index, probably those with the highest scores.
+ * Rows that do not match are discarded by the front. The counts are set when the call ends. */
+typedef pal_status pal_row_rank_fn(pal_engine *engine, const pal_row_rank *rank,
+        pal_found_sink sink, void *user, pal_rank_counts *out_counts, pal_error *err);
+
 /* Returns the ids of sessions, in any state, that were forked from this one at the message
  * `min_seq` or a later one. */
 typedef pal_status pal_fork_list_fn(pal_engine *engine, pal_handle handle, uint64_t min_seq,
@@ -466,6 +491,7 @@ typedef struct pal_store_backend {
     pal_row_scan_fn *row_scan;
     pal_row_find_fn *row_find;
     pal_row_search_fn *row_search;
+    pal_row_rank_fn *row_rank;
     pal_fork_list_fn *fork_list;
     pal_mark_list_fn *mark_list;
     pal_inbox_list_fn *inbox_list;

@@ -80,6 +80,12 @@ static pal_status trace_row_search(pal_engine *engine, const pal_row_search *sea
     TRACED(row_search, search, sink, user, err);
 }
 
+static pal_status trace_row_rank(pal_engine *engine, const pal_row_rank *rank,
+        pal_found_sink sink, void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    TRACED(row_rank, rank, sink, user, out_counts, err);
+}
+
 static pal_status trace_fork_list(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
@@ -189,6 +195,7 @@ static const pal_store_backend trace_table = {
         .row_scan = trace_row_scan,
         .row_find = trace_row_find,
         .row_search = trace_row_search,
+        .row_rank = trace_row_rank,
         .fork_list = trace_fork_list,
         .index_build = trace_index_build,
         .mark_list = trace_mark_list,

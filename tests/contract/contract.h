@@ -48,6 +48,7 @@ void contract_forks(void);
 void contract_model(void);
 void contract_active_marks(void);
 void contract_search(void);
+void contract_best(void);
 void contract_trash(void);
 void contract_erasure(void);
 void contract_turns(void);

@@ -393,6 +393,13 @@ static pal_status search_all(void)
     search.session = fork_id;
     if (status == PAL_OK)
         status = pal_store_search(test.store, &search, test.arena, &hits, NULL);
+    search.rank = search.neighbors = 1;
+    if (status == PAL_OK)
+        status = pal_store_search(test.store, &search, test.arena, &hits, NULL);
+    search.session = (pal_id){{0}};
+    search.text = S("a question about b c");
+    if (status == PAL_OK)
+        status = pal_store_search(test.store, &search, test.arena, &hits, NULL);
     return status;
 }
 

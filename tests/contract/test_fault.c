@@ -49,7 +49,9 @@ static bool tour_is_whole(uint64_t call, const pal_status *statuses, bool answer
     return whole;
 }
 
-/* Searches work without an index, so a commit of the index is the only one that can fail unseen. */
+/* Searches work without an index, so a commit of the index is the only one that can fail unseen:
+ * once for each search of the tour that covers all sessions. */
+enum { SEARCHES_OF_ALL = 2 };
 static int unseen;
 
 /* The first failing step is the one that was hit, and it fails with the status of the backend. */
@@ -62,7 +64,7 @@ static bool error_arrives(uint64_t call, const pal_status *statuses)
             complain("not what the engine said", call, i, statuses[i]);
         return statuses[i] == PAL_IO;
     }
-    if (unseen++ == 0)
+    if (unseen++ < SEARCHES_OF_ALL)
         return true;
     printf("# call %llu failed and nobody was told\n", (unsigned long long)call);
     return false;

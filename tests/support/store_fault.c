@@ -102,6 +102,12 @@ static pal_status fault_row_search(pal_engine *engine, const pal_row_search *sea
     PASS(row_search(self->inner, search, sink, user, err));
 }
 
+static pal_status fault_row_rank(pal_engine *engine, const pal_row_rank *rank,
+        pal_found_sink sink, void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    PASS(row_rank(self->inner, rank, sink, user, out_counts, err));
+}
+
 static pal_status fault_fork_list(pal_engine *engine, pal_handle handle, uint64_t min_seq,
         pal_arena *arena, pal_id **out_ids, size_t *out_len, pal_error *err)
 {
@@ -196,6 +202,7 @@ pal_status store_fault_install(pal_store *store, const store_fault *fault)
             .row_scan = fault_row_scan,
             .row_find = fault_row_find,
             .row_search = fault_row_search,
+            .row_rank = fault_row_rank,
             .fork_list = fault_fork_list,
             .index_build = self->inner->backend->index_build ? fault_index_build : NULL,
             .mark_list = fault_mark_list,

@@ -4,9 +4,12 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "base/unicode.h"
 #include "palaver/limits.h"
 #include "store/search/search_block.h"
+#include "store/search/search_fold.h"
+#include "store/search/search_rank.h"
 #include "support/tap.h"
 
 static pal_arena *arena;
@@ -262,6 +265,100 @@ static void damaged_chunks_are_reported(void)
                 pal_str_make(damaged[i], lens[i]), (pal_term){.text = S("zzz")}, &rows, &more));
 }
 
+/* ---- Stems ---- */
+
+static bool has_stem(const char *word, const char *stem)
+{
+    char out[PAL_TERM_LEN_MAX];
+    pal_str got = pal_str_make(out, pal_fold_stem(S(word), out));
+    bool same = pal_str_is(got, stem);
+
+    if (!same)
+        printf("# '%s' has the stem '%.*s'\n", word, (int)got.len, got.data);
+    return same && pal_fold_has_stem(S(word), S(stem)) &&
+            pal_text_begins_str(S(word), pal_fold_prefix(got));
+}
+
+static void words_have_stems(void)
+{
+    static const char *const pairs[][2] = {{"dogs", "dog"}, {"dog", "dog"}, {"boxes", "box"},
+            {"glass", "glass"}, {"glasses", "glass"}, {"cities", "citi"}, {"city", "citi"},
+            {"stopped", "stop"}, {"stopping", "stop"}, {"making", "mak"}, {"makes", "mak"},
+            {"painter", "paint"}, {"paintings", "paint"}, {"operation", "oper"},
+            {"operates", "oper"}, {"improvement", "improv"}, {"improve", "improv"},
+            {"happiness", "happi"}, {"happily", "happi"}, {"happy", "happi"}, {"bus", "bus"},
+            {"this", "this"}, {"sing", "sing"}, {"red", "red"}, {"use", "use"}, {"is", "is"},
+            {"2023", "2023"}, {"v2s", "v2s"}, {"größen", "größen"}, {"東京", "東京"}, {"s", "s"}};
+
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        CHECK(has_stem(pairs[i][0], pairs[i][1]));
+    CHECK(pal_fold_has_forms(S("paint")));
+    CHECK(!pal_fold_has_forms(S("2023")));
+    CHECK(!pal_fold_has_forms(S("is")));
+    CHECK(!pal_fold_has_forms(S("größe")));
+}
+
+/* ---- Ranked searches ---- */
+
+static void questions_have_terms(void)
+{
+    static char many[1200];
+    pal_rank_query *query;
+    uint8_t counts[PAL_RANK_TERMS_MAX];
+    uint32_t words;
+
+    if (!CHECK_STATUS(pal_rank_query_read(
+                              S("Paints, painted \"big ships\" 東京都 pre* 2023"), arena, &query, NULL),
+                PAL_OK))
+        return;
+    CHECK_EQ(query->len, 7); /* paint big ship 東京 京都 pre 2023 */
+    CHECK_EQ(query->required.len, 1);
+    CHECK_EQ(query->prefixes, UINT64_C(1) << 5);
+    CHECK_EQ(pal_rank_terms_of(query, (pal_term){.text = S("painting")}), 1);
+    CHECK_EQ(pal_rank_terms_of(query, (pal_term){.text = S("pain")}), 0);
+    CHECK_EQ(pal_rank_terms_of(query, (pal_term){.text = S("prefix")}), UINT64_C(1) << 5);
+    CHECK_EQ(pal_rank_tally(query, S("a painter paints 東京 ships in 2023"), counts, &words), 0x4d);
+    CHECK_EQ(words, 8);
+    CHECK_EQ(counts[0], 2);
+    CHECK_EQ(counts[2], 1);
+    for (int i = 0; i < 63; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "w%d ", i);
+    snprintf(many + strlen(many), sizeof many - strlen(many), "a-b-c");
+    CHECK_STATUS(pal_rank_query_read(S(many), arena, &query, NULL), PAL_OK);
+    CHECK_EQ(query->len, PAL_RANK_TERMS_MAX); /* "b" and "c" do not count */
+    CHECK_STATUS(pal_rank_query_read(S("-"), arena, &query, NULL), PAL_INVALID);
+}
+
+static void rare_words_and_short_texts_score_more(void)
+{
+    CHECK_THAT(pal_rank_weight(1000, 1), >, pal_rank_weight(1000, 10));
+    CHECK_THAT(pal_rank_weight(1000, 1000), >, 0);
+    CHECK_THAT(pal_rank_weight(10, 1000), >, 0);
+    CHECK_THAT(pal_rank_score(1, 1, 10, 20), >, pal_rank_score(1, 1, 30, 20));
+    CHECK_THAT(pal_rank_score(1, 2, 20, 20), >, pal_rank_score(1, 1, 20, 20));
+    CHECK_THAT(pal_rank_score(1, 255, 20, 20), <, 2.2);
+}
+
+static void blocks_are_asked_for_stems(void)
+{
+    pal_block_builder *builder = pal_block_new();
+    pal_term paint = {.text = S("paint"), .is_prefix = true, .stem = S("paint")};
+    pal_block_bitmap rows = {{0}};
+    pal_block_chunk *chunks;
+    size_t len;
+    bool more;
+
+    pal_block_add(builder, 0, S("pain"));
+    pal_block_add(builder, 1, S("painted"));
+    pal_block_add(builder, 2, S("paintbrush"));
+    pal_block_add(builder, 3, S("painters"));
+    pal_block_add(builder, 4, S("paint"));
+    CHECK_STATUS(pal_block_finish(builder, arena, &chunks, &len, NULL), PAL_OK);
+    CHECK(pal_block_chunk_find(chunks[0].data, paint, &rows, &more));
+    CHECK_EQ(rows.words[0], 0x1a);
+    pal_block_free(builder);
+}
+
 int main(void)
 {
     arena = pal_arena_new(0);
@@ -274,6 +371,10 @@ int main(void)
     RUN(an_empty_block_is_a_block);
     RUN(bitmaps_are_written_and_read);
     RUN(damaged_chunks_are_reported);
+    RUN(words_have_stems);
+    RUN(questions_have_terms);
+    RUN(rare_words_and_short_texts_score_more);
+    RUN(blocks_are_asked_for_stems);
     pal_arena_free(arena);
     return tap_done();
 }

@@ -401,6 +401,12 @@ static pal_status jsonl_row_search(pal_engine *base, const pal_row_search *searc
     READ(row_search, search, sink, user, err);
 }
 
+static pal_status jsonl_row_rank(pal_engine *base, const pal_row_rank *rank, pal_found_sink sink,
+        void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    READ(row_rank, rank, sink, user, out_counts, err);
+}
+
 static pal_status jsonl_index_build(pal_engine *base, pal_str tenant, pal_arena *arena,
         const pal_index_part **out_part, bool *out_more, pal_error *err)
 {
@@ -565,6 +571,7 @@ const pal_store_backend pal_store_jsonl = {
         .row_scan = jsonl_row_scan,
         .row_find = jsonl_row_find,
         .row_search = jsonl_row_search,
+        .row_rank = jsonl_row_rank,
         .index_build = jsonl_index_build,
         .fork_list = jsonl_fork_list,
         .mark_list = jsonl_mark_list,

@@ -3,15 +3,21 @@
  * Rows that are not in the index yet are passed to the sink one by one. Indexed rows are passed
  * only if they contain all words (memory_words.c): the search goes through the positions of
  * the rarest word and looks them up in those of the others. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "store/memory/memory_words.h"
+#include "store/search/search_choose.h"
+#include "store/search/search_fold.h"
+#include "store/view/view_chain.h"
 
 enum {
     INDEX_STEP = 256, /* rows that are indexed under one lock */
     TERMS_MAX = 64,   /* further terms are checked by the front */
     SOURCES_MAX = 64, /* words with one prefix; if there are more, all rows are returned */
+    CHOICES_MAX = 65536, /* places of words that a ranked search chooses rows from */
+    WIDE_MAX = 16,       /* messages that are too long for the index and that it reads */
 };
 
 /* ---- The order of arrival ---- */
@@ -80,6 +86,7 @@ typedef struct search_state {
     pal_found_sink sink;
     void *user;
     bool wanted;
+    bool is_counted;                  /* the counts of a ranked search include the rows */
     bool has_prefix;                  /* some term is a prefix */
     pal_term prefix;                  /* one of the prefix terms */
     const memory_word *words[TERMS_MAX]; /* a row must have all of these words */
@@ -94,6 +101,7 @@ static void offer(search_state *state, const memory_row *row)
     const pal_row_search *search = state->search;
     pal_found_row found = {.row = &row->row,
             .pos = row->pos,
+            .is_counted = state->is_counted,
             .handle = {.number = row->session->handle,
                     .id = row->session->id,
                     .tenant = search->tenant}};
@@ -245,6 +253,173 @@ pal_status pal_memory_row_search(pal_engine *base, const pal_row_search *search,
         look(&state);
     pthread_rwlock_unlock(&engine->lock);
     return PAL_OK;
+}
+
+/* ---- Ranked searches ---- */
+
+typedef struct ranking {
+    search_state *state;
+    const pal_row_rank *rank;
+    pal_choose_row *choices; /* sorted by place only when they are complete */
+    size_t len, cap;
+    double found[PAL_RANK_TERMS_MAX]; /* living places of each term */
+} ranking;
+
+static bool belongs_to(const memory_word *word, pal_term term)
+{
+    return pal_text_begins_str(word->text, term.text) &&
+            (term.is_prefix || word->text.len == term.text.len) &&
+            (term.stem.len == 0 || pal_fold_has_stem(word->text, term.stem));
+}
+
+/* Calls `each` for all words of a term. */
+static bool each_word_of(ranking *r, size_t term,
+        bool (*each)(ranking *r, const memory_word *word, size_t term))
+{
+    pal_term wanted = r->rank->query->terms[term].index;
+    const memory_word *word = pal_memory_word_from(&r->state->tenant->words, wanted.text);
+
+    for (; word && pal_text_begins_str(word->text, wanted.text); word = word->next[0])
+        if (belongs_to(word, wanted) && !each(r, word, term))
+            return false;
+    return true;
+}
+
+static bool count_word(ranking *r, const memory_word *word, size_t term)
+{
+    r->found[term] += (double)(word->len - word->dead);
+    return true;
+}
+
+/* Adds the newest places of a word, CHOICES_MAX of the whole search at most. */
+static bool choose_word(ranking *r, const memory_word *word, size_t term)
+{
+    for (size_t at = word->len; at > 0 && r->len < CHOICES_MAX; at--) {
+        uint64_t pos = word->positions[at - 1];
+
+        if (pos >> 63)
+            continue;
+        if (!pal_reserve(&r->choices, &r->cap, r->len + 1, sizeof *r->choices))
+            return false;
+        r->choices[r->len++] = (pal_choose_row){pos, UINT64_C(1) << term};
+    }
+    return true;
+}
+
+static int compare_choices(const void *left, const void *right)
+{
+    const pal_choose_row *a = left, *b = right;
+
+    return (a->place < b->place) - (a->place > b->place);
+}
+
+static bool is_searched(const ranking *r, uint64_t pos)
+{
+    const memory_row *row = pal_memory_row_at(r->state->engine, pos);
+    const memory_row *unindexed = r->state->engine->unindexed;
+    pal_handle handle;
+
+    if (!row || (unindexed && pos >= unindexed->pos) ||
+            (r->rank->role != PAL_ROLE_NONE && row->row.role != r->rank->role))
+        return false;
+    handle = (pal_handle){.number = row->session->handle, .id = row->session->id};
+    return !r->rank->pieces || pal_chain_pieces_have(r->rank->pieces, r->rank->pieces_len, handle,
+            row->row.seq);
+}
+
+/* Makes one choice of those for the same row, without the rows that are not searched. */
+static void join_choices(ranking *r)
+{
+    size_t kept = 0;
+
+    if (r->len > 0)
+        qsort(r->choices, r->len, sizeof *r->choices, compare_choices);
+    for (size_t i = 0; i < r->len; i++) {
+        if (kept > 0 && r->choices[kept - 1].place == r->choices[i].place)
+            r->choices[kept - 1].terms |= r->choices[i].terms;
+        else if (is_searched(r, r->choices[i].place))
+            r->choices[kept++] = r->choices[i];
+    }
+    r->len = kept;
+}
+
+/* Chooses rows by the rarest words first. */
+static bool choose(ranking *r)
+{
+    uint64_t left = 0;
+    bool has_room = true;
+
+    for (size_t term = 0; term < r->rank->query->len; term++) {
+        each_word_of(r, term, count_word);
+        if (r->found[term] > 0)
+            left |= UINT64_C(1) << term;
+    }
+    while (has_room && left && r->len < CHOICES_MAX) {
+        size_t rarest = (size_t)__builtin_ctzll(left);
+
+        for (uint64_t mask = left; mask; mask &= mask - 1)
+            if (r->found[__builtin_ctzll(mask)] < r->found[rarest])
+                rarest = (size_t)__builtin_ctzll(mask);
+        left &= ~(UINT64_C(1) << rarest);
+        has_room = each_word_of(r, rarest, choose_word);
+    }
+    if (has_room)
+        join_choices(r);
+    return has_room;
+}
+
+static void offer_at(search_state *state, uint64_t pos)
+{
+    const memory_row *row = pal_memory_row_at(state->engine, pos);
+
+    if (row && state->wanted)
+        offer(state, row);
+}
+
+static pal_status rank_rows(ranking *r, pal_rank_counts *out_counts, pal_error *err)
+{
+    search_state *state = r->state;
+    const memory_word *wide = pal_memory_word_wide(&state->tenant->words);
+    double weights[PAL_RANK_TERMS_MAX];
+
+    if (state->engine->unindexed)
+        walk(state, state->engine->unindexed->older);
+    for (size_t at = wide ? wide->len : 0, seen = 0; at > 0 && seen < WIDE_MAX; at--, seen++)
+        offer_at(state, wide->positions[at - 1]);
+    out_counts->rows = (double)state->tenant->counts.messages;
+    if (!choose(r))
+        return pal_no_memory(err);
+    for (size_t i = 0; i < r->rank->query->len; i++) {
+        out_counts->terms[i] = r->found[i];
+        weights[i] = pal_rank_weight(out_counts->rows, r->found[i]);
+    }
+    out_counts->more = r->len > r->rank->rows_max;
+    if (!pal_choose_keep(r->choices, &r->len, r->rank->rows_max, weights))
+        return pal_no_memory(err);
+    state->is_counted = true;
+    for (size_t i = 0; i < r->len; i++)
+        offer_at(state, r->choices[i].place);
+    return PAL_OK;
+}
+
+pal_status pal_memory_row_rank(pal_engine *base, const pal_row_rank *rank, pal_found_sink sink,
+        void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    memory_engine *engine = (memory_engine *)base;
+    pal_row_search search = {.tenant = rank->tenant, .role = rank->role};
+    search_state state = {
+            .engine = engine, .search = &search, .sink = sink, .user = user, .wanted = true};
+    ranking r = {.state = &state, .rank = rank};
+    pal_status status = PAL_OK;
+
+    memset(out_counts, 0, sizeof *out_counts);
+    pthread_rwlock_rdlock(&engine->lock);
+    state.tenant = pal_memory_tenant_find(engine, search.tenant);
+    if (state.tenant)
+        status = rank_rows(&r, out_counts, err);
+    pthread_rwlock_unlock(&engine->lock);
+    pal_free(r.choices);
+    return status;
 }
 
 pal_status pal_memory_fork_list(pal_engine *base, pal_handle handle, uint64_t min_seq,

@@ -391,6 +391,7 @@ const pal_store_backend pal_store_memory = {
         .row_scan = memory_row_scan,
         .row_find = memory_row_find,
         .row_search = pal_memory_row_search,
+        .row_rank = pal_memory_row_rank,
         .index_build = pal_memory_index_build,
         .fork_list = pal_memory_fork_list,
         .mark_list = memory_mark_list,

@@ -370,6 +370,7 @@ void pal_memory_arrival_unlink(memory_engine *engine, memory_row *row);
 /* Callbacks of the table. */
 pal_index_build_fn pal_memory_index_build;
 pal_row_search_fn pal_memory_row_search;
+pal_row_rank_fn pal_memory_row_rank;
 pal_fork_list_fn pal_memory_fork_list;
 
 /* ---- memory_store.c ---- */

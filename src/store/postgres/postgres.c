@@ -105,6 +105,7 @@ static pal_status postgres_open(const char *location, const pal_store_options *o
         .row_scan = pal_postgres_row_scan,                                                         \
         .row_find = pal_postgres_row_find,                                                         \
         .row_search = pal_postgres_row_search,                                                     \
+        .row_rank = pal_postgres_row_rank,                                                         \
         .index_build = pal_postgres_index_build,                                                   \
         .fork_list = pal_postgres_fork_list,                                                       \
         .mark_list = pal_postgres_mark_list,                                                       \

@@ -312,6 +312,7 @@ pal_session_list_fn pal_postgres_session_list;
 pal_row_scan_fn pal_postgres_row_scan;
 pal_row_find_fn pal_postgres_row_find;
 pal_row_search_fn pal_postgres_row_search;
+pal_row_rank_fn pal_postgres_row_rank;
 pal_index_build_fn pal_postgres_index_build;
 pal_fork_list_fn pal_postgres_fork_list;
 pal_mark_list_fn pal_postgres_mark_list;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/search/search_choose.h"
 #include "store/postgres/index/index_postgres.h"
 
 enum {
@@ -23,6 +24,8 @@ enum {
     TERMS_MAX = 256,
     SESSIONS_MAX = 32,  /* the index does not distinguish more ancestors */
     PIECES_MAX = 1000,  /* with more pieces, the whole index is searched */
+    RANK_ROWS = 256, /* rows of one statement that reads the rows of a ranked search */
+    WIDE_MAX = 16,   /* messages that are too long for the index and that it reads */
     NODES_MAX = (PAL_GROUP_LEVELS + 1) * LOOK_NODES_MAX * PAL_GROUP_CHILDREN,
 };
 
@@ -59,6 +62,7 @@ typedef struct search_state {
     pal_found_sink sink;
     void *user;
     bool wanted; /* the sink accepts more rows */
+    bool is_counted; /* the counts of a ranked search include the rows */
 } search_state;
 
 /* ---- Rows ---- */
@@ -68,6 +72,7 @@ static void report_row(search_state *state, const PGresult *result, int line)
     pal_row row;
     pal_found_row found = {.row = &row,
             .pos = (uint64_t)pal_postgres_int(result, line, 10),
+            .is_counted = state->is_counted,
             .handle = {.number = 1,
                     .id = pal_postgres_id(result, line, 11),
                     .tenant = state->search->tenant}};
@@ -345,6 +350,19 @@ static pal_status look_at_block(search_state *state, const PGresult *looked, siz
     return status == PAL_OK ? scan(state, first, last, err) : status;
 }
 
+/* Adds the range of terms that a term stands for. UTF-8 has no byte 0xff, so no word has it. */
+static void put_range(const pal_term *term, term_place place, pal_postgres_param *lows,
+        pal_postgres_param *highs, pal_postgres_param *places)
+{
+    char high[PAL_TERM_LEN_MAX + 1];
+
+    memcpy(high, term->text.data, term->text.len);
+    high[term->text.len] = (char)0xff;
+    pal_postgres_add_bytes(lows, term->text);
+    pal_postgres_add_bytes(highs, pal_str_make(high, term->text.len + term->is_prefix));
+    pal_postgres_add_int(places, place);
+}
+
 static void put_look(const search_state *state, const node *nodes, size_t len,
         pal_postgres_params *params)
 {
@@ -360,17 +378,8 @@ static void put_look(const search_state *state, const node *nodes, size_t len,
         pal_postgres_add_int(levels, nodes[i].level);
         pal_postgres_add_int(numbers, nodes[i].number);
     }
-    for (size_t i = 0; i < state->terms_len; i++) {
-        const pal_term *term = &state->terms[i].term;
-        char high[PAL_TERM_LEN_MAX + 1];
-
-        /* UTF-8 has no byte 0xff, so no word has it. */
-        memcpy(high, term->text.data, term->text.len);
-        high[term->text.len] = (char)0xff;
-        pal_postgres_add_bytes(lows, term->text);
-        pal_postgres_add_bytes(highs, pal_str_make(high, term->text.len + term->is_prefix));
-        pal_postgres_add_int(places, state->terms[i].place);
-    }
+    for (size_t i = 0; i < state->terms_len; i++)
+        put_range(&state->terms[i].term, state->terms[i].place, lows, highs, places);
 }
 
 static pal_status look(search_state *state, pal_error *err)
@@ -546,5 +555,316 @@ pal_status pal_postgres_row_search(pal_engine *engine, const pal_row_search *sea
     add_terms(state);
     status = run_search(state, err);
     pal_free(state);
+    return status;
+}
+
+/* ---- Ranked searches ---- */
+
+/* A block of the range. */
+typedef struct ranked_block {
+    int64_t first_pos, last_pos; /* positions that belong to the block or to a missing block */
+    pal_str positions;           /* empty until the block was looked at */
+} ranked_block;
+
+typedef struct ranking {
+    search_state *state;
+    const pal_row_rank *rank;
+    pal_arena *arena;
+    pal_chooser chooser;
+    ranked_block *blocks;
+    int64_t wide[WIDE_MAX]; /* the newest messages that are too long for the index */
+    size_t wide_len;
+    size_t wide_blocks[WIDE_MAX];
+} ranking;
+
+static void put_ranked_look(const ranking *r, const pal_choose_node *nodes, size_t nodes_len,
+        const pal_term *terms, size_t terms_len, pal_postgres_params *params)
+{
+    pal_postgres_param *levels, *numbers, *lows, *highs, *places;
+
+    pal_postgres_put_int(params, r->state->tenant);
+    levels = pal_postgres_put_array(params, PAL_POSTGRES_INT8);
+    numbers = pal_postgres_put_array(params, PAL_POSTGRES_INT8);
+    lows = pal_postgres_put_array(params, PAL_POSTGRES_BYTES);
+    highs = pal_postgres_put_array(params, PAL_POSTGRES_BYTES);
+    places = pal_postgres_put_array(params, PAL_POSTGRES_INT8);
+    for (size_t i = 0; i < nodes_len; i++) {
+        pal_postgres_add_int(levels, nodes[i].level);
+        pal_postgres_add_int(numbers, nodes[i].number);
+    }
+    for (size_t i = 0; i < terms_len; i++)
+        put_range(&terms[i], EVERYWHERE, lows, highs, places);
+}
+
+/* Reads the line of a node: whether it is built, and the positions of a block. */
+static void read_node(ranking *r, pal_choose_node *of, const PGresult *looked, int line)
+{
+    ranked_block *block;
+
+    of->is_sound = pal_postgres_int(looked, line, 2) != 0;
+    if (of->level > 0)
+        return;
+    block = &r->blocks[of->number - r->chooser.first_block];
+    if (block->positions.len == 0)
+        block->positions = pal_postgres_str_copy(looked, line, 5, r->arena);
+}
+
+/* A term that has no chunk in a node, or a damaged one, makes the node unsound. */
+static void read_looked(ranking *r, const PGresult *looked, pal_choose_node *nodes,
+        size_t nodes_len, const pal_term *terms, size_t terms_len, pal_block_bitmap *rows)
+{
+    uint64_t found[PAL_CHOOSE_NODES_MAX][2] = {{0}};
+
+    for (int i = 0; i < PQntuples(looked); i++)
+        if (pal_postgres_int(looked, i, 1) == 0)
+            read_node(r, &nodes[pal_postgres_int(looked, i, 0) - 1], looked, i);
+    for (int i = 0; i < PQntuples(looked); i++) {
+        size_t at = (size_t)pal_postgres_int(looked, i, 0) - 1;
+        size_t term = (size_t)pal_postgres_int(looked, i, 1) - 1;
+        bool ignored;
+
+        if (pal_postgres_int(looked, i, 1) == 0)
+            continue;
+        found[at][term / 64] |= UINT64_C(1) << term % 64;
+        if (!pal_block_chunk_find(pal_postgres_str(looked, i, 5), terms[term],
+                    &rows[at * terms_len + term], &ignored))
+            nodes[at].is_sound = false;
+    }
+    for (size_t at = 0; at < nodes_len; at++)
+        for (size_t term = 0; term < terms_len; term++)
+            if (!(found[at][term / 64] >> term % 64 & 1))
+                nodes[at].is_sound = false;
+}
+
+static pal_status look_up(void *user, pal_choose_node *nodes, size_t nodes_len,
+        const pal_term *terms, size_t terms_len, pal_block_bitmap *rows, pal_error *err)
+{
+    ranking *r = user;
+    pal_postgres_params params = {0};
+    PGresult *looked = NULL;
+    pal_status status;
+
+    put_ranked_look(r, nodes, nodes_len, terms, terms_len, &params);
+    status = pal_postgres_read(
+            r->state->store, PAL_POSTGRES_SEARCH_LOOK, &params, &looked, err);
+    if (status != PAL_OK)
+        return status;
+    for (size_t i = 0; i < nodes_len; i++)
+        nodes[i].is_sound = false;
+    read_looked(r, looked, nodes, nodes_len, terms, terms_len, rows);
+    PQclear(looked);
+    return PAL_OK;
+}
+
+/* ---- The blocks ---- */
+
+/* Notes that a block has rows that are not indexed. */
+static void add_wide(ranking *r, size_t block, pal_str bytes)
+{
+    pal_block_bitmap wide;
+
+    if (bytes.len == 0 || !pal_block_bitmap_read(bytes, &wide))
+        return;
+    for (size_t row = PAL_BLOCK_ROWS; row-- > 0 && r->wide_len < WIDE_MAX;) {
+        if (!pal_block_bitmap_has(&wide, row))
+            continue;
+        r->wide_blocks[r->wide_len] = block;
+        r->wide[r->wide_len++] = (int64_t)row;
+    }
+}
+
+static pal_status list_blocks(ranking *r, pal_error *err)
+{
+    pal_postgres_params params = {0};
+    PGresult *result = NULL;
+    int64_t newest = -1;
+    pal_status status;
+
+    pal_postgres_put_int(&params, r->state->tenant);
+    status = pal_postgres_read(
+            r->state->store, PAL_POSTGRES_SEARCH_BLOCKS, &params, &result, err);
+    if (status != PAL_OK)
+        return status;
+    for (int i = 0; i < PQntuples(result); i++)
+        newest = pal_postgres_int(result, i, 0);
+    r->chooser.blocks_len = (size_t)(newest + 1);
+    r->chooser.is_gap = pal_arena_alloc(r->arena, r->chooser.blocks_len + 1);
+    r->blocks = pal_arena_array(r->arena, r->chooser.blocks_len + 1, sizeof *r->blocks);
+    if (!r->chooser.is_gap || !r->blocks) {
+        PQclear(result);
+        return pal_no_memory(err);
+    }
+    memset(r->chooser.is_gap, true, r->chooser.blocks_len + 1);
+    memset(r->blocks, 0, (r->chooser.blocks_len + 1) * sizeof *r->blocks);
+    for (int i = PQntuples(result); i-- > 0;) {
+        size_t block = (size_t)pal_postgres_int(result, i, 0);
+
+        r->blocks[block].first_pos = pal_postgres_int(result, i, 2);
+        r->blocks[block].last_pos = pal_postgres_int(result, i, 3);
+        r->chooser.is_gap[block] = pal_postgres_int(result, i, 1) == 0;
+        if (!r->chooser.is_gap[block])
+            add_wide(r, block, pal_postgres_str(result, i, 4));
+    }
+    PQclear(result);
+    return PAL_OK;
+}
+
+/* Returns the positions of the block's rows, or 0 if they are not known. */
+static size_t positions_of(const ranking *r, size_t block, int64_t positions[PAL_BLOCK_ROWS])
+{
+    size_t len = pal_postgres_positions_read(
+            r->blocks[block].positions, r->blocks[block].first_pos, positions);
+
+    return len == SIZE_MAX || r->blocks[block].positions.len == 0 ? 0 : len;
+}
+
+/* ---- The rows ---- */
+
+/* Reads the rows of a block that is missing or damaged, and those of missing blocks before it. */
+static pal_status scan_block(ranking *r, size_t block, pal_error *err)
+{
+    int64_t first = r->blocks[block].first_pos, last = r->blocks[block].last_pos;
+
+    if (last == 0) {
+        size_t before = block, after = block;
+
+        while (before > 0 && r->blocks[before].last_pos == 0)
+            before--;
+        while (after + 1 < r->chooser.blocks_len && r->blocks[after].last_pos == 0)
+            after++;
+        if (block > 0 && r->blocks[block - 1].last_pos == 0)
+            return PAL_OK; /* the first of the missing blocks was scanned for all of them */
+        first = r->blocks[before].last_pos + 1;
+        last = r->blocks[after].first_pos - 1;
+    }
+    return scan(r->state, first, last, err);
+}
+
+static pal_status report_unchosen(ranking *r, int64_t indexed_pos, pal_error *err)
+{
+    search_state *state = r->state;
+    pal_status status;
+
+    state->is_counted = false;
+    status = scan(state, indexed_pos + 1, state->last_pos, err);
+    for (size_t block = r->chooser.blocks_len; status == PAL_OK && state->wanted && block-- > 0;)
+        if (r->chooser.is_gap[block])
+            status = scan_block(r, block, err);
+    for (size_t i = 0; status == PAL_OK && state->wanted && i < r->wide_len; i++) {
+        int64_t positions[PAL_BLOCK_ROWS];
+        size_t row = (size_t)r->wide[i], block = r->wide_blocks[i];
+
+        if (!r->chooser.is_gap[block] && row < positions_of(r, block, positions))
+            status = scan(state, positions[row], positions[row], err);
+    }
+    return status;
+}
+
+static pal_status report_chosen(ranking *r, pal_error *err)
+{
+    search_state *state = r->state;
+    int64_t positions[PAL_BLOCK_ROWS];
+    size_t read_block = SIZE_MAX, len = 0;
+    pal_status status = PAL_OK;
+
+    state->is_counted = true;
+    state->fetch_rows = RANK_ROWS;
+    for (size_t i = 0; status == PAL_OK && i < r->chooser.places_len; i++) {
+        size_t block = (size_t)(r->chooser.places[i] / PAL_BLOCK_ROWS);
+        size_t row = (size_t)(r->chooser.places[i] % PAL_BLOCK_ROWS);
+
+        if (block != read_block)
+            len = positions_of(r, block, positions);
+        read_block = block;
+        if (row < len)
+            state->found[state->found_len++] = positions[row];
+        if (state->found_len == RANK_ROWS)
+            status = fetch(state, err);
+    }
+    return status == PAL_OK ? fetch(state, err) : status;
+}
+
+/* Adds the terms that the rows must have: that of the role, and one of the sessions. */
+static pal_status add_filters(ranking *r, pal_error *err)
+{
+    search_term *texts = pal_arena_array(r->arena, SESSIONS_MAX + 1, sizeof *texts);
+    pal_term *terms = pal_arena_array(r->arena, SESSIONS_MAX + 1, sizeof *terms);
+    const pal_row_rank *rank = r->rank;
+    size_t sessions = 0;
+
+    if (!texts || !terms)
+        return pal_no_memory(err);
+    memset(terms, 0, (SESSIONS_MAX + 1) * sizeof *terms);
+    terms[0].text = pal_postgres_role_term(texts[0].text, rank->role);
+    r->chooser.all_of = terms;
+    r->chooser.all_of_len = rank->role != PAL_ROLE_NONE;
+    for (size_t i = 0; i < rank->pieces_len; i++) {
+        pal_id id = rank->pieces[i].handle.id;
+
+        if (i > 0 && pal_id_equal(rank->pieces[i - 1].handle.id, id))
+            continue;
+        if (sessions == SESSIONS_MAX)
+            return PAL_OK; /* too many: any session */
+        sessions++;
+        terms[sessions].text = pal_postgres_session_term(texts[sessions].text, id);
+    }
+    r->chooser.any_of = terms + 1;
+    r->chooser.any_of_len = sessions;
+    return PAL_OK;
+}
+
+static pal_status rank_rows(ranking *r, pal_error *err)
+{
+    int64_t indexed_pos = 0;
+    pal_status status = find_blocks(r->state, &indexed_pos, err);
+
+    if (status == PAL_OK)
+        status = list_blocks(r, err);
+    if (status == PAL_OK)
+        status = add_filters(r, err);
+    if (status == PAL_OK && r->chooser.blocks_len > 0)
+        status = pal_choose(&r->chooser, err);
+    if (status == PAL_OK)
+        status = report_chosen(r, err);
+    return status == PAL_OK ? report_unchosen(r, indexed_pos, err) : status;
+}
+
+pal_status pal_postgres_row_rank(pal_engine *engine, const pal_row_rank *rank,
+        pal_found_sink sink, void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    pal_postgres *store = (pal_postgres *)engine;
+    pal_row_search search = {.tenant = rank->tenant, .role = rank->role};
+    search_state *state;
+    ranking r = {.rank = rank};
+    bool is_found;
+    pal_status status = pal_postgres_tenant_find(store, rank->tenant, &is_found, err);
+
+    memset(out_counts, 0, sizeof *out_counts);
+    if (status != PAL_OK || !is_found)
+        return status;
+    state = pal_calloc(1, sizeof *state);
+    r.arena = pal_arena_new(0);
+    if (state && r.arena) {
+        state->store = store;
+        state->search = &search;
+        state->tenant = pal_postgres_tenant(rank->tenant);
+        state->first_pos = 1;
+        state->last_pos = INT64_MAX - 1;
+        state->sink = sink;
+        state->user = user;
+        state->wanted = true;
+        r.state = state;
+        r.chooser = (pal_chooser){.query = rank->query,
+                .look = look_up,
+                .user = &r,
+                .rows_max = rank->rows_max,
+                .arena = r.arena,
+                .counts = out_counts};
+        status = rank_rows(&r, err);
+    } else {
+        status = pal_no_memory(err);
+    }
+    pal_free(state);
+    pal_arena_free(r.arena);
     return status;
 }

@@ -19,7 +19,10 @@
 
 #include <stdio.h>
 
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "palaver/limits.h"
 #include "store/search/search.h"
@@ -63,13 +66,28 @@ typedef struct search_state {
 
 /* ---- One row ---- */
 
-static bool is_asked_for(const pal_search_query *search, const pal_row *row)
+/* Returns whether the message has this sender. Plain texts have none. */
+static bool is_from(const pal_row *row, pal_str sender, pal_arena *scratch)
+{
+    pal_message message;
+    pal_json extra;
+
+    if (row->is_text || !memmem(row->body.data, row->body.len, "\"sender\"", 8) ||
+            pal_view_decode(row, scratch, &message, NULL) != PAL_OK || message.extra.len == 0 ||
+            pal_json_parse(scratch, message.extra, NULL, &extra, NULL) != PAL_OK)
+        return false;
+    return pal_str_equal(pal_json_string(pal_json_find(extra, "sender"), scratch), sender);
+}
+
+bool pal_search_wants(const pal_search_query *search, const pal_row *row, pal_arena *scratch)
 {
     if (search->role != PAL_ROLE_NONE && row->role != search->role)
         return false;
     if (row->created_at < search->from)
         return false;
-    return search->to == 0 || row->created_at < search->to;
+    if (search->to != 0 && row->created_at >= search->to)
+        return false;
+    return search->sender.len == 0 || is_from(row, search->sender, scratch);
 }
 
 /* Returns whether the row matches, and its snippet. A damaged row never matches; fsck reports
@@ -79,7 +97,6 @@ static bool row_matches(search_state *state, const pal_row *row, pal_str *out_sn
     pal_status status;
     size_t at;
 
-    pal_arena_reset(state->scratch);
     pal_buf_clear(&state->text);
     pal_buf_clear(&state->normal);
     status = pal_row_text(row, state->scratch, &state->text, state->err);
@@ -105,7 +122,8 @@ static bool look_at(
 {
     pal_str snippet;
 
-    if (is_asked_for(state->search, row) && row_matches(state, row, &snippet))
+    pal_arena_reset(state->scratch);
+    if (pal_search_wants(state->search, row, state->scratch) && row_matches(state, row, &snippet))
         state->found[state->len++] = (candidate){.hit = {.session = session,
                                                          .seq = row->seq,
                                                          .message = row->id,
@@ -202,18 +220,19 @@ pal_status pal_store_index(pal_store *store, uint32_t parts_max, bool *out_more,
 
 /* Rows without an index, because it is damaged or could not be written, are searched one by one. A
  * full disk must not prevent searching. */
-static pal_status ready_index(pal_store *store, search_state *state, pal_error *err)
+pal_status pal_search_ready(
+        pal_store *store, const pal_search_query *search, int64_t *out_until_us, pal_error *err)
 {
-    int64_t wait_us = (int64_t)state->search->wait_ms * 1000;
+    int64_t wait_us = (int64_t)search->wait_ms * 1000;
     int64_t until_us = wait_us ? pal_clock_monotonic_us() + wait_us : 0;
     pal_status status = PAL_OK;
     bool more;
 
+    *out_until_us = 0;
     if (has_index(store))
-        status = complete_index(
-                store, state->search->tenant, UINT32_MAX, until_us, &more, err);
+        status = complete_index(store, search->tenant, UINT32_MAX, until_us, &more, err);
     if (wait_us)
-        state->until_us = pal_clock_monotonic_us() + wait_us;
+        *out_until_us = pal_clock_monotonic_us() + wait_us;
     return status == PAL_NO_MEMORY ? status : PAL_OK;
 }
 
@@ -234,13 +253,13 @@ static pal_status search_rows(
 
 /* ---- One session ---- */
 
-static uint64_t count_rows(const pal_piece *pieces, size_t len)
+bool pal_search_is_short(const pal_store *store, const pal_piece *pieces, size_t len)
 {
     uint64_t rows = 0;
 
     for (size_t i = 0; i < len; i++)
         rows += pieces[i].last - pieces[i].first + 1;
-    return rows;
+    return !store->engine->backend->index_build || rows <= WALK_ROWS_MAX;
 }
 
 static pal_status walk_pieces(pal_store *store, search_state *state, pal_error *err)
@@ -283,10 +302,9 @@ static pal_status search_session(pal_store *store, search_state *state, uint64_t
     if (status != PAL_OK || state->pieces_len == 0)
         return status;
     state->pieces = pieces;
-    if (!store->engine->backend->index_build ||
-            count_rows(pieces, state->pieces_len) <= WALK_ROWS_MAX)
+    if (pal_search_is_short(store, pieces, state->pieces_len))
         return walk_pieces(store, state, err);
-    status = ready_index(store, state, err);
+    status = pal_search_ready(store, state->search, &state->until_us, err);
     return status == PAL_OK ? search_rows(store, state, 0, err) : status;
 }
 
@@ -317,7 +335,7 @@ static pal_status keep_shown(search_state *state, pal_visibility *visibility, si
 static pal_status search_tenant(pal_store *store, search_state *state, uint64_t below_pos,
         pal_arena *scratch, pal_error *err)
 {
-    pal_status status = ready_index(store, state, err);
+    pal_status status = pal_search_ready(store, state->search, &state->until_us, err);
     bool is_full = true;
     pal_visibility visibility;
 
@@ -382,6 +400,11 @@ static pal_status check_search(pal_search_query *search, pal_error *err)
     if (search->limit > PAL_SEARCH_HITS_MAX)
         return pal_error_set(err, PAL_LIMIT, "%u hits in one page exceed the limit of %d",
                 search->limit, PAL_SEARCH_HITS_MAX);
+    if (search->neighbors > PAL_SEARCH_NEIGHBORS_MAX)
+        return pal_error_set(err, PAL_LIMIT, "%llu neighbors of a hit exceed the limit of %d",
+                (unsigned long long)search->neighbors, PAL_SEARCH_NEIGHBORS_MAX);
+    if (search->neighbors > 0 && !search->rank)
+        return pal_error_set(err, PAL_INVALID, "'neighbors' requires a ranked search");
     if (search->role > PAL_ROLE_TOOL)
         return pal_error_set(err, PAL_INVALID, "'role' is not a role of messages");
     if (pal_id_is_none(search->session) && (search->after_seq != 0 || search->before_seq != 0))
@@ -452,6 +475,8 @@ pal_status pal_store_search(pal_store *store, const pal_search_query *search, pa
     uint64_t below;
     pal_status status = check_search(&checked, err);
 
+    if (status == PAL_OK && checked.rank)
+        return pal_search_best(store, &checked, arena, out_hits, err);
     if (status == PAL_OK)
         status = read_cursor(&checked, &below, err);
     if (status != PAL_OK)

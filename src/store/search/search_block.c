@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/search/search_fold.h"
 
 /* Five chunks of this length fill one page of SQLite. */
 enum { CHUNK_LEN_MAX = 760, BITMAP_MIN = 100, BITMAP_LEN = PAL_BLOCK_ROWS / 8 };
@@ -348,6 +349,28 @@ static size_t take_term(chunk_reader *reader, char term[PAL_TERM_LEN_MAX], size_
     return shared + more;
 }
 
+/* Skips the rows of a term. */
+static void skip_rows(chunk_reader *reader)
+{
+    uint32_t count = take_number(reader), row = 0;
+
+    if (count >= BITMAP_MIN && (size_t)(reader->end - reader->at) >= BITMAP_LEN) {
+        reader->at += BITMAP_LEN;
+        return;
+    }
+    reader->damaged = reader->damaged || count >= BITMAP_MIN;
+    for (uint32_t i = 0; i < count && !reader->damaged; i++) {
+        row += take_number(reader);
+        reader->damaged = reader->damaged || row >= PAL_BLOCK_ROWS;
+    }
+}
+
+static bool is_wanted(pal_str term, pal_term wanted)
+{
+    return (wanted.is_prefix || term.len == wanted.text.len) &&
+            (wanted.stem.len == 0 || pal_fold_has_stem(term, wanted.stem));
+}
+
 bool pal_block_chunk_find(pal_str chunk, pal_term wanted, pal_block_bitmap *rows, bool *out_more)
 {
     chunk_reader reader = {.at = (const unsigned char *)chunk.data,
@@ -357,19 +380,19 @@ bool pal_block_chunk_find(pal_str chunk, pal_term wanted, pal_block_bitmap *rows
 
     *out_more = true;
     while (reader.at < reader.end && !reader.damaged && *out_more) {
-        pal_block_bitmap own = {{0}};
         size_t common;
         int order;
 
         len = take_term(&reader, term, len);
-        take_rows(&reader, &own);
         if (reader.damaged)
             break;
         common = len < wanted.text.len ? len : wanted.text.len;
         order = memcmp(term, wanted.text.data, common);
-        if (order == 0 && len >= wanted.text.len && (wanted.is_prefix || len == wanted.text.len))
-            pal_block_bitmap_or(rows, &own);
-        else if (order > 0 || (order == 0 && len > wanted.text.len))
+        if (order == 0 && len >= wanted.text.len && is_wanted(pal_str_make(term, len), wanted))
+            take_rows(&reader, rows);
+        else
+            skip_rows(&reader);
+        if (order > 0 || (order == 0 && len > wanted.text.len && !wanted.is_prefix))
             *out_more = false;
     }
     if (!wanted.is_prefix)
@@ -386,10 +409,8 @@ bool pal_block_chunk_each(pal_str chunk, pal_term_sink sink, void *user)
     size_t len = 0;
 
     while (wanted && reader.at < reader.end && !reader.damaged) {
-        pal_block_bitmap ignored = {{0}};
-
         len = take_term(&reader, term, len);
-        take_rows(&reader, &ignored);
+        skip_rows(&reader);
         if (!reader.damaged)
             wanted = sink((pal_term){.text = pal_str_make(term, len)}, user);
     }

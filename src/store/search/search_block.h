@@ -72,7 +72,8 @@ PAL_CHECKED pal_status pal_block_finish(pal_block_builder *builder, pal_arena *a
 
 /* ---- Reading ---- */
 
-/* Adds the rows of the term to the bitmap; for a prefix, the rows of all terms that begin with it.
+/* Adds the rows of the term to the bitmap; for a prefix, the rows of all terms that begin with it
+ * and, if the term has a stem, have this stem.
  * *out_more says that the next chunk may contain more of them. Returns false if the chunk is
  * damaged. */
 bool pal_block_chunk_find(pal_str chunk, pal_term wanted, pal_block_bitmap *rows, bool *out_more);

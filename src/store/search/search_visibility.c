@@ -132,3 +132,16 @@ pal_status pal_visibility_find(pal_visibility *visibility, pal_id owner, pal_han
         *out_session = found;
     return status;
 }
+
+pal_status pal_visibility_pieces(pal_visibility *visibility, pal_id session,
+        const pal_piece **out_pieces, size_t *out_len, pal_error *err)
+{
+    seen_session *seen;
+    pal_status status = look_up(visibility, session, &seen, err);
+
+    if (status != PAL_OK)
+        return status;
+    *out_pieces = seen->pieces;
+    *out_len = seen->pieces_len;
+    return PAL_OK;
+}

@@ -200,11 +200,12 @@ void pal_words_query_terms(const pal_query *query, pal_term_sink sink, void *use
 /* ---- Queries ---- */
 
 /* Removes one word or quoted phrase from the front of the text. */
-static pal_str take_part(pal_str *text, bool *out_prefix)
+static pal_str take_part(pal_str *text, bool *out_prefix, bool *out_quoted)
 {
     bool quoted = text->data[0] == '"';
     size_t begin = quoted ? 1 : 0, end = begin, next;
 
+    *out_quoted = quoted;
     if (quoted) {
         while (end < text->len && text->data[end] != '"')
             end++;
@@ -222,8 +223,8 @@ static pal_str take_part(pal_str *text, bool *out_prefix)
     return part;
 }
 
-static pal_status add_phrase(
-        pal_query *query, pal_str part, bool is_prefix, pal_arena *arena, pal_error *err)
+static pal_status add_phrase(pal_query *query, pal_str part, bool is_prefix, bool is_quoted,
+        pal_arena *arena, pal_error *err)
 {
     pal_status status = PAL_OK;
     pal_buf normal;
@@ -237,7 +238,7 @@ static pal_status add_phrase(
                 err, PAL_LIMIT, "a search can have at most %d words", PAL_SEARCH_WORDS_MAX);
     else if (normal.len > 0)
         query->phrases[query->len++] =
-                (pal_phrase){pal_arena_copy(arena, pal_buf_str(&normal)), is_prefix};
+                (pal_phrase){pal_arena_copy(arena, pal_buf_str(&normal)), is_prefix, is_quoted};
     pal_buf_done(&normal);
     return status;
 }
@@ -254,7 +255,7 @@ pal_status pal_words_query_read(pal_str text, pal_arena *arena, pal_query *out_q
     if (!query.phrases)
         return pal_no_memory(err);
     while (text.len > 0) {
-        bool is_prefix;
+        bool is_prefix, is_quoted;
         pal_str part;
         pal_status status;
 
@@ -262,8 +263,8 @@ pal_status pal_words_query_read(pal_str text, pal_arena *arena, pal_query *out_q
             text = pal_str_make(text.data + 1, text.len - 1);
             continue;
         }
-        part = take_part(&text, &is_prefix);
-        status = add_phrase(&query, part, is_prefix, arena, err);
+        part = take_part(&text, &is_prefix, &is_quoted);
+        status = add_phrase(&query, part, is_prefix, is_quoted, arena, err);
         if (status != PAL_OK)
             return status;
     }
@@ -349,8 +350,13 @@ static size_t merge_matches(pal_search_match *matches, size_t len)
     return len > 0 ? kept + 1 : 0;
 }
 
-/* Returns the place in the text of the bytes from `at` to `end` of its normal form. */
-static pal_search_match match_at(pal_str text, size_t at, size_t end)
+size_t pal_words_matches_join(pal_search_match *matches, size_t len)
+{
+    qsort(matches, len, sizeof(*matches), compare_matches);
+    return merge_matches(matches, len);
+}
+
+pal_search_match pal_words_match_at(pal_str text, size_t at, size_t end)
 {
     size_t first = pal_words_origin(text, at), last = pal_words_origin(text, end - 1);
     uint32_t ignored;
@@ -374,11 +380,10 @@ size_t pal_words_matches(
 
         for (; len < max && phrase_find(&query->phrases[i], pal_buf_str(&normal), at, &at);
                 at += width)
-            out_matches[len++] = match_at(text, at, at + width);
+            out_matches[len++] = pal_words_match_at(text, at, at + width);
     }
     pal_buf_done(&normal);
-    qsort(out_matches, len, sizeof(*out_matches), compare_matches);
-    return merge_matches(out_matches, len);
+    return pal_words_matches_join(out_matches, len);
 }
 
 /* ---- Snippets ---- */

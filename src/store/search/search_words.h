@@ -30,6 +30,8 @@ size_t pal_words_origin(pal_str text, size_t at);
 typedef struct pal_term {
     pal_str text;
     bool is_prefix; /* in queries: all terms that begin with this one match */
+    pal_str stem;   /* in queries with is_prefix: not empty: only those with this stem match
+                       (search_fold.h) */
 } pal_term;
 
 /* Returns false to stop. The term is borrowed for the call. */
@@ -43,6 +45,7 @@ void pal_words_terms(pal_str normal, pal_term_sink sink, void *user);
 typedef struct pal_phrase {
     pal_str normal;
     bool is_prefix; /* the last word may continue */
+    bool is_quoted;
 } pal_phrase;
 
 typedef struct pal_query {
@@ -68,6 +71,11 @@ bool pal_words_query_match(const pal_query *query, pal_str normal, size_t *out_f
  * not found. */
 size_t pal_words_matches(
         const pal_query *query, pal_str text, pal_search_match *out_matches, size_t max);
+
+/* Returns the place in the text of the bytes from `at` to `end` of its normal form. */
+pal_search_match pal_words_match_at(pal_str text, size_t at, size_t end);
+/* Sorts matches and joins those that overlap. Returns how many are left. */
+size_t pal_words_matches_join(pal_search_match *matches, size_t len);
 
 /* Returns about 120 characters of the text around the byte `at`, in the arena. White space becomes
  * single spaces, and an ellipsis marks each cut. */

@@ -278,6 +278,7 @@ const pal_store_backend pal_store_sqlite = {
         .row_scan = pal_sqlite_row_scan,
         .row_find = pal_sqlite_row_find,
         .row_search = pal_sqlite_row_search,
+        .row_rank = pal_sqlite_row_rank,
         .fork_list = pal_sqlite_fork_list,
         .index_build = pal_sqlite_index_build,
         .mark_list = pal_sqlite_mark_list,

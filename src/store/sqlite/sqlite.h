@@ -327,6 +327,7 @@ pal_session_list_fn pal_sqlite_session_list;
 pal_row_scan_fn pal_sqlite_row_scan;
 pal_row_find_fn pal_sqlite_row_find;
 pal_row_search_fn pal_sqlite_row_search;
+pal_row_rank_fn pal_sqlite_row_rank;
 pal_fork_list_fn pal_sqlite_fork_list;
 pal_index_build_fn pal_sqlite_index_build;
 pal_mark_list_fn pal_sqlite_mark_list;

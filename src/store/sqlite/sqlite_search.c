@@ -8,10 +8,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/search/search_choose.h"
 #include "store/sqlite/sqlite_group.h"
 
 /* The index does not distinguish more than HANDLES_MAX ancestors. */
-enum { HANDLES_MAX = 32, TERMS_MAX = 256 };
+enum {
+    HANDLES_MAX = 32,
+    TERMS_MAX = 256,
+    WIDE_MAX = 16, /* messages that are too long for the index and that a ranked search reads */
+};
 
 typedef struct search_state {
     pal_sqlite *self;
@@ -25,6 +30,7 @@ typedef struct search_state {
     pal_found_sink sink;
     void *user;
     bool wanted; /* the sink accepts more rows */
+    bool is_counted; /* the counts of a ranked search include the rows */
 } search_state;
 
 pal_status pal_sqlite_snapshot_begin(pal_sql_conn *conn, pal_error *err)
@@ -50,7 +56,7 @@ static pal_status report_rows(search_state *state, int64_t first, int64_t last, 
     pal_sql_bind_int(&sql, state->tenant);
     while (state->wanted && pal_sql_row(&sql)) {
         pal_row row;
-        pal_found_row found = {.row = &row};
+        pal_found_row found = {.row = &row, .is_counted = state->is_counted};
 
         pal_sqlite_row_read(&sql, 0, &row);
         found.pos = (uint64_t)pal_sql_int(&sql, 9);
@@ -373,6 +379,191 @@ pal_status pal_sqlite_row_search(pal_engine *engine, const pal_row_search *searc
         status = search_range(&state, err);
     pal_sqlite_snapshot_end(state.conn);
     pal_sqlite_reader_give(self, state.conn);
+    return status;
+}
+
+/* ---- Ranked searches ---- */
+
+static pal_status look_up(void *user, pal_choose_node *nodes, size_t nodes_len,
+        const pal_term *terms, size_t terms_len, pal_block_bitmap *rows, pal_error *err)
+{
+    search_state *state = user;
+    pal_status status = PAL_OK;
+
+    for (size_t i = 0; status == PAL_OK && i < nodes_len; i++) {
+        int64_t key = nodes[i].level > 0 ? pal_sqlite_group_key(nodes[i].level, nodes[i].number)
+                                         : nodes[i].number;
+
+        nodes[i].is_sound = true;
+        for (size_t term = 0; status == PAL_OK && nodes[i].is_sound && term < terms_len; term++)
+            if (nodes[i].wanted >> term & 1)
+                status = find_term(state, key, terms[term], &rows[i * terms_len + term],
+                        &nodes[i].is_sound, err);
+        if (status == PAL_CORRUPT) {
+            nodes[i].is_sound = false;
+            status = PAL_OK;
+        }
+    }
+    return status;
+}
+
+/* The rows of a ranked search that the index does not choose. */
+typedef struct unchosen {
+    bool *is_gap;            /* for each block of the range: it is not in the index */
+    int64_t wide[WIDE_MAX];  /* positions of the newest messages that are too long for it */
+    size_t wide_len;
+} unchosen;
+
+static void add_wide(unchosen *rows, int64_t block, pal_str bytes)
+{
+    pal_block_bitmap wide;
+
+    if (!pal_block_bitmap_read(bytes, &wide))
+        return;
+    for (int64_t row = PAL_BLOCK_ROWS; row-- > 0 && rows->wide_len < WIDE_MAX;)
+        if (pal_block_bitmap_has(&wide, (size_t)row))
+            rows->wide[rows->wide_len++] = block * PAL_BLOCK_ROWS + row;
+}
+
+static pal_status find_unchosen(search_state *state, int64_t first_block, int64_t last_block,
+        unchosen *rows, pal_error *err)
+{
+    pal_sql sql;
+
+    memset(rows->is_gap, true, (size_t)(last_block - first_block + 1));
+    if (!state->self->has_search)
+        return PAL_OK;
+    sql = pal_sql_start(state->conn, PAL_SQL_INDEX_BLOCKS);
+    pal_sql_bind_int(&sql, last_block);
+    while (pal_sql_row(&sql) && pal_sql_int(&sql, 0) >= first_block) {
+        rows->is_gap[pal_sql_int(&sql, 0) - first_block] = false;
+        add_wide(rows, pal_sql_int(&sql, 0), pal_sql_text(&sql, 1));
+    }
+    return pal_sql_end(&sql, err);
+}
+
+static pal_status report_unchosen(search_state *state, const unchosen *rows, int64_t first,
+        int64_t last, pal_error *err)
+{
+    int64_t first_block = pal_sqlite_block_of(first);
+    pal_status status = PAL_OK;
+
+    state->is_counted = false;
+    for (int64_t block = pal_sqlite_block_of(last);
+            status == PAL_OK && state->wanted && block >= first_block; block--) {
+        int64_t from = block * PAL_BLOCK_ROWS, to = from + PAL_BLOCK_ROWS - 1;
+
+        if (rows->is_gap[block - first_block])
+            status = report_rows(state, from > first ? from : first, to < last ? to : last, err);
+    }
+    for (size_t i = 0; status == PAL_OK && state->wanted && i < rows->wide_len; i++)
+        if (!rows->is_gap[pal_sqlite_block_of(rows->wide[i]) - first_block])
+            status = report_rows(state, rows->wide[i], rows->wide[i], err);
+    return status;
+}
+
+static pal_status report_chosen(search_state *state, const pal_chooser *chooser, pal_error *err)
+{
+    int64_t base = chooser->first_block * PAL_BLOCK_ROWS;
+    pal_status status = PAL_OK;
+
+    state->is_counted = true;
+    for (size_t i = 0; status == PAL_OK && state->wanted && i < chooser->places_len; i++) {
+        int64_t pos = base + (int64_t)chooser->places[i];
+
+        status = report_rows(state, pos, pos, err);
+    }
+    return status;
+}
+
+/* Adds the terms that the rows must have. The terms of the tenant and the role come first, in
+ * texts[0] and texts[1]; those of sessions follow. */
+static pal_status add_filters(search_state *state, pal_chooser *chooser, pal_role role,
+        pal_arena *arena, pal_error *err)
+{
+    pal_term *terms = pal_arena_array(arena, HANDLES_MAX + 2, sizeof(*terms));
+    char(*texts)[PAL_SQLITE_TERM_SIZE] =
+            pal_arena_array(arena, HANDLES_MAX + 2, sizeof(*texts));
+    pal_sql sql = pal_sql_start(state->conn, PAL_SQL_TENANT_OTHER);
+    bool has_others;
+    pal_status status;
+    size_t len = 0;
+
+    pal_sql_bind_int(&sql, state->tenant);
+    has_others = pal_sql_row(&sql);
+    status = pal_sql_end(&sql, err);
+    if (status != PAL_OK)
+        return status;
+    if (!terms || !texts)
+        return pal_no_memory(err);
+    if (has_others)
+        terms[len++].text = pal_sqlite_term(texts[0], 't', state->tenant);
+    if (role != PAL_ROLE_NONE)
+        terms[len++].text = pal_sqlite_term(texts[1], 'r', role);
+    chooser->all_of = terms;
+    chooser->all_of_len = len;
+    for (size_t i = 0; i < state->handles_len; i++)
+        terms[len + i].text = pal_sqlite_term(texts[2 + i], 's', state->handles[i]);
+    chooser->any_of = terms + len;
+    chooser->any_of_len = state->handles_len;
+    return PAL_OK;
+}
+
+static pal_status rank_range(search_state *state, const pal_row_rank *rank, pal_arena *arena,
+        pal_rank_counts *out_counts, pal_error *err)
+{
+    pal_chooser chooser = {.query = rank->query,
+            .look = look_up,
+            .user = state,
+            .rows_max = rank->rows_max,
+            .arena = arena,
+            .counts = out_counts};
+    unchosen rows = {0};
+    int64_t first = 0, last = -1;
+    pal_status status =
+            pal_sqlite_tenant(state->conn, rank->tenant, false, &state->tenant, err);
+
+    if (status == PAL_OK && state->tenant != 0)
+        status = find_range(state, &first, &last, err);
+    if (status != PAL_OK || state->tenant == 0 || last < first)
+        return status;
+    chooser.first_block = pal_sqlite_block_of(first);
+    chooser.blocks_len = (size_t)(pal_sqlite_block_of(last) - chooser.first_block + 1);
+    chooser.is_gap = rows.is_gap = pal_arena_alloc(arena, chooser.blocks_len);
+    if (!rows.is_gap)
+        return pal_no_memory(err);
+    status = find_unchosen(state, chooser.first_block, pal_sqlite_block_of(last), &rows, err);
+    if (status == PAL_OK)
+        status = add_filters(state, &chooser, rank->role, arena, err);
+    if (status == PAL_OK)
+        status = pal_choose(&chooser, err);
+    if (status == PAL_OK)
+        status = report_chosen(state, &chooser, err);
+    return status == PAL_OK ? report_unchosen(state, &rows, first, last, err) : status;
+}
+
+pal_status pal_sqlite_row_rank(pal_engine *engine, const pal_row_rank *rank, pal_found_sink sink,
+        void *user, pal_rank_counts *out_counts, pal_error *err)
+{
+    pal_sqlite *self = (pal_sqlite *)engine;
+    pal_row_search search = {
+            .tenant = rank->tenant, .pieces = rank->pieces, .pieces_len = rank->pieces_len};
+    search_state state = {
+            .self = self, .search = &search, .sink = sink, .user = user, .wanted = true};
+    pal_arena *arena = pal_arena_new(0);
+    pal_status status = arena ? pal_sqlite_reader_take(self, PAL_READ_LONG, &state.conn, err)
+                              : pal_no_memory(err);
+
+    memset(out_counts, 0, sizeof(*out_counts));
+    if (status == PAL_OK) {
+        add_handles(&state);
+        status = pal_sqlite_snapshot_begin(state.conn, err);
+        if (status == PAL_OK)
+            status = rank_range(&state, rank, arena, out_counts, err);
+        pal_sqlite_snapshot_end(state.conn);
+        pal_sqlite_reader_give(self, state.conn);
+    }
+    pal_arena_free(arena);
     return status;
 }
 

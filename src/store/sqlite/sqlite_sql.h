@@ -112,6 +112,7 @@
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
     X(TENANT_FIND, "SELECT id FROM tenant WHERE name = ?1")                                        \
+    X(TENANT_OTHER, "SELECT 1 FROM tenant WHERE id <> ?1 LIMIT 1")                                 \
     X(TENANT_ADD, "INSERT INTO tenant(name) VALUES (?1)")                                          \
     X(NAME_FIND, "SELECT id FROM name WHERE text = ?1")                                            \
     X(NAME_ADD, "INSERT INTO name(text) VALUES (?1)")                                              \

@@ -22,6 +22,7 @@ static const chapter chapters[] = {
         {"model", contract_model},
         {"active marks", contract_active_marks},
         {"search", contract_search},
+        {"best", contract_best},
         {"trash", contract_trash},
         {"erasure", contract_erasure},
         {"turns", contract_turns},

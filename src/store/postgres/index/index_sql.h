@@ -113,6 +113,9 @@
             " f.block = n.block AND f.term <= t.low ORDER BY f.term DESC LIMIT 1) ORDER BY"        \
             " c.term OFFSET 0) c WHERE t.at = 0 OR t.at = 1 AND n.level = 0 OR t.at = 2 AND"       \
             " n.level > 0")                                                                        \
+    X(SEARCH_BLOCKS,                                                                               \
+            "SELECT block, is_built, first_pos, last_pos, wide FROM @search_block WHERE tenant ="  \
+            " $1 AND level = 0 ORDER BY block")                                                    \
     X(SEARCH_ROWS,                                                                                 \
             "SELECT " PAL_POSTGRES_ROW_COLUMNS                                                     \
             ", m.pos, m.session FROM unnest($2::int8[]) u(pos) JOIN @message m ON m.tenant = $1"   \
