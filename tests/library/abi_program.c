@@ -147,7 +147,6 @@ static void operations_are_applied(void)
     pal_record record = {.kind = str("abi"), .name = str("a"), .body = str("{}")};
     pal_ledger_row row = {.request_id = str("r1"), .purpose = str("turn"), .usage = {.output = 7}};
     RESULT(pal_ledger_sum, sum);
-    RESULT(pal_ledger_page, calls);
     RESULT(pal_record_page, records);
     RESULT(pal_sweep_result, sweep);
     RESULT(pal_store_stats, stats);
@@ -165,10 +164,6 @@ static void operations_are_applied(void)
     CHECK_STATUS(pal_store_ledger_sum(store, &ledger, &sum.it, &err), PAL_OK, &err);
     CHECK_EQ(sum.canary, CANARY);
     CHECK_EQ(sum.it.usage.output, 7);
-    CHECK_STATUS(pal_store_ledger_list(store, &ledger, str(""), 1, arena, &calls.it, &err), PAL_OK,
-            &err);
-    CHECK_EQ(calls.canary, CANARY);
-    CHECK_EQ(calls.it.len, 1);
     CHECK_STATUS(pal_store_record_list(store, &query, arena, &records.it, &err), PAL_OK, &err);
     CHECK_EQ(records.canary, CANARY);
     CHECK_EQ(records.it.len, 1);
