@@ -126,14 +126,6 @@ PAL_CHECKED pal_status pal_call_known_names(
         pal_call *call, pal_json object, const char *names, bool is_open, pal_error *err);
 /* Accepts only decimal digits, as in a path. */
 bool pal_call_number(pal_str text, uint64_t *out);
-/* Query parameters. PAL_OK with *out unchanged if the parameter is absent. */
-PAL_CHECKED pal_status pal_call_query_count(pal_call *call, const char *name, uint64_t min,
-        uint64_t max, uint64_t *out, pal_error *err);
-PAL_CHECKED pal_status pal_call_query_flag(
-        pal_call *call, const char *name, bool *out, pal_error *err);
-/* Accepts RFC 3339, or milliseconds since 1970. */
-PAL_CHECKED pal_status pal_call_query_time(
-        pal_call *call, const char *name, int64_t *out_ms, pal_error *err);
 /* Sets the failure's `param` to the member that the error of a native form names. Returns
  * `status`. */
 pal_status pal_call_blame(pal_call *call, pal_status status, const pal_error *err);

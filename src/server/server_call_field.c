@@ -4,18 +4,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "base/unicode.h"
 #include "dialect/dialect_object.h"
-
-static pal_status wrong(
-        pal_call *call, const char *name, pal_error *err, const char *wants, const char *is)
-{
-    call->fail_param = name;
-    return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not %s", name, wants, is);
-}
 
 pal_status pal_call_text(pal_call *call, pal_json object, const char *name, size_t len_max,
         pal_str *out, pal_error *err)
@@ -42,7 +33,7 @@ pal_status pal_call_object(
     return pal_call_blame(call, pal_object_json(object, name, out, err), err);
 }
 
-/* ---- The query ---- */
+/* ---- Numbers ---- */
 
 bool pal_call_number(pal_str text, uint64_t *out)
 {
@@ -57,59 +48,6 @@ bool pal_call_number(pal_str text, uint64_t *out)
     }
     *out = number;
     return true;
-}
-
-/* Quotes the value, shortened for an error. */
-static void quote_value(pal_str text, char out_text[64])
-{
-    snprintf(out_text, 64, "'%.*s'", PAL_EXCERPT(text, 40));
-}
-
-pal_status pal_call_query_count(
-        pal_call *call, const char *name, uint64_t min, uint64_t max, uint64_t *out, pal_error *err)
-{
-    uint64_t number;
-    char is[64];
-    pal_str text;
-    if (!pal_exchange_query(call->exchange, name, &text))
-        return PAL_OK;
-    if (pal_call_number(text, &number))
-        return pal_call_blame(
-                call, pal_object_range(name, min, max, number, out, err), err);
-    quote_value(text, is);
-    return wrong(call, name, err, "a whole number", is);
-}
-
-pal_status pal_call_query_flag(pal_call *call, const char *name, bool *out, pal_error *err)
-{
-    char is[64];
-    pal_str text;
-    if (!pal_exchange_query(call->exchange, name, &text))
-        return PAL_OK;
-    bool yes = pal_str_is(text, "true") || pal_str_is(text, "1") || text.len == 0;
-    if (yes || pal_str_is(text, "false") || pal_str_is(text, "0")) {
-        *out = yes;
-        return PAL_OK;
-    }
-    quote_value(text, is);
-    return wrong(call, name, err, "true or false", is);
-}
-
-pal_status pal_call_query_time(pal_call *call, const char *name, int64_t *out_ms, pal_error *err)
-{
-    uint64_t number;
-    char is[64];
-    pal_str text;
-    if (!pal_exchange_query(call->exchange, name, &text))
-        return PAL_OK;
-    if (pal_call_number(text, &number) && number <= INT64_MAX) {
-        *out_ms = (int64_t)number;
-        return PAL_OK;
-    }
-    if (pal_time_from_text(text, out_ms))
-        return PAL_OK;
-    quote_value(text, is);
-    return wrong(call, name, err, "a time such as 2026-11-15T20:47:48Z", is);
 }
 
 /* ---- Native forms ---- */

@@ -1,6 +1,8 @@
 /* api_object.c - reads the bodies and the query parameters of routes by their tables. */
 #include "server/api/api_object.h"
 
+#include "base/clock.h"
+#include "base/text.h"
 #include "server/server_call.h"
 
 const pal_api_object pal_api_any_object = {.name = "Object"};
@@ -22,46 +24,88 @@ pal_status pal_api_object_read(pal_call *call, pal_json json, const pal_api_obje
 
 /* ---- Query parameters ---- */
 
-static pal_status read_parameter(
-        pal_call *call, const pal_api_member *member, void *field, pal_error *err)
+static pal_status wrong(
+        const pal_api_member *member, pal_str text, const char *wanted, pal_error *err)
 {
-    pal_str text;
+    return pal_error_set(err, PAL_INVALID, "'%s' must be %s, not '%.*s'", member->name, wanted,
+            PAL_EXCERPT(text, 40));
+}
+
+static pal_status read_count(
+        const pal_api_member *member, pal_str text, uint64_t *out, pal_error *err)
+{
+    uint64_t number;
+    if (!pal_call_number(text, &number))
+        return wrong(member, text, "a whole number", err);
+    return pal_object_range(member->name, member->min, pal_object_max(member), number, out, err);
+}
+
+static pal_status read_flag(
+        const pal_api_member *member, pal_str text, bool *out, pal_error *err)
+{
+    bool yes = pal_str_is(text, "true") || pal_str_is(text, "1") || text.len == 0;
+    if (!yes && !pal_str_is(text, "false") && !pal_str_is(text, "0"))
+        return wrong(member, text, "true or false", err);
+    *out = yes;
+    return PAL_OK;
+}
+
+/* RFC 3339, or milliseconds since 1970. */
+static pal_status read_time(
+        const pal_api_member *member, pal_str text, int64_t *out_ms, pal_error *err)
+{
+    uint64_t number;
+    if (pal_call_number(text, &number) && number <= INT64_MAX)
+        *out_ms = (int64_t)number;
+    else if (!pal_time_from_text(text, out_ms))
+        return wrong(member, text, "a time such as 2026-11-15T20:47:48Z", err);
+    return PAL_OK;
+}
+
+static pal_status read_value(
+        const pal_api_member *member, pal_str text, void *field, pal_error *err)
+{
     uint64_t count;
     pal_status status;
-    if (!pal_exchange_query(call->exchange, member->name, &text) ||
-            (text.len == 0 && member->is_required))
-        return member->is_required
-                ? pal_call_blame(call, pal_object_missing(member, err), err)
-                : PAL_OK;
     switch (member->type) {
     case PAL_API_TEXT:
-        if (text.len > pal_object_max(member)) {
-            call->fail_param = member->name;
+        if (text.len > pal_object_max(member))
             return pal_error_set(err, PAL_LIMIT, "'%s' of %zu bytes exceeds the limit of %zu",
                     member->name, text.len, (size_t)pal_object_max(member));
-        }
         *(pal_str *)field = text;
         return PAL_OK;
     case PAL_API_COUNT:
-        return pal_call_query_count(
-                call, member->name, member->min, pal_object_max(member), field, err);
+        return read_count(member, text, field, err);
     case PAL_API_COUNT32:
-        status = pal_call_query_count(
-                call, member->name, member->min, pal_object_max(member), &count, err);
+        status = read_count(member, text, &count, err);
         if (status == PAL_OK)
             *(uint32_t *)field = (uint32_t)count;
         return status;
     case PAL_API_FLAG:
-        return pal_call_query_flag(call, member->name, field, err);
+        return read_flag(member, text, field, err);
     case PAL_API_WORD:
-        return pal_call_blame(call, pal_object_word(member, text, field, err), err);
+        return pal_object_word(member, text, field, err);
     case PAL_API_TIME:
-        return pal_call_query_time(call, member->name, field, err);
+        return read_time(member, text, field, err);
     default:
         return PAL_OK; /* the handler reads it */
     }
 }
 
+static pal_status read_parameter(
+        pal_call *call, const pal_api_member *member, void *field, pal_error *err)
+{
+    pal_str text = {0};
+    bool is_given = pal_exchange_query(call->exchange, member->name, &text);
+    pal_status status = PAL_OK;
+    if (is_given && (text.len || !member->is_required))
+        status = read_value(member, text, field, err);
+    else if (member->is_required)
+        status = pal_object_missing(member, err);
+    if (status != PAL_OK)
+        call->fail_param = member->name;
+    return status;
+}
 pal_status pal_api_query_read(
         pal_call *call, const pal_api_object *query, void *record, pal_error *err)
 {
