@@ -58,18 +58,19 @@ static pal_str arguments_of(pal_answer *answer, pal_json function)
 
 static void read_call(pal_answer *answer, pal_json call)
 {
-    pal_json function = pal_json_find(call, "function");
+    pal_json function = pal_json_find(call, "function"), custom = pal_json_find(call, "custom");
     uint64_t number;
     int64_t key = -1;
-    if (pal_json_is_absent(function))
-        function = pal_json_find(call, "custom");
-    pal_str arguments = arguments_of(answer, function);
+    bool is_custom = pal_json_is_absent(function);
+    if (is_custom)
+        function = custom;
+    pal_str arguments = is_custom ? pal_answer_member(answer, custom, "input")
+                                  : arguments_of(answer, function);
     if (pal_answer_number(pal_json_find(call, "index"), &number) && number <= INT32_MAX)
         key = (int64_t)number;
     uint32_t index = pal_answer_call_of(answer, key, pal_answer_member(answer, call, "id"),
             pal_answer_member(answer, function, "name"));
     pal_answer_arguments(answer, index, arguments);
-    pal_answer_arguments(answer, index, pal_answer_member(answer, function, "input"));
 }
 
 /* The first format of calls: at most one, without an id. */
