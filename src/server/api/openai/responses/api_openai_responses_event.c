@@ -135,10 +135,28 @@ static void tell_response(pal_response_events *events, const char *type, bool ha
     events->number++;
 }
 
+/* Both events show the same response, so it is written once. */
 void pal_response_events_begin(pal_response_events *events)
 {
-    tell_response(events, "response.created", false);
-    tell_response(events, "response.in_progress", false);
+    static const char *const types[] = {"response.created", "response.in_progress"};
+    bool has_reader = events->stream || events->write;
+    pal_buf response;
+    pal_buf_init(&response, PAL_RESPONSE_EVENT_BYTES_MAX);
+    pal_json_writer response_writer = pal_json_writer_make(&response);
+    if (has_reader &&
+            pal_response_put(&response_writer, events->response, NULL, events, NULL) != PAL_OK)
+        response.failure = PAL_NO_MEMORY;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++, events->number++) {
+        pal_buf buf;
+        if (!is_told(events))
+            continue;
+        pal_json_writer writer = begin_frame(events, types[i], &buf);
+        pal_put_raw(&writer, "response", pal_buf_str(&response));
+        if (response.failure)
+            buf.failure = response.failure;
+        end_frame(events, &writer);
+    }
+    pal_buf_done(&response);
 }
 
 /* ---- Items ---- */
