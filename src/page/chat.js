@@ -10,8 +10,8 @@ import { composer } from './composer.js';
 import { docks } from './docks.js';
 import { openMenu } from './sidebar.js';
 import { explain } from './why.js';
-import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom, titleOf,
-    turnsOf } from './store.js';
+import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn, textOf, titleFrom,
+    titleOf, turnsOf } from './store.js';
 
 const PLAN_MS = 1000; // between two requests for the plan
 const LOOK_BACK = 50; // messages in which the question of an answer is looked for
@@ -581,7 +581,8 @@ export function conversation({ name, seq, panel, panels }) {
     const top = h('header', { class: 'top' }, openMenu(), h('h1', { title }, title),
         h('span', { class: 'dim count' }, () => chat.session.value &&
             plural(chat.session.value.last_seq ?? 0, 'message')),
-        h('span', { class: 'grow' }), iconButton('edit', 'Rename', () => rename(chat), { class: 'ghost writes' }),
+        h('span', { class: 'grow' }),
+        iconButton('edit', 'Rename', () => rename(chat), { class: 'ghost writes' }),
         iconButton('trash', 'Move to the trash', () => attempt(() => trash(chat)),
             { class: 'ghost writes' }), tabs);
     const main = h('main', { class: 'chat', id: 'main', tabIndex: -1 }, top,

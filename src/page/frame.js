@@ -1,7 +1,7 @@
 // frame.js - runs HTML and SVG that a model wrote, but only after a person has asked for it.
 //
-// The text runs in a frame whose headers give it no origin and no network. It gets the text as a
-// message: a `srcdoc` would have the policy of this page, which allows no inline scripts.
+// The text runs in a frame whose headers give it no origin and no network. The frame is a file and
+// gets the text as a message, because an inline frame would have the policy of this page.
 import { h } from './core.js';
 import { button, dialog } from './parts.js';
 
@@ -10,11 +10,12 @@ const LANGUAGES = new Set(['html', 'htm', 'xhtml', 'svg']);
 export const canRun = (language) => LANGUAGES.has(language.toLowerCase());
 
 function frameOf(text) {
-    const frame = h('iframe', { class: 'artifact', sandbox: 'allow-scripts', title:
-        'What the model wrote, while it runs', referrerPolicy: 'no-referrer',
-    src: new URL('frame.html', import.meta.url).href });
+    const frame = h('iframe', { class: 'artifact', sandbox: 'allow-scripts',
+        title: 'What the model wrote, while it runs', referrerPolicy: 'no-referrer',
+        src: new URL('frame.html', import.meta.url).href });
 
-    frame.addEventListener('load', () => frame.contentWindow.postMessage(text, '*'), { once: true });
+    frame.addEventListener('load', () => frame.contentWindow.postMessage(text, '*'),
+        { once: true });
     return frame;
 }
 

@@ -218,6 +218,9 @@ pageTest('a page of another port can do nothing with the cookie of a login', { r
         }, [base, half]);
         for (const code of codes) assert.match(code, /^(TypeError|opaque|)$/);
         assert.deepEqual((await api('GET', 'sessions')).sessions, []);
+        // The same request of the page itself works.
+        assert.equal(await tab.evaluate(async (secret) => (await fetch('api/v1/sessions',
+            { method: 'POST', headers: { 'x-palaver-page': secret }, body: '{}' })).status, half), 201);
     } finally {
         server.close();
         server.closeAllConnections?.();
