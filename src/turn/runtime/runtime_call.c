@@ -225,6 +225,7 @@ typedef struct question {
     void *user;
     pal_turn_answers answers;
     bool is_elsewhere; /* the store may have a newer state than this process */
+    bool is_parked;
     pal_arena *arena;
     pal_str *out_text;
     pal_turn_waits *out_waits;
@@ -383,6 +384,8 @@ static pal_turn *turn_of_lane(question *q)
     return NULL;
 }
 
+/* Without the lease, another process may run the session: a parked turn is a copy of what the store
+ * has, and a waiting turn waits for the turn of that process. */
 static void session_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
@@ -392,29 +395,31 @@ static void session_on_loop(pal_ask *asked)
         return;
     pal_runtime_turn_info(turn, q->out_info);
     q->turn = turn->owed.turn;
-    q->is_elsewhere = pal_lane_is_parked(turn);
+    q->is_elsewhere = !turn->lane->fence;
+    q->is_parked = pal_lane_is_parked(turn);
 }
 
 pal_status pal_turn_of_session(pal_runtime *runtime, pal_str tenant, pal_id session,
         pal_turn_info *out_info, pal_error *err)
 {
     question q = {.tenant = tenant, .session = session, .out_info = out_info, .err = err};
+    pal_status status = ask(runtime, &q, session_on_loop), found;
     pal_turn_info info;
-    pal_status status = ask(runtime, &q, session_on_loop);
 
-    if (pal_loop_is_on(runtime->loop) || (status != PAL_NOT_FOUND && !q.is_elsewhere))
+    if ((status != PAL_OK && status != PAL_NOT_FOUND) || pal_loop_is_on(runtime->loop) ||
+            (status == PAL_OK && !q.is_elsewhere))
         return status;
-    /* After a turn that is parked here, another process may have begun the next one. */
-    if (q.is_elsewhere) {
-        q.err = NULL;
-        if (find_stored(runtime, &q, session, &info) != PAL_OK || pal_id_equal(info.turn, q.turn))
-            return status;
-        *out_info = info;
-    } else {
-        status = find_stored(runtime, &q, session, out_info);
-    }
-    out_info->is_elsewhere = status == PAL_OK;
-    return status;
+    found = find_stored(runtime, &q, session, &info);
+    if (status == PAL_OK && found != PAL_OK && !(found == PAL_NOT_FOUND && q.is_parked))
+        return PAL_OK; /* the turn has recorded nothing yet */
+    if (found != PAL_OK)
+        return found;
+    if (status == PAL_OK && pal_id_equal(info.turn, q.turn) &&
+            (!q.is_parked || info.state == out_info->state))
+        return PAL_OK;
+    *out_info = info;
+    out_info->is_elsewhere = true;
+    return PAL_OK;
 }
 
 static void cancel_on_loop(pal_ask *asked)
