@@ -85,8 +85,7 @@ static bool is_side_request(pal_call *call, pal_str body, const name_row *row)
             (has_schema || !row->side_has_schema) && !has_tools(call, body);
 }
 
-/* Returns the key of the conversation that `name` names, or of a part of it: of a sub-agent or of side
- * requests. */
+/* Returns the key of the conversation that `name` names, or of its sub-agent or its side requests. */
 static pal_str key_of(pal_call *call, pal_str body, const name_row *row, pal_str name)
 {
     pal_str key = join(call->arena, pal_str_of(row->label), name, (pal_str){0});
