@@ -33,6 +33,7 @@ typedef struct name_row {
      * NULL: there are no side requests. */
     const char *side_agent;
     bool side_has_schema; /* a side request also asks for an answer with a JSON schema */
+    const char *main_member; /* a request with this member is not a side request; NULL: any can be */
     /* Names a sub-agent of the conversation, which has a history of its own; NULL: none. */
     const char *agent_header;
 } name_row;
@@ -40,11 +41,11 @@ typedef struct name_row {
 /* Sub-agents of Codex have the session-id of the conversation, and a thread-id of their own. */
 static const name_row name_rows[] = {
         {"x-claude-code-session-id", "claude-code:", "", "", "claude-cli/", false,
-                "x-claude-code-agent-id"},
-        {"thread-id", "codex:", "", "codex", "codex", true, NULL},
-        {"session-id", "codex:", "", "codex", "codex", true, NULL},
-        {"x-session-id", "opencode:", "ses_", "", "", false, NULL},
-        {"x-session-affinity", "opencode:", "ses_", "", "", false, NULL},
+                "context_management", "x-claude-code-agent-id"},
+        {"thread-id", "codex:", "", "codex", "codex", true, NULL, NULL},
+        {"session-id", "codex:", "", "codex", "codex", true, NULL, NULL},
+        {"x-session-id", "opencode:", "ses_", "", "", false, NULL, NULL},
+        {"x-session-affinity", "opencode:", "ses_", "", "", false, NULL, NULL},
 };
 
 static pal_str join(pal_arena *arena, pal_str a, pal_str b, pal_str c)
@@ -81,6 +82,9 @@ static bool is_side_request(pal_call *call, pal_str body, const name_row *row)
 {
     pal_json format = pal_json_find(pal_json_find(call->body, "text"), "format");
     bool has_schema = pal_json_string_is(pal_json_find(format, "type"), "json_schema");
+    if (row->main_member &&
+            pal_json_type_of(pal_json_find(call->body, row->main_member)) != PAL_JSON_NONE)
+        return false;
     return row->side_agent && is_client(call, row->side_agent) &&
             (has_schema || !row->side_has_schema) && !has_tools(call, body);
 }

@@ -351,6 +351,19 @@ test('the conversations of sub-agents are sessions, and no branches', async (t) 
         ['claude-code:u-1', 'claude-code:u-1:a0b1', 'codex:c-1', 'codex:c-2']);
 });
 
+test('Claude Code without tools is a conversation, and its titles are side requests', async (t) => {
+    const s = await start(t);
+    const { request } = agent(s, messages, CLAUDE);
+    await request([messages.user('a title? <<say Tides>>')], { tools: [] });
+    const main = { tools: [], context_management: { edits: [] } };
+    const history = [messages.user('one <<say 1>>')];
+    history.push(...await request(history, main), messages.user('two <<say 2>>'));
+    await request(history, main);
+    assert.deepEqual(await lines(s, 'claude-code:u-1'),
+        ['user: one <<say 1>>', 'assistant: 1', 'user: two <<say 2>>', 'assistant: 2']);
+    assert.deepEqual(await lines(s, 'claude-code:u-1:side'), ['user: a title? <<say Tides>>', 'assistant: Tides']);
+});
+
 test('prompt_cache_key names a conversation', async (t) => {
     const s = await start(t);
     for (const api of [chat, responses]) {
