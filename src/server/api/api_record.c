@@ -33,7 +33,8 @@ typedef struct name_row {
      * NULL: there are no side requests. */
     const char *side_agent;
     bool side_has_schema; /* a side request also asks for an answer with a JSON schema */
-    const char *main_member; /* a request with this member is not a side request; NULL: any can be */
+    /* A request with this member is not a side request; NULL: any can be one. */
+    const char *main_member;
     /* Names a sub-agent of the conversation, which has a history of its own; NULL: none. */
     const char *agent_header;
 } name_row;
@@ -89,7 +90,7 @@ static bool is_side_request(pal_call *call, pal_str body, const name_row *row)
             (has_schema || !row->side_has_schema) && !has_tools(call, body);
 }
 
-/* Returns the key of the conversation that `name` names, or of its sub-agent or its side requests. */
+/* Returns the key of the conversation that `name` names, of its sub-agent or its side requests. */
 static pal_str key_of(pal_call *call, pal_str body, const name_row *row, pal_str name)
 {
     pal_str key = join(call->arena, pal_str_of(row->label), name, (pal_str){0});
