@@ -16,6 +16,7 @@ import { canWrite, go, heading, loadSession, loadTurns, me, sessionHash, setTurn
 const PLAN_MS = 1000; // between two requests for the plan
 const LOOK_BACK = 50; // messages in which the question of an answer is looked for
 const OLD_TURN_MS = 60000;
+const ENDED = ['done', 'failed', 'canceled'];
 const READING = new Set(['copy', 'why']); // the actions that need no key that writes
 
 const readNote = () => h('p', { class: 'reads dim' }, 'This key can only read.');
@@ -131,6 +132,7 @@ class Conversation {
         this.planProblem = signal('');
         this.marks = signal(0); // grows with every change of the marks
         this.turn = signal(null); // the turn that the live row shows
+        this.endedTurn = ''; // the newest turn whose end was shown
         this.status = signal('');
         this.readPlan = planReader(name, this.plan, this.planProblem);
         // A feed must have articles.
@@ -205,6 +207,7 @@ class Conversation {
         this.ends.push(
             on('session', mine((data) => this.changed(data))),
             on('mark', mine(() => this.marked())),
+            on('turn', mine((turn) => this.turnReported(turn))),
             on('ready', () => this.readMore()),
             on('lost', () => this.readAgain()),
             () => this.stopWatching?.());
@@ -271,7 +274,15 @@ class Conversation {
             queueMicrotask(() => this.live?.wait(turn.state));
     }
 
+    // A short turn can end before the request that began it has its response.
+    turnReported(turn) {
+        if (!this.turn.peek())
+            this.turnEnded(turn);
+    }
+
     async watchTurn(turn) {
+        if (turn.turn_id === this.endedTurn)
+            return;
         this.stopWatching?.();
         this.turn.value = turn;
         this.live = new LiveRow(() => this.list.follow());
@@ -290,7 +301,7 @@ class Conversation {
             (kind, data) => this.takeEvent(kind, data));
         // It may have ended before it was watched.
         const state = await get(`turns/${turn.turn_id}`).catch(() => null);
-        if (state && ['done', 'failed', 'canceled'].includes(state.state))
+        if (state)
             this.turnEnded(state);
     }
 
@@ -321,8 +332,11 @@ class Conversation {
     }
 
     async turnEnded({ turn_id: id, state, reason }) {
-        if (id !== this.turn.peek()?.turn_id || !['done', 'failed', 'canceled'].includes(state))
+        const shown = this.turn.peek()?.turn_id ?? id;
+
+        if (!ENDED.includes(state) || id !== shown || id === this.endedTurn)
             return;
+        this.endedTurn = id;
         this.stopWatching?.();
         this.stopWatching = null;
         this.turn.value = null;

@@ -17,7 +17,9 @@ const tab = newId();
 const channel = new BroadcastChannel(`palaver ${tenant()}`);
 const listeners = new Map(); // kind: functions
 const watched = new Map(); // turn: {number, fn}
-const wishes = new Map(); // tab: {turn: number}; the leader uses it
+// tab: {turn: number}, what each tab wants and the number of the last event that it has. The leader
+// uses it.
+const wishes = new Map();
 let lastId = '';
 let isLeader = false;
 let reading = null; // aborts the stream that is open
@@ -76,27 +78,36 @@ function wish() {
         setWishes(tab, ownWishes());
 }
 
-function setWishes(from, turns) {
-    const had = new Set([...wishes.values()].flatMap(Object.keys));
-    const isNew = Object.keys(turns).some((turn) => !had.has(turn)) ||
-        Object.entries(turns).some(([turn, number]) => number < (wishes.get(from)?.[turn] ?? 0));
-
-    wishes.set(from, turns);
-    if (!isNew)
-        return;
-    clearTimeout(joining);
-    joining = setTimeout(() => reading?.abort(), JOIN_MS);
-}
-
 // The smallest number of any tab, for each turn.
 function allWishes() {
     const all = new Map();
 
-    for (const turns of [ownWishes(), ...wishes.values()]) {
+    for (const turns of wishes.values()) {
         for (const [turn, number] of Object.entries(turns))
             all.set(turn, Math.min(number, all.get(turn) ?? Infinity));
     }
-    return [...all].slice(-TURNS_MAX);
+    return all;
+}
+
+// The stream is opened again if it is past what a tab wants, or does not have the turn.
+function setWishes(from, turns) {
+    const streamed = allWishes();
+
+    wishes.set(from, turns);
+    if (Object.entries(turns).every(([turn, number]) => number >= streamed.get(turn)))
+        return;
+    joining ||= setTimeout(() => reading?.abort(), JOIN_MS);
+}
+
+// Every tab gets every event of the stream, so that a new stream continues after it. A tab that has
+// just joined may lack earlier ones.
+function advanceWishes({ turn_id: turn, number }) {
+    if (joining)
+        return;
+    for (const turns of wishes.values()) {
+        if (number > turns[turn])
+            turns[turn] = number;
+    }
 }
 
 // Calls fn(kind, data) with the events of a turn after `number`. Returns what ends that.
@@ -128,6 +139,8 @@ function parseFrame(frame) {
 }
 
 function share(event) {
+    if (event.kind === 'turn_event')
+        advanceWishes(event.data);
     channel.postMessage({ from: tab, event });
     take(event);
 }
@@ -139,7 +152,10 @@ function announce(value) {
 
 // Reads until the stream ends, and returns how many events came.
 async function readStream() {
-    const turns = allWishes().map(([turn, number]) => `${turn}:${number}`).join(',');
+    clearTimeout(joining);
+    joining = 0;
+    const turns = [...allWishes()].slice(-TURNS_MAX).map(([turn, number]) => `${turn}:${number}`)
+        .join(',');
     const query = new URLSearchParams();
     let rest = '';
     let count = 0;
@@ -179,6 +195,7 @@ async function lead() {
     let wait = WAIT_FIRST_MS;
 
     isLeader = true;
+    wishes.set(tab, ownWishes());
     channel.postMessage({ from: tab, isAsking: true });
     for (;;) {
         try {

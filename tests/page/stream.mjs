@@ -116,6 +116,27 @@ pageTest('a short cut in the middle of an answer repeats nothing', { prefix: '' 
         await record.fine(WORDS);
     });
 
+pageTest('a long answer is continued where it was, when another turn is watched too',
+    async ({ open, s }) => {
+        const tab = await open();
+        let streams = 0;
+        tab.on('request', (request) => { streams += request.url().includes('/events'); });
+        // More bytes of events than the server sends of the past in one stream.
+        await say(tab, '<<size 60000>><<chunk 4>><<stall after=14000>>');
+        await tab.waitForFunction(() =>
+            document.querySelector('.live .md')?.textContent.length > 55000);
+        const other = await open();
+        await say(other, `go ${SLOW}`);
+        await liveIs(other, 'one two thre');
+        await s.release();
+        await lastIs(other, WORDS);
+        assert.ok(streams < 12, `${streams} streams`);
+        await tab.waitForSelector('.msg:not(.live).assistant');
+        const { content } = (await s.get(`/api/v1/sessions/${idOf(tab)}/messages/2`)).json;
+        const plain = (text) => text.replace(/\s+/g, ' ').trim();
+        assert.equal(plain((await shown(tab))[1]), plain(content));
+    });
+
 pageTest('a server that is killed in the middle of an answer continues it', async ({ open, s, t }) => {
     const tab = await open();
     await say(tab, `go ${SLOW}`);

@@ -62,6 +62,26 @@ pageTest('a tab that comes late shows a long answer from its beginning', async (
         stored.replace(/\s+/g, ' ').trim());
 });
 
+pageTest('an answer that comes all at once is announced', async ({ open, s }) => {
+    const id = await s.session({ title: 'fast' });
+    const tab = await open(`#/s/${id}`);
+    await tab.waitForSelector('.top h1:has-text("fast")');
+    await tab.route('**/turns', async (route) => {
+        // The page reads nothing until the turn has ended.
+        const busy = tab.evaluate(() => {
+            for (const until = performance.now() + 1000; performance.now() < until;);
+        });
+        const response = await route.fetch();
+        await busy;
+        await route.fulfill({ response });
+    });
+    await say(tab, 'Hello');
+    await lastIs(tab, 'echo: Hello');
+    await tab.waitForFunction(() => [...document.querySelectorAll('[role=status]')].some((one) =>
+        /The answer is complete/.test(one.textContent)));
+    await tab.waitForSelector('.live', { state: 'detached' });
+});
+
 pageTest('a message that was not sent is kept and sent once', async ({ open, s, context }) => {
     const tab = await open();
     await say(tab, 'Hello');
