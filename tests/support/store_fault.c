@@ -62,6 +62,9 @@ static void fault_apply(pal_engine *engine, pal_work *works, size_t works_len)
     fault_engine *self = (fault_engine *)engine;
     bool after, hit = is_hit(self, &after);
 
+    for (size_t i = 0; i < works_len; i++)
+        if (works[i].op->kind == PAL_OP_LEASE_RELEASE)
+            usleep(self->fault.release_ms * 1000);
     if (!hit)
         self->inner->backend->apply(self->inner, works, works_len);
     if (!hit && !after)

@@ -1,5 +1,5 @@
-/* store_fault.h - wraps the backend of a store so that the Nth call fails or ends the process. All
- * other calls pass through. */
+/* store_fault.h - wraps the backend of a store so that the Nth call fails or ends the process, or so
+ * that releases of leases are slow. All other calls pass through. */
 #ifndef PAL_TESTS_STORE_FAULT_H
 #define PAL_TESTS_STORE_FAULT_H
 
@@ -11,6 +11,7 @@ typedef struct store_fault {
     uint64_t call;     /* which call to the backend, from 1; 0: none */
     bool after;        /* the call is made, and only its result is lost */
     pal_status status; /* the status that the caller gets; PAL_OK ends the process instead */
+    unsigned release_ms; /* how long the release of a lease waits */
 } store_fault;
 
 /* Call it while no other thread uses the store. The wrapper is freed when the store is closed. */

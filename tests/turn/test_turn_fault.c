@@ -1,7 +1,7 @@
-/* test_turn_fault.c - turns whose store fails at call 1, 2, 3 ... and works again afterwards. The
- * turn ends, and its lease is released: another process need not wait until it expires. */
+/* test_turn_fault.c - turns whose store fails at call 1, 2, 3 ... and works again afterwards, or is
+ * slow. The turn ends, and its lease is released: another process need not wait until it expires. */
 #include "support/store_fault.h"
-#include "turn_fixture.h"
+#include "stored_fixture.h"
 
 #define CALLS_MAX 100 /* more than a turn makes */
 #define CALL "{\"call\":{\"id\":\"c1\",\"name\":\"weather\",\"arguments\":{}}}\n"
@@ -62,10 +62,48 @@ static void a_failing_store_leaves_no_lease_of_a_turn_that_pauses(void)
     CHECK_THAT(number, <, CALLS_MAX);
 }
 
+/* Checks that the turn is paused, as this process knows it: with its events. */
+static void check_paused(const pal_turn_info *info)
+{
+    CHECK_EQ(info->state, PAL_TURN_PAUSED);
+    CHECK_THAT(info->events, >, 0);
+}
+
+/* Until the release of the lease is stored, the store shows a turn that works on the results. */
+static void a_turn_is_paused_again_before_its_lease_is_released(void)
+{
+    const store_fault fault = {.release_ms = 300};
+    pal_part part = {.kind = PAL_PART_TOOL_RESULT, .call_id = S("c1"), .text = S("sunny")};
+    pal_message result = {.role = PAL_ROLE_TOOL, .parts = &part, .parts_len = 1};
+    pal_turn_request request;
+    pal_turn_info info = {0}, found = {0};
+
+    stored.backend = "sqlite"; /* its commits do not stop the runtime's loop */
+    open_stored(NULL);
+    open_runtime(CALL "{\"call\":{\"id\":\"c2\",\"name\":\"weather\",\"arguments\":{\"at\":1}}}\n",
+            (pal_runtime_options){.max_tool_iterations = 3});
+    request = said(new_session(), "hello");
+    request.tools = &weather;
+    request.tools_len = 1;
+    OK(store_fault_install(test.store, &fault));
+    OK(pal_turn_start(test.runtime, &request, &info, &test.err));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_PAUSED);
+    OK(pal_turn_results(test.runtime, S(""), request.session, info.turn, &result, 1, &found,
+            &test.err));
+    CHECK_EQ(wait_for(info.turn, NULL, NULL), PAL_TURN_PAUSED);
+    OK(pal_turn_find(test.runtime, S(""), info.turn, &found, &test.err));
+    check_paused(&found);
+    OK(pal_turn_of_session(test.runtime, S(""), request.session, &found, &test.err));
+    check_paused(&found);
+    end();
+    scratch_clear(stored.dir, true);
+}
+
 int main(void)
 {
     RUN(a_failing_store_leaves_no_lease);
     RUN(a_failing_store_leaves_no_lease_of_a_turn_that_pauses);
+    RUN(a_turn_is_paused_again_before_its_lease_is_released);
     pal_arena_free(test.arena);
     return tap_done();
 }

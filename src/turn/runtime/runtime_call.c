@@ -314,6 +314,14 @@ void pal_runtime_watch(pal_runtime *runtime, pal_turn_on_state on_state, void *u
     pal_ask_loop(runtime->loop, &w.ask);
 }
 
+/* Without the lease, another process may run the session: a parked turn is a copy of what the store
+ * has, and a waiting turn waits for the turn of that process. While the release of a parked turn's
+ * lease is being written, the store still shows the turn as it was before. */
+static bool may_be_elsewhere(const pal_turn *turn)
+{
+    return !turn->lane->fence && !(pal_lane_is_parked(turn) && turn->lane->holds > 0);
+}
+
 static void find_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
@@ -323,7 +331,7 @@ static void find_on_loop(pal_ask *asked)
         return;
     pal_runtime_turn_info(turn, q->out_info);
     q->is_elsewhere = turn->phase == PAL_TURN_PHASE_AWAY || turn->state == PAL_TURN_FAILED ||
-            pal_lane_is_parked(turn);
+            (pal_lane_is_parked(turn) && may_be_elsewhere(turn));
 }
 
 /* Reads the state of a turn that is not in this process from the store. */
@@ -384,8 +392,6 @@ static pal_turn *turn_of_lane(question *q)
     return NULL;
 }
 
-/* Without the lease, another process may run the session: a parked turn is a copy of what the store
- * has, and a waiting turn waits for the turn of that process. */
 static void session_on_loop(pal_ask *asked)
 {
     question *q = (question *)asked;
@@ -395,7 +401,7 @@ static void session_on_loop(pal_ask *asked)
         return;
     pal_runtime_turn_info(turn, q->out_info);
     q->turn = turn->owed.turn;
-    q->is_elsewhere = !turn->lane->fence;
+    q->is_elsewhere = may_be_elsewhere(turn);
     q->is_parked = pal_lane_is_parked(turn);
 }
 
