@@ -66,7 +66,8 @@ export function palaver(args, options = {}) {
         maxBuffer: 1 << 28,
         timeout: 120000,
     });
-    if (result.error) throw result.error;
+    // The command can end before it has read its input.
+    if (result.error && result.error.code !== 'EPIPE') throw result.error;
     return {
         code: result.status,
         signal: result.signal,
