@@ -156,3 +156,12 @@ export async function axe(tab, what, rules = null) {
         ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }), rules);
     assert.deepEqual(violations.map((v) => `${what}: ${v.id} at ${v.nodes[0].target}: ${v.nodes[0].failureSummary}`), []);
 }
+
+const streamsOf = async (s) => Number(/^palaver_streams (\d+)$/m
+    .exec((await s.get('/metrics')).text)[1]);
+
+// Waits until the server has so many streams.
+export async function streamsAre(s, count) {
+    for (const until = Date.now() + 20000; await streamsOf(s) !== count;)
+        assert.ok(Date.now() < until, `${await streamsOf(s)} streams`);
+}

@@ -1,6 +1,6 @@
 // The page below the path of a proxy: nothing is requested outside of that path.
 import assert from 'node:assert/strict';
-import { idOf, lastIs, pageTest, say, shown } from './browser.mjs';
+import { idOf, lastIs, pageTest, say, shown, streamsAre } from './browser.mjs';
 
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
 
@@ -36,7 +36,7 @@ pageTest('behind a proxy at /x/y/', { prefix: '/x/y' }, async ({ open, api, base
     await tab.keyboard.press('G');
     await tab.waitForSelector('.msg[data-seq="204"]');
     assert.ok((await shown(tab)).length > 5);
-    assert.equal(Number(/^palaver_streams (\d+)$/m.exec((await s.get('/metrics')).text)[1]), 1);
+    await streamsAre(s, 1);
 });
 
 pageTest('a login below a path counts for that path only', { prefix: '/x/y', role: 'write' },

@@ -3,20 +3,11 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { idOf, lastIs, liveIs, pageTest, recordLive, say, shown } from './browser.mjs';
+import { idOf, lastIs, liveIs, pageTest, recordLive, say, shown, streamsAre } from './browser.mjs';
 import { serveModel } from '../server/model.mjs';
 
 const WORDS = 'one two three four five six';
 const SLOW = `<<say ${WORDS}>><<chunk 4>><<stall after=3>>`;
-
-const streamsOf = async (s) => Number(/^palaver_streams (\d+)$/m
-    .exec((await s.get('/metrics')).text)[1]);
-
-// Waits until the server has so many streams.
-async function streamsAre(s, count) {
-    for (const until = Date.now() + 20000; await streamsOf(s) !== count;)
-        assert.ok(Date.now() < until, `${await streamsOf(s)} streams`);
-}
 
 pageTest('eight tabs with two running turns share one stream', async ({ open, s }) => {
     const ids = [];

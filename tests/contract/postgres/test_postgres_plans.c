@@ -167,6 +167,8 @@ static void fill_ledger(void)
             " FROM generate_series(1, %d) g",
             test.engine->schema, LEDGER_ROWS);
     run(pg, text);
+    snprintf(text, sizeof(text), "ANALYZE %s.ledger", test.engine->schema);
+    run(pg, text);
     PQfinish(pg);
 }
 
@@ -276,7 +278,7 @@ static void every_statement_uses_an_index(void)
 {
     PGconn *pg = connect_like(test.engine);
     const char *schema = test.engine->schema;
-    char analyze[500];
+    char analyze[400];
 
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < PAL_POSTGRES_COUNT; i++)
@@ -284,8 +286,8 @@ static void every_statement_uses_an_index(void)
                 check_plan(pg, (pal_postgres_sql)i);
         run(pg, "DEALLOCATE ALL");
         snprintf(analyze, sizeof(analyze),
-                "ANALYZE %s.head, %s.session, %s.message, %s.search, %s.search_block, %s.ledger",
-                schema, schema, schema, schema, schema, schema);
+                "ANALYZE %s.head, %s.session, %s.message, %s.search, %s.search_block", schema,
+                schema, schema, schema, schema);
         run(pg, analyze); /* the second time with what the server knows about the tables */
     }
     PQfinish(pg);
