@@ -331,9 +331,11 @@ void pal_server_handle(pal_exchange *x, void *user)
     pal_call *call = x->call;
     (void)user;
     pal_error err;
+    /* Asked first: if the server begins to stop after this, the request is in time. */
+    bool is_late = is_too_late(call);
     if (pal_pass_request(call))
         return;
-    if (is_too_late(call)) {
+    if (is_late) {
         pal_status status = refuse_draining(call, &err);
         pal_call_fail(call, status, &err);
         return;

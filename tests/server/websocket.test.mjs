@@ -184,8 +184,13 @@ test('an event costs about as much as with Server-Sent Events', async (t) => {
     const bySse = () => new Promise((resolve) => {
         const request = http.request({ port: s.port, host: '127.0.0.1', method: 'POST', path: '/v1/responses',
             headers: { 'content-type': 'application/json' } }, (response) => {
-            let events = 0;
-            response.on('data', (piece) => { events += piece.toString().split('\ndata: ').length - 1; });
+            const end = '\n\n';
+            let events = 0, rest = '';
+            response.on('data', (piece) => {
+                const ends = (rest + piece).split(end);
+                events += ends.length - 1;
+                rest = ends.pop().slice(-1); // the piece can end in the middle of an end
+            });
             response.on('end', () => resolve(events));
         });
         request.end(JSON.stringify({ model: 'mock-model', stream: true, input }));
