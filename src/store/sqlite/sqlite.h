@@ -76,8 +76,8 @@ typedef struct pal_wal_gather {
 /* A file that must not be moved or removed while the store is open. With an empty path it is not
  * watched. */
 typedef struct pal_watched_file {
-    dev_t device;
-    ino_t inode;
+    uint64_t device;
+    uint64_t inode;
     char path[PAL_SQLITE_PATH_SIZE];
 } pal_watched_file;
 

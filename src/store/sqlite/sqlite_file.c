@@ -7,8 +7,8 @@
  *
  * If a file is removed or replaced while it is open, writes to it still succeed, but they are lost
  * when the process ends. So every commit first checks whether the names still lead to the open
- * files. This takes three calls of stat(): a few microseconds, which is little compared with the
- * sync of a commit. */
+ * files. This takes three system calls: a few microseconds, which is little compared with the sync
+ * of a commit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,16 +63,26 @@ pal_status pal_sqlite_file_create(const char *path, pal_error *err)
 
 /* ---- Watching ---- */
 
+/* Finds out which file has the name. Does not ask for its times: since Linux 6.13, the next write
+ * to a file whose times were read has to store a finer time, and the sync after it takes about
+ * 40 microseconds longer. */
+static bool find_inode(const char *path, uint64_t *out_device, uint64_t *out_inode)
+{
+    struct statx info;
+
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &info) != 0)
+        return false;
+    *out_device = (uint64_t)info.stx_dev_major << 32 | info.stx_dev_minor;
+    *out_inode = info.stx_ino;
+    return true;
+}
+
 static void note(pal_watched_file *file, const char *path)
 {
-    struct stat info;
-
     *file = (pal_watched_file){0};
-    if (!path || strlen(path) >= sizeof(file->path) || stat(path, &info) != 0)
-        return;
-    snprintf(file->path, sizeof(file->path), "%s", path);
-    file->device = info.st_dev;
-    file->inode = info.st_ino;
+    if (path && strlen(path) < sizeof(file->path) &&
+            find_inode(path, &file->device, &file->inode))
+        snprintf(file->path, sizeof(file->path), "%s", path);
 }
 
 void pal_sqlite_file_watch(pal_sqlite *self)
@@ -93,15 +103,15 @@ pal_status pal_sqlite_file_check_moved(const pal_sqlite *self, pal_error *err)
 {
     for (size_t i = 0; i < PAL_SQLITE_WATCHED; i++) {
         const pal_watched_file *file = &self->watched[i];
-        struct stat info;
+        uint64_t device = 0, inode = 0;
         bool is_there;
 
         if (!file->path[0])
             continue;
-        is_there = stat(file->path, &info) == 0;
+        is_there = find_inode(file->path, &device, &inode);
         if (!is_there && errno != ENOENT && errno != ENOTDIR)
             continue; /* unknown; the commit reports the problem */
-        if (!is_there || info.st_ino != file->inode || info.st_dev != file->device)
+        if (!is_there || inode != file->inode || device != file->device)
             return pal_error_set(err, PAL_IO,
                     "'%.120s' was %s while the store is open: nothing more is written; restart "
                     "with the right file",
