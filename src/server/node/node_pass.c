@@ -44,6 +44,7 @@ struct pal_passes {
     pal_loop *loop; /* NULL until the first request is passed on */
     pal_http *http; /* used on the loop */
     struct pass *first; /* running calls; used on the loop */
+    bool is_started; /* the loop has `http`, unless it could not be opened */
     bool is_ending; /* no more requests are passed on */
     char token[TOKEN_SIZE];
     uint64_t passed;
@@ -401,8 +402,14 @@ static bool is_open(pal_passes *passes)
 {
     pal_error err;
     pthread_mutex_lock(&passes->lock);
-    if (!passes->loop && !passes->is_ending && pal_loop_open(1, &passes->loop, &err) == PAL_OK)
+    if (!passes->loop && !passes->is_ending && pal_loop_open(1, &passes->loop, &err) == PAL_OK) {
         on_loop(passes, open_http);
+        passes->is_started = true;
+        pthread_cond_broadcast(&passes->changed);
+    }
+    /* Another thread may be starting it: on_loop() releases the lock. */
+    while (passes->loop && !passes->is_started)
+        pthread_cond_wait(&passes->changed, &passes->lock);
     bool is_ready = passes->http != NULL && !passes->is_ending;
     passes->passed += is_ready;
     pthread_mutex_unlock(&passes->lock);

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import http from 'node:http';
+import net from 'node:net';
 import test from 'node:test';
 import { openBalancer } from '../../support/balance.mjs';
 import { History, judge, monotonicMs, psql, questionOf } from '../../support/history/history.mjs';
@@ -256,6 +257,27 @@ test('all nodes are restarted one after another, and no request fails', async (t
     await Promise.all(clients);
     assert.deepEqual(failures, []);
     assert.ok(count > 50, `only ${count} requests`);
+});
+
+// Sends as many requests as possible at the same time: of each, only the last byte is missing before.
+async function sendTogether(port, count) {
+    const text = 'POST /api/v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}';
+    const sockets = Array.from({ length: count }, () => net.connect(port, '127.0.0.1'));
+    await Promise.all(sockets.map((s) => new Promise((resolve) => { s.write(text.slice(0, -1), resolve); })));
+    await pause(100);
+    for (const s of sockets) s.write('}');
+    return Promise.all(sockets.map(async (s) => (await s.setEncoding('utf8').toArray()).join('')));
+}
+
+// The first request that is passed on opens the client for it, and the others wait for that.
+test('requests that come together while a node stops are all passed on', async (t) => {
+    const [a, b] = await nodes(t, 2);
+    const stopped = a.stop('SIGTERM');
+    while ((await a.get('/readyz')).code === 200) await pause();
+    const answers = await sendTogether(a.port, 60);
+    assert.deepEqual(answers.filter((text) => !text.startsWith('HTTP/1.1 201 ')), []);
+    assert.equal((await b.get('/api/v1/sessions?limit=100')).json.sessions.length, 60);
+    await stopped;
 });
 
 // Kills a process of the database, which then recovers, or its postmaster.
